@@ -1,0 +1,48 @@
+/* Arenas: memory that lives and dies together.
+ *
+ * A long-lived arena holds frozen objects; a scratch arena is used with mark and release. Memory is
+ * zeroed. Small allocations cannot fail in a way a caller could mend: when malloc says no, the
+ * process says how much it wanted and ends with status 4 (sl_out_of_memory). What is large enough
+ * to fail for good reasons (slabs, data sets, files) is sized first and allocated by functions that
+ * return sl_err, and readers of untrusted files validate sizes before they allocate.
+ */
+#ifndef SL_BASE_ARENA_H
+#define SL_BASE_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_arena_block;
+
+struct sl_arena {
+    struct sl_arena_block *block; /* newest block; older ones are linked behind it */
+    int64_t used_bytes;           /* over all blocks, for tests and reports */
+};
+
+struct sl_arena_mark {
+    struct sl_arena_block *block;
+    size_t at;
+    int64_t used_bytes;
+};
+
+/* An arena starts as {0}. Memory is zeroed and aligned to 16 bytes. Never returns NULL. */
+void *sl_arena_alloc(struct sl_arena *arena, int64_t size_bytes);
+void sl_arena_free(struct sl_arena *arena);
+
+struct sl_arena_mark sl_arena_mark(const struct sl_arena *arena);
+void sl_arena_release(struct sl_arena *arena, struct sl_arena_mark mark);
+
+/* Strings in an arena. */
+char *sl_arena_dup(struct sl_arena *arena, const char *text, size_t length);
+char *sl_arena_printf(struct sl_arena *arena, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* `count` zeroed items of a type. */
+#define SL_NEW(arena, type, count)                                                                 \
+    ((type *)sl_arena_alloc((arena), (int64_t)sizeof(type) * (int64_t)(count)))
+
+/* Heap memory with the same contract (never NULL): for growing vectors. */
+void *sl_realloc(void *old, size_t size_bytes);
+_Noreturn void sl_out_of_memory(size_t size_bytes);
+
+#endif

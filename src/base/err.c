@@ -1,0 +1,54 @@
+/* Errors: the thread-local message behind `sl_err`. */
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+
+sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
+    char fresh[MESSAGE_BYTES]; /* the arguments may point into `message` */
+    vsnprintf(fresh, sizeof fresh, fmt, args);
+    memcpy(message, fresh, sizeof message);
+    return code;
+}
+
+sl_err sl_fail(sl_err code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    sl_vfail(code, fmt, args);
+    va_end(args);
+    return code;
+}
+
+sl_err sl_err_context(sl_err code, const char *fmt, ...) {
+    char fresh[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    int used = vsnprintf(fresh, sizeof fresh, fmt, args);
+    va_end(args);
+    if (used >= 0 && used < MESSAGE_BYTES - 3) {
+        strcpy(fresh + used, ": ");
+        strncat(fresh, message, (size_t)(MESSAGE_BYTES - used - 3));
+    }
+    memcpy(message, fresh, sizeof message);
+    return code;
+}
+
+const char *sl_err_message(void) { return message; }
+
+void sl_err_set_message(const char *text) { snprintf(message, sizeof message, "%s", text); }
+
+const char *sl_err_name(sl_err code) {
+    static const char *const names[] = {"ok",           "refused",      "usage error",
+                                        "input error",  "system error", "peer failed"};
+    return (unsigned)code < (unsigned)SL_COUNT(names) ? names[code] : "unknown error";
+}
+
+_Noreturn void sl_assert_fail(const char *expr, const char *file, int line) {
+    fprintf(stderr, "sluice: internal error: %s:%d: assertion `%s` failed\n", file, line, expr);
+    abort();
+}

@@ -1,0 +1,71 @@
+/* Errors: a code that is also the exit status, and one thread-local message.
+ *
+ * What the world can cause (input, memory, device, peer) returns `sl_err`; what only we can cause
+ * is SL_ASSERT. A message says what, which, why and what to try. Context is added while the error
+ * travels up (`sl_err_context`), so the message reads from the outside in:
+ *
+ *     models/foo.model:12:9: matmul: inner sizes differ: [B,128,64] x [32,10]
+ */
+#ifndef SL_BASE_ERR_H
+#define SL_BASE_ERR_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+enum sl_err_code {
+    SL_OK = 0,
+    SL_ERR_NO = 1,     /* a check said no: does not verify, does not fit, refused combination */
+    SL_ERR_USAGE = 2,  /* the command line is wrong */
+    SL_ERR_INPUT = 3,  /* a file or a model is wrong */
+    SL_ERR_SYSTEM = 4, /* memory, disk, device */
+    SL_ERR_PEER = 5,   /* another worker failed */
+};
+
+typedef enum sl_err_code sl_err;
+
+#if defined(__GNUC__)
+#define SL_MUST_CHECK __attribute__((warn_unused_result))
+#define SL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define SL_MUST_CHECK
+#define SL_PRINTF(fmt, args)
+#endif
+
+/* Record a message and return `code`; the previous message is lost. */
+sl_err sl_fail(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
+sl_err sl_vfail(sl_err code, const char *fmt, va_list args) SL_PRINTF(2, 0);
+
+/* Put "context: " in front of the recorded message; returns `code` for chaining. */
+sl_err sl_err_context(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
+
+/* The recorded message of this thread ("" when there is none). */
+const char *sl_err_message(void);
+
+/* Copy a message from another thread into this one. */
+void sl_err_set_message(const char *text);
+
+/* "input error" and the like, for people. */
+const char *sl_err_name(sl_err code);
+
+/* Propagate: return the error, or jump to `out:` with it in the local variable `err`. */
+#define SL_TRY(expr)                                                                               \
+    do {                                                                                           \
+        sl_err try_err_ = (expr);                                                                  \
+        if (try_err_ != SL_OK)                                                                     \
+            return try_err_;                                                                       \
+    } while (0)
+
+#define SL_TRY_OUT(expr)                                                                           \
+    do {                                                                                           \
+        err = (expr);                                                                              \
+        if (err != SL_OK)                                                                          \
+            goto out;                                                                              \
+    } while (0)
+
+/* A bug of ours: says where and aborts, in release builds too. */
+_Noreturn void sl_assert_fail(const char *expr, const char *file, int line);
+#define SL_ASSERT(expr) ((expr) ? (void)0 : sl_assert_fail(#expr, __FILE__, __LINE__))
+
+#define SL_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+#endif

@@ -1,0 +1,109 @@
+/* JSON writer: commas, quotes and escapes onto sl_text. */
+#include "base/json.h"
+
+#include <math.h>
+
+static void newline(struct sl_json_out *json) {
+    if (!json->indent)
+        return;
+    sl_text_put(json->text, "\n");
+    for (int i = 0; i < json->depth * json->indent; i++)
+        sl_text_put(json->text, " ");
+}
+
+/* Before any key or bare item: the comma and the line break. */
+static void begin_item(struct sl_json_out *json) {
+    if (json->after_key) {
+        json->after_key = false;
+        return;
+    }
+    if (json->depth == 0)
+        return;
+    if (json->filled[json->depth - 1])
+        sl_text_put(json->text, json->indent ? "," : ", ");
+    json->filled[json->depth - 1] = true;
+    newline(json);
+}
+
+static void put_quoted(struct sl_text *text, const char *value) {
+    sl_text_put(text, "\"");
+    for (const unsigned char *at = (const unsigned char *)value; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            sl_text_printf(text, "\\%c", *at);
+        else if (*at < 0x20)
+            sl_text_printf(text, "\\u%04x", *at);
+        else
+            sl_text_put_bytes(text, at, 1);
+    }
+    sl_text_put(text, "\"");
+}
+
+void sl_json_open(struct sl_json_out *json, char bracket) {
+    begin_item(json);
+    SL_ASSERT(json->depth < SL_JSON_DEPTH);
+    sl_text_put_bytes(json->text, &bracket, 1);
+    json->filled[json->depth++] = false;
+}
+
+void sl_json_close(struct sl_json_out *json, char bracket) {
+    SL_ASSERT(json->depth > 0);
+    json->depth--;
+    if (json->filled[json->depth])
+        newline(json);
+    sl_text_put_bytes(json->text, &bracket, 1);
+}
+
+void sl_json_key(struct sl_json_out *json, const char *key) {
+    begin_item(json);
+    put_quoted(json->text, key);
+    sl_text_put(json->text, ": ");
+    json->after_key = true;
+}
+
+void sl_json_string(struct sl_json_out *json, const char *value) {
+    begin_item(json);
+    put_quoted(json->text, value);
+}
+
+void sl_json_int(struct sl_json_out *json, int64_t value) {
+    begin_item(json);
+    sl_text_printf(json->text, "%lld", (long long)value);
+}
+
+void sl_json_double(struct sl_json_out *json, double value) {
+    begin_item(json);
+    if (isfinite(value))
+        sl_text_put_double(json->text, value);
+    else
+        sl_text_put(json->text, "null");
+}
+
+void sl_json_bool(struct sl_json_out *json, bool value) {
+    begin_item(json);
+    sl_text_put(json->text, value ? "true" : "false");
+}
+
+void sl_json_null(struct sl_json_out *json) {
+    begin_item(json);
+    sl_text_put(json->text, "null");
+}
+
+void sl_json_put_string(struct sl_json_out *json, const char *key, const char *value) {
+    sl_json_key(json, key);
+    sl_json_string(json, value);
+}
+
+void sl_json_put_int(struct sl_json_out *json, const char *key, int64_t value) {
+    sl_json_key(json, key);
+    sl_json_int(json, value);
+}
+
+void sl_json_put_double(struct sl_json_out *json, const char *key, double value) {
+    sl_json_key(json, key);
+    sl_json_double(json, value);
+}
+
+void sl_json_put_bool(struct sl_json_out *json, const char *key, bool value) {
+    sl_json_key(json, key);
+    sl_json_bool(json, value);
+}

@@ -1,0 +1,69 @@
+/* One lexer for every text format of ours (model, machine, cost, plan, sched).
+ *
+ * Tokens: names (letters, digits, _ . and -, see below), numbers, "strings", punctuation, ends of
+ * line, end of file. `#` starts a comment. A name may hold `.` and, when `dashes` is set, `-`
+ * (formats without arithmetic). Numbers carry no sign. Newlines are tokens; a format that does not
+ * care skips them. Every error has file:line:column, and the lexer never reads past the text.
+ */
+#ifndef SL_BASE_LEX_H
+#define SL_BASE_LEX_H
+
+#include "base/text.h"
+
+enum sl_tok_kind {
+    SL_TOK_END,
+    SL_TOK_NEWLINE,
+    SL_TOK_NAME,
+    SL_TOK_INT,
+    SL_TOK_FLOAT,
+    SL_TOK_STRING, /* text is between the quotes; \" \\ \n \t are the only escapes, kept as is */
+    SL_TOK_PUNCT,  /* one of the one- or two-character signs */
+};
+
+struct sl_pos {
+    int line, column; /* from 1 */
+};
+
+struct sl_tok {
+    enum sl_tok_kind kind;
+    struct sl_str text;
+    struct sl_pos pos;
+    int64_t integer; /* SL_TOK_INT */
+    double number;   /* SL_TOK_INT and SL_TOK_FLOAT */
+};
+
+struct sl_lex {
+    const char *file; /* for messages */
+    const char *at, *end, *line_start;
+    int line;
+    bool dashes;
+    struct sl_tok tok; /* the token we look at */
+};
+
+/* Start on a text (it need not be terminated) and read the first token. */
+SL_MUST_CHECK sl_err sl_lex_open(struct sl_lex *lex, const char *file, const char *text,
+                                 size_t length, bool dashes);
+SL_MUST_CHECK sl_err sl_lex_next(struct sl_lex *lex);
+
+/* Is the current token this punctuation / this name? */
+bool sl_lex_is(const struct sl_lex *lex, const char *punct);
+bool sl_lex_is_name(const struct sl_lex *lex, const char *name);
+
+/* Demand and move on. `what` says what was expected, for the message. */
+SL_MUST_CHECK sl_err sl_lex_expect(struct sl_lex *lex, const char *punct);
+SL_MUST_CHECK sl_err sl_lex_take_name(struct sl_lex *lex, const char *what, struct sl_str *out);
+SL_MUST_CHECK sl_err sl_lex_take_int(struct sl_lex *lex, const char *what, int64_t *out);
+SL_MUST_CHECK sl_err sl_lex_take_number(struct sl_lex *lex, const char *what, double *out);
+SL_MUST_CHECK sl_err sl_lex_take_string(struct sl_lex *lex, const char *what, struct sl_str *out);
+SL_MUST_CHECK sl_err sl_lex_take_newline(struct sl_lex *lex);
+SL_MUST_CHECK sl_err sl_lex_skip_newlines(struct sl_lex *lex);
+
+/* file:line:column: message, at the current token or at a remembered place; SL_ERR_INPUT. */
+sl_err sl_lex_fail(const struct sl_lex *lex, const char *fmt, ...) SL_PRINTF(2, 3);
+sl_err sl_lex_fail_at(const struct sl_lex *lex, struct sl_pos pos, const char *fmt, ...)
+    SL_PRINTF(3, 4);
+
+/* What the current token is, for "expected X, found Y". */
+const char *sl_lex_found(const struct sl_lex *lex, char out[64]);
+
+#endif

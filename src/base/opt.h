@@ -1,0 +1,46 @@
+/* Command-line options as tables: one row per option, the same rows make help, man pages and
+ * completions. */
+#ifndef SL_BASE_OPT_H
+#define SL_BASE_OPT_H
+
+#include "base/text.h"
+
+struct sl_option {
+    const char *name; /* "--micro"; a row {0} ends a table */
+    const char *arg;  /* "M", or NULL for a flag */
+    const char *help; /* one line */
+    bool repeats;     /* may be given several times */
+};
+
+enum { SL_ARGS_MOST = 256 };
+
+/* A parsed command line. Values point into argv. */
+struct sl_args {
+    const char *command;     /* for messages: "train" */
+    const char *positional[SL_ARGS_MOST];
+    int positional_count;
+    const struct sl_option *option[SL_ARGS_MOST]; /* as given, in order */
+    const char *value[SL_ARGS_MOST];              /* NULL for a flag */
+    int option_count;
+};
+
+/* Accepts --name value, --name=value, and `--` before positional arguments only. Unknown options
+ * name the nearest known one. `common` (may be NULL) is a second table. */
+SL_MUST_CHECK sl_err sl_args_parse(struct sl_args *args, const char *command,
+                                   const struct sl_option *options,
+                                   const struct sl_option *common, int argc, char **argv);
+
+bool sl_args_has(const struct sl_args *args, const char *name);
+/* The last value given, or `fallback`. */
+const char *sl_args_text(const struct sl_args *args, const char *name, const char *fallback);
+/* The n-th value of a repeating option, or NULL. */
+const char *sl_args_nth(const struct sl_args *args, const char *name, int n);
+
+/* Typed values with a range; `*out` keeps its value (the default) when the option is absent. */
+SL_MUST_CHECK sl_err sl_args_int(const struct sl_args *args, const char *name, int64_t low,
+                                 int64_t high, int64_t *out);
+SL_MUST_CHECK sl_err sl_args_double(const struct sl_args *args, const char *name, double low,
+                                    double high, double *out);
+SL_MUST_CHECK sl_err sl_args_bytes(const struct sl_args *args, const char *name, int64_t *out);
+
+#endif

@@ -1,0 +1,64 @@
+/* Text: slices, a growing buffer, numbers with units, the nearest name, whole files. */
+#ifndef SL_BASE_TEXT_H
+#define SL_BASE_TEXT_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A slice of somebody else's memory, not terminated. */
+struct sl_str {
+    const char *at;
+    size_t length;
+};
+
+#define SL_STR(literal) ((struct sl_str){(literal), sizeof(literal) - 1})
+
+struct sl_str sl_str(const char *text);
+bool sl_str_is(struct sl_str str, const char *text);
+bool sl_str_equal(struct sl_str a, struct sl_str b);
+
+/* A growing text buffer; starts as {0}; `at` is always terminated after the first write. */
+struct sl_text {
+    char *at;
+    size_t length, room;
+};
+
+void sl_text_put(struct sl_text *text, const char *string);
+void sl_text_put_bytes(struct sl_text *text, const void *bytes, size_t length);
+void sl_text_printf(struct sl_text *text, const char *fmt, ...) SL_PRINTF(2, 3);
+void sl_text_free(struct sl_text *text);
+
+/* The shortest decimal that reads back as the same double. */
+void sl_text_put_double(struct sl_text *text, double value);
+
+/* Numbers. `where` names the thing in the error ("--micro", "line 3"). All refuse trailing text. */
+SL_MUST_CHECK sl_err sl_parse_int(const char *text, const char *where, int64_t *out);
+SL_MUST_CHECK sl_err sl_parse_double(const char *text, const char *where, double *out);
+/* 16GiB, 16G (= 2^30), 10GB (= 10^9), 4096; result in bytes. */
+SL_MUST_CHECK sl_err sl_parse_bytes(const char *text, const char *where, int64_t *out);
+/* 100GB/s, 10Gb/s (bits), 25GiB/s; result in bytes per second. */
+SL_MUST_CHECK sl_err sl_parse_bandwidth(const char *text, const char *where, double *out);
+
+/* For people: 1.5 GiB, 12.3 us, 124.4M. Written into `out`, returned. */
+enum { SL_HUMAN_BYTES = 32 };
+const char *sl_human_bytes(int64_t bytes, char out[SL_HUMAN_BYTES]);
+const char *sl_human_count(double count, char out[SL_HUMAN_BYTES]);
+const char *sl_human_ns(int64_t dur_ns, char out[SL_HUMAN_BYTES]);
+
+/* Of `count` names given by `name(ctx, i)`, the one nearest to `wanted`, or NULL when none is near
+ * enough to be worth suggesting. */
+const char *sl_nearest(const char *wanted, int count, const char *(*name)(const void *ctx, int i),
+                       const void *ctx);
+
+/* Whole files. Reading refuses more than `limit_bytes` (and directories) before it allocates; the
+ * text is terminated and must be freed with free(). Writing goes to a temporary name beside the
+ * target and is renamed, so that nothing half-written is left behind; "-" is standard output. */
+SL_MUST_CHECK sl_err sl_file_read(const char *path, int64_t limit_bytes, char **out,
+                                  size_t *length);
+SL_MUST_CHECK sl_err sl_file_write(const char *path, const void *bytes, size_t length);
+bool sl_file_exists(const char *path);
+
+#endif

@@ -1,0 +1,16 @@
+/* The table of commands, in alphabetical order. */
+#include "cli/command.h"
+
+extern const struct sl_command sl_cmd_version;
+
+const struct sl_command *const sl_commands[] = {
+    &sl_cmd_version,
+    NULL,
+};
+
+const struct sl_option sl_common_options[] = {
+    {"--help", NULL, "show this help", false},
+    {"--json", NULL, "machine-readable output on standard output", false},
+    {"--quiet", NULL, "no notes and no progress on standard error", false},
+    {0},
+};

@@ -1,0 +1,118 @@
+/* sluice: find the command, parse its options, run it, say what went wrong, exit. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/log.h"
+#include "base/version.h"
+#include "cli/command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int command_count(void) {
+    int count = 0;
+    while (sl_commands[count])
+        count++;
+    return count;
+}
+
+static const char *command_name(const void *ctx, int i) {
+    (void)ctx;
+    return sl_commands[i]->name;
+}
+
+sl_err sl_print(const struct sl_text *text) {
+    if (text->length && fwrite(text->at, 1, text->length, stdout) != text->length)
+        return sl_fail(SL_ERR_SYSTEM, "cannot write to standard output");
+    if (fflush(stdout) != 0)
+        return sl_fail(SL_ERR_SYSTEM, "cannot write to standard output");
+    return SL_OK;
+}
+
+static void put_overview(struct sl_text *text) {
+    sl_text_printf(text, "sluice %s: pipeline-parallel training of neural networks\n\n"
+                         "usage: sluice COMMAND [ARGUMENTS] [OPTIONS]\n\ncommands:\n",
+                   sl_version());
+    for (int i = 0; i < command_count(); i++)
+        sl_text_printf(text, "  %-9s %s\n", sl_commands[i]->name, sl_commands[i]->brief);
+    sl_text_put(text, "\n'sluice COMMAND --help' shows the options of a command.\n"
+                      "exit status: 0 ok, 1 a check said no, 2 usage, 3 input, 4 system, "
+                      "5 a peer failed\n");
+}
+
+static void put_options(struct sl_text *text, const struct sl_option *options) {
+    for (int i = 0; options[i].name; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", options[i].name, options[i].arg ? " " : "",
+                 options[i].arg ? options[i].arg : "");
+        sl_text_printf(text, "  %-24s %s%s\n", left, options[i].help,
+                       options[i].repeats ? " (may be repeated)" : "");
+    }
+}
+
+static void put_help(struct sl_text *text, const struct sl_command *command) {
+    sl_text_printf(text, "sluice %s: %s\n\nusage: sluice %s%s%s\n", command->name, command->brief,
+                   command->name, *command->synopsis ? " " : "", command->synopsis);
+    if (command->detail)
+        sl_text_printf(text, "\n%s\n", command->detail);
+    sl_text_put(text, "\noptions:\n");
+    put_options(text, command->options);
+    put_options(text, sl_common_options);
+}
+
+static sl_err check_positional(const struct sl_command *command, const struct sl_args *args) {
+    if (args->positional_count < command->min_args)
+        return sl_fail(SL_ERR_USAGE, "%s: missing argument; usage: sluice %s %s", command->name,
+                       command->name, command->synopsis);
+    if (command->max_args >= 0 && args->positional_count > command->max_args)
+        return sl_fail(SL_ERR_USAGE, "%s: unexpected argument '%s'; usage: sluice %s %s",
+                       command->name, args->positional[command->max_args], command->name,
+                       command->synopsis);
+    return SL_OK;
+}
+
+static sl_err run_command(const struct sl_command *command, int argc, char **argv) {
+    struct sl_args args;
+    SL_TRY(sl_args_parse(&args, command->name, command->options, sl_common_options, argc, argv));
+    if (sl_args_has(&args, "--help")) {
+        struct sl_text text = {0};
+        put_help(&text, command);
+        sl_err err = sl_print(&text);
+        sl_text_free(&text);
+        return err;
+    }
+    SL_TRY(check_positional(command, &args));
+    bool terminal = isatty(STDERR_FILENO) != 0;
+    const char *term = getenv("TERM");
+    bool dumb = !term || strcmp(term, "dumb") == 0;
+    sl_log_open(sl_args_has(&args, "--quiet") ? SL_LOG_QUIET : SL_LOG_NORMAL, terminal && !dumb,
+                terminal && !dumb && !getenv("NO_COLOR"));
+    return command->run(&args);
+}
+
+static sl_err dispatch(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        struct sl_text text = {0};
+        put_overview(&text);
+        sl_err err = sl_print(&text);
+        sl_text_free(&text);
+        return err;
+    }
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (int i = 0; i < command_count(); i++)
+        if (strcmp(sl_commands[i]->name, name) == 0)
+            return run_command(sl_commands[i], argc - 2, argv + 2);
+    const char *near = sl_nearest(name, command_count(), command_name, NULL);
+    if (near)
+        return sl_fail(SL_ERR_USAGE, "unknown command '%s'; did you mean '%s'?", name, near);
+    return sl_fail(SL_ERR_USAGE, "unknown command '%s'; 'sluice --help' lists them", name);
+}
+
+int main(int argc, char **argv) {
+    sl_err err = dispatch(argc, argv);
+    if (err != SL_OK)
+        fprintf(stderr, "sluice: %s\n", sl_err_message());
+    return (int)err;
+}
