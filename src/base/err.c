@@ -30,10 +30,12 @@ sl_err sl_err_context(sl_err code, const char *fmt, ...) {
     va_start(args, fmt);
     int used = vsnprintf(fresh, sizeof fresh, fmt, args);
     va_end(args);
-    if (used >= 0 && used < MESSAGE_BYTES - 3) {
-        strcpy(fresh + used, ": ");
-        strncat(fresh, message, (size_t)(MESSAGE_BYTES - used - 3));
-    }
+    if (used < 0 || used > MESSAGE_BYTES - 3)
+        return code;
+    size_t room = (size_t)(MESSAGE_BYTES - used - 3), tail = strlen(message);
+    memcpy(fresh + used, ": ", 2);
+    memcpy(fresh + used + 2, message, tail < room ? tail : room);
+    fresh[used + 2 + (int)(tail < room ? tail : room)] = 0;
     memcpy(message, fresh, sizeof message);
     return code;
 }
