@@ -10,6 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef SL_MODELS_SRC_DIR /* set in a build tree, so that it runs without being installed */
+#define SL_MODELS_SRC_DIR NULL
+#endif
+
 enum { MODEL_FILE_LIMIT = 16 << 20 };
 
 /* Beside the executable: PREFIX/bin/sluice -> PREFIX/share/sluice/models. */
@@ -34,9 +38,7 @@ const char **sl_model_dirs(const struct sl_args *args, struct sl_arena *arena) {
         sl_args_text(args, "--models", NULL),
         getenv("SLUICE_MODELS"),
         installed_dir(arena),
-#ifdef SL_MODELS_SRC_DIR
         SL_MODELS_SRC_DIR,
-#endif
     };
     int count = 0;
     for (int i = 0; i < SL_COUNT(candidates); i++)
@@ -127,7 +129,7 @@ sl_err sl_model_open(const struct sl_args *args, const char *name, bool eval,
         .find_op = sl_op_find, .nearest_op = sl_op_nearest, .eval = eval};
     char *text = NULL;
     size_t length;
-    const char *file;
+    const char *file = NULL;
     sl_err err = SL_OK;
     SL_TRY_OUT(find_file(args, name, &arena, &file));
     SL_TRY_OUT(parse_sets(args, &arena, &options));
