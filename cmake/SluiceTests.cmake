@@ -11,7 +11,7 @@
 #   bench/x.c                    build/release/bench/x, not a test
 #
 # A name that ends in _mt carries the label `thread` and is what the tsan preset builds and runs; one
-# that ends in _serial runs alone. Outside release, names end in @<preset>, so that one ctest run can
+# that ends in _serial runs alone; one that ends in _release has no business under a sanitizer. Outside release, names end in @<preset>, so that one ctest run can
 # hold all presets. Every test finds SLUICE, SRC_DIR, BUILD_DIR and SL_PRESET in its environment and
 # inherits SL_TEST_FULL (1: every count of the issues; else about 1/50).
 set(tests "${PROJECT_SOURCE_DIR}/tests")
@@ -44,7 +44,7 @@ function(sl_wanted stem out)
     if(SL_SANITIZE STREQUAL "thread" AND NOT stem MATCHES "_mt$")
         set(${out} FALSE PARENT_SCOPE)
     endif()
-    if(SL_SANITIZE STREQUAL "fuzzer")
+    if(SL_SANITIZE STREQUAL "fuzzer" OR (stem MATCHES "_release$" AND NOT SL_SANITIZE STREQUAL ""))
         set(${out} FALSE PARENT_SCOPE)
     endif()
 endfunction()
