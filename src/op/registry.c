@@ -5,22 +5,28 @@
 #include <string.h>
 
 extern const struct sl_op sl_op_add;
+extern const struct sl_op sl_op_broadcast_mean;
+extern const struct sl_op sl_op_broadcast_to;
 extern const struct sl_op sl_op_layernorm;
 extern const struct sl_op sl_op_layernorm_dw;
 extern const struct sl_op sl_op_layernorm_dx;
 extern const struct sl_op sl_op_matmul;
+extern const struct sl_op sl_op_mul;
+extern const struct sl_op sl_op_reduce_mean;
+extern const struct sl_op sl_op_reduce_sum;
 extern const struct sl_op sl_op_reshape;
+extern const struct sl_op sl_op_scale;
+extern const struct sl_op sl_op_sub;
 extern const struct sl_op sl_op_sum_to;
 
+/* clang-format off: one op a line, so that two who add ops do not meet */
 const struct sl_op *const sl_ops[] = {
-    &sl_op_add,
-    &sl_op_layernorm,
-    &sl_op_layernorm_dw,
-    &sl_op_layernorm_dx,
-    &sl_op_matmul,
-    &sl_op_reshape,
-    &sl_op_sum_to,
+    &sl_op_add,          &sl_op_broadcast_mean, &sl_op_broadcast_to, &sl_op_layernorm,
+    &sl_op_layernorm_dw, &sl_op_layernorm_dx,   &sl_op_matmul,       &sl_op_mul,
+    &sl_op_reduce_mean,  &sl_op_reduce_sum,     &sl_op_reshape,      &sl_op_scale,
+    &sl_op_sub,          &sl_op_sum_to,
 };
+/* clang-format on */
 
 const int sl_op_count = SL_COUNT(sl_ops);
 
@@ -48,6 +54,4 @@ static const char *name_at(const void *ctx, int i) {
     return sl_ops[i]->internal ? "" : sl_ops[i]->name;
 }
 
-const char *sl_op_nearest(const char *name) {
-    return sl_nearest(name, sl_op_count, name_at, NULL);
-}
+const char *sl_op_nearest(const char *name) { return sl_nearest(name, sl_op_count, name_at, NULL); }
