@@ -13,6 +13,7 @@ if(SL_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
 endif()
 
 add_library(sluice_flags INTERFACE)
+file(RELATIVE_PATH SL_UP "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}/")
 target_compile_options(sluice_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
     -Wwrite-strings -Wundef
@@ -20,8 +21,10 @@ target_compile_options(sluice_flags INTERFACE
     # a value; they only say that nobody reads errno or the exception flags.
     -ffp-contract=off -fno-math-errno -fno-trapping-math
     -fno-semantic-interposition
-    # Paths in messages and debug information start at the source tree, wherever it lies.
-    "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
+    # Paths in messages and debug information start at the source tree, wherever it lies. The second
+    # form is how ccache hands paths to the compiler, so that checkouts share one cache.
+    "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${SL_UP}="
+    "-fdebug-prefix-map=${PROJECT_SOURCE_DIR}=.")
 if(SL_WERROR)
     target_compile_options(sluice_flags INTERFACE -Werror)
 endif()

@@ -61,8 +61,9 @@ tidy_one() { # PATH COMMAND
     local key
     key=$(tidy_key "$2")
     [ -f "$cache/tidy/$key" ] && return 0
-    local out=$cache/tidy/$key.out
-    if clang-tidy --quiet -p build/release "$1" >"$out" 2>"$out.err"; then
+    local out=$cache/tidy/$key.out hints=(--extra-arg=-include "--extra-arg=$PWD/tools/tidy.h")
+    [ "$1" = src/base/err.c ] && hints=()
+    if clang-tidy --quiet -p build/release "${hints[@]}" "$1" >"$out" 2>"$out.err"; then
         mv "$out" "$cache/tidy/$key"
         rm -f "$out.err"
     else
@@ -74,7 +75,7 @@ tidy_one() { # PATH COMMAND
 }
 
 lint_tidy() {
-    tidy_version=$(clang-tidy --version && cat .clang-tidy)
+    tidy_version=$(clang-tidy --version && cat .clang-tidy tools/tidy.h)
     export tidy_version cache
     export -f tidy_key tidy_one
     # shellcheck disable=SC2016
@@ -84,7 +85,7 @@ lint_tidy() {
 lint_cppcheck() {
     cppcheck --quiet -j "$jobs" --std=c11 --language=c --enable=warning,performance,portability \
         --inline-suppr --suppressions-list=tools/cppcheck.txt --error-exitcode=1 --max-configs=4 \
-        --cppcheck-build-dir="$cache/cppcheck" -Isrc -Iinclude -D_GNU_SOURCE \
+        --cppcheck-build-dir="$cache/cppcheck" --library=tools/cppcheck.cfg -Isrc -Iinclude -D_GNU_SOURCE \
         -DSL_VERSION_STRING='""' -DSL_MODELS_SRC_DIR='""' \
         --template='{file}:{line}: {severity}: {message} [{id}]' src
 }

@@ -15,9 +15,12 @@ extern const struct sl_op sl_op_batchnorm_dx;
 extern const struct sl_op sl_op_batchnorm_eval;
 extern const struct sl_op sl_op_batchnorm_eval_dw;
 extern const struct sl_op sl_op_batchnorm_eval_dx;
+extern const struct sl_op sl_op_broadcast_mean;
+extern const struct sl_op sl_op_broadcast_to;
 extern const struct sl_op sl_op_conv2d;
 extern const struct sl_op sl_op_conv2d_dw;
 extern const struct sl_op sl_op_conv2d_dx;
+extern const struct sl_op sl_op_count;
 extern const struct sl_op sl_op_global_avgpool;
 extern const struct sl_op sl_op_global_avgpool_dx;
 extern const struct sl_op sl_op_layernorm;
@@ -29,8 +32,13 @@ extern const struct sl_op sl_op_lstm_hprev;
 extern const struct sl_op sl_op_matmul;
 extern const struct sl_op sl_op_maxpool;
 extern const struct sl_op sl_op_maxpool_dx;
+extern const struct sl_op sl_op_mul;
+extern const struct sl_op sl_op_reduce_mean;
+extern const struct sl_op sl_op_reduce_sum;
 extern const struct sl_op sl_op_reshape;
 extern const struct sl_op sl_op_rope;
+extern const struct sl_op sl_op_scale;
+extern const struct sl_op sl_op_sub;
 extern const struct sl_op sl_op_sum_to;
 extern const struct sl_op sl_op_upsample;
 extern const struct sl_op sl_op_upsample_dx;
@@ -47,9 +55,12 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_batchnorm_eval,
     &sl_op_batchnorm_eval_dw,
     &sl_op_batchnorm_eval_dx,
+    &sl_op_broadcast_mean,
+    &sl_op_broadcast_to,
     &sl_op_conv2d,
     &sl_op_conv2d_dw,
     &sl_op_conv2d_dx,
+    &sl_op_count,
     &sl_op_global_avgpool,
     &sl_op_global_avgpool_dx,
     &sl_op_layernorm,
@@ -61,12 +72,18 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_matmul,
     &sl_op_maxpool,
     &sl_op_maxpool_dx,
+    &sl_op_mul,
+    &sl_op_reduce_mean,
+    &sl_op_reduce_sum,
     &sl_op_reshape,
     &sl_op_rope,
+    &sl_op_scale,
+    &sl_op_sub,
     &sl_op_sum_to,
     &sl_op_upsample,
     &sl_op_upsample_dx,
 };
+/* clang-format on */
 
 const int sl_op_count = SL_COUNT(sl_ops);
 

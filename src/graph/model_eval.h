@@ -1,0 +1,84 @@
+/* Elaboration: running a model text to build its graph. Private to model_*.c. */
+#ifndef SL_GRAPH_MODEL_EVAL_H
+#define SL_GRAPH_MODEL_EVAL_H
+
+#include "graph/model.h"
+#include "graph/model_ast.h"
+
+enum sl_val_kind {
+    SL_VAL_NONE,
+    SL_VAL_DIM, /* a whole number, perhaps times B */
+    SL_VAL_FLOAT,
+    SL_VAL_STRING,
+    SL_VAL_TENSOR, /* a value of the graph */
+    SL_VAL_LIST,
+};
+
+struct sl_val {
+    enum sl_val_kind kind;
+    struct sl_dim dim;
+    double number;
+    struct sl_str string;
+    int tensor;
+    int count; /* SL_VAL_LIST */
+    struct sl_val *items;
+};
+
+/* Variables of a block; functions see their own frames and the global one. */
+struct sl_frame {
+    struct sl_frame *outer;
+    struct sl_map names; /* -> index in values */
+    SL_VEC(struct sl_val) values;
+};
+
+struct sl_eval {
+    const struct sl_lex *lex; /* for messages */
+    const struct sl_model_options *options;
+    struct sl_graph *graph;
+    struct sl_arena *arena;
+    struct sl_frame global, *frame;
+    struct sl_map functions; /* name -> index in fns */
+    SL_VEC(const struct sl_stmt *) fns;
+    const char *scope; /* "h.3.attn" */
+    int64_t steps;     /* statements and calls so far */
+    int depth;         /* of calls */
+    bool returned;
+    struct sl_val result;
+};
+
+/* Limits on what a text may ask for. */
+enum { SL_EVAL_STEPS = 5000000, SL_EVAL_LIST = 65536, SL_EVAL_NODES = 500000 };
+
+SL_MUST_CHECK sl_err sl_eval_expr(struct sl_eval *ev, const struct sl_expr *expr,
+                                  struct sl_val *out);
+SL_MUST_CHECK sl_err sl_eval_block(struct sl_eval *ev, const struct sl_stmt *body);
+SL_MUST_CHECK sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call,
+                                  struct sl_val *out);
+/* a OP b on evaluated operands. */
+SL_MUST_CHECK sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr,
+                                    struct sl_val *values, struct sl_val *out);
+/* Apply an op of the registry. */
+SL_MUST_CHECK sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call,
+                                const struct sl_op *op, struct sl_val *out);
+SL_MUST_CHECK sl_err sl_eval_node(struct sl_eval *ev, const struct sl_node_spec *spec, int *out);
+SL_MUST_CHECK sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr,
+                                  struct sl_init *out);
+SL_MUST_CHECK sl_err sl_eval_shape(struct sl_eval *ev, const struct sl_expr *list,
+                                   struct sl_shape *out);
+/* A plain whole number (no B). */
+SL_MUST_CHECK sl_err sl_eval_int(struct sl_eval *ev, const struct sl_expr *expr, int64_t *out);
+SL_MUST_CHECK sl_err sl_eval_number(struct sl_eval *ev, const struct sl_expr *expr, double *out);
+
+/* Frames. */
+struct sl_val *sl_frame_find(struct sl_frame *frame, struct sl_str name);
+void sl_frame_put(struct sl_frame *frame, struct sl_str name, struct sl_val value);
+void sl_frame_free(struct sl_frame *frame);
+
+/* scope.name in the graph's arena. */
+const char *sl_eval_path(struct sl_eval *ev, struct sl_str name);
+
+struct sl_val sl_val_int(int64_t n);
+struct sl_val sl_val_tensor(int tensor);
+const char *sl_val_name(const struct sl_val *value); /* "a tensor", for messages */
+
+#endif
