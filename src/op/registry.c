@@ -20,7 +20,6 @@ extern const struct sl_op sl_op_broadcast_to;
 extern const struct sl_op sl_op_conv2d;
 extern const struct sl_op sl_op_conv2d_dw;
 extern const struct sl_op sl_op_conv2d_dx;
-extern const struct sl_op sl_op_count;
 extern const struct sl_op sl_op_global_avgpool;
 extern const struct sl_op sl_op_global_avgpool_dx;
 extern const struct sl_op sl_op_layernorm;
@@ -60,7 +59,6 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_conv2d,
     &sl_op_conv2d_dw,
     &sl_op_conv2d_dx,
-    &sl_op_count,
     &sl_op_global_avgpool,
     &sl_op_global_avgpool_dx,
     &sl_op_layernorm,

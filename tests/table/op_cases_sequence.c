@@ -18,7 +18,6 @@ static const struct sl_op_case cases[] = {
     {"attention", "mask_causal", QKVM("B,5,4,3", "B,7,2,3", "B,7"), "causal=1 scale=0.4", 0},
     /* One key per sample: where it is padding, no query of the sample sees anything. */
     {"attention", "mask_all", QKVM("B*5,2,1,3", "B*5,1,1,3", "B*5,1"), NULL, 0},
-    {"attention", "learned_query", {SL_W("2,3,2,5"), SL_W("2,7,2,5"), SL_X("2,7,2,5")}, NULL, 0},
     {"lstm", "plain", {SL_X("B,5,3"), SL_W("8,3"), SL_W("8,2")}, NULL, 0},
     {"lstm", "bias", {SL_X("B,3,2"), SL_W("12,2"), SL_W("12,3"), SL_W("12"), SL_W("12")}, NULL, 0},
     {"lstm",
