@@ -23,6 +23,10 @@ const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value) {
     return &sl_graph_value(grad->graph, value)->shape;
 }
 
+int sl_grad_input(const struct sl_grad *grad, int i) {
+    return i < grad->graph->nodes.at[grad->node].in_count ? grad->in[i] : -1;
+}
+
 int sl_grad_output(const struct sl_grad *grad, int value, int slot) {
     if (value < 0)
         return -1;

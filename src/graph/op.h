@@ -88,6 +88,8 @@ struct sl_grad {
  * when all attributes have defaults; it has one entry per row of the op's table. */
 int sl_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *in,
                  const union sl_attr *attr);
+/* Input i of the forward node, -1 when it is absent (also when the node has fewer inputs). */
+int sl_grad_input(const struct sl_grad *grad, int i);
 /* Output `slot` of the node that produced `value`. */
 int sl_grad_output(const struct sl_grad *grad, int value, int slot);
 /* Shapes of values while emitting. */
