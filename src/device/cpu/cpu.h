@@ -41,7 +41,7 @@ struct sl_cpu_kernel {
 
 /* Tables, best first; the first row whose name matches is used. */
 struct sl_cpu_table {
-    const char *isa;               /* "avx512", "avx2", "any" */
+    const char *isa; /* "avx512", "avx2", "any" */
     bool (*supported)(void);
     const struct sl_cpu_kernel *kernels;
 };
