@@ -16,7 +16,7 @@ add_library(sluice_flags INTERFACE)
 file(RELATIVE_PATH SL_UP "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}/")
 target_compile_options(sluice_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
-    -Wwrite-strings -Wundef
+    -Wwrite-strings -Wundef -Wno-maybe-uninitialized
     # Determinism: no contraction outside the kernels, never -ffast-math. The next two do not change
     # a value; they only say that nobody reads errno or the exception flags.
     -ffp-contract=off -fno-math-errno -fno-trapping-math

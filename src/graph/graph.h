@@ -44,6 +44,7 @@ struct sl_node {
     const union sl_attr *attr; /* one per row of op->attrs */
     enum sl_pass_tag pass;
     int of;            /* backward: the forward node whose gradient this is part of; F: -1 */
+    int sums;          /* an addition of gradients: the forward value they belong to, else -1 */
     const char *scope; /* "h.3.attn", "" at the top */
     struct sl_pos pos; /* in the model file; line 0: none */
 };
