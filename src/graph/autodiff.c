@@ -23,6 +23,10 @@ const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value) {
     return &sl_graph_value(grad->graph, value)->shape;
 }
 
+int sl_grad_input(const struct sl_grad *grad, int i) {
+    return i < grad->in_count ? grad->in[i] : -1;
+}
+
 int sl_grad_output(const struct sl_grad *grad, int value, int slot) {
     if (value < 0)
         return -1;
@@ -130,6 +134,7 @@ static sl_err differentiate_node(struct autodiff *ad, int index) {
         .graph = graph,
         .node = index,
         .in = node.in,
+        .in_count = node.in_count,
         .out = node.out,
         .dout = dout,
         .attr = node.attr,

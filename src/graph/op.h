@@ -76,7 +76,8 @@ struct sl_op_view {
 struct sl_grad {
     struct sl_graph *graph;
     int node;      /* forward node */
-    const int *in; /* its inputs, -1 = absent */
+    const int *in; /* [in_count] its inputs, -1 = absent; see sl_grad_input */
+    int in_count;  /* optional inputs at the end may be left out altogether */
     const int *out;
     const int *dout; /* gradient of each output, -1 = none flows */
     const union sl_attr *attr;
@@ -90,6 +91,8 @@ int sl_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *
                  const union sl_attr *attr);
 /* Output `slot` of the node that produced `value`. */
 int sl_grad_output(const struct sl_grad *grad, int value, int slot);
+/* Input i of the forward node, -1 when it is absent or was left out at the end. */
+int sl_grad_input(const struct sl_grad *grad, int i);
 /* Shapes of values while emitting. */
 const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value);
 
