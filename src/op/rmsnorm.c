@@ -30,7 +30,7 @@ static int grad(struct sl_grad *g, int input) {
     if (dy < 0)
         return -1; /* rstd is for the backward pass only */
     if (input == 0)
-        return sl_grad_emit(g, "rmsnorm_dx", 4, (int[]){dy, x, rstd, g->in[1]}, NULL);
+        return sl_grad_emit(g, "rmsnorm_dx", 4, (int[]){dy, x, rstd, sl_grad_input(g, 1)}, NULL);
     return sl_grad_emit(g, "rmsnorm_dw", 3, (int[]){dy, x, rstd}, NULL);
 }
 
