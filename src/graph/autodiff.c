@@ -24,7 +24,7 @@ const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value) {
 }
 
 int sl_grad_input(const struct sl_grad *grad, int i) {
-    return i < grad->in_count ? grad->in[i] : -1;
+    return i < grad->graph->nodes.at[grad->node].in_count ? grad->in[i] : -1;
 }
 
 int sl_grad_output(const struct sl_grad *grad, int value, int slot) {
@@ -134,7 +134,6 @@ static sl_err differentiate_node(struct autodiff *ad, int index) {
         .graph = graph,
         .node = index,
         .in = node.in,
-        .in_count = node.in_count,
         .out = node.out,
         .dout = dout,
         .attr = node.attr,

@@ -76,8 +76,7 @@ struct sl_op_view {
 struct sl_grad {
     struct sl_graph *graph;
     int node;      /* forward node */
-    const int *in; /* [in_count] its inputs, -1 = absent; see sl_grad_input */
-    int in_count;  /* optional inputs at the end may be left out altogether */
+    const int *in; /* its inputs, -1 = absent */
     const int *out;
     const int *dout; /* gradient of each output, -1 = none flows */
     const union sl_attr *attr;
@@ -89,10 +88,10 @@ struct sl_grad {
  * when all attributes have defaults; it has one entry per row of the op's table. */
 int sl_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *in,
                  const union sl_attr *attr);
+/* Input i of the forward node, -1 when it is absent (also when the node has fewer inputs). */
+int sl_grad_input(const struct sl_grad *grad, int i);
 /* Output `slot` of the node that produced `value`. */
 int sl_grad_output(const struct sl_grad *grad, int value, int slot);
-/* Input i of the forward node, -1 when it is absent or was left out at the end. */
-int sl_grad_input(const struct sl_grad *grad, int i);
 /* Shapes of values while emitting. */
 const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value);
 

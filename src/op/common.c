@@ -116,6 +116,18 @@ int sl_grad_sum_to(struct sl_grad *grad, int value, int like) {
     return sl_grad_emit(grad, "sum_to", 1, &value, attr);
 }
 
+bool sl_grad_flows(struct sl_grad *grad, int count) {
+    const struct sl_node *node = &grad->graph->nodes.at[grad->node];
+    bool flows = false;
+    for (int i = 0; i < node->out_count; i++) {
+        flows |= grad->dout[i] >= 0 && i < count;
+        if (grad->dout[i] >= 0 && i >= count && grad->err == SL_OK)
+            grad->err =
+                sl_fail(SL_ERR_INPUT, "a loss depends on output %d, which has no gradient", i);
+    }
+    return flows && grad->err == SL_OK;
+}
+
 int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape) {
     if (value < 0 || sl_shape_equal(sl_grad_shape(grad, value), &shape))
         return value;

@@ -47,6 +47,9 @@ void sl_array_copy(const struct sl_array *out, int64_t to, const struct sl_array
 
 /* Gradient helpers. Sum `value` down to the shape of `like` when it was broadcast. */
 int sl_grad_sum_to(struct sl_grad *grad, int value, int like);
+/* True when a gradient flows into some output below `count`. One that flows into another output (a
+ * value kept for the backward pass, which a model took and used) is an error. */
+bool sl_grad_flows(struct sl_grad *grad, int count);
 /* View `value` as this shape. */
 int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
 /* [..., n] as [rows, n]. */

@@ -7,12 +7,25 @@
 extern const struct sl_op sl_op_add;
 extern const struct sl_op sl_op_alpha_dropout;
 extern const struct sl_op sl_op_alpha_dropout_dx;
+extern const struct sl_op sl_op_attention;
+extern const struct sl_op sl_op_attention_dqkv;
+extern const struct sl_op sl_op_avgpool;
+extern const struct sl_op sl_op_avgpool_dx;
+extern const struct sl_op sl_op_batchnorm;
+extern const struct sl_op sl_op_batchnorm_dw;
+extern const struct sl_op sl_op_batchnorm_dx;
+extern const struct sl_op sl_op_batchnorm_eval;
+extern const struct sl_op sl_op_batchnorm_eval_dw;
+extern const struct sl_op sl_op_batchnorm_eval_dx;
 extern const struct sl_op sl_op_bce_with_logits;
 extern const struct sl_op sl_op_bce_with_logits_dt;
 extern const struct sl_op sl_op_bce_with_logits_dx;
 extern const struct sl_op sl_op_broadcast_mean;
 extern const struct sl_op sl_op_broadcast_to;
 extern const struct sl_op sl_op_concat;
+extern const struct sl_op sl_op_conv2d;
+extern const struct sl_op sl_op_conv2d_dw;
+extern const struct sl_op sl_op_conv2d_dx;
 extern const struct sl_op sl_op_cross_entropy;
 extern const struct sl_op sl_op_cross_entropy_dx;
 extern const struct sl_op sl_op_dot_interaction;
@@ -26,13 +39,20 @@ extern const struct sl_op sl_op_exp;
 extern const struct sl_op sl_op_exp_dx;
 extern const struct sl_op sl_op_gelu;
 extern const struct sl_op sl_op_gelu_dx;
+extern const struct sl_op sl_op_global_avgpool;
+extern const struct sl_op sl_op_global_avgpool_dx;
 extern const struct sl_op sl_op_identity;
 extern const struct sl_op sl_op_layernorm;
 extern const struct sl_op sl_op_layernorm_dw;
 extern const struct sl_op sl_op_layernorm_dx;
 extern const struct sl_op sl_op_log_softmax;
 extern const struct sl_op sl_op_log_softmax_dx;
+extern const struct sl_op sl_op_lstm;
+extern const struct sl_op sl_op_lstm_dgates;
+extern const struct sl_op sl_op_lstm_hprev;
 extern const struct sl_op sl_op_matmul;
+extern const struct sl_op sl_op_maxpool;
+extern const struct sl_op sl_op_maxpool_dx;
 extern const struct sl_op sl_op_mse;
 extern const struct sl_op sl_op_mse_dx;
 extern const struct sl_op sl_op_mul;
@@ -44,6 +64,7 @@ extern const struct sl_op sl_op_reshape;
 extern const struct sl_op sl_op_rmsnorm;
 extern const struct sl_op sl_op_rmsnorm_dw;
 extern const struct sl_op sl_op_rmsnorm_dx;
+extern const struct sl_op sl_op_rope;
 extern const struct sl_op sl_op_scale;
 extern const struct sl_op sl_op_selu;
 extern const struct sl_op sl_op_selu_dx;
@@ -60,6 +81,8 @@ extern const struct sl_op sl_op_sum_to;
 extern const struct sl_op sl_op_tanh;
 extern const struct sl_op sl_op_tanh_dx;
 extern const struct sl_op sl_op_transpose;
+extern const struct sl_op sl_op_upsample;
+extern const struct sl_op sl_op_upsample_dx;
 
 /* One op a line, so that two who add ops do not meet. */
 /* clang-format off */
@@ -67,12 +90,25 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_add,
     &sl_op_alpha_dropout,
     &sl_op_alpha_dropout_dx,
+    &sl_op_attention,
+    &sl_op_attention_dqkv,
+    &sl_op_avgpool,
+    &sl_op_avgpool_dx,
+    &sl_op_batchnorm,
+    &sl_op_batchnorm_dw,
+    &sl_op_batchnorm_dx,
+    &sl_op_batchnorm_eval,
+    &sl_op_batchnorm_eval_dw,
+    &sl_op_batchnorm_eval_dx,
     &sl_op_bce_with_logits,
     &sl_op_bce_with_logits_dt,
     &sl_op_bce_with_logits_dx,
     &sl_op_broadcast_mean,
     &sl_op_broadcast_to,
     &sl_op_concat,
+    &sl_op_conv2d,
+    &sl_op_conv2d_dw,
+    &sl_op_conv2d_dx,
     &sl_op_cross_entropy,
     &sl_op_cross_entropy_dx,
     &sl_op_dot_interaction,
@@ -86,13 +122,20 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_exp_dx,
     &sl_op_gelu,
     &sl_op_gelu_dx,
+    &sl_op_global_avgpool,
+    &sl_op_global_avgpool_dx,
     &sl_op_identity,
     &sl_op_layernorm,
     &sl_op_layernorm_dw,
     &sl_op_layernorm_dx,
     &sl_op_log_softmax,
     &sl_op_log_softmax_dx,
+    &sl_op_lstm,
+    &sl_op_lstm_dgates,
+    &sl_op_lstm_hprev,
     &sl_op_matmul,
+    &sl_op_maxpool,
+    &sl_op_maxpool_dx,
     &sl_op_mse,
     &sl_op_mse_dx,
     &sl_op_mul,
@@ -104,6 +147,7 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_rmsnorm,
     &sl_op_rmsnorm_dw,
     &sl_op_rmsnorm_dx,
+    &sl_op_rope,
     &sl_op_scale,
     &sl_op_selu,
     &sl_op_selu_dx,
@@ -120,6 +164,8 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_tanh,
     &sl_op_tanh_dx,
     &sl_op_transpose,
+    &sl_op_upsample,
+    &sl_op_upsample_dx,
 };
 /* clang-format on */
 

@@ -7,9 +7,13 @@
 #include <stdio.h>
 
 extern const struct sl_op_group sl_op_cases_basic;
+extern const struct sl_op_group sl_op_cases_image;
+extern const struct sl_op_group sl_op_cases_sequence;
 
 const struct sl_op_group *const sl_op_groups[] = {
     &sl_op_cases_basic,
+    &sl_op_cases_image,
+    &sl_op_cases_sequence,
 };
 const int sl_op_group_count = SL_COUNT(sl_op_groups);
 
