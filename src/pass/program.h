@@ -19,8 +19,15 @@
 
 #include "graph/graph.h"
 
-enum sl_space { SL_SPACE_NONE, SL_SPACE_PARAM, SL_SPACE_GRAD, SL_SPACE_STATE, SL_SPACE_SLOT,
-                SL_SPACE_WORK, SL_SPACE_COUNT };
+enum sl_space {
+    SL_SPACE_NONE,
+    SL_SPACE_PARAM,
+    SL_SPACE_GRAD,
+    SL_SPACE_STATE,
+    SL_SPACE_SLOT,
+    SL_SPACE_WORK,
+    SL_SPACE_COUNT
+};
 
 struct sl_operand {
     enum sl_space space; /* NONE: absent */
@@ -40,20 +47,21 @@ struct sl_instr {
     int node;                  /* of the graph: the first of those it stands for */
     int in_count, out_count;
     struct sl_operand *in, *out; /* in the program's arena */
-    bool accumulate; /* out[0] is a gradient accumulator: add, unless this is the first micro-batch */
+    bool accumulate; /* out[0] is a gradient accumulator: add, unless this is the first micro-batch
+                      */
     enum sl_pass_tag pass;
     double flops;
 };
 
 /* A parameter of this stage. */
 struct sl_program_param {
-    int param; /* index in graph->params */
-    int64_t offset, numel; /* in PARAM */
+    int param;                /* index in graph->params */
+    int64_t offset, numel;    /* in PARAM */
     int first_use, use_count; /* in uses: accumulators to be summed in this order */
 };
 
 struct sl_program_use {
-    int grad;  /* index in graph->grads */
+    int grad;       /* index in graph->grads */
     int64_t offset; /* in GRAD */
 };
 
@@ -75,7 +83,7 @@ enum sl_phase { SL_PHASE_F, SL_PHASE_I, SL_PHASE_W, SL_PHASE_B, SL_PHASE_COUNT }
 struct sl_program {
     struct sl_arena arena;
     const struct sl_graph *graph;
-    int64_t samples; /* micro-batch */
+    int64_t samples;    /* micro-batch */
     int64_t elem_bytes; /* of a float */
     bool split, recompute;
     struct sl_instr *instrs;
@@ -101,8 +109,7 @@ struct sl_program_spec {
     bool recompute; /* stash only what enters; F is run again before the backward */
 };
 
-SL_MUST_CHECK sl_err sl_program_build(const struct sl_program_spec *spec,
-                                      struct sl_program **out);
+SL_MUST_CHECK sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **out);
 void sl_program_close(struct sl_program *program);
 /* The checker: recomputes liveness from the instructions and proves that no operand is overwritten
  * while it is live, that every operand lies inside its space, and that every node of the stage is
