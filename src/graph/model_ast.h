@@ -36,9 +36,9 @@ struct sl_expr {
 };
 
 enum sl_stmt_kind {
-    SL_STMT_SIZE,   /* name = expr */
-    SL_STMT_INPUT,  /* name : type[list] < expr2 */
-    SL_STMT_PARAM,  /* name list ~ expr */
+    SL_STMT_SIZE,  /* name = expr */
+    SL_STMT_INPUT, /* name : type[list] < expr2 */
+    SL_STMT_PARAM, /* name list ~ expr */
     SL_STMT_STATE,
     SL_STMT_FN,
     SL_STMT_REPEAT, /* name in expr .. expr2 as instance { body } */

@@ -61,8 +61,8 @@ static sl_err bind_args(struct sl_eval *ev, const struct sl_expr *call, const st
 }
 
 /* The body runs in a frame whose outer frame is the global one, in the instance's scope. */
-static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call,
-                           const struct sl_stmt *fn, struct sl_frame *frame) {
+static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call, const struct sl_stmt *fn,
+                           struct sl_frame *frame) {
     struct sl_frame *caller = ev->frame;
     const char *outside = ev->scope;
     struct sl_str instance = call->instance.length ? call->instance : fn->name;

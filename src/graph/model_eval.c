@@ -30,14 +30,16 @@ void sl_frame_free(struct sl_frame *frame) {
     SL_VEC_FREE(&frame->values);
 }
 
-struct sl_val sl_val_int(int64_t n) { return (struct sl_val){.kind = SL_VAL_DIM, .dim = {n, false}}; }
+struct sl_val sl_val_int(int64_t n) {
+    return (struct sl_val){.kind = SL_VAL_DIM, .dim = {n, false}};
+}
 
 struct sl_val sl_val_tensor(int tensor) {
     return (struct sl_val){.kind = SL_VAL_TENSOR, .tensor = tensor};
 }
 
 const char *sl_val_name(const struct sl_val *value) {
-    static const char *const names[] = {"nothing", "a whole number", "a number",
+    static const char *const names[] = {"nothing",  "a whole number", "a number",
                                         "a string", "a tensor",       "a list"};
     return value->kind == SL_VAL_DIM && value->dim.batch ? "a multiple of B" : names[value->kind];
 }
@@ -113,8 +115,8 @@ static sl_err eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
             value.number = set->value;
     }
     if (sl_frame_find(&ev->global, stmt->name))
-        return sl_lex_fail_at(ev->lex, stmt->pos, "'%.*s' is defined twice",
-                              (int)stmt->name.length, stmt->name.at);
+        return sl_lex_fail_at(ev->lex, stmt->pos, "'%.*s' is defined twice", (int)stmt->name.length,
+                              stmt->name.at);
     sl_frame_put(&ev->global, stmt->name, value);
     struct sl_size size = {
         sl_arena_dup(&ev->graph->arena, stmt->name.at, stmt->name.length),
@@ -154,9 +156,8 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     SL_TRY(sl_eval_shape(ev, stmt->list, &shape));
     SL_TRY(sl_eval_init(ev, stmt->expr, &init));
     SL_TRY(at(ev, stmt->pos,
-              stmt->kind == SL_STMT_PARAM
-                  ? sl_graph_param(ev->graph, name, shape, init, &value)
-                  : sl_graph_state(ev->graph, name, shape, init, &value)));
+              stmt->kind == SL_STMT_PARAM ? sl_graph_param(ev->graph, name, shape, init, &value)
+                                          : sl_graph_state(ev->graph, name, shape, init, &value)));
     sl_frame_put(ev->frame, stmt->name, sl_val_tensor(value));
     return SL_OK;
 }
@@ -227,7 +228,8 @@ static sl_err eval_assign(struct sl_eval *ev, const struct sl_stmt *stmt) {
     }
     int i = 0;
     const struct sl_node *node = NULL;
-    if (value.kind == SL_VAL_TENSOR && sl_graph_value(ev->graph, value.tensor)->kind == SL_VALUE_NODE)
+    if (value.kind == SL_VAL_TENSOR &&
+        sl_graph_value(ev->graph, value.tensor)->kind == SL_VALUE_NODE)
         node = &ev->graph->nodes.at[sl_graph_value(ev->graph, value.tensor)->node];
     int count = value.kind == SL_VAL_LIST ? value.count : node ? node->out_count : 1;
     for (const struct sl_target *t = stmt->targets; t; t = t->next, i++) {

@@ -102,8 +102,8 @@ static void put_declarations(struct sl_text *text, const struct sl_graph *graph)
     for (int64_t i = 0; i < graph->inputs.count; i++) {
         const struct sl_input *input = &graph->inputs.at[i];
         const struct sl_value *v = sl_graph_value(graph, input->value);
-        sl_text_printf(text, "input %s : %s%s", input->name,
-                       v->dtype == SL_INT ? "int" : "float", sl_shape_text(&v->shape, shape));
+        sl_text_printf(text, "input %s : %s%s", input->name, v->dtype == SL_INT ? "int" : "float",
+                       sl_shape_text(&v->shape, shape));
         if (input->below)
             sl_text_printf(text, " < %lld", (long long)input->below);
         sl_text_put(text, "\n");
@@ -180,8 +180,7 @@ void sl_model_write_dot(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_printf(text, "  n%lld [label=\"%s\\n%s\"];\n", (long long)n, name,
                        sl_shape_text(&graph->values.at[node->out[0]].shape, shape));
         for (int i = 0; i < node->in_count; i++) {
-            const struct sl_value *v =
-                node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
+            const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
             if (v && v->kind == SL_VALUE_NODE)
                 sl_text_printf(text, "  n%d -> n%lld;\n", v->node, (long long)n);
             else if (v && v->kind == SL_VALUE_INPUT)
