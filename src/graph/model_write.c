@@ -1,6 +1,7 @@
 /* Writing a graph: as flat model text with every shape, and as a Graphviz drawing. */
 #include "graph/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void put_init(struct sl_text *text, const struct sl_init *init) {
@@ -102,8 +103,8 @@ static void put_declarations(struct sl_text *text, const struct sl_graph *graph)
     for (int64_t i = 0; i < graph->inputs.count; i++) {
         const struct sl_input *input = &graph->inputs.at[i];
         const struct sl_value *v = sl_graph_value(graph, input->value);
-        sl_text_printf(text, "input %s : %s%s", input->name,
-                       v->dtype == SL_INT ? "int" : "float", sl_shape_text(&v->shape, shape));
+        sl_text_printf(text, "input %s : %s%s", input->name, v->dtype == SL_INT ? "int" : "float",
+                       sl_shape_text(&v->shape, shape));
         if (input->below)
             sl_text_printf(text, " < %lld", (long long)input->below);
         sl_text_put(text, "\n");
@@ -154,7 +155,11 @@ void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_put(text, "\n");
     }
     for (int64_t i = 0; i < graph->losses.count; i++) {
+        char fallback[32];
+        snprintf(fallback, sizeof fallback, "loss%lld", (long long)i);
         sl_text_put(text, "loss ");
+        if (strcmp(fallback, graph->losses.at[i].name) != 0)
+            sl_text_printf(text, "%s = ", graph->losses.at[i].name);
         put_ref(text, graph, graph->losses.at[i].value);
         if (graph->losses.at[i].weight != 1) {
             sl_text_put(text, " weight ");
@@ -180,8 +185,7 @@ void sl_model_write_dot(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_printf(text, "  n%lld [label=\"%s\\n%s\"];\n", (long long)n, name,
                        sl_shape_text(&graph->values.at[node->out[0]].shape, shape));
         for (int i = 0; i < node->in_count; i++) {
-            const struct sl_value *v =
-                node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
+            const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
             if (v && v->kind == SL_VALUE_NODE)
                 sl_text_printf(text, "  n%d -> n%lld;\n", v->node, (long long)n);
             else if (v && v->kind == SL_VALUE_INPUT)
