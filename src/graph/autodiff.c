@@ -23,6 +23,10 @@ const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value) {
     return &sl_graph_value(grad->graph, value)->shape;
 }
 
+int sl_grad_input(const struct sl_grad *grad, int i) {
+    return i < grad->graph->nodes.at[grad->node].in_count ? grad->in[i] : -1;
+}
+
 int sl_grad_output(const struct sl_grad *grad, int value, int slot) {
     if (value < 0)
         return -1;
@@ -83,7 +87,9 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
     }
     int both[2] = {ad->acc[value], contribution};
     ad->acc[value] = sl_grad_emit(grad, "add", 2, both, NULL);
-    return grad->err;
+    SL_TRY(grad->err);
+    grad->graph->nodes.at[sl_graph_value(grad->graph, ad->acc[value])->node].sums = value;
+    return SL_OK;
 }
 
 /* The gradient of one input of one node. */

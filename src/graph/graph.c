@@ -192,6 +192,7 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
         .out_count = infer.out_count,
         .attr = sl_vec_freeze(&graph->arena, infer.attr, attr_count, sizeof infer.attr[0]),
         .of = -1,
+        .sums = -1,
         .scope = spec.scope ? spec.scope : "",
         .pos = spec.pos,
     };

@@ -1,0 +1,18 @@
+/* The table of devices. */
+#include "device/device.h"
+
+#include <string.h>
+
+extern const struct sl_device_row sl_device_cpu;
+
+const struct sl_device_row *const sl_devices[] = {
+    &sl_device_cpu,
+    NULL,
+};
+
+const struct sl_device_row *sl_device_find(const char *name) {
+    for (int i = 0; sl_devices[i]; i++)
+        if (strcmp(sl_devices[i]->name, name) == 0)
+            return sl_devices[i];
+    return NULL;
+}
