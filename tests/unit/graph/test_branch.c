@@ -204,6 +204,21 @@ static void side_nodes_are_no_branches(void **state) {
     sl_arena_free(&arena);
 }
 
+static void graphs_without_weights_have_no_structure(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct sl_graph *graph = sl_graph_open("empty", find);
+    for (int i = 0; i < 2; i++) {
+        const struct sl_branches *b = sl_graph_branches(graph, &arena);
+        assert_int_equal(b->node_count + b->cut_count + b->component_count + b->skip_count, 0);
+        expect_line(graph, b, "a chain");
+        int x = apply(graph, "relu", input(graph, SL_SHAPE(1, 1, 1)), -1, NULL);
+        must(sl_graph_loss(graph, i ? "b" : "a", apply(graph, "reduce_sum", x, -1, NULL), 1));
+    }
+    sl_graph_close(graph);
+    sl_arena_free(&arena);
+}
+
 /* ---- random graphs against brute force ---- */
 
 enum { MAX_NODES = 22, MAX_SETS = 256 };
@@ -479,6 +494,7 @@ int main(void) {
         cmocka_unit_test(unequal_towers_and_separate_losses),
         cmocka_unit_test(long_skips_are_told_from_residuals),
         cmocka_unit_test(side_nodes_are_no_branches),
+        cmocka_unit_test(graphs_without_weights_have_no_structure),
         cmocka_unit_test(random_graphs_agree_with_brute_force),
         cmocka_unit_test(large_graphs_take_little_time),
     };
