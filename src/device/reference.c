@@ -34,9 +34,7 @@ static sl_err ref_alloc(struct sl_device *device, int64_t size_bytes, void **out
     return sl_device_cpu.alloc(device, size_bytes, out);
 }
 
-static void ref_free(struct sl_device *device, void *memory) {
-    sl_device_cpu.free(device, memory);
-}
+static void ref_free(struct sl_device *device, void *memory) { sl_device_cpu.free(device, memory); }
 
 static sl_err ref_copy(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                        int64_t size_bytes) {
@@ -123,8 +121,7 @@ static void run_instr(struct sl_exec *exec, const struct sl_instr *instr,
         call.out[i] = widen(exec, &instr->out[i], args, false);
     instr->op->ref(&call);
     for (int i = 0; i < instr->out_count; i++)
-        narrow(&call.out[i], &instr->out[i], args,
-               i == 0 && instr->accumulate && args->accumulate);
+        narrow(&call.out[i], &instr->out[i], args, i == 0 && instr->accumulate && args->accumulate);
     sl_arena_release(&exec->arena, mark);
 }
 

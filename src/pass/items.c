@@ -56,9 +56,9 @@ static void pin(struct sl_build *b, int value, int dies) {
 static void touch(struct sl_build *b, const struct sl_operand *operand, int time, bool written) {
     if (operand->value < 0 || operand->space != SL_SPACE_NONE || !planned(b, operand->value))
         return;
-    struct sl_item *item = &b->items.at[item_at(b, operand->value, time, written)];
-    if (item->dies < time)
-        item->dies = time;
+    int item = item_at(b, operand->value, time, written); /* may move items.at */
+    if (b->items.at[item].dies < time)
+        b->items.at[item].dies = time;
 }
 
 /* Which phase an instruction (or the time before the first) belongs to. */

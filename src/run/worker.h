@@ -18,9 +18,9 @@ struct sl_worker_config {
     int64_t samples;      /* of a full micro-batch */
     int64_t last_samples; /* of the last one of a batch; 0 or equal: all are full */
     bool split, recompute;
-    int slots;      /* micro-batches in flight */
-    int versions;   /* weight slabs */
-    int grad_slots; /* gradient slabs */
+    int slots;       /* micro-batches in flight */
+    int versions;    /* weight slabs */
+    int grad_slots;  /* gradient slabs */
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
 };
@@ -37,8 +37,7 @@ struct sl_worker {
     int64_t bytes; /* all device memory */
 };
 
-SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device,
-                                    const struct sl_worker_config *config,
+SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
                                     struct sl_worker **out);
 void sl_worker_close(struct sl_worker *worker);
 

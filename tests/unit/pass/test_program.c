@@ -7,12 +7,12 @@
 #include "op/registry.h"
 #include "pass/program.h"
 
+#include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,8 +270,8 @@ static void compare(const struct pipeline *p, double **sums, const struct sl_ref
                              sqrt(norm));
             }
         for (int i = 0; i < prog->state_count; i++) {
-            const float *got = (const float *)((const char *)p->base[s][SL_SPACE_STATE] +
-                                               prog->states[i].offset);
+            const float *got =
+                (const float *)((const char *)p->base[s][SL_SPACE_STATE] + prog->states[i].offset);
             int value = p->graph->states.at[prog->states[i].param].value;
             for (int64_t k = 0; k < prog->states[i].numel; k++)
                 assert_true(fabs(got[k] - ref->arrays[value].f[k]) < 1e-5);
