@@ -108,7 +108,7 @@ static sl_err add_source(struct sl_graph *graph, const struct sl_case_input *in,
                          int *out) {
     struct sl_shape shape;
     struct sl_init zero = {SL_INIT_CONST, 0, 0};
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "in%d", index);
     SL_TRY(sl_case_shape(in->shape, &shape));
     switch (in->role) {
@@ -138,7 +138,7 @@ static sl_err add_inputs(struct sl_trial *t) {
         t->in_count++;
         if (t->the->in[i].role != SL_CASE_DATA)
             continue;
-        char name[16];
+        char name[32];
         int sum[2] = {t->source[i]};
         snprintf(name, sizeof name, "shift%d", i);
         SL_TRY(sl_graph_param(t->graph, name, (struct sl_shape){0}, (struct sl_init){0}, &sum[1]));
@@ -152,7 +152,7 @@ static sl_err add_losses(struct sl_trial *t, int first_out) {
     for (int i = 0; i < SL_MAX_OUT; i++)
         t->weights[i] = -1;
     for (int i = 0; i < wanted; i++) {
-        char name[16];
+        char name[32];
         struct sl_shape shape = sl_graph_value(t->graph, first_out + i)->shape;
         int pair[2] = {first_out + i}, out;
         snprintf(name, sizeof name, "weights%d", i);
