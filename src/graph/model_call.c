@@ -112,9 +112,19 @@ static const struct math_function {
 static sl_err call_math(struct sl_eval *ev, const struct sl_expr *call,
                         const struct math_function *function, struct sl_val *out) {
     double x;
-    if (!call->args || call->args->next)
+    struct sl_val value;
+    const struct sl_op *op = ev->options->find_op(call->text);
+    if (!call->args || call->args->next || call->args->name.length)
         return sl_lex_fail_at(ev->lex, call->pos, "%s takes one number", function->name);
-    SL_TRY(sl_eval_number(ev, call->args->value, &x));
+    SL_TRY(sl_eval_expr(ev, call->args->value, &value));
+    if (value.kind == SL_VAL_TENSOR && op) { /* the op of the same name */
+        int tensor;
+        struct sl_node_spec spec = {.op = op, .in_count = 1, .in = &value.tensor, .pos = call->pos};
+        SL_TRY(sl_eval_node(ev, &spec, &tensor));
+        *out = sl_val_tensor(tensor);
+        return SL_OK;
+    }
+    SL_TRY(sl_eval_as_number(ev, call->args->value->pos, &value, &x));
     x = function->call(x);
     if (!isfinite(x) || (function->whole && fabs(x) > 1e15))
         return sl_lex_fail_at(ev->lex, call->pos, "%s: the number is out of range", function->name);

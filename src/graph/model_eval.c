@@ -279,6 +279,14 @@ static sl_err eval_require(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
+static sl_err eval_return(struct sl_eval *ev, const struct sl_stmt *stmt) {
+    struct sl_val value; /* calls in the expression use ev->result themselves */
+    SL_TRY(sl_eval_expr(ev, stmt->expr, &value));
+    ev->result = value;
+    ev->returned = true;
+    return SL_OK;
+}
+
 static sl_err eval_stmt(struct sl_eval *ev, const struct sl_stmt *stmt) {
     switch (stmt->kind) {
     case SL_STMT_SIZE: return sl_eval_size(ev, stmt);
@@ -297,9 +305,7 @@ static sl_err eval_stmt(struct sl_eval *ev, const struct sl_stmt *stmt) {
     case SL_STMT_RETURN:
         if (ev->depth == 0)
             return sl_lex_fail_at(ev->lex, stmt->pos, "return outside a function");
-        SL_TRY(sl_eval_expr(ev, stmt->expr, &ev->result));
-        ev->returned = true;
-        return SL_OK;
+        return eval_return(ev, stmt);
     case SL_STMT_SCOPE:
         if (ev->frame != &ev->global)
             return sl_lex_fail_at(ev->lex, stmt->pos, "scope is for the top level");

@@ -51,9 +51,11 @@ static sl_err parse_atom(struct parser *p, int depth, struct sl_expr **out) {
     char found[64];
     switch (lex->tok.kind) {
     case SL_TOK_INT:
-    case SL_TOK_FLOAT:
-        *out = new_expr(p, lex->tok.kind == SL_TOK_INT ? SL_EXPR_INT : SL_EXPR_FLOAT);
+        *out = new_expr(p, SL_EXPR_INT);
         (*out)->integer = lex->tok.integer;
+        return sl_lex_next(lex);
+    case SL_TOK_FLOAT:
+        *out = new_expr(p, SL_EXPR_FLOAT);
         (*out)->number = lex->tok.number;
         return sl_lex_next(lex);
     case SL_TOK_STRING: *out = new_expr(p, SL_EXPR_STRING); return sl_lex_next(lex);
@@ -150,6 +152,13 @@ static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr
         *out = binary;
     }
     return SL_OK;
+}
+
+sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl_expr **out) {
+    struct parser p = {lex, arena};
+    if (!sl_lex_is(lex, "["))
+        return sl_lex_expect(lex, "[");
+    return parse_atom(&p, 0, out);
 }
 
 sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,

@@ -40,13 +40,6 @@ static sl_err parse_size(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* The sizes in brackets after a name. */
-static sl_err parse_sizes(struct parser *p, struct sl_stmt *stmt) {
-    if (!sl_lex_is(p->lex, "["))
-        return sl_lex_expect(p->lex, "[");
-    return parse_expr(p, &stmt->list);
-}
-
 /* input tokens : int[B, T] < V */
 static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_INPUT);
@@ -60,7 +53,7 @@ static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     if (!stmt->is_int && !sl_str_is(type, "float"))
         return sl_lex_fail_at(p->lex, pos, "the type of an input is 'int' or 'float', not '%.*s'",
                               (int)type.length, type.at);
-    SL_TRY(parse_sizes(p, stmt));
+    SL_TRY(sl_model_parse_list(p->lex, p->arena, &stmt->list));
     if (sl_lex_is(p->lex, "<")) {
         SL_TRY(sl_lex_next(p->lex));
         SL_TRY(parse_expr(p, &stmt->expr2));
@@ -74,7 +67,7 @@ static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_st
     struct sl_stmt *stmt = new_stmt(p, kind);
     SL_TRY(sl_lex_next(p->lex));
     SL_TRY(sl_lex_take_name(p->lex, "the name of a parameter", &stmt->name));
-    SL_TRY(parse_sizes(p, stmt));
+    SL_TRY(sl_model_parse_list(p->lex, p->arena, &stmt->list));
     SL_TRY(sl_lex_expect(p->lex, "~"));
     SL_TRY(parse_expr(p, &stmt->expr));
     append(tail, stmt);

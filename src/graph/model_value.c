@@ -29,6 +29,10 @@ static sl_err eval_name(struct sl_eval *ev, const struct sl_expr *expr, struct s
         *out = (struct sl_val){.kind = SL_VAL_DIM, .dim = {1, true}};
         return SL_OK;
     }
+    if (sl_str_is(expr->text, "none")) { /* an input that is left out */
+        *out = (struct sl_val){.kind = SL_VAL_NONE};
+        return SL_OK;
+    }
     size_t length = expr->text.length < 60 ? expr->text.length : 60;
     const char *name = sl_arena_dup(ev->arena, expr->text.at, length);
     return sl_lex_fail_at(ev->lex, expr->pos, "'%s' is not defined%s", name,
@@ -208,14 +212,19 @@ static bool is_comparison(struct sl_str op) {
 sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *values,
                       struct sl_val *out) {
     const struct sl_val *a = &values[0], *b = &values[1];
+    bool is_equal = sl_str_is(expr->text, "=="), is_test = is_equal || sl_str_is(expr->text, "!=");
+    if (is_test && (a->kind == SL_VAL_NONE || b->kind == SL_VAL_NONE)) {
+        *out = sl_val_int((a->kind == b->kind) == is_equal);
+        return SL_OK;
+    }
+    if (is_test && a->kind == SL_VAL_STRING && b->kind == SL_VAL_STRING) {
+        *out = sl_val_int(sl_str_equal(a->string, b->string) == is_equal);
+        return SL_OK;
+    }
     if (a->kind == SL_VAL_LIST || b->kind == SL_VAL_LIST)
         return list_binary(ev, expr, values, out);
     if (a->kind == SL_VAL_TENSOR || b->kind == SL_VAL_TENSOR)
         return tensor_binary(ev, expr, values, out);
-    if (a->kind == SL_VAL_STRING && b->kind == SL_VAL_STRING && sl_str_is(expr->text, "==")) {
-        *out = sl_val_int(sl_str_equal(a->string, b->string));
-        return SL_OK;
-    }
     bool numbers = (a->kind == SL_VAL_DIM || a->kind == SL_VAL_FLOAT) &&
                    (b->kind == SL_VAL_DIM || b->kind == SL_VAL_FLOAT);
     bool batch = (a->kind == SL_VAL_DIM && a->dim.batch) || (b->kind == SL_VAL_DIM && b->dim.batch);
