@@ -135,7 +135,8 @@ void sl_branches_put(const struct sl_graph *graph, const struct sl_branches *b,
     }
     if (!lines.text.count)
         sl_text_put(text, tangled ? "no parallel branches that join again\n"
-                                  : "a chain: no parallel branches\n");
+                          : small ? "a chain of layers\n"
+                                  : "a chain\n");
     put_count(text, "residual and other short skip edges", b->skip_count - b->long_skip_count);
     put_count(text, "long skip edges", b->long_skip_count);
     put_count(text, "small branchings (fewer than two layers with weights on a side)", small);
