@@ -417,7 +417,7 @@ static void random_graphs_agree_with_brute_force(void **state) {
 
 enum { MANY = 100000 };
 
-enum shape { CHAIN, RESIDUAL, NESTED_SKIPS, CHAINS, ANYTHING, NESTED_FORKS, SHAPES };
+enum shape { CHAIN, RESIDUAL, NESTED_SKIPS, CHAINS, ANYTHING, NESTED_FORKS, FAR_JOINS, SHAPES };
 
 /* What node n reads: in[0] holds the node before it. */
 static void choose(const struct sl_graph *graph, enum shape shape, int n, int in[3]) {
@@ -442,6 +442,12 @@ static void choose(const struct sl_graph *graph, enum shape shape, int n, int in
             in[0] = nodes[MANY / 3 - 1 - back / 2].out[0];
         else if (back > 0)
             in[2] = nodes[n - 2].out[0];
+        break;
+    case FAR_JOINS: /* common ancestors are half the graph away, every time */
+        if (n >= MANY / 2) {
+            in[1] = nodes[MANY / 2 - 1].out[0];
+            in[2] = nodes[1].out[0];
+        }
         break;
     default: break;
     }

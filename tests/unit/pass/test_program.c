@@ -7,7 +7,6 @@
 #include "op/registry.h"
 #include "pass/program.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 enum { MOST_STAGES = 6, MICROS = 2 };
 
