@@ -4,16 +4,16 @@
  *
  *     sizes         V=50257 T=1024 ...
  *     inputs        tokens       int[B,1024] < 50257
- *     parameters    124,439,808 in 148 tensors, 474.7 MiB
- *     forward       291.6 GFLOP
+ *     parameters    124,439,808 in 148 tensors, 474.7 MiB in fp32
  */
 #include "cli/model_report.h"
 
-#include "base/json.h"
 #include "graph/branch.h"
 #include "graph/stats.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LARGEST = 5, NAME_WIDTH = 12, LINE = 96, ELEMENT_BYTES = 4 };
@@ -39,37 +39,85 @@ static const char *with_commas(int64_t value, char out[SL_HUMAN_BYTES]) {
     return out;
 }
 
-/* ---- largest tensors ---- */
-
-struct tensor {
-    int value;
-    int64_t elements;
-};
-
-/* Keeps the largest ones, largest first; of equal ones the first seen. */
-static void keep_largest(struct tensor top[LARGEST], int value, int64_t elements) {
-    int at = LARGEST;
-    while (at > 0 && (top[at - 1].value < 0 || top[at - 1].elements < elements))
-        at--;
-    if (at == LARGEST)
-        return;
-    memmove(&top[at + 1], &top[at], sizeof *top * (size_t)(LARGEST - 1 - at));
-    top[at] = (struct tensor){value, elements};
+/* "273.5 G": the number and its prefix apart. */
+static const char *prefixed(double count, char out[SL_HUMAN_BYTES]) {
+    char text[SL_HUMAN_BYTES];
+    sl_human_count(count, text);
+    size_t digits = strcspn(text, "kMGTPE");
+    snprintf(out, SL_HUMAN_BYTES, "%.*s %s", (int)digits, text, text + digits);
+    return out;
 }
 
-static void find_largest(const struct sl_graph *graph, bool params, struct tensor top[LARGEST]) {
-    for (int i = 0; i < LARGEST; i++)
-        top[i] = (struct tensor){-1, 0};
-    for (int64_t i = 0; params && i < graph->params.count; i++) {
-        int value = graph->params.at[i].value;
-        keep_largest(top, value, sl_shape_numel(&graph->values.at[value].shape, 1));
+/* ---- families: tensors that differ in a number of their name only ---- */
+
+struct family {
+    const char *name;  /* "h.*.mlp.c_fc.weight" */
+    const char *shape; /* with the type, for inputs */
+    int64_t count, elements, order;
+};
+
+struct families {
+    struct sl_arena arena;
+    struct sl_map index;
+    SL_VEC(struct family) at;
+};
+
+/* Parts of a name that are numbers become '*', a node's number is left out:
+ * h.3.mlp.gelu_16 -> h.*.mlp.gelu */
+static void generalise(char *name, bool is_node) {
+    char *to = name;
+    for (const char *part = name; *part;) {
+        size_t length = strcspn(part, "."), kept = length;
+        bool last = part[length] == 0;
+        if (strspn(part, "0123456789") == length) {
+            *to++ = '*';
+        } else {
+            if (last && is_node)
+                kept = (size_t)(strrchr(part, '_') - part);
+            memmove(to, part, kept);
+            to += kept;
+        }
+        if (!last)
+            *to++ = '.';
+        part += length + !last;
     }
-    for (int64_t n = 0; !params && n < graph->forward_count; n++) {
-        const struct sl_node *node = &graph->nodes.at[n];
-        for (int i = 0; i < node->out_count && !node->op->is_view; i++)
-            keep_largest(top, node->out[i],
-                         sl_shape_numel(&graph->values.at[node->out[i]].shape, 1));
+    *to = 0;
+}
+
+/* `shape` is what stands behind the name; NULL: the value's shape. */
+static void add_family(const struct sl_graph *graph, struct families *all, int value,
+                       const char *shape) {
+    char name[SL_NAME_TEXT], own[SL_SHAPE_TEXT];
+    const struct sl_value *v = sl_graph_value(graph, value);
+    sl_graph_value_name(graph, value, name);
+    generalise(name, v->kind == SL_VALUE_NODE);
+    const char *key =
+        sl_arena_printf(&all->arena, "%s %s", name, shape ? shape : sl_shape_text(&v->shape, own));
+    int64_t *found = sl_map_find(&all->index, sl_str(key)), at = all->at.count;
+    if (found) {
+        at = *found;
+    } else {
+        struct family family = {.name = sl_arena_dup(&all->arena, name, strlen(name)),
+                                .shape = key + strlen(name) + 1,
+                                .order = at};
+        sl_map_put(&all->index, sl_str(key), at);
+        SL_PUSH(&all->at, family);
     }
+    all->at.at[at].count++;
+    all->at.at[at].elements += sl_shape_numel(&v->shape, 1);
+}
+
+static int compare_families(const void *a, const void *b) {
+    const struct family *x = a, *y = b;
+    if (x->elements != y->elements)
+        return x->elements > y->elements ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static void free_families(struct families *all) {
+    SL_VEC_FREE(&all->at);
+    sl_map_free(&all->index);
+    sl_arena_free(&all->arena);
 }
 
 /* ---- for people ---- */
@@ -82,34 +130,59 @@ static void put_sizes(struct sl_text *text, const struct sl_graph *graph) {
     size_t start = text->length;
     put_label(text, "sizes");
     for (int64_t i = 0; i < graph->sizes.count; i++) {
-        if (text->length - start > LINE) {
-            sl_text_put(text, "\n");
+        bool full = text->length - start > LINE;
+        sl_text_put(text, full ? "\n" : i ? " " : "");
+        if (full) {
             start = text->length;
             put_label(text, "");
         }
-        sl_text_printf(text, "%s%s=", i ? " " : "", graph->sizes.at[i].name);
-        sl_text_put_double(text, graph->sizes.at[i].value);
+        double value = graph->sizes.at[i].value;
+        sl_text_printf(text, "%s=", graph->sizes.at[i].name);
+        if (value == floor(value))
+            sl_text_printf(text, "%.0f", value);
+        else
+            sl_text_put_double(text, value);
     }
     sl_text_put(text, "\n");
 }
 
+/* int[B,64] < 256 */
+static const char *input_type(const struct sl_graph *graph, const struct sl_input *input,
+                              struct sl_arena *arena) {
+    char shape[SL_SHAPE_TEXT], bound[SL_HUMAN_BYTES] = "";
+    const struct sl_value *v = sl_graph_value(graph, input->value);
+    if (input->below)
+        snprintf(bound, sizeof bound, " < %lld", (long long)input->below);
+    return sl_arena_printf(arena, "%s%s%s", v->dtype == SL_INT ? "int" : "float",
+                           sl_shape_text(&v->shape, shape), bound);
+}
+
 static void put_inputs(struct sl_text *text, const struct sl_graph *graph) {
-    char shape[SL_SHAPE_TEXT];
-    for (int64_t i = 0; i < graph->inputs.count; i++) {
-        const struct sl_input *input = &graph->inputs.at[i];
-        const struct sl_value *v = sl_graph_value(graph, input->value);
+    struct families all = {0};
+    size_t width = NAME_WIDTH;
+    for (int64_t i = 0; i < graph->inputs.count; i++)
+        add_family(graph, &all, graph->inputs.at[i].value,
+                   input_type(graph, &graph->inputs.at[i], &all.arena));
+    for (int64_t i = 0; i < all.at.count; i++)
+        width = strlen(all.at.at[i].name) > width ? strlen(all.at.at[i].name) : width;
+    for (int64_t i = 0; i < all.at.count; i++) {
+        const struct family *family = &all.at.at[i];
         put_label(text, i ? "" : "inputs");
-        sl_text_printf(text, "%-*s %s%s", NAME_WIDTH, input->name,
-                       v->dtype == SL_INT ? "int" : "float", sl_shape_text(&v->shape, shape));
-        if (input->below)
-            sl_text_printf(text, " < %lld", (long long)input->below);
+        sl_text_printf(text, "%-*s %s", (int)width, family->name, family->shape);
+        if (family->count > 1)
+            sl_text_printf(text, "  x %lld", (long long)family->count);
         sl_text_put(text, "\n");
     }
+    free_families(&all);
+}
+
+static void put_outputs(struct sl_text *text, const struct sl_graph *graph) {
+    char shape[SL_SHAPE_TEXT];
     for (int64_t i = 0; i < graph->outputs.count; i++) {
+        const struct sl_output *output = &graph->outputs.at[i];
         put_label(text, i ? "" : "outputs");
-        sl_text_printf(
-            text, "%-*s %s\n", NAME_WIDTH, graph->outputs.at[i].name,
-            sl_shape_text(&sl_graph_value(graph, graph->outputs.at[i].value)->shape, shape));
+        sl_text_printf(text, "%-*s %s\n", NAME_WIDTH, output->name,
+                       sl_shape_text(&sl_graph_value(graph, output->value)->shape, shape));
     }
 }
 
@@ -144,12 +217,11 @@ static void put_costs(struct sl_text *text, const struct sl_graph *graph,
                        with_commas(stats->states, a), (long long)graph->states.count);
     }
     put_label(text, "forward");
-    sl_text_printf(text, "%sFLOP per sample\n", sl_human_count(stats->forward_flops, a));
+    sl_text_printf(text, "%sFLOP per sample\n", prefixed(stats->forward_flops, a));
     put_label(text, "backward");
     sl_text_printf(text, "%sFLOP per sample: %s for inputs, %s for weights\n",
-                   sl_human_count(stats->input_grad_flops + stats->weight_grad_flops, a),
-                   sl_human_count(stats->input_grad_flops, b),
-                   sl_human_count(stats->weight_grad_flops, c));
+                   prefixed(stats->input_grad_flops + stats->weight_grad_flops, a),
+                   prefixed(stats->input_grad_flops, b), prefixed(stats->weight_grad_flops, c));
     put_label(text, "activations");
     sl_text_printf(text, "%s per sample are kept for the backward pass\n",
                    sl_human_bytes(stats->activation_bytes, a));
@@ -176,23 +248,44 @@ static void put_structure(struct sl_text *text, const struct sl_graph *graph) {
     sl_arena_free(&arena);
 }
 
-static void put_largest(struct sl_text *text, const struct sl_graph *graph, bool params,
-                        int64_t all_bytes) {
-    struct tensor top[LARGEST];
-    char name[SL_NAME_TEXT], shape[SL_SHAPE_TEXT], size[SL_HUMAN_BYTES];
-    find_largest(graph, params, top);
-    if (top[0].value < 0)
+/* The families that take most, as a share of all. */
+static void put_largest(struct sl_text *text, const char *title, struct families *all) {
+    char size[SL_HUMAN_BYTES];
+    int64_t elements = 0;
+    for (int64_t i = 0; i < all->at.count; i++)
+        elements += all->at.at[i].elements;
+    if (all->at.count == 0)
         return;
-    sl_text_printf(text, "\n  largest %s\n", params ? "parameters" : "activations of a sample");
-    for (int i = 0; i < LARGEST && top[i].value >= 0; i++) {
-        int64_t bytes = top[i].elements * ELEMENT_BYTES;
-        sl_text_printf(text, "    %-44s %-22s %12s", sl_graph_value_name(graph, top[i].value, name),
-                       sl_shape_text(&graph->values.at[top[i].value].shape, shape),
-                       sl_human_bytes(bytes, size));
-        if (params)
-            sl_text_printf(text, " %5.1f%%", 100 * (double)bytes / (double)all_bytes);
-        sl_text_put(text, "\n");
+    qsort(all->at.at, (size_t)all->at.count, sizeof *all->at.at, compare_families);
+    sl_text_printf(text, "\n  %s\n", title);
+    for (int64_t i = 0; i < all->at.count && i < LARGEST; i++) {
+        const struct family *family = &all->at.at[i];
+        char times[SL_HUMAN_BYTES] = "";
+        if (family->count > 1)
+            snprintf(times, sizeof times, "x %lld", (long long)family->count);
+        sl_text_printf(text, "    %-42s %-20s %-6s %11s %5.1f%%\n", family->name, family->shape,
+                       times, sl_human_bytes(family->elements * ELEMENT_BYTES, size),
+                       100 * (double)family->elements / (double)elements);
     }
+}
+
+static void put_largest_params(struct sl_text *text, const struct sl_graph *graph) {
+    struct families all = {0};
+    for (int64_t i = 0; i < graph->params.count; i++)
+        add_family(graph, &all, graph->params.at[i].value, NULL);
+    put_largest(text, "where the parameters are", &all);
+    free_families(&all);
+}
+
+static void put_largest_values(struct sl_text *text, const struct sl_graph *graph) {
+    struct families all = {0};
+    for (int64_t n = 0; n < graph->forward_count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        for (int i = 0; i < node->out_count && !node->op->is_view; i++)
+            add_family(graph, &all, node->out[i], NULL);
+    }
+    put_largest(text, "what the forward pass writes per sample", &all);
+    free_families(&all);
 }
 
 void sl_model_report(const struct sl_graph *graph, struct sl_text *text) {
@@ -202,107 +295,11 @@ void sl_model_report(const struct sl_graph *graph, struct sl_text *text) {
     if (graph->sizes.count)
         put_sizes(text, graph);
     put_inputs(text, graph);
+    put_outputs(text, graph);
     put_losses(text, graph);
     sl_text_put(text, "\n");
     put_costs(text, graph, &stats);
     put_structure(text, graph);
-    put_largest(text, graph, true, stats.parameters * ELEMENT_BYTES);
-    put_largest(text, graph, false, 0);
-}
-
-/* ---- JSON ---- */
-
-static void json_shape(struct sl_json_out *json, const struct sl_shape *shape) {
-    char text[SL_SHAPE_TEXT];
-    sl_json_put_string(json, "shape", sl_shape_text(shape, text));
-}
-
-static void json_interface(struct sl_json_out *json, const struct sl_graph *graph) {
-    sl_json_key(json, "sizes");
-    sl_json_open(json, '{');
-    for (int64_t i = 0; i < graph->sizes.count; i++)
-        sl_json_put_double(json, graph->sizes.at[i].name, graph->sizes.at[i].value);
-    sl_json_close(json, '}');
-    sl_json_key(json, "inputs");
-    sl_json_open(json, '[');
-    for (int64_t i = 0; i < graph->inputs.count; i++) {
-        const struct sl_value *v = sl_graph_value(graph, graph->inputs.at[i].value);
-        sl_json_open(json, '{');
-        sl_json_put_string(json, "name", graph->inputs.at[i].name);
-        sl_json_put_string(json, "dtype", v->dtype == SL_INT ? "int" : "float");
-        json_shape(json, &v->shape);
-        if (graph->inputs.at[i].below)
-            sl_json_put_int(json, "below", graph->inputs.at[i].below);
-        sl_json_close(json, '}');
-    }
-    sl_json_close(json, ']');
-    sl_json_key(json, "outputs");
-    sl_json_open(json, '[');
-    for (int64_t i = 0; i < graph->outputs.count; i++) {
-        sl_json_open(json, '{');
-        sl_json_put_string(json, "name", graph->outputs.at[i].name);
-        json_shape(json, &sl_graph_value(graph, graph->outputs.at[i].value)->shape);
-        sl_json_close(json, '}');
-    }
-    sl_json_close(json, ']');
-    sl_json_key(json, "losses");
-    sl_json_open(json, '[');
-    for (int64_t i = 0; i < graph->losses.count; i++) {
-        sl_json_open(json, '{');
-        sl_json_put_string(json, "name", graph->losses.at[i].name);
-        sl_json_put_string(json, "op", loss_op(graph, &graph->losses.at[i]));
-        sl_json_put_double(json, "weight", graph->losses.at[i].weight);
-        sl_json_close(json, '}');
-    }
-    sl_json_close(json, ']');
-}
-
-static void json_branches(struct sl_json_out *json, const struct sl_graph *graph) {
-    struct sl_arena arena = {0};
-    const struct sl_branches *branches = sl_graph_branches(graph, &arena);
-    sl_json_key(json, "branches");
-    sl_json_open(json, '{');
-    sl_json_put_int(json, "cuts", branches->cut_count);
-    sl_json_put_int(json, "residual_skips", branches->skip_count - branches->long_skip_count);
-    sl_json_put_int(json, "long_skips", branches->long_skip_count);
-    sl_json_key(json, "parallel");
-    sl_json_open(json, '[');
-    for (int i = 0; i < branches->segment_count; i++) {
-        const struct sl_segment *segment = &branches->segments[i];
-        if (segment->count < 2)
-            continue;
-        sl_json_open(json, '{');
-        sl_json_put_int(json, "branches", segment->count);
-        sl_json_put_int(json, "level", segment->level);
-        sl_json_put_string(json, "join",
-                           segment->to < 0 ? "none" : graph->nodes.at[segment->to].op->name);
-        sl_json_close(json, '}');
-    }
-    sl_json_close(json, ']');
-    sl_json_close(json, '}');
-    sl_arena_free(&arena);
-}
-
-void sl_model_report_json(const struct sl_graph *graph, struct sl_text *text) {
-    struct sl_json_out json = {.text = text, .indent = 2};
-    struct sl_graph_stats stats;
-    sl_graph_stats(graph, &stats);
-    sl_json_open(&json, '{');
-    sl_json_put_string(&json, "name", graph->name);
-    sl_json_put_string(&json, "brief", graph->brief);
-    json_interface(&json, graph);
-    sl_json_put_int(&json, "parameters", stats.parameters);
-    sl_json_put_int(&json, "parameter_tensors", graph->params.count);
-    sl_json_put_int(&json, "states", stats.states);
-    sl_json_put_double(&json, "forward_flops", stats.forward_flops);
-    sl_json_put_double(&json, "backward_flops", stats.input_grad_flops + stats.weight_grad_flops);
-    sl_json_put_double(&json, "input_grad_flops", stats.input_grad_flops);
-    sl_json_put_double(&json, "weight_grad_flops", stats.weight_grad_flops);
-    sl_json_put_int(&json, "activation_bytes", stats.activation_bytes);
-    sl_json_put_int(&json, "nodes", stats.forward_nodes);
-    sl_json_put_int(&json, "input_grad_nodes", stats.input_grad_nodes);
-    sl_json_put_int(&json, "weight_grad_nodes", stats.weight_grad_nodes);
-    json_branches(&json, graph);
-    sl_json_close(&json, '}');
-    sl_text_put(text, "\n");
+    put_largest_params(text, graph);
+    put_largest_values(text, graph);
 }
