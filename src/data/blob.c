@@ -62,8 +62,8 @@ sl_err sl_blob_open(struct sl_blob *blob, const char *path) {
     if (fstat(blob->fd, &info) != 0)
         SL_TRY_OUT(sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno)));
     if (!S_ISREG(info.st_mode))
-        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: is not a file; data is read from regular files only",
-                           path));
+        SL_TRY_OUT(
+            sl_fail(SL_ERR_INPUT, "%s: is not a file; data is read from regular files only", path));
     blob->size_bytes = (int64_t)info.st_size;
     SL_TRY_OUT(print_of(blob));
 out:
@@ -72,8 +72,7 @@ out:
     return err;
 }
 
-void sl_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes,
-                    int64_t size_bytes) {
+void sl_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes, int64_t size_bytes) {
     static const unsigned char nothing[1] = {0};
     *blob = (struct sl_blob){
         .name = name, .at = size_bytes ? bytes : nothing, .size_bytes = size_bytes, .fd = -1};

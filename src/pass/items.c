@@ -80,7 +80,7 @@ static void pin_sent(struct sl_build *b) {
     }
     for (int64_t i = 0; i < graph->losses.count; i++)
         pin(b, graph->losses.at[i].value, b->forward_end);
-    for (int64_t i = 0; i < graph->outputs.count; i++)
+    for (int64_t i = 0; i < graph->outputs.count && !graph->differentiated; i++)
         pin(b, graph->outputs.at[i].value, b->forward_end);
 }
 

@@ -95,7 +95,8 @@ struct sl_program {
     int param_count, use_count;
     struct sl_program_param *states; /* first_use: index in updates, or -1 */
     int state_count;
-    struct sl_ports inputs, recv_act, send_act, recv_grad, send_grad, seeds, losses, outputs;
+    struct sl_ports inputs, recv_act, send_act, recv_grad, send_grad, seeds, losses;
+    struct sl_ports outputs; /* evaluation only */
     int64_t param_bytes, grad_bytes, state_bytes, slot_bytes, work_bytes;
     int64_t stash_bytes; /* part of slot_bytes that is live between F and backward */
 };
