@@ -14,8 +14,6 @@
 #define SL_MODELS_SRC_DIR NULL
 #endif
 
-enum { MODEL_FILE_LIMIT = 16 << 20 };
-
 /* Beside the executable: PREFIX/bin/sluice -> PREFIX/share/sluice/models. */
 static const char *installed_dir(struct sl_arena *arena) {
     char path[4096];
@@ -125,18 +123,17 @@ out:
 sl_err sl_model_open(const struct sl_args *args, const char *name, bool eval,
                      struct sl_graph **out) {
     struct sl_arena arena = {0};
-    struct sl_model_options options = {
-        .find_op = sl_op_find, .nearest_op = sl_op_nearest, .eval = eval};
-    char *text = NULL;
-    size_t length;
+    struct sl_model_options options = {.find_op = sl_op_find,
+                                       .nearest_op = sl_op_nearest,
+                                       .eval = eval,
+                                       .find_used = sl_model_find_used,
+                                       .find_ctx = sl_model_dirs(args, &arena)};
     const char *file = NULL;
     sl_err err = SL_OK;
     SL_TRY_OUT(find_file(args, name, &arena, &file));
     SL_TRY_OUT(parse_sets(args, &arena, &options));
-    SL_TRY_OUT(sl_file_read(file, MODEL_FILE_LIMIT, &text, &length));
-    SL_TRY_OUT(sl_model_read(file, text, length, &options, out));
+    SL_TRY_OUT(sl_model_read_file(file, &options, out));
 out:
-    free(text);
     sl_arena_free(&arena);
     return err;
 }

@@ -4,9 +4,11 @@
 #include <string.h>
 
 extern const struct sl_device_row sl_device_cpu;
+extern const struct sl_device_row sl_device_reference;
 
 const struct sl_device_row *const sl_devices[] = {
     &sl_device_cpu,
+    &sl_device_reference,
     NULL,
 };
 

@@ -70,7 +70,7 @@ static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call, const
         return sl_lex_fail_at(ev->lex, call->pos, "calls are nested deeper than %d (recursion?)",
                               SL_MODEL_DEPTH);
     if (!sl_str_is(instance, "_"))
-        ev->scope = sl_eval_path(ev, instance);
+        SL_TRY(sl_eval_path(ev, instance, call->pos, &ev->scope));
     frame->outer = &ev->global;
     ev->frame = frame;
     ev->depth++;
@@ -112,9 +112,19 @@ static const struct math_function {
 static sl_err call_math(struct sl_eval *ev, const struct sl_expr *call,
                         const struct math_function *function, struct sl_val *out) {
     double x;
-    if (!call->args || call->args->next)
+    struct sl_val value;
+    const struct sl_op *op = ev->options->find_op(call->text);
+    if (!call->args || call->args->next || call->args->name.length)
         return sl_lex_fail_at(ev->lex, call->pos, "%s takes one number", function->name);
-    SL_TRY(sl_eval_number(ev, call->args->value, &x));
+    SL_TRY(sl_eval_expr(ev, call->args->value, &value));
+    if (value.kind == SL_VAL_TENSOR && op) { /* the op of the same name */
+        int tensor;
+        struct sl_node_spec spec = {.op = op, .in_count = 1, .in = &value.tensor, .pos = call->pos};
+        SL_TRY(sl_eval_node(ev, &spec, &tensor));
+        *out = sl_val_tensor(tensor);
+        return SL_OK;
+    }
+    SL_TRY(sl_eval_as_number(ev, call->args->value->pos, &value, &x));
     x = function->call(x);
     if (!isfinite(x) || (function->whole && fabs(x) > 1e15))
         return sl_lex_fail_at(ev->lex, call->pos, "%s: the number is out of range", function->name);
@@ -130,8 +140,8 @@ static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struc
         return sl_lex_fail_at(ev->lex, call->pos, "min and max take at least one number");
     for (const struct sl_arg *arg = call->args; arg; arg = arg->next) {
         struct sl_val value;
-        SL_TRY(sl_eval_number(ev, arg->value, &x));
         SL_TRY(sl_eval_expr(ev, arg->value, &value));
+        SL_TRY(sl_eval_as_number(ev, arg->value->pos, &value, &x));
         if (arg == call->args || (is_min ? x < best : x > best)) {
             best = x;
             *out = value;
@@ -205,9 +215,7 @@ sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_in
 
 sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
     char name[64];
-    if (++ev->steps > SL_EVAL_STEPS)
-        return sl_lex_fail_at(ev->lex, call->pos, "the model takes more than %d steps to build",
-                              SL_EVAL_STEPS);
+    SL_TRY(sl_eval_step(ev, call->pos, 1));
     int64_t *fn = sl_map_find(&ev->functions, call->text);
     if (fn)
         return call_function(ev, call, ev->fns.at[*fn], out);

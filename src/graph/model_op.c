@@ -123,6 +123,8 @@ static sl_err add_named(struct sl_eval *ev, struct op_call *c, const struct sl_a
     if (index >= 0)
         return set_attr(ev, c, index, value, pos);
     index = sl_op_find_input(c->op, arg->name);
+    if (index >= 0 && value->kind == SL_VAL_NONE)
+        return SL_OK;
     if (index >= 0 && value->kind == SL_VAL_TENSOR)
         return add_input(ev, c, index, value->tensor, pos);
     if (index >= 0)
@@ -140,6 +142,8 @@ static sl_err add_positional(struct sl_eval *ev, struct op_call *c, const struct
                              struct sl_pos pos) {
     if (value->kind == SL_VAL_TENSOR)
         return add_input(ev, c, c->in_count, value->tensor, pos);
+    if (value->kind == SL_VAL_NONE)
+        return add_input(ev, c, c->in_count, -1, pos);
     if (is_tensor_list(value))
         return add_list(ev, c, value, pos);
     for (int i = 0; c->op->attrs && c->op->attrs[i].name; i++)
@@ -164,6 +168,8 @@ sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call, const struct s
         else
             SL_TRY(add_positional(ev, &c, &value, arg->value->pos));
     }
+    while (c.in_count && c.in[c.in_count - 1] < 0) /* left out at the end: not there at all */
+        c.in_count--;
     if (sl_op_defaults(op, c.given, c.attr) != SL_OK)
         return sl_lex_fail_at(ev->lex, call->pos, "%s", sl_err_message());
     struct sl_node_spec spec = {

@@ -1,6 +1,7 @@
 /* Writing a graph: as flat model text with every shape, and as a Graphviz drawing. */
 #include "graph/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void put_init(struct sl_text *text, const struct sl_init *init) {
@@ -154,7 +155,11 @@ void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_put(text, "\n");
     }
     for (int64_t i = 0; i < graph->losses.count; i++) {
+        char fallback[32];
+        snprintf(fallback, sizeof fallback, "loss%lld", (long long)i);
         sl_text_put(text, "loss ");
+        if (strcmp(fallback, graph->losses.at[i].name) != 0)
+            sl_text_printf(text, "%s = ", graph->losses.at[i].name);
         put_ref(text, graph, graph->losses.at[i].value);
         if (graph->losses.at[i].weight != 1) {
             sl_text_put(text, " weight ");

@@ -33,7 +33,7 @@ static void repeat(const struct sl_ref *r, double divisor) {
 static void ref(const struct sl_ref *r) { repeat(r, 1); }
 
 static void ref_mean(const struct sl_ref *r) {
-    repeat(r, (double)(sl_numel(&r->out[0].shape) / sl_numel(&r->in[0].shape)));
+    repeat(r, (double)sl_numel(&r->out[0].shape) / (double)sl_numel(&r->in[0].shape));
 }
 
 static const struct sl_attr_desc attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};

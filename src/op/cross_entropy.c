@@ -49,13 +49,15 @@ static int64_t count_valid(const struct sl_array *targets, int64_t rows, int64_t
     return valid;
 }
 
+/* The largest entry's own exponential is the 1 of log1p. */
 static double log_sum_exp(const double *x, int64_t n) {
-    double most = x[0], sum = 0;
+    int64_t top = 0;
+    double others = 0;
     for (int64_t j = 1; j < n; j++)
-        most = x[j] > most ? x[j] : most;
+        top = x[j] > x[top] ? j : top;
     for (int64_t j = 0; j < n; j++)
-        sum += exp(x[j] - most);
-    return most + log(sum);
+        others += j == top ? 0 : exp(x[j] - x[top]);
+    return x[top] + log1p(others);
 }
 
 static void ref(const struct sl_ref *r) {

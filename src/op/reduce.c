@@ -92,7 +92,7 @@ static void reduce(const struct sl_ref *r, double divisor) {
 static void ref_sum(const struct sl_ref *r) { reduce(r, 1); }
 
 static void ref_mean(const struct sl_ref *r) {
-    reduce(r, (double)(sl_numel(&r->in[0].shape) / sl_numel(&r->out[0].shape)));
+    reduce(r, (double)sl_numel(&r->in[0].shape) / (double)sl_numel(&r->out[0].shape));
 }
 
 static const struct sl_attr_desc attrs[] = {

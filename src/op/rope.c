@@ -15,17 +15,21 @@
 enum { BASE, OFFSET, STYLE, SCALE, INVERSE, ATTR_COUNT };
 enum { HALF, INTERLEAVED };
 
+#define MOST ((int64_t)1 << 40) /* positions stay exact in double */
+
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
+    const struct sl_shape *x = &c->in[0];
     SL_TRY(sl_need_float(c, 0));
-    if (c->in[0].rank != 4 || (c->in[0].batch & ~1u) || c->in[0].dim[3] % 2)
-        return sl_infer_fail(c, "needs [B,T,H,D] with an even D, got %s",
-                             sl_shape_text(&c->in[0], text));
+    if (x->rank != 4 || (x->batch & ~1u) || x->dim[3] % 2)
+        return sl_infer_fail(c, "needs [B,T,H,D] with an even D, got %s", sl_shape_text(x, text));
     if (!(c->attr[BASE].f > 0) || !isfinite(c->attr[BASE].f))
         return sl_infer_fail(c, "'base' must be positive");
     if (!isfinite(c->attr[SCALE].f))
         return sl_infer_fail(c, "'scale' must be finite");
-    c->out[0] = c->in[0];
+    if (c->attr[OFFSET].i < -MOST || c->attr[OFFSET].i > MOST)
+        return sl_infer_fail(c, "'offset' %lld is too large", (long long)c->attr[OFFSET].i);
+    c->out[0] = *x;
     return SL_OK;
 }
 

@@ -34,7 +34,7 @@ static int grad(struct sl_grad *g, int input) {
 
 static void ref(const struct sl_ref *r) {
     const struct sl_shape *x = &r->in[0].shape, *y = &r->out[0].shape;
-    int64_t stride[SL_MAX_RANK], at[SL_MAX_RANK] = {0}, count = sl_numel(y), next = 1;
+    int64_t stride[SL_MAX_RANK] = {0}, at[SL_MAX_RANK] = {0}, count = sl_numel(y), next = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
         stride[i] = next;
         next *= x->dim[i];

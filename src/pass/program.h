@@ -38,7 +38,7 @@ struct sl_operand {
     int value;             /* of the graph, for messages and audits */
 };
 
-enum { SL_INSTR_IN = 16, SL_INSTR_OUT = SL_MAX_OUT };
+enum { SL_INSTR_IN = SL_MAX_IN, SL_INSTR_OUT = SL_MAX_OUT };
 
 struct sl_instr {
     const struct sl_op *op;

@@ -64,6 +64,10 @@ static const struct sl_op_error errors[] = {
     {"rope", {SL_X("B,5,3,3")}, NULL, {"even", "[B,5,3,3]"}},
     {"rope", {SL_X("B,5,4")}, NULL, {"[B,T,H,D]", "[B,5,4]"}},
     {"rope", {SL_X("B,5,3,4")}, "base=0", {"'base'", "positive"}},
+    {"rope",
+     {SL_X("B,5,3,4")},
+     "offset=-9223372036854775807",
+     {"'offset'", "-9223372036854775807"}},
 };
 
 const struct sl_op_group sl_op_cases_sequence = {
