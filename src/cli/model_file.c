@@ -102,9 +102,10 @@ static sl_err find_file(const struct sl_args *args, const char *name, struct sl_
     }
     struct sl_model_names names = sl_model_names(args, arena);
     const char *near = sl_nearest(name, names.count, name_at, &names);
-    return sl_fail(SL_ERR_INPUT,
-                   "no model '%s'%s%s%s; 'sluice list models' names them, a path works too", name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    if (near)
+        return sl_fail(SL_ERR_INPUT, "no model '%s'; did you mean '%s'?", name, near);
+    return sl_fail(SL_ERR_INPUT, "no model '%s'; 'sluice list models' names them, a path works too",
+                   name);
 }
 
 /* --set A=1,B=2 --set C=3 */

@@ -115,13 +115,22 @@ sl_err sl_graph_state(struct sl_graph *graph, const char *name, struct sl_shape 
     return SL_OK;
 }
 
+static sl_err fail_count(const struct sl_node_spec *spec, int least, int most) {
+    char range[48];
+    if (least == most)
+        snprintf(range, sizeof range, "%d tensor%s", least, least == 1 ? "" : "s");
+    else
+        snprintf(range, sizeof range, "%d to %d tensors", least, most);
+    return sl_fail(SL_ERR_INPUT, "%s: takes %s (%s), got %d", spec->op->name, range,
+                   spec->op->inputs, spec->in_count);
+}
+
 static sl_err fill_infer(const struct sl_graph *graph, const struct sl_node_spec *spec,
                          struct sl_infer *infer) {
     int least, most;
     sl_op_arity(spec->op, &least, &most);
     if (spec->in_count < least || spec->in_count > most)
-        return sl_fail(SL_ERR_INPUT, "%s: takes %d to %d tensors (%s), got %d", spec->op->name,
-                       least, most, spec->op->inputs, spec->in_count);
+        return fail_count(spec, least, most);
     infer->op = spec->op;
     infer->in_count = spec->in_count;
     for (int i = 0; i < spec->in_count; i++) {

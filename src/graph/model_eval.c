@@ -167,6 +167,9 @@ static sl_err eval_repeat(struct sl_eval *ev, const struct sl_stmt *stmt) {
     const char *outside = ev->scope, *path = NULL;
     SL_TRY(sl_eval_int(ev, stmt->expr, &from));
     SL_TRY(sl_eval_int(ev, stmt->expr2, &to));
+    if (to < from)
+        return sl_lex_fail_at(ev->lex, stmt->expr2->pos, "repeat cannot go from %lld down to %lld",
+                              (long long)from, (long long)to);
     if (to - from > SL_EVAL_STEPS)
         return sl_lex_fail_at(ev->lex, stmt->expr2->pos,
                               "repeat asks for %lld rounds, the limit is %d",
