@@ -71,8 +71,9 @@ static sl_err find_kind(const char *name, const struct sl_list_kind **out) {
             return SL_OK;
     }
     const char *near = sl_nearest(name, SL_COUNT(kinds), kind_name, NULL);
-    return sl_fail(SL_ERR_USAGE, "list: there is no kind '%s'%s%s%s; 'sluice list' names them",
-                   name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    if (near)
+        return sl_fail(SL_ERR_USAGE, "list: no kind '%s'; did you mean '%s'?", name, near);
+    return sl_fail(SL_ERR_USAGE, "list: no kind '%s'; 'sluice list' names them", name);
 }
 
 static int widest(const struct sl_list *list, const char *heading, bool of_detail) {

@@ -55,6 +55,7 @@ struct sl_eval {
     struct sl_map functions; /* name -> index in fns */
     SL_VEC(const struct sl_stmt *) fns;
     const char *scope; /* "h.3.attn" */
+    int64_t step_limit;
     int64_t steps;     /* statements, calls and items of lists so far */
     int depth;         /* of calls */
     int nesting;       /* of evaluations on the C stack */

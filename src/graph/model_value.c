@@ -85,7 +85,7 @@ static sl_err emit(struct sl_eval *ev, const struct sl_expr *expr, struct sl_nod
 
 static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
                             const struct sl_val *values, struct sl_val *out) {
-    char op = expr->text.at[0];
+    char op = expr->text.length == 1 ? expr->text.at[0] : '?';
     const struct sl_val *a = &values[0], *b = &values[1];
     bool both = a->kind == SL_VAL_TENSOR && b->kind == SL_VAL_TENSOR;
     if (both && (op == '+' || op == '-' || op == '*')) {
@@ -97,9 +97,9 @@ static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
     bool number = other->kind == SL_VAL_FLOAT || (other->kind == SL_VAL_DIM && !other->dim.batch);
     if (!both && number && (op == '*' || (op == '/' && tensor == a))) {
         double by = other->kind == SL_VAL_FLOAT ? other->number : (double)other->dim.n;
-        union sl_attr attr[SL_MAX_ATTR] = {{.f = op == '*' ? by : 1 / by}};
+        union sl_attr attr[SL_MAX_ATTR] = {{.f = (op == '*' ? by : 1 / by) + 0.0}};
         struct sl_node_spec spec = {.in_count = 1, .in = &tensor->tensor, .attr = attr};
-        if (op == '/' && by == 0)
+        if (!isfinite(attr[0].f))
             return sl_lex_fail_at(ev->lex, expr->pos, "division by zero");
         return emit(ev, expr, spec, "scale", out);
     }
