@@ -49,6 +49,19 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* A library of functions is not a model; what cannot be read is left for whoever asks for it. */
+static bool is_library(const char *dir, const char *name, struct sl_arena *arena) {
+    struct sl_model_header header = {0};
+    const char *path = sl_arena_printf(arena, "%s/%s", dir, name);
+    char *text;
+    size_t length;
+    if (sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length) != SL_OK)
+        return false;
+    sl_err err = sl_model_peek(path, text, length, arena, &header);
+    free(text);
+    return err == SL_OK && header.is_library;
+}
+
 struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena *arena) {
     SL_VEC(const char *) names = {0};
     const char **dirs = sl_model_dirs(args, arena);
@@ -57,7 +70,8 @@ struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena
         struct dirent *entry;
         while (dir && (entry = readdir(dir)) != NULL) {
             size_t length = strlen(entry->d_name);
-            if (length > 6 && strcmp(entry->d_name + length - 6, ".model") == 0)
+            if (length > 6 && strcmp(entry->d_name + length - 6, ".model") == 0 &&
+                !is_library(dirs[i], entry->d_name, arena))
                 SL_PUSH(&names, sl_arena_dup(arena, entry->d_name, length - 6));
         }
         if (dir)

@@ -150,7 +150,7 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
-/* A block has a frame of its own; names that exist outside are assigned there. */
+/* A round has a frame of its own; names that exist outside are assigned there. */
 static sl_err eval_inner(struct sl_eval *ev, const struct sl_stmt *body, struct sl_frame *frame) {
     frame->outer = ev->frame;
     ev->frame = frame;
@@ -193,11 +193,14 @@ static sl_err eval_condition(struct sl_eval *ev, const struct sl_expr *expr, boo
     return SL_OK;
 }
 
+/* The blocks of an `if` have no frame of their own: what they assign is seen behind them. */
 static sl_err eval_if(struct sl_eval *ev, const struct sl_stmt *stmt) {
-    struct sl_frame frame = {0};
     bool yes;
     SL_TRY(eval_condition(ev, stmt->expr, &yes));
-    return eval_inner(ev, yes ? stmt->body : stmt->other, &frame);
+    ev->nesting++;
+    sl_err err = sl_eval_block(ev, yes ? stmt->body : stmt->other);
+    ev->nesting--;
+    return err;
 }
 
 static void assign(struct sl_eval *ev, struct sl_str name, struct sl_val value) {
