@@ -69,6 +69,8 @@ static const struct sl_op_case cases[] = {
     {"silu", "plain", {SL_XR("B,5,7", -7, 7)}, NULL, 0},
     {"slice", "middle", {SL_X("B,7,5")}, "axis=1 from=2 to=-1", 0},
     {"slice", "tail", {SL_X("B,7")}, "axis=-1 from=-3", 0},
+    {"split", "thirds", {SL_X("B,3,15")}, "axis=-1 parts=3", 0},
+    {"split", "inner", {SL_X("B,4,5")}, "axis=1 parts=2", 0},
     {"softmax", "plain", {SL_XR("B,3,7", -3, 3)}, NULL, 0},
     {"sub", "same", {SL_X("B,3,5"), SL_X("B,3,5")}, NULL, 0},
     {"sub", "row", {SL_X("B,3,5"), SL_W("5")}, NULL, 0},
