@@ -56,9 +56,9 @@ struct sl_eval {
     SL_VEC(const struct sl_stmt *) fns;
     const char *scope; /* "h.3.attn" */
     int64_t step_limit;
-    int64_t steps;     /* statements, calls and items of lists so far */
-    int depth;         /* of calls */
-    int nesting;       /* of evaluations on the C stack */
+    int64_t steps; /* statements, calls and items of lists so far */
+    int depth;     /* of calls */
+    int nesting;   /* of evaluations on the C stack */
     bool returned;
     struct sl_val result;
 };

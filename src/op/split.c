@@ -66,6 +66,7 @@ const struct sl_op sl_op_split = {
     .brief = "one axis in equal parts, each an output",
     .inputs = "x",
     .outputs = "y0 y1 y2 y3 y4 y5",
+    .grad_outputs = SL_MAX_OUT,
     .attrs = attrs,
     .infer = infer,
     .flops = sl_flops_none,
