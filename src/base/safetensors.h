@@ -72,6 +72,7 @@ struct sl_st {
     struct sl_st_row *rows; /* by name */
     char *header;           /* the text; names point into it */
     size_t header_bytes;
+    uint64_t header_hash; /* of everything in front of the data */
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
 };
