@@ -35,8 +35,8 @@ enum sl_st_dtype {
     SL_ST_DTYPE_COUNT,
 };
 
-const char *sl_st_dtype_name(enum sl_st_dtype dtype);  /* "F32" */
-int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);     /* of one element */
+const char *sl_st_dtype_name(enum sl_st_dtype dtype); /* "F32" */
+int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);    /* of one element */
 bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
 
 enum { SL_ST_RANK = 8, SL_ST_HEADER_MOST = 100000000 };

@@ -1,16 +1,16 @@
 /* Checkpoints: a directory per step, layout-free, checksummed, old or new after any kill.
  *
  *   RUN/ckpt/latest                            "step-00001000 <hash of its manifest>"
- *   RUN/ckpt/step-00001000/manifest.json       tensor -> shard, shape, dtype, XXH3-64; own hash last
- *   RUN/ckpt/step-00001000/weights-000-of-002.safetensors    parameters and states, global names
+ *   RUN/ckpt/step-00001000/manifest.json       tensor -> shard, shape, dtype, XXH3-64; own hash
+ * last RUN/ckpt/step-00001000/weights-000-of-002.safetensors    parameters and states, global names
  *   RUN/ckpt/step-00001000/state-000-of-002.safetensors      optimizer state, older versions, ...
  *
  * A shard is what one of p writers happened to own; a reader looks tensors up by name and never by
  * shard, so any number of workers and any cut can load it. Protocol of a save (docs/design):
  *
- *   rank r:  begin, put..., write  -> report (a small text)      files written and fsynced in .tmp-...
- *   rank 0:  commit(all reports)   -> manifest fsynced, directory fsynced, renamed, `latest` renamed
- *   all:     end
+ *   rank r:  begin, put..., write  -> report (a small text)      files written and fsynced in
+ * .tmp-... rank 0:  commit(all reports)   -> manifest fsynced, directory fsynced, renamed, `latest`
+ * renamed all:     end
  *
  * Between write and commit the caller gathers the reports; a rank whose write failed must keep
  * commit from being called. Until `latest` is renamed the old checkpoint is the one that loads.
@@ -43,12 +43,12 @@ struct sl_ckpt_options {
     uint64_t seed;  /* of the run */
     int64_t cursor; /* samples consumed */
     int rank, ranks;
-    int keep; /* checkpoints to keep, this one included; 0: all */
+    int keep;                          /* checkpoints to keep, this one included; 0: all */
     const struct sl_ckpt_files *files; /* NULL: the system's */
 };
 
-/* One tensor. Its bytes come from `data`, or, where that is NULL, from read(ctx, from, size, out) in
- * pieces; either way they must not change until sl_ckpt_write returns. */
+/* One tensor. Its bytes come from `data`, or, where that is NULL, from read(ctx, from, size, out)
+ * in pieces; either way they must not change until sl_ckpt_write returns. */
 struct sl_ckpt_item {
     enum sl_ckpt_group group;
     const char *name;
@@ -92,8 +92,8 @@ struct sl_ckpt_tensor {
 struct sl_ckpt;
 
 /* `path` is a run, its ckpt/ or one step's directory. step < 0: the latest. Checks the manifest's
- * hash, that every shard is there with the size and header it had, and that shards and manifest name
- * the same tensors. Threads may read one sl_ckpt together. */
+ * hash, that every shard is there with the size and header it had, and that shards and manifest
+ * name the same tensors. Threads may read one sl_ckpt together. */
 SL_MUST_CHECK sl_err sl_ckpt_open(const char *path, int64_t step, struct sl_ckpt **out);
 void sl_ckpt_close(struct sl_ckpt *ckpt); /* NULL is fine */
 /* Is there one to open (latest or any complete step)? A damaged one counts. */
@@ -104,7 +104,7 @@ int64_t sl_ckpt_step(const struct sl_ckpt *ckpt);
 uint64_t sl_ckpt_seed(const struct sl_ckpt *ckpt);
 int64_t sl_ckpt_cursor(const struct sl_ckpt *ckpt);
 int sl_ckpt_writers(const struct sl_ckpt *ckpt);
-uint64_t sl_ckpt_hash(const struct sl_ckpt *ckpt); /* of the manifest: names this checkpoint */
+uint64_t sl_ckpt_hash(const struct sl_ckpt *ckpt);      /* of the manifest: names this checkpoint */
 int64_t sl_ckpt_size_bytes(const struct sl_ckpt *ckpt); /* of all files */
 const char *sl_ckpt_find_note(const struct sl_ckpt *ckpt, const char *key); /* NULL when absent */
 
@@ -126,8 +126,8 @@ SL_MUST_CHECK sl_err sl_ckpt_read_rows(const struct sl_ckpt *ckpt,
                                        const struct sl_ckpt_tensor *tensor, int64_t first,
                                        int64_t count, void *out);
 /* The bytes in order, in pieces, to `put`; fails at the end when the checksum does not agree. */
-SL_MUST_CHECK sl_err sl_ckpt_stream(const struct sl_ckpt *ckpt,
-                                    const struct sl_ckpt_tensor *tensor, void *ctx,
+SL_MUST_CHECK sl_err sl_ckpt_stream(const struct sl_ckpt *ckpt, const struct sl_ckpt_tensor *tensor,
+                                    void *ctx,
                                     sl_err (*put)(void *ctx, const void *bytes, int64_t size));
 /* Every checksum, and no file that does not belong. */
 SL_MUST_CHECK sl_err sl_ckpt_verify(const struct sl_ckpt *ckpt);

@@ -311,7 +311,8 @@ static int by_shard(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static int32_t place_of(const struct sl_ckpt_manifest *manifest, const struct sl_ckpt_shard *wanted) {
+static int32_t place_of(const struct sl_ckpt_manifest *manifest,
+                        const struct sl_ckpt_shard *wanted) {
     for (int i = 0; i < manifest->shard_count; i++)
         if (by_shard(&manifest->shards[i], wanted) == 0)
             return i;
@@ -325,8 +326,7 @@ static void merge_tensors(const struct sl_ckpt_manifest *parts, int count,
     for (int i = 0; i < count; i++)
         for (int64_t k = 0; k < parts[i].tensor_count; k++) {
             out->tensors[at] = parts[i].tensors[k];
-            out->tensors[at++].shard =
-                place_of(out, &parts[i].shards[parts[i].tensors[k].shard]);
+            out->tensors[at++].shard = place_of(out, &parts[i].shards[parts[i].tensors[k].shard]);
         }
     sl_sort(out->tensors, at, sizeof *out->tensors, by_name);
 }

@@ -52,8 +52,9 @@ static sl_err locate(const char *path, int64_t step, struct sl_arena *arena, con
         return sl_fail(SL_ERR_INPUT, "%s: no checkpoint of step %lld; 'sluice ckpt ls' names them",
                        path, (long long)step);
     if (!name)
-        return sl_fail(SL_ERR_INPUT, "%s: no checkpoint here (expected a run, its ckpt/ or one "
-                                     "step's directory)",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: no checkpoint here (expected a run, its ckpt/ or one "
+                       "step's directory)",
                        path);
     *dir = sl_arena_printf(arena, "%s/%s", root, name);
     return SL_OK;
@@ -85,7 +86,8 @@ static sl_err open_shard(struct sl_ckpt *ckpt, int index) {
                        (long long)shard->file_bytes);
     SL_TRY(sl_st_open(path, &ckpt->shards[index]));
     if (ckpt->shards[index].header_hash != shard->header_hash)
-        return sl_fail(SL_ERR_INPUT, "%s: damaged: the checksum of its header does not agree", path);
+        return sl_fail(SL_ERR_INPUT, "%s: damaged: the checksum of its header does not agree",
+                       path);
     return SL_OK;
 }
 
@@ -125,8 +127,8 @@ static sl_err check_tensors(const struct sl_ckpt *ckpt) {
 static sl_err open_dir(struct sl_ckpt *ckpt, const struct sl_ckpt_latest *latest) {
     const char *path = sl_arena_printf(&ckpt->arena, "%s/manifest.json", ckpt->dir);
     SL_TRY(sl_ckpt_load(path, SL_CKPT_MANIFEST_MOST, &ckpt->text, &ckpt->text_length));
-    SL_TRY(sl_ckpt_manifest_read(path, ckpt->text, ckpt->text_length, &ckpt->arena,
-                                 &ckpt->manifest));
+    SL_TRY(
+        sl_ckpt_manifest_read(path, ckpt->text, ckpt->text_length, &ckpt->arena, &ckpt->manifest));
     if (latest->name && latest->hash != ckpt->manifest.hash)
         return sl_fail(SL_ERR_INPUT, "%s: damaged: it is not the checkpoint that 'latest' names",
                        ckpt->dir);

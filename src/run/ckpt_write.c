@@ -63,8 +63,7 @@ sl_err sl_ckpt_put(struct sl_ckpt_writer *writer, const struct sl_ckpt_item *ite
     if (!sl_st_name_ok(item->name))
         return sl_fail(SL_ERR_INPUT, "checkpoint: impossible name of a tensor '%s'", item->name);
     if (sl_st_size_bytes(item->dtype, item->rank, item->dim) < 0)
-        return sl_fail(SL_ERR_INPUT, "checkpoint: tensor '%s' has an impossible shape",
-                       item->name);
+        return sl_fail(SL_ERR_INPUT, "checkpoint: tensor '%s' has an impossible shape", item->name);
     copy.name = sl_arena_dup(&writer->arena, item->name, strlen(item->name));
     SL_PUSH(&writer->items, copy);
     return SL_OK;
@@ -76,8 +75,9 @@ sl_err sl_ckpt_note(struct sl_ckpt_writer *writer, const char *key, const char *
     if (manifest->note_count == SL_CKPT_NOTES || length > SL_CKPT_NOTE_MOST)
         return sl_fail(SL_ERR_NO, "checkpoint: note '%s' is too long or one too many (%d of %d)",
                        key, manifest->note_count, SL_CKPT_NOTES);
-    manifest->notes[manifest->note_count++] = (struct sl_st_note){
-        sl_arena_dup(&writer->arena, key, strlen(key)), sl_arena_dup(&writer->arena, value, length)};
+    manifest->notes[manifest->note_count++] =
+        (struct sl_st_note){sl_arena_dup(&writer->arena, key, strlen(key)),
+                            sl_arena_dup(&writer->arena, value, length)};
     return SL_OK;
 }
 
@@ -138,8 +138,8 @@ static sl_err write_items(struct sl_ckpt_writer *writer, struct sl_st_writer *st
 }
 
 /* Header, data, fsync. place[k] is the item announced as the k-th. */
-static sl_err write_shard(struct sl_ckpt_writer *writer, enum sl_ckpt_group group,
-                          uint64_t *hashes, struct sl_ckpt_shard *out) {
+static sl_err write_shard(struct sl_ckpt_writer *writer, enum sl_ckpt_group group, uint64_t *hashes,
+                          struct sl_ckpt_shard *out) {
     char name[SL_CKPT_FILE_NAME];
     int64_t *place = SL_NEW(&writer->arena, int64_t, writer->items.count + 1), count = 0;
     sl_ckpt_shard_name(group, writer->options.rank, writer->options.ranks, name);
@@ -350,8 +350,8 @@ sl_err sl_ckpt_commit(struct sl_ckpt_writer *writer, const struct sl_str *report
     SL_TRY(merge_reports(writer, reports, count, &manifest));
     sl_ckpt_manifest_put(&text, &manifest);
     if (text.length > SL_CKPT_MANIFEST_MOST)
-        SL_TRY_OUT(sl_fail(SL_ERR_NO, "the manifest of the checkpoint would have %zu bytes",
-                           text.length));
+        SL_TRY_OUT(
+            sl_fail(SL_ERR_NO, "the manifest of the checkpoint would have %zu bytes", text.length));
     SL_TRY_OUT(sl_ckpt_write_file(
         writer->files, sl_arena_printf(&writer->arena, "%s/manifest.json", writer->temporary),
         &text));
@@ -373,8 +373,8 @@ static void remove_own_files(struct sl_ckpt_writer *writer) {
         char name[SL_CKPT_FILE_NAME];
         sl_ckpt_shard_name((enum sl_ckpt_group)g, writer->options.rank, writer->options.ranks,
                            name);
-        writer->files->unlink(writer->files->ctx, sl_arena_printf(&writer->arena, "%s/%s",
-                                                                  writer->temporary, name));
+        writer->files->unlink(writer->files->ctx,
+                              sl_arena_printf(&writer->arena, "%s/%s", writer->temporary, name));
     }
 }
 

@@ -11,7 +11,8 @@
 
 const char *sl_tree_make(struct sl_arena *arena) {
     const char *base = getenv("TMPDIR");
-    char *dir = sl_arena_printf(arena, "%s/sl-ckpt-XXXXXX", base ? base : "/tmp");
+    const char *memory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* fsync is slow */
+    char *dir = sl_arena_printf(arena, "%s/sl-ckpt-XXXXXX", base ? base : memory);
     if (!mkdtemp(dir)) {
         perror(dir);
         exit(1);
@@ -204,7 +205,7 @@ static int fault_fsync(void *ctx, int fd) {
     int slot = slot_of(plan, fd);
     if (strikes(plan))
         return -1;
-    if (slot >= 0)
+    if (slot >= 0 && !plan->lie)
         plan->dirty[slot] = false;
     return sl_ckpt_system_files.fsync(NULL, fd);
 }
@@ -229,8 +230,19 @@ static int fault_mkdir(void *ctx, const char *path) {
     return strikes(ctx) ? -1 : sl_ckpt_system_files.mkdir(NULL, path);
 }
 
+/* Files that are not on the disk yet keep that under their new name. */
 static int fault_rename(void *ctx, const char *from, const char *to) {
-    return strikes(ctx) ? -1 : sl_ckpt_system_files.rename(NULL, from, to);
+    struct sl_fault_plan *plan = ctx;
+    size_t length = strlen(from);
+    if (strikes(plan))
+        return -1;
+    for (int i = 0; i < 16; i++)
+        if (strncmp(plan->path[i], from, length) == 0) {
+            char moved[1024];
+            snprintf(moved, sizeof moved, "%s%s", to, plan->path[i] + length);
+            snprintf(plan->path[i], sizeof plan->path[i], "%.511s", moved);
+        }
+    return sl_ckpt_system_files.rename(NULL, from, to);
 }
 
 static int fault_unlink(void *ctx, const char *path) {

@@ -25,7 +25,8 @@ enum sl_fault { SL_FAULT_FAIL, SL_FAULT_TEAR, SL_FAULT_EXIT, SL_FAULT_POWER };
 struct sl_fault_plan {
     enum sl_fault kind;
     int at, done;
-    int fd[16];                     /* open files: their paths, and whether they are synced */
+    bool lie;   /* fsync says yes and does nothing: a test of the test */
+    int fd[16]; /* open files: their paths, and whether they are synced */
     char path[16][512];
     bool dirty[16];
 };

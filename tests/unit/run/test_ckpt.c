@@ -155,8 +155,7 @@ static void writers_must_agree(void **state) {
     struct sl_text reports[2] = {{0}};
     struct sl_str all[2];
     float x[3] = {1, 2, 3};
-    struct sl_ckpt_item item = {
-        .name = "w", .dtype = SL_ST_F32, .rank = 1, .dim = {3}, .data = x};
+    struct sl_ckpt_item item = {.name = "w", .dtype = SL_ST_F32, .rank = 1, .dim = {3}, .data = x};
     for (int r = 0; r < 2; r++) {
         struct sl_ckpt_options options = {.run = run, .step = 3, .rank = r, .ranks = 2};
         must(sl_ckpt_begin(&options, &writers[r]));
@@ -200,9 +199,16 @@ static void step_names(void **state) {
     assert_int_equal(sl_ckpt_dir_step("step-00000000"), 0);
     assert_int_equal(sl_ckpt_dir_step("step-00001000.12"), 1000);
     assert_int_equal(sl_ckpt_dir_step("step-123456789"), 123456789);
-    static const char *const bad[] = {"step-", "step-1", "step-0000001x", "step-00000001.",
-                                      "step-00000001.0", "step-000000001", "step-00000001.99999",
-                                      "Step-00000001", "step-00000001/..", ".tmp-step-00000001",
+    static const char *const bad[] = {"step-",
+                                      "step-1",
+                                      "step-0000001x",
+                                      "step-00000001.",
+                                      "step-00000001.0",
+                                      "step-000000001",
+                                      "step-00000001.99999",
+                                      "Step-00000001",
+                                      "step-00000001/..",
+                                      ".tmp-step-00000001",
                                       "step-99999999999999999"};
     for (int i = 0; i < SL_COUNT(bad); i++)
         if (sl_ckpt_dir_step(bad[i]) != -1)

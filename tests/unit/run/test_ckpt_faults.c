@@ -1,7 +1,8 @@
-/* Storage faults: every operation of a save fails, tears, or is the last one of the process; any bit
- * of a checkpoint flips; files are cut, lost, renamed. Old or new loads, damage is always seen. */
-#include "base/rng.h"
+/* Storage faults: every operation of a save fails, tears, or is the last one of the process; any
+ * bit of a checkpoint flips; files are cut, lost, renamed. Old or new loads, damage is always seen.
+ */
 #include "base/map.h"
+#include "base/rng.h"
 #include "support/ckpt_tree.h"
 
 #include <fcntl.h>
@@ -36,9 +37,11 @@ static void must(sl_err err) {
         fail_msg("error %d: %s", (int)err, sl_err_message());
 }
 
+static bool fsync_lies;
+
 /* A save that dies or fails at operation `at`; says whether it reported success. */
 static bool save_with_fault(enum sl_fault kind, int at, int64_t step, int ranks, int *operations) {
-    struct sl_fault_plan plan = {.kind = kind, .at = at};
+    struct sl_fault_plan plan = {.kind = kind, .at = at, .lie = fsync_lies};
     struct sl_ckpt_files files = sl_fault_files(&plan);
     if (kind == SL_FAULT_FAIL || kind == SL_FAULT_TEAR) {
         bool ok = sl_tree_save(run, step, ranks, 2, &files) == SL_OK;
@@ -107,6 +110,23 @@ static void first_save_is_all_or_nothing(void **state) {
         must(sl_tree_check(run, -1, &step));
         assert_int_equal(step, 2);
     }
+}
+
+/* Sabotage: without fsync, a power cut behind the rename must be seen by the test above. */
+static void a_missing_fsync_would_be_noticed(void **state) {
+    (void)state;
+    int most, lost = 0;
+    assert_true(save_with_fault(SL_FAULT_FAIL, 0, 1, 1, &most));
+    fsync_lies = true;
+    for (int at = 1; at <= most; at++) {
+        int64_t step;
+        sl_tree_remove(run);
+        assert_int_equal(mkdir(run, 0777), 0);
+        save_with_fault(SL_FAULT_POWER, at, 1, 1, NULL);
+        lost += sl_ckpt_exists(run) && sl_tree_check(run, -1, &step) != SL_OK;
+    }
+    fsync_lies = false;
+    assert_true(lost > 0);
 }
 
 /* ---- damage ---- */
@@ -234,9 +254,10 @@ static void cut_lost_renamed_and_foreign_files_are_seen(void **state) {
 static void paths_out_of_the_directory_are_refused(void **state) {
     (void)state;
     static const char *const names[] = {
-        "../weights-000-of-001.safetensors", "/etc/passwd", "weights-000-of-001.safetensors/..",
-        "weights-001-of-001.safetensors",    "weights-0-of-1.safetensors",
-        "weights-000-of-002.safetensors",    "weights-0/0-of-001.safetensors", ""};
+        "../weights-000-of-001.safetensors", "/etc/passwd",
+        "weights-000-of-001.safetensors/..", "weights-001-of-001.safetensors",
+        "weights-0-of-1.safetensors",        "weights-000-of-002.safetensors",
+        "weights-0/0-of-001.safetensors",    ""};
     for (int i = 0; i < SL_COUNT(names); i++) {
         struct sl_ckpt_shard shard = {.file_bytes = 100};
         struct sl_ckpt_manifest manifest = {.ranks = 1, .shard_count = 1, .shards = &shard}, again;
@@ -264,6 +285,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_fault_leaves_old_or_new),
         TEST(first_save_is_all_or_nothing),
+        TEST(a_missing_fsync_would_be_noticed),
         TEST(every_flipped_bit_is_seen),
         TEST(cut_lost_renamed_and_foreign_files_are_seen),
         TEST(paths_out_of_the_directory_are_refused),
