@@ -1,7 +1,7 @@
 /* exp, tanh, erf, sigmoid, softplus of vectors: relative error below 2e-7, NaN in, NaN out.
  *
  * The polynomials are minimax fits of ours (Remez exchange in 40 digits, rounded to float);
- * tests/unit/device/test_light_math.c holds them to the bound.
+ * tests/unit/device/test_cpu_math.c holds them to the bound.
  */
 #ifndef SL_DEVICE_CPU_LIGHT_MATH_H
 #define SL_DEVICE_CPU_LIGHT_MATH_H
