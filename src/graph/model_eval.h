@@ -66,7 +66,6 @@ struct sl_eval {
 /* Limits on what a text may ask for. */
 enum {
     SL_EVAL_STEPS = 5000000,
-    SL_EVAL_LIST = 65536,
     SL_EVAL_NODES = 500000,
     SL_EVAL_NESTING = 1000,
     SL_EVAL_USES = 32,      /* files that one model may use */
