@@ -1,5 +1,5 @@
-/* A file of bytes that is read by offset: an open file (pread, so that a file that shrinks or a disk
- * that fails is an error and not a signal) or memory. Reading is thread-safe. */
+/* A file of bytes that is read by offset: an open file (pread, so that a file that shrinks or a
+ * disk that fails is an error and not a signal) or memory. Reading is thread-safe. */
 #ifndef SL_DATA_BLOB_H
 #define SL_DATA_BLOB_H
 
@@ -25,7 +25,8 @@ SL_MUST_CHECK sl_err sl_blob_read(const struct sl_blob *blob, int64_t offset, vo
 SL_MUST_CHECK sl_err sl_blob_load(struct sl_blob *blob);
 
 /* A gzip file becomes its content, in memory; any other file stays what it is. The content is
- * decompressed once only to learn its size, so that memory is never taken on the word of a header. */
+ * decompressed once only to learn its size, so that memory is never taken on the word of a header.
+ */
 SL_MUST_CHECK sl_err sl_blob_inflate(struct sl_blob *blob);
 
 /* Up to `size_bytes` bytes from the start, decompressed when it is gzip; the number got. */

@@ -89,7 +89,8 @@ static bool sooner(const struct chance *a, const struct chance *b) {
 static void push_chance(struct long_word *w, int32_t at) {
     if (at < 0 || w->link[at].after < 0)
         return;
-    struct chance fresh = {.at = at, .left = w->link[at].id, .right = w->link[w->link[at].after].id};
+    struct chance fresh = {
+        .at = at, .left = w->link[at].id, .right = w->link[w->link[at].after].id};
     fresh.rank = rank_of(w->t, fresh.left, fresh.right);
     if (fresh.rank == none)
         return;
@@ -225,7 +226,8 @@ static void encode_special(struct encoder *e, const char *text, size_t length) {
     for (int i = 0; i < e->t->special_count; i++)
         starts[(unsigned char)sl_tokenizer_decode(e->t, e->t->special[i]).at[0]] = true;
     while (at < length) {
-        int32_t id = starts[(unsigned char)text[at]] ? special_at(e->t, text + at, length - at) : -1;
+        int32_t id =
+            starts[(unsigned char)text[at]] ? special_at(e->t, text + at, length - at) : -1;
         if (id < 0) {
             at++;
             continue;
@@ -238,8 +240,8 @@ static void encode_special(struct encoder *e, const char *text, size_t length) {
     encode_plain(e, text + from, length - from);
 }
 
-void sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t length, bool special,
-                         struct sl_tokens *out) {
+void sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t length,
+                         bool special, struct sl_tokens *out) {
     struct encoder e = {.t = t, .out = out};
     if (t->bytes_only) {
         SL_VEC_RESERVE(out, length);

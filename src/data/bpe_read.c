@@ -2,7 +2,8 @@
  *
  * A vocabulary writes bytes as characters: printable ones as themselves, the others from U+0100
  * upwards in order (a blank is U+0120). Files are walked twice, first to count and check, then to
- * fill tables of exactly that size. A walk starts from a copy of the JSON reader, which is a bookmark.
+ * fill tables of exactly that size. A walk starts from a copy of the JSON reader, which is a
+ * bookmark.
  */
 #include "data/bpe.h"
 
@@ -324,10 +325,11 @@ static sl_err take_census(struct parts *parts, struct census *census, int *added
         ++*added;
     }
     if (census->count < 256 || census->highest > 2 * census->count)
-        return sl_fail(SL_ERR_INPUT,
-                       "%s: %lld tokens with ids up to %lld: expected at least 256, numbered from 0 "
-                       "almost without gaps",
-                       parts->name, (long long)census->count, (long long)census->highest);
+        return sl_fail(
+            SL_ERR_INPUT,
+            "%s: %lld tokens with ids up to %lld: expected at least 256, numbered from 0 "
+            "almost without gaps",
+            parts->name, (long long)census->count, (long long)census->highest);
     return SL_OK;
 }
 
@@ -398,13 +400,13 @@ static sl_err put_merge(struct sl_tokenizer *t, struct parts *parts, struct sl_s
         .to = sl_tokenizer_find(t, (struct sl_str){parts->scratch, a + b}),
     };
     if (merge.left < 0 || merge.right < 0 || merge.to < 0)
-        return sl_fail(SL_ERR_INPUT, "%s: merge %lld, '%.*s' and '%.*s': %s is not in the vocabulary",
-                       parts->name, (long long)t->merge_count + 1,
-                       left.length > 40 ? 40 : (int)left.length, left.at,
-                       right.length > 40 ? 40 : (int)right.length, right.at,
-                       merge.left < 0    ? "the first"
-                       : merge.right < 0 ? "the second"
-                                         : "what they make");
+        return sl_fail(
+            SL_ERR_INPUT, "%s: merge %lld, '%.*s' and '%.*s': %s is not in the vocabulary",
+            parts->name, (long long)t->merge_count + 1, left.length > 40 ? 40 : (int)left.length,
+            left.at, right.length > 40 ? 40 : (int)right.length, right.at,
+            merge.left < 0    ? "the first"
+            : merge.right < 0 ? "the second"
+                              : "what they make");
     t->merge[t->merge_count++] = merge;
     return SL_OK;
 }

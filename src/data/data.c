@@ -1,4 +1,5 @@
-/* A data set from the outside: ranges, splits, shuffling, cursors, counting. Opening is in open.c. */
+/* A data set from the outside: ranges, splits, shuffling, cursors, counting. Opening is in open.c.
+ */
 #include "data/data.h"
 
 #include "base/map.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 static const uint64_t shuffle_stream = 0x73687566666c65; /* "shuffle"; plus the epoch */
-static const uint64_t holdout_seed = 0x686f6c64;         /* the same held-out samples for all seeds */
+static const uint64_t holdout_seed = 0x686f6c64; /* the same held-out samples for all seeds */
 
 int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split) {
     return data->samples[split];

@@ -4,8 +4,8 @@
  *   spec -> sl_data_open -> frozen sl_data -> sl_data_fill(split, first, count, input, dst)
  *
  * `first` is a global number, epoch * samples + position; every epoch of the training split has its
- * own order (counter-based permutation), validation keeps one order. A set is bound to the inputs of
- * one model when it is opened: whatever cannot be filled is refused then, not at step 1000.
+ * own order (counter-based permutation), validation keeps one order. A set is bound to the inputs
+ * of one model when it is opened: whatever cannot be filled is refused then, not at step 1000.
  * sl_data_fill allocates nothing and may be called by any number of threads.
  */
 #ifndef SL_DATA_DATA_H
@@ -47,7 +47,8 @@ struct sl_data_spec {
     /* "synthetic", "PATH", "KIND:PATH", "PATH,PATH,..." (shards, or images and labels); "next:" or
      * "masked:" in front sets the objective. Kinds: sl_data_kind_name. */
     const char *source;
-    const char *tokenizer; /* NULL: bytes. tokenizer.json, vocab.json beside merges.txt, or folder */
+    const char
+        *tokenizer; /* NULL: bytes. tokenizer.json, vocab.json beside merges.txt, or folder */
     const struct sl_data_input *inputs;
     int input_count;
     uint64_t seed;
@@ -65,7 +66,8 @@ struct sl_data;
 SL_MUST_CHECK sl_err sl_data_open(const struct sl_data_spec *spec, struct sl_data **out);
 void sl_data_close(struct sl_data *data);
 
-/* The same from memory (borrowed while open): for tests and fuzzing. `spec->source` says "KIND:". */
+/* The same from memory (borrowed while open): for tests and fuzzing. `spec->source` says "KIND:".
+ */
 struct sl_data_file {
     const char *name;
     const void *bytes;
@@ -79,8 +81,8 @@ SL_MUST_CHECK sl_err sl_data_open_memory(const struct sl_data_spec *spec,
 int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split);
 
 /* Write input `input` (its place in spec->inputs) of samples first..first+count into `dst`
- * [count, dim...]: float or int32_t. Fails when a file cannot be read any more or holds a value that
- * the model does not take. An input in the role of `row` is its place in this call. */
+ * [count, dim...]: float or int32_t. Fails when a file cannot be read any more or holds a value
+ * that the model does not take. An input in the role of `row` is its place in this call. */
 SL_MUST_CHECK sl_err sl_data_fill(const struct sl_data *data, enum sl_data_split split,
                                   int64_t first, int64_t count, int input, void *dst);
 

@@ -1,6 +1,7 @@
-/* CSV: numbers in rows, separated by commas, semicolons or tabs; a first row that is not all numbers
- * has the names. Read twice as a stream: once to count, once to convert, so that the table in memory
- * (4 bytes a cell, a cell has at least 2 in the file) is no larger than the file justifies. */
+/* CSV: numbers in rows, separated by commas, semicolons or tabs; a first row that is not all
+ * numbers has the names. Read twice as a stream: once to count, once to convert, so that the table
+ * in memory (4 bytes a cell, a cell has at least 2 in the file) is no larger than the file
+ * justifies. */
 #include "data/source.h"
 
 #include <float.h>

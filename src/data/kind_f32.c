@@ -22,11 +22,12 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     }
     if (!set->row_floats || !blob->size_bytes || blob->size_bytes / 4 % set->row_floats ||
         blob->size_bytes % 4)
-        return sl_fail(SL_ERR_INPUT,
-                       "%s: %lld bytes are not a whole number of rows; the inputs of the model make "
-                       "a row of %lld floats (%lld bytes)",
-                       blob->name, (long long)blob->size_bytes, (long long)set->row_floats,
-                       (long long)set->row_floats * 4);
+        return sl_fail(
+            SL_ERR_INPUT,
+            "%s: %lld bytes are not a whole number of rows; the inputs of the model make "
+            "a row of %lld floats (%lld bytes)",
+            blob->name, (long long)blob->size_bytes, (long long)set->row_floats,
+            (long long)set->row_floats * 4);
     data->total = blob->size_bytes / 4 / set->row_floats;
     return SL_OK;
 }

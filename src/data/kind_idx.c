@@ -206,8 +206,7 @@ static sl_err fill_row(const struct image_set *set, int64_t source, int64_t left
         SL_TRY(sl_blob_read(a->blob, a->offset_bytes + (source + from) * a->width, chunk,
                             part * a->width));
         for (int64_t i = 0; i < part; i++)
-            dst[at + i] =
-                (float)((value_at(chunk + i * a->width, a->type) - set->mean) * scale);
+            dst[at + i] = (float)((value_at(chunk + i * a->width, a->type) - set->mean) * scale);
         from += part;
         at += part;
         count -= part;

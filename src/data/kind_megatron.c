@@ -29,8 +29,8 @@ static bool sniff(const unsigned char *head, int64_t length) {
 /* Name without .bin or .idx. */
 static size_t stem_of(const char *path) {
     size_t length = strlen(path);
-    if (length > 4 && (strcmp(path + length - 4, ".bin") == 0 ||
-                       strcmp(path + length - 4, ".idx") == 0))
+    if (length > 4 &&
+        (strcmp(path + length - 4, ".bin") == 0 || strcmp(path + length - 4, ".idx") == 0))
         return length - 4;
     return length;
 }
@@ -45,15 +45,17 @@ static sl_err read_type(struct index *index, int code) {
     static const struct {
         int code, width;
         bool is_signed;
-    } types[] = {{1, 1, false}, {2, 1, true}, {3, 2, true}, {4, 4, true}, {5, 8, true}, {8, 2, false}};
+    } types[] = {{1, 1, false}, {2, 1, true}, {3, 2, true},
+                 {4, 4, true},  {5, 8, true}, {8, 2, false}};
     for (int i = 0; i < SL_COUNT(types); i++)
         if (types[i].code == code) {
             index->width = types[i].width;
             index->is_signed = types[i].is_signed;
             return SL_OK;
         }
-    return sl_fail(SL_ERR_INPUT, "%s: type code %d is not a type of tokens (1 u8, 2 i8, 3 i16, 4 "
-                                 "i32, 5 i64, 8 u16)",
+    return sl_fail(SL_ERR_INPUT,
+                   "%s: type code %d is not a type of tokens (1 u8, 2 i8, 3 i16, 4 "
+                   "i32, 5 i64, 8 u16)",
                    index->idx->name, code);
 }
 
@@ -78,8 +80,9 @@ static sl_err read_header(struct index *index) {
                 HEADER_BYTES + sequences * 12 + documents * 8 <= most &&
                 most - (HEADER_BYTES + sequences * 12 + documents * 8) <= sequences;
     if (!fits)
-        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes do not fit %llu sequences and %llu documents, "
-                                     "which the header says: truncated?",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: %lld bytes do not fit %llu sequences and %llu documents, "
+                       "which the header says: truncated?",
                        idx->name, (long long)idx->size_bytes, (unsigned long long)sequences,
                        (unsigned long long)documents);
     index->sequences = (int64_t)sequences;
@@ -130,10 +133,8 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
         int64_t tokens;
         SL_TRY(read_header(&index));
         SL_TRY(check_sequences(&index, &tokens));
-        set->shard[i] = (struct sl_token_shard){.blob = index.bin,
-                                                .count = tokens,
-                                                .width = index.width,
-                                                .is_signed = index.is_signed};
+        set->shard[i] = (struct sl_token_shard){
+            .blob = index.bin, .count = tokens, .width = index.width, .is_signed = index.is_signed};
     }
     return sl_token_set_open(data, spec, set);
 }

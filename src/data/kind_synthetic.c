@@ -1,6 +1,7 @@
-/* Synthetic sets: samples made up from nothing but the inputs of a model, so that every model trains
- * out of the box. What a sample shows (a class, two numbers, a box) is drawn from its number; features
- * show it under noise and labels name it, so the loss falls. See synth.c for what is drawn. */
+/* Synthetic sets: samples made up from nothing but the inputs of a model, so that every model
+ * trains out of the box. What a sample shows (a class, two numbers, a box) is drawn from its
+ * number; features show it under noise and labels name it, so the loss falls. See synth.c for what
+ * is drawn. */
 #include "base/rng.h"
 #include "data/synth.h"
 

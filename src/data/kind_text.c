@@ -1,6 +1,7 @@
-/* Plain text: bytes as they are, read from the file when needed; with a tokenizer, encoded once while
- * opening and kept packed (2 bytes a token up to 65,536 of them, else 4). Long texts are cut where it
- * does not change the tokens and encoded in parallel; the result does not depend on the threads. */
+/* Plain text: bytes as they are, read from the file when needed; with a tokenizer, encoded once
+ * while opening and kept packed (2 bytes a token up to 65,536 of them, else 4). Long texts are cut
+ * where it does not change the tokens and encoded in parallel; the result does not depend on the
+ * threads. */
 #include "base/par.h"
 #include "base/vec.h"
 #include "data/source.h"
@@ -47,9 +48,8 @@ static void encode_text(struct packer *p, const char *text, size_t length) {
     while (at < length) {
         int count = 0;
         for (; count < PIECES && at < length; count++) {
-            size_t end =
-                sl_tokenizer_cut(p->tokenizer, text, length,
-                                 length - at > PIECE_BYTES ? at + PIECE_BYTES : length);
+            size_t end = sl_tokenizer_cut(p->tokenizer, text, length,
+                                          length - at > PIECE_BYTES ? at + PIECE_BYTES : length);
             pieces[count].tokenizer = p->tokenizer;
             pieces[count].text = text + at;
             pieces[count].length = end - at;

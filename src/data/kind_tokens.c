@@ -31,18 +31,21 @@ static bool llmc_sniff(const unsigned char *head, int64_t length) {
 static sl_err llmc_shard(const struct sl_blob *blob, struct sl_token_shard *shard) {
     unsigned char head[12];
     if (blob->size_bytes < LLMC_HEADER_BYTES)
-        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes; a token file of llm.c starts with 1024 bytes "
-                                     "of header",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: %lld bytes; a token file of llm.c starts with 1024 bytes "
+                       "of header",
                        blob->name, (long long)blob->size_bytes);
     SL_TRY(sl_blob_read(blob, 0, head, (int64_t)sizeof head));
     uint32_t magic = sl_le32(head), version = sl_le32(head + 4), count = sl_le32(head + 8);
     if (magic == LLMC_EVAL)
-        return sl_fail(SL_ERR_INPUT, "%s: is an evaluation file of llm.c (multiple choice), expected "
-                                     "training tokens (magic %d)",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: is an evaluation file of llm.c (multiple choice), expected "
+                       "training tokens (magic %d)",
                        blob->name, LLMC_GPT2);
     if (magic != LLMC_GPT2 && magic != LLMC_LLAMA3)
-        return sl_fail(SL_ERR_INPUT, "%s: magic %u, a token file of llm.c has %d or %d; without a "
-                                     "header it is u16:FILE or u32:FILE",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: magic %u, a token file of llm.c has %d or %d; without a "
+                       "header it is u16:FILE or u32:FILE",
                        blob->name, magic, LLMC_GPT2, LLMC_LLAMA3);
     uint32_t known = magic == LLMC_GPT2 ? 1 : 7;
     if (version != known)
@@ -51,8 +54,9 @@ static sl_err llmc_shard(const struct sl_blob *blob, struct sl_token_shard *shar
     int width = magic == LLMC_GPT2 ? 2 : 4;
     int64_t want = LLMC_HEADER_BYTES + (int64_t)count * width;
     if (blob->size_bytes != want)
-        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its header says %u tokens of %d bytes, which "
-                                     "makes %lld: the file is %s",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: %lld bytes, its header says %u tokens of %d bytes, which "
+                       "makes %lld: the file is %s",
                        blob->name, (long long)blob->size_bytes, count, width, (long long)want,
                        blob->size_bytes < want ? "truncated" : "longer than it says");
     *shard = (struct sl_token_shard){
@@ -76,8 +80,8 @@ static sl_err raw_open(struct sl_data *data, const struct sl_data_spec *spec, in
                            blob->name, (long long)blob->size_bytes, width,
                            blob->size_bytes ? ": the file is truncated or of another kind"
                                             : ", the file is empty");
-        set->shard[i] =
-            (struct sl_token_shard){.blob = blob, .count = blob->size_bytes / width, .width = width};
+        set->shard[i] = (struct sl_token_shard){
+            .blob = blob, .count = blob->size_bytes / width, .width = width};
     }
     return sl_token_set_open(data, spec, set);
 }

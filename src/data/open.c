@@ -39,9 +39,9 @@ static sl_err unknown_kind(struct sl_str name) {
     memcpy(wanted, name.at, name.length);
     wanted[name.length] = 0;
     const char *near = sl_nearest(wanted, count, kind_name, NULL);
-    sl_err err = sl_fail(SL_ERR_INPUT, "'%s' is neither a file nor a kind of data (%s)%s%s%s", wanted,
-                         names.at, near ? "; did you mean " : "", near ? near : "",
-                         near ? "?" : "");
+    sl_err err =
+        sl_fail(SL_ERR_INPUT, "'%s' is neither a file nor a kind of data (%s)%s%s%s", wanted,
+                names.at, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     free(wanted);
     sl_text_free(&names);
     return err;
@@ -129,8 +129,9 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     if (!*out && looks_like_text(head, length))
         *out = find_kind(SL_STR("text"));
     if (!*out)
-        return sl_fail(SL_ERR_INPUT, "%s: cannot tell what kind of data this is; say KIND:%s (csv, "
-                                     "f32, idx, llmc, megatron, text, u16, u32)",
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: cannot tell what kind of data this is; say KIND:%s (csv, "
+                       "f32, idx, llmc, megatron, text, u16, u32)",
                        path, path);
     return SL_OK;
 }
@@ -166,8 +167,8 @@ static sl_err open_files(struct opening *o) {
             sl_data_add_file(data, path);
     }
     if (!data->blob_count || data->blob_count > data->kind->files_most)
-        return sl_fail(SL_ERR_INPUT, "%d files; a set of kind %s has from 1 to %d", data->blob_count,
-                       data->kind->name, data->kind->files_most);
+        return sl_fail(SL_ERR_INPUT, "%d files; a set of kind %s has from 1 to %d",
+                       data->blob_count, data->kind->name, data->kind->files_most);
     for (int i = 0; i < data->blob_count; i++)
         SL_TRY(sl_blob_open(&data->blob[i], data->blob[i].name));
     return SL_OK;
@@ -180,8 +181,8 @@ static sl_err bind_inputs(struct sl_data *data, const struct sl_data_spec *spec)
     for (int i = 0; i < spec->input_count; i++) {
         struct sl_data_bound *bound = &data->bound[i];
         bound->want = spec->inputs[i];
-        bound->want.name = sl_arena_dup(&data->arena, spec->inputs[i].name,
-                                        strlen(spec->inputs[i].name));
+        bound->want.name =
+            sl_arena_dup(&data->arena, spec->inputs[i].name, strlen(spec->inputs[i].name));
         bound->role = sl_data_role(&bound->want);
         bound->numel = 1;
         bound->ignore = bound->want.has_ignore ? (int32_t)bound->want.ignore : SL_DATA_IGNORE;
@@ -201,15 +202,17 @@ static sl_err bind_inputs(struct sl_data *data, const struct sl_data_spec *spec)
 static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spec) {
     double held = spec->validation;
     if (!(held >= 0) || held > 1e18)
-        return sl_fail(SL_ERR_USAGE, "validation = %g: expected a fraction below 1 or a number of "
-                                     "samples",
+        return sl_fail(SL_ERR_USAGE,
+                       "validation = %g: expected a fraction below 1 or a number of "
+                       "samples",
                        held);
     int64_t valid = held < 1 ? (int64_t)(held * (double)data->total) : (int64_t)held;
     if (held > 0 && valid == 0)
         valid = 1;
     if (valid >= data->total && valid)
-        return sl_fail(SL_ERR_INPUT, "the set has %lld samples; %lld of them for validation leave "
-                                     "none to train on",
+        return sl_fail(SL_ERR_INPUT,
+                       "the set has %lld samples; %lld of them for validation leave "
+                       "none to train on",
                        (long long)data->total, (long long)valid);
     data->samples[SL_DATA_VALID] = valid;
     data->samples[SL_DATA_TRAIN] = data->total - valid;

@@ -91,8 +91,7 @@ static size_t llama3_word(const struct place *p) {
     if (class == SL_UNICODE_LETTER)
         return run_end(p, 0, class, p->length);
     bool line_end = p->text[0] == '\n' || p->text[0] == '\r';
-    if (class != SL_UNICODE_NUMBER && !line_end &&
-        class_at(p, next, &after) == SL_UNICODE_LETTER)
+    if (class != SL_UNICODE_NUMBER && !line_end && class_at(p, next, &after) == SL_UNICODE_LETTER)
         return run_end(p, next, SL_UNICODE_LETTER, p->length);
     if (class == SL_UNICODE_NUMBER)
         return run_end(p, 0, class, 3);

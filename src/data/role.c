@@ -10,22 +10,38 @@ struct named_role {
 };
 
 static const struct named_role roles[] = {
-    {"tokens", SL_ROLE_TOKENS},           {"ids", SL_ROLE_TOKENS},
-    {"input_ids", SL_ROLE_TOKENS},        {"token_ids", SL_ROLE_TOKENS},
-    {"text", SL_ROLE_TOKENS},             {"targets", SL_ROLE_TARGET},
-    {"target", SL_ROLE_TARGET},           {"labels", SL_ROLE_TARGET},
-    {"label", SL_ROLE_TARGET},            {"class", SL_ROLE_TARGET},
-    {"y", SL_ROLE_TARGET},                {"click", SL_ROLE_TARGET},
-    {"clicks", SL_ROLE_TARGET},           {"response", SL_ROLE_TARGET},
-    {"growth", SL_ROLE_TARGET},           {"mask", SL_ROLE_MASK},
-    {"pad_mask", SL_ROLE_MASK},           {"padding_mask", SL_ROLE_MASK},
-    {"attention_mask", SL_ROLE_MASK},     {"segments", SL_ROLE_SEGMENT},
-    {"segment", SL_ROLE_SEGMENT},         {"segment_ids", SL_ROLE_SEGMENT},
-    {"token_types", SL_ROLE_SEGMENT},     {"token_type_ids", SL_ROLE_SEGMENT},
-    {"positions", SL_ROLE_POSITION},      {"position", SL_ROLE_POSITION},
-    {"position_ids", SL_ROLE_POSITION},   {"pos", SL_ROLE_POSITION},
-    {"image", SL_ROLE_IMAGE},             {"images", SL_ROLE_IMAGE},
-    {"pixels", SL_ROLE_IMAGE},            {"row", SL_ROLE_ROW},
+    {"tokens", SL_ROLE_TOKENS},
+    {"ids", SL_ROLE_TOKENS},
+    {"input_ids", SL_ROLE_TOKENS},
+    {"token_ids", SL_ROLE_TOKENS},
+    {"text", SL_ROLE_TOKENS},
+    {"targets", SL_ROLE_TARGET},
+    {"target", SL_ROLE_TARGET},
+    {"labels", SL_ROLE_TARGET},
+    {"label", SL_ROLE_TARGET},
+    {"class", SL_ROLE_TARGET},
+    {"y", SL_ROLE_TARGET},
+    {"click", SL_ROLE_TARGET},
+    {"clicks", SL_ROLE_TARGET},
+    {"response", SL_ROLE_TARGET},
+    {"growth", SL_ROLE_TARGET},
+    {"mask", SL_ROLE_MASK},
+    {"pad_mask", SL_ROLE_MASK},
+    {"padding_mask", SL_ROLE_MASK},
+    {"attention_mask", SL_ROLE_MASK},
+    {"segments", SL_ROLE_SEGMENT},
+    {"segment", SL_ROLE_SEGMENT},
+    {"segment_ids", SL_ROLE_SEGMENT},
+    {"token_types", SL_ROLE_SEGMENT},
+    {"token_type_ids", SL_ROLE_SEGMENT},
+    {"positions", SL_ROLE_POSITION},
+    {"position", SL_ROLE_POSITION},
+    {"position_ids", SL_ROLE_POSITION},
+    {"pos", SL_ROLE_POSITION},
+    {"image", SL_ROLE_IMAGE},
+    {"images", SL_ROLE_IMAGE},
+    {"pixels", SL_ROLE_IMAGE},
+    {"row", SL_ROLE_ROW},
     {"rows", SL_ROLE_ROW},
 };
 
@@ -77,10 +93,11 @@ sl_err sl_data_refuse(const struct sl_data *data, const struct sl_data_input *in
 }
 
 sl_err sl_data_bad_value(const struct sl_data_bound *bound, int64_t value, const char *file) {
-    return sl_fail(SL_ERR_INPUT,
-                   "%s: the value %lld is not in [0, %lld), which input '%s' of the model takes; try "
-                   "a model with a larger size there (--set), or another tokenizer",
-                   file, (long long)value, (long long)bound->want.below, bound->want.name);
+    return sl_fail(
+        SL_ERR_INPUT,
+        "%s: the value %lld is not in [0, %lld), which input '%s' of the model takes; try "
+        "a model with a larger size there (--set), or another tokenizer",
+        file, (long long)value, (long long)bound->want.below, bound->want.name);
 }
 
 static void put(const struct sl_data_bound *bound, void *dst, int64_t i, int64_t value) {

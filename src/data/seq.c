@@ -4,8 +4,8 @@
  *            targets w1 w2 w3 w4               targets  -  w1  -  -      (- is the ignore value)
  *
  * Masking: 15 % of the positions; of these 80 % become the mask token, 10 % a random one, 10 % stay
- * (Devlin et al. 2019). Which ones is a function of (seed, number of the sample in the run, position),
- * so tokens and targets are made apart, by different workers, and fit.
+ * (Devlin et al. 2019). Which ones is a function of (seed, number of the sample in the run,
+ * position), so tokens and targets are made apart, by different workers, and fit.
  */
 #include "base/rng.h"
 #include "data/source.h"

@@ -1,7 +1,7 @@
 /* Inside a data set: one row per kind of file, and what they share. Private to data/.
  *
- * A kind opens files into `state` and binds the model's inputs; fill writes one input of one sample.
- * Splits, shuffling, cursors and ranges are done once, in data.c, on plain sample numbers.
+ * A kind opens files into `state` and binds the model's inputs; fill writes one input of one
+ * sample. Splits, shuffling, cursors and ranges are done once, in data.c, on plain sample numbers.
  */
 #ifndef SL_DATA_SOURCE_H
 #define SL_DATA_SOURCE_H
@@ -50,7 +50,7 @@ struct sl_data_kind {
     sl_err (*open)(struct sl_data *data, const struct sl_data_spec *spec);
     sl_err (*fill)(const struct sl_data *data, const struct sl_data_ask *ask);
     void (*describe)(const struct sl_data *data, struct sl_json_out *json); /* keys of its own */
-    void (*close)(struct sl_data *data);                                   /* may be NULL */
+    void (*close)(struct sl_data *data);                                    /* may be NULL */
 };
 
 enum { SL_DATA_FILES = 1024 };

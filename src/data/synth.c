@@ -3,10 +3,9 @@
  *   stream    x' = 5x + 7 (+ group) mod M seven times of eight, else any: loss falls from ln V to
  *             about ln M / 8
  *   floats    noise / 2 + template of the class; without classes z0 t0 + z1 t1. Templates of images
- *             are 4 x 4 fields per channel, so that convolutions and pooling see them; of [T,C] they
- *             are constant along T
- *   category  three times of four one of the group's four favourites, else any of M
- *   dense     0 outside of a box, 1 + group inside; images are brighter there
+ *             are 4 x 4 fields per channel, so that convolutions and pooling see them; of [T,C]
+ * they are constant along T category  three times of four one of the group's four favourites, else
+ * any of M dense     0 outside of a box, 1 + group inside; images are brighter there
  */
 #include "data/synth.h"
 
@@ -15,7 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The world does not depend on the seed of a run: seeds differ in order and initial weights only. */
+/* The world does not depend on the seed of a run: seeds differ in order and initial weights only.
+ */
 static const uint64_t world = 0x536c75696365;
 
 enum {
@@ -23,7 +23,7 @@ enum {
     STREAM_Z = 13,
     STREAM_BOX = 17,
     STREAM_SEQUENCE = 19,
-    TOKENS_MOST = 64,     /* M: different tokens in a stream */
+    TOKENS_MOST = 64, /* M: different tokens in a stream */
     CATEGORIES_MOST = 256,
     FIELDS = 4,
 };
@@ -197,9 +197,9 @@ void sl_synth_category(const struct sl_synth_set *set, const struct sl_data_boun
         if ((draw & 3) == 0)
             dst[i] = (int32_t)((draw >> 4) % most);
         else
-            dst[i] = (int32_t)(sl_rng_u32(world, stream ^ 1,
-                                          (uint64_t)group * 4 + (draw >> 2 & 3)) %
-                               most);
+            dst[i] =
+                (int32_t)(sl_rng_u32(world, stream ^ 1, (uint64_t)group * 4 + (draw >> 2 & 3)) %
+                          most);
     }
 }
 
@@ -240,8 +240,7 @@ void sl_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *
             break;
         case SL_SYNTH_DENSE: dense_label(bound, &latent, ask->dst); return;
         default:
-            ((float *)ask->dst)[i] =
-                squash(3 * mix_at(&mix, (uint64_t)bound->numel, (uint64_t)i));
+            ((float *)ask->dst)[i] = squash(3 * mix_at(&mix, (uint64_t)bound->numel, (uint64_t)i));
         }
     }
 }

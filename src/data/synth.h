@@ -17,7 +17,8 @@ enum sl_synth_how {
 
 struct sl_synth_set {
     struct sl_seq seq;
-    bool has_seq, has_class, has_dense, shifts; /* shifts: the rule of the stream depends on group */
+    bool has_seq, has_class, has_dense,
+        shifts; /* shifts: the rule of the stream depends on group */
     int64_t classes;
     enum sl_synth_how *how; /* [inputs] */
     uint64_t *stream;       /* [inputs] */
@@ -25,8 +26,8 @@ struct sl_synth_set {
 
 /* What a sample shows: drawn from its number alone, so that inputs can be made apart. */
 struct sl_synth_latent {
-    int64_t group;            /* its class, or which quadrant z is in */
-    float z[2];               /* sets without a class */
+    int64_t group;                  /* its class, or which quadrant z is in */
+    float z[2];                     /* sets without a class */
     float top, bottom, left, right; /* of the box, in parts of the image */
 };
 

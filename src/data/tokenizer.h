@@ -28,7 +28,8 @@ SL_MUST_CHECK sl_err sl_tokenizer_read(const char *name, struct sl_str vocab, st
 /* Number of tokens: ids are below it. */
 int64_t sl_tokenizer_vocab(const struct sl_tokenizer *tokenizer);
 
-/* Append the tokens of a text. `special`: names such as <|endoftext|> in the text are their token. */
+/* Append the tokens of a text. `special`: names such as <|endoftext|> in the text are their token.
+ */
 void sl_tokenizer_encode(const struct sl_tokenizer *tokenizer, const char *text, size_t length,
                          bool special, struct sl_tokens *out);
 

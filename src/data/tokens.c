@@ -1,5 +1,5 @@
-/* Sets of token windows: sample n is the n-th window of T tokens. Windows lie side by side in a shard
- * and do not cross into the next one; what is left at the end of a shard is not used.
+/* Sets of token windows: sample n is the n-th window of T tokens. Windows lie side by side in a
+ * shard and do not cross into the next one; what is left at the end of a shard is not used.
  *
  *   shard 0: |--T--|--T--|--T--|..      shard 1: |--T--|--T--|.
  *   window      0     1     2                       3     4
@@ -83,8 +83,7 @@ sl_err sl_token_set_open(struct sl_data *data, const struct sl_data_spec *spec,
     if (!data->total)
         return sl_fail(SL_ERR_INPUT,
                        "%s: %lld tokens are too few: one sample of the model needs %lld%s",
-                       set->shard[0].blob->name, (long long)set->tokens,
-                       (long long)set->seq.length,
+                       set->shard[0].blob->name, (long long)set->tokens, (long long)set->seq.length,
                        set->seq.masked ? "" : " and one more as the last target");
     return check_early(data, set);
 }

@@ -218,11 +218,17 @@ enum sl_unicode sl_unicode_class(uint32_t code) {
     return SL_UNICODE_OTHER;
 }
 
-/* Lead byte, smallest code point: overlong forms, surrogates and what is above 10FFFF are refused. */
+/* Lead byte, smallest code point: overlong forms, surrogates and what is above 10FFFF are refused.
+ */
 int sl_utf8_read(const char *text, size_t length, uint32_t *code) {
     const unsigned char *p = (const unsigned char *)text;
     static const uint32_t lowest[5] = {0, 0, 0x80, 0x800, 0x10000};
-    int n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    int n = p[0] < 0x80   ? 1
+            : p[0] < 0xc2 ? 0
+            : p[0] < 0xe0 ? 2
+            : p[0] < 0xf0 ? 3
+            : p[0] < 0xf5 ? 4
+                          : 0;
     *code = n == 1 ? p[0] : 0xfffd;
     if (n <= 1 || (size_t)n > length)
         return 1;
