@@ -2,6 +2,7 @@
 #
 #   tests/unit/<room>/test_x.c   unit.<room>.x     cmocka
 #   tests/table/test_x.c         table.x           cmocka, loops over registries
+#   tests/table/*.c              (other names) linked into every table test
 #   tests/fuzz/fuzz_x.c          fuzz.x            libFuzzer (preset fuzz); elsewhere a replay of the corpus
 #   tests/e2e/x.sh               e2e.x             exit 77 = skipped
 #   tests/golden/x.sh            golden.x          exit 77 = skipped
@@ -102,9 +103,20 @@ if(SL_HAVE_LIB)
         sl_c_test("${file}" "unit.${CMAKE_MATCH_1}.${CMAKE_MATCH_2}" "unit;${CMAKE_MATCH_1}")
     endforeach()
     file(GLOB files CONFIGURE_DEPENDS "${tests}/table/test_*.c")
+    file(GLOB tables CONFIGURE_DEPENDS "${tests}/table/*.c")
+    list(REMOVE_ITEM tables ${files} "")
+    if(tables AND NOT SL_SANITIZE STREQUAL "fuzzer")
+        add_library(sl_test_tables STATIC ${tables})
+        target_include_directories(sl_test_tables PUBLIC "${tests}/table")
+        target_link_libraries(sl_test_tables PRIVATE sluice_flags PUBLIC sluice_internal)
+    endif()
     foreach(file IN LISTS files)
         string(REGEX MATCH "/test_([^/]+)\\.c$" _ "${file}")
+        set(x "${CMAKE_MATCH_1}")
         sl_c_test("${file}" "table.${CMAKE_MATCH_1}" table)
+        if(TARGET sl_test_tables AND TARGET t_table_${x})
+            target_link_libraries(t_table_${x} PRIVATE sl_test_tables)
+        endif()
     endforeach()
 endif()
 

@@ -4,6 +4,8 @@
 extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_model;
+extern const struct sl_command sl_cmd_sample;
+extern const struct sl_command sl_cmd_train;
 extern const struct sl_command sl_cmd_version;
 
 const struct sl_command *const sl_commands[] = {

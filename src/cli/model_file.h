@@ -7,8 +7,9 @@
 
 /* Rows that every command with a MODEL has: --set, --models. */
 #define SL_MODEL_OPTIONS                                                                           \
-    {"--set", "K=V,...", "override sizes of the model", true},                                     \
-        {"--models", "DIR", "look for models by name here first", false}
+    {"--set", "K=V,...", "override sizes of the model", true}, {                                   \
+        "--models", "DIR", "look for models by name here first", false                             \
+    }
 
 /* Where models by name are looked for, in order; NULL-terminated, in the arena. */
 const char **sl_model_dirs(const struct sl_args *args, struct sl_arena *arena);

@@ -28,28 +28,35 @@ struct sl_expr {
     enum sl_expr_kind kind;
     struct sl_pos pos;
     struct sl_str text; /* name, string, operator */
-    int64_t integer;
-    double number;
-    struct sl_expr *a, *b;
-    struct sl_arg *args;
-    struct sl_str instance; /* of a call, length 0: none given */
+    union {
+        int64_t integer;
+        double number;
+        struct {
+            struct sl_expr *a, *b;
+        };
+        struct { /* of calls, lists, names */
+            struct sl_arg *args;
+            struct sl_str instance; /* length 0: none given */
+        };
+    };
 };
 
 enum sl_stmt_kind {
-    SL_STMT_SIZE,   /* name = expr */
-    SL_STMT_INPUT,  /* name : type[list] < expr2 */
-    SL_STMT_PARAM,  /* name list ~ expr */
+    SL_STMT_SIZE,  /* name = expr */
+    SL_STMT_INPUT, /* name : type[list] < expr2 */
+    SL_STMT_PARAM, /* name list ~ expr */
     SL_STMT_STATE,
     SL_STMT_FN,
     SL_STMT_REPEAT, /* name in expr .. expr2 as instance { body } */
     SL_STMT_IF,     /* expr { body } else { other } */
     SL_STMT_ASSIGN, /* targets = expr */
     SL_STMT_EXPR,
-    SL_STMT_LOSS,   /* expr, expr2 = weight, name */
+    SL_STMT_LOSS,   /* [name =] expr, expr2 = weight */
     SL_STMT_OUTPUT, /* name = expr */
     SL_STMT_RETURN, /* expr */
     SL_STMT_REQUIRE,
     SL_STMT_SCOPE, /* name */
+    SL_STMT_USE,   /* name with list of SL_STMT_SIZE in body */
 };
 
 struct sl_target {
@@ -76,17 +83,30 @@ struct sl_stmt {
 };
 
 struct sl_model_ast {
-    struct sl_str name, brief; /* of the `model` line, length 0: none */
+    struct sl_str name, brief; /* of the `model` or `library` line, length 0: none */
+    bool is_library;
     struct sl_stmt *body;
 };
 
 SL_MUST_CHECK sl_err sl_model_parse(struct sl_lex *lex, struct sl_arena *arena,
                                     struct sl_model_ast *ast);
+/* Only the first line: name, brief, is_library. */
+SL_MUST_CHECK sl_err sl_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast);
 /* In model_expr.c: one expression. */
 SL_MUST_CHECK sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
                                          struct sl_expr **out);
 
-/* Nesting of blocks and of parentheses that we accept. */
-enum { SL_MODEL_DEPTH = 64 };
+/* Only a list in brackets, and nothing behind it. */
+SL_MUST_CHECK sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
+                                         struct sl_expr **out);
+
+/* Nesting of blocks, of parentheses and of calls that we accept; operators in a row; items of a
+ * list; bytes that the tree and the values of one text may take. */
+enum {
+    SL_MODEL_DEPTH = 64,
+    SL_MODEL_CHAIN = 256,
+    SL_MODEL_LIST = 65536,
+    SL_MODEL_MEMORY = 256 << 20
+};
 
 #endif

@@ -61,8 +61,8 @@ static sl_err bind_args(struct sl_eval *ev, const struct sl_expr *call, const st
 }
 
 /* The body runs in a frame whose outer frame is the global one, in the instance's scope. */
-static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call,
-                           const struct sl_stmt *fn, struct sl_frame *frame) {
+static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call, const struct sl_stmt *fn,
+                           struct sl_frame *frame) {
     struct sl_frame *caller = ev->frame;
     const char *outside = ev->scope;
     struct sl_str instance = call->instance.length ? call->instance : fn->name;
@@ -70,7 +70,7 @@ static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call,
         return sl_lex_fail_at(ev->lex, call->pos, "calls are nested deeper than %d (recursion?)",
                               SL_MODEL_DEPTH);
     if (!sl_str_is(instance, "_"))
-        ev->scope = sl_eval_path(ev, instance);
+        SL_TRY(sl_eval_path(ev, instance, call->pos, &ev->scope));
     frame->outer = &ev->global;
     ev->frame = frame;
     ev->depth++;
@@ -112,9 +112,19 @@ static const struct math_function {
 static sl_err call_math(struct sl_eval *ev, const struct sl_expr *call,
                         const struct math_function *function, struct sl_val *out) {
     double x;
-    if (!call->args || call->args->next)
+    struct sl_val value;
+    const struct sl_op *op = ev->options->find_op(call->text);
+    if (!call->args || call->args->next || call->args->name.length)
         return sl_lex_fail_at(ev->lex, call->pos, "%s takes one number", function->name);
-    SL_TRY(sl_eval_number(ev, call->args->value, &x));
+    SL_TRY(sl_eval_expr(ev, call->args->value, &value));
+    if (value.kind == SL_VAL_TENSOR && op) { /* the op of the same name */
+        int tensor;
+        struct sl_node_spec spec = {.op = op, .in_count = 1, .in = &value.tensor, .pos = call->pos};
+        SL_TRY(sl_eval_node(ev, &spec, &tensor));
+        *out = sl_val_tensor(tensor);
+        return SL_OK;
+    }
+    SL_TRY(sl_eval_as_number(ev, call->args->value->pos, &value, &x));
     x = function->call(x);
     if (!isfinite(x) || (function->whole && fabs(x) > 1e15))
         return sl_lex_fail_at(ev->lex, call->pos, "%s: the number is out of range", function->name);
@@ -130,8 +140,8 @@ static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struc
         return sl_lex_fail_at(ev->lex, call->pos, "min and max take at least one number");
     for (const struct sl_arg *arg = call->args; arg; arg = arg->next) {
         struct sl_val value;
-        SL_TRY(sl_eval_number(ev, arg->value, &x));
         SL_TRY(sl_eval_expr(ev, arg->value, &value));
+        SL_TRY(sl_eval_as_number(ev, arg->value->pos, &value, &x));
         if (arg == call->args || (is_min ? x < best : x > best)) {
             best = x;
             *out = value;
@@ -170,44 +180,59 @@ static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct 
 
 /* ---- initialisers: zeros, ones, const(c), normal(std[, mean]), uniform(from, to) ---- */
 
+static const struct initialiser {
+    const char *name, *form;
+    enum sl_init_kind kind;
+    int least, most; /* numbers */
+} initialisers[] = {
+    {"zeros", "zeros", SL_INIT_CONST, 0, 0},
+    {"ones", "ones", SL_INIT_CONST, 0, 0},
+    {"const", "const(c)", SL_INIT_CONST, 1, 1},
+    {"normal", "normal(std) or normal(std, mean)", SL_INIT_NORMAL, 1, 2},
+    {"uniform", "uniform(from, to)", SL_INIT_UNIFORM, 2, 2},
+};
+
 sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_init *out) {
-    static const struct {
-        const char *name;
-        enum sl_init_kind kind;
-        int least, most;
-    } inits[] = {{"zeros", SL_INIT_CONST, 0, 0},
-                 {"ones", SL_INIT_CONST, 0, 0},
-                 {"const", SL_INIT_CONST, 1, 1},
-                 {"normal", SL_INIT_NORMAL, 1, 2},
-                 {"uniform", SL_INIT_UNIFORM, 2, 2}};
+    const struct initialiser *found = NULL;
     double number[2] = {0, 0};
     int count = 0;
-    if (expr->kind == SL_EXPR_CALL || expr->kind == SL_EXPR_NAME) {
-        for (const struct sl_arg *arg = expr->args; arg; arg = arg->next) {
-            if (count == 2)
-                return sl_lex_fail_at(ev->lex, expr->pos, "too many numbers in an initialiser");
-            SL_TRY(sl_eval_number(ev, arg->value, &number[count++]));
-        }
-        for (int i = 0; i < SL_COUNT(inits); i++) {
-            if (!sl_str_is(expr->text, inits[i].name))
-                continue;
-            if (count < inits[i].least || count > inits[i].most)
-                return sl_lex_fail_at(ev->lex, expr->pos, "%s takes %d to %d numbers",
-                                      inits[i].name, inits[i].least, inits[i].most);
-            *out = (struct sl_init){inits[i].kind, i == 1 ? 1 : number[0], number[1]};
-            return SL_OK;
-        }
+    bool call = expr->kind == SL_EXPR_CALL || expr->kind == SL_EXPR_NAME;
+    for (int i = 0; call && i < SL_COUNT(initialisers); i++)
+        if (sl_str_is(expr->text, initialisers[i].name))
+            found = &initialisers[i];
+    if (!found)
+        return sl_lex_fail_at(ev->lex, expr->pos,
+                              "expected an initialiser: zeros, ones, const(c), normal(std), "
+                              "uniform(from, to)");
+    for (const struct sl_arg *arg = expr->args; arg; arg = arg->next) {
+        if (count == found->most || arg->name.length)
+            return sl_lex_fail_at(ev->lex, arg->value->pos, "write %s", found->form);
+        SL_TRY(sl_eval_number(ev, arg->value, &number[count++]));
     }
-    return sl_lex_fail_at(
-        ev->lex, expr->pos,
-        "expected an initialiser: zeros, ones, const(c), normal(std), uniform(from, to)");
+    if (count < found->least)
+        return sl_lex_fail_at(ev->lex, expr->pos, "write %s", found->form);
+    *out = (struct sl_init){found->kind, sl_str_is(expr->text, "ones") ? 1 : number[0] + 0.0,
+                            number[1] + 0.0};
+    return SL_OK;
+}
+
+static const char *function_name(const void *ctx, int i) { return ((const char *const *)ctx)[i]; }
+
+/* The nearest function of the text, else the nearest op. */
+static sl_err fail_unknown(struct sl_eval *ev, const struct sl_expr *call) {
+    size_t length = call->text.length < 60 ? call->text.length : 60;
+    const char *name = sl_arena_dup(ev->arena, call->text.at, length);
+    const char **names = SL_NEW(ev->arena, const char *, ev->fns.count + 1);
+    for (int64_t i = 0; i < ev->fns.count; i++)
+        names[i] = sl_arena_dup(ev->arena, ev->fns.at[i]->name.at, ev->fns.at[i]->name.length);
+    const char *near = sl_nearest(name, (int)ev->fns.count, function_name, names);
+    near = near ? near : ev->options->nearest_op(name);
+    return sl_lex_fail_at(ev->lex, call->pos, "unknown op or function '%s'%s%s%s", name,
+                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
-    char name[64];
-    if (++ev->steps > SL_EVAL_STEPS)
-        return sl_lex_fail_at(ev->lex, call->pos, "the model takes more than %d steps to build",
-                              SL_EVAL_STEPS);
+    SL_TRY(sl_eval_step(ev, call->pos, 1));
     int64_t *fn = sl_map_find(&ev->functions, call->text);
     if (fn)
         return call_function(ev, call, ev->fns.at[*fn], out);
@@ -222,9 +247,5 @@ sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_va
     const struct sl_op *op = ev->options->find_op(call->text);
     if (op && !op->internal)
         return sl_eval_op(ev, call, op, out);
-    snprintf(name, sizeof name, "%.*s", (int)(call->text.length < 60 ? call->text.length : 60),
-             call->text.at);
-    const char *near = ev->options->nearest_op(name);
-    return sl_lex_fail_at(ev->lex, call->pos, "unknown op or function '%s'%s%s%s", name,
-                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return fail_unknown(ev, call);
 }

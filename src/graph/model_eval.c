@@ -30,34 +30,57 @@ void sl_frame_free(struct sl_frame *frame) {
     SL_VEC_FREE(&frame->values);
 }
 
-struct sl_val sl_val_int(int64_t n) { return (struct sl_val){.kind = SL_VAL_DIM, .dim = {n, false}}; }
+struct sl_val sl_val_int(int64_t n) {
+    return (struct sl_val){.kind = SL_VAL_DIM, .dim = {n, false}};
+}
 
 struct sl_val sl_val_tensor(int tensor) {
     return (struct sl_val){.kind = SL_VAL_TENSOR, .tensor = tensor};
 }
 
 const char *sl_val_name(const struct sl_val *value) {
-    static const char *const names[] = {"nothing", "a whole number", "a number",
+    static const char *const names[] = {"nothing",  "a whole number", "a number",
                                         "a string", "a tensor",       "a list"};
     return value->kind == SL_VAL_DIM && value->dim.batch ? "a multiple of B" : names[value->kind];
 }
 
-const char *sl_eval_path(struct sl_eval *ev, struct sl_str name) {
-    return sl_arena_printf(&ev->graph->arena, "%s%s%.*s", ev->scope, *ev->scope ? "." : "",
+sl_err sl_eval_path(struct sl_eval *ev, struct sl_str name, struct sl_pos pos, const char **out) {
+    if (strlen(ev->scope) + name.length + 1 >= SL_NAME_TEXT / 2)
+        return sl_lex_fail_at(ev->lex, pos, "the name '%.20s...%.*s' is longer than %d",
+                              *ev->scope ? ev->scope : name.at,
+                              (int)(name.length < 20 ? name.length : 20), name.at,
+                              SL_NAME_TEXT / 2);
+    *out = sl_arena_printf(&ev->graph->arena, "%s%s%.*s", ev->scope, *ev->scope ? "." : "",
                            (int)name.length, name.at);
+    return SL_OK;
+}
+
+sl_err sl_eval_step(struct sl_eval *ev, struct sl_pos pos, int64_t steps) {
+    ev->steps += steps;
+    if (ev->steps > ev->step_limit)
+        return sl_lex_fail_at(ev->lex, pos, "the model takes more than %lld steps to build",
+                              (long long)ev->step_limit);
+    if (ev->arena->used_bytes + ev->graph->arena.used_bytes > SL_MODEL_MEMORY)
+        return sl_lex_fail_at(ev->lex, pos, "the model takes more than %d MiB to build",
+                              SL_MODEL_MEMORY >> 20);
+    return SL_OK;
+}
+
+sl_err sl_eval_as_number(struct sl_eval *ev, struct sl_pos pos, const struct sl_val *value,
+                         double *out) {
+    if (value->kind == SL_VAL_FLOAT)
+        *out = value->number;
+    else if (value->kind == SL_VAL_DIM && !value->dim.batch)
+        *out = (double)value->dim.n;
+    else
+        return sl_lex_fail_at(ev->lex, pos, "expected a number, found %s", sl_val_name(value));
+    return SL_OK;
 }
 
 sl_err sl_eval_number(struct sl_eval *ev, const struct sl_expr *expr, double *out) {
     struct sl_val value;
     SL_TRY(sl_eval_expr(ev, expr, &value));
-    if (value.kind == SL_VAL_FLOAT)
-        *out = value.number;
-    else if (value.kind == SL_VAL_DIM && !value.dim.batch)
-        *out = (double)value.dim.n;
-    else
-        return sl_lex_fail_at(ev->lex, expr->pos, "expected a number, found %s",
-                              sl_val_name(&value));
-    return SL_OK;
+    return sl_eval_as_number(ev, expr->pos, &value, out);
 }
 
 sl_err sl_eval_int(struct sl_eval *ev, const struct sl_expr *expr, int64_t *out) {
@@ -88,42 +111,6 @@ sl_err sl_eval_shape(struct sl_eval *ev, const struct sl_expr *list, struct sl_s
     return err == SL_OK ? err : sl_lex_fail_at(ev->lex, list->pos, "%s", sl_err_message());
 }
 
-static const char *set_name(const void *ctx, int i) {
-    const struct sl_eval *ev = ctx;
-    return ev->graph->sizes.at[i].name;
-}
-
-static sl_err eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
-    struct sl_val value;
-    SL_TRY(sl_eval_expr(ev, stmt->expr, &value));
-    if (value.kind != SL_VAL_FLOAT && (value.kind != SL_VAL_DIM || value.dim.batch))
-        return sl_lex_fail_at(ev->lex, stmt->expr->pos, "a size is a number, this is %s",
-                              sl_val_name(&value));
-    for (int i = 0; i < ev->options->set_count; i++) {
-        const struct sl_model_set *set = &ev->options->sets[i];
-        if (!sl_str_is(stmt->name, set->name))
-            continue;
-        bool whole = set->value == floor(set->value) && fabs(set->value) < 1e15;
-        if (value.kind == SL_VAL_DIM && !whole)
-            return sl_fail(SL_ERR_USAGE, "--set %s=%g: '%s' is a whole number", set->name,
-                           set->value, set->name);
-        if (value.kind == SL_VAL_DIM)
-            value = sl_val_int((int64_t)set->value);
-        else
-            value.number = set->value;
-    }
-    if (sl_frame_find(&ev->global, stmt->name))
-        return sl_lex_fail_at(ev->lex, stmt->pos, "'%.*s' is defined twice",
-                              (int)stmt->name.length, stmt->name.at);
-    sl_frame_put(&ev->global, stmt->name, value);
-    struct sl_size size = {
-        sl_arena_dup(&ev->graph->arena, stmt->name.at, stmt->name.length),
-        value.kind == SL_VAL_DIM ? (double)value.dim.n : value.number,
-    };
-    SL_PUSH(&ev->graph->sizes, size);
-    return SL_OK;
-}
-
 /* Give a graph error the place of the statement. */
 static sl_err at(struct sl_eval *ev, struct sl_pos pos, sl_err err) {
     return err == SL_OK ? err : sl_lex_fail_at(ev->lex, pos, "%s", sl_err_message());
@@ -132,16 +119,18 @@ static sl_err at(struct sl_eval *ev, struct sl_pos pos, sl_err err) {
 static sl_err eval_input(struct sl_eval *ev, const struct sl_stmt *stmt) {
     struct sl_shape shape;
     int64_t below = 0;
+    const char *name;
     int value;
+    SL_TRY(sl_eval_path(ev, stmt->name, stmt->pos, &name));
     SL_TRY(sl_eval_shape(ev, stmt->list, &shape));
     if (stmt->expr2)
         SL_TRY(sl_eval_int(ev, stmt->expr2, &below));
     if (stmt->expr2 && (below <= 0 || below > INT32_MAX || !stmt->is_int))
         return sl_lex_fail_at(ev->lex, stmt->expr2->pos,
                               "the bound of an int input is between 1 and 2^31 - 1");
-    SL_TRY(at(ev, stmt->pos,
-              sl_graph_input(ev->graph, sl_eval_path(ev, stmt->name),
-                             stmt->is_int ? SL_INT : SL_FLOAT, shape, below, &value)));
+    SL_TRY(at(
+        ev, stmt->pos,
+        sl_graph_input(ev->graph, name, stmt->is_int ? SL_INT : SL_FLOAT, shape, below, &value)));
     sl_frame_put(ev->frame, stmt->name, sl_val_tensor(value));
     return SL_OK;
 }
@@ -150,22 +139,24 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     struct sl_shape shape;
     struct sl_init init;
     int value;
-    const char *name = sl_eval_path(ev, stmt->name);
+    const char *name;
+    SL_TRY(sl_eval_path(ev, stmt->name, stmt->pos, &name));
     SL_TRY(sl_eval_shape(ev, stmt->list, &shape));
     SL_TRY(sl_eval_init(ev, stmt->expr, &init));
     SL_TRY(at(ev, stmt->pos,
-              stmt->kind == SL_STMT_PARAM
-                  ? sl_graph_param(ev->graph, name, shape, init, &value)
-                  : sl_graph_state(ev->graph, name, shape, init, &value)));
+              stmt->kind == SL_STMT_PARAM ? sl_graph_param(ev->graph, name, shape, init, &value)
+                                          : sl_graph_state(ev->graph, name, shape, init, &value)));
     sl_frame_put(ev->frame, stmt->name, sl_val_tensor(value));
     return SL_OK;
 }
 
-/* A block has a frame of its own; names that exist outside are assigned there. */
+/* A round has a frame of its own; names that exist outside are assigned there. */
 static sl_err eval_inner(struct sl_eval *ev, const struct sl_stmt *body, struct sl_frame *frame) {
     frame->outer = ev->frame;
     ev->frame = frame;
+    ev->nesting++;
     sl_err err = sl_eval_block(ev, body);
+    ev->nesting--;
     ev->frame = frame->outer;
     sl_frame_free(frame);
     return err;
@@ -173,17 +164,23 @@ static sl_err eval_inner(struct sl_eval *ev, const struct sl_stmt *body, struct 
 
 static sl_err eval_repeat(struct sl_eval *ev, const struct sl_stmt *stmt) {
     int64_t from, to;
-    const char *outside = ev->scope;
+    const char *outside = ev->scope, *path = NULL;
     SL_TRY(sl_eval_int(ev, stmt->expr, &from));
     SL_TRY(sl_eval_int(ev, stmt->expr2, &to));
+    if (to < from)
+        return sl_lex_fail_at(ev->lex, stmt->expr2->pos, "repeat cannot go from %lld down to %lld",
+                              (long long)from, (long long)to);
+    if (to - from > SL_EVAL_STEPS)
+        return sl_lex_fail_at(ev->lex, stmt->expr2->pos,
+                              "repeat asks for %lld rounds, the limit is %d",
+                              (long long)(to - from), SL_EVAL_STEPS);
+    if (stmt->instance.length)
+        SL_TRY(sl_eval_path(ev, stmt->instance, stmt->pos, &path));
     for (int64_t i = from; i < to && !ev->returned; i++) {
         struct sl_frame frame = {0};
-        if (++ev->steps > SL_EVAL_STEPS)
-            return sl_lex_fail_at(ev->lex, stmt->pos, "the model takes more than %d steps to build",
-                                  SL_EVAL_STEPS);
-        if (stmt->instance.length)
-            ev->scope = sl_arena_printf(&ev->graph->arena, "%s.%lld",
-                                        sl_eval_path(ev, stmt->instance), (long long)i);
+        SL_TRY(sl_eval_step(ev, stmt->pos, 1));
+        if (path)
+            ev->scope = sl_arena_printf(&ev->graph->arena, "%s.%lld", path, (long long)i);
         sl_frame_put(&frame, stmt->name, sl_val_int(i));
         sl_err err = eval_inner(ev, stmt->body, &frame);
         ev->scope = outside;
@@ -199,11 +196,14 @@ static sl_err eval_condition(struct sl_eval *ev, const struct sl_expr *expr, boo
     return SL_OK;
 }
 
+/* The blocks of an `if` have no frame of their own: what they assign is seen behind them. */
 static sl_err eval_if(struct sl_eval *ev, const struct sl_stmt *stmt) {
-    struct sl_frame frame = {0};
     bool yes;
     SL_TRY(eval_condition(ev, stmt->expr, &yes));
-    return eval_inner(ev, yes ? stmt->body : stmt->other, &frame);
+    ev->nesting++;
+    sl_err err = sl_eval_block(ev, yes ? stmt->body : stmt->other);
+    ev->nesting--;
+    return err;
 }
 
 static void assign(struct sl_eval *ev, struct sl_str name, struct sl_val value) {
@@ -227,7 +227,8 @@ static sl_err eval_assign(struct sl_eval *ev, const struct sl_stmt *stmt) {
     }
     int i = 0;
     const struct sl_node *node = NULL;
-    if (value.kind == SL_VAL_TENSOR && sl_graph_value(ev->graph, value.tensor)->kind == SL_VALUE_NODE)
+    if (value.kind == SL_VAL_TENSOR &&
+        sl_graph_value(ev->graph, value.tensor)->kind == SL_VALUE_NODE)
         node = &ev->graph->nodes.at[sl_graph_value(ev->graph, value.tensor)->node];
     int count = value.kind == SL_VAL_LIST ? value.count : node ? node->out_count : 1;
     for (const struct sl_target *t = stmt->targets; t; t = t->next, i++) {
@@ -246,14 +247,21 @@ static sl_err eval_assign(struct sl_eval *ev, const struct sl_stmt *stmt) {
 static sl_err eval_loss(struct sl_eval *ev, const struct sl_stmt *stmt) {
     struct sl_val value;
     double weight = 1;
-    char name[32];
+    char name[SL_NAME_TEXT];
     SL_TRY(sl_eval_expr(ev, stmt->expr, &value));
     if (value.kind != SL_VAL_TENSOR)
         return sl_lex_fail_at(ev->lex, stmt->expr->pos, "a loss is a tensor, this is %s",
                               sl_val_name(&value));
     if (stmt->expr2)
         SL_TRY(sl_eval_number(ev, stmt->expr2, &weight));
-    snprintf(name, sizeof name, "loss%lld", (long long)ev->graph->losses.count);
+    if (ev->graph->losses.count == SL_EVAL_OUTPUTS)
+        return sl_lex_fail_at(ev->lex, stmt->pos, "more than %d losses", SL_EVAL_OUTPUTS);
+    if (stmt->name.length >= SL_NAME_TEXT)
+        return sl_lex_fail_at(ev->lex, stmt->pos, "the name of the loss is too long");
+    if (stmt->name.length)
+        snprintf(name, sizeof name, "%.*s", (int)stmt->name.length, stmt->name.at);
+    else
+        snprintf(name, sizeof name, "loss%lld", (long long)ev->graph->losses.count);
     return at(ev, stmt->expr->pos, sl_graph_loss(ev->graph, name, value.tensor, weight));
 }
 
@@ -263,6 +271,8 @@ static sl_err eval_output(struct sl_eval *ev, const struct sl_stmt *stmt) {
     if (value.kind != SL_VAL_TENSOR)
         return sl_lex_fail_at(ev->lex, stmt->expr->pos, "an output is a tensor, this is %s",
                               sl_val_name(&value));
+    if (ev->graph->outputs.count == SL_EVAL_OUTPUTS)
+        return sl_lex_fail_at(ev->lex, stmt->pos, "more than %d outputs", SL_EVAL_OUTPUTS);
     const char *name = sl_arena_dup(&ev->graph->arena, stmt->name.at, stmt->name.length);
     return at(ev, stmt->pos, sl_graph_output(ev->graph, name, value.tensor));
 }
@@ -275,9 +285,18 @@ static sl_err eval_require(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
+static sl_err eval_return(struct sl_eval *ev, const struct sl_stmt *stmt) {
+    struct sl_val value; /* calls in the expression use ev->result themselves */
+    SL_TRY(sl_eval_expr(ev, stmt->expr, &value));
+    ev->result = value;
+    ev->returned = true;
+    return SL_OK;
+}
+
 static sl_err eval_stmt(struct sl_eval *ev, const struct sl_stmt *stmt) {
     switch (stmt->kind) {
-    case SL_STMT_SIZE: return eval_size(ev, stmt);
+    case SL_STMT_SIZE: return sl_eval_size(ev, stmt);
+    case SL_STMT_USE: return sl_eval_use(ev, stmt);
     case SL_STMT_INPUT: return eval_input(ev, stmt);
     case SL_STMT_PARAM:
     case SL_STMT_STATE: return eval_param(ev, stmt);
@@ -292,9 +311,7 @@ static sl_err eval_stmt(struct sl_eval *ev, const struct sl_stmt *stmt) {
     case SL_STMT_RETURN:
         if (ev->depth == 0)
             return sl_lex_fail_at(ev->lex, stmt->pos, "return outside a function");
-        SL_TRY(sl_eval_expr(ev, stmt->expr, &ev->result));
-        ev->returned = true;
-        return SL_OK;
+        return eval_return(ev, stmt);
     case SL_STMT_SCOPE:
         if (ev->frame != &ev->global)
             return sl_lex_fail_at(ev->lex, stmt->pos, "scope is for the top level");
@@ -306,84 +323,8 @@ static sl_err eval_stmt(struct sl_eval *ev, const struct sl_stmt *stmt) {
 
 sl_err sl_eval_block(struct sl_eval *ev, const struct sl_stmt *body) {
     for (const struct sl_stmt *stmt = body; stmt && !ev->returned; stmt = stmt->next) {
-        if (++ev->steps > SL_EVAL_STEPS)
-            return sl_lex_fail_at(ev->lex, stmt->pos, "the model takes more than %d steps to build",
-                                  SL_EVAL_STEPS);
+        SL_TRY(sl_eval_step(ev, stmt->pos, 1));
         SL_TRY(eval_stmt(ev, stmt));
     }
     return SL_OK;
-}
-
-static sl_err collect_functions(struct sl_eval *ev, const struct sl_stmt *body) {
-    for (const struct sl_stmt *stmt = body; stmt; stmt = stmt->next) {
-        if (stmt->kind != SL_STMT_FN)
-            continue;
-        if (sl_map_find(&ev->functions, stmt->name))
-            return sl_lex_fail_at(ev->lex, stmt->pos, "function '%.*s' is defined twice",
-                                  (int)stmt->name.length, stmt->name.at);
-        sl_map_put(&ev->functions, stmt->name, ev->fns.count);
-        SL_PUSH(&ev->fns, stmt);
-    }
-    return SL_OK;
-}
-
-static sl_err check_sets(struct sl_eval *ev) {
-    for (int i = 0; i < ev->options->set_count; i++) {
-        const char *name = ev->options->sets[i].name;
-        bool known = false;
-        for (int64_t j = 0; j < ev->graph->sizes.count; j++)
-            known |= strcmp(ev->graph->sizes.at[j].name, name) == 0;
-        if (known)
-            continue;
-        const char *near = sl_nearest(name, (int)ev->graph->sizes.count, set_name, ev);
-        return sl_fail(SL_ERR_USAGE, "--set %s: model '%s' has no size '%s'%s%s%s", name,
-                       ev->graph->name, name, near ? "; did you mean '" : "", near ? near : "",
-                       near ? "'?" : "");
-    }
-    return SL_OK;
-}
-
-/* "models/gpt2.model" -> gpt2 */
-static char *base_name(struct sl_arena *arena, const char *file) {
-    const char *slash = strrchr(file, '/'), *start = slash ? slash + 1 : file;
-    const char *dot = strrchr(start, '.');
-    return sl_arena_dup(arena, start, dot && dot > start ? (size_t)(dot - start) : strlen(start));
-}
-
-static sl_err elaborate(struct sl_eval *ev, const struct sl_model_ast *ast) {
-    SL_TRY(collect_functions(ev, ast->body));
-    SL_TRY(sl_eval_block(ev, ast->body));
-    SL_TRY(check_sets(ev));
-    sl_err err = sl_graph_check(ev->graph);
-    return err == SL_OK ? err : sl_err_context(err, "%s", ev->lex->file);
-}
-
-sl_err sl_model_read(const char *file, const char *text, size_t length,
-                     const struct sl_model_options *options, struct sl_graph **out) {
-    struct sl_lex lex;
-    struct sl_arena arena = {0};
-    struct sl_model_ast ast = {0};
-    struct sl_eval ev = {.lex = &lex, .options = options, .arena = &arena, .scope = ""};
-    sl_err err = SL_OK;
-    *out = NULL;
-    ev.frame = &ev.global;
-    SL_TRY_OUT(sl_lex_open(&lex, file, text, length, false));
-    SL_TRY_OUT(sl_model_parse(&lex, &arena, &ast));
-    const char *name = ast.name.length ? sl_arena_dup(&arena, ast.name.at, ast.name.length)
-                                       : base_name(&arena, file);
-    ev.graph = sl_graph_open(name, options->find_op);
-    ev.graph->brief = sl_arena_dup(&ev.graph->arena, ast.brief.at, ast.brief.length);
-    ev.graph->eval = options->eval;
-    ev.graph->node_limit = SL_EVAL_NODES;
-    err = elaborate(&ev, &ast);
-    if (err == SL_OK)
-        *out = ev.graph;
-    else
-        sl_graph_close(ev.graph);
-out:
-    sl_frame_free(&ev.global);
-    sl_map_free(&ev.functions);
-    SL_VEC_FREE(&ev.fns);
-    sl_arena_free(&arena);
-    return err;
 }

@@ -25,7 +25,9 @@ static sl_err skip_lines(struct parser *p) { return sl_lex_skip_newlines(p->lex)
 static sl_err parse_args(struct parser *p, const char *close, int depth, struct sl_arg **out) {
     struct sl_arg **tail = out;
     SL_TRY(skip_lines(p));
-    while (!sl_lex_is(p->lex, close)) {
+    for (int count = 0; !sl_lex_is(p->lex, close); count++) {
+        if (count == SL_MODEL_LIST)
+            return sl_lex_fail(p->lex, "list is longer than %d", SL_MODEL_LIST);
         struct sl_arg *arg = SL_NEW(p->arena, struct sl_arg, 1);
         SL_TRY(parse_level(p, 0, depth, &arg->value));
         if (sl_lex_is(p->lex, "=") && *close == ')') {
@@ -51,9 +53,11 @@ static sl_err parse_atom(struct parser *p, int depth, struct sl_expr **out) {
     char found[64];
     switch (lex->tok.kind) {
     case SL_TOK_INT:
-    case SL_TOK_FLOAT:
-        *out = new_expr(p, lex->tok.kind == SL_TOK_INT ? SL_EXPR_INT : SL_EXPR_FLOAT);
+        *out = new_expr(p, SL_EXPR_INT);
         (*out)->integer = lex->tok.integer;
+        return sl_lex_next(lex);
+    case SL_TOK_FLOAT:
+        *out = new_expr(p, SL_EXPR_FLOAT);
         (*out)->number = lex->tok.number;
         return sl_lex_next(lex);
     case SL_TOK_STRING: *out = new_expr(p, SL_EXPR_STRING); return sl_lex_next(lex);
@@ -132,10 +136,16 @@ static sl_err parse_unary(struct parser *p, int depth, struct sl_expr **out) {
 static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr **out) {
     if (level == 0 && ++depth > SL_MODEL_DEPTH)
         return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
+    if (p->arena->used_bytes > SL_MODEL_MEMORY)
+        return sl_lex_fail(p->lex, "the text is too large: it takes more than %d MiB to read",
+                           SL_MODEL_MEMORY >> 20);
     if (level == SL_COUNT(levels))
         return parse_unary(p, depth, out);
     SL_TRY(parse_level(p, level + 1, depth, out));
-    while (at_operator(p->lex, level)) {
+    for (int chain = 0; at_operator(p->lex, level); chain++) {
+        if (chain == SL_MODEL_CHAIN)
+            return sl_lex_fail(p->lex, "more than %d operators in a row; give a part a name",
+                               SL_MODEL_CHAIN);
         struct sl_expr *binary = new_expr(p, SL_EXPR_BINARY);
         binary->a = *out;
         SL_TRY(sl_lex_next(p->lex));
@@ -144,6 +154,13 @@ static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr
         *out = binary;
     }
     return SL_OK;
+}
+
+sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl_expr **out) {
+    struct parser p = {lex, arena};
+    if (!sl_lex_is(lex, "["))
+        return sl_lex_expect(lex, "[");
+    return parse_atom(&p, 0, out);
 }
 
 sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,

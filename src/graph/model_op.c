@@ -32,8 +32,7 @@ static sl_err add_input(struct sl_eval *ev, struct op_call *c, int at, int tenso
 static sl_err set_list(struct sl_eval *ev, const struct sl_attr_desc *desc,
                        const struct sl_val *value, struct sl_pos pos, union sl_attr *out) {
     if (value->count > SL_MAX_RANK)
-        return sl_lex_fail_at(ev->lex, pos, "'%s' has more than %d items", desc->name,
-                              SL_MAX_RANK);
+        return sl_lex_fail_at(ev->lex, pos, "'%s' has more than %d items", desc->name, SL_MAX_RANK);
     for (int i = 0; i < value->count; i++) {
         const struct sl_val *item = &value->items[i];
         bool batch = item->kind == SL_VAL_DIM && item->dim.batch;
@@ -52,8 +51,8 @@ static sl_err set_list(struct sl_eval *ev, const struct sl_attr_desc *desc,
     return SL_OK;
 }
 
-static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index,
-                       const struct sl_val *value, struct sl_pos pos) {
+static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const struct sl_val *value,
+                       struct sl_pos pos) {
     const struct sl_attr_desc *desc = &c->op->attrs[index];
     union sl_attr *attr = &c->attr[index];
     bool whole = value->kind == SL_VAL_DIM && !value->dim.batch;
@@ -69,7 +68,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index,
             return SL_OK;
         break;
     case SL_ATTR_FLOAT:
-        attr->f = whole ? (double)value->dim.n : value->number;
+        attr->f = (whole ? (double)value->dim.n : value->number) + 0.0; /* -0 becomes 0 */
         if (whole || value->kind == SL_VAL_FLOAT)
             return SL_OK;
         break;
@@ -98,8 +97,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index,
 }
 
 static bool is_tensor_list(const struct sl_val *value) {
-    return value->kind == SL_VAL_LIST && value->count > 0 &&
-           value->items[0].kind == SL_VAL_TENSOR;
+    return value->kind == SL_VAL_LIST && value->count > 0 && value->items[0].kind == SL_VAL_TENSOR;
 }
 
 static sl_err add_list(struct sl_eval *ev, struct op_call *c, const struct sl_val *list,
@@ -125,25 +123,27 @@ static sl_err add_named(struct sl_eval *ev, struct op_call *c, const struct sl_a
     if (index >= 0)
         return set_attr(ev, c, index, value, pos);
     index = sl_op_find_input(c->op, arg->name);
+    if (index >= 0 && value->kind == SL_VAL_NONE)
+        return SL_OK;
     if (index >= 0 && value->kind == SL_VAL_TENSOR)
         return add_input(ev, c, index, value->tensor, pos);
     if (index >= 0)
         return sl_lex_fail_at(ev->lex, pos, "%s: input '%.*s' is %s, expected a tensor",
-                              c->op->name, (int)arg->name.length, arg->name.at,
-                              sl_val_name(value));
+                              c->op->name, (int)arg->name.length, arg->name.at, sl_val_name(value));
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(arg->name.length < 60 ? arg->name.length : 60),
              arg->name.at);
     const char *near = sl_nearest(name, sl_op_attr_count(c->op), attr_name, c->op);
     return sl_lex_fail_at(ev->lex, pos, "%s has no input or attribute '%s'%s%s%s", c->op->name,
-                          name, near ? "; did you mean '" : "", near ? near : "",
-                          near ? "'?" : "");
+                          name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static sl_err add_positional(struct sl_eval *ev, struct op_call *c, const struct sl_val *value,
                              struct sl_pos pos) {
     if (value->kind == SL_VAL_TENSOR)
         return add_input(ev, c, c->in_count, value->tensor, pos);
+    if (value->kind == SL_VAL_NONE)
+        return add_input(ev, c, c->in_count, -1, pos);
     if (is_tensor_list(value))
         return add_list(ev, c, value, pos);
     for (int i = 0; c->op->attrs && c->op->attrs[i].name; i++)
@@ -168,6 +168,8 @@ sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call, const struct s
         else
             SL_TRY(add_positional(ev, &c, &value, arg->value->pos));
     }
+    while (c.in_count && c.in[c.in_count - 1] < 0) /* left out at the end: not there at all */
+        c.in_count--;
     if (sl_op_defaults(op, c.given, c.attr) != SL_OK)
         return sl_lex_fail_at(ev->lex, call->pos, "%s", sl_err_message());
     struct sl_node_spec spec = {

@@ -40,13 +40,6 @@ static sl_err parse_size(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* The sizes in brackets after a name. */
-static sl_err parse_sizes(struct parser *p, struct sl_stmt *stmt) {
-    if (!sl_lex_is(p->lex, "["))
-        return sl_lex_expect(p->lex, "[");
-    return parse_expr(p, &stmt->list);
-}
-
 /* input tokens : int[B, T] < V */
 static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_INPUT);
@@ -60,7 +53,7 @@ static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     if (!stmt->is_int && !sl_str_is(type, "float"))
         return sl_lex_fail_at(p->lex, pos, "the type of an input is 'int' or 'float', not '%.*s'",
                               (int)type.length, type.at);
-    SL_TRY(parse_sizes(p, stmt));
+    SL_TRY(sl_model_parse_list(p->lex, p->arena, &stmt->list));
     if (sl_lex_is(p->lex, "<")) {
         SL_TRY(sl_lex_next(p->lex));
         SL_TRY(parse_expr(p, &stmt->expr2));
@@ -74,7 +67,7 @@ static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_st
     struct sl_stmt *stmt = new_stmt(p, kind);
     SL_TRY(sl_lex_next(p->lex));
     SL_TRY(sl_lex_take_name(p->lex, "the name of a parameter", &stmt->name));
-    SL_TRY(parse_sizes(p, stmt));
+    SL_TRY(sl_model_parse_list(p->lex, p->arena, &stmt->list));
     SL_TRY(sl_lex_expect(p->lex, "~"));
     SL_TRY(parse_expr(p, &stmt->expr));
     append(tail, stmt);
@@ -154,11 +147,16 @@ static sl_err parse_if(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
-/* loss expr [weight expr] */
+/* loss [name =] expr [weight expr] */
 static sl_err parse_loss(struct parser *p, struct sl_stmt ***tail) {
     struct sl_stmt *stmt = new_stmt(p, SL_STMT_LOSS);
     SL_TRY(sl_lex_next(p->lex));
     SL_TRY(parse_expr(p, &stmt->expr));
+    if (sl_lex_is(p->lex, "=") && stmt->expr->kind == SL_EXPR_NAME) {
+        stmt->name = stmt->expr->text;
+        SL_TRY(sl_lex_next(p->lex));
+        SL_TRY(parse_expr(p, &stmt->expr));
+    }
     if (sl_lex_is_name(p->lex, "weight")) {
         SL_TRY(sl_lex_next(p->lex));
         SL_TRY(parse_expr(p, &stmt->expr2));
@@ -250,32 +248,48 @@ static sl_err parse_scope(struct parser *p, struct sl_stmt ***tail) {
     return SL_OK;
 }
 
+/* The next token is a name that may hold dashes (a model's); nothing else does. */
+static sl_err next_dashed(struct sl_lex *lex) {
+    lex->dashes = true;
+    sl_err err = sl_lex_next(lex);
+    lex->dashes = false;
+    return err;
+}
+
+/* use gpt2 with L = 24, C = 1024 */
+static sl_err parse_use(struct parser *p, struct sl_stmt ***tail) {
+    struct sl_stmt *stmt = new_stmt(p, SL_STMT_USE);
+    struct sl_stmt **last = &stmt->body;
+    if (p->depth > 0)
+        return sl_lex_fail(p->lex, "use is for the top level");
+    SL_TRY(next_dashed(p->lex));
+    SL_TRY(sl_lex_take_name(p->lex, "the name of a model", &stmt->name));
+    if (sl_lex_is_name(p->lex, "with"))
+        SL_TRY(parse_size(p, &last));
+    append(tail, stmt);
+    return SL_OK;
+}
+
+static sl_err parse_param_kind(struct parser *p, struct sl_stmt ***tail) {
+    bool is_state = sl_lex_is_name(p->lex, "state");
+    return parse_param(p, is_state ? SL_STMT_STATE : SL_STMT_PARAM, tail);
+}
+
+static const struct keyword {
+    const char *name;
+    sl_err (*parse)(struct parser *p, struct sl_stmt ***tail);
+} keywords[] = {
+    {"fn", parse_fn},         {"if", parse_if},           {"input", parse_input},
+    {"loss", parse_loss},     {"output", parse_output},   {"param", parse_param_kind},
+    {"repeat", parse_repeat}, {"require", parse_require}, {"return", parse_return},
+    {"scope", parse_scope},   {"size", parse_size},       {"state", parse_param_kind},
+    {"use", parse_use},
+};
+
 static sl_err parse_keyword(struct parser *p, struct sl_stmt ***tail) {
-    struct sl_lex *lex = p->lex;
-    if (sl_lex_is_name(lex, "size"))
-        return parse_size(p, tail);
-    if (sl_lex_is_name(lex, "input"))
-        return parse_input(p, tail);
-    if (sl_lex_is_name(lex, "param"))
-        return parse_param(p, SL_STMT_PARAM, tail);
-    if (sl_lex_is_name(lex, "state"))
-        return parse_param(p, SL_STMT_STATE, tail);
-    if (sl_lex_is_name(lex, "fn"))
-        return parse_fn(p, tail);
-    if (sl_lex_is_name(lex, "repeat"))
-        return parse_repeat(p, tail);
-    if (sl_lex_is_name(lex, "if"))
-        return parse_if(p, tail);
-    if (sl_lex_is_name(lex, "loss"))
-        return parse_loss(p, tail);
-    if (sl_lex_is_name(lex, "output"))
-        return parse_output(p, tail);
-    if (sl_lex_is_name(lex, "return"))
-        return parse_return(p, tail);
-    if (sl_lex_is_name(lex, "require"))
-        return parse_require(p, tail);
-    if (sl_lex_is_name(lex, "scope"))
-        return parse_scope(p, tail);
+    for (int i = 0; i < SL_COUNT(keywords); i++)
+        if (sl_lex_is_name(p->lex, keywords[i].name))
+            return keywords[i].parse(p, tail);
     return parse_assign(p, tail);
 }
 
@@ -303,23 +317,22 @@ static sl_err parse_block(struct parser *p, struct sl_stmt **out) {
 }
 
 /* model name "what it is" */
-static sl_err parse_header(struct parser *p, struct sl_model_ast *ast) {
-    if (!sl_lex_is_name(p->lex, "model"))
+sl_err sl_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast) {
+    SL_TRY(sl_lex_skip_newlines(lex));
+    ast->is_library = sl_lex_is_name(lex, "library");
+    if (!ast->is_library && !sl_lex_is_name(lex, "model"))
         return SL_OK;
-    p->lex->dashes = true; /* model names may hold dashes; nothing else does */
-    SL_TRY(sl_lex_next(p->lex));
-    p->lex->dashes = false;
-    SL_TRY(sl_lex_take_name(p->lex, "the name of the model", &ast->name));
-    if (p->lex->tok.kind == SL_TOK_STRING)
-        SL_TRY(sl_lex_take_string(p->lex, "a description", &ast->brief));
-    return sl_lex_take_newline(p->lex);
+    SL_TRY(next_dashed(lex));
+    SL_TRY(sl_lex_take_name(lex, "the name of the model", &ast->name));
+    if (lex->tok.kind == SL_TOK_STRING)
+        SL_TRY(sl_lex_take_string(lex, "a description", &ast->brief));
+    return sl_lex_take_newline(lex);
 }
 
 sl_err sl_model_parse(struct sl_lex *lex, struct sl_arena *arena, struct sl_model_ast *ast) {
     struct parser p = {.lex = lex, .arena = arena};
     struct sl_stmt **tail = &ast->body;
-    SL_TRY(sl_lex_skip_newlines(lex));
-    SL_TRY(parse_header(&p, ast));
+    SL_TRY(sl_model_parse_header(lex, ast));
     while (lex->tok.kind != SL_TOK_END)
         SL_TRY(parse_statement(&p, &tail));
     return SL_OK;

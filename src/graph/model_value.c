@@ -4,6 +4,21 @@
 #include <math.h>
 #include <string.h>
 
+static const char *name_at(const void *ctx, int i) { return ((const char *const *)ctx)[i]; }
+
+/* "; did you mean 'x'?" or nothing, among all names that can be seen from here. */
+static const char *suggest_name(struct sl_eval *ev, const char *wanted) {
+    SL_VEC(const char *) names = {0};
+    for (const struct sl_frame *frame = ev->frame; frame; frame = frame->outer)
+        for (int64_t i = 0; i < frame->names.room; i++)
+            if (frame->names.slots[i].key.at)
+                SL_PUSH(&names, sl_arena_dup(ev->arena, frame->names.slots[i].key.at,
+                                             frame->names.slots[i].key.length));
+    const char *near = sl_nearest(wanted, (int)names.count, name_at, names.at);
+    SL_VEC_FREE(&names);
+    return near ? sl_arena_printf(ev->arena, "; did you mean '%s'?", near) : "";
+}
+
 static sl_err eval_name(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     struct sl_val *found = sl_frame_find(ev->frame, expr->text);
     if (found) {
@@ -14,14 +29,23 @@ static sl_err eval_name(struct sl_eval *ev, const struct sl_expr *expr, struct s
         *out = (struct sl_val){.kind = SL_VAL_DIM, .dim = {1, true}};
         return SL_OK;
     }
-    return sl_lex_fail_at(ev->lex, expr->pos, "'%.*s' is not defined", (int)expr->text.length,
-                          expr->text.at);
+    if (sl_str_is(expr->text, "none")) { /* an input that is left out */
+        *out = (struct sl_val){.kind = SL_VAL_NONE};
+        return SL_OK;
+    }
+    size_t length = expr->text.length < 60 ? expr->text.length : 60;
+    const char *name = sl_arena_dup(ev->arena, expr->text.at, length);
+    return sl_lex_fail_at(ev->lex, expr->pos, "'%s' is not defined%s", name,
+                          suggest_name(ev, name));
 }
 
 static sl_err eval_list(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     int count = 0;
     for (const struct sl_arg *arg = expr->args; arg; arg = arg->next)
         count++;
+    if (count > SL_MODEL_LIST)
+        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
+    SL_TRY(sl_eval_step(ev, expr->pos, count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = count};
     out->items = SL_NEW(ev->arena, struct sl_val, count);
     int i = 0;
@@ -61,7 +85,7 @@ static sl_err emit(struct sl_eval *ev, const struct sl_expr *expr, struct sl_nod
 
 static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
                             const struct sl_val *values, struct sl_val *out) {
-    char op = expr->text.at[0];
+    char op = expr->text.length == 1 ? expr->text.at[0] : '?';
     const struct sl_val *a = &values[0], *b = &values[1];
     bool both = a->kind == SL_VAL_TENSOR && b->kind == SL_VAL_TENSOR;
     if (both && (op == '+' || op == '-' || op == '*')) {
@@ -73,9 +97,9 @@ static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
     bool number = other->kind == SL_VAL_FLOAT || (other->kind == SL_VAL_DIM && !other->dim.batch);
     if (!both && number && (op == '*' || (op == '/' && tensor == a))) {
         double by = other->kind == SL_VAL_FLOAT ? other->number : (double)other->dim.n;
-        union sl_attr attr[SL_MAX_ATTR] = {{.f = op == '*' ? by : 1 / by}};
+        union sl_attr attr[SL_MAX_ATTR] = {{.f = (op == '*' ? by : 1 / by) + 0.0}};
         struct sl_node_spec spec = {.in_count = 1, .in = &tensor->tensor, .attr = attr};
-        if (op == '/' && by == 0)
+        if (!isfinite(attr[0].f))
             return sl_lex_fail_at(ev->lex, expr->pos, "division by zero");
         return emit(ev, expr, spec, "scale", out);
     }
@@ -88,9 +112,9 @@ static sl_err list_binary(struct sl_eval *ev, const struct sl_expr *expr,
     const struct sl_val *a = &values[0], *b = &values[1];
     if (!sl_str_is(expr->text, "+") || a->kind != SL_VAL_LIST || b->kind != SL_VAL_LIST)
         return sl_lex_fail_at(ev->lex, expr->pos, "lists can only be joined: list + list");
-    if (a->count + b->count > SL_EVAL_LIST)
-        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_EVAL_LIST);
-    ev->steps += a->count + b->count;
+    if (a->count + b->count > SL_MODEL_LIST)
+        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
+    SL_TRY(sl_eval_step(ev, expr->pos, a->count + b->count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = a->count + b->count};
     out->items = SL_NEW(ev->arena, struct sl_val, out->count);
     if (a->count)
@@ -188,14 +212,19 @@ static bool is_comparison(struct sl_str op) {
 sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *values,
                       struct sl_val *out) {
     const struct sl_val *a = &values[0], *b = &values[1];
+    bool is_equal = sl_str_is(expr->text, "=="), is_test = is_equal || sl_str_is(expr->text, "!=");
+    if (is_test && (a->kind == SL_VAL_NONE || b->kind == SL_VAL_NONE)) {
+        *out = sl_val_int((a->kind == b->kind) == is_equal);
+        return SL_OK;
+    }
+    if (is_test && a->kind == SL_VAL_STRING && b->kind == SL_VAL_STRING) {
+        *out = sl_val_int(sl_str_equal(a->string, b->string) == is_equal);
+        return SL_OK;
+    }
     if (a->kind == SL_VAL_LIST || b->kind == SL_VAL_LIST)
         return list_binary(ev, expr, values, out);
     if (a->kind == SL_VAL_TENSOR || b->kind == SL_VAL_TENSOR)
         return tensor_binary(ev, expr, values, out);
-    if (a->kind == SL_VAL_STRING && b->kind == SL_VAL_STRING && sl_str_is(expr->text, "==")) {
-        *out = sl_val_int(sl_str_equal(a->string, b->string));
-        return SL_OK;
-    }
     bool numbers = (a->kind == SL_VAL_DIM || a->kind == SL_VAL_FLOAT) &&
                    (b->kind == SL_VAL_DIM || b->kind == SL_VAL_FLOAT);
     bool batch = (a->kind == SL_VAL_DIM && a->dim.batch) || (b->kind == SL_VAL_DIM && b->dim.batch);
@@ -249,8 +278,16 @@ static sl_err eval_unary(struct sl_eval *ev, const struct sl_expr *expr, struct 
     return emit(ev, expr, spec, "scale", out);
 }
 
-sl_err sl_eval_expr(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
+static sl_err eval_operator(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     struct sl_val values[2];
+    if (sl_str_is(expr->text, "or") || sl_str_is(expr->text, "and"))
+        return eval_logic(ev, expr, out);
+    SL_TRY(sl_eval_expr(ev, expr->a, &values[0]));
+    SL_TRY(sl_eval_expr(ev, expr->b, &values[1]));
+    return sl_eval_binary(ev, expr, values, out);
+}
+
+static sl_err eval_kind(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     switch (expr->kind) {
     case SL_EXPR_INT:
         if (expr->integer > SL_MAX_NUMEL)
@@ -270,9 +307,15 @@ sl_err sl_eval_expr(struct sl_eval *ev, const struct sl_expr *expr, struct sl_va
     case SL_EXPR_UNARY: return eval_unary(ev, expr, out);
     case SL_EXPR_BINARY: break;
     }
-    if (sl_str_is(expr->text, "or") || sl_str_is(expr->text, "and"))
-        return eval_logic(ev, expr, out);
-    SL_TRY(sl_eval_expr(ev, expr->a, &values[0]));
-    SL_TRY(sl_eval_expr(ev, expr->b, &values[1]));
-    return sl_eval_binary(ev, expr, values, out);
+    return eval_operator(ev, expr, out);
+}
+
+sl_err sl_eval_expr(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
+    if (ev->nesting >= SL_EVAL_NESTING)
+        return sl_lex_fail_at(ev->lex, expr->pos, "calls and expressions are nested deeper than %d",
+                              SL_EVAL_NESTING);
+    ev->nesting++;
+    sl_err err = eval_kind(ev, expr, out);
+    ev->nesting--;
+    return err;
 }

@@ -1,6 +1,7 @@
 /* Writing a graph: as flat model text with every shape, and as a Graphviz drawing. */
 #include "graph/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void put_init(struct sl_text *text, const struct sl_init *init) {
@@ -10,10 +11,10 @@ static void put_init(struct sl_text *text, const struct sl_init *init) {
         return;
     }
     sl_text_printf(text, "%s(", names[init->kind]);
-    sl_text_put_double(text, init->a);
+    sl_attr_put_float(text, init->a);
     if (init->kind == SL_INIT_UNIFORM || (init->kind == SL_INIT_NORMAL && init->b != 0)) {
         sl_text_put(text, ", ");
-        sl_text_put_double(text, init->b);
+        sl_attr_put_float(text, init->b);
     }
     sl_text_put(text, ")");
 }
@@ -84,8 +85,10 @@ static void put_attrs(struct sl_text *text, const struct sl_node *node) {
 static void put_node(struct sl_text *text, const struct sl_graph *graph, int index,
                      const bool *used) {
     const struct sl_node *node = &graph->nodes.at[index];
+    enum { SHAPE_COLUMN = 64 };
     char shape[SL_SHAPE_TEXT];
     int named = named_outputs(graph, node, used);
+    size_t start = text->length;
     for (int i = 0; i < named; i++) {
         sl_text_put(text, i ? ", " : "");
         put_ref(text, graph, node->out[i]);
@@ -94,7 +97,10 @@ static void put_node(struct sl_text *text, const struct sl_graph *graph, int ind
     put_inputs(text, graph, node);
     put_attrs(text, node);
     const struct sl_shape *out = &sl_graph_value(graph, node->out[0])->shape;
-    sl_text_printf(text, ")  # %s\n", sl_shape_text(out, shape));
+    sl_text_put(text, ")");
+    int written = (int)(text->length - start);
+    sl_text_printf(text, "%*s# %s\n", written < SHAPE_COLUMN - 2 ? SHAPE_COLUMN - written : 2, "",
+                   sl_shape_text(out, shape));
 }
 
 static void put_declarations(struct sl_text *text, const struct sl_graph *graph) {
@@ -102,8 +108,8 @@ static void put_declarations(struct sl_text *text, const struct sl_graph *graph)
     for (int64_t i = 0; i < graph->inputs.count; i++) {
         const struct sl_input *input = &graph->inputs.at[i];
         const struct sl_value *v = sl_graph_value(graph, input->value);
-        sl_text_printf(text, "input %s : %s%s", input->name,
-                       v->dtype == SL_INT ? "int" : "float", sl_shape_text(&v->shape, shape));
+        sl_text_printf(text, "input %s : %s%s", input->name, v->dtype == SL_INT ? "int" : "float",
+                       sl_shape_text(&v->shape, shape));
         if (input->below)
             sl_text_printf(text, " < %lld", (long long)input->below);
         sl_text_put(text, "\n");
@@ -154,11 +160,15 @@ void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_put(text, "\n");
     }
     for (int64_t i = 0; i < graph->losses.count; i++) {
+        char fallback[32];
+        snprintf(fallback, sizeof fallback, "loss%lld", (long long)i);
         sl_text_put(text, "loss ");
+        if (strcmp(fallback, graph->losses.at[i].name) != 0)
+            sl_text_printf(text, "%s = ", graph->losses.at[i].name);
         put_ref(text, graph, graph->losses.at[i].value);
         if (graph->losses.at[i].weight != 1) {
             sl_text_put(text, " weight ");
-            sl_text_put_double(text, graph->losses.at[i].weight);
+            sl_attr_put_float(text, graph->losses.at[i].weight);
         }
         sl_text_put(text, "\n");
     }
@@ -180,8 +190,7 @@ void sl_model_write_dot(const struct sl_graph *graph, struct sl_text *text) {
         sl_text_printf(text, "  n%lld [label=\"%s\\n%s\"];\n", (long long)n, name,
                        sl_shape_text(&graph->values.at[node->out[0]].shape, shape));
         for (int i = 0; i < node->in_count; i++) {
-            const struct sl_value *v =
-                node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
+            const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
             if (v && v->kind == SL_VALUE_NODE)
                 sl_text_printf(text, "  n%d -> n%lld;\n", v->node, (long long)n);
             else if (v && v->kind == SL_VALUE_INPUT)
