@@ -25,7 +25,9 @@ static sl_err skip_lines(struct parser *p) { return sl_lex_skip_newlines(p->lex)
 static sl_err parse_args(struct parser *p, const char *close, int depth, struct sl_arg **out) {
     struct sl_arg **tail = out;
     SL_TRY(skip_lines(p));
-    while (!sl_lex_is(p->lex, close)) {
+    for (int count = 0; !sl_lex_is(p->lex, close); count++) {
+        if (count == SL_MODEL_LIST)
+            return sl_lex_fail(p->lex, "list is longer than %d", SL_MODEL_LIST);
         struct sl_arg *arg = SL_NEW(p->arena, struct sl_arg, 1);
         SL_TRY(parse_level(p, 0, depth, &arg->value));
         if (sl_lex_is(p->lex, "=") && *close == ')') {

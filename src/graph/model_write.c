@@ -11,10 +11,10 @@ static void put_init(struct sl_text *text, const struct sl_init *init) {
         return;
     }
     sl_text_printf(text, "%s(", names[init->kind]);
-    sl_text_put_double(text, init->a);
+    sl_attr_put_float(text, init->a);
     if (init->kind == SL_INIT_UNIFORM || (init->kind == SL_INIT_NORMAL && init->b != 0)) {
         sl_text_put(text, ", ");
-        sl_text_put_double(text, init->b);
+        sl_attr_put_float(text, init->b);
     }
     sl_text_put(text, ")");
 }
@@ -85,8 +85,10 @@ static void put_attrs(struct sl_text *text, const struct sl_node *node) {
 static void put_node(struct sl_text *text, const struct sl_graph *graph, int index,
                      const bool *used) {
     const struct sl_node *node = &graph->nodes.at[index];
+    enum { SHAPE_COLUMN = 64 };
     char shape[SL_SHAPE_TEXT];
     int named = named_outputs(graph, node, used);
+    size_t start = text->length;
     for (int i = 0; i < named; i++) {
         sl_text_put(text, i ? ", " : "");
         put_ref(text, graph, node->out[i]);
@@ -95,7 +97,10 @@ static void put_node(struct sl_text *text, const struct sl_graph *graph, int ind
     put_inputs(text, graph, node);
     put_attrs(text, node);
     const struct sl_shape *out = &sl_graph_value(graph, node->out[0])->shape;
-    sl_text_printf(text, ")  # %s\n", sl_shape_text(out, shape));
+    sl_text_put(text, ")");
+    int written = (int)(text->length - start);
+    sl_text_printf(text, "%*s# %s\n", written < SHAPE_COLUMN - 2 ? SHAPE_COLUMN - written : 2, "",
+                   sl_shape_text(out, shape));
 }
 
 static void put_declarations(struct sl_text *text, const struct sl_graph *graph) {
@@ -163,7 +168,7 @@ void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
         put_ref(text, graph, graph->losses.at[i].value);
         if (graph->losses.at[i].weight != 1) {
             sl_text_put(text, " weight ");
-            sl_text_put_double(text, graph->losses.at[i].weight);
+            sl_attr_put_float(text, graph->losses.at[i].weight);
         }
         sl_text_put(text, "\n");
     }

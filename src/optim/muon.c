@@ -1,6 +1,7 @@
 /* muon: momentum, orthogonalised by five Newton-Schulz rounds (Jordan et al. 2024), scaled to the
- * size of AdamW's steps (Moonshot, arXiv 2502.16982), so that one learning rate and one weight decay
- * serve the matrices and what is left to adamw: biases, norms, embeddings, anything not of rank 2.
+ * size of AdamW's steps (Moonshot, arXiv 2502.16982), so that one learning rate and one weight
+ * decay serve the matrices and what is left to adamw: biases, norms, embeddings, anything not of
+ * rank 2.
  *
  *     M = beta*M + (1-beta)*g       U = beta*M + (1-beta)*g  (nesterov=1)   or   M
  *     X = U / max(|U|, 1e-7), transposed when it has more rows than columns
@@ -50,8 +51,8 @@ static void coef(const struct sl_optim_param *param, int64_t t, double lr,
         out->beta2 = 1;
         out->rest2 = 0;
     }
-    out->gain = (float)(sl_optim_value(&param->optim, "rms") *
-                        sqrt((double)(rows > cols ? rows : cols)));
+    out->gain =
+        (float)(sl_optim_value(&param->optim, "rms") * sqrt((double)(rows > cols ? rows : cols)));
     out->rounds = (int)sl_optim_value(&param->optim, "rounds");
 }
 
