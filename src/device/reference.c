@@ -79,6 +79,11 @@ static void *address(const struct sl_operand *operand, const struct sl_run_args 
     return (char *)args->base[operand->space] + operand->offset;
 }
 
+/* Where element i lies; parts of wider rows have gaps. */
+static int64_t place(const struct sl_operand *operand, int64_t i) {
+    return operand->row ? i / operand->run * operand->row + i % operand->run : i;
+}
+
 static struct sl_array widen(struct sl_exec *exec, const struct sl_operand *operand,
                              const struct sl_run_args *args, bool read) {
     struct sl_array array = {.shape = operand->shape};
@@ -91,7 +96,7 @@ static struct sl_array widen(struct sl_exec *exec, const struct sl_operand *oper
     array.f = SL_NEW(&exec->arena, double, operand->numel);
     const float *from = address(operand, args);
     for (int64_t i = 0; read && i < operand->numel; i++)
-        array.f[i] = from[i];
+        array.f[i] = from[place(operand, i)];
     return array;
 }
 
@@ -100,8 +105,10 @@ static void narrow(const struct sl_array *array, const struct sl_operand *operan
     if (operand->space == SL_SPACE_NONE || operand->dtype == SL_INT)
         return;
     float *to = address(operand, args);
-    for (int64_t i = 0; i < operand->numel; i++)
-        to[i] = add ? to[i] + (float)array->f[i] : (float)array->f[i];
+    for (int64_t i = 0; i < operand->numel; i++) {
+        float *at = &to[place(operand, i)];
+        *at = add ? *at + (float)array->f[i] : (float)array->f[i];
+    }
 }
 
 static void run_instr(struct sl_exec *exec, const struct sl_instr *instr,

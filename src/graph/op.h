@@ -118,6 +118,8 @@ struct sl_op {
     const char *inputs;               /* "x w bias?" ; '?' optional, last one "xs*": any number */
     const char *outputs;              /* "y" or "y mean rstd": only the first is seen by models
                                          unless they take several */
+    int grad_outputs;                 /* gradients flow through the first so many, 0: one; others
+                                         are kept for the backward pass, no loss may read them */
     const struct sl_attr_desc *attrs; /* ends with {0}, or NULL */
     bool internal;                    /* emitted by gradients only, not for model files */
     bool is_view;                     /* output 0 is input 0 with another shape */

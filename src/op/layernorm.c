@@ -16,9 +16,12 @@ static sl_err need_vector(const struct sl_infer *c, int i, struct sl_dim n) {
 }
 
 static sl_err infer(struct sl_infer *c) {
+    char text[SL_SHAPE_TEXT];
     SL_TRY(sl_need_float(c, 0));
     if (c->in[0].rank < 2)
-        return sl_infer_fail(c, "needs rank 2 or more");
+        return sl_infer_fail(c, "needs rank 2 or more, got %s", sl_shape_text(&c->in[0], text));
+    if (!(c->attr[0].f > 0))
+        return sl_infer_fail(c, "eps = %g must be positive", c->attr[0].f);
     struct sl_dim n = sl_shape_dim(&c->in[0], -1);
     SL_TRY(need_vector(c, 1, n));
     SL_TRY(need_vector(c, 2, n));

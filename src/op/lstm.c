@@ -132,6 +132,7 @@ const struct sl_op sl_op_lstm = {
     .brief = "one LSTM layer over a sequence",
     .inputs = "x w_ih w_hh bias_ih? bias_hh? h0? c0?",
     .outputs = "y c gates",
+    .grad_outputs = 2,
     .infer = infer,
     .flops = flops,
     .grad = grad,

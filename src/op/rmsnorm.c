@@ -18,6 +18,8 @@ static sl_err infer(struct sl_infer *c) {
                           !sl_dim_equal(sl_shape_dim(&c->in[0], -1), sl_shape_dim(&c->in[1], 0))))
         return sl_infer_fail(c, "w %s does not match the last size of %s",
                              sl_shape_text(&c->in[1], right), left);
+    if (!(c->attr[0].f > 0))
+        return sl_infer_fail(c, "eps = %g must be positive", c->attr[0].f);
     c->out[0] = c->in[0];
     c->out[1] = sl_shape_without_last(&c->in[0]);
     return SL_OK;

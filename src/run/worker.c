@@ -27,23 +27,31 @@ static void free_slabs(struct sl_worker *w, int count, void **slabs) {
     free(slabs);
 }
 
+static sl_err build_program(struct sl_worker *w, enum sl_worker_program which,
+                            const struct sl_program_spec *spec) {
+    SL_TRY(sl_program_build(spec, &w->programs[which]));
+    SL_TRY(w->device->row->bind(w->device, w->programs[which], &w->execs[which]));
+    w->bytes += w->device->row->scratch_bytes(w->device, w->execs[which]);
+    return SL_OK;
+}
+
 static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config *config) {
-    int64_t samples[SL_WORKER_SIZES] = {config->samples, config->last_samples};
-    for (int i = 0; i < SL_WORKER_SIZES; i++) {
-        if (i > 0 && (samples[i] == 0 || samples[i] == samples[0]))
-            break;
-        struct sl_program_spec spec = {
-            .graph = config->graph,
-            .stage_of = config->stage_of,
-            .stage = config->stage,
-            .samples = samples[i],
-            .split = config->split,
-            .recompute = config->recompute,
-        };
-        SL_TRY(sl_program_build(&spec, &w->programs[i]));
-        SL_TRY(w->device->row->bind(w->device, w->programs[i], &w->execs[i]));
-        w->bytes += w->device->row->scratch_bytes(w->device, w->execs[i]);
-    }
+    struct sl_program_spec spec = {
+        .graph = config->graph,
+        .stage_of = config->stage_of,
+        .stage = config->stage,
+        .samples = config->samples,
+        .split = config->split,
+        .recompute = config->recompute,
+    };
+    SL_TRY(build_program(w, SL_WORKER_FULL, &spec));
+    spec.samples = config->last_samples;
+    if (spec.samples && spec.samples != config->samples)
+        SL_TRY(build_program(w, SL_WORKER_LAST, &spec));
+    spec.graph = config->eval_graph;
+    spec.samples = config->eval_samples;
+    if (spec.graph)
+        SL_TRY(build_program(w, SL_WORKER_EVAL, &spec));
     return SL_OK;
 }
 
@@ -57,19 +65,24 @@ static int64_t largest_input(const struct sl_program *program) {
 }
 
 static sl_err alloc_memory(struct sl_worker *w) {
-    const struct sl_program *p = w->programs[0], *last = w->programs[1];
-    int64_t slot = p->slot_bytes, work = p->work_bytes;
-    if (last && last->slot_bytes > slot)
-        slot = last->slot_bytes;
-    if (last && last->work_bytes > work)
-        work = last->work_bytes;
+    const struct sl_program *full = w->programs[SL_WORKER_FULL];
+    int64_t slot = 0, work = 0, staging = 0;
+    for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
+        const struct sl_program *p = w->programs[i];
+        if (!p)
+            continue;
+        SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes);
+        slot = p->slot_bytes > slot ? p->slot_bytes : slot;
+        work = p->work_bytes > work ? p->work_bytes : work;
+        staging = largest_input(p) > staging ? largest_input(p) : staging;
+    }
     SL_TRY(alloc_slabs(w, w->slots, slot, &w->slot));
-    SL_TRY(alloc_slabs(w, w->versions, p->param_bytes, &w->param));
-    SL_TRY(alloc_slabs(w, w->grad_slots, p->grad_bytes, &w->grad));
-    SL_TRY(alloc_slabs(w, w->state_count, p->param_bytes, &w->opt));
-    SL_TRY(alloc_bytes(w, p->state_bytes, &w->state));
+    SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
+    SL_TRY(alloc_slabs(w, w->grad_slots, full->grad_bytes, &w->grad));
+    SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
+    SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     SL_TRY(alloc_bytes(w, work, &w->work));
-    w->staging = sl_realloc(NULL, (size_t)largest_input(p));
+    w->staging = sl_realloc(NULL, (size_t)staging);
     return SL_OK;
 }
 
@@ -131,7 +144,7 @@ void sl_worker_close(struct sl_worker *w) {
     free_slabs(w, w->state_count, w->opt);
     w->device->row->free(w->device, w->state);
     w->device->row->free(w->device, w->work);
-    for (int i = 0; i < SL_WORKER_SIZES; i++) {
+    for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
         w->device->row->unbind(w->device, w->execs[i]);
         sl_program_close(w->programs[i]);
     }
@@ -139,14 +152,11 @@ void sl_worker_close(struct sl_worker *w) {
     free(w);
 }
 
-static int size_index(const struct sl_worker *w, int64_t samples) {
-    int index = w->programs[1] && w->programs[1]->samples == samples;
-    SL_ASSERT(w->programs[index]->samples == samples);
-    return index;
-}
-
-const struct sl_program *sl_worker_program(const struct sl_worker *w, int64_t samples) {
-    return w->programs[size_index(w, samples)];
+enum sl_worker_program sl_worker_program_for(const struct sl_worker *w, int64_t samples) {
+    if (w->programs[SL_WORKER_FULL]->samples == samples)
+        return SL_WORKER_FULL;
+    SL_ASSERT(w->programs[SL_WORKER_LAST] && w->programs[SL_WORKER_LAST]->samples == samples);
+    return SL_WORKER_LAST;
 }
 
 sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
@@ -162,7 +172,7 @@ sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
     args.base[SL_SPACE_STATE] = w->state;
     args.base[SL_SPACE_SLOT] = w->slot[pass->slot];
     args.base[SL_SPACE_WORK] = w->work;
-    return w->device->row->run(w->device, w->execs[size_index(w, pass->samples)], &args);
+    return w->device->row->run(w->device, w->execs[pass->program], &args);
 }
 
 static char *port_address(const struct sl_worker *w, int slot, const struct sl_operand *operand) {

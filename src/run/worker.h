@@ -9,14 +9,18 @@
 
 #include "device/device.h"
 
-enum { SL_WORKER_SIZES = 2 }; /* full micro-batches, and the short last one */
+/* A worker has up to three programs: for full micro-batches, for the short last one of a batch, and
+ * for evaluation. They share all memory. */
+enum sl_worker_program { SL_WORKER_FULL, SL_WORKER_LAST, SL_WORKER_EVAL, SL_WORKER_PROGRAMS };
 
 struct sl_worker_config {
     const struct sl_graph *graph; /* differentiated */
     const int *stage_of;          /* NULL: one stage */
     int stage;
-    int64_t samples;      /* of a full micro-batch */
-    int64_t last_samples; /* of the last one of a batch; 0 or equal: all are full */
+    int64_t samples;                   /* of a full micro-batch */
+    int64_t last_samples;              /* of the last one of a batch; 0 or equal: all are full */
+    const struct sl_graph *eval_graph; /* the same model for evaluation, or NULL */
+    int64_t eval_samples;
     bool split, recompute;
     int slots;       /* micro-batches in flight */
     int versions;    /* weight slabs */
@@ -28,8 +32,8 @@ struct sl_worker_config {
 struct sl_worker {
     struct sl_device *device;
     const struct sl_graph *graph;
-    struct sl_program *programs[SL_WORKER_SIZES]; /* [1] NULL when all micro-batches are full */
-    struct sl_exec *execs[SL_WORKER_SIZES];
+    struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
+    struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
     void **slot, **param, **grad, **opt; /* device memory */
     void *state, *work;
@@ -43,8 +47,8 @@ void sl_worker_close(struct sl_worker *worker);
 
 /* A pass of one micro-batch. */
 struct sl_pass {
+    enum sl_worker_program program;
     enum sl_phase phase;
-    int64_t samples; /* full or last */
     int slot, version, grad_slot;
     bool accumulate;
     uint64_t seed;
@@ -53,8 +57,8 @@ struct sl_pass {
 };
 SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
 
-/* The program for micro-batches of this size. */
-const struct sl_program *sl_worker_program(const struct sl_worker *worker, int64_t samples);
+/* Which program serves training micro-batches of this size. */
+enum sl_worker_program sl_worker_program_for(const struct sl_worker *worker, int64_t samples);
 
 /* Put host data into a port of a slot, or take it out. */
 SL_MUST_CHECK sl_err sl_worker_put(struct sl_worker *worker, int slot,

@@ -157,6 +157,41 @@ static void evaluation_graphs_build(void **state) {
     each_case(evaluate, NULL);
 }
 
+/* A loss through every output: those with a gradient have a case, the others are refused. */
+struct outputs {
+    const struct sl_op *op;
+    int most;
+};
+
+static void try_outputs(const struct sl_op_case *the, void *ctx) {
+    struct outputs *o = ctx;
+    if (strcmp(the->op, o->op->name) != 0)
+        return;
+    o->most = the->outputs > o->most ? the->outputs : o->most;
+    int flow = o->op->grad_outputs ? o->op->grad_outputs : 1;
+    for (int i = flow; i < sl_op_output_count(o->op); i++) {
+        struct sl_op_case more = *the;
+        struct sl_trial trial;
+        more.outputs = i + 1;
+        sl_err err = sl_trial_open(&trial, &more, 2, sl_op_find);
+        if (err != SL_ERR_INPUT ||
+            !(strstr(sl_err_message(), "has no gradient") || strstr(sl_err_message(), "it is int")))
+            fail_msg("%s.%s: a loss may depend on output %d", the->op, the->label, i);
+        sl_trial_close(&trial);
+    }
+}
+
+static void kept_outputs_are_refused(void **state) {
+    (void)state;
+    for (int i = 0; i < sl_op_count; i++) {
+        struct outputs o = {.op = sl_ops[i], .most = 1};
+        each_case(try_outputs, &o);
+        if (o.op->grad_outputs > 1 && o.most != o.op->grad_outputs)
+            fail_msg("%s: no case has a loss through its %d outputs", o.op->name,
+                     o.op->grad_outputs);
+    }
+}
+
 /* ---- sabotage: the bench catches wrong gradients ---- */
 
 static sl_err infer_square(struct sl_infer *c) {
@@ -235,6 +270,7 @@ int main(void) {
         cmocka_unit_test(gradients_agree_with_differences),
         cmocka_unit_test(nothing_is_left_untried),
         cmocka_unit_test(evaluation_graphs_build),
+        cmocka_unit_test(kept_outputs_are_refused),
         cmocka_unit_test(wrong_gradients_are_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
