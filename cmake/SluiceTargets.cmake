@@ -1,0 +1,85 @@
+# Targets: sluice_objects (every room but cli, compiled once) -> libsluice.so, the archive for the
+# tests, and the binary, which holds the objects themselves so that it can be copied anywhere.
+set(SL_INCLUDES "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+set(SL_MAP "${PROJECT_SOURCE_DIR}/src/libsluice.map")
+set(SL_HAVE_LIB FALSE)
+set(SL_HAVE_BINARY FALSE)
+set(SL_BUILD_SHARED FALSE)
+# The source tree's models, for a binary that has not been installed.
+set(SL_MODELS_DEFINITION "SL_MODELS_SRC_DIR=\"${PROJECT_SOURCE_DIR}/models\"")
+
+if(SL_LIB_SOURCES)
+    set(SL_HAVE_LIB TRUE)
+    # project(VERSION) is the one place; sl_version() hands it out.
+    set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/base/version.c" APPEND PROPERTY
+        COMPILE_DEFINITIONS "SL_VERSION_STRING=\"${PROJECT_VERSION}\"")
+    add_library(sluice_objects OBJECT ${SL_LIB_SOURCES})
+    target_include_directories(sluice_objects PUBLIC ${SL_INCLUDES})
+    target_link_libraries(sluice_objects PRIVATE sluice_flags sluice_deps)
+
+    add_library(sluice_internal STATIC $<TARGET_OBJECTS:sluice_objects>)
+    target_include_directories(sluice_internal PUBLIC ${SL_INCLUDES})
+    target_link_libraries(sluice_internal PUBLIC sluice_deps_static PRIVATE sluice_flags)
+
+    if(SL_SANITIZE STREQUAL "")
+        set(SL_BUILD_SHARED TRUE)
+        add_library(sluice SHARED $<TARGET_OBJECTS:sluice_objects>)
+        target_include_directories(sluice PUBLIC
+            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        target_link_libraries(sluice PRIVATE $<BUILD_INTERFACE:sluice_flags>
+            $<BUILD_INTERFACE:sluice_deps>)
+        target_link_options(sluice PRIVATE "-Wl,--version-script=${SL_MAP}" -Wl,--no-undefined)
+        set_target_properties(sluice PROPERTIES VERSION ${PROJECT_VERSION}
+            SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS "${SL_MAP}")
+        add_library(sluice::sluice ALIAS sluice)
+    endif()
+endif()
+
+if(SL_HAVE_LIB AND SL_CLI_MAIN)
+    set(SL_HAVE_BINARY TRUE)
+    add_library(sluice_cli OBJECT ${SL_CLI_SOURCES} ${SL_CLI_MAIN})
+    target_include_directories(sluice_cli PRIVATE ${SL_INCLUDES})
+    target_compile_definitions(sluice_cli PRIVATE ${SL_MODELS_DEFINITION})
+    target_link_libraries(sluice_cli PRIVATE sluice_flags sluice_deps)
+
+    # The file is called sluice; the target is not, because the library's target has that name.
+    add_executable(sluice_bin $<TARGET_OBJECTS:sluice_cli> $<TARGET_OBJECTS:sluice_objects>)
+    set_target_properties(sluice_bin PROPERTIES OUTPUT_NAME sluice)
+    target_link_libraries(sluice_bin PRIVATE sluice_flags sluice_deps_static)
+    # Modules (MPI, CUDA) that the binary loads call back into it.
+    set_target_properties(sluice_bin PROPERTIES ENABLE_EXPORTS ON)
+    if(SL_CLI_SOURCES)
+        # For tests/unit/cli: the commands without main.
+        add_library(sluice_cli_tested STATIC $<FILTER:$<TARGET_OBJECTS:sluice_cli>,EXCLUDE,cli/main\\.c>)
+        set_target_properties(sluice_cli_tested PROPERTIES LINKER_LANGUAGE C)
+    endif()
+endif()
+
+# ---- modules: found, never demanded; found only when there is something to build ----
+set(SL_HAVE_MPI FALSE)
+if(SL_WITH_MPI AND SL_MPI_SOURCES AND SL_HAVE_LIB)
+    find_package(MPI QUIET COMPONENTS C)
+    if(MPI_C_FOUND)
+        set(SL_HAVE_MPI TRUE)
+        add_library(sluice_mpi MODULE ${SL_MPI_SOURCES})
+        target_include_directories(sluice_mpi PRIVATE ${SL_INCLUDES})
+        target_link_libraries(sluice_mpi PRIVATE sluice_flags MPI::MPI_C)
+    endif()
+    message(STATUS "MPI module: ${SL_HAVE_MPI}")
+endif()
+
+set(SL_HAVE_CUDA FALSE)
+if(SL_WITH_CUDA AND SL_CUDA_SOURCES AND SL_HAVE_LIB AND SL_SANITIZE STREQUAL "")
+    include(CheckLanguage)
+    check_language(CUDA)
+    find_package(CUDAToolkit QUIET)
+    if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND)
+        enable_language(CUDA)
+        set(SL_HAVE_CUDA TRUE)
+        add_library(sluice_cuda MODULE ${SL_CUDA_SOURCES})
+        target_include_directories(sluice_cuda PRIVATE ${SL_INCLUDES})
+        target_link_libraries(sluice_cuda PRIVATE CUDA::cudart)
+    endif()
+    message(STATUS "CUDA module: ${SL_HAVE_CUDA}")
+endif()

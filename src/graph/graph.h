@@ -1,0 +1,170 @@
+/* The model graph: values and nodes in topological order, parameters, losses, and after autodiff
+ * the backward nodes, each tagged I or W.
+ *
+ *   inputs, params, states --> F nodes --> losses          (built by a reader or the C API)
+ *                               |  ^
+ *   seeds (d loss) --> I nodes -+  |  (activations they read are ordinary inputs of the node)
+ *                  `-> W nodes -> parameter gradients, one per use
+ *
+ * Invariants: a node's inputs are produced by earlier nodes; values and nodes are never removed;
+ * F nodes come before all backward nodes. A graph is mutable while it is built and frozen after
+ * sl_graph_check (and sl_graph_autodiff, which only appends).
+ */
+#ifndef SL_GRAPH_GRAPH_H
+#define SL_GRAPH_GRAPH_H
+
+#include "base/lex.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "graph/op.h"
+
+enum sl_value_kind {
+    SL_VALUE_INPUT,
+    SL_VALUE_PARAM,
+    SL_VALUE_STATE, /* kept from micro-batch to micro-batch, not trained (running statistics) */
+    SL_VALUE_SEED,  /* d total / d loss: given by whoever runs the graph */
+    SL_VALUE_NODE,  /* produced by a node */
+};
+
+enum sl_pass_tag { SL_PASS_F, SL_PASS_I, SL_PASS_W };
+
+struct sl_value {
+    enum sl_value_kind kind;
+    enum sl_dtype dtype;
+    struct sl_shape shape;
+    int node, slot; /* SL_VALUE_NODE: who produces it and as which output */
+    int index;      /* otherwise: place in inputs, params, states or losses */
+};
+
+struct sl_node {
+    const struct sl_op *op;
+    const int *in; /* value ids, -1 = absent optional input */
+    const int *out;
+    int in_count, out_count;
+    const union sl_attr *attr; /* one per row of op->attrs */
+    enum sl_pass_tag pass;
+    int of;            /* backward: the forward node whose gradient this is part of; F: -1 */
+    const char *scope; /* "h.3.attn", "" at the top */
+    struct sl_pos pos; /* in the model file; line 0: none */
+};
+
+struct sl_input {
+    const char *name;
+    int value;
+    int64_t below; /* int inputs: values are in [0, below) (or the loss's ignore index); 0: any */
+};
+
+enum sl_init_kind { SL_INIT_CONST, SL_INIT_NORMAL, SL_INIT_UNIFORM };
+
+struct sl_init {
+    enum sl_init_kind kind;
+    double a, b; /* const: a; normal: standard deviation a, mean b; uniform: from a to b */
+};
+
+struct sl_param { /* and states */
+    const char *name;
+    int value;
+    struct sl_init init;
+};
+
+struct sl_loss {
+    const char *name;
+    int value; /* scalar: mean over the micro-batch's counted items */
+    double weight;
+    int seed;         /* after autodiff: the seed's value id */
+    int count_input;  /* index of the graph input whose valid items count, -1: samples */
+    int64_t ignore;   /* the value that does not count; INT64_MIN: all count */
+};
+
+struct sl_output {
+    const char *name;
+    int value;
+};
+
+struct sl_update { /* after a forward pass, state takes the value */
+    int state;     /* index in states */
+    int value;
+};
+
+/* One use of one parameter and its gradient (per micro-batch). The gradient of a parameter is, per
+ * use, the sum over micro-batches in ascending order; uses are then summed in this order. */
+struct sl_param_grad {
+    int param; /* index in params */
+    int node, input; /* the forward node and input that use it */
+    int value;
+};
+
+struct sl_size { /* a size of the model text, for reports and checkpoints */
+    const char *name;
+    double value;
+};
+
+struct sl_graph {
+    struct sl_arena arena;
+    const char *name, *brief;
+    SL_VEC(struct sl_value) values;
+    SL_VEC(struct sl_node) nodes;
+    int forward_count; /* nodes[0, forward_count) are F; valid once differentiated */
+    SL_VEC(struct sl_input) inputs;
+    SL_VEC(struct sl_param) params;
+    SL_VEC(struct sl_param) states;
+    SL_VEC(struct sl_loss) losses;
+    SL_VEC(struct sl_output) outputs;
+    SL_VEC(struct sl_update) updates;
+    SL_VEC(struct sl_param_grad) grads; /* after autodiff, sorted by (param, node, input) */
+    SL_VEC(struct sl_size) sizes;
+    struct sl_map names;           /* inputs, params, states: name -> value */
+    const struct sl_op *(*find_op)(struct sl_str name); /* the op registry */
+    bool eval;                     /* built for evaluation: no dropout, running statistics */
+    bool checked, differentiated;
+    int64_t node_limit;            /* a text that asks for more is refused */
+};
+
+/* Building. `find_op` is sl_op_find of op/registry.h. */
+struct sl_graph *sl_graph_open(const char *name, const struct sl_op *(*find_op)(struct sl_str));
+void sl_graph_close(struct sl_graph *graph);
+
+SL_MUST_CHECK sl_err sl_graph_input(struct sl_graph *graph, const char *name, enum sl_dtype dtype,
+                                    struct sl_shape shape, int64_t below, int *out);
+SL_MUST_CHECK sl_err sl_graph_param(struct sl_graph *graph, const char *name,
+                                    struct sl_shape shape, struct sl_init init, int *out);
+SL_MUST_CHECK sl_err sl_graph_state(struct sl_graph *graph, const char *name,
+                                    struct sl_shape shape, struct sl_init init, int *out);
+
+/* What is to be added. attr NULL: all defaults. */
+struct sl_node_spec {
+    const struct sl_op *op;
+    int in_count;
+    const int *in;
+    const union sl_attr *attr;
+    const char *scope;
+    struct sl_pos pos;
+};
+
+/* Add a node; *first_out is its first output, the others follow it. */
+SL_MUST_CHECK sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *spec,
+                                   int *first_out);
+/* The short form for C programs: defaults for all attributes but those set by the caller. */
+SL_MUST_CHECK sl_err sl_graph_apply(struct sl_graph *graph, const char *op, int in_count,
+                                    const int *in, const union sl_attr *attr, int *first_out);
+SL_MUST_CHECK sl_err sl_graph_loss(struct sl_graph *graph, const char *name, int value,
+                                   double weight);
+SL_MUST_CHECK sl_err sl_graph_output(struct sl_graph *graph, const char *name, int value);
+
+/* Checks: topological order, types, at least one scalar loss, every parameter reaches a loss. */
+SL_MUST_CHECK sl_err sl_graph_check(struct sl_graph *graph);
+
+/* Append the backward nodes (once). */
+SL_MUST_CHECK sl_err sl_graph_autodiff(struct sl_graph *graph);
+
+/* Looking. */
+const struct sl_value *sl_graph_value(const struct sl_graph *graph, int value);
+/* "h.3.attn.matmul_17" or the name of an input, parameter, state. Written into `out`. */
+enum { SL_NAME_TEXT = 256 };
+const char *sl_graph_value_name(const struct sl_graph *graph, int value, char out[SL_NAME_TEXT]);
+void sl_graph_view(const struct sl_graph *graph, const struct sl_node *node, int64_t batch,
+                   struct sl_op_view *view);
+double sl_graph_node_flops(const struct sl_graph *graph, const struct sl_node *node,
+                           int64_t batch);
+
+#endif

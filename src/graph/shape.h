@@ -1,0 +1,55 @@
+/* Shapes with a symbolic micro-batch.
+ *
+ * Each size is `dim[i]`, times B where bit i of `batch` is set. B is the number of samples of a
+ * micro-batch and stays unknown until a program is compiled: [B,T,C] flattened is [B*T,C].
+ */
+#ifndef SL_GRAPH_SHAPE_H
+#define SL_GRAPH_SHAPE_H
+
+#include "base/text.h"
+
+enum { SL_MAX_RANK = 6 };
+
+/* No tensor of ours has more elements per sample than this; keeps every product inside int64. */
+#define SL_MAX_NUMEL ((int64_t)1 << 48)
+
+struct sl_shape {
+    int rank;
+    unsigned batch; /* bit i: dim[i] is multiplied by B */
+    int64_t dim[SL_MAX_RANK];
+};
+
+/* One size, before it is put into a shape. */
+struct sl_dim {
+    int64_t n;
+    bool batch;
+};
+
+struct sl_dim sl_shape_dim(const struct sl_shape *shape, int axis); /* axis may be negative */
+void sl_shape_set(struct sl_shape *shape, int axis, struct sl_dim dim);
+bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
+bool sl_dim_equal(struct sl_dim a, struct sl_dim b);
+
+/* Elements for a micro-batch of B samples; elements per sample (B = 1). */
+int64_t sl_shape_numel(const struct sl_shape *shape, int64_t batch);
+/* The product of all sizes as one dim; the number of batch factors must be 0 or 1. */
+struct sl_dim sl_shape_product(const struct sl_shape *shape, int from, int to);
+/* B put in: no symbolic size is left. */
+struct sl_shape sl_shape_at(const struct sl_shape *shape, int64_t batch);
+
+/* At most one size carries B, sizes are positive, the product is at most SL_MAX_NUMEL. */
+SL_MUST_CHECK sl_err sl_shape_check(const struct sl_shape *shape);
+
+/* numpy broadcasting; SL_ERR_INPUT with both shapes when impossible. */
+SL_MUST_CHECK sl_err sl_shape_broadcast(const struct sl_shape *a, const struct sl_shape *b,
+                                        struct sl_shape *out);
+
+/* "[B,128,64]", written into `out` and returned. */
+enum { SL_SHAPE_TEXT = 160 };
+const char *sl_shape_text(const struct sl_shape *shape, char out[SL_SHAPE_TEXT]);
+
+/* Make a shape: SL_SHAPE(2, 1, 5, 7) is [B*5,7]: rank, batch bits, sizes. */
+#define SL_SHAPE(rank_, batch_, ...)                                                               \
+    ((struct sl_shape){.rank = (rank_), .batch = (batch_), .dim = {__VA_ARGS__}})
+
+#endif

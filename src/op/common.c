@@ -1,0 +1,98 @@
+/* What several ops share. */
+#include "op/common.h"
+
+#include "graph/graph.h"
+
+int64_t sl_numel(const struct sl_shape *shape) { return sl_shape_numel(shape, 1); }
+
+sl_err sl_need_float(const struct sl_infer *infer, int i) {
+    if (infer->present[i] && infer->in_dtype[i] != SL_FLOAT)
+        return sl_infer_fail(infer, "input %d must be float, it is int", i);
+    return SL_OK;
+}
+
+sl_err sl_need_int(const struct sl_infer *infer, int i) {
+    if (infer->present[i] && infer->in_dtype[i] != SL_INT)
+        return sl_infer_fail(infer, "input %d must be int, it is float", i);
+    return SL_OK;
+}
+
+sl_err sl_need_axis(const struct sl_infer *infer, int rank, int64_t *axis) {
+    int64_t given = *axis;
+    if (given < 0)
+        *axis += rank;
+    if (*axis < 0 || *axis >= rank)
+        return sl_infer_fail(infer, "axis %lld is outside a tensor of rank %d", (long long)given,
+                             rank);
+    return SL_OK;
+}
+
+sl_err sl_infer_same(struct sl_infer *infer) {
+    SL_TRY(sl_need_float(infer, 0));
+    infer->out[0] = infer->in[0];
+    return SL_OK;
+}
+
+sl_err sl_infer_broadcast(struct sl_infer *infer) {
+    SL_TRY(sl_need_float(infer, 0));
+    SL_TRY(sl_need_float(infer, 1));
+    sl_err err = sl_shape_broadcast(&infer->in[0], &infer->in[1], &infer->out[0]);
+    return err == SL_OK ? err : sl_err_context(err, "%s", infer->op->name);
+}
+
+void sl_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narrow,
+                       const struct sl_shape *out) {
+    *walk = (struct sl_broadcast){.out = *out};
+    int64_t stride = 1;
+    for (int i = narrow->rank - 1; i >= 0; i--) {
+        int axis = out->rank - narrow->rank + i;
+        walk->stride[axis] = narrow->dim[i] == out->dim[axis] ? stride : 0;
+        stride *= narrow->dim[i];
+    }
+}
+
+void sl_broadcast_next(struct sl_broadcast *walk) {
+    for (int i = walk->out.rank - 1; i >= 0; i--) {
+        walk->offset += walk->stride[i];
+        if (++walk->at[i] < walk->out.dim[i])
+            return;
+        walk->offset -= walk->stride[i] * walk->out.dim[i];
+        walk->at[i] = 0;
+    }
+}
+
+int sl_grad_sum_to(struct sl_grad *grad, int value, int like) {
+    if (value < 0)
+        return -1;
+    const struct sl_shape *shape = sl_grad_shape(grad, like);
+    if (sl_shape_equal(sl_grad_shape(grad, value), shape))
+        return value;
+    union sl_attr attr[1] = {{.shape = *shape}};
+    return sl_grad_emit(grad, "sum_to", 1, &value, attr);
+}
+
+int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape) {
+    if (value < 0 || sl_shape_equal(sl_grad_shape(grad, value), &shape))
+        return value;
+    union sl_attr attr[1] = {{.shape = shape}};
+    return sl_grad_emit(grad, "reshape", 1, &value, attr);
+}
+
+int sl_grad_rows(struct sl_grad *grad, int value) {
+    if (value < 0)
+        return -1;
+    const struct sl_shape *shape = sl_grad_shape(grad, value);
+    struct sl_shape rows = {.rank = 2};
+    sl_shape_set(&rows, 0, sl_shape_product(shape, 0, shape->rank - 1));
+    sl_shape_set(&rows, 1, sl_shape_dim(shape, -1));
+    return sl_grad_reshape(grad, value, rows);
+}
+
+double sl_flops_elementwise(const struct sl_op_view *view) {
+    return (double)sl_numel(&view->out[0]);
+}
+
+double sl_flops_none(const struct sl_op_view *view) {
+    (void)view;
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* What several ops share: broadcasting, views with B put in, emitting common gradients. */
+#ifndef SL_OP_COMMON_H
+#define SL_OP_COMMON_H
+
+#include "graph/op.h"
+
+/* Elements of a shape with B put in. */
+int64_t sl_numel(const struct sl_shape *shape);
+
+/* Infer for ops whose only output has the shape of input 0. */
+sl_err sl_infer_same(struct sl_infer *infer);
+/* Infer for binary ops with broadcasting. */
+sl_err sl_infer_broadcast(struct sl_infer *infer);
+/* Demand that input i is a float tensor of any shape. */
+SL_MUST_CHECK sl_err sl_need_float(const struct sl_infer *infer, int i);
+SL_MUST_CHECK sl_err sl_need_int(const struct sl_infer *infer, int i);
+/* Normalise a negative axis; refuses what is outside [0, rank). */
+SL_MUST_CHECK sl_err sl_need_axis(const struct sl_infer *infer, int rank, int64_t *axis);
+
+/* Walks the elements of `out` in order and tells the matching offset in a tensor that was
+ * broadcast to it. */
+struct sl_broadcast {
+    struct sl_shape out;
+    int64_t stride[SL_MAX_RANK]; /* of the narrow tensor, 0 where it is broadcast */
+    int64_t at[SL_MAX_RANK];
+    int64_t offset;
+};
+void sl_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narrow,
+                       const struct sl_shape *out);
+void sl_broadcast_next(struct sl_broadcast *walk);
+
+/* Gradient helpers. Sum `value` down to the shape of `like` when it was broadcast. */
+int sl_grad_sum_to(struct sl_grad *grad, int value, int like);
+/* View `value` as this shape. */
+int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
+/* [..., n] as [rows, n]. */
+int sl_grad_rows(struct sl_grad *grad, int value);
+
+/* One flop per output element. */
+double sl_flops_elementwise(const struct sl_op_view *view);
+double sl_flops_none(const struct sl_op_view *view);
+
+#endif

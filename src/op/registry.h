@@ -1,0 +1,37 @@
+/* The table of ops, and a slow, exact interpreter that runs a graph with their references. */
+#ifndef SL_OP_REGISTRY_H
+#define SL_OP_REGISTRY_H
+
+#include "graph/graph.h"
+
+/* All ops in alphabetical order. */
+extern const struct sl_op *const sl_ops[];
+extern const int sl_op_count;
+
+const struct sl_op *sl_op_find(struct sl_str name);
+/* The nearest name that model files may use, or NULL. */
+const char *sl_op_nearest(const char *name);
+
+/* Reference run: every value of a graph as a double (or int32) array, for a micro-batch of B. */
+struct sl_ref_run {
+    const struct sl_graph *graph;
+    int64_t batch;
+    uint64_t seed;
+    int64_t first_sample;
+    struct sl_array *arrays; /* [values], allocated */
+    struct sl_arena arena;
+};
+
+/* Arrays are zero; parameters and states get their initial values (seed, name). */
+struct sl_ref_run *sl_ref_open(const struct sl_graph *graph, int64_t batch, uint64_t seed);
+void sl_ref_close(struct sl_ref_run *run);
+/* Run nodes [from, to). Seeds hold their loss's weight
+ * unless the caller sets them. */
+void sl_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to);
+/* Sum over losses of weight x value. */
+double sl_ref_loss(const struct sl_ref_run *run);
+
+/* The initial value of element `index` of a parameter: a pure function, the same on any layout. */
+double sl_init_value(const struct sl_init *init, uint64_t seed, uint64_t stream, int64_t index);
+
+#endif

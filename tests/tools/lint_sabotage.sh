@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Sabotage: the configurations of clang-format, clang-tidy and cppcheck find planted bugs, and let
+# clean code pass. Skipped where the linters are not installed.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+for tool in clang-format clang-tidy cppcheck; do
+    command -v "$tool" >/dev/null || { echo "no $tool here" && exit 77; }
+done
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir "$tree/src"
+cp "$root/.clang-format" "$root/.clang-tidy" "$tree/"
+count=0
+
+format() { clang-format --dry-run -Werror --style=file "$1" 2>/dev/null; }
+tidy() { clang-tidy --quiet "$1" -- -std=c11 >"$tree/out" 2>/dev/null; }
+check() {
+    cppcheck --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
+        --suppressions-list="$root/tools/cppcheck.txt" "$1" 2>"$tree/out"
+}
+
+judge() { # ok|bad TOOL WHAT; the file on stdin
+    cat >"$tree/src/a.c"
+    count=$((count + 1))
+    local got=ok
+    "$2" "$tree/src/a.c" || got=bad
+    [ "$got" = "$1" ] || { echo "FAILED: $2: $3: expected $1" && cat "$tree/out" && exit 1; }
+}
+
+clean='#include <stdlib.h>
+
+int f(int n);
+
+int f(int n) {
+    int *p = malloc(sizeof(*p));
+    if (p == NULL)
+        return 0;
+    *p = n;
+    n = *p;
+    free(p);
+    return n;
+}'
+: >"$tree/out"
+for tool in format tidy check; do
+    judge ok "$tool" "clean code" <<<"$clean"
+done
+judge bad format "indentation" <<<"${clean/    free/  free}"
+judge bad tidy "use after free" <<<"${clean/return n;/return *p;}"
+judge bad tidy "sizeof of a pointer" <<<"${clean/sizeof(\*p)/sizeof(sizeof(*p))}"
+judge bad check "memory leak" <<<"${clean/    free(p);$'\n'/}"
+echo "count: linters: $count files judged"
