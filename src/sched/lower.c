@@ -90,7 +90,7 @@ static void post_receives(struct sl_low *low, int segment, int worker, struct in
     }
 }
 
-/* Stable counting sort by gap; returns where each gap starts. */
+/* Stable counting sort by gap; returns where each gap ends, one behind what is to be freed. */
 static int64_t *sort_inbox(struct inbox *inbox, int64_t gaps, struct posted *sorted) {
     int64_t *start = sl_realloc(NULL, sizeof *start * (size_t)(gaps + 2));
     memset(start, 0, sizeof *start * (size_t)(gaps + 2));
@@ -100,7 +100,7 @@ static int64_t *sort_inbox(struct inbox *inbox, int64_t gaps, struct posted *sor
         start[i] += start[i - 1];
     for (int64_t i = 0; i < inbox->vec.count; i++)
         sorted[start[inbox->vec.at[i].gap + 1]++] = inbox->vec.at[i];
-    return start;
+    return start + 1;
 }
 
 static struct sl_action *put_sends(struct sl_low *low, int worker, const struct sl_action *a,
@@ -121,7 +121,7 @@ static void weave(struct sl_low *low, int segment, int worker, struct inbox *inb
                   struct message *room, int64_t most) {
     struct sl_items *items = &low->items[segment][worker];
     struct posted *sorted = sl_realloc(NULL, sizeof *sorted * (size_t)(inbox->vec.count + 1));
-    int64_t *start = sort_inbox(inbox, items->timed + 1, sorted);
+    int64_t *end = sort_inbox(inbox, items->timed + 1, sorted);
     int64_t sends = 0, gap = 0, from = 0;
     for (int64_t i = 0; i < items->vec.count; i++)
         sends += messages_of(low, worker, &items->vec.at[i], room, most);
@@ -129,19 +129,19 @@ static void weave(struct sl_low *low, int segment, int worker, struct inbox *inb
     list->count = items->vec.count + inbox->vec.count + sends;
     list->at = SL_NEW(low->arena, struct sl_action, list->count);
     struct sl_action *at = list->at;
-    for (; from < start[gap]; from++)
+    for (; from < end[gap]; from++)
         *at++ = sorted[from].recv;
     for (int64_t i = 0; i < items->vec.count; i++) {
         const struct sl_action *a = &items->vec.at[i];
         *at++ = *a;
         if (!sl_is_timed(a))
             continue;
-        for (gap++; from < start[gap]; from++)
+        for (gap++; from < end[gap]; from++)
             *at++ = sorted[from].recv;
         at = put_sends(low, worker, a, at, room, most);
     }
     SL_ASSERT(at == list->at + list->count);
-    free(start);
+    free(end - 1);
     free(sorted);
     SL_VEC_FREE(&items->vec);
     SL_VEC_FREE(&inbox->vec);

@@ -6,10 +6,8 @@
  */
 #include "sched/lower.h"
 
-struct meeting { /* a group's REDUCE in progress */
-    int32_t version;
-    int arrived;
-    int64_t time;
+struct meeting { /* a group's REDUCEs, over all versions */
+    int64_t arrived, time;
 };
 
 struct clock {
@@ -100,15 +98,14 @@ static bool is_last_of(const struct clock *c, int worker, const struct sl_action
 static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     struct meeting *m = &c->meetings[a->slot];
-    if (m->version != a->version)
-        *m = (struct meeting){.version = a->version};
+    int64_t want = (int64_t)sl_sched_group_size(plan, a->slot) * a->version;
     if (!c->met[worker]) {
         c->met[worker] = 1;
         m->arrived++;
         m->time = c->now[worker] > m->time ? c->now[worker] : m->time;
         wake(c, worker);
     }
-    if (is_last_of(c, worker, a) && m->arrived < sl_sched_group_size(plan, a->slot)) {
+    if (is_last_of(c, worker, a) && m->arrived < want) {
         for (int i = 0; i < plan->seat_count; i++) {
             int other = plan->seats[i].worker;
             if (other != worker && sl_sched_in_group(plan, a->slot, plan->seats[i].stage) &&
