@@ -18,7 +18,8 @@ sl_err sl_lex_fail_at(const struct sl_lex *lex, struct sl_pos pos, const char *f
     va_start(args, fmt);
     sl_vfail(SL_ERR_INPUT, fmt, args);
     va_end(args);
-    return sl_err_context(SL_ERR_INPUT, "%s:%d:%d", lex->file, pos.line, pos.column);
+    return sl_err_context(SL_ERR_INPUT, "%s:%d:%d", pos.file ? pos.file : lex->file, pos.line,
+                          pos.column);
 }
 
 sl_err sl_lex_fail(const struct sl_lex *lex, const char *fmt, ...) {
@@ -113,7 +114,7 @@ sl_err sl_lex_next(struct sl_lex *lex) {
     lex->tok = (struct sl_tok){
         .kind = SL_TOK_END,
         .text = {start, 0},
-        .pos = {lex->line, (int)(start - lex->line_start) + 1},
+        .pos = {lex->line, (int)(start - lex->line_start) + 1, lex->file},
     };
     if (start >= lex->end)
         return SL_OK;

@@ -1,9 +1,13 @@
 /* The table of commands, in alphabetical order. */
 #include "cli/command.h"
 
+extern const struct sl_command sl_cmd_list;
+extern const struct sl_command sl_cmd_model;
 extern const struct sl_command sl_cmd_version;
 
 const struct sl_command *const sl_commands[] = {
+    &sl_cmd_list,
+    &sl_cmd_model,
     &sl_cmd_version,
     NULL,
 };

@@ -11,8 +11,9 @@ static sl_err check_node(const struct sl_graph *graph, int index) {
                            node->op->name);
         const struct sl_value *value = &graph->values.at[node->in[i]];
         if (value->kind == SL_VALUE_NODE && value->node >= index)
-            return sl_fail(SL_ERR_INPUT, "node %d (%s) reads node %d, which does not come before it",
-                           index, node->op->name, value->node);
+            return sl_fail(SL_ERR_INPUT,
+                           "node %d (%s) reads node %d, which does not come before it", index,
+                           node->op->name, value->node);
     }
     for (int i = 0; i < node->out_count; i++) {
         int out = node->out[i];
@@ -47,10 +48,11 @@ static sl_err check_params(const struct sl_graph *graph) {
     sl_err err = SL_OK;
     for (int64_t i = 0; i < graph->params.count && err == SL_OK; i++)
         if (!reached[graph->params.at[i].value])
-            err = sl_fail(SL_ERR_INPUT,
-                          "parameter '%s' reaches no loss; use it or remove it (an unused parameter "
-                          "would never train)",
-                          graph->params.at[i].name);
+            err =
+                sl_fail(SL_ERR_INPUT,
+                        "parameter '%s' reaches no loss; use it or remove it (an unused parameter "
+                        "would never train)",
+                        graph->params.at[i].name);
     free(reached);
     return err;
 }

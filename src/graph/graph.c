@@ -149,6 +149,13 @@ static void add_updates(struct sl_graph *graph, const struct sl_node *node) {
     }
 }
 
+/* Nodes that draw random numbers have a stream each, numbered in graph order. */
+static void claim_stream(struct sl_graph *graph, const struct sl_op *op, union sl_attr *attr) {
+    int index = op->attrs ? sl_op_find_attr(op, SL_STR("stream")) : -1;
+    if (index >= 0 && attr[index].i < 0)
+        attr[index].i = graph->stream_count++;
+}
+
 sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, int *first_out) {
     struct sl_infer infer = {0};
     struct sl_node_spec spec = *given;
@@ -158,6 +165,7 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
     if (graph->eval && spec.op->eval_op)
         spec.op = graph->find_op(sl_str(spec.op->eval_op));
     SL_TRY(fill_infer(graph, &spec, &infer));
+    claim_stream(graph, spec.op, infer.attr);
     SL_TRY(infer_shapes(&infer));
     for (int i = 0; i < spec.op->update_count; i++) {
         int state = spec.in[spec.op->updates[i].in];
@@ -184,6 +192,7 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
         .out_count = infer.out_count,
         .attr = sl_vec_freeze(&graph->arena, infer.attr, attr_count, sizeof infer.attr[0]),
         .of = -1,
+        .sums = -1,
         .scope = spec.scope ? spec.scope : "",
         .pos = spec.pos,
     };

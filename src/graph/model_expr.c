@@ -1,0 +1,168 @@
+/* Parser of expressions: precedence climbing, depth limited.
+ *
+ *   or < and < not < == != < <= > >= < + - < * / // % < unary - < call, index < atom
+ */
+#include "graph/model_ast.h"
+
+struct parser {
+    struct sl_lex *lex;
+    struct sl_arena *arena;
+};
+
+static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr **out);
+
+static struct sl_expr *new_expr(struct parser *p, enum sl_expr_kind kind) {
+    struct sl_expr *expr = SL_NEW(p->arena, struct sl_expr, 1);
+    expr->kind = kind;
+    expr->pos = p->lex->tok.pos;
+    expr->text = p->lex->tok.text;
+    return expr;
+}
+
+/* Line breaks inside brackets do not end a statement. */
+static sl_err skip_lines(struct parser *p) { return sl_lex_skip_newlines(p->lex); }
+
+static sl_err parse_args(struct parser *p, const char *close, int depth, struct sl_arg **out) {
+    struct sl_arg **tail = out;
+    SL_TRY(skip_lines(p));
+    while (!sl_lex_is(p->lex, close)) {
+        struct sl_arg *arg = SL_NEW(p->arena, struct sl_arg, 1);
+        SL_TRY(parse_level(p, 0, depth, &arg->value));
+        if (sl_lex_is(p->lex, "=") && *close == ')') {
+            if (arg->value->kind != SL_EXPR_NAME)
+                return sl_lex_fail(p->lex, "expected a name before '='");
+            arg->name = arg->value->text;
+            SL_TRY(sl_lex_next(p->lex));
+            SL_TRY(parse_level(p, 0, depth, &arg->value));
+        }
+        *tail = arg;
+        tail = &arg->next;
+        SL_TRY(skip_lines(p));
+        if (!sl_lex_is(p->lex, ","))
+            break;
+        SL_TRY(sl_lex_next(p->lex));
+        SL_TRY(skip_lines(p));
+    }
+    return sl_lex_expect(p->lex, close);
+}
+
+static sl_err parse_atom(struct parser *p, int depth, struct sl_expr **out) {
+    struct sl_lex *lex = p->lex;
+    char found[64];
+    switch (lex->tok.kind) {
+    case SL_TOK_INT:
+        *out = new_expr(p, SL_EXPR_INT);
+        (*out)->integer = lex->tok.integer;
+        return sl_lex_next(lex);
+    case SL_TOK_FLOAT:
+        *out = new_expr(p, SL_EXPR_FLOAT);
+        (*out)->number = lex->tok.number;
+        return sl_lex_next(lex);
+    case SL_TOK_STRING: *out = new_expr(p, SL_EXPR_STRING); return sl_lex_next(lex);
+    case SL_TOK_NAME: *out = new_expr(p, SL_EXPR_NAME); return sl_lex_next(lex);
+    default: break;
+    }
+    if (sl_lex_is(lex, "[")) {
+        *out = new_expr(p, SL_EXPR_LIST);
+        SL_TRY(sl_lex_next(lex));
+        return parse_args(p, "]", depth, &(*out)->args);
+    }
+    if (sl_lex_is(lex, "(")) {
+        SL_TRY(sl_lex_next(lex));
+        SL_TRY(skip_lines(p));
+        SL_TRY(parse_level(p, 0, depth, out));
+        SL_TRY(skip_lines(p));
+        return sl_lex_expect(lex, ")");
+    }
+    return sl_lex_fail(lex, "expected an expression, found %s", sl_lex_found(lex, found));
+}
+
+static sl_err parse_instance(struct parser *p, struct sl_expr *call) {
+    if (!sl_lex_is_name(p->lex, "as"))
+        return SL_OK;
+    SL_TRY(sl_lex_next(p->lex));
+    return sl_lex_take_name(p->lex, "an instance name", &call->instance);
+}
+
+static sl_err parse_postfix(struct parser *p, int depth, struct sl_expr **out) {
+    SL_TRY(parse_atom(p, depth, out));
+    for (int chain = 0; chain < SL_MODEL_DEPTH; chain++) {
+        if (sl_lex_is(p->lex, "(") && (*out)->kind == SL_EXPR_NAME) {
+            (*out)->kind = SL_EXPR_CALL;
+            SL_TRY(sl_lex_next(p->lex));
+            SL_TRY(parse_args(p, ")", depth, &(*out)->args));
+            SL_TRY(parse_instance(p, *out));
+        } else if (sl_lex_is(p->lex, "[")) {
+            struct sl_expr *index = new_expr(p, SL_EXPR_INDEX);
+            index->a = *out;
+            SL_TRY(sl_lex_next(p->lex));
+            SL_TRY(parse_level(p, 0, depth, &index->b));
+            SL_TRY(sl_lex_expect(p->lex, "]"));
+            *out = index;
+        } else {
+            return SL_OK;
+        }
+    }
+    return sl_lex_fail(p->lex, "too many indices in a row");
+}
+
+static const char *const levels[][7] = {
+    {"or", NULL},
+    {"and", NULL},
+    {"==", "!=", "<", "<=", ">", ">=", NULL},
+    {"+", "-", NULL},
+    {"*", "/", "//", "%", NULL},
+};
+
+static bool at_operator(const struct sl_lex *lex, int level) {
+    for (int i = 0; levels[level][i]; i++)
+        if (sl_lex_is(lex, levels[level][i]) || sl_lex_is_name(lex, levels[level][i]))
+            return true;
+    return false;
+}
+
+static sl_err parse_unary(struct parser *p, int depth, struct sl_expr **out) {
+    if (!sl_lex_is(p->lex, "-") && !sl_lex_is_name(p->lex, "not"))
+        return parse_postfix(p, depth, out);
+    *out = new_expr(p, SL_EXPR_UNARY);
+    SL_TRY(sl_lex_next(p->lex));
+    if (depth >= SL_MODEL_DEPTH)
+        return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
+    return parse_unary(p, depth + 1, &(*out)->a);
+}
+
+static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr **out) {
+    if (level == 0 && ++depth > SL_MODEL_DEPTH)
+        return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
+    if (p->arena->used_bytes > SL_MODEL_MEMORY)
+        return sl_lex_fail(p->lex, "the text is too large: it takes more than %d MiB to read",
+                           SL_MODEL_MEMORY >> 20);
+    if (level == SL_COUNT(levels))
+        return parse_unary(p, depth, out);
+    SL_TRY(parse_level(p, level + 1, depth, out));
+    for (int chain = 0; at_operator(p->lex, level); chain++) {
+        if (chain == SL_MODEL_CHAIN)
+            return sl_lex_fail(p->lex, "more than %d operators in a row; give a part a name",
+                               SL_MODEL_CHAIN);
+        struct sl_expr *binary = new_expr(p, SL_EXPR_BINARY);
+        binary->a = *out;
+        SL_TRY(sl_lex_next(p->lex));
+        SL_TRY(skip_lines(p));
+        SL_TRY(parse_level(p, level + 1, depth, &binary->b));
+        *out = binary;
+    }
+    return SL_OK;
+}
+
+sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl_expr **out) {
+    struct parser p = {lex, arena};
+    if (!sl_lex_is(lex, "["))
+        return sl_lex_expect(lex, "[");
+    return parse_atom(&p, 0, out);
+}
+
+sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
+                           struct sl_expr **out) {
+    struct parser p = {lex, arena};
+    return parse_level(&p, 0, depth, out);
+}
