@@ -45,12 +45,22 @@ static sl_err iteration(struct sl_gen *gen) {
     return SL_OK;
 }
 
-/* A chunk's share of warm_up + 1 virtual micro-batches in flight, in whole turns of p. */
+/* Of the first `count` virtual micro-batches of a worker, those of the chunk at place c. */
+static int64_t of_chunk(int64_t count, int64_t p, int64_t v, int64_t c) {
+    int64_t rest = count % (p * v) - c * p;
+    return count / (p * v) * p + (rest < 0 ? 0 : rest < p ? rest : p);
+}
+
+/* Just before backward x of the worker, warm_up + x + 1 forwards have run. */
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
-    int64_t p = gen->plan->worker_count, live = warm_up(gen, gen->plan->seats[seat].worker) + 1;
-    int64_t v = gen->plan->stage_count / p, turns = sl_gen_ceil(live, p * v) * p;
-    live = turns < live ? turns : live;
-    live = live < gen->micros[0] ? live : gen->micros[0];
+    int64_t p = gen->plan->worker_count, v = gen->plan->stage_count / p, live = 0;
+    int64_t warm = warm_up(gen, gen->plan->seats[seat].worker), total = gen->micros[0] * v;
+    int64_t chunk = gen->plan->seats[seat].stage / p;
+    for (int64_t x = 0; x <= p * v && x < total; x++) {
+        int64_t forwards = warm + x + 1 < total ? warm + x + 1 : total;
+        int64_t now = of_chunk(forwards, p, v, chunk) - of_chunk(x, p, v, v - 1 - chunk);
+        live = now > live ? now : live;
+    }
     *out = (struct sl_claim){.passes = "F B", .live = live, .versions = 1, .delay = 0};
 }
 

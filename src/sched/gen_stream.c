@@ -25,6 +25,21 @@ static int64_t capped_window(const struct sl_gen *gen, int stage) {
     return window < cap ? window : cap;
 }
 
+/* The entry (first stage of full height) fixes the version, so that nobody may be behind it: its
+ * window is the widest, and wider by what its own replicas may step early. */
+static int64_t vsync_window(const struct sl_gen *gen, int stage) {
+    int64_t most = window_of(gen, stage);
+    int entry = 0;
+    while (gen->plan->stages[entry].height + 1 < gen->plan->depth)
+        entry++;
+    for (int i = 0; stage == entry && i < gen->plan->stage_count; i++) {
+        int64_t window = window_of(gen, i) + gen->plan->stages[entry].width - 1;
+        if (i != entry && window > most)
+            most = window;
+    }
+    return most;
+}
+
 static int64_t widest(const struct sl_gen *gen) {
     int64_t most = 1;
     for (int i = 0; i < gen->plan->stage_count; i++) {
@@ -198,4 +213,4 @@ ROW(paci, "paci", "no flush, no stash; a step every m backwards bounds the misma
 ROW(stash, "stash", "no flush, backward on the stashed weights of its forward (PipeDream)",
     SL_RULE_STASH, window_of);
 ROW(vsync, "vsync", "no flush, one version per micro-batch on all stages (vertical sync)",
-    SL_RULE_VSYNC, window_of);
+    SL_RULE_VSYNC, vsync_window);

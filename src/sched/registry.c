@@ -170,5 +170,13 @@ sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
     struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};
     SL_TRY(open_gen(&gen));
     gen.row->claim(&gen, seat, out);
+    if (!gen.row->iteration || gen.sched->last_batch == gen.sched->batch)
+        return SL_OK;
+    /* a short last iteration may run as plain 1F1B */
+    int stage = plan->seats[seat].stage;
+    int64_t live = gen.samples[stage] / plan->stages[stage].micro_size;
+    int64_t last = sl_sched_micros(gen.sched, stage, gen.sched->iters - 1);
+    live = sl_gen_ceil(live < last ? live : last, plan->stages[stage].width);
+    out->live = live > out->live ? live : out->live;
     return SL_OK;
 }
