@@ -398,10 +398,11 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
         return spread(w, worker, seat, a, value);
     }
     if (a->kind == SL_RECOMPUTE) { /* the same forward, on the weights it reads now */
-        s->full = mix(s->stash[a->slot], weights);
+        s->full = mix(mix(s->stash[a->slot], weights), (uint64_t)a->micro);
         return 1;
     }
-    value = backward_symbol(a->micro, recompute ? s->full : s->stash[a->slot], weights, inputs);
+    value = s->stash[a->slot]; /* saved inputs are read even beside recomputed activations */
+    value = backward_symbol(a->micro, recompute ? mix(value, s->full) : value, weights, inputs);
     s->stash[a->slot] = s->full = 0;
     if (a->kind == SL_I && (a->slot2 < 0 || a->slot2 >= pools[SL_POOL_KEPT].count))
         return broken(w, "kept slot out of range");
@@ -599,7 +600,7 @@ static void meaning_passes(const struct world *w, struct meaning *m, int64_t ite
             int64_t k = iter * per_iter(w, s) + j;
             symbol weights = m->weights[s][w->read[1][s][k]], forward = m->f[s][k];
             if (w->p->stages[s].recompute)
-                forward = mix(forward, weights);
+                forward = mix(forward, mix(mix(forward, weights), (uint64_t)k));
             m->b[s][k] = backward_symbol(k, forward, weights, meaning_inputs(w, m, s, k, true));
         }
     }
