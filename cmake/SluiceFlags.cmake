@@ -13,15 +13,21 @@ if(SL_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
 endif()
 
 add_library(sluice_flags INTERFACE)
+file(RELATIVE_PATH SL_UP "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}/")
 target_compile_options(sluice_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
     -Wwrite-strings -Wundef
+    # gcc does not see across files that sl_fail and its kin return an error. Instead, the sanitized
+    # builds fill locals with a pattern, so that tests fail on what was never written.
+    $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
     # Determinism: no contraction outside the kernels, never -ffast-math. The next two do not change
     # a value; they only say that nobody reads errno or the exception flags.
     -ffp-contract=off -fno-math-errno -fno-trapping-math
     -fno-semantic-interposition
-    # Paths in messages and debug information start at the source tree, wherever it lies.
-    "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
+    # Paths in messages and debug information start at the source tree, wherever it lies. The second
+    # form is how ccache hands paths to the compiler, so that checkouts share one cache.
+    "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${SL_UP}="
+    "-fdebug-prefix-map=${PROJECT_SOURCE_DIR}=.")
 if(SL_WERROR)
     target_compile_options(sluice_flags INTERFACE -Werror)
 endif()
@@ -52,6 +58,9 @@ else()
     message(FATAL_ERROR "SL_SANITIZE=${SL_SANITIZE}: must be empty, address, thread, fuzzer or coverage")
 endif()
 if(san)
+    if(NOT SL_SANITIZE STREQUAL "coverage")
+        list(APPEND san -ftrivial-auto-var-init=pattern)
+    endif()
     target_compile_options(sluice_flags INTERFACE ${san})
     target_link_options(sluice_flags INTERFACE ${san})
 endif()

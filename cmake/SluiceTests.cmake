@@ -2,6 +2,7 @@
 #
 #   tests/unit/<room>/test_x.c   unit.<room>.x     cmocka
 #   tests/table/test_x.c         table.x           cmocka, loops over registries
+#   tests/table/*.c              (other names) linked into every table test
 #   tests/fuzz/fuzz_x.c          fuzz.x            libFuzzer (preset fuzz); elsewhere a replay of the corpus
 #   tests/e2e/x.sh               e2e.x             exit 77 = skipped
 #   tests/golden/x.sh            golden.x          exit 77 = skipped
@@ -11,7 +12,7 @@
 #   bench/x.c                    build/release/bench/x, not a test
 #
 # A name that ends in _mt carries the label `thread` and is what the tsan preset builds and runs; one
-# that ends in _serial runs alone. Outside release, names end in @<preset>, so that one ctest run can
+# that ends in _serial runs alone; one that ends in _release has no business under a sanitizer. Outside release, names end in @<preset>, so that one ctest run can
 # hold all presets. Every test finds SLUICE, SRC_DIR, BUILD_DIR and SL_PRESET in its environment and
 # inherits SL_TEST_FULL (1: every count of the issues; else about 1/50).
 set(tests "${PROJECT_SOURCE_DIR}/tests")
@@ -25,6 +26,15 @@ set(SL_TEST_ENV
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+
+# ThreadSanitizer of gcc 12 does not start where the kernel randomises more than 28 bits of an address.
+set(SL_TEST_WRAPPER "")
+if(SL_SANITIZE STREQUAL "thread")
+    execute_process(COMMAND setarch -R true RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+    if(result EQUAL 0)
+        set(SL_TEST_WRAPPER setarch -R)
+    endif()
+endif()
 
 function(sl_register name label stem)
     set(labels ${label})
@@ -44,7 +54,7 @@ function(sl_wanted stem out)
     if(SL_SANITIZE STREQUAL "thread" AND NOT stem MATCHES "_mt$")
         set(${out} FALSE PARENT_SCOPE)
     endif()
-    if(SL_SANITIZE STREQUAL "fuzzer")
+    if(SL_SANITIZE STREQUAL "fuzzer" OR (stem MATCHES "_release$" AND NOT SL_SANITIZE STREQUAL ""))
         set(${out} FALSE PARENT_SCOPE)
     endif()
 endfunction()
@@ -70,8 +80,8 @@ function(sl_c_test file name label)
         target_link_libraries(${target} PRIVATE sluice_cli_tested)
     endif()
     target_link_libraries(${target} PRIVATE sluice_internal sl::cmocka)
-    add_test(NAME "${name}${SL_TEST_SUFFIX}" COMMAND ${target})
-    sl_register("${name}${SL_TEST_SUFFIX}" ${label} ${stem})
+    add_test(NAME "${name}${SL_TEST_SUFFIX}" COMMAND ${SL_TEST_WRAPPER} $<TARGET_FILE:${target}>)
+    sl_register("${name}${SL_TEST_SUFFIX}" "${label}" ${stem})
 endfunction()
 
 # ---- cmocka ----
@@ -93,9 +103,20 @@ if(SL_HAVE_LIB)
         sl_c_test("${file}" "unit.${CMAKE_MATCH_1}.${CMAKE_MATCH_2}" "unit;${CMAKE_MATCH_1}")
     endforeach()
     file(GLOB files CONFIGURE_DEPENDS "${tests}/table/test_*.c")
+    file(GLOB tables CONFIGURE_DEPENDS "${tests}/table/*.c")
+    list(REMOVE_ITEM tables ${files} "")
+    if(tables AND NOT SL_SANITIZE STREQUAL "fuzzer")
+        add_library(sl_test_tables STATIC ${tables})
+        target_include_directories(sl_test_tables PUBLIC "${tests}/table")
+        target_link_libraries(sl_test_tables PRIVATE sluice_flags PUBLIC sluice_internal)
+    endif()
     foreach(file IN LISTS files)
         string(REGEX MATCH "/test_([^/]+)\\.c$" _ "${file}")
+        set(x "${CMAKE_MATCH_1}")
         sl_c_test("${file}" "table.${CMAKE_MATCH_1}" table)
+        if(TARGET sl_test_tables AND TARGET t_table_${x})
+            target_link_libraries(t_table_${x} PRIVATE sl_test_tables)
+        endif()
     endforeach()
 endif()
 
@@ -130,7 +151,7 @@ function(sl_script_tests folder)
         get_filename_component(stem "${file}" NAME_WE)
         sl_wanted(${stem} wanted)
         if(wanted)
-            add_test(NAME "${folder}.${stem}${SL_TEST_SUFFIX}" COMMAND bash "${file}")
+            add_test(NAME "${folder}.${stem}${SL_TEST_SUFFIX}" COMMAND ${SL_TEST_WRAPPER} bash "${file}")
             sl_register("${folder}.${stem}${SL_TEST_SUFFIX}" ${folder} ${stem})
         endif()
     endforeach()

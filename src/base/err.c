@@ -45,8 +45,8 @@ const char *sl_err_message(void) { return message; }
 void sl_err_set_message(const char *text) { snprintf(message, sizeof message, "%s", text); }
 
 const char *sl_err_name(sl_err code) {
-    static const char *const names[] = {"ok",           "refused",      "usage error",
-                                        "input error",  "system error", "peer failed"};
+    static const char *const names[] = {"ok",          "refused",      "usage error",
+                                        "input error", "system error", "peer failed"};
     return (unsigned)code < (unsigned)SL_COUNT(names) ? names[code] : "unknown error";
 }
 

@@ -161,8 +161,7 @@ sl_err sl_json_next(struct sl_json_in *json) {
     skip_blank(json);
     if (json->expect == WANT_AFTER && json->depth == 0) {
         json->event = SL_JSON_END;
-        return json->at < json->end ? sl_json_fail(json, "text after the end of the value")
-                                    : SL_OK;
+        return json->at < json->end ? sl_json_fail(json, "text after the end of the value") : SL_OK;
     }
     if (json->at >= json->end)
         return sl_json_fail(json, "the text ends inside a value");

@@ -22,6 +22,7 @@ enum sl_tok_kind {
 
 struct sl_pos {
     int line, column; /* from 1 */
+    const char *file; /* as given to sl_lex_open; NULL: the lexer's */
 };
 
 struct sl_tok {

@@ -31,17 +31,11 @@ static void put_line(const char *prefix, const char *fmt, va_list args) {
     put_line((prefix), fmt, args);                                                                 \
     va_end(args)
 
-void sl_log_note(const char *fmt, ...) {
-    LOG_BODY(SL_LOG_NORMAL, "");
-}
+void sl_log_note(const char *fmt, ...) { LOG_BODY(SL_LOG_NORMAL, ""); }
 
-void sl_log_warn(const char *fmt, ...) {
-    LOG_BODY(SL_LOG_QUIET, "warning: ");
-}
+void sl_log_warn(const char *fmt, ...) { LOG_BODY(SL_LOG_QUIET, "warning: "); }
 
-void sl_log_debug(const char *fmt, ...) {
-    LOG_BODY(SL_LOG_VERBOSE, "");
-}
+void sl_log_debug(const char *fmt, ...) { LOG_BODY(SL_LOG_VERBOSE, ""); }
 
 void sl_log_status(bool keep, const char *fmt, ...) {
     if (log_level < SL_LOG_NORMAL || (!log_terminal && !keep))

@@ -34,13 +34,13 @@ static sl_err fail_unknown(const char *command, const struct names *names, const
     size_t kept = length < sizeof wanted - 1 ? length : sizeof wanted - 1;
     memcpy(wanted, given, kept);
     wanted[kept] = 0;
-    const char *near = sl_nearest(
-        wanted, table_count(names->options) + table_count(names->common), name_at, names);
+    const char *near = sl_nearest(wanted, table_count(names->options) + table_count(names->common),
+                                  name_at, names);
     if (near)
-        return sl_fail(SL_ERR_USAGE, "%s: unknown option '%s'; did you mean '%s'?", command,
-                       wanted, near);
-    return sl_fail(SL_ERR_USAGE, "%s: unknown option '%s'; see 'sluice %s --help'", command,
-                   wanted, command);
+        return sl_fail(SL_ERR_USAGE, "%s: unknown option '%s'; did you mean '%s'?", command, wanted,
+                       near);
+    return sl_fail(SL_ERR_USAGE, "%s: unknown option '%s'; see 'sluice %s --help'", command, wanted,
+                   command);
 }
 
 static sl_err take_option(struct sl_args *args, const struct names *names, int argc, char **argv,
@@ -114,8 +114,8 @@ sl_err sl_args_int(const struct sl_args *args, const char *name, int64_t low, in
         return SL_OK;
     SL_TRY(sl_parse_int(text, name, out));
     if (*out < low || *out > high)
-        return sl_fail(SL_ERR_USAGE, "%s: %lld is not between %lld and %lld", name,
-                       (long long)*out, (long long)low, (long long)high);
+        return sl_fail(SL_ERR_USAGE, "%s: %lld is not between %lld and %lld", name, (long long)*out,
+                       (long long)low, (long long)high);
     return SL_OK;
 }
 

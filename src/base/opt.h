@@ -16,7 +16,7 @@ enum { SL_ARGS_MOST = 256 };
 
 /* A parsed command line. Values point into argv. */
 struct sl_args {
-    const char *command;     /* for messages: "train" */
+    const char *command; /* for messages: "train" */
     const char *positional[SL_ARGS_MOST];
     int positional_count;
     const struct sl_option *option[SL_ARGS_MOST]; /* as given, in order */
@@ -27,8 +27,8 @@ struct sl_args {
 /* Accepts --name value, --name=value, and `--` before positional arguments only. Unknown options
  * name the nearest known one. `common` (may be NULL) is a second table. */
 SL_MUST_CHECK sl_err sl_args_parse(struct sl_args *args, const char *command,
-                                   const struct sl_option *options,
-                                   const struct sl_option *common, int argc, char **argv);
+                                   const struct sl_option *options, const struct sl_option *common,
+                                   int argc, char **argv);
 
 bool sl_args_has(const struct sl_args *args, const char *name);
 /* The last value given, or `fallback`. */

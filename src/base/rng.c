@@ -19,8 +19,8 @@ static void philox_round(uint32_t c[4], const uint32_t k[2]) {
 
 struct sl_rng_block sl_rng_draw(uint64_t seed, uint64_t stream, uint64_t index) {
     uint32_t k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    struct sl_rng_block block = {{(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
-                                  (uint32_t)(stream >> 32)}};
+    struct sl_rng_block block = {
+        {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)}};
     for (int round = 0; round < 10; round++) {
         philox_round(block.word, k);
         k[0] += 0x9E3779B9u;

@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-struct sl_str sl_str(const char *text) { return (struct sl_str){text, strlen(text)}; }
+struct sl_str sl_str(const char *text) {
+    return (struct sl_str){text, strlen(text)};
+}
 
 bool sl_str_equal(struct sl_str a, struct sl_str b) {
     return a.length == b.length && (a.length == 0 || memcmp(a.at, b.at, a.length) == 0);
@@ -93,10 +96,10 @@ struct unit {
 
 /* G and GiB are 2^30 bytes, GB is 10^9 bytes, Gb is 10^9 bits. */
 static const struct unit units[] = {
-    {"", 1},          {"B", 1},           {"K", 0x1p10},     {"KiB", 0x1p10}, {"KB", 1e3},
-    {"kB", 1e3},      {"M", 0x1p20},      {"MiB", 0x1p20},   {"MB", 1e6},     {"G", 0x1p30},
-    {"GiB", 0x1p30},  {"GB", 1e9},        {"T", 0x1p40},     {"TiB", 0x1p40}, {"TB", 1e12},
-    {"b", 1.0 / 8},   {"Kb", 1e3 / 8},    {"Mb", 1e6 / 8},   {"Gb", 1e9 / 8}, {"Tb", 1e12 / 8},
+    {"", 1},         {"B", 1},        {"K", 0x1p10},   {"KiB", 0x1p10}, {"KB", 1e3},
+    {"kB", 1e3},     {"M", 0x1p20},   {"MiB", 0x1p20}, {"MB", 1e6},     {"G", 0x1p30},
+    {"GiB", 0x1p30}, {"GB", 1e9},     {"T", 0x1p40},   {"TiB", 0x1p40}, {"TB", 1e12},
+    {"b", 1.0 / 8},  {"Kb", 1e3 / 8}, {"Mb", 1e6 / 8}, {"Gb", 1e9 / 8}, {"Tb", 1e12 / 8},
 };
 
 static sl_err parse_unit(const char *text, const char *where, const char *tail, double *out) {
@@ -184,8 +187,11 @@ static int edit_distance(const char *a, const char *b, int limit) {
 const char *sl_nearest(const char *wanted, int count, const char *(*name)(const void *ctx, int i),
                        const void *ctx) {
     const char *best = NULL;
-    int limit = (int)strlen(wanted) / 3 + 1, best_distance = limit + 1;
+    int length = (int)strlen(wanted);
+    int limit = length < 2 ? 0 : length / 3 + 1, best_distance = limit + 1;
     for (int i = 0; i < count; i++) {
+        if (strcasecmp(wanted, name(ctx, i)) == 0)
+            return name(ctx, i);
         int distance = edit_distance(wanted, name(ctx, i), limit);
         if (distance < best_distance) {
             best_distance = distance;

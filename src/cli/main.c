@@ -30,8 +30,9 @@ sl_err sl_print(const struct sl_text *text) {
 }
 
 static void put_overview(struct sl_text *text) {
-    sl_text_printf(text, "sluice %s: pipeline-parallel training of neural networks\n\n"
-                         "usage: sluice COMMAND [ARGUMENTS] [OPTIONS]\n\ncommands:\n",
+    sl_text_printf(text,
+                   "sluice %s: pipeline-parallel training of neural networks\n\n"
+                   "usage: sluice COMMAND [ARGUMENTS] [OPTIONS]\n\ncommands:\n",
                    sl_version());
     for (int i = 0; i < command_count(); i++)
         sl_text_printf(text, "  %-9s %s\n", sl_commands[i]->name, sl_commands[i]->brief);

@@ -23,6 +23,10 @@ const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value) {
     return &sl_graph_value(grad->graph, value)->shape;
 }
 
+int sl_grad_input(const struct sl_grad *grad, int i) {
+    return i < grad->graph->nodes.at[grad->node].in_count ? grad->in[i] : -1;
+}
+
 int sl_grad_output(const struct sl_grad *grad, int value, int slot) {
     if (value < 0)
         return -1;
@@ -83,7 +87,9 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
     }
     int both[2] = {ad->acc[value], contribution};
     ad->acc[value] = sl_grad_emit(grad, "add", 2, both, NULL);
-    return grad->err;
+    SL_TRY(grad->err);
+    grad->graph->nodes.at[sl_graph_value(grad->graph, ad->acc[value])->node].sums = value;
+    return SL_OK;
 }
 
 /* The gradient of one input of one node. */
@@ -113,6 +119,16 @@ static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int
     return SL_OK;
 }
 
+/* Outputs that are only kept for the backward pass have no gradient. */
+static sl_err refuse_kept(const struct sl_op *op, const int *dout, int count) {
+    for (int i = op->grad_outputs ? op->grad_outputs : 1; i < count; i++)
+        if (dout[i] >= 0)
+            return sl_fail(SL_ERR_INPUT,
+                           "a loss depends on output %d of %s (%s), which has no gradient", i,
+                           op->name, op->outputs);
+    return SL_OK;
+}
+
 static sl_err differentiate_node(struct autodiff *ad, int index) {
     struct sl_graph *graph = ad->graph;
     const struct sl_node node = graph->nodes.at[index]; /* a copy: nodes.at may move */
@@ -124,6 +140,7 @@ static sl_err differentiate_node(struct autodiff *ad, int index) {
     }
     if (!any || !node.op->grad)
         return SL_OK;
+    SL_TRY(refuse_kept(node.op, dout, node.out_count));
     struct sl_grad grad = {
         .graph = graph,
         .node = index,

@@ -11,8 +11,9 @@ static sl_err check_node(const struct sl_graph *graph, int index) {
                            node->op->name);
         const struct sl_value *value = &graph->values.at[node->in[i]];
         if (value->kind == SL_VALUE_NODE && value->node >= index)
-            return sl_fail(SL_ERR_INPUT, "node %d (%s) reads node %d, which does not come before it",
-                           index, node->op->name, value->node);
+            return sl_fail(SL_ERR_INPUT,
+                           "node %d (%s) reads node %d, which does not come before it", index,
+                           node->op->name, value->node);
     }
     for (int i = 0; i < node->out_count; i++) {
         int out = node->out[i];
@@ -47,10 +48,11 @@ static sl_err check_params(const struct sl_graph *graph) {
     sl_err err = SL_OK;
     for (int64_t i = 0; i < graph->params.count && err == SL_OK; i++)
         if (!reached[graph->params.at[i].value])
-            err = sl_fail(SL_ERR_INPUT,
-                          "parameter '%s' reaches no loss; use it or remove it (an unused parameter "
-                          "would never train)",
-                          graph->params.at[i].name);
+            err =
+                sl_fail(SL_ERR_INPUT,
+                        "parameter '%s' reaches no loss; use it or remove it (an unused parameter "
+                        "would never train)",
+                        graph->params.at[i].name);
     free(reached);
     return err;
 }
@@ -61,14 +63,11 @@ sl_err sl_graph_check(struct sl_graph *graph) {
     for (int64_t i = 0; i < graph->nodes.count; i++)
         SL_TRY(check_node(graph, (int)i));
     if (graph->losses.count == 0)
-        return sl_fail(SL_ERR_INPUT, "%s: the model has no loss; add a line 'loss EXPRESSION'",
-                       graph->name);
+        return sl_fail(SL_ERR_INPUT, "the model has no loss; add a line 'loss EXPRESSION'");
     for (int64_t i = 0; i < graph->losses.count; i++)
         if (graph->values.at[graph->losses.at[i].value].shape.rank != 0)
             return sl_fail(SL_ERR_INPUT, "loss '%s' is not a scalar", graph->losses.at[i].name);
-    sl_err err = check_params(graph);
-    if (err != SL_OK)
-        return sl_err_context(err, "%s", graph->name);
+    SL_TRY(check_params(graph));
     graph->checked = true;
     return SL_OK;
 }

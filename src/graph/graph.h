@@ -44,6 +44,7 @@ struct sl_node {
     const union sl_attr *attr; /* one per row of op->attrs */
     enum sl_pass_tag pass;
     int of;            /* backward: the forward node whose gradient this is part of; F: -1 */
+    int sums;          /* an addition of gradients: the forward value they belong to, else -1 */
     const char *scope; /* "h.3.attn", "" at the top */
     struct sl_pos pos; /* in the model file; line 0: none */
 };
@@ -71,9 +72,9 @@ struct sl_loss {
     const char *name;
     int value; /* scalar: mean over the micro-batch's counted items */
     double weight;
-    int seed;         /* after autodiff: the seed's value id */
-    int count_input;  /* index of the graph input whose valid items count, -1: samples */
-    int64_t ignore;   /* the value that does not count; INT64_MIN: all count */
+    int seed;        /* after autodiff: the seed's value id */
+    int count_input; /* index of the graph input whose valid items count, -1: samples */
+    int64_t ignore;  /* the value that does not count; INT64_MIN: all count */
 };
 
 struct sl_output {
@@ -89,7 +90,7 @@ struct sl_update { /* after a forward pass, state takes the value */
 /* One use of one parameter and its gradient (per micro-batch). The gradient of a parameter is, per
  * use, the sum over micro-batches in ascending order; uses are then summed in this order. */
 struct sl_param_grad {
-    int param; /* index in params */
+    int param;       /* index in params */
     int node, input; /* the forward node and input that use it */
     int value;
 };
@@ -113,11 +114,12 @@ struct sl_graph {
     SL_VEC(struct sl_update) updates;
     SL_VEC(struct sl_param_grad) grads; /* after autodiff, sorted by (param, node, input) */
     SL_VEC(struct sl_size) sizes;
-    struct sl_map names;           /* inputs, params, states: name -> value */
+    struct sl_map names;                                /* inputs, params, states: name -> value */
     const struct sl_op *(*find_op)(struct sl_str name); /* the op registry */
-    bool eval;                     /* built for evaluation: no dropout, running statistics */
+    bool eval; /* built for evaluation: no dropout, running statistics */
     bool checked, differentiated;
-    int64_t node_limit;            /* a text that asks for more is refused */
+    int stream_count;   /* random streams given out so far */
+    int64_t node_limit; /* a text that asks for more is refused */
 };
 
 /* Building. `find_op` is sl_op_find of op/registry.h. */
@@ -126,10 +128,10 @@ void sl_graph_close(struct sl_graph *graph);
 
 SL_MUST_CHECK sl_err sl_graph_input(struct sl_graph *graph, const char *name, enum sl_dtype dtype,
                                     struct sl_shape shape, int64_t below, int *out);
-SL_MUST_CHECK sl_err sl_graph_param(struct sl_graph *graph, const char *name,
-                                    struct sl_shape shape, struct sl_init init, int *out);
-SL_MUST_CHECK sl_err sl_graph_state(struct sl_graph *graph, const char *name,
-                                    struct sl_shape shape, struct sl_init init, int *out);
+SL_MUST_CHECK sl_err sl_graph_param(struct sl_graph *graph, const char *name, struct sl_shape shape,
+                                    struct sl_init init, int *out);
+SL_MUST_CHECK sl_err sl_graph_state(struct sl_graph *graph, const char *name, struct sl_shape shape,
+                                    struct sl_init init, int *out);
 
 /* What is to be added. attr NULL: all defaults. */
 struct sl_node_spec {
@@ -164,7 +166,6 @@ enum { SL_NAME_TEXT = 256 };
 const char *sl_graph_value_name(const struct sl_graph *graph, int value, char out[SL_NAME_TEXT]);
 void sl_graph_view(const struct sl_graph *graph, const struct sl_node *node, int64_t batch,
                    struct sl_op_view *view);
-double sl_graph_node_flops(const struct sl_graph *graph, const struct sl_node *node,
-                           int64_t batch);
+double sl_graph_node_flops(const struct sl_graph *graph, const struct sl_node *node, int64_t batch);
 
 #endif

@@ -54,7 +54,7 @@ struct sl_infer {
     int in_count;
     struct sl_shape in[SL_MAX_IN];
     enum sl_dtype in_dtype[SL_MAX_IN];
-    bool present[SL_MAX_IN]; /* optional inputs may be absent */
+    bool present[SL_MAX_IN];         /* optional inputs may be absent */
     union sl_attr attr[SL_MAX_ATTR]; /* may be normalised (negative axes) */
     int out_count;
     struct sl_shape out[SL_MAX_OUT];
@@ -88,6 +88,8 @@ struct sl_grad {
  * when all attributes have defaults; it has one entry per row of the op's table. */
 int sl_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *in,
                  const union sl_attr *attr);
+/* Input i of the forward node, -1 when it is absent (also when the node has fewer inputs). */
+int sl_grad_input(const struct sl_grad *grad, int i);
 /* Output `slot` of the node that produced `value`. */
 int sl_grad_output(const struct sl_grad *grad, int value, int slot);
 /* Shapes of values while emitting. */
@@ -112,13 +114,15 @@ struct sl_ref {
 
 struct sl_op {
     const char *name;
-    const char *brief;               /* one line */
-    const char *inputs;              /* "x w bias?" ; '?' optional, last one "xs*": any number */
-    const char *outputs;             /* "y" or "y mean rstd": only the first is seen by models
-                                        unless they take several */
+    const char *brief;                /* one line */
+    const char *inputs;               /* "x w bias?" ; '?' optional, last one "xs*": any number */
+    const char *outputs;              /* "y" or "y mean rstd": only the first is seen by models
+                                         unless they take several */
+    int grad_outputs;                 /* gradients flow through the first so many, 0: one; others
+                                         are kept for the backward pass, no loss may read them */
     const struct sl_attr_desc *attrs; /* ends with {0}, or NULL */
-    bool internal;                   /* emitted by gradients only, not for model files */
-    bool is_view;                    /* output 0 is input 0 with another shape */
+    bool internal;                    /* emitted by gradients only, not for model files */
+    bool is_view;                     /* output 0 is input 0 with another shape */
     sl_err (*infer)(struct sl_infer *infer);
     double (*flops)(const struct sl_op_view *view);
     double (*bytes)(const struct sl_op_view *view); /* traffic; NULL: elements in + out, 4 bytes */
@@ -146,8 +150,9 @@ SL_MUST_CHECK sl_err sl_op_defaults(const struct sl_op *op, unsigned given,
 /* Index of a choice of an enum, -1 when unknown. */
 int sl_attr_choice(const struct sl_attr_desc *desc, struct sl_str name);
 void sl_attr_put(struct sl_text *text, const struct sl_attr_desc *desc, const union sl_attr *attr);
-bool sl_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a,
-                   const union sl_attr *b);
+/* A number as the model language reads it: whole numbers beyond 2^48 are floats there, -0 is 0. */
+void sl_attr_put_float(struct sl_text *text, double value);
+bool sl_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a, const union sl_attr *b);
 
 /* Inputs by position: required and total count ("x w bias?" -> 2, 3; "xs*" -> 1, SL_MAX_IN). */
 void sl_op_arity(const struct sl_op *op, int *least, int *most);

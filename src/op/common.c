@@ -61,6 +61,51 @@ void sl_broadcast_next(struct sl_broadcast *walk) {
     }
 }
 
+struct sl_rows sl_rows_of(const struct sl_shape *shape) {
+    int64_t n = shape->dim[shape->rank - 1];
+    return (struct sl_rows){sl_numel(shape) / n, n};
+}
+
+struct sl_shape sl_shape_without_last(const struct sl_shape *shape) {
+    struct sl_shape rows = *shape;
+    rows.rank--;
+    rows.batch &= (1u << rows.rank) - 1;
+    rows.dim[rows.rank] = 0;
+    return rows;
+}
+
+void sl_ref_map(const struct sl_ref *ref, double (*f)(double x)) {
+    int64_t count = sl_numel(&ref->out[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        ref->out[0].f[i] = f(ref->in[0].f[i]);
+}
+
+void sl_ref_zip(const struct sl_ref *ref, double (*f)(double a, double b)) {
+    int64_t count = sl_numel(&ref->out[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        ref->out[0].f[i] = f(ref->in[0].f[i], ref->in[1].f[i]);
+}
+
+void sl_ref_zip_broadcast(const struct sl_ref *ref, double (*f)(double a, double b)) {
+    struct sl_broadcast a, b;
+    sl_broadcast_open(&a, &ref->in[0].shape, &ref->out[0].shape);
+    sl_broadcast_open(&b, &ref->in[1].shape, &ref->out[0].shape);
+    int64_t count = sl_numel(&ref->out[0].shape);
+    for (int64_t i = 0; i < count; i++) {
+        ref->out[0].f[i] = f(ref->in[0].f[a.offset], ref->in[1].f[b.offset]);
+        sl_broadcast_next(&a);
+        sl_broadcast_next(&b);
+    }
+}
+
+void sl_array_copy(const struct sl_array *out, int64_t to, const struct sl_array *in,
+                   int64_t from) {
+    if (in->f)
+        out->f[to] = in->f[from];
+    else
+        out->i[to] = in->i[from];
+}
+
 int sl_grad_sum_to(struct sl_grad *grad, int value, int like) {
     if (value < 0)
         return -1;
@@ -69,6 +114,18 @@ int sl_grad_sum_to(struct sl_grad *grad, int value, int like) {
         return value;
     union sl_attr attr[1] = {{.shape = *shape}};
     return sl_grad_emit(grad, "sum_to", 1, &value, attr);
+}
+
+bool sl_grad_flows(struct sl_grad *grad, int count) {
+    const struct sl_node *node = &grad->graph->nodes.at[grad->node];
+    bool flows = false;
+    for (int i = 0; i < node->out_count; i++) {
+        flows |= grad->dout[i] >= 0 && i < count;
+        if (grad->dout[i] >= 0 && i >= count && grad->err == SL_OK)
+            grad->err =
+                sl_fail(SL_ERR_INPUT, "a loss depends on output %d, which has no gradient", i);
+    }
+    return flows && grad->err == SL_OK;
 }
 
 int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape) {

@@ -29,8 +29,27 @@ void sl_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narrow,
                        const struct sl_shape *out);
 void sl_broadcast_next(struct sl_broadcast *walk);
 
+/* The rows of [..., n]: all leading sizes taken together. */
+struct sl_rows {
+    int64_t count, n;
+};
+struct sl_rows sl_rows_of(const struct sl_shape *shape);
+/* [..., n] -> [...]. */
+struct sl_shape sl_shape_without_last(const struct sl_shape *shape);
+
+/* Reference kernels of elementwise ops: output 0 from input 0 (and input 1 of the same shape). */
+void sl_ref_map(const struct sl_ref *ref, double (*f)(double x));
+void sl_ref_zip(const struct sl_ref *ref, double (*f)(double a, double b));
+/* The same with broadcasting. */
+void sl_ref_zip_broadcast(const struct sl_ref *ref, double (*f)(double a, double b));
+/* One element of either dtype: out[to] = in[from]. */
+void sl_array_copy(const struct sl_array *out, int64_t to, const struct sl_array *in, int64_t from);
+
 /* Gradient helpers. Sum `value` down to the shape of `like` when it was broadcast. */
 int sl_grad_sum_to(struct sl_grad *grad, int value, int like);
+/* True when a gradient flows into some output below `count`. One that flows into another output (a
+ * value kept for the backward pass, which a model took and used) is an error. */
+bool sl_grad_flows(struct sl_grad *grad, int count);
 /* View `value` as this shape. */
 int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
 /* [..., n] as [rows, n]. */

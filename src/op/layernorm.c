@@ -15,23 +15,18 @@ static sl_err need_vector(const struct sl_infer *c, int i, struct sl_dim n) {
     return SL_OK;
 }
 
-static struct sl_shape without_last(const struct sl_shape *shape) {
-    struct sl_shape rows = *shape;
-    rows.rank--;
-    rows.batch &= (1u << rows.rank) - 1;
-    rows.dim[rows.rank] = 0;
-    return rows;
-}
-
 static sl_err infer(struct sl_infer *c) {
+    char text[SL_SHAPE_TEXT];
     SL_TRY(sl_need_float(c, 0));
     if (c->in[0].rank < 2)
-        return sl_infer_fail(c, "needs rank 2 or more");
+        return sl_infer_fail(c, "needs rank 2 or more, got %s", sl_shape_text(&c->in[0], text));
+    if (!(c->attr[0].f > 0))
+        return sl_infer_fail(c, "eps = %g must be positive", c->attr[0].f);
     struct sl_dim n = sl_shape_dim(&c->in[0], -1);
     SL_TRY(need_vector(c, 1, n));
     SL_TRY(need_vector(c, 2, n));
     c->out[0] = c->in[0];
-    c->out[1] = c->out[2] = without_last(&c->in[0]);
+    c->out[1] = c->out[2] = sl_shape_without_last(&c->in[0]);
     return SL_OK;
 }
 
@@ -125,8 +120,8 @@ static void ref_dw(const struct sl_ref *r) {
         r->out[0].f[j] = 0;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++)
-            r->out[0].f[j] += r->in[0].f[i * n + j] *
-                              (r->in[1].f[i * n + j] - r->in[2].f[i]) * r->in[3].f[i];
+            r->out[0].f[j] +=
+                r->in[0].f[i * n + j] * (r->in[1].f[i * n + j] - r->in[2].f[i]) * r->in[3].f[i];
 }
 
 const struct sl_op sl_op_layernorm_dw = {

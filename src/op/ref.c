@@ -78,7 +78,6 @@ void sl_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to) {
 double sl_ref_loss(const struct sl_ref_run *run) {
     double total = 0;
     for (int64_t i = 0; i < run->graph->losses.count; i++)
-        total += run->graph->losses.at[i].weight *
-                 run->arrays[run->graph->losses.at[i].value].f[0];
+        total += run->graph->losses.at[i].weight * run->arrays[run->graph->losses.at[i].value].f[0];
     return total;
 }

@@ -68,6 +68,6 @@ int main(int argc, char **argv) {
         }
         total += done;
     }
-    printf("count: %s: %d corpus files replayed\n", argv[0], total);
+    printf("count: %d corpus files replayed\n", total);
     return 0;
 }

@@ -68,4 +68,4 @@ if "$checker" "$tree" >/dev/null; then echo "FAILED: an unlisted room was accept
 fresh
 sed -i 's/^graph | base/graph | base run/' "$tree/src/ROOMS"
 if "$checker" "$tree" >/dev/null; then echo "FAILED: a cyclic table was accepted" && exit 1; fi
-echo "count: check_rooms: $((count + 2)) violations rejected"
+echo "count: $((count + 2)) violations rejected"

@@ -72,4 +72,4 @@ nest 4 braces | expect ok "4 levels" a.c
 nest 5 braces | expect bad "5 levels" a.c
 nest 4 plain | expect ok "4 levels without braces" a.c
 nest 5 plain | expect bad "5 levels without braces" a.c
-echo "count: check_sizes: $count trees judged"
+echo "count: $count trees judged"

@@ -46,6 +46,40 @@ for tool in format tidy check; do
 done
 judge bad format "indentation" <<<"${clean/    free/  free}"
 judge bad tidy "use after free" <<<"${clean/return n;/return *p;}"
-judge bad tidy "sizeof of a pointer" <<<"${clean/sizeof(\*p)/sizeof(sizeof(*p))}"
+judge bad tidy "a sizeof of sizeof" <<<"${clean/sizeof(\*p)/sizeof(sizeof(*p))}"
 judge bad check "memory leak" <<<"${clean/    free(p);$'\n'/}"
-echo "count: linters: $count files judged"
+
+# The cache of tidy: a clean file never vouches for another one, nor for a later state of itself.
+mkdir -p "$tree/build/release" "$tree/src/base"
+cp -r "$root/tools" "$tree/"
+buggy=${clean/return n;/return *p;}
+for name in a b; do
+    echo "$clean" >"$tree/src/base/$name.c"
+    printf '  "command": "cc %s -std=c11 -o %s.o -c %s/src/base/%s.c",\n  "file": "%s/src/base/%s.c"\n' \
+        -Wno-maybe-uninitialized "$name" "$tree" "$name" "$tree" "$name"
+done >"$tree/entries"
+{
+    echo '['
+    echo '{'
+    sed -n 1,2p "$tree/entries" | sed "1i\\  \"directory\": \"$tree/build/release\","
+    echo '},'
+    echo '{'
+    sed -n 3,4p "$tree/entries" | sed "1i\\  \"directory\": \"$tree/build/release\","
+    echo '}'
+    echo ']'
+} >"$tree/build/release/compile_commands.json"
+
+lint_tree() { # ok|bad WHAT
+    local got=ok
+    "$tree/tools/lint.sh" tidy >"$tree/out" 2>&1 || got=bad
+    count=$((count + 1))
+    [ "$got" = "$1" ] || { echo "FAILED: tidy cache: $2: expected $1" && cat "$tree/out" && exit 1; }
+}
+lint_tree ok "two clean files"
+lint_tree ok "from the cache"
+echo "$buggy" >"$tree/src/base/b.c"
+lint_tree bad "a bug put into a file that was clean"
+lint_tree bad "the bug is still there"
+echo "$clean" >"$tree/src/base/b.c"
+lint_tree ok "the bug is gone"
+echo "count: $count files judged"

@@ -57,4 +57,4 @@ cmake -S "$work/user" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/use
     { cat "$work/user.log" && fail "find_package(sluice)"; }
 cmake --build "$work/build" >"$work/user.log" || { cat "$work/user.log" && fail "the CMake program"; }
 [ "$("$work/build/user")" = "linked with $version" ] || fail "the find_package program"
-echo "count: installed files: $(find "$prefix" -type f | wc -l)"
+echo "count: $(find "$prefix" -type f | wc -l) files installed"

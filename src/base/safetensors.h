@@ -1,0 +1,137 @@
+/* safetensors: named tensors in one file, readable by Python's `safetensors` and by mmap.
+ *
+ *     [ n: u64 little-endian ][ n bytes of JSON, padded with blanks ][ data ............ ]
+ *                             { "name": {"dtype": "F32", "shape": [3,5],
+ *                                        "data_offsets": [begin, end]}, "__metadata__": {...} }
+ *
+ * What a reader may rely on after sl_st_open or sl_st_parse: every tensor lies inside the file, the
+ * tensors cover the data without a hole and without overlap, sizes agree with dtype and shape,
+ * names are unique and free of control characters. All of this is checked before anything in
+ * proportion to a number *in* the file is allocated; memory is at most the header's size plus one
+ * row of 40 bytes per tensor. Tensors are listed by name.
+ */
+#ifndef SL_BASE_SAFETENSORS_H
+#define SL_BASE_SAFETENSORS_H
+
+#include "base/text.h"
+#include "base/vec.h"
+
+enum sl_st_dtype {
+    SL_ST_BOOL,
+    SL_ST_U8,
+    SL_ST_I8,
+    SL_ST_F8_E5M2,
+    SL_ST_F8_E4M3,
+    SL_ST_I16,
+    SL_ST_U16,
+    SL_ST_F16,
+    SL_ST_BF16,
+    SL_ST_I32,
+    SL_ST_U32,
+    SL_ST_F32,
+    SL_ST_I64,
+    SL_ST_U64,
+    SL_ST_F64,
+    SL_ST_DTYPE_COUNT,
+};
+
+const char *sl_st_dtype_name(enum sl_st_dtype dtype); /* "F32" */
+int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);    /* of one element */
+bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
+
+enum { SL_ST_RANK = 8, SL_ST_HEADER_MOST = 100000000 };
+
+/* Largest size of a file and of a tensor: what JSON numbers hold exactly. */
+#define SL_ST_BYTES_MOST ((int64_t)1 << 53)
+
+struct sl_st_tensor {
+    const char *name;
+    enum sl_st_dtype dtype;
+    int rank;
+    int64_t dim[SL_ST_RANK];
+    int64_t offset;     /* of the first byte, from the start of the file */
+    int64_t size_bytes; /* = product of dim, times the dtype's bytes */
+};
+
+/* dtype bytes x shape, or -1 when a size is negative or the product leaves SL_ST_BYTES_MOST. */
+int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim);
+/* "F32 [3,5]" */
+enum { SL_ST_TEXT = 200 };
+const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_TEXT]);
+
+struct sl_st_row; /* private: a tensor in 40 bytes */
+
+struct sl_st_note { /* an entry of __metadata__ */
+    const char *key, *value;
+};
+
+struct sl_st {
+    const char *path;
+    int fd; /* -1: parsed from memory */
+    int64_t count, data_start, file_bytes;
+    struct sl_st_row *rows; /* by name */
+    char *header;           /* the text; names point into it */
+    size_t header_bytes;
+    uint64_t header_hash; /* of everything in front of the data */
+    SL_VEC(struct sl_st_note) notes;
+    struct sl_arena arena;
+};
+
+/* Open a file and check its header. */
+SL_MUST_CHECK sl_err sl_st_open(const char *path, struct sl_st *out);
+/* Check the first `length` bytes of a file that is `file_bytes` long; they must hold the header. */
+SL_MUST_CHECK sl_err sl_st_parse(const char *path, const void *bytes, size_t length,
+                                 int64_t file_bytes, struct sl_st *out);
+void sl_st_close(struct sl_st *st); /* also of {0} */
+
+/* The i-th tensor by name; the index of a name or -1; a note's value or NULL. */
+void sl_st_get(const struct sl_st *st, int64_t index, struct sl_st_tensor *out);
+int64_t sl_st_find(const struct sl_st *st, const char *name);
+const char *sl_st_note(const struct sl_st *st, const char *key);
+
+/* `size_bytes` bytes of the tensor from `from` on. Threads may read one sl_st together. */
+SL_MUST_CHECK sl_err sl_st_read(const struct sl_st *st, const struct sl_st_tensor *tensor,
+                                int64_t from, int64_t size_bytes, void *out);
+
+/* Writing: announce every tensor, then bring the bytes in the order of sl_st_writer_next. The
+ * writer sorts by element size (largest first), so that each tensor is aligned to its elements and
+ * no hole is needed; inside one element size the announced order stays. Nothing is kept in memory
+ * but the header. */
+struct sl_st_sink {
+    void *ctx;
+    sl_err (*write)(void *ctx, const void *bytes, size_t length);
+};
+
+struct sl_st_entry {
+    struct sl_st_tensor tensor; /* offset is counted from the start of the data */
+    int64_t number;             /* as announced, from 0 */
+};
+
+struct sl_st_writer {
+    struct sl_st_sink sink;
+    SL_VEC(struct sl_st_entry) entries;
+    SL_VEC(struct sl_st_note) notes;
+    struct sl_arena arena;
+    int64_t header_bytes; /* with the eight bytes of its length; 0: not started */
+    int64_t at;           /* entry whose bytes come next */
+    int64_t missing;      /* bytes it still lacks */
+};
+
+void sl_st_writer_open(struct sl_st_writer *writer, struct sl_st_sink sink);
+void sl_st_writer_note(struct sl_st_writer *writer, const char *key, const char *value);
+/* offset and size_bytes of `tensor` are ignored. Refuses bad names, shapes and ranks. */
+SL_MUST_CHECK sl_err sl_st_writer_add(struct sl_st_writer *writer,
+                                      const struct sl_st_tensor *tensor);
+/* Writes the header; `header` (may be NULL) gets its bytes, length included, for checksums. */
+SL_MUST_CHECK sl_err sl_st_writer_start(struct sl_st_writer *writer, struct sl_text *header);
+/* The entry whose bytes come next, NULL when all are there. */
+const struct sl_st_entry *sl_st_writer_next(const struct sl_st_writer *writer);
+/* Bytes of that entry; may come in pieces, never of two entries at once. */
+SL_MUST_CHECK sl_err sl_st_writer_put(struct sl_st_writer *writer, const void *bytes,
+                                      int64_t size_bytes);
+void sl_st_writer_close(struct sl_st_writer *writer);
+
+/* A name that every reader takes: 1 to 1000 bytes of UTF-8 without control characters. */
+bool sl_st_name_ok(const char *name);
+
+#endif

@@ -1,0 +1,12 @@
+/* Sorting in place: no memory beside the array and n log n steps for every input, which the readers
+ * of untrusted files rely on (qsort of the C library may allocate a copy). Not stable. */
+#ifndef SL_BASE_SORT_H
+#define SL_BASE_SORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void sl_sort(void *at, int64_t count, size_t item_bytes,
+             int (*compare)(const void *a, const void *b));
+
+#endif

@@ -1,0 +1,57 @@
+/* sluice model: check a model and say what it is. */
+#include "cli/command.h"
+#include "cli/model_file.h"
+#include "cli/model_report.h"
+
+static sl_err check_form(const struct sl_args *args) {
+    int forms =
+        sl_args_has(args, "--print") + sl_args_has(args, "--dot") + sl_args_has(args, "--json");
+    return forms <= 1
+               ? SL_OK
+               : sl_fail(SL_ERR_USAGE, "model: --print, --dot and --json exclude one another");
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_graph *graph = NULL;
+    struct sl_text text = {0};
+    sl_err err = SL_OK;
+    SL_TRY_OUT(check_form(args));
+    SL_TRY_OUT(sl_model_open(args, args->positional[0], sl_args_has(args, "--eval"), &graph));
+    SL_TRY_OUT(sl_graph_autodiff(graph));
+    if (sl_args_has(args, "--print"))
+        sl_model_write(graph, &text);
+    else if (sl_args_has(args, "--dot"))
+        sl_model_write_dot(graph, &text);
+    else if (sl_args_has(args, "--json"))
+        sl_model_report_json(graph, &text);
+    else
+        sl_model_report(graph, &text);
+    SL_TRY_OUT(sl_print(&text));
+out:
+    sl_text_free(&text);
+    sl_graph_close(graph);
+    return err;
+}
+
+static const struct sl_option options[] = {
+    SL_MODEL_OPTIONS,
+    {"--print", NULL, "write the model back, one op a line, with every shape", false},
+    {"--dot", NULL, "draw it for Graphviz", false},
+    {"--eval", NULL, "as it is evaluated: no dropout, running statistics", false},
+    {0},
+};
+
+const struct sl_command sl_cmd_model = {
+    .name = "model",
+    .synopsis = "MODEL [--set K=V,...]... [--print|--dot|--json]",
+    .brief = "check a model; parameters, flops, bytes, shapes",
+    .detail = "MODEL is a name ('sluice list models') or the path of a file.\n"
+              "docs/formats.md has the language.\n\n"
+              "  sluice model gpt2\n"
+              "  sluice model gpt2 --set L=4,C=128 --json\n"
+              "  sluice model resnet18 --dot | dot -Tsvg >resnet18.svg",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

@@ -1,0 +1,24 @@
+/* What `sluice list KIND` can list: a row per kind in cmd_list.c, filled by one function. */
+#ifndef SL_CLI_LIST_H
+#define SL_CLI_LIST_H
+
+#include "base/opt.h"
+#include "base/vec.h"
+
+struct sl_list_row {
+    const char *name, *detail, *brief; /* detail may be NULL */
+};
+
+struct sl_list {
+    struct sl_arena arena; /* for what the rows point to */
+    SL_VEC(struct sl_list_row) rows;
+};
+
+struct sl_list_kind {
+    const char *name;   /* "ops" */
+    const char *brief;  /* "ops that models are made of" */
+    const char *detail; /* heading of the middle column, NULL: none */
+    sl_err (*fill)(const struct sl_args *args, struct sl_list *list);
+};
+
+#endif

@@ -1,0 +1,28 @@
+/* Finding and reading a MODEL argument: a name of the library or a path, with --set. */
+#ifndef SL_CLI_MODEL_FILE_H
+#define SL_CLI_MODEL_FILE_H
+
+#include "base/opt.h"
+#include "graph/model.h"
+
+/* Rows that every command with a MODEL has: --set, --models. */
+#define SL_MODEL_OPTIONS                                                                           \
+    {"--set", "K=V,...", "override sizes of the model", true}, {                                   \
+        "--models", "DIR", "look for models by name here first", false                             \
+    }
+
+/* Where models by name are looked for, in order; NULL-terminated, in the arena. */
+const char **sl_model_dirs(const struct sl_args *args, struct sl_arena *arena);
+
+/* Names of all models in the first directory that has any, sorted. */
+struct sl_model_names {
+    int count;
+    const char **at;
+};
+struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena *arena);
+
+/* Read the model `name` (checked, not differentiated). */
+SL_MUST_CHECK sl_err sl_model_open(const struct sl_args *args, const char *name, bool eval,
+                                   struct sl_graph **out);
+
+#endif

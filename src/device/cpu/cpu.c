@@ -1,0 +1,253 @@
+/* The CPU device: binds instructions to kernels and runs them one after another. */
+#define _GNU_SOURCE
+#include "device/cpu/cpu.h"
+
+#include "base/clock.h"
+#include "device/cpu/optim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ALIGN = 64 };
+
+struct cpu_device {
+    struct sl_device device; /* first: the handle is this struct */
+    struct sl_pool *pool;
+    double *sums; /* of norms; grows in the first step only */
+    int64_t sum_count;
+};
+
+struct sl_exec {
+    const struct sl_program *program;
+    const struct sl_cpu_kernel **kernels; /* [instr_count] */
+    void *scratch;
+    int64_t scratch_bytes;
+};
+
+static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_device *)device; }
+
+static const char *cpu_missing(void) { return NULL; }
+
+const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
+    for (int t = 0; sl_cpu_tables[t]; t++) {
+        if (!sl_cpu_tables[t]->supported())
+            continue;
+        for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
+            if (strcmp(k->name, name) == 0)
+                return k;
+    }
+    return NULL;
+}
+
+static sl_err cpu_open(const struct sl_device_config *config, struct sl_device **out) {
+    struct cpu_device *cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        sl_out_of_memory(sizeof *cpu);
+    extern const struct sl_device_row sl_device_cpu;
+    cpu->device = (struct sl_device){&sl_device_cpu, config->threads > 0 ? config->threads : 1};
+    sl_err err = sl_pool_open(cpu->device.threads, &cpu->pool);
+    if (err != SL_OK) {
+        free(cpu);
+        return err;
+    }
+    *out = &cpu->device;
+    return SL_OK;
+}
+
+static void cpu_close(struct sl_device *device) {
+    if (!device)
+        return;
+    sl_pool_close(cpu_of(device)->pool);
+    free(cpu_of(device)->sums);
+    free(device);
+}
+
+/* Anonymous maps: zeroed, returned to the system at once, and counted by it. The size is kept in
+ * the bytes in front. */
+static sl_err cpu_alloc(struct sl_device *device, int64_t size_bytes, void **out) {
+    (void)device;
+    size_t size = (size_t)size_bytes + ALIGN;
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char human[SL_HUMAN_BYTES];
+    if (memory == MAP_FAILED)
+        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %s of memory",
+                       sl_human_bytes(size_bytes, human));
+    madvise(memory, size, MADV_HUGEPAGE);
+    memcpy(memory, &size, sizeof size);
+    *out = memory + ALIGN;
+    return SL_OK;
+}
+
+static void cpu_free(struct sl_device *device, void *memory) {
+    (void)device;
+    size_t size;
+    if (!memory)
+        return;
+    char *start = (char *)memory - ALIGN;
+    memcpy(&size, start, sizeof size);
+    munmap(start, size);
+}
+
+static sl_err cpu_copy(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
+                       int64_t size_bytes) {
+    (void)device;
+    (void)stream;
+    memcpy(to, from, (size_t)size_bytes);
+    return SL_OK;
+}
+
+static sl_err cpu_sync(struct sl_device *device, enum sl_stream stream) {
+    (void)device;
+    (void)stream;
+    return SL_OK;
+}
+
+static void cpu_unbind(struct sl_device *device, struct sl_exec *exec) {
+    if (!exec)
+        return;
+    cpu_free(device, exec->scratch);
+    free(exec->kernels);
+    free(exec);
+}
+
+static sl_err find_kernels(struct cpu_device *cpu, struct sl_exec *exec) {
+    const struct sl_program *program = exec->program;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sl_instr *instr = &program->instrs[i];
+        exec->kernels[i] = sl_cpu_find(instr->kernel);
+        if (!exec->kernels[i])
+            return sl_fail(SL_ERR_NO, "the cpu has no kernel for '%s'", instr->kernel);
+        if (!exec->kernels[i]->scratch_bytes)
+            continue;
+        int64_t need = exec->kernels[i]->scratch_bytes(instr, cpu->device.threads);
+        exec->scratch_bytes = need > exec->scratch_bytes ? need : exec->scratch_bytes;
+    }
+    return SL_OK;
+}
+
+static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
+
+static sl_err cpu_bind(struct sl_device *device, const struct sl_program *program,
+                       struct sl_exec **out) {
+    struct sl_exec *exec = calloc(1, sizeof *exec);
+    if (!exec)
+        sl_out_of_memory(sizeof *exec);
+    exec->program = program;
+    exec->kernels = sl_realloc(NULL, sizeof *exec->kernels * (size_t)(program->instr_count + 1));
+    sl_err err = find_kernels(cpu_of(device), exec);
+    if (err == SL_OK && exec->scratch_bytes)
+        err = cpu_alloc(device, exec->scratch_bytes, &exec->scratch);
+    if (err != SL_OK)
+        cpu_unbind(device, exec);
+    else
+        *out = exec;
+    return err;
+}
+
+static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
+    (void)device;
+    return exec->scratch_bytes;
+}
+
+static void *address(const struct sl_operand *operand, const struct sl_run_args *args) {
+    if (operand->space == SL_SPACE_NONE)
+        return NULL;
+    return (char *)args->base[operand->space] + operand->offset;
+}
+
+static void run_instr(struct cpu_device *cpu, const struct sl_exec *exec, int index,
+                      const struct sl_run_args *args) {
+    const struct sl_instr *instr = &exec->program->instrs[index];
+    struct sl_cpu_call call = {
+        .instr = instr,
+        .pool = cpu->pool,
+        .scratch = exec->scratch,
+        .add = instr->accumulate && args->accumulate,
+        .seed = args->seed,
+        .first_sample = args->first_sample,
+        .samples = exec->program->samples,
+    };
+    for (int i = 0; i < instr->in_count; i++)
+        call.in[i] = address(&instr->in[i], args);
+    for (int i = 0; i < instr->out_count; i++)
+        call.out[i] = address(&instr->out[i], args);
+    exec->kernels[index]->run(&call);
+}
+
+static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
+                      const struct sl_run_args *args) {
+    struct cpu_device *cpu = cpu_of(device);
+    const struct sl_program *program = exec->program;
+    for (int i = program->begin[args->phase]; i < program->end[args->phase]; i++) {
+        int64_t start = args->op_ns ? sl_clock_ns() : 0;
+        run_instr(cpu, exec, i, args);
+        if (args->op_ns)
+            args->op_ns[i] += sl_clock_ns() - start;
+    }
+    return SL_OK;
+}
+
+struct add_job {
+    float *y;
+    const float *x;
+    int64_t numel;
+};
+
+static void add_part(void *ctx, int thread, int threads) {
+    const struct add_job *job = ctx;
+    int64_t from, to;
+    sl_pool_range(job->numel, 1024, thread, threads, &from, &to);
+    for (int64_t i = from; i < to; i++)
+        job->y[i] += job->x[i];
+}
+
+static sl_err cpu_add(struct sl_device *device, void *y, const void *x, int64_t numel) {
+    struct add_job job = {y, x, numel};
+    sl_pool_run(cpu_of(device)->pool, add_part, &job);
+    return SL_OK;
+}
+
+static sl_err cpu_step(struct sl_device *device, const struct sl_step_item *items, int count) {
+    sl_cpu_step(sl_cpu_optim_best(), cpu_of(device)->pool, items, count);
+    return SL_OK;
+}
+
+static sl_err cpu_predict(struct sl_device *device, const struct sl_step_item *items, int count,
+                          double ahead) {
+    sl_cpu_predict(sl_cpu_optim_best(), cpu_of(device)->pool, items, count, ahead);
+    return SL_OK;
+}
+
+static sl_err cpu_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
+    struct cpu_device *cpu = cpu_of(device);
+    int64_t need = sl_cpu_norm_sums(items, count);
+    if (need > cpu->sum_count) {
+        cpu->sums = sl_realloc(cpu->sums, sizeof *cpu->sums * (size_t)need);
+        cpu->sum_count = need;
+    }
+    sl_cpu_norm_sq(sl_cpu_optim_best(), cpu->pool, items, count, cpu->sums);
+    return SL_OK;
+}
+
+const struct sl_device_row sl_device_cpu = {
+    .name = "cpu",
+    .brief = "cores of this machine",
+    .missing = cpu_missing,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .sync = cpu_sync,
+    .has_kernel = cpu_has_kernel,
+    .bind = cpu_bind,
+    .unbind = cpu_unbind,
+    .run = cpu_run,
+    .scratch_bytes = cpu_scratch_bytes,
+    .add = cpu_add,
+    .step = cpu_step,
+    .predict = cpu_predict,
+    .norm_sq = cpu_norm_sq,
+};

@@ -1,0 +1,57 @@
+/* The CPU device: a pool of threads, scratch memory, and tables of kernels per instruction set.
+ *
+ * A kernel gets its operands as pointers and splits its own work over the pool with static ranges,
+ * so that for a fixed number of threads the same program gives the same bits. Kernels are plain C
+ * compiled once per instruction set (kernels_avx2.c, kernels_avx512.c include the same source).
+ */
+#ifndef SL_DEVICE_CPU_CPU_H
+#define SL_DEVICE_CPU_CPU_H
+
+#include "device/device.h"
+
+struct sl_pool;
+
+/* Threads of one worker: thread 0 is the caller. */
+SL_MUST_CHECK sl_err sl_pool_open(int threads, struct sl_pool **out);
+void sl_pool_close(struct sl_pool *pool);
+int sl_pool_threads(const struct sl_pool *pool);
+/* Call body(ctx, t, threads) once on every thread; returns when all are done. */
+void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads), void *ctx);
+
+/* The part [*from, *to) of [0, count) of a thread, in multiples of `grain`. */
+void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
+                   int64_t *to);
+
+struct sl_cpu_call {
+    const struct sl_instr *instr;
+    const void *in[SL_INSTR_IN]; /* NULL: absent */
+    void *out[SL_INSTR_OUT];
+    struct sl_pool *pool;
+    void *scratch; /* scratch_bytes() of this kernel at least, 64-byte aligned, not zeroed */
+    bool add;      /* out[0] += instead of =; only for instructions that accumulate */
+    uint64_t seed;
+    int64_t first_sample, samples;
+};
+
+struct sl_cpu_kernel {
+    const char *name; /* of sl_instr.kernel; a row {0} ends a table */
+    void (*run)(const struct sl_cpu_call *call);
+    int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads); /* NULL: none */
+};
+
+/* Tables, best first; the first row whose name matches is used. */
+struct sl_cpu_table {
+    const char *isa; /* "avx512", "avx2", "any" */
+    bool (*supported)(void);
+    const struct sl_cpu_kernel *kernels;
+};
+extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
+
+const struct sl_cpu_kernel *sl_cpu_find(const char *name);
+
+/* What this CPU has; for the tables. */
+bool sl_cpu_has_any(void);
+bool sl_cpu_has_avx2(void);
+bool sl_cpu_has_avx512(void);
+
+#endif

@@ -1,0 +1,128 @@
+/* dropout and alpha_dropout: element i of the run is dropped when word i of its Philox stream is
+ * below p 2^32 (op/dropout.h); nothing is kept for the backward pass.
+ *
+ * One draw makes LANES / 2 blocks of four words, a block in each 64-bit lane (only the lower halves
+ * count, the upper ones hold what the products leave there). Lane 2 q counts block q, lane 2 q + 1
+ * block LANES / 4 + q, so that putting words together leaves them in the order of the stream.
+ */
+#ifndef SL_DEVICE_CPU_LIGHT_DROPOUT_H
+#define SL_DEVICE_CPU_LIGHT_DROPOUT_H
+
+#include "device/cpu/light_elementwise.h"
+
+enum { DROP_P, DROP_STREAM };
+
+struct dropper {
+    uint64_t seed, stream, first; /* number of the micro-batch's first element in the run */
+    uint32_t below;
+    float slope, shift, dropped; /* kept: x slope + shift */
+    bool add;
+};
+
+typedef uint64_t vw __attribute__((vector_size(VEC_BYTES)));
+
+/* The 2 LANES words from `block` on. */
+INLINE void draw(const struct dropper *d, uint64_t block, vu word[2]) {
+    vw c[4], key[2] = {(d->seed & 0xFFFFFFFFu) + (vw){0}, (d->seed >> 32) + (vw){0}};
+    const vu factor[2] = {0xD2511F53u + (vu){0}, 0xCD9E8D57u + (vu){0}};
+    for (int l = 0; l < LANES / 2; l++)
+        c[0][l] = block + (uint64_t)(l % 2 * (LANES / 4) + l / 2);
+    c[1] = c[0] >> 32;
+    c[2] = d->stream + (vw){0};
+    c[3] = c[2] >> 32;
+    for (int round = 0; round < 10; round++) {
+        vw p0 = (vw)multiply_even((vu)c[0], factor[0]), p1 = (vw)multiply_even((vu)c[2], factor[1]);
+        c[0] = (p1 >> 32) ^ c[1] ^ key[0];
+        c[1] = p1;
+        c[2] = (p0 >> 32) ^ c[3] ^ key[1];
+        c[3] = p0;
+        key[0] += 0x9E3779B9u;
+        key[1] += 0xBB67AE85u;
+    }
+    vu a = (vu)((c[0] & 0xFFFFFFFFu) | (c[1] << 32)), b = (vu)((c[2] & 0xFFFFFFFFu) | (c[3] << 32));
+    word[0] = interleave_low(a, b);
+    word[1] = interleave_high(a, b);
+}
+
+INLINE vf drop(const struct dropper *d, vf x, vu word) {
+    return pick((vi)(word >= d->below), x * d->slope + d->shift, splat(d->dropped));
+}
+
+/* Fewer than 2 LANES elements from element `at` of the run on. They may begin inside a block when
+ * there are at most 3. */
+static void drop_few(const struct dropper *d, float *y, const float *x, uint64_t at, int64_t n) {
+    uint32_t word[2 * LANES];
+    vu words[2];
+    draw(d, at / 4, words);
+    memcpy(word, words, sizeof word);
+    for (int64_t i = 0; i < n; i++) {
+        float v = word[at % 4 + (uint64_t)i] >= d->below ? x[i] * d->slope + d->shift : d->dropped;
+        y[i] = d->add ? y[i] + v : v;
+    }
+}
+
+static void drop_range(const struct dropper *d, float *y, const float *x, int64_t from,
+                       int64_t to) {
+    uint64_t at = d->first + (uint64_t)from;
+    int64_t head = (int64_t)(-at % 4);
+    head = head < to - from ? head : to - from;
+    if (head > 0)
+        drop_few(d, y + from, x + from, at, head);
+    for (from += head; from + 2 * LANES <= to; from += 2 * LANES) {
+        vu words[2];
+        draw(d, (d->first + (uint64_t)from) / 4, words);
+        for (int k = 0; k < 2; k++)
+            put(y + from + k * LANES, drop(d, load(x + from + k * LANES), words[k]), d->add);
+    }
+    if (from < to)
+        drop_few(d, y + from, x + from, d->first + (uint64_t)from, to - from);
+}
+
+typedef void drop_numbers(struct dropper *d, double p);
+
+INLINE void drop_part(void *ctx, int thread, int threads, drop_numbers *numbers) {
+    const struct sl_cpu_call *call = ctx;
+    const union sl_attr *attr = call->instr->attr;
+    int64_t count = numel_out(call, 0), from, to;
+    struct dropper d = {
+        .seed = call->seed,
+        .stream = (uint64_t)attr[DROP_STREAM].i,
+        .first = (uint64_t)(call->first_sample * (count / call->samples)),
+        .below = (uint32_t)(attr[DROP_P].f * 4294967296.0),
+        .add = call->add,
+    };
+    numbers(&d, attr[DROP_P].f);
+    sl_pool_range(count, 4 * LANES, thread, threads, &from, &to);
+    drop_range(&d, call->out[0], call->in[0], from, to);
+}
+
+static void dropout_numbers(struct dropper *d, double p) { d->slope = (float)(1 / (1 - p)); }
+
+static const double alpha_lowest = -1.7580993408473768599; /* -lambda alpha of selu */
+
+static double alpha_slope(double p) {
+    return 1 / sqrt((1 - p) * (1 + p * alpha_lowest * alpha_lowest));
+}
+
+static void alpha_numbers(struct dropper *d, double p) {
+    double a = alpha_slope(p), b = -a * p * alpha_lowest;
+    d->slope = (float)a;
+    d->shift = (float)b;
+    d->dropped = (float)(a * alpha_lowest + b);
+}
+
+static void alpha_dx_numbers(struct dropper *d, double p) { d->slope = (float)alpha_slope(p); }
+
+#define DROP(name, numbers)                                                                        \
+    static void name##_part(void *ctx, int thread, int threads) {                                  \
+        drop_part(ctx, thread, threads, numbers);                                                  \
+    }                                                                                              \
+    static void k_##name(const struct sl_cpu_call *call) {                                         \
+        split(call, numel_out(call, 0), name##_part);                                              \
+    }
+
+DROP(dropout, dropout_numbers)
+DROP(alpha_dropout, alpha_numbers)
+DROP(alpha_dropout_dx, alpha_dx_numbers)
+
+#endif

@@ -1,0 +1,20 @@
+/* The table of devices. */
+#include "device/device.h"
+
+#include <string.h>
+
+extern const struct sl_device_row sl_device_cpu;
+extern const struct sl_device_row sl_device_reference;
+
+const struct sl_device_row *const sl_devices[] = {
+    &sl_device_cpu,
+    &sl_device_reference,
+    NULL,
+};
+
+const struct sl_device_row *sl_device_find(const char *name) {
+    for (int i = 0; sl_devices[i]; i++)
+        if (strcmp(sl_devices[i]->name, name) == 0)
+            return sl_devices[i];
+    return NULL;
+}

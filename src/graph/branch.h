@@ -1,0 +1,68 @@
+/* The branch structure of a forward graph: where it is a chain, where it has parallel branches.
+ *
+ *        cut                segment                 cut
+ *         o --+-- component: nodes that hang -- +--- o      every path from the inputs to the
+ *             +-- together                    --+           losses passes through every cut
+ *         `----- skip edge: bypasses the others -----'
+ *
+ * Looked at are the nodes that depend on an input and on a parameter and reach a loss; the others
+ * (labels, masks, sliced parameters) count to their first reader. A skip edge is one whose source
+ * dominates another input of its target: it changes nothing about the order and is left out of the
+ * structure. It is long when it skips over other residual additions, or over weights into a concat
+ * (U-Net); the others are plain (residual additions, gates). Components are looked into again.
+ */
+#ifndef SL_GRAPH_BRANCH_H
+#define SL_GRAPH_BRANCH_H
+
+#include "graph/graph.h"
+
+enum sl_layer_kind {
+    SL_LAYER_ATTENTION,
+    SL_LAYER_CONV,
+    SL_LAYER_LSTM,
+    SL_LAYER_PRODUCT,
+    SL_LAYER_EMBED,
+    SL_LAYER_KINDS,
+};
+
+struct sl_component {
+    int segment;
+    int *nodes; /* that carry the structure, in order */
+    int node_count;
+    int side_count; /* nodes that count to them */
+    int weighted;   /* nodes that read a parameter */
+    int layers[SL_LAYER_KINDS];
+    int64_t parameters; /* elements, each parameter once */
+    double flops;       /* forward, per sample */
+};
+
+struct sl_segment {
+    int from, to;     /* nodes; -1: the inputs, the losses */
+    int parent;       /* the component that it is part of, -1: the trunk */
+    int level;        /* 0: of the trunk */
+    int first, count; /* components; 1: tangled, no cut divides it further */
+};
+
+struct sl_skip {
+    int from, to; /* nodes */
+    int length;   /* nodes on the longest path that it bypasses */
+    bool is_long;
+};
+
+struct sl_branches {
+    const int *cuts; /* of the trunk, in order */
+    int cut_count, node_count, side_count;
+    const struct sl_segment *segments; /* those that are not empty, parents first */
+    const struct sl_component *components;
+    const struct sl_skip *skips; /* by target */
+    int segment_count, component_count, skip_count, long_skip_count;
+};
+
+/* Time is n log n in the number of nodes; the result lives in the arena. */
+const struct sl_branches *sl_graph_branches(const struct sl_graph *graph, struct sl_arena *arena);
+
+/* For people, a line each: "4 parallel branches (8 attention layers each) joined by concat". */
+void sl_branches_put(const struct sl_graph *graph, const struct sl_branches *branches,
+                     struct sl_text *text);
+
+#endif

@@ -1,0 +1,93 @@
+/* Model text: read it into a graph, write a graph back as text.
+ *
+ *   model two-layer "a small example"
+ *   size N = 784, H = 100                  # numbers; --set H=200 overrides
+ *   input x : float[B, N]                  # B is the micro-batch
+ *   input y : int[B] < 10
+ *   fn linear(x, n) {                      # parameters live in the instance: fc1.w, fc2.w
+ *       param w[n, dim(x, -1)] ~ normal(0.02)
+ *       param b[n] ~ zeros
+ *       return matmul(x, w, b, tb = 1)
+ *   }
+ *   h = relu(linear(x, H) as fc1)
+ *   loss cross_entropy(linear(h, 10) as fc2, y)
+ *
+ * The whole language is in docs/formats.md. Nothing in it speaks of devices, stages or order.
+ */
+#ifndef SL_GRAPH_MODEL_H
+#define SL_GRAPH_MODEL_H
+
+#include "graph/graph.h"
+
+struct sl_model_set { /* --set NAME=VALUE */
+    const char *name;
+    double value;
+};
+
+/* A text that `use NAME` asked for; `file` says where it is from. Both from malloc. */
+struct sl_model_source {
+    char *file, *text;
+    size_t length;
+};
+
+struct sl_model_options {
+    const struct sl_op *(*find_op)(struct sl_str name);
+    const char *(*nearest_op)(const char *name);
+    const struct sl_model_set *sets;
+    int set_count;
+    bool eval;                      /* dropout off, running statistics used */
+    int64_t node_limit, step_limit; /* 0: the defaults of docs/formats.md */
+    /* Finds what `use NAME` in the file `from` means; NULL: the text may not use others. NAME has
+     * letters, digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */
+    sl_err (*find_used)(const void *ctx, const char *from, const char *name,
+                        struct sl_model_source *out);
+    const void *find_ctx;
+};
+
+enum { SL_MODEL_FILE_BYTES = 16 << 20, SL_MODEL_NAME = 128 };
+
+/* find_used for files: NAME.model in the directory of `from`, then in those of `ctx` (a list of
+ * const char * that ends with NULL, or NULL). */
+SL_MUST_CHECK sl_err sl_model_find_used(const void *ctx, const char *from, const char *name,
+                                        struct sl_model_source *out);
+
+/* "L=4,C=128" into options->sets; the strings are in the arena. */
+SL_MUST_CHECK sl_err sl_model_parse_sets(const char *text, struct sl_arena *arena,
+                                         struct sl_model_options *options);
+
+/* Read, elaborate and check (sl_graph_check). The caller closes the graph. `file` is for messages;
+ * its base name is the model's name unless the text has a `model` line. */
+SL_MUST_CHECK sl_err sl_model_read(const char *file, const char *text, size_t length,
+                                   const struct sl_model_options *options, struct sl_graph **out);
+
+SL_MUST_CHECK sl_err sl_model_read_file(const char *file, const struct sl_model_options *options,
+                                        struct sl_graph **out);
+
+/* Only the first line, for lists. Strings are in the arena. */
+struct sl_model_header {
+    const char *name, *brief;
+    bool is_library;
+};
+SL_MUST_CHECK sl_err sl_model_peek(const char *file, const char *text, size_t length,
+                                   struct sl_arena *arena, struct sl_model_header *out);
+
+/* Run statements on a graph that is being built: the pieces a program hands in. `values` are seen
+ * as _v0, _v1, ...; when `result` is not NULL it takes the tensor assigned to _r. Errors have no
+ * place. */
+struct sl_model_piece {
+    const char *text, *scope;
+    const int *values;
+    int value_count;
+    int *result;
+};
+SL_MUST_CHECK sl_err sl_model_extend(struct sl_graph *graph, const struct sl_model_options *options,
+                                     const struct sl_model_piece *piece);
+
+/* The flat form: every node on a line with its shape behind it. Reading it back gives the same
+ * graph, and writing that gives the same text. */
+void sl_model_write(const struct sl_graph *graph, struct sl_text *text);
+
+/* Graphviz. */
+void sl_model_write_dot(const struct sl_graph *graph, struct sl_text *text);
+
+#endif

@@ -1,0 +1,112 @@
+/* The syntax tree of a model text; lives in the parser's arena, points into the text. */
+#ifndef SL_GRAPH_MODEL_AST_H
+#define SL_GRAPH_MODEL_AST_H
+
+#include "base/lex.h"
+
+enum sl_expr_kind {
+    SL_EXPR_INT,
+    SL_EXPR_FLOAT,
+    SL_EXPR_STRING,
+    SL_EXPR_NAME,
+    SL_EXPR_LIST,  /* args */
+    SL_EXPR_CALL,  /* text(args) as instance */
+    SL_EXPR_INDEX, /* a[b] */
+    SL_EXPR_UNARY, /* text is "-" or "not", a */
+    SL_EXPR_BINARY,
+};
+
+struct sl_expr;
+
+struct sl_arg {
+    struct sl_str name; /* length 0: positional */
+    struct sl_expr *value;
+    struct sl_arg *next;
+};
+
+struct sl_expr {
+    enum sl_expr_kind kind;
+    struct sl_pos pos;
+    struct sl_str text; /* name, string, operator */
+    union {
+        int64_t integer;
+        double number;
+        struct {
+            struct sl_expr *a, *b;
+        };
+        struct { /* of calls, lists, names */
+            struct sl_arg *args;
+            struct sl_str instance; /* length 0: none given */
+        };
+    };
+};
+
+enum sl_stmt_kind {
+    SL_STMT_SIZE,  /* name = expr */
+    SL_STMT_INPUT, /* name : type[list] < expr2 */
+    SL_STMT_PARAM, /* name list ~ expr */
+    SL_STMT_STATE,
+    SL_STMT_FN,
+    SL_STMT_REPEAT, /* name in expr .. expr2 as instance { body } */
+    SL_STMT_IF,     /* expr { body } else { other } */
+    SL_STMT_ASSIGN, /* targets = expr */
+    SL_STMT_EXPR,
+    SL_STMT_LOSS,   /* [name =] expr, expr2 = weight */
+    SL_STMT_OUTPUT, /* name = expr */
+    SL_STMT_RETURN, /* expr */
+    SL_STMT_REQUIRE,
+    SL_STMT_SCOPE, /* name */
+    SL_STMT_USE,   /* name with list of SL_STMT_SIZE in body */
+};
+
+struct sl_target {
+    struct sl_str name;
+    struct sl_pos pos;
+    struct sl_target *next;
+};
+
+struct sl_fn_param {
+    struct sl_str name;
+    struct sl_expr *fallback; /* NULL: must be given */
+    struct sl_fn_param *next;
+};
+
+struct sl_stmt {
+    enum sl_stmt_kind kind;
+    struct sl_pos pos;
+    struct sl_str name, instance;
+    bool is_int; /* SL_STMT_INPUT */
+    struct sl_expr *list, *expr, *expr2;
+    struct sl_target *targets;
+    struct sl_fn_param *params;
+    struct sl_stmt *body, *other, *next;
+};
+
+struct sl_model_ast {
+    struct sl_str name, brief; /* of the `model` or `library` line, length 0: none */
+    bool is_library;
+    struct sl_stmt *body;
+};
+
+SL_MUST_CHECK sl_err sl_model_parse(struct sl_lex *lex, struct sl_arena *arena,
+                                    struct sl_model_ast *ast);
+/* Only the first line: name, brief, is_library. */
+SL_MUST_CHECK sl_err sl_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast);
+/* In model_expr.c: one expression. */
+SL_MUST_CHECK sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
+                                         struct sl_expr **out);
+
+/* Only a list in brackets, and nothing behind it. */
+SL_MUST_CHECK sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
+                                         struct sl_expr **out);
+
+/* Nesting of blocks, of parentheses and of calls that we accept; operators in a row; items of a
+ * list; bytes that the tree and the values of one text may take. */
+enum {
+    SL_MODEL_DEPTH = 64,
+    SL_MODEL_CHAIN = 256,
+    SL_MODEL_LIST = 65536,
+    SL_MODEL_MEMORY = 256 << 20
+};
+
+#endif

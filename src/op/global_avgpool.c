@@ -1,0 +1,60 @@
+/* global_avgpool: the mean of each image plane.   x [B,C,H,W]   y [B,C] */
+#include "op/window.h"
+
+static sl_err infer(struct sl_infer *c) {
+    SL_TRY(sl_need_image(c, 0));
+    c->out[0] = SL_SHAPE(2, c->in[0].batch, c->in[0].dim[0], c->in[0].dim[1]);
+    return SL_OK;
+}
+
+static double flops(const struct sl_op_view *v) { return (double)sl_numel(&v->in[0]); }
+
+static int grad(struct sl_grad *g, int input) {
+    union sl_attr attr[1] = {{.shape = *sl_grad_shape(g, g->in[input])}};
+    return sl_grad_emit(g, "global_avgpool_dx", 1, &g->dout[0], attr);
+}
+
+static int64_t plane_of(const struct sl_shape *image) { return image->dim[2] * image->dim[3]; }
+
+static void ref(const struct sl_ref *r) {
+    int64_t plane = plane_of(&r->in[0].shape), count = sl_numel(&r->out[0].shape);
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < plane; j++)
+            sum += r->in[0].f[i * plane + j];
+        r->out[0].f[i] = sum / (double)plane;
+    }
+}
+
+const struct sl_op sl_op_global_avgpool = {
+    .name = "global_avgpool",
+    .brief = "mean of each image plane",
+    .inputs = "x",
+    .outputs = "y",
+    .infer = infer,
+    .flops = flops,
+    .grad = grad,
+    .ref = ref,
+};
+
+static sl_err infer_dx(struct sl_infer *c) { return sl_infer_stated(c, 0); }
+
+static void ref_dx(const struct sl_ref *r) {
+    int64_t plane = plane_of(&r->out[0].shape), count = sl_numel(&r->out[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        r->out[0].f[i] = r->in[0].f[i / plane] / (double)plane;
+}
+
+static const struct sl_attr_desc dx_attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
+
+const struct sl_op sl_op_global_avgpool_dx = {
+    .name = "global_avgpool_dx",
+    .brief = "gradient of global_avgpool",
+    .inputs = "dy",
+    .outputs = "dx",
+    .attrs = dx_attrs,
+    .internal = true,
+    .infer = infer_dx,
+    .flops = sl_flops_elementwise,
+    .ref = ref_dx,
+};

@@ -1,0 +1,41 @@
+/* relu: y = max(x, 0). The gradient at 0 is 0. */
+#include "op/common.h"
+
+static double forward(double x) { return x < 0 ? 0 : x; } /* NaN stays NaN */
+
+static double backward(double dy, double y) { return y > 0 ? dy : 0; }
+
+static int grad(struct sl_grad *g, int input) {
+    (void)input;
+    return sl_grad_emit(g, "relu_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
+}
+
+static double flops(const struct sl_op_view *v) { return 1.0 * (double)sl_numel(&v->out[0]); }
+
+static double flops_dx(const struct sl_op_view *v) { return 1.0 * (double)sl_numel(&v->out[0]); }
+
+static void ref(const struct sl_ref *r) { sl_ref_map(r, forward); }
+
+static void ref_dx(const struct sl_ref *r) { sl_ref_zip(r, backward); }
+
+const struct sl_op sl_op_relu = {
+    .name = "relu",
+    .brief = "max(x, 0)",
+    .inputs = "x",
+    .outputs = "y",
+    .infer = sl_infer_same,
+    .flops = flops,
+    .grad = grad,
+    .ref = ref,
+};
+
+const struct sl_op sl_op_relu_dx = {
+    .name = "relu_dx",
+    .brief = "gradient of relu",
+    .inputs = "dy y",
+    .outputs = "dx",
+    .internal = true,
+    .infer = sl_infer_same,
+    .flops = flops_dx,
+    .ref = ref_dx,
+};

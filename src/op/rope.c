@@ -1,0 +1,87 @@
+/* rope: rotary position embedding; pairs of features turn by an angle that grows with the position.
+ *
+ *   x [B,T,H,D] -> y [B,T,H,D]     angle(t, i) = (offset + t) scale base^(-2 i / D),  i < D/2
+ *
+ * style half:        feature i turns with i + D/2   (llama, GPT-NeoX)
+ * style interleaved: feature 2 i turns with 2 i + 1 (the paper, arXiv 2104.09864)
+ * scale is the factor of linear position interpolation (1/4: a context four times as long).
+ * inverse turns the other way: a rotation's gradient is its inverse.
+ */
+#include "op/common.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BASE, OFFSET, STYLE, SCALE, INVERSE, ATTR_COUNT };
+enum { HALF, INTERLEAVED };
+
+#define MOST ((int64_t)1 << 40) /* positions stay exact in double */
+
+static sl_err infer(struct sl_infer *c) {
+    char text[SL_SHAPE_TEXT];
+    const struct sl_shape *x = &c->in[0];
+    SL_TRY(sl_need_float(c, 0));
+    if (x->rank != 4 || (x->batch & ~1u) || x->dim[3] % 2)
+        return sl_infer_fail(c, "needs [B,T,H,D] with an even D, got %s", sl_shape_text(x, text));
+    if (!(c->attr[BASE].f > 0) || !isfinite(c->attr[BASE].f))
+        return sl_infer_fail(c, "'base' must be positive");
+    if (!isfinite(c->attr[SCALE].f))
+        return sl_infer_fail(c, "'scale' must be finite");
+    if (c->attr[OFFSET].i < -MOST || c->attr[OFFSET].i > MOST)
+        return sl_infer_fail(c, "'offset' %lld is too large", (long long)c->attr[OFFSET].i);
+    c->out[0] = *x;
+    return SL_OK;
+}
+
+/* Three per element for the rotation; the angles are shared by all samples and heads. */
+static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_numel(&v->out[0]); }
+
+static int grad(struct sl_grad *g, int input) {
+    union sl_attr attr[ATTR_COUNT];
+    (void)input;
+    memcpy(attr, g->attr, sizeof attr);
+    attr[INVERSE].i = !attr[INVERSE].i;
+    return sl_grad_emit(g, "rope", 1, &g->dout[0], attr);
+}
+
+/* One head at one position. */
+static void turn(const union sl_attr *attr, int64_t position, int64_t d, const double *x,
+                 double *y) {
+    bool half = attr[STYLE].i == HALF;
+    for (int64_t i = 0; i < d / 2; i++) {
+        double angle = (double)(attr[OFFSET].i + position) * attr[SCALE].f *
+                       pow(attr[BASE].f, -2.0 * (double)i / (double)d);
+        double c = cos(angle), s = attr[INVERSE].i ? -sin(angle) : sin(angle);
+        int64_t a = half ? i : 2 * i, b = half ? i + d / 2 : 2 * i + 1;
+        y[a] = x[a] * c - x[b] * s;
+        y[b] = x[a] * s + x[b] * c;
+    }
+}
+
+static void ref(const struct sl_ref *r) {
+    const int64_t *dim = r->in[0].shape.dim;
+    int64_t t = dim[1], h = dim[2], d = dim[3];
+    for (int64_t i = 0; i < dim[0] * t * h; i++)
+        turn(r->attr, i / h % t, d, r->in[0].f + i * d, r->out[0].f + i * d);
+}
+
+static const struct sl_attr_desc attrs[] = {
+    {"base", SL_ATTR_FLOAT, "10000", NULL},
+    {"offset", SL_ATTR_INT, "0", NULL},
+    {"style", SL_ATTR_ENUM, "half", "half|interleaved"},
+    {"scale", SL_ATTR_FLOAT, "1", NULL},
+    {"inverse", SL_ATTR_BOOL, "0", NULL},
+    {0},
+};
+
+const struct sl_op sl_op_rope = {
+    .name = "rope",
+    .brief = "rotary position embedding",
+    .inputs = "x",
+    .outputs = "y",
+    .attrs = attrs,
+    .infer = infer,
+    .flops = flops,
+    .grad = grad,
+    .ref = ref,
+};

@@ -1,0 +1,27 @@
+/* scale: y = x * by, a number written in the model. */
+#include "op/common.h"
+
+static int grad(struct sl_grad *g, int input) {
+    (void)input;
+    return sl_grad_emit(g, "scale", 1, &g->dout[0], g->attr);
+}
+
+static void ref(const struct sl_ref *r) {
+    int64_t count = sl_numel(&r->out[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        r->out[0].f[i] = r->in[0].f[i] * r->attr[0].f;
+}
+
+static const struct sl_attr_desc attrs[] = {{"by", SL_ATTR_FLOAT, NULL, NULL}, {0}};
+
+const struct sl_op sl_op_scale = {
+    .name = "scale",
+    .brief = "x times a constant",
+    .inputs = "x",
+    .outputs = "y",
+    .attrs = attrs,
+    .infer = sl_infer_same,
+    .flops = sl_flops_elementwise,
+    .grad = grad,
+    .ref = ref,
+};

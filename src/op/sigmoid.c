@@ -1,0 +1,43 @@
+/* sigmoid: y = 1 / (1 + exp(-x)), dx = dy y (1 - y). Neither overflows: exp(-x) = inf gives 0. */
+#include "op/common.h"
+
+#include <math.h>
+
+static double forward(double x) { return 1 / (1 + exp(-x)); }
+
+static double backward(double dy, double y) { return dy * y * (1 - y); }
+
+static int grad(struct sl_grad *g, int input) {
+    (void)input;
+    return sl_grad_emit(g, "sigmoid_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
+}
+
+static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_numel(&v->out[0]); }
+
+static double flops_dx(const struct sl_op_view *v) { return 3.0 * (double)sl_numel(&v->out[0]); }
+
+static void ref(const struct sl_ref *r) { sl_ref_map(r, forward); }
+
+static void ref_dx(const struct sl_ref *r) { sl_ref_zip(r, backward); }
+
+const struct sl_op sl_op_sigmoid = {
+    .name = "sigmoid",
+    .brief = "logistic function",
+    .inputs = "x",
+    .outputs = "y",
+    .infer = sl_infer_same,
+    .flops = flops,
+    .grad = grad,
+    .ref = ref,
+};
+
+const struct sl_op sl_op_sigmoid_dx = {
+    .name = "sigmoid_dx",
+    .brief = "gradient of sigmoid",
+    .inputs = "dy y",
+    .outputs = "dx",
+    .internal = true,
+    .infer = sl_infer_same,
+    .flops = flops_dx,
+    .ref = ref_dx,
+};

@@ -1,0 +1,23 @@
+/* A tensor seen around one axis: [outer, size, inner]; shared by slice and concat. */
+#ifndef SL_OP_SLICE_H
+#define SL_OP_SLICE_H
+
+#include "op/common.h"
+
+struct sl_around {
+    int64_t outer, size, inner;
+};
+
+static inline struct sl_around sl_around(const struct sl_shape *shape, int64_t axis) {
+    struct sl_around a = {1, shape->dim[axis], 1};
+    for (int i = 0; i < axis; i++)
+        a.outer *= shape->dim[i];
+    for (int i = (int)axis + 1; i < shape->rank; i++)
+        a.inner *= shape->dim[i];
+    return a;
+}
+
+/* Normalise the axis and refuse the one that holds B: its items are not in sample order. */
+SL_MUST_CHECK sl_err sl_need_plain_axis(const struct sl_infer *infer, int input, int64_t *axis);
+
+#endif

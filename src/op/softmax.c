@@ -1,0 +1,130 @@
+/* softmax and log_softmax over the last axis; the largest entry of a row is taken off first, so
+ * that nothing overflows and the sum is at least 1.
+ *
+ *   x, y [..., n]     softmax       dx = y (dy - sum_j dy y)
+ *                     log_softmax   dx = dy - exp(y) sum_j dy
+ */
+#include "op/common.h"
+
+#include <math.h>
+
+static sl_err infer(struct sl_infer *c) {
+    SL_TRY(sl_need_float(c, 0));
+    if (c->in[0].rank < 1)
+        return sl_infer_fail(c, "needs rank 1 or more, got a scalar");
+    c->out[0] = c->in[0];
+    return SL_OK;
+}
+
+static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->out[0]); }
+
+static int grad_softmax(struct sl_grad *g, int input) {
+    (void)input;
+    return sl_grad_emit(g, "softmax_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
+}
+
+static int grad_log(struct sl_grad *g, int input) {
+    (void)input;
+    return sl_grad_emit(g, "log_softmax_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
+}
+
+static double largest(const double *x, int64_t n) {
+    double most = x[0];
+    for (int64_t j = 1; j < n; j++)
+        most = x[j] > most ? x[j] : most;
+    return most;
+}
+
+static void ref_softmax(const struct sl_ref *r) {
+    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    for (int64_t i = 0; i < rows.count; i++) {
+        const double *x = r->in[0].f + i * rows.n;
+        double *y = r->out[0].f + i * rows.n;
+        double most = largest(x, rows.n), sum = 0;
+        for (int64_t j = 0; j < rows.n; j++)
+            sum += y[j] = exp(x[j] - most);
+        for (int64_t j = 0; j < rows.n; j++)
+            y[j] /= sum;
+    }
+}
+
+static void ref_log(const struct sl_ref *r) {
+    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    for (int64_t i = 0; i < rows.count; i++) {
+        const double *x = r->in[0].f + i * rows.n;
+        double *y = r->out[0].f + i * rows.n;
+        double most = largest(x, rows.n), sum = 0;
+        for (int64_t j = 0; j < rows.n; j++)
+            sum += exp(x[j] - most);
+        for (int64_t j = 0; j < rows.n; j++)
+            y[j] = x[j] - most - log(sum);
+    }
+}
+
+static void ref_softmax_dx(const struct sl_ref *r) {
+    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    for (int64_t i = 0; i < rows.count; i++) {
+        const double *dy = r->in[0].f + i * rows.n, *y = r->in[1].f + i * rows.n;
+        double dot = 0;
+        for (int64_t j = 0; j < rows.n; j++)
+            dot += dy[j] * y[j];
+        for (int64_t j = 0; j < rows.n; j++)
+            r->out[0].f[i * rows.n + j] = y[j] * (dy[j] - dot);
+    }
+}
+
+static void ref_log_dx(const struct sl_ref *r) {
+    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    for (int64_t i = 0; i < rows.count; i++) {
+        const double *dy = r->in[0].f + i * rows.n, *y = r->in[1].f + i * rows.n;
+        double sum = 0;
+        for (int64_t j = 0; j < rows.n; j++)
+            sum += dy[j];
+        for (int64_t j = 0; j < rows.n; j++)
+            r->out[0].f[i * rows.n + j] = dy[j] - exp(y[j]) * sum;
+    }
+}
+
+const struct sl_op sl_op_log_softmax = {
+    .name = "log_softmax",
+    .brief = "logarithm of softmax over the last axis",
+    .inputs = "x",
+    .outputs = "y",
+    .infer = infer,
+    .flops = flops,
+    .grad = grad_log,
+    .ref = ref_log,
+};
+
+const struct sl_op sl_op_log_softmax_dx = {
+    .name = "log_softmax_dx",
+    .brief = "gradient of log_softmax",
+    .inputs = "dy y",
+    .outputs = "dx",
+    .internal = true,
+    .infer = sl_infer_same,
+    .flops = flops,
+    .ref = ref_log_dx,
+};
+
+const struct sl_op sl_op_softmax = {
+    .name = "softmax",
+    .brief = "exponentials over the last axis that sum to 1",
+    .inputs = "x",
+    .outputs = "y",
+    .infer = infer,
+    .flops = flops,
+    .grad = grad_softmax,
+    .ref = ref_softmax,
+};
+
+const struct sl_op sl_op_softmax_dx = {
+    .name = "softmax_dx",
+    .brief = "gradient of softmax",
+    .inputs = "dy y",
+    .outputs = "dx",
+    .internal = true,
+    .infer = sl_infer_same,
+    .flops = flops,
+    .ref = ref_softmax_dx,
+};

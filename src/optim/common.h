@@ -1,0 +1,27 @@
+/* What the rows of this room share: hyper-parameters that several have, and the decay scalars. */
+#ifndef SL_OPTIM_COMMON_H
+#define SL_OPTIM_COMMON_H
+
+#include "optim/optim.h"
+
+#define SL_HYPER_BETA(name_, fallback_, brief_)                                                    \
+    { name_, fallback_, 0, 1, SL_RANGE_HALF_OPEN, brief_ }
+#define SL_HYPER_EPS(fallback_)                                                                    \
+    { "eps", fallback_, 1e-30, 1, SL_RANGE_CLOSED, "added to the root" }
+/* Every row ends with these two. */
+#define SL_HYPER_DECAY(fallback_)                                                                  \
+    {"wd", fallback_, 0, 10, SL_RANGE_CLOSED, "weight decay"}, {                                   \
+        "wd_all", 0, 0, 1, SL_RANGE_WHOLE, "1: decay biases and norms too"                         \
+    }
+
+/* The weight decay of this parameter: `wd`, or 0 when it does not decay. */
+double sl_optim_decay(const struct sl_optim_param *param);
+
+/* Sets lr and shrink (decoupled) or l2 (coupled: the decay is part of the gradient). */
+void sl_coef_decoupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out);
+void sl_coef_coupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out);
+
+/* 1 - beta, taken in double. */
+void sl_coef_beta(double beta, float *out, float *rest);
+
+#endif

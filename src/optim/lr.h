@@ -1,0 +1,39 @@
+/* Learning-rate schedules: lr(t) is a pure function of the step (from 1), never of a history.
+ *
+ *     base |      ________                    warm-up is in front of each:
+ *          |     /        \___                  t <= warmup:  base * t / warmup
+ *          |    /             \____           then p = (t - warmup) / (total - warmup), at most 1:
+ *     min  |___/                   \____        constant 1, linear 1-(1-min)p,
+ *           0 warmup             total          cosine min + (1-min)(1+cos(pi p))/2
+ *
+ * Text: "cosine:warmup=100,total=1000,min=0.1"; min is a fraction of the base rate.
+ */
+#ifndef SL_OPTIM_LR_H
+#define SL_OPTIM_LR_H
+
+#include "optim/spec.h"
+
+enum { SL_LR_HYPER = 4 };
+
+struct sl_lr_row {
+    const char *name, *brief;
+    const struct sl_hyper *hyper; /* row 0 is warmup, row 1, where present, total */
+    /* The factor after warm-up; p in [0, 1]. */
+    double (*factor)(const double *hyper, double p);
+};
+
+struct sl_lr {
+    const struct sl_lr_row *row;
+    double hyper[SL_LR_HYPER];
+};
+
+extern const struct sl_lr_row *const sl_lr_rows[];
+extern const int sl_lr_row_count;
+
+/* `steps` is the length of the run, taken for `total` when the text gives none; 0: unknown, and the
+ * text must give it. */
+SL_MUST_CHECK sl_err sl_lr_parse(const char *text, int64_t steps, struct sl_lr *out);
+void sl_lr_put(struct sl_text *text, const struct sl_lr *lr); /* total is always written */
+double sl_lr_at(const struct sl_lr *lr, double base, int64_t t);
+
+#endif

@@ -1,0 +1,137 @@
+/* Optimizers: the registry, their text, and what is common to all of them. */
+#include "optim/common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct sl_optimizer sl_optimizer_adam;
+extern const struct sl_optimizer sl_optimizer_adamw;
+extern const struct sl_optimizer sl_optimizer_lion;
+extern const struct sl_optimizer sl_optimizer_momentum;
+extern const struct sl_optimizer sl_optimizer_muon;
+extern const struct sl_optimizer sl_optimizer_nadam;
+extern const struct sl_optimizer sl_optimizer_nesterov;
+extern const struct sl_optimizer sl_optimizer_sgd;
+
+const struct sl_optimizer *const sl_optimizers[] = {
+    &sl_optimizer_adam, &sl_optimizer_adamw, &sl_optimizer_lion,     &sl_optimizer_momentum,
+    &sl_optimizer_muon, &sl_optimizer_nadam, &sl_optimizer_nesterov, &sl_optimizer_sgd,
+};
+const int sl_optimizer_count = SL_COUNT(sl_optimizers);
+
+const struct sl_optimizer *sl_optimizer_find(struct sl_str name) {
+    for (int i = 0; i < sl_optimizer_count; i++)
+        if (sl_str_is(name, sl_optimizers[i]->name))
+            return sl_optimizers[i];
+    return NULL;
+}
+
+static const char *name_at(const void *ctx, int i) {
+    (void)ctx;
+    return sl_optimizers[i]->name;
+}
+
+sl_err sl_optim_parse(const char *text, struct sl_optim *out) {
+    struct sl_str name;
+    const char *rest;
+    char what[64];
+    *out = (struct sl_optim){0};
+    sl_spec_split(text, &name, &rest);
+    out->row = sl_optimizer_find(name);
+    if (!out->row) {
+        snprintf(what, sizeof what, "%.*s", (int)(name.length < 40 ? name.length : 40), name.at);
+        const char *near = sl_nearest(what, sl_optimizer_count, name_at, NULL);
+        return sl_fail(SL_ERR_USAGE, "no optimizer '%s'%s%s%s; 'sluice list optimizers' names them",
+                       what, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    snprintf(what, sizeof what, "optimizer '%s'", out->row->name);
+    return sl_spec_values(what, out->row->hyper, rest, out->hyper, NULL);
+}
+
+void sl_optim_put(struct sl_text *text, const struct sl_optim *optim) {
+    sl_spec_put(text, optim->row->name, optim->row->hyper, optim->hyper);
+}
+
+double sl_optim_value(const struct sl_optim *optim, const char *name) {
+    int i = sl_hyper_find(optim->row->hyper, sl_str(name));
+    SL_ASSERT(i >= 0);
+    return optim->hyper[i];
+}
+
+/* The fallback's values: those of the same name, the others at their defaults. */
+static struct sl_optim fall_back(const struct sl_optim *optim) {
+    struct sl_optim out = {.row = optim->row->fallback};
+    for (int i = 0; i < sl_hyper_count(out.row->hyper); i++) {
+        int from = sl_hyper_find(optim->row->hyper, sl_str(out.row->hyper[i].name));
+        out.hyper[i] = from >= 0 ? optim->hyper[from] : out.row->hyper[i].fallback;
+    }
+    return out;
+}
+
+struct sl_optim_param sl_optim_for(const struct sl_optim *optim,
+                                   const struct sl_optim_shape *shape) {
+    struct sl_optim_param out = {.optim = *optim, .shape = *shape, .count = 1};
+    if (optim->row->takes && !optim->row->takes(shape))
+        out.optim = fall_back(optim);
+    for (int i = 0; i < shape->rank; i++)
+        out.count *= shape->dim[i];
+    out.decays = shape->rank >= 2 || sl_optim_value(optim, "wd_all") != 0;
+    return out;
+}
+
+int sl_optim_tensors(const struct sl_optim_param *param, bool delta) {
+    const struct sl_optimizer *row = param->optim.row;
+    return row->state_count + (delta && row->delta_from == SL_DELTA_KEPT);
+}
+
+int64_t sl_optim_scratch_bytes(const struct sl_optim_param *param) {
+    const struct sl_optimizer *row = param->optim.row;
+    return row->scratch_bytes ? row->scratch_bytes(&param->shape) : 0;
+}
+
+struct sl_step_coef sl_optim_coef(const struct sl_optim_param *param, int64_t t, double lr,
+                                  float scale) {
+    struct sl_step_coef out = {.scale = scale, .shrink = 1};
+    SL_ASSERT(t >= 1);
+    param->optim.row->coef(param, t, lr, &out);
+    return out;
+}
+
+void sl_optim_predict(int64_t count, const float *w, const float *delta, double lr, double s,
+                      float *out) {
+    float far = (float)(lr * s);
+    for (int64_t i = 0; i < count; i++) {
+        float step = far * delta[i];
+        out[i] = w[i] - step;
+    }
+}
+
+double sl_power(double base, int64_t exponent) {
+    double result = 1;
+    SL_ASSERT(exponent >= 0);
+    for (; exponent; exponent >>= 1) {
+        if (exponent & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+
+double sl_optim_decay(const struct sl_optim_param *param) {
+    return param->decays ? sl_optim_value(&param->optim, "wd") : 0;
+}
+
+void sl_coef_decoupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out) {
+    out->lr = (float)lr;
+    out->shrink = (float)(1 - lr * sl_optim_decay(param));
+}
+
+void sl_coef_coupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out) {
+    out->lr = (float)lr;
+    out->l2 = (float)sl_optim_decay(param);
+}
+
+void sl_coef_beta(double beta, float *out, float *rest) {
+    *out = (float)beta;
+    *rest = (float)(1 - beta);
+}

@@ -1,0 +1,233 @@
+/* Building a program: which nodes, in which order, as which instructions. */
+#include "pass/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool sl_build_own(const struct sl_build *b, int node) { return b->stage[node] == b->spec->stage; }
+
+bool sl_build_own_value(const struct sl_build *b, int value) {
+    const struct sl_value *v = sl_graph_value(b->graph, value);
+    return v->kind == SL_VALUE_NODE && sl_build_own(b, v->node);
+}
+
+static struct sl_operand make_operand(const struct sl_build *b, int value) {
+    struct sl_operand operand = {.value = -1};
+    if (value < 0)
+        return operand;
+    const struct sl_value *v = sl_graph_value(b->graph, value);
+    operand.value = b->root[value];
+    operand.dtype = v->dtype;
+    operand.shape = sl_shape_at(&v->shape, b->spec->samples);
+    operand.numel = sl_shape_numel(&operand.shape, 1);
+    operand.row = b->part_row[value];
+    operand.run = b->part_run[value];
+    operand.within = b->part_at[value] * b->program->elem_bytes;
+    return operand;
+}
+
+static void emit(struct sl_build *b, int index) {
+    const struct sl_node *node = &b->graph->nodes.at[index];
+    if (node->op->is_view || b->gone[index])
+        return;
+    struct sl_instr instr = {
+        .op = node->op,
+        .kernel = node->op->name,
+        .attr = node->attr,
+        .node = index,
+        .in_count = node->in_count,
+        .out_count = node->out_count,
+        .in = SL_NEW(&b->program->arena, struct sl_operand, node->in_count),
+        .out = SL_NEW(&b->program->arena, struct sl_operand, node->out_count),
+        .pass = node->pass,
+        .flops = sl_graph_node_flops(b->graph, node, b->spec->samples),
+    };
+    for (int i = 0; i < node->in_count; i++)
+        instr.in[i] = make_operand(b, node->in[i]);
+    for (int i = 0; i < node->out_count; i++)
+        instr.out[i] = make_operand(b, node->out[i]);
+    SL_PUSH(&b->instrs, instr);
+}
+
+/* A copy of `from` into a fixed place (state or gradient). */
+static void emit_copy(struct sl_build *b, int from, struct sl_operand to, enum sl_pass_tag pass) {
+    const struct sl_op *identity = b->graph->find_op(SL_STR("identity"));
+    struct sl_instr instr = {
+        .op = identity,
+        .kernel = "identity",
+        .node = -1,
+        .in_count = 1,
+        .out_count = 1,
+        .in = SL_NEW(&b->program->arena, struct sl_operand, 1),
+        .out = SL_NEW(&b->program->arena, struct sl_operand, 1),
+        .pass = pass,
+        .accumulate = to.space == SL_SPACE_GRAD,
+    };
+    SL_ASSERT(identity);
+    instr.in[0] = make_operand(b, from);
+    instr.out[0] = to;
+    SL_PUSH(&b->instrs, instr);
+}
+
+static struct sl_operand fixed_place(const struct sl_build *b, enum sl_space space, int64_t offset,
+                                     int value) {
+    struct sl_operand operand = make_operand(b, value);
+    operand.space = space;
+    operand.offset = offset;
+    operand.value = -1;
+    return operand;
+}
+
+/* After the forward pass, states take their new values. */
+static void emit_updates(struct sl_build *b) {
+    for (int64_t i = 0; i < b->graph->updates.count; i++) {
+        const struct sl_update *update = &b->graph->updates.at[i];
+        if (!sl_build_own_value(b, update->value))
+            continue;
+        for (int s = 0; s < b->program->state_count; s++)
+            if (b->program->states[s].param == update->state)
+                emit_copy(
+                    b, update->value,
+                    fixed_place(b, SL_SPACE_STATE, b->program->states[s].offset, update->value),
+                    SL_PASS_F);
+    }
+}
+
+static void count_readers(struct sl_build *b) {
+    for (int64_t n = 0; n < b->graph->nodes.count; n++) {
+        const struct sl_node *node = &b->graph->nodes.at[n];
+        for (int i = 0; i < node->in_count && !node->op->is_view; i++)
+            if (node->in[i] >= 0)
+                b->readers[b->root[node->in[i]]]++;
+    }
+    for (int64_t i = 0; i < b->graph->grads.count; i++)
+        b->readers[b->root[b->graph->grads.at[i].value]]++;
+}
+
+/* Let the producer of a parameter gradient write straight into its accumulator; where the value is
+ * also read by others (the gradient of `x + p` is dy itself), copy it there. */
+static void emit_grads(struct sl_build *b) {
+    for (int u = 0; u < b->program->use_count; u++) {
+        const struct sl_program_use *use = &b->program->uses[u];
+        int value = b->root[b->graph->grads.at[use->grad].value];
+        struct sl_operand place = fixed_place(b, SL_SPACE_GRAD, use->offset, value);
+        const struct sl_value *v = sl_graph_value(b->graph, value);
+        bool direct = false;
+        for (int64_t i = b->instrs.count - 1;
+             i >= b->forward_end && sl_build_own_value(b, value) && b->readers[value] == 1; i--) {
+            struct sl_instr *instr = &b->instrs.at[i];
+            if (instr->node != v->node)
+                continue;
+            direct = v->slot == 0;
+            if (direct) {
+                instr->out[0] = place;
+                instr->accumulate = true;
+            }
+            break;
+        }
+        if (!direct)
+            emit_copy(b, value, place, SL_PASS_W);
+    }
+}
+
+/* Backward nodes come in the order of differentiation; a split program takes all I first. */
+static void emit_backward(struct sl_build *b) {
+    int64_t nodes = b->graph->nodes.count;
+    if (b->spec->recompute)
+        for (int64_t n = 0; n < b->graph->forward_count; n++)
+            if (sl_build_own(b, (int)n))
+                emit(b, (int)n);
+    for (int64_t n = b->graph->forward_count; n < nodes; n++) {
+        bool now = !b->spec->split || b->graph->nodes.at[n].pass == SL_PASS_I;
+        if (now && sl_build_own(b, (int)n))
+            emit(b, (int)n);
+    }
+    b->split_at = (int)b->instrs.count;
+    for (int64_t n = b->graph->forward_count; b->spec->split && n < nodes; n++)
+        if (b->graph->nodes.at[n].pass == SL_PASS_W && sl_build_own(b, (int)n))
+            emit(b, (int)n);
+    emit_grads(b);
+    if (!b->spec->split)
+        b->split_at = (int)b->instrs.count;
+}
+
+static void set_phases(struct sl_build *b) {
+    struct sl_program *p = b->program;
+    int count = (int)b->instrs.count, f = b->forward_end;
+    p->end[SL_PHASE_F] = f;
+    p->begin[SL_PHASE_B] = f;
+    p->end[SL_PHASE_B] = count;
+    p->begin[SL_PHASE_I] = f;
+    p->end[SL_PHASE_I] = b->split_at;
+    p->begin[SL_PHASE_W] = b->split_at;
+    p->end[SL_PHASE_W] = count;
+}
+
+static void build_instrs(struct sl_build *b) {
+    int64_t forward = b->graph->differentiated ? b->graph->forward_count : b->graph->nodes.count;
+    for (int64_t n = 0; n < forward; n++)
+        if (sl_build_own(b, (int)n))
+            emit(b, (int)n);
+    emit_updates(b);
+    b->forward_end = (int)b->instrs.count;
+    b->split_at = b->forward_end;
+    if (b->graph->differentiated)
+        emit_backward(b);
+    if (b->spec->has_kernel)
+        sl_build_fuse(b);
+    set_phases(b);
+}
+
+static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
+    *b = (struct sl_build){.spec = spec, .graph = spec->graph};
+    b->program = calloc(1, sizeof *b->program);
+    if (!b->program)
+        sl_out_of_memory(sizeof *b->program);
+    b->program->graph = spec->graph;
+    b->program->samples = spec->samples;
+    b->program->elem_bytes = sizeof(float);
+    b->program->split = spec->split;
+    b->program->recompute = spec->recompute;
+    b->stage = SL_NEW(&b->scratch, int, spec->graph->nodes.count);
+    b->root = SL_NEW(&b->scratch, int, spec->graph->values.count);
+    b->part_row = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->part_run = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->part_at = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->gone = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
+    b->readers = SL_NEW(&b->scratch, int, spec->graph->values.count);
+    b->item_f = SL_NEW(&b->scratch, int, spec->graph->values.count);
+    b->item_b = SL_NEW(&b->scratch, int, spec->graph->values.count);
+    sl_pass_place(spec->graph, spec->stage_of, b->stage);
+}
+
+sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **out) {
+    struct sl_build b;
+    SL_ASSERT(spec->graph->checked);
+    open_build(&b, spec);
+    sl_build_views(&b);
+    count_readers(&b);
+    sl_build_params(&b);
+    build_instrs(&b);
+    sl_build_items(&b);
+    sl_build_share(&b);
+    sl_build_layout(&b);
+    sl_build_ports(&b);
+    b.program->instr_count = (int)b.instrs.count;
+    b.program->instrs = SL_VEC_FREEZE(&b.instrs, &b.program->arena);
+    SL_VEC_FREE(&b.instrs);
+    SL_VEC_FREE(&b.items);
+    sl_arena_free(&b.scratch);
+    sl_err err = sl_program_check(b.program);
+    if (err != SL_OK)
+        sl_program_close(b.program);
+    else
+        *out = b.program;
+    return err;
+}
+
+void sl_program_close(struct sl_program *program) {
+    if (!program)
+        return;
+    sl_arena_free(&program->arena);
+    free(program);
+}

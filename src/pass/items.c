@@ -1,0 +1,144 @@
+/* Items: pieces of SLOT and WORK memory with lifetimes; sharing in place. */
+#include "pass/build.h"
+#include "pass/inplace.h"
+
+/* Does this value live in SLOT or WORK (and not in a slab of its own)? */
+static bool planned(const struct sl_build *b, int value) {
+    enum sl_value_kind kind = sl_graph_value(b->graph, value)->kind;
+    return kind == SL_VALUE_NODE || kind == SL_VALUE_INPUT || kind == SL_VALUE_SEED;
+}
+
+static int new_item(struct sl_build *b, int value, int born) {
+    const struct sl_value *v = sl_graph_value(b->graph, value);
+    int64_t bytes = v->dtype == SL_INT ? (int64_t)sizeof(int32_t) : b->program->elem_bytes;
+    struct sl_item item = {
+        .value = value,
+        .size_bytes = sl_shape_numel(&v->shape, b->spec->samples) * bytes,
+        .born = born,
+        .dies = born,
+        .into = -1,
+    };
+    item.size_bytes = (item.size_bytes + 63) & ~(int64_t)63;
+    SL_PUSH(&b->items, item);
+    return (int)b->items.count - 1;
+}
+
+/* The item that an instruction at `time` means by `value`. What enters the stage has one life; with
+ * recomputation, what the stage computes has a second one that starts in the backward pass. */
+static int item_at(struct sl_build *b, int value, int time, bool written) {
+    const struct sl_value *v = sl_graph_value(b->graph, value);
+    bool own = sl_build_own_value(b, value);
+    bool second =
+        b->spec->recompute && time >= b->forward_end && own && v->node < b->graph->forward_count;
+    int *table = second ? b->item_b : b->item_f;
+    if (table[value] < 0) {
+        bool backward_value = v->kind == SL_VALUE_NODE && b->graph->differentiated &&
+                              v->node >= b->graph->forward_count;
+        int born = written ? time : backward_value ? b->forward_end : -1;
+        if (v->kind == SL_VALUE_SEED)
+            born = -1;
+        table[value] = new_item(b, value, born);
+    }
+    return table[value];
+}
+
+/* A value that others see: it stays in its slot, at least until `dies`. */
+static void pin(struct sl_build *b, int value, int dies) {
+    int item = b->item_f[b->root[value]];
+    if (item < 0 || !planned(b, b->root[value]))
+        return;
+    b->items.at[item].slot = true;
+    if (b->items.at[item].dies < dies)
+        b->items.at[item].dies = dies;
+}
+
+static void touch(struct sl_build *b, const struct sl_operand *operand, int time, bool written) {
+    if (operand->value < 0 || operand->space != SL_SPACE_NONE || !planned(b, operand->value))
+        return;
+    int item = item_at(b, operand->value, time, written); /* may move items.at */
+    if (b->items.at[item].dies < time)
+        b->items.at[item].dies = time;
+}
+
+/* Which phase an instruction (or the time before the first) belongs to. */
+static int phase_of(const struct sl_build *b, int time) {
+    return time < b->forward_end ? 0 : time < b->split_at ? 1 : 2;
+}
+
+static void pin_sent(struct sl_build *b) {
+    const struct sl_graph *graph = b->graph;
+    int end = (int)b->instrs.count;
+    for (int64_t n = 0; n < graph->nodes.count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        for (int i = 0; i < node->in_count && !sl_build_own(b, (int)n); i++)
+            if (node->in[i] >= 0 && sl_build_own_value(b, b->root[node->in[i]])) {
+                int value = b->root[node->in[i]];
+                bool forward = graph->values.at[value].node < graph->forward_count;
+                pin(b, value, forward ? b->forward_end : end);
+            }
+    }
+    for (int64_t i = 0; i < graph->losses.count; i++)
+        pin(b, graph->losses.at[i].value, b->forward_end);
+    for (int64_t i = 0; i < graph->outputs.count && !graph->differentiated; i++)
+        pin(b, graph->outputs.at[i].value, b->forward_end);
+}
+
+void sl_build_items(struct sl_build *b) {
+    for (int64_t v = 0; v < b->graph->values.count; v++)
+        b->item_f[v] = b->item_b[v] = -1;
+    for (int64_t t = 0; t < b->instrs.count; t++) {
+        const struct sl_instr *instr = &b->instrs.at[t];
+        for (int i = 0; i < instr->in_count; i++)
+            touch(b, &instr->in[i], (int)t, false);
+        for (int i = 0; i < instr->out_count; i++)
+            touch(b, &instr->out[i], (int)t, true);
+    }
+    pin_sent(b);
+    for (int64_t i = 0; i < b->items.count; i++) {
+        struct sl_item *item = &b->items.at[i];
+        enum sl_value_kind kind = b->graph->values.at[item->value].kind;
+        item->slot |= item->born < 0 || kind != SL_VALUE_NODE ||
+                      !sl_build_own_value(b, item->value) ||
+                      phase_of(b, item->born) != phase_of(b, item->dies);
+    }
+}
+
+static int item_of_operand(const struct sl_build *b, const struct sl_operand *operand, int time) {
+    if (operand->value < 0 || operand->space != SL_SPACE_NONE || !planned(b, operand->value))
+        return -1;
+    const struct sl_value *v = sl_graph_value(b->graph, operand->value);
+    bool second = b->spec->recompute && time >= b->forward_end &&
+                  sl_build_own_value(b, operand->value) && v->node < b->graph->forward_count;
+    return second ? b->item_b[operand->value] : b->item_f[operand->value];
+}
+
+static int owner(const struct sl_build *b, int item) {
+    while (item >= 0 && b->items.at[item].into >= 0)
+        item = b->items.at[item].into;
+    return item;
+}
+
+static bool share(struct sl_build *b, const struct sl_instr *instr, int input, int time) {
+    int from = owner(b, item_of_operand(b, &instr->in[input], time));
+    int to = item_of_operand(b, &instr->out[0], time);
+    if (from < 0 || to < 0 || instr->in[input].numel != instr->out[0].numel)
+        return false;
+    struct sl_item *a = &b->items.at[from], *c = &b->items.at[to];
+    if (a->dies != time || c->born != time || a->born < 0 || a->size_bytes != c->size_bytes)
+        return false;
+    c->into = from;
+    a->dies = c->dies;
+    a->slot |= c->slot;
+    return true;
+}
+
+void sl_build_share(struct sl_build *b) {
+    for (int64_t t = 0; t < b->instrs.count; t++) {
+        const struct sl_instr *instr = &b->instrs.at[t];
+        unsigned inputs = sl_inplace_inputs(instr->kernel);
+        bool done = false;
+        for (int i = 0; i < instr->in_count && !done; i++)
+            if (inputs >> i & 1)
+                done = share(b, instr, i, (int)t);
+    }
+}

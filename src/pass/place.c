@@ -1,0 +1,25 @@
+/* Which stage runs a backward node: that of the forward node it belongs to; sums of gradients from
+ * several stages are added where the value was produced. */
+#include "pass/program.h"
+
+static int stage_of_value(const struct sl_graph *graph, const int *stage, int value) {
+    const struct sl_value *v = sl_graph_value(graph, value);
+    return v->kind == SL_VALUE_NODE ? stage[v->node] : -1;
+}
+
+void sl_pass_place(const struct sl_graph *graph, const int *stage_of, int *out) {
+    for (int64_t n = 0; n < graph->nodes.count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        if (node->of < 0) {
+            out[n] = stage_of ? stage_of[n] : 0;
+            continue;
+        }
+        out[n] = out[node->of];
+        if (node->sums < 0)
+            continue;
+        int left = stage_of_value(graph, out, node->in[0]);
+        int right = stage_of_value(graph, out, node->in[1]);
+        if (left != right)
+            out[n] = stage_of_value(graph, out, node->sums);
+    }
+}

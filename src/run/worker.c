@@ -1,0 +1,222 @@
+/* A worker: memory of a stage on a device, and single passes of micro-batches. */
+#include "run/worker.h"
+
+#include "base/rng.h"
+#include "op/registry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static sl_err alloc_bytes(struct sl_worker *w, int64_t size_bytes, void **out) {
+    w->bytes += size_bytes;
+    return w->device->row->alloc(w->device, size_bytes ? size_bytes : 64, out);
+}
+
+static sl_err alloc_slabs(struct sl_worker *w, int count, int64_t size_bytes, void ***out) {
+    *out = calloc((size_t)count + 1, sizeof **out);
+    if (!*out)
+        sl_out_of_memory((size_t)count);
+    for (int i = 0; i < count; i++)
+        SL_TRY(alloc_bytes(w, size_bytes, &(*out)[i]));
+    return SL_OK;
+}
+
+static void free_slabs(struct sl_worker *w, int count, void **slabs) {
+    for (int i = 0; slabs && i < count; i++)
+        w->device->row->free(w->device, slabs[i]);
+    free(slabs);
+}
+
+static sl_err build_program(struct sl_worker *w, enum sl_worker_program which,
+                            const struct sl_program_spec *spec) {
+    SL_TRY(sl_program_build(spec, &w->programs[which]));
+    SL_TRY(w->device->row->bind(w->device, w->programs[which], &w->execs[which]));
+    w->bytes += w->device->row->scratch_bytes(w->device, w->execs[which]);
+    return SL_OK;
+}
+
+static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config *config) {
+    struct sl_program_spec spec = {
+        .graph = config->graph,
+        .stage_of = config->stage_of,
+        .stage = config->stage,
+        .samples = config->samples,
+        .has_kernel = w->device->row->has_kernel,
+        .split = config->split,
+        .recompute = config->recompute,
+    };
+    SL_TRY(build_program(w, SL_WORKER_FULL, &spec));
+    spec.samples = config->last_samples;
+    if (spec.samples && spec.samples != config->samples)
+        SL_TRY(build_program(w, SL_WORKER_LAST, &spec));
+    spec.graph = config->eval_graph;
+    spec.samples = config->eval_samples;
+    if (spec.graph)
+        SL_TRY(build_program(w, SL_WORKER_EVAL, &spec));
+    return SL_OK;
+}
+
+static int64_t largest_input(const struct sl_program *program) {
+    int64_t most = 64;
+    for (int i = 0; i < program->inputs.count; i++) {
+        int64_t bytes = program->inputs.at[i].operand.numel * 4;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static sl_err alloc_memory(struct sl_worker *w) {
+    const struct sl_program *full = w->programs[SL_WORKER_FULL];
+    int64_t slot = 0, work = 0, staging = 0;
+    for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
+        const struct sl_program *p = w->programs[i];
+        if (!p)
+            continue;
+        SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes);
+        slot = p->slot_bytes > slot ? p->slot_bytes : slot;
+        work = p->work_bytes > work ? p->work_bytes : work;
+        staging = largest_input(p) > staging ? largest_input(p) : staging;
+    }
+    SL_TRY(alloc_slabs(w, w->slots, slot, &w->slot));
+    SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
+    SL_TRY(alloc_slabs(w, w->grad_slots, full->grad_bytes, &w->grad));
+    SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
+    SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
+    SL_TRY(alloc_bytes(w, work, &w->work));
+    w->staging = sl_realloc(NULL, (size_t)staging);
+    return SL_OK;
+}
+
+/* Initial values are a pure function of (seed, name, index): the same on any cut. */
+static sl_err init_values(struct sl_worker *w, const struct sl_program_param *list, int count,
+                          const struct sl_param *table, void *slab, uint64_t seed) {
+    enum { CHUNK = 4096 };
+    float chunk[CHUNK];
+    for (int i = 0; i < count; i++) {
+        const struct sl_param *param = &table[list[i].param];
+        uint64_t stream = sl_rng_stream(param->name);
+        for (int64_t at = 0; at < list[i].numel; at += CHUNK) {
+            int64_t n = list[i].numel - at < CHUNK ? list[i].numel - at : CHUNK;
+            for (int64_t j = 0; j < n; j++)
+                chunk[j] = (float)sl_init_value(&param->init, seed, stream, at + j);
+            SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE,
+                                          (char *)slab + list[i].offset + at * 4, chunk, n * 4));
+            SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
+        }
+    }
+    return SL_OK;
+}
+
+static sl_err init_all(struct sl_worker *w, uint64_t seed) {
+    const struct sl_program *p = w->programs[0];
+    for (int v = 0; v < w->versions; v++)
+        SL_TRY(init_values(w, p->params, p->param_count, w->graph->params.at, w->param[v], seed));
+    return init_values(w, p->states, p->state_count, w->graph->states.at, w->state, seed);
+}
+
+sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
+                      struct sl_worker **out) {
+    struct sl_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        sl_out_of_memory(sizeof *w);
+    sl_err err = SL_OK;
+    w->device = device;
+    w->graph = config->graph;
+    w->slots = config->slots;
+    w->versions = config->versions;
+    w->grad_slots = config->grad_slots;
+    w->state_count = config->state_count;
+    SL_TRY_OUT(build_programs(w, config));
+    SL_TRY_OUT(alloc_memory(w));
+    SL_TRY_OUT(init_all(w, config->seed));
+    *out = w;
+out:
+    if (err != SL_OK)
+        sl_worker_close(w);
+    return err;
+}
+
+void sl_worker_close(struct sl_worker *w) {
+    if (!w)
+        return;
+    free_slabs(w, w->slots, w->slot);
+    free_slabs(w, w->versions, w->param);
+    free_slabs(w, w->grad_slots, w->grad);
+    free_slabs(w, w->state_count, w->opt);
+    w->device->row->free(w->device, w->state);
+    w->device->row->free(w->device, w->work);
+    for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
+        w->device->row->unbind(w->device, w->execs[i]);
+        sl_program_close(w->programs[i]);
+    }
+    free(w->staging);
+    free(w);
+}
+
+enum sl_worker_program sl_worker_program_for(const struct sl_worker *w, int64_t samples) {
+    if (w->programs[SL_WORKER_FULL]->samples == samples)
+        return SL_WORKER_FULL;
+    SL_ASSERT(w->programs[SL_WORKER_LAST] && w->programs[SL_WORKER_LAST]->samples == samples);
+    return SL_WORKER_LAST;
+}
+
+sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
+    struct sl_run_args args = {
+        .phase = pass->phase,
+        .accumulate = pass->accumulate,
+        .seed = pass->seed,
+        .first_sample = pass->first_sample,
+        .op_ns = pass->op_ns,
+    };
+    args.base[SL_SPACE_PARAM] = w->param[pass->version];
+    args.base[SL_SPACE_GRAD] = w->grad[pass->grad_slot];
+    args.base[SL_SPACE_STATE] = w->state;
+    args.base[SL_SPACE_SLOT] = w->slot[pass->slot];
+    args.base[SL_SPACE_WORK] = w->work;
+    return w->device->row->run(w->device, w->execs[pass->program], &args);
+}
+
+static char *port_address(const struct sl_worker *w, int slot, const struct sl_operand *operand) {
+    char *base = operand->space == SL_SPACE_WORK ? w->work : w->slot[slot];
+    return base + operand->offset;
+}
+
+sl_err sl_worker_put(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                     const void *host) {
+    return w->device->row->upload(w->device, SL_STREAM_COMPUTE,
+                                  port_address(w, slot, &port->operand), host,
+                                  port->operand.numel * 4);
+}
+
+sl_err sl_worker_get(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                     void *host) {
+    SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, host,
+                                    port_address(w, slot, &port->operand),
+                                    port->operand.numel * 4));
+    return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
+}
+
+sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
+    const struct sl_program *p = w->programs[0];
+    for (int i = 0; i < p->param_count; i++) {
+        const struct sl_program_use *uses = &p->uses[p->params[i].first_use];
+        char *slab = w->grad[grad_slot];
+        for (int u = 1; u < p->params[i].use_count; u++)
+            SL_TRY(w->device->row->add(w->device, slab + uses[0].offset, slab + uses[u].offset,
+                                       p->params[i].numel));
+    }
+    return SL_OK;
+}
+
+void *sl_worker_weight(const struct sl_worker *w, int version, int param) {
+    return (char *)w->param[version] + w->programs[0]->params[param].offset;
+}
+
+void *sl_worker_grad(const struct sl_worker *w, int grad_slot, int param) {
+    const struct sl_program *p = w->programs[0];
+    return (char *)w->grad[grad_slot] + p->uses[p->params[param].first_use].offset;
+}
+
+void *sl_worker_opt(const struct sl_worker *w, int state, int param) {
+    return (char *)w->opt[state] + w->programs[0]->params[param].offset;
+}

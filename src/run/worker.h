@@ -1,0 +1,77 @@
+/* A worker: one stage on one device, with its memory. It does single passes of micro-batches; which
+ * pass comes when is not its business.
+ *
+ * All memory is allocated when the worker is opened: a weight slab per version, gradient slabs, a
+ * slot per micro-batch in flight, one work area, optimizer state. Nothing is allocated after that.
+ */
+#ifndef SL_RUN_WORKER_H
+#define SL_RUN_WORKER_H
+
+#include "device/device.h"
+
+/* A worker has up to three programs: for full micro-batches, for the short last one of a batch, and
+ * for evaluation. They share all memory. */
+enum sl_worker_program { SL_WORKER_FULL, SL_WORKER_LAST, SL_WORKER_EVAL, SL_WORKER_PROGRAMS };
+
+struct sl_worker_config {
+    const struct sl_graph *graph; /* differentiated */
+    const int *stage_of;          /* NULL: one stage */
+    int stage;
+    int64_t samples;                   /* of a full micro-batch */
+    int64_t last_samples;              /* of the last one of a batch; 0 or equal: all are full */
+    const struct sl_graph *eval_graph; /* the same model for evaluation, or NULL */
+    int64_t eval_samples;
+    bool split, recompute;
+    int slots;       /* micro-batches in flight */
+    int versions;    /* weight slabs */
+    int grad_slots;  /* gradient slabs */
+    int state_count; /* optimizer state slabs */
+    uint64_t seed;   /* of initial values */
+};
+
+struct sl_worker {
+    struct sl_device *device;
+    const struct sl_graph *graph;
+    struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
+    struct sl_exec *execs[SL_WORKER_PROGRAMS];
+    int slots, versions, grad_slots, state_count;
+    void **slot, **param, **grad, **opt; /* device memory */
+    void *state, *work;
+    void *staging; /* host: one input of one micro-batch */
+    int64_t bytes; /* all device memory */
+};
+
+SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
+                                    struct sl_worker **out);
+void sl_worker_close(struct sl_worker *worker);
+
+/* A pass of one micro-batch. */
+struct sl_pass {
+    enum sl_worker_program program;
+    enum sl_phase phase;
+    int slot, version, grad_slot;
+    bool accumulate;
+    uint64_t seed;
+    int64_t first_sample;
+    int64_t *op_ns;
+};
+SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
+
+/* Which program serves training micro-batches of this size. */
+enum sl_worker_program sl_worker_program_for(const struct sl_worker *worker, int64_t samples);
+
+/* Put host data into a port of a slot, or take it out. */
+SL_MUST_CHECK sl_err sl_worker_put(struct sl_worker *worker, int slot,
+                                   const struct sl_program_port *port, const void *host);
+SL_MUST_CHECK sl_err sl_worker_get(struct sl_worker *worker, int slot,
+                                   const struct sl_program_port *port, void *host);
+
+/* Add up the uses of every parameter; afterwards the gradient is that of the first use. */
+SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot);
+
+/* Device memory of a parameter's weights, its gradient, its optimizer state. */
+void *sl_worker_weight(const struct sl_worker *worker, int version, int param);
+void *sl_worker_grad(const struct sl_worker *worker, int grad_slot, int param);
+void *sl_worker_opt(const struct sl_worker *worker, int state, int param);
+
+#endif
