@@ -22,7 +22,8 @@ static sl_err bind_lengths(struct sl_data *data, int64_t length) {
                            "input %s of the model does not fit the set, which fills tokens and "
                            "targets int[B,%lld] of one length",
                            sl_data_input_text(&bound->want, text), (long long)length);
-        if (bound->role == SL_ROLE_FEATURE || bound->role == SL_ROLE_IMAGE)
+        if (bound->role == SL_ROLE_FEATURE || bound->role == SL_ROLE_IMAGE ||
+            bound->role == SL_ROLE_MATCH)
             return sl_data_refuse(data, &bound->want);
         bound->in_seq = sequence;
     }
