@@ -102,8 +102,8 @@ sl_err sl_plan_cut_even(const struct sl_graph *graph, int stages, int *stage_of)
 
 sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph, int *stage_of) {
     if (plan->node_count != graph->forward_count)
-        return sl_fail(SL_ERR_NO, "the plan is for a model of %d nodes, %s has %d", plan->node_count,
-                       graph->name, graph->forward_count);
+        return sl_fail(SL_ERR_NO, "the plan is for a model of %d nodes, %s has %d",
+                       plan->node_count, graph->name, graph->forward_count);
     for (int s = 0; s < plan->stage_count; s++)
         for (int i = 0; i < plan->stages[s].node_count; i++)
             stage_of[plan->stages[s].nodes[i]] = s;

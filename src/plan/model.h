@@ -14,7 +14,7 @@ struct sl_model_plan_spec {
     bool split, recompute;
     const struct sl_optim *optim;
     int worker_count;
-    const int *worker_of; /* [stage_count] */
+    const int *worker_of;                 /* [stage_count] */
     bool (*has_kernel)(const char *name); /* of the device, for the bytes */
 };
 
