@@ -1,9 +1,9 @@
 /* Light CPU kernels on the sizes of a small GPT and of a ResNet: GB/s of what they must read and
  * write, and against a copy of the same bytes (identity), measured in turn with it.
  *
- *   kernels [--threads N] [--isa avx512|avx2|any] [--only NAME] [--seconds S]
+ *   kernels [--threads N] [--isa avx512|avx2|any] [--only NAME] [--seconds S] [--python PYTHON]
  *
- * bench/kernels_torch.py prints the same lines for PyTorch.
+ * With the Python of a PyTorch installation, torch_us and ratio (torch / ours) are added.
  */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { INPUTS = 6 };
 
@@ -37,6 +39,7 @@ static const struct row rows[] = {
     {"gelu", {"128,1536"}, 0, 0},
     {"gelu", {"2048,1536"}, 0, 0},
     {"gelu_dx", {"2048,1536", "2048,1536"}, 0, 0},
+    {"gelu", {"128,1536"}, 1, 0},
     {"gelu", {"2048,1536"}, 1, 0},
     {"gelu_dx", {"2048,1536", "2048,1536"}, 1, 0},
     {"silu", {"2048,1536"}, 0, 0},
@@ -114,7 +117,10 @@ static struct sl_shape parse(const char *text) {
 }
 
 static void *fill(int64_t count, int64_t below) {
-    float *memory = aligned_alloc(64, (size_t)(count * 4 + 63) / 64 * 64);
+    size_t page = count * 4 < 1 << 21 ? 64 : 1 << 21,
+           size = ((size_t)count * 4 + page) / page * page;
+    float *memory = aligned_alloc(page, size);
+    madvise(memory, size, MADV_HUGEPAGE); /* as the device does */
     for (int64_t i = 0; i < count; i++) {
         uint32_t word = sl_rng_u32(1, 2, (uint64_t)i);
         if (below)
@@ -219,17 +225,22 @@ static int64_t time_copy(char *to, const char *from, int64_t bytes) {
     return now(true) - start;
 }
 
-/* The best of the kernel and of a copy of half its bytes (read + written: the same traffic), taken
- * in turn: on a machine that others use too, the best is what the code can do. */
+/* The best of the kernel and of a copy of half its bytes (read + written: the same traffic), five
+ * of each in turn: on a machine that others use too, the best is what the code can do. */
 static void measure(struct bench *b, const struct options *o, const char *label) {
     int64_t half = (int64_t)(b->bytes / 2), end, best = INT64_MAX, copy = INT64_MAX;
     char *from = fill(half / 4 + 1, 0), *to = fill(half / 4 + 1, 0);
     time_of(b);
     end = sl_clock_ns() + (int64_t)(o->seconds * 1e9);
     do {
-        int64_t ns = time_of(b), other = time_copy(to, from, half);
-        best = ns < best ? ns : best;
-        copy = other < copy ? other : copy;
+        for (int i = 0; i < 5; i++) {
+            int64_t ns = time_of(b);
+            best = ns < best ? ns : best;
+        }
+        for (int i = 0; i < 5; i++) {
+            int64_t ns = time_copy(to, from, half);
+            copy = ns < copy ? ns : copy;
+        }
     } while (sl_clock_ns() < end);
     printf("RESULT bench=kernels kernel=%s shape=%s isa=%s threads=%d us=%.1f gbs=%.1f "
            "copy1_gbs=%.1f of_copy1=%.2f\n",
@@ -252,8 +263,9 @@ static void run_row(const char *kernel, const char *const in[], const union sl_a
         size_t size = (size_t)b.kernel->scratch_bytes(&b.instr, o->threads);
         b.call.scratch = aligned_alloc(64, (size + 127) / 64 * 64);
     }
-    snprintf(label, sizeof label, "%s%s%s", in[*in[0] ? 0 : 1], in[1] ? "x" : "",
-             in[1] ? in[1] : "");
+    const char *erf = strncmp(kernel, "gelu", 4) == 0 && attr[0].i ? "/erf" : "";
+    const char *first = *in[0] ? in[0] : in[1];
+    snprintf(label, sizeof label, "%s%s%s%s", first, in[1] ? "x" : "", in[1] ? in[1] : "", erf);
     measure(&b, o, label);
     bench_close(&b);
 }
@@ -281,6 +293,8 @@ static void bench_ops(const struct options *o, struct sl_pool *pool) {
 static void bench_optimizer(const char *name, const struct options *o, struct sl_pool *pool) {
     struct sl_optim optim;
     struct sl_optim_shape shape = {.rank = 2, .dim = {1536, 2048}};
+    if (o->only && (strncmp(o->only, "step_", 5) != 0 || strcmp(o->only + 5, name) != 0))
+        return;
     must(sl_optim_parse(name, &optim));
     struct sl_optim_param param = sl_optim_for(&optim, &shape);
     struct sl_step_item item = {.param = &param, .coef = sl_optim_coef(&param, 1, 1e-3, 1)};
@@ -326,9 +340,22 @@ static void bench_norm(const struct options *o, struct sl_pool *pool) {
     free((void *)item.x);
 }
 
+/* The script runs this program and PyTorch in turn. */
+static int compare(const char *python, const char *self, const struct options *o) {
+    const char *dir = getenv("SRC_DIR");
+    char script[512], threads[16], seconds[16];
+    snprintf(script, sizeof script, "%s/bench/kernels_torch.py", dir ? dir : ".");
+    snprintf(threads, sizeof threads, "%d", o->threads);
+    snprintf(seconds, sizeof seconds, "%g", o->seconds);
+    execlp(python, python, script, self, threads, seconds, (char *)NULL);
+    perror(python);
+    return 1;
+}
+
 int main(int argc, char **argv) {
     struct options o = {.threads = 1, .seconds = 0.15};
     struct sl_pool *pool;
+    const char *python = NULL;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--threads") == 0)
             o.threads = atoi(argv[i + 1]);
@@ -336,17 +363,21 @@ int main(int argc, char **argv) {
             o.isa = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
             o.only = argv[i + 1];
+        else if (strcmp(argv[i], "--python") == 0)
+            python = argv[i + 1];
         else if (strcmp(argv[i], "--seconds") == 0)
             o.seconds = atof(argv[i + 1]);
         else
             return fprintf(stderr, "kernels: unknown option %s\n", argv[i]), 2;
     }
+    if (python)
+        return compare(python, argv[0], &o);
     must(sl_pool_open(o.threads, &pool));
     bench_ops(&o, pool);
-    for (int i = 0; i < sl_optimizer_count && !o.only; i++)
+    for (int i = 0; i < sl_optimizer_count; i++)
         if (sl_optimizers[i]->elementwise)
             bench_optimizer(sl_optimizers[i]->name, &o, pool);
-    if (!o.only)
+    if (!o.only || strcmp(o.only, "norm_sq") == 0)
         bench_norm(&o, pool);
     sl_pool_close(pool);
     return 0;
