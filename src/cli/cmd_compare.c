@@ -32,33 +32,36 @@ static double half(unsigned bits) {
     return sign * (exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24));
 }
 
+#define DEFINE_AS(type)                                                                            \
+    static double as_##type(const void *at) {                                                      \
+        type x;                                                                                    \
+        memcpy(&x, at, sizeof x);                                                                  \
+        return (double)x;                                                                          \
+    }
+DEFINE_AS(double)
+DEFINE_AS(float)
+DEFINE_AS(int64_t)
+DEFINE_AS(uint64_t)
+DEFINE_AS(int32_t)
+DEFINE_AS(uint32_t)
+DEFINE_AS(int16_t)
+DEFINE_AS(uint16_t)
+
 static double element(enum sl_st_dtype dtype, const unsigned char *at) {
-    union {
-        double f64;
-        float f32;
-        int64_t i64;
-        uint64_t u64;
-        int32_t i32;
-        uint32_t u32;
-        int16_t i16;
-        uint16_t u16;
-        int8_t i8;
-        uint8_t u8;
-    } x = {0};
-    memcpy(&x, at, (size_t)sl_st_dtype_bytes(dtype));
+    const unsigned char wide[4] = {0, 0, at[0], dtype == SL_ST_BF16 ? at[1] : 0};
     switch (dtype) {
-    case SL_ST_F64: return x.f64;
-    case SL_ST_F32: return (double)x.f32;
-    case SL_ST_BF16: x.u32 = (uint32_t)x.u16 << 16; return (double)x.f32;
-    case SL_ST_F16: return half(x.u16);
-    case SL_ST_I64: return (double)x.i64;
-    case SL_ST_U64: return (double)x.u64;
-    case SL_ST_I32: return (double)x.i32;
-    case SL_ST_U32: return (double)x.u32;
-    case SL_ST_I16: return (double)x.i16;
-    case SL_ST_U16: return (double)x.u16;
-    case SL_ST_I8: return (double)x.i8;
-    default: return (double)x.u8;
+    case SL_ST_F64: return as_double(at);
+    case SL_ST_F32: return as_float(at);
+    case SL_ST_BF16: return as_float(wide);
+    case SL_ST_F16: return half((unsigned)as_uint16_t(at));
+    case SL_ST_I64: return as_int64_t(at);
+    case SL_ST_U64: return as_uint64_t(at);
+    case SL_ST_I32: return as_int32_t(at);
+    case SL_ST_U32: return as_uint32_t(at);
+    case SL_ST_I16: return as_int16_t(at);
+    case SL_ST_U16: return as_uint16_t(at);
+    case SL_ST_I8: return at[0] < 128 ? at[0] : at[0] - 256;
+    default: return at[0];
     }
 }
 

@@ -3,6 +3,7 @@
 #include "device/device.h"
 
 #include "base/clock.h"
+#include "optim/norm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +154,32 @@ static sl_err ref_add(struct sl_device *device, void *y, const void *x, int64_t 
     return SL_OK;
 }
 
+static sl_err ref_step(struct sl_device *device, const struct sl_step_item *items, int count) {
+    (void)device;
+    for (int i = 0; i < count; i++)
+        items[i].param->optim.row->step(&items[i].coef, &items[i].io);
+    return SL_OK;
+}
+
+static sl_err ref_predict(struct sl_device *device, const struct sl_step_item *items, int count,
+                          double ahead) {
+    (void)device;
+    for (int i = 0; i < count; i++) {
+        const struct sl_step_item *item = &items[i];
+        if (item->param->optim.row->delta_from == SL_DELTA_STATE)
+            item->param->optim.row->delta(&item->coef, &item->io);
+        sl_optim_predict(item->io.count, item->io.w, item->io.delta, item->lr, ahead, item->out);
+    }
+    return SL_OK;
+}
+
+static sl_err ref_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
+    (void)device;
+    for (int i = 0; i < count; i++)
+        *items[i].sum = sl_norm_sq(items[i].x, items[i].count);
+    return SL_OK;
+}
+
 const struct sl_device_row sl_device_reference = {
     .name = "reference",
     .brief = "every op by its double-precision reference; slow, exact, for checking",
@@ -169,4 +196,7 @@ const struct sl_device_row sl_device_reference = {
     .run = ref_run,
     .scratch_bytes = ref_scratch_bytes,
     .add = ref_add,
+    .step = ref_step,
+    .predict = ref_predict,
+    .norm_sq = ref_norm_sq,
 };
