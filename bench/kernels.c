@@ -304,11 +304,15 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
                                   .state = {fill(param.count, 0), fill(param.count, 0)}};
     for (int64_t i = 0; i < param.count; i++)
         item.io.state[1][i] *= item.io.state[1][i];
+    struct sl_cpu_room room = {0};
+    item.io.rows = shape.dim[0];
+    item.io.cols = shape.dim[1];
+    item.io.scratch = fill(sl_optim_scratch_bytes(&param) / 4 + 1, 0);
     int tensors = 3 + 2 * optim.row->state_count; /* w read and written, g read, state both */
     int64_t best = INT64_MAX;
-    for (int i = 0; i < 25; i++) {
+    for (int i = 0; i < (optim.row->elementwise ? 25 : 3); i++) {
         int64_t start = now(o->threads == 1);
-        sl_cpu_step(sl_cpu_optim_best(), pool, &item, 1);
+        sl_cpu_step(sl_cpu_optim_best(), pool, &item, 1, &room);
         int64_t ns = now(o->threads == 1) - start;
         best = ns < best ? ns : best;
     }
@@ -320,23 +324,25 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
     free((void *)item.io.g);
     free(item.io.state[0]);
     free(item.io.state[1]);
+    free(item.io.scratch);
+    free(room.at);
 }
 
 static void bench_norm(const struct options *o, struct sl_pool *pool) {
     int64_t count = 1536 * 2048, best = INT64_MAX;
     double sum;
     struct sl_norm_item item = {fill(count, 0), count, &sum};
-    double *sums = sl_realloc(NULL, sizeof *sums * (size_t)sl_cpu_norm_sums(&item, 1));
+    struct sl_cpu_room room = {0};
     for (int i = 0; i < 25; i++) {
         int64_t start = now(o->threads == 1);
-        sl_cpu_norm_sq(sl_cpu_optim_best(), pool, &item, 1, sums);
+        sl_cpu_norm_sq(sl_cpu_optim_best(), pool, &item, 1, &room);
         int64_t ns = now(o->threads == 1) - start;
         best = ns < best ? ns : best;
     }
     printf("RESULT bench=kernels kernel=norm_sq shape=1536,2048 isa=best threads=%d us=%.1f "
            "gbs=%.1f\n",
            o->threads, (double)best / 1e3, 4.0 * (double)count / (double)best);
-    free(sums);
+    free(room.at);
     free((void *)item.x);
 }
 
@@ -375,8 +381,7 @@ int main(int argc, char **argv) {
     must(sl_pool_open(o.threads, &pool));
     bench_ops(&o, pool);
     for (int i = 0; i < sl_optimizer_count; i++)
-        if (sl_optimizers[i]->elementwise)
-            bench_optimizer(sl_optimizers[i]->name, &o, pool);
+        bench_optimizer(sl_optimizers[i]->name, &o, pool);
     if (!o.only || strcmp(o.only, "norm_sq") == 0)
         bench_norm(&o, pool);
     sl_pool_close(pool);
