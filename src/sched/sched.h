@@ -142,7 +142,7 @@ int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
 int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, not repeated */
 
 const char *sl_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
-const char *sl_rule_name(enum sl_rule rule); /* "sync", "2bw", ... */
+const char *sl_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
 
 /* How to build one. */
 struct sl_sched_opts {
