@@ -129,7 +129,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     set->shard_count = data->blob_count / 2;
     set->shard = SL_NEW(&data->arena, struct sl_token_shard, set->shard_count);
     for (int i = 0; i < set->shard_count; i++) {
-        struct index index = {.idx = &data->blob[2 * i], .bin = &data->blob[2 * i + 1]};
+        struct index index = {.idx = &data->blob[2 * i], .bin = &data->blob[2 * i + 1], .width = 1};
         int64_t tokens;
         SL_TRY(read_header(&index));
         SL_TRY(check_sequences(&index, &tokens));
