@@ -39,9 +39,11 @@ static struct sl_optim_shape shape_of(const struct sl_graph *graph, int param) {
 static sl_err open_optimizer(struct sl_train *train) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     int64_t scratch = 64;
-    train->params = calloc((size_t)p->param_count + 1, sizeof *train->params);
-    if (!train->params)
-        sl_out_of_memory((size_t)p->param_count);
+    size_t count = (size_t)p->param_count;
+    train->params = SL_NEW(&train->arena, struct sl_optim_param, count);
+    train->step_items = SL_NEW(&train->arena, struct sl_step_item, count);
+    train->norm_items = SL_NEW(&train->arena, struct sl_norm_item, count);
+    train->norm_sums = SL_NEW(&train->arena, double, count);
     for (int i = 0; i < p->param_count; i++) {
         struct sl_optim_shape shape = shape_of(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
@@ -75,7 +77,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         config->optim.row->fallback->state_count > worker.state_count)
         worker.state_count = config->optim.row->fallback->state_count;
     train->config = *config;
-    train->counts = calloc((size_t)config->graph->losses.count + 1, sizeof *train->counts);
+    train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
     struct sl_device_config device = {.threads = config->threads};
     SL_TRY_OUT(config->device->open(&device, &train->device));
     SL_TRY_OUT(sl_worker_open(train->device, &worker, &train->worker));
@@ -96,8 +98,7 @@ void sl_train_close(struct sl_train *train) {
         train->device->row->free(train->device, train->opt_scratch);
         train->device->row->close(train->device);
     }
-    free(train->params);
-    free(train->counts);
+    sl_arena_free(&train->arena);
     free(train);
 }
 

@@ -45,9 +45,13 @@ struct sl_train_config {
 /* The state of a run: everything that a checkpoint holds. */
 struct sl_train {
     struct sl_train_config config;
+    struct sl_arena arena;
     struct sl_device *device;
     struct sl_worker *worker;
-    struct sl_optim_param *params; /* [program params] */
+    struct sl_optim_param *params;   /* [program params] */
+    struct sl_step_item *step_items; /* [program params], filled anew every step */
+    struct sl_norm_item *norm_items;
+    double *norm_sums;
     void *opt_scratch;
     struct sl_data_cursor cursor;
     int64_t step;   /* finished steps */

@@ -31,14 +31,19 @@ static float *draw(int64_t count, uint64_t stream) {
     return x;
 }
 
+static float *zeros(int64_t count) {
+    float *x = sl_realloc(NULL, sizeof *x * (size_t)count);
+    return memset(x, 0, sizeof *x * (size_t)count);
+}
+
 static void tensors_open(struct tensors *t, const struct sl_optim_param *param, int index) {
     t->count = param->count;
     t->w = draw(t->count, (uint64_t)index);
     t->g = draw(t->count, (uint64_t)index + 100);
-    t->delta = draw(t->count, 0);
-    t->out = draw(t->count, 0);
+    t->delta = zeros(t->count);
+    t->out = zeros(t->count);
     for (int i = 0; i < SL_OPTIM_STATE; i++)
-        t->state[i] = memset(draw(t->count, 0), 0, sizeof(float) * (size_t)t->count);
+        t->state[i] = zeros(t->count);
     t->scratch = sl_realloc(NULL, (size_t)sl_optim_scratch_bytes(param) + 16);
 }
 
@@ -81,7 +86,7 @@ static void check_same(const char *what, const struct sl_optimizer *row, const c
 /* W - lr*s*Delta by the optimizer's own functions. */
 static void predict_slowly(const struct sl_step_item *item, double ahead) {
     struct sl_step_io io = item->io;
-    float *delta = draw(io.count, 0);
+    float *delta = zeros(io.count);
     if (item->param->optim.row->delta_from == SL_DELTA_STATE) {
         io.delta = delta;
         item->param->optim.row->delta(&item->coef, &io);

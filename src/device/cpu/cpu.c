@@ -126,6 +126,8 @@ static sl_err find_kernels(struct cpu_device *cpu, struct sl_exec *exec) {
     return SL_OK;
 }
 
+static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
+
 static sl_err cpu_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
     struct sl_exec *exec = calloc(1, sizeof *exec);
@@ -239,6 +241,7 @@ const struct sl_device_row sl_device_cpu = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .sync = cpu_sync,
+    .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,
     .run = cpu_run,
