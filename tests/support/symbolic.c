@@ -530,10 +530,10 @@ static int do_action(struct world *w, int worker, const struct sl_action *raw, i
 }
 
 static bool advance(struct world *w, int worker) {
-    const struct sl_list *lists[] = {&w->s->lists[0][worker], &w->s->lists[1][worker],
+    const struct sl_actions *lists[] = {&w->s->lists[0][worker], &w->s->lists[1][worker],
                                      &w->s->lists[2][worker]};
     int64_t pos = w->at[worker], rep = 0;
-    const struct sl_list *list = lists[0];
+    const struct sl_actions *list = lists[0];
     if (pos >= list->count) {
         pos -= list->count;
         list = lists[1];
