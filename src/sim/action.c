@@ -205,10 +205,10 @@ static void record(struct turn *t, int64_t start, int64_t end) {
     int64_t high = t->high_bytes + (t->a->kind <= SL_RECOMPUTE ? t->stage->bytes.work : 0);
     if (high > out->peak_bytes)
         out->peak_bytes = high;
-    if (!t->e->lanes)
-        return;
-    t->e->lanes[t->worker].at[t->w->span++] =
-        (struct sl_span){.action = *t->a, .start_ns = start, .end_ns = end, .live_bytes = high};
+    int64_t span = t->w->span++;
+    if (t->e->lanes)
+        t->e->lanes[t->worker].at[span] =
+            (struct sl_span){.action = *t->a, .start_ns = start, .end_ns = end, .live_bytes = high};
 }
 
 static void spend(struct turn *t, int64_t start, int64_t dur) {

@@ -9,7 +9,7 @@ static bool before(const struct sl_event *a, const struct sl_event *b) {
         return a->time_ns < b->time_ns;
     if ((a->channel < 0) != (b->channel < 0)) /* workers first, then all that became ready */
         return a->channel < 0;
-    return a->from != b->from ? a->from < b->from : a->to < b->to;
+    return a->worker != b->worker ? a->worker < b->worker : a->order < b->order;
 }
 
 void sl_engine_event(struct sl_engine *e, struct sl_event event) {
@@ -47,7 +47,7 @@ void sl_engine_wake(struct sl_engine *e, int worker) {
         return;
     }
     int64_t time = w->now > e->now ? w->now : e->now;
-    sl_engine_event(e, (struct sl_event){time, -1, (uint16_t)worker, 0});
+    sl_engine_event(e, (struct sl_event){time, -1, worker, 0});
 }
 
 /* --- without sharing: every worker as far as it can, one segment after the other --- */
@@ -137,7 +137,7 @@ static sl_err run_queue(struct sl_engine *e) {
         struct sl_event event = next_event(e);
         e->now = event.time_ns;
         if (event.channel < 0) {
-            go_on(e, event.from);
+            go_on(e, event.worker);
             continue;
         }
         e->channels.at[event.channel].in_queue--;

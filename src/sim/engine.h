@@ -85,10 +85,11 @@ struct sl_channel_sim {
     int64_t in_queue; /* pairs that have their event */
 };
 
-struct sl_event {
+struct sl_event { /* ties: workers first, then transfers by sender and its program order */
     int64_t time_ns;
-    int32_t channel;   /* -1: a worker goes on; else its oldest pair may start */
-    uint16_t from, to; /* of the channel; from = the worker */
+    int32_t channel; /* -1: a worker goes on; else its oldest pair may start */
+    int32_t worker;  /* or the sender */
+    int64_t order;
 };
 
 struct sl_engine {

@@ -197,6 +197,6 @@ void sl_channel_match(struct sl_engine *e, int channel) {
         return;
     int64_t sent = c->sends.vec.at[send].at_ns, posted = c->recvs.vec.at[recv].at_ns;
     c->in_queue++;
-    sl_engine_event(e, (struct sl_event){sent > posted ? sent : posted, channel, (uint16_t)c->from,
-                                         (uint16_t)c->to});
+    sl_engine_event(e, (struct sl_event){sent > posted ? sent : posted, channel, c->from,
+                                         c->sends.vec.at[send].span});
 }

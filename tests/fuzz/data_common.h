@@ -16,7 +16,7 @@ static inline void sl_fuzz_check(bool fine) {
 }
 
 /* Open; when that succeeds, memory is bounded by `justified` bytes of input, and every sample of
- * the first thousand is either read or refused. */
+ * the first fifty is either read or refused. */
 static inline void sl_fuzz_open(const struct sl_data_spec *spec, const struct sl_data_file *files,
                                 int file_count, int64_t justified) {
     struct sl_data *data;
@@ -32,7 +32,7 @@ static inline void sl_fuzz_open(const struct sl_data_spec *spec, const struct sl
         for (int i = 0; i < spec->inputs[input].rank; i++)
             numel *= spec->inputs[input].dim[i];
         int32_t *values = malloc((size_t)numel * 4);
-        for (int64_t n = 0; n < count && n < 1000; n++) {
+        for (int64_t n = 0; n < count && n < 50; n++) {
             sl_err err = sl_data_fill(data, SL_DATA_TRAIN, n, 1, input, values);
             for (int64_t i = 0; i < numel && err == SL_OK; i++)
                 if (spec->inputs[input].dtype == SL_DATA_INT && spec->inputs[input].below)

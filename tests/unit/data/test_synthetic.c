@@ -77,7 +77,10 @@ static void test_zoo(void **state) {
     check_inputs((struct sl_data_input[]){tokens, label}, 2);          /* transformer-classifier */
     check_inputs((struct sl_data_input[]){image, tokens, targets}, 3); /* vlm */
     check_inputs((struct sl_data_input[]){image, tokens, sl_test_int("row", 0, 0)}, 3); /* clip */
-    check_inputs((struct sl_data_input[]){image, shaped(targets, 2, 17, 19, 0)}, 2);    /* u-net */
+    check_inputs((struct sl_data_input[]){shaped(image, 3, 6, 9, 9), shaped(tokens, 2, 6, 33, 0),
+                                          sl_test_int("match", 6, 6), sl_test_int("back", 6, 6)},
+                 4); /* clip in groups */
+    check_inputs((struct sl_data_input[]){image, shaped(targets, 2, 17, 19, 0)}, 2); /* u-net */
     check_inputs((struct sl_data_input[]){image, sl_test_float("targets", 1, 17, 19)}, 2);
     check_inputs((struct sl_data_input[]){sl_test_float("dense0", 13, 0, 0),
                                           sl_test_float("dense1", 13, 0, 0),
