@@ -46,14 +46,16 @@ const struct sl_command sl_cmd_sched = {
     .name = "sched",
     .synopsis = "(X.plan | --chain N | --dag EDGES) --schedule S --micro M [-o X.sched]",
     .brief = "build a schedule and prove it",
-    .detail = "Generates the passes of a schedule, lowers them to sends, receives, slots and steps,\n"
-              "verifies the result and prints what each stage needs.\n\n"
-              "  sluice sched --chain 4 --schedule 1f1b --micro 8\n"
-              "  sluice sched --dag 'a>b,a>c,b>d,c>d' --schedule 2bw --micro 4 --iters 100 -o x.sched",
-    .options = (const struct sl_option[]){SL_SCHED_OPTIONS,
-                                          {"-o", "X.sched", "write it; - is standard output", false},
-                                          {"--passes", NULL, "write the passes only", false},
-                                          {0}},
+    .detail =
+        "Generates the passes of a schedule, lowers them to sends, receives, slots and steps,\n"
+        "verifies the result and prints what each stage needs.\n\n"
+        "  sluice sched --chain 4 --schedule 1f1b --micro 8\n"
+        "  sluice sched --dag 'a>b,a>c,b>d,c>d' --schedule 2bw --micro 4 --iters 100 -o x.sched",
+    .options =
+        (const struct sl_option[]){SL_SCHED_OPTIONS,
+                                   {"-o", "X.sched", "write it; - is standard output", false},
+                                   {"--passes", NULL, "write the passes only", false},
+                                   {0}},
     .min_args = 0,
     .max_args = 1,
     .run = run,

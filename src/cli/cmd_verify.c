@@ -40,12 +40,14 @@ const struct sl_command sl_cmd_verify = {
     .name = "verify",
     .synopsis = "X.sched [--memory BYTES]",
     .brief = "prove a schedule, or say why not",
-    .detail = "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
-              "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
-              "lowered first. Exit 1 and one reason when something is wrong.\n\n"
-              "  sluice verify x.sched --memory 16GiB",
-    .options = (const struct sl_option[]){
-        {"--memory", "BYTES", "memory of every worker: 16GiB", false}, {0}},
+    .detail =
+        "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
+        "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
+        "lowered first. Exit 1 and one reason when something is wrong.\n\n"
+        "  sluice verify x.sched --memory 16GiB",
+    .options =
+        (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},
+                                   {0}},
     .min_args = 1,
     .max_args = 1,
     .run = run,

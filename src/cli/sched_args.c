@@ -120,8 +120,7 @@ static sl_err set_costs(const struct sl_args *args, struct sl_arena *arena,
     if (!text)
         return SL_OK;
     struct costs *costs = SL_NEW(arena, struct costs, plan->stage_count);
-    int64_t(*dur)[SL_KIND_COUNT] =
-        sl_arena_alloc(arena, (int64_t)sizeof *dur * plan->stage_count);
+    int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * plan->stage_count);
     for (int i = 0; i < plan->stage_count; i++)
         costs[i].ns[SL_F] = costs[i].ns[SL_I] = costs[i].ns[SL_W] = 1;
     SL_TRY(sl_lex_open(&lex, "--costs", text, strlen(text), false));
@@ -139,8 +138,9 @@ sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
     *out = (struct sl_sched_opts){.schedule = sl_args_text(args, "--schedule", plan->schedule),
                                   .batch = plan->batch};
     if (!out->schedule)
-        return sl_fail(SL_ERR_USAGE, "%s: --schedule is missing; 'sluice list schedules' shows "
-                                     "what there is",
+        return sl_fail(SL_ERR_USAGE,
+                       "%s: --schedule is missing; 'sluice list schedules' shows "
+                       "what there is",
                        args->command);
     if (sl_args_has(args, "--micro"))
         out->batch = 0;

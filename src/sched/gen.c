@@ -2,8 +2,8 @@
 #include "sched/gen.h"
 
 void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
-    SL_PUSH(&passes->vec, ((struct sl_action){
-                              .kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
+    SL_PUSH(&passes->vec,
+            ((struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
 }
 
 int64_t sl_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }

@@ -19,13 +19,13 @@ struct sl_gen {
     const struct sl_plan *plan;
     const struct sl_sched_opts *opts;
     const struct sl_schedule *row;
-    struct sl_sched *sched;     /* flat: at most one repetition */
-    int64_t iters;              /* asked for */
-    const int32_t *micros;      /* [stage] of the iteration in the making */
-    const int64_t *samples;     /* [stage] in flight, by the rule of papers.md C.4 */
+    struct sl_sched *sched; /* flat: at most one repetition */
+    int64_t iters;          /* asked for */
+    const int32_t *micros;  /* [stage] of the iteration in the making */
+    const int64_t *samples; /* [stage] in flight, by the rule of papers.md C.4 */
     const int64_t (*dur_ns)[SL_KIND_COUNT];
-    struct sl_passes *workers;  /* [worker] where passes go now */
-    struct sl_passes *seats;    /* [seat] sequences before merging */
+    struct sl_passes *workers; /* [worker] where passes go now */
+    struct sl_passes *seats;   /* [seat] sequences before merging */
 };
 
 void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro);

@@ -25,8 +25,7 @@ static struct sl_action pass_of(const struct sl_gen *gen, int seat, enum sl_kind
                                 int32_t local) {
     const struct sl_seat *s = &gen->plan->seats[seat];
     int32_t micro = local * gen->plan->stages[s->stage].width + s->replica;
-    return (struct sl_action){
-        .kind = (uint8_t)kind, .stage = (uint16_t)s->stage, .micro = micro};
+    return (struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)s->stage, .micro = micro};
 }
 
 static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
@@ -38,8 +37,8 @@ static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
         out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_I, s->input), height};
     if (s->forward < s->share && s->forward - s->input < s->stash_most &&
         s->forward - s->weight < s->kept_most)
-        out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_F, s->forward),
-                                         SL_STAGE_MOST + height};
+        out[count++] =
+            (struct sl_offer){pass_of(state->gen, seat, SL_F, s->forward), SL_STAGE_MOST + height};
     if (s->weight < s->input)
         out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_W, s->weight),
                                          2 * SL_STAGE_MOST + height};
@@ -74,8 +73,7 @@ static sl_err iteration(struct sl_gen *gen) {
             .kept_most = sl_gen_ceil(sl_gen_ceil(most, stage->micro_size), stage->width),
         };
     }
-    struct sl_play play = {
-        .gen = gen, .ctx = &state, .candidates = candidates, .took = took};
+    struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
     return sl_gen_play(&play);
 }
 

@@ -12,13 +12,13 @@ struct meeting { /* a group's REDUCEs, over all versions */
 
 struct clock {
     struct sl_low *low;
-    int64_t **end[2];  /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
-    int64_t *now;      /* [worker] */
-    int64_t *at;       /* [worker] next item */
-    int64_t *timed;    /* [worker] timed items done */
-    int *waiters;      /* [worker] list of workers that wait for it, -1 = none */
-    int *next_waiter;  /* [worker] */
-    bool *queued;      /* [worker] in `ready` */
+    int64_t **end[2]; /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
+    int64_t *now;     /* [worker] */
+    int64_t *at;      /* [worker] next item */
+    int64_t *timed;   /* [worker] timed items done */
+    int *waiters;     /* [worker] list of workers that wait for it, -1 = none */
+    int *next_waiter; /* [worker] */
+    bool *queued;     /* [worker] in `ready` */
     SL_VEC(int) ready;
     struct meeting *meetings; /* [group] */
     int32_t **joined;         /* [seat][i] version that its i-th group has got from it */

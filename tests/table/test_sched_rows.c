@@ -1,10 +1,10 @@
 /* Every schedule of the registry on random stage graphs: it verifies, the independent judge agrees,
  * and the claims of its row hold. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 
 #include "sched/deps.h"
 #include "support/sched_cases.h"
@@ -20,7 +20,8 @@ struct measured {
     bool split, whole;
 };
 
-/* Most micro-batches between F and B or I on a seat, over prologue, one or two periods, epilogue. */
+/* Most micro-batches between F and B or I on a seat, over prologue, one or two periods, epilogue.
+ */
 static struct measured measure(const struct sl_sched *sched, int seat) {
     struct measured m = {0};
     int64_t live = 0;

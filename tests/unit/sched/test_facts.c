@@ -34,14 +34,17 @@ static void each_pass(const struct sl_sched *sched, int worker,
             for (int64_t i = 0; i < sched->lists[s][worker].count; i++) {
                 const struct sl_action *a = &sched->lists[s][worker].at[i];
                 int seat = sl_sched_seat(sched->plan, a->stage, worker);
-                struct sl_action now =
-                    sl_sched_at(sched, seat, a, s == SL_PERIOD ? r : s == SL_EPILOGUE ? sched->reps : 0);
+                struct sl_action now = sl_sched_at(sched, seat, a,
+                                                   s == SL_PERIOD     ? r
+                                                   : s == SL_EPILOGUE ? sched->reps
+                                                                      : 0);
                 if (now.kind <= SL_W)
                     visit(ctx, &now);
             }
 }
 
-/* papers.md A.2: d = m = 4, micro-batches 1..8 read version 0, 9..12 version 1, 13..16 version 2. */
+/* papers.md A.2: d = m = 4, micro-batches 1..8 read version 0, 9..12 version 1, 13..16 version 2.
+ */
 static void check_2bw(void *ctx, const struct sl_action *a) {
     static const int32_t versions[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
     int *seen = ctx;
@@ -97,8 +100,7 @@ static int64_t inflight(const int64_t *sizes, int stages, int64_t k, int64_t *al
     sl_gen_inflight(&arena, plan, k, all);
     /* the schedule holds exactly that much */
     const struct sl_sched *sched =
-        build(&arena, plan,
-              (struct sl_sched_opts){.schedule = "graph", .batch = 48, .group = k});
+        build(&arena, plan, (struct sl_sched_opts){.schedule = "graph", .batch = 48, .group = k});
     for (int i = 0; i < stages; i++)
         assert_int_equal(sched->pools[i][SL_POOL_STASH].count * sizes[i], all[i]);
     sl_arena_free(&arena);
@@ -215,9 +217,12 @@ static void test_domains(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_2bw_vector), cmocka_unit_test(test_2bw_small),
-        cmocka_unit_test(test_graphpipe_inflight), cmocka_unit_test(test_branches),
-        cmocka_unit_test(test_live), cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_2bw_vector),
+        cmocka_unit_test(test_2bw_small),
+        cmocka_unit_test(test_graphpipe_inflight),
+        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_live),
+        cmocka_unit_test(test_versions),
         cmocka_unit_test(test_domains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

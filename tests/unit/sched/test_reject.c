@@ -199,9 +199,9 @@ static void test_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cycle),        cmocka_unit_test(test_reasons),
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_not_periodic),
-        cmocka_unit_test(test_text),         cmocka_unit_test(test_bad_text),
+        cmocka_unit_test(test_cycle),  cmocka_unit_test(test_reasons),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_not_periodic),
+        cmocka_unit_test(test_text),   cmocka_unit_test(test_bad_text),
         cmocka_unit_test(test_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
