@@ -42,6 +42,10 @@ void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bo
 /* Merge gen->seats into gen->workers. Workers with one seat copy; with several, a greedy play with
  * the durations decides (backward first), so that the order is one that can happen. */
 sl_err sl_gen_merge(struct sl_gen *gen);
+/* The play alone, for any number of seats per worker; also gives the makespan. */
+sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns);
+/* The sequences of zb-h1 (scale 1) and zb-h2 (scale 2) into gen->seats. */
+void sl_gen_zb_sequences(struct sl_gen *gen, int scale);
 
 /* A greedy play. For each seat `candidates` offers up to 4 passes that may run next as far as the
  * seat is concerned, most urgent first; the engine takes the most urgent that has its inputs. */

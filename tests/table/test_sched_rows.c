@@ -1,10 +1,11 @@
 /* Every schedule of the registry on random stage graphs: it verifies, the independent judge agrees,
  * and the claims of its row hold. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 
 #include "sched/deps.h"
 #include "support/sched_cases.h"
