@@ -74,5 +74,10 @@ macro(sluice_rooms)
             set_source_files_properties(${files} PROPERTIES
                 COMPILE_OPTIONS "${SL_ISA_${isa}};-ffp-contract=fast")
         endif()
+        # The bits of an optimizer step are defined (optim/rules.h): nothing is contracted.
+        list(FILTER files INCLUDE REGEX "/optim_[^/]*\\.c$")
+        if(files)
+            set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "${SL_ISA_${isa}}")
+        endif()
     endforeach()
 endmacro()

@@ -9,19 +9,10 @@
 #ifndef SL_BASE_ERR_H
 #define SL_BASE_ERR_H
 
+#include "sluice/err.h"
+
 #include <stdarg.h>
 #include <stddef.h>
-
-enum sl_err_code {
-    SL_OK = 0,
-    SL_ERR_NO = 1,     /* a check said no: does not verify, does not fit, refused combination */
-    SL_ERR_USAGE = 2,  /* the command line is wrong */
-    SL_ERR_INPUT = 3,  /* a file or a model is wrong */
-    SL_ERR_SYSTEM = 4, /* memory, disk, device */
-    SL_ERR_PEER = 5,   /* another worker failed */
-};
-
-typedef enum sl_err_code sl_err;
 
 #if defined(__GNUC__)
 #define SL_MUST_CHECK __attribute__((warn_unused_result))
@@ -38,14 +29,8 @@ sl_err sl_vfail(sl_err code, const char *fmt, va_list args) SL_PRINTF(2, 0);
 /* Put "context: " in front of the recorded message; returns `code` for chaining. */
 sl_err sl_err_context(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
 
-/* The recorded message of this thread ("" when there is none). */
-const char *sl_err_message(void);
-
 /* Copy a message from another thread into this one. */
 void sl_err_set_message(const char *text);
-
-/* "input error" and the like, for people. */
-const char *sl_err_name(sl_err code);
 
 /* Propagate: return the error, or jump to `out:` with it in the local variable `err`. */
 #define SL_TRY(expr)                                                                               \

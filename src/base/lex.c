@@ -13,13 +13,19 @@ static bool is_name_char(const struct sl_lex *lex, char c) {
     return isalnum((unsigned char)c) || c == '_' || c == '.' || (lex->dashes && c == '-');
 }
 
+/* A text without a file name (a piece that a program made) has no place worth naming. */
+static sl_err add_place(const char *file, struct sl_pos pos) {
+    if (!*file)
+        return SL_ERR_INPUT;
+    return sl_err_context(SL_ERR_INPUT, "%s:%d:%d", file, pos.line, pos.column);
+}
+
 sl_err sl_lex_fail_at(const struct sl_lex *lex, struct sl_pos pos, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     sl_vfail(SL_ERR_INPUT, fmt, args);
     va_end(args);
-    return sl_err_context(SL_ERR_INPUT, "%s:%d:%d", pos.file ? pos.file : lex->file, pos.line,
-                          pos.column);
+    return add_place(pos.file ? pos.file : lex->file, pos);
 }
 
 sl_err sl_lex_fail(const struct sl_lex *lex, const char *fmt, ...) {
@@ -27,8 +33,7 @@ sl_err sl_lex_fail(const struct sl_lex *lex, const char *fmt, ...) {
     va_start(args, fmt);
     sl_vfail(SL_ERR_INPUT, fmt, args);
     va_end(args);
-    return sl_err_context(SL_ERR_INPUT, "%s:%d:%d", lex->file, lex->tok.pos.line,
-                          lex->tok.pos.column);
+    return add_place(lex->file, lex->tok.pos);
 }
 
 static void skip_blank(struct sl_lex *lex) {

@@ -8,14 +8,11 @@ static const struct {
     const char *name;
     int64_t size_bytes;
 } dtypes[SL_ST_DTYPE_COUNT] = {
-    [SL_ST_BOOL] = {"BOOL", 1},       [SL_ST_U8] = {"U8", 1},
-    [SL_ST_I8] = {"I8", 1},           [SL_ST_F8_E5M2] = {"F8_E5M2", 1},
-    [SL_ST_F8_E4M3] = {"F8_E4M3", 1}, [SL_ST_I16] = {"I16", 2},
-    [SL_ST_U16] = {"U16", 2},         [SL_ST_F16] = {"F16", 2},
-    [SL_ST_BF16] = {"BF16", 2},       [SL_ST_I32] = {"I32", 4},
-    [SL_ST_U32] = {"U32", 4},         [SL_ST_F32] = {"F32", 4},
-    [SL_ST_I64] = {"I64", 8},         [SL_ST_U64] = {"U64", 8},
-    [SL_ST_F64] = {"F64", 8},
+    [SL_ST_BOOL] = {"BOOL", 1},       [SL_ST_U8] = {"U8", 1},           [SL_ST_I8] = {"I8", 1},
+    [SL_ST_F8_E5M2] = {"F8_E5M2", 1}, [SL_ST_F8_E4M3] = {"F8_E4M3", 1}, [SL_ST_I16] = {"I16", 2},
+    [SL_ST_U16] = {"U16", 2},         [SL_ST_F16] = {"F16", 2},         [SL_ST_BF16] = {"BF16", 2},
+    [SL_ST_I32] = {"I32", 4},         [SL_ST_U32] = {"U32", 4},         [SL_ST_F32] = {"F32", 4},
+    [SL_ST_I64] = {"I64", 8},         [SL_ST_U64] = {"U64", 8},         [SL_ST_F64] = {"F64", 8},
 };
 
 const char *sl_st_dtype_name(enum sl_st_dtype dtype) { return dtypes[dtype].name; }

@@ -35,8 +35,8 @@ enum sl_st_dtype {
     SL_ST_DTYPE_COUNT,
 };
 
-const char *sl_st_dtype_name(enum sl_st_dtype dtype);  /* "F32" */
-int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);     /* of one element */
+const char *sl_st_dtype_name(enum sl_st_dtype dtype); /* "F32" */
+int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);    /* of one element */
 bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
 
 enum { SL_ST_RANK = 8, SL_ST_HEADER_MOST = 100000000 };
@@ -72,6 +72,7 @@ struct sl_st {
     struct sl_st_row *rows; /* by name */
     char *header;           /* the text; names point into it */
     size_t header_bytes;
+    uint64_t header_hash; /* of everything in front of the data */
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
 };

@@ -4,7 +4,8 @@
  * exactly; the second fills them. Names are terminated in place (over their closing quote) and
  * shapes stay text, which keeps the memory within twice the header. */
 #define _POSIX_C_SOURCE 200809L
-#include "base/json.h"
+#include "base/hash.h"
+#include "base/json_place.h"
 #include "base/safetensors.h"
 #include "base/sort.h"
 
@@ -23,46 +24,12 @@ struct sl_st_row {
     uint8_t dtype, rank;
 };
 
-/* A name or note must not hold a character that C text or other readers cannot: escapes below 0x20
- * and malformed ones. */
-static bool escapes_ok(struct sl_str raw) {
-    for (size_t i = 0; i + 1 < raw.length; i++) {
-        if (raw.at[i] != '\\')
-            continue;
-        if (raw.at[++i] != 'u')
-            continue;
-        unsigned code = 0;
-        for (int k = 0; k < 4; k++) {
-            const char *digits = "0123456789abcdef";
-            char c = i + 1 < raw.length ? raw.at[++i] : 0;
-            const char *found = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
-            if (!found)
-                return false;
-            code = code * 16 + (unsigned)(found - digits);
-        }
-        if (code == 0)
-            return false;
-    }
-    return true;
-}
-
 /* The key just read, as a terminated string in place of its text. */
-static sl_err take_name(struct sl_st *st, struct sl_json_in *json, const char **out) {
-    char *at = st->header + (json->string.at - st->header);
-    if (!escapes_ok(json->string))
-        return sl_json_fail(json, "malformed escape in a name");
-    if (memchr(at, '\\', json->string.length)) {
-        struct sl_arena scratch = {0};
-        char *plain = sl_json_unescape(json, &scratch);
-        memcpy(at, plain, strlen(plain) + 1); /* never longer than its escapes */
-        sl_arena_free(&scratch);
-    } else {
-        at[json->string.length] = 0;
-    }
-    if (!sl_st_name_ok(at))
+static sl_err take_name(struct sl_json_in *json, const char **out) {
+    *out = sl_json_in_place(json);
+    if (!*out || !sl_st_name_ok(*out))
         return sl_json_fail(json, "tensor name is empty, too long, not UTF-8 or holds a control "
                                   "character");
-    *out = at;
     return SL_OK;
 }
 
@@ -150,13 +117,11 @@ static sl_err read_notes(struct sl_st *st, struct sl_json_in *json) {
             return SL_OK;
         if (st->notes.count == NOTES_MOST)
             return sl_json_fail(json, "more than %d entries of __metadata__", NOTES_MOST);
-        if (!escapes_ok(json->string))
-            return sl_json_fail(json, "malformed escape in __metadata__");
-        note.key = sl_json_unescape(json, &st->arena);
+        note.key = sl_json_in_place(json);
         SL_TRY(sl_json_take(json, SL_JSON_STRING));
-        if (!escapes_ok(json->string))
+        note.value = sl_json_in_place(json);
+        if (!note.key || !note.value)
             return sl_json_fail(json, "malformed escape in __metadata__");
-        note.value = sl_json_unescape(json, &st->arena);
         SL_PUSH(&st->notes, note);
     }
 }
@@ -188,7 +153,7 @@ static sl_err read_header(struct sl_st *st) {
         if (sl_str_is(json.string, "__metadata__")) {
             SL_TRY(read_notes(st, &json));
         } else {
-            SL_TRY(take_name(st, &json, &st->rows[i].name));
+            SL_TRY(take_name(&json, &st->rows[i].name));
             SL_TRY(read_tensor(st, &json, &st->rows[i]));
             i++;
         }
@@ -216,8 +181,9 @@ static sl_err check_rows(struct sl_st *st) {
             return sl_fail(SL_ERR_INPUT, "%s: tensor '%s' %s the one before it", st->path,
                            row->name, row->begin < at ? "overlaps" : "leaves a hole after");
         if (row->size_bytes > room - at)
-            return sl_fail(SL_ERR_INPUT, "%s: tensor '%s' ends behind the end of the file: it is "
-                                         "truncated",
+            return sl_fail(SL_ERR_INPUT,
+                           "%s: tensor '%s' ends behind the end of the file: it is "
+                           "truncated",
                            st->path, row->name);
         at += row->size_bytes;
     }
@@ -247,8 +213,13 @@ static sl_err header_size(const char *path, const unsigned char first[8], int64_
     return SL_OK;
 }
 
-/* st->header holds the text. */
-static sl_err adopt_header(struct sl_st *st) {
+/* st->header holds the text, as it stands in the file. */
+static sl_err adopt_header(struct sl_st *st, const void *first) {
+    struct sl_hasher *hasher = sl_hasher_open();
+    sl_hasher_add(hasher, first, 8);
+    sl_hasher_add(hasher, st->header, st->header_bytes);
+    st->header_hash = sl_hasher_value(hasher);
+    sl_hasher_close(hasher);
     if (st->header_bytes == 0 || st->header[0] != '{')
         return sl_fail(SL_ERR_INPUT, "%s: not safetensors: the header does not begin with '{'",
                        st->path);
@@ -270,7 +241,7 @@ sl_err sl_st_parse(const char *path, const void *bytes, size_t length, int64_t f
     out->header = sl_realloc(NULL, out->header_bytes + 1);
     memcpy(out->header, (const char *)bytes + 8, out->header_bytes);
     out->header[out->header_bytes] = 0;
-    SL_TRY_OUT(adopt_header(out));
+    SL_TRY_OUT(adopt_header(out, bytes));
 out:
     if (err != SL_OK)
         sl_st_close(out);
@@ -313,7 +284,7 @@ sl_err sl_st_open(const char *path, struct sl_st *out) {
     out->header = sl_realloc(NULL, out->header_bytes + 1);
     SL_TRY_OUT(read_at(out, 8, header_bytes, out->header));
     out->header[out->header_bytes] = 0;
-    SL_TRY_OUT(adopt_header(out));
+    SL_TRY_OUT(adopt_header(out, first));
 out:
     if (err != SL_OK)
         sl_st_close(out);

@@ -21,9 +21,10 @@ sl_err sl_st_writer_add(struct sl_st_writer *writer, const struct sl_st_tensor *
     SL_ASSERT(!writer->header_bytes);
     struct sl_st_entry entry = {*tensor, writer->entries.count};
     if (!sl_st_name_ok(tensor->name))
-        return sl_fail(SL_ERR_INPUT,
-                       "tensor name '%s' is empty, too long, not UTF-8 or holds a control character",
-                       tensor->name);
+        return sl_fail(
+            SL_ERR_INPUT,
+            "tensor name '%s' is empty, too long, not UTF-8 or holds a control character",
+            tensor->name);
     if (tensor->rank < 0 || tensor->rank > SL_ST_RANK)
         return sl_fail(SL_ERR_INPUT, "tensor '%s' has %d axes, at most %d can be stored",
                        tensor->name, tensor->rank, SL_ST_RANK);
@@ -37,7 +38,8 @@ sl_err sl_st_writer_add(struct sl_st_writer *writer, const struct sl_st_tensor *
 
 static int by_element(const void *a, const void *b) {
     const struct sl_st_entry *x = a, *y = b;
-    int64_t size_x = sl_st_dtype_bytes(x->tensor.dtype), size_y = sl_st_dtype_bytes(y->tensor.dtype);
+    int64_t size_x = sl_st_dtype_bytes(x->tensor.dtype),
+            size_y = sl_st_dtype_bytes(y->tensor.dtype);
     if (size_x != size_y)
         return size_x > size_y ? -1 : 1;
     return (x->number > y->number) - (x->number < y->number);
@@ -120,8 +122,9 @@ sl_err sl_st_writer_start(struct sl_st_writer *writer, struct sl_text *header) {
     }
     put_header(writer, &text);
     if (text.length - 8 > SL_ST_HEADER_MOST)
-        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "too many tensors for one safetensors file: a header of "
-                                         "%zu bytes (limit %d)",
+        SL_TRY_OUT(sl_fail(SL_ERR_INPUT,
+                           "too many tensors for one safetensors file: a header of "
+                           "%zu bytes (limit %d)",
                            text.length - 8, SL_ST_HEADER_MOST));
     writer->header_bytes = (int64_t)text.length;
     settle(writer);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct sl_str sl_str(const char *text) {
     return (struct sl_str){text, strlen(text)};
@@ -186,8 +187,11 @@ static int edit_distance(const char *a, const char *b, int limit) {
 const char *sl_nearest(const char *wanted, int count, const char *(*name)(const void *ctx, int i),
                        const void *ctx) {
     const char *best = NULL;
-    int limit = (int)strlen(wanted) / 3 + 1, best_distance = limit + 1;
+    int length = (int)strlen(wanted);
+    int limit = length < 2 ? 0 : length / 3 + 1, best_distance = limit + 1;
     for (int i = 0; i < count; i++) {
+        if (strcasecmp(wanted, name(ctx, i)) == 0)
+            return name(ctx, i);
         int distance = edit_distance(wanted, name(ctx, i), limit);
         if (distance < best_distance) {
             best_distance = distance;

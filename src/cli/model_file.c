@@ -102,35 +102,21 @@ static sl_err find_file(const struct sl_args *args, const char *name, struct sl_
     }
     struct sl_model_names names = sl_model_names(args, arena);
     const char *near = sl_nearest(name, names.count, name_at, &names);
-    return sl_fail(SL_ERR_INPUT,
-                   "no model '%s'%s%s%s; 'sluice list models' names them, a path works too", name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    if (near)
+        return sl_fail(SL_ERR_INPUT, "no model '%s'; did you mean '%s'?", name, near);
+    return sl_fail(SL_ERR_INPUT, "no model '%s'; 'sluice list models' names them, a path works too",
+                   name);
 }
 
 /* --set A=1,B=2 --set C=3 */
 static sl_err parse_sets(const struct sl_args *args, struct sl_arena *arena,
                          struct sl_model_options *options) {
-    SL_VEC(struct sl_model_set) sets = {0};
-    sl_err err = SL_OK;
+    struct sl_text all = {0};
     const char *text;
-    for (int n = 0; (text = sl_args_nth(args, "--set", n)) != NULL; n++) {
-        char *save = NULL, *copy = sl_arena_dup(arena, text, strlen(text));
-        for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
-            char *equals = strchr(item, '=');
-            struct sl_model_set set = {item, 0};
-            if (!equals || equals == item) {
-                err = sl_fail(SL_ERR_USAGE, "--set: '%s' is not NAME=VALUE", item);
-                goto out;
-            }
-            *equals = 0;
-            SL_TRY_OUT(sl_parse_double(equals + 1, "--set", &set.value));
-            SL_PUSH(&sets, set);
-        }
-    }
-    options->set_count = (int)sets.count;
-    options->sets = SL_VEC_FREEZE(&sets, arena);
-out:
-    SL_VEC_FREE(&sets);
+    for (int n = 0; (text = sl_args_nth(args, "--set", n)) != NULL; n++)
+        sl_text_printf(&all, "%s%s", n ? "," : "", text);
+    sl_err err = sl_model_parse_sets(all.at ? all.at : "", arena, options);
+    sl_text_free(&all);
     return err;
 }
 

@@ -219,7 +219,7 @@ static void put_costs(struct sl_text *text, const struct sl_graph *graph,
     put_label(text, "forward");
     sl_text_printf(text, "%sFLOP per sample\n", prefixed(stats->forward_flops, a));
     put_label(text, "backward");
-    sl_text_printf(text, "%sFLOP per sample: %s for inputs, %s for weights\n",
+    sl_text_printf(text, "%sFLOP per sample: %sFLOP for inputs, %sFLOP for weights\n",
                    prefixed(stats->input_grad_flops + stats->weight_grad_flops, a),
                    prefixed(stats->input_grad_flops, b), prefixed(stats->weight_grad_flops, c));
     put_label(text, "activations");

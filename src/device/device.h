@@ -8,6 +8,7 @@
 #ifndef SL_DEVICE_DEVICE_H
 #define SL_DEVICE_DEVICE_H
 
+#include "optim/optim.h"
 #include "pass/program.h"
 
 struct sl_device_row;
@@ -35,6 +36,22 @@ struct sl_run_args {
     int64_t *op_ns;             /* [instr_count] time per instruction, or NULL */
 };
 
+/* One parameter's optimizer step, or prediction; all pointers are device memory. */
+struct sl_step_item {
+    const struct sl_optim_param *param;
+    struct sl_step_coef coef; /* of this step; of the last one for a prediction */
+    struct sl_step_io io;
+    double lr;  /* prediction: of the last step */
+    float *out; /* prediction: where the predicted weights go */
+};
+
+/* The squared norm of one tensor, in the canonical order of optim/norm.h. */
+struct sl_norm_item {
+    const float *x; /* device memory */
+    int64_t count;
+    double *sum; /* host memory: the result */
+};
+
 struct sl_device_row {
     const char *name, *brief;
     /* NULL when usable, else why not. */
@@ -51,7 +68,8 @@ struct sl_device_row {
                        int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
 
-    /* Programs. A missing kernel is named. */
+    /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */
+    bool (*has_kernel)(const char *name);
     sl_err (*bind)(struct sl_device *device, const struct sl_program *program,
                    struct sl_exec **out);
     void (*unbind)(struct sl_device *device, struct sl_exec *exec);
@@ -61,6 +79,15 @@ struct sl_device_row {
 
     /* y += x over floats: sums of a parameter's uses. */
     sl_err (*add)(struct sl_device *device, void *y, const void *x, int64_t numel);
+
+    /* All parameters of a worker in one call, on the compute stream. step and predict give the bits
+     * of optim/rules.h and return without waiting; norm_sq waits, because the host judges. */
+    sl_err (*step)(struct sl_device *device, const struct sl_step_item *items, int count);
+    /* out = w - lr*ahead*Delta (sl_optim_predict); Delta from io.delta or from state, as the
+     * optimizer says. */
+    sl_err (*predict)(struct sl_device *device, const struct sl_step_item *items, int count,
+                      double ahead);
+    sl_err (*norm_sq)(struct sl_device *device, const struct sl_norm_item *items, int count);
 };
 
 /* All devices, in alphabetical order; ends with NULL. */

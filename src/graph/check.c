@@ -63,14 +63,11 @@ sl_err sl_graph_check(struct sl_graph *graph) {
     for (int64_t i = 0; i < graph->nodes.count; i++)
         SL_TRY(check_node(graph, (int)i));
     if (graph->losses.count == 0)
-        return sl_fail(SL_ERR_INPUT, "%s: the model has no loss; add a line 'loss EXPRESSION'",
-                       graph->name);
+        return sl_fail(SL_ERR_INPUT, "the model has no loss; add a line 'loss EXPRESSION'");
     for (int64_t i = 0; i < graph->losses.count; i++)
         if (graph->values.at[graph->losses.at[i].value].shape.rank != 0)
             return sl_fail(SL_ERR_INPUT, "loss '%s' is not a scalar", graph->losses.at[i].name);
-    sl_err err = check_params(graph);
-    if (err != SL_OK)
-        return sl_err_context(err, "%s", graph->name);
+    SL_TRY(check_params(graph));
     graph->checked = true;
     return SL_OK;
 }

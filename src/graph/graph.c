@@ -1,6 +1,7 @@
 /* Building a graph: values, nodes, names. Every shape is inferred and checked on the way in. */
 #include "graph/graph.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,19 @@ static int add_value(struct sl_graph *graph, struct sl_value value) {
     return (int)graph->values.count - 1;
 }
 
+/* Words of the model language's expressions, and _12, which its flat form calls node 12. */
+static bool is_reserved(const char *name) {
+    static const char *const words[] = {"B", "and", "as", "none", "not", "or"};
+    for (int i = 0; i < SL_COUNT(words); i++)
+        if (strcmp(name, words[i]) == 0)
+            return true;
+    return name[0] == '_' && name[1] >= '0' && name[1] <= '9';
+}
+
 /* Inputs, parameters and states share one space of names. */
 static sl_err claim_name(struct sl_graph *graph, const char **name, int value) {
+    if (is_reserved(*name))
+        return sl_fail(SL_ERR_INPUT, "'%s' is a word of the language; choose another name", *name);
     *name = sl_arena_dup(&graph->arena, *name, strlen(*name));
     if (sl_map_find(&graph->names, sl_str(*name)))
         return sl_fail(SL_ERR_INPUT,
@@ -61,12 +73,12 @@ static sl_err claim_name(struct sl_graph *graph, const char **name, int value) {
 sl_err sl_graph_input(struct sl_graph *graph, const char *name, enum sl_dtype dtype,
                       struct sl_shape shape, int64_t below, int *out) {
     SL_TRY(sl_shape_check(&shape));
+    SL_TRY(claim_name(graph, &name, (int)graph->values.count));
     *out = add_value(graph, (struct sl_value){.kind = SL_VALUE_INPUT,
                                               .dtype = dtype,
                                               .shape = shape,
                                               .node = -1,
                                               .index = (int)graph->inputs.count});
-    SL_TRY(claim_name(graph, &name, *out));
     SL_PUSH(&graph->inputs, ((struct sl_input){name, *out, below}));
     return SL_OK;
 }
@@ -82,11 +94,11 @@ static sl_err check_param_shape(const char *name, const struct sl_shape *shape) 
 sl_err sl_graph_param(struct sl_graph *graph, const char *name, struct sl_shape shape,
                       struct sl_init init, int *out) {
     SL_TRY(check_param_shape(name, &shape));
+    SL_TRY(claim_name(graph, &name, (int)graph->values.count));
     *out = add_value(graph, (struct sl_value){.kind = SL_VALUE_PARAM,
                                               .shape = shape,
                                               .node = -1,
                                               .index = (int)graph->params.count});
-    SL_TRY(claim_name(graph, &name, *out));
     SL_PUSH(&graph->params, ((struct sl_param){name, *out, init}));
     return SL_OK;
 }
@@ -94,13 +106,23 @@ sl_err sl_graph_param(struct sl_graph *graph, const char *name, struct sl_shape 
 sl_err sl_graph_state(struct sl_graph *graph, const char *name, struct sl_shape shape,
                       struct sl_init init, int *out) {
     SL_TRY(check_param_shape(name, &shape));
+    SL_TRY(claim_name(graph, &name, (int)graph->values.count));
     *out = add_value(graph, (struct sl_value){.kind = SL_VALUE_STATE,
                                               .shape = shape,
                                               .node = -1,
                                               .index = (int)graph->states.count});
-    SL_TRY(claim_name(graph, &name, *out));
     SL_PUSH(&graph->states, ((struct sl_param){name, *out, init}));
     return SL_OK;
+}
+
+static sl_err fail_count(const struct sl_node_spec *spec, int least, int most) {
+    char range[48];
+    if (least == most)
+        snprintf(range, sizeof range, "%d tensor%s", least, least == 1 ? "" : "s");
+    else
+        snprintf(range, sizeof range, "%d to %d tensors", least, most);
+    return sl_fail(SL_ERR_INPUT, "%s: takes %s (%s), got %d", spec->op->name, range,
+                   spec->op->inputs, spec->in_count);
 }
 
 static sl_err fill_infer(const struct sl_graph *graph, const struct sl_node_spec *spec,
@@ -108,8 +130,7 @@ static sl_err fill_infer(const struct sl_graph *graph, const struct sl_node_spec
     int least, most;
     sl_op_arity(spec->op, &least, &most);
     if (spec->in_count < least || spec->in_count > most)
-        return sl_fail(SL_ERR_INPUT, "%s: takes %d to %d tensors (%s), got %d", spec->op->name,
-                       least, most, spec->op->inputs, spec->in_count);
+        return fail_count(spec, least, most);
     infer->op = spec->op;
     infer->in_count = spec->in_count;
     for (int i = 0; i < spec->in_count; i++) {
@@ -232,6 +253,8 @@ static int input_behind(const struct sl_graph *graph, int value) {
 sl_err sl_graph_loss(struct sl_graph *graph, const char *name, int value, double weight) {
     const struct sl_value *v = sl_graph_value(graph, value);
     char text[SL_SHAPE_TEXT];
+    if (!isfinite(weight))
+        return sl_fail(SL_ERR_INPUT, "the weight of loss '%s' is not a number", name);
     if (v->shape.rank != 0 || v->dtype != SL_FLOAT)
         return sl_fail(SL_ERR_INPUT, "a loss must be a float scalar, this one has shape %s",
                        sl_shape_text(&v->shape, text));

@@ -35,7 +35,8 @@ struct sl_model_options {
     const char *(*nearest_op)(const char *name);
     const struct sl_model_set *sets;
     int set_count;
-    bool eval; /* dropout off, running statistics used */
+    bool eval;                      /* dropout off, running statistics used */
+    int64_t node_limit, step_limit; /* 0: the defaults of docs/formats.md */
     /* Finds what `use NAME` in the file `from` means; NULL: the text may not use others. NAME has
      * letters, digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */
     sl_err (*find_used)(const void *ctx, const char *from, const char *name,
@@ -49,6 +50,10 @@ enum { SL_MODEL_FILE_BYTES = 16 << 20, SL_MODEL_NAME = 128 };
  * const char * that ends with NULL, or NULL). */
 SL_MUST_CHECK sl_err sl_model_find_used(const void *ctx, const char *from, const char *name,
                                         struct sl_model_source *out);
+
+/* "L=4,C=128" into options->sets; the strings are in the arena. */
+SL_MUST_CHECK sl_err sl_model_parse_sets(const char *text, struct sl_arena *arena,
+                                         struct sl_model_options *options);
 
 /* Read, elaborate and check (sl_graph_check). The caller closes the graph. `file` is for messages;
  * its base name is the model's name unless the text has a `model` line. */
@@ -65,6 +70,18 @@ struct sl_model_header {
 };
 SL_MUST_CHECK sl_err sl_model_peek(const char *file, const char *text, size_t length,
                                    struct sl_arena *arena, struct sl_model_header *out);
+
+/* Run statements on a graph that is being built: the pieces a program hands in. `values` are seen
+ * as _v0, _v1, ...; when `result` is not NULL it takes the tensor assigned to _r. Errors have no
+ * place. */
+struct sl_model_piece {
+    const char *text, *scope;
+    const int *values;
+    int value_count;
+    int *result;
+};
+SL_MUST_CHECK sl_err sl_model_extend(struct sl_graph *graph, const struct sl_model_options *options,
+                                     const struct sl_model_piece *piece);
 
 /* The flat form: every node on a line with its shape behind it. Reading it back gives the same
  * graph, and writing that gives the same text. */

@@ -180,41 +180,58 @@ static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct 
 
 /* ---- initialisers: zeros, ones, const(c), normal(std[, mean]), uniform(from, to) ---- */
 
+static const struct initialiser {
+    const char *name, *form;
+    enum sl_init_kind kind;
+    int least, most; /* numbers */
+} initialisers[] = {
+    {"zeros", "zeros", SL_INIT_CONST, 0, 0},
+    {"ones", "ones", SL_INIT_CONST, 0, 0},
+    {"const", "const(c)", SL_INIT_CONST, 1, 1},
+    {"normal", "normal(std) or normal(std, mean)", SL_INIT_NORMAL, 1, 2},
+    {"uniform", "uniform(from, to)", SL_INIT_UNIFORM, 2, 2},
+};
+
 sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_init *out) {
-    static const struct {
-        const char *name;
-        enum sl_init_kind kind;
-        int least, most;
-    } inits[] = {{"zeros", SL_INIT_CONST, 0, 0},
-                 {"ones", SL_INIT_CONST, 0, 0},
-                 {"const", SL_INIT_CONST, 1, 1},
-                 {"normal", SL_INIT_NORMAL, 1, 2},
-                 {"uniform", SL_INIT_UNIFORM, 2, 2}};
+    const struct initialiser *found = NULL;
     double number[2] = {0, 0};
     int count = 0;
-    if (expr->kind == SL_EXPR_CALL || expr->kind == SL_EXPR_NAME) {
-        for (const struct sl_arg *arg = expr->args; arg; arg = arg->next) {
-            if (count == 2)
-                return sl_lex_fail_at(ev->lex, expr->pos, "too many numbers in an initialiser");
-            SL_TRY(sl_eval_number(ev, arg->value, &number[count++]));
-        }
-        for (int i = 0; i < SL_COUNT(inits); i++) {
-            if (!sl_str_is(expr->text, inits[i].name))
-                continue;
-            if (count < inits[i].least || count > inits[i].most)
-                return sl_lex_fail_at(ev->lex, expr->pos, "%s takes %d to %d numbers",
-                                      inits[i].name, inits[i].least, inits[i].most);
-            *out = (struct sl_init){inits[i].kind, i == 1 ? 1 : number[0], number[1]};
-            return SL_OK;
-        }
+    bool call = expr->kind == SL_EXPR_CALL || expr->kind == SL_EXPR_NAME;
+    for (int i = 0; call && i < SL_COUNT(initialisers); i++)
+        if (sl_str_is(expr->text, initialisers[i].name))
+            found = &initialisers[i];
+    if (!found)
+        return sl_lex_fail_at(ev->lex, expr->pos,
+                              "expected an initialiser: zeros, ones, const(c), normal(std), "
+                              "uniform(from, to)");
+    for (const struct sl_arg *arg = expr->args; arg; arg = arg->next) {
+        if (count == found->most || arg->name.length)
+            return sl_lex_fail_at(ev->lex, arg->value->pos, "write %s", found->form);
+        SL_TRY(sl_eval_number(ev, arg->value, &number[count++]));
     }
-    return sl_lex_fail_at(
-        ev->lex, expr->pos,
-        "expected an initialiser: zeros, ones, const(c), normal(std), uniform(from, to)");
+    if (count < found->least)
+        return sl_lex_fail_at(ev->lex, expr->pos, "write %s", found->form);
+    *out = (struct sl_init){found->kind, sl_str_is(expr->text, "ones") ? 1 : number[0] + 0.0,
+                            number[1] + 0.0};
+    return SL_OK;
+}
+
+static const char *function_name(const void *ctx, int i) { return ((const char *const *)ctx)[i]; }
+
+/* The nearest function of the text, else the nearest op. */
+static sl_err fail_unknown(struct sl_eval *ev, const struct sl_expr *call) {
+    size_t length = call->text.length < 60 ? call->text.length : 60;
+    const char *name = sl_arena_dup(ev->arena, call->text.at, length);
+    const char **names = SL_NEW(ev->arena, const char *, ev->fns.count + 1);
+    for (int64_t i = 0; i < ev->fns.count; i++)
+        names[i] = sl_arena_dup(ev->arena, ev->fns.at[i]->name.at, ev->fns.at[i]->name.length);
+    const char *near = sl_nearest(name, (int)ev->fns.count, function_name, names);
+    near = near ? near : ev->options->nearest_op(name);
+    return sl_lex_fail_at(ev->lex, call->pos, "unknown op or function '%s'%s%s%s", name,
+                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
-    char name[64];
     SL_TRY(sl_eval_step(ev, call->pos, 1));
     int64_t *fn = sl_map_find(&ev->functions, call->text);
     if (fn)
@@ -230,9 +247,5 @@ sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_va
     const struct sl_op *op = ev->options->find_op(call->text);
     if (op && !op->internal)
         return sl_eval_op(ev, call, op, out);
-    snprintf(name, sizeof name, "%.*s", (int)(call->text.length < 60 ? call->text.length : 60),
-             call->text.at);
-    const char *near = ev->options->nearest_op(name);
-    return sl_lex_fail_at(ev->lex, call->pos, "unknown op or function '%s'%s%s%s", name,
-                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return fail_unknown(ev, call);
 }

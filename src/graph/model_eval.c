@@ -57,9 +57,9 @@ sl_err sl_eval_path(struct sl_eval *ev, struct sl_str name, struct sl_pos pos, c
 
 sl_err sl_eval_step(struct sl_eval *ev, struct sl_pos pos, int64_t steps) {
     ev->steps += steps;
-    if (ev->steps > SL_EVAL_STEPS)
-        return sl_lex_fail_at(ev->lex, pos, "the model takes more than %d steps to build",
-                              SL_EVAL_STEPS);
+    if (ev->steps > ev->step_limit)
+        return sl_lex_fail_at(ev->lex, pos, "the model takes more than %lld steps to build",
+                              (long long)ev->step_limit);
     if (ev->arena->used_bytes + ev->graph->arena.used_bytes > SL_MODEL_MEMORY)
         return sl_lex_fail_at(ev->lex, pos, "the model takes more than %d MiB to build",
                               SL_MODEL_MEMORY >> 20);
@@ -167,6 +167,9 @@ static sl_err eval_repeat(struct sl_eval *ev, const struct sl_stmt *stmt) {
     const char *outside = ev->scope, *path = NULL;
     SL_TRY(sl_eval_int(ev, stmt->expr, &from));
     SL_TRY(sl_eval_int(ev, stmt->expr2, &to));
+    if (to < from)
+        return sl_lex_fail_at(ev->lex, stmt->expr2->pos, "repeat cannot go from %lld down to %lld",
+                              (long long)from, (long long)to);
     if (to - from > SL_EVAL_STEPS)
         return sl_lex_fail_at(ev->lex, stmt->expr2->pos,
                               "repeat asks for %lld rounds, the limit is %d",

@@ -68,7 +68,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const s
             return SL_OK;
         break;
     case SL_ATTR_FLOAT:
-        attr->f = whole ? (double)value->dim.n : value->number;
+        attr->f = (whole ? (double)value->dim.n : value->number) + 0.0; /* -0 becomes 0 */
         if (whole || value->kind == SL_VAL_FLOAT)
             return SL_OK;
         break;

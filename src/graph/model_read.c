@@ -1,15 +1,27 @@
 /* Reading a model: text -> tree -> graph, checked. And where `use` finds its files. */
 #include "graph/model_eval.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "models/gpt2.model" -> gpt2 */
+/* "models/gpt2.model" -> gpt2; what a name may not hold becomes '_'. */
 static char *base_name(struct sl_arena *arena, const char *file) {
     const char *slash = strrchr(file, '/'), *start = slash ? slash + 1 : file;
     const char *dot = strrchr(start, '.');
-    return sl_arena_dup(arena, start, dot && dot > start ? (size_t)(dot - start) : strlen(start));
+    size_t length = dot && dot > start ? (size_t)(dot - start) : strlen(start);
+    if (length == 0)
+        return sl_arena_dup(arena, "model", 5);
+    char *name = sl_arena_dup(arena, start, length);
+    for (size_t i = 0; i < length; i++) {
+        bool letter = isalpha((unsigned char)name[i]) || name[i] == '_';
+        bool inner = isdigit((unsigned char)name[i]) || name[i] == '-' ||
+                     (name[i] == '.' && name[i - (i > 0)] != '.');
+        if (!letter && (i == 0 || !inner))
+            name[i] = '_';
+    }
+    return name;
 }
 
 static sl_err elaborate(struct sl_eval *ev, const struct sl_model_ast *ast) {
@@ -36,18 +48,30 @@ static void close_eval(struct sl_eval *ev) {
     sl_arena_free(ev->arena);
 }
 
+static struct sl_eval open_eval(struct sl_lex *lex, const struct sl_model_options *options,
+                                struct sl_arena *arena) {
+    return (struct sl_eval){
+        .lex = lex,
+        .options = options,
+        .arena = arena,
+        .step_limit = options->step_limit ? options->step_limit : SL_EVAL_STEPS,
+        .file = "",
+        .scope = "",
+    };
+}
+
 sl_err sl_model_read(const char *file, const char *text, size_t length,
                      const struct sl_model_options *options, struct sl_graph **out) {
     struct sl_lex lex;
     struct sl_arena arena = {0};
     struct sl_model_ast ast = {0};
-    struct sl_eval ev = {.lex = &lex, .options = options, .arena = &arena, .scope = ""};
+    struct sl_eval ev = open_eval(&lex, options, &arena);
     sl_err err = SL_OK;
     *out = NULL;
     ev.frame = &ev.global;
     ev.graph = sl_graph_open(base_name(&arena, file), options->find_op);
     ev.graph->eval = options->eval;
-    ev.graph->node_limit = SL_EVAL_NODES;
+    ev.graph->node_limit = options->node_limit ? options->node_limit : SL_EVAL_NODES;
     ev.file = sl_arena_dup(&ev.graph->arena, file, strlen(file)); /* nodes point to it */
     SL_TRY_OUT(sl_lex_open(&lex, ev.file, text, length, false));
     SL_TRY_OUT(sl_model_parse(&lex, &arena, &ast));
@@ -85,6 +109,42 @@ sl_err sl_model_peek(const char *file, const char *text, size_t length, struct s
                                 : base_name(arena, file);
     out->brief = sl_arena_dup(arena, ast.brief.at, ast.brief.length);
     return SL_OK;
+}
+
+/* ---- pieces ---- */
+
+static sl_err take_result(struct sl_eval *ev, const struct sl_model_piece *piece) {
+    if (!piece->result)
+        return SL_OK;
+    const struct sl_val *value = sl_frame_find(&ev->global, SL_STR("_r"));
+    if (!value || value->kind != SL_VAL_TENSOR)
+        return sl_fail(SL_ERR_INPUT, "the result is %s, not a tensor",
+                       value ? sl_val_name(value) : "nothing");
+    *piece->result = value->tensor;
+    return SL_OK;
+}
+
+sl_err sl_model_extend(struct sl_graph *graph, const struct sl_model_options *options,
+                       const struct sl_model_piece *piece) {
+    struct sl_lex lex;
+    struct sl_arena arena = {0};
+    struct sl_model_ast ast = {0};
+    struct sl_eval ev = open_eval(&lex, options, &arena);
+    sl_err err = SL_OK;
+    ev.graph = graph;
+    ev.frame = &ev.global;
+    ev.scope = sl_arena_dup(&graph->arena, piece->scope, strlen(piece->scope));
+    for (int i = 0; i < piece->value_count; i++)
+        sl_frame_put(&ev.global, sl_str(sl_arena_printf(&arena, "_v%d", i)),
+                     sl_val_tensor(piece->values[i]));
+    SL_TRY_OUT(sl_lex_open(&lex, "", piece->text, strlen(piece->text), false));
+    SL_TRY_OUT(sl_model_parse(&lex, &arena, &ast));
+    SL_TRY_OUT(sl_eval_collect(&ev, &ast));
+    SL_TRY_OUT(sl_eval_block(&ev, ast.body));
+    SL_TRY_OUT(take_result(&ev, piece));
+out:
+    close_eval(&ev);
+    return err;
 }
 
 /* ---- where `use` finds its files ---- */

@@ -95,6 +95,32 @@ sl_err sl_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
+sl_err sl_model_parse_sets(const char *text, struct sl_arena *arena,
+                           struct sl_model_options *options) {
+    SL_VEC(struct sl_model_set) sets = {0};
+    sl_err err = SL_OK;
+    for (const char *at = text; *at;) {
+        size_t length = strcspn(at, ",");
+        char *item = sl_arena_dup(arena, at, length), *equals = strchr(item, '=');
+        struct sl_model_set set = {item, 0};
+        at += length + (at[length] == ',');
+        if (length == 0)
+            continue;
+        if (!equals || equals == item) {
+            err = sl_fail(SL_ERR_USAGE, "--set: '%s' is not NAME=VALUE", item);
+            goto out;
+        }
+        *equals = 0;
+        SL_TRY_OUT(sl_parse_double(equals + 1, "--set", &set.value));
+        SL_PUSH(&sets, set);
+    }
+    options->set_count = (int)sets.count;
+    options->sets = SL_VEC_FREEZE(&sets, arena);
+out:
+    SL_VEC_FREE(&sets);
+    return err;
+}
+
 sl_err sl_eval_check_sets(struct sl_eval *ev) {
     for (int i = 0; i < ev->options->set_count; i++) {
         const char *name = ev->options->sets[i].name;

@@ -43,8 +43,8 @@ static sl_err eval_list(struct sl_eval *ev, const struct sl_expr *expr, struct s
     int count = 0;
     for (const struct sl_arg *arg = expr->args; arg; arg = arg->next)
         count++;
-    if (count > SL_EVAL_LIST)
-        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_EVAL_LIST);
+    if (count > SL_MODEL_LIST)
+        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
     SL_TRY(sl_eval_step(ev, expr->pos, count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = count};
     out->items = SL_NEW(ev->arena, struct sl_val, count);
@@ -85,7 +85,7 @@ static sl_err emit(struct sl_eval *ev, const struct sl_expr *expr, struct sl_nod
 
 static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
                             const struct sl_val *values, struct sl_val *out) {
-    char op = expr->text.at[0];
+    char op = expr->text.length == 1 ? expr->text.at[0] : '?';
     const struct sl_val *a = &values[0], *b = &values[1];
     bool both = a->kind == SL_VAL_TENSOR && b->kind == SL_VAL_TENSOR;
     if (both && (op == '+' || op == '-' || op == '*')) {
@@ -97,9 +97,9 @@ static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
     bool number = other->kind == SL_VAL_FLOAT || (other->kind == SL_VAL_DIM && !other->dim.batch);
     if (!both && number && (op == '*' || (op == '/' && tensor == a))) {
         double by = other->kind == SL_VAL_FLOAT ? other->number : (double)other->dim.n;
-        union sl_attr attr[SL_MAX_ATTR] = {{.f = op == '*' ? by : 1 / by}};
+        union sl_attr attr[SL_MAX_ATTR] = {{.f = (op == '*' ? by : 1 / by) + 0.0}};
         struct sl_node_spec spec = {.in_count = 1, .in = &tensor->tensor, .attr = attr};
-        if (op == '/' && by == 0)
+        if (!isfinite(attr[0].f))
             return sl_lex_fail_at(ev->lex, expr->pos, "division by zero");
         return emit(ev, expr, spec, "scale", out);
     }
@@ -112,8 +112,8 @@ static sl_err list_binary(struct sl_eval *ev, const struct sl_expr *expr,
     const struct sl_val *a = &values[0], *b = &values[1];
     if (!sl_str_is(expr->text, "+") || a->kind != SL_VAL_LIST || b->kind != SL_VAL_LIST)
         return sl_lex_fail_at(ev->lex, expr->pos, "lists can only be joined: list + list");
-    if (a->count + b->count > SL_EVAL_LIST)
-        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_EVAL_LIST);
+    if (a->count + b->count > SL_MODEL_LIST)
+        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
     SL_TRY(sl_eval_step(ev, expr->pos, a->count + b->count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = a->count + b->count};
     out->items = SL_NEW(ev->arena, struct sl_val, out->count);

@@ -11,10 +11,10 @@ static void put_init(struct sl_text *text, const struct sl_init *init) {
         return;
     }
     sl_text_printf(text, "%s(", names[init->kind]);
-    sl_text_put_double(text, init->a);
+    sl_attr_put_float(text, init->a);
     if (init->kind == SL_INIT_UNIFORM || (init->kind == SL_INIT_NORMAL && init->b != 0)) {
         sl_text_put(text, ", ");
-        sl_text_put_double(text, init->b);
+        sl_attr_put_float(text, init->b);
     }
     sl_text_put(text, ")");
 }
@@ -168,7 +168,7 @@ void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
         put_ref(text, graph, graph->losses.at[i].value);
         if (graph->losses.at[i].weight != 1) {
             sl_text_put(text, " weight ");
-            sl_text_put_double(text, graph->losses.at[i].weight);
+            sl_attr_put_float(text, graph->losses.at[i].weight);
         }
         sl_text_put(text, "\n");
     }

@@ -1,6 +1,7 @@
 /* Helpers around the op interface: attributes and inputs by name. */
 #include "graph/op.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,12 +78,19 @@ static void put_choice(struct sl_text *text, const struct sl_attr_desc *desc, in
     sl_text_printf(text, "\"%.*s\"", bar ? (int)(bar - at) : (int)strlen(at), at);
 }
 
+void sl_attr_put_float(struct sl_text *text, double value) {
+    size_t start = text->length;
+    sl_text_put_double(text, value == 0 ? 0 : value);
+    if (fabs(value) > (double)SL_MAX_NUMEL && !strpbrk(text->at + start, ".e"))
+        sl_text_put(text, ".0");
+}
+
 void sl_attr_put(struct sl_text *text, const struct sl_attr_desc *desc, const union sl_attr *attr) {
     char shape[SL_SHAPE_TEXT];
     switch (desc->kind) {
     case SL_ATTR_INT:
     case SL_ATTR_BOOL: sl_text_printf(text, "%lld", (long long)attr->i); break;
-    case SL_ATTR_FLOAT: sl_text_put_double(text, attr->f); break;
+    case SL_ATTR_FLOAT: sl_attr_put_float(text, attr->f); break;
     case SL_ATTR_ENUM: put_choice(text, desc, attr->i); break;
     case SL_ATTR_INTS:
         for (int i = 0; i < attr->ints.count; i++)

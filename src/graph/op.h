@@ -150,6 +150,8 @@ SL_MUST_CHECK sl_err sl_op_defaults(const struct sl_op *op, unsigned given,
 /* Index of a choice of an enum, -1 when unknown. */
 int sl_attr_choice(const struct sl_attr_desc *desc, struct sl_str name);
 void sl_attr_put(struct sl_text *text, const struct sl_attr_desc *desc, const union sl_attr *attr);
+/* A number as the model language reads it: whole numbers beyond 2^48 are floats there, -0 is 0. */
+void sl_attr_put_float(struct sl_text *text, double value);
 bool sl_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a, const union sl_attr *b);
 
 /* Inputs by position: required and total count ("x w bias?" -> 2, 3; "xs*" -> 1, SL_MAX_IN). */

@@ -6,13 +6,17 @@
 
 static const struct sl_hyper adam_hyper[] = {
     SL_HYPER_BETA("beta1", 0.9, "decay of the mean"),
-    SL_HYPER_BETA("beta2", 0.999, "decay of the mean square"), SL_HYPER_EPS(1e-8),
-    SL_HYPER_DECAY(0), {0}};
+    SL_HYPER_BETA("beta2", 0.999, "decay of the mean square"),
+    SL_HYPER_EPS(1e-8),
+    SL_HYPER_DECAY(0),
+    {0}};
 
 static const struct sl_hyper adamw_hyper[] = {
     SL_HYPER_BETA("beta1", 0.9, "decay of the mean"),
-    SL_HYPER_BETA("beta2", 0.999, "decay of the mean square"), SL_HYPER_EPS(1e-8),
-    SL_HYPER_DECAY(0.01), {0}};
+    SL_HYPER_BETA("beta2", 0.999, "decay of the mean square"),
+    SL_HYPER_EPS(1e-8),
+    SL_HYPER_DECAY(0.01),
+    {0}};
 
 static const struct sl_hyper nadam_hyper[] = {
     SL_HYPER_BETA("beta1", 0.9, "decay of the mean"),
@@ -135,9 +139,9 @@ const struct sl_optimizer sl_optimizer_adamw = {
     .ref = adamw_ref,
 };
 
-/* mu_t = beta1*(1 - 0.5*0.96^(t*momentum_decay)); *product = mu_1*...*mu_t. The product is a function
- * of t, so there is nothing to keep in a checkpoint; it falls below 1e-40 within some thousand
- * steps and then no longer changes 1 - product. */
+/* mu_t = beta1*(1 - 0.5*0.96^(t*momentum_decay)); *product = mu_1*...*mu_t. The product is a
+ * function of t, so there is nothing to keep in a checkpoint; it falls below 1e-40 within some
+ * thousand steps and then no longer changes 1 - product. */
 static double nadam_mu(double beta1, double decay, int64_t t, double *product) {
     double base = pow(0.96, decay), running = 1, mu = 0;
     *product = 1;
@@ -184,9 +188,9 @@ static void nadam_ref(const struct sl_optim_param *param, const struct sl_step_r
     double next = beta1 * (1 - 0.5 * pow(0.96, (double)(io->t + 1) * decay));
     for (int64_t i = 0; i < io->count; i++) {
         double g = ref_moments(param, io, i, decoupled);
-        io->delta[i] = ((1 - mu) / (1 - product) * g +
-                        next / (1 - product * next) * io->state[0][i]) /
-                       ref_root(param, io, i);
+        io->delta[i] =
+            ((1 - mu) / (1 - product) * g + next / (1 - product * next) * io->state[0][i]) /
+            ref_root(param, io, i);
         io->w[i] -= io->lr * io->delta[i];
     }
 }

@@ -5,13 +5,14 @@
 #include "optim/optim.h"
 
 #define SL_HYPER_BETA(name_, fallback_, brief_)                                                    \
-    {name_, fallback_, 0, 1, SL_RANGE_HALF_OPEN, brief_}
+    { name_, fallback_, 0, 1, SL_RANGE_HALF_OPEN, brief_ }
 #define SL_HYPER_EPS(fallback_)                                                                    \
-    {"eps", fallback_, 1e-30, 1, SL_RANGE_CLOSED, "added to the root"}
+    { "eps", fallback_, 1e-30, 1, SL_RANGE_CLOSED, "added to the root" }
 /* Every row ends with these two. */
 #define SL_HYPER_DECAY(fallback_)                                                                  \
-    {"wd", fallback_, 0, 10, SL_RANGE_CLOSED, "weight decay"},                                     \
-    {"wd_all", 0, 0, 1, SL_RANGE_WHOLE, "1: decay biases and norms too"}
+    {"wd", fallback_, 0, 10, SL_RANGE_CLOSED, "weight decay"}, {                                   \
+        "wd_all", 0, 0, 1, SL_RANGE_WHOLE, "1: decay biases and norms too"                         \
+    }
 
 /* The weight decay of this parameter: `wd`, or 0 when it does not decay. */
 double sl_optim_decay(const struct sl_optim_param *param);

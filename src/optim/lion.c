@@ -1,11 +1,13 @@
 /* lion: the sign of an interpolated momentum (Chen et al. 2023, arXiv 2302.06675); decoupled decay.
- * Its usual learning rate is 3 to 10 times smaller than adamw's, its weight decay as much larger. */
+ * Its usual learning rate is 3 to 10 times smaller than adamw's, its weight decay as much larger.
+ */
 #include "optim/common.h"
 #include "optim/rules.h"
 
-static const struct sl_hyper hyper[] = {
-    SL_HYPER_BETA("beta1", 0.9, "interpolation for the sign"),
-    SL_HYPER_BETA("beta2", 0.99, "decay of the momentum"), SL_HYPER_DECAY(0), {0}};
+static const struct sl_hyper hyper[] = {SL_HYPER_BETA("beta1", 0.9, "interpolation for the sign"),
+                                        SL_HYPER_BETA("beta2", 0.99, "decay of the momentum"),
+                                        SL_HYPER_DECAY(0),
+                                        {0}};
 
 static void coef(const struct sl_optim_param *param, int64_t t, double lr,
                  struct sl_step_coef *out) {

@@ -6,9 +6,12 @@
 enum { WARMUP, TOTAL, MIN };
 
 #define STEPS_MOST 1e15
-#define HYPER_WARMUP {"warmup", 0, 0, STEPS_MOST, SL_RANGE_WHOLE, "steps from 0 to the base rate"}
-#define HYPER_TOTAL {"total", 0, 1, STEPS_MOST, SL_RANGE_WHOLE, "step at which min is reached"}
-#define HYPER_MIN {"min", 0, 0, 1, SL_RANGE_CLOSED, "last rate as a fraction of the base"}
+#define HYPER_WARMUP                                                                               \
+    { "warmup", 0, 0, STEPS_MOST, SL_RANGE_WHOLE, "steps from 0 to the base rate" }
+#define HYPER_TOTAL                                                                                \
+    { "total", 0, 1, STEPS_MOST, SL_RANGE_WHOLE, "step at which min is reached" }
+#define HYPER_MIN                                                                                  \
+    { "min", 0, 0, 1, SL_RANGE_CLOSED, "last rate as a fraction of the base" }
 
 static const struct sl_hyper constant_hyper[] = {HYPER_WARMUP, {0}};
 static const struct sl_hyper falling_hyper[] = {HYPER_WARMUP, HYPER_TOTAL, HYPER_MIN, {0}};

@@ -14,8 +14,8 @@ extern const struct sl_optimizer sl_optimizer_nesterov;
 extern const struct sl_optimizer sl_optimizer_sgd;
 
 const struct sl_optimizer *const sl_optimizers[] = {
-    &sl_optimizer_adam,  &sl_optimizer_adamw, &sl_optimizer_lion,     &sl_optimizer_momentum,
-    &sl_optimizer_muon,  &sl_optimizer_nadam, &sl_optimizer_nesterov, &sl_optimizer_sgd,
+    &sl_optimizer_adam, &sl_optimizer_adamw, &sl_optimizer_lion,     &sl_optimizer_momentum,
+    &sl_optimizer_muon, &sl_optimizer_nadam, &sl_optimizer_nesterov, &sl_optimizer_sgd,
 };
 const int sl_optimizer_count = SL_COUNT(sl_optimizers);
 

@@ -58,10 +58,10 @@ struct sl_optim_param {
 
 /* The scalars of one step. Unused ones are 0. */
 struct sl_step_coef {
-    float scale;  /* gradients are multiplied by it first */
-    float lr;     /* */
-    float shrink; /* decoupled decay: 1 - lr*wd, else 1 */
-    float l2;     /* coupled decay: g + l2*w, else 0 */
+    float scale;        /* gradients are multiplied by it first */
+    float lr;           /* */
+    float shrink;       /* decoupled decay: 1 - lr*wd, else 1 */
+    float l2;           /* coupled decay: g + l2*w, else 0 */
     float beta1, rest1; /* m = beta1*m + rest1*g; rest1 is 1-beta1 or, torch's momentum, 1 */
     float beta2, rest2;
     float fix1, fix2; /* bias correction: m*fix1, sqrt(v)*fix2 */
@@ -101,8 +101,9 @@ struct sl_optimizer {
     double lr;        /* a usual learning rate, when the user gives none */
     const struct sl_hyper *hyper;
     int state_count;
-    const char *state[SL_OPTIM_STATE]; /* "exp_avg": names in checkpoints, torch's where torch has it */
-    bool elementwise;                  /* any range of elements may be stepped on its own */
+    const char
+        *state[SL_OPTIM_STATE]; /* "exp_avg": names in checkpoints, torch's where torch has it */
+    bool elementwise;           /* any range of elements may be stepped on its own */
     enum sl_delta delta_from;
     const char *direction; /* Delta as a formula, for people */
     /* Scalars of step t. */

@@ -26,7 +26,9 @@ void sl_spec_split(const char *text, struct sl_str *name, const char **rest) {
     *rest = colon ? colon + 1 : "";
 }
 
-static const char *name_at(const void *ctx, int i) { return ((const struct sl_hyper *)ctx)[i].name; }
+static const char *name_at(const void *ctx, int i) {
+    return ((const struct sl_hyper *)ctx)[i].name;
+}
 
 static sl_err fail_unknown(const char *what, const struct sl_hyper *table, const char *key) {
     int count = sl_hyper_count(table);

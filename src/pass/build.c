@@ -11,19 +11,6 @@ bool sl_build_own_value(const struct sl_build *b, int value) {
     return v->kind == SL_VALUE_NODE && sl_build_own(b, v->node);
 }
 
-/* Views vanish: a value stands for the one whose memory it is. */
-static void find_roots(struct sl_build *b) {
-    for (int64_t v = 0; v < b->graph->values.count; v++) {
-        const struct sl_value *value = &b->graph->values.at[v];
-        b->root[v] = (int)v;
-        if (value->kind != SL_VALUE_NODE)
-            continue;
-        const struct sl_node *node = &b->graph->nodes.at[value->node];
-        if (node->op->is_view && value->slot == 0)
-            b->root[v] = b->root[node->in[0]];
-    }
-}
-
 static struct sl_operand make_operand(const struct sl_build *b, int value) {
     struct sl_operand operand = {.value = -1};
     if (value < 0)
@@ -33,14 +20,16 @@ static struct sl_operand make_operand(const struct sl_build *b, int value) {
     operand.dtype = v->dtype;
     operand.shape = sl_shape_at(&v->shape, b->spec->samples);
     operand.numel = sl_shape_numel(&operand.shape, 1);
+    operand.row = b->part_row[value];
+    operand.run = b->part_run[value];
+    operand.within = b->part_at[value] * b->program->elem_bytes;
     return operand;
 }
 
 static void emit(struct sl_build *b, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
-    if (node->op->is_view)
+    if (node->op->is_view || b->gone[index])
         return;
-    SL_ASSERT(node->in_count <= SL_MAX_IN);
     struct sl_instr instr = {
         .op = node->op,
         .kernel = node->op->name,
@@ -184,6 +173,8 @@ static void build_instrs(struct sl_build *b) {
     b->split_at = b->forward_end;
     if (b->graph->differentiated)
         emit_backward(b);
+    if (b->spec->has_kernel)
+        sl_build_fuse(b);
     set_phases(b);
 }
 
@@ -199,6 +190,10 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->program->recompute = spec->recompute;
     b->stage = SL_NEW(&b->scratch, int, spec->graph->nodes.count);
     b->root = SL_NEW(&b->scratch, int, spec->graph->values.count);
+    b->part_row = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->part_run = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->part_at = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->gone = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
     b->readers = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_f = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_b = SL_NEW(&b->scratch, int, spec->graph->values.count);
@@ -209,7 +204,7 @@ sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **
     struct sl_build b;
     SL_ASSERT(spec->graph->checked);
     open_build(&b, spec);
-    find_roots(&b);
+    sl_build_views(&b);
     count_readers(&b);
     sl_build_params(&b);
     build_instrs(&b);

@@ -140,7 +140,7 @@ void sl_build_ports(struct sl_build *b) {
         if (sl_build_own_value(b, graph->losses.at[i].value))
             add_port(b, &losses, graph->losses.at[i].value, (int)i, -1);
     }
-    for (int64_t i = 0; i < graph->outputs.count; i++)
+    for (int64_t i = 0; i < graph->outputs.count && !graph->differentiated; i++)
         if (sl_build_own_value(b, graph->outputs.at[i].value))
             add_port(b, &outputs, graph->outputs.at[i].value, (int)i, -1);
     b->program->inputs = freeze(b, &inputs);

@@ -35,7 +35,11 @@ struct sl_operand {
     int64_t offset; /* bytes */
     int64_t numel;
     struct sl_shape shape; /* B put in */
-    int value;             /* of the graph, for messages and audits */
+    int value;             /* of the graph: whose memory this is */
+    /* A part of each row of a wider tensor (q, k, v inside of one projection): `run` elements
+     * lie together, the next ones begin `row` elements after them. 0: all lie together. */
+    int64_t row, run;
+    int64_t within; /* bytes from the start of that tensor; counted in offset */
 };
 
 enum { SL_INSTR_IN = SL_MAX_IN, SL_INSTR_OUT = SL_MAX_OUT };
@@ -95,7 +99,8 @@ struct sl_program {
     int param_count, use_count;
     struct sl_program_param *states; /* first_use: index in updates, or -1 */
     int state_count;
-    struct sl_ports inputs, recv_act, send_act, recv_grad, send_grad, seeds, losses, outputs;
+    struct sl_ports inputs, recv_act, send_act, recv_grad, send_grad, seeds, losses;
+    struct sl_ports outputs; /* evaluation only */
     int64_t param_bytes, grad_bytes, state_bytes, slot_bytes, work_bytes;
     int64_t stash_bytes; /* part of slot_bytes that is live between F and backward */
 };
@@ -105,6 +110,8 @@ struct sl_program_spec {
     const int *stage_of;          /* [forward nodes], NULL: one stage */
     int stage;
     int64_t samples;
+    /* Which kernels the device has: fused ones are used where it has them. NULL: none. */
+    bool (*has_kernel)(const char *name);
     bool split;     /* I and W are separate phases */
     bool recompute; /* stash only what enters; F is run again before the backward */
 };

@@ -77,8 +77,12 @@ static sl_err check_counts(const struct sl_plan *plan) {
                        plan->edge_count);
     if (plan->node_count < 0 || plan->batch < 0 || plan->tie_count < 0)
         return sl_fail(SL_ERR_INPUT, "negative count of nodes, samples or ties");
-    if ((plan->model && !is_name(plan->model)) || (plan->schedule && !is_name(plan->schedule)))
-        return sl_fail(SL_ERR_INPUT, "model and schedule must be names (letters, digits, _ . -)");
+    if (plan->model && !is_name(plan->model))
+        return sl_fail(SL_ERR_INPUT, "model '%s' is not a name (letters, digits, _ . -)",
+                       plan->model);
+    for (const char *at = plan->schedule; at && *at; at++)
+        if (!isprint((unsigned char)*at) || *at == '"' || *at == '\\')
+            return sl_fail(SL_ERR_INPUT, "the name of the schedule has a strange character");
     for (int i = 0; plan->memory_bytes && i < plan->worker_count; i++)
         if (plan->memory_bytes[i] < 0)
             return sl_fail(SL_ERR_INPUT, "worker %d: negative memory", i);

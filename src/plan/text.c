@@ -2,7 +2,7 @@
  *
  *     sluice-plan 1
  *     model gpt-tiny nodes 12
- *     schedule 1f1b
+ *     schedule "1f1b"
  *     batch 64
  *     workers 3
  *     memory 0 17179869184
@@ -192,7 +192,7 @@ static sl_err read_memory(struct reader *r) {
 
 static sl_err read_schedule(struct reader *r) {
     struct sl_str name;
-    SL_TRY(sl_lex_take_name(r->lex, "the name of a schedule", &name));
+    SL_TRY(sl_lex_take_string(r->lex, "the name of a schedule in quotes", &name));
     r->draft.schedule = sl_arena_dup(r->arena, name.at, name.length);
     return SL_OK;
 }
@@ -297,7 +297,7 @@ void sl_plan_write_lines(const struct sl_plan *plan, struct sl_text *out) {
     if (plan->model)
         sl_text_printf(out, "model %s nodes %d\n", plan->model, plan->node_count);
     if (plan->schedule)
-        sl_text_printf(out, "schedule %s\n", plan->schedule);
+        sl_text_printf(out, "schedule \"%s\"\n", plan->schedule);
     if (plan->batch)
         sl_text_printf(out, "batch %lld\n", (long long)plan->batch);
     sl_text_printf(out, "workers %d\n", plan->worker_count);

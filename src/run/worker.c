@@ -41,6 +41,7 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
         .stage_of = config->stage_of,
         .stage = config->stage,
         .samples = config->samples,
+        .has_kernel = w->device->row->has_kernel,
         .split = config->split,
         .recompute = config->recompute,
     };

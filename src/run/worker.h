@@ -17,8 +17,8 @@ struct sl_worker_config {
     const struct sl_graph *graph; /* differentiated */
     const int *stage_of;          /* NULL: one stage */
     int stage;
-    int64_t samples;      /* of a full micro-batch */
-    int64_t last_samples; /* of the last one of a batch; 0 or equal: all are full */
+    int64_t samples;                   /* of a full micro-batch */
+    int64_t last_samples;              /* of the last one of a batch; 0 or equal: all are full */
     const struct sl_graph *eval_graph; /* the same model for evaluation, or NULL */
     int64_t eval_samples;
     bool split, recompute;

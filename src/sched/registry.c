@@ -101,7 +101,7 @@ static sl_err open_gen(struct sl_gen *gen) {
     SL_TRY(set_batch(gen));
     set_durations(gen);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
-        gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_list, gen->plan->worker_count);
+        gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
     int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
     sl_gen_inflight(gen->arena, gen->plan, gen->opts->group ? gen->opts->group : 1, samples);
     gen->samples = samples;
@@ -112,7 +112,7 @@ static sl_err open_gen(struct sl_gen *gen) {
 
 static void collect(struct sl_gen *gen, int segment) {
     for (int w = 0; w < gen->plan->worker_count; w++) {
-        struct sl_list *list = &gen->sched->lists[segment][w];
+        struct sl_actions *list = &gen->sched->lists[segment][w];
         list->count = gen->workers[w].vec.count;
         list->at = SL_VEC_FREEZE(&gen->workers[w].vec, gen->arena);
         SL_VEC_FREE(&gen->workers[w].vec);

@@ -97,7 +97,7 @@ struct sl_pool {
 
 enum { SL_PROLOGUE, SL_PERIOD, SL_EPILOGUE, SL_SEGMENT_COUNT };
 
-struct sl_list {
+struct sl_actions {
     struct sl_action *at;
     int64_t count;
 };
@@ -112,7 +112,7 @@ struct sl_sched {
     int32_t iters;           /* iterations in the whole run, repetitions included */
     int32_t reps;            /* of the period */
     const int32_t *micros;   /* [stage] micro-batches of a full iteration */
-    struct sl_list *lists[SL_SEGMENT_COUNT]; /* [worker] */
+    struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
 };
@@ -142,7 +142,7 @@ int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
 int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, not repeated */
 
 const char *sl_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
-const char *sl_rule_name(enum sl_rule rule); /* "sync", "2bw", ... */
+const char *sl_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
 
 /* How to build one. */
 struct sl_sched_opts {

@@ -62,7 +62,7 @@ static sl_err check_action(struct sl_ver *v, struct sl_turn *t) {
 }
 
 static sl_err run_worker(struct sl_ver *v, int worker) {
-    const struct sl_list *list = &v->view.lists[v->segment][worker];
+    const struct sl_actions *list = &v->view.lists[v->segment][worker];
     for (; v->at[worker] < list->count; v->at[worker]++) {
         struct sl_turn t = {.worker = worker, .go = true, .a = list->at[v->at[worker]]};
         SL_TRY(check_action(v, &t));

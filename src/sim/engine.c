@@ -53,7 +53,7 @@ void sl_engine_wake(struct sl_engine *e, int worker) {
 /* --- without sharing: every worker as far as it can, one segment after the other --- */
 
 static void run_worker(struct sl_engine *e, int worker, int segment) {
-    const struct sl_list *list = &e->view.lists[segment][worker];
+    const struct sl_actions *list = &e->view.lists[segment][worker];
     struct sl_worker_sim *w = &e->workers[worker];
     w->waiting = false;
     for (; w->at < list->count; w->at++)

@@ -143,10 +143,10 @@ struct sl_sched *sched_copy(struct sl_arena *arena, const struct sl_sched *sched
     struct sl_sched *copy = SL_NEW(arena, struct sl_sched, 1);
     *copy = *sched;
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-        copy->lists[s] = SL_NEW(arena, struct sl_list, sched->plan->worker_count);
+        copy->lists[s] = SL_NEW(arena, struct sl_actions, sched->plan->worker_count);
         for (int w = 0; w < sched->plan->worker_count; w++) {
-            const struct sl_list *from = &sched->lists[s][w];
-            struct sl_list *to = &copy->lists[s][w];
+            const struct sl_actions *from = &sched->lists[s][w];
+            struct sl_actions *to = &copy->lists[s][w];
             to->count = from->count;
             to->at = SL_NEW(arena, struct sl_action, from->count + 1); /* room for a duplicate */
             if (from->count)

@@ -364,8 +364,8 @@ static symbol forward_symbol(int stage, int64_t micro, symbol weights, symbol in
     return mix(mix(mix(mix(11, (uint64_t)stage), (uint64_t)micro), weights), inputs);
 }
 
-static symbol backward_symbol(symbol forward, symbol weights, symbol inputs) {
-    return mix(mix(mix(23, forward), weights), inputs);
+static symbol backward_symbol(int64_t micro, symbol forward, symbol weights, symbol inputs) {
+    return mix(mix(mix(mix(23, (uint64_t)micro), forward), weights), inputs);
 }
 
 static int do_pass(struct world *w, int worker, int seat, const struct sl_action *a) {
@@ -378,7 +378,7 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
             return broken(w, "kept slot out of range");
         if (!check_read(w, seat, a))
             return 0;
-        s->grad = mix(s->grad, s->kept[a->slot2]);
+        s->grad = mix(mix(s->grad, s->kept[a->slot2]), (uint64_t)a->micro);
         s->kept[a->slot2] = 0;
         return 1;
     }
@@ -398,17 +398,18 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
         return spread(w, worker, seat, a, value);
     }
     if (a->kind == SL_RECOMPUTE) { /* the same forward, on the weights it reads now */
-        s->full = mix(s->stash[a->slot], weights);
+        s->full = mix(mix(s->stash[a->slot], weights), (uint64_t)a->micro);
         return 1;
     }
-    value = backward_symbol(recompute ? s->full : s->stash[a->slot], weights, inputs);
+    value = s->stash[a->slot]; /* saved inputs are read even beside recomputed activations */
+    value = backward_symbol(a->micro, recompute ? mix(value, s->full) : value, weights, inputs);
     s->stash[a->slot] = s->full = 0;
     if (a->kind == SL_I && (a->slot2 < 0 || a->slot2 >= pools[SL_POOL_KEPT].count))
         return broken(w, "kept slot out of range");
     if (a->kind == SL_I)
         s->kept[a->slot2] = mix(value, 31);
     else
-        s->grad = mix(s->grad, mix(value, 31));
+        s->grad = mix(mix(s->grad, mix(value, 31)), (uint64_t)a->micro);
     return spread(w, worker, seat, a, value);
 }
 
@@ -529,10 +530,10 @@ static int do_action(struct world *w, int worker, const struct sl_action *raw, i
 }
 
 static bool advance(struct world *w, int worker) {
-    const struct sl_list *lists[] = {&w->s->lists[0][worker], &w->s->lists[1][worker],
+    const struct sl_actions *lists[] = {&w->s->lists[0][worker], &w->s->lists[1][worker],
                                      &w->s->lists[2][worker]};
     int64_t pos = w->at[worker], rep = 0;
-    const struct sl_list *list = lists[0];
+    const struct sl_actions *list = lists[0];
     if (pos >= list->count) {
         pos -= list->count;
         list = lists[1];
@@ -599,8 +600,8 @@ static void meaning_passes(const struct world *w, struct meaning *m, int64_t ite
             int64_t k = iter * per_iter(w, s) + j;
             symbol weights = m->weights[s][w->read[1][s][k]], forward = m->f[s][k];
             if (w->p->stages[s].recompute)
-                forward = mix(forward, weights);
-            m->b[s][k] = backward_symbol(forward, weights, meaning_inputs(w, m, s, k, true));
+                forward = mix(forward, mix(mix(forward, weights), (uint64_t)k));
+            m->b[s][k] = backward_symbol(k, forward, weights, meaning_inputs(w, m, s, k, true));
         }
     }
 }
@@ -610,8 +611,10 @@ static symbol meaning_sum(const struct world *w, const struct meaning *m, int se
     const struct sl_seat *at = &w->p->seats[seat];
     symbol sum = 3;
     for (int64_t j = at->replica; j < micros_of(w, at->stage, iter);
-         j += w->p->stages[at->stage].width)
-        sum = mix(sum, mix(m->b[at->stage][iter * per_iter(w, at->stage) + j], 31));
+         j += w->p->stages[at->stage].width) {
+        int64_t k = iter * per_iter(w, at->stage) + j;
+        sum = mix(mix(sum, mix(m->b[at->stage][k], 31)), (uint64_t)k);
+    }
     return sum;
 }
 

@@ -184,8 +184,26 @@ static int find_grad(const struct sl_trial *t, int input) {
     return -1;
 }
 
+/* What nodes write holds garbage first, as memory that is used again does: a kernel that adds to
+ * its output without clearing it is seen. */
+static void poison(struct sl_trial *t) {
+    for (int64_t v = 0; v < t->graph->values.count; v++) {
+        const struct sl_array *array = &t->run->arrays[v];
+        int64_t count = sl_shape_numel(&array->shape, 1);
+        if (t->graph->values.at[v].kind != SL_VALUE_NODE)
+            continue;
+        for (int64_t i = 0; i < count; i++) {
+            if (array->f)
+                array->f[i] = NAN;
+            else
+                array->i[i] = -7;
+        }
+    }
+}
+
 static void fill_arrays(struct sl_trial *t) {
     char name[96];
+    poison(t);
     for (int i = 0; i < t->in_count; i++) {
         snprintf(name, sizeof name, "%s.%s.in%d", t->the->op, t->the->label, i);
         if (t->source[i] >= 0)

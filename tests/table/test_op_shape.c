@@ -48,7 +48,8 @@ static void every_op_has_a_refusal(void **state) {
 
 /* Those that only move elements take both types. */
 static bool takes_any_type(const char *op) {
-    static const char *const any[] = {"concat", "identity", "reshape", "slice", "transpose"};
+    static const char *const any[] = {"concat", "identity", "reshape",
+                                      "slice",  "split",    "transpose"};
     for (int i = 0; i < SL_COUNT(any); i++)
         if (strcmp(any[i], op) == 0)
             return true;
@@ -78,6 +79,54 @@ static void types_are_refused(void **state) {
         }
 }
 
+/* Ints move as floats do: run a case with both and compare. */
+static void compare_types(const struct sl_op_case *the) {
+    struct sl_ref_run *runs[2];
+    struct sl_graph *graphs[2];
+    const struct sl_op *op = sl_op_find(sl_str(the->op));
+    for (int k = 0; k < 2; k++) {
+        struct sl_case_input in[SL_CASE_MAX_IN];
+        memcpy(in, the->in, sizeof in);
+        for (int i = 0; i < SL_CASE_MAX_IN && in[i].role != SL_CASE_END; i++)
+            in[i].role = k ? SL_CASE_INT : SL_CASE_DATA;
+        graphs[k] = sl_graph_open("types", sl_op_find);
+        assert_int_equal(sl_case_apply(graphs[k], op, in, the->attrs), SL_OK);
+        runs[k] = sl_ref_open(graphs[k], 3, 1);
+        for (int64_t i = 0, next = 1; i < graphs[k]->inputs.count; i++) {
+            const struct sl_array *x = &runs[k]->arrays[graphs[k]->inputs.at[i].value];
+            for (int64_t j = 0; j < sl_shape_numel(&x->shape, 1); j++, next++) {
+                if (k)
+                    x->i[j] = (int32_t)next;
+                else
+                    x->f[j] = (double)next;
+            }
+        }
+        sl_ref_nodes(runs[k], 0, 1);
+    }
+    for (int o = 0; o < graphs[0]->nodes.at[0].out_count; o++) {
+        int out = graphs[0]->nodes.at[0].out[o];
+        assert_int_equal(sl_graph_value(graphs[1], out)->dtype, SL_INT);
+        for (int64_t j = 0; j < sl_shape_numel(&runs[0]->arrays[out].shape, 1); j++)
+            assert_true(runs[0]->arrays[out].f[j] == runs[1]->arrays[out].i[j]);
+    }
+    for (int k = 0; k < 2; k++) {
+        sl_ref_close(runs[k]);
+        sl_graph_close(graphs[k]);
+    }
+}
+
+static void ints_move_as_floats(void **state) {
+    (void)state;
+    int count = 0;
+    for (int g = 0; g < sl_op_group_count; g++)
+        for (int i = 0; i < sl_op_groups[g]->case_count; i++)
+            if (takes_any_type(sl_op_groups[g]->cases[i].op)) {
+                compare_types(&sl_op_groups[g]->cases[i]);
+                count++;
+            }
+    assert_true(count >= 8);
+}
+
 static void counts_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < sl_op_count; i++) {
@@ -92,9 +141,8 @@ static void counts_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_are_refused_by_name),
-        cmocka_unit_test(every_op_has_a_refusal),
-        cmocka_unit_test(types_are_refused),
+        cmocka_unit_test(shapes_are_refused_by_name), cmocka_unit_test(every_op_has_a_refusal),
+        cmocka_unit_test(types_are_refused),          cmocka_unit_test(ints_move_as_floats),
         cmocka_unit_test(counts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,15 +133,15 @@ static void float_follows_double(void **state) {
             for (int i = 0; i < COUNT; i++)
                 g[i] = at.g[i];
             struct sl_step_io io = io_of(&at, 0, COUNT);
-            struct sl_step_ref ref = {t, rate(t), 0.25, COUNT, ROWS, COLS, w, g, {s[0], s[1]},
-                                      delta};
+            struct sl_step_ref ref = {t,    rate(t), 0.25, COUNT,        ROWS,
+                                      COLS, w,       g,    {s[0], s[1]}, delta};
             row->step(&coef, &io);
             row->ref(&param, &ref);
         }
         for (int i = 0; i < COUNT; i++)
             if (!(fabs((double)at.w[i] - w[i]) <= 1e-5 * (1 + fabs(w[i]))))
-                fail_msg("%s: %g in float, %g in double after %d steps", row->name,
-                         (double)at.w[i], w[i], STEPS);
+                fail_msg("%s: %g in float, %g in double after %d steps", row->name, (double)at.w[i],
+                         w[i], STEPS);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/clock.h"
+#include "device/cpu/optim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@ enum { ALIGN = 64 };
 struct cpu_device {
     struct sl_device device; /* first: the handle is this struct */
     struct sl_pool *pool;
+    double *sums; /* of norms; grows in the first step only */
+    int64_t sum_count;
 };
 
 struct sl_exec {
@@ -56,6 +59,7 @@ static void cpu_close(struct sl_device *device) {
     if (!device)
         return;
     sl_pool_close(cpu_of(device)->pool);
+    free(cpu_of(device)->sums);
     free(device);
 }
 
@@ -121,6 +125,8 @@ static sl_err find_kernels(struct cpu_device *cpu, struct sl_exec *exec) {
     }
     return SL_OK;
 }
+
+static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
 
 static sl_err cpu_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
@@ -202,6 +208,28 @@ static sl_err cpu_add(struct sl_device *device, void *y, const void *x, int64_t 
     return SL_OK;
 }
 
+static sl_err cpu_step(struct sl_device *device, const struct sl_step_item *items, int count) {
+    sl_cpu_step(sl_cpu_optim_best(), cpu_of(device)->pool, items, count);
+    return SL_OK;
+}
+
+static sl_err cpu_predict(struct sl_device *device, const struct sl_step_item *items, int count,
+                          double ahead) {
+    sl_cpu_predict(sl_cpu_optim_best(), cpu_of(device)->pool, items, count, ahead);
+    return SL_OK;
+}
+
+static sl_err cpu_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
+    struct cpu_device *cpu = cpu_of(device);
+    int64_t need = sl_cpu_norm_sums(items, count);
+    if (need > cpu->sum_count) {
+        cpu->sums = sl_realloc(cpu->sums, sizeof *cpu->sums * (size_t)need);
+        cpu->sum_count = need;
+    }
+    sl_cpu_norm_sq(sl_cpu_optim_best(), cpu->pool, items, count, cpu->sums);
+    return SL_OK;
+}
+
 const struct sl_device_row sl_device_cpu = {
     .name = "cpu",
     .brief = "cores of this machine",
@@ -213,9 +241,13 @@ const struct sl_device_row sl_device_cpu = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .sync = cpu_sync,
+    .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,
     .run = cpu_run,
     .scratch_bytes = cpu_scratch_bytes,
     .add = cpu_add,
+    .step = cpu_step,
+    .predict = cpu_predict,
+    .norm_sq = cpu_norm_sq,
 };

@@ -49,4 +49,9 @@ extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
 
+/* What this CPU has; for the tables. */
+bool sl_cpu_has_any(void);
+bool sl_cpu_has_avx2(void);
+bool sl_cpu_has_avx512(void);
+
 #endif

@@ -1,7 +1,7 @@
 /* exp, tanh, erf, sigmoid, softplus of vectors: relative error below 2e-7, NaN in, NaN out.
  *
  * The polynomials are minimax fits of ours (Remez exchange in 40 digits, rounded to float);
- * tests/unit/device/test_light_math.c holds them to the bound.
+ * tests/unit/device/test_cpu_math.c holds them to the bound.
  */
 #ifndef SL_DEVICE_CPU_LIGHT_MATH_H
 #define SL_DEVICE_CPU_LIGHT_MATH_H
@@ -22,12 +22,12 @@ INLINE vf vexp(vf x) {
 
 /* |x| < 0.625: x + x^3 p(x^2); else 1 - 2 / (exp(2 |x|) + 1), with the sign of x. */
 INLINE vf vtanh(vf x) {
-    vf size = vabs(x), z = x * x;
+    vf size = vmin(splat(20.0f), vabs(x)), z = x * x;
     vf p = z * -5.660792813e-03f + 2.060201205e-02f;
     p = p * z + -5.372923240e-02f;
     p = p * z + 1.333132833e-01f;
     p = p * z + -3.333327770e-01f;
-    vf far = with_sign(1.0f - 2.0f / (vexp(size + size) + 1.0f), x);
+    vf far = with_sign(1.0f - 2.0f * reciprocal(vexp(size + size) + 1.0f), x);
     return pick(size < 0.625f, p * z * x + x, far);
 }
 
@@ -51,12 +51,12 @@ INLINE vf verf(vf x) {
     return pick(size < 1.0f, p * x + x, far);
 }
 
-/* 1 / (1 + exp(-x)); exp overflows to infinity and the quotient to 0. */
-INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
+/* 1 / (1 + exp(-x)); below -87 it stays at 1.6e-38. */
+INLINE vf vsigmoid(vf x) { return reciprocal(1.0f + vexp(vmin(splat(87.0f), -x))); }
 
 /* log(1 + u) for u in [0, 1]: 2 atanh(s), s = u / (2 + u). */
 INLINE vf vlog1p(vf u) {
-    vf s = u / (u + 2.0f), z = s * s;
+    vf s = u * reciprocal(u + 2.0f), z = s * s;
     vf p = z * 2.437485158e-01f + 2.140950710e-01f;
     p = p * z + 2.861840427e-01f;
     p = p * z + 3.999882936e-01f;
@@ -70,7 +70,7 @@ INLINE vf vsoftplus_of_minus(vf x) { return vlog1p(vexp(-vabs(x))) + vmax(-x, sp
 /* exp(x) - 1 = 2 t / (1 - t), t = tanh(x / 2), for x <= 0: nothing cancels. */
 INLINE vf vexpm1_negative(vf x) {
     vf t = vtanh(x * 0.5f);
-    return (t + t) / (1.0f - t);
+    return (t + t) * reciprocal(1.0f - t);
 }
 
 #endif

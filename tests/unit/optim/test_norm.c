@@ -1,4 +1,5 @@
-/* The canonical norm: against a literal transcription of its definition, for any split of blocks. */
+/* The canonical norm: against a literal transcription of its definition, for any split of blocks.
+ */
 #include "base/rng.h"
 #include "optim/norm.h"
 
@@ -45,7 +46,7 @@ static float *values(int64_t count, uint64_t seed) {
 
 static void norm_is_its_definition(void **state) {
     (void)state;
-    static const int64_t sizes[] = {0,    1,    31,   32,   33,    1023,  1024,
+    static const int64_t sizes[] = {0,    1,    31,   32,   33,       1023,  1024,
                                     1025, 2047, 3073, 5121, 7 * 1024, 99991, 262145};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         float *x = values(sizes[k], 5 + k);

@@ -1,0 +1,274 @@
+/* The public interface to models: checks what a foreign program hands in, then calls graph and op.
+ *
+ * What it hands in as text becomes a statement of the model language, so that names, shapes and
+ * attributes mean the same in C and in model files.
+ */
+#include "sluice/net.h"
+
+#include "graph/model.h"
+#include "graph/stats.h"
+#include "op/registry.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sl_net {
+    struct sl_graph *graph;
+    const char *scope;
+    struct sl_text text; /* what sl_net_print gave out */
+    char shape[SL_SHAPE_TEXT];
+};
+
+static const struct sl_model_options plain = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
+
+/* Names are what the lexer calls names: letters, digits, '_' and '.', no digit first. */
+static sl_err check_name(const char *name, const char *what, bool dashes) {
+    bool good = name && (isalpha((unsigned char)*name) || *name == '_') &&
+                strlen(name) < SL_NAME_TEXT / 2 && !strstr(name, "..");
+    for (const char *at = name; good && *at; at++)
+        good = isalnum((unsigned char)*at) || *at == '_' || *at == '.' || (dashes && *at == '-');
+    if (good)
+        return SL_OK;
+    return sl_fail(SL_ERR_USAGE, "'%s' cannot be the name of %s: use letters, digits, '_' and '.'",
+                   name ? name : "(null)", what);
+}
+
+static sl_err check_open(const struct sl_net *net) {
+    if (net->graph->checked)
+        return sl_fail(SL_ERR_USAGE, "the net has been checked and does not change any more");
+    return SL_OK;
+}
+
+static sl_err check_tensor(const struct sl_net *net, int tensor) {
+    if (tensor >= 0 && tensor < net->graph->values.count)
+        return SL_OK;
+    return sl_fail(SL_ERR_USAGE, "there is no tensor %d in this net", tensor);
+}
+
+static struct sl_net *new_net(struct sl_graph *graph) {
+    struct sl_net *net = calloc(1, sizeof *net);
+    if (!net)
+        sl_out_of_memory(sizeof *net);
+    net->graph = graph;
+    net->scope = "";
+    return net;
+}
+
+sl_err sl_net_open(const char *name, struct sl_net **out) {
+    *out = NULL;
+    SL_TRY(check_name(name, "a net", true));
+    *out = new_net(sl_graph_open(name, sl_op_find));
+    return SL_OK;
+}
+
+void sl_net_close(struct sl_net *net) {
+    if (!net)
+        return;
+    sl_text_free(&net->text);
+    sl_graph_close(net->graph);
+    free(net);
+}
+
+/* ---- reading ---- */
+
+static sl_err read_net(const char *file, const struct sl_str *text,
+                       struct sl_model_options *options, const char *sets, struct sl_net **out) {
+    struct sl_arena arena = {0};
+    struct sl_graph *graph = NULL;
+    sl_err err = SL_OK;
+    *out = NULL;
+    SL_TRY_OUT(sl_model_parse_sets(sets ? sets : "", &arena, options));
+    if (text)
+        SL_TRY_OUT(sl_model_read(file, text->at, text->length, options, &graph));
+    else
+        SL_TRY_OUT(sl_model_read_file(file, options, &graph));
+    *out = new_net(graph);
+out:
+    sl_arena_free(&arena);
+    return err;
+}
+
+sl_err sl_net_read(const char *file, const char *models, const char *sets, struct sl_net **out) {
+    const char *const dirs[] = {models, NULL};
+    struct sl_model_options options = plain;
+    options.find_used = sl_model_find_used;
+    options.find_ctx = dirs;
+    return read_net(file, NULL, &options, sets, out);
+}
+
+sl_err sl_net_read_text(const char *name, const char *text, size_t length, const char *sets,
+                        struct sl_net **out) {
+    struct sl_model_options options = plain;
+    struct sl_str str = {text, length};
+    return read_net(name, &str, &options, sets, out);
+}
+
+/* ---- building ---- */
+
+/* Run a statement; takes and frees the text. */
+static sl_err extend(struct sl_net *net, struct sl_text *text, const int *values, int count,
+                     int *result) {
+    struct sl_model_piece piece = {
+        .text = text->at,
+        .scope = net->scope,
+        .values = values,
+        .value_count = count,
+        .result = result,
+    };
+    sl_err err = sl_model_extend(net->graph, &plain, &piece);
+    sl_text_free(text);
+    return err;
+}
+
+/* The value behind a name that was just declared. */
+static void find_declared(const struct sl_net *net, const char *name, int *tensor) {
+    struct sl_text path = {0};
+    sl_text_printf(&path, "%s%s%s", net->scope, *net->scope ? "." : "", name);
+    const int64_t *found = sl_map_find(&net->graph->names, sl_str(path.at));
+    SL_ASSERT(found);
+    *tensor = (int)*found;
+    sl_text_free(&path);
+}
+
+sl_err sl_net_input(struct sl_net *net, const char *name, const char *type, int *tensor) {
+    struct sl_text text = {0};
+    SL_TRY(check_open(net));
+    SL_TRY(check_name(name, "an input", false));
+    sl_text_printf(&text, "input %s : %s", name, type);
+    SL_TRY(extend(net, &text, NULL, 0, NULL));
+    find_declared(net, name, tensor);
+    return SL_OK;
+}
+
+static sl_err declare(struct sl_net *net, const char *kind, const char *name, const char *rest[2],
+                      int *tensor) {
+    struct sl_text text = {0};
+    SL_TRY(check_open(net));
+    SL_TRY(check_name(name, "a parameter or state", false));
+    sl_text_printf(&text, "%s %s%s ~ %s", kind, name, rest[0], rest[1]);
+    SL_TRY(extend(net, &text, NULL, 0, NULL));
+    find_declared(net, name, tensor);
+    return SL_OK;
+}
+
+sl_err sl_net_param(struct sl_net *net, const char *name, const char *shape, const char *init,
+                    int *tensor) {
+    return declare(net, "param", name, (const char *[]){shape, init}, tensor);
+}
+
+sl_err sl_net_state(struct sl_net *net, const char *name, const char *shape, const char *init,
+                    int *tensor) {
+    return declare(net, "state", name, (const char *[]){shape, init}, tensor);
+}
+
+sl_err sl_net_scope(struct sl_net *net, const char *scope) {
+    SL_TRY(check_open(net));
+    if (*scope)
+        SL_TRY(check_name(scope, "a scope", false));
+    net->scope = sl_arena_dup(&net->graph->arena, scope, strlen(scope));
+    return SL_OK;
+}
+
+static sl_err check_op(const char *name) {
+    const struct sl_op *op = sl_op_find(sl_str(name));
+    if (op && !op->internal)
+        return SL_OK;
+    const char *near = sl_op_nearest(name);
+    return sl_fail(SL_ERR_INPUT, "unknown op '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+sl_err sl_net_op(struct sl_net *net, const char *op, const int *inputs, int count,
+                 const char *attributes, int *tensor) {
+    struct sl_text text = {0};
+    SL_TRY(check_open(net));
+    SL_TRY(check_op(op));
+    if (count < 0 || count > SL_MAX_IN)
+        return sl_fail(SL_ERR_USAGE, "%s: %d inputs, at most %d are possible", op, count,
+                       SL_MAX_IN);
+    for (int i = 0; i < count; i++)
+        if (inputs[i] != -1)
+            SL_TRY(check_tensor(net, inputs[i]));
+    sl_text_printf(&text, "_r = %s(", op);
+    for (int i = 0; i < count; i++) {
+        sl_text_put(&text, i ? ", " : "");
+        if (inputs[i] < 0)
+            sl_text_put(&text, "none");
+        else
+            sl_text_printf(&text, "_v%d", i);
+    }
+    if (attributes && *attributes)
+        sl_text_printf(&text, "%s%s", count ? ", " : "", attributes);
+    sl_text_put(&text, ")");
+    return extend(net, &text, inputs, count, tensor);
+}
+
+sl_err sl_net_op_output(const struct sl_net *net, int tensor, int index, int *out) {
+    SL_TRY(check_tensor(net, tensor));
+    const struct sl_value *value = sl_graph_value(net->graph, tensor);
+    if (value->kind != SL_VALUE_NODE)
+        return sl_fail(SL_ERR_USAGE, "tensor %d is not the result of an op", tensor);
+    const struct sl_node *node = &net->graph->nodes.at[value->node];
+    if (index < 0 || index >= node->out_count)
+        return sl_fail(SL_ERR_USAGE, "%s has %d outputs, there is no %d", node->op->name,
+                       node->out_count, index);
+    *out = node->out[index];
+    return SL_OK;
+}
+
+sl_err sl_net_output(struct sl_net *net, const char *name, int tensor) {
+    SL_TRY(check_open(net));
+    SL_TRY(check_name(name, "an output", false));
+    SL_TRY(check_tensor(net, tensor));
+    return sl_graph_output(net->graph, name, tensor);
+}
+
+sl_err sl_net_loss(struct sl_net *net, const char *name, int tensor, double weight) {
+    SL_TRY(check_open(net));
+    SL_TRY(check_name(name, "a loss", false));
+    SL_TRY(check_tensor(net, tensor));
+    return sl_graph_loss(net->graph, name, tensor, weight);
+}
+
+/* ---- looking ---- */
+
+sl_err sl_net_check(struct sl_net *net) {
+    SL_TRY(check_open(net));
+    return sl_graph_check(net->graph);
+}
+
+sl_err sl_net_autodiff(struct sl_net *net) {
+    if (!net->graph->checked)
+        return sl_fail(SL_ERR_USAGE, "a net is checked before it is differentiated");
+    if (net->graph->differentiated)
+        return sl_fail(SL_ERR_USAGE, "the net is differentiated already");
+    return sl_graph_autodiff(net->graph);
+}
+
+double sl_net_stat(const struct sl_net *net, enum sl_net_stat stat) {
+    struct sl_graph_stats s;
+    sl_graph_stats(net->graph, &s);
+    switch (stat) {
+    case SL_NET_PARAMETERS: return (double)s.parameters;
+    case SL_NET_STATES: return (double)s.states;
+    case SL_NET_FORWARD_FLOPS: return s.forward_flops;
+    case SL_NET_BACKWARD_FLOPS: return s.input_grad_flops + s.weight_grad_flops;
+    case SL_NET_ACTIVATION_BYTES: return (double)s.activation_bytes;
+    case SL_NET_NODES: return (double)s.forward_nodes;
+    case SL_NET_BACKWARD_NODES: return (double)(s.input_grad_nodes + s.weight_grad_nodes);
+    }
+    return 0;
+}
+
+const char *sl_net_shape(struct sl_net *net, int tensor) {
+    if (tensor < 0 || tensor >= net->graph->values.count)
+        return "";
+    return sl_shape_text(&sl_graph_value(net->graph, tensor)->shape, net->shape);
+}
+
+const char *sl_net_print(struct sl_net *net) {
+    net->text.length = 0;
+    sl_model_write(net->graph, &net->text);
+    return net->text.at;
+}

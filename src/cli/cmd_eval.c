@@ -1,0 +1,60 @@
+/* sluice eval: loss and accuracy of a run's newest weights. */
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/run_dir.h"
+
+#include <math.h>
+
+static void put_report(struct sl_text *text, const struct sl_args *args,
+                       const struct sl_eval_report *r) {
+    if (sl_args_has(args, "--json")) {
+        struct sl_json_out json = {.text = text, .indent = 2};
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "run", args->positional[0]);
+        sl_json_put_double(&json, "loss", r->loss);
+        sl_json_put_double(&json, "accuracy", r->accuracy);
+        sl_json_put_int(&json, "samples", r->samples);
+        sl_json_close(&json, '}');
+        sl_text_put(text, "\n");
+        return;
+    }
+    sl_text_printf(text, "loss       %.6f\nperplexity %.4f\n", r->loss, exp(r->loss));
+    if (!isnan(r->accuracy))
+        sl_text_printf(text, "accuracy   %.2f%%\n", 100 * r->accuracy);
+    sl_text_printf(text, "samples    %lld\n", (long long)r->samples);
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_run_dir dir;
+    struct sl_eval_report report;
+    struct sl_text text = {0};
+    int64_t samples = 1024;
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_run_dir_open(args, args->positional[0], 0, &dir));
+    SL_TRY_OUT(sl_args_int(args, "--samples", 1, INT64_MAX, &samples));
+    SL_TRY_OUT(sl_train_eval(dir.train, samples, &report));
+    put_report(&text, args, &report);
+    SL_TRY_OUT(sl_print(&text));
+out:
+    sl_text_free(&text);
+    sl_run_dir_close(&dir);
+    return err;
+}
+
+static const struct sl_option options[] = {
+    {"--samples", "N", "validation samples to use (default 1024)", false},
+    {"--data", "SOURCE", "other data than the run was trained on", false},
+    {"--threads", "T", "threads of the worker", false},
+    {"--device", "D", "see 'sluice list devices'", false},
+    {0},
+};
+
+const struct sl_command sl_cmd_eval = {
+    .name = "eval",
+    .synopsis = "RUN [--samples N] [--data F]",
+    .brief = "loss and accuracy of a trained run",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

@@ -1,0 +1,250 @@
+/* sluice train: train a model, with a progress line, a log and checkpoints. */
+#include "cli/command.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/run_options.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile sig_atomic_t stop_asked;
+
+static void ask_stop(int signal) {
+    (void)signal;
+    stop_asked = 1;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = ask_stop, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL); /* a second Ctrl-C ends at once */
+    sigaction(SIGTERM, &action, NULL);
+}
+
+struct progress {
+    const struct sl_train_config *config;
+    int64_t items_per_sample; /* tokens, or 1 */
+    const char *item;
+    double rate; /* items per second, smoothed */
+    int64_t last_print_ns, start_ns;
+};
+
+/* Tokens where the first loss counts items of an input, else samples. */
+static void count_items(struct progress *p, const struct sl_graph *graph) {
+    int input = graph->losses.at[0].count_input;
+    p->items_per_sample = 1;
+    p->item = "samples";
+    if (input < 0)
+        return;
+    const struct sl_shape *shape = &sl_graph_value(graph, graph->inputs.at[input].value)->shape;
+    p->items_per_sample = sl_shape_numel(shape, 1);
+    p->item = p->items_per_sample > 1 ? "tokens" : "samples";
+}
+
+static void on_start(void *ctx, const struct sl_train *train) {
+    struct progress *p = ctx;
+    char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
+    int64_t count = 0;
+    const struct sl_program *program = train->worker->programs[SL_WORKER_FULL];
+    for (int i = 0; i < program->param_count; i++)
+        count += program->params[i].numel;
+    struct sl_text data = {0};
+    sl_data_describe(train->config.data, &data);
+    sl_log_note("%s: %s parameters, %s of memory, %d thread%s, %lld micro-batch%s of %lld",
+                train->config.graph->name, sl_human_count((double)count, params),
+                sl_human_bytes(train->worker->bytes, bytes), train->device->threads,
+                train->device->threads == 1 ? "" : "s", (long long)train->config.micros,
+                train->config.micros == 1 ? "" : "es", (long long)program->samples);
+    sl_log_note("data: %s", data.at);
+    sl_text_free(&data);
+    if (train->step)
+        sl_log_note("resumed after step %lld", (long long)train->step);
+    p->start_ns = sl_clock_ns();
+}
+
+/* On a terminal a line that redraws itself; in a log, lines at powers of two and every tenth. */
+static bool worth_a_line(const struct progress *p, int64_t step) {
+    int64_t steps = p->config->steps, tenth = steps / 10 > 0 ? steps / 10 : 1;
+    return (step & (step - 1)) == 0 || step % tenth == 0 || step == steps;
+}
+
+static void on_step(void *ctx, const struct sl_train *train, const struct sl_step_report *r) {
+    struct progress *p = ctx;
+    int64_t now = sl_clock_ns();
+    double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
+    char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "";
+    p->rate = p->rate == 0 ? rate : 0.9 * p->rate + 0.1 * rate;
+    bool keep = !sl_log_is_terminal() && worth_a_line(p, r->step);
+    if (!keep && now - p->last_print_ns < 100000000)
+        return;
+    p->last_print_ns = now;
+    int64_t todo = train->config.steps - r->step;
+    sl_human_ns(todo * r->dur_ns, left);
+    sl_log_status(keep, "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %s %s/s%s%s%s",
+                  (long long)r->step, (long long)train->config.steps, r->loss, r->norm, r->lr,
+                  sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
+                  r->skipped ? "  SKIPPED: gradient not finite" : "");
+}
+
+static void on_eval(void *ctx, const struct sl_train *train, const struct sl_eval_report *r) {
+    (void)ctx;
+    (void)train;
+    char accuracy[48] = "";
+    if (!isnan(r->accuracy))
+        snprintf(accuracy, sizeof accuracy, "  accuracy %.2f%%", 100 * r->accuracy);
+    sl_log_note("step %lld  validation loss %.4f%s", (long long)r->step, r->loss, accuracy);
+}
+
+static void put_config(struct sl_text *text, const struct sl_args *args,
+                       const struct sl_train_config *c) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    struct sl_text optim = {0}, lr = {0};
+    sl_optim_put(&optim, &c->optim);
+    sl_lr_put(&lr, &c->lr);
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "model", args->positional[0]);
+    sl_json_key(&json, "sizes");
+    sl_json_open(&json, '{');
+    for (int64_t i = 0; i < c->graph->sizes.count; i++)
+        sl_json_put_double(&json, c->graph->sizes.at[i].name, c->graph->sizes.at[i].value);
+    sl_json_close(&json, '}');
+    sl_json_put_string(&json, "data", sl_args_text(args, "--data", "synthetic"));
+    sl_json_put_string(&json, "tokenizer", sl_args_text(args, "--tokenizer", ""));
+    sl_json_put_double(&json, "validation",
+                       strtod(sl_args_text(args, "--validation", "0.1"), NULL));
+    sl_json_put_string(&json, "device", c->device->name);
+    sl_json_put_int(&json, "threads", c->threads);
+    sl_json_put_int(&json, "batch", c->batch);
+    sl_json_put_int(&json, "micro", c->micros);
+    sl_json_put_int(&json, "steps", c->steps);
+    sl_json_put_string(&json, "optimizer", optim.at);
+    sl_json_put_string(&json, "lr_schedule", lr.at);
+    sl_json_put_double(&json, "lr", c->base_lr);
+    sl_json_put_double(&json, "clip", c->clip);
+    sl_json_put_int(&json, "seed", (int64_t)c->seed);
+    sl_json_close(&json, '}');
+    sl_text_put(text, "\n");
+    sl_text_free(&optim);
+    sl_text_free(&lr);
+}
+
+static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
+    c->steps = 100;
+    c->clip = 1.0;
+    c->eval_samples = 64;
+    SL_TRY(sl_args_int(args, "--steps", 0, INT64_MAX, &c->steps));
+    SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &c->clip));
+    SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
+    SL_TRY(sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples));
+    SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &c->optim));
+    SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), c->steps, &c->lr));
+    c->base_lr = c->optim.row->lr;
+    return sl_args_double(args, "--lr", 0, 1e6, &c->base_lr);
+}
+
+static void put_result(struct sl_text *text, const struct sl_session_config *c,
+                       const struct sl_session_result *r) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "model", c->train.graph->name);
+    sl_json_put_int(&json, "step", r->step);
+    sl_json_put_int(&json, "steps", c->train.steps);
+    sl_json_put_double(&json, "loss", r->last_loss);
+    sl_json_put_double(&json, "eval_loss", r->last_eval);
+    sl_json_put_bool(&json, "stopped", r->stopped);
+    sl_json_put_bool(&json, "resumed", r->resumed);
+    sl_json_put_int(&json, "bytes", r->bytes);
+    sl_json_put_string(&json, "run", c->run ? c->run : "");
+    sl_json_close(&json, '}');
+    sl_text_put(text, "\n");
+}
+
+static void say_result(const struct sl_session_config *c, const struct sl_session_result *r,
+                       const struct progress *p) {
+    char took[SL_HUMAN_BYTES];
+    if (r->was_finished) {
+        sl_log_note("the run was finished already, at step %lld", (long long)r->step);
+        return;
+    }
+    sl_log_note("%s at step %lld of %lld after %s, loss %.4f", r->stopped ? "stopped" : "finished",
+                (long long)r->step, (long long)c->train.steps,
+                sl_human_ns(sl_clock_ns() - p->start_ns, took), r->last_loss);
+    if (c->run)
+        sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_run_inputs inputs;
+    struct progress progress = {0};
+    struct sl_session_result result;
+    struct sl_text config_text = {0}, model_text = {0}, text = {0};
+    int64_t keep = 2;
+    struct sl_session_config session = {
+        .run = sl_args_text(args, "--out", NULL),
+        .init = sl_args_text(args, "--init", NULL),
+        .resume = sl_args_has(args, "--resume"),
+        .stop = &stop_asked,
+        .ctx = &progress,
+        .on_start = on_start,
+        .on_step = on_step,
+        .on_eval = on_eval,
+    };
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
+    SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
+    SL_TRY_OUT(parse_training(args, &session.train));
+    SL_TRY_OUT(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &session.checkpoint_every));
+    SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
+    session.keep = (int)keep;
+    progress.config = &session.train;
+    count_items(&progress, inputs.graph);
+    put_config(&config_text, args, &session.train);
+    session.config = config_text.at;
+    sl_model_write(inputs.graph, &model_text);
+    session.model = model_text.at;
+    catch_signals();
+    SL_TRY_OUT(sl_session_run(&session, &result));
+    say_result(&session, &result, &progress);
+    if (sl_args_has(args, "--json")) {
+        put_result(&text, &session, &result);
+        SL_TRY_OUT(sl_print(&text));
+    }
+out:
+    sl_text_free(&config_text);
+    sl_text_free(&model_text);
+    sl_text_free(&text);
+    sl_run_close(&inputs);
+    return err;
+}
+
+static const struct sl_option options[] = {
+    SL_RUN_OPTIONS,
+    {"--steps", "N", "optimizer steps (default 100)", false},
+    {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},
+    {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},
+    {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false},
+    {"--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false},
+    {"--eval-every", "N", "steps between evaluations, 0 for none", false},
+    {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
+    {"--out", "DIR", "run directory: log, checkpoints", false},
+    {"--checkpoint-every", "N", "steps between checkpoints, 0: at the end", false},
+    {"--keep", "K", "checkpoints to keep, 0 for all (default 2)", false},
+    {"--resume", NULL, "continue the run in --out, or start it", false},
+    {"--init", "CKPT", "start from the weights of a run or checkpoint", false},
+    {0},
+};
+
+const struct sl_command sl_cmd_train = {
+    .name = "train",
+    .synopsis = "MODEL [--steps N] [--batch B] [--micro M] [--data F] [--out DIR] [--resume] ...",
+    .brief = "train a model",
+    .detail = "Example: sluice train gpt-nano --data book.txt --steps 300 --batch 16 --out run",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

@@ -1,0 +1,106 @@
+/* From options to graphs, data and a device. */
+#include "cli/run_options.h"
+
+#include <string.h>
+
+/* The inputs of a graph as the data room wants them: one sample, without B. */
+static sl_err describe_input(const struct sl_graph *graph, int index, struct sl_data_input *out) {
+    const struct sl_input *input = &graph->inputs.at[index];
+    const struct sl_value *value = sl_graph_value(graph, input->value);
+    const struct sl_shape *shape = &value->shape;
+    char text[SL_SHAPE_TEXT];
+    if (shape->rank == 0 || !(shape->batch & 1))
+        return sl_fail(SL_ERR_INPUT, "input '%s' has shape %s; its first size must be B",
+                       input->name, sl_shape_text(shape, text));
+    *out = (struct sl_data_input){
+        .name = input->name,
+        .dtype = value->dtype == SL_INT ? SL_DATA_INT : SL_DATA_FLOAT,
+        .below = input->below,
+    };
+    for (int i = 0; i < shape->rank; i++)
+        if (i > 0 || shape->dim[0] != 1)
+            out->dim[out->rank++] = shape->dim[i];
+    for (int64_t l = 0; l < graph->losses.count; l++)
+        if (graph->losses.at[l].count_input == index && graph->losses.at[l].ignore != INT64_MIN) {
+            out->has_ignore = true;
+            out->ignore = graph->losses.at[l].ignore;
+        }
+    return SL_OK;
+}
+
+sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in) {
+    const struct sl_graph *graph = in->graph;
+    in->inputs = SL_NEW(&in->arena, struct sl_data_input, graph->inputs.count);
+    for (int64_t i = 0; i < graph->inputs.count; i++)
+        SL_TRY(describe_input(graph, (int)i, &in->inputs[i]));
+    int64_t seed = 1;
+    struct sl_data_spec spec = {
+        .source = sl_args_text(args, "--data", "synthetic"),
+        .tokenizer = sl_args_text(args, "--tokenizer", NULL),
+        .inputs = in->inputs,
+        .input_count = (int)graph->inputs.count,
+        .validation = 0.1,
+    };
+    SL_TRY(sl_args_int(args, "--seed", 0, INT64_MAX, &seed));
+    SL_TRY(sl_args_double(args, "--validation", 0, 1e15, &spec.validation));
+    spec.seed = (uint64_t)seed;
+    return sl_data_open(&spec, &in->data);
+}
+
+sl_err sl_run_open(const struct sl_args *args, const char *model, struct sl_run_inputs *in) {
+    *in = (struct sl_run_inputs){0};
+    SL_TRY(sl_model_open(args, model, false, &in->graph));
+    SL_TRY(sl_graph_autodiff(in->graph));
+    SL_TRY(sl_model_open(args, model, true, &in->eval_graph));
+    return sl_run_open_data(args, in);
+}
+
+void sl_run_close(struct sl_run_inputs *in) {
+    sl_data_close(in->data);
+    sl_graph_close(in->graph);
+    sl_graph_close(in->eval_graph);
+    sl_arena_free(&in->arena);
+}
+
+static const char *device_name(const void *ctx, int i) {
+    (void)ctx;
+    return sl_devices[i]->name;
+}
+
+static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
+    const char *name = sl_args_text(args, "--device", "cpu");
+    *out = sl_device_find(name);
+    if (*out) {
+        const char *why = (*out)->missing();
+        return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", name, why)
+                   : SL_OK;
+    }
+    int count = 0;
+    while (sl_devices[count])
+        count++;
+    const char *near = sl_nearest(name, count, device_name, NULL);
+    return sl_fail(SL_ERR_USAGE, "--device: unknown device '%s'%s%s%s", name,
+                   near ? "; did you mean '" : "; see 'sluice list devices'", near ? near : "",
+                   near ? "'?" : "");
+}
+
+sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
+                     struct sl_train_config *out) {
+    int64_t threads = 1, seed = 1;
+    *out = (struct sl_train_config){
+        .graph = in->graph,
+        .eval_graph = in->eval_graph,
+        .data = in->data,
+        .batch = 8,
+        .micros = 1,
+        .recompute = sl_args_has(args, "--recompute"),
+    };
+    SL_TRY(find_device(args, &out->device));
+    SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
+    SL_TRY(sl_args_int(args, "--seed", 0, INT64_MAX, &seed));
+    SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &out->batch));
+    SL_TRY(sl_args_int(args, "--micro", 1, 1 << 30, &out->micros));
+    out->threads = (int)threads;
+    out->seed = (uint64_t)seed;
+    return SL_OK;
+}

@@ -1,0 +1,41 @@
+/* What train, eval, sample and check share: from options to graphs, data and a device. */
+#ifndef SL_CLI_RUN_OPTIONS_H
+#define SL_CLI_RUN_OPTIONS_H
+
+#include "cli/model_file.h"
+#include "data/data.h"
+#include "run/session.h"
+
+/* Open everything a training configuration points to. */
+struct sl_run_inputs {
+    struct sl_graph *graph, *eval_graph;
+    struct sl_data *data;
+    struct sl_data_input *inputs; /* [graph inputs] */
+    struct sl_arena arena;
+};
+
+SL_MUST_CHECK sl_err sl_run_open(const struct sl_args *args, const char *model,
+                                 struct sl_run_inputs *out);
+/* Only the data, for the inputs of in->graph. */
+SL_MUST_CHECK sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in);
+void sl_run_close(struct sl_run_inputs *inputs);
+
+/* The options into a configuration; opens the inputs. */
+SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *inputs,
+                                   struct sl_train_config *out);
+
+/* Rows of the options used by the two functions above. */
+#define SL_RUN_OPTIONS                                                                             \
+    SL_MODEL_OPTIONS, {"--data", "SOURCE", "file, KIND:file or 'synthetic' (default)", false},     \
+        {"--tokenizer", "PATH", "tokenizer.json, or a folder with vocab.json and merges.txt",      \
+         false},                                                                                   \
+        {"--validation", "X", "fraction (below 1) or number of samples held out", false},          \
+        {"--batch", "B", "samples per optimizer step", false},                                     \
+        {"--micro", "M", "micro-batches they are cut into", false},                                \
+        {"--seed", "S", "of initial weights, data order and dropout", false},                      \
+        {"--threads", "T", "threads of a worker (default 1)", false},                              \
+        {"--device", "D", "see 'sluice list devices' (default cpu)", false}, {                     \
+        "--recompute", NULL, "keep only inputs; run the forward pass again", false                 \
+    }
+
+#endif

@@ -1,0 +1,224 @@
+/* CSV: numbers in rows, separated by commas, semicolons or tabs; a first row that is not all
+ * numbers has the names. Read twice as a stream: once to count, once to convert, so that the table
+ * in memory (4 bytes a cell, a cell has at least 2 in the file) is no larger than the file
+ * justifies. */
+#include "data/source.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELL_MOST = 255, COLUMNS_MOST = 1 << 16 };
+
+struct reader {
+    struct sl_blob_stream stream;
+    const char *name;
+    char separator;
+    int64_t line;
+    int ahead; /* a byte already read, or -2 */
+    int length;
+    char cell[CELL_MOST + 1];
+    bool last; /* the cell was the last of its row */
+    bool end;  /* no cell: end of the file */
+};
+
+static void rewind_to_start(struct reader *r, const struct sl_blob *blob, char separator) {
+    sl_blob_stream(&r->stream, blob);
+    r->name = blob->name;
+    r->separator = separator;
+    r->line = 1;
+    r->ahead = -2;
+    r->last = true;
+    r->end = false;
+}
+
+static int next_byte(struct reader *r) {
+    int byte = r->ahead == -2 ? sl_blob_byte(&r->stream) : r->ahead;
+    r->ahead = -2;
+    return byte;
+}
+
+static sl_err cell_fail(const struct reader *r, const char *what) {
+    return sl_fail(SL_ERR_INPUT, "%s:%lld: %s", r->name, (long long)r->line, what);
+}
+
+/* A quoted cell; the opening quote has been read. "" inside is a quote. */
+static sl_err read_quoted(struct reader *r) {
+    for (;;) {
+        int c = next_byte(r);
+        if (c == '"') {
+            c = next_byte(r);
+            if (c != '"') {
+                r->ahead = c;
+                return SL_OK;
+            }
+        }
+        if (c < 0 || c == '\n')
+            return cell_fail(r, "a quoted cell is not closed");
+        if (r->length == CELL_MOST)
+            return cell_fail(r, "a cell is longer than 255 bytes: not a table of numbers");
+        r->cell[r->length++] = (char)c;
+    }
+}
+
+/* The next cell without blanks around it; blank lines are passed over. */
+static sl_err next_cell(struct reader *r) {
+    bool starts_row = r->last;
+    int c;
+    r->length = 0;
+    do {
+        c = next_byte(r);
+        r->line += starts_row && c == '\n';
+    } while (c == ' ' || c == '\r' || (starts_row && c == '\n'));
+    if (c == '"') {
+        SL_TRY(read_quoted(r));
+        c = next_byte(r);
+    }
+    for (; c >= 0 && c != '\n' && c != r->separator; c = next_byte(r)) {
+        if (r->length == CELL_MOST)
+            return cell_fail(r, "a cell is longer than 255 bytes: not a table of numbers");
+        r->cell[r->length++] = (char)c;
+    }
+    SL_TRY(r->stream.err);
+    while (r->length && (r->cell[r->length - 1] == ' ' || r->cell[r->length - 1] == '\r'))
+        r->length--;
+    r->cell[r->length] = 0;
+    r->last = c != r->separator;
+    r->end = c < 0 && starts_row && !r->length;
+    if (!r->length && !r->end)
+        return cell_fail(r, "an empty cell: every row needs a number in every column");
+    if (c == '\n')
+        r->line++;
+    return SL_OK;
+}
+
+static bool is_number(const struct reader *r, double *value) {
+    char *end;
+    bool plain = strspn(r->cell, "+-.0123456789eE") == (size_t)r->length;
+    *value = plain ? strtod(r->cell, &end) : 0;
+    return plain && r->length && end == r->cell + r->length && fabs(*value) <= FLT_MAX;
+}
+
+static char find_separator(const struct sl_blob *blob) {
+    static const char known[] = ",;\t";
+    unsigned char head[4096];
+    int64_t length = sl_blob_head(blob, head, (int64_t)sizeof head), best_count = 0;
+    char best = ',';
+    for (int s = 0; known[s]; s++) {
+        int64_t count = 0;
+        for (int64_t i = 0; i < length && head[i] != '\n'; i++)
+            count += head[i] == (unsigned char)known[s];
+        if (count > best_count) {
+            best = known[s];
+            best_count = count;
+        }
+    }
+    return best;
+}
+
+static sl_err uneven(const struct reader *r, int64_t cells, int64_t columns) {
+    return sl_fail(SL_ERR_INPUT, "%s: row %lld has %lld cells, the first row has %lld", r->name,
+                   (long long)r->line - 1, (long long)cells, (long long)columns);
+}
+
+/* Rows (with the names) and columns; *named: the first row is not all numbers. */
+static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, bool *named) {
+    int64_t cells = 0;
+    double value;
+    *rows = *columns = 0;
+    *named = false;
+    for (;;) {
+        SL_TRY(next_cell(r));
+        if (r->end)
+            return SL_OK;
+        cells++;
+        if (!*rows && !is_number(r, &value))
+            *named = true;
+        if (cells > COLUMNS_MOST)
+            return cell_fail(r, "more than 65,536 columns: not a table");
+        if (!r->last)
+            continue;
+        if (!*rows)
+            *columns = cells;
+        else if (cells != *columns)
+            return uneven(r, cells, *columns);
+        ++*rows;
+        cells = 0;
+    }
+}
+
+static sl_err read_names(struct reader *r, struct sl_data *data, struct sl_table *table,
+                         bool named) {
+    table->name = SL_NEW(&data->arena, const char *, table->columns);
+    for (int i = 0; i < table->columns; i++) {
+        if (named) {
+            SL_TRY(next_cell(r));
+            table->name[i] = sl_arena_dup(&data->arena, r->cell, (size_t)r->length);
+        } else {
+            table->name[i] = sl_arena_printf(&data->arena, "c%d", i);
+        }
+    }
+    return SL_OK;
+}
+
+static sl_err read_cells(struct reader *r, struct sl_table *table) {
+    for (int64_t i = 0; i < table->rows * table->columns; i++) {
+        double value;
+        SL_TRY(next_cell(r));
+        if (!is_number(r, &value))
+            return sl_fail(SL_ERR_INPUT, "%s:%lld: column '%s': '%s' is not a finite number",
+                           r->name, (long long)(r->last ? r->line - 1 : r->line),
+                           table->name[i % table->columns], r->cell);
+        table->at[i] = (float)value;
+    }
+    return SL_OK;
+}
+
+static sl_err read_table(struct sl_data *data, struct reader *r, struct sl_table *table) {
+    const struct sl_blob *blob = &data->blob[0];
+    int64_t rows, columns;
+    bool named;
+    char separator = find_separator(blob);
+    rewind_to_start(r, blob, separator);
+    SL_TRY(count_cells(r, &rows, &columns, &named));
+    table->rows = rows - named;
+    table->columns = (int)columns;
+    if (table->rows <= 0)
+        return sl_fail(SL_ERR_INPUT, "%s: no rows of numbers; expected a CSV table", blob->name);
+    int64_t size_bytes = table->rows * table->columns * (int64_t)sizeof *table->at;
+    table->at = malloc((size_t)size_bytes);
+    if (!table->at)
+        return sl_fail(SL_ERR_SYSTEM, "%s: no memory for its %lld cells", blob->name,
+                       (long long)(table->rows * table->columns));
+    data->own_bytes = size_bytes;
+    rewind_to_start(r, blob, separator);
+    SL_TRY(read_names(r, data, table, named));
+    return read_cells(r, table);
+}
+
+static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
+    struct sl_table *table = SL_NEW(&data->arena, struct sl_table, 1);
+    (void)spec;
+    data->state = table;
+    SL_TRY(sl_blob_inflate(&data->blob[0]));
+    struct reader *r = sl_realloc(NULL, sizeof *r);
+    sl_err err = read_table(data, r, table);
+    free(r);
+    if (err != SL_OK)
+        return err;
+    data->total = table->rows;
+    return sl_table_bind(data, table);
+}
+
+const struct sl_data_kind sl_data_csv = {
+    .name = "csv",
+    .brief = "a table of numbers as text, with names in the first row",
+    .offers = "its columns by name (see `sluice data` or the first row)",
+    .suffixes = ".csv.tsv",
+    .files_most = 1,
+    .open = open_set,
+    .fill = sl_table_fill,
+    .describe = sl_table_describe,
+    .close = sl_table_close,
+};

@@ -1,0 +1,173 @@
+/* attention: one block of NR queries against blocks of keys, with a running maximum and sum.
+ *
+ * Everything is turned so that queries lie along the lanes and softmax needs no sum across lanes:
+ *
+ *   s [keys, NR] = k q'      k packed as slivers of MR keys, q packed [D, NR] and scaled
+ *   p = exp(s - maximum)     per lane
+ *   o [D, NR] = o correction + v' p      v read where it lies: D runs down the rows
+ *
+ * T x S is never kept, only KEYS x NR. A pair is a sample and a query head; the threads share the
+ * blocks of all pairs by their number of visible keys.
+ */
+#ifndef SL_DEVICE_CPU_ATTENTION_H
+#define SL_DEVICE_CPU_ATTENTION_H
+
+#include "device/cpu/attention_sizes.h"
+
+enum { KEYS = 8 * MR };
+
+struct attend { /* what one thread works on */
+    struct attention z;
+    const float *q, *k, *v;
+    float *y, *lse;
+    float *packed_k, *packed_q, *s, *o; /* [S, D] slivers, [D, NR], [KEYS, NR], [D, NR] */
+    int64_t packed_pair;                /* sample and key head in packed_k, -1: none */
+    int64_t b, h, t0;                   /* this block */
+    vf top[NV], sum[NV];
+};
+
+static int64_t attend_floats(const struct attention *z) {
+    return up_to(z->s * z->d + VL, VL) + 2 * z->d * NR + KEYS * NR;
+}
+
+/* Hide what padding and causality hide of s [keys, NR], keys from j0. */
+static void hide_keys(const struct attend *w, int64_t j0, int64_t keys) {
+    const struct attention *z = &w->z;
+    const vf hidden = splat(-INFINITY);
+    for (int64_t j = 0; j < keys; j++) {
+        float *row = w->s + j * NR;
+        bool padding = z->mask && !z->mask[w->b * z->s + j0 + j];
+        /* The first query that sees the key. */
+        int64_t from = z->causal ? j0 + j - (z->s - z->t) - w->t0 : 0;
+        for (int64_t i = 0; i < (padding ? NR : least(from, NR)); i++)
+            row[i] = hidden[0];
+    }
+}
+
+/* s becomes p; returns through `fix` by what earlier sums shrink. */
+INLINE void soften(struct attend *w, int64_t keys, vf fix[NV]) {
+#pragma GCC unroll 2
+    for (int v = 0; v < NV; v++) {
+        float *s = w->s + v * VL;
+        vf top = w->top[v];
+        for (int64_t j = 0; j < keys; j++)
+            top = vmax(load(s + j * NR), top);
+        vf safe = pick(top == splat(-INFINITY), splat(0), top), sum = {0};
+        for (int64_t j = 0; j < keys; j++) {
+            vf p = vexp(load(s + j * NR) - safe);
+            store(s + j * NR, p);
+            sum += p;
+        }
+        fix[v] = vexp(w->top[v] - safe);
+        w->sum[v] = w->sum[v] * fix[v] + sum;
+        w->top[v] = top;
+    }
+}
+
+static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
+    const struct attention *z = &w->z;
+    vf fix[NV];
+    for (int64_t i = 0; i < keys; i += MR) {
+        int64_t rows = least(MR, keys - i), high = least(MR, z->s - j0 - i);
+        struct tile t = {.kc = z->d,
+                         .a = w->packed_k + (j0 + i) * z->d,
+                         .a_step = high,
+                         .b = w->packed_q,
+                         .b_step = NR,
+                         .c = w->s + i * NR,
+                         .ldc = NR};
+        tiles[rows - 1][NV - 1](&t);
+    }
+    if (z->mask || (z->causal && j0 + keys > keys_of(z, w->t0)))
+        hide_keys(w, j0, keys);
+    soften(w, keys, fix);
+    for (int64_t k = 0; j0 > 0 && k < z->d; k++)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; v++)
+            store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * fix[v]);
+    const float *value = w->v + key_at(z, w->b, w->h / z->group, j0);
+    for (int64_t k = 0; k < z->d; k += MR) {
+        struct tile t = {.kc = keys,
+                         .a = value + k,
+                         .a_step = z->k_step,
+                         .b = w->s,
+                         .b_step = NR,
+                         .c = w->o + k * NR,
+                         .ldc = NR,
+                         .start = j0 ? w->o + k * NR : NULL,
+                         .start_step = NR};
+        tiles[least(MR, z->d - k) - 1][NV - 1](&t);
+    }
+}
+
+static void attend_block(struct attend *w) {
+    const struct attention *z = &w->z;
+    int64_t rows = least(NR, z->t - w->t0), keys = keys_of(z, w->t0 + rows - 1);
+    int64_t at = query_at(z, w->b, w->h, w->t0), pair = w->b * z->hk + w->h / z->group;
+    float *lse = w->lse + (w->b * z->hq + w->h) * z->t + w->t0;
+    if (pair != w->packed_pair)
+        pack_slivers(w->k + key_at(z, w->b, w->h / z->group, 0), z->k_step, z->s, z->d,
+                     w->packed_k);
+    w->packed_pair = pair;
+    pack_lanes(w->q + at, z->q_step, rows, z->d, w->packed_q);
+    scale_by(w->packed_q, z->d * NR, z->scale);
+    for (int v = 0; v < NV; v++) {
+        w->top[v] = splat(-INFINITY);
+        w->sum[v] = splat(0);
+    }
+    if (keys == 0)
+        memset(w->o, 0, sizeof(float) * (size_t)(z->d * NR));
+    for (int64_t j = 0; j < keys; j += KEYS)
+        attend_keys(w, j, least(KEYS, keys - j));
+    for (int i = 0; i < NR; i++) {
+        float sum = w->sum[i / VL][i % VL], part = sum > 0 ? 1 / sum : 0;
+        if (i < rows)
+            lse[i] = sum > 0 ? w->top[i / VL][i % VL] + logf(sum) : 0;
+        w->sum[i / VL][i % VL] = part;
+    }
+    for (int64_t k = 0; k < z->d; k++)
+        for (int v = 0; v < NV; v++)
+            store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * w->sum[v]);
+    unpack_turned(w->o, rows, z->d, 1, w->y + at, z->q_step);
+}
+
+static void attention_part(void *ctx, int thread, int threads) {
+    const struct sl_cpu_call *call = ctx;
+    const struct attention z = attention_of(call->instr, 0, call->in[3]);
+    float *scratch = (float *)call->scratch + thread * attend_floats(&z);
+    struct attend w = {.z = z,
+                       .q = call->in[0],
+                       .k = call->in[1],
+                       .v = call->in[2],
+                       .y = call->out[0],
+                       .lse = call->out[1],
+                       .packed_q = scratch,
+                       .o = scratch + z.d * NR,
+                       .s = scratch + 2 * z.d * NR,
+                       .packed_k = scratch + 2 * z.d * NR + KEYS * NR,
+                       .packed_pair = -1};
+    int64_t total = 0, before = 0, per_pair = 0;
+    for (int64_t t = 0; t < z.t; t += NR)
+        per_pair += keys_of(&z, least(t + NR, z.t) - 1) + NR;
+    total = per_pair * z.b * z.hq;
+    for (int64_t pair = 0; pair < z.b * z.hq; pair++)
+        for (w.t0 = 0; w.t0 < z.t; w.t0 += NR) {
+            if (before * threads / total == thread) {
+                w.b = pair / z.hq;
+                w.h = pair % z.hq;
+                attend_block(&w);
+            }
+            before += keys_of(&z, least(w.t0 + NR, z.t) - 1) + NR;
+        }
+}
+
+static void attention(const struct sl_cpu_call *call) {
+    sl_pool_run(call->pool, attention_part, (void *)call);
+}
+
+static int64_t attention_scratch(const struct sl_instr *instr, int threads) {
+    const struct attention z = attention_of(instr, 0, NULL);
+    return 4 * threads * attend_floats(&z);
+}
+
+#endif

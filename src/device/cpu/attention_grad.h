@@ -1,0 +1,202 @@
+/* attention_dqkv: the gradients of one key head and its query heads by one thread.
+ *
+ * Probabilities are computed again from lse, BACK queries by BACK keys at a time, keys along the
+ * lanes. With q scaled, delta = dy . y per query:
+ *
+ *   p = exp(q k' - lse)      dp = dy v'      ds = p (dp - delta)
+ *   dv' [D, keys] += dy' p   dk' [D, keys] += q' ds   dq' [D, queries] += k' ds'
+ *
+ * dy, q and k of the second row are read where they lie: D runs down the rows. Only ds is turned.
+ * Sums run over heads, blocks of keys and blocks of queries in this order, whatever the threads.
+ */
+#ifndef SL_DEVICE_CPU_ATTENTION_GRAD_H
+#define SL_DEVICE_CPU_ATTENTION_GRAD_H
+
+#include "device/cpu/attention_back.h"
+
+/* c [queries, keys] = slivers lanes' over D */
+static void back_scores(const struct attend_back *w, const float *slivers, const float *lanes,
+                        float *c) {
+    int64_t d = w->z.d;
+    for (int64_t j = 0; j < w->keys; j += NR)
+        for (int64_t i = 0; i < w->queries; i += MR) {
+            int64_t rows = least(MR, w->queries - i);
+            struct tile t = {.kc = d,
+                             .a = slivers + (w->q0 + i) * d,
+                             .a_step = rows,
+                             .b = lanes + (w->k0 + j) * d,
+                             .b_step = NR,
+                             .c = c + i * BACK + j,
+                             .ldc = BACK};
+            tiles[rows - 1][NV - 1](&t);
+        }
+}
+
+/* out [D, lanes] += rows' c, with rows `step` apart and c [count, lanes] */
+static void back_product(const struct attend_back *w, const float *rows, int64_t step,
+                         const float *c, int64_t count, float *out) {
+    for (int64_t k = 0; k < w->z.d; k += MR) {
+        struct tile t = {.kc = count,
+                         .a = rows + k,
+                         .a_step = step,
+                         .b = c,
+                         .b_step = BACK,
+                         .c = out + k * NR,
+                         .ldc = NR,
+                         .start = out + k * NR,
+                         .start_step = NR};
+        tiles[least(MR, w->z.d - k) - 1][NV - 1](&t);
+    }
+}
+
+/* Hidden keys get a score of -inf. */
+static void back_hide(const struct attend_back *w) {
+    const struct attention *z = &w->z;
+    for (int64_t i = 0; i < w->queries; i++) {
+        float *row = w->p + i * BACK;
+        for (int64_t j = most(0, keys_of(z, w->q0 + i) - w->k0); j < w->keys; j++)
+            row[j] = -INFINITY;
+        for (int64_t j = 0; z->mask && j < w->keys; j++)
+            if (!z->mask[w->b * z->s + w->k0 + j])
+                row[j] = -INFINITY;
+    }
+}
+
+/* p: scores to probabilities, ds: dp to ds, in whole vectors. */
+static void back_soften(const struct attend_back *w) {
+    const float *lse = w->lse + (w->b * w->z.hq + w->h) * w->z.t + w->q0;
+    for (int64_t i = 0; i < w->queries; i++)
+        for (int64_t j = 0; j < w->keys; j += VL) {
+            float *p = w->p + i * BACK + j, *ds = w->ds + i * BACK + j;
+            vf probability = vexp(load(p) - lse[i]);
+            store(p, probability);
+            store(ds, probability * (load(ds) - w->delta[w->q0 + i]));
+        }
+}
+
+static void back_turn(const struct attend_back *w) {
+    for (int64_t i = 0; i < w->queries; i += VL)
+        for (int64_t j = 0; j < w->keys; j += VL) {
+            vf x[VL];
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; r++)
+                x[r] = load(w->ds + (i + r) * BACK + j);
+            transpose(x);
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; r++)
+                store(w->turned + (j + r) * BACK + i, x[r]);
+        }
+}
+
+static void back_block(struct attend_back *w) {
+    const struct attention *z = &w->z;
+    int64_t query = query_at(z, w->b, w->h, w->q0);
+    back_scores(w, w->q_slivers, w->k_lanes, w->p);
+    back_scores(w, w->dy_slivers, w->v_lanes, w->ds);
+    if (z->mask || keys_of(z, w->q0) < w->k0 + w->keys)
+        back_hide(w);
+    back_soften(w);
+    back_turn(w);
+    for (int64_t j = 0; j < w->keys; j += NR) {
+        int64_t at = (w->k0 + j) * z->d;
+        back_product(w, w->dy + query, z->q_step, w->p + j, w->queries, w->dv_lanes + at);
+        back_product(w, w->q + query, z->q_step, w->ds + j, w->queries, w->dk_lanes + at);
+    }
+    const float *k = w->k + key_at(z, w->b, w->h / z->group, w->k0);
+    for (int64_t i = 0; i < w->queries; i += NR)
+        back_product(w, k, z->k_step, w->turned + i, w->keys, w->dq_lanes + (w->q0 + i) * z->d);
+}
+
+/* delta = dy . y, summed like dp: where one key takes all, they cancel to 0. */
+static void back_delta(const struct attend_back *w) {
+    const struct attention *z = &w->z;
+    const float *dy = w->dy_slivers, *y = w->q_slivers;
+    pack_slivers(w->y + query_at(z, w->b, w->h, 0), z->q_step, z->t, z->d, w->q_slivers);
+    for (int64_t t = 0; t < z->t; t += MR) {
+        int64_t rows = least(MR, z->t - t);
+        for (int64_t i = 0; i < rows; i += VL) {
+            vf sum = {0};
+            for (int64_t k = 0; k < z->d; k++) {
+                int64_t at = t * z->d + k * rows + i;
+                sum += load_n(dy + at, rows - i) * load_n(y + at, rows - i);
+            }
+            store_n(w->delta + t + i, sum, rows - i);
+        }
+    }
+}
+
+static void back_prepare_head(const struct attend_back *w) {
+    const struct attention *z = &w->z;
+    int64_t at = query_at(z, w->b, w->h, 0);
+    pack_slivers(w->dy + at, z->q_step, z->t, z->d, w->dy_slivers);
+    back_delta(w);
+    pack_slivers(w->q + at, z->q_step, z->t, z->d, w->q_slivers);
+    scale_by(w->q_slivers, z->t * z->d, z->scale);
+    memset(w->dq_lanes, 0, sizeof(float) * (size_t)(up_to(z->t, BACK) * z->d));
+}
+
+static void back_head(struct attend_back *w) {
+    const struct attention *z = &w->z;
+    back_prepare_head(w);
+    for (w->k0 = 0; w->k0 < z->s; w->k0 += BACK)
+        for (w->q0 = 0; w->q0 < z->t; w->q0 += BACK) {
+            w->keys = least(BACK, z->s - w->k0);
+            w->queries = least(BACK, z->t - w->q0);
+            if (keys_of(z, w->q0 + w->queries - 1) > w->k0)
+                back_block(w);
+        }
+    for (int64_t t = 0; t < z->t; t += NR)
+        unpack_turned(w->dq_lanes + t * z->d, least(NR, z->t - t), z->d, z->scale,
+                      w->dq + query_at(z, w->b, w->h, t), z->q_step);
+}
+
+static void back_pair(struct attend_back *w, int64_t b, int64_t hk) {
+    const struct attention *z = &w->z;
+    int64_t at = key_at(z, b, hk, 0);
+    size_t size = sizeof(float) * (size_t)(up_to(z->s, BACK) * z->d);
+    memset(w->dk_lanes, 0, size);
+    memset(w->dv_lanes, 0, size);
+    for (int64_t s = 0; s < z->s; s += NR) {
+        int64_t from = at + s * z->k_step, rows = least(NR, z->s - s);
+        pack_lanes(w->k + from, z->k_step, rows, z->d, w->k_lanes + s * z->d);
+        pack_lanes(w->v + from, z->k_step, rows, z->d, w->v_lanes + s * z->d);
+    }
+    w->b = b;
+    for (w->h = hk * z->group; w->h < (hk + 1) * z->group; w->h++)
+        back_head(w);
+    for (int64_t s = 0; s < z->s; s += NR) {
+        int64_t to = at + s * z->k_step, rows = least(NR, z->s - s);
+        unpack_turned(w->dk_lanes + s * z->d, rows, z->d, z->scale, w->dk + to, z->k_step);
+        unpack_turned(w->dv_lanes + s * z->d, rows, z->d, 1, w->dv + to, z->k_step);
+    }
+}
+
+static void attention_dqkv_part(void *ctx, int thread, int threads) {
+    const struct sl_cpu_call *call = ctx;
+    struct attend_back w = {.z = attention_of(call->instr, 1, call->in[6]),
+                            .dy = call->in[0],
+                            .q = call->in[1],
+                            .k = call->in[2],
+                            .v = call->in[3],
+                            .y = call->in[4],
+                            .lse = call->in[5],
+                            .dq = call->out[0],
+                            .dk = call->out[1],
+                            .dv = call->out[2]};
+    int64_t from, to;
+    back_open(&w, (float *)call->scratch + thread * back_floats(&w.z));
+    sl_pool_range(w.z.b * w.z.hk, 1, thread, threads, &from, &to);
+    for (int64_t pair = from; pair < to; pair++)
+        back_pair(&w, pair / w.z.hk, pair % w.z.hk);
+}
+
+static void attention_dqkv(const struct sl_cpu_call *call) {
+    sl_pool_run(call->pool, attention_dqkv_part, (void *)call);
+}
+
+static int64_t attention_dqkv_scratch(const struct sl_instr *instr, int threads) {
+    const struct attention z = attention_of(instr, 1, NULL);
+    return 4 * threads * back_floats(&z);
+}
+
+#endif

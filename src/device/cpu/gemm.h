@@ -1,0 +1,176 @@
+/* c = a b: cache blocking around the tile, over a part of the rows and columns of c.
+ *
+ *   for jc in columns by NC                             B block [KC, NC] packed: L2
+ *     for pc in k by KC         (order of summation)
+ *       for ic in rows by MC                            A block [MC, KC] packed: L2
+ *         for jr by NR                                  B sliver [KC, NR]: L1
+ *           for ir by MR                                tile in registers
+ *
+ * KC depends on k alone and k is never divided among threads: neither the number of threads nor the
+ * partition changes a bit of the result.
+ */
+#ifndef SL_DEVICE_CPU_GEMM_H
+#define SL_DEVICE_CPU_GEMM_H
+
+#include "device/cpu/gemm_pack.h"
+
+#ifndef GEMM_KC
+#define GEMM_KC 384
+#define GEMM_MC (12 * MR)
+#define GEMM_NC 768
+#endif
+
+struct gemm {
+    int64_t m, n, k;
+    struct matrix a, b;
+    float *c; /* [m, n], rows ldc apart */
+    int64_t ldc;
+    bool add;           /* c += */
+    const float *bias;  /* [n] or NULL */
+    const float *start; /* [m, n], rows ldc apart, added, or NULL; may be c */
+    float *a_sums;      /* [m] (+)= sums of a over k, or NULL; needs a transposed */
+    float *b_sums;      /* [n] (+)= sums of b over k, or NULL */
+    bool add_sums;
+    /* Called when a tile of c is complete and still near. */
+    void (*finish)(const struct gemm *gemm, int64_t i, int64_t j, int64_t rows, int64_t cols);
+    float *y;       /* for finish: rows ldc apart */
+    const float *x; /* for finish: rows ldc apart */
+};
+
+struct part { /* rows [m0, m1), columns [n0, n1) of c */
+    int64_t m0, m1, n0, n1;
+};
+
+/* Where the loops are. */
+struct gemm_at {
+    const struct gemm *gemm;
+    struct part part;
+    int64_t jc, nc, pc, kc, ic, mc;
+    float *pack_a, *pack_b;
+    bool direct_b;
+};
+
+INLINE int64_t gemm_kc(int64_t k) {
+    int64_t blocks = most(1, (k + GEMM_KC - 1) / GEMM_KC);
+    return most(1, (k + blocks - 1) / blocks);
+}
+
+INLINE int64_t gemm_floats(int64_t m, int64_t n, int64_t k) {
+    int64_t kc = gemm_kc(k), line = 64 / 4;
+    return up_to(least(m, GEMM_MC) * kc + VL, line) + least(up_to(n, NR), GEMM_NC) * kc;
+}
+
+/* A tile whose columns do not fill their vectors goes through memory of its own. */
+static void gemm_edge(const struct gemm_at *at, struct tile *t, int64_t rows, int64_t cols) {
+    float spare[MR * NR] __attribute__((aligned(64)));
+    struct tile whole = *t;
+    whole.c = spare;
+    whole.ldc = NR;
+    whole.start = whole.bias = NULL;
+    tiles[rows - 1][(cols - 1) / VL](&whole);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j += VL) {
+            vf x = load(spare + i * NR + j);
+            if (t->start)
+                x += load_n(t->start + i * t->start_step + j, cols - j);
+            if (t->bias)
+                x += load_n(t->bias + j, cols - j);
+            store_n(t->c + i * at->gemm->ldc + j, x, cols - j);
+        }
+}
+
+/* What a tile adds to: the sums of the k before, or c, start and bias. */
+INLINE void gemm_start(const struct gemm_at *at, struct tile *t, int64_t i, int64_t j) {
+    const struct gemm *g = at->gemm;
+    bool first = at->pc == 0;
+    t->start = !first || g->add ? t->c : g->start ? g->start + i * g->ldc + j : NULL;
+    t->start_step = g->ldc;
+    t->bias = first && g->bias ? g->bias + j : NULL;
+}
+
+/* One sliver of B against the block of A. */
+static void gemm_rows(const struct gemm_at *at, int64_t j, int64_t cols, const float *b,
+                      int64_t b_step) {
+    const struct gemm *g = at->gemm;
+    bool last = at->pc + at->kc == g->k;
+    for (int64_t ir = 0; ir < at->mc; ir += MR) {
+        int64_t rows = least(MR, at->mc - ir), i = at->ic + ir;
+        struct tile t = {
+            .kc = at->kc,
+            .a = at->pack_a + ir * at->kc,
+            .a_step = rows,
+            .b = b,
+            .b_step = b_step,
+            .c = g->c + i * g->ldc + j,
+            .ldc = g->ldc,
+        };
+        gemm_start(at, &t, i, j);
+        if (cols % VL)
+            gemm_edge(at, &t, rows, cols);
+        else
+            tiles[rows - 1][cols / VL - 1](&t);
+        if (last && g->finish)
+            g->finish(g, i, j, rows, cols);
+    }
+}
+
+static void gemm_pack_a(const struct gemm_at *at) {
+    const struct gemm *g = at->gemm;
+    for (int64_t ir = 0; ir < at->mc; ir += MR) {
+        int64_t rows = least(MR, at->mc - ir);
+        float *to = at->pack_a + ir * at->kc;
+        pack_a(&g->a, at->ic + ir, rows, at->pc, at->kc, to);
+        if (g->a_sums && at->jc == 0)
+            sum_sliver(to, rows, at->kc, g->a_sums + at->ic + ir, rows, at->pc || g->add_sums);
+    }
+}
+
+static void gemm_pack_b(const struct gemm_at *at) {
+    const struct gemm *g = at->gemm;
+    for (int64_t jr = 0; jr < at->nc; jr += NR) {
+        int64_t cols = least(NR, at->nc - jr), step = up_to(cols, VL);
+        float *to = at->pack_b + jr * at->kc;
+        if (!at->direct_b || cols % VL)
+            pack_b(&g->b, at->jc + jr, cols, at->pc, at->kc, to);
+        for (int64_t v = 0; g->b_sums && at->part.m0 == 0 && v < cols; v += VL)
+            sum_sliver(to + v, step, at->kc, g->b_sums + at->jc + jr + v, least(VL, cols - v),
+                       at->pc || g->add_sums);
+    }
+}
+
+static void gemm_block(const struct gemm_at *at) {
+    const struct matrix *b = &at->gemm->b;
+    for (int64_t jr = 0; jr < at->nc; jr += NR) {
+        int64_t j = at->jc + jr, cols = least(NR, at->nc - jr);
+        if (at->direct_b && cols % VL == 0)
+            gemm_rows(at, j, cols, b->at + at->pc * b->ld + j, b->ld);
+        else
+            gemm_rows(at, j, cols, at->pack_b + jr * at->kc, up_to(cols, VL));
+    }
+}
+
+/* The part of c, by one thread; `scratch` has gemm_floats(rows, columns, k). */
+static void gemm_part(const struct gemm *gemm, const struct part *part, float *scratch) {
+    int64_t kc = gemm_kc(gemm->k), rows = part->m1 - part->m0;
+    struct gemm_at at = {
+        .gemm = gemm,
+        .part = *part,
+        .pack_b = scratch,
+        .pack_a = scratch + least(up_to(part->n1 - part->n0, NR), GEMM_NC) * kc,
+        .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums,
+    };
+    for (at.jc = part->n0; at.jc < part->n1; at.jc += GEMM_NC) {
+        at.nc = least(GEMM_NC, part->n1 - at.jc);
+        for (at.pc = 0; at.pc < gemm->k; at.pc += kc) {
+            at.kc = least(kc, gemm->k - at.pc);
+            gemm_pack_b(&at);
+            for (at.ic = part->m0; at.ic < part->m1; at.ic += GEMM_MC) {
+                at.mc = least(GEMM_MC, part->m1 - at.ic);
+                gemm_pack_a(&at);
+                gemm_block(&at);
+            }
+        }
+    }
+}
+
+#endif

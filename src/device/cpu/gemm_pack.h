@@ -1,0 +1,86 @@
+/* Slivers of A and B, copied so that the innermost loop reads them from end to end.
+ *
+ *   A: [kc][rows], rows <= MR          B: [kc][nv * VL], columns past the matrix are 0
+ *
+ * Whichever way the matrix lies, one of the copies is a transposition, done in registers. Stores of
+ * A are VL wide and overlap: row k + 1 overwrites what row k wrote too much, so that a buffer of A
+ * has VL floats more than it needs.
+ */
+#ifndef SL_DEVICE_CPU_GEMM_PACK_H
+#define SL_DEVICE_CPU_GEMM_PACK_H
+
+#include "device/cpu/gemm_tile.h"
+
+struct matrix { /* element (i, j) at i * ld + j; transposed: at j * ld + i */
+    const float *at;
+    int64_t ld;
+    bool transposed;
+};
+
+/* to[k * step + i] = from[i * ld + k] for i < rows <= VL, k < kc; the other lanes up to VL are 0.
+ */
+INLINE void pack_turned(const float *from, int64_t ld, int64_t rows, int64_t kc, float *to,
+                        int64_t step) {
+    for (int64_t k = 0; k < kc; k += VL) {
+        vf x[VL];
+        if (rows == VL && k + VL <= kc) {
+#pragma GCC unroll 16
+            for (int i = 0; i < VL; i++)
+                x[i] = load(from + i * ld + k);
+        } else {
+            for (int i = 0; i < VL; i++)
+                x[i] = i < rows ? load_n(from + i * ld + k, kc - k) : (vf){0};
+        }
+        transpose(x);
+        int64_t end = least(VL, kc - k);
+        for (int i = 0; i < end; i++)
+            store(to + (k + i) * step, x[i]);
+    }
+}
+
+/* Rows [i, i + rows) and k in [p, p + kc) of A. */
+static void pack_a(const struct matrix *a, int64_t i, int64_t rows, int64_t p, int64_t kc,
+                   float *to) {
+    if (!a->transposed) {
+        pack_turned(a->at + i * a->ld + p, a->ld, rows, kc, to, rows);
+        return;
+    }
+    const float *from = a->at + p * a->ld + i;
+    for (int64_t k = 0; k < kc; k++)
+        store(to + k * rows, load_n(from + k * a->ld, rows));
+}
+
+/* Columns [j, j + cols), cols <= NR, and k in [p, p + kc) of B. */
+static void pack_b(const struct matrix *b, int64_t j, int64_t cols, int64_t p, int64_t kc,
+                   float *to) {
+    int64_t step = up_to(cols, VL);
+    if (b->transposed) {
+        for (int64_t v = 0; v < cols; v += VL)
+            pack_turned(b->at + (j + v) * b->ld + p, b->ld, least(VL, cols - v), kc, to + v, step);
+        return;
+    }
+    const float *from = b->at + p * b->ld + j;
+    if (cols == NR) {
+        for (int64_t k = 0; k < kc; k++)
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; v++)
+                store(to + k * NR + v * VL, load(from + k * b->ld + v * VL));
+        return;
+    }
+    for (int64_t k = 0; k < kc; k++)
+        for (int64_t v = 0; v < cols; v += VL)
+            store(to + k * step + v, load_n(from + k * b->ld + v, cols - v));
+}
+
+/* sums[i] = or += sum over k of from[k * step + i], i < count <= VL. */
+INLINE void sum_sliver(const float *from, int64_t step, int64_t kc, float *sums, int64_t count,
+                       bool add) {
+    vf sum = {0};
+    for (int64_t k = 0; k < kc; k++)
+        sum += load_n(from + k * step, count);
+    if (add)
+        sum += load_n(sums, count);
+    store_n(sums, sum, count);
+}
+
+#endif

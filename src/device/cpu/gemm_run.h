@@ -1,0 +1,80 @@
+/* A product over the threads of a worker: a static grid of parts, or whole products of a batch. */
+#ifndef SL_DEVICE_CPU_GEMM_RUN_H
+#define SL_DEVICE_CPU_GEMM_RUN_H
+
+#include "device/cpu/gemm.h"
+
+struct gemm_batch {
+    struct gemm gemm; /* the first one */
+    int64_t count;
+    int64_t a_step, b_step, c_step; /* from one product to the next */
+    float *scratch;                 /* threads * scratch_step */
+    int64_t scratch_step;
+};
+
+/* Rows x columns of the grid of threads: what the slowest thread multiplies and packs. */
+static void gemm_grid(int64_t m, int64_t n, int threads, int *rows, int *cols) {
+    double best = INFINITY;
+    for (int r = 1; r <= threads; r++) {
+        if (threads % r)
+            continue;
+        int64_t c = threads / r, high = (m + r - 1) / r, units = (n + VL - 1) / VL;
+        int64_t wide = (units + c - 1) / c * VL;
+        double cost = (double)high * (double)wide + 12.0 * (double)(high + wide);
+        if (cost < best) {
+            best = cost;
+            *rows = r;
+            *cols = (int)c;
+        }
+    }
+}
+
+static struct part gemm_share(const struct gemm *g, int thread, int threads) {
+    struct part part;
+    int rows = 1, cols = threads;
+    gemm_grid(g->m, g->n, threads, &rows, &cols);
+    sl_pool_range(g->m, 1, thread / cols, rows, &part.m0, &part.m1);
+    sl_pool_range(g->n, VL, thread % cols, cols, &part.n0, &part.n1);
+    return part;
+}
+
+/* Floats of scratch per thread. */
+static int64_t gemm_scratch(int64_t m, int64_t n, int64_t k, int64_t count, int threads) {
+    int rows = 1, cols = 1;
+    if (count < threads)
+        gemm_grid(m, n, threads, &rows, &cols);
+    return gemm_floats((m + rows - 1) / rows, (n + cols - 1) / cols + VL, k);
+}
+
+static struct gemm gemm_at_index(const struct gemm_batch *batch, int64_t index) {
+    struct gemm g = batch->gemm;
+    g.a.at += index * batch->a_step;
+    g.b.at += index * batch->b_step;
+    g.c += index * batch->c_step;
+    return g;
+}
+
+static void gemm_thread(void *ctx, int thread, int threads) {
+    const struct gemm_batch *batch = ctx;
+    float *scratch = batch->scratch + thread * batch->scratch_step;
+    int64_t from = 0, to = batch->count;
+    bool whole = batch->count >= threads;
+    if (whole)
+        sl_pool_range(batch->count, 1, thread, threads, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        struct gemm g = gemm_at_index(batch, i);
+        struct part part = {0, g.m, 0, g.n};
+        if (!whole)
+            part = gemm_share(&g, thread, threads);
+        if (part.m0 < part.m1 && part.n0 < part.n1)
+            gemm_part(&g, &part, scratch);
+    }
+}
+
+static void gemm_run(struct sl_pool *pool, struct gemm_batch *batch) {
+    const struct gemm *g = &batch->gemm;
+    batch->scratch_step = gemm_scratch(g->m, g->n, g->k, batch->count, sl_pool_threads(pool));
+    sl_pool_run(pool, gemm_thread, batch);
+}
+
+#endif

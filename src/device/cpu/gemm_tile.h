@@ -1,0 +1,126 @@
+/* The innermost loop of every product: a tile of up to MR x NR results in registers.
+ *
+ *   c[i][j] (+)= sum over k of a[k * a_step + i] * b[k * b_step + j]     i < mr, j < nv * VL
+ *
+ * A runs down the rows (one broadcast each), B lies along the lanes. Packed or not is only a matter
+ * of the steps: a packed sliver of A has step MR, a transposed matrix its row length. k runs
+ * upwards with one accumulator per result, so a sum does not depend on the tile it was computed in.
+ */
+#ifndef SL_DEVICE_CPU_GEMM_TILE_H
+#define SL_DEVICE_CPU_GEMM_TILE_H
+
+#include "device/cpu/heavy_vec.h"
+
+#if VL == 16
+enum { MR = 14, NV = 2 }; /* 28 of 32 registers */
+#elif VL == 8
+enum { MR = 6, NV = 2 }; /* 12 of 16 registers */
+#else
+enum { MR = 4, NV = 2 }; /* 8 of 16 registers */
+#endif
+enum { NR = NV * VL };
+
+struct tile {
+    int64_t kc;
+    const float *a, *b;
+    int64_t a_step, b_step;
+    float *c;
+    int64_t ldc;
+    const float *start; /* added, row i at i * start_step; NULL: 0 */
+    int64_t start_step;
+    const float *bias; /* added to every row; NULL: 0 */
+};
+
+typedef void tile_fn(const struct tile *tile);
+
+INLINE void tile_run(const struct tile *t, int mr, int nv) {
+    vf acc[MR][NV];
+    /* c is far: ask for it now, it is needed when the loop ends. */
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            __builtin_prefetch(t->c + i * t->ldc + j * VL, 1);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            acc[i][j] = (vf){0};
+    }
+    const float *a = t->a, *b = t->b;
+    const int64_t a_step = t->a_step, b_step = t->b_step;
+    for (int64_t k = t->kc; k > 0; k--) {
+        vf bv[NV];
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            bv[j] = load(b + j * VL);
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+            for (int j = 0; j < nv; j++)
+                acc[i][j] += a[i] * bv[j];
+        }
+        a += a_step;
+        b += b_step;
+    }
+    if (t->start) {
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+            for (int j = 0; j < nv; j++)
+                acc[i][j] += load(t->start + i * t->start_step + j * VL);
+        }
+    }
+    if (t->bias) {
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+            for (int j = 0; j < nv; j++)
+                acc[i][j] += load(t->bias + j * VL);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            store(t->c + i * t->ldc + j * VL, acc[i][j]);
+    }
+}
+
+#define TILE(mr)                                                                                   \
+    static void tile_##mr##_1(const struct tile *t) { tile_run(t, mr, 1); }                        \
+    static void tile_##mr##_2(const struct tile *t) { tile_run(t, mr, 2); }
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+#if VL >= 8
+TILE(5)
+TILE(6)
+#endif
+#if VL == 16
+TILE(7)
+TILE(8)
+TILE(9)
+TILE(10)
+TILE(11)
+TILE(12)
+TILE(13)
+TILE(14)
+#endif
+
+/* [rows - 1][vectors - 1] */
+#define TILES(mr)                                                                                  \
+    { tile_##mr##_1, tile_##mr##_2 }
+static tile_fn *const tiles[MR][NV] = {
+    TILES(1), TILES(2), TILES(3), TILES(4),
+#if VL >= 8
+    TILES(5), TILES(6),
+#endif
+#if VL == 16
+    TILES(7), TILES(8), TILES(9), TILES(10), TILES(11), TILES(12), TILES(13), TILES(14),
+#endif
+};
+
+#endif

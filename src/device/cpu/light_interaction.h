@@ -1,0 +1,65 @@
+/* dot_interaction: dot products of all pairs of rows of x [B,F,D]; samples are split over the
+ * threads. The gradient of row i is the sum of the other rows, each times the gradient of its pair.
+ */
+#ifndef SL_DEVICE_CPU_LIGHT_INTERACTION_H
+#define SL_DEVICE_CPU_LIGHT_INTERACTION_H
+
+#include "device/cpu/light_norm.h"
+
+INLINE float dot_run(const float *a, const float *b, int64_t n) {
+    vf sum = {0};
+    for (int64_t i = 0; i < n; i += LANES)
+        sum += load_at(a, i, n) * load_at(b, i, n);
+    return sum_lanes(sum);
+}
+
+static void dot_interaction_part(void *ctx, int thread, int threads) {
+    const struct sl_cpu_call *call = ctx;
+    const int64_t *dim = call->instr->in[0].shape.dim;
+    int64_t f = dim[1], n = dim[2], self = call->instr->attr[0].i, from, to;
+    int64_t pairs = call->instr->out[0].shape.dim[1];
+    sl_pool_range(dim[0], 1, thread, threads, &from, &to);
+    for (int64_t b = from; b < to; b++) {
+        const float *x = (const float *)call->in[0] + b * f * n;
+        float *y = (float *)call->out[0] + b * pairs;
+        for (int64_t i = 0; i < f; i++)
+            for (int64_t j = 0; j < i + self; j++)
+                *y++ = dot_run(x + i * n, x + j * n, n);
+    }
+}
+
+static void k_dot_interaction(const struct sl_cpu_call *call) {
+    split(call, numel_in(call, 0) * call->instr->in[0].shape.dim[1], dot_interaction_part);
+}
+
+/* in: dy x. */
+static void dot_interaction_dx_part(void *ctx, int thread, int threads) {
+    const struct sl_cpu_call *call = ctx;
+    const int64_t *dim = call->instr->in[1].shape.dim;
+    int64_t f = dim[1], n = dim[2], self = call->instr->attr[0].i, from, to;
+    int64_t pairs = call->instr->in[0].shape.dim[1];
+    sl_pool_range(dim[0], 1, thread, threads, &from, &to);
+    for (int64_t row = from * f; row < to * f; row++) {
+        const float *x = (const float *)call->in[1] + row / f * f * n;
+        const float *dy = (const float *)call->in[0] + row / f * pairs;
+        float *dx = (float *)call->out[0] + row * n;
+        int64_t i = row % f;
+        for (int64_t k = 0; k < n; k += LANES) {
+            vf sum = {0};
+            for (int64_t j = 0; j < f; j++) {
+                int64_t high = i > j ? i : j, low = i > j ? j : i;
+                if (i == j && !self)
+                    continue;
+                float by = dy[high * (high - 1) / 2 + (self ? high : 0) + low];
+                sum += (i == j ? 2 * by : by) * load_at(x + j * n, k, n);
+            }
+            store_at(dx, sum, k, n);
+        }
+    }
+}
+
+static void k_dot_interaction_dx(const struct sl_cpu_call *call) {
+    split(call, numel_in(call, 1) * call->instr->in[1].shape.dim[1], dot_interaction_dx_part);
+}
+
+#endif

@@ -1,0 +1,173 @@
+/* Optimizer steps, norms and predictions of many parameters at once, split over a pool.
+ *
+ * All parameters are one line of elements, and each thread has a part of it: small ones (biases,
+ * norms) cost no round of the pool of their own. Elementwise rules give the same bits for any
+ * split; a norm is split between subtrees of its canonical tree (optim/norm.h). Rules that see a
+ * whole matrix (muon) come after, one by one.
+ */
+#include "device/cpu/optim.h"
+
+#include "optim/norm.h"
+
+#include <string.h>
+
+extern const struct sl_cpu_optim sl_cpu_optim_any, sl_cpu_optim_avx2, sl_cpu_optim_avx512;
+
+const struct sl_cpu_optim *const sl_cpu_optims[] = {
+    &sl_cpu_optim_avx512,
+    &sl_cpu_optim_avx2,
+    &sl_cpu_optim_any,
+    NULL,
+};
+
+const struct sl_cpu_optim *sl_cpu_optim_best(void) {
+    int i = 0;
+    while (!sl_cpu_optims[i]->supported())
+        i++;
+    return sl_cpu_optims[i];
+}
+
+enum { GRAIN = 1024 };
+
+/* What a thread does with elements [from, to) of an item. */
+struct line {
+    const struct sl_cpu_optim *optim;
+    const struct sl_step_item *items;
+    int count;
+    int64_t total;
+    double ahead;
+    void (*visit)(const struct line *line, const struct sl_step_item *item, int64_t from,
+                  int64_t to);
+};
+
+static bool is_elementwise(const struct sl_step_item *item) {
+    return item->param->optim.row->elementwise;
+}
+
+static void line_part(void *ctx, int thread, int threads) {
+    const struct line *line = ctx;
+    int64_t from, to, first = 0;
+    sl_pool_range(line->total, GRAIN, thread, threads, &from, &to);
+    for (int i = 0; i < line->count && first < to; i++) {
+        const struct sl_step_item *item = &line->items[i];
+        int64_t last = first + item->io.count;
+        if (last > from)
+            line->visit(line, item, from > first ? from - first : 0,
+                        (to < last ? to : last) - first);
+        first = last;
+    }
+}
+
+static void line_run(struct line *line, struct sl_pool *pool) {
+    for (int i = 0; i < line->count; i++)
+        line->total += line->items[i].io.count;
+    sl_pool_run(pool, line_part, line);
+}
+
+static struct sl_step_io range_of(const struct sl_step_io *io, int64_t from, int64_t to) {
+    struct sl_step_io part = *io;
+    part.count = to - from;
+    part.w += from;
+    part.g = io->g ? io->g + from : NULL;
+    part.delta = io->delta ? io->delta + from : NULL;
+    for (int i = 0; i < SL_OPTIM_STATE; i++)
+        part.state[i] = io->state[i] ? io->state[i] + from : NULL;
+    return part;
+}
+
+/* The last row, without a name and a step, for those that the table lacks. */
+static const struct sl_cpu_rule *rule_of(const struct line *line, const struct sl_step_item *item) {
+    const struct sl_cpu_rule *rule = line->optim->rules;
+    while (rule->name && strcmp(rule->name, item->param->optim.row->name) != 0)
+        rule++;
+    return rule;
+}
+
+static void step_range(const struct line *line, const struct sl_step_item *item, int64_t from,
+                       int64_t to) {
+    const struct sl_cpu_rule *rule = rule_of(line, item);
+    struct sl_step_io io = range_of(&item->io, from, to);
+    if (is_elementwise(item))
+        (rule->step ? rule->step : item->param->optim.row->step)(&item->coef, &io);
+}
+
+void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                 const struct sl_step_item *items, int count) {
+    struct line line = {.optim = optim, .items = items, .count = count, .visit = step_range};
+    line_run(&line, pool);
+    for (int i = 0; i < count; i++)
+        if (!is_elementwise(&items[i]))
+            items[i].param->optim.row->step(&items[i].coef, &items[i].io);
+}
+
+/* ---- prediction ---- */
+
+static void predict_range(const struct line *line, const struct sl_step_item *item, int64_t from,
+                          int64_t to) {
+    const struct sl_cpu_rule *rule = rule_of(line, item);
+    struct sl_step_io io = range_of(&item->io, from, to);
+    SL_ASSERT(rule->name || item->param->optim.row->delta_from == SL_DELTA_KEPT);
+    rule->predict(&item->coef, &io, (float)(item->lr * line->ahead), item->out + from);
+}
+
+void sl_cpu_predict(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                    const struct sl_step_item *items, int count, double ahead) {
+    struct line line = {
+        .optim = optim, .items = items, .count = count, .ahead = ahead, .visit = predict_range};
+    line_run(&line, pool);
+}
+
+/* ---- norm ---- */
+
+/* Blocks of a subtree that one thread sums: a power of two, so that it is a node of the tree. */
+enum { SUBTREE = 64 };
+
+struct norm_line {
+    const struct sl_cpu_optim *optim;
+    const struct sl_norm_item *items;
+    int count;
+    double *sums; /* of subtrees, items one behind another */
+};
+
+static int64_t subtrees_of(int64_t count) {
+    return (sl_norm_block_count(count) + SUBTREE - 1) / SUBTREE;
+}
+
+int64_t sl_cpu_norm_sums(const struct sl_norm_item *items, int count) {
+    int64_t sums = 0;
+    for (int i = 0; i < count; i++)
+        sums += subtrees_of(items[i].count);
+    return sums;
+}
+
+static double subtree_sum(const struct sl_cpu_optim *optim, const struct sl_norm_item *item,
+                          int64_t subtree) {
+    double block[SUBTREE];
+    int64_t first = subtree * SUBTREE, left = sl_norm_block_count(item->count) - first;
+    int64_t blocks = left < SUBTREE ? left : SUBTREE;
+    optim->norm_blocks(item->x, item->count, first, blocks, block);
+    return sl_norm_sq_tree(block, blocks);
+}
+
+static void norm_part(void *ctx, int thread, int threads) {
+    const struct norm_line *line = ctx;
+    int64_t from, to, first = 0;
+    sl_pool_range(sl_cpu_norm_sums(line->items, line->count), 1, thread, threads, &from, &to);
+    for (int i = 0; i < line->count && first < to; i++) {
+        int64_t last = first + subtrees_of(line->items[i].count);
+        for (int64_t s = from > first ? from : first; s < to && s < last; s++)
+            line->sums[s] = subtree_sum(line->optim, &line->items[i], s - first);
+        first = last;
+    }
+}
+
+void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                    const struct sl_norm_item *items, int count, double *sums) {
+    struct norm_line line = {optim, items, count, sums};
+    sl_pool_run(pool, norm_part, &line);
+    for (int i = 0; i < count; i++) {
+        int64_t subtrees = subtrees_of(items[i].count);
+        *items[i].sum = sl_norm_sq_tree(sums, subtrees);
+        sums += subtrees;
+    }
+}

@@ -1,0 +1,40 @@
+/* Optimizer steps, gradient norms and predictions on the CPU: tables per instruction set, and the
+ * functions that split them over a pool.
+ *
+ * The bits are those of optim/rules.h and optim/norm.h; unlike the other kernels, these files are
+ * compiled without contraction, so that every table gives the same ones.
+ */
+#ifndef SL_DEVICE_CPU_OPTIM_H
+#define SL_DEVICE_CPU_OPTIM_H
+
+#include "device/cpu/cpu.h"
+
+/* The rule of an elementwise optimizer. */
+struct sl_cpu_rule {
+    const char *name; /* of sl_optimizer; a row {0} ends a table */
+    void (*step)(const struct sl_step_coef *coef, const struct sl_step_io *io);
+    /* out = w - by*Delta, Delta from io->delta or from state */
+    void (*predict)(const struct sl_step_coef *coef, const struct sl_step_io *io, float by,
+                    float *out);
+};
+
+struct sl_cpu_optim {
+    const char *isa;
+    bool (*supported)(void);
+    const struct sl_cpu_rule *rules; /* the last, without a name, predicts from io->delta */
+    void (*norm_blocks)(const float *x, int64_t count, int64_t first, int64_t blocks, double *out);
+};
+extern const struct sl_cpu_optim *const sl_cpu_optims[]; /* best first; ends with NULL */
+const struct sl_cpu_optim *sl_cpu_optim_best(void);
+
+/* The row functions of the device, for one table. */
+void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                 const struct sl_step_item *items, int count);
+void sl_cpu_predict(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                    const struct sl_step_item *items, int count, double ahead);
+/* Memory for the sums of sl_cpu_norm_sq; how many doubles it needs. */
+int64_t sl_cpu_norm_sums(const struct sl_norm_item *items, int count);
+void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                    const struct sl_norm_item *items, int count, double *sums);
+
+#endif

@@ -1,0 +1,113 @@
+/* Evaluation: loss and accuracy over the validation split, and the scores behind them. */
+#include "run/train.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Scores larger than this are not fetched for accuracy. */
+enum { SCORES_LIMIT = 1 << 26 };
+
+enum sl_worker_program sl_train_eval_program(const struct sl_train *train) {
+    return train->worker->programs[SL_WORKER_EVAL] ? SL_WORKER_EVAL : SL_WORKER_FULL;
+}
+
+const struct sl_program_port *sl_train_find_output(const struct sl_train *train, const char *name) {
+    const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
+    for (int i = 0; i < p->outputs.count; i++)
+        if (strcmp(p->graph->outputs.at[p->outputs.at[i].index].name, name) == 0)
+            return &p->outputs.at[i];
+    return NULL;
+}
+
+/* What accuracy is counted on: output `logits` [..., V] against the targets of the first loss. */
+struct scores {
+    const struct sl_program_port *port;
+    int input;
+    int64_t ignore, classes, rows;
+    float *at;
+    int32_t *targets;
+    int64_t right, counted;
+};
+
+static bool open_scores(const struct sl_train *train, struct scores *s) {
+    const struct sl_loss *loss = &train->config.graph->losses.at[0];
+    *s = (struct scores){.port = sl_train_find_output(train, "logits"),
+                         .input = loss->count_input,
+                         .ignore = loss->ignore};
+    if (!s->port || s->input < 0 || s->port->operand.shape.rank == 0)
+        return false;
+    const struct sl_operand *operand = &s->port->operand;
+    s->classes = operand->shape.dim[operand->shape.rank - 1];
+    s->rows = operand->numel / s->classes;
+    const struct sl_shape *target =
+        &sl_graph_value(train->config.graph, train->config.graph->inputs.at[s->input].value)->shape;
+    const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
+    if (operand->numel > SCORES_LIMIT || sl_shape_numel(target, p->samples) != s->rows)
+        return false;
+    s->at = sl_realloc(NULL, sizeof *s->at * (size_t)operand->numel);
+    s->targets = sl_realloc(NULL, sizeof *s->targets * (size_t)s->rows);
+    return true;
+}
+
+static sl_err count_right(struct sl_train *train, const struct sl_feed *feed, struct scores *s) {
+    SL_TRY(sl_worker_get(train->worker, feed->slot, s->port, s->at));
+    SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count, s->input,
+                        s->targets));
+    for (int64_t r = 0; r < s->rows; r++) {
+        if (s->targets[r] == s->ignore)
+            continue;
+        const float *row = s->at + r * s->classes;
+        int64_t best = 0;
+        for (int64_t k = 1; k < s->classes; k++)
+            if (row[k] > row[best])
+                best = k;
+        s->counted++;
+        s->right += best == s->targets[r];
+    }
+    return SL_OK;
+}
+
+static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval_report *report) {
+    enum sl_worker_program program = sl_train_eval_program(train);
+    int64_t batch = train->worker->programs[program]->samples;
+    struct scores scores;
+    sl_err err = SL_OK;
+    bool scored = open_scores(train, &scores);
+    for (int64_t r = 0; r < rounds; r++) {
+        struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, 0};
+        struct sl_pass pass = {.program = program, .first_sample = feed.first};
+        SL_TRY_OUT(sl_train_feed(train, &feed));
+        SL_TRY_OUT(sl_worker_pass(train->worker, &pass));
+        SL_TRY_OUT(sl_train_add_losses(train, &feed, &report->loss));
+        if (scored)
+            SL_TRY_OUT(count_right(train, &feed, &scores));
+        report->samples += batch;
+    }
+    if (scored && scores.counted)
+        report->accuracy = (double)scores.right / (double)scores.counted;
+out:
+    free(scores.at);
+    free(scores.targets);
+    return err;
+}
+
+sl_err sl_train_eval(struct sl_train *train, int64_t samples, struct sl_eval_report *report) {
+    int64_t have = sl_data_count(train->config.data, SL_DATA_VALID), start = sl_clock_ns();
+    int64_t batch = train->worker->programs[sl_train_eval_program(train)]->samples;
+    int64_t rounds = (samples < have ? samples : have) / batch;
+    if (rounds == 0 && have >= batch)
+        rounds = 1;
+    if (rounds == 0)
+        return sl_fail(SL_ERR_NO,
+                       "the validation split has %lld samples, fewer than one micro-batch of "
+                       "%lld; use more --micro, or a larger --validation",
+                       (long long)have, (long long)batch);
+    *report = (struct sl_eval_report){.step = train->step, .accuracy = NAN};
+    SL_TRY(sl_train_count(train, SL_DATA_VALID, 0, rounds * batch, train->counts));
+    SL_TRY(eval_rounds(train, rounds, report));
+    report->dur_ns = sl_clock_ns() - start;
+    return SL_OK;
+}

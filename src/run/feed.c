@@ -1,0 +1,45 @@
+/* Feeding a worker: inputs of a micro-batch from the data set, seeds of the losses. */
+#include "run/train.h"
+
+sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split, int64_t first,
+                      int64_t count, double *out) {
+    const struct sl_graph *graph = train->config.graph;
+    for (int64_t i = 0; i < graph->losses.count; i++) {
+        int input = graph->losses.at[i].count_input;
+        int64_t valid = count;
+        if (input >= 0)
+            SL_TRY(sl_data_count_valid(train->config.data, split, first, count, input, &valid));
+        out[i] = (double)valid;
+    }
+    return SL_OK;
+}
+
+/* d total / d loss of this micro-batch: its share of the batch's counted items. */
+static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
+                        const struct sl_program *program) {
+    enum { MOST = 64 };
+    double share[MOST];
+    const struct sl_graph *graph = train->config.graph;
+    SL_ASSERT(graph->losses.count <= MOST);
+    if (program->seeds.count == 0)
+        return SL_OK;
+    SL_TRY(sl_train_count(train, feed->split, feed->first, feed->count, share));
+    for (int i = 0; i < program->seeds.count; i++) {
+        int loss = program->seeds.at[i].index;
+        double total = train->counts[loss];
+        float seed = total > 0 ? (float)(graph->losses.at[loss].weight * share[loss] / total) : 0;
+        SL_TRY(sl_worker_put(train->worker, feed->slot, &program->seeds.at[i], &seed));
+    }
+    return SL_OK;
+}
+
+sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed) {
+    struct sl_worker *worker = train->worker;
+    const struct sl_program *program = worker->programs[feed->program];
+    for (int i = 0; i < program->inputs.count; i++) {
+        SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count,
+                            program->inputs.at[i].index, worker->staging));
+        SL_TRY(sl_worker_put(worker, feed->slot, &program->inputs.at[i], worker->staging));
+    }
+    return put_seeds(train, feed, program);
+}

@@ -1,0 +1,107 @@
+/* The log of a run. */
+#include "run/log.h"
+
+#include "base/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The step a line of the log belongs to, -1 when it has none. */
+static int64_t step_of_line(const char *line) {
+    const char *at = strstr(line, "\"step\": ");
+    return at ? strtoll(at + 8, NULL, 10) : -1;
+}
+
+/* Keep the lines up to `step`; what a killed run wrote after its last checkpoint is made again. A
+ * torn last line has no end and goes too. */
+static sl_err trim(const char *path, int64_t step) {
+    char *text;
+    size_t length;
+    if (!sl_file_exists(path))
+        return SL_OK;
+    SL_TRY(sl_file_read(path, INT64_MAX / 2, &text, &length));
+    size_t kept = 0;
+    for (char *line = text; *line;) {
+        char *end = strchr(line, '\n');
+        if (!end)
+            break;
+        if (step_of_line(line) <= step) {
+            size_t size = (size_t)(end + 1 - line);
+            memmove(text + kept, line, size);
+            kept += size;
+        }
+        line = end + 1;
+    }
+    sl_err err = sl_file_write(path, text, kept);
+    free(text);
+    return err;
+}
+
+sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step) {
+    struct sl_text path = {0};
+    sl_err err = SL_OK;
+    *log = (struct sl_run_log){0};
+    sl_text_printf(&path, "%s/log.jsonl", run);
+    SL_TRY_OUT(trim(path.at, step));
+    log->jsonl = fopen(path.at, "ae");
+    if (!log->jsonl)
+        SL_TRY_OUT(sl_fail(SL_ERR_SYSTEM, "%s: cannot open: %s", path.at, strerror(errno)));
+    SL_TRY_OUT(sl_events_open(run, &log->events));
+out:
+    sl_text_free(&path);
+    if (err != SL_OK)
+        sl_run_log_close(log);
+    return err;
+}
+
+static sl_err put_line(struct sl_run_log *log, struct sl_text *text) {
+    sl_text_put(text, "\n");
+    bool bad = fputs(text->at, log->jsonl) < 0 || fflush(log->jsonl) != 0;
+    sl_text_free(text);
+    return bad ? sl_fail(SL_ERR_SYSTEM, "cannot write log.jsonl: %s", strerror(errno)) : SL_OK;
+}
+
+sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text};
+    sl_json_open(&json, '{');
+    sl_json_put_int(&json, "step", r->step);
+    sl_json_put_double(&json, "loss", r->loss);
+    sl_json_put_double(&json, "grad_norm", r->norm);
+    sl_json_put_double(&json, "lr", r->lr);
+    sl_json_put_int(&json, "samples", r->samples);
+    sl_json_put_bool(&json, "skipped", r->skipped);
+    sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
+    sl_json_close(&json, '}');
+    SL_TRY(put_line(log, &text));
+    SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
+    SL_TRY(sl_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
+    return sl_events_scalar(log->events, r->step, "train/lr", (float)r->lr);
+}
+
+sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *r) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text};
+    sl_json_open(&json, '{');
+    sl_json_put_int(&json, "step", r->step);
+    sl_json_put_double(&json, "eval_loss", r->loss);
+    if (!isnan(r->accuracy))
+        sl_json_put_double(&json, "eval_accuracy", r->accuracy);
+    sl_json_put_int(&json, "eval_samples", r->samples);
+    sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
+    sl_json_close(&json, '}');
+    SL_TRY(put_line(log, &text));
+    if (!isnan(r->accuracy))
+        SL_TRY(sl_events_scalar(log->events, r->step, "eval/accuracy", (float)r->accuracy));
+    return sl_events_scalar(log->events, r->step, "eval/loss", (float)r->loss);
+}
+
+void sl_run_log_close(struct sl_run_log *log) {
+    if (log->jsonl)
+        fclose(log->jsonl);
+    if (log->events)
+        fclose(log->events);
+    *log = (struct sl_run_log){0};
+}

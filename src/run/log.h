@@ -1,0 +1,24 @@
+/* The log of a run: log.jsonl (the truth) and TensorBoard events beside it. */
+#ifndef SL_RUN_LOG_H
+#define SL_RUN_LOG_H
+
+#include "run/train.h"
+
+#include <stdio.h>
+
+struct sl_run_log {
+    FILE *jsonl;
+    FILE *events;
+};
+
+/* Open RUN/log.jsonl; lines after `step` are cut off (a resumed run writes them again). */
+SL_MUST_CHECK sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step);
+SL_MUST_CHECK sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *report);
+SL_MUST_CHECK sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *report);
+void sl_run_log_close(struct sl_run_log *log);
+
+/* events.c: one scalar in TensorBoard's event format. */
+SL_MUST_CHECK sl_err sl_events_open(const char *run, FILE **out);
+SL_MUST_CHECK sl_err sl_events_scalar(FILE *events, int64_t step, const char *tag, float value);
+
+#endif

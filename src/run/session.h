@@ -1,0 +1,42 @@
+/* A training session in a run directory: steps, evaluations, checkpoints, log; stops when asked.
+ *
+ *   RUN/config.json    what was asked for, resolved          RUN/log.jsonl  one line per step:
+ * truth RUN/ckpt/          checkpoints                           RUN/events.out.tfevents...
+ * TensorBoard
+ */
+#ifndef SL_RUN_SESSION_H
+#define SL_RUN_SESSION_H
+
+#include "run/train.h"
+
+#include <signal.h>
+
+struct sl_session_config {
+    struct sl_train_config train;
+    const char *run;          /* directory; NULL: keep nothing */
+    const char *config;       /* JSON text of config.json */
+    const char *model;        /* flat model text of model.model */
+    const char *init;         /* checkpoint to take weights from, or NULL */
+    int64_t checkpoint_every; /* steps; 0: only at the end */
+    int keep;                 /* checkpoints */
+    bool resume;
+    const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
+    void *ctx;
+    void (*on_start)(void *ctx, const struct sl_train *train);
+    void (*on_step)(void *ctx, const struct sl_train *train, const struct sl_step_report *report);
+    void (*on_eval)(void *ctx, const struct sl_train *train, const struct sl_eval_report *report);
+    void (*on_save)(void *ctx, const struct sl_train *train, int64_t dur_ns);
+};
+
+struct sl_session_result {
+    int64_t steps_done; /* in this session */
+    int64_t step;       /* of the run */
+    bool stopped, was_finished, resumed;
+    double last_loss, best_eval, last_eval; /* NAN: none */
+    int64_t bytes;                          /* of the worker */
+};
+
+SL_MUST_CHECK sl_err sl_session_run(const struct sl_session_config *config,
+                                    struct sl_session_result *result);
+
+#endif

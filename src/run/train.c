@@ -1,0 +1,160 @@
+/* Training on one worker. */
+#include "run/train.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Samples of micro-batch j when `batch` is cut into `micros`: all full but the last. */
+static int64_t full_samples(int64_t batch, int64_t micros) { return (batch + micros - 1) / micros; }
+
+static sl_err check_config(const struct sl_train_config *c) {
+    int64_t full = full_samples(c->batch, c->micros);
+    if (c->micros > c->batch)
+        return sl_fail(SL_ERR_NO, "a batch of %lld samples cannot be cut into %lld micro-batches",
+                       (long long)c->batch, (long long)c->micros);
+    if (full * (c->micros - 1) >= c->batch)
+        return sl_fail(SL_ERR_NO,
+                       "%lld samples do not make %lld micro-batches of equal size with a shorter "
+                       "last one; try --micro %lld",
+                       (long long)c->batch, (long long)c->micros,
+                       (long long)((c->batch + full - 1) / full));
+    return SL_OK;
+}
+
+static struct sl_optim_shape shape_of(const struct sl_graph *graph, int param) {
+    int value = graph->params.at[param].value;
+    const struct sl_shape *shape = &sl_graph_value(graph, value)->shape;
+    struct sl_optim_shape out = {.rank = shape->rank};
+    memcpy(out.dim, shape->dim, sizeof out.dim);
+    for (int64_t g = 0; g < graph->grads.count; g++)
+        if (graph->grads.at[g].param == param) {
+            const struct sl_op *op = graph->nodes.at[graph->grads.at[g].node].op;
+            out.lookup |= strncmp(op->name, "embed", 5) == 0;
+        }
+    return out;
+}
+
+static sl_err open_optimizer(struct sl_train *train) {
+    const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
+    int64_t scratch = 64;
+    size_t count = (size_t)p->param_count;
+    train->params = SL_NEW(&train->arena, struct sl_optim_param, count);
+    train->step_items = SL_NEW(&train->arena, struct sl_step_item, count);
+    train->norm_items = SL_NEW(&train->arena, struct sl_norm_item, count);
+    train->norm_sums = SL_NEW(&train->arena, double, count);
+    for (int i = 0; i < p->param_count; i++) {
+        struct sl_optim_shape shape = shape_of(train->config.graph, p->params[i].param);
+        train->params[i] = sl_optim_for(&train->config.optim, &shape);
+        int64_t need = sl_optim_scratch_bytes(&train->params[i]);
+        scratch = need > scratch ? need : scratch;
+    }
+    return train->device->row->alloc(train->device, scratch, &train->opt_scratch);
+}
+
+sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out) {
+    SL_TRY(check_config(config));
+    struct sl_train *train = calloc(1, sizeof *train);
+    if (!train)
+        sl_out_of_memory(sizeof *train);
+    sl_err err = SL_OK;
+    int64_t full = full_samples(config->batch, config->micros);
+    struct sl_worker_config worker = {
+        .graph = config->graph,
+        .samples = full,
+        .last_samples = config->batch - full * (config->micros - 1),
+        .eval_graph = config->eval_graph,
+        .eval_samples = full,
+        .recompute = config->recompute,
+        .slots = 1,
+        .versions = 1,
+        .grad_slots = 1,
+        .state_count = config->optim.row ? config->optim.row->state_count : 0,
+        .seed = config->seed,
+    };
+    if (config->optim.row && config->optim.row->fallback &&
+        config->optim.row->fallback->state_count > worker.state_count)
+        worker.state_count = config->optim.row->fallback->state_count;
+    train->config = *config;
+    train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
+    struct sl_device_config device = {.threads = config->threads};
+    SL_TRY_OUT(config->device->open(&device, &train->device));
+    SL_TRY_OUT(sl_worker_open(train->device, &worker, &train->worker));
+    if (config->optim.row)
+        SL_TRY_OUT(open_optimizer(train));
+    *out = train;
+out:
+    if (err != SL_OK)
+        sl_train_close(train);
+    return err;
+}
+
+void sl_train_close(struct sl_train *train) {
+    if (!train)
+        return;
+    sl_worker_close(train->worker);
+    if (train->device) {
+        train->device->row->free(train->device, train->opt_scratch);
+        train->device->row->close(train->device);
+    }
+    sl_arena_free(&train->arena);
+    free(train);
+}
+
+sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed, double *loss) {
+    const struct sl_program *p = train->worker->programs[feed->program];
+    double share[64];
+    float value;
+    SL_TRY(sl_train_count(train, feed->split, feed->first, feed->count, share));
+    for (int i = 0; i < p->losses.count; i++) {
+        int index = p->losses.at[i].index;
+        SL_TRY(sl_worker_get(train->worker, feed->slot, &p->losses.at[i], &value));
+        if (train->counts[index] > 0)
+            *loss += train->config.graph->losses.at[index].weight * (double)value * share[index] /
+                     train->counts[index];
+    }
+    return SL_OK;
+}
+
+/* A different seed for every step, so that dropout is. */
+static uint64_t step_seed(const struct sl_train *train) {
+    return train->config.seed * 0x9E3779B97F4A7C15u + (uint64_t)train->step;
+}
+
+static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool first,
+                        double *loss) {
+    struct sl_pass pass = {
+        .program = feed->program,
+        .accumulate = !first,
+        .seed = step_seed(train),
+        .first_sample = feed->first,
+    };
+    SL_TRY(sl_train_feed(train, feed));
+    SL_TRY(sl_worker_pass(train->worker, &pass));
+    SL_TRY(sl_train_add_losses(train, feed, loss));
+    pass.phase = SL_PHASE_B;
+    return sl_worker_pass(train->worker, &pass);
+}
+
+sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
+    const struct sl_train_config *c = &train->config;
+    int64_t start = sl_clock_ns(), full = full_samples(c->batch, c->micros);
+    struct sl_data_range range;
+    SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
+    SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));
+    *report = (struct sl_step_report){.step = train->step + 1, .samples = range.count};
+    for (int64_t j = 0; j < c->micros; j++) {
+        int64_t left = range.count - j * full;
+        struct sl_feed feed = {
+            .split = SL_DATA_TRAIN,
+            .first = range.first + j * full,
+            .count = left < full ? left : full,
+        };
+        feed.program = sl_worker_program_for(train->worker, feed.count);
+        SL_TRY(run_micro(train, &feed, j == 0, &report->loss));
+    }
+    SL_TRY(sl_train_apply(train, report));
+    report->dur_ns = sl_clock_ns() - start;
+    return SL_OK;
+}

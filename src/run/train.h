@@ -1,0 +1,99 @@
+/* Training on one worker: batches in, steps out. What happens is told to a listener. */
+#ifndef SL_RUN_TRAIN_H
+#define SL_RUN_TRAIN_H
+
+#include "data/data.h"
+#include "optim/lr.h"
+#include "optim/norm.h"
+#include "optim/optim.h"
+#include "run/worker.h"
+
+struct sl_step_report {
+    int64_t step; /* from 1 */
+    double loss;  /* mean over the batch's counted items, losses weighted and added */
+    double norm;  /* of the gradient, before clipping */
+    double lr;
+    bool skipped; /* some gradient was not finite; weights are untouched */
+    int64_t samples;
+    int64_t dur_ns;
+};
+
+struct sl_eval_report {
+    int64_t step;
+    double loss;
+    double accuracy; /* of the output `logits` against the last loss's targets; NAN: none */
+    int64_t samples;
+    int64_t dur_ns;
+};
+
+struct sl_train_config {
+    const struct sl_graph *graph;      /* differentiated; to evaluate only: the eval graph */
+    const struct sl_graph *eval_graph; /* or NULL */
+    const struct sl_data *data;
+    const struct sl_device_row *device;
+    int threads;
+    struct sl_optim optim;
+    struct sl_lr lr;
+    double base_lr, clip;  /* clip <= 0: none */
+    int64_t batch, micros; /* samples per step, and into how many micro-batches they are cut */
+    int64_t steps;
+    int64_t eval_every, eval_samples; /* 0: never */
+    bool recompute;
+    uint64_t seed;
+};
+
+/* The state of a run: everything that a checkpoint holds. */
+struct sl_train {
+    struct sl_train_config config;
+    struct sl_arena arena;
+    struct sl_device *device;
+    struct sl_worker *worker;
+    struct sl_optim_param *params;   /* [program params] */
+    struct sl_step_item *step_items; /* [program params], filled anew every step */
+    struct sl_norm_item *norm_items;
+    double *norm_sums;
+    void *opt_scratch;
+    struct sl_data_cursor cursor;
+    int64_t step;   /* finished steps */
+    double *counts; /* [losses] items that count in this batch */
+};
+
+SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);
+void sl_train_close(struct sl_train *train);
+
+/* One optimizer step. */
+SL_MUST_CHECK sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report);
+
+/* eval.c: loss (and accuracy) over `samples` samples of the validation split. */
+SL_MUST_CHECK sl_err sl_train_eval(struct sl_train *train, int64_t samples,
+                                   struct sl_eval_report *report);
+
+enum sl_worker_program sl_train_eval_program(const struct sl_train *train);
+/* A named output of the evaluation program, NULL when it has none. */
+const struct sl_program_port *sl_train_find_output(const struct sl_train *train, const char *name);
+
+/* save.c: a checkpoint of the run in `run`/ckpt; `config` is kept with it. Loading finds the
+ * latest; weights_only: parameters and statistics, not the place in the run. */
+SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int keep,
+                                   const char *config);
+SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
+
+/* step.c: apply the gradient of the batch. */
+SL_MUST_CHECK sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report);
+
+/* feed.c: the inputs and seeds of one micro-batch into a slot. */
+struct sl_feed {
+    enum sl_data_split split;
+    enum sl_worker_program program;
+    int64_t first, count; /* samples */
+    int slot;
+};
+SL_MUST_CHECK sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed);
+/* Add the losses of the micro-batch in the slot, each times its share of train->counts. */
+SL_MUST_CHECK sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed,
+                                         double *loss);
+/* Items that count for each loss over a range of samples. */
+SL_MUST_CHECK sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split,
+                                    int64_t first, int64_t count, double *out);
+
+#endif

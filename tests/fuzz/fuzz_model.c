@@ -1,0 +1,87 @@
+/* The model reader on any text. What reads must differentiate, and write(read(write(x))) must be
+ * write(x). A line "%%" divides the input into a main text and the texts that `use a`, `use b` and
+ * `use c` find. */
+#include "graph/model.h"
+#include "graph/stats.h"
+#include "op/registry.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { PARTS = 4 };
+
+struct parts {
+    struct sl_str at[PARTS];
+};
+
+static void divide(const char *text, size_t size, struct parts *parts) {
+    const char *end = text + size;
+    for (int i = 0; i < PARTS; i++) {
+        const char *stop = i + 1 < PARTS ? memmem(text, (size_t)(end - text), "\n%%\n", 4) : NULL;
+        parts->at[i] = (struct sl_str){text, (size_t)((stop ? stop : end) - text)};
+        text = stop ? stop + 4 : end;
+    }
+}
+
+static sl_err find_used(const void *ctx, const char *from, const char *name,
+                        struct sl_model_source *out) {
+    const struct parts *parts = ctx;
+    (void)from;
+    if (name[1] || name[0] < 'a' || name[0] > 'c')
+        return sl_fail(SL_ERR_INPUT, "there is no '%s'", name);
+    struct sl_str text = parts->at[name[0] - 'a' + 1];
+    *out = (struct sl_model_source){strdup(name), malloc(text.length + 1), text.length};
+    if (text.length)
+        memcpy(out->text, text.at, text.length);
+    return SL_OK;
+}
+
+static void check_again(const struct sl_text *first, struct sl_model_options *options) {
+    struct sl_graph *graph = NULL;
+    struct sl_text second = {0};
+    options->find_used = NULL;
+    options->set_count = 0;
+    sl_err err = sl_model_read("again", first->at, first->length, options, &graph);
+    SL_ASSERT(err == SL_OK);
+    sl_model_write(graph, &second);
+    SL_ASSERT(second.length == first->length && memcmp(second.at, first->at, first->length) == 0);
+    sl_text_free(&second);
+    sl_graph_close(graph);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const struct sl_model_set sets[] = {{"L", 3}};
+    struct parts parts;
+    struct sl_graph *graph = NULL;
+    struct sl_text text = {0}, dot = {0};
+    struct sl_graph_stats stats;
+    divide((const char *)data, size, &parts);
+    struct sl_model_options options = {
+        .find_op = sl_op_find,
+        .nearest_op = sl_op_nearest,
+        .sets = sets,
+        .set_count = size % 2,
+        .eval = size % 3 == 0,
+        .node_limit = 2000,
+        .step_limit = 20000,
+        .find_used = find_used,
+        .find_ctx = &parts,
+    };
+    if (sl_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph) != SL_OK) {
+        SL_ASSERT(*sl_err_message());
+        return 0;
+    }
+    sl_model_write(graph, &text);
+    if (sl_graph_autodiff(graph) == SL_OK) {
+        sl_graph_stats(graph, &stats);
+        sl_model_write_dot(graph, &dot);
+    }
+    sl_graph_close(graph);
+    check_again(&text, &options);
+    sl_text_free(&text);
+    sl_text_free(&dot);
+    return 0;
+}
