@@ -38,14 +38,16 @@ static sl_err run(const struct sl_args *args) {
 
 const struct sl_command sl_cmd_verify = {
     .name = "verify",
-    .synopsis = "X.sched [--memory BYTES]",
+    .synopsis = "(X.sched | X.csv) [--memory BYTES]",
     .brief = "prove a schedule, or say why not",
-    .detail = "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
-              "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
-              "lowered first. Exit 1 and one reason when something is wrong.\n\n"
-              "  sluice verify x.sched --memory 16GiB",
-    .options = (const struct sl_option[]){
-        {"--memory", "BYTES", "memory of every worker: 16GiB", false}, {0}},
+    .detail =
+        "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
+        "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
+        "lowered first. Exit 1 and one reason when something is wrong.\n\n"
+        "  sluice verify x.sched --memory 16GiB",
+    .options =
+        (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},
+                                   {0}},
     .min_args = 1,
     .max_args = 1,
     .run = run,

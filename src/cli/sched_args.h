@@ -1,5 +1,5 @@
-/* A schedule from the command line: a plan, a chain or a graph, and a row of the registry. Shared by
- * the commands that build one. */
+/* A schedule from the command line: a plan, a chain or a graph, and a row of the registry. Shared
+ * by the commands that build one. */
 #ifndef SL_CLI_SCHED_ARGS_H
 #define SL_CLI_SCHED_ARGS_H
 
@@ -17,9 +17,9 @@
         {"--ranks", "R", "workers; the default is one per stage", false},                          \
         {"--chunks", "V", "stages per worker, instead of --ranks", false},                         \
         {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
-        {"--group", "K", "k of kfkb and graph; the default is 1", false},                          \
-        {"--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'",      \
-         false}
+        {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \
+        "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \
+    }
 
 /* The plan that the arguments describe (positional X.plan, --chain or --dag). */
 SL_MUST_CHECK sl_err sl_cli_plan(const struct sl_args *args, struct sl_arena *arena,
@@ -28,7 +28,10 @@ SL_MUST_CHECK sl_err sl_cli_plan(const struct sl_args *args, struct sl_arena *ar
 SL_MUST_CHECK sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
                                        const struct sl_plan *plan, struct sl_sched_opts *out);
 
-/* A .sched file: read, and lowered when it holds passes only. Not verified. */
+/* A .sched file, or a PyTorch .csv. As it is. */
+SL_MUST_CHECK sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena,
+                                       struct sl_sched **out);
+/* The same, lowered when it holds passes only. Not verified. */
 SL_MUST_CHECK sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena,
                                        struct sl_sched **out);
 
