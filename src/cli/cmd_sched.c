@@ -1,6 +1,8 @@
 /* sluice sched: build a schedule, lower and verify it, say what it needs, write it. */
 #include "cli/command.h"
 #include "cli/sched_args.h"
+#include "cli/sim_args.h"
+#include "interop/torch_csv.h"
 
 static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
                           const struct sl_plan *plan, const struct sl_sched_opts *opts,
@@ -14,8 +16,13 @@ static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
         SL_TRY(sl_sched_generate(arena, plan, opts, &passes));
         sched = passes;
     }
-    sl_sched_write(sched, &text);
-    sl_err err = sl_file_write(path, text.at, text.length);
+    sl_err err = SL_OK;
+    if (sl_cli_ends(path, ".csv"))
+        err = sl_torch_csv_write(sched, sl_args_has(args, "--comms"), &text);
+    else
+        sl_sched_write(sched, &text);
+    if (err == SL_OK)
+        err = sl_file_write(path, text.at, text.length);
     sl_text_free(&text);
     return err;
 }
@@ -44,7 +51,7 @@ static sl_err run(const struct sl_args *args) {
 
 const struct sl_command sl_cmd_sched = {
     .name = "sched",
-    .synopsis = "(X.plan | --chain N | --dag EDGES) --schedule S --micro M [-o X.sched]",
+    .synopsis = "(X.plan | --chain N | --dag EDGES) --schedule S --micro M [-o FILE]",
     .brief = "build a schedule and prove it",
     .detail =
         "Generates the passes of a schedule, lowers them to sends, receives, slots and steps,\n"
@@ -52,10 +59,12 @@ const struct sl_command sl_cmd_sched = {
         "  sluice sched --chain 4 --schedule 1f1b --micro 8\n"
         "  sluice sched --dag 'a>b,a>c,b>d,c>d' --schedule 2bw --micro 4 --iters 100 -o x.sched",
     .options =
-        (const struct sl_option[]){SL_SCHED_OPTIONS,
-                                   {"-o", "X.sched", "write it; - is standard output", false},
-                                   {"--passes", NULL, "write the passes only", false},
-                                   {0}},
+        (const struct sl_option[]){
+            SL_SCHED_OPTIONS,
+            {"-o", "FILE", "write X.sched, or X.csv for PyTorch; - is standard output", false},
+            {"--comms", NULL, "X.csv with sends and receives", false},
+            {"--passes", NULL, "write the passes only", false},
+            {0}},
     .min_args = 0,
     .max_args = 1,
     .run = run,

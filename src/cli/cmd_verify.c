@@ -38,7 +38,7 @@ static sl_err run(const struct sl_args *args) {
 
 const struct sl_command sl_cmd_verify = {
     .name = "verify",
-    .synopsis = "X.sched [--memory BYTES]",
+    .synopsis = "(X.sched | X.csv) [--memory BYTES]",
     .brief = "prove a schedule, or say why not",
     .detail =
         "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"

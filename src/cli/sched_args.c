@@ -2,7 +2,8 @@
 #include "cli/sched_args.h"
 
 #include "base/json.h"
-#include "base/lex.h"
+#include "interop/torch_csv.h"
+#include "sim/sim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,87 +49,13 @@ sl_err sl_cli_plan(const struct sl_args *args, struct sl_arena *arena, const str
     return sl_plan_dag(arena, sl_args_text(args, "--dag", ""), (int)workers, out);
 }
 
-/* --- costs --- */
-
-struct costs {
-    int64_t ns[SL_KIND_COUNT];
-    bool given[SL_KIND_COUNT];
-};
-
-static sl_err parse_cost(struct sl_lex *lex, struct costs *costs) {
-    struct sl_str name;
-    int64_t value;
-    SL_TRY(sl_lex_take_name(lex, "F, B, I, W, RECOMPUTE, REDUCE or STEP", &name));
-    int kind = 0;
-    while (kind < SL_KIND_COUNT && !sl_str_is(name, sl_kind_name((enum sl_kind)kind)))
-        kind++;
-    if (kind == SL_KIND_COUNT || kind == SL_SEND || kind == SL_RECV)
-        return sl_lex_fail(lex, "'%.*s' is not an action that takes time here", (int)name.length,
-                           name.at);
-    SL_TRY(sl_lex_expect(lex, "="));
-    SL_TRY(sl_lex_take_int(lex, "nanoseconds", &value));
-    if (value < 0 || value > INT64_MAX >> 24)
-        return sl_lex_fail(lex, "%lld ns is out of range", (long long)value);
-    costs->ns[kind] = value;
-    costs->given[kind] = true;
-    return SL_OK;
-}
-
-static void settle(struct costs *c) {
-    if (!c->given[SL_B])
-        c->ns[SL_B] = c->ns[SL_I] + c->ns[SL_W];
-    if (!c->given[SL_RECOMPUTE])
-        c->ns[SL_RECOMPUTE] = c->ns[SL_F];
-}
-
-static bool starts_stage(const struct sl_lex *lex) {
-    const char *at = lex->at;
-    while (at < lex->end && (*at == ' ' || *at == '\t'))
-        at++;
-    return lex->tok.kind == SL_TOK_NAME && at < lex->end && *at == ':';
-}
-
-static sl_err parse_costs(struct sl_lex *lex, const struct sl_plan *plan, struct costs *costs) {
-    while (lex->tok.kind != SL_TOK_END) {
-        int first = 0, last = plan->stage_count - 1;
-        if (starts_stage(lex)) {
-            first = last = sl_plan_find_stage(plan, lex->tok.text);
-            if (first < 0)
-                return sl_lex_fail(lex, "no stage is called '%.*s'", (int)lex->tok.text.length,
-                                   lex->tok.text.at);
-            SL_TRY(sl_lex_next(lex));
-            SL_TRY(sl_lex_expect(lex, ":"));
-        }
-        struct costs group = costs[first];
-        SL_TRY(parse_cost(lex, &group));
-        while (sl_lex_is(lex, ",")) {
-            SL_TRY(sl_lex_next(lex));
-            SL_TRY(parse_cost(lex, &group));
-        }
-        for (int i = first; i <= last; i++)
-            costs[i] = group;
-        if (lex->tok.kind != SL_TOK_END)
-            SL_TRY(sl_lex_expect(lex, ";"));
-    }
-    return SL_OK;
-}
-
 static sl_err set_costs(const struct sl_args *args, struct sl_arena *arena,
                         const struct sl_plan *plan, struct sl_sched_opts *out) {
     const char *text = sl_args_text(args, "--costs", NULL);
-    struct sl_lex lex;
     if (!text)
         return SL_OK;
-    struct costs *costs = SL_NEW(arena, struct costs, plan->stage_count);
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * plan->stage_count);
-    for (int i = 0; i < plan->stage_count; i++)
-        costs[i].ns[SL_F] = costs[i].ns[SL_I] = costs[i].ns[SL_W] = 1;
-    SL_TRY(sl_lex_open(&lex, "--costs", text, strlen(text), false));
-    SL_TRY(parse_costs(&lex, plan, costs));
-    for (int i = 0; i < plan->stage_count; i++) {
-        settle(&costs[i]);
-        memcpy(dur[i], costs[i].ns, sizeof dur[i]);
-    }
+    SL_TRY(sl_sim_costs(plan, text, dur));
     out->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     return SL_OK;
 }
@@ -154,18 +81,24 @@ sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
     return set_costs(args, arena, plan, out);
 }
 
-sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena, struct sl_sched **out) {
+sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena, struct sl_sched **out) {
     char *text;
-    size_t length;
-    struct sl_sched *sched;
+    size_t length, tail = strlen(path);
+    bool csv = tail > 4 && strcmp(path + tail - 4, ".csv") == 0;
     SL_TRY(sl_file_read(path, (int64_t)FILE_MOST_GIB << 30, &text, &length));
-    sl_err err = sl_sched_read(arena, path, text, length, &sched);
+    sl_err err = csv ? sl_torch_csv_read(arena, path, text, length, out)
+                     : sl_sched_read(arena, path, text, length, out);
     free(text);
-    if (err == SL_OK && !sched->lowered)
-        err = sl_sched_lower(arena, sched, &sched);
-    if (err == SL_OK)
-        *out = sched;
     return err;
+}
+
+sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena, struct sl_sched **out) {
+    struct sl_sched *sched;
+    SL_TRY(sl_cli_sched_read(path, arena, &sched));
+    if (!sched->lowered)
+        SL_TRY(sl_sched_lower(arena, sched, &sched));
+    *out = sched;
+    return SL_OK;
 }
 
 /* --- summary --- */

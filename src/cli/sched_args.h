@@ -28,7 +28,10 @@ SL_MUST_CHECK sl_err sl_cli_plan(const struct sl_args *args, struct sl_arena *ar
 SL_MUST_CHECK sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
                                        const struct sl_plan *plan, struct sl_sched_opts *out);
 
-/* A .sched file: read, and lowered when it holds passes only. Not verified. */
+/* A .sched file, or a PyTorch .csv. As it is. */
+SL_MUST_CHECK sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena,
+                                       struct sl_sched **out);
+/* The same, lowered when it holds passes only. Not verified. */
 SL_MUST_CHECK sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena,
                                        struct sl_sched **out);
 
