@@ -218,7 +218,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
     const struct sl_plan *plan = w->pipe->config.plan;
     for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
-        const struct sl_list *list = &sched->lists[seg][w->index];
+        const struct sl_actions *list = &sched->lists[seg][w->index];
         int32_t first = seg == SL_EPILOGUE ? sched->reps : 0;
         int32_t last = seg == SL_PERIOD ? sched->reps : first + 1;
         for (int32_t rep = first; rep < last; rep++)
