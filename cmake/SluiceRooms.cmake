@@ -10,6 +10,13 @@ set(SL_ISA_avx2 -mavx2 -mfma)
 set(SL_ISA_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma)
 set(SL_ISA_amx ${SL_ISA_avx512} -mamx-tile -mamx-bf16 -mavx512bf16)
 
+# gcc 12 aligns the frames of detect_stack_use_after_return to 32 bytes only (PR 110027): vectors of
+# 64 bytes in them would fault.
+set(SL_ISA_sanitize "")
+if(SL_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    set(SL_ISA_sanitize --param=asan-use-after-return=0)
+endif()
+
 # Drops the files whose name asks for a feature that is not there (see SluiceDeps).
 function(sl_choose_files out)
     set(kept "")
@@ -31,6 +38,31 @@ function(sl_choose_files out)
         endif()
     endforeach()
     set(${out} "${kept}" PARENT_SCOPE)
+endfunction()
+
+# Files of a room that are part of the program (src/report/page.js -> sl_asset_page_js).
+function(sl_embed out)
+    set(made "")
+    foreach(file IN LISTS ARGN)
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+        get_filename_component(name "${file}" NAME)
+        string(MAKE_C_IDENTIFIER "sl_asset_${name}" symbol)
+        file(READ "${file}" bytes HEX)
+        string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+        string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")
+        set(target "${PROJECT_BINARY_DIR}/assets/${name}.c")
+        file(CONFIGURE OUTPUT "${target}" @ONLY CONTENT
+"#include <stddef.h>
+extern const unsigned char @symbol@[];
+extern const size_t @symbol@_size;
+const unsigned char @symbol@[] = {
+@bytes@
+};
+const size_t @symbol@_size = sizeof @symbol@;
+")
+        list(APPEND made "${target}")
+    endforeach()
+    set(${out} "${made}" PARENT_SCOPE)
 endfunction()
 
 macro(sluice_rooms)
@@ -64,6 +96,10 @@ macro(sluice_rooms)
     file(GLOB files CONFIGURE_DEPENDS "${src}/device/cuda/*.cu" "${src}/comm/nccl*.cu")
     list(APPEND SL_CUDA_SOURCES ${files})
 
+    file(GLOB files CONFIGURE_DEPENDS "${src}/*/*.js" "${src}/*/*.css")
+    sl_embed(files ${files})
+    list(APPEND SL_LIB_SOURCES ${files})
+
     sl_choose_files(SL_LIB_SOURCES ${SL_LIB_SOURCES})
     sl_choose_files(SL_CLI_SOURCES ${SL_CLI_SOURCES})
 
@@ -72,7 +108,7 @@ macro(sluice_rooms)
         list(FILTER files INCLUDE REGEX "/src/device/cpu/[^/]*_${isa}\\.c$")
         if(files)
             set_source_files_properties(${files} PROPERTIES
-                COMPILE_OPTIONS "${SL_ISA_${isa}};-ffp-contract=fast")
+                COMPILE_OPTIONS "${SL_ISA_${isa}};-ffp-contract=fast;${SL_ISA_sanitize}")
         endif()
         # The bits of an optimizer step are defined (optim/rules.h): nothing is contracted.
         list(FILTER files INCLUDE REGEX "/optim_[^/]*\\.c$")

@@ -136,7 +136,7 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
     struct sl_passes *all = &gen->workers[worker];
     int64_t low[] = {0, ends[0], ends[1], all->vec.count};
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-        struct sl_list *list = &gen->sched->lists[s][worker];
+        struct sl_actions *list = &gen->sched->lists[s][worker];
         list->count = low[s + 1] - low[s];
         list->at = SL_NEW(gen->arena, struct sl_action, list->count);
         for (int64_t i = 0; i < list->count; i++) {

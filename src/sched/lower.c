@@ -125,7 +125,7 @@ static void weave(struct sl_low *low, int segment, int worker, struct inbox *inb
     int64_t sends = 0, gap = 0, from = 0;
     for (int64_t i = 0; i < items->vec.count; i++)
         sends += messages_of(low, worker, &items->vec.at[i], room, most);
-    struct sl_list *list = &low->out->lists[segment][worker];
+    struct sl_actions *list = &low->out->lists[segment][worker];
     list->count = items->vec.count + inbox->vec.count + sends;
     list->at = SL_NEW(low->arena, struct sl_action, list->count);
     struct sl_action *at = list->at;
@@ -181,7 +181,7 @@ static void unturn_epilogue(struct sl_low *low) {
     if (!low->flat.reps)
         return;
     for (int w = 0; w < low->plan->worker_count; w++) {
-        struct sl_list *list = &low->out->lists[SL_EPILOGUE][w];
+        struct sl_actions *list = &low->out->lists[SL_EPILOGUE][w];
         for (int64_t i = 0; i < list->count; i++) {
             int seat = sl_sched_seat(low->plan, list->at[i].stage, w);
             list->at[i] = sl_sched_at(low->out, seat, &list->at[i], -low->flat.reps);
@@ -207,7 +207,7 @@ sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
     low.out = SL_NEW(arena, struct sl_sched, 1);
     *low.out = *passes;
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-        low.out->lists[s] = SL_NEW(arena, struct sl_list, low.plan->worker_count);
+        low.out->lists[s] = SL_NEW(arena, struct sl_actions, low.plan->worker_count);
         low.items[s] = SL_NEW(&low.scratch, struct sl_items, low.plan->worker_count);
     }
     sl_err err = lower(&low);
@@ -229,10 +229,10 @@ sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
     SL_TRY_OUT(sl_sched_generate(&scratch, plan, opts, &passes));
     SL_TRY_OUT(sl_sched_lower(arena, passes, &lowered));
     /* what the result still points to in the scratch arena */
-    lowered->micros = sl_vec_freeze(arena, passes->micros, plan->stage_count,
-                                    sizeof *passes->micros);
-    lowered->dur_ns = sl_vec_freeze(arena, passes->dur_ns, plan->stage_count,
-                                    sizeof *passes->dur_ns);
+    lowered->micros =
+        sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
+    lowered->dur_ns =
+        sl_vec_freeze(arena, passes->dur_ns, plan->stage_count, sizeof *passes->dur_ns);
     SL_TRY_OUT(sl_sched_verify(lowered));
     *out = lowered;
 out:

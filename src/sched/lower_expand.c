@@ -17,9 +17,9 @@ struct seat_state {
 struct expand {
     struct sl_low *low;
     struct seat_state *seats;
-    int32_t **stashed;      /* [stage][micro] version of the forward (STASH, VSYNC) */
-    int8_t **step_segment;  /* [stage][iter] where replica 0 steps; only for idle replicas */
-    int entry;              /* VSYNC: stage that fixes the version */
+    int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
+    int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
+    int entry;             /* VSYNC: stage that fixes the version */
 };
 
 int sl_group_of(const struct sl_plan *plan, int stage, int i) {
@@ -41,15 +41,12 @@ static int32_t share_of(const struct sl_sched *flat, int seat, int32_t iter) {
 static void put(struct sl_items *items, struct sl_action action) { SL_PUSH(&items->vec, action); }
 
 static void put_reduce(struct sl_items *items, int stage, int32_t version, int group) {
-    put(items, (struct sl_action){.kind = SL_REDUCE,
-                                  .stage = (uint16_t)stage,
-                                  .version = version,
-                                  .slot = group});
+    put(items, (struct sl_action){
+                   .kind = SL_REDUCE, .stage = (uint16_t)stage, .version = version, .slot = group});
 }
 
 static void put_step(struct sl_items *items, int stage, int32_t version) {
-    put(items,
-        (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
+    put(items, (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
 }
 
 /* REDUCE in ascending groups, then STEP, for all seats of a worker. */
@@ -156,7 +153,7 @@ static void fix_versions(struct expand *e) {
     for (int r = 0; r < entry->width; r++) {
         int32_t steps = 0, grads = 0;
         for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-            const struct sl_list *list = &flat->lists[s][entry->workers[r]];
+            const struct sl_actions *list = &flat->lists[s][entry->workers[r]];
             for (int64_t i = 0; i < list->count; i++) {
                 struct sl_action a = list->at[i];
                 if (a.stage != e->entry)
@@ -183,7 +180,7 @@ static void find_steps(struct expand *e) {
             continue;
         e->step_segment[i] = SL_NEW(&e->low->scratch, int8_t, flat->iters);
         for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-            const struct sl_list *list = &flat->lists[s][stage->workers[0]];
+            const struct sl_actions *list = &flat->lists[s][stage->workers[0]];
             for (int64_t j = 0; j < list->count; j++) {
                 const struct sl_action *a = &list->at[j];
                 if (a->stage != i || (a->kind != SL_B && a->kind != SL_W))
@@ -210,7 +207,7 @@ static void step_idle(struct expand *e, struct sl_items *items, int worker, int 
 static void expand_worker(struct expand *e, int worker) {
     const struct sl_sched *flat = &e->low->flat;
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-        const struct sl_list *list = &flat->lists[s][worker];
+        const struct sl_actions *list = &flat->lists[s][worker];
         struct sl_items *items = &e->low->items[s][worker];
         SL_VEC_RESERVE(&items->vec, list->count + 2);
         for (int64_t i = 0; i < list->count; i++)

@@ -7,14 +7,13 @@
 extern const struct sl_schedule sl_schedule_1f1b, sl_schedule_2bw, sl_schedule_async,
     sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_gpipe, sl_schedule_graph,
     sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci, sl_schedule_stash,
-    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2,
-    sl_schedule_zb_v;
+    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2, sl_schedule_zb_v;
 
 static const struct sl_schedule *const rows[] = {
-    &sl_schedule_1f1b,        &sl_schedule_2bw,      &sl_schedule_async, &sl_schedule_chimera,
-    &sl_schedule_dualpipe_v,  &sl_schedule_gpipe,    &sl_schedule_graph, &sl_schedule_interleaved,
-    &sl_schedule_kfkb,        &sl_schedule_paci,     &sl_schedule_stash, &sl_schedule_vsync,
-    &sl_schedule_zb_graph,    &sl_schedule_zb_h1,    &sl_schedule_zb_h2, &sl_schedule_zb_v,
+    &sl_schedule_1f1b,       &sl_schedule_2bw,   &sl_schedule_async, &sl_schedule_chimera,
+    &sl_schedule_dualpipe_v, &sl_schedule_gpipe, &sl_schedule_graph, &sl_schedule_interleaved,
+    &sl_schedule_kfkb,       &sl_schedule_paci,  &sl_schedule_stash, &sl_schedule_vsync,
+    &sl_schedule_zb_graph,   &sl_schedule_zb_h1, &sl_schedule_zb_h2, &sl_schedule_zb_v,
 };
 
 const struct sl_schedule *const *sl_schedule_registry(int *count) {
@@ -58,8 +57,9 @@ static sl_err set_batch(struct sl_gen *gen) {
     gen->iters = opts->iters ? opts->iters : 1;
     if (batch < 1 || opts->last_batch < 0 || opts->last_batch > batch || gen->iters < 1 ||
         gen->iters > INT32_MAX / 4 || opts->group < 0 || opts->group > INT32_MAX)
-        return sl_fail(SL_ERR_NO, "a schedule needs at least one micro-batch and one iteration, and "
-                                  "a last batch not larger than the others");
+        return sl_fail(SL_ERR_NO,
+                       "a schedule needs at least one micro-batch and one iteration, and "
+                       "a last batch not larger than the others");
     if (batch / smallest > INT32_MAX / 4)
         return sl_fail(SL_ERR_NO, "too many micro-batches in an iteration: %lld samples, %lld each",
                        (long long)batch, (long long)smallest);
@@ -101,7 +101,7 @@ static sl_err open_gen(struct sl_gen *gen) {
     SL_TRY(set_batch(gen));
     set_durations(gen);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
-        gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_list, gen->plan->worker_count);
+        gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
     int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
     sl_gen_inflight(gen->arena, gen->plan, gen->opts->group ? gen->opts->group : 1, samples);
     gen->samples = samples;
@@ -112,7 +112,7 @@ static sl_err open_gen(struct sl_gen *gen) {
 
 static void collect(struct sl_gen *gen, int segment) {
     for (int w = 0; w < gen->plan->worker_count; w++) {
-        struct sl_list *list = &gen->sched->lists[segment][w];
+        struct sl_actions *list = &gen->sched->lists[segment][w];
         list->count = gen->workers[w].vec.count;
         list->at = SL_VEC_FREEZE(&gen->workers[w].vec, gen->arena);
         SL_VEC_FREE(&gen->workers[w].vec);

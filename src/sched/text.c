@@ -15,9 +15,9 @@
  *     period
  *     ...
  */
+#include "plan/text.h"
 #include "base/lex.h"
 #include "base/vec.h"
-#include "plan/text.h"
 #include "sched/deps.h"
 
 #include <string.h>
@@ -259,10 +259,10 @@ static sl_err read_body(struct reader *r) {
     while (r->lex->tok.kind != SL_TOK_END)
         SL_TRY_OUT(read_line(r));
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-        r->sched->lists[s] = SL_NEW(r->arena, struct sl_list, plan->worker_count);
+        r->sched->lists[s] = SL_NEW(r->arena, struct sl_actions, plan->worker_count);
         for (int w = 0; w < plan->worker_count; w++) {
             action_vec *vec = &r->lists[s * plan->worker_count + w];
-            r->sched->lists[s][w] = (struct sl_list){SL_VEC_FREEZE(vec, r->arena), vec->count};
+            r->sched->lists[s][w] = (struct sl_actions){SL_VEC_FREEZE(vec, r->arena), vec->count};
         }
     }
     err = SL_OK;

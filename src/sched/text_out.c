@@ -65,7 +65,7 @@ void sl_sched_write(const struct sl_sched *sched, struct sl_text *out) {
     for (int w = 0; w < plan->worker_count; w++) {
         sl_text_printf(out, "worker %d\n", w);
         for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
-            const struct sl_list *list = &sched->lists[s][w];
+            const struct sl_actions *list = &sched->lists[s][w];
             if (list->count)
                 sl_text_printf(out, "%s\n", segments[s]);
             for (int64_t i = 0; i < list->count; i++)

@@ -36,10 +36,10 @@ static struct sl_event next_event(struct sl_engine *e) {
     return top;
 }
 
-/* The worker waits; look at it again. */
+/* If the worker waits, look at it again. */
 void sl_engine_wake(struct sl_engine *e, int worker) {
     struct sl_worker_sim *w = &e->workers[worker];
-    if (w->queued)
+    if (w->queued || !w->waiting)
         return;
     w->queued = true;
     if (!e->shared) {
@@ -53,11 +53,14 @@ void sl_engine_wake(struct sl_engine *e, int worker) {
 /* --- without sharing: every worker as far as it can, one segment after the other --- */
 
 static void run_worker(struct sl_engine *e, int worker, int segment) {
-    const struct sl_list *list = &e->view.lists[segment][worker];
+    const struct sl_actions *list = &e->view.lists[segment][worker];
     struct sl_worker_sim *w = &e->workers[worker];
+    w->waiting = false;
     for (; w->at < list->count; w->at++)
-        if (!sl_engine_do(e, worker, &list->at[w->at]))
+        if (!sl_engine_do(e, worker, &list->at[w->at])) {
+            w->waiting = true;
             return;
+        }
 }
 
 static sl_err stuck(const struct sl_engine *e, int worker) {
@@ -114,25 +117,28 @@ static const struct sl_action *next_action(struct sl_engine *e, int worker) {
 
 static void go_on(struct sl_engine *e, int worker) {
     struct sl_worker_sim *w = &e->workers[worker];
-    w->queued = false;
-    if (w->now > e->now) { /* woken early: come back when it is free */
-        sl_engine_wake(e, worker);
-        return;
-    }
     const struct sl_action *action;
-    while ((action = next_action(e, worker)) && sl_engine_do(e, worker, action)) {
-        w->at++;
-        e->actions++;
-        if (w->now > e->now) {
-            sl_engine_wake(e, worker);
+    w->queued = w->waiting = false;
+    while ((action = next_action(e, worker))) {
+        if (w->now > e->now) { /* come back when it is free */
+            w->queued = true;
+            sl_engine_event(e, (struct sl_event){w->now, -1, worker, 0});
             return;
         }
+        if (!sl_engine_do(e, worker, action)) {
+            w->waiting = true;
+            return;
+        }
+        w->at++;
+        e->actions++;
     }
 }
 
 static sl_err run_queue(struct sl_engine *e) {
-    for (int w = 0; w < e->plan->worker_count; w++)
+    for (int w = 0; w < e->plan->worker_count; w++) {
+        e->workers[w].waiting = true;
         sl_engine_wake(e, w);
+    }
     while (e->events.count) {
         struct sl_event event = next_event(e);
         e->now = event.time_ns;

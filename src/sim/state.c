@@ -51,7 +51,7 @@ static void open_parts(struct sl_engine *e, int worker) {
 }
 
 /* One look at all messages: which channels there are and which pools they use. */
-static void scan(struct sl_engine *e, int worker, const struct sl_list *list) {
+static void scan(struct sl_engine *e, int worker, const struct sl_actions *list) {
     const struct sl_plan *plan = e->plan;
     for (int64_t i = 0; i < list->count; i++) {
         const struct sl_action *a = &list->at[i];

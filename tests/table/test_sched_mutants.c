@@ -1,5 +1,5 @@
-/* Sabotage: mutants of lowered schedules. The verifier and the independent judge must agree on every
- * one, both ways; the counts of each kind are printed. */
+/* Sabotage: mutants of lowered schedules. The verifier and the independent judge must agree on
+ * every one, both ways; the counts of each kind are printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,10 +18,11 @@ enum { SEED = 314159, SIZE = 5, MUTANTS_PER_PLAN = 12 };
 /* A mutation changes one list; false: it does not apply to this list or changes nothing. */
 struct mutation {
     const char *name;
-    bool (*apply)(struct dice *dice, const struct sl_sched *sched, struct sl_list *list);
+    bool (*apply)(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list);
 };
 
-static bool swap_neighbours(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool swap_neighbours(struct dice *dice, const struct sl_sched *sched,
+                            struct sl_actions *list) {
     (void)sched;
     if (list->count < 2)
         return false;
@@ -32,7 +33,7 @@ static bool swap_neighbours(struct dice *dice, const struct sl_sched *sched, str
     return true;
 }
 
-static bool swap_any(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool swap_any(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     (void)sched;
     if (list->count < 2)
         return false;
@@ -43,7 +44,7 @@ static bool swap_any(struct dice *dice, const struct sl_sched *sched, struct sl_
     return i != j;
 }
 
-static bool move(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool move(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     (void)sched;
     if (list->count < 2)
         return false;
@@ -57,7 +58,7 @@ static bool move(struct dice *dice, const struct sl_sched *sched, struct sl_list
     return true;
 }
 
-static bool drop(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool drop(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     (void)sched;
     if (!list->count)
         return false;
@@ -67,7 +68,7 @@ static bool drop(struct dice *dice, const struct sl_sched *sched, struct sl_list
     return true;
 }
 
-static bool duplicate(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool duplicate(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     (void)sched;
     if (!list->count)
         return false;
@@ -79,7 +80,7 @@ static bool duplicate(struct dice *dice, const struct sl_sched *sched, struct sl
     return true;
 }
 
-static struct sl_action *pick(struct dice *dice, struct sl_list *list, bool messages) {
+static struct sl_action *pick(struct dice *dice, struct sl_actions *list, bool messages) {
     for (int tries = 0; tries < 20 && list->count; tries++) {
         struct sl_action *a = &list->at[dice_below(dice, list->count)];
         if ((a->kind == SL_SEND || a->kind == SL_RECV) == messages)
@@ -88,7 +89,7 @@ static struct sl_action *pick(struct dice *dice, struct sl_list *list, bool mess
     return NULL;
 }
 
-static bool reversion(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool reversion(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     struct sl_action *a = pick(dice, list, false);
     (void)sched;
     if (!a)
@@ -98,7 +99,7 @@ static bool reversion(struct dice *dice, const struct sl_sched *sched, struct sl
 }
 
 /* Any slot of any action; those that nothing reads make harmless mutants. */
-static bool reslot(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool reslot(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     struct sl_action *a = pick(dice, list, dice_below(dice, 2));
     int32_t by = dice_below(dice, 2) ? 1 : -1;
     (void)sched;
@@ -114,7 +115,7 @@ static bool reslot(struct dice *dice, const struct sl_sched *sched, struct sl_li
     return true;
 }
 
-static bool repeer(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool repeer(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     struct sl_action *a = pick(dice, list, true);
     if (!a || sched->plan->worker_count < 2)
         return false;
@@ -123,7 +124,7 @@ static bool repeer(struct dice *dice, const struct sl_sched *sched, struct sl_li
     return a->peer != was;
 }
 
-static bool relabel(struct dice *dice, const struct sl_sched *sched, struct sl_list *list) {
+static bool relabel(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     struct sl_action *a = pick(dice, list, dice_below(dice, 2));
     if (!a)
         return false;
@@ -146,9 +147,15 @@ static bool relabel(struct dice *dice, const struct sl_sched *sched, struct sl_l
 }
 
 static const struct mutation mutations[] = {
-    {"swapped neighbours", swap_neighbours}, {"swapped", swap_any},  {"moved", move},
-    {"dropped", drop},                       {"duplicated", duplicate}, {"re-versioned", reversion},
-    {"re-slotted", reslot},                  {"re-peered", repeer},  {"relabelled", relabel},
+    {"swapped neighbours", swap_neighbours},
+    {"swapped", swap_any},
+    {"moved", move},
+    {"dropped", drop},
+    {"duplicated", duplicate},
+    {"re-versioned", reversion},
+    {"re-slotted", reslot},
+    {"re-peered", repeer},
+    {"relabelled", relabel},
 };
 
 struct tally {
@@ -158,7 +165,7 @@ struct tally {
 static bool same_program(const struct sl_sched *a, const struct sl_sched *b) {
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         for (int w = 0; w < a->plan->worker_count; w++) {
-            const struct sl_list *x = &a->lists[s][w], *y = &b->lists[s][w];
+            const struct sl_actions *x = &a->lists[s][w], *y = &b->lists[s][w];
             if (x->count != y->count ||
                 (x->count && memcmp(x->at, y->at, sizeof *x->at * (size_t)x->count) != 0))
                 return false;

@@ -108,30 +108,15 @@ static void back_block(struct attend_back *w) {
         back_product(w, k, z->k_step, w->turned + i, w->keys, w->dq_lanes + (w->q0 + i) * z->d);
 }
 
-/* delta = dy . y, summed like dp: where one key takes all, they cancel to 0. */
-static void back_delta(const struct attend_back *w) {
-    const struct attention *z = &w->z;
-    const float *dy = w->dy_slivers, *y = w->q_slivers;
-    pack_slivers(w->y + query_at(z, w->b, w->h, 0, z->y_step), z->y_step, z->t, z->d, w->q_slivers);
-    for (int64_t t = 0; t < z->t; t += MR) {
-        int64_t rows = least(MR, z->t - t);
-        for (int64_t i = 0; i < rows; i += VL) {
-            vf sum = {0};
-            for (int64_t k = 0; k < z->d; k++) {
-                int64_t at = t * z->d + k * rows + i;
-                sum += load_n(dy + at, rows - i) * load_n(y + at, rows - i);
-            }
-            store_n(w->delta + t + i, sum, rows - i);
-        }
-    }
-}
-
 static void back_prepare_head(const struct attend_back *w) {
     const struct attention *z = &w->z;
-    pack_slivers(w->dy + query_at(z, w->b, w->h, 0, z->y_step), z->y_step, z->t, z->d,
-                 w->dy_slivers);
-    back_delta(w);
-    pack_slivers(w->q + query_at(z, w->b, w->h, 0, z->q_step), z->q_step, z->t, z->d, w->q_slivers);
+    back_slivers(w, w->dy, z->y_step, w->dy_slivers);
+    back_slivers(w, w->y, z->y_step, w->q_slivers);
+    for (int64_t t = 0, rows; t < z->t; t += rows) {
+        rows = least(MR, least(z->t - t, BACK - t % BACK));
+        back_delta(w, t, rows);
+    }
+    back_slivers(w, w->q, z->q_step, w->q_slivers);
     scale_by(w->q_slivers, z->t * z->d, z->scale);
     memset(w->dq_lanes, 0, sizeof(float) * (size_t)(up_to(z->t, BACK) * z->d));
 }
