@@ -4,8 +4,12 @@
 # that stays quick. Skipped without chromium. SL_SHOTS=DIR keeps screenshots.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
-command -v chromedriver >/dev/null && command -v chromium >/dev/null && command -v python3 >/dev/null ||
-    { echo "SKIPPED: needs chromium, chromium-driver and python3 (apt-get install chromium chromium-driver)" && exit 77; }
+for tool in chromium chromedriver python3; do
+    if ! command -v "$tool" >/dev/null; then
+        echo "SKIPPED: $tool is missing (apt-get install chromium chromium-driver python3)"
+        exit 77
+    fi
+done
 work=$(mktemp -d)
 driver=
 cleanup() {
