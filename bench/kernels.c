@@ -1,9 +1,9 @@
 /* Light CPU kernels on the sizes of a small GPT and of a ResNet: GB/s of what they must read and
  * write, and against a copy of the same bytes (identity), measured in turn with it.
  *
- *   kernels [--threads N] [--isa avx512|avx2|any] [--only NAME] [--seconds S]
+ *   kernels [--threads N] [--isa avx512|avx2|any] [--only NAME] [--seconds S] [--python PYTHON]
  *
- * bench/kernels_torch.py prints the same lines for PyTorch.
+ * With the Python of a PyTorch installation, torch_us and ratio (torch / ours) are added.
  */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -13,6 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { INPUTS = 6 };
 
@@ -33,13 +36,16 @@ static const struct row rows[] = {
     {"scale", {"2048,1536"}, 0, 0.5},
     {"relu", {"2048,1536"}, 0, 0},
     {"relu_dx", {"2048,1536", "2048,1536"}, 0, 0},
+    {"gelu", {"128,1536"}, 0, 0},
     {"gelu", {"2048,1536"}, 0, 0},
     {"gelu_dx", {"2048,1536", "2048,1536"}, 0, 0},
+    {"gelu", {"128,1536"}, 1, 0},
     {"gelu", {"2048,1536"}, 1, 0},
     {"gelu_dx", {"2048,1536", "2048,1536"}, 1, 0},
     {"silu", {"2048,1536"}, 0, 0},
     {"tanh", {"2048,1536"}, 0, 0},
     {"sigmoid", {"2048,1536"}, 0, 0},
+    {"exp", {"128,1536"}, 0, 0},
     {"dropout", {"B2048,384"}, 0, 0.1},
     {"softmax", {"12288,256"}, 0, 0},
     {"softmax_dx", {"12288,256", "12288,256"}, 0, 0},
@@ -111,7 +117,10 @@ static struct sl_shape parse(const char *text) {
 }
 
 static void *fill(int64_t count, int64_t below) {
-    float *memory = aligned_alloc(64, (size_t)(count * 4 + 63) / 64 * 64);
+    size_t page = count * 4 < 1 << 21 ? 64 : 1 << 21,
+           size = ((size_t)count * 4 + page) / page * page;
+    float *memory = aligned_alloc(page, size);
+    madvise(memory, size, MADV_HUGEPAGE); /* as the device does */
     for (int64_t i = 0; i < count; i++) {
         uint32_t word = sl_rng_u32(1, 2, (uint64_t)i);
         if (below)
@@ -194,29 +203,44 @@ static void bench_close(struct bench *b) {
     sl_graph_close(b->graph);
 }
 
+/* One thread is timed by what it used, so that others on the machine disturb less. */
+static int64_t now(bool alone) {
+    struct timespec used;
+    if (!alone)
+        return sl_clock_ns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
 static int64_t time_of(struct bench *b) {
-    int64_t start = sl_clock_ns();
+    bool alone = sl_pool_threads(b->call.pool) == 1;
+    int64_t start = now(alone);
     b->kernel->run(&b->call);
-    return sl_clock_ns() - start;
+    return now(alone) - start;
 }
 
 static int64_t time_copy(char *to, const char *from, int64_t bytes) {
-    int64_t start = sl_clock_ns();
+    int64_t start = now(true);
     memcpy(to, from, (size_t)bytes);
-    return sl_clock_ns() - start;
+    return now(true) - start;
 }
 
-/* The best of the kernel and of a copy of half its bytes (read + written: the same traffic), taken
- * in turn: on a machine that others use too, the best is what the code can do. */
+/* The best of the kernel and of a copy of half its bytes (read + written: the same traffic), five
+ * of each in turn: on a machine that others use too, the best is what the code can do. */
 static void measure(struct bench *b, const struct options *o, const char *label) {
     int64_t half = (int64_t)(b->bytes / 2), end, best = INT64_MAX, copy = INT64_MAX;
     char *from = fill(half / 4 + 1, 0), *to = fill(half / 4 + 1, 0);
     time_of(b);
     end = sl_clock_ns() + (int64_t)(o->seconds * 1e9);
     do {
-        int64_t ns = time_of(b), other = time_copy(to, from, half);
-        best = ns < best ? ns : best;
-        copy = other < copy ? other : copy;
+        for (int i = 0; i < 5; i++) {
+            int64_t ns = time_of(b);
+            best = ns < best ? ns : best;
+        }
+        for (int i = 0; i < 5; i++) {
+            int64_t ns = time_copy(to, from, half);
+            copy = ns < copy ? ns : copy;
+        }
     } while (sl_clock_ns() < end);
     printf("RESULT bench=kernels kernel=%s shape=%s isa=%s threads=%d us=%.1f gbs=%.1f "
            "copy1_gbs=%.1f of_copy1=%.2f\n",
@@ -239,8 +263,9 @@ static void run_row(const char *kernel, const char *const in[], const union sl_a
         size_t size = (size_t)b.kernel->scratch_bytes(&b.instr, o->threads);
         b.call.scratch = aligned_alloc(64, (size + 127) / 64 * 64);
     }
-    snprintf(label, sizeof label, "%s%s%s", in[*in[0] ? 0 : 1], in[1] ? "x" : "",
-             in[1] ? in[1] : "");
+    const char *erf = strncmp(kernel, "gelu", 4) == 0 && attr[0].i ? "/erf" : "";
+    const char *first = *in[0] ? in[0] : in[1];
+    snprintf(label, sizeof label, "%s%s%s%s", first, in[1] ? "x" : "", in[1] ? in[1] : "", erf);
     measure(&b, o, label);
     bench_close(&b);
 }
@@ -268,6 +293,8 @@ static void bench_ops(const struct options *o, struct sl_pool *pool) {
 static void bench_optimizer(const char *name, const struct options *o, struct sl_pool *pool) {
     struct sl_optim optim;
     struct sl_optim_shape shape = {.rank = 2, .dim = {1536, 2048}};
+    if (o->only && (strncmp(o->only, "step_", 5) != 0 || strcmp(o->only + 5, name) != 0))
+        return;
     must(sl_optim_parse(name, &optim));
     struct sl_optim_param param = sl_optim_for(&optim, &shape);
     struct sl_step_item item = {.param = &param, .coef = sl_optim_coef(&param, 1, 1e-3, 1)};
@@ -277,12 +304,16 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
                                   .state = {fill(param.count, 0), fill(param.count, 0)}};
     for (int64_t i = 0; i < param.count; i++)
         item.io.state[1][i] *= item.io.state[1][i];
+    struct sl_cpu_room room = {0};
+    item.io.rows = shape.dim[0];
+    item.io.cols = shape.dim[1];
+    item.io.scratch = fill(sl_optim_scratch_bytes(&param) / 4 + 1, 0);
     int tensors = 3 + 2 * optim.row->state_count; /* w read and written, g read, state both */
     int64_t best = INT64_MAX;
-    for (int i = 0; i < 25; i++) {
-        int64_t start = sl_clock_ns();
-        sl_cpu_step(sl_cpu_optim_best(), pool, &item, 1);
-        int64_t ns = sl_clock_ns() - start;
+    for (int i = 0; i < (optim.row->elementwise ? 25 : 3); i++) {
+        int64_t start = now(o->threads == 1);
+        sl_cpu_step(sl_cpu_optim_best(), pool, &item, 1, &room);
+        int64_t ns = now(o->threads == 1) - start;
         best = ns < best ? ns : best;
     }
     printf("RESULT bench=kernels kernel=step_%s shape=1536,2048 isa=best threads=%d us=%.1f "
@@ -293,29 +324,44 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
     free((void *)item.io.g);
     free(item.io.state[0]);
     free(item.io.state[1]);
+    free(item.io.scratch);
+    free(room.at);
 }
 
 static void bench_norm(const struct options *o, struct sl_pool *pool) {
     int64_t count = 1536 * 2048, best = INT64_MAX;
     double sum;
     struct sl_norm_item item = {fill(count, 0), count, &sum};
-    double *sums = sl_realloc(NULL, sizeof *sums * (size_t)sl_cpu_norm_sums(&item, 1));
+    struct sl_cpu_room room = {0};
     for (int i = 0; i < 25; i++) {
-        int64_t start = sl_clock_ns();
-        sl_cpu_norm_sq(sl_cpu_optim_best(), pool, &item, 1, sums);
-        int64_t ns = sl_clock_ns() - start;
+        int64_t start = now(o->threads == 1);
+        sl_cpu_norm_sq(sl_cpu_optim_best(), pool, &item, 1, &room);
+        int64_t ns = now(o->threads == 1) - start;
         best = ns < best ? ns : best;
     }
     printf("RESULT bench=kernels kernel=norm_sq shape=1536,2048 isa=best threads=%d us=%.1f "
            "gbs=%.1f\n",
            o->threads, (double)best / 1e3, 4.0 * (double)count / (double)best);
-    free(sums);
+    free(room.at);
     free((void *)item.x);
+}
+
+/* The script runs this program and PyTorch in turn. */
+static int compare(const char *python, const char *self, const struct options *o) {
+    const char *dir = getenv("SRC_DIR");
+    char script[512], threads[16], seconds[16];
+    snprintf(script, sizeof script, "%s/bench/kernels_torch.py", dir ? dir : ".");
+    snprintf(threads, sizeof threads, "%d", o->threads);
+    snprintf(seconds, sizeof seconds, "%g", o->seconds);
+    execlp(python, python, script, self, threads, seconds, (char *)NULL);
+    perror(python);
+    return 1;
 }
 
 int main(int argc, char **argv) {
     struct options o = {.threads = 1, .seconds = 0.15};
     struct sl_pool *pool;
+    const char *python = NULL;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--threads") == 0)
             o.threads = atoi(argv[i + 1]);
@@ -323,17 +369,20 @@ int main(int argc, char **argv) {
             o.isa = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
             o.only = argv[i + 1];
+        else if (strcmp(argv[i], "--python") == 0)
+            python = argv[i + 1];
         else if (strcmp(argv[i], "--seconds") == 0)
             o.seconds = atof(argv[i + 1]);
         else
             return fprintf(stderr, "kernels: unknown option %s\n", argv[i]), 2;
     }
+    if (python)
+        return compare(python, argv[0], &o);
     must(sl_pool_open(o.threads, &pool));
     bench_ops(&o, pool);
-    for (int i = 0; i < sl_optimizer_count && !o.only; i++)
-        if (sl_optimizers[i]->elementwise)
-            bench_optimizer(sl_optimizers[i]->name, &o, pool);
-    if (!o.only)
+    for (int i = 0; i < sl_optimizer_count; i++)
+        bench_optimizer(sl_optimizers[i]->name, &o, pool);
+    if (!o.only || strcmp(o.only, "norm_sq") == 0)
         bench_norm(&o, pool);
     sl_pool_close(pool);
     return 0;

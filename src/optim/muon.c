@@ -11,12 +11,13 @@
  * Matrix-wise: the bits follow from the order of the sums, here ascending index, one float at a
  * time. Torch's Muon does the rounds in bfloat16; here they are float. */
 #include "optim/common.h"
+#include "optim/muon.h"
 #include "optim/rules.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315, ns_eps = 1e-7;
+static const double ns_a = SL_MUON_A, ns_b = SL_MUON_B, ns_c = SL_MUON_C, ns_eps = SL_MUON_EPS;
 
 static const struct sl_hyper hyper[] = {
     SL_HYPER_BETA("beta", 0.95, "momentum of matrices"),

@@ -6,6 +6,11 @@
 
 bool sl_build_own(const struct sl_build *b, int node) { return b->stage[node] == b->spec->stage; }
 
+bool sl_build_is_view(const struct sl_build *b, int node) {
+    const struct sl_node *n = &b->graph->nodes.at[node];
+    return n->op->is_view && b->root[n->out[0]] != n->out[0];
+}
+
 bool sl_build_own_value(const struct sl_build *b, int value) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
     return v->kind == SL_VALUE_NODE && sl_build_own(b, v->node);
@@ -28,7 +33,7 @@ static struct sl_operand make_operand(const struct sl_build *b, int value) {
 
 static void emit(struct sl_build *b, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
-    if (node->op->is_view || b->gone[index])
+    if (sl_build_is_view(b, index) || b->gone[index])
         return;
     struct sl_instr instr = {
         .op = node->op,
@@ -96,7 +101,7 @@ static void emit_updates(struct sl_build *b) {
 static void count_readers(struct sl_build *b) {
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {
         const struct sl_node *node = &b->graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && !node->op->is_view; i++)
+        for (int i = 0; i < node->in_count && !sl_build_is_view(b, (int)n); i++)
             if (node->in[i] >= 0)
                 b->readers[b->root[node->in[i]]]++;
     }
@@ -216,6 +221,7 @@ sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **
     b.program->instrs = SL_VEC_FREEZE(&b.instrs, &b.program->arena);
     SL_VEC_FREE(&b.instrs);
     SL_VEC_FREE(&b.items);
+    SL_VEC_FREE(&b.fused);
     sl_arena_free(&b.scratch);
     sl_err err = sl_program_check(b.program);
     if (err != SL_OK)
@@ -223,6 +229,37 @@ sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **
     else
         *out = b.program;
     return err;
+}
+
+static int glue_root(const int *group, int node) {
+    while (group[node] != node)
+        node = group[node];
+    return node;
+}
+
+void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *name), int *group) {
+    struct sl_build b;
+    struct sl_program_spec spec = {.graph = graph, .samples = 1, .has_kernel = has_kernel};
+    for (int n = 0; n < graph->forward_count; n++)
+        group[n] = n;
+    open_build(&b, &spec);
+    sl_build_views(&b);
+    count_readers(&b);
+    sl_build_params(&b);
+    build_instrs(&b);
+    for (int64_t i = 0; i < b.fused.count; i++) {
+        const struct sl_node *first = &graph->nodes.at[b.fused.at[i].first];
+        const struct sl_node *second = &graph->nodes.at[b.fused.at[i].second];
+        int x = glue_root(group, first->of < 0 ? b.fused.at[i].first : first->of);
+        int y = glue_root(group, second->of < 0 ? b.fused.at[i].second : second->of);
+        group[x > y ? x : y] = x < y ? x : y;
+    }
+    for (int n = 0; n < graph->forward_count; n++)
+        group[n] = glue_root(group, n);
+    SL_VEC_FREE(&b.instrs);
+    SL_VEC_FREE(&b.fused);
+    sl_arena_free(&b.scratch);
+    sl_program_close(b.program);
 }
 
 void sl_program_close(struct sl_program *program) {

@@ -21,6 +21,10 @@ struct sl_item {
     int64_t offset; /* in SLOT below slot_bytes, else in WORK from there on */
 };
 
+struct sl_fused_pair {
+    int first, second; /* nodes */
+};
+
 struct sl_build {
     const struct sl_program_spec *spec;
     const struct sl_graph *graph;
@@ -34,11 +38,14 @@ struct sl_build {
     int *item_f, *item_b; /* [values] root -> item of the forward life and of the backward life */
     SL_VEC(struct sl_instr) instrs;
     SL_VEC(struct sl_item) items;
+    SL_VEC(struct sl_fused_pair) fused;
     int forward_end; /* instructions [0, forward_end) are F */
     int split_at;    /* first W instruction of a split program, else instrs.count */
 };
 
 bool sl_build_own(const struct sl_build *b, int node);
+/* Is this node a view that needs no instruction? */
+bool sl_build_is_view(const struct sl_build *b, int node);
 bool sl_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
 
 /* views.c: values that are parts of others' memory. */

@@ -6,7 +6,9 @@
  *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
  *   add, layernorm      -> add_layernorm
  *
- * The second instruction moves up to the first; what else it reads must be there by then.
+ * The second instruction moves up to the first; what else it reads must be there by then. A fused
+ * kernel need not give the bits of the two it stands for, so what is fused in the whole model must
+ * not be cut apart: sl_pass_glue says which nodes belong together, and plans obey it.
  */
 #include "pass/build.h"
 #include "pass/fused.h"
@@ -73,7 +75,9 @@ static void set_operands(struct sl_build *b, struct sl_instr *instr, int in_coun
     instr->out_count = out_count;
 }
 
-static void remove_instr(struct sl_instr *first, struct sl_instr *second) {
+static void remove_instr(struct sl_build *b, struct sl_instr *first, struct sl_instr *second) {
+    struct sl_fused_pair pair = {first->node, second->node};
+    SL_PUSH(&b->fused, pair);
     first->flops += second->flops;
     second->kernel = NULL;
 }
@@ -97,7 +101,7 @@ static bool fuse_gelu(struct sl_build *b, int i) {
     set_operands(b, first, 3, 2);
     first->out[1] = second->out[0];
     first->kernel = kernel;
-    remove_instr(first, second);
+    remove_instr(b, first, second);
     return true;
 }
 
@@ -115,7 +119,7 @@ static bool fuse_gelu_dx(struct sl_build *b, int i) {
     first->in[2] = second->in[1];
     first->out[0] = second->out[0];
     first->kernel = kernel;
-    remove_instr(first, second);
+    remove_instr(b, first, second);
     return true;
 }
 
@@ -125,6 +129,8 @@ static bool fuse_add(struct sl_build *b, int i) {
     if (j < 0 || b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_MATMUL_ADD))
         return false;
     struct sl_instr *second = &b->instrs.at[j];
+    if (second->pass != SL_PASS_F) /* sums of gradients may be moved to another stage */
+        return false;
     const struct sl_operand *other = &second->in[second->in[0].value == value];
     if (other->numel != first->out[0].numel || other->value == value || !plain(second) ||
         made_between(b, i, j, other->value))
@@ -134,7 +140,7 @@ static bool fuse_add(struct sl_build *b, int i) {
     first->in[3] = residual;
     first->out[0] = second->out[0];
     first->kernel = SL_FUSED_MATMUL_ADD;
-    remove_instr(first, second);
+    remove_instr(b, first, second);
     return true;
 }
 
@@ -157,7 +163,7 @@ static bool fuse_sum(struct sl_build *b, int i) {
         set_operands(b, first, 2, 2);
         first->out[1] = second->out[0];
         first->kernel = kernel;
-        remove_instr(first, second);
+        remove_instr(b, first, second);
         return true;
     }
     return false;
@@ -180,7 +186,7 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
         first->out[1 + k] = second->out[k];
     first->attr = second->attr;
     first->kernel = SL_FUSED_ADD_LAYERNORM;
-    remove_instr(first, second);
+    remove_instr(b, first, second);
     return true;
 }
 

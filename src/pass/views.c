@@ -30,16 +30,36 @@ struct readers { /* who reads a value: a list per value, through views */
     int *node, *input;
 };
 
+/* away[v]: somebody in another stage than v's own reads v. */
+static bool *find_away(struct sl_build *b) {
+    const struct sl_graph *graph = b->graph;
+    bool *away = SL_NEW(&b->scratch, bool, graph->values.count);
+    for (int64_t n = 0; n < graph->nodes.count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
+            int value = graph->nodes.at[n].in[i];
+            const struct sl_value *v = value < 0 ? NULL : &graph->values.at[value];
+            if (v && v->kind == SL_VALUE_NODE && b->stage[v->node] != b->stage[n])
+                away[value] = true;
+        }
+    return away;
+}
+
+/* The memory of a view is that of its source, unless it passes something on that came from another
+ * stage: then it is a copy, made where the view is. */
+static int root_of(const struct sl_build *b, const bool *away, int value) {
+    const struct sl_value *v = &b->graph->values.at[value];
+    if (v->kind != SL_VALUE_NODE || v->slot != 0 || !b->graph->nodes.at[v->node].op->is_view)
+        return value;
+    int source = b->root[b->graph->nodes.at[v->node].in[0]];
+    const struct sl_value *s = &b->graph->values.at[source];
+    bool moved = s->kind == SL_VALUE_NODE && b->stage[s->node] != b->stage[v->node];
+    return moved && away[value] ? value : source;
+}
+
 static void find_roots(struct sl_build *b) {
-    for (int64_t v = 0; v < b->graph->values.count; v++) {
-        const struct sl_value *value = &b->graph->values.at[v];
-        b->root[v] = (int)v;
-        if (value->kind != SL_VALUE_NODE)
-            continue;
-        const struct sl_node *node = &b->graph->nodes.at[value->node];
-        if (node->op->is_view && value->slot == 0)
-            b->root[v] = b->root[node->in[0]];
-    }
+    const bool *away = find_away(b);
+    for (int64_t v = 0; v < b->graph->values.count; v++)
+        b->root[v] = root_of(b, away, (int)v);
 }
 
 static struct readers list_readers(struct sl_build *b) {
@@ -53,7 +73,7 @@ static struct readers list_readers(struct sl_build *b) {
     for (int64_t v = 0; v < graph->values.count; v++)
         r.first[v] = -1;
     for (int64_t n = 0; n < graph->nodes.count; n++)
-        for (int i = 0; i < graph->nodes.at[n].in_count && !graph->nodes.at[n].op->is_view; i++) {
+        for (int i = 0; i < graph->nodes.at[n].in_count && !sl_build_is_view(b, (int)n); i++) {
             int value = graph->nodes.at[n].in[i];
             if (value < 0)
                 continue;
@@ -157,10 +177,9 @@ static void spread(struct sl_build *b) {
         const struct sl_value *value = &b->graph->values.at[v];
         if (value->kind != SL_VALUE_NODE)
             continue;
-        const struct sl_node *node = &b->graph->nodes.at[value->node];
-        int from = node->op->is_view && value->slot == 0 ? node->in[0] : -1;
-        if (from < 0)
+        if (!sl_build_is_view(b, value->node))
             continue;
+        int from = b->graph->nodes.at[value->node].in[0];
         b->root[v] = b->root[from];
         b->part_row[v] = b->part_row[from];
         b->part_run[v] = b->part_run[from];

@@ -14,7 +14,7 @@ struct sl_model_plan_spec {
     bool split, recompute;
     const struct sl_optim *optim;
     int worker_count;
-    const int *worker_of; /* [stage_count] */
+    const int *worker_of;                 /* [stage_count] */
     bool (*has_kernel)(const char *name); /* of the device, for the bytes */
 };
 
@@ -24,7 +24,9 @@ SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,
 
 /* Cut the forward nodes, in graph order, into `stages` runs of nearly equal flops (forward and
  * backward), never inside a fused pair. Refuses more stages than there are nodes with weights. */
-SL_MUST_CHECK sl_err sl_plan_cut_even(const struct sl_graph *graph, int stages, int *stage_of);
+SL_MUST_CHECK sl_err sl_plan_cut_even(const struct sl_graph *graph,
+                                      bool (*has_kernel)(const char *name), int stages,
+                                      int *stage_of);
 
 /* The stage of every forward node according to a plan that has nodes. */
 SL_MUST_CHECK sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph,

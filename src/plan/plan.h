@@ -41,13 +41,13 @@ struct sl_stage_bytes {
 
 struct sl_stage {
     const char *name;
-    int width;           /* replicas */
-    int64_t micro_size;  /* samples of one micro-batch */
-    const int *workers;  /* [width] where each replica is */
-    const int *nodes;    /* [node_count] graph nodes, ascending; none when there is no model */
+    int width;          /* replicas */
+    int64_t micro_size; /* samples of one micro-batch */
+    const int *workers; /* [width] where each replica is */
+    const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
     int node_count;
-    bool recompute;      /* F stores only its inputs; RECOMPUTE comes before B or I */
-    bool has_input;      /* reads training data of its own (sources always do) */
+    bool recompute; /* F stores only its inputs; RECOMPUTE comes before B or I */
+    bool has_input; /* reads training data of its own (sources always do) */
     struct sl_stage_bytes bytes;
     /* derived by sl_plan_build */
     int height;          /* edges on the longest path to a sink */
@@ -57,8 +57,8 @@ struct sl_stage {
 };
 
 struct sl_edge {
-    int from, to;             /* stages */
-    int64_t sample_bytes;     /* activation bytes of one sample; its gradient has the same size */
+    int from, to;         /* stages */
+    int64_t sample_bytes; /* activation bytes of one sample; its gradient has the same size */
     /* derived */
     int from_place, to_place; /* position in from->out and in to->in */
 };
@@ -68,7 +68,7 @@ struct sl_tie {
     const char *name;
     const int *stages; /* [count] ascending, at least two */
     int count;
-    int64_t bytes;     /* of the shared parameters; also counted in each stage's params */
+    int64_t bytes; /* of the shared parameters; also counted in each stage's params */
 };
 
 struct sl_seat {
@@ -76,8 +76,8 @@ struct sl_seat {
 };
 
 struct sl_plan {
-    const char *model;           /* or NULL */
-    int node_count;              /* of the model; 0: stages have no nodes */
+    const char *model; /* or NULL */
+    int node_count;    /* of the model; 0: stages have no nodes */
     const struct sl_stage *stages;
     int stage_count;
     const struct sl_edge *edges; /* skip edges are ordinary edges */
@@ -88,14 +88,14 @@ struct sl_plan {
     const int64_t *memory_bytes; /* [worker_count] limit, 0 = none */
     /* What the planner had in mind; a schedule may be built with other numbers. 0/NULL = unsaid. */
     const char *schedule;
-    int64_t batch;               /* samples per optimizer step */
+    int64_t batch; /* samples per optimizer step */
     /* derived */
     const struct sl_seat *seats;
     int seat_count;
     const int *const *worker_seats; /* [worker_count] ascending seat numbers */
     const int *worker_seat_count;
-    int depth;                   /* stages on the longest path: 1 + largest height */
-    const int *topo;             /* [stage_count] stages, every edge goes to the right */
+    int depth;       /* stages on the longest path: 1 + largest height */
+    const int *topo; /* [stage_count] stages, every edge goes to the right */
 };
 
 /* Freeze: copy `draft` (its derived fields are ignored) into `arena`, derive, check. */

@@ -205,9 +205,9 @@ static sl_err read_lines(struct reader *r) {
     static const struct {
         const char *word;
         sl_err (*read)(struct reader *r);
-    } lines[] = {{"model", read_model},       {"schedule", read_schedule}, {"batch", read_batch},
-                 {"workers", read_workers},   {"memory", read_memory},     {"stage", read_stage},
-                 {"bytes", read_bytes},       {"nodes", read_nodes},       {"edge", read_edge},
+    } lines[] = {{"model", read_model},     {"schedule", read_schedule}, {"batch", read_batch},
+                 {"workers", read_workers}, {"memory", read_memory},     {"stage", read_stage},
+                 {"bytes", read_bytes},     {"nodes", read_nodes},       {"edge", read_edge},
                  {"tie", read_tie}};
     while (r->lex->tok.kind == SL_TOK_NAME) {
         int i = 0;

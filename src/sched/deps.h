@@ -29,8 +29,8 @@ struct sl_micro_range {
 struct sl_micro_range sl_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
                                       int other);
 
-/* The seat that runs a micro-batch of a stage: micro-batch j of an iteration on replica j mod width.
- * And its place among the micro-batches of that seat, counted over the whole run. */
+/* The seat that runs a micro-batch of a stage: micro-batch j of an iteration on replica j mod
+ * width. And its place among the micro-batches of that seat, counted over the whole run. */
 int sl_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
 int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
 /* Micro-batches of an iteration (of `micros` of the stage) that fall on a replica. */

@@ -2,8 +2,8 @@
 #include "sched/gen.h"
 
 void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
-    SL_PUSH(&passes->vec, ((struct sl_action){
-                              .kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
+    SL_PUSH(&passes->vec,
+            ((struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
 }
 
 int64_t sl_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
@@ -63,6 +63,22 @@ static void took_head(void *ctx, int seat, const struct sl_action *pass) {
     gen->seats[seat].vec.room++;
 }
 
+sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
+    int64_t *rooms = SL_NEW(gen->arena, int64_t, gen->plan->seat_count);
+    for (int i = 0; i < gen->plan->seat_count; i++) {
+        rooms[i] = gen->seats[i].vec.room;
+        gen->seats[i].vec.room = 0;
+    }
+    struct sl_play play = {.gen = gen, .ctx = gen, .candidates = head, .took = took_head};
+    sl_err err = sl_gen_play(&play);
+    for (int i = 0; i < gen->plan->seat_count; i++) {
+        gen->seats[i].vec.room = rooms[i];
+        gen->seats[i].vec.count = 0;
+    }
+    *end_ns = play.end_ns;
+    return err;
+}
+
 sl_err sl_gen_merge(struct sl_gen *gen) {
     bool single = true;
     for (int i = 0; i < gen->plan->worker_count; i++)
@@ -80,18 +96,8 @@ sl_err sl_gen_merge(struct sl_gen *gen) {
         }
         return SL_OK;
     }
-    int64_t *rooms = SL_NEW(gen->arena, int64_t, gen->plan->seat_count);
-    for (int i = 0; i < gen->plan->seat_count; i++) {
-        rooms[i] = gen->seats[i].vec.room;
-        gen->seats[i].vec.room = 0;
-    }
-    struct sl_play play = {.gen = gen, .ctx = gen, .candidates = head, .took = took_head};
-    sl_err err = sl_gen_play(&play);
-    for (int i = 0; i < gen->plan->seat_count; i++) {
-        gen->seats[i].vec.room = rooms[i];
-        gen->seats[i].vec.count = 0;
-    }
-    return err;
+    int64_t end_ns;
+    return sl_gen_play_seats(gen, &end_ns);
 }
 
 /* --- domain tests --- */

@@ -19,13 +19,13 @@ struct sl_gen {
     const struct sl_plan *plan;
     const struct sl_sched_opts *opts;
     const struct sl_schedule *row;
-    struct sl_sched *sched;     /* flat: at most one repetition */
-    int64_t iters;              /* asked for */
-    const int32_t *micros;      /* [stage] of the iteration in the making */
-    const int64_t *samples;     /* [stage] in flight, by the rule of papers.md C.4 */
+    struct sl_sched *sched; /* flat: at most one repetition */
+    int64_t iters;          /* asked for */
+    const int32_t *micros;  /* [stage] of the iteration in the making */
+    const int64_t *samples; /* [stage] in flight, by the rule of papers.md C.4 */
     const int64_t (*dur_ns)[SL_KIND_COUNT];
-    struct sl_passes *workers;  /* [worker] where passes go now */
-    struct sl_passes *seats;    /* [seat] sequences before merging */
+    struct sl_passes *workers; /* [worker] where passes go now */
+    struct sl_passes *seats;   /* [seat] sequences before merging */
 };
 
 void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro);
@@ -42,6 +42,10 @@ void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bo
 /* Merge gen->seats into gen->workers. Workers with one seat copy; with several, a greedy play with
  * the durations decides (backward first), so that the order is one that can happen. */
 sl_err sl_gen_merge(struct sl_gen *gen);
+/* The play alone, for any number of seats per worker; also gives the makespan. */
+sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns);
+/* The sequences of zb-h1 (scale 1) and zb-h2 (scale 2) into gen->seats. */
+void sl_gen_zb_sequences(struct sl_gen *gen, int scale);
 
 /* A greedy play. For each seat `candidates` offers up to 4 passes that may run next as far as the
  * seat is concerned, most urgent first; the engine takes the most urgent that has its inputs. */

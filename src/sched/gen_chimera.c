@@ -22,15 +22,13 @@ static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
     int32_t share = sl_deps_share(state->gen->micros[s->stage], 2, s->replica);
     int p = state->gen->plan->stage_count, count = 0;
     if (next[1] < next[0])
-        out[count++] = (struct sl_offer){{.kind = SL_B,
-                                          .stage = (uint16_t)s->stage,
-                                          .micro = next[1] * 2 + s->replica},
-                                         s->stage};
+        out[count++] = (struct sl_offer){
+            {.kind = SL_B, .stage = (uint16_t)s->stage, .micro = next[1] * 2 + s->replica},
+            s->stage};
     if (next[0] < share && next[0] - next[1] < p - s->stage)
-        out[count++] = (struct sl_offer){{.kind = SL_F,
-                                          .stage = (uint16_t)s->stage,
-                                          .micro = next[0] * 2 + s->replica},
-                                         SL_STAGE_MOST - s->stage};
+        out[count++] = (struct sl_offer){
+            {.kind = SL_F, .stage = (uint16_t)s->stage, .micro = next[0] * 2 + s->replica},
+            SL_STAGE_MOST - s->stage};
     return count;
 }
 
@@ -39,8 +37,8 @@ static void took(void *ctx, int seat, const struct sl_action *pass) {
 }
 
 static sl_err iteration(struct sl_gen *gen) {
-    struct state state = {gen, sl_arena_alloc(gen->arena, gen->plan->seat_count *
-                                                              (int64_t)sizeof(int32_t[2]))};
+    struct state state = {
+        gen, sl_arena_alloc(gen->arena, gen->plan->seat_count * (int64_t)sizeof(int32_t[2]))};
     struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
     return sl_gen_play(&play);
 }

@@ -1,15 +1,17 @@
 /* Interleaved 1F1B (Megatron, papers.md D.9): v stages per worker, stage c*p + r on worker r.
  *
- * Virtual micro-batch x of a worker is micro-batch (x / pv) p + x mod p of chunk (x mod pv) / p; the
- * backward takes chunks from the last. Worker r runs 2(p-r-1) + (v-1)p forwards, then alternates.
+ * Virtual micro-batch x of a worker is micro-batch (x / pv) p + x mod p of chunk (x mod pv) / p;
+ * the backward takes chunks from the last. Worker r runs 2(p-r-1) + (v-1)p forwards, then
+ * alternates.
  */
 #include "sched/gen.h"
 
 static sl_err check(const struct sl_gen *gen) {
     SL_TRY(sl_gen_check_chain(gen, SL_LAYOUT_LOOP));
     if (gen->sched->micros[0] % gen->plan->worker_count)
-        return sl_fail(SL_ERR_NO, "interleaved needs micro-batches in multiples of the workers: %d "
-                                  "micro-batches, %d workers",
+        return sl_fail(SL_ERR_NO,
+                       "interleaved needs micro-batches in multiples of the workers: %d "
+                       "micro-batches, %d workers",
                        gen->sched->micros[0], gen->plan->worker_count);
     return SL_OK;
 }

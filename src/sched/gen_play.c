@@ -14,11 +14,11 @@ struct event {
 struct play {
     struct sl_play *ask;
     const struct sl_plan *plan;
-    struct sl_sched view;   /* one iteration, for the dependency rule */
-    int64_t **end[2];       /* [0: F, 1: B or I][stage][micro] end time, INT64_MAX = not yet */
-    int64_t *free_at;       /* [worker] */
+    struct sl_sched view; /* one iteration, for the dependency rule */
+    int64_t **end[2];     /* [0: F, 1: B or I][stage][micro] end time, INT64_MAX = not yet */
+    int64_t *free_at;     /* [worker] */
     SL_VEC(struct event) heap;
-    SL_VEC(int) looks;      /* workers to look at now */
+    SL_VEC(int) looks; /* workers to look at now */
     bool *looking;
 };
 
@@ -96,8 +96,7 @@ static void wake_readers(struct play *p, const struct sl_action *pass, int64_t t
     }
 }
 
-static void start(struct play *p, int worker, int seat, const struct sl_action *pass,
-                  int64_t now) {
+static void start(struct play *p, int worker, int seat, const struct sl_action *pass, int64_t now) {
     struct sl_gen *gen = p->ask->gen;
     int64_t dur = gen->dur_ns[pass->stage][pass->kind];
     if (p->plan->stages[pass->stage].recompute && (pass->kind == SL_B || pass->kind == SL_I))
@@ -188,8 +187,9 @@ sl_err sl_gen_play(struct sl_play *ask) {
     SL_VEC_FREE(&p.looks);
     sl_arena_release(gen->arena, mark);
     if (played != total)
-        return sl_fail(SL_ERR_NO, "%s: the order of passes cannot be played: %lld of %lld passes "
-                                  "run before all workers wait",
+        return sl_fail(SL_ERR_NO,
+                       "%s: the order of passes cannot be played: %lld of %lld passes "
+                       "run before all workers wait",
                        gen->row->name, (long long)played, (long long)total);
     return SL_OK;
 }

@@ -10,16 +10,15 @@
 struct side { /* one worker in the making */
     struct sl_gen *gen;
     int worker;
-    int stage[2];                      /* near and far end of the V */
-    int32_t f[2], b[2], w[2];          /* next micro-batch of each kind */
-    SL_VEC(int) waiting;               /* sides whose W is put off, oldest first */
+    int stage[2];             /* near and far end of the V */
+    int32_t f[2], b[2], w[2]; /* next micro-batch of each kind */
+    SL_VEC(int) waiting;      /* sides whose W is put off, oldest first */
     int64_t waiting_at;
 };
 
 static struct side side_of(struct sl_gen *gen, int worker) {
-    return (struct side){.gen = gen,
-                         .worker = worker,
-                         .stage = {worker, gen->plan->stage_count - 1 - worker}};
+    return (struct side){
+        .gen = gen, .worker = worker, .stage = {worker, gen->plan->stage_count - 1 - worker}};
 }
 
 static void put(struct side *s, enum sl_kind kind, int c, int32_t micro) {

@@ -22,17 +22,21 @@ static void put(struct sl_gen *gen, int seat, enum sl_kind kind, int64_t micro) 
         sl_gen_put(&gen->seats[seat], kind, s->stage, (int32_t)micro);
 }
 
-static sl_err iteration(struct sl_gen *gen) {
+void sl_gen_zb_sequences(struct sl_gen *gen, int scale) {
+    int64_t late = (int64_t)scale * (gen->plan->depth - 1);
     for (int i = 0; i < gen->plan->seat_count; i++) {
         int stage = gen->plan->seats[i].stage;
-        int64_t ahead = gen->row->window(gen, stage) - 1;
-        int64_t late = (int64_t)(gen->plan->depth - 1) * (gen->row->window == h2_window ? 2 : 1);
+        int64_t ahead = (int64_t)scale * gen->plan->stages[stage].height;
         for (int64_t x = 0; x < gen->micros[stage] + late; x++) {
             put(gen, i, SL_F, x);
             put(gen, i, SL_I, x - ahead);
             put(gen, i, SL_W, x - late);
         }
     }
+}
+
+static sl_err iteration(struct sl_gen *gen) {
+    sl_gen_zb_sequences(gen, gen->row->window == h2_window ? 2 : 1);
     return sl_gen_merge(gen);
 }
 

@@ -3,10 +3,12 @@
  *     src ─ a ─ b ─ sink      c waits for the long branch in its warm-up and in its drain; its W
  *        └─ c ──────┘         passes go there instead of behind every I
  *
- * A greedy play with the given durations. A free worker takes, in this order: an I that has its
- * gradients; an F that has its inputs, if fewer than f_i micro-batches are between F and I (the
- * in-flight rule of papers.md C.4) and fewer than f_max between F and W; a waiting W. So memory is
- * that of zb-h1: f_i stashes, and f_max of stashed and kept together. docs/design has the page.
+ * Greedy plays with the given durations. A free worker takes an I that has its gradients; an F that
+ * has its inputs, if fewer than f_i micro-batches are between F and I (the in-flight rule of
+ * papers.md C.4) and fewer than f_max between F and W; a waiting W when there is neither. So memory
+ * is that of zb-h1: f_i stashes, and f_max of stashed and kept together. Played with I before F,
+ * with F before I, and in the order of zb-h1 by heights; the shortest is kept. docs/design has the
+ * page.
  */
 #include "sched/gen.h"
 
@@ -19,14 +21,14 @@ struct seat_state {
 struct state {
     struct sl_gen *gen;
     struct seat_state *seats;
+    bool forward_first;
 };
 
 static struct sl_action pass_of(const struct sl_gen *gen, int seat, enum sl_kind kind,
                                 int32_t local) {
     const struct sl_seat *s = &gen->plan->seats[seat];
     int32_t micro = local * gen->plan->stages[s->stage].width + s->replica;
-    return (struct sl_action){
-        .kind = (uint8_t)kind, .stage = (uint16_t)s->stage, .micro = micro};
+    return (struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)s->stage, .micro = micro};
 }
 
 static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
@@ -38,8 +40,8 @@ static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
         out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_I, s->input), height};
     if (s->forward < s->share && s->forward - s->input < s->stash_most &&
         s->forward - s->weight < s->kept_most)
-        out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_F, s->forward),
-                                         SL_STAGE_MOST + height};
+        out[count++] =
+            (struct sl_offer){pass_of(state->gen, seat, SL_F, s->forward), SL_STAGE_MOST + height};
     if (s->weight < s->input)
         out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_W, s->weight),
                                          2 * SL_STAGE_MOST + height};
@@ -60,8 +62,9 @@ static int64_t window_of(const struct sl_gen *gen, int stage) {
     return gen->samples[stage] / gen->plan->stages[stage].micro_size;
 }
 
-static sl_err iteration(struct sl_gen *gen) {
-    struct state state = {gen, SL_NEW(gen->arena, struct seat_state, gen->plan->seat_count)};
+static sl_err play_greedy(struct sl_gen *gen, bool forward_first, int64_t *end_ns) {
+    struct state state = {gen, SL_NEW(gen->arena, struct seat_state, gen->plan->seat_count),
+                          forward_first};
     int64_t most = 0;
     for (int i = 0; i < gen->plan->stage_count; i++)
         most = gen->samples[i] > most ? gen->samples[i] : most;
@@ -74,9 +77,50 @@ static sl_err iteration(struct sl_gen *gen) {
             .kept_most = sl_gen_ceil(sl_gen_ceil(most, stage->micro_size), stage->width),
         };
     }
-    struct sl_play play = {
-        .gen = gen, .ctx = &state, .candidates = candidates, .took = took};
-    return sl_gen_play(&play);
+    struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
+    SL_TRY(sl_gen_play(&play));
+    *end_ns = play.end_ns;
+    return SL_OK;
+}
+
+/* The order of zb-h1 needs one micro-batch size, and room for it where replicas share a window. */
+static bool has_h1(const struct sl_gen *gen) {
+    for (int i = 0; i < gen->plan->stage_count; i++)
+        if (gen->plan->stages[i].micro_size != gen->plan->stages[0].micro_size ||
+            gen->plan->stages[i].width > 1)
+            return false;
+    return true;
+}
+
+static sl_err iteration(struct sl_gen *gen) {
+    enum { I_FIRST, F_FIRST, H1, VARIANTS };
+    int workers = gen->plan->worker_count;
+    struct sl_passes *best = SL_NEW(gen->arena, struct sl_passes, workers);
+    int64_t best_ns = INT64_MAX;
+    sl_err err = SL_OK;
+    for (int v = 0; v < (has_h1(gen) ? VARIANTS : H1) && err == SL_OK; v++) {
+        int64_t end_ns;
+        if (v == H1) {
+            sl_gen_zb_sequences(gen, 1);
+            err = sl_gen_play_seats(gen, &end_ns);
+        } else {
+            err = play_greedy(gen, v == F_FIRST, &end_ns);
+        }
+        for (int w = 0; w < workers; w++) {
+            if (err == SL_OK && end_ns < best_ns) {
+                struct sl_passes was = best[w];
+                best[w] = gen->workers[w];
+                gen->workers[w] = was;
+            }
+            gen->workers[w].vec.count = 0;
+        }
+        best_ns = err == SL_OK && end_ns < best_ns ? end_ns : best_ns;
+    }
+    for (int w = 0; w < workers; w++) {
+        SL_VEC_FREE(&gen->workers[w].vec);
+        gen->workers[w] = best[w];
+    }
+    return err;
 }
 
 static sl_err check_any(const struct sl_gen *gen) {

@@ -229,10 +229,10 @@ sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
     SL_TRY_OUT(sl_sched_generate(&scratch, plan, opts, &passes));
     SL_TRY_OUT(sl_sched_lower(arena, passes, &lowered));
     /* what the result still points to in the scratch arena */
-    lowered->micros = sl_vec_freeze(arena, passes->micros, plan->stage_count,
-                                    sizeof *passes->micros);
-    lowered->dur_ns = sl_vec_freeze(arena, passes->dur_ns, plan->stage_count,
-                                    sizeof *passes->dur_ns);
+    lowered->micros =
+        sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
+    lowered->dur_ns =
+        sl_vec_freeze(arena, passes->dur_ns, plan->stage_count, sizeof *passes->dur_ns);
     SL_TRY_OUT(sl_sched_verify(lowered));
     *out = lowered;
 out:

@@ -20,7 +20,7 @@ struct sl_items {
 };
 
 struct sl_low {
-    struct sl_arena *arena;  /* of the result */
+    struct sl_arena *arena; /* of the result */
     struct sl_arena scratch;
     const struct sl_plan *plan;
     struct sl_sched flat;

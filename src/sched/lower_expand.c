@@ -17,9 +17,9 @@ struct seat_state {
 struct expand {
     struct sl_low *low;
     struct seat_state *seats;
-    int32_t **stashed;      /* [stage][micro] version of the forward (STASH, VSYNC) */
-    int8_t **step_segment;  /* [stage][iter] where replica 0 steps; only for idle replicas */
-    int entry;              /* VSYNC: stage that fixes the version */
+    int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
+    int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
+    int entry;             /* VSYNC: stage that fixes the version */
 };
 
 int sl_group_of(const struct sl_plan *plan, int stage, int i) {
@@ -41,15 +41,12 @@ static int32_t share_of(const struct sl_sched *flat, int seat, int32_t iter) {
 static void put(struct sl_items *items, struct sl_action action) { SL_PUSH(&items->vec, action); }
 
 static void put_reduce(struct sl_items *items, int stage, int32_t version, int group) {
-    put(items, (struct sl_action){.kind = SL_REDUCE,
-                                  .stage = (uint16_t)stage,
-                                  .version = version,
-                                  .slot = group});
+    put(items, (struct sl_action){
+                   .kind = SL_REDUCE, .stage = (uint16_t)stage, .version = version, .slot = group});
 }
 
 static void put_step(struct sl_items *items, int stage, int32_t version) {
-    put(items,
-        (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
+    put(items, (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
 }
 
 /* REDUCE in ascending groups, then STEP, for all seats of a worker. */

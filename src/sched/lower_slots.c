@@ -63,7 +63,7 @@ static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
             if (done[s][i] != whole && done[s][i] != split)
                 return sl_fail(SL_ERR_NO, "stage %s: micro-batch %lld never runs %s",
                                flat->plan->stages[s].name, (long long)i,
-                               !(done[s][i] & 1) ? "F"
+                               !(done[s][i] & 1)           ? "F"
                                : done[s][i] & (1u << SL_I) ? "W"
                                                            : "its backward");
     return SL_OK;
@@ -167,9 +167,9 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
         break;
     case SL_W: release(&spans->pools[SL_POOL_KEPT], ordinal); break;
     case SL_RECV:
-        acquire(&spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD,
-                                              false)],
-                ordinal);
+        acquire(
+            &spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, false)],
+            ordinal);
         break;
     case SL_SEND:
         spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, true)].most =
@@ -255,8 +255,8 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     const struct sl_pool *pools = low->out->pools[sl_sched_seat(plan, a->stage, worker)];
     int32_t ordinal = sl_deps_ordinal(&low->flat, a->stage, a->micro);
     if (a->kind == SL_SEND || a->kind == SL_RECV) {
-        int pool = sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD,
-                                   a->kind == SL_SEND);
+        int pool =
+            sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, a->kind == SL_SEND);
         a->slot = ordinal % pools[pool].count;
         return;
     }

@@ -12,15 +12,16 @@ struct meeting { /* a group's REDUCEs, over all versions */
 
 struct clock {
     struct sl_low *low;
-    int64_t **end[2];  /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
-    int64_t *now;      /* [worker] */
-    int64_t *at;       /* [worker] next item */
-    int64_t *timed;    /* [worker] timed items done */
-    int *waiters;      /* [worker] list of workers that wait for it, -1 = none */
-    int *next_waiter;  /* [worker] */
-    bool *queued;      /* [worker] in `ready` */
+    int64_t **end[2]; /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
+    int64_t *now;     /* [worker] */
+    int64_t *at;      /* [worker] next item */
+    int64_t *timed;   /* [worker] timed items done */
+    int *waiters;     /* [worker] list of workers that wait for it, -1 = none */
+    int *next_waiter; /* [worker] */
+    bool *queued;     /* [worker] in `ready` */
     SL_VEC(int) ready;
     struct meeting *meetings; /* [group] */
+    int32_t **joined;         /* [seat][i] version that its i-th group has got from it */
     int8_t *met;              /* [worker] has put its part into the meeting it stands at */
     struct sl_wait *waits;
     int segment;
@@ -95,24 +96,32 @@ static bool is_last_of(const struct clock *c, int worker, const struct sl_action
     return true;
 }
 
+static int32_t *joined_of(const struct clock *c, int seat, int group) {
+    int stage = c->low->plan->seats[seat].stage;
+    for (int i = 0, g; (g = sl_group_of(c->low->plan, stage, i)) >= 0; i++)
+        if (g == group)
+            return &c->joined[seat][i];
+    return NULL;
+}
+
 static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     struct meeting *m = &c->meetings[a->slot];
     int64_t want = (int64_t)sl_sched_group_size(plan, a->slot) * a->version;
     if (!c->met[worker]) {
         c->met[worker] = 1;
+        *joined_of(c, sl_sched_seat(plan, a->stage, worker), a->slot) = a->version;
         m->arrived++;
         m->time = c->now[worker] > m->time ? c->now[worker] : m->time;
         wake(c, worker);
     }
     if (is_last_of(c, worker, a) && m->arrived < want) {
         for (int i = 0; i < plan->seat_count; i++) {
-            int other = plan->seats[i].worker;
-            if (other != worker && sl_sched_in_group(plan, a->slot, plan->seats[i].stage) &&
-                !c->met[other])
-                return wait_on(c, worker, other, a, "for the reduction with");
+            const int32_t *joined = joined_of(c, i, a->slot);
+            if (joined && *joined < a->version)
+                return wait_on(c, worker, plan->seats[i].worker, a, "for the reduction with");
         }
-        return wait_on(c, worker, worker, a, "for the reduction with");
+        SL_ASSERT(m->arrived >= want); /* else somebody is missing */
     }
     if (is_last_of(c, worker, a) && m->time > c->now[worker])
         c->now[worker] = m->time;
@@ -122,6 +131,7 @@ static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
 
 static void run_worker(struct clock *c, int worker) {
     const struct sl_items *items = &c->low->items[c->segment][worker];
+    int64_t from = c->at[worker];
     for (; c->at[worker] < items->vec.count; c->at[worker]++) {
         const struct sl_action *a = &items->vec.at[c->at[worker]];
         bool done = true;
@@ -132,7 +142,8 @@ static void run_worker(struct clock *c, int worker) {
         else
             c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
         if (!done) {
-            wake(c, worker);
+            if (c->at[worker] > from) /* else two that wait for each other would never stop */
+                wake(c, worker);
             return;
         }
     }
@@ -194,6 +205,13 @@ sl_err sl_low_time(struct sl_low *low) {
     c.met = SL_NEW(&low->scratch, int8_t, plan->worker_count);
     c.waits = SL_NEW(&low->scratch, struct sl_wait, plan->worker_count);
     c.meetings = SL_NEW(&low->scratch, struct meeting, sl_sched_group_count(plan));
+    c.joined = SL_NEW(&low->scratch, int32_t *, plan->seat_count);
+    for (int i = 0; i < plan->seat_count; i++) {
+        int groups = 0;
+        while (sl_group_of(plan, plan->seats[i].stage, groups) >= 0)
+            groups++;
+        c.joined[i] = SL_NEW(&low->scratch, int32_t, groups);
+    }
     for (c.segment = 0; c.segment < SL_SEGMENT_COUNT && err == SL_OK; c.segment++)
         err = run_segment(&c);
     SL_VEC_FREE(&c.ready);

@@ -7,14 +7,13 @@
 extern const struct sl_schedule sl_schedule_1f1b, sl_schedule_2bw, sl_schedule_async,
     sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_gpipe, sl_schedule_graph,
     sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci, sl_schedule_stash,
-    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2,
-    sl_schedule_zb_v;
+    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2, sl_schedule_zb_v;
 
 static const struct sl_schedule *const rows[] = {
-    &sl_schedule_1f1b,        &sl_schedule_2bw,      &sl_schedule_async, &sl_schedule_chimera,
-    &sl_schedule_dualpipe_v,  &sl_schedule_gpipe,    &sl_schedule_graph, &sl_schedule_interleaved,
-    &sl_schedule_kfkb,        &sl_schedule_paci,     &sl_schedule_stash, &sl_schedule_vsync,
-    &sl_schedule_zb_graph,    &sl_schedule_zb_h1,    &sl_schedule_zb_h2, &sl_schedule_zb_v,
+    &sl_schedule_1f1b,       &sl_schedule_2bw,   &sl_schedule_async, &sl_schedule_chimera,
+    &sl_schedule_dualpipe_v, &sl_schedule_gpipe, &sl_schedule_graph, &sl_schedule_interleaved,
+    &sl_schedule_kfkb,       &sl_schedule_paci,  &sl_schedule_stash, &sl_schedule_vsync,
+    &sl_schedule_zb_graph,   &sl_schedule_zb_h1, &sl_schedule_zb_h2, &sl_schedule_zb_v,
 };
 
 const struct sl_schedule *const *sl_schedule_registry(int *count) {
@@ -58,8 +57,9 @@ static sl_err set_batch(struct sl_gen *gen) {
     gen->iters = opts->iters ? opts->iters : 1;
     if (batch < 1 || opts->last_batch < 0 || opts->last_batch > batch || gen->iters < 1 ||
         gen->iters > INT32_MAX / 4 || opts->group < 0 || opts->group > INT32_MAX)
-        return sl_fail(SL_ERR_NO, "a schedule needs at least one micro-batch and one iteration, and "
-                                  "a last batch not larger than the others");
+        return sl_fail(SL_ERR_NO,
+                       "a schedule needs at least one micro-batch and one iteration, and "
+                       "a last batch not larger than the others");
     if (batch / smallest > INT32_MAX / 4)
         return sl_fail(SL_ERR_NO, "too many micro-batches in an iteration: %lld samples, %lld each",
                        (long long)batch, (long long)smallest);

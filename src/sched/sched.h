@@ -45,7 +45,7 @@ enum sl_kind {
 enum { SL_GRAD = 1 }; /* flag of SEND and RECV: a gradient, against the direction of the edge */
 
 struct sl_action {
-    uint8_t kind;  /* enum sl_kind */
+    uint8_t kind; /* enum sl_kind */
     uint8_t flags;
     uint16_t stage;
     int32_t micro; /* passes, SEND, RECV: of this stage. Others: 0 */
@@ -56,9 +56,9 @@ struct sl_action {
             uint8_t ahead;        /* predicted so many steps beyond `version`; 0 = true weights */
             uint8_t grad_slot;    /* gradient buffer that B, W add to, REDUCE and STEP use */
         };
-        struct {              /* SEND, RECV */
-            int32_t other;    /* micro-batch of the stage at the other end */
-            uint16_t peer;    /* worker at the other end */
+        struct {           /* SEND, RECV */
+            int32_t other; /* micro-batch of the stage at the other end */
+            uint16_t peer; /* worker at the other end */
             uint16_t edge;
         };
     };
@@ -104,14 +104,14 @@ struct sl_actions {
 
 struct sl_sched {
     const struct sl_plan *plan;
-    const char *name;        /* of the generator, or what the file says */
+    const char *name; /* of the generator, or what the file says */
     enum sl_rule rule;
-    bool lowered;            /* else passes only */
-    int64_t batch;           /* samples of an iteration */
-    int64_t last_batch;      /* of the last iteration; == batch when even */
-    int32_t iters;           /* iterations in the whole run, repetitions included */
-    int32_t reps;            /* of the period */
-    const int32_t *micros;   /* [stage] micro-batches of a full iteration */
+    bool lowered;          /* else passes only */
+    int64_t batch;         /* samples of an iteration */
+    int64_t last_batch;    /* of the last iteration; == batch when even */
+    int32_t iters;         /* iterations in the whole run, repetitions included */
+    int32_t reps;          /* of the period */
+    const int32_t *micros; /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */

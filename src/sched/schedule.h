@@ -1,5 +1,5 @@
-/* A schedule generator is one row: its rule, its domain, its claims, and the function that makes the
- * lists of passes. Adding one: a gen_*.c with a row, and a line in registry.c. */
+/* A schedule generator is one row: its rule, its domain, its claims, and the function that makes
+ * the lists of passes. Adding one: a gen_*.c with a row, and a line in registry.c. */
 #ifndef SL_SCHED_SCHEDULE_H
 #define SL_SCHED_SCHEDULE_H
 

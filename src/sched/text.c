@@ -15,9 +15,9 @@
  *     period
  *     ...
  */
+#include "plan/text.h"
 #include "base/lex.h"
 #include "base/vec.h"
-#include "plan/text.h"
 #include "sched/deps.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The verifier: plays the lowered program on an abstract machine and refuses the first thing that is
- * wrong.
+/* The verifier: plays the lowered program on an abstract machine and refuses the first thing that
+ * is wrong.
  *
  *     prologue | period 0 | period 1 | epilogue        what is played
  *              S0         S1         S2
@@ -157,8 +157,9 @@ static sl_err check_pools(const struct sl_ver *v, int seat) {
     if (pools[SL_POOL_WEIGHT].count < 1 || pools[SL_POOL_GRAD].count < 1 ||
         pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count > UINT16_MAX ||
         pools[SL_POOL_GRAD].count > UINT8_MAX || pools[SL_POOL_FULL].count != stage->recompute)
-        return sl_fail(SL_ERR_NO, "stage %s: slots for weights, gradients or recomputation are out "
-                                  "of range",
+        return sl_fail(SL_ERR_NO,
+                       "stage %s: slots for weights, gradients or recomputation are out "
+                       "of range",
                        stage->name);
     return SL_OK;
 }
@@ -278,10 +279,10 @@ sl_err sl_sched_verify(const struct sl_sched *sched) {
         v.view.iters -= v.view.reps - PLAYED_REPS;
         v.view.reps = PLAYED_REPS;
     }
-    sl_err err = sched->iters < 1 || sched->reps < 0 || v.view.iters < 1
-                     ? sl_fail(SL_ERR_NO, "%d iterations with %d repetitions", sched->iters,
-                               sched->reps)
-                     : verify(&v, sched->reps);
+    sl_err err =
+        sched->iters < 1 || sched->reps < 0 || v.view.iters < 1
+            ? sl_fail(SL_ERR_NO, "%d iterations with %d repetitions", sched->iters, sched->reps)
+            : verify(&v, sched->reps);
     for (int64_t i = 0; i < v.channels.count; i++)
         SL_VEC_FREE(&v.channels.at[i].posted);
     SL_VEC_FREE(&v.channels);

@@ -18,9 +18,9 @@ enum { SL_DONE_F = 1, SL_DONE_RECOMPUTE = 2, SL_DONE_I = 4, SL_DONE_W = 8 };
 
 /* A message buffer: the input of one micro-batch over one edge, or its output. */
 struct sl_buffer {
-    int32_t micro;   /* -1: free */
-    int32_t got;     /* inputs: pieces arrived. outputs: pieces not sent yet */
-    int32_t posted;  /* inputs: pieces posted or arrived */
+    int32_t micro;  /* -1: free */
+    int32_t got;    /* inputs: pieces arrived. outputs: pieces not sent yet */
+    int32_t posted; /* inputs: pieces posted or arrived */
 };
 
 struct sl_weights {
@@ -36,12 +36,12 @@ struct sl_gradient {
 };
 
 struct sl_seat_state {
-    int32_t newest;               /* version = number of STEPs */
-    int32_t *stash, *kept;        /* [slot] micro-batch, -1: free */
-    int32_t full;                 /* RECOMPUTE's slot */
-    struct sl_weights *weights;   /* [slot] true ones, then predicted */
-    struct sl_gradient *grads;    /* [slot] */
-    struct sl_buffer **buffers;   /* [pool - SL_POOL_EDGES][slot] */
+    int32_t newest;             /* version = number of STEPs */
+    int32_t *stash, *kept;      /* [slot] micro-batch, -1: free */
+    int32_t full;               /* RECOMPUTE's slot */
+    struct sl_weights *weights; /* [slot] true ones, then predicted */
+    struct sl_gradient *grads;  /* [slot] */
+    struct sl_buffer **buffers; /* [pool - SL_POOL_EDGES][slot] */
 };
 
 struct sl_posting {
@@ -64,18 +64,18 @@ struct sl_meeting {
 struct sl_ver {
     struct sl_arena arena;
     const struct sl_plan *plan;
-    struct sl_sched view;           /* with as many repetitions as are played */
+    struct sl_sched view; /* with as many repetitions as are played */
     struct sl_seat_state *seats;
-    uint8_t **done;                 /* [stage][micro] */
-    int32_t **versions;             /* [stage][micro] of the forward + 1; rules STASH, VSYNC */
-    int entry;                      /* VSYNC */
-    struct sl_meeting *meetings;    /* [group] */
-    int32_t **joined;               /* [seat][i] version its i-th group has got from it */
+    uint8_t **done;              /* [stage][micro] */
+    int32_t **versions;          /* [stage][micro] of the forward + 1; rules STASH, VSYNC */
+    int entry;                   /* VSYNC */
+    struct sl_meeting *meetings; /* [group] */
+    int32_t **joined;            /* [seat][i] version its i-th group has got from it */
     SL_VEC(struct sl_channel) channels;
-    int *first_channel;             /* [worker] channels it receives on, linked */
+    int *first_channel; /* [worker] channels it receives on, linked */
     SL_VEC(int) next_channel;
-    int64_t *at;                    /* [worker] */
-    bool *queued, *entered;         /* entered: its part is in the meeting it stands at */
+    int64_t *at;            /* [worker] */
+    bool *queued, *entered; /* entered: its part is in the meeting it stands at */
     SL_VEC(int) ready;
     struct sl_wait *waits;
     int segment;

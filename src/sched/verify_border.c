@@ -25,8 +25,8 @@ struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
         int edges = sl_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES;
         to->stash = COPY(v, from->stash, pools[SL_POOL_STASH].count);
         to->kept = COPY(v, from->kept, pools[SL_POOL_KEPT].count);
-        to->weights = COPY(v, from->weights,
-                           pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count);
+        to->weights =
+            COPY(v, from->weights, pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count);
         to->grads = COPY(v, from->grads, pools[SL_POOL_GRAD].count);
         to->buffers = SL_NEW(&v->arena, struct sl_buffer *, edges);
         for (int e = 0; e < edges; e++)
@@ -51,8 +51,9 @@ struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
 }
 
 static sl_err no(const struct sl_ver *v, int stage, const char *what) {
-    return sl_fail(SL_ERR_NO, "the period does not recur: stage %s has other %s after it than "
-                              "before it, one iteration on",
+    return sl_fail(SL_ERR_NO,
+                   "the period does not recur: stage %s has other %s after it than "
+                   "before it, one iteration on",
                    v->plan->stages[stage].name, what);
 }
 
@@ -97,11 +98,10 @@ static bool same_grads(const struct sl_gradient *before, const struct sl_gradien
                        const struct sl_pool *pool, int32_t shift) {
     for (int32_t i = 0; i < pool->count; i++) {
         const struct sl_gradient *now = &after[turned(i, pool)];
-        if (before[i].iter < 0 ? now->iter >= 0
-                               : now->iter != before[i].iter + 1 ||
-                                     now->count != before[i].count ||
-                                     now->last != before[i].last + shift ||
-                                     now->reduced != before[i].reduced)
+        if (before[i].iter < 0
+                ? now->iter >= 0
+                : now->iter != before[i].iter + 1 || now->count != before[i].count ||
+                      now->last != before[i].last + shift || now->reduced != before[i].reduced)
             return false;
     }
     return true;

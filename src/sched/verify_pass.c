@@ -20,8 +20,9 @@ static sl_err read_edge(struct sl_ver *v, struct sl_turn *t, int edge_number, bo
         int worker = v->plan->seats[sl_deps_seat(&v->view, other, x)].worker;
         bool made = v->done[other][x] & (grad ? SL_DONE_I : SL_DONE_F);
         if (worker == t->worker && !made)
-            return sl_ver_fail(v, t, "needs the %s of stage %s, micro-batch %d, which this worker "
-                                     "makes later",
+            return sl_ver_fail(v, t,
+                               "needs the %s of stage %s, micro-batch %d, which this worker "
+                               "makes later",
                                what, v->plan->stages[other].name, x);
         if (worker != t->worker && (remote < 0 || !made))
             remote = worker;
@@ -79,8 +80,9 @@ static sl_err write_edge(struct sl_ver *v, struct sl_turn *t, const struct sl_ed
     int32_t slot = sl_deps_ordinal(&v->view, t->a.stage, t->a.micro) % count;
     struct sl_buffer *buffer = &v->seats[t->seat].buffers[out_pool - SL_POOL_EDGES][slot];
     if (buffer->micro >= 0)
-        return sl_ver_fail(v, t, "output slot %d is overwritten while live: micro-batch %d is in "
-                                 "it and has not been sent",
+        return sl_ver_fail(v, t,
+                           "output slot %d is overwritten while live: micro-batch %d is in "
+                           "it and has not been sent",
                            slot, buffer->micro);
     *buffer = (struct sl_buffer){.micro = t->a.micro, .got = remote};
     return SL_OK;
@@ -127,8 +129,9 @@ static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
         return sl_ver_fail(v, t, "weight slot %d of %d", a->weight_slot, slots);
     const struct sl_weights *weights = &v->seats[t->seat].weights[a->weight_slot];
     if (weights->version != a->version || weights->ahead != a->ahead)
-        return sl_ver_fail(v, t, "weight slot %d: version %d (%d ahead) expected, version %d (%d "
-                                 "ahead) found",
+        return sl_ver_fail(v, t,
+                           "weight slot %d: version %d (%d ahead) expected, version %d (%d "
+                           "ahead) found",
                            a->weight_slot, a->version, a->ahead, weights->version, weights->ahead);
     return SL_OK;
 }
@@ -152,8 +155,7 @@ static sl_err has_slot(struct sl_ver *v, struct sl_turn *t, const int32_t *slots
         return sl_ver_fail(v, t, "slot %d of %d", slot, v->view.pools[t->seat][pool].count);
     if (slots[slot] != t->a.micro)
         return sl_ver_fail(v, t, "%s slot %d holds micro-batch %d, not %d",
-                           pool == SL_POOL_STASH ? "stash" : "kept", slot, slots[slot],
-                           t->a.micro);
+                           pool == SL_POOL_STASH ? "stash" : "kept", slot, slots[slot], t->a.micro);
     return SL_OK;
 }
 
@@ -167,8 +169,9 @@ static sl_err add_gradient(struct sl_ver *v, struct sl_turn *t) {
     if (grad->iter < 0)
         *grad = (struct sl_gradient){.iter = iter, .last = -1};
     if (grad->iter != iter)
-        return sl_ver_fail(v, t, "gradient of iteration %d, but the buffer still holds iteration "
-                                 "%d: no STEP in between",
+        return sl_ver_fail(v, t,
+                           "gradient of iteration %d, but the buffer still holds iteration "
+                           "%d: no STEP in between",
                            iter, grad->iter);
     if (grad->reduced)
         return sl_ver_fail(v, t, "gradient added after its REDUCE");
@@ -198,9 +201,9 @@ static sl_err check_once(struct sl_ver *v, struct sl_turn *t) {
         return sl_ver_fail(v, t, "runs twice");
     if ((done & needs) != needs)
         return sl_ver_fail(v, t, "runs before its %s",
-                           a->kind == SL_W         ? "I"
+                           a->kind == SL_W       ? "I"
                            : !(done & SL_DONE_F) ? "F"
-                                                   : "RECOMPUTE");
+                                                 : "RECOMPUTE");
     if (a->kind == SL_RECOMPUTE && (!recompute || (done & SL_DONE_I)))
         return sl_ver_fail(v, t, "nothing reads it");
     return SL_OK;
@@ -219,8 +222,9 @@ static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
     case SL_RECOMPUTE:
         SL_TRY(has_slot(v, t, s->stash, SL_POOL_STASH, a->slot));
         if (s->full >= 0)
-            return sl_ver_fail(v, t, "the slot for recomputed activations still holds micro-batch "
-                                     "%d",
+            return sl_ver_fail(v, t,
+                               "the slot for recomputed activations still holds micro-batch "
+                               "%d",
                                s->full);
         s->full = a->micro;
         return SL_OK;
@@ -351,8 +355,9 @@ static sl_err step(struct sl_ver *v, struct sl_turn *t) {
             return sl_ver_fail(v, t, "%s of group %d is missing: %s would not agree", "REDUCE", g,
                                g < v->plan->stage_count ? "replicas" : "tied weights");
         if (v->meetings[g].version < a->version)
-            return sl_ver_fail(v, t, "group %d has not met: another stage of this worker reduces "
-                                     "later",
+            return sl_ver_fail(v, t,
+                               "group %d has not met: another stage of this worker reduces "
+                               "later",
                                g);
     }
     if (a->weight_slot >= slots || a->slot < 0 || a->slot >= slots)

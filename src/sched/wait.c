@@ -36,7 +36,8 @@ sl_err sl_wait_report(const struct sl_sched *sched, const struct sl_wait *waits)
     enum { SHOWN = 6 };
     int count = sched->plan->worker_count, best = -1, best_length = 0;
     bool cycle = false;
-    /* Follow everybody; keep the shortest cycle, else the shortest chain to somebody who is done. */
+    /* Follow everybody; keep the shortest cycle, else the shortest chain to somebody who is done.
+     */
     int *seen = sl_realloc(NULL, sizeof *seen * (size_t)count);
     for (int i = 0; i < count; i++)
         seen[i] = -1;
@@ -57,8 +58,8 @@ sl_err sl_wait_report(const struct sl_sched *sched, const struct sl_wait *waits)
             w = i;
         }
         bool stuck = waits[i].on >= 0 && (ring || waits[w].on >= 0);
-        if (stuck && length && (best < 0 || (ring && !cycle) ||
-                                (ring == cycle && length < best_length))) {
+        if (stuck && length &&
+            (best < 0 || (ring && !cycle) || (ring == cycle && length < best_length))) {
             best = w;
             best_length = length;
             cycle |= ring;

@@ -37,6 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     if (check_tensors(&st) != st.file_bytes - st.data_start)
         abort();
+    /* Memory is the header and a row of 32 bytes per tensor: within twice the file. */
+    if (32 * st.count > (int64_t)st.header_bytes)
+        abort();
     (void)sl_st_note(&st, "format");
     sl_st_close(&st);
     return 0;

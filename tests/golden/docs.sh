@@ -47,5 +47,7 @@ for document in "$SRC_DIR"/*.md "$SRC_DIR"/docs/*.md "$SRC_DIR"/docs/*/*.md; do
     done
 done
 rm -rf "$blocks"
-[ "$sessions" -gt 0 ] && [ "$models" -gt 0 ] || fail "nothing found"
+if [ "$sessions" = 0 ] || [ "$models" = 0 ]; then
+    fail "nothing found"
+fi
 echo "count: $sessions sessions and $models models of the documents"

@@ -31,13 +31,8 @@ static bool is_chain_only(const struct sl_schedule *row) {
 }
 
 static void set_bytes(struct sl_stage *stage) {
-    stage->bytes = (struct sl_stage_bytes){.params = 101,
-                                           .grads = 103,
-                                           .state = 211,
-                                           .stash = 37,
-                                           .saved = 7,
-                                           .kept = 17,
-                                           .work = 5};
+    stage->bytes = (struct sl_stage_bytes){
+        .params = 101, .grads = 103, .state = 211, .stash = 37, .saved = 7, .kept = 17, .work = 5};
 }
 
 static const struct sl_plan *draw_chain(struct sl_arena *arena, struct dice *dice,
@@ -120,8 +115,8 @@ static const struct sl_plan *draw_dag(struct sl_arena *arena, struct dice *dice,
 struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
                                   const struct sl_schedule *row, int size) {
     struct sched_case out = {.opts = {.schedule = row->name}};
-    out.plan = is_chain_only(row) ? draw_chain(arena, dice, row, size)
-                                  : draw_dag(arena, dice, row, size);
+    out.plan =
+        is_chain_only(row) ? draw_chain(arena, dice, row, size) : draw_dag(arena, dice, row, size);
     int64_t micros = 1 + dice_below(dice, 2 * size), workers = out.plan->worker_count;
     if (strcmp(row->name, "interleaved") == 0)
         micros = workers * (1 + dice_below(dice, 3));

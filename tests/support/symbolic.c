@@ -33,7 +33,7 @@ struct input { /* what a micro-batch gets over an edge */
     int slot; /* where, -1: nowhere yet */
 };
 
-struct cell { /* a message buffer */
+struct cell {       /* a message buffer */
     symbol *pieces; /* by position of the writer among those that overlap the reader */
     int64_t micro;
 };
@@ -42,7 +42,7 @@ struct seat {
     symbol *stash, *kept, full;
     symbol *weights;
     int *tag, *tag_ahead;
-    symbol grad;      /* what has been added */
+    symbol grad; /* what has been added */
     int steps, last_slot;
     struct cell **in_cells, **out_cells; /* [place][slot]; in: acts then grads readers */
 };
@@ -52,14 +52,14 @@ struct world {
     const struct sl_plan *p;
     int iters, reps;
     struct seat *seats;
-    struct fifo *fifos;     /* [from * workers + to] */
+    struct fifo *fifos;       /* [from * workers + to] */
     struct input **inputs[2]; /* [grad][edge][reader micro] */
-    uint8_t **count[5];     /* [kind][stage][micro] how often it ran */
-    int **read[2];          /* [0 F, 1 B/I][stage][micro] version read */
-    symbol ***parts;        /* [group][version][seat] */
-    int **part_count;       /* [group][version] */
-    int64_t *at;            /* [worker] position over all segments */
-    bool *inside;           /* [worker] in a group */
+    uint8_t **count[5];       /* [kind][stage][micro] how often it ran */
+    int **read[2];            /* [0 F, 1 B/I][stage][micro] version read */
+    symbol ***parts;          /* [group][version][seat] */
+    int **part_count;         /* [group][version] */
+    int64_t *at;              /* [worker] position over all segments */
+    bool *inside;             /* [worker] in a group */
     const char *broken;
     int most_overlap;
 };
@@ -162,8 +162,8 @@ static struct sl_action resolve(const struct world *w, int seat, struct sl_actio
         const struct sl_edge *e = &w->p->edges[a.edge];
         bool at_to = (a.kind == SL_SEND) == !!(a.flags & SL_GRAD);
         a.other += (int32_t)(per_iter(w, e->from == a.stage ? e->to : e->from) * rep);
-        a.slot = (int32_t)turn(a.slot, &pools[pool_index(w, a.edge, at_to, a.flags & SL_GRAD)],
-                               rep);
+        a.slot =
+            (int32_t)turn(a.slot, &pools[pool_index(w, a.edge, at_to, a.flags & SL_GRAD)], rep);
         return a;
     }
     a.version += rep;
@@ -320,8 +320,8 @@ static int spread(struct world *w, int worker, int seat, const struct sl_action 
         int64_t n = pool_of(w, seat, pool)->count;
         if (!n)
             return broken(w, "no buffer to send from");
-        struct cell *cell = &w->seats[seat].out_cells[pool - SL_POOL_EDGES]
-                                                     [nth_of_seat(w, a->stage, a->micro) % n];
+        struct cell *cell =
+            &w->seats[seat].out_cells[pool - SL_POOL_EDGES][nth_of_seat(w, a->stage, a->micro) % n];
         cell->micro = a->micro;
         cell->pieces[0] = mix(value, (uint64_t)edge);
     }
@@ -468,15 +468,13 @@ static int do_step(struct world *w, int seat, const struct sl_action *a) {
     int slots = w->s->pools[seat][SL_POOL_WEIGHT].count;
     if (a->slot < 0 || a->slot >= slots || a->weight_slot >= slots || a->grad_slot != 0)
         return broken(w, "step out of range");
-    if (s->tag[a->slot] != a->version - 1 || s->steps != a->version - 1 ||
-        a->version > w->iters)
+    if (s->tag[a->slot] != a->version - 1 || s->steps != a->version - 1 || a->version > w->iters)
         return broken(w, "step from another version");
     symbol all = 0;
     for (int g = 0; g < w->p->stage_count + w->p->tie_count; g++) {
         if (!member(w, g, a->stage))
             continue;
-        if (!w->parts[g][a->version][seat] ||
-            w->part_count[g][a->version] < group_seats(w, g, -1))
+        if (!w->parts[g][a->version][seat] || w->part_count[g][a->version] < group_seats(w, g, -1))
             return broken(w, "step without its reductions");
         if (w->parts[g][a->version][seat] != mix(s->grad, 47))
             return broken(w, "gradient changed after it was reduced");
@@ -531,7 +529,7 @@ static int do_action(struct world *w, int worker, const struct sl_action *raw, i
 
 static bool advance(struct world *w, int worker) {
     const struct sl_actions *lists[] = {&w->s->lists[0][worker], &w->s->lists[1][worker],
-                                     &w->s->lists[2][worker]};
+                                        &w->s->lists[2][worker]};
     int64_t pos = w->at[worker], rep = 0;
     const struct sl_actions *list = lists[0];
     if (pos >= list->count) {
@@ -556,8 +554,8 @@ static bool advance(struct world *w, int worker) {
 
 static bool all_at_end(const struct world *w) {
     for (int i = 0; i < w->p->worker_count; i++)
-        if (w->at[i] < w->s->lists[0][i].count + w->s->lists[1][i].count * w->reps +
-                           w->s->lists[2][i].count)
+        if (w->at[i] <
+            w->s->lists[0][i].count + w->s->lists[1][i].count * w->reps + w->s->lists[2][i].count)
             return false;
     return true;
 }
@@ -566,8 +564,8 @@ static bool all_at_end(const struct world *w) {
 
 /* Weights after `iters` steps when every pass reads the version that was recorded for it. */
 struct meaning {
-    symbol **weights;    /* [seat group: stage][version] -- replicas agree, so per stage */
-    symbol **f, **b;     /* [stage][micro] */
+    symbol **weights; /* [seat group: stage][version] -- replicas agree, so per stage */
+    symbol **f, **b;  /* [stage][micro] */
 };
 
 static symbol meaning_inputs(const struct world *w, const struct meaning *m, int stage,

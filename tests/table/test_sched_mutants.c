@@ -1,5 +1,5 @@
-/* Sabotage: mutants of lowered schedules. The verifier and the independent judge must agree on every
- * one, both ways; the counts of each kind are printed. */
+/* Sabotage: mutants of lowered schedules. The verifier and the independent judge must agree on
+ * every one, both ways; the counts of each kind are printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,8 @@ struct mutation {
     bool (*apply)(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list);
 };
 
-static bool swap_neighbours(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
+static bool swap_neighbours(struct dice *dice, const struct sl_sched *sched,
+                            struct sl_actions *list) {
     (void)sched;
     if (list->count < 2)
         return false;
@@ -146,9 +147,15 @@ static bool relabel(struct dice *dice, const struct sl_sched *sched, struct sl_a
 }
 
 static const struct mutation mutations[] = {
-    {"swapped neighbours", swap_neighbours}, {"swapped", swap_any},  {"moved", move},
-    {"dropped", drop},                       {"duplicated", duplicate}, {"re-versioned", reversion},
-    {"re-slotted", reslot},                  {"re-peered", repeer},  {"relabelled", relabel},
+    {"swapped neighbours", swap_neighbours},
+    {"swapped", swap_any},
+    {"moved", move},
+    {"dropped", drop},
+    {"duplicated", duplicate},
+    {"re-versioned", reversion},
+    {"re-slotted", reslot},
+    {"re-peered", repeer},
+    {"relabelled", relabel},
 };
 
 struct tally {

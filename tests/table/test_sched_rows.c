@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "sched/deps.h"
@@ -20,7 +21,8 @@ struct measured {
     bool split, whole;
 };
 
-/* Most micro-batches between F and B or I on a seat, over prologue, one or two periods, epilogue. */
+/* Most micro-batches between F and B or I on a seat, over prologue, one or two periods, epilogue.
+ */
 static struct measured measure(const struct sl_sched *sched, int seat) {
     struct measured m = {0};
     int64_t live = 0;

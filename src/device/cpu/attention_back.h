@@ -36,4 +36,23 @@ static void back_open(struct attend_back *w, float *scratch) {
     }
 }
 
+/* Slivers never cross the border of a block. */
+static void back_slivers(const struct attend_back *w, const float *from, int64_t step, float *to) {
+    const struct attention *z = &w->z;
+    from += query_at(z, w->b, w->h, 0, step);
+    for (int64_t t = 0; t < z->t; t += BACK)
+        pack_slivers(from + t * step, step, least(BACK, z->t - t), z->d, to + t * z->d);
+}
+
+/* delta = dy . y, summed like dp: where one key takes all, they cancel to 0. */
+static void back_delta(const struct attend_back *w, int64_t t, int64_t rows) {
+    const float *dy = w->dy_slivers + t * w->z.d, *y = w->q_slivers + t * w->z.d;
+    for (int64_t i = 0; i < rows; i += VL) {
+        vf sum = {0};
+        for (int64_t k = 0; k < w->z.d; k++)
+            sum += load_n(dy + k * rows + i, rows - i) * load_n(y + k * rows + i, rows - i);
+        store_n(w->delta + t + i, sum, rows - i);
+    }
+}
+
 #endif

@@ -12,34 +12,7 @@
 #ifndef SL_DEVICE_CPU_GEMM_H
 #define SL_DEVICE_CPU_GEMM_H
 
-#include "device/cpu/gemm_pack.h"
-
-#ifndef GEMM_KC
-#define GEMM_KC 384
-#define GEMM_MC (12 * MR)
-#define GEMM_NC 768
-#endif
-
-struct gemm {
-    int64_t m, n, k;
-    struct matrix a, b;
-    float *c; /* [m, n], rows ldc apart */
-    int64_t ldc;
-    bool add;           /* c += */
-    const float *bias;  /* [n] or NULL */
-    const float *start; /* [m, n], rows ldc apart, added, or NULL; may be c */
-    float *a_sums;      /* [m] (+)= sums of a over k, or NULL; needs a transposed */
-    float *b_sums;      /* [n] (+)= sums of b over k, or NULL */
-    bool add_sums;
-    /* Called when a tile of c is complete and still near. */
-    void (*finish)(const struct gemm *gemm, int64_t i, int64_t j, int64_t rows, int64_t cols);
-    float *y;       /* for finish: rows ldc apart */
-    const float *x; /* for finish: rows ldc apart */
-};
-
-struct part { /* rows [m0, m1), columns [n0, n1) of c */
-    int64_t m0, m1, n0, n1;
-};
+#include "device/cpu/gemm_spec.h"
 
 /* Where the loops are. */
 struct gemm_at {
@@ -50,14 +23,21 @@ struct gemm_at {
     bool direct_b;
 };
 
-INLINE int64_t gemm_kc(int64_t k) {
-    int64_t blocks = most(1, (k + GEMM_KC - 1) / GEMM_KC);
-    return most(1, (k + blocks - 1) / blocks);
+INLINE int64_t gemm_column(const struct gemm *g, int64_t j) {
+    return g->image ? j / g->image * g->image_step + j % g->image : j;
 }
 
-INLINE int64_t gemm_floats(int64_t m, int64_t n, int64_t k) {
-    int64_t kc = gemm_kc(k), line = 64 / 4;
-    return up_to(least(m, GEMM_MC) * kc + VL, line) + least(up_to(n, NR), GEMM_NC) * kc;
+/* Columns of several images: one element at a time. Such a product has no bias and no start but c.
+ */
+static void gemm_scatter(const struct gemm_at *at, const float *spare, int64_t i, int64_t j,
+                         const int64_t size[2]) {
+    const struct gemm *g = at->gemm;
+    bool add = at->pc > 0 || g->add;
+    for (int64_t r = 0; r < size[0]; r++)
+        for (int64_t q = 0; q < size[1]; q++) {
+            float *c = g->c + (i + r) * g->ldc + gemm_column(g, j + q);
+            *c = add ? *c + spare[r * NR + q] : spare[r * NR + q];
+        }
 }
 
 /* A tile whose columns do not fill their vectors goes through memory of its own. */
@@ -68,6 +48,10 @@ static void gemm_edge(const struct gemm_at *at, struct tile *t, int64_t rows, in
     whole.ldc = NR;
     whole.start = whole.bias = NULL;
     tiles[rows - 1][(cols - 1) / VL](&whole);
+    if (at->gemm->image) {
+        gemm_scatter(at, spare, t->i, t->j, (int64_t[]){rows, cols});
+        return;
+    }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j += VL) {
             vf x = load(spare + i * NR + j);
@@ -101,11 +85,13 @@ static void gemm_rows(const struct gemm_at *at, int64_t j, int64_t cols, const f
             .a_step = rows,
             .b = b,
             .b_step = b_step,
-            .c = g->c + i * g->ldc + j,
+            .c = g->c + i * g->ldc + gemm_column(g, j),
             .ldc = g->ldc,
+            .i = i,
+            .j = j,
         };
         gemm_start(at, &t, i, j);
-        if (cols % VL)
+        if (cols % VL || (g->image && j % g->image + cols > g->image))
             gemm_edge(at, &t, rows, cols);
         else
             tiles[rows - 1][cols / VL - 1](&t);
@@ -119,7 +105,10 @@ static void gemm_pack_a(const struct gemm_at *at) {
     for (int64_t ir = 0; ir < at->mc; ir += MR) {
         int64_t rows = least(MR, at->mc - ir);
         float *to = at->pack_a + ir * at->kc;
-        pack_a(&g->a, at->ic + ir, rows, at->pc, at->kc, to);
+        if (g->pack_a)
+            g->pack_a(g, (int64_t[]){at->ic + ir, rows, at->pc, at->kc}, to);
+        else
+            pack_a(&g->a, at->ic + ir, rows, at->pc, at->kc, to);
         if (g->a_sums && at->jc == 0)
             sum_sliver(to, rows, at->kc, g->a_sums + at->ic + ir, rows, at->pc || g->add_sums);
     }
@@ -130,7 +119,9 @@ static void gemm_pack_b(const struct gemm_at *at) {
     for (int64_t jr = 0; jr < at->nc; jr += NR) {
         int64_t cols = least(NR, at->nc - jr), step = up_to(cols, VL);
         float *to = at->pack_b + jr * at->kc;
-        if (!at->direct_b || cols % VL)
+        if (g->pack_b)
+            g->pack_b(g, (int64_t[]){at->jc + jr, cols, at->pc, at->kc}, to);
+        else if (!at->direct_b || cols % VL)
             pack_b(&g->b, at->jc + jr, cols, at->pc, at->kc, to);
         for (int64_t v = 0; g->b_sums && at->part.m0 == 0 && v < cols; v += VL)
             sum_sliver(to + v, step, at->kc, g->b_sums + at->jc + jr + v, least(VL, cols - v),
@@ -157,7 +148,7 @@ static void gemm_part(const struct gemm *gemm, const struct part *part, float *s
         .part = *part,
         .pack_b = scratch,
         .pack_a = scratch + least(up_to(part->n1 - part->n0, NR), GEMM_NC) * kc,
-        .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums,
+        .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums && !gemm->pack_b,
     };
     for (at.jc = part->n0; at.jc < part->n1; at.jc += GEMM_NC) {
         at.nc = least(GEMM_NC, part->n1 - at.jc);

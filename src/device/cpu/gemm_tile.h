@@ -29,6 +29,7 @@ struct tile {
     const float *start; /* added, row i at i * start_step; NULL: 0 */
     int64_t start_step;
     const float *bias; /* added to every row; NULL: 0 */
+    int64_t i, j;      /* where the tile lies, for the caller */
 };
 
 typedef void tile_fn(const struct tile *tile);

@@ -43,6 +43,8 @@ INLINE double plane_sums(const struct channels *c, const float *x, struct range 
     for (int64_t s = samples.from; s < samples.to; s++) {
         const float *plane = x + s * c->count * c->inner;
         for (int64_t i = 0; i < whole; i += LANES) {
+            if (square) /* the sample after these */
+                fetch(plane + i + (samples.to - samples.from) * c->count * c->inner, LANES);
             vf v = load(plane + i) - off;
             sum += square ? v * v : v;
         }
@@ -120,6 +122,8 @@ static void channel_sums(const struct channels *c, const float *const in[2], int
     for (int64_t s = 0; s < c->samples; s++) {
         const float *dy = in[0] + plane_at(c, s, channel), *x = in[1] + plane_at(c, s, channel);
         for (int64_t i = 0; i < c->inner; i += LANES) {
+            fetch(dy + i + c->count * c->inner, LANES);
+            fetch(x + i + c->count * c->inner, LANES);
             vf g = load_at(dy, i, c->inner);
             sums += g;
             dots += g * (load_at(x, i, c->inner) - mean);

@@ -12,21 +12,21 @@
 
 enum { DROP_P, DROP_STREAM };
 
+typedef uint64_t vw __attribute__((vector_size(VEC_BYTES)));
+
 struct dropper {
+    vw lane;                      /* which block a lane counts */
     uint64_t seed, stream, first; /* number of the micro-batch's first element in the run */
     uint32_t below;
     float slope, shift, dropped; /* kept: x slope + shift */
     bool add;
 };
 
-typedef uint64_t vw __attribute__((vector_size(VEC_BYTES)));
-
 /* The 2 LANES words from `block` on. */
 INLINE void draw(const struct dropper *d, uint64_t block, vu word[2]) {
     vw c[4], key[2] = {(d->seed & 0xFFFFFFFFu) + (vw){0}, (d->seed >> 32) + (vw){0}};
     const vu factor[2] = {0xD2511F53u + (vu){0}, 0xCD9E8D57u + (vu){0}};
-    for (int l = 0; l < LANES / 2; l++)
-        c[0][l] = block + (uint64_t)(l % 2 * (LANES / 4) + l / 2);
+    c[0] = block + d->lane;
     c[1] = c[0] >> 32;
     c[2] = d->stream + (vw){0};
     c[3] = c[2] >> 32;
@@ -91,6 +91,8 @@ INLINE void drop_part(void *ctx, int thread, int threads, drop_numbers *numbers)
         .below = (uint32_t)(attr[DROP_P].f * 4294967296.0),
         .add = call->add,
     };
+    for (int l = 0; l < LANES / 2; l++)
+        d.lane[l] = (uint64_t)(l % 2 * (LANES / 4) + l / 2);
     numbers(&d, attr[DROP_P].f);
     sl_pool_range(count, 4 * LANES, thread, threads, &from, &to);
     drop_range(&d, call->out[0], call->in[0], from, to);

@@ -92,14 +92,12 @@ FN(gelu_tanh_slope) {
     return a * (s + s * (1.0f - s) * inner);
 }
 
-FN(gelu_erf) {
-    vf half = 0.5f * a;
-    return half + half * verf(a * 0.707106781186548f);
-}
+FN(gelu_erf) { return a * vnormal(a); }
 
+/* d/dx (x P(x)) = P + x p, p = exp(-x^2 / 2) / sqrt(2 pi) */
 FN(gelu_erf_slope) {
-    vf density = 0.398942280401433f * vexp(b * b * -0.5f);
-    return a * (0.5f + 0.5f * verf(b * 0.707106781186548f) + b * density);
+    vf density, below = vnormal_density(b, &density);
+    return a * (below + b * (0.398942280401433f * density));
 }
 
 MAP(silu, silu_of)

@@ -1,4 +1,5 @@
-/* exp, tanh, erf, sigmoid, softplus of vectors: relative error below 2e-7, NaN in, NaN out.
+/* exp, tanh, erf, sigmoid, softplus of vectors: relative error below 2e-7; the normal distribution.
+ * NaN in, NaN out.
  *
  * The polynomials are minimax fits of ours (Remez exchange in 40 digits, rounded to float);
  * tests/unit/device/test_cpu_math.c holds them to the bound.
@@ -49,6 +50,36 @@ INLINE vf verf(vf x) {
     h = h * size + -1.880361233e-04f;
     vf far = with_sign(1.0f - vexp(-h), x);
     return pick(size < 1.0f, p * x + x, far);
+}
+
+/* P(X <= x) for a standard normal X, absolute error below 1e-7. The tail beyond |x| is
+ * exp(-h(|x|)), h fitted to its logarithm; beyond 5.8, where the fit ends, h keeps growing. */
+INLINE vf vnormal(vf x) {
+    vf a = vabs(x), h = a * 1.921440571e-06f + -2.676989970e-05f;
+    h = h * a + 1.265325554e-04f;
+    h = h * a + 1.011089407e-04f;
+    h = h * a + -4.904342815e-03f;
+    h = h * a + 3.639371321e-02f;
+    h = h * a + 3.182965815e-01f;
+    h = h * a + 7.978857160e-01f;
+    h = h * a + 6.931471825e-01f;
+    vf tail = vexp(-h);
+    return pick(x > 0.0f, 1.0f - tail, tail);
+}
+
+/* The same, absolute error below 3e-7, together with exp(-x^2 / 2), and one exponential for both:
+ * the tail is that times a polynomial in u = 1 / (1 + 0.27 |x|) (the form of Hastings, as in
+ * Abramowitz and Stegun 7.1.26; coefficients for exactly this). */
+INLINE vf vnormal_density(vf x, vf *density) {
+    vf u = reciprocal(1.0f + 0.27f * vmin(splat(1e30f), vabs(x)));
+    vf p = u * -1.215969250e-01f + 5.100508928e-01f;
+    p = p * u + -4.230321050e-01f;
+    p = p * u + 3.990462422e-01f;
+    p = p * u + 1.635105722e-02f;
+    p = p * u + 1.191808358e-01f;
+    *density = vexp(x * x * -0.5f);
+    vf tail = p * u * *density;
+    return pick(x > 0.0f, 1.0f - tail, tail);
 }
 
 /* 1 / (1 + exp(-x)); below -87 it stays at 1.6e-38. */

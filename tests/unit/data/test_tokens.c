@@ -321,8 +321,9 @@ static void test_masked(void **state) {
     }
     double share = (double)hidden / (LONG * SAMPLES);
     assert_true(share > 0.14 && share < 0.16);
-    assert_true(replaced > 0.77 * (double)hidden && replaced < 0.83 * (double)hidden);
-    assert_true(same > 0.08 * (double)hidden && same < 0.125 * (double)hidden);
+    assert_true((double)replaced > 0.77 * (double)hidden &&
+                (double)replaced < 0.83 * (double)hidden);
+    assert_true((double)same > 0.08 * (double)hidden && (double)same < 0.125 * (double)hidden);
     SL_TEST_OK(sl_data_count_valid(data, SL_DATA_TRAIN, 0, SAMPLES, 1, &valid));
     assert_int_equal(valid, hidden);
     SL_TEST_OK(sl_data_count_valid(data, SL_DATA_TRAIN, 0, SAMPLES, 0, &valid));

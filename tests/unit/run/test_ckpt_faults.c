@@ -157,7 +157,7 @@ static struct tree_files list_files(void) {
 }
 
 static void flip(const char *path, int64_t byte, int bit) {
-    unsigned char value;
+    unsigned char value = 0;
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0 && pread(fd, &value, 1, (off_t)byte) == 1);
     value = (unsigned char)(value ^ 1u << bit);

@@ -1,0 +1,176 @@
+/* Convolutions as products whose factors are never written out: sizes, and packing from images.
+ *
+ *   y [O, pixels] = w [O, taps] x_at [taps, pixels]     tap: channel, row and column of the kernel
+ *
+ * x_at[tap][pixel] = x[tap_at[tap] + pixel_at[pixel]] in images with their padding around them. The
+ * images of a group are padded together so that a group has about GROUP_PIXELS results per channel.
+ */
+#ifndef SL_DEVICE_CPU_CONV2D_SOURCE_H
+#define SL_DEVICE_CPU_CONV2D_SOURCE_H
+
+#include "device/cpu/gemm_run.h"
+
+enum { GROUP_PIXELS = 1024 };
+
+struct conv {
+    int64_t b, c, h, w, o, oh, ow; /* c, o: of all groups */
+    int64_t kh, kw, stride[2], pad[2], dilation[2];
+    int64_t groups, cg, og; /* channels per group */
+    int64_t hp, wp;         /* of padded images */
+    int64_t pixels, taps;   /* per image and channel of y; per channel of y in a group */
+    int64_t images;         /* in a group of images */
+};
+
+static void conv_derive(struct conv *v) {
+    v->cg = v->c / v->groups;
+    v->og = v->o / v->groups;
+    v->hp = v->h + 2 * v->pad[0];
+    v->wp = v->w + 2 * v->pad[1];
+    v->pixels = v->oh * v->ow;
+    v->taps = v->cg * v->kh * v->kw;
+    v->images = most(1, least(v->b, GROUP_PIXELS / v->pixels));
+}
+
+static struct conv conv_of(const union sl_attr *attr, const struct sl_shape *x,
+                           const struct sl_shape *w, const struct sl_shape *y) {
+    struct conv v = {
+        .b = x->dim[0],
+        .c = x->dim[1],
+        .h = x->dim[2],
+        .w = x->dim[3],
+        .o = y->dim[1],
+        .oh = y->dim[2],
+        .ow = y->dim[3],
+        .kh = w->dim[2],
+        .kw = w->dim[3],
+        .groups = attr[3].i,
+    };
+    for (int i = 0; i < 2; i++) {
+        v.stride[i] = attr[0].ints.at[i];
+        v.pad[i] = attr[1].ints.at[i];
+        v.dilation[i] = attr[2].ints.at[i];
+    }
+    conv_derive(&v);
+    return v;
+}
+
+struct conv_source {
+    const float *x;                   /* padded images [images, cg, hp, wp] */
+    const int32_t *pixel_at, *tap_at; /* [images * pixels], [taps] */
+    const float *dy;                  /* conv2d_dw: first image, first channel */
+    int64_t pixels, dy_step;          /* of dy: per image and channel, from image to image */
+};
+
+/* A thread's tables and its group of images. */
+struct conv_room {
+    int32_t *pixel_at, *tap_at;
+    float *x, *gemm;
+};
+
+static int64_t conv_room_floats(const struct conv *v, int64_t m, int64_t n, int64_t k) {
+    return up_to(v->images * v->pixels, 16) + up_to(v->taps, 16) +
+           up_to(v->images * v->cg * v->hp * v->wp, 16) + up_to(gemm_floats(m, n, k), 16);
+}
+
+static struct conv_room conv_room(const struct conv *v, float *scratch) {
+    struct conv_room room = {.pixel_at = (int32_t *)(void *)scratch};
+    room.tap_at = room.pixel_at + up_to(v->images * v->pixels, 16);
+    room.x = scratch + up_to(v->images * v->pixels, 16) + up_to(v->taps, 16);
+    room.gemm = room.x + up_to(v->images * v->cg * v->hp * v->wp, 16);
+    int64_t at = 0;
+    for (int64_t i = 0; i < v->images; i++)
+        for (int64_t r = 0; r < v->oh; r++)
+            for (int64_t q = 0; q < v->ow; q++)
+                room.pixel_at[at++] =
+                    (int32_t)((i * v->cg * v->hp + r * v->stride[0]) * v->wp + q * v->stride[1]);
+    at = 0;
+    for (int64_t c = 0; c < v->cg; c++)
+        for (int64_t r = 0; r < v->kh; r++)
+            for (int64_t q = 0; q < v->kw; q++)
+                room.tap_at[at++] =
+                    (int32_t)((c * v->hp + r * v->dilation[0]) * v->wp + q * v->dilation[1]);
+    return room;
+}
+
+/* Images [from, from + count) with channels [c, c + cg) of x, with zeros around them. */
+static void pad_images(const struct conv *v, const float *x, int64_t from, int64_t count, int64_t c,
+                       float *to) {
+    for (int64_t i = 0; i < count * v->cg; i++) {
+        const float *plane = x + ((from + i / v->cg) * v->c + c + i % v->cg) * v->h * v->w;
+        float *out = to + i * v->hp * v->wp;
+        memset(out, 0, sizeof(float) * (size_t)(v->hp * v->wp));
+        out += v->pad[0] * v->wp + v->pad[1];
+        for (int64_t r = 0; r < v->h; r++)
+            memcpy(out + r * v->wp, plane + r * v->w, sizeof(float) * (size_t)v->w);
+    }
+}
+
+INLINE vf gather(const float *from, const int32_t *at) {
+    float lanes[VL];
+    for (int i = 0; i < VL; i++)
+        lanes[i] = from[at[i]];
+    return load(lanes);
+}
+
+/* B of a convolution: pixels along the lanes. */
+static void pack_pixels(const struct gemm *g, const int64_t at[4], float *to) {
+    const struct conv_source *s = g->source;
+    int64_t cols = at[PACK_COUNT], kc = at[PACK_KC], step = up_to(cols, VL);
+    const int32_t *tap = s->tap_at + at[PACK_P];
+    for (int64_t j = 0; j < cols; j += VL) {
+        const int32_t *pixel = s->pixel_at + at[PACK_AT] + j;
+        int64_t lanes = least(VL, cols - j);
+        if (pixel[lanes - 1] - pixel[0] == lanes - 1) {
+            for (int64_t k = 0; k < kc; k++)
+                store(to + k * step + j, load_n(s->x + tap[k] + pixel[0], lanes));
+            continue;
+        }
+        int32_t place[VL] = {0};
+        for (int64_t i = 0; i < lanes; i++)
+            place[i] = pixel[i];
+        for (int64_t k = 0; k < kc; k++)
+            store(to + k * step + j, gather(s->x + tap[k], place));
+    }
+}
+
+/* B of conv2d_dw: taps along the lanes, k runs over pixels. */
+static void pack_taps(const struct gemm *g, const int64_t at[4], float *to) {
+    const struct conv_source *s = g->source;
+    int64_t cols = at[PACK_COUNT], kc = at[PACK_KC], step = up_to(cols, VL);
+    const int32_t *pixel = s->pixel_at + at[PACK_P];
+    for (int64_t j = 0; j < cols; j += VL) {
+        int32_t tap[VL];
+        for (int64_t i = 0; i < VL; i++)
+            tap[i] = s->tap_at[at[PACK_AT] + j + (i < cols - j ? i : 0)];
+        for (int64_t k = 0; k < kc; k += VL) {
+            int64_t run = least(VL, kc - k);
+            if (run == VL && pixel[k + VL - 1] - pixel[k] == VL - 1) {
+                vf x[VL];
+#pragma GCC unroll 16
+                for (int i = 0; i < VL; i++)
+                    x[i] = load(s->x + tap[i] + pixel[k]);
+                transpose(x);
+#pragma GCC unroll 16
+                for (int i = 0; i < VL; i++)
+                    store(to + (k + i) * step + j, x[i]);
+                continue;
+            }
+            for (int64_t i = 0; i < run; i++)
+                store(to + (k + i) * step + j, gather(s->x + pixel[k + i], tap));
+        }
+    }
+}
+
+/* A of conv2d_dw: rows are channels of dy, k runs over the pixels of several images. */
+static void pack_dy(const struct gemm *g, const int64_t at[4], float *to) {
+    const struct conv_source *s = g->source;
+    int64_t rows = at[PACK_COUNT];
+    for (int64_t k = 0, run; k < at[PACK_KC]; k += run) {
+        int64_t p = at[PACK_P] + k, in_image = p % s->pixels;
+        run = least(at[PACK_KC] - k, s->pixels - in_image);
+        pack_turned(s->dy + p / s->pixels * s->dy_step + at[PACK_AT] * s->pixels + in_image,
+                    s->pixels, rows, run, to + k * rows, rows);
+    }
+}
+
+#endif
