@@ -286,6 +286,10 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     return SL_OK;
 }
 
+bool sl_pipe_is_synchronous(const struct sl_pipe *pipe) {
+    return pipe->sched->rule == SL_RULE_SYNC;
+}
+
 int sl_pipe_stage_count(const struct sl_pipe *pipe) { return pipe->config.plan->stage_count; }
 
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {

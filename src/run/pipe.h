@@ -32,7 +32,13 @@ void sl_pipe_close(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
 
+/* pipe_copy.c: all weights, statistics and optimizer state from the pipeline into a one-worker run,
+ * and back (into every weight version), with the place in the run. */
+SL_MUST_CHECK sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train);
+SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train *train);
+
 /* The stage that owns a parameter (the first that uses it), and its memory. */
+bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage);
 /* The weight slab that holds the newest weights. */
