@@ -42,7 +42,7 @@ run sched --chain 3 --schedule 1f1b --micro 8
 run sim --chain 3 --schedule 1f1b --micro 8 --costs 'F=1,I=1,W=1'
 
 say "3. Training on one worker, on the text of $data"
-common=(gpt-nano --data "$data" --batch 16 --micro 4 --lr 2e-3 --lr-schedule 'cosine:warmup=20,min=0.1')
+common=(gpt-nano --data "$data" --batch 16 --micro 4 --lr 2e-3)
 run train "${common[@]}" --steps "$steps" --eval-every $((steps / 3)) --out "$out/one"
 
 say "4. The same run as a pipeline of three stages: the same bits"
