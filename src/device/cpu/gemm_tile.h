@@ -49,7 +49,8 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     const int64_t a_step = t->a_step, b_step = t->b_step;
     const float *ahead = t->ahead ? t->ahead : b;
     const int64_t ahead_step = t->ahead ? t->ahead_step : 0;
-    int64_t chunk = t->kc / mr, left = t->kc;
+    /* A short sum is not worth dividing. */
+    int64_t chunk = t->kc >= 128 ? t->kc / mr : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
 #pragma GCC unroll 2
         for (int j = 0; j < nv; j++)
