@@ -40,6 +40,31 @@ function(sl_choose_files out)
     set(${out} "${kept}" PARENT_SCOPE)
 endfunction()
 
+# Files of a room that are part of the program (src/report/page.js -> sl_asset_page_js).
+function(sl_embed out)
+    set(made "")
+    foreach(file IN LISTS ARGN)
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+        get_filename_component(name "${file}" NAME)
+        string(MAKE_C_IDENTIFIER "sl_asset_${name}" symbol)
+        file(READ "${file}" bytes HEX)
+        string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+        string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")
+        set(target "${PROJECT_BINARY_DIR}/assets/${name}.c")
+        file(CONFIGURE OUTPUT "${target}" @ONLY CONTENT
+"#include <stddef.h>
+extern const unsigned char @symbol@[];
+extern const size_t @symbol@_size;
+const unsigned char @symbol@[] = {
+@bytes@
+};
+const size_t @symbol@_size = sizeof @symbol@;
+")
+        list(APPEND made "${target}")
+    endforeach()
+    set(${out} "${made}" PARENT_SCOPE)
+endfunction()
+
 macro(sluice_rooms)
     set(src "${PROJECT_SOURCE_DIR}/src")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${src}/ROOMS")
@@ -70,6 +95,10 @@ macro(sluice_rooms)
     list(FILTER SL_LIB_SOURCES EXCLUDE REGEX "/src/(device/cuda/|comm/nccl)[^/]*\\.c$")
     file(GLOB files CONFIGURE_DEPENDS "${src}/device/cuda/*.cu" "${src}/comm/nccl*.cu")
     list(APPEND SL_CUDA_SOURCES ${files})
+
+    file(GLOB files CONFIGURE_DEPENDS "${src}/*/*.js" "${src}/*/*.css")
+    sl_embed(files ${files})
+    list(APPEND SL_LIB_SOURCES ${files})
 
     sl_choose_files(SL_LIB_SOURCES ${SL_LIB_SOURCES})
     sl_choose_files(SL_CLI_SOURCES ${SL_CLI_SOURCES})

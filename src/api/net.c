@@ -106,16 +106,10 @@ sl_err sl_net_read_text(const char *name, const char *text, size_t length, const
 
 /* ---- building ---- */
 
-/* Run a statement; takes and frees the text. */
-static sl_err extend(struct sl_net *net, struct sl_text *text, const int *values, int count,
-                     int *result) {
-    struct sl_model_piece piece = {
-        .text = text->at,
-        .scope = net->scope,
-        .values = values,
-        .value_count = count,
-        .result = result,
-    };
+/* Run a statement in the net's scope; takes and frees the text. */
+static sl_err extend(struct sl_net *net, struct sl_text *text, struct sl_model_piece piece) {
+    piece.text = text->at;
+    piece.scope = net->scope;
     sl_err err = sl_model_extend(net->graph, &plain, &piece);
     sl_text_free(text);
     return err;
@@ -136,7 +130,7 @@ sl_err sl_net_input(struct sl_net *net, const char *name, const char *type, int 
     SL_TRY(check_open(net));
     SL_TRY(check_name(name, "an input", false));
     sl_text_printf(&text, "input %s : %s", name, type);
-    SL_TRY(extend(net, &text, NULL, 0, NULL));
+    SL_TRY(extend(net, &text, (struct sl_model_piece){0}));
     find_declared(net, name, tensor);
     return SL_OK;
 }
@@ -147,7 +141,7 @@ static sl_err declare(struct sl_net *net, const char *kind, const char *name, co
     SL_TRY(check_open(net));
     SL_TRY(check_name(name, "a parameter or state", false));
     sl_text_printf(&text, "%s %s%s ~ %s", kind, name, rest[0], rest[1]);
-    SL_TRY(extend(net, &text, NULL, 0, NULL));
+    SL_TRY(extend(net, &text, (struct sl_model_piece){0}));
     find_declared(net, name, tensor);
     return SL_OK;
 }
@@ -201,7 +195,11 @@ sl_err sl_net_op(struct sl_net *net, const char *op, const int *inputs, int coun
     if (attributes && *attributes)
         sl_text_printf(&text, "%s%s", count ? ", " : "", attributes);
     sl_text_put(&text, ")");
-    return extend(net, &text, inputs, count, tensor);
+    int made;
+    struct sl_model_piece piece = {.values = inputs, .value_count = count, .result = &made};
+    SL_TRY(extend(net, &text, piece));
+    *tensor = made;
+    return SL_OK;
 }
 
 sl_err sl_net_op_output(const struct sl_net *net, int tensor, int index, int *out) {

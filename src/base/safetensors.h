@@ -8,7 +8,7 @@
  * tensors cover the data without a hole and without overlap, sizes agree with dtype and shape,
  * names are unique and free of control characters. All of this is checked before anything in
  * proportion to a number *in* the file is allocated; memory is at most the header's size plus one
- * row of 40 bytes per tensor. Tensors are listed by name.
+ * row of 32 bytes per tensor. Tensors are listed by name.
  */
 #ifndef SL_BASE_SAFETENSORS_H
 #define SL_BASE_SAFETENSORS_H
@@ -59,7 +59,7 @@ int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim);
 enum { SL_ST_TEXT = 200 };
 const char *sl_st_shape_text(const struct sl_st_tensor *tensor, char out[SL_ST_TEXT]);
 
-struct sl_st_row; /* private: a tensor in 40 bytes */
+struct sl_st_row; /* private: a tensor in 32 bytes */
 
 struct sl_st_note { /* an entry of __metadata__ */
     const char *key, *value;

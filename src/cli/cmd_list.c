@@ -4,14 +4,18 @@
 #include "cli/list.h"
 #include "cli/model_file.h"
 #include "cli/model_report.h"
+#include "device/device.h"
 #include "op/registry.h"
+#include "optim/lr.h"
+#include "optim/optim.h"
+#include "sched/schedule.h"
 
 #include <string.h>
 
 /* ---- kinds ---- */
 
 /* A model that does not read is listed with its error: the others are still worth seeing. */
-static sl_err fill_models(const struct sl_args *args, struct sl_list *list) {
+static sl_err fill_models(const struct sl_args *args, struct sl_listing *list) {
     struct sl_model_names names = sl_model_names(args, &list->arena);
     for (int i = 0; i < names.count; i++) {
         struct sl_graph *graph = NULL;
@@ -33,7 +37,7 @@ static sl_err fill_models(const struct sl_args *args, struct sl_list *list) {
     return SL_OK;
 }
 
-static sl_err fill_ops(const struct sl_args *args, struct sl_list *list) {
+static sl_err fill_ops(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; i < sl_op_count; i++) {
         const struct sl_op *op = sl_ops[i];
@@ -51,10 +55,63 @@ static sl_err fill_ops(const struct sl_args *args, struct sl_list *list) {
     return SL_OK;
 }
 
-/* In the order of the help text. */
+static void add_row(struct sl_listing *list, const char *name, const char *detail,
+                    const char *brief) {
+    SL_PUSH(&list->rows, ((struct sl_list_row){name, detail, brief}));
+}
+
+static sl_err fill_devices(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; sl_devices[i]; i++)
+        add_row(list, sl_devices[i]->name, NULL, sl_devices[i]->brief);
+    return SL_OK;
+}
+
+/* "beta1=0.9 beta2=0.999" */
+static const char *hyper_text(struct sl_listing *list, const struct sl_hyper *table) {
+    struct sl_text text = {0};
+    for (int i = 0; table && table[i].name; i++) {
+        sl_text_printf(&text, "%s%s=", i ? " " : "", table[i].name);
+        sl_text_put_double(&text, table[i].fallback);
+    }
+    const char *out = sl_arena_dup(&list->arena, text.at, text.length);
+    sl_text_free(&text);
+    return out;
+}
+
+static sl_err fill_optimizers(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; i < sl_optimizer_count; i++)
+        add_row(list, sl_optimizers[i]->name, hyper_text(list, sl_optimizers[i]->hyper),
+                sl_optimizers[i]->brief);
+    return SL_OK;
+}
+
+static sl_err fill_lr_schedules(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; i < sl_lr_row_count; i++)
+        add_row(list, sl_lr_rows[i]->name, hyper_text(list, sl_lr_rows[i]->hyper),
+                sl_lr_rows[i]->brief);
+    return SL_OK;
+}
+
+static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list) {
+    int count;
+    const struct sl_schedule *const *rows = sl_schedule_registry(&count);
+    (void)args;
+    for (int i = 0; i < count; i++)
+        add_row(list, rows[i]->name, NULL, rows[i]->brief);
+    return SL_OK;
+}
+
+/* In alphabetical order. */
 static const struct sl_list_kind kinds[] = {
+    {"devices", "what runs kernels", NULL, fill_devices},
+    {"lr-schedules", "how the learning rate changes", "defaults", fill_lr_schedules},
     {"models", "models by name", "parameters", fill_models},
     {"ops", "ops that models are made of", "inputs; attributes", fill_ops},
+    {"optimizers", "optimizers of 'train'", "defaults", fill_optimizers},
+    {"schedules", "pipeline schedules", NULL, fill_schedules},
 };
 
 /* ---- the command ---- */
@@ -76,7 +133,7 @@ static sl_err find_kind(const char *name, const struct sl_list_kind **out) {
     return sl_fail(SL_ERR_USAGE, "list: no kind '%s'; 'sluice list' names them", name);
 }
 
-static int widest(const struct sl_list *list, const char *heading, bool of_detail) {
+static int widest(const struct sl_listing *list, const char *heading, bool of_detail) {
     size_t width = heading ? strlen(heading) : 0;
     for (int64_t i = 0; i < list->rows.count; i++) {
         const char *cell = of_detail ? list->rows.at[i].detail : list->rows.at[i].name;
@@ -86,7 +143,7 @@ static int widest(const struct sl_list *list, const char *heading, bool of_detai
     return (int)width;
 }
 
-static void put_table(struct sl_text *text, const struct sl_list *list, const char *detail) {
+static void put_table(struct sl_text *text, const struct sl_listing *list, const char *detail) {
     int name = widest(list, NULL, false), middle = widest(list, detail, true);
     for (int64_t i = 0; i < list->rows.count; i++) {
         const struct sl_list_row *row = &list->rows.at[i];
@@ -97,7 +154,7 @@ static void put_table(struct sl_text *text, const struct sl_list *list, const ch
     }
 }
 
-static void put_json(struct sl_text *text, const struct sl_list *list) {
+static void put_json(struct sl_text *text, const struct sl_listing *list) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '[');
     for (int64_t i = 0; i < list->rows.count; i++) {
@@ -113,7 +170,7 @@ static void put_json(struct sl_text *text, const struct sl_list *list) {
 }
 
 static sl_err run(const struct sl_args *args) {
-    struct sl_list list = {0};
+    struct sl_listing list = {0};
     struct sl_text text = {0};
     const struct sl_list_kind *kind = NULL;
     sl_err err = SL_OK;
@@ -144,8 +201,8 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cmd_list = {
     .name = "list",
     .synopsis = "[KIND] [--json]",
-    .brief = "what there is: models, ops",
-    .detail = "Without KIND, the kinds.\n\n  sluice list models\n  sluice list ops",
+    .brief = "what there is: models, ops, optimizers, schedules, ...",
+    .detail = "Without KIND, the kinds.\n\n  sluice list models\n  sluice list ops --json",
     .options = options,
     .max_args = 1,
     .run = run,

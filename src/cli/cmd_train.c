@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "cli/run_options.h"
+#include "cli/pipe_options.h"
 
 #include <math.h>
 #include <signal.h>
@@ -27,6 +27,7 @@ static void catch_signals(void) {
 
 struct progress {
     const struct sl_train_config *config;
+    const struct sl_pipe_choice *choice;
     int64_t items_per_sample; /* tokens, or 1 */
     const char *item;
     double rate; /* items per second, smoothed */
@@ -60,6 +61,10 @@ static void on_start(void *ctx, const struct sl_train *train) {
                 train->device->threads == 1 ? "" : "s", (long long)train->config.micros,
                 train->config.micros == 1 ? "" : "es", (long long)program->samples);
     sl_log_note("data: %s", data.at);
+    if (p->choice->plan)
+        sl_log_note("pipeline: %d stages on %d workers, schedule %s, verified",
+                    p->choice->plan->stage_count, p->choice->plan->worker_count,
+                    p->choice->schedule);
     sl_text_free(&data);
     if (train->step)
         sl_log_note("resumed after step %lld", (long long)train->step);
@@ -84,8 +89,11 @@ static void on_step(void *ctx, const struct sl_train *train, const struct sl_ste
     p->last_print_ns = now;
     int64_t todo = train->config.steps - r->step;
     sl_human_ns(todo * r->dur_ns, left);
-    sl_log_status(keep, "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %s %s/s%s%s%s",
-                  (long long)r->step, (long long)train->config.steps, r->loss, r->norm, r->lr,
+    char norm[32] = "";
+    if (!isnan(r->norm))
+        snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
+    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
+                  (long long)train->config.steps, r->loss, norm, r->lr,
                   sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
                   r->skipped ? "  SKIPPED: gradient not finite" : "");
 }
@@ -200,7 +208,13 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &session.checkpoint_every));
     SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
     session.keep = (int)keep;
+    struct sl_pipe_choice choice;
+    SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
+    session.plan = choice.plan;
+    session.stage_of = choice.stage_of;
+    session.schedule = choice.schedule;
     progress.config = &session.train;
+    progress.choice = &choice;
     count_items(&progress, inputs.graph);
     put_config(&config_text, args, &session.train);
     session.config = config_text.at;
@@ -223,6 +237,7 @@ out:
 
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
+    SL_PIPE_OPTIONS,
     {"--steps", "N", "optimizer steps (default 100)", false},
     {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},
     {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},

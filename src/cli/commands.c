@@ -1,16 +1,38 @@
 /* The table of commands, in alphabetical order. */
 #include "cli/command.h"
 
+extern const struct sl_command sl_cmd_ckpt;
+extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
 extern const struct sl_command sl_cmd_list;
 extern const struct sl_command sl_cmd_model;
+extern const struct sl_command sl_cmd_profile;
+extern const struct sl_command sl_cmd_report;
 extern const struct sl_command sl_cmd_sample;
+extern const struct sl_command sl_cmd_sched;
+extern const struct sl_command sl_cmd_sim;
 extern const struct sl_command sl_cmd_train;
+extern const struct sl_command sl_cmd_verify;
 extern const struct sl_command sl_cmd_version;
 
+/* clang-format off */
 const struct sl_command *const sl_commands[] = {
-    &sl_cmd_eval, &sl_cmd_list, &sl_cmd_model, &sl_cmd_sample, &sl_cmd_train, &sl_cmd_version, NULL,
+    &sl_cmd_ckpt,
+    &sl_cmd_compare,
+    &sl_cmd_eval,
+    &sl_cmd_list,
+    &sl_cmd_model,
+    &sl_cmd_profile,
+    &sl_cmd_report,
+    &sl_cmd_sample,
+    &sl_cmd_sched,
+    &sl_cmd_sim,
+    &sl_cmd_train,
+    &sl_cmd_verify,
+    &sl_cmd_version,
+    NULL,
 };
+/* clang-format on */
 
 const struct sl_option sl_common_options[] = {
     {"--help", NULL, "show this help", false},

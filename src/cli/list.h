@@ -9,7 +9,7 @@ struct sl_list_row {
     const char *name, *detail, *brief; /* detail may be NULL */
 };
 
-struct sl_list {
+struct sl_listing {
     struct sl_arena arena; /* for what the rows point to */
     SL_VEC(struct sl_list_row) rows;
 };
@@ -18,7 +18,7 @@ struct sl_list_kind {
     const char *name;   /* "ops" */
     const char *brief;  /* "ops that models are made of" */
     const char *detail; /* heading of the middle column, NULL: none */
-    sl_err (*fill)(const struct sl_args *args, struct sl_list *list);
+    sl_err (*fill)(const struct sl_args *args, struct sl_listing *list);
 };
 
 #endif

@@ -190,7 +190,7 @@ static sl_err read_table(struct sl_data *data, struct reader *r, struct sl_table
     table->at = malloc((size_t)size_bytes);
     if (!table->at)
         return sl_fail(SL_ERR_SYSTEM, "%s: no memory for its %lld cells", blob->name,
-                       (long long)(table->rows * table->columns));
+                       (long long)table->rows * table->columns);
     data->own_bytes = size_bytes;
     rewind_to_start(r, blob, separator);
     SL_TRY(read_names(r, data, table, named));
@@ -214,7 +214,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
 const struct sl_data_kind sl_data_csv = {
     .name = "csv",
     .brief = "a table of numbers as text, with names in the first row",
-    .offers = "its columns by name (see `sluice data` or the first row)",
+    .offers = "its columns by the names in the first row",
     .suffixes = ".csv.tsv",
     .files_most = 1,
     .open = open_set,

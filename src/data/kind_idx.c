@@ -65,7 +65,7 @@ static sl_err read_array(const struct sl_blob *blob, struct array *array) {
     if (array->offset_bytes + array->numel * array->width != size)
         return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its header says %lld", blob->name,
                        (long long)size,
-                       (long long)(array->offset_bytes + array->numel * array->width));
+                       (long long)array->offset_bytes + array->numel * array->width);
     return SL_OK;
 }
 

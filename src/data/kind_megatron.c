@@ -107,7 +107,7 @@ static sl_err check_sequences(const struct index *index, int64_t *tokens) {
                 return sl_fail(SL_ERR_INPUT,
                                "%s: sequence %lld (%lld tokens at byte %lld) does not follow the "
                                "one before it inside %s of %lld bytes",
-                               index->idx->name, (long long)(at + i), (long long)count,
+                               index->idx->name, (long long)at + i, (long long)count,
                                (long long)sl_le64(offset + i * 8), index->bin->name,
                                (long long)index->bin->size_bytes);
             expected += count;
@@ -115,7 +115,7 @@ static sl_err check_sequences(const struct index *index, int64_t *tokens) {
     }
     if (expected * index->width != index->bin->size_bytes)
         return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its index says %lld", index->bin->name,
-                       (long long)index->bin->size_bytes, (long long)(expected * index->width));
+                       (long long)index->bin->size_bytes, (long long)expected * index->width);
     *tokens = expected;
     return SL_OK;
 }
@@ -129,7 +129,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     set->shard_count = data->blob_count / 2;
     set->shard = SL_NEW(&data->arena, struct sl_token_shard, set->shard_count);
     for (int i = 0; i < set->shard_count; i++) {
-        struct index index = {.idx = &data->blob[2 * i], .bin = &data->blob[2 * i + 1]};
+        struct index index = {.idx = &data->blob[2 * i], .bin = &data->blob[2 * i + 1], .width = 1};
         int64_t tokens;
         SL_TRY(read_header(&index));
         SL_TRY(check_sequences(&index, &tokens));

@@ -36,6 +36,7 @@ static enum sl_synth_how how_to(const struct sl_synth_set *set, const struct sl_
     case SL_ROLE_MASK:
     case SL_ROLE_SEGMENT:
     case SL_ROLE_POSITION:
+    case SL_ROLE_MATCH:
     case SL_ROLE_ROW: return SL_SYNTH_PLAIN;
     default: break;
     }
@@ -49,6 +50,20 @@ static enum sl_synth_how how_to(const struct sl_synth_set *set, const struct sl_
     if (target)
         return SL_SYNTH_VALUE;
     return is_int(bound) ? SL_SYNTH_CATEGORY : SL_SYNTH_FLOATS;
+}
+
+/* Pairs need classes, or they could not be told apart. */
+enum { PAIR_CLASSES = 64 };
+
+static void bind_pairs(const struct sl_data *data, struct sl_synth_set *set) {
+    set->pairs = 1;
+    for (int i = 0; i < data->bound_count; i++)
+        if (data->bound[i].role == SL_ROLE_MATCH)
+            set->pairs = data->bound[i].numel;
+    if (set->pairs > 1 && set->classes < PAIR_CLASSES) {
+        set->has_class = true;
+        set->classes = PAIR_CLASSES;
+    }
 }
 
 static void bind(struct sl_data *data, struct sl_synth_set *set,
@@ -75,6 +90,7 @@ static void bind(struct sl_data *data, struct sl_synth_set *set,
             set->classes = is_int(bound) && classes > set->classes ? classes : set->classes;
         }
     }
+    bind_pairs(data, set);
     set->shifts = set->has_seq && !set->seq.masked && (floats || set->has_class);
 }
 
@@ -99,15 +115,36 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     return SL_OK;
 }
 
-static sl_err fill(const struct sl_data *data, const struct sl_data_ask *ask) {
-    const struct sl_synth_set *set = data->state;
-    const struct sl_data_bound *bound = &data->bound[ask->input];
+static void fill_one(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                     const struct sl_data_ask *ask) {
     switch (set->how[ask->input]) {
     case SL_SYNTH_PLAIN: (void)sl_data_fill_plain(bound, ask); break;
     case SL_SYNTH_STREAM: sl_synth_stream(set, bound, ask); break;
     case SL_SYNTH_FLOATS: sl_synth_floats(set, bound, ask); break;
     case SL_SYNTH_CATEGORY: sl_synth_category(set, bound, ask); break;
     default: sl_synth_label(set, bound, ask);
+    }
+}
+
+static sl_err fill(const struct sl_data *data, const struct sl_data_ask *ask) {
+    const struct sl_synth_set *set = data->state;
+    const struct sl_data_bound *bound = &data->bound[ask->input];
+    bool whole = set->pairs == 1 || set->how[ask->input] == SL_SYNTH_PLAIN ||
+                 bound->want.rank < 1 || bound->want.dim[0] != set->pairs;
+    if (whole) {
+        fill_one(set, bound, ask);
+        return SL_OK;
+    }
+    /* [pairs, ...]: each pair is a sample of its own. */
+    struct sl_data_bound part = *bound;
+    struct sl_data_ask one = *ask;
+    part.numel /= set->pairs;
+    part.want.rank--;
+    memmove(part.want.dim, part.want.dim + 1, sizeof *part.want.dim * (size_t)part.want.rank);
+    for (int64_t i = 0; i < set->pairs; i++) {
+        one.sample = ask->sample * set->pairs + i;
+        one.dst = (char *)ask->dst + i * part.numel * 4;
+        fill_one(set, &part, &one);
     }
     return SL_OK;
 }

@@ -43,6 +43,8 @@ static const struct named_role roles[] = {
     {"pixels", SL_ROLE_IMAGE},
     {"row", SL_ROLE_ROW},
     {"rows", SL_ROLE_ROW},
+    {"match", SL_ROLE_MATCH},
+    {"back", SL_ROLE_MATCH},
 };
 
 /* The name itself, or what follows its last '_' or '.': text_tokens, decoder.targets. */
@@ -67,7 +69,7 @@ enum sl_data_role sl_data_role(const struct sl_data_input *input) {
     if (role == SL_ROLE_FEATURE && strcmp(input->name, "x") == 0 && is_int)
         return SL_ROLE_TOKENS;
     if ((role == SL_ROLE_TOKENS || role == SL_ROLE_SEGMENT || role == SL_ROLE_POSITION ||
-         role == SL_ROLE_ROW) &&
+         role == SL_ROLE_ROW || role == SL_ROLE_MATCH) &&
         !is_int)
         return SL_ROLE_FEATURE;
     if (role == SL_ROLE_IMAGE && is_int)
@@ -112,11 +114,12 @@ bool sl_data_fill_plain(const struct sl_data_bound *bound, const struct sl_data_
     case SL_ROLE_MASK:
     case SL_ROLE_SEGMENT:
     case SL_ROLE_POSITION:
+    case SL_ROLE_MATCH:
         for (int64_t i = 0; i < bound->numel; i++)
             put(bound, ask->dst, i,
-                bound->role == SL_ROLE_MASK       ? 1
-                : bound->role == SL_ROLE_POSITION ? i
-                                                  : 0);
+                bound->role == SL_ROLE_MASK      ? 1
+                : bound->role == SL_ROLE_SEGMENT ? 0
+                                                 : i);
         return true;
     case SL_ROLE_ROW:
         for (int64_t i = 0; i < bound->numel; i++)

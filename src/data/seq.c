@@ -22,7 +22,8 @@ static sl_err bind_lengths(struct sl_data *data, int64_t length) {
                            "input %s of the model does not fit the set, which fills tokens and "
                            "targets int[B,%lld] of one length",
                            sl_data_input_text(&bound->want, text), (long long)length);
-        if (bound->role == SL_ROLE_FEATURE || bound->role == SL_ROLE_IMAGE)
+        if (bound->role == SL_ROLE_FEATURE || bound->role == SL_ROLE_IMAGE ||
+            bound->role == SL_ROLE_MATCH)
             return sl_data_refuse(data, &bound->want);
         bound->in_seq = sequence;
     }
@@ -83,14 +84,14 @@ sl_err sl_seq_bind(struct sl_data *data, const struct sl_data_spec *spec, struct
                    data->kind->name, data->kind->offers);
 }
 
-/* One position: hidden at all, and by what. A word of 32 random bits decides both. */
-static bool hides(const struct sl_seq *seq, uint64_t draw, int64_t i, int64_t forced,
+/* One position: hidden at all, and by what. A word of 32 random bits decides both. Positions must
+ * be asked for in order: four of them share a draw. */
+static bool hides(const struct sl_seq *seq, uint64_t draw, int64_t i, struct sl_rng_block *block,
                   uint32_t *how) {
-    struct sl_rng_block block =
-        sl_rng_draw(seq->seed, mask_stream ^ (draw << 32 | draw >> 32), (uint64_t)i >> 2);
-    *how = block.word[i & 3];
-    uint32_t share = *how >> 16; /* of 65536 */
-    return share < 9830 || i == forced;
+    if (i % 4 == 0)
+        *block = sl_rng_draw(seq->seed, mask_stream ^ (draw << 32 | draw >> 32), (uint64_t)i / 4);
+    *how = block->word[i % 4];
+    return *how >> 16 < 9830; /* of 65536 */
 }
 
 /* A sample with nothing hidden would teach nothing: one position always is. */
@@ -102,9 +103,10 @@ void sl_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
                  const struct sl_data_ask *ask) {
     int32_t *dst = ask->dst;
     int64_t forced = forced_position(seq, ask->draw);
+    struct sl_rng_block block;
     for (int64_t i = 0; i < seq->length; i++) {
         uint32_t how;
-        bool hidden = hides(seq, ask->draw, i, forced, &how);
+        bool hidden = hides(seq, ask->draw, i, &block, &how) || i == forced;
         uint32_t tenth = (how & 0xffff) % 10;
         if (bound->role == SL_ROLE_TARGET)
             dst[i] = hidden ? dst[i] : bound->ignore;
@@ -118,8 +120,9 @@ void sl_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
 
 int64_t sl_seq_masked_count(const struct sl_seq *seq, uint64_t draw) {
     int64_t count = 0, forced = forced_position(seq, draw);
+    struct sl_rng_block block;
     uint32_t how;
     for (int64_t i = 0; i < seq->length; i++)
-        count += hides(seq, draw, i, forced, &how);
+        count += hides(seq, draw, i, &block, &how) || i == forced;
     return count;
 }

@@ -18,7 +18,8 @@ enum sl_data_role {
     SL_ROLE_SEGMENT,
     SL_ROLE_POSITION,
     SL_ROLE_IMAGE,
-    SL_ROLE_ROW, /* place in the micro-batch (labels of a contrastive loss) */
+    SL_ROLE_ROW,   /* place in the micro-batch */
+    SL_ROLE_MATCH, /* 0, 1, 2 ...: which of the pairs of a sample belong together (clip) */
 };
 
 struct sl_data_bound { /* an input of the model and how this set fills it */

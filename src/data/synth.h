@@ -5,7 +5,7 @@
 #include "data/source.h"
 
 enum sl_synth_how {
-    SL_SYNTH_PLAIN,    /* mask, segments, positions, row */
+    SL_SYNTH_PLAIN,    /* mask, segments, positions, row, match */
     SL_SYNTH_STREAM,   /* tokens or targets of the sequence */
     SL_SYNTH_CLASS,    /* int label: the class of the sample */
     SL_SYNTH_CODE,     /* int label of several elements: a code word of the class */
@@ -20,6 +20,7 @@ struct sl_synth_set {
     bool has_seq, has_class, has_dense,
         shifts; /* shifts: the rule of the stream depends on group */
     int64_t classes;
+    int64_t pairs;          /* a sample is this many pairs that are told apart (clip), or 1 */
     enum sl_synth_how *how; /* [inputs] */
     uint64_t *stream;       /* [inputs] */
 };

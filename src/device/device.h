@@ -68,7 +68,8 @@ struct sl_device_row {
                        int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
 
-    /* Programs. A missing kernel is named. */
+    /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */
+    bool (*has_kernel)(const char *name);
     sl_err (*bind)(struct sl_device *device, const struct sl_program *program,
                    struct sl_exec **out);
     void (*unbind)(struct sl_device *device, struct sl_exec *exec);

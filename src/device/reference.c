@@ -3,6 +3,7 @@
 #include "device/device.h"
 
 #include "base/clock.h"
+#include "optim/norm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,11 @@ static void *address(const struct sl_operand *operand, const struct sl_run_args 
     return (char *)args->base[operand->space] + operand->offset;
 }
 
+/* Where element i lies; parts of wider rows have gaps. */
+static int64_t place(const struct sl_operand *operand, int64_t i) {
+    return operand->row ? i / operand->run * operand->row + i % operand->run : i;
+}
+
 static struct sl_array widen(struct sl_exec *exec, const struct sl_operand *operand,
                              const struct sl_run_args *args, bool read) {
     struct sl_array array = {.shape = operand->shape};
@@ -91,7 +97,7 @@ static struct sl_array widen(struct sl_exec *exec, const struct sl_operand *oper
     array.f = SL_NEW(&exec->arena, double, operand->numel);
     const float *from = address(operand, args);
     for (int64_t i = 0; read && i < operand->numel; i++)
-        array.f[i] = from[i];
+        array.f[i] = from[place(operand, i)];
     return array;
 }
 
@@ -100,8 +106,10 @@ static void narrow(const struct sl_array *array, const struct sl_operand *operan
     if (operand->space == SL_SPACE_NONE || operand->dtype == SL_INT)
         return;
     float *to = address(operand, args);
-    for (int64_t i = 0; i < operand->numel; i++)
-        to[i] = add ? to[i] + (float)array->f[i] : (float)array->f[i];
+    for (int64_t i = 0; i < operand->numel; i++) {
+        float *at = &to[place(operand, i)];
+        *at = add ? *at + (float)array->f[i] : (float)array->f[i];
+    }
 }
 
 static void run_instr(struct sl_exec *exec, const struct sl_instr *instr,
@@ -146,6 +154,32 @@ static sl_err ref_add(struct sl_device *device, void *y, const void *x, int64_t 
     return SL_OK;
 }
 
+static sl_err ref_step(struct sl_device *device, const struct sl_step_item *items, int count) {
+    (void)device;
+    for (int i = 0; i < count; i++)
+        items[i].param->optim.row->step(&items[i].coef, &items[i].io);
+    return SL_OK;
+}
+
+static sl_err ref_predict(struct sl_device *device, const struct sl_step_item *items, int count,
+                          double ahead) {
+    (void)device;
+    for (int i = 0; i < count; i++) {
+        const struct sl_step_item *item = &items[i];
+        if (item->param->optim.row->delta_from == SL_DELTA_STATE)
+            item->param->optim.row->delta(&item->coef, &item->io);
+        sl_optim_predict(item->io.count, item->io.w, item->io.delta, item->lr, ahead, item->out);
+    }
+    return SL_OK;
+}
+
+static sl_err ref_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
+    (void)device;
+    for (int i = 0; i < count; i++)
+        *items[i].sum = sl_norm_sq(items[i].x, items[i].count);
+    return SL_OK;
+}
+
 const struct sl_device_row sl_device_reference = {
     .name = "reference",
     .brief = "every op by its double-precision reference; slow, exact, for checking",
@@ -162,4 +196,7 @@ const struct sl_device_row sl_device_reference = {
     .run = ref_run,
     .scratch_bytes = ref_scratch_bytes,
     .add = ref_add,
+    .step = ref_step,
+    .predict = ref_predict,
+    .norm_sq = ref_norm_sq,
 };

@@ -92,6 +92,15 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
     return SL_OK;
 }
 
+/* A gradient that is passed on as it came (through an addition, say) gets a view of its own, so that
+ * it belongs to the node it passes: on a chain of stages it then travels from stage to stage. */
+static int own_contribution(struct sl_grad *grad, int contribution) {
+    const struct sl_value *c = sl_graph_value(grad->graph, contribution);
+    if (c->kind == SL_VALUE_NODE && c->node >= grad->first_emitted)
+        return contribution;
+    return sl_grad_emit(grad, "identity", 1, &contribution, NULL);
+}
+
 /* The gradient of one input of one node. */
 static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int input) {
     struct sl_graph *graph = ad->graph;
@@ -113,7 +122,7 @@ static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int
             SL_PUSH(&graph->grads,
                     ((struct sl_param_grad){v->index, grad->node, input, contribution}));
         else
-            SL_TRY(add_to(ad, grad, value, contribution));
+            SL_TRY(add_to(ad, grad, value, own_contribution(grad, contribution)));
     }
     tag_since(graph, from, grad->node, ad->param_only[value] ? SL_PASS_W : SL_PASS_I);
     return SL_OK;

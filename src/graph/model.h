@@ -35,7 +35,7 @@ struct sl_model_options {
     const char *(*nearest_op)(const char *name);
     const struct sl_model_set *sets;
     int set_count;
-    bool eval; /* dropout off, running statistics used */
+    bool eval;                      /* dropout off, running statistics used */
     int64_t node_limit, step_limit; /* 0: the defaults of docs/formats.md */
     /* Finds what `use NAME` in the file `from` means; NULL: the text may not use others. NAME has
      * letters, digits, '_', '-' and '.', starts with a letter or '_' and has no '..'. */
@@ -71,8 +71,9 @@ struct sl_model_header {
 SL_MUST_CHECK sl_err sl_model_peek(const char *file, const char *text, size_t length,
                                    struct sl_arena *arena, struct sl_model_header *out);
 
-/* Run statements on a graph that is being built: the pieces a program hands in. `values` are seen as
- * _v0, _v1, ...; when `result` is not NULL it takes the tensor assigned to _r. Errors have no place. */
+/* Run statements on a graph that is being built: the pieces a program hands in. `values` are seen
+ * as _v0, _v1, ...; when `result` is not NULL it takes the tensor assigned to _r. Errors have no
+ * place. */
 struct sl_model_piece {
     const char *text, *scope;
     const int *values;

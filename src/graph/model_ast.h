@@ -100,8 +100,13 @@ SL_MUST_CHECK sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *ar
 SL_MUST_CHECK sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
                                          struct sl_expr **out);
 
-/* Nesting of blocks, of parentheses and of calls that we accept; operators in a row; bytes that the
- * tree and the values of one text may take. */
-enum { SL_MODEL_DEPTH = 64, SL_MODEL_CHAIN = 256, SL_MODEL_MEMORY = 512 << 20 };
+/* Nesting of blocks, of parentheses and of calls that we accept; operators in a row; items of a
+ * list; bytes that the tree and the values of one text may take. */
+enum {
+    SL_MODEL_DEPTH = 64,
+    SL_MODEL_CHAIN = 256,
+    SL_MODEL_LIST = 65536,
+    SL_MODEL_MEMORY = 256 << 20
+};
 
 #endif

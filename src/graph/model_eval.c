@@ -150,15 +150,26 @@ static sl_err eval_param(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
+/* Forget all names but keep the memory: for the next round of a repeat. */
+static void clear_frame(struct sl_frame *frame) {
+    if (frame->names.count)
+        memset(frame->names.slots, 0, sizeof *frame->names.slots * (size_t)frame->names.room);
+    frame->names.count = 0;
+    frame->values.count = 0;
+}
+
 /* A round has a frame of its own; names that exist outside are assigned there. */
-static sl_err eval_inner(struct sl_eval *ev, const struct sl_stmt *body, struct sl_frame *frame) {
+static sl_err eval_round(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl_frame *frame,
+                         int64_t i) {
+    SL_TRY(sl_eval_step(ev, stmt->pos, 1));
+    clear_frame(frame);
+    sl_frame_put(frame, stmt->name, sl_val_int(i));
     frame->outer = ev->frame;
     ev->frame = frame;
     ev->nesting++;
-    sl_err err = sl_eval_block(ev, body);
+    sl_err err = sl_eval_block(ev, stmt->body);
     ev->nesting--;
     ev->frame = frame->outer;
-    sl_frame_free(frame);
     return err;
 }
 
@@ -176,17 +187,16 @@ static sl_err eval_repeat(struct sl_eval *ev, const struct sl_stmt *stmt) {
                               (long long)(to - from), SL_EVAL_STEPS);
     if (stmt->instance.length)
         SL_TRY(sl_eval_path(ev, stmt->instance, stmt->pos, &path));
-    for (int64_t i = from; i < to && !ev->returned; i++) {
-        struct sl_frame frame = {0};
-        SL_TRY(sl_eval_step(ev, stmt->pos, 1));
+    struct sl_frame frame = {0};
+    sl_err err = SL_OK;
+    for (int64_t i = from; i < to && !ev->returned && err == SL_OK; i++) {
         if (path)
             ev->scope = sl_arena_printf(&ev->graph->arena, "%s.%lld", path, (long long)i);
-        sl_frame_put(&frame, stmt->name, sl_val_int(i));
-        sl_err err = eval_inner(ev, stmt->body, &frame);
+        err = eval_round(ev, stmt, &frame, i);
         ev->scope = outside;
-        SL_TRY(err);
     }
-    return SL_OK;
+    sl_frame_free(&frame);
+    return err;
 }
 
 static sl_err eval_condition(struct sl_eval *ev, const struct sl_expr *expr, bool *out) {

@@ -56,9 +56,9 @@ struct sl_eval {
     SL_VEC(const struct sl_stmt *) fns;
     const char *scope; /* "h.3.attn" */
     int64_t step_limit;
-    int64_t steps;     /* statements, calls and items of lists so far */
-    int depth;         /* of calls */
-    int nesting;       /* of evaluations on the C stack */
+    int64_t steps; /* statements, calls and items of lists so far */
+    int depth;     /* of calls */
+    int nesting;   /* of evaluations on the C stack */
     bool returned;
     struct sl_val result;
 };
@@ -66,7 +66,6 @@ struct sl_eval {
 /* Limits on what a text may ask for. */
 enum {
     SL_EVAL_STEPS = 5000000,
-    SL_EVAL_LIST = 65536,
     SL_EVAL_NODES = 500000,
     SL_EVAL_NESTING = 1000,
     SL_EVAL_USES = 32,      /* files that one model may use */

@@ -9,7 +9,7 @@ struct parser {
     struct sl_arena *arena;
 };
 
-static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr **out);
+static sl_err parse_whole(struct parser *p, int depth, struct sl_expr **out);
 
 static struct sl_expr *new_expr(struct parser *p, enum sl_expr_kind kind) {
     struct sl_expr *expr = SL_NEW(p->arena, struct sl_expr, 1);
@@ -25,15 +25,17 @@ static sl_err skip_lines(struct parser *p) { return sl_lex_skip_newlines(p->lex)
 static sl_err parse_args(struct parser *p, const char *close, int depth, struct sl_arg **out) {
     struct sl_arg **tail = out;
     SL_TRY(skip_lines(p));
-    while (!sl_lex_is(p->lex, close)) {
+    for (int count = 0; !sl_lex_is(p->lex, close); count++) {
+        if (count == SL_MODEL_LIST)
+            return sl_lex_fail(p->lex, "list is longer than %d", SL_MODEL_LIST);
         struct sl_arg *arg = SL_NEW(p->arena, struct sl_arg, 1);
-        SL_TRY(parse_level(p, 0, depth, &arg->value));
+        SL_TRY(parse_whole(p, depth, &arg->value));
         if (sl_lex_is(p->lex, "=") && *close == ')') {
             if (arg->value->kind != SL_EXPR_NAME)
                 return sl_lex_fail(p->lex, "expected a name before '='");
             arg->name = arg->value->text;
             SL_TRY(sl_lex_next(p->lex));
-            SL_TRY(parse_level(p, 0, depth, &arg->value));
+            SL_TRY(parse_whole(p, depth, &arg->value));
         }
         *tail = arg;
         tail = &arg->next;
@@ -70,7 +72,7 @@ static sl_err parse_atom(struct parser *p, int depth, struct sl_expr **out) {
     if (sl_lex_is(lex, "(")) {
         SL_TRY(sl_lex_next(lex));
         SL_TRY(skip_lines(p));
-        SL_TRY(parse_level(p, 0, depth, out));
+        SL_TRY(parse_whole(p, depth, out));
         SL_TRY(skip_lines(p));
         return sl_lex_expect(lex, ")");
     }
@@ -96,7 +98,7 @@ static sl_err parse_postfix(struct parser *p, int depth, struct sl_expr **out) {
             struct sl_expr *index = new_expr(p, SL_EXPR_INDEX);
             index->a = *out;
             SL_TRY(sl_lex_next(p->lex));
-            SL_TRY(parse_level(p, 0, depth, &index->b));
+            SL_TRY(parse_whole(p, depth, &index->b));
             SL_TRY(sl_lex_expect(p->lex, "]"));
             *out = index;
         } else {
@@ -106,41 +108,49 @@ static sl_err parse_postfix(struct parser *p, int depth, struct sl_expr **out) {
     return sl_lex_fail(p->lex, "too many indices in a row");
 }
 
-static const char *const levels[][7] = {
-    {"or", NULL},
-    {"and", NULL},
-    {"==", "!=", "<", "<=", ">", ">=", NULL},
-    {"+", "-", NULL},
-    {"*", "/", "//", "%", NULL},
-};
+enum level { OR, AND, COMPARE, SUM, PRODUCT };
 
-static bool at_operator(const struct sl_lex *lex, int level) {
-    for (int i = 0; levels[level][i]; i++)
-        if (sl_lex_is(lex, levels[level][i]) || sl_lex_is_name(lex, levels[level][i]))
-            return true;
-    return false;
+/* How tightly the operator we look at binds; -1: there is none. */
+static int operator_level(const struct sl_lex *lex) {
+    struct sl_str text = lex->tok.text;
+    if (lex->tok.kind == SL_TOK_NAME)
+        return sl_str_is(text, "or") ? OR : sl_str_is(text, "and") ? AND : -1;
+    if (lex->tok.kind != SL_TOK_PUNCT)
+        return -1;
+    switch (text.at[0]) {
+    case '=':
+    case '!': return text.length == 2 ? COMPARE : -1;
+    case '<':
+    case '>': return COMPARE;
+    case '+':
+    case '-': return text.length == 1 ? SUM : -1;
+    case '*':
+    case '/':
+    case '%': return PRODUCT;
+    default: return -1;
+    }
 }
 
+static sl_err parse_operators(struct parser *p, int level, int depth, struct sl_expr **out);
+
 static sl_err parse_unary(struct parser *p, int depth, struct sl_expr **out) {
-    if (!sl_lex_is(p->lex, "-") && !sl_lex_is_name(p->lex, "not"))
+    bool is_not = sl_lex_is_name(p->lex, "not");
+    if (!sl_lex_is(p->lex, "-") && !is_not)
         return parse_postfix(p, depth, out);
     *out = new_expr(p, SL_EXPR_UNARY);
     SL_TRY(sl_lex_next(p->lex));
     if (depth >= SL_MODEL_DEPTH)
         return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
+    if (is_not) /* not a == b: not (a == b) */
+        return parse_operators(p, COMPARE, depth + 1, &(*out)->a);
     return parse_unary(p, depth + 1, &(*out)->a);
 }
 
-static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr **out) {
-    if (level == 0 && ++depth > SL_MODEL_DEPTH)
-        return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
-    if (p->arena->used_bytes > SL_MODEL_MEMORY)
-        return sl_lex_fail(p->lex, "the text is too large: it takes more than %d MiB to read",
-                           SL_MODEL_MEMORY >> 20);
-    if (level == SL_COUNT(levels))
-        return parse_unary(p, depth, out);
-    SL_TRY(parse_level(p, level + 1, depth, out));
-    for (int chain = 0; at_operator(p->lex, level); chain++) {
+/* Operands joined by operators that bind at least as tightly as `level`. */
+static sl_err parse_operators(struct parser *p, int level, int depth, struct sl_expr **out) {
+    SL_TRY(parse_unary(p, depth, out));
+    int found;
+    for (int chain = 0; (found = operator_level(p->lex)) >= level; chain++) {
         if (chain == SL_MODEL_CHAIN)
             return sl_lex_fail(p->lex, "more than %d operators in a row; give a part a name",
                                SL_MODEL_CHAIN);
@@ -148,10 +158,19 @@ static sl_err parse_level(struct parser *p, int level, int depth, struct sl_expr
         binary->a = *out;
         SL_TRY(sl_lex_next(p->lex));
         SL_TRY(skip_lines(p));
-        SL_TRY(parse_level(p, level + 1, depth, &binary->b));
+        SL_TRY(parse_operators(p, found + 1, depth, &binary->b));
         *out = binary;
     }
     return SL_OK;
+}
+
+static sl_err parse_whole(struct parser *p, int depth, struct sl_expr **out) {
+    if (++depth > SL_MODEL_DEPTH)
+        return sl_lex_fail(p->lex, "expression is nested deeper than %d", SL_MODEL_DEPTH);
+    if (p->arena->used_bytes > SL_MODEL_MEMORY)
+        return sl_lex_fail(p->lex, "the text is too large: it takes more than %d MiB to read",
+                           SL_MODEL_MEMORY >> 20);
+    return parse_operators(p, 0, depth, out);
 }
 
 sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl_expr **out) {
@@ -164,5 +183,5 @@ sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl
 sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
                            struct sl_expr **out) {
     struct parser p = {lex, arena};
-    return parse_level(&p, 0, depth, out);
+    return parse_whole(&p, depth, out);
 }

@@ -287,8 +287,9 @@ static const struct keyword {
 };
 
 static sl_err parse_keyword(struct parser *p, struct sl_stmt ***tail) {
-    for (int i = 0; i < SL_COUNT(keywords); i++)
-        if (sl_lex_is_name(p->lex, keywords[i].name))
+    for (int i = 0; p->lex->tok.kind == SL_TOK_NAME && i < SL_COUNT(keywords); i++)
+        if (p->lex->tok.text.at[0] == keywords[i].name[0] &&
+            sl_lex_is_name(p->lex, keywords[i].name))
             return keywords[i].parse(p, tail);
     return parse_assign(p, tail);
 }

@@ -43,8 +43,8 @@ static sl_err eval_list(struct sl_eval *ev, const struct sl_expr *expr, struct s
     int count = 0;
     for (const struct sl_arg *arg = expr->args; arg; arg = arg->next)
         count++;
-    if (count > SL_EVAL_LIST)
-        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_EVAL_LIST);
+    if (count > SL_MODEL_LIST)
+        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
     SL_TRY(sl_eval_step(ev, expr->pos, count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = count};
     out->items = SL_NEW(ev->arena, struct sl_val, count);
@@ -112,8 +112,8 @@ static sl_err list_binary(struct sl_eval *ev, const struct sl_expr *expr,
     const struct sl_val *a = &values[0], *b = &values[1];
     if (!sl_str_is(expr->text, "+") || a->kind != SL_VAL_LIST || b->kind != SL_VAL_LIST)
         return sl_lex_fail_at(ev->lex, expr->pos, "lists can only be joined: list + list");
-    if (a->count + b->count > SL_EVAL_LIST)
-        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_EVAL_LIST);
+    if (a->count + b->count > SL_MODEL_LIST)
+        return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
     SL_TRY(sl_eval_step(ev, expr->pos, a->count + b->count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = a->count + b->count};
     out->items = SL_NEW(ev->arena, struct sl_val, out->count);

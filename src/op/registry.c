@@ -76,6 +76,7 @@ extern const struct sl_op sl_op_slice;
 extern const struct sl_op sl_op_slice_dx;
 extern const struct sl_op sl_op_softmax;
 extern const struct sl_op sl_op_softmax_dx;
+extern const struct sl_op sl_op_split;
 extern const struct sl_op sl_op_sub;
 extern const struct sl_op sl_op_sum_to;
 extern const struct sl_op sl_op_tanh;
@@ -159,6 +160,7 @@ const struct sl_op *const sl_ops[] = {
     &sl_op_slice_dx,
     &sl_op_softmax,
     &sl_op_softmax_dx,
+    &sl_op_split,
     &sl_op_sub,
     &sl_op_sum_to,
     &sl_op_tanh,

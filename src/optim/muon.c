@@ -10,13 +10,14 @@
  *
  * Matrix-wise: the bits follow from the order of the sums, here ascending index, one float at a
  * time. Torch's Muon does the rounds in bfloat16; here they are float. */
+#include "optim/muon.h"
 #include "optim/common.h"
 #include "optim/rules.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315, ns_eps = 1e-7;
+static const double ns_a = SL_MUON_A, ns_b = SL_MUON_B, ns_c = SL_MUON_C, ns_eps = SL_MUON_EPS;
 
 static const struct sl_hyper hyper[] = {
     SL_HYPER_BETA("beta", 0.95, "momentum of matrices"),
@@ -31,7 +32,7 @@ static const struct sl_hyper hyper[] = {
 
 static bool takes(const struct sl_optim_shape *shape) { return shape->rank == 2 && !shape->lookup; }
 
-/* U [k,n], X [k,n], A [k,k], B [k,k] with k <= n: floats. */
+/* X [k,n], A [k,k], B [k,k], Y [k,n] with k <= n: floats. */
 static int64_t scratch_bytes(const struct sl_optim_shape *shape) {
     int64_t rows = shape->dim[0], cols = shape->dim[1];
     int64_t k = rows < cols ? rows : cols;
@@ -56,35 +57,56 @@ static void coef(const struct sl_optim_param *param, int64_t t, double lr,
     out->rounds = (int)sl_optim_value(&param->optim, "rounds");
 }
 
-/* The rounds for float and double alike: X [k,n] in place; A, B [k,k]; row [n]. */
-#define DEFINE_ROUND(name, real)                                                                   \
-    static void name(int64_t k, int64_t n, real *x, real *a, real *b, real *y) {                   \
-        for (int64_t i = 0; i < k; i++)                                                            \
-            for (int64_t j = 0; j < k; j++) {                                                      \
-                real sum = 0;                                                                      \
-                for (int64_t l = 0; l < n; l++)                                                    \
-                    sum += x[i * n + l] * x[j * n + l];                                            \
-                a[i * k + j] = sum;                                                                \
-            }                                                                                      \
-        for (int64_t i = 0; i < k; i++)                                                            \
-            for (int64_t j = 0; j < k; j++) {                                                      \
-                real sum = 0;                                                                      \
-                for (int64_t l = 0; l < k; l++)                                                    \
-                    sum += a[i * k + l] * a[l * k + j];                                            \
-                b[i * k + j] = (real)ns_b * a[i * k + j] + (real)ns_c * sum;                       \
-            }                                                                                      \
-        for (int64_t i = 0; i < k; i++)                                                            \
-            for (int64_t j = 0; j < n; j++)                                                        \
-                y[i * n + j] = (real)ns_a * x[i * n + j];                                          \
-        for (int64_t i = 0; i < k; i++)                                                            \
-            for (int64_t l = 0; l < k; l++)                                                        \
-                for (int64_t j = 0; j < n; j++)                                                    \
-                    y[i * n + j] += b[i * k + l] * x[l * n + j];                                   \
-        memcpy(x, y, sizeof(real) * (size_t)(k * n));                                              \
-    }
+/* One round on X [k,n] in place; A, B [k,k] and Y [k,n] are scratch. Sums ascend. */
+static void round_float(int64_t k, int64_t n, float *x, float *a) {
+    float *b = a + k * k, *y = b + k * k;
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < k; j++) {
+            float sum = 0;
+            for (int64_t l = 0; l < n; l++)
+                sum += x[i * n + l] * x[j * n + l];
+            a[i * k + j] = sum;
+        }
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < k; j++) {
+            float sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += a[i * k + l] * a[l * k + j];
+            b[i * k + j] = (float)ns_b * a[i * k + j] + (float)ns_c * sum;
+        }
+    for (int64_t i = 0; i < k * n; i++)
+        y[i] = (float)ns_a * x[i];
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t l = 0; l < k; l++)
+            for (int64_t j = 0; j < n; j++)
+                y[i * n + j] += b[i * k + l] * x[l * n + j];
+    memcpy(x, y, sizeof *x * (size_t)(k * n));
+}
 
-DEFINE_ROUND(round_float, float)
-DEFINE_ROUND(round_double, double)
+/* Y = A X with A [k,k], X [k,n]. */
+static void multiply(int64_t k, int64_t n, const double *a, const double *x, double *y) {
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < n; j++) {
+            y[i * n + j] = 0;
+            for (int64_t l = 0; l < k; l++)
+                y[i * n + j] += a[i * k + l] * x[l * n + j];
+        }
+}
+
+static void round_double(int64_t k, int64_t n, double *x, double *a) {
+    double *b = a + k * k, *y = b + k * k;
+    for (int64_t i = 0; i < k * k; i++) {
+        a[i] = 0;
+        for (int64_t l = 0; l < n; l++)
+            a[i] += x[i / k * n + l] * x[i % k * n + l];
+    }
+    multiply(k, k, a, a, b);
+    for (int64_t i = 0; i < k * k; i++)
+        b[i] = ns_b * a[i] + ns_c * b[i];
+    multiply(k, n, b, x, y);
+    for (int64_t i = 0; i < k * n; i++)
+        x[i] = ns_a * x[i] + y[i];
+}
 
 /* Where element i of a [rows, cols] matrix goes in X, which never has more rows than columns. */
 static int64_t place(int64_t i, int64_t rows, int64_t cols) {
@@ -94,9 +116,8 @@ static int64_t place(int64_t i, int64_t rows, int64_t cols) {
 static void step(const struct sl_step_coef *c, const struct sl_step_io *io) {
     int64_t k = io->rows < io->cols ? io->rows : io->cols, n = io->count / k;
     float *m = io->state[0], *x = io->scratch;
-    float *y = x + io->count, *a = y + io->count, *b = a + k * k;
     double sum = 0;
-    SL_ASSERT(io->rows * io->cols == io->count && io->scratch);
+    SL_ASSERT(io->rows * io->cols == io->count && x);
     for (int64_t i = 0; i < io->count; i++) {
         float g = io->g[i] * c->scale;
         m[i] = sl_rule_mean(c->beta1, c->rest1, m[i], g);
@@ -109,7 +130,7 @@ static void step(const struct sl_step_coef *c, const struct sl_step_io *io) {
     for (int64_t i = 0; i < io->count; i++)
         x[i] *= fix;
     for (int i = 0; i < c->rounds; i++)
-        round_float(k, n, x, a, b, y);
+        round_float(k, n, x, x + io->count);
     for (int64_t i = 0; i < io->count; i++) {
         float delta = c->gain * x[place(i, io->rows, io->cols)];
         io->w[i] = sl_rule_apply(c, io->w[i], delta);
@@ -124,7 +145,6 @@ static void ref(const struct sl_optim_param *param, const struct sl_step_ref *io
     int64_t k = io->rows < io->cols ? io->rows : io->cols, n = io->count / k;
     size_t elements = (size_t)(2 * (io->count + k * k));
     double *x = sl_realloc(NULL, sizeof *x * elements);
-    double *y = x + io->count, *a = y + io->count, *b = a + k * k;
     for (int64_t i = 0; i < io->count; i++) {
         double g = io->g[i] * io->scale;
         io->state[0][i] = beta * io->state[0][i] + (1 - beta) * g;
@@ -136,7 +156,7 @@ static void ref(const struct sl_optim_param *param, const struct sl_step_ref *io
     for (int64_t i = 0; i < io->count; i++)
         x[i] /= norm > ns_eps ? norm : ns_eps;
     for (int i = 0; i < (int)sl_optim_value(&param->optim, "rounds"); i++)
-        round_double(k, n, x, a, b, y);
+        round_double(k, n, x, x + io->count);
     double gain = sl_optim_value(&param->optim, "rms") *
                   sqrt((double)(io->rows > io->cols ? io->rows : io->cols));
     for (int64_t i = 0; i < io->count; i++) {

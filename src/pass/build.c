@@ -6,22 +6,14 @@
 
 bool sl_build_own(const struct sl_build *b, int node) { return b->stage[node] == b->spec->stage; }
 
+bool sl_build_is_view(const struct sl_build *b, int node) {
+    const struct sl_node *n = &b->graph->nodes.at[node];
+    return n->op->is_view && b->root[n->out[0]] != n->out[0];
+}
+
 bool sl_build_own_value(const struct sl_build *b, int value) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
     return v->kind == SL_VALUE_NODE && sl_build_own(b, v->node);
-}
-
-/* Views vanish: a value stands for the one whose memory it is. */
-static void find_roots(struct sl_build *b) {
-    for (int64_t v = 0; v < b->graph->values.count; v++) {
-        const struct sl_value *value = &b->graph->values.at[v];
-        b->root[v] = (int)v;
-        if (value->kind != SL_VALUE_NODE)
-            continue;
-        const struct sl_node *node = &b->graph->nodes.at[value->node];
-        if (node->op->is_view && value->slot == 0)
-            b->root[v] = b->root[node->in[0]];
-    }
 }
 
 static struct sl_operand make_operand(const struct sl_build *b, int value) {
@@ -33,14 +25,16 @@ static struct sl_operand make_operand(const struct sl_build *b, int value) {
     operand.dtype = v->dtype;
     operand.shape = sl_shape_at(&v->shape, b->spec->samples);
     operand.numel = sl_shape_numel(&operand.shape, 1);
+    operand.row = b->part_row[value];
+    operand.run = b->part_run[value];
+    operand.within = b->part_at[value] * b->program->elem_bytes;
     return operand;
 }
 
 static void emit(struct sl_build *b, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
-    if (node->op->is_view)
+    if (sl_build_is_view(b, index) || b->gone[index])
         return;
-    SL_ASSERT(node->in_count <= SL_MAX_IN);
     struct sl_instr instr = {
         .op = node->op,
         .kernel = node->op->name,
@@ -107,7 +101,7 @@ static void emit_updates(struct sl_build *b) {
 static void count_readers(struct sl_build *b) {
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {
         const struct sl_node *node = &b->graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && !node->op->is_view; i++)
+        for (int i = 0; i < node->in_count && !sl_build_is_view(b, (int)n); i++)
             if (node->in[i] >= 0)
                 b->readers[b->root[node->in[i]]]++;
     }
@@ -184,6 +178,8 @@ static void build_instrs(struct sl_build *b) {
     b->split_at = b->forward_end;
     if (b->graph->differentiated)
         emit_backward(b);
+    if (b->spec->has_kernel)
+        sl_build_fuse(b);
     set_phases(b);
 }
 
@@ -199,6 +195,10 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->program->recompute = spec->recompute;
     b->stage = SL_NEW(&b->scratch, int, spec->graph->nodes.count);
     b->root = SL_NEW(&b->scratch, int, spec->graph->values.count);
+    b->part_row = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->part_run = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->part_at = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
+    b->gone = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
     b->readers = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_f = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_b = SL_NEW(&b->scratch, int, spec->graph->values.count);
@@ -209,7 +209,7 @@ sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **
     struct sl_build b;
     SL_ASSERT(spec->graph->checked);
     open_build(&b, spec);
-    find_roots(&b);
+    sl_build_views(&b);
     count_readers(&b);
     sl_build_params(&b);
     build_instrs(&b);
@@ -221,6 +221,7 @@ sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **
     b.program->instrs = SL_VEC_FREEZE(&b.instrs, &b.program->arena);
     SL_VEC_FREE(&b.instrs);
     SL_VEC_FREE(&b.items);
+    SL_VEC_FREE(&b.fused);
     sl_arena_free(&b.scratch);
     sl_err err = sl_program_check(b.program);
     if (err != SL_OK)
@@ -228,6 +229,37 @@ sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **
     else
         *out = b.program;
     return err;
+}
+
+static int glue_root(const int *group, int node) {
+    while (group[node] != node)
+        node = group[node];
+    return node;
+}
+
+void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *name), int *group) {
+    struct sl_build b;
+    struct sl_program_spec spec = {.graph = graph, .samples = 1, .has_kernel = has_kernel};
+    for (int n = 0; n < graph->forward_count; n++)
+        group[n] = n;
+    open_build(&b, &spec);
+    sl_build_views(&b);
+    count_readers(&b);
+    sl_build_params(&b);
+    build_instrs(&b);
+    for (int64_t i = 0; i < b.fused.count; i++) {
+        const struct sl_node *first = &graph->nodes.at[b.fused.at[i].first];
+        const struct sl_node *second = &graph->nodes.at[b.fused.at[i].second];
+        int x = glue_root(group, first->of < 0 ? b.fused.at[i].first : first->of);
+        int y = glue_root(group, second->of < 0 ? b.fused.at[i].second : second->of);
+        group[x > y ? x : y] = x < y ? x : y;
+    }
+    for (int n = 0; n < graph->forward_count; n++)
+        group[n] = glue_root(group, n);
+    SL_VEC_FREE(&b.instrs);
+    SL_VEC_FREE(&b.fused);
+    sl_arena_free(&b.scratch);
+    sl_program_close(b.program);
 }
 
 void sl_program_close(struct sl_program *program) {

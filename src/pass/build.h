@@ -21,9 +21,8 @@ struct sl_item {
     int64_t offset; /* in SLOT below slot_bytes, else in WORK from there on */
 };
 
-/* An operand of an instruction before offsets are known: an item, or a fixed place. */
-struct sl_slotref {
-    int item; /* -1: `operand` is final */
+struct sl_fused_pair {
+    int first, second; /* nodes */
 };
 
 struct sl_build {
@@ -31,19 +30,28 @@ struct sl_build {
     const struct sl_graph *graph;
     struct sl_program *program;
     struct sl_arena scratch;
-    int *stage;           /* [nodes] */
-    int *root;            /* [values] through views */
+    int *stage;                             /* [nodes] */
+    int *root;                              /* [values] through views */
+    int64_t *part_row, *part_run, *part_at; /* [values] see sl_operand; row 0: the whole root */
+    bool *gone;                             /* [nodes] a split or concat that became a view */
     int *readers;         /* [values] instructions of this stage that read a root */
     int *item_f, *item_b; /* [values] root -> item of the forward life and of the backward life */
     SL_VEC(struct sl_instr) instrs;
     SL_VEC(struct sl_item) items;
+    SL_VEC(struct sl_fused_pair) fused;
     int forward_end; /* instructions [0, forward_end) are F */
     int split_at;    /* first W instruction of a split program, else instrs.count */
 };
 
 bool sl_build_own(const struct sl_build *b, int node);
+/* Is this node a view that needs no instruction? */
+bool sl_build_is_view(const struct sl_build *b, int node);
 bool sl_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
 
+/* views.c: values that are parts of others' memory. */
+void sl_build_views(struct sl_build *b);
+/* fuse.c */
+void sl_build_fuse(struct sl_build *b);
 /* items.c */
 void sl_build_items(struct sl_build *b);
 void sl_build_share(struct sl_build *b);

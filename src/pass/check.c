@@ -13,9 +13,12 @@ struct memory {
     SL_VEC(struct tenant) tenants;
 };
 
+/* Bytes from the first element to the last one. */
 static int64_t bytes_of(const struct sl_program *program, const struct sl_operand *operand) {
-    return operand->numel *
-           (operand->dtype == SL_INT ? (int64_t)sizeof(int32_t) : program->elem_bytes);
+    int64_t numel = operand->numel;
+    if (operand->row)
+        numel = (operand->numel / operand->run - 1) * operand->row + operand->run;
+    return numel * (operand->dtype == SL_INT ? (int64_t)sizeof(int32_t) : program->elem_bytes);
 }
 
 static int64_t space_bytes(const struct sl_program *p, enum sl_space space) {
@@ -40,9 +43,18 @@ static void evict(struct memory *memory, const struct tenant *fresh) {
     memory->tenants.count = kept;
 }
 
+/* A part stands for the tensor it lies in. Its other parts may be there already. */
+static struct tenant tenant_of(const struct memory *memory, const struct sl_operand *operand) {
+    struct tenant tenant = {operand->space, operand->offset - operand->within, 0, operand->value};
+    int64_t bytes = bytes_of(memory->program, operand);
+    if (operand->row)
+        bytes = operand->numel / operand->run * operand->row * memory->program->elem_bytes;
+    tenant.to = tenant.from + bytes;
+    return tenant;
+}
+
 static void write_operand(struct memory *memory, const struct sl_operand *operand) {
-    struct tenant fresh = {operand->space, operand->offset,
-                           operand->offset + bytes_of(memory->program, operand), operand->value};
+    struct tenant fresh = tenant_of(memory, operand);
     evict(memory, &fresh);
     SL_PUSH(&memory->tenants, fresh);
 }
@@ -50,7 +62,8 @@ static void write_operand(struct memory *memory, const struct sl_operand *operan
 static bool holds(const struct memory *memory, const struct sl_operand *operand) {
     for (int64_t i = 0; i < memory->tenants.count; i++) {
         const struct tenant *t = &memory->tenants.at[i];
-        if (t->space == operand->space && t->from == operand->offset && t->value == operand->value)
+        if (t->space == operand->space && t->from == operand->offset - operand->within &&
+            t->value == operand->value)
             return true;
     }
     return false;

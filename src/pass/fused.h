@@ -4,14 +4,15 @@
  * asked to fuse. sl_instr.op and attr are those of the matmul. Absent operands keep their place
  * with SL_SPACE_NONE. `a`, `b`, ta, tb are as in the op matmul.
  *
- *   kernel               in                   out          stands for
- *   matmul_add           a b bias? r          y            y = a b + bias + r      (r like y; may
- * be y) matmul_gelu          a b bias?            pre y        pre = a b + bias, y = gelu(pre),
- * tanh matmul_gelu_erf      a b bias?            pre y        the same, approx=erf matmul_gelu_dx
- * a b x                dx           dx = (a b) gelu'(x), tanh  (x like dx) matmul_gelu_erf_dx   a b
- * x                dx           the same, approx=erf matmul_sum_a         a b                  y
- * sums       y = a' b (ta=1), sums[m] = sum_k a[k][m] matmul_sum_b         a b                  y
- * sums       y = a b, sums[n] = sum_k b[k][n]
+ *   kernel              in          out               stands for
+ *   add_layernorm       x r w b?    sum y mean rstd   sum = x + r, then layernorm (its attr)
+ *   matmul_add          a b bias? r y                 y = a b + bias + r (r like y; may be y)
+ *   matmul_gelu         a b bias?   pre y             pre = a b + bias, y = gelu(pre), tanh
+ *   matmul_gelu_erf     a b bias?   pre y             the same, approx=erf
+ *   matmul_gelu_dx      a b x       dx                dx = (a b) gelu'(x), tanh (x like dx)
+ *   matmul_gelu_erf_dx  a b x       dx                the same, approx=erf
+ *   matmul_sum_a        a b         y sums            y = a' b (ta=1), sums[m] = sum_k a[k][m]
+ *   matmul_sum_b        a b         y sums            y = a b, sums[n] = sum_k b[k][n]
  *
  * The last two give a weight's gradient together with its bias' gradient: with y = x w + bias,
  * dw = x' dy is matmul_sum_b; with y = x w' + bias, dw = dy' x is matmul_sum_a. b of matmul_sum_b
@@ -21,6 +22,7 @@
 #ifndef SL_PASS_FUSED_H
 #define SL_PASS_FUSED_H
 
+#define SL_FUSED_ADD_LAYERNORM "add_layernorm"
 #define SL_FUSED_MATMUL_ADD "matmul_add"
 #define SL_FUSED_MATMUL_GELU "matmul_gelu"
 #define SL_FUSED_MATMUL_GELU_DX "matmul_gelu_dx"

@@ -1,7 +1,6 @@
 /* Items: pieces of SLOT and WORK memory with lifetimes; sharing in place. */
 #include "pass/build.h"
-
-#include <string.h>
+#include "pass/inplace.h"
 
 /* Does this value live in SLOT or WORK (and not in a slab of its own)? */
 static bool planned(const struct sl_build *b, int value) {
@@ -104,20 +103,6 @@ void sl_build_items(struct sl_build *b) {
     }
 }
 
-/* Ops whose output may take the memory of an input of the same size that dies there: every element
- * (or row) is read before it is written. */
-static const struct {
-    const char *op;
-    int input;
-} in_place[] = {
-    {"add", 0},          {"add", 1},        {"alpha_dropout", 0}, {"cross_entropy_dx", 1},
-    {"dropout", 0},      {"dropout_dx", 0}, {"gelu", 0},          {"gelu_dx", 0},
-    {"layernorm_dx", 0}, {"mul", 0},        {"relu", 0},          {"relu_dx", 0},
-    {"rmsnorm_dx", 0},   {"scale", 0},      {"sigmoid", 0},       {"sigmoid_dx", 0},
-    {"silu", 0},         {"silu_dx", 0},    {"softmax", 0},       {"softmax_dx", 0},
-    {"sub", 0},          {"tanh", 0},       {"tanh_dx", 0},
-};
-
 static int item_of_operand(const struct sl_build *b, const struct sl_operand *operand, int time) {
     if (operand->value < 0 || operand->space != SL_SPACE_NONE || !planned(b, operand->value))
         return -1;
@@ -150,9 +135,10 @@ static bool share(struct sl_build *b, const struct sl_instr *instr, int input, i
 void sl_build_share(struct sl_build *b) {
     for (int64_t t = 0; t < b->instrs.count; t++) {
         const struct sl_instr *instr = &b->instrs.at[t];
+        unsigned inputs = sl_inplace_inputs(instr->kernel);
         bool done = false;
-        for (int k = 0; k < SL_COUNT(in_place) && !done; k++)
-            if (strcmp(instr->op->name, in_place[k].op) == 0 && in_place[k].input < instr->in_count)
-                done = share(b, instr, in_place[k].input, (int)t);
+        for (int i = 0; i < instr->in_count && !done; i++)
+            if (inputs >> i & 1)
+                done = share(b, instr, i, (int)t);
     }
 }

@@ -128,7 +128,7 @@ static void resolve(struct sl_build *b, struct sl_operand *operand, int time) {
     SL_ASSERT(item);
     bool slot = item->offset < p->slot_bytes;
     operand->space = slot ? SL_SPACE_SLOT : SL_SPACE_WORK;
-    operand->offset = slot ? item->offset : item->offset - p->slot_bytes;
+    operand->offset = (slot ? item->offset : item->offset - p->slot_bytes) + operand->within;
 }
 
 void sl_build_layout(struct sl_build *b) {

@@ -108,7 +108,7 @@ static void edge_ports(struct sl_build *b) {
     port_list lists[4] = {0}; /* recv_act, send_act, recv_grad, send_grad */
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && !node->op->is_view; i++) {
+        for (int i = 0; i < node->in_count && !sl_build_is_view(b, (int)n); i++) {
             if (node->in[i] < 0)
                 continue;
             int root = b->root[node->in[i]];

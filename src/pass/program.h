@@ -35,7 +35,11 @@ struct sl_operand {
     int64_t offset; /* bytes */
     int64_t numel;
     struct sl_shape shape; /* B put in */
-    int value;             /* of the graph, for messages and audits */
+    int value;             /* of the graph: whose memory this is */
+    /* A part of each row of a wider tensor (q, k, v inside of one projection): `run` elements
+     * lie together, the next ones begin `row` elements after them. 0: all lie together. */
+    int64_t row, run;
+    int64_t within; /* bytes from the start of that tensor; counted in offset */
 };
 
 enum { SL_INSTR_IN = SL_MAX_IN, SL_INSTR_OUT = SL_MAX_OUT };
@@ -106,6 +110,8 @@ struct sl_program_spec {
     const int *stage_of;          /* [forward nodes], NULL: one stage */
     int stage;
     int64_t samples;
+    /* Which kernels the device has: fused ones are used where it has them. NULL: none. */
+    bool (*has_kernel)(const char *name);
     bool split;     /* I and W are separate phases */
     bool recompute; /* stash only what enters; F is run again before the backward */
 };
@@ -117,6 +123,11 @@ void sl_program_close(struct sl_program *program);
  * in it exactly once. Run by sl_program_build too. */
 SL_MUST_CHECK sl_err sl_program_check(const struct sl_program *program);
 void sl_program_write(const struct sl_program *program, struct sl_text *text);
+
+/* Forward nodes that must be in one stage because kernels fuse them (or their gradients): nodes with
+ * the same group[] belong together. `group` has graph->forward_count entries; the number of a group
+ * is its first node. */
+void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *name), int *group);
 
 /* The stage of every node, backward nodes included, given that of the forward nodes. A sum of
  * gradients belongs to the readers' stage when all of them are there, else to the producer's.

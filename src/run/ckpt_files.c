@@ -128,8 +128,15 @@ sl_err sl_ckpt_rename(const struct sl_ckpt_files *files, const char *from, const
     return sl_fail(SL_ERR_SYSTEM, "%s: cannot rename to %s: %s", from, to, strerror(errno));
 }
 
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+/* Steps ascending, step-7 before step-7.9 before step-7.10; other names by their bytes. */
+static int by_step(const void *a, const void *b) {
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    int64_t step_x = sl_ckpt_dir_step(x), step_y = sl_ckpt_dir_step(y);
+    if (step_x != step_y)
+        return step_x < step_y ? -1 : 1;
+    if (step_x >= 0 && strlen(x) != strlen(y))
+        return strlen(x) < strlen(y) ? -1 : 1;
+    return strcmp(x, y);
 }
 
 sl_err sl_ckpt_names(const char *dir, struct sl_arena *arena, struct sl_ckpt_names *out) {
@@ -146,7 +153,7 @@ sl_err sl_ckpt_names(const char *dir, struct sl_arena *arena, struct sl_ckpt_nam
             SL_PUSH(&names, sl_arena_dup(arena, entry->d_name, strlen(entry->d_name)));
     closedir(stream);
     if (names.count)
-        qsort(names.at, (size_t)names.count, sizeof *names.at, by_text);
+        qsort(names.at, (size_t)names.count, sizeof *names.at, by_step);
     out->count = names.count;
     out->at = SL_VEC_FREEZE(&names, arena);
     SL_VEC_FREE(&names);

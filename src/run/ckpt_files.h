@@ -33,7 +33,8 @@ SL_MUST_CHECK sl_err sl_ckpt_sync_dir(const struct sl_ckpt_files *files, const c
 SL_MUST_CHECK sl_err sl_ckpt_rename(const struct sl_ckpt_files *files, const char *from,
                                     const char *to);
 
-/* Names in a directory without "." and "..", sorted; SL_OK and none when it is not there. */
+/* Names in a directory without "." and "..", steps last and ascending; SL_OK and none when it is
+ * not there. */
 struct sl_ckpt_names {
     int64_t count;
     const char **at;

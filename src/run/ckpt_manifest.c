@@ -21,9 +21,10 @@ const char *sl_ckpt_shard_name(enum sl_ckpt_group group, int rank, int ranks,
     return out;
 }
 
-int sl_ckpt_by_name(const void *a, const void *b) {
-    return strcmp(((const struct sl_ckpt_tensor *)a)->name,
-                  ((const struct sl_ckpt_tensor *)b)->name);
+static int by_name(const void *a, const void *b) {
+    const struct sl_ckpt_tensor *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->shard > y->shard) - (x->shard < y->shard);
 }
 
 static size_t put_tail(char out[TAIL], uint64_t hash) {
@@ -165,14 +166,20 @@ static sl_err read_shard_name(struct sl_json_in *json, const struct sl_ckpt_mani
     char name[SL_CKPT_FILE_NAME];
     SL_TRY(take_key(json, "file"));
     SL_TRY(sl_json_take(json, SL_JSON_STRING));
-    for (int g = 0; g < SL_CKPT_GROUPS; g++)
-        for (int rank = 0; rank < manifest->ranks; rank++)
-            if (sl_str_is(json->string,
-                          sl_ckpt_shard_name((enum sl_ckpt_group)g, rank, manifest->ranks, name))) {
-                out->group = (enum sl_ckpt_group)g;
-                out->rank = rank;
-                return SL_OK;
-            }
+    for (int g = 0; g < SL_CKPT_GROUPS; g++) {
+        size_t prefix = strlen(group_names[g]) + 1;
+        int rank = 0;
+        for (size_t i = prefix; i < prefix + 3 && i < json->string.length; i++)
+            rank = rank * 10 + (json->string.at[i] - '0');
+        if (rank < 0 || rank >= manifest->ranks)
+            continue;
+        sl_ckpt_shard_name((enum sl_ckpt_group)g, rank, manifest->ranks, name);
+        if (sl_str_is(json->string, name)) {
+            out->group = (enum sl_ckpt_group)g;
+            out->rank = rank;
+            return SL_OK;
+        }
+    }
     return sl_json_fail(json, "'%.*s' is not the name of a shard",
                         (int)(json->string.length < 80 ? json->string.length : 80),
                         json->string.at);
@@ -321,7 +328,7 @@ static void merge_tensors(const struct sl_ckpt_manifest *parts, int count,
             out->tensors[at] = parts[i].tensors[k];
             out->tensors[at++].shard = place_of(out, &parts[i].shards[parts[i].tensors[k].shard]);
         }
-    sl_sort(out->tensors, at, sizeof *out->tensors, sl_ckpt_by_name);
+    sl_sort(out->tensors, at, sizeof *out->tensors, by_name);
 }
 
 sl_err sl_ckpt_manifest_merge(const struct sl_ckpt_manifest *parts, int count,
@@ -346,7 +353,7 @@ sl_err sl_ckpt_manifest_merge(const struct sl_ckpt_manifest *parts, int count,
                            (long long)out->step, (int)out->shards[i].rank);
     merge_tensors(parts, count, out);
     for (int64_t i = 1; i < out->tensor_count; i++)
-        if (sl_ckpt_by_name(&out->tensors[i - 1], &out->tensors[i]) == 0)
+        if (strcmp(out->tensors[i - 1].name, out->tensors[i].name) == 0)
             return sl_fail(SL_ERR_INPUT,
                            "checkpoint of step %lld: tensor '%s' was put by writers %d and %d; a "
                            "tensor has one owner",

@@ -43,7 +43,4 @@ void sl_ckpt_manifest_put(struct sl_text *text, struct sl_ckpt_manifest *manifes
 SL_MUST_CHECK sl_err sl_ckpt_manifest_merge(const struct sl_ckpt_manifest *parts, int count,
                                             struct sl_arena *arena, struct sl_ckpt_manifest *out);
 
-/* Order of tensors: by name. */
-int sl_ckpt_by_name(const void *a, const void *b);
-
 #endif

@@ -148,9 +148,10 @@ sl_err sl_ckpt_open(const char *path, int64_t step, struct sl_ckpt **out) {
     if (step >= 0 && ckpt->manifest.step != step)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: holds step %lld, not %lld", ckpt->dir,
                            (long long)ckpt->manifest.step, (long long)step));
-    int64_t named = sl_ckpt_dir_step(latest.name ? latest.name : "");
+    const char *slash = strrchr(ckpt->dir, '/');
+    int64_t named = sl_ckpt_dir_step(slash ? slash + 1 : ckpt->dir);
     if (named >= 0 && named != ckpt->manifest.step)
-        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: holds step %lld", ckpt->dir,
+        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: renamed: it holds step %lld", ckpt->dir,
                            (long long)ckpt->manifest.step));
     *out = ckpt;
     return SL_OK;

@@ -204,8 +204,12 @@ sl_err sl_ckpt_write(struct sl_ckpt_writer *writer, struct sl_text *report) {
     uint64_t *hashes = SL_NEW(&writer->arena, uint64_t, writer->items.count + 1);
     int32_t shard_of[SL_CKPT_GROUPS] = {0};
     SL_ASSERT(!manifest->shards);
+    for (int64_t i = 0; i < writer->items.count; i++)
+        hashes[i] = sl_hash("", 0); /* of those without elements, which have no bytes to come */
     manifest->shards = SL_NEW(&writer->arena, struct sl_ckpt_shard, SL_CKPT_GROUPS);
-    writer->chunk = sl_arena_alloc(&writer->arena, CHUNK);
+    for (int64_t i = 0; i < writer->items.count && !writer->chunk; i++)
+        if (!writer->items.at[i].data)
+            writer->chunk = sl_arena_alloc(&writer->arena, CHUNK);
     SL_TRY(sl_ckpt_make_dir(writer->files, writer->options.run));
     SL_TRY(sl_ckpt_make_dir(writer->files, writer->root));
     SL_TRY(sl_ckpt_make_dir(writer->files, writer->temporary));
@@ -275,7 +279,8 @@ static sl_err discard(struct sl_ckpt_writer *writer, const char *name) {
     return SL_OK;
 }
 
-/* step-N; or step-N.k when `latest` names that very step already. */
+/* step-N; or step-N.k when a directory of that name must not be touched: it is what `latest` names,
+ * or, without a readable `latest`, what a reader would fall back to. */
 static sl_err choose_name(struct sl_ckpt_writer *writer, const char **out) {
     struct sl_ckpt_latest latest;
     if (sl_ckpt_latest_read(writer->root, &writer->arena, &latest) != SL_OK)
@@ -289,7 +294,7 @@ static sl_err choose_name(struct sl_ckpt_writer *writer, const char **out) {
         const char *path = sl_arena_printf(&writer->arena, "%s/%s", writer->root, *out);
         if (!sl_file_exists(path))
             return SL_OK;
-        if (!latest.name || strcmp(latest.name, *out) != 0)
+        if (latest.name && strcmp(latest.name, *out) != 0)
             return discard(writer, *out); /* from a save that was killed, or before a roll-back */
     }
     return sl_fail(SL_ERR_SYSTEM, "%s: no free name for step %lld", writer->root,

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,6 +15,7 @@ struct session {
     const struct sl_session_config *config;
     struct sl_session_result *result;
     struct sl_train *train;
+    struct sl_pipe *pipe; /* NULL: one worker */
     struct sl_run_log log;
     int64_t saved_step; /* -1: none yet */
 };
@@ -92,24 +94,73 @@ static sl_err evaluate(struct session *s) {
 
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
+/* What follows a step: log, evaluation, checkpoint. */
+static sl_err after_step(struct session *s, const struct sl_step_report *report) {
+    const struct sl_session_config *c = s->config;
+    s->result->steps_done++;
+    s->result->last_loss = report->loss;
+    if (s->log.jsonl)
+        SL_TRY(sl_run_log_step(&s->log, report));
+    if (c->on_step)
+        c->on_step(c->ctx, s->train, report);
+    bool last = report->step == c->train.steps;
+    if (c->train.eval_every > 0 && (due(c->train.eval_every, report->step) || last))
+        SL_TRY(evaluate(s));
+    return due(c->checkpoint_every, report->step) ? save(s) : SL_OK;
+}
+
+/* Steps until something other than a step happens, at most `most`. */
+static int64_t run_length(const struct session *s, int64_t most) {
+    const struct sl_train_config *c = &s->config->train;
+    int64_t length = c->steps - s->train->step;
+    int64_t every[2] = {c->eval_every, s->config->checkpoint_every};
+    for (int i = 0; i < 2; i++)
+        if (every[i] > 0 && every[i] - s->train->step % every[i] < length)
+            length = every[i] - s->train->step % every[i];
+    return length < most ? length : most;
+}
+
+/* A pipeline runs several steps at a time and is empty in between. Asynchronous schedules drain as
+ * seldom as possible, because a drain is a step with fresh weights that they would not have had. */
+static sl_err run_pipe(struct session *s) {
+    enum { STEPS_MOST = 16 };
+    int64_t most = sl_pipe_is_synchronous(s->pipe) ? STEPS_MOST : INT64_MAX;
+    int64_t count = run_length(s, most);
+    struct sl_step_report *reports = calloc((size_t)count, sizeof *reports);
+    if (!reports)
+        sl_out_of_memory((size_t)count * sizeof *reports);
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
+    SL_TRY_OUT(sl_pipe_gather(s->pipe, s->train));
+    for (int64_t i = 0; i < count; i++)
+        SL_TRY_OUT(after_step(s, &reports[i]));
+out:
+    free(reports);
+    return err;
+}
+
 static sl_err run_steps(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_step_report report;
     while (s->train->step < c->train.steps && !(c->stop && *c->stop)) {
+        if (s->pipe) {
+            SL_TRY(run_pipe(s));
+            continue;
+        }
         SL_TRY(sl_train_step(s->train, &report));
-        s->result->steps_done++;
-        s->result->last_loss = report.loss;
-        if (s->log.jsonl)
-            SL_TRY(sl_run_log_step(&s->log, &report));
-        if (c->on_step)
-            c->on_step(c->ctx, s->train, &report);
-        bool last = s->train->step == c->train.steps;
-        if (c->train.eval_every > 0 && (due(c->train.eval_every, s->train->step) || last))
-            SL_TRY(evaluate(s));
-        if (due(c->checkpoint_every, s->train->step))
-            SL_TRY(save(s));
+        SL_TRY(after_step(s, &report));
     }
     return save(s);
+}
+
+static sl_err open_pipe(struct session *s) {
+    const struct sl_session_config *c = s->config;
+    struct sl_pipe_config pipe = {.train = &c->train,
+                                  .plan = c->plan,
+                                  .stage_of = c->stage_of,
+                                  .schedule = c->schedule};
+    SL_TRY(sl_pipe_open(&pipe, &s->pipe));
+    return sl_pipe_scatter(s->pipe, s->train);
 }
 
 sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_result *result) {
@@ -118,6 +169,8 @@ sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_train_open(&config->train, &s.train));
     SL_TRY_OUT(start(&s));
+    if (config->plan)
+        SL_TRY_OUT(open_pipe(&s));
     result->was_finished = s.train->step >= config->train.steps;
     if (config->on_start)
         config->on_start(config->ctx, s.train);
@@ -125,8 +178,9 @@ sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_
         SL_TRY_OUT(run_steps(&s));
     result->stopped = s.train->step < config->train.steps;
     result->step = s.train->step;
-    result->bytes = s.train->worker->bytes;
+    result->bytes = s.pipe ? sl_pipe_bytes(s.pipe) : s.train->worker->bytes;
 out:
+    sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);
     sl_train_close(s.train);
     return err;

@@ -7,12 +7,15 @@
 #ifndef SL_RUN_SESSION_H
 #define SL_RUN_SESSION_H
 
-#include "run/train.h"
+#include "run/pipe.h"
 
 #include <signal.h>
 
 struct sl_session_config {
     struct sl_train_config train;
+    const struct sl_plan *plan; /* a pipeline; NULL: one worker */
+    const int *stage_of;        /* [forward nodes], with a plan */
+    const char *schedule;
     const char *run;          /* directory; NULL: keep nothing */
     const char *config;       /* JSON text of config.json */
     const char *model;        /* flat model text of model.model */

@@ -3,40 +3,59 @@
 
 #include <math.h>
 
-static double norm_sq(const struct sl_train *train) {
+sl_err sl_train_norms(struct sl_train *train, int grad_slot) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
-    double sum = 0;
+    struct sl_norm_item *items = train->norm_items;
     for (int i = 0; i < p->param_count; i++)
-        sum += sl_norm_sq(sl_worker_grad(train->worker, 0, i), p->params[i].numel);
-    return sum;
+        items[i] = (struct sl_norm_item){sl_worker_grad(train->worker, grad_slot, i),
+                                         p->params[i].numel, &train->norm_sums[i]};
+    return train->device->row->norm_sq(train->device, items, p->param_count);
 }
 
-static void step_param(struct sl_train *train, int i, double lr, float scale) {
+static struct sl_step_item step_item(struct sl_train *train, const struct sl_update_args *args,
+                                     int i) {
     const struct sl_optim_param *param = &train->params[i];
-    const struct sl_optimizer *row = param->optim.row;
-    struct sl_step_coef coef = sl_optim_coef(param, train->step + 1, lr, scale);
-    struct sl_step_io io = {
-        .count = param->count,
-        .rows = param->shape.rank > 0 ? param->shape.dim[0] : 1,
-        .w = sl_worker_weight(train->worker, 0, i),
-        .g = sl_worker_grad(train->worker, 0, i),
-        .scratch = train->opt_scratch,
+    struct sl_step_item item = {
+        .param = param,
+        .coef = sl_optim_coef(param, args->t, args->lr, args->scale),
+        .io =
+            {
+                .count = param->count,
+                .rows = param->shape.rank > 0 ? param->shape.dim[0] : 1,
+                .w = sl_worker_weight(train->worker, args->version, i),
+                .g = sl_worker_grad(train->worker, args->grad_slot, i),
+                .scratch = train->opt_scratch,
+            },
+        .lr = args->lr,
     };
-    io.cols = io.count / io.rows;
-    for (int s = 0; s < row->state_count; s++)
-        io.state[s] = sl_worker_opt(train->worker, s, i);
-    row->step(&coef, &io);
+    item.io.cols = item.io.count / item.io.rows;
+    for (int s = 0; s < param->optim.row->state_count; s++)
+        item.io.state[s] = sl_worker_opt(train->worker, s, i);
+    return item;
+}
+
+sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args) {
+    int count = train->worker->programs[SL_WORKER_FULL]->param_count;
+    for (int i = 0; i < count; i++)
+        train->step_items[i] = step_item(train, args, i);
+    return train->device->row->step(train->device, train->step_items, count);
 }
 
 sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
+    double sum = 0; /* over parameters in graph order */
     SL_TRY(sl_worker_sum_uses(train->worker, 0));
-    struct sl_norm_verdict verdict = sl_norm_judge(norm_sq(train), 1, train->config.clip);
+    SL_TRY(sl_train_norms(train, 0));
+    for (int i = 0; i < p->param_count; i++)
+        sum += train->norm_sums[i];
+    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, train->config.clip);
     report->norm = verdict.norm;
     report->lr = sl_lr_at(&train->config.lr, train->config.base_lr, train->step + 1);
     report->skipped = !verdict.finite;
-    for (int i = 0; verdict.finite && i < p->param_count; i++)
-        step_param(train, i, report->lr, verdict.scale);
+    struct sl_update_args args = {
+        .t = train->step + 1, .lr = report->lr, .scale = verdict.scale};
+    if (verdict.finite)
+        SL_TRY(sl_train_update(train, &args));
     train->step++;
     return SL_OK;
 }

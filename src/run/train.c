@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Samples of micro-batch j when `batch` is cut into `micros`: all full but the last. */
-static int64_t full_samples(int64_t batch, int64_t micros) { return (batch + micros - 1) / micros; }
+int64_t sl_train_full_samples(int64_t batch, int64_t micros) {
+    return (batch + micros - 1) / micros;
+}
 
-static sl_err check_config(const struct sl_train_config *c) {
-    int64_t full = full_samples(c->batch, c->micros);
+sl_err sl_train_check(const struct sl_train_config *c) {
+    int64_t full = sl_train_full_samples(c->batch, c->micros);
     if (c->micros > c->batch)
         return sl_fail(SL_ERR_NO, "a batch of %lld samples cannot be cut into %lld micro-batches",
                        (long long)c->batch, (long long)c->micros);
@@ -36,12 +37,14 @@ static struct sl_optim_shape shape_of(const struct sl_graph *graph, int param) {
     return out;
 }
 
-static sl_err open_optimizer(struct sl_train *train) {
+sl_err sl_train_open_optimizer(struct sl_train *train) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     int64_t scratch = 64;
-    train->params = calloc((size_t)p->param_count + 1, sizeof *train->params);
-    if (!train->params)
-        sl_out_of_memory((size_t)p->param_count);
+    size_t count = (size_t)p->param_count;
+    train->params = SL_NEW(&train->arena, struct sl_optim_param, count);
+    train->step_items = SL_NEW(&train->arena, struct sl_step_item, count);
+    train->norm_items = SL_NEW(&train->arena, struct sl_norm_item, count);
+    train->norm_sums = SL_NEW(&train->arena, double, count);
     for (int i = 0; i < p->param_count; i++) {
         struct sl_optim_shape shape = shape_of(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
@@ -51,36 +54,43 @@ static sl_err open_optimizer(struct sl_train *train) {
     return train->device->row->alloc(train->device, scratch, &train->opt_scratch);
 }
 
+int sl_train_state_count(const struct sl_optim *optim) {
+    if (!optim->row)
+        return 0;
+    int count = optim->row->state_count;
+    if (optim->row->fallback && optim->row->fallback->state_count > count)
+        count = optim->row->fallback->state_count;
+    return count;
+}
+
 sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out) {
-    SL_TRY(check_config(config));
+    SL_TRY(sl_train_check(config));
     struct sl_train *train = calloc(1, sizeof *train);
     if (!train)
         sl_out_of_memory(sizeof *train);
     sl_err err = SL_OK;
-    int64_t full = full_samples(config->batch, config->micros);
+    int64_t full = sl_train_full_samples(config->batch, config->micros);
     struct sl_worker_config worker = {
         .graph = config->graph,
         .samples = full,
         .last_samples = config->batch - full * (config->micros - 1),
         .eval_graph = config->eval_graph,
         .eval_samples = full,
+        .has_kernel = config->device->has_kernel,
         .recompute = config->recompute,
         .slots = 1,
         .versions = 1,
         .grad_slots = 1,
-        .state_count = config->optim.row ? config->optim.row->state_count : 0,
+        .state_count = sl_train_state_count(&config->optim),
         .seed = config->seed,
     };
-    if (config->optim.row && config->optim.row->fallback &&
-        config->optim.row->fallback->state_count > worker.state_count)
-        worker.state_count = config->optim.row->fallback->state_count;
     train->config = *config;
-    train->counts = calloc((size_t)config->graph->losses.count + 1, sizeof *train->counts);
+    train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
     struct sl_device_config device = {.threads = config->threads};
     SL_TRY_OUT(config->device->open(&device, &train->device));
     SL_TRY_OUT(sl_worker_open(train->device, &worker, &train->worker));
     if (config->optim.row)
-        SL_TRY_OUT(open_optimizer(train));
+        SL_TRY_OUT(sl_train_open_optimizer(train));
     *out = train;
 out:
     if (err != SL_OK)
@@ -96,8 +106,7 @@ void sl_train_close(struct sl_train *train) {
         train->device->row->free(train->device, train->opt_scratch);
         train->device->row->close(train->device);
     }
-    free(train->params);
-    free(train->counts);
+    sl_arena_free(&train->arena);
     free(train);
 }
 
@@ -116,9 +125,8 @@ sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed, d
     return SL_OK;
 }
 
-/* A different seed for every step, so that dropout is. */
-static uint64_t step_seed(const struct sl_train *train) {
-    return train->config.seed * 0x9E3779B97F4A7C15u + (uint64_t)train->step;
+uint64_t sl_train_seed(uint64_t seed, int64_t step) {
+    return seed * 0x9E3779B97F4A7C15u + (uint64_t)step;
 }
 
 static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool first,
@@ -126,7 +134,7 @@ static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool
     struct sl_pass pass = {
         .program = feed->program,
         .accumulate = !first,
-        .seed = step_seed(train),
+        .seed = sl_train_seed(train->config.seed, train->step),
         .first_sample = feed->first,
     };
     SL_TRY(sl_train_feed(train, feed));
@@ -138,7 +146,7 @@ static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool
 
 sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_train_config *c = &train->config;
-    int64_t start = sl_clock_ns(), full = full_samples(c->batch, c->micros);
+    int64_t start = sl_clock_ns(), full = sl_train_full_samples(c->batch, c->micros);
     struct sl_data_range range;
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));

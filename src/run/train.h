@@ -11,7 +11,7 @@
 struct sl_step_report {
     int64_t step; /* from 1 */
     double loss;  /* mean over the batch's counted items, losses weighted and added */
-    double norm;  /* of the gradient, before clipping */
+    double norm;  /* of the gradient, before clipping; NAN: stages step at different times */
     double lr;
     bool skipped; /* some gradient was not finite; weights are untouched */
     int64_t samples;
@@ -45,9 +45,13 @@ struct sl_train_config {
 /* The state of a run: everything that a checkpoint holds. */
 struct sl_train {
     struct sl_train_config config;
+    struct sl_arena arena;
     struct sl_device *device;
     struct sl_worker *worker;
-    struct sl_optim_param *params; /* [program params] */
+    struct sl_optim_param *params;   /* [program params] */
+    struct sl_step_item *step_items; /* [program params], filled anew every step */
+    struct sl_norm_item *norm_items;
+    double *norm_sums;
     void *opt_scratch;
     struct sl_data_cursor cursor;
     int64_t step;   /* finished steps */
@@ -74,8 +78,26 @@ SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int 
                                    const char *config);
 SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
 
-/* step.c: apply the gradient of the batch. */
+/* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into `micros`;
+ * the seed of a step (0-based), different for every step so that dropout is; the optimizer's view of
+ * the worker's parameters. */
+int64_t sl_train_full_samples(int64_t batch, int64_t micros);
+uint64_t sl_train_seed(uint64_t seed, int64_t step);
+SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
+int sl_train_state_count(const struct sl_optim *optim); /* slabs of optimizer state */
+SL_MUST_CHECK sl_err sl_train_check(const struct sl_train_config *config);
+
+/* step.c: apply the gradient of the batch. The parts: sums of squares into norm_sums[], and the
+ * update of weight slab `to` (which holds the old weights) by step t at rate lr. */
 SL_MUST_CHECK sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report);
+SL_MUST_CHECK sl_err sl_train_norms(struct sl_train *train, int grad_slot);
+struct sl_update_args {
+    int64_t t; /* from 1 */
+    double lr;
+    float scale;
+    int version, grad_slot;
+};
+SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
 
 /* feed.c: the inputs and seeds of one micro-batch into a slot. */
 struct sl_feed {

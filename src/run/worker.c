@@ -41,6 +41,7 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
         .stage_of = config->stage_of,
         .stage = config->stage,
         .samples = config->samples,
+        .has_kernel = config->has_kernel,
         .split = config->split,
         .recompute = config->recompute,
     };
@@ -83,6 +84,9 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     SL_TRY(alloc_bytes(w, work, &w->work));
     w->staging = sl_realloc(NULL, (size_t)staging);
+    w->tied = calloc((size_t)full->param_count + 1, sizeof *w->tied);
+    if (!w->tied)
+        sl_out_of_memory((size_t)full->param_count);
     return SL_OK;
 }
 
@@ -149,6 +153,7 @@ void sl_worker_close(struct sl_worker *w) {
         sl_program_close(w->programs[i]);
     }
     free(w->staging);
+    free(w->tied);
     free(w);
 }
 
@@ -200,7 +205,7 @@ sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_use *uses = &p->uses[p->params[i].first_use];
         char *slab = w->grad[grad_slot];
-        for (int u = 1; u < p->params[i].use_count; u++)
+        for (int u = 1; !w->tied[i] && u < p->params[i].use_count; u++)
             SL_TRY(w->device->row->add(w->device, slab + uses[0].offset, slab + uses[u].offset,
                                        p->params[i].numel));
     }

@@ -21,6 +21,7 @@ struct sl_worker_config {
     int64_t last_samples;              /* of the last one of a batch; 0 or equal: all are full */
     const struct sl_graph *eval_graph; /* the same model for evaluation, or NULL */
     int64_t eval_samples;
+    bool (*has_kernel)(const char *name); /* of the device */
     bool split, recompute;
     int slots;       /* micro-batches in flight */
     int versions;    /* weight slabs */
@@ -37,6 +38,7 @@ struct sl_worker {
     int slots, versions, grad_slots, state_count;
     void **slot, **param, **grad, **opt; /* device memory */
     void *state, *work;
+    bool *tied;    /* [params] summed over stages by somebody else */
     void *staging; /* host: one input of one micro-batch */
     int64_t bytes; /* all device memory */
 };

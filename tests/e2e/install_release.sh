@@ -57,4 +57,14 @@ cmake -S "$work/user" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/use
     { cat "$work/user.log" && fail "find_package(sluice)"; }
 cmake --build "$work/build" >"$work/user.log" || { cat "$work/user.log" && fail "the CMake program"; }
 [ "$("$work/build/user")" = "linked with $version" ] || fail "the find_package program"
+# The examples need nothing but what is installed, and the installed program finds its models.
+for example in "$SRC_DIR"/examples/*.c; do
+    # shellcheck disable=SC2046
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$example" -o "$work/example" \
+        $(pkg-config --cflags --libs sluice)
+    "$work/example" >"$work/example.log" || { cat "$work/example.log" && fail "$example"; }
+done
+message=$("$prefix/bin/sluice" model gpt2 --set H=7 2>&1) || true
+[[ $message == *"$prefix/share/sluice/models/gpt2.model:"* ]] || fail "models are not found beside the binary: $message"
+
 echo "count: $(find "$prefix" -type f | wc -l) files installed"

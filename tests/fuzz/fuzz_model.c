@@ -52,6 +52,28 @@ static void check_again(const struct sl_text *first, struct sl_model_options *op
     sl_graph_close(graph);
 }
 
+/* The first line on its own, and the statements as a piece of a graph that a program builds. */
+static void try_pieces(const struct sl_str *text, const struct sl_model_options *options) {
+    struct sl_arena arena = {0};
+    struct sl_model_header header;
+    struct sl_graph *graph = sl_graph_open("piece", sl_op_find);
+    int x, result;
+    sl_err err = sl_model_peek("peek", text->at, text->length, &arena, &header);
+    SL_ASSERT(err != SL_OK || header.name);
+    err = sl_graph_input(graph, "in", SL_FLOAT, SL_SHAPE(2, 1, 1, 5), 0, &x);
+    SL_ASSERT(err == SL_OK);
+    graph->node_limit = options->node_limit;
+    struct sl_model_piece piece = {.text = sl_arena_dup(&arena, text->at, text->length),
+                                   .scope = "s",
+                                   .values = &x,
+                                   .value_count = 1,
+                                   .result = text->length % 2 ? &result : NULL};
+    if (sl_model_extend(graph, options, &piece) == SL_OK)
+        err = sl_graph_check(graph);
+    sl_graph_close(graph);
+    sl_arena_free(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const struct sl_model_set sets[] = {{"L", 3}};
     struct parts parts;
@@ -70,6 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .find_used = find_used,
         .find_ctx = &parts,
     };
+    if (size % 5 == 0)
+        try_pieces(&parts.at[0], &options);
     if (sl_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph) != SL_OK) {
         SL_ASSERT(*sl_err_message());
         return 0;

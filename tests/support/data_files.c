@@ -81,11 +81,8 @@ const char *sl_test_shared(const char *name) {
 }
 
 struct sl_data_input sl_test_int(const char *name, int64_t length, int64_t below) {
-    return (struct sl_data_input){.name = name,
-                                  .dtype = SL_DATA_INT,
-                                  .rank = length > 0,
-                                  .dim = {length},
-                                  .below = below};
+    return (struct sl_data_input){
+        .name = name, .dtype = SL_DATA_INT, .rank = length > 0, .dim = {length}, .below = below};
 }
 
 struct sl_data_input sl_test_float(const char *name, int64_t a, int64_t b, int64_t c) {

@@ -1,4 +1,5 @@
-/* Files for tests of data sets: a temporary folder that is removed at the end, writers of formats. */
+/* Files for tests of data sets: a temporary folder that is removed at the end, writers of formats.
+ */
 #ifndef SL_TESTS_DATA_FILES_H
 #define SL_TESTS_DATA_FILES_H
 

@@ -8,6 +8,7 @@
  */
 #include "op_cases.h"
 
+#include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "op/common.h"
 #include "pass/inplace.h"
@@ -249,7 +250,7 @@ static void try_modes(struct node_bench *b, const struct sl_cpu_kernel *kernel,
         check_outcome(b, &sum, (double)earlier, &at);
         free_outcome(b, &sum);
     }
-    unsigned inplace = sl_inplace_inputs(b->op->name);
+    unsigned inplace = sl_inplace_inputs(b->instr.kernel);
     for (int i = 0; i < b->ref.in_count; i++) {
         if (!(inplace >> i & 1) || !b->memory[i] ||
             bytes_of(&b->ref.in[i]) != bytes_of(&b->ref.out[0]))
@@ -397,11 +398,62 @@ static void large_kernels_agree(void **state) {
     print_message("worst relative error %.2g (%s)\n", worst, worst_name);
 }
 
+/* add_layernorm against add, then layernorm. */
+static void fill_shape(struct node_bench *b, int i, struct sl_shape shape, uint64_t stream) {
+    struct sl_array array = new_array(shape, false);
+    for (int64_t j = 0; j < sl_numel(&shape); j++)
+        array.f[j] = sl_rng_normal(SEED, stream, (uint64_t)j);
+    take_input(b, i, &array);
+    b->in[i] = operand_of(&array, true);
+    free_array(&array);
+}
+
+static void run_refs(struct node_bench *b) {
+    struct sl_ref sum = {.in_count = 2, .out_count = 1, .in = {b->ref.in[0], b->ref.in[1]}};
+    struct sl_ref norm = {.attr = b->ref.attr, .in_count = 3, .out_count = 3};
+    sum.out[0] = b->ref.out[0];
+    sl_op_find(sl_str("add"))->ref(&sum);
+    norm.in[0] = b->ref.out[0];
+    for (int i = 1; i < 3; i++)
+        norm.in[i] = b->ref.in[i + 1];
+    for (int i = 0; i < 3; i++)
+        norm.out[i] = b->ref.out[i + 1];
+    b->op->ref(&norm);
+}
+
+static void fused_layernorm_agrees(void **state) {
+    static const struct sl_op_case the = {.op = "add_layernorm", .label = "fused"};
+    union sl_attr eps[1] = {{.f = 1e-5}};
+    for (int64_t rows = 1; rows < 200; rows += 66) {
+        struct node_bench b = {.op = sl_op_find(sl_str("layernorm")), .samples = 1};
+        struct sl_shape x = SL_SHAPE(2, 0, rows, 131), w = SL_SHAPE(1, 0, 131);
+        struct sl_shape stat = SL_SHAPE(1, 0, rows), outs[4] = {x, x, stat, stat};
+        b.ref = (struct sl_ref){.attr = eps, .in_count = 4, .out_count = 4};
+        for (int i = 0; i < 4; i++) {
+            fill_shape(&b, i, i < 2 ? x : w, (uint64_t)i);
+            b.ref.out[i] = new_array(outs[i], false);
+            b.out[i] = operand_of(&b.ref.out[i], true);
+        }
+        run_refs(&b);
+        b.instr = (struct sl_instr){.op = b.op,
+                                    .kernel = "add_layernorm",
+                                    .attr = eps,
+                                    .in_count = 4,
+                                    .out_count = 4,
+                                    .in = b.in,
+                                    .out = b.out};
+        for (int t = 0; sl_cpu_tables[t]; t++)
+            try_table(&b, sl_cpu_tables[t], *state, (struct where){.the = &the, .batch = rows});
+        node_close(&b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_has_a_kernel),
         cmocka_unit_test(kernels_agree_with_references),
         cmocka_unit_test(large_kernels_agree),
+        cmocka_unit_test(fused_layernorm_agrees),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -48,7 +48,8 @@ static void every_op_has_a_refusal(void **state) {
 
 /* Those that only move elements take both types. */
 static bool takes_any_type(const char *op) {
-    static const char *const any[] = {"concat", "identity", "reshape", "slice", "transpose"};
+    static const char *const any[] = {"concat", "identity", "reshape",
+                                      "slice",  "split",    "transpose"};
     for (int i = 0; i < SL_COUNT(any); i++)
         if (strcmp(any[i], op) == 0)
             return true;
@@ -102,10 +103,12 @@ static void compare_types(const struct sl_op_case *the) {
         }
         sl_ref_nodes(runs[k], 0, 1);
     }
-    int out = graphs[0]->nodes.at[0].out[0];
-    assert_int_equal(sl_graph_value(graphs[1], out)->dtype, SL_INT);
-    for (int64_t j = 0; j < sl_shape_numel(&runs[0]->arrays[out].shape, 1); j++)
-        assert_true(runs[0]->arrays[out].f[j] == runs[1]->arrays[out].i[j]);
+    for (int o = 0; o < graphs[0]->nodes.at[0].out_count; o++) {
+        int out = graphs[0]->nodes.at[0].out[o];
+        assert_int_equal(sl_graph_value(graphs[1], out)->dtype, SL_INT);
+        for (int64_t j = 0; j < sl_shape_numel(&runs[0]->arrays[out].shape, 1); j++)
+            assert_true(runs[0]->arrays[out].f[j] == runs[1]->arrays[out].i[j]);
+    }
     for (int k = 0; k < 2; k++) {
         sl_ref_close(runs[k]);
         sl_graph_close(graphs[k]);

@@ -90,11 +90,11 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
 #pragma GCC unroll 2
         for (int v = 0; v < NV; v++)
             store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * fix[v]);
-    const float *value = w->v + key_at(z, w->b, w->h / z->group, j0);
+    const float *value = w->v + key_at(z, w->b, w->h / z->group, j0, z->v_step);
     for (int64_t k = 0; k < z->d; k += MR) {
         struct tile t = {.kc = keys,
                          .a = value + k,
-                         .a_step = z->k_step,
+                         .a_step = z->v_step,
                          .b = w->s,
                          .b_step = NR,
                          .c = w->o + k * NR,
@@ -109,13 +109,14 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
 static void attend_block(struct attend *w) {
     const struct attention *z = &w->z;
     int64_t rows = least(NR, z->t - w->t0), keys = keys_of(z, w->t0 + rows - 1);
-    int64_t at = query_at(z, w->b, w->h, w->t0), pair = w->b * z->hk + w->h / z->group;
+    int64_t pair = w->b * z->hk + w->h / z->group;
     float *lse = w->lse + (w->b * z->hq + w->h) * z->t + w->t0;
     if (pair != w->packed_pair)
-        pack_slivers(w->k + key_at(z, w->b, w->h / z->group, 0), z->k_step, z->s, z->d,
+        pack_slivers(w->k + key_at(z, w->b, w->h / z->group, 0, z->k_step), z->k_step, z->s, z->d,
                      w->packed_k);
     w->packed_pair = pair;
-    pack_lanes(w->q + at, z->q_step, rows, z->d, w->packed_q);
+    pack_lanes(w->q + query_at(z, w->b, w->h, w->t0, z->q_step), z->q_step, rows, z->d,
+               w->packed_q);
     scale_by(w->packed_q, z->d * NR, z->scale);
     for (int v = 0; v < NV; v++) {
         w->top[v] = splat(-INFINITY);
@@ -134,7 +135,7 @@ static void attend_block(struct attend *w) {
     for (int64_t k = 0; k < z->d; k++)
         for (int v = 0; v < NV; v++)
             store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * w->sum[v]);
-    unpack_turned(w->o, rows, z->d, 1, w->y + at, z->q_step);
+    unpack_turned(w->o, rows, z->d, 1, w->y + query_at(z, w->b, w->h, w->t0, z->y_step), z->y_step);
 }
 
 static void attention_part(void *ctx, int thread, int threads) {

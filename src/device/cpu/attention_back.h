@@ -37,11 +37,11 @@ static void back_open(struct attend_back *w, float *scratch) {
 }
 
 /* Slivers never cross the border of a block. */
-static void back_slivers(const struct attend_back *w, const float *from, float *to) {
+static void back_slivers(const struct attend_back *w, const float *from, int64_t step, float *to) {
     const struct attention *z = &w->z;
-    from += query_at(z, w->b, w->h, 0);
+    from += query_at(z, w->b, w->h, 0, step);
     for (int64_t t = 0; t < z->t; t += BACK)
-        pack_slivers(from + t * z->q_step, z->q_step, least(BACK, z->t - t), z->d, to + t * z->d);
+        pack_slivers(from + t * step, step, least(BACK, z->t - t), z->d, to + t * z->d);
 }
 
 /* delta = dy . y, summed like dp: where one key takes all, they cancel to 0. */

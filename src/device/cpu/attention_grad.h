@@ -92,7 +92,8 @@ static void back_turn(const struct attend_back *w) {
 
 static void back_block(struct attend_back *w) {
     const struct attention *z = &w->z;
-    int64_t query = query_at(z, w->b, w->h, w->q0);
+    const float *q = w->q + query_at(z, w->b, w->h, w->q0, z->q_step);
+    const float *dy = w->dy + query_at(z, w->b, w->h, w->q0, z->y_step);
     back_scores(w, w->q_slivers, w->k_lanes, w->p);
     back_scores(w, w->dy_slivers, w->v_lanes, w->ds);
     if (z->mask || keys_of(z, w->q0) < w->k0 + w->keys)
@@ -101,23 +102,23 @@ static void back_block(struct attend_back *w) {
     back_turn(w);
     for (int64_t j = 0; j < w->keys; j += NR) {
         int64_t at = (w->k0 + j) * z->d;
-        back_product(w, w->dy + query, z->q_step, w->p + j, w->queries, w->dv_lanes + at);
-        back_product(w, w->q + query, z->q_step, w->ds + j, w->queries, w->dk_lanes + at);
+        back_product(w, dy, z->y_step, w->p + j, w->queries, w->dv_lanes + at);
+        back_product(w, q, z->q_step, w->ds + j, w->queries, w->dk_lanes + at);
     }
-    const float *k = w->k + key_at(z, w->b, w->h / z->group, w->k0);
+    const float *k = w->k + key_at(z, w->b, w->h / z->group, w->k0, z->k_step);
     for (int64_t i = 0; i < w->queries; i += NR)
         back_product(w, k, z->k_step, w->turned + i, w->keys, w->dq_lanes + (w->q0 + i) * z->d);
 }
 
 static void back_prepare_head(const struct attend_back *w) {
     const struct attention *z = &w->z;
-    back_slivers(w, w->dy, w->dy_slivers);
-    back_slivers(w, w->y, w->q_slivers);
+    back_slivers(w, w->dy, z->y_step, w->dy_slivers);
+    back_slivers(w, w->y, z->y_step, w->q_slivers);
     for (int64_t t = 0, rows; t < z->t; t += rows) {
         rows = least(MR, least(z->t - t, BACK - t % BACK));
         back_delta(w, t, rows);
     }
-    back_slivers(w, w->q, w->q_slivers);
+    back_slivers(w, w->q, z->q_step, w->q_slivers);
     scale_by(w->q_slivers, z->t * z->d, z->scale);
     memset(w->dq_lanes, 0, sizeof(float) * (size_t)(up_to(z->t, BACK) * z->d));
 }
@@ -134,27 +135,30 @@ static void back_head(struct attend_back *w) {
         }
     for (int64_t t = 0; t < z->t; t += NR)
         unpack_turned(w->dq_lanes + t * z->d, least(NR, z->t - t), z->d, z->scale,
-                      w->dq + query_at(z, w->b, w->h, t), z->q_step);
+                      w->dq + query_at(z, w->b, w->h, t, z->dq_step), z->dq_step);
 }
 
 static void back_pair(struct attend_back *w, int64_t b, int64_t hk) {
     const struct attention *z = &w->z;
-    int64_t at = key_at(z, b, hk, 0);
     size_t size = sizeof(float) * (size_t)(up_to(z->s, BACK) * z->d);
     memset(w->dk_lanes, 0, size);
     memset(w->dv_lanes, 0, size);
     for (int64_t s = 0; s < z->s; s += NR) {
-        int64_t from = at + s * z->k_step, rows = least(NR, z->s - s);
-        pack_lanes(w->k + from, z->k_step, rows, z->d, w->k_lanes + s * z->d);
-        pack_lanes(w->v + from, z->k_step, rows, z->d, w->v_lanes + s * z->d);
+        int64_t rows = least(NR, z->s - s);
+        pack_lanes(w->k + key_at(z, b, hk, s, z->k_step), z->k_step, rows, z->d,
+                   w->k_lanes + s * z->d);
+        pack_lanes(w->v + key_at(z, b, hk, s, z->v_step), z->v_step, rows, z->d,
+                   w->v_lanes + s * z->d);
     }
     w->b = b;
     for (w->h = hk * z->group; w->h < (hk + 1) * z->group; w->h++)
         back_head(w);
     for (int64_t s = 0; s < z->s; s += NR) {
-        int64_t to = at + s * z->k_step, rows = least(NR, z->s - s);
-        unpack_turned(w->dk_lanes + s * z->d, rows, z->d, z->scale, w->dk + to, z->k_step);
-        unpack_turned(w->dv_lanes + s * z->d, rows, z->d, 1, w->dv + to, z->k_step);
+        int64_t rows = least(NR, z->s - s);
+        unpack_turned(w->dk_lanes + s * z->d, rows, z->d, z->scale,
+                      w->dk + key_at(z, b, hk, s, z->dk_step), z->dk_step);
+        unpack_turned(w->dv_lanes + s * z->d, rows, z->d, 1,
+                      w->dv + key_at(z, b, hk, s, z->dv_step), z->dv_step);
     }
 }
 

@@ -6,11 +6,17 @@
 
 struct attention {
     int64_t b, t, s, hq, hk, d, group; /* group: query heads per key head */
-    int64_t q_step, k_step;            /* from one position to the next */
+    /* From one position to the next: q, k, v and their gradients may be parts of wider rows. */
+    int64_t q_step, k_step, v_step, y_step, dq_step, dk_step, dv_step;
     float scale;
     bool causal;
     const int32_t *mask; /* [B,S] or NULL */
 };
+
+/* Elements from one position to the next of an operand [B,T,H,D]. */
+static int64_t step_of(const struct sl_operand *operand) {
+    return operand->row ? operand->row : operand->shape.dim[2] * operand->shape.dim[3];
+}
 
 static struct attention attention_of(const struct sl_instr *instr, int first, const void *mask) {
     const int64_t *q = instr->in[first].shape.dim, *k = instr->in[first + 1].shape.dim;
@@ -22,19 +28,25 @@ static struct attention attention_of(const struct sl_instr *instr, int first, co
         .hk = k[2],
         .d = q[3],
         .group = q[2] / k[2],
-        .q_step = q[2] * q[3],
-        .k_step = k[2] * q[3],
+        .q_step = step_of(&instr->in[first]),
+        .k_step = step_of(&instr->in[first + 1]),
+        .v_step = step_of(&instr->in[first + 2]),
+        .y_step = q[2] * q[3],
+        .dq_step = first ? step_of(&instr->out[0]) : 0,
+        .dk_step = first ? step_of(&instr->out[1]) : 0,
+        .dv_step = first ? step_of(&instr->out[2]) : 0,
         .scale = (float)instr->attr[1].f,
         .causal = instr->attr[0].i != 0,
         .mask = mask,
     };
 }
 
-INLINE int64_t query_at(const struct attention *z, int64_t b, int64_t h, int64_t t) {
-    return (b * z->t + t) * z->q_step + h * z->d;
+/* Where head h of query t or key s lies in a tensor with this step. */
+INLINE int64_t query_at(const struct attention *z, int64_t b, int64_t h, int64_t t, int64_t step) {
+    return (b * z->t + t) * step + h * z->d;
 }
-INLINE int64_t key_at(const struct attention *z, int64_t b, int64_t hk, int64_t s) {
-    return (b * z->s + s) * z->k_step + hk * z->d;
+INLINE int64_t key_at(const struct attention *z, int64_t b, int64_t hk, int64_t s, int64_t step) {
+    return (b * z->s + s) * step + hk * z->d;
 }
 /* Keys that causality leaves to queries up to t. */
 INLINE int64_t keys_of(const struct attention *z, int64_t t) {

@@ -14,8 +14,7 @@ enum { ALIGN = 64 };
 struct cpu_device {
     struct sl_device device; /* first: the handle is this struct */
     struct sl_pool *pool;
-    double *sums; /* of norms; grows in the first step only */
-    int64_t sum_count;
+    struct sl_cpu_room room; /* of steps and norms */
 };
 
 struct sl_exec {
@@ -59,7 +58,7 @@ static void cpu_close(struct sl_device *device) {
     if (!device)
         return;
     sl_pool_close(cpu_of(device)->pool);
-    free(cpu_of(device)->sums);
+    free(cpu_of(device)->room.at);
     free(device);
 }
 
@@ -125,6 +124,8 @@ static sl_err find_kernels(struct cpu_device *cpu, struct sl_exec *exec) {
     }
     return SL_OK;
 }
+
+static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
 
 static sl_err cpu_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
@@ -207,7 +208,8 @@ static sl_err cpu_add(struct sl_device *device, void *y, const void *x, int64_t 
 }
 
 static sl_err cpu_step(struct sl_device *device, const struct sl_step_item *items, int count) {
-    sl_cpu_step(sl_cpu_optim_best(), cpu_of(device)->pool, items, count);
+    struct cpu_device *cpu = cpu_of(device);
+    sl_cpu_step(sl_cpu_optim_best(), cpu->pool, items, count, &cpu->room);
     return SL_OK;
 }
 
@@ -219,12 +221,7 @@ static sl_err cpu_predict(struct sl_device *device, const struct sl_step_item *i
 
 static sl_err cpu_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
     struct cpu_device *cpu = cpu_of(device);
-    int64_t need = sl_cpu_norm_sums(items, count);
-    if (need > cpu->sum_count) {
-        cpu->sums = sl_realloc(cpu->sums, sizeof *cpu->sums * (size_t)need);
-        cpu->sum_count = need;
-    }
-    sl_cpu_norm_sq(sl_cpu_optim_best(), cpu->pool, items, count, cpu->sums);
+    sl_cpu_norm_sq(sl_cpu_optim_best(), cpu->pool, items, count, &cpu->room);
     return SL_OK;
 }
 
@@ -239,6 +236,7 @@ const struct sl_device_row sl_device_cpu = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .sync = cpu_sync,
+    .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,
     .run = cpu_run,

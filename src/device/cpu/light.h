@@ -45,6 +45,12 @@ INLINE void put_part(float *y, vf v, int64_t n, bool add) {
     store_part(y, add ? load_part(y, n) + v : v, n);
 }
 
+/* Ask for `count` floats from p on; p may be outside of any object. */
+INLINE void fetch(const float *p, int64_t count) {
+    for (int64_t i = 0; i < count; i += 16)
+        __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)i * sizeof(float)));
+}
+
 static void copy_run(float *y, const float *x, int64_t n, bool add) {
     if (!add) {
         memcpy(y, x, (size_t)n * sizeof *y);

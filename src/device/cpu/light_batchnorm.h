@@ -1,8 +1,8 @@
 /* batchnorm and batchnorm_eval over x [B,C,inner] with their gradients; channels are split over the
  * threads and every sum of a channel goes sample by sample, in double.
  *
- * A plane's mean and squared deviations are taken while it is in the first cache and merged with
- * those of the planes before (Chan et al. 1979), so that x is read from memory once.
+ * The mean and the squared deviations of some planes are taken while they are in the first cache
+ * and merged with those of the planes before (Chan et al. 1979): x is read from memory once.
  */
 #ifndef SL_DEVICE_CPU_LIGHT_BATCHNORM_H
 #define SL_DEVICE_CPU_LIGHT_BATCHNORM_H
@@ -25,18 +25,53 @@ INLINE int64_t plane_at(const struct channels *c, int64_t sample, int64_t channe
     return (sample * c->count + channel) * c->inner;
 }
 
+struct range {
+    int64_t from, to;
+};
+
+/* Samples whose planes are summed lane by lane before the lanes are. */
+INLINE int64_t samples_at_once(const struct channels *c) {
+    return c->inner >= 1024 ? 1 : 1024 / c->inner;
+}
+
+/* The sum over a range of samples of f(x - off), f being x or x^2. */
+INLINE double plane_sums(const struct channels *c, const float *x, struct range samples, float off,
+                         bool square) {
+    vf sum = {0};
+    double rest = 0;
+    int64_t whole = c->inner - c->inner % LANES;
+    for (int64_t s = samples.from; s < samples.to; s++) {
+        const float *plane = x + s * c->count * c->inner;
+        for (int64_t i = 0; i < whole; i += LANES) {
+            if (square) /* the sample after these */
+                fetch(plane + i + (samples.to - samples.from) * c->count * c->inner, LANES);
+            vf v = load(plane + i) - off;
+            sum += square ? v * v : v;
+        }
+        for (int64_t i = whole; i < c->inner; i++) {
+            double v = (double)(plane[i] - off);
+            rest += square ? v * v : v;
+        }
+    }
+    return (double)sum_lanes(sum) + rest;
+}
+
 static void channel_moments(const struct channels *c, const float *x, int64_t channel,
                             double stat[2]) {
-    double n = (double)c->inner, mean = 0, squares = 0;
-    for (int64_t s = 0; s < c->samples; s++) {
-        const float *plane = x + plane_at(c, s, channel);
-        float here = sum_run(plane, c->inner) / (float)c->inner;
-        double off = (double)here - mean, seen = n * (double)s;
-        squares += (double)sum_squares(plane, here, c->inner) + off * off * n * seen / (seen + n);
-        mean += off * n / (seen + n);
+    double seen = 0, mean = 0, squares = 0;
+    int64_t step = samples_at_once(c);
+    x += channel * c->inner;
+    for (int64_t s = 0; s < c->samples; s += step) {
+        struct range samples = {s, c->samples - s < step ? c->samples : s + step};
+        double n = (double)((samples.to - s) * c->inner);
+        float here = (float)(plane_sums(c, x, samples, 0, false) / n);
+        double off = (double)here - mean;
+        squares += plane_sums(c, x, samples, here, true) + off * off * n * seen / (seen + n);
+        seen += n;
+        mean += off * n / seen;
     }
     stat[0] = mean;
-    stat[1] = squares / (n * (double)c->samples);
+    stat[1] = squares / seen;
 }
 
 /* y = x slope + shift for all planes of a channel. */
@@ -81,17 +116,23 @@ static void k_batchnorm(const struct sl_cpu_call *call) {
 /* Sums over a channel of dy and of dy (x - mean). */
 static void channel_sums(const struct channels *c, const float *const in[2], int64_t channel,
                          float mean, double sum[2]) {
+    int64_t step = samples_at_once(c);
+    vf sums = {0}, dots = {0};
     sum[0] = sum[1] = 0;
     for (int64_t s = 0; s < c->samples; s++) {
         const float *dy = in[0] + plane_at(c, s, channel), *x = in[1] + plane_at(c, s, channel);
-        vf sums = {0}, dots = {0};
         for (int64_t i = 0; i < c->inner; i += LANES) {
+            fetch(dy + i + c->count * c->inner, LANES);
+            fetch(x + i + c->count * c->inner, LANES);
             vf g = load_at(dy, i, c->inner);
             sums += g;
             dots += g * (load_at(x, i, c->inner) - mean);
         }
+        if ((s + 1) % step != 0 && s + 1 < c->samples)
+            continue;
         sum[0] += (double)sum_lanes(sums);
         sum[1] += (double)sum_lanes(dots);
+        sums = dots = (vf){0};
     }
 }
 

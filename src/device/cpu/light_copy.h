@@ -1,5 +1,5 @@
-/* Ops that only move elements: reshape, identity, slice, slice_dx, concat, transpose. Elements are
- * 4 bytes, float or int; only floats are ever added. */
+/* Ops that only move elements: reshape, identity, slice, slice_dx, split, concat, transpose.
+ * Elements are 4 bytes, float or int; only floats are ever added. */
 #ifndef SL_DEVICE_CPU_LIGHT_COPY_H
 #define SL_DEVICE_CPU_LIGHT_COPY_H
 
@@ -69,6 +69,20 @@ static void slice_dx_part(void *ctx, int thread, int threads) {
 static void k_slice_dx(const struct sl_cpu_call *call) {
     split(call, numel_out(call, 0), slice_dx_part);
 }
+
+static void split_part(void *ctx, int thread, int threads) {
+    const struct sl_cpu_call *call = ctx;
+    struct rows x = around(&call->instr->in[0].shape, call->instr->attr[SLICE_AXIS].i);
+    int64_t n = x.n / call->instr->out_count, from, to;
+    sl_pool_range(x.count, 1, thread, threads, &from, &to);
+    for (int64_t r = from; r < to; r++)
+        for (int i = 0; i < call->instr->out_count; i++)
+            if (call->out[i])
+                copy_run((float *)call->out[i] + r * n,
+                         (const float *)call->in[0] + r * x.n + i * n, n, false);
+}
+
+static void k_split(const struct sl_cpu_call *call) { split(call, numel_in(call, 0), split_part); }
 
 static void concat_part(void *ctx, int thread, int threads) {
     const struct sl_cpu_call *call = ctx;

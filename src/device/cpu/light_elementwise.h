@@ -16,6 +16,8 @@ FN(difference_of) { return a - b; }
 
 FN(product_of) { return a * b; }
 
+FN(first_of) { return a; }
+
 FN(times_k) { return a * k[0]; }
 
 static void attr_by(const struct sl_cpu_call *call, float k[4]) {
@@ -23,18 +25,13 @@ static void attr_by(const struct sl_cpu_call *call, float k[4]) {
 }
 
 static void repetitions(const struct sl_cpu_call *call, float k[4]) {
-    k[0] = 1.0f / (float)(numel_out(call, 0) / numel_in(call, 0));
-}
-
-static void one(const struct sl_cpu_call *call, float k[4]) {
-    (void)call;
-    k[0] = 1;
+    k[0] = (float)numel_in(call, 0) / (float)numel_out(call, 0);
 }
 
 BROADCAST_OF(add, 1, sum_of, no_numbers)
 BROADCAST_OF(sub, 1, difference_of, no_numbers)
 BROADCAST_OF(mul, 1, product_of, no_numbers)
-BROADCAST_OF(broadcast_to, 0, times_k, one)
+BROADCAST_OF(broadcast_to, 0, first_of, no_numbers)
 BROADCAST_OF(broadcast_mean, 0, times_k, repetitions)
 ZIP_OF(scale, 0, 0, times_k, attr_by)
 
@@ -95,14 +92,12 @@ FN(gelu_tanh_slope) {
     return a * (s + s * (1.0f - s) * inner);
 }
 
-FN(gelu_erf) {
-    vf half = 0.5f * a;
-    return half + half * verf(a * 0.707106781186548f);
-}
+FN(gelu_erf) { return a * vnormal(a); }
 
+/* d/dx (x P(x)) = P + x p, p = exp(-x^2 / 2) / sqrt(2 pi) */
 FN(gelu_erf_slope) {
-    vf density = 0.398942280401433f * vexp(b * b * -0.5f);
-    return a * (0.5f + 0.5f * verf(b * 0.707106781186548f) + b * density);
+    vf density, below = vnormal_density(b, &density);
+    return a * (below + b * (0.398942280401433f * density));
 }
 
 MAP(silu, silu_of)

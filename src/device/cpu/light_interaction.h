@@ -32,8 +32,27 @@ static void k_dot_interaction(const struct sl_cpu_call *call) {
     split(call, numel_in(call, 0) * call->instr->in[0].shape.dim[1], dot_interaction_part);
 }
 
+/* The gradient of the pair (i, j). */
+INLINE float pair_of(const float *dy, int64_t i, int64_t j, int64_t self) {
+    int64_t high = i > j ? i : j, low = i > j ? j : i;
+    if (i == j)
+        return self ? 2 * dy[high * (high + 1) / 2 + low] : 0;
+    return dy[high * (high - 1) / 2 + (self ? high : 0) + low];
+}
+
+/* dx (+)= the sum over count rows of x, each times its factor. */
+INLINE void mix_rows(float *dx, const float *x, const float *factor, struct rows x_rows, bool add) {
+    for (int64_t k = 0; k < x_rows.n; k += LANES) {
+        vf sum = add ? load_at(dx, k, x_rows.n) : splat(0);
+        for (int64_t j = 0; j < x_rows.count; j++)
+            sum += factor[j] * load_at(x + j * x_rows.n, k, x_rows.n);
+        store_at(dx, sum, k, x_rows.n);
+    }
+}
+
 /* in: dy x. */
 static void dot_interaction_dx_part(void *ctx, int thread, int threads) {
+    enum { AT_ONCE = 64 };
     const struct sl_cpu_call *call = ctx;
     const int64_t *dim = call->instr->in[1].shape.dim;
     int64_t f = dim[1], n = dim[2], self = call->instr->attr[0].i, from, to;
@@ -42,18 +61,12 @@ static void dot_interaction_dx_part(void *ctx, int thread, int threads) {
     for (int64_t row = from * f; row < to * f; row++) {
         const float *x = (const float *)call->in[1] + row / f * f * n;
         const float *dy = (const float *)call->in[0] + row / f * pairs;
-        float *dx = (float *)call->out[0] + row * n;
-        int64_t i = row % f;
-        for (int64_t k = 0; k < n; k += LANES) {
-            vf sum = {0};
-            for (int64_t j = 0; j < f; j++) {
-                int64_t high = i > j ? i : j, low = i > j ? j : i;
-                if (i == j && !self)
-                    continue;
-                float by = dy[high * (high - 1) / 2 + (self ? high : 0) + low];
-                sum += (i == j ? 2 * by : by) * load_at(x + j * n, k, n);
-            }
-            store_at(dx, sum, k, n);
+        for (int64_t j = 0; j < f; j += AT_ONCE) {
+            struct rows some = {f - j < AT_ONCE ? f - j : AT_ONCE, n};
+            float factor[AT_ONCE];
+            for (int64_t k = 0; k < some.count; k++)
+                factor[k] = pair_of(dy, row % f, j + k, self);
+            mix_rows((float *)call->out[0] + row * n, x + j * n, factor, some, j > 0);
         }
     }
 }

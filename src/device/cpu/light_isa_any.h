@@ -37,8 +37,14 @@ static inline vu multiply_even(vu a, vu b) {
     return (vu)(((wide)a & 0xFFFFFFFFu) * ((wide)b & 0xFFFFFFFFu));
 }
 
-/* The 32-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
-static inline vu interleave_low(vu a, vu b) { return (vu){a[0], b[0], a[1], b[1]}; }
-static inline vu interleave_high(vu a, vu b) { return (vu){a[2], b[2], a[3], b[3]}; }
+/* The 64-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
+static inline vu interleave_low(vu a, vu b) { return (vu){a[0], a[1], b[0], b[1]}; }
+static inline vu interleave_high(vu a, vu b) { return (vu){a[2], a[3], b[2], b[3]}; }
+
+/* Halves are added until one is left. */
+INLINE float sum_lanes(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+/* 1 / x for positive normal x. */
+INLINE vf reciprocal(vf x) { return 1.0f / x; }
 
 #endif

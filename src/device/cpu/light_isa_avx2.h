@@ -35,13 +35,23 @@ static inline vf scale_by_power(vf x, vf n) {
 /* The 64-bit products of the even lanes. */
 static inline vu multiply_even(vu a, vu b) { return (vu)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
 
-/* The 32-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
+/* The 64-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
 static inline vu interleave_low(vu a, vu b) {
-    return (vu)_mm256_unpacklo_epi32((__m256i)a, (__m256i)b);
+    return (vu)_mm256_unpacklo_epi64((__m256i)a, (__m256i)b);
 }
 
 static inline vu interleave_high(vu a, vu b) {
-    return (vu)_mm256_unpackhi_epi32((__m256i)a, (__m256i)b);
+    return (vu)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
 }
+
+/* Halves are added until one is left. */
+INLINE float sum_lanes(vf v) {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+
+/* 1 / x for positive normal x. */
+INLINE vf reciprocal(vf x) { return 1.0f / x; }
 
 #endif

@@ -29,13 +29,28 @@ static inline vf scale_by_power(vf x, vf n) { return (vf)_mm512_scalef_ps((__m51
 /* The 64-bit products of the even lanes. */
 static inline vu multiply_even(vu a, vu b) { return (vu)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
 
-/* The 32-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
+/* The 64-bit words of a and b in turn, from the lower or upper half of each 16 bytes. */
 static inline vu interleave_low(vu a, vu b) {
-    return (vu)_mm512_unpacklo_epi32((__m512i)a, (__m512i)b);
+    return (vu)_mm512_unpacklo_epi64((__m512i)a, (__m512i)b);
 }
 
 static inline vu interleave_high(vu a, vu b) {
-    return (vu)_mm512_unpackhi_epi32((__m512i)a, (__m512i)b);
+    return (vu)_mm512_unpackhi_epi64((__m512i)a, (__m512i)b);
+}
+
+/* Halves are added until one is left. */
+INLINE float sum_lanes(vf v) {
+    __m256 high = _mm512_extractf32x8_ps((__m512)v, 1);
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), high);
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+
+/* 1 / x for positive normal x: 14 bits, then one step of Newton's; a quarter of a division. */
+INLINE vf reciprocal(vf x) {
+    vf r = (vf)_mm512_rcp14_ps((__m512)x);
+    return r * (2.0f - x * r);
 }
 
 #endif

@@ -20,7 +20,7 @@ static double log_sum_exp(const float *x, int64_t n) {
         int64_t m = n - i < PIECE ? n - i : PIECE;
         float here = max_run(x + i, m);
         if (here > most) {
-            sum *= exp((double)most - (double)here);
+            sum *= sum > 0 ? exp((double)most - (double)here) : 0;
             most = here;
         }
         sum += (double)sum_exp(NULL, x + i, most, m);

@@ -1,7 +1,8 @@
-/* exp, tanh, erf, sigmoid, softplus of vectors: relative error below 2e-7, NaN in, NaN out.
+/* exp, tanh, erf, sigmoid, softplus of vectors: relative error below 2e-7; the normal distribution.
+ * NaN in, NaN out.
  *
  * The polynomials are minimax fits of ours (Remez exchange in 40 digits, rounded to float);
- * tests/unit/device/test_light_math.c holds them to the bound.
+ * tests/unit/device/test_cpu_math.c holds them to the bound.
  */
 #ifndef SL_DEVICE_CPU_LIGHT_MATH_H
 #define SL_DEVICE_CPU_LIGHT_MATH_H
@@ -22,12 +23,12 @@ INLINE vf vexp(vf x) {
 
 /* |x| < 0.625: x + x^3 p(x^2); else 1 - 2 / (exp(2 |x|) + 1), with the sign of x. */
 INLINE vf vtanh(vf x) {
-    vf size = vabs(x), z = x * x;
+    vf size = vmin(splat(20.0f), vabs(x)), z = x * x;
     vf p = z * -5.660792813e-03f + 2.060201205e-02f;
     p = p * z + -5.372923240e-02f;
     p = p * z + 1.333132833e-01f;
     p = p * z + -3.333327770e-01f;
-    vf far = with_sign(1.0f - 2.0f / (vexp(size + size) + 1.0f), x);
+    vf far = with_sign(1.0f - 2.0f * reciprocal(vexp(size + size) + 1.0f), x);
     return pick(size < 0.625f, p * z * x + x, far);
 }
 
@@ -51,12 +52,42 @@ INLINE vf verf(vf x) {
     return pick(size < 1.0f, p * x + x, far);
 }
 
-/* 1 / (1 + exp(-x)); exp overflows to infinity and the quotient to 0. */
-INLINE vf vsigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
+/* P(X <= x) for a standard normal X, absolute error below 1e-7. The tail beyond |x| is
+ * exp(-h(|x|)), h fitted to its logarithm; beyond 5.8, where the fit ends, h keeps growing. */
+INLINE vf vnormal(vf x) {
+    vf a = vabs(x), h = a * 1.921440571e-06f + -2.676989970e-05f;
+    h = h * a + 1.265325554e-04f;
+    h = h * a + 1.011089407e-04f;
+    h = h * a + -4.904342815e-03f;
+    h = h * a + 3.639371321e-02f;
+    h = h * a + 3.182965815e-01f;
+    h = h * a + 7.978857160e-01f;
+    h = h * a + 6.931471825e-01f;
+    vf tail = vexp(-h);
+    return pick(x > 0.0f, 1.0f - tail, tail);
+}
+
+/* The same, absolute error below 3e-7, together with exp(-x^2 / 2), and one exponential for both:
+ * the tail is that times a polynomial in u = 1 / (1 + 0.27 |x|) (the form of Hastings, as in
+ * Abramowitz and Stegun 7.1.26; coefficients for exactly this). */
+INLINE vf vnormal_density(vf x, vf *density) {
+    vf u = reciprocal(1.0f + 0.27f * vmin(splat(1e30f), vabs(x)));
+    vf p = u * -1.215969250e-01f + 5.100508928e-01f;
+    p = p * u + -4.230321050e-01f;
+    p = p * u + 3.990462422e-01f;
+    p = p * u + 1.635105722e-02f;
+    p = p * u + 1.191808358e-01f;
+    *density = vexp(x * x * -0.5f);
+    vf tail = p * u * *density;
+    return pick(x > 0.0f, 1.0f - tail, tail);
+}
+
+/* 1 / (1 + exp(-x)); below -87 it stays at 1.6e-38. */
+INLINE vf vsigmoid(vf x) { return reciprocal(1.0f + vexp(vmin(splat(87.0f), -x))); }
 
 /* log(1 + u) for u in [0, 1]: 2 atanh(s), s = u / (2 + u). */
 INLINE vf vlog1p(vf u) {
-    vf s = u / (u + 2.0f), z = s * s;
+    vf s = u * reciprocal(u + 2.0f), z = s * s;
     vf p = z * 2.437485158e-01f + 2.140950710e-01f;
     p = p * z + 2.861840427e-01f;
     p = p * z + 3.999882936e-01f;
@@ -70,7 +101,7 @@ INLINE vf vsoftplus_of_minus(vf x) { return vlog1p(vexp(-vabs(x))) + vmax(-x, sp
 /* exp(x) - 1 = 2 t / (1 - t), t = tanh(x / 2), for x <= 0: nothing cancels. */
 INLINE vf vexpm1_negative(vf x) {
     vf t = vtanh(x * 0.5f);
-    return (t + t) / (1.0f - t);
+    return (t + t) * reciprocal(1.0f - t);
 }
 
 #endif

@@ -20,17 +20,20 @@ static float max_run(const float *x, int64_t n) {
     return most;
 }
 
-/* Sum of exp(x - most); the exponentials are stored unless y is NULL. */
+/* Sum of exp(x - most); the exponentials are stored unless y is NULL. What follows the row in
+ * memory is fetched meanwhile: who sums a long row in pieces reads it next. */
 INLINE float sum_exp(float *y, const float *x, float most, int64_t n) {
     vf s[2] = {{0}};
     int64_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES)
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        fetch(x + n + i, 2 * LANES);
         for (int k = 0; k < 2; k++) {
             vf e = vexp(load(x + i + k * LANES) - most);
             s[k] += e;
             if (y)
                 store(y + i + k * LANES, e);
         }
+    }
     float rest = 0;
     for (; i < n; i += LANES) {
         int64_t left = n - i < LANES ? n - i : LANES;

@@ -93,6 +93,7 @@ const struct sl_cpu_kernel LIGHT_TABLE[] = {
     {"slice_dx", k_slice_dx, NULL},
     {"softmax", k_softmax, NULL},
     {ADDING_ROW(softmax_dx)},
+    {"split", k_split, NULL},
     {"sub", k_sub, NULL},
     {"sum_to", k_sum_to, sum_scratch},
     {"tanh", k_tanh, NULL},

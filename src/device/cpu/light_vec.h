@@ -2,7 +2,7 @@
  *
  * Kernels are written once against this and compiled per instruction set; light_isa_*.h sets the
  * width and adds the few things that the extension cannot say. Everything is static: the same names
- * exist once per file that is compiled. Sums over a vector have one fixed order.
+ * exist once per file that is compiled.
  */
 #ifndef SL_DEVICE_CPU_LIGHT_VEC_H
 #define SL_DEVICE_CPU_LIGHT_VEC_H
@@ -35,15 +35,6 @@ INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)
 INLINE vf vabs(vf x) { return (vf)((vi)x & 0x7FFFFFFF); }
 /* |x| with the sign of s, for x >= 0. */
 INLINE vf with_sign(vf x, vf s) { return (vf)((vi)x | ((vi)s & INT32_MIN)); }
-
-INLINE float sum_lanes(vf v) {
-    float t[LANES];
-    store(t, v);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            t[i] += t[i + width];
-    return t[0];
-}
 
 /* A NaN lane may be lost. */
 INLINE float max_lanes(vf v) {

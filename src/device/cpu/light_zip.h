@@ -10,18 +10,24 @@
 typedef vf zip(vf a, vf b, const float k[4]);
 typedef void prepare(const struct sl_cpu_call *call, float k[4]);
 
-/* y[i] = f(a[i], b[i]) for i in [0, n); a step of 0 repeats the first element. */
-INLINE void zip_run(const struct sl_cpu_call *call, float *y, const float *const in[2],
-                    const bool step[2], int64_t n, zip *f, const float k[4]) {
-    const float *a = in[0], *b = in[1];
-    vf a0 = splat(step[0] ? 0 : a[0]), b0 = splat(step[1] ? 0 : b[0]);
+/* y[i] = f(a[i], b[i]) for i in [0, n); without a step the first element is repeated. */
+struct run {
+    float *y;
+    const float *a, *b;
+    bool step_a, step_b, add;
+    int64_t n;
+};
+
+INLINE void zip_run(struct run r, zip *f, const float k[4]) {
+    vf a0 = splat(r.step_a ? 0 : r.a[0]), b0 = splat(r.step_b ? 0 : r.b[0]);
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        put(y + i, f(step[0] ? load(a + i) : a0, step[1] ? load(b + i) : b0, k), call->add);
-    if (i == n)
+    for (; i + LANES <= r.n; i += LANES)
+        put(r.y + i, f(r.step_a ? load(r.a + i) : a0, r.step_b ? load(r.b + i) : b0, k), r.add);
+    if (i == r.n)
         return;
-    vf va = step[0] ? load_part(a + i, n - i) : a0, vb = step[1] ? load_part(b + i, n - i) : b0;
-    put_part(y + i, f(va, vb, k), n - i, call->add);
+    vf a = r.step_a ? load_part(r.a + i, r.n - i) : a0;
+    vf b = r.step_b ? load_part(r.b + i, r.n - i) : b0;
+    put_part(r.y + i, f(a, b, k), r.n - i, r.add);
 }
 
 /* Input a and b of the call have the shape of output 0. */
@@ -31,14 +37,20 @@ INLINE void zip_part(void *ctx, int thread, int threads, const int input[2], zip
     float k[4] = {0};
     p(call, k);
     sl_pool_range(numel_out(call, 0), GRAIN, thread, threads, &from, &to);
-    const float *const in[2] = {(const float *)call->in[input[0]] + from,
-                                (const float *)call->in[input[1]] + from};
-    zip_run(call, (float *)call->out[0] + from, in, (const bool[]){true, true}, to - from, f, k);
+    struct run run = {.y = (float *)call->out[0] + from,
+                      .a = (const float *)call->in[input[0]] + from,
+                      .b = (const float *)call->in[input[1]] + from,
+                      .step_a = true,
+                      .step_b = true,
+                      .add = call->add,
+                      .n = to - from};
+    if (from < to)
+        zip_run(run, f, k);
 }
 
 static void no_numbers(const struct sl_cpu_call *call, float k[4]) {
     (void)call;
-    (void)k;
+    k[0] = 0;
 }
 
 #define ZIP_OF(name, a_, b_, f, p)                                                                 \
@@ -57,20 +69,28 @@ INLINE void broadcast_part(void *ctx, int thread, int threads, int second, zip *
     const struct sl_operand *in = call->instr->in;
     struct loops l = broadcast_loops(&in[0].shape, &in[second].shape, &call->instr->out[0].shape);
     int64_t n = l.size[l.rank - 1], from, to;
-    bool step[2] = {l.stride[0][l.rank - 1] != 0, l.stride[1][l.rank - 1] != 0};
+    bool step_a = l.stride[0][l.rank - 1] != 0, step_b = l.stride[1][l.rank - 1] != 0;
     float k[4] = {0}, *y = call->out[0];
     p(call, k);
     sl_pool_range(numel_out(call, 0), GRAIN, thread, threads, &from, &to);
     while (from < to) {
-        int64_t at[2], col = from % n, run = to - from < n - col ? to - from : n - col;
+        int64_t at[2], col = from % n, length = to - from < n - col ? to - from : n - col;
         loops_seek(&l, from / n, at);
-        const float *const x[2] = {(const float *)call->in[0] + at[0] + (step[0] ? col : 0),
-                                   (const float *)call->in[second] + at[1] + (step[1] ? col : 0)};
-        if (step[0] && step[1])
-            zip_run(call, y + from, x, (const bool[]){true, true}, run, f, k);
-        else
-            zip_run(call, y + from, x, step, run, f, k);
-        from += run;
+        struct run run = {.y = y + from,
+                          .a = (const float *)call->in[0] + at[0] + (step_a ? col : 0),
+                          .b = (const float *)call->in[second] + at[1] + (step_b ? col : 0),
+                          .step_a = true,
+                          .step_b = true,
+                          .add = call->add,
+                          .n = length};
+        if (step_a && step_b) {
+            zip_run(run, f, k);
+        } else {
+            run.step_a = step_a;
+            run.step_b = step_b;
+            zip_run(run, f, k);
+        }
+        from += length;
     }
 }
 

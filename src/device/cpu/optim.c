@@ -9,6 +9,7 @@
 
 #include "optim/norm.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 extern const struct sl_cpu_optim sl_cpu_optim_any, sl_cpu_optim_avx2, sl_cpu_optim_avx512;
@@ -25,6 +26,17 @@ const struct sl_cpu_optim *sl_cpu_optim_best(void) {
     while (!sl_cpu_optims[i]->supported())
         i++;
     return sl_cpu_optims[i];
+}
+
+void *sl_cpu_room_take(struct sl_cpu_room *room, int64_t size_bytes) {
+    if (size_bytes <= room->size_bytes)
+        return room->at;
+    free(room->at);
+    room->size_bytes = (size_bytes + 63) / 64 * 64;
+    room->at = aligned_alloc(64, (size_t)room->size_bytes);
+    if (!room->at)
+        sl_out_of_memory((size_t)room->size_bytes);
+    return room->at;
 }
 
 enum { GRAIN = 1024 };
@@ -92,12 +104,18 @@ static void step_range(const struct line *line, const struct sl_step_item *item,
 }
 
 void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                 const struct sl_step_item *items, int count) {
+                 const struct sl_step_item *items, int count, struct sl_cpu_room *room) {
     struct line line = {.optim = optim, .items = items, .count = count, .visit = step_range};
     line_run(&line, pool);
-    for (int i = 0; i < count; i++)
-        if (!is_elementwise(&items[i]))
-            items[i].param->optim.row->step(&items[i].coef, &items[i].io);
+    for (int i = 0; i < count; i++) {
+        const struct sl_optimizer *row = items[i].param->optim.row;
+        if (row->elementwise)
+            continue;
+        if (strcmp(row->name, "muon") == 0)
+            sl_cpu_muon(optim, pool, &items[i], room);
+        else
+            row->step(&items[i].coef, &items[i].io);
+    }
 }
 
 /* ---- prediction ---- */
@@ -133,7 +151,7 @@ static int64_t subtrees_of(int64_t count) {
     return (sl_norm_block_count(count) + SUBTREE - 1) / SUBTREE;
 }
 
-int64_t sl_cpu_norm_sums(const struct sl_norm_item *items, int count) {
+static int64_t all_subtrees(const struct sl_norm_item *items, int count) {
     int64_t sums = 0;
     for (int i = 0; i < count; i++)
         sums += subtrees_of(items[i].count);
@@ -152,7 +170,7 @@ static double subtree_sum(const struct sl_cpu_optim *optim, const struct sl_norm
 static void norm_part(void *ctx, int thread, int threads) {
     const struct norm_line *line = ctx;
     int64_t from, to, first = 0;
-    sl_pool_range(sl_cpu_norm_sums(line->items, line->count), 1, thread, threads, &from, &to);
+    sl_pool_range(all_subtrees(line->items, line->count), 1, thread, threads, &from, &to);
     for (int i = 0; i < line->count && first < to; i++) {
         int64_t last = first + subtrees_of(line->items[i].count);
         for (int64_t s = from > first ? from : first; s < to && s < last; s++)
@@ -162,7 +180,9 @@ static void norm_part(void *ctx, int thread, int threads) {
 }
 
 void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                    const struct sl_norm_item *items, int count, double *sums) {
+                    const struct sl_norm_item *items, int count, struct sl_cpu_room *room) {
+    int64_t size_bytes = all_subtrees(items, count) * (int64_t)sizeof(double);
+    double *sums = sl_cpu_room_take(room, size_bytes);
     struct norm_line line = {optim, items, count, sums};
     sl_pool_run(pool, norm_part, &line);
     for (int i = 0; i < count; i++) {

@@ -27,14 +27,23 @@ struct sl_cpu_optim {
 extern const struct sl_cpu_optim *const sl_cpu_optims[]; /* best first; ends with NULL */
 const struct sl_cpu_optim *sl_cpu_optim_best(void);
 
+/* Memory that grows to what is asked of it, in the first step only. {0}: none yet. */
+struct sl_cpu_room {
+    void *at;
+    int64_t size_bytes;
+};
+void *sl_cpu_room_take(struct sl_cpu_room *room, int64_t size_bytes);
+
 /* The row functions of the device, for one table. */
 void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                 const struct sl_step_item *items, int count);
+                 const struct sl_step_item *items, int count, struct sl_cpu_room *room);
 void sl_cpu_predict(const struct sl_cpu_optim *optim, struct sl_pool *pool,
                     const struct sl_step_item *items, int count, double ahead);
-/* Memory for the sums of sl_cpu_norm_sq; how many doubles it needs. */
-int64_t sl_cpu_norm_sums(const struct sl_norm_item *items, int count);
 void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                    const struct sl_norm_item *items, int count, double *sums);
+                    const struct sl_norm_item *items, int count, struct sl_cpu_room *room);
+
+/* muon's step with the products of the matmul kernel; the bits depend on the number of threads. */
+void sl_cpu_muon(const struct sl_cpu_optim *optim, struct sl_pool *pool,
+                 const struct sl_step_item *item, struct sl_cpu_room *room);
 
 #endif

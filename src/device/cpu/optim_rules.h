@@ -19,7 +19,7 @@
                 delta[i] = rule;                                                                   \
         else                                                                                       \
             for (int64_t i = 0; i < count; i++)                                                    \
-                (void)rule;                                                                        \
+                (void)(rule);                                                                      \
     }
 
 LOOP(step_sgd, sl_rule_sgd(&c, &w[i], g[i]))

@@ -108,7 +108,8 @@ static void test_llama3(void **state) {
 /* vocab.json + merges.txt give the same tokens as tokenizer.json, but for the special ones. */
 static void test_vocab_and_merges(void **state) {
     (void)state;
-    static const char text[] = "The gate opens; they've said it's 12345 metres. Höhe 水門 \r\n\r\n x";
+    static const char text[] =
+        "The gate opens; they've said it's 12345 metres. Höhe 水門 \r\n\r\n x";
     struct sl_tokenizer *a, *b;
     struct sl_tokens ids_a = {0}, ids_b = {0};
     SL_TEST_OK(sl_tokenizer_open(fixture("tokenizer-gpt2.json"), &a));
@@ -202,9 +203,9 @@ static void test_words(void **state) {
     static const struct {
         const char *text;
         size_t gpt2, llama3;
-    } cases[] = {{"'ll do", 3, 3},      {"'LL do", 1, 3},   {"hello", 5, 5},  {" hello", 6, 6},
-                 {"  hello", 1, 1},     {"\thello", 1, 6},  {"12345", 5, 3},  {"!!\n\nx", 2, 4},
-                 {"\n\n x", 2, 2},      {"   ", 3, 3},      {"\xff\xfe", 2, 2}, {"(hi", 1, 3}};
+    } cases[] = {{"'ll do", 3, 3},  {"'LL do", 1, 3},  {"hello", 5, 5},    {" hello", 6, 6},
+                 {"  hello", 1, 1}, {"\thello", 1, 6}, {"12345", 5, 3},    {"!!\n\nx", 2, 4},
+                 {"\n\n x", 2, 2},  {"   ", 3, 3},     {"\xff\xfe", 2, 2}, {"(hi", 1, 3}};
     for (int i = 0; i < SL_COUNT(cases); i++) {
         size_t length = strlen(cases[i].text);
         assert_int_equal(sl_pretok_word(SL_PRETOK_GPT2, cases[i].text, length), cases[i].gpt2);
@@ -258,9 +259,9 @@ static void test_every_truncation(void **state) {
         struct sl_tokenizer *t;
         char *part = malloc(cut + 1);
         memcpy(part, text, cut);
-        assert_int_equal(sl_tokenizer_read("t.json", (struct sl_str){part, cut},
-                                           (struct sl_str){NULL, 0}, &t),
-                         SL_ERR_INPUT);
+        assert_int_equal(
+            sl_tokenizer_read("t.json", (struct sl_str){part, cut}, (struct sl_str){NULL, 0}, &t),
+            SL_ERR_INPUT);
         free(part);
     }
     free(text);

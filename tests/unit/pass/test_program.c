@@ -31,9 +31,9 @@ static const char *const models[] = {
     "x = dropout(embed(wte, tokens) + wpe, 0.1)\nfirst = x\n"
     "repeat i in 0..2 as h {\n"
     "n = norm(x) as ln1\nqkv = linear(n, 3 * C) as qkv\n"
-    "q = reshape(slice(qkv, 2, 0, C), [B, T, H, C / H])\n"
-    "k = reshape(slice(qkv, 2, C, 2 * C), [B, T, H, C / H])\n"
-    "v = reshape(slice(qkv, 2, 2 * C, 3 * C), [B, T, H, C / H])\n"
+    "q, k, v = split(qkv, parts = 3)\n"
+    "q = reshape(q, [B, T, H, C / H])\nk = reshape(k, [B, T, H, C / H])\n"
+    "v = reshape(v, [B, T, H, C / H])\n"
     "a = reshape(attention(q, k, v, causal = 1), [B, T, C])\n"
     "x = x + linear(a, C) as proj\n"
     "x = x + linear(gelu(linear(norm(x) as ln2, 4 * C) as up), C) as down\n}\n"
@@ -126,7 +126,12 @@ static void open_pipeline(struct pipeline *p, const int *stage_of, bool split, b
     struct sl_device_config config = {.threads = 1};
     assert_int_equal(sl_device_find("reference")->open(&config, &p->device), SL_OK);
     for (int s = 0; s < p->stages; s++) {
-        struct sl_program_spec spec = {p->graph, stage_of, s, p->samples, split, recompute};
+        struct sl_program_spec spec = {.graph = p->graph,
+                                       .stage_of = stage_of,
+                                       .stage = s,
+                                       .samples = p->samples,
+                                       .split = split,
+                                       .recompute = recompute};
         if (sl_program_build(&spec, &p->program[s]) != SL_OK)
             fail_msg("stage %d: %s", s, sl_err_message());
         const struct sl_program *prog = p->program[s];

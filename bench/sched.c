@@ -1,0 +1,86 @@
+/* Scale of schedules: generate, lower and verify. RESULT lines; the growth exponent is fitted
+ * between the two largest 1f1b sizes.
+ *
+ *     build/release/bench/sched [--quick]
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "base/clock.h"
+#include "sched/schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct timing {
+    int64_t actions;
+    double generate_s, lower_s, verify_s;
+};
+
+static double since(int64_t *from_ns) {
+    int64_t now = sl_clock_ns();
+    double s = (double)(now - *from_ns) * 1e-9;
+    *from_ns = now;
+    return s;
+}
+
+static sl_err measure(const char *name, int stages, int micros, struct timing *out) {
+    const struct sl_schedule *row = sl_schedule_find(name);
+    struct sl_arena arena = {0}, passes_arena = {0};
+    const struct sl_plan *plan;
+    struct sl_sched *passes, *lowered;
+    struct sl_sched_opts opts = {.schedule = name, .micros = micros};
+    sl_err err;
+    int workers = row->layout_chunks ? stages / 2 : stages;
+    SL_TRY_OUT(sl_plan_chain(&arena, stages, workers, row->layout, &plan));
+    int64_t at = sl_clock_ns();
+    SL_TRY_OUT(sl_sched_generate(&passes_arena, plan, &opts, &passes));
+    out->generate_s = since(&at);
+    SL_TRY_OUT(sl_sched_lower(&arena, passes, &lowered));
+    out->lower_s = since(&at);
+    SL_TRY_OUT(sl_sched_verify(lowered));
+    out->verify_s = since(&at);
+    out->actions = sl_sched_action_count(lowered);
+out:
+    sl_arena_free(&passes_arena);
+    sl_arena_free(&arena);
+    return err;
+}
+
+static double report(const char *name, int stages, int micros, double limit_s) {
+    struct timing t = {0};
+    struct rusage usage;
+    if (measure(name, stages, micros, &t) != SL_OK) {
+        printf("RESULT bench=sched schedule=%s stages=%d micros=%d error=\"%s\"\n", name, stages,
+               micros, sl_err_message());
+        return 0;
+    }
+    double total = t.generate_s + t.lower_s + t.verify_s;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("RESULT bench=sched schedule=%s stages=%d micros=%d actions=%lld generate_s=%.3f "
+           "lower_s=%.3f verify_s=%.3f total_s=%.3f verify_actions_s=%.0f peak_gib=%.2f",
+           name, stages, micros, (long long)t.actions, t.generate_s, t.lower_s, t.verify_s, total,
+           (double)t.actions / t.verify_s, (double)usage.ru_maxrss / (1024.0 * 1024.0));
+    if (limit_s > 0)
+        printf(" limit_s=%.0f ok=%s", limit_s, total < limit_s ? "yes" : "no");
+    printf("\n");
+    fflush(stdout);
+    return total;
+}
+
+int main(int argc, char **argv) {
+    bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    int rows;
+    const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
+    for (int i = 0; i < rows; i++)
+        report(registry[i]->name, 64, 512, 1);
+    if (quick)
+        return 0;
+    double half = report("1f1b", 512, 2048, 0);
+    double full = report("1f1b", 1024, 4096, 60);
+    report("zb-h1", 1024, 4096, 60);
+    report("2bw", 1024, 4096, 60);
+    printf("RESULT bench=sched case=growth schedule=1f1b exponent=%.3f (time against actions)\n",
+           log(full / half) / log(4.0));
+    return 0;
+}

@@ -1,0 +1,59 @@
+/* sluice report: timelines as one self-contained page, or as a picture. */
+#include "cli/command.h"
+#include "cli/sched_args.h"
+#include "cli/sim_args.h"
+
+static sl_err add(const struct sl_args *args, const char *path, const char *schedule,
+                  struct sl_arena *arena, struct sl_picture *out) {
+    struct sl_cli_sim s = {.has_picture = true};
+    if (path && sl_cli_ends(path, ".json"))
+        return sl_cli_trace(path, arena, out);
+    SL_TRY(sl_cli_simulate(args, path, schedule, arena, &s));
+    *out = s.picture;
+    return SL_OK;
+}
+
+static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
+    struct sl_picture pictures[SL_REPORT_MOST];
+    const char *against = sl_args_text(args, "--against", NULL), *to;
+    int count = 0, files = args->positional_count;
+    if (!sl_args_has(args, "-o"))
+        return sl_fail(SL_ERR_USAGE, "report: where to? -o X.html (or .svg, .trace.json, .txt)");
+    if (against && files > 1)
+        return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
+    for (int i = 0; i < (files ? files : 1); i++)
+        SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
+    if (against)
+        SL_TRY(add(args, files ? args->positional[0] : NULL, against, arena, &pictures[count++]));
+    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
+        SL_TRY(sl_cli_draw(to, pictures, count));
+    return SL_OK;
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_arena arena = {0};
+    sl_err err = run_in(args, &arena);
+    sl_arena_free(&arena);
+    return err;
+}
+
+const struct sl_command sl_cmd_report = {
+    .name = "report",
+    .synopsis = "(X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
+    .brief = "draw timelines: one page, SVG, Perfetto",
+    .detail =
+        "A plan or schedule is verified and simulated, a trace is drawn as it is. Two of them\n"
+        "are compared on one page with one time scale. The page needs no network.\n\n"
+        "  sluice report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 -o x.html\n"
+        "  sluice report predicted.trace.json measured.trace.json -o x.html",
+    .options =
+        (const struct sl_option[]){
+            SL_SCHED_OPTIONS,
+            SL_SIM_OPTIONS,
+            {"--against", "S", "a second schedule on the same plan, to compare", false},
+            {"-o", "FILE", "X.html, X.svg, X.trace.json or X.txt", true},
+            {0}},
+    .min_args = 0,
+    .max_args = SL_REPORT_MOST,
+    .run = run,
+};

@@ -1,0 +1,71 @@
+/* sluice sched: build a schedule, lower and verify it, say what it needs, write it. */
+#include "cli/command.h"
+#include "cli/sched_args.h"
+#include "cli/sim_args.h"
+#include "interop/torch_csv.h"
+
+static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
+                          const struct sl_plan *plan, const struct sl_sched_opts *opts,
+                          const struct sl_sched *sched) {
+    const char *path = sl_args_text(args, "-o", NULL);
+    struct sl_text text = {0};
+    if (!path)
+        return SL_OK;
+    if (sl_args_has(args, "--passes")) {
+        struct sl_sched *passes;
+        SL_TRY(sl_sched_generate(arena, plan, opts, &passes));
+        sched = passes;
+    }
+    sl_err err = SL_OK;
+    if (sl_cli_ends(path, ".csv"))
+        err = sl_torch_csv_write(sched, sl_args_has(args, "--comms"), &text);
+    else
+        sl_sched_write(sched, &text);
+    if (err == SL_OK)
+        err = sl_file_write(path, text.at, text.length);
+    sl_text_free(&text);
+    return err;
+}
+
+static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
+    const struct sl_plan *plan;
+    const struct sl_sched *sched;
+    struct sl_sched_opts opts;
+    struct sl_text text = {0};
+    SL_TRY(sl_cli_plan(args, arena, &plan));
+    SL_TRY(sl_cli_sched_opts(args, arena, plan, &opts));
+    SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
+    SL_TRY(write_sched(args, arena, plan, &opts, sched));
+    sl_cli_sched_summary(sched, sl_args_has(args, "--json"), &text);
+    sl_err err = sl_print(&text);
+    sl_text_free(&text);
+    return err;
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_arena arena = {0};
+    sl_err err = run_in(args, &arena);
+    sl_arena_free(&arena);
+    return err;
+}
+
+const struct sl_command sl_cmd_sched = {
+    .name = "sched",
+    .synopsis = "(X.plan | --chain N | --dag EDGES) --schedule S --micro M [-o FILE]",
+    .brief = "build a schedule and prove it",
+    .detail =
+        "Generates the passes of a schedule, lowers them to sends, receives, slots and steps,\n"
+        "verifies the result and prints what each stage needs.\n\n"
+        "  sluice sched --chain 4 --schedule 1f1b --micro 8\n"
+        "  sluice sched --dag 'a>b,a>c,b>d,c>d' --schedule 2bw --micro 4 --iters 100 -o x.sched",
+    .options =
+        (const struct sl_option[]){
+            SL_SCHED_OPTIONS,
+            {"-o", "FILE", "write X.sched, or X.csv for PyTorch; - is standard output", false},
+            {"--comms", NULL, "X.csv with sends and receives", false},
+            {"--passes", NULL, "write the passes only", false},
+            {0}},
+    .min_args = 0,
+    .max_args = 1,
+    .run = run,
+};

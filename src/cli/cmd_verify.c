@@ -1,0 +1,54 @@
+/* sluice verify: prove a schedule from a file, or print the shortest reason why not. */
+#include "cli/command.h"
+#include "cli/sched_args.h"
+
+#include <string.h>
+
+/* The same plan with this memory on every worker. */
+static sl_err limit_memory(struct sl_arena *arena, int64_t bytes, struct sl_sched *sched) {
+    int64_t *memory = SL_NEW(arena, int64_t, sched->plan->worker_count);
+    for (int i = 0; i < sched->plan->worker_count; i++)
+        memory[i] = bytes;
+    struct sl_plan draft = *sched->plan;
+    draft.memory_bytes = memory;
+    return sl_plan_build(arena, &draft, &sched->plan);
+}
+
+static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
+    struct sl_sched *sched;
+    struct sl_text text = {0};
+    int64_t memory = 0;
+    SL_TRY(sl_args_bytes(args, "--memory", &memory));
+    SL_TRY(sl_cli_sched_file(args->positional[0], arena, &sched));
+    if (memory)
+        SL_TRY(limit_memory(arena, memory, sched));
+    SL_TRY(sl_sched_verify(sched));
+    sl_cli_sched_summary(sched, sl_args_has(args, "--json"), &text);
+    sl_err err = sl_print(&text);
+    sl_text_free(&text);
+    return err;
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_arena arena = {0};
+    sl_err err = run_in(args, &arena);
+    sl_arena_free(&arena);
+    return err;
+}
+
+const struct sl_command sl_cmd_verify = {
+    .name = "verify",
+    .synopsis = "(X.sched | X.csv) [--memory BYTES]",
+    .brief = "prove a schedule, or say why not",
+    .detail =
+        "Plays the lowered program: dependencies, deadlock with sends that wait for their\n"
+        "receive, weight versions, buffer slots, memory, gradients, ties. A file of passes is\n"
+        "lowered first. Exit 1 and one reason when something is wrong.\n\n"
+        "  sluice verify x.sched --memory 16GiB",
+    .options =
+        (const struct sl_option[]){{"--memory", "BYTES", "memory of every worker: 16GiB", false},
+                                   {0}},
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

@@ -1,0 +1,27 @@
+/* Schedules of torch.distributed.pipelining as CSV: one row per rank, one action per cell.
+ *
+ *     compute-only   0F0,0F1,0B0,...                    stage, kind, micro-batch; empty = wait
+ *     with comms     0UNSHARD,0F0,0SEND_F0,1RECV_B0,... and SEND_B RECV_F WAIT_SEND_F WAIT_SEND_B
+ *                                                       RESHARD REDUCE_GRAD WAIT_REDUCE_GRAD
+ *     either         (0F5;7B2)OVERLAP_F_B               taken as its parts, one after the other
+ *
+ * B = whole backward, I and W = its halves. Stages form a chain, each on one rank.
+ */
+#ifndef SL_INTEROP_TORCH_CSV_H
+#define SL_INTEROP_TORCH_CSV_H
+
+#include "sched/sched.h"
+
+/* Reads either dialect into a schedule of passes, one iteration, on a sketched chain. Sends and
+ * receives are checked (each after or before its pass, paired, in the same order at both ends of a
+ * channel) and then left to our own lowering. SL_ERR_INPUT with line and column, or SL_ERR_NO. */
+SL_MUST_CHECK sl_err sl_torch_csv_read(struct sl_arena *arena, const char *file, const char *text,
+                                       size_t length, struct sl_sched **out);
+
+/* Writes one iteration. `comms` needs a lowered schedule and gives the second dialect. SL_ERR_NO
+ * for what torch cannot say: graphs, replicas, asynchronous rules, micro-batch sizes that differ.
+ */
+SL_MUST_CHECK sl_err sl_torch_csv_write(const struct sl_sched *sched, bool comms,
+                                        struct sl_text *out);
+
+#endif

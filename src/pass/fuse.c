@@ -1,0 +1,221 @@
+/* Fusion: pairs of instructions that a device has one kernel for (pass/fused.h).
+ *
+ *   matmul, gelu        -> matmul_gelu       both the product and its activation are written
+ *   matmul, add         -> matmul_add        a residual is added on the way out
+ *   matmul, gelu_dx     -> matmul_gelu_dx    the gradient through gelu on the way out
+ *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
+ *   add, layernorm      -> add_layernorm
+ *
+ * The second instruction moves up to the first; what else it reads must be there by then. A fused
+ * kernel need not give the bits of the two it stands for, so what is fused in the whole model must
+ * not be cut apart: sl_pass_glue says which nodes belong together, and plans obey it.
+ */
+#include "pass/build.h"
+#include "pass/fused.h"
+
+#include <string.h>
+
+static bool is(const struct sl_instr *instr, const char *kernel) {
+    return instr->kernel && strcmp(instr->kernel, kernel) == 0;
+}
+
+static int phase_end(const struct sl_build *b, int i) {
+    return i < b->forward_end ? b->forward_end
+           : i < b->split_at  ? b->split_at
+                              : (int)b->instrs.count;
+}
+
+static bool reads(const struct sl_instr *instr, int value) {
+    for (int i = 0; i < instr->in_count; i++)
+        if (instr->in[i].value == value)
+            return true;
+    return false;
+}
+
+static bool writes(const struct sl_instr *instr, int value) {
+    for (int i = 0; i < instr->out_count; i++)
+        if (instr->out[i].value == value)
+            return true;
+    return false;
+}
+
+/* The first instruction of this kernel after i, in the same phase, that reads `value`. */
+static int find_reader(const struct sl_build *b, int i, const char *kernel, int value) {
+    int end = phase_end(b, i);
+    for (int j = i + 1; j < end; j++) {
+        const struct sl_instr *instr = &b->instrs.at[j];
+        if (instr->kernel && is(instr, kernel) && reads(instr, value))
+            return j;
+        if (instr->kernel && writes(instr, value))
+            return -1; /* another life of it (recomputation) */
+    }
+    return -1;
+}
+
+/* Is `value` made between i and j? Then j cannot move up to i. */
+static bool made_between(const struct sl_build *b, int i, int j, int value) {
+    for (int k = i; k < j && value >= 0; k++)
+        if (b->instrs.at[k].kernel && writes(&b->instrs.at[k], value))
+            return true;
+    return false;
+}
+
+static void set_operands(struct sl_build *b, struct sl_instr *instr, int in_count, int out_count) {
+    struct sl_operand *in = SL_NEW(&b->program->arena, struct sl_operand, in_count);
+    struct sl_operand *out = SL_NEW(&b->program->arena, struct sl_operand, out_count);
+    memcpy(in, instr->in,
+           sizeof *in * (size_t)(instr->in_count < in_count ? instr->in_count : in_count));
+    memcpy(out, instr->out,
+           sizeof *out * (size_t)(instr->out_count < out_count ? instr->out_count : out_count));
+    for (int i = instr->in_count; i < in_count; i++)
+        in[i].value = -1;
+    instr->in = in;
+    instr->out = out;
+    instr->in_count = in_count;
+    instr->out_count = out_count;
+}
+
+static void remove_instr(struct sl_build *b, struct sl_instr *first, struct sl_instr *second) {
+    struct sl_fused_pair pair = {first->node, second->node};
+    SL_PUSH(&b->fused, pair);
+    first->flops += second->flops;
+    second->kernel = NULL;
+}
+
+static bool plain(const struct sl_instr *instr) {
+    for (int i = 0; i < instr->in_count; i++)
+        if (instr->in[i].row)
+            return false;
+    return !instr->accumulate && instr->out[0].row == 0;
+}
+
+static bool fuse_gelu(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int j = find_reader(b, i, "gelu", first->out[0].value);
+    if (j < 0)
+        return false;
+    struct sl_instr *second = &b->instrs.at[j];
+    const char *kernel = second->attr[0].i ? SL_FUSED_MATMUL_GELU_ERF : SL_FUSED_MATMUL_GELU;
+    if (!b->spec->has_kernel(kernel))
+        return false;
+    set_operands(b, first, 3, 2);
+    first->out[1] = second->out[0];
+    first->kernel = kernel;
+    remove_instr(b, first, second);
+    return true;
+}
+
+static bool fuse_gelu_dx(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int value = first->out[0].value, j = find_reader(b, i, "gelu_dx", value);
+    if (j < 0 || b->readers[value] != 1 || (first->in_count > 2 && first->in[2].value >= 0))
+        return false;
+    struct sl_instr *second = &b->instrs.at[j];
+    const char *kernel = second->attr[0].i ? SL_FUSED_MATMUL_GELU_ERF_DX : SL_FUSED_MATMUL_GELU_DX;
+    if (!b->spec->has_kernel(kernel) || second->in[0].value != value ||
+        made_between(b, i, j, second->in[1].value))
+        return false;
+    set_operands(b, first, 3, 1);
+    first->in[2] = second->in[1];
+    first->out[0] = second->out[0];
+    first->kernel = kernel;
+    remove_instr(b, first, second);
+    return true;
+}
+
+static bool fuse_add(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int value = first->out[0].value, j = find_reader(b, i, "add", value);
+    if (j < 0 || b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_MATMUL_ADD))
+        return false;
+    struct sl_instr *second = &b->instrs.at[j];
+    if (second->pass != SL_PASS_F) /* sums of gradients may be moved to another stage */
+        return false;
+    const struct sl_operand *other = &second->in[second->in[0].value == value];
+    if (other->numel != first->out[0].numel || other->value == value || !plain(second) ||
+        made_between(b, i, j, other->value))
+        return false;
+    struct sl_operand residual = *other;
+    set_operands(b, first, 4, 1);
+    first->in[3] = residual;
+    first->out[0] = second->out[0];
+    first->kernel = SL_FUSED_MATMUL_ADD;
+    remove_instr(b, first, second);
+    return true;
+}
+
+/* A weight's gradient dw = a b takes the bias' gradient along: the sums of the rows of dy. */
+static bool fuse_sum(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    bool ta = first->attr[0].i, tb = first->attr[1].i;
+    if (!first->accumulate || !ta || first->in[0].shape.rank != 2 || first->in[1].shape.rank != 2)
+        return false;
+    for (int side = 0; side < 2; side++) {
+        int dy = first->in[side].value, j = find_reader(b, i, "sum_to", dy);
+        const char *kernel = side ? SL_FUSED_MATMUL_SUM_B : SL_FUSED_MATMUL_SUM_A;
+        if (j < 0 || (side == 0 && tb) || (side == 1 && tb) || !b->spec->has_kernel(kernel))
+            continue;
+        struct sl_instr *second = &b->instrs.at[j];
+        int64_t columns = first->in[side].shape.dim[1];
+        if (!second->accumulate || second->out[0].shape.rank != 1 ||
+            second->out[0].numel != columns || second->in[0].row || first->in[side].row)
+            continue;
+        set_operands(b, first, 2, 2);
+        first->out[1] = second->out[0];
+        first->kernel = kernel;
+        remove_instr(b, first, second);
+        return true;
+    }
+    return false;
+}
+
+static bool fuse_layernorm(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int j = find_reader(b, i, "layernorm", first->out[0].value);
+    if (j < 0 || !b->spec->has_kernel(SL_FUSED_ADD_LAYERNORM) || !plain(first) ||
+        first->in[0].numel != first->out[0].numel || first->in[1].numel != first->out[0].numel)
+        return false;
+    struct sl_instr *second = &b->instrs.at[j];
+    if (second->in[0].value != first->out[0].value || made_between(b, i, j, second->in[1].value))
+        return false;
+    set_operands(b, first, 4, 4);
+    first->in[2] = second->in[1];
+    if (second->in_count > 2)
+        first->in[3] = second->in[2];
+    for (int k = 0; k < 3; k++)
+        first->out[1 + k] = second->out[k];
+    first->attr = second->attr;
+    first->kernel = SL_FUSED_ADD_LAYERNORM;
+    remove_instr(b, first, second);
+    return true;
+}
+
+static void compact(struct sl_build *b) {
+    int64_t kept = 0;
+    int forward_end = 0, split_at = 0;
+    for (int64_t i = 0; i < b->instrs.count; i++) {
+        if (!b->instrs.at[i].kernel)
+            continue;
+        forward_end += i < b->forward_end;
+        split_at += i < b->split_at;
+        b->instrs.at[kept++] = b->instrs.at[i];
+    }
+    b->instrs.count = kept;
+    b->forward_end = forward_end;
+    b->split_at = split_at;
+}
+
+void sl_build_fuse(struct sl_build *b) {
+    for (int i = 0; i < (int)b->instrs.count; i++) {
+        const struct sl_instr *instr = &b->instrs.at[i];
+        if (!instr->kernel)
+            continue;
+        if (is(instr, "matmul") && instr->accumulate)
+            fuse_sum(b, i);
+        else if (is(instr, "matmul") && plain(instr))
+            (void)(fuse_gelu(b, i) || fuse_gelu_dx(b, i) || fuse_add(b, i));
+        else if (is(instr, "add"))
+            fuse_layernorm(b, i);
+    }
+    compact(b);
+}

@@ -1,0 +1,201 @@
+/* Values that need no memory of their own: views, parts of a split, parts of a concat.
+ *
+ *   qkv = x w               one tensor, rows of 3C
+ *   q, k, v = split(qkv)    read by attention only: parts of qkv's rows, nothing is copied
+ *   dq, dk, dv = attention_dqkv(...); dqkv = concat(dq, dk, dv)
+ *                           written by attention_dqkv only: straight into dqkv's rows
+ */
+#include "pass/build.h"
+
+#include <string.h>
+
+/* Inputs and outputs that may be parts of wider rows, as bits. */
+static const struct {
+    const char *op;
+    unsigned in, out;
+} strided[] = {
+    {"attention", 7, 0},
+    {"attention_dqkv", 14, 7},
+};
+
+static unsigned strided_mask(const struct sl_op *op, bool out) {
+    for (int i = 0; i < SL_COUNT(strided); i++)
+        if (strcmp(op->name, strided[i].op) == 0)
+            return out ? strided[i].out : strided[i].in;
+    return 0;
+}
+
+struct readers { /* who reads a value: a list per value, through views */
+    int *first, *next;
+    int *node, *input;
+};
+
+/* away[v]: somebody in another stage than v's own reads v. */
+static bool *find_away(struct sl_build *b) {
+    const struct sl_graph *graph = b->graph;
+    bool *away = SL_NEW(&b->scratch, bool, graph->values.count);
+    for (int64_t n = 0; n < graph->nodes.count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
+            int value = graph->nodes.at[n].in[i];
+            const struct sl_value *v = value < 0 ? NULL : &graph->values.at[value];
+            if (v && v->kind == SL_VALUE_NODE && b->stage[v->node] != b->stage[n])
+                away[value] = true;
+        }
+    return away;
+}
+
+/* The memory of a view is that of its source, unless it passes something on that came from another
+ * stage: then it is a copy, made where the view is. */
+static int root_of(const struct sl_build *b, const bool *away, int value) {
+    const struct sl_value *v = &b->graph->values.at[value];
+    if (v->kind != SL_VALUE_NODE || v->slot != 0 || !b->graph->nodes.at[v->node].op->is_view)
+        return value;
+    int source = b->root[b->graph->nodes.at[v->node].in[0]];
+    const struct sl_value *s = &b->graph->values.at[source];
+    bool moved = s->kind == SL_VALUE_NODE && b->stage[s->node] != b->stage[v->node];
+    return moved && away[value] ? value : source;
+}
+
+static void find_roots(struct sl_build *b) {
+    const bool *away = find_away(b);
+    for (int64_t v = 0; v < b->graph->values.count; v++)
+        b->root[v] = root_of(b, away, (int)v);
+}
+
+static struct readers list_readers(struct sl_build *b) {
+    const struct sl_graph *graph = b->graph;
+    int64_t edges = 0, at = 0;
+    for (int64_t n = 0; n < graph->nodes.count; n++)
+        edges += graph->nodes.at[n].in_count;
+    struct readers r = {SL_NEW(&b->scratch, int, graph->values.count),
+                        SL_NEW(&b->scratch, int, edges), SL_NEW(&b->scratch, int, edges),
+                        SL_NEW(&b->scratch, int, edges)};
+    for (int64_t v = 0; v < graph->values.count; v++)
+        r.first[v] = -1;
+    for (int64_t n = 0; n < graph->nodes.count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count && !sl_build_is_view(b, (int)n); i++) {
+            int value = graph->nodes.at[n].in[i];
+            if (value < 0)
+                continue;
+            int root = b->root[value];
+            r.node[at] = (int)n;
+            r.input[at] = i;
+            r.next[at] = r.first[root];
+            r.first[root] = (int)at++;
+        }
+    return r;
+}
+
+static bool is_kept(const struct sl_build *b, int root) {
+    for (int64_t i = 0; i < b->graph->outputs.count; i++)
+        if (b->root[b->graph->outputs.at[i].value] == root)
+            return true;
+    for (int64_t i = 0; i < b->graph->grads.count; i++)
+        if (b->root[b->graph->grads.at[i].value] == root)
+            return true;
+    return false;
+}
+
+static bool same_stage(const struct sl_build *b, int node, int other) {
+    return b->stage[node] == b->stage[other];
+}
+
+/* Do only kernels that can walk wider rows read this value, all in the stage of `node`? */
+static bool read_strided(const struct sl_build *b, const struct readers *r, int root, int node) {
+    if (is_kept(b, root))
+        return false;
+    for (int e = r->first[root]; e >= 0; e = r->next[e]) {
+        const struct sl_op *op = b->graph->nodes.at[r->node[e]].op;
+        if (!(strided_mask(op, false) >> r->input[e] & 1) || !same_stage(b, node, r->node[e]))
+            return false;
+    }
+    return true;
+}
+
+static int64_t last_size(const struct sl_build *b, int value) {
+    const struct sl_shape *shape = &sl_graph_value(b->graph, value)->shape;
+    return shape->dim[shape->rank - 1];
+}
+
+static void make_part(struct sl_build *b, int value, int whole, int64_t at, int64_t run) {
+    b->root[value] = whole;
+    b->part_row[value] = last_size(b, whole);
+    b->part_run[value] = run;
+    b->part_at[value] = at;
+}
+
+static bool on_last_axis(const struct sl_build *b, const struct sl_node *node, int value) {
+    return node->attr[0].i == sl_graph_value(b->graph, value)->shape.rank - 1;
+}
+
+/* The outputs of a split are parts of its input when all readers can walk rows. */
+static void try_split(struct sl_build *b, const struct readers *r, int index) {
+    const struct sl_node *node = &b->graph->nodes.at[index];
+    int whole = node->in[0];
+    if (!on_last_axis(b, node, whole) || b->root[whole] != whole)
+        return;
+    for (int i = 0; i < node->out_count; i++)
+        if (!read_strided(b, r, node->out[i], index))
+            return;
+    const struct sl_value *v = sl_graph_value(b->graph, whole);
+    if (v->kind != SL_VALUE_NODE || !same_stage(b, v->node, index))
+        return;
+    int64_t run = last_size(b, node->out[0]);
+    for (int i = 0; i < node->out_count; i++)
+        make_part(b, node->out[i], whole, i * run, run);
+    b->gone[index] = true;
+}
+
+/* The inputs of a concat are parts of its output when they are written by a kernel that can walk
+ * rows, and read by nobody else. */
+static void try_concat(struct sl_build *b, const struct readers *r, int index) {
+    const struct sl_node *node = &b->graph->nodes.at[index];
+    int whole = node->out[0];
+    if (!on_last_axis(b, node, whole))
+        return;
+    for (int i = 0; i < node->in_count; i++) {
+        int root = b->root[node->in[i]], e = r->first[root];
+        const struct sl_value *v = sl_graph_value(b->graph, root);
+        if (v->kind != SL_VALUE_NODE || e < 0 || r->next[e] >= 0 || is_kept(b, root))
+            return;
+        const struct sl_op *op = b->graph->nodes.at[v->node].op;
+        if (!(strided_mask(op, true) >> v->slot & 1) || !same_stage(b, v->node, index))
+            return;
+    }
+    int64_t at = 0;
+    for (int i = 0; i < node->in_count; i++) {
+        int64_t run = last_size(b, node->in[i]);
+        make_part(b, b->root[node->in[i]], whole, at, run);
+        at += run;
+    }
+    b->gone[index] = true;
+}
+
+/* Views of parts are parts. */
+static void spread(struct sl_build *b) {
+    for (int64_t v = 0; v < b->graph->values.count; v++) {
+        const struct sl_value *value = &b->graph->values.at[v];
+        if (value->kind != SL_VALUE_NODE)
+            continue;
+        if (!sl_build_is_view(b, value->node))
+            continue;
+        int from = b->graph->nodes.at[value->node].in[0];
+        b->root[v] = b->root[from];
+        b->part_row[v] = b->part_row[from];
+        b->part_run[v] = b->part_run[from];
+        b->part_at[v] = b->part_at[from];
+    }
+}
+
+void sl_build_views(struct sl_build *b) {
+    find_roots(b);
+    struct readers r = list_readers(b);
+    for (int64_t n = 0; n < b->graph->nodes.count; n++) {
+        const char *name = b->graph->nodes.at[n].op->name;
+        if (strcmp(name, "split") == 0)
+            try_split(b, &r, (int)n);
+        else if (strcmp(name, "concat") == 0)
+            try_concat(b, &r, (int)n);
+    }
+    spread(b);
+}

@@ -1,0 +1,141 @@
+/* A plan for a model: stages, edges, ties and bytes from the programs that will really run. */
+#include "plan/model.h"
+
+#include "pass/program.h"
+
+#include <string.h>
+
+struct draft {
+    const struct sl_model_plan_spec *spec;
+    struct sl_arena *arena;
+    struct sl_stage *stages;
+    SL_VEC(struct sl_edge) edges;
+    SL_VEC(struct sl_tie) ties;
+};
+
+static int64_t port_bytes(const struct sl_program_port *port, int64_t samples) {
+    return port->operand.numel * 4 / samples;
+}
+
+static void add_edge(struct draft *d, int from, int to, int64_t sample_bytes) {
+    for (int64_t i = 0; i < d->edges.count; i++)
+        if (d->edges.at[i].from == from && d->edges.at[i].to == to) {
+            d->edges.at[i].sample_bytes += sample_bytes;
+            return;
+        }
+    SL_PUSH(&d->edges, ((struct sl_edge){.from = from, .to = to, .sample_bytes = sample_bytes}));
+}
+
+static int64_t state_bytes(const struct draft *d, const struct sl_program *p) {
+    int64_t tensors = d->spec->optim ? d->spec->optim->row->state_count : 0;
+    const struct sl_optimizer *other = d->spec->optim ? d->spec->optim->row->fallback : NULL;
+    if (other && other->state_count > tensors)
+        tensors = other->state_count;
+    return tensors * p->param_bytes + p->state_bytes;
+}
+
+static void fill_nodes(struct draft *d, int s) {
+    const struct sl_graph *graph = d->spec->graph;
+    int count = 0;
+    for (int n = 0; n < graph->forward_count; n++)
+        count += d->spec->stage_of[n] == s;
+    int *nodes = SL_NEW(d->arena, int, count);
+    int at = 0;
+    for (int n = 0; n < graph->forward_count; n++)
+        if (d->spec->stage_of[n] == s)
+            nodes[at++] = n;
+    d->stages[s].nodes = nodes;
+    d->stages[s].node_count = count;
+}
+
+static sl_err fill_stage(struct draft *d, int s) {
+    const struct sl_model_plan_spec *spec = d->spec;
+    struct sl_program *p;
+    struct sl_program_spec program = {
+        .graph = spec->graph,
+        .stage_of = spec->stage_of,
+        .stage = s,
+        .samples = spec->micro_size,
+        .has_kernel = spec->has_kernel,
+        .split = spec->split,
+        .recompute = spec->recompute,
+    };
+    SL_TRY(sl_program_build(&program, &p));
+    int *worker = SL_NEW(d->arena, int, 1);
+    *worker = spec->worker_of[s];
+    d->stages[s] = (struct sl_stage){
+        .name = sl_arena_printf(d->arena, "s%d", s),
+        .width = 1,
+        .micro_size = spec->micro_size,
+        .workers = worker,
+        .recompute = spec->recompute,
+        .has_input = p->inputs.count > 0,
+        .bytes = {.params = p->param_bytes,
+                  .grads = p->grad_bytes,
+                  .state = state_bytes(d, p),
+                  .stash = p->slot_bytes,
+                  .saved = spec->recompute ? p->stash_bytes : 0,
+                  .work = p->work_bytes},
+    };
+    fill_nodes(d, s);
+    for (int i = 0; i < p->send_act.count; i++)
+        add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], spec->micro_size));
+    sl_program_close(p);
+    return SL_OK;
+}
+
+/* Parameters that nodes of several stages read. */
+static void find_ties(struct draft *d) {
+    const struct sl_graph *graph = d->spec->graph;
+    for (int64_t g = 0; g < graph->grads.count;) {
+        int param = graph->grads.at[g].param, count = 0;
+        int *stages = SL_NEW(d->arena, int, graph->grads.count - g);
+        for (; g < graph->grads.count && graph->grads.at[g].param == param; g++) {
+            int stage = d->spec->stage_of[graph->grads.at[g].node];
+            bool known = false;
+            for (int i = 0; i < count; i++)
+                known |= stages[i] == stage;
+            if (!known)
+                stages[count++] = stage;
+        }
+        for (int i = 1; i < count; i++) /* ascending */
+            for (int k = i; k > 0 && stages[k] < stages[k - 1]; k--) {
+                int swap = stages[k];
+                stages[k] = stages[k - 1];
+                stages[k - 1] = swap;
+            }
+        const struct sl_param *p = &graph->params.at[param];
+        struct sl_tie tie = {p->name, stages, count,
+                             4 * sl_shape_numel(&graph->values.at[p->value].shape, 1)};
+        if (count > 1)
+            SL_PUSH(&d->ties, tie);
+    }
+}
+
+sl_err sl_plan_from_model(struct sl_arena *arena, const struct sl_model_plan_spec *spec,
+                          const struct sl_plan **out) {
+    struct draft d = {.spec = spec, .arena = arena};
+    sl_err err = SL_OK;
+    d.stages = SL_NEW(arena, struct sl_stage, spec->stage_count);
+    int64_t *limits = SL_NEW(arena, int64_t, spec->worker_count);
+    for (int s = 0; s < spec->stage_count; s++)
+        SL_TRY_OUT(fill_stage(&d, s));
+    find_ties(&d);
+    struct sl_plan draft = {
+        .model = spec->graph->name,
+        .node_count = spec->graph->forward_count,
+        .stages = d.stages,
+        .stage_count = spec->stage_count,
+        .edges = d.edges.at,
+        .edge_count = (int)d.edges.count,
+        .ties = d.ties.at,
+        .tie_count = (int)d.ties.count,
+        .worker_count = spec->worker_count,
+        .memory_bytes = limits,
+    };
+    err = sl_plan_build(arena, &draft, out);
+out:
+    SL_VEC_FREE(&d.edges);
+    SL_VEC_FREE(&d.ties);
+    return err;
+}

@@ -1,0 +1,130 @@
+/* A plan: where everything is. A graph of stages, their replicas on workers, and bytes.
+ *
+ *        stage b (width 2)                    worker 0: a        a stage replica is a *seat*;
+ *       /                 \                   worker 1: b/0      seats are numbered stage by
+ *  stage a               stage d              worker 2: b/1      stage: a=0, b/0=1, b/1=2, ...
+ *       \                 /                   worker 3: c d      a worker may hold several seats,
+ *        stage c ---------                                       but one replica of a stage at most
+ *
+ * A micro-batch of a stage is `micro_size` samples, and stages may differ in it. Micro-batch number
+ * j of an iteration belongs to replica j mod width (1F1B-RR). A plan is data: read or built once,
+ * checked, then frozen. Text: docs/formats.md.
+ */
+#ifndef SL_PLAN_PLAN_H
+#define SL_PLAN_PLAN_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    SL_STAGE_MOST = 65535,
+    SL_WORKER_MOST = 65535,
+    SL_EDGE_MOST = 65535,
+    SL_WIDTH_MOST = 65535,
+    SL_SEAT_MOST = 1 << 20,
+};
+
+/* What one seat of a stage costs in memory. Per micro-batch unless said otherwise. */
+struct sl_stage_bytes {
+    int64_t params; /* one copy of the weights */
+    int64_t grads;  /* one gradient buffer */
+    int64_t state;  /* optimizer state; never duplicated */
+    int64_t stash;  /* from F to I (or B) */
+    int64_t saved;  /* from F to RECOMPUTE, when the stage recomputes: its inputs */
+    int64_t kept;   /* from I to W */
+    int64_t work;   /* scratch while an action runs */
+};
+
+struct sl_stage {
+    const char *name;
+    int width;          /* replicas */
+    int64_t micro_size; /* samples of one micro-batch */
+    const int *workers; /* [width] where each replica is */
+    const int *nodes;   /* [node_count] graph nodes, ascending; none when there is no model */
+    int node_count;
+    bool recompute; /* F stores only its inputs; RECOMPUTE comes before B or I */
+    bool has_input; /* reads training data of its own (sources always do) */
+    struct sl_stage_bytes bytes;
+    /* derived by sl_plan_build */
+    int height;          /* edges on the longest path to a sink */
+    int seat;            /* seats of this stage are seat .. seat + width - 1 */
+    const int *in, *out; /* edge numbers, ascending */
+    int in_count, out_count;
+};
+
+struct sl_edge {
+    int from, to;         /* stages */
+    int64_t sample_bytes; /* activation bytes of one sample; its gradient has the same size */
+    /* derived */
+    int from_place, to_place; /* position in from->out and in to->in */
+};
+
+/* Stages that hold a copy of the same parameters; copies agree after every step. */
+struct sl_tie {
+    const char *name;
+    const int *stages; /* [count] ascending, at least two */
+    int count;
+    int64_t bytes; /* of the shared parameters; also counted in each stage's params */
+};
+
+struct sl_seat {
+    int stage, replica, worker;
+};
+
+struct sl_plan {
+    const char *model; /* or NULL */
+    int node_count;    /* of the model; 0: stages have no nodes */
+    const struct sl_stage *stages;
+    int stage_count;
+    const struct sl_edge *edges; /* skip edges are ordinary edges */
+    int edge_count;
+    const struct sl_tie *ties;
+    int tie_count;
+    int worker_count;
+    const int64_t *memory_bytes; /* [worker_count] limit, 0 = none */
+    /* What the planner had in mind; a schedule may be built with other numbers. 0/NULL = unsaid. */
+    const char *schedule;
+    int64_t batch; /* samples per optimizer step */
+    /* derived */
+    const struct sl_seat *seats;
+    int seat_count;
+    const int *const *worker_seats; /* [worker_count] ascending seat numbers */
+    const int *worker_seat_count;
+    int depth;       /* stages on the longest path: 1 + largest height */
+    const int *topo; /* [stage_count] stages, every edge goes to the right */
+};
+
+/* Freeze: copy `draft` (its derived fields are ignored) into `arena`, derive, check. */
+SL_MUST_CHECK sl_err sl_plan_build(struct sl_arena *arena, const struct sl_plan *draft,
+                                   const struct sl_plan **out);
+
+/* Check the rules a plan must obey on its own: names, ranges, acyclic, one replica of a stage per
+ * worker, every node in exactly one stage, ties. sl_plan_build calls it. SL_ERR_INPUT. */
+SL_MUST_CHECK sl_err sl_plan_check(const struct sl_plan *plan);
+
+/* Text. `file` is for messages. write(read(x)) == x for text that we wrote. */
+SL_MUST_CHECK sl_err sl_plan_read(struct sl_arena *arena, const char *file, const char *text,
+                                  size_t length, const struct sl_plan **out);
+void sl_plan_write(const struct sl_plan *plan, struct sl_text *out);
+
+/* Plans without a model, for sketches and tests. */
+enum sl_layout {
+    SL_LAYOUT_LOOP,  /* stage s on worker s mod workers (one each when workers == stages) */
+    SL_LAYOUT_V,     /* stages r and 2p-1-r on worker r */
+    SL_LAYOUT_CROSS, /* width 2: stage s on workers s and p-1-s (Chimera) */
+};
+SL_MUST_CHECK sl_err sl_plan_chain(struct sl_arena *arena, int stages, int workers,
+                                   enum sl_layout layout, const struct sl_plan **out);
+/* "a>b,a>c,b>d,c>d": stages in order of appearance, on `workers` workers in a loop (0 = one each).
+ */
+SL_MUST_CHECK sl_err sl_plan_dag(struct sl_arena *arena, const char *text, int workers,
+                                 const struct sl_plan **out);
+
+/* The stage of that name, or -1. */
+int sl_plan_find_stage(const struct sl_plan *plan, struct sl_str name);
+
+#endif

@@ -1,0 +1,324 @@
+/* Plan text: one line per thing, stages before edges and ties.
+ *
+ *     sluice-plan 1
+ *     model gpt-tiny nodes 12
+ *     schedule "1f1b"
+ *     batch 64
+ *     workers 3
+ *     memory 0 17179869184
+ *     stage a width 2 micro 4 on 0 1 [recompute] [input]
+ *     bytes a params 10 grads 10 state 20 stash 4 saved 1 kept 2 work 0
+ *     nodes a 0..4 7
+ *     edge a b 4096
+ *     tie embed 1024 a b
+ */
+#include "plan/text.h"
+
+#include "base/map.h"
+#include "base/vec.h"
+
+struct reader {
+    struct sl_lex *lex;
+    struct sl_arena *arena;
+    struct sl_plan draft;
+    SL_VEC(struct sl_stage) stages;
+    SL_VEC(struct sl_edge) edges;
+    SL_VEC(struct sl_tie) ties;
+    SL_VEC(int) ints;
+    struct sl_map names; /* of stages */
+    int64_t *memory;
+};
+
+static sl_err take_range(struct sl_lex *lex, const char *what, int64_t low, int64_t high,
+                         int64_t *out) {
+    struct sl_pos pos = lex->tok.pos;
+    SL_TRY(sl_lex_take_int(lex, what, out));
+    if (*out < low || *out > high)
+        return sl_lex_fail_at(lex, pos, "%s %lld is not in %lld..%lld", what, (long long)*out,
+                              (long long)low, (long long)high);
+    return SL_OK;
+}
+
+static sl_err take_word(struct sl_lex *lex, const char *word) {
+    char found[64];
+    if (!sl_lex_is_name(lex, word))
+        return sl_lex_fail(lex, "expected '%s', found %s", word, sl_lex_found(lex, found));
+    return sl_lex_next(lex);
+}
+
+static sl_err take_stage(struct reader *r, int *out) {
+    struct sl_pos pos = r->lex->tok.pos;
+    struct sl_str name;
+    SL_TRY(sl_lex_take_name(r->lex, "the name of a stage", &name));
+    const int64_t *found = sl_map_find(&r->names, name);
+    if (found) {
+        *out = (int)*found;
+        return SL_OK;
+    }
+    return sl_lex_fail_at(r->lex, pos, "no stage is called '%.*s'", (int)name.length, name.at);
+}
+
+static sl_err read_stage(struct reader *r) {
+    struct sl_lex *lex = r->lex;
+    struct sl_stage stage = {0};
+    struct sl_str name;
+    int64_t value;
+    SL_TRY(sl_lex_take_name(lex, "the name of a stage", &name));
+    stage.name = sl_arena_dup(r->arena, name.at, name.length);
+    SL_TRY(take_word(lex, "width"));
+    SL_TRY(take_range(lex, "width", 1, SL_WIDTH_MOST, &value));
+    stage.width = (int)value;
+    SL_TRY(take_word(lex, "micro"));
+    SL_TRY(take_range(lex, "micro", 1, INT32_MAX, &stage.micro_size));
+    SL_TRY(take_word(lex, "on"));
+    r->ints.count = 0;
+    while (lex->tok.kind == SL_TOK_INT) {
+        SL_TRY(take_range(lex, "worker", 0, SL_WORKER_MOST - 1, &value));
+        SL_PUSH(&r->ints, (int)value);
+    }
+    if (r->ints.count != stage.width)
+        return sl_lex_fail(lex, "stage %s has width %d but %lld workers", stage.name, stage.width,
+                           (long long)r->ints.count);
+    stage.workers = SL_VEC_FREEZE(&r->ints, r->arena);
+    if (sl_lex_is_name(lex, "recompute")) {
+        stage.recompute = true;
+        SL_TRY(sl_lex_next(lex));
+    }
+    if (sl_lex_is_name(lex, "input")) {
+        stage.has_input = true;
+        SL_TRY(sl_lex_next(lex));
+    }
+    if (r->stages.count >= SL_STAGE_MOST)
+        return sl_lex_fail(lex, "more than %d stages", SL_STAGE_MOST);
+    sl_map_put(&r->names, sl_str(stage.name), r->stages.count);
+    SL_PUSH(&r->stages, stage);
+    return SL_OK;
+}
+
+static sl_err read_bytes(struct reader *r) {
+    static const char *const words[] = {"params", "grads", "state", "stash",
+                                        "saved",  "kept",  "work"};
+    int stage;
+    SL_TRY(take_stage(r, &stage));
+    struct sl_stage_bytes *b = &r->stages.at[stage].bytes;
+    int64_t *const fields[] = {&b->params, &b->grads, &b->state, &b->stash,
+                               &b->saved,  &b->kept,  &b->work};
+    for (int i = 0; i < SL_COUNT(words); i++) {
+        SL_TRY(take_word(r->lex, words[i]));
+        SL_TRY(take_range(r->lex, words[i], 0, INT64_MAX >> 16, fields[i]));
+    }
+    return SL_OK;
+}
+
+static sl_err read_nodes(struct reader *r) {
+    int stage;
+    SL_TRY(take_stage(r, &stage));
+    r->ints.count = 0;
+    while (r->lex->tok.kind == SL_TOK_INT) {
+        int64_t low, high;
+        SL_TRY(take_range(r->lex, "node", 0, r->draft.node_count - 1, &low));
+        high = low;
+        if (sl_lex_is(r->lex, "..")) {
+            SL_TRY(sl_lex_next(r->lex));
+            SL_TRY(take_range(r->lex, "node", low, r->draft.node_count - 1, &high));
+        }
+        if (r->ints.count + high - low >= r->draft.node_count)
+            return sl_lex_fail(r->lex, "more nodes than the model has");
+        for (int64_t i = low; i <= high; i++)
+            SL_PUSH(&r->ints, (int)i);
+    }
+    r->stages.at[stage].nodes = SL_VEC_FREEZE(&r->ints, r->arena);
+    r->stages.at[stage].node_count = (int)r->ints.count;
+    return SL_OK;
+}
+
+static sl_err read_edge(struct reader *r) {
+    struct sl_edge edge = {0};
+    SL_TRY(take_stage(r, &edge.from));
+    SL_TRY(take_stage(r, &edge.to));
+    SL_TRY(take_range(r->lex, "bytes", 0, INT64_MAX >> 32, &edge.sample_bytes));
+    if (r->edges.count >= SL_EDGE_MOST)
+        return sl_lex_fail(r->lex, "more than %d edges", SL_EDGE_MOST);
+    SL_PUSH(&r->edges, edge);
+    return SL_OK;
+}
+
+static sl_err read_tie(struct reader *r) {
+    struct sl_tie tie = {0};
+    struct sl_str name;
+    SL_TRY(sl_lex_take_name(r->lex, "the name of a tie", &name));
+    tie.name = sl_arena_dup(r->arena, name.at, name.length);
+    SL_TRY(take_range(r->lex, "bytes", 0, INT64_MAX >> 16, &tie.bytes));
+    r->ints.count = 0;
+    while (r->lex->tok.kind == SL_TOK_NAME) {
+        int stage;
+        SL_TRY(take_stage(r, &stage));
+        SL_PUSH(&r->ints, stage);
+    }
+    tie.stages = SL_VEC_FREEZE(&r->ints, r->arena);
+    tie.count = (int)r->ints.count;
+    SL_PUSH(&r->ties, tie);
+    return SL_OK;
+}
+
+static sl_err read_model(struct reader *r) {
+    struct sl_str name;
+    int64_t value;
+    SL_TRY(sl_lex_take_name(r->lex, "the name of a model", &name));
+    r->draft.model = sl_arena_dup(r->arena, name.at, name.length);
+    SL_TRY(take_word(r->lex, "nodes"));
+    SL_TRY(take_range(r->lex, "nodes", 0, INT32_MAX, &value));
+    r->draft.node_count = (int)value;
+    return SL_OK;
+}
+
+static sl_err read_workers(struct reader *r) {
+    int64_t value;
+    if (r->memory)
+        return sl_lex_fail(r->lex, "the number of workers is said twice");
+    SL_TRY(take_range(r->lex, "workers", 1, SL_WORKER_MOST, &value));
+    r->draft.worker_count = (int)value;
+    r->memory = SL_NEW(r->arena, int64_t, value);
+    return SL_OK;
+}
+
+static sl_err read_memory(struct reader *r) {
+    int64_t worker, bytes;
+    SL_TRY(take_range(r->lex, "worker", 0, r->draft.worker_count - 1, &worker));
+    SL_TRY(take_range(r->lex, "memory", 0, INT64_MAX >> 1, &bytes));
+    r->memory[worker] = bytes;
+    return SL_OK;
+}
+
+static sl_err read_schedule(struct reader *r) {
+    struct sl_str name;
+    SL_TRY(sl_lex_take_string(r->lex, "the name of a schedule in quotes", &name));
+    r->draft.schedule = sl_arena_dup(r->arena, name.at, name.length);
+    return SL_OK;
+}
+
+static sl_err read_batch(struct reader *r) {
+    return take_range(r->lex, "batch", 1, INT64_MAX >> 32, &r->draft.batch);
+}
+
+static sl_err read_lines(struct reader *r) {
+    static const struct {
+        const char *word;
+        sl_err (*read)(struct reader *r);
+    } lines[] = {{"model", read_model},     {"schedule", read_schedule}, {"batch", read_batch},
+                 {"workers", read_workers}, {"memory", read_memory},     {"stage", read_stage},
+                 {"bytes", read_bytes},     {"nodes", read_nodes},       {"edge", read_edge},
+                 {"tie", read_tie}};
+    while (r->lex->tok.kind == SL_TOK_NAME) {
+        int i = 0;
+        while (i < SL_COUNT(lines) && !sl_lex_is_name(r->lex, lines[i].word))
+            i++;
+        if (i == SL_COUNT(lines)) /* the next part of a bigger file */
+            return SL_OK;
+        SL_TRY(sl_lex_next(r->lex));
+        SL_TRY(lines[i].read(r));
+        SL_TRY(sl_lex_take_newline(r->lex));
+    }
+    return SL_OK;
+}
+
+sl_err sl_plan_read_lines(struct sl_arena *arena, struct sl_lex *lex, const struct sl_plan **out) {
+    struct reader r = {.lex = lex, .arena = arena};
+    sl_err err;
+    SL_TRY_OUT(read_lines(&r));
+    r.draft.stages = r.stages.at;
+    r.draft.stage_count = (int)r.stages.count;
+    r.draft.edges = r.edges.at;
+    r.draft.edge_count = (int)r.edges.count;
+    r.draft.ties = r.ties.at;
+    r.draft.tie_count = (int)r.ties.count;
+    r.draft.memory_bytes = r.memory;
+    err = sl_plan_build(arena, &r.draft, out);
+    if (err != SL_OK)
+        err = sl_err_context(err, "%s", lex->file);
+out:
+    SL_VEC_FREE(&r.stages);
+    SL_VEC_FREE(&r.edges);
+    SL_VEC_FREE(&r.ties);
+    SL_VEC_FREE(&r.ints);
+    sl_map_free(&r.names);
+    return err;
+}
+
+sl_err sl_plan_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
+                    const struct sl_plan **out) {
+    struct sl_lex lex;
+    int64_t format;
+    SL_TRY(sl_lex_open(&lex, file, text, length, true));
+    SL_TRY(sl_lex_skip_newlines(&lex));
+    SL_TRY(take_word(&lex, "sluice-plan"));
+    SL_TRY(take_range(&lex, "format", 1, 1, &format));
+    SL_TRY(sl_lex_take_newline(&lex));
+    SL_TRY(sl_plan_read_lines(arena, &lex, out));
+    if (lex.tok.kind != SL_TOK_END) {
+        char found[64];
+        return sl_lex_fail(&lex, "unexpected %s", sl_lex_found(&lex, found));
+    }
+    return SL_OK;
+}
+
+static void write_nodes(const struct sl_stage *stage, struct sl_text *out) {
+    if (!stage->node_count)
+        return;
+    sl_text_printf(out, "nodes %s", stage->name);
+    for (int i = 0, j; i < stage->node_count; i = j) {
+        for (j = i + 1; j < stage->node_count && stage->nodes[j] == stage->nodes[j - 1] + 1;)
+            j++;
+        sl_text_printf(out, " %d", stage->nodes[i]);
+        if (j > i + 1)
+            sl_text_printf(out, "..%d", stage->nodes[j - 1]);
+    }
+    sl_text_put(out, "\n");
+}
+
+static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
+    const struct sl_stage_bytes *b = &stage->bytes;
+    sl_text_printf(out, "stage %s width %d micro %lld on", stage->name, stage->width,
+                   (long long)stage->micro_size);
+    for (int i = 0; i < stage->width; i++)
+        sl_text_printf(out, " %d", stage->workers[i]);
+    sl_text_printf(out, "%s%s\n", stage->recompute ? " recompute" : "",
+                   stage->has_input ? " input" : "");
+    sl_text_printf(out,
+                   "bytes %s params %lld grads %lld state %lld stash %lld saved %lld kept %lld "
+                   "work %lld\n",
+                   stage->name, (long long)b->params, (long long)b->grads, (long long)b->state,
+                   (long long)b->stash, (long long)b->saved, (long long)b->kept,
+                   (long long)b->work);
+    write_nodes(stage, out);
+}
+
+void sl_plan_write_lines(const struct sl_plan *plan, struct sl_text *out) {
+    if (plan->model)
+        sl_text_printf(out, "model %s nodes %d\n", plan->model, plan->node_count);
+    if (plan->schedule)
+        sl_text_printf(out, "schedule \"%s\"\n", plan->schedule);
+    if (plan->batch)
+        sl_text_printf(out, "batch %lld\n", (long long)plan->batch);
+    sl_text_printf(out, "workers %d\n", plan->worker_count);
+    for (int i = 0; i < plan->worker_count; i++)
+        if (plan->memory_bytes[i])
+            sl_text_printf(out, "memory %d %lld\n", i, (long long)plan->memory_bytes[i]);
+    for (int i = 0; i < plan->stage_count; i++)
+        write_stage(&plan->stages[i], out);
+    for (int i = 0; i < plan->edge_count; i++)
+        sl_text_printf(out, "edge %s %s %lld\n", plan->stages[plan->edges[i].from].name,
+                       plan->stages[plan->edges[i].to].name,
+                       (long long)plan->edges[i].sample_bytes);
+    for (int i = 0; i < plan->tie_count; i++) {
+        sl_text_printf(out, "tie %s %lld", plan->ties[i].name, (long long)plan->ties[i].bytes);
+        for (int j = 0; j < plan->ties[i].count; j++)
+            sl_text_printf(out, " %s", plan->stages[plan->ties[i].stages[j]].name);
+        sl_text_put(out, "\n");
+    }
+}
+
+void sl_plan_write(const struct sl_plan *plan, struct sl_text *out) {
+    sl_text_put(out, "sluice-plan 1\n");
+    sl_plan_write_lines(plan, out);
+}

@@ -1,0 +1,11 @@
+/* Files of this folder that are part of the program: page.js as sl_asset_page_js and so on.
+ * cmake/SluiceRooms.cmake makes the arrays. */
+#ifndef SL_REPORT_ASSETS_H
+#define SL_REPORT_ASSETS_H
+
+#include <stddef.h>
+
+extern const unsigned char sl_asset_page_css[], sl_asset_page_js[];
+extern const size_t sl_asset_page_css_size, sl_asset_page_js_size;
+
+#endif

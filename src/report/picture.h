@@ -1,0 +1,79 @@
+/* What there is to see of a timeline: bars on lanes, messages between them, a memory curve, the
+ * critical path. Made from a timeline or read from a trace file; every drawing starts from here.
+ *
+ *     lane 0  [F0][F1]        [B0 ]        bars of a lane do not overlap, in order of time
+ *                \ message   /
+ *     lane 1      [F0][B0 ]
+ */
+#ifndef SL_REPORT_PICTURE_H
+#define SL_REPORT_PICTURE_H
+
+#include "base/json.h"
+#include "sched/timeline.h"
+
+struct sl_bar {
+    int64_t start_ns, end_ns, bytes;
+    int32_t micro, version;
+    uint16_t stage; /* index into stages */
+    uint8_t kind;   /* enum sl_kind, no SEND and RECV */
+    bool critical;
+};
+
+struct sl_arrow {
+    int64_t start_ns, left_ns, end_ns; /* on the wire until left_ns; arrives at end_ns */
+    int32_t from, to, micro;           /* lanes; micro-batch of the sender */
+    uint16_t from_stage, to_stage;
+    bool grad, critical;
+};
+
+struct sl_picture {
+    const char *title;         /* "1f1b" */
+    const char *detail;        /* one line, or "" */
+    const char *const *stages; /* names */
+    int stage_count;
+    int lane_count;
+    const struct sl_bar *bars;
+    const int64_t *lane_at; /* [lane_count + 1] first bar of each lane */
+    const struct sl_arrow *arrows;
+    int64_t arrow_count;
+    int64_t end_ns;
+    bool measured;
+    /* of the critical path; 0 when it is not known */
+    int64_t pass_ns, weight_ns, transfer_ns, gap_ns;
+};
+
+void sl_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline, const char *title,
+                      const char *detail, struct sl_picture *out);
+
+int64_t sl_picture_busy(const struct sl_picture *picture, int lane);
+int64_t sl_picture_peak(const struct sl_picture *picture, int lane);
+
+/* The grid of the papers, for a terminal. One column per `1/columns` of the time, or per unit when
+ * all times are multiples of one and it fits. */
+struct sl_grid_opts {
+    int columns;    /* at most, labels included; 0 = 100 */
+    int most_lanes; /* 0 = all */
+    bool colour;
+    bool critical; /* mark the critical path */
+};
+void sl_report_grid(const struct sl_picture *picture, const struct sl_grid_opts *opts,
+                    struct sl_text *out);
+
+/* A standalone SVG, `width` pixels. */
+void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *out);
+
+/* One self-contained page; two pictures are compared on the same time scale. */
+enum { SL_REPORT_MOST = 2 };
+void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text *out);
+
+/* Chrome's trace format, which Perfetto and chrome://tracing read, with flow arrows. */
+void sl_report_trace(const struct sl_picture *picture, struct sl_text *out);
+/* Reads what sl_report_trace writes (and run traces in the same form). */
+SL_MUST_CHECK sl_err sl_report_trace_read(struct sl_arena *arena, const char *file,
+                                          const char *text, size_t length, struct sl_picture *out);
+
+/* Colours of kinds: "#rrggbb", and the 256-colour number for terminals. */
+const char *sl_report_colour(enum sl_kind kind);
+int sl_report_ansi(enum sl_kind kind);
+
+#endif

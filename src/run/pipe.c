@@ -1,0 +1,310 @@
+/* A pipeline on threads: opening, running a schedule, closing. */
+#include "run/pipe_state.h"
+
+#include "base/clock.h"
+#include "sched/deps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what this runtime takes ---- */
+
+static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
+    for (int s = 0; s < c->plan->stage_count; s++) {
+        const struct sl_stage *stage = &c->plan->stages[s];
+        if (stage->width != 1)
+            return sl_fail(SL_ERR_NO, "stage %s has %d replicas; replicas are not run yet",
+                           stage->name, stage->width);
+        if (stage->micro_size != c->plan->stages[0].micro_size)
+            return sl_fail(SL_ERR_NO, "stage %s has micro-batches of its own size; that is not "
+                                      "run yet",
+                           stage->name);
+    }
+    if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
+        return sl_fail(SL_ERR_NO,
+                       "schedule '%s' updates stages at different times, so there is no global "
+                       "gradient norm to clip; use --clip 0",
+                       sched->name);
+    return SL_OK;
+}
+
+static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
+    struct sl_sched_opts opts = {
+        .schedule = pipe->config.schedule,
+        .batch = pipe->train.batch,
+        .iters = iters,
+    };
+    sl_arena_free(&pipe->sched_arena);
+    SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
+    return check_config(&pipe->config, pipe->sched);
+}
+
+/* ---- opening ---- */
+
+static bool is_split(const struct sl_sched *sched) {
+    for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++)
+        for (int64_t i = 0; i < sched->lists[seg][0].count; i++)
+            if (sched->lists[seg][0].at[i].kind == SL_W)
+                return true;
+    return false;
+}
+
+static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_seat_state *seat,
+                        int stage) {
+    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[stage].seat];
+    const struct sl_train_config *c = &pipe->train;
+    int64_t full = sl_train_full_samples(c->batch, c->micros);
+    bool split = is_split(pipe->sched);
+    *seat = (struct sl_seat_state){.stage = stage, .counted = -1};
+    seat->slots = pools[SL_POOL_STASH].count + (split ? pools[SL_POOL_KEPT].count : 0);
+    struct sl_worker_config config = {
+        .graph = c->graph,
+        .stage_of = pipe->config.stage_of,
+        .stage = stage,
+        .samples = full,
+        .last_samples = c->batch - full * (c->micros - 1),
+        .has_kernel = c->device->has_kernel,
+        .split = split,
+        .recompute = pipe->config.plan->stages[stage].recompute,
+        .slots = seat->slots,
+        .versions = pools[SL_POOL_WEIGHT].count,
+        .grad_slots = pools[SL_POOL_GRAD].count,
+        .state_count = sl_train_state_count(&c->optim),
+        .seed = c->seed,
+    };
+    seat->train.config = *c;
+    seat->train.device = w->device;
+    seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
+    SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
+    return sl_train_open_optimizer(&seat->train);
+}
+
+static sl_err open_worker(struct sl_pipe *pipe, int index) {
+    const struct sl_plan *plan = pipe->config.plan;
+    struct sl_pipe_worker *w = &pipe->workers[index];
+    struct sl_device_config device = {.threads = pipe->train.threads};
+    int64_t tie_bytes = 64;
+    *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
+    SL_TRY(pipe->train.device->open(&device, &w->device));
+    w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->stage_count);
+    w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
+    for (int s = 0; s < plan->stage_count; s++) {
+        if (plan->stages[s].workers[0] != index)
+            continue;
+        struct sl_seat_state *seat = &w->seats[w->seat_count++];
+        pipe->seat_of[s] = seat;
+        SL_TRY(open_seat(pipe, w, seat, s));
+    }
+    for (int t = 0; t < plan->tie_count; t++)
+        tie_bytes = plan->ties[t].bytes > tie_bytes ? plan->ties[t].bytes : tie_bytes;
+    return plan->tie_count ? w->device->row->alloc(w->device, tie_bytes, &w->tie_sum) : SL_OK;
+}
+
+static int64_t message_bytes(const struct sl_pipe *pipe, const struct sl_edge *edge, bool grad) {
+    const struct sl_worker *from = pipe->seat_of[edge->from]->train.worker;
+    const struct sl_worker *to = pipe->seat_of[edge->to]->train.worker;
+    const struct sl_program *p = (grad ? to : from)->programs[SL_WORKER_FULL];
+    const struct sl_ports *ports = grad ? &p->send_grad : &p->send_act;
+    int64_t bytes = 0;
+    for (int i = 0; i < ports->count; i++)
+        if (ports->at[i].peer == (grad ? edge->from : edge->to))
+            bytes += ports->at[i].operand.numel * 4;
+    return bytes;
+}
+
+/* As many places as the edge's first stage has micro-batches in flight: a message that has not been
+ * taken, either way, belongs to one of those. */
+static sl_err open_boxes(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    pipe->acts = SL_NEW(&pipe->arena, struct sl_box, plan->edge_count);
+    pipe->grads = SL_NEW(&pipe->arena, struct sl_box, plan->edge_count);
+    for (int e = 0; e < plan->edge_count; e++) {
+        const struct sl_edge *edge = &plan->edges[e];
+        int places = pipe->seat_of[edge->from]->slots;
+        SL_TRY(sl_box_open(&pipe->acts[e], &pipe->gate, places, message_bytes(pipe, edge, false)));
+        SL_TRY(sl_box_open(&pipe->grads[e], &pipe->gate, places, message_bytes(pipe, edge, true)));
+    }
+    return SL_OK;
+}
+
+/* Members of a group's meeting are workers, not seats. */
+static void open_groups(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    int count = sl_sched_group_count(plan);
+    pipe->groups = SL_NEW(&pipe->arena, struct sl_meeting, count);
+    pipe->all = (struct sl_meeting){.gate = &pipe->gate, .members = plan->worker_count};
+    for (int g = 0; g < count; g++) {
+        pipe->groups[g].gate = &pipe->gate;
+        for (int w = 0; w < plan->worker_count; w++) {
+            bool member = false;
+            for (int i = 0; i < pipe->workers[w].seat_count; i++)
+                member |= sl_sched_in_group(plan, g, pipe->workers[w].seats[i].stage);
+            pipe->groups[g].members += member;
+        }
+    }
+}
+
+sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
+    SL_TRY(sl_train_check(config->train));
+    struct sl_pipe *pipe = calloc(1, sizeof *pipe);
+    if (!pipe)
+        sl_out_of_memory(sizeof *pipe);
+    sl_err err = SL_OK;
+    const struct sl_plan *plan = config->plan;
+    pipe->config = *config;
+    pipe->train = *config->train;
+    sl_gate_open(&pipe->gate);
+    pipe->workers = SL_NEW(&pipe->arena, struct sl_pipe_worker, plan->worker_count);
+    pipe->seat_of = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->stage_count);
+    pipe->norm_sums = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
+    pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
+    SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
+    for (int w = 0; w < plan->worker_count; w++)
+        SL_TRY_OUT(open_worker(pipe, w));
+    SL_TRY_OUT(open_boxes(pipe));
+    open_groups(pipe);
+    *out = pipe;
+out:
+    if (err != SL_OK)
+        sl_pipe_close(pipe);
+    return err;
+}
+
+static void close_seat(struct sl_seat_state *seat) {
+    sl_worker_close(seat->train.worker);
+    if (seat->train.device)
+        seat->train.device->row->free(seat->train.device, seat->train.opt_scratch);
+    sl_arena_free(&seat->train.arena);
+}
+
+void sl_pipe_close(struct sl_pipe *pipe) {
+    if (!pipe)
+        return;
+    for (int e = 0; pipe->grads && e < pipe->config.plan->edge_count; e++) {
+        sl_box_close(&pipe->acts[e]);
+        sl_box_close(&pipe->grads[e]);
+    }
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        struct sl_pipe_worker *worker = &pipe->workers[w];
+        for (int i = 0; i < worker->seat_count; i++)
+            close_seat(&worker->seats[i]);
+        free(worker->lane.at);
+        if (!worker->device)
+            continue;
+        worker->device->row->free(worker->device, worker->tie_sum);
+        worker->device->row->close(worker->device);
+    }
+    sl_gate_close(&pipe->gate);
+    sl_arena_free(&pipe->sched_arena);
+    sl_arena_free(&pipe->arena);
+    free(pipe);
+}
+
+/* ---- running ---- */
+
+static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
+    if (!w->pipe->config.trace)
+        return sl_pipe_act(w, action);
+    struct sl_span *span = &w->lane.at[w->lane.count++];
+    span->action = *action;
+    span->start_ns = sl_clock_ns() - w->pipe->start_ns;
+    SL_TRY(sl_pipe_act(w, action));
+    span->end_ns = sl_clock_ns() - w->pipe->start_ns;
+    return SL_OK;
+}
+
+/* The list of a worker: prologue, period again and again, epilogue. */
+static sl_err run_lists(struct sl_pipe_worker *w) {
+    const struct sl_sched *sched = w->pipe->sched;
+    const struct sl_plan *plan = w->pipe->config.plan;
+    for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
+        const struct sl_actions *list = &sched->lists[seg][w->index];
+        int32_t first = seg == SL_EPILOGUE ? sched->reps : 0;
+        int32_t last = seg == SL_PERIOD ? sched->reps : first + 1;
+        for (int32_t rep = first; rep < last; rep++)
+            for (int64_t i = 0; i < list->count; i++) {
+                int seat = plan->stages[list->at[i].stage].seat;
+                struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
+                SL_TRY(act_traced(w, &action));
+            }
+    }
+    return SL_OK;
+}
+
+static void *worker_main(void *arg) {
+    struct sl_pipe_worker *w = arg;
+    sl_err err = run_lists(w);
+    if (err != SL_OK)
+        sl_gate_fail(&w->pipe->gate, err);
+    return NULL;
+}
+
+static sl_err open_trace(struct sl_pipe *pipe) {
+    const struct sl_sched *sched = pipe->sched;
+    pipe->timeline.sched = sched;
+    pipe->timeline.lane_count = pipe->config.plan->worker_count;
+    pipe->timeline.measured = true;
+    for (int w = 0; pipe->config.trace && w < pipe->config.plan->worker_count; w++) {
+        int64_t count = sched->lists[SL_PROLOGUE][w].count + sched->lists[SL_EPILOGUE][w].count +
+                        sched->lists[SL_PERIOD][w].count * sched->reps;
+        struct sl_lane *lane = &pipe->workers[w].lane;
+        free(lane->at);
+        *lane = (struct sl_lane){.at = calloc((size_t)count + 1, sizeof *lane->at)};
+        if (!lane->at)
+            return sl_fail(SL_ERR_SYSTEM, "cannot allocate a trace of %lld actions",
+                           (long long)count);
+    }
+    return SL_OK;
+}
+
+sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
+    int count = pipe->config.plan->worker_count, started = 0;
+    SL_TRY(build_sched(pipe, steps));
+    SL_TRY(open_trace(pipe));
+    memset(reports, 0, sizeof *reports * (size_t)steps);
+    pipe->reports = reports;
+    pipe->start_ns = pipe->last_ns = sl_clock_ns();
+    for (int s = 0; s < pipe->config.plan->stage_count; s++)
+        pipe->seat_of[s]->counted = -1;
+    for (; started < count; started++)
+        if (pthread_create(&pipe->workers[started].thread, NULL, worker_main,
+                           &pipe->workers[started]) != 0) {
+            sl_gate_fail(&pipe->gate, sl_fail(SL_ERR_SYSTEM, "cannot start worker %d", started));
+            break;
+        }
+    for (int w = 0; w < started; w++)
+        pthread_join(pipe->workers[w].thread, NULL);
+    for (int w = 0; w < count; w++)
+        pipe->timeline.lanes[w] = pipe->workers[w].lane;
+    pipe->timeline.end_ns = sl_clock_ns() - pipe->start_ns;
+    if (pipe->gate.err != SL_OK) {
+        sl_err_set_message(pipe->gate.message);
+        return pipe->gate.err;
+    }
+    pipe->start_step += steps;
+    pipe->start_sample += steps * pipe->train.batch;
+    return SL_OK;
+}
+
+bool sl_pipe_is_synchronous(const struct sl_pipe *pipe) {
+    return pipe->sched->rule == SL_RULE_SYNC;
+}
+
+int sl_pipe_stage_count(const struct sl_pipe *pipe) { return pipe->config.plan->stage_count; }
+
+struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {
+    return pipe->seat_of[stage]->train.worker;
+}
+
+int sl_pipe_newest(const struct sl_pipe *pipe, int stage) { return pipe->seat_of[stage]->newest; }
+
+const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
+    return pipe->config.trace ? &pipe->timeline : NULL;
+}
+
+int64_t sl_pipe_bytes(const struct sl_pipe *pipe) {
+    int64_t bytes = 0;
+    for (int s = 0; s < pipe->config.plan->stage_count; s++)
+        bytes += pipe->seat_of[s]->train.worker->bytes;
+    return bytes;
+}

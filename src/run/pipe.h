@@ -1,0 +1,49 @@
+/* A pipeline on threads: obeys a verified schedule, action by action.
+ *
+ *   worker thread w:  for each action of its list: actions[kind](worker, action)
+ *
+ * Messages travel through boxes, one ring per edge and direction; a pass waits for what it reads, a
+ * send waits for a free place, and since the schedule is verified with no buffering at all, neither
+ * can wait for ever. When one worker fails, it says so to all, and all end with its error.
+ *
+ * A run of n steps is one schedule of n iterations. Between runs the pipeline is empty, so that
+ * evaluation and checkpoints see whole weights.
+ */
+#ifndef SL_RUN_PIPE_H
+#define SL_RUN_PIPE_H
+
+#include "run/train.h"
+#include "sched/timeline.h"
+
+struct sl_pipe_config {
+    const struct sl_train_config *train;
+    const struct sl_plan *plan;
+    const int *stage_of; /* [forward nodes] */
+    const char *schedule;
+    bool trace;
+};
+
+struct sl_pipe;
+
+SL_MUST_CHECK sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out);
+void sl_pipe_close(struct sl_pipe *pipe);
+
+/* Run `steps` optimizer steps; reports[steps] is filled. */
+SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
+                                 struct sl_step_report *reports);
+
+/* pipe_copy.c: all weights, statistics and optimizer state from the pipeline into a one-worker run,
+ * and back (into every weight version), with the place in the run. */
+SL_MUST_CHECK sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train);
+SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train *train);
+
+/* The stage that owns a parameter (the first that uses it), and its memory. */
+bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
+int sl_pipe_stage_count(const struct sl_pipe *pipe);
+struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage);
+/* The weight slab that holds the newest weights. */
+int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
+const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
+int64_t sl_pipe_bytes(const struct sl_pipe *pipe);
+
+#endif

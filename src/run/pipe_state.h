@@ -1,0 +1,57 @@
+/* What a pipeline is made of. Private to pipe*.c. */
+#ifndef SL_RUN_PIPE_STATE_H
+#define SL_RUN_PIPE_STATE_H
+
+#include "run/pipe.h"
+#include "run/pipe_box.h"
+
+/* A stage on its worker. */
+struct sl_seat_state {
+    struct sl_train train; /* its part of a training run: worker, optimizer, counts */
+    int stage;
+    int slots;       /* micro-batches in flight */
+    bool grad_filled; /* the gradient buffer holds something: add to it */
+    int newest;      /* weight slab */
+    int64_t counted; /* iteration that train.counts is of, -1: none */
+    int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
+    int step_from, step_to;
+};
+
+/* A worker: a thread with the seats it holds. */
+struct sl_pipe_worker {
+    struct sl_pipe *pipe;
+    int index;
+    struct sl_device *device;
+    struct sl_seat_state *seats;
+    int seat_count;
+    int steps_waiting;
+    int *reduce_seen; /* [groups] */
+    void *tie_sum;    /* device memory of the largest tied parameter */
+    struct sl_lane lane; /* measured */
+    pthread_t thread;
+};
+
+struct sl_pipe {
+    struct sl_pipe_config config;
+    struct sl_train_config train;
+    struct sl_arena arena;
+    struct sl_arena sched_arena;
+    const struct sl_sched *sched; /* of the current run */
+    struct sl_gate gate;
+    struct sl_pipe_worker *workers;
+    struct sl_seat_state **seat_of; /* [stage] */
+    struct sl_box *acts, *grads;    /* [edge] */
+    struct sl_meeting all, *groups; /* groups: [sched groups] */
+    double *norm_sums;              /* [graph params] of the step in the making */
+    struct sl_step_report *reports;
+    int64_t start_step, start_sample, start_ns, last_ns;
+    struct sl_timeline timeline;
+};
+
+/* pipe_act.c */
+SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
+/* pipe_step.c */
+SL_MUST_CHECK sl_err sl_pipe_reduce(struct sl_pipe_worker *worker, const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_step(struct sl_pipe_worker *worker, const struct sl_action *action);
+
+#endif

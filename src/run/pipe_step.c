@@ -1,0 +1,184 @@
+/* Optimizer steps and reductions of a pipeline.
+ *
+ * Synchronous: all workers meet at the step of an iteration. Each puts the norms of its gradients
+ * into one table, and each adds the table up in graph order, so that all come to the verdict that
+ * one worker would have come to, bit for bit.
+ *
+ * Tied parameters: their holders meet, each adds up all uses in graph order into memory of its own,
+ * they meet again, and each takes its sum for its gradient. All hold the same bits afterwards.
+ */
+#include "run/pipe_state.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The parameter of a tie, as the seat's program numbers it; -1 when it has none of that name. */
+static int find_param(const struct sl_seat_state *seat, const char *name) {
+    const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
+    for (int i = 0; i < p->param_count; i++)
+        if (strcmp(p->graph->params.at[p->params[i].param].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static char *use_memory(const struct sl_pipe *pipe, int grad, int grad_slot) {
+    int node = pipe->train.graph->grads.at[grad].node;
+    const struct sl_worker *worker = pipe->seat_of[pipe->config.stage_of[node]]->train.worker;
+    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
+    for (int u = 0; u < p->use_count; u++)
+        if (p->uses[u].grad == grad)
+            return (char *)worker->grad[grad_slot] + p->uses[u].offset;
+    return NULL;
+}
+
+/* Sum of all uses, in graph order, into this worker's own memory. */
+static sl_err sum_tie(struct sl_pipe_worker *w, const struct sl_tie *tie, int grad_slot) {
+    const struct sl_graph *graph = w->pipe->train.graph;
+    bool first = true;
+    for (int64_t g = 0; g < graph->grads.count; g++) {
+        const struct sl_param *param = &graph->params.at[graph->grads.at[g].param];
+        if (strcmp(param->name, tie->name) != 0)
+            continue;
+        const char *use = use_memory(w->pipe, (int)g, grad_slot);
+        if (first)
+            memcpy(w->tie_sum, use, (size_t)tie->bytes);
+        else
+            SL_TRY(w->device->row->add(w->device, w->tie_sum, use, tie->bytes / 4));
+        first = false;
+    }
+    return SL_OK;
+}
+
+static bool holds_tie(const struct sl_tie *tie, int stage) {
+    for (int i = 0; i < tie->count; i++)
+        if (tie->stages[i] == stage)
+            return true;
+    return false;
+}
+
+/* A worker that holds several seats of the group acts at its last one. */
+sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
+    const struct sl_plan *plan = w->pipe->config.plan;
+    int group = action->slot, here = 0;
+    if (group < plan->stage_count)
+        return sl_fail(SL_ERR_NO, "replicated stages are not run by this build");
+    const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
+    for (int i = 0; i < w->seat_count; i++)
+        here += holds_tie(tie, w->seats[i].stage);
+    if (++w->reduce_seen[group] < here)
+        return SL_OK;
+    w->reduce_seen[group] = 0;
+    SL_TRY(sl_meeting_join(&w->pipe->groups[group]));
+    SL_TRY(sum_tie(w, tie, action->grad_slot));
+    SL_TRY(sl_meeting_join(&w->pipe->groups[group]));
+    for (int i = 0; i < w->seat_count; i++) {
+        struct sl_seat_state *seat = &w->seats[i];
+        int param = holds_tie(tie, seat->stage) ? find_param(seat, tie->name) : -1;
+        if (param < 0)
+            continue;
+        memcpy(sl_worker_grad(seat->train.worker, action->grad_slot, param), w->tie_sum,
+               (size_t)tie->bytes);
+        seat->train.worker->tied[param] = true;
+    }
+    return SL_OK;
+}
+
+static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, double lr,
+                          float scale, bool apply) {
+    struct sl_worker *worker = seat->train.worker;
+    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
+    struct sl_update_args args = {
+        .t = w->pipe->start_step + seat->step_version,
+        .lr = lr,
+        .scale = scale,
+        .version = seat->step_to,
+    };
+    if (seat->step_to != seat->step_from)
+        memcpy(worker->param[seat->step_to], worker->param[seat->step_from],
+               (size_t)p->param_bytes);
+    if (apply)
+        SL_TRY(sl_train_update(&seat->train, &args));
+    seat->newest = seat->step_to;
+    seat->grad_filled = false;
+    seat->step_version = 0;
+    return SL_OK;
+}
+
+/* Norms of this seat's gradients into the common table; tied parameters are the same everywhere. */
+static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat) {
+    const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
+    SL_TRY(sl_worker_sum_uses(seat->train.worker, 0));
+    SL_TRY(sl_train_norms(&seat->train, 0));
+    for (int i = 0; i < p->param_count; i++) {
+        int param = p->params[i].param;
+        const struct sl_param_grad *grads = w->pipe->train.graph->grads.at;
+        bool mine = true; /* the stage of the first use speaks for a tied parameter */
+        for (int64_t g = 0; g < w->pipe->train.graph->grads.count; g++)
+            if (grads[g].param == param) {
+                mine = w->pipe->config.stage_of[grads[g].node] == seat->stage;
+                break;
+            }
+        if (mine)
+            w->pipe->norm_sums[param] = seat->train.norm_sums[i];
+    }
+    return SL_OK;
+}
+
+static void report_step(struct sl_pipe *pipe, int64_t version,
+                        const struct sl_norm_verdict *verdict, double lr) {
+    struct sl_step_report *report = &pipe->reports[version - 1];
+    int64_t now = sl_clock_ns();
+    report->step = pipe->start_step + version;
+    report->norm = verdict->norm;
+    report->lr = lr;
+    report->skipped = !verdict->finite;
+    report->samples = pipe->train.batch;
+    report->dur_ns = now - pipe->last_ns;
+    pipe->last_ns = now;
+}
+
+/* All workers meet; each comes to the same verdict and updates its own seats. */
+static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
+    struct sl_pipe *pipe = w->pipe;
+    double sum = 0, lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
+    for (int i = 0; i < w->seat_count; i++)
+        SL_TRY(publish_norms(w, &w->seats[i]));
+    SL_TRY(sl_meeting_join(&pipe->all));
+    for (int64_t i = 0; i < pipe->train.graph->params.count; i++)
+        sum += pipe->norm_sums[i];
+    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, pipe->train.clip);
+    SL_TRY(sl_meeting_join(&pipe->all)); /* the table may be written again */
+    for (int i = 0; i < w->seat_count; i++)
+        SL_TRY(update_seat(w, &w->seats[i], lr, verdict.scale, verdict.finite));
+    if (w->index == 0)
+        report_step(pipe, version, &verdict, lr);
+    return SL_OK;
+}
+
+/* Asynchronous: each stage for itself, without a global norm. */
+static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, int64_t version) {
+    struct sl_pipe *pipe = w->pipe;
+    double lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
+    struct sl_norm_verdict none = {.finite = true, .norm = NAN, .scale = 1};
+    SL_TRY(sl_worker_sum_uses(seat->train.worker, 0));
+    SL_TRY(update_seat(w, seat, lr, 1, true));
+    if (w->index == 0 && seat == &w->seats[0])
+        report_step(pipe, version, &none, lr);
+    return SL_OK;
+}
+
+sl_err sl_pipe_step(struct sl_pipe_worker *w, const struct sl_action *action) {
+    struct sl_seat_state *seat = w->pipe->seat_of[action->stage];
+    SL_ASSERT(seat->step_version == 0);
+    seat->step_version = action->version;
+    seat->step_from = action->slot;
+    seat->step_to = action->weight_slot;
+    if (w->pipe->sched->rule != SL_RULE_SYNC)
+        return step_alone(w, seat, action->version);
+    if (++w->steps_waiting < w->seat_count)
+        return SL_OK;
+    w->steps_waiting = 0;
+    return step_together(w, action->version);
+}

@@ -1,0 +1,47 @@
+/* The one rule of what an action needs. Generators, lowering, verifier, simulator and runtime call
+ * it; nobody states it a second time.
+ *
+ *     F(i,a)          F(h,x) for every edge h->i and every x that shares samples with a
+ *     RECOMPUTE(i,a)  F(i,a)
+ *     B(i,a) I(i,a)   F(i,a), or RECOMPUTE(i,a) where stage i recomputes; and
+ *                     B or I(j,x) for every edge i->j and every x that shares samples with a
+ *     W(i,a)          I(i,a)
+ *     REDUCE(i,v)     B or W of every micro-batch of iteration v-1 that this seat has
+ *     STEP(i,v)       the same, and REDUCE(i,v) of every group of stage i with two seats or more
+ *     a pass that reads version v: STEP(i,v), unless v is 0
+ */
+#ifndef SL_SCHED_DEPS_H
+#define SL_SCHED_DEPS_H
+
+#include "sched/sched.h"
+
+struct sl_need {
+    bool in_acts;   /* activations over every in-edge */
+    bool out_grads; /* gradients over every out-edge */
+    uint16_t own;   /* bit set of kinds: one of them, same seat, same micro-batch */
+};
+struct sl_need sl_deps_need(const struct sl_stage *stage, enum sl_kind kind);
+
+/* Micro-batches [low, high) of `other` that share samples with `micro` of `stage`. */
+struct sl_micro_range {
+    int32_t low, high;
+};
+struct sl_micro_range sl_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
+                                      int other);
+
+/* The seat that runs a micro-batch of a stage: micro-batch j of an iteration on replica j mod
+ * width. And its place among the micro-batches of that seat, counted over the whole run. */
+int sl_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
+int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
+/* Micro-batches of an iteration (of `micros` of the stage) that fall on a replica. */
+int32_t sl_deps_share(int32_t micros, int width, int replica);
+
+/* Does this edge matter to anybody on the stage's own worker? Pools by edge end. */
+int sl_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad, bool send);
+int sl_pool_count(const struct sl_stage *stage);
+
+/* The same schedule with at most one repetition: what proofs are about. Lists are shared; the
+ * epilogue's actions are at repetition flat.reps. */
+struct sl_sched sl_sched_flat(const struct sl_sched *sched);
+
+#endif

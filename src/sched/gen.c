@@ -1,0 +1,165 @@
+/* Shared parts of the generators: windows, seat sequences, domain tests. */
+#include "sched/gen.h"
+
+void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
+    SL_PUSH(&passes->vec,
+            ((struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
+}
+
+int64_t sl_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+void sl_gen_inflight(struct sl_arena *arena, const struct sl_plan *plan, int64_t k, int64_t *out) {
+    (void)arena;
+    for (int t = plan->stage_count - 1; t >= 0; t--) {
+        const struct sl_stage *i = &plan->stages[plan->topo[t]];
+        int64_t b = i->micro_size, wider = (i->width - 1) * k * b, f = k * b + wider;
+        for (int e = 0; e < i->out_count; e++) {
+            int to = plan->edges[i->out[e]].to;
+            const struct sl_stage *j = &plan->stages[to];
+            int64_t step = most(j->micro_size, k * b + most(0, b - k * j->micro_size)) + wider;
+            f = most(f, sl_gen_ceil(out[to] + step, b) * b);
+        }
+        out[plan->topo[t]] = f;
+    }
+}
+
+void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split) {
+    int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
+    int replica = gen->plan->seats[seat].replica;
+    int32_t micros = gen->micros[stage], next = 0;
+    for (int32_t a = 0; a < micros; a++) {
+        int64_t until = window - 1 + a / k * k;
+        for (; next < micros && next <= until; next++)
+            if (next % width == replica)
+                sl_gen_put(&gen->seats[seat], SL_F, stage, next);
+        if (a % width != replica)
+            continue;
+        sl_gen_put(&gen->seats[seat], split ? SL_I : SL_B, stage, a);
+        if (split)
+            sl_gen_put(&gen->seats[seat], SL_W, stage, a);
+    }
+}
+
+/* --- merge --- */
+
+static int head(void *ctx, int seat, struct sl_offer out[4]) {
+    const struct sl_gen *gen = ctx;
+    const struct sl_passes *seq = &gen->seats[seat];
+    int64_t taken = seq->vec.room; /* the play borrows `room` as a cursor */
+    if (taken >= seq->vec.count)
+        return 0;
+    out[0].pass = seq->vec.at[taken];
+    int height = gen->plan->stages[out[0].pass.stage].height;
+    bool forward = out[0].pass.kind == SL_F, weight = out[0].pass.kind == SL_W;
+    out[0].urgency = height + (forward ? SL_STAGE_MOST : weight ? 2 * SL_STAGE_MOST : 0);
+    return 1;
+}
+
+static void took_head(void *ctx, int seat, const struct sl_action *pass) {
+    struct sl_gen *gen = ctx;
+    (void)pass;
+    gen->seats[seat].vec.room++;
+}
+
+sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
+    int64_t *rooms = SL_NEW(gen->arena, int64_t, gen->plan->seat_count);
+    for (int i = 0; i < gen->plan->seat_count; i++) {
+        rooms[i] = gen->seats[i].vec.room;
+        gen->seats[i].vec.room = 0;
+    }
+    struct sl_play play = {.gen = gen, .ctx = gen, .candidates = head, .took = took_head};
+    sl_err err = sl_gen_play(&play);
+    for (int i = 0; i < gen->plan->seat_count; i++) {
+        gen->seats[i].vec.room = rooms[i];
+        gen->seats[i].vec.count = 0;
+    }
+    *end_ns = play.end_ns;
+    return err;
+}
+
+sl_err sl_gen_merge(struct sl_gen *gen) {
+    bool single = true;
+    for (int i = 0; i < gen->plan->worker_count; i++)
+        single &= gen->plan->worker_seat_count[i] <= 1;
+    if (single) {
+        for (int i = 0; i < gen->plan->worker_count; i++) {
+            if (!gen->plan->worker_seat_count[i])
+                continue;
+            struct sl_passes *from = &gen->seats[gen->plan->worker_seats[i][0]];
+            struct sl_passes *to = &gen->workers[i];
+            struct sl_passes was = *to;
+            *to = *from; /* hand over: no copy of millions of passes */
+            *from = was;
+            from->vec.count = 0;
+        }
+        return SL_OK;
+    }
+    int64_t end_ns;
+    return sl_gen_play_seats(gen, &end_ns);
+}
+
+/* --- domain tests --- */
+
+sl_err sl_gen_check_equal(const struct sl_gen *gen) {
+    const struct sl_stage *stages = gen->plan->stages;
+    for (int i = 1; i < gen->plan->stage_count; i++)
+        if (stages[i].micro_size != stages[0].micro_size)
+            return sl_fail(SL_ERR_NO,
+                           "%s needs one micro-batch size for all stages: %s has %lld samples, %s "
+                           "%lld; graph and kfkb allow that",
+                           gen->row->name, stages[0].name, (long long)stages[0].micro_size,
+                           stages[i].name, (long long)stages[i].micro_size);
+    return SL_OK;
+}
+
+sl_err sl_gen_check_single(const struct sl_gen *gen) {
+    for (int i = 0; i < gen->plan->worker_count; i++)
+        if (gen->plan->worker_seat_count[i] > 1)
+            return sl_fail(SL_ERR_NO,
+                           "%s with replicas or ties needs one stage per worker: worker %d has %d",
+                           gen->row->name, i, gen->plan->worker_seat_count[i]);
+    return SL_OK;
+}
+
+static bool is_chain(const struct sl_plan *plan) {
+    if (plan->edge_count != plan->stage_count - 1)
+        return false;
+    for (int i = 0; i < plan->edge_count; i++)
+        if (plan->edges[i].from != i || plan->edges[i].to != i + 1)
+            return false;
+    return true;
+}
+
+sl_err sl_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
+    const struct sl_plan *plan = gen->plan;
+    int n = plan->stage_count, p = plan->worker_count, width = layout == SL_LAYOUT_CROSS ? 2 : 1;
+    SL_TRY(sl_gen_check_equal(gen));
+    if (!is_chain(plan))
+        return sl_fail(SL_ERR_NO, "%s needs a chain of stages; zb-graph and graph take any graph",
+                       gen->row->name);
+    if (layout == SL_LAYOUT_CROSS && (n != p || n % 2))
+        return sl_fail(SL_ERR_NO,
+                       "%s needs an even number of stages and as many workers: %d stages, %d "
+                       "workers",
+                       gen->row->name, n, p);
+    if (layout == SL_LAYOUT_V && n != 2 * p)
+        return sl_fail(SL_ERR_NO, "%s needs two stages per worker: %d stages, %d workers",
+                       gen->row->name, n, p);
+    if (layout == SL_LAYOUT_LOOP && n % p)
+        return sl_fail(SL_ERR_NO, "%s needs as many stages on every worker: %d stages, %d workers",
+                       gen->row->name, n, p);
+    for (int i = 0; i < n; i++) {
+        const struct sl_stage *stage = &plan->stages[i];
+        int want = layout == SL_LAYOUT_V && i >= p ? n - 1 - i : i % p;
+        bool ok = stage->width == width && stage->workers[0] == want;
+        if (ok && width == 2)
+            ok = stage->workers[1] == n - 1 - i;
+        if (!ok)
+            return sl_fail(SL_ERR_NO, "%s needs stage %s on worker %d%s", gen->row->name,
+                           stage->name, want,
+                           width == 2 ? " and a replica on the opposite one" : ", width 1");
+    }
+    return SL_OK;
+}

@@ -1,0 +1,75 @@
+/* What generators share: where passes go, in-flight windows, and a list scheduler.
+ *
+ * A synchronous row makes one iteration at a time (`micros[stage]` micro-batches, numbered from 0);
+ * sl_sched_generate repeats it. An asynchronous row is one stream over all iterations (gen_stream).
+ */
+#ifndef SL_SCHED_GEN_H
+#define SL_SCHED_GEN_H
+
+#include "base/vec.h"
+#include "sched/deps.h"
+#include "sched/schedule.h"
+
+struct sl_passes {
+    SL_VEC(struct sl_action) vec;
+};
+
+struct sl_gen {
+    struct sl_arena *arena;
+    const struct sl_plan *plan;
+    const struct sl_sched_opts *opts;
+    const struct sl_schedule *row;
+    struct sl_sched *sched; /* flat: at most one repetition */
+    int64_t iters;          /* asked for */
+    const int32_t *micros;  /* [stage] of the iteration in the making */
+    const int64_t *samples; /* [stage] in flight, by the rule of papers.md C.4 */
+    const int64_t (*dur_ns)[SL_KIND_COUNT];
+    struct sl_passes *workers; /* [worker] where passes go now */
+    struct sl_passes *seats;   /* [seat] sequences before merging */
+};
+
+void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro);
+
+/* In-flight samples of every stage for kFkB: from the sinks up,
+ *     f(sink) = k w b,   f(i) = max over edges i->j of roundup to b_i of
+ *     f(j) + max(b_j, k b_i + max(0, b_i - k b_j)) + (w_i - 1) k b_i
+ * which is papers.md C.4 with w_i replicas that each hold k micro-batches more. */
+void sl_gen_inflight(struct sl_arena *arena, const struct sl_plan *plan, int64_t k, int64_t *out);
+
+/* kFkB order on a seat: backwards of micro-batch a follow forwards up to window-1 + a/k*k. */
+void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split);
+
+/* Merge gen->seats into gen->workers. Workers with one seat copy; with several, a greedy play with
+ * the durations decides (backward first), so that the order is one that can happen. */
+sl_err sl_gen_merge(struct sl_gen *gen);
+/* The play alone, for any number of seats per worker; also gives the makespan. */
+sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns);
+/* The sequences of zb-h1 (scale 1) and zb-h2 (scale 2) into gen->seats. */
+void sl_gen_zb_sequences(struct sl_gen *gen, int scale);
+
+/* A greedy play. For each seat `candidates` offers up to 4 passes that may run next as far as the
+ * seat is concerned, most urgent first; the engine takes the most urgent that has its inputs. */
+struct sl_offer {
+    struct sl_action pass;
+    int urgency; /* smaller is more urgent */
+};
+struct sl_play {
+    struct sl_gen *gen;
+    void *ctx;
+    int (*candidates)(void *ctx, int seat, struct sl_offer out[4]);
+    void (*took)(void *ctx, int seat, const struct sl_action *pass);
+    int64_t end_ns; /* out: makespan */
+};
+sl_err sl_gen_play(struct sl_play *play);
+
+/* Asynchronous stream (gen_stream.c): fills the segments of gen->sched. */
+sl_err sl_gen_stream(struct sl_gen *gen);
+
+/* Domain tests that several rows share; `who` is the row's name. */
+sl_err sl_gen_check_equal(const struct sl_gen *gen);  /* one micro-batch size */
+sl_err sl_gen_check_single(const struct sl_gen *gen); /* one stage per worker */
+sl_err sl_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout);
+
+int64_t sl_gen_ceil(int64_t a, int64_t b);
+
+#endif

@@ -1,0 +1,62 @@
+/* Chimera: two pipelines cross on the same workers (papers.md D.12).
+ *
+ *     worker 0:  stage 0 of the even micro-batches, stage p-1 of the odd ones
+ *     worker p-1: the other way round
+ *
+ * Each stage has two replicas (a second copy of the weights) that reduce their gradients. The order
+ * comes from a greedy play: backwards first, each replica at most p - s micro-batches in flight.
+ */
+#include "sched/gen.h"
+
+static sl_err check(const struct sl_gen *gen) { return sl_gen_check_chain(gen, SL_LAYOUT_CROSS); }
+
+struct state {
+    struct sl_gen *gen;
+    int32_t (*next)[2]; /* [seat] next F, next B, in micro-batches of this seat */
+};
+
+static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
+    struct state *state = ctx;
+    const struct sl_seat *s = &state->gen->plan->seats[seat];
+    int32_t *next = state->next[seat];
+    int32_t share = sl_deps_share(state->gen->micros[s->stage], 2, s->replica);
+    int p = state->gen->plan->stage_count, count = 0;
+    if (next[1] < next[0])
+        out[count++] = (struct sl_offer){
+            {.kind = SL_B, .stage = (uint16_t)s->stage, .micro = next[1] * 2 + s->replica},
+            s->stage};
+    if (next[0] < share && next[0] - next[1] < p - s->stage)
+        out[count++] = (struct sl_offer){
+            {.kind = SL_F, .stage = (uint16_t)s->stage, .micro = next[0] * 2 + s->replica},
+            SL_STAGE_MOST - s->stage};
+    return count;
+}
+
+static void took(void *ctx, int seat, const struct sl_action *pass) {
+    ((struct state *)ctx)->next[seat][pass->kind == SL_B]++;
+}
+
+static sl_err iteration(struct sl_gen *gen) {
+    struct state state = {
+        gen, sl_arena_alloc(gen->arena, gen->plan->seat_count * (int64_t)sizeof(int32_t[2]))};
+    struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
+    return sl_gen_play(&play);
+}
+
+static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
+    int64_t live = gen->plan->stage_count - gen->plan->seats[seat].stage;
+    int64_t share = sl_gen_ceil(gen->micros[0], 2);
+    *out = (struct sl_claim){
+        .passes = "F B", .live = live < share ? live : share, .versions = 1, .delay = 0};
+}
+
+const struct sl_schedule sl_schedule_chimera = {
+    .name = "chimera",
+    .brief = "two pipelines in opposite directions, two copies of the weights (Chimera)",
+    .domain = "a chain of an even number of stages, each with a replica on the opposite worker",
+    .rule = SL_RULE_SYNC,
+    .layout = SL_LAYOUT_CROSS,
+    .check = check,
+    .iteration = iteration,
+    .claim = claim,
+};

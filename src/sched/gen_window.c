@@ -1,0 +1,81 @@
+/* Rows that differ only in how far forwards run ahead: gpipe, 1f1b, kfkb, graph.
+ *
+ *     gpipe   F0 F1 F2 F3 B0 B1 B2 B3      window = all
+ *     1f1b    F0 F1 B0 F2 B1 F3 B2 B3      window = height + 1
+ *     kfkb    F0 F1 F2 F3 B0 B1 F4 F5 ...  groups of k
+ *     graph   kfkb with a micro-batch size per stage (GraphPipe; papers.md C.4)
+ */
+#include "sched/gen.h"
+
+static int64_t k_of(const struct sl_gen *gen) { return gen->opts->group ? gen->opts->group : 1; }
+
+static int64_t all_of(const struct sl_gen *gen, int stage) { return gen->micros[stage]; }
+
+static int64_t window_of(const struct sl_gen *gen, int stage) {
+    return gen->samples[stage] / gen->plan->stages[stage].micro_size;
+}
+
+static sl_err check_any(const struct sl_gen *gen) {
+    (void)gen;
+    return SL_OK;
+}
+
+static sl_err iteration(struct sl_gen *gen) {
+    for (int i = 0; i < gen->plan->seat_count; i++) {
+        int stage = gen->plan->seats[i].stage;
+        sl_gen_windowed(gen, i, gen->row->window(gen, stage), k_of(gen), false);
+    }
+    return sl_gen_merge(gen);
+}
+
+static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
+    int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
+    int64_t live = gen->row->window(gen, stage);
+    live = live < gen->micros[stage] ? live : gen->micros[stage];
+    *out = (struct sl_claim){
+        .passes = "F B", .live = sl_gen_ceil(live, width), .versions = 1, .delay = 0};
+}
+
+const struct sl_schedule sl_schedule_gpipe = {
+    .name = "gpipe",
+    .brief = "all forwards, then all backwards (GPipe)",
+    .domain = "any",
+    .rule = SL_RULE_SYNC,
+    .check = check_any,
+    .iteration = iteration,
+    .window = all_of,
+    .claim = claim,
+};
+
+const struct sl_schedule sl_schedule_1f1b = {
+    .name = "1f1b",
+    .brief = "one forward, one backward, flush per step (PipeDream-Flush)",
+    .domain = "one micro-batch size for all stages",
+    .rule = SL_RULE_SYNC,
+    .check = sl_gen_check_equal,
+    .iteration = iteration,
+    .window = window_of,
+    .claim = claim,
+};
+
+const struct sl_schedule sl_schedule_kfkb = {
+    .name = "kfkb",
+    .brief = "k forwards, k backwards (--group K)",
+    .domain = "any",
+    .rule = SL_RULE_SYNC,
+    .check = check_any,
+    .iteration = iteration,
+    .window = window_of,
+    .claim = claim,
+};
+
+const struct sl_schedule sl_schedule_graph = {
+    .name = "graph",
+    .brief = "kFkB on a graph of stages, a micro-batch size per stage (GraphPipe)",
+    .domain = "any",
+    .rule = SL_RULE_SYNC,
+    .check = check_any,
+    .iteration = iteration,
+    .window = window_of,
+    .claim = claim,
+};

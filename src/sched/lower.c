@@ -1,0 +1,241 @@
+/* Lowering: where SEND and RECV go, and the driver.
+ *
+ *     worker A   ... x  [RECV*] [SEND x ->B] ...         after a pass: first post what is due,
+ *     worker B   ... z  [RECV x] [SEND*]  ...  y         then send
+ *
+ * RECV x is posted on B after the last pass z that has ended by the time x ends in the reference
+ * play. So a send finds its receive posted, opposite transfers in the same gap are posted on both
+ * sides before either is sent, and no buffer waits longer than it must.
+ */
+#include "sched/lower.h"
+
+struct posted { /* a RECV and the gap it belongs to */
+    int64_t gap;
+    struct sl_action recv;
+};
+
+struct inbox {
+    SL_VEC(struct posted) vec;
+};
+
+/* Passes on this worker and segment that have ended by `time`. */
+static int64_t gap_at(const struct sl_items *items, int64_t time) {
+    int64_t low = 0, high = items->timed;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (items->ends[mid] <= time)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* Calls per message of a pass that leaves the worker: (edge, other micro-batch, peer). */
+struct message {
+    int edge, peer;
+    int32_t other;
+    bool grad;
+};
+
+static int64_t messages_of(const struct sl_low *low, int worker, const struct sl_action *a,
+                           struct message *out, int64_t most) {
+    const struct sl_plan *plan = low->plan;
+    const struct sl_stage *stage = &plan->stages[a->stage];
+    bool grad = a->kind == SL_B || a->kind == SL_I;
+    if (!grad && a->kind != SL_F)
+        return 0;
+    int64_t count = 0;
+    for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++) {
+        int edge = grad ? stage->in[i] : stage->out[i];
+        int other = grad ? plan->edges[edge].from : plan->edges[edge].to;
+        struct sl_micro_range range = sl_deps_overlap(&low->flat, a->stage, a->micro, other);
+        for (int32_t x = range.low; x < range.high; x++) {
+            int peer = plan->seats[sl_deps_seat(&low->flat, other, x)].worker;
+            if (peer == worker)
+                continue;
+            if (count < most)
+                out[count] = (struct message){edge, peer, x, grad};
+            count++;
+        }
+    }
+    return count;
+}
+
+static void post_receives(struct sl_low *low, int segment, int worker, struct inbox *inboxes,
+                          struct message *room, int64_t most) {
+    const struct sl_plan *plan = low->plan;
+    const struct sl_items *items = &low->items[segment][worker];
+    int64_t timed = 0;
+    for (int64_t i = 0; i < items->vec.count; i++) {
+        const struct sl_action *a = &items->vec.at[i];
+        if (!sl_is_timed(a))
+            continue;
+        int64_t end = items->ends[timed++];
+        int64_t count = messages_of(low, worker, a, room, most);
+        for (int64_t j = 0; j < count; j++) {
+            const struct sl_edge *edge = &plan->edges[room[j].edge];
+            struct posted posted = {
+                .gap = gap_at(&low->items[segment][room[j].peer], end),
+                .recv = {.kind = SL_RECV,
+                         .flags = room[j].grad ? SL_GRAD : 0,
+                         .stage = (uint16_t)(room[j].grad ? edge->from : edge->to),
+                         .micro = room[j].other,
+                         .other = a->micro,
+                         .peer = (uint16_t)worker,
+                         .edge = (uint16_t)room[j].edge},
+            };
+            SL_PUSH(&inboxes[room[j].peer].vec, posted);
+        }
+    }
+}
+
+/* Stable counting sort by gap; returns where each gap ends, one behind what is to be freed. */
+static int64_t *sort_inbox(struct inbox *inbox, int64_t gaps, struct posted *sorted) {
+    int64_t *start = sl_realloc(NULL, sizeof *start * (size_t)(gaps + 2));
+    memset(start, 0, sizeof *start * (size_t)(gaps + 2));
+    for (int64_t i = 0; i < inbox->vec.count; i++)
+        start[inbox->vec.at[i].gap + 2]++;
+    for (int64_t i = 2; i < gaps + 2; i++)
+        start[i] += start[i - 1];
+    for (int64_t i = 0; i < inbox->vec.count; i++)
+        sorted[start[inbox->vec.at[i].gap + 1]++] = inbox->vec.at[i];
+    return start + 1;
+}
+
+static struct sl_action *put_sends(struct sl_low *low, int worker, const struct sl_action *a,
+                                   struct sl_action *at, struct message *room, int64_t most) {
+    int64_t count = messages_of(low, worker, a, room, most);
+    for (int64_t j = 0; j < count; j++)
+        *at++ = (struct sl_action){.kind = SL_SEND,
+                                   .flags = room[j].grad ? SL_GRAD : 0,
+                                   .stage = a->stage,
+                                   .micro = a->micro,
+                                   .other = room[j].other,
+                                   .peer = (uint16_t)room[j].peer,
+                                   .edge = (uint16_t)room[j].edge};
+    return at;
+}
+
+static void weave(struct sl_low *low, int segment, int worker, struct inbox *inbox,
+                  struct message *room, int64_t most) {
+    struct sl_items *items = &low->items[segment][worker];
+    struct posted *sorted = sl_realloc(NULL, sizeof *sorted * (size_t)(inbox->vec.count + 1));
+    int64_t *end = sort_inbox(inbox, items->timed + 1, sorted);
+    int64_t sends = 0, gap = 0, from = 0;
+    for (int64_t i = 0; i < items->vec.count; i++)
+        sends += messages_of(low, worker, &items->vec.at[i], room, most);
+    struct sl_actions *list = &low->out->lists[segment][worker];
+    list->count = items->vec.count + inbox->vec.count + sends;
+    list->at = SL_NEW(low->arena, struct sl_action, list->count);
+    struct sl_action *at = list->at;
+    for (; from < end[gap]; from++)
+        *at++ = sorted[from].recv;
+    for (int64_t i = 0; i < items->vec.count; i++) {
+        const struct sl_action *a = &items->vec.at[i];
+        *at++ = *a;
+        if (!sl_is_timed(a))
+            continue;
+        for (gap++; from < end[gap]; from++)
+            *at++ = sorted[from].recv;
+        at = put_sends(low, worker, a, at, room, most);
+    }
+    SL_ASSERT(at == list->at + list->count);
+    free(end - 1);
+    free(sorted);
+    SL_VEC_FREE(&items->vec);
+    SL_VEC_FREE(&inbox->vec);
+}
+
+/* The most messages a pass of any stage can send. */
+static int64_t most_messages(const struct sl_plan *plan) {
+    int64_t most = 1;
+    for (int i = 0; i < plan->stage_count; i++) {
+        const struct sl_stage *s = &plan->stages[i];
+        int64_t ins = 0, outs = 0;
+        for (int e = 0; e < s->in_count; e++)
+            ins += s->micro_size / plan->stages[plan->edges[s->in[e]].from].micro_size + 2;
+        for (int e = 0; e < s->out_count; e++)
+            outs += s->micro_size / plan->stages[plan->edges[s->out[e]].to].micro_size + 2;
+        most = ins > most ? ins : most;
+        most = outs > most ? outs : most;
+    }
+    return most;
+}
+
+static void add_messages(struct sl_low *low) {
+    int workers = low->plan->worker_count;
+    int64_t most = most_messages(low->plan);
+    struct message *room = SL_NEW(&low->scratch, struct message, most);
+    struct inbox *inboxes = SL_NEW(&low->scratch, struct inbox, workers);
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
+        for (int w = 0; w < workers; w++)
+            post_receives(low, s, w, inboxes, room, most);
+        for (int w = 0; w < workers; w++)
+            weave(low, s, w, &inboxes[w], room, most);
+    }
+}
+
+/* The epilogue is numbered as if there were no repetition. */
+static void unturn_epilogue(struct sl_low *low) {
+    if (!low->flat.reps)
+        return;
+    for (int w = 0; w < low->plan->worker_count; w++) {
+        struct sl_actions *list = &low->out->lists[SL_EPILOGUE][w];
+        for (int64_t i = 0; i < list->count; i++) {
+            int seat = sl_sched_seat(low->plan, list->at[i].stage, w);
+            list->at[i] = sl_sched_at(low->out, seat, &list->at[i], -low->flat.reps);
+        }
+    }
+}
+
+static sl_err lower(struct sl_low *low) {
+    SL_TRY(sl_low_check(&low->flat));
+    SL_TRY(sl_low_expand(low));
+    SL_TRY(sl_low_time(low));
+    add_messages(low);
+    SL_TRY(sl_low_slots(low));
+    unturn_epilogue(low);
+    return SL_OK;
+}
+
+sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
+                      struct sl_sched **out) {
+    struct sl_low low = {.arena = arena, .plan = passes->plan, .flat = sl_sched_flat(passes)};
+    if (passes->lowered)
+        return sl_fail(SL_ERR_NO, "the schedule has been lowered already");
+    low.out = SL_NEW(arena, struct sl_sched, 1);
+    *low.out = *passes;
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
+        low.out->lists[s] = SL_NEW(arena, struct sl_actions, low.plan->worker_count);
+        low.items[s] = SL_NEW(&low.scratch, struct sl_items, low.plan->worker_count);
+    }
+    sl_err err = lower(&low);
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+        for (int w = 0; w < low.plan->worker_count; w++)
+            SL_VEC_FREE(&low.items[s][w].vec);
+    sl_arena_free(&low.scratch);
+    low.out->lowered = true;
+    if (err == SL_OK)
+        *out = low.out;
+    return err;
+}
+
+sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
+                      const struct sl_sched_opts *opts, const struct sl_sched **out) {
+    struct sl_arena scratch = {0};
+    struct sl_sched *passes, *lowered = NULL;
+    sl_err err;
+    SL_TRY_OUT(sl_sched_generate(&scratch, plan, opts, &passes));
+    SL_TRY_OUT(sl_sched_lower(arena, passes, &lowered));
+    /* what the result still points to in the scratch arena */
+    lowered->micros =
+        sl_vec_freeze(arena, passes->micros, plan->stage_count, sizeof *passes->micros);
+    lowered->dur_ns =
+        sl_vec_freeze(arena, passes->dur_ns, plan->stage_count, sizeof *passes->dur_ns);
+    SL_TRY_OUT(sl_sched_verify(lowered));
+    *out = lowered;
+out:
+    sl_arena_free(&scratch);
+    return err;
+}

@@ -1,0 +1,56 @@
+/* Lowering: passes become a program. Private to sched/lower*.c.
+ *
+ *     passes --expand--> + RECOMPUTE REDUCE STEP, versions      (lower_expand.c)
+ *            --time----> a reference play, segment by segment   (lower_time.c)
+ *            --message-> + RECV and SEND                        (lower.c)
+ *            --slots---> buffer and version slots               (lower_slots.c)
+ *
+ * All of it works on the flat schedule (one repetition at most), numbered from the start.
+ */
+#ifndef SL_SCHED_LOWER_H
+#define SL_SCHED_LOWER_H
+
+#include "base/vec.h"
+#include "sched/deps.h"
+
+struct sl_items {
+    SL_VEC(struct sl_action) vec;
+    int64_t *ends; /* [timed items] end in the reference play */
+    int64_t timed; /* passes and RECOMPUTE */
+};
+
+struct sl_low {
+    struct sl_arena *arena; /* of the result */
+    struct sl_arena scratch;
+    const struct sl_plan *plan;
+    struct sl_sched flat;
+    struct sl_sched *out;
+    struct sl_items *items[SL_SEGMENT_COUNT]; /* [worker] */
+};
+
+static inline bool sl_is_timed(const struct sl_action *a) { return a->kind <= SL_RECOMPUTE; }
+
+sl_err sl_low_check(const struct sl_sched *flat);
+sl_err sl_low_expand(struct sl_low *low);
+sl_err sl_low_time(struct sl_low *low);
+sl_err sl_low_slots(struct sl_low *low);
+
+/* Number of groups of a stage that need REDUCE; the i-th of them. */
+int sl_group_of(const struct sl_plan *plan, int stage, int i);
+
+/* One action for people: "F s1 3". */
+enum { SL_ACTION_TEXT = 96 };
+const char *sl_action_text(const struct sl_sched *sched, const struct sl_action *action,
+                           char out[SL_ACTION_TEXT]);
+
+/* Who waits for whom, for people. `on[w]` is the worker that w waits for, or -1 (w has finished);
+ * `why` tells what w waits for. Returns SL_ERR_NO with the shortest cycle, or the chain to a
+ * finished worker. */
+struct sl_wait {
+    int on;
+    struct sl_action at; /* the action it stands at */
+    const char *why;     /* "to send", "for data", ... */
+};
+sl_err sl_wait_report(const struct sl_sched *sched, const struct sl_wait *waits);
+
+#endif

@@ -1,0 +1,243 @@
+/* Expanding passes: RECOMPUTE before the backward, REDUCE and STEP behind the last gradient of an
+ * iteration, and the weight version that each pass reads.
+ *
+ * A worker with one seat, or with seats in no group, steps a seat as soon as its gradient is
+ * complete. A worker with several seats of which one is in a group waits for all of its seats, then
+ * reduces in ascending order of groups: everybody in the same order, so that reductions cannot
+ * block each other.
+ */
+#include "sched/lower.h"
+
+struct seat_state {
+    int32_t steps;   /* STEPs put so far = the newest version */
+    int32_t grads;   /* gradients of the current iteration so far */
+    int32_t waiting; /* iterations complete but not stepped (several seats in groups) */
+};
+
+struct expand {
+    struct sl_low *low;
+    struct seat_state *seats;
+    int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
+    int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
+    int entry;             /* VSYNC: stage that fixes the version */
+};
+
+int sl_group_of(const struct sl_plan *plan, int stage, int i) {
+    if (plan->stages[stage].width > 1 && i-- == 0)
+        return stage;
+    for (int t = 0; t < plan->tie_count; t++)
+        if (sl_sched_in_group(plan, plan->stage_count + t, stage) && i-- == 0)
+            return plan->stage_count + t;
+    return -1;
+}
+
+/* Micro-batches that a seat has in an iteration. */
+static int32_t share_of(const struct sl_sched *flat, int seat, int32_t iter) {
+    const struct sl_seat *s = &flat->plan->seats[seat];
+    return sl_deps_share(sl_sched_micros(flat, s->stage, iter), flat->plan->stages[s->stage].width,
+                         s->replica);
+}
+
+static void put(struct sl_items *items, struct sl_action action) { SL_PUSH(&items->vec, action); }
+
+static void put_reduce(struct sl_items *items, int stage, int32_t version, int group) {
+    put(items, (struct sl_action){
+                   .kind = SL_REDUCE, .stage = (uint16_t)stage, .version = version, .slot = group});
+}
+
+static void put_step(struct sl_items *items, int stage, int32_t version) {
+    put(items, (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
+}
+
+/* REDUCE in ascending groups, then STEP, for all seats of a worker. */
+static void step_worker(struct expand *e, struct sl_items *items, int worker) {
+    const struct sl_plan *plan = e->low->plan;
+    int last = -1;
+    for (;;) {
+        int next = INT32_MAX;
+        for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+            int stage = plan->seats[plan->worker_seats[worker][i]].stage;
+            for (int j = 0, g; (g = sl_group_of(plan, stage, j)) >= 0; j++)
+                if (g > last && g < next)
+                    next = g;
+        }
+        if (next == INT32_MAX)
+            break;
+        for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+            int seat = plan->worker_seats[worker][i], stage = plan->seats[seat].stage;
+            for (int j = 0, g; (g = sl_group_of(plan, stage, j)) >= 0; j++)
+                if (g == next)
+                    put_reduce(items, stage, e->seats[seat].steps + 1, g);
+        }
+        last = next;
+    }
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int seat = plan->worker_seats[worker][i];
+        put_step(items, plan->seats[seat].stage, ++e->seats[seat].steps);
+        e->seats[seat].waiting = 0;
+    }
+}
+
+static bool has_groups(const struct sl_plan *plan, int worker) {
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++)
+        if (sl_group_of(plan, plan->seats[plan->worker_seats[worker][i]].stage, 0) >= 0)
+            return true;
+    return false;
+}
+
+/* Has every seat of the worker its gradient of the next step complete? */
+static bool all_complete(const struct expand *e, int worker) {
+    const struct sl_plan *plan = e->low->plan;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int seat = plan->worker_seats[worker][i];
+        if (e->seats[seat].steps >= e->low->flat.iters)
+            return false;
+        if (!e->seats[seat].waiting && share_of(&e->low->flat, seat, e->seats[seat].steps))
+            return false;
+    }
+    return true;
+}
+
+static void add_gradient(struct expand *e, struct sl_items *items, int worker, int seat) {
+    struct seat_state *s = &e->seats[seat];
+    if (++s->grads < share_of(&e->low->flat, seat, s->steps + s->waiting))
+        return;
+    s->grads = 0;
+    if (!has_groups(e->low->plan, worker)) {
+        put_step(items, e->low->plan->seats[seat].stage, ++s->steps);
+        return;
+    }
+    s->waiting++;
+    if (all_complete(e, worker))
+        step_worker(e, items, worker);
+}
+
+static int32_t version_of(struct expand *e, const struct sl_action *pass, int32_t newest) {
+    int32_t iter = pass->micro / e->low->flat.micros[pass->stage];
+    switch (e->low->flat.rule) {
+    case SL_RULE_SYNC: return iter;
+    case SL_RULE_2BW: return iter > 0 ? iter - 1 : 0;
+    case SL_RULE_STASH:
+        if (pass->kind == SL_F)
+            e->stashed[pass->stage][pass->micro] = newest;
+        return e->stashed[pass->stage][pass->micro];
+    case SL_RULE_VSYNC: return e->stashed[e->entry][pass->micro];
+    default: return newest;
+    }
+}
+
+static void expand_pass(struct expand *e, struct sl_items *items, int worker,
+                        struct sl_action pass) {
+    const struct sl_plan *plan = e->low->plan;
+    int seat = sl_sched_seat(plan, pass.stage, worker);
+    bool backward = pass.kind == SL_B || pass.kind == SL_I;
+    pass.version = version_of(e, &pass, e->seats[seat].steps);
+    if (backward && plan->stages[pass.stage].recompute) {
+        struct sl_action again = pass;
+        again.kind = SL_RECOMPUTE;
+        put(items, again);
+    }
+    put(items, pass);
+    if (pass.kind == SL_B || pass.kind == SL_W)
+        add_gradient(e, items, worker, seat);
+}
+
+static int32_t rep_of(const struct sl_sched *flat, int segment) {
+    return segment == SL_EPILOGUE ? flat->reps : 0;
+}
+
+/* The version of every micro-batch under VSYNC: what is newest when the entry runs its forward. */
+static void fix_versions(struct expand *e) {
+    const struct sl_sched *flat = &e->low->flat;
+    const struct sl_stage *entry = &flat->plan->stages[e->entry];
+    for (int r = 0; r < entry->width; r++) {
+        int32_t steps = 0, grads = 0;
+        for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
+            const struct sl_actions *list = &flat->lists[s][entry->workers[r]];
+            for (int64_t i = 0; i < list->count; i++) {
+                struct sl_action a = list->at[i];
+                if (a.stage != e->entry)
+                    continue;
+                a = sl_sched_at(flat, 0, &a, rep_of(flat, s));
+                if (a.kind == SL_F)
+                    e->stashed[e->entry][a.micro] = steps;
+                else if (a.kind != SL_I && ++grads == share_of(flat, entry->seat + r, steps)) {
+                    grads = 0;
+                    steps++;
+                }
+            }
+        }
+    }
+}
+
+/* Replicas without a micro-batch in an iteration step in the segment where replica 0 does. */
+static void find_steps(struct expand *e) {
+    const struct sl_sched *flat = &e->low->flat;
+    for (int i = 0; i < flat->plan->stage_count; i++) {
+        const struct sl_stage *stage = &flat->plan->stages[i];
+        int32_t steps = 0, grads = 0;
+        if (stage->width == 1)
+            continue;
+        e->step_segment[i] = SL_NEW(&e->low->scratch, int8_t, flat->iters);
+        for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
+            const struct sl_actions *list = &flat->lists[s][stage->workers[0]];
+            for (int64_t j = 0; j < list->count; j++) {
+                const struct sl_action *a = &list->at[j];
+                if (a->stage != i || (a->kind != SL_B && a->kind != SL_W))
+                    continue;
+                if (++grads == share_of(flat, stage->seat, steps)) {
+                    e->step_segment[i][steps++] = (int8_t)s;
+                    grads = 0;
+                }
+            }
+        }
+    }
+}
+
+static void step_idle(struct expand *e, struct sl_items *items, int worker, int segment) {
+    const struct sl_plan *plan = e->low->plan;
+    if (!plan->worker_seat_count[worker])
+        return;
+    int seat = plan->worker_seats[worker][0];
+    const int8_t *where = e->step_segment[plan->seats[seat].stage];
+    while (where && all_complete(e, worker) && where[e->seats[seat].steps] == segment)
+        step_worker(e, items, worker);
+}
+
+static void expand_worker(struct expand *e, int worker) {
+    const struct sl_sched *flat = &e->low->flat;
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
+        const struct sl_actions *list = &flat->lists[s][worker];
+        struct sl_items *items = &e->low->items[s][worker];
+        SL_VEC_RESERVE(&items->vec, list->count + 2);
+        for (int64_t i = 0; i < list->count; i++)
+            expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s)));
+        step_idle(e, items, worker, s);
+        for (int64_t i = 0; i < items->vec.count; i++)
+            items->timed += sl_is_timed(&items->vec.at[i]);
+    }
+}
+
+sl_err sl_low_expand(struct sl_low *low) {
+    const struct sl_plan *plan = low->plan;
+    struct expand e = {.low = low};
+    e.seats = SL_NEW(&low->scratch, struct seat_state, plan->seat_count);
+    e.stashed = SL_NEW(&low->scratch, int32_t *, plan->stage_count);
+    e.step_segment = SL_NEW(&low->scratch, int8_t *, plan->stage_count);
+    for (int i = plan->stage_count - 1; i >= 0; i--)
+        if (plan->stages[i].height == plan->depth - 1)
+            e.entry = i;
+    for (int i = 0; i < plan->stage_count; i++)
+        if (low->flat.rule == SL_RULE_STASH || (low->flat.rule == SL_RULE_VSYNC && i == e.entry))
+            e.stashed[i] = SL_NEW(&low->scratch, int32_t, sl_sched_total(&low->flat, i));
+    if (low->flat.rule == SL_RULE_VSYNC) {
+        for (int i = 1; i < plan->stage_count; i++)
+            if (plan->stages[i].micro_size != plan->stages[0].micro_size)
+                return sl_fail(SL_ERR_NO, "rule vsync needs one micro-batch size for all stages");
+        fix_versions(&e);
+    }
+    find_steps(&e);
+    for (int w = 0; w < plan->worker_count; w++)
+        expand_worker(&e, w);
+    return SL_OK;
+}

@@ -1,0 +1,296 @@
+/* Slots: which buffer, which weight copy. Also the first check of the passes.
+ *
+ * Slot = (number of the micro-batch on its seat) mod (slots of the pool). A pool has as many slots
+ * as the widest range of micro-batches that are live at once, so that two live ones never meet; for
+ * passes in order that is exactly the number that are live. Weight slot = version mod versions.
+ */
+#include "sched/lower.h"
+
+struct span { /* of one pool: micro-batches [low, high] of the seat may be live */
+    int64_t low, high, most;
+    uint8_t *done;
+};
+
+struct seat_spans {
+    struct span *pools;
+    int64_t *last_read, *stepped; /* [version] position in the worker's program */
+};
+
+struct slots {
+    struct sl_low *low;
+    struct seat_spans *seats; /* [seat] */
+    int64_t position;
+};
+
+/* --- what the passes must be like before anything is added --- */
+
+static sl_err fail_pass(const struct sl_sched *flat, int worker, const struct sl_action *a,
+                        const char *why) {
+    char text[SL_ACTION_TEXT];
+    return sl_fail(SL_ERR_NO, "worker %d: %s: %s", worker, sl_action_text(flat, a, text), why);
+}
+
+static sl_err check_pass(const struct sl_sched *flat, int worker, const struct sl_action *a,
+                         uint8_t **done) {
+    const struct sl_plan *plan = flat->plan;
+    if (a->stage >= plan->stage_count || a->kind > SL_W)
+        return fail_pass(flat, worker, a, "a schedule of passes has F, B, I and W of known stages");
+    if (a->micro < 0 || a->micro >= sl_sched_total(flat, a->stage))
+        return fail_pass(flat, worker, a, "no such micro-batch");
+    int seat = sl_deps_seat(flat, a->stage, a->micro);
+    if (plan->seats[seat].worker != worker) {
+        char text[SL_ACTION_TEXT];
+        return sl_fail(SL_ERR_NO, "worker %d: %s belongs on worker %d", worker,
+                       sl_action_text(flat, a, text), plan->seats[seat].worker);
+    }
+    uint8_t *d = &done[a->stage][a->micro], bit = (uint8_t)(1u << a->kind);
+    uint8_t backward = (1u << SL_B) | (1u << SL_I);
+    if ((*d & bit) || (a->kind == SL_B && (*d & backward)) || (a->kind == SL_I && (*d & backward)))
+        return fail_pass(flat, worker, a, "runs twice");
+    if (a->kind != SL_F && !(*d & (1u << SL_F)))
+        return fail_pass(flat, worker, a, "runs before its forward");
+    if (a->kind == SL_W && !(*d & (1u << SL_I)))
+        return fail_pass(flat, worker, a, "runs before its I");
+    *d |= bit;
+    return SL_OK;
+}
+
+static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
+    const uint8_t whole = (1u << SL_F) | (1u << SL_B);
+    const uint8_t split = (1u << SL_F) | (1u << SL_I) | (1u << SL_W);
+    for (int s = 0; s < flat->plan->stage_count; s++)
+        for (int64_t i = 0; i < sl_sched_total(flat, s); i++)
+            if (done[s][i] != whole && done[s][i] != split)
+                return sl_fail(SL_ERR_NO, "stage %s: micro-batch %lld never runs %s",
+                               flat->plan->stages[s].name, (long long)i,
+                               !(done[s][i] & 1)           ? "F"
+                               : done[s][i] & (1u << SL_I) ? "W"
+                                                           : "its backward");
+    return SL_OK;
+}
+
+sl_err sl_low_check(const struct sl_sched *flat) {
+    const struct sl_plan *plan = flat->plan;
+    struct sl_arena arena = {0};
+    uint8_t **done = SL_NEW(&arena, uint8_t *, plan->stage_count);
+    sl_err err = SL_OK;
+    int64_t passes = 0, want = 0;
+    for (int s = 0; s < plan->stage_count; s++)
+        want += 2 * sl_sched_total(flat, s);
+    for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+        for (int w = 0; w < plan->worker_count; w++)
+            passes += flat->lists[i][w].count;
+    if (passes < want) { /* before memory is taken for what a file only promises */
+        sl_arena_free(&arena);
+        return sl_fail(SL_ERR_NO, "%lld passes are listed, %lld or more are needed",
+                       (long long)passes, (long long)want);
+    }
+    for (int s = 0; s < plan->stage_count; s++)
+        done[s] = SL_NEW(&arena, uint8_t, sl_sched_total(flat, s));
+    for (int w = 0; w < plan->worker_count && err == SL_OK; w++)
+        for (int i = 0; i < SL_SEGMENT_COUNT && err == SL_OK; i++)
+            for (int64_t j = 0; j < flat->lists[i][w].count && err == SL_OK; j++) {
+                struct sl_action a = flat->lists[i][w].at[j];
+                if (a.stage < plan->stage_count)
+                    a = sl_sched_at(flat, 0, &a, i == SL_EPILOGUE ? flat->reps : 0);
+                err = check_pass(flat, w, &a, done);
+            }
+    if (err == SL_OK)
+        err = check_all_done(flat, done);
+    sl_arena_free(&arena);
+    return err;
+}
+
+/* --- first walk: how many slots --- */
+
+static void acquire(struct span *span, int64_t ordinal) {
+    if (ordinal > span->high)
+        span->high = ordinal;
+    if (span->high - span->low + 1 > span->most)
+        span->most = span->high - span->low + 1;
+}
+
+static void release(struct span *span, int64_t ordinal) {
+    span->done[ordinal] = 1;
+    while (span->low <= span->high && span->done[span->low])
+        span->low++;
+}
+
+/* What a pass hands to a stage on its own worker goes straight into the reader's buffer. */
+static void hand_over(struct slots *s, int worker, const struct sl_action *a) {
+    const struct sl_plan *plan = s->low->plan;
+    const struct sl_stage *stage = &plan->stages[a->stage];
+    bool grad = a->kind != SL_F;
+    for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++) {
+        const struct sl_edge *edge = &plan->edges[grad ? stage->in[i] : stage->out[i]];
+        int other = grad ? edge->from : edge->to, pool = sl_pool_of_edge(plan, edge, grad, false);
+        struct sl_micro_range range = sl_deps_overlap(&s->low->flat, a->stage, a->micro, other);
+        for (int32_t x = range.low; x < range.high; x++) {
+            int seat = sl_deps_seat(&s->low->flat, other, x);
+            if (plan->seats[seat].worker == worker)
+                acquire(&s->seats[seat].pools[pool], sl_deps_ordinal(&s->low->flat, other, x));
+        }
+    }
+}
+
+static void free_inputs(struct slots *s, int seat, const struct sl_action *a, int64_t ordinal) {
+    const struct sl_plan *plan = s->low->plan;
+    const struct sl_stage *stage = &plan->stages[a->stage];
+    bool grad = a->kind != SL_F;
+    for (int i = 0; i < (grad ? stage->out_count : stage->in_count); i++) {
+        const struct sl_edge *edge = &plan->edges[grad ? stage->out[i] : stage->in[i]];
+        release(&s->seats[seat].pools[sl_pool_of_edge(plan, edge, grad, false)], ordinal);
+    }
+}
+
+static void walk(struct slots *s, int worker, const struct sl_action *a) {
+    const struct sl_plan *plan = s->low->plan;
+    int seat = sl_sched_seat(plan, a->stage, worker);
+    struct seat_spans *spans = &s->seats[seat];
+    int64_t ordinal = sl_deps_ordinal(&s->low->flat, a->stage, a->micro);
+    s->position++;
+    if (sl_is_timed(a))
+        spans->last_read[a->version] = s->position;
+    switch ((enum sl_kind)a->kind) {
+    case SL_F:
+        acquire(&spans->pools[SL_POOL_STASH], ordinal);
+        hand_over(s, worker, a);
+        free_inputs(s, seat, a, ordinal);
+        break;
+    case SL_B:
+    case SL_I:
+        if (a->kind == SL_I)
+            acquire(&spans->pools[SL_POOL_KEPT], ordinal);
+        hand_over(s, worker, a);
+        release(&spans->pools[SL_POOL_STASH], ordinal);
+        free_inputs(s, seat, a, ordinal);
+        break;
+    case SL_W: release(&spans->pools[SL_POOL_KEPT], ordinal); break;
+    case SL_RECV:
+        acquire(
+            &spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, false)],
+            ordinal);
+        break;
+    case SL_SEND:
+        spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, true)].most =
+            sl_sched_total(&s->low->flat, a->stage) > 1 ? 2 : 1; /* one on its way, one to fill */
+        break;
+    case SL_STEP: spans->stepped[a->version] = s->position; break;
+    default: break;
+    }
+}
+
+/* Versions that must be held at once: when v is made, everything read later and below v. */
+static int64_t versions_of(const struct seat_spans *spans, int32_t iters) {
+    int64_t most = 1, low = 0;
+    for (int32_t v = 1; v <= iters; v++) {
+        if (!spans->stepped[v])
+            continue;
+        while (low < v && spans->last_read[low] < spans->stepped[v])
+            low++;
+        if (v - low + 1 > most)
+            most = v - low + 1;
+    }
+    return most;
+}
+
+static void open_seat(struct slots *s, int seat) {
+    const struct sl_plan *plan = s->low->plan;
+    const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
+    int64_t total = sl_sched_total(&s->low->flat, plan->seats[seat].stage);
+    struct seat_spans *spans = &s->seats[seat];
+    struct sl_arena *arena = &s->low->scratch;
+    int pools = sl_pool_count(stage);
+    spans->pools = SL_NEW(arena, struct span, pools);
+    for (int i = 0; i < pools; i++) {
+        spans->pools[i].high = -1;
+        spans->pools[i].done = SL_NEW(arena, uint8_t, total);
+    }
+    spans->last_read = SL_NEW(arena, int64_t, s->low->flat.iters + 2);
+    spans->stepped = SL_NEW(arena, int64_t, s->low->flat.iters + 2);
+}
+
+static void set_bytes(const struct sl_plan *plan, const struct sl_stage *stage,
+                      struct sl_pool *pools) {
+    pools[SL_POOL_STASH].bytes = stage->recompute ? stage->bytes.saved : stage->bytes.stash;
+    pools[SL_POOL_FULL].bytes = stage->bytes.stash;
+    pools[SL_POOL_KEPT].bytes = stage->bytes.kept;
+    pools[SL_POOL_WEIGHT].bytes = pools[SL_POOL_PREDICT].bytes = stage->bytes.params;
+    pools[SL_POOL_GRAD].bytes = stage->bytes.grads;
+    for (int i = 0; i < stage->in_count + stage->out_count; i++) {
+        int edge = i < stage->in_count ? stage->in[i] : stage->out[i - stage->in_count];
+        int64_t bytes = plan->edges[edge].sample_bytes * stage->micro_size;
+        pools[SL_POOL_EDGES + 2 * i].bytes = pools[SL_POOL_EDGES + 2 * i + 1].bytes = bytes;
+    }
+}
+
+static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
+    const struct sl_plan *plan = s->low->plan;
+    const struct sl_seat *at = &plan->seats[seat];
+    const struct sl_stage *stage = &plan->stages[at->stage];
+    struct sl_pool *pools = SL_NEW(s->low->arena, struct sl_pool, sl_pool_count(stage));
+    int32_t share = sl_deps_share(s->low->flat.micros[at->stage], stage->width, at->replica);
+    int64_t versions = versions_of(&s->seats[seat], s->low->flat.iters);
+    if (versions > UINT16_MAX)
+        return sl_fail(SL_ERR_NO, "stage %s needs %lld weight versions at once", stage->name,
+                       (long long)versions);
+    set_bytes(plan, stage, pools);
+    for (int i = 0; i < sl_pool_count(stage); i++) {
+        pools[i].count = (int32_t)s->seats[seat].pools[i].most;
+        pools[i].turn = pools[i].count ? share % pools[i].count : 0;
+    }
+    pools[SL_POOL_FULL].count = stage->recompute;
+    pools[SL_POOL_WEIGHT].count = (int32_t)versions;
+    pools[SL_POOL_WEIGHT].turn = (int32_t)(1 % versions);
+    pools[SL_POOL_GRAD].count = 1;
+    pools[SL_POOL_FULL].turn = pools[SL_POOL_GRAD].turn = 0;
+    *out = pools;
+    return SL_OK;
+}
+
+/* --- second walk: number them --- */
+
+static void assign(struct sl_low *low, int worker, struct sl_action *a) {
+    const struct sl_plan *plan = low->plan;
+    const struct sl_pool *pools = low->out->pools[sl_sched_seat(plan, a->stage, worker)];
+    int32_t ordinal = sl_deps_ordinal(&low->flat, a->stage, a->micro);
+    if (a->kind == SL_SEND || a->kind == SL_RECV) {
+        int pool =
+            sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, a->kind == SL_SEND);
+        a->slot = ordinal % pools[pool].count;
+        return;
+    }
+    a->weight_slot = (uint16_t)(a->version % pools[SL_POOL_WEIGHT].count);
+    if (a->kind == SL_STEP)
+        a->slot = (a->version - 1) % pools[SL_POOL_WEIGHT].count;
+    if (a->kind == SL_REDUCE)
+        a->weight_slot = 0;
+    if (a->kind == SL_I || a->kind == SL_W)
+        a->slot2 = ordinal % pools[SL_POOL_KEPT].count;
+    if (sl_is_timed(a) && a->kind != SL_W)
+        a->slot = ordinal % pools[SL_POOL_STASH].count;
+}
+
+sl_err sl_low_slots(struct sl_low *low) {
+    const struct sl_plan *plan = low->plan;
+    struct slots s = {.low = low};
+    s.seats = SL_NEW(&low->scratch, struct seat_spans, plan->seat_count);
+    struct sl_pool **pools = SL_NEW(low->arena, struct sl_pool *, plan->seat_count);
+    low->out->pools = pools;
+    for (int w = 0; w < plan->worker_count; w++) {
+        struct sl_arena_mark mark = sl_arena_mark(&low->scratch);
+        s.position = 0;
+        for (int i = 0; i < plan->worker_seat_count[w]; i++)
+            open_seat(&s, plan->worker_seats[w][i]);
+        for (int g = 0; g < SL_SEGMENT_COUNT; g++)
+            for (int64_t i = 0; i < low->out->lists[g][w].count; i++)
+                walk(&s, w, &low->out->lists[g][w].at[i]);
+        for (int i = 0; i < plan->worker_seat_count[w]; i++)
+            SL_TRY(make_pools(&s, plan->worker_seats[w][i], &pools[plan->worker_seats[w][i]]));
+        for (int g = 0; g < SL_SEGMENT_COUNT; g++)
+            for (int64_t i = 0; i < low->out->lists[g][w].count; i++)
+                assign(low, w, &low->out->lists[g][w].at[i]);
+        sl_arena_release(&low->scratch, mark);
+    }
+    return SL_OK;
+}

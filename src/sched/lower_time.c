@@ -1,0 +1,219 @@
+/* The reference play of lowering: when each pass would end, with the expected durations and free
+ * communication, segment by segment with a barrier in between.
+ *
+ * Receives are posted by this clock. The play itself is the witness that the program cannot
+ * deadlock: at the time a SEND happens in it, the matching RECV has been posted.
+ */
+#include "sched/lower.h"
+
+struct meeting { /* a group's REDUCEs, over all versions */
+    int64_t arrived, time;
+};
+
+struct clock {
+    struct sl_low *low;
+    int64_t **end[2]; /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
+    int64_t *now;     /* [worker] */
+    int64_t *at;      /* [worker] next item */
+    int64_t *timed;   /* [worker] timed items done */
+    int *waiters;     /* [worker] list of workers that wait for it, -1 = none */
+    int *next_waiter; /* [worker] */
+    bool *queued;     /* [worker] in `ready` */
+    SL_VEC(int) ready;
+    struct meeting *meetings; /* [group] */
+    int32_t **joined;         /* [seat][i] version that its i-th group has got from it */
+    int8_t *met;              /* [worker] has put its part into the meeting it stands at */
+    struct sl_wait *waits;
+    int segment;
+};
+
+static void wake(struct clock *c, int worker) {
+    for (int w = c->waiters[worker]; w >= 0; w = c->next_waiter[w])
+        if (!c->queued[w]) {
+            c->queued[w] = true;
+            SL_PUSH(&c->ready, w);
+        }
+    c->waiters[worker] = -1;
+}
+
+static bool wait_on(struct clock *c, int worker, int other, const struct sl_action *a,
+                    const char *why) {
+    c->waits[worker] = (struct sl_wait){other, *a, why};
+    c->next_waiter[worker] = c->waiters[other];
+    c->waiters[other] = worker;
+    return false;
+}
+
+/* Raise *ready to the end of what the other stage makes for this pass; false: not made yet. */
+static bool reach(struct clock *c, int worker, const struct sl_action *a, int other, bool grad,
+                  int64_t *ready) {
+    struct sl_micro_range range = sl_deps_overlap(&c->low->flat, a->stage, a->micro, other);
+    for (int32_t x = range.low; x < range.high; x++) {
+        int64_t end = c->end[grad][other][x];
+        if (end == INT64_MAX) {
+            int seat = sl_deps_seat(&c->low->flat, other, x);
+            return wait_on(c, worker, c->low->plan->seats[seat].worker, a,
+                           grad ? "for the gradient of" : "for the activation of");
+        }
+        if (end > *ready)
+            *ready = end;
+    }
+    return true;
+}
+
+static bool do_pass(struct clock *c, int worker, const struct sl_action *a) {
+    const struct sl_plan *plan = c->low->plan;
+    const struct sl_stage *stage = &plan->stages[a->stage];
+    struct sl_need need = sl_deps_need(stage, a->kind);
+    int64_t ready = c->now[worker];
+    for (int i = 0; need.in_acts && i < stage->in_count; i++)
+        if (!reach(c, worker, a, plan->edges[stage->in[i]].from, false, &ready))
+            return false;
+    for (int i = 0; need.out_grads && i < stage->out_count; i++)
+        if (!reach(c, worker, a, plan->edges[stage->out[i]].to, true, &ready))
+            return false;
+    int64_t dur = c->low->flat.dur_ns[a->stage][a->kind];
+    ready += dur > 0 ? dur : 1;
+    c->now[worker] = ready;
+    if (a->kind == SL_F)
+        c->end[0][a->stage][a->micro] = ready;
+    else if (a->kind == SL_B || a->kind == SL_I)
+        c->end[1][a->stage][a->micro] = ready;
+    c->low->items[c->segment][worker].ends[c->timed[worker]++] = ready;
+    return true;
+}
+
+/* Seats of this worker in the group that have still to come to the meeting, after item `at`. */
+static bool is_last_of(const struct clock *c, int worker, const struct sl_action *a) {
+    const struct sl_items *items = &c->low->items[c->segment][worker];
+    for (int64_t i = c->at[worker] + 1; i < items->vec.count; i++) {
+        const struct sl_action *b = &items->vec.at[i];
+        if (b->kind == SL_REDUCE && b->slot == a->slot && b->version == a->version)
+            return false;
+        if (b->kind == SL_STEP && b->version == a->version && b->stage == a->stage)
+            break;
+    }
+    return true;
+}
+
+static int32_t *joined_of(const struct clock *c, int seat, int group) {
+    int stage = c->low->plan->seats[seat].stage;
+    for (int i = 0, g; (g = sl_group_of(c->low->plan, stage, i)) >= 0; i++)
+        if (g == group)
+            return &c->joined[seat][i];
+    return NULL;
+}
+
+static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
+    const struct sl_plan *plan = c->low->plan;
+    struct meeting *m = &c->meetings[a->slot];
+    int64_t want = (int64_t)sl_sched_group_size(plan, a->slot) * a->version;
+    if (!c->met[worker]) {
+        c->met[worker] = 1;
+        *joined_of(c, sl_sched_seat(plan, a->stage, worker), a->slot) = a->version;
+        m->arrived++;
+        m->time = c->now[worker] > m->time ? c->now[worker] : m->time;
+        wake(c, worker);
+    }
+    if (is_last_of(c, worker, a) && m->arrived < want) {
+        for (int i = 0; i < plan->seat_count; i++) {
+            const int32_t *joined = joined_of(c, i, a->slot);
+            if (joined && *joined < a->version)
+                return wait_on(c, worker, plan->seats[i].worker, a, "for the reduction with");
+        }
+        SL_ASSERT(m->arrived >= want); /* else somebody is missing */
+    }
+    if (is_last_of(c, worker, a) && m->time > c->now[worker])
+        c->now[worker] = m->time;
+    c->met[worker] = 0;
+    return true;
+}
+
+static void run_worker(struct clock *c, int worker) {
+    const struct sl_items *items = &c->low->items[c->segment][worker];
+    int64_t from = c->at[worker];
+    for (; c->at[worker] < items->vec.count; c->at[worker]++) {
+        const struct sl_action *a = &items->vec.at[c->at[worker]];
+        bool done = true;
+        if (sl_is_timed(a))
+            done = do_pass(c, worker, a);
+        else if (a->kind == SL_REDUCE)
+            done = do_reduce(c, worker, a);
+        else
+            c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
+        if (!done) {
+            if (c->at[worker] > from) /* else two that wait for each other would never stop */
+                wake(c, worker);
+            return;
+        }
+    }
+    c->waits[worker].on = -1;
+    wake(c, worker);
+}
+
+static sl_err run_segment(struct clock *c) {
+    const struct sl_plan *plan = c->low->plan;
+    int64_t barrier = 0;
+    bool stuck = false;
+    for (int w = 0; w < plan->worker_count; w++)
+        barrier = c->now[w] > barrier ? c->now[w] : barrier;
+    c->ready.count = 0;
+    for (int w = 0; w < plan->worker_count; w++) {
+        struct sl_items *items = &c->low->items[c->segment][w];
+        items->ends = SL_NEW(&c->low->scratch, int64_t, items->timed);
+        c->now[w] = barrier;
+        c->at[w] = c->timed[w] = 0;
+        c->waiters[w] = -1;
+        c->queued[w] = true;
+        SL_PUSH(&c->ready, w);
+    }
+    for (int64_t i = 0; i < c->ready.count; i++) {
+        int w = c->ready.at[i];
+        c->queued[w] = false;
+        run_worker(c, w);
+        if (i > 1 << 16 && i * 2 > c->ready.count) { /* forget what is done */
+            memmove(c->ready.at, c->ready.at + i + 1,
+                    sizeof *c->ready.at * (size_t)(c->ready.count - i - 1));
+            c->ready.count -= i + 1;
+            i = -1;
+        }
+    }
+    for (int w = 0; w < plan->worker_count; w++)
+        stuck |= c->at[w] < c->low->items[c->segment][w].vec.count;
+    return stuck ? sl_wait_report(&c->low->flat, c->waits) : SL_OK;
+}
+
+sl_err sl_low_time(struct sl_low *low) {
+    const struct sl_plan *plan = low->plan;
+    struct clock c = {.low = low};
+    sl_err err = SL_OK;
+    for (int d = 0; d < 2; d++) {
+        c.end[d] = SL_NEW(&low->scratch, int64_t *, plan->stage_count);
+        for (int s = 0; s < plan->stage_count; s++) {
+            int64_t total = sl_sched_total(&low->flat, s);
+            c.end[d][s] = SL_NEW(&low->scratch, int64_t, total);
+            for (int64_t i = 0; i < total; i++)
+                c.end[d][s][i] = INT64_MAX;
+        }
+    }
+    c.now = SL_NEW(&low->scratch, int64_t, plan->worker_count);
+    c.at = SL_NEW(&low->scratch, int64_t, plan->worker_count);
+    c.timed = SL_NEW(&low->scratch, int64_t, plan->worker_count);
+    c.waiters = SL_NEW(&low->scratch, int, plan->worker_count);
+    c.next_waiter = SL_NEW(&low->scratch, int, plan->worker_count);
+    c.queued = SL_NEW(&low->scratch, bool, plan->worker_count);
+    c.met = SL_NEW(&low->scratch, int8_t, plan->worker_count);
+    c.waits = SL_NEW(&low->scratch, struct sl_wait, plan->worker_count);
+    c.meetings = SL_NEW(&low->scratch, struct meeting, sl_sched_group_count(plan));
+    c.joined = SL_NEW(&low->scratch, int32_t *, plan->seat_count);
+    for (int i = 0; i < plan->seat_count; i++) {
+        int groups = 0;
+        while (sl_group_of(plan, plan->seats[i].stage, groups) >= 0)
+            groups++;
+        c.joined[i] = SL_NEW(&low->scratch, int32_t, groups);
+    }
+    for (c.segment = 0; c.segment < SL_SEGMENT_COUNT && err == SL_OK; c.segment++)
+        err = run_segment(&c);
+    SL_VEC_FREE(&c.ready);
+    return err;
+}

@@ -1,0 +1,182 @@
+/* The table of schedules, and the road from a row to passes. */
+#include "sched/gen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct sl_schedule sl_schedule_1f1b, sl_schedule_2bw, sl_schedule_async,
+    sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_gpipe, sl_schedule_graph,
+    sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci, sl_schedule_stash,
+    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2, sl_schedule_zb_v;
+
+static const struct sl_schedule *const rows[] = {
+    &sl_schedule_1f1b,       &sl_schedule_2bw,   &sl_schedule_async, &sl_schedule_chimera,
+    &sl_schedule_dualpipe_v, &sl_schedule_gpipe, &sl_schedule_graph, &sl_schedule_interleaved,
+    &sl_schedule_kfkb,       &sl_schedule_paci,  &sl_schedule_stash, &sl_schedule_vsync,
+    &sl_schedule_zb_graph,   &sl_schedule_zb_h1, &sl_schedule_zb_h2, &sl_schedule_zb_v,
+};
+
+const struct sl_schedule *const *sl_schedule_registry(int *count) {
+    *count = SL_COUNT(rows);
+    return rows;
+}
+
+const struct sl_schedule *sl_schedule_find(const char *name) {
+    for (int i = 0; i < SL_COUNT(rows); i++)
+        if (strcmp(rows[i]->name, name) == 0)
+            return rows[i];
+    return NULL;
+}
+
+static const char *row_name(const void *ctx, int i) {
+    (void)ctx;
+    return rows[i]->name;
+}
+
+static sl_err find_row(const char *name, const struct sl_schedule **out) {
+    *out = sl_schedule_find(name ? name : "");
+    if (*out)
+        return SL_OK;
+    const char *near = name ? sl_nearest(name, SL_COUNT(rows), row_name, NULL) : NULL;
+    return sl_fail(SL_ERR_USAGE, "unknown schedule '%s'%s%s%s", name ? name : "",
+                   near ? "; did you mean '" : "; see 'sluice list schedules'", near ? near : "",
+                   near ? "'?" : "");
+}
+
+/* --- numbers --- */
+
+static sl_err set_batch(struct sl_gen *gen) {
+    const struct sl_sched_opts *opts = gen->opts;
+    const struct sl_plan *plan = gen->plan;
+    struct sl_sched *sched = gen->sched;
+    int64_t smallest = INT64_MAX, batch = opts->batch;
+    for (int i = 0; i < plan->stage_count; i++)
+        smallest = plan->stages[i].micro_size < smallest ? plan->stages[i].micro_size : smallest;
+    if (!batch && opts->micros > 0 && opts->micros <= INT32_MAX)
+        batch = opts->micros * smallest;
+    gen->iters = opts->iters ? opts->iters : 1;
+    if (batch < 1 || opts->last_batch < 0 || opts->last_batch > batch || gen->iters < 1 ||
+        gen->iters > INT32_MAX / 4 || opts->group < 0 || opts->group > INT32_MAX)
+        return sl_fail(SL_ERR_NO,
+                       "a schedule needs at least one micro-batch and one iteration, and "
+                       "a last batch not larger than the others");
+    if (batch / smallest > INT32_MAX / 4)
+        return sl_fail(SL_ERR_NO, "too many micro-batches in an iteration: %lld samples, %lld each",
+                       (long long)batch, (long long)smallest);
+    if (gen->iters == 1 && opts->last_batch)
+        batch = opts->last_batch;
+    sched->batch = batch;
+    sched->last_batch = opts->last_batch ? opts->last_batch : batch;
+    sched->iters = (int32_t)gen->iters;
+    int32_t *micros = SL_NEW(gen->arena, int32_t, plan->stage_count);
+    for (int i = 0; i < plan->stage_count; i++) {
+        int64_t size = plan->stages[i].micro_size;
+        micros[i] = (int32_t)((batch + size - 1) / size);
+        if (micros[i] > INT32_MAX / 4 / gen->iters)
+            return sl_fail(SL_ERR_NO, "too many micro-batches: %d in each of %lld iterations",
+                           micros[i], (long long)gen->iters);
+    }
+    sched->micros = gen->micros = micros;
+    return SL_OK;
+}
+
+static void set_durations(struct sl_gen *gen) {
+    int64_t(*dur)[SL_KIND_COUNT] =
+        sl_arena_alloc(gen->arena, (int64_t)sizeof *dur * gen->plan->stage_count);
+    for (int i = 0; i < gen->plan->stage_count; i++) {
+        static const int64_t units[SL_KIND_COUNT] = {
+            [SL_F] = 1, [SL_B] = 2, [SL_I] = 1, [SL_W] = 1, [SL_RECOMPUTE] = 1};
+        memcpy(dur[i], gen->opts->dur_ns ? gen->opts->dur_ns[i] : units, sizeof dur[i]);
+    }
+    gen->sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
+    gen->dur_ns = gen->sched->dur_ns;
+}
+
+static sl_err open_gen(struct sl_gen *gen) {
+    SL_TRY(find_row(gen->opts->schedule, &gen->row));
+    gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
+    gen->sched->plan = gen->plan;
+    gen->sched->name = gen->row->name;
+    gen->sched->rule = gen->row->rule;
+    SL_TRY(set_batch(gen));
+    set_durations(gen);
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+        gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
+    int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
+    sl_gen_inflight(gen->arena, gen->plan, gen->opts->group ? gen->opts->group : 1, samples);
+    gen->samples = samples;
+    return gen->row->check(gen);
+}
+
+/* --- synchronous rows: the period is an iteration; a short last one is the epilogue --- */
+
+static void collect(struct sl_gen *gen, int segment) {
+    for (int w = 0; w < gen->plan->worker_count; w++) {
+        struct sl_actions *list = &gen->sched->lists[segment][w];
+        list->count = gen->workers[w].vec.count;
+        list->at = SL_VEC_FREEZE(&gen->workers[w].vec, gen->arena);
+        SL_VEC_FREE(&gen->workers[w].vec);
+    }
+}
+
+static sl_err generate_last(struct sl_gen *gen) {
+    int32_t *micros = SL_NEW(gen->arena, int32_t, gen->plan->stage_count);
+    for (int i = 0; i < gen->plan->stage_count; i++)
+        micros[i] = sl_sched_micros(gen->sched, i, gen->sched->iters - 1);
+    struct sl_gen last = *gen;
+    struct sl_sched view = *gen->sched; /* is the short iteration in the row's domain? */
+    const struct sl_schedule fallback = {.name = gen->row->name,
+                                         .window = sl_schedule_graph.window,
+                                         .iteration = sl_schedule_graph.iteration};
+    view.micros = micros;
+    last.sched = &view;
+    if (last.row->check(&last) != SL_OK) /* else plain 1F1B on the same placement */
+        last.row = &fallback;
+    last.sched = gen->sched;
+    last.micros = micros;
+    SL_TRY(last.row->iteration(&last));
+    collect(gen, SL_EPILOGUE);
+    return SL_OK;
+}
+
+static sl_err generate_sync(struct sl_gen *gen) {
+    bool uneven = gen->sched->last_batch != gen->sched->batch;
+    SL_TRY(gen->row->iteration(gen));
+    collect(gen, SL_PERIOD);
+    gen->sched->reps = (int32_t)gen->iters - uneven;
+    if (!uneven)
+        return SL_OK;
+    return generate_last(gen);
+}
+
+sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
+                         const struct sl_sched_opts *opts, struct sl_sched **out) {
+    struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};
+    SL_TRY(open_gen(&gen));
+    gen.workers = SL_NEW(arena, struct sl_passes, plan->worker_count);
+    gen.seats = SL_NEW(arena, struct sl_passes, plan->seat_count);
+    sl_err err = gen.row->iteration ? generate_sync(&gen) : sl_gen_stream(&gen);
+    for (int i = 0; i < plan->worker_count; i++)
+        SL_VEC_FREE(&gen.workers[i].vec);
+    for (int i = 0; i < plan->seat_count; i++)
+        SL_VEC_FREE(&gen.seats[i].vec);
+    if (err == SL_OK)
+        *out = gen.sched;
+    return err;
+}
+
+sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
+                         const struct sl_sched_opts *opts, int seat, struct sl_claim *out) {
+    struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};
+    SL_TRY(open_gen(&gen));
+    gen.row->claim(&gen, seat, out);
+    if (!gen.row->iteration || gen.sched->last_batch == gen.sched->batch)
+        return SL_OK;
+    /* a short last iteration may run as plain 1F1B */
+    int stage = plan->seats[seat].stage;
+    int64_t live = gen.samples[stage] / plan->stages[stage].micro_size;
+    int64_t last = sl_sched_micros(gen.sched, stage, gen.sched->iters - 1);
+    live = sl_gen_ceil(live < last ? live : last, plan->stages[stage].width);
+    out->live = live > out->live ? live : out->live;
+    return SL_OK;
+}

@@ -1,0 +1,177 @@
+/* What can be asked of a schedule: actions in a repetition, seats, groups, micro-batches, bytes. */
+#include "sched/sched.h"
+
+#include "sched/deps.h"
+
+static int32_t turned(int32_t slot, int32_t rep, const struct sl_pool *pool) {
+    if (pool->count <= 1 || slot < 0 || slot >= pool->count)
+        return slot;
+    int64_t at = (slot + (int64_t)rep * pool->turn) % pool->count;
+    return (int32_t)(at < 0 ? at + pool->count : at);
+}
+
+static int message_pool(const struct sl_plan *plan, const struct sl_action *action) {
+    if (action->edge >= plan->edge_count)
+        return -1;
+    const struct sl_edge *edge = &plan->edges[action->edge];
+    bool grad = action->flags & SL_GRAD;
+    return sl_pool_of_edge(plan, edge, grad, action->kind == SL_SEND);
+}
+
+int sl_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad, bool send) {
+    if (grad == send) /* at the `to` end: receives activations, sends gradients */
+        return SL_POOL_EDGES + 2 * edge->to_place + grad;
+    return SL_POOL_EDGES + 2 * (plan->stages[edge->from].in_count + edge->from_place) + grad;
+}
+
+int sl_pool_count(const struct sl_stage *stage) {
+    return SL_POOL_EDGES + 2 * (stage->in_count + stage->out_count);
+}
+
+static uint16_t turned_weight(const struct sl_pool *pools, uint16_t slot, int32_t rep) {
+    const struct sl_pool *weight = &pools[SL_POOL_WEIGHT], *predict = &pools[SL_POOL_PREDICT];
+    if (slot < weight->count)
+        return (uint16_t)turned(slot, rep, weight);
+    return (uint16_t)(weight->count + turned(slot - weight->count, rep, predict));
+}
+
+static void turn_slots(const struct sl_sched *sched, const struct sl_pool *pools, int32_t rep,
+                       struct sl_action *a) {
+    switch ((enum sl_kind)a->kind) {
+    case SL_SEND:
+    case SL_RECV: {
+        int pool = message_pool(sched->plan, a);
+        if (pool >= 0)
+            a->slot = turned(a->slot, rep, &pools[pool]);
+        return;
+    }
+    case SL_STEP:
+    case SL_PREDICT: a->slot = turned(a->slot, rep, &pools[SL_POOL_WEIGHT]); break;
+    case SL_I:
+    case SL_W: a->slot2 = turned(a->slot2, rep, &pools[SL_POOL_KEPT]); /* fall through */
+    case SL_F:
+    case SL_B:
+    case SL_RECOMPUTE: a->slot = turned(a->slot, rep, &pools[SL_POOL_STASH]); break;
+    default: return;
+    }
+    a->weight_slot = turned_weight(pools, a->weight_slot, rep);
+    a->grad_slot = (uint8_t)turned(a->grad_slot, rep, &pools[SL_POOL_GRAD]);
+}
+
+struct sl_action sl_sched_at(const struct sl_sched *sched, int seat, const struct sl_action *action,
+                             int32_t rep) {
+    struct sl_action a = *action;
+    if (!rep)
+        return a;
+    if (a.kind != SL_REDUCE && a.kind != SL_STEP && a.kind != SL_PREDICT)
+        a.micro += rep * sched->micros[a.stage];
+    if (a.kind == SL_SEND || a.kind == SL_RECV) {
+        const struct sl_edge *edge = &sched->plan->edges[a.edge];
+        int other = edge->from == a.stage ? edge->to : edge->from;
+        a.other += rep * sched->micros[other];
+    } else {
+        a.version += rep;
+    }
+    if (sched->pools)
+        turn_slots(sched, sched->pools[seat], rep, &a);
+    return a;
+}
+
+int sl_sched_seat(const struct sl_plan *plan, int stage, int worker) {
+    const struct sl_stage *s = &plan->stages[stage];
+    if (s->width == 1)
+        return s->workers[0] == worker ? s->seat : -1;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) /* few */
+        if (plan->seats[plan->worker_seats[worker][i]].stage == stage)
+            return plan->worker_seats[worker][i];
+    return -1;
+}
+
+int sl_sched_group_count(const struct sl_plan *plan) { return plan->stage_count + plan->tie_count; }
+
+bool sl_sched_in_group(const struct sl_plan *plan, int group, int stage) {
+    if (group < plan->stage_count)
+        return group == stage;
+    const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
+    for (int i = 0; i < tie->count; i++)
+        if (tie->stages[i] == stage)
+            return true;
+    return false;
+}
+
+int sl_sched_group_size(const struct sl_plan *plan, int group) {
+    if (group < plan->stage_count)
+        return plan->stages[group].width;
+    const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
+    int size = 0;
+    for (int i = 0; i < tie->count; i++)
+        size += plan->stages[tie->stages[i]].width;
+    return size;
+}
+
+int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter) {
+    if (iter < sched->iters - 1 || sched->last_batch == sched->batch)
+        return sched->micros[stage];
+    int64_t size = sched->plan->stages[stage].micro_size;
+    return (int32_t)((sched->last_batch + size - 1) / size);
+}
+
+int64_t sl_sched_total(const struct sl_sched *sched, int stage) {
+    return (int64_t)(sched->iters - 1) * sched->micros[stage] +
+           sl_sched_micros(sched, stage, sched->iters - 1);
+}
+
+int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro) {
+    int64_t size = sched->plan->stages[stage].micro_size;
+    int32_t iter = micro / sched->micros[stage], index = micro % sched->micros[stage];
+    int64_t batch = iter == sched->iters - 1 ? sched->last_batch : sched->batch;
+    int64_t left = batch - index * size;
+    return left < size ? left : size;
+}
+
+int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
+    const struct sl_plan *plan = sched->plan;
+    int64_t sum = 0, work = 0;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int seat = plan->worker_seats[worker][i];
+        const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
+        sum += stage->bytes.state;
+        for (int j = 0; j < sl_pool_count(stage); j++) {
+            const struct sl_pool *pool = &sched->pools[seat][j];
+            if (pool->bytes && pool->count > (INT64_MAX - sum) / pool->bytes)
+                return INT64_MAX;
+            sum += pool->count * pool->bytes;
+        }
+        if (stage->bytes.work > work)
+            work = stage->bytes.work;
+    }
+    return sum > INT64_MAX - work ? INT64_MAX : sum + work;
+}
+
+int64_t sl_sched_action_count(const struct sl_sched *sched) {
+    int64_t count = 0;
+    for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+        for (int j = 0; j < sched->plan->worker_count; j++)
+            count += sched->lists[i][j].count;
+    return count;
+}
+
+const char *sl_kind_name(enum sl_kind kind) {
+    static const char *const names[] = {"F",    "B",    "I",      "W",    "RECOMPUTE",
+                                        "SEND", "RECV", "REDUCE", "STEP", "PREDICT"};
+    return (unsigned)kind < (unsigned)SL_COUNT(names) ? names[kind] : "?";
+}
+
+const char *sl_rule_name(enum sl_rule rule) {
+    static const char *const names[] = {"sync", "twobw", "stash", "vsync", "newest"};
+    return (unsigned)rule < (unsigned)SL_COUNT(names) ? names[rule] : "?";
+}
+
+struct sl_sched sl_sched_flat(const struct sl_sched *sched) {
+    struct sl_sched flat = *sched;
+    if (flat.reps > 1) {
+        flat.iters -= flat.reps - 1;
+        flat.reps = 1;
+    }
+    return flat;
+}

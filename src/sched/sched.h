@@ -1,0 +1,175 @@
+/* A schedule: when everything happens. Lists of actions, one per worker, in three segments.
+ *
+ *     worker 0 | prologue |  period  |  period  | ... |  epilogue |
+ *     worker 1 | prologue |  period  |  period  | ... |  epilogue |
+ *                  rep 0      rep 0      rep 1              rep = reps
+ *
+ * Numbers in the period are those of its first repetition; repetition r adds r iterations to
+ * micro-batches and versions and turns slots by r steps (sl_sched_at does it). The epilogue is
+ * numbered as if there were no repetition. So a schedule of any length has a fixed size, and the
+ * verifier proves all lengths by showing that one period returns to its own start, turned by one.
+ *
+ * Micro-batches are numbered from 0 over the whole run, per stage: iteration t of stage i holds
+ * micro-batches t*m_i .. t*m_i + m_i - 1. Weight version v is what STEP number v made; 0 is the
+ * start. STEP v uses exactly the gradients of iteration v-1.
+ *
+ * Actions run in order on their worker. What each means:
+ *     F B I W RECOMPUTE  a pass of one micro-batch; waits until its inputs have arrived
+ *     RECV      posts a receive into a buffer and does not wait; the pass that reads it does
+ *     SEND      gives a buffer to a posted receive; in the proof it waits for that receive (no
+ *               buffering anywhere); channels between two workers are in order, per direction
+ *     REDUCE    adds the gradient to its group; a worker's last REDUCE of a group and version waits
+ *               for all other members
+ *     STEP      makes version `version` from the newest one, and empties the gradient buffer
+ *     PREDICT   makes weights `ahead` steps beyond `version` (staleness policies)
+ */
+#ifndef SL_SCHED_SCHED_H
+#define SL_SCHED_SCHED_H
+
+#include "plan/plan.h"
+
+enum sl_kind {
+    SL_F,
+    SL_B, /* whole backward = I and W at once */
+    SL_I, /* gradient of the inputs */
+    SL_W, /* gradient of the weights */
+    SL_RECOMPUTE,
+    SL_SEND,
+    SL_RECV,
+    SL_REDUCE,
+    SL_STEP,
+    SL_PREDICT,
+    SL_KIND_COUNT,
+};
+
+enum { SL_GRAD = 1 }; /* flag of SEND and RECV: a gradient, against the direction of the edge */
+
+struct sl_action {
+    uint8_t kind; /* enum sl_kind */
+    uint8_t flags;
+    uint16_t stage;
+    int32_t micro; /* passes, SEND, RECV: of this stage. Others: 0 */
+    union {
+        struct {                  /* passes, REDUCE, STEP, PREDICT */
+            int32_t version;      /* weights it reads; REDUCE, STEP: version in the making */
+            uint16_t weight_slot; /* where they are; STEP, PREDICT: where the result goes */
+            uint8_t ahead;        /* predicted so many steps beyond `version`; 0 = true weights */
+            uint8_t grad_slot;    /* gradient buffer that B, W add to, REDUCE and STEP use */
+        };
+        struct {           /* SEND, RECV */
+            int32_t other; /* micro-batch of the stage at the other end */
+            uint16_t peer; /* worker at the other end */
+            uint16_t edge;
+        };
+    };
+    int32_t slot;  /* passes: stash. SEND, RECV: message buffer. STEP, PREDICT: weight slot read.
+                      REDUCE: group */
+    int32_t slot2; /* I, W: kept. Others: 0 */
+};
+
+/* Which weight version a pass must read. */
+enum sl_rule {
+    SL_RULE_SYNC,   /* that of its iteration: F and B of iteration t read version t */
+    SL_RULE_2BW,    /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW, papers.md A.2) */
+    SL_RULE_STASH,  /* the newest in F, the same again in B */
+    SL_RULE_VSYNC,  /* what was newest in F on the entry stage, on all stages */
+    SL_RULE_NEWEST, /* the newest, in F and again in B */
+    SL_RULE_COUNT,
+};
+
+/* Slots come in pools, per seat. Repetition r uses slot (slot + r * turn) mod count. */
+enum sl_pool_kind {
+    SL_POOL_STASH,  /* F to I or B; holds the inputs only when the stage recomputes */
+    SL_POOL_FULL,   /* RECOMPUTE to I or B; one slot */
+    SL_POOL_KEPT,   /* I to W */
+    SL_POOL_WEIGHT, /* versions */
+    SL_POOL_GRAD,
+    SL_POOL_PREDICT, /* predicted weights; weight_slot counts on behind SL_POOL_WEIGHT */
+    SL_POOL_EDGES,   /* then two for each in-edge (RECV act, SEND grad) and two for each out-edge
+                        (SEND act, RECV grad), in the order of stage->in, stage->out */
+};
+
+struct sl_pool {
+    int32_t count; /* slots */
+    int32_t turn;
+    int64_t bytes; /* of one slot */
+};
+
+enum { SL_PROLOGUE, SL_PERIOD, SL_EPILOGUE, SL_SEGMENT_COUNT };
+
+struct sl_actions {
+    struct sl_action *at;
+    int64_t count;
+};
+
+struct sl_sched {
+    const struct sl_plan *plan;
+    const char *name; /* of the generator, or what the file says */
+    enum sl_rule rule;
+    bool lowered;          /* else passes only */
+    int64_t batch;         /* samples of an iteration */
+    int64_t last_batch;    /* of the last iteration; == batch when even */
+    int32_t iters;         /* iterations in the whole run, repetitions included */
+    int32_t reps;          /* of the period */
+    const int32_t *micros; /* [stage] micro-batches of a full iteration */
+    struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
+    struct sl_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
+    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
+};
+
+/* The action as it is in repetition `rep`. Prologue: rep 0. Epilogue: rep = reps. */
+struct sl_action sl_sched_at(const struct sl_sched *sched, int seat, const struct sl_action *action,
+                             int32_t rep);
+
+/* Seat of a stage on a worker, or -1. */
+int sl_sched_seat(const struct sl_plan *plan, int stage, int worker);
+
+/* Groups of REDUCE: group g < stage_count = the replicas of stage g; stage_count + t = all seats of
+ * tie t. A group that has one seat needs no REDUCE. */
+int sl_sched_group_count(const struct sl_plan *plan);
+bool sl_sched_in_group(const struct sl_plan *plan, int group, int stage);
+int sl_sched_group_size(const struct sl_plan *plan, int group);
+
+/* Micro-batches of a stage in iteration t, and in the whole run. */
+int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter);
+int64_t sl_sched_total(const struct sl_sched *sched, int stage);
+/* Samples of a micro-batch (the last of an iteration may be short). */
+int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
+
+/* Bytes a worker allocates: weights, gradients, state, all pools, the largest workspace. */
+int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
+
+int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, not repeated */
+
+const char *sl_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
+const char *sl_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
+
+/* How to build one. */
+struct sl_sched_opts {
+    const char *schedule;
+    int64_t batch;      /* samples per iteration; or 0 and: */
+    int64_t micros;     /* micro-batches per iteration of the stages with the smallest micro_size */
+    int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
+    int64_t iters;      /* 0 = 1 */
+    int64_t group;      /* k of kFkB; 0 = 1 */
+    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
+};
+
+/* generate -> lower -> verify. What comes out may be simulated and executed. SL_ERR_NO outside the
+ * schedule's domain (the constraint is named) or when it does not verify. */
+SL_MUST_CHECK sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
+                                    const struct sl_sched_opts *opts, const struct sl_sched **out);
+
+/* The parts. sl_sched_generate gives passes only; lowering makes a new schedule. */
+SL_MUST_CHECK sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
+                                       const struct sl_sched_opts *opts, struct sl_sched **out);
+SL_MUST_CHECK sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
+                                    struct sl_sched **out);
+SL_MUST_CHECK sl_err sl_sched_verify(const struct sl_sched *sched);
+
+/* Text (.sched); holds its plan. Lowered or passes only. */
+SL_MUST_CHECK sl_err sl_sched_read(struct sl_arena *arena, const char *file, const char *text,
+                                   size_t length, struct sl_sched **out);
+void sl_sched_write(const struct sl_sched *sched, struct sl_text *out);
+
+#endif

@@ -1,0 +1,43 @@
+/* A schedule generator is one row: its rule, its domain, its claims, and the function that makes
+ * the lists of passes. Adding one: a gen_*.c with a row, and a line in registry.c. */
+#ifndef SL_SCHED_SCHEDULE_H
+#define SL_SCHED_SCHEDULE_H
+
+#include "sched/sched.h"
+
+/* What a row promises for one seat; tests/table holds it to that. */
+struct sl_claim {
+    const char *passes; /* "F B" or "F I W" */
+    int64_t live;       /* micro-batches between F and B or I, at most; exact for width 1 */
+    int64_t versions;   /* weight slots, at most */
+    int64_t delay;      /* steps by which weights read in F are behind, at most */
+};
+
+struct sl_gen;
+
+struct sl_schedule {
+    const char *name, *brief;
+    const char *domain; /* for people; "any" when there is no constraint */
+    enum sl_rule rule;
+    enum sl_layout layout; /* what a sketch (--chain) should look like */
+    bool layout_chunks;    /* wants several stages per worker */
+    /* SL_ERR_NO with the constraint's name when the plan or the numbers are outside the domain. */
+    sl_err (*check)(const struct sl_gen *gen);
+    /* Synchronous rows: the passes of one iteration, numbered from 0 (sl_gen_put). NULL: one stream
+     * of 1F1B over all iterations, with the windows of `window`. */
+    sl_err (*iteration)(struct sl_gen *gen);
+    /* Forwards a stage may be ahead of its backwards, in micro-batches of the stage. */
+    int64_t (*window)(const struct sl_gen *gen, int stage);
+    void (*claim)(const struct sl_gen *gen, int seat, struct sl_claim *out);
+};
+
+/* All rows in alphabetical order; *count of them. */
+const struct sl_schedule *const *sl_schedule_registry(int *count);
+const struct sl_schedule *sl_schedule_find(const char *name); /* NULL when absent */
+
+/* The claim of a schedule for a seat. */
+SL_MUST_CHECK sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
+                                       const struct sl_sched_opts *opts, int seat,
+                                       struct sl_claim *out);
+
+#endif

@@ -1,0 +1,52 @@
+/* A timeline: what happened when, on every worker. Filled by sim (predicted) and by run (measured),
+ * drawn by report; the error of a prediction is a subtraction of two of these.
+ */
+#ifndef SL_SCHED_TIMELINE_H
+#define SL_SCHED_TIMELINE_H
+
+#include "sched/sched.h"
+
+struct sl_span {
+    struct sl_action action;  /* resolved: as sl_sched_at gives it */
+    int64_t start_ns, end_ns; /* from the start of the timeline; SEND, RECV: of the transfer, until
+                                 it has left (SEND) or arrived (RECV) */
+    int64_t live_bytes;       /* of this worker, the most while the action runs */
+};
+
+struct sl_lane {
+    struct sl_span *at; /* in program order */
+    int64_t count;
+};
+
+struct sl_timeline {
+    const struct sl_sched *sched;
+    struct sl_lane *lanes; /* [worker] */
+    int lane_count;
+    int64_t end_ns;
+    bool measured; /* by a run; else predicted */
+};
+
+/* The chain of actions and transfers that made the run as long as it is, first to last: each starts
+ * when the one before it ends. In a measured timeline there are gaps between them. */
+struct sl_moment {
+    int lane;
+    int64_t span; /* a SEND stands for its transfer */
+};
+
+struct sl_critical {
+    const struct sl_moment *at;
+    int64_t count;
+    int64_t pass_ns, weight_ns, transfer_ns; /* F B I W RECOMPUTE; REDUCE STEP PREDICT; messages */
+    int64_t gap_ns;                          /* end_ns less all of these */
+};
+void sl_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
+                          struct sl_critical *out);
+
+/* The other end of a SEND or RECV, by name; false when the timeline has none. */
+struct sl_matches; /* of a timeline */
+struct sl_matches *sl_matches_open(const struct sl_timeline *timeline);
+bool sl_matches_find(const struct sl_matches *matches, const struct sl_action *message,
+                     struct sl_moment *send, struct sl_moment *recv);
+void sl_matches_close(struct sl_matches *matches);
+
+#endif

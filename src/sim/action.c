@@ -1,0 +1,370 @@
+/* What each action does to the machine: when it starts, how long it takes, what it holds. */
+#include "sim/engine.h"
+
+struct turn {
+    struct sl_engine *e;
+    int worker, seat;
+    struct sl_worker_sim *w;
+    struct sl_seat_sim *s;
+    const struct sl_stage *stage;
+    const struct sl_action *a; /* resolved */
+    int64_t high_bytes;        /* of the worker while it runs */
+};
+
+static int seat_of(const struct sl_engine *e, int stage, int worker) {
+    const struct sl_stage *s = &e->plan->stages[stage];
+    return s->width == 1 ? s->seat : sl_sched_seat(e->plan, stage, worker);
+}
+
+/* --- bytes --- */
+
+static void take(struct turn *t, struct sl_seat_sim *seat, int64_t bytes) {
+    seat->bytes += bytes;
+    t->w->bytes += bytes;
+    if (t->w->bytes > t->high_bytes)
+        t->high_bytes = t->w->bytes;
+    struct sl_sim_seat *out = &t->e->seat_out[seat - t->e->seats];
+    if (seat->bytes > out->peak_bytes)
+        out->peak_bytes = seat->bytes;
+}
+
+static void give(struct turn *t, struct sl_seat_sim *seat, int64_t bytes) {
+    seat->bytes -= bytes;
+    t->w->bytes -= bytes;
+}
+
+static int64_t pool_bytes(const struct turn *t, enum sl_pool_kind pool) {
+    return t->e->view.pools[t->seat][pool].bytes;
+}
+
+/* Stash, recomputed, kept: taken at the start, given back at the end of the action. */
+static void hold(struct turn *t, bool start) {
+    bool recompute = t->stage->recompute;
+    switch ((enum sl_kind)t->a->kind) {
+    case SL_F:
+        if (start) {
+            take(t, t->s, pool_bytes(t, SL_POOL_STASH));
+            t->s->live++;
+            struct sl_sim_seat *out = &t->e->seat_out[t->seat];
+            out->live = t->s->live > out->live ? t->s->live : out->live;
+        }
+        return;
+    case SL_RECOMPUTE:
+        if (start)
+            take(t, t->s, pool_bytes(t, SL_POOL_FULL));
+        return;
+    case SL_W:
+        if (!start)
+            give(t, t->s, pool_bytes(t, SL_POOL_KEPT));
+        return;
+    case SL_I:
+        if (start)
+            take(t, t->s, pool_bytes(t, SL_POOL_KEPT)); /* fall through */
+    case SL_B:
+        if (!start) {
+            give(t, t->s,
+                 pool_bytes(t, SL_POOL_STASH) + (recompute ? pool_bytes(t, SL_POOL_FULL) : 0));
+            t->s->live--;
+        }
+        return;
+    default: return;
+    }
+}
+
+/* --- buffers --- */
+
+static struct sl_in *find_input(const struct turn *t, const struct sl_pool_state *pool) {
+    struct sl_in *ins = t->e->ins + pool->in;
+    int32_t micro = t->a->micro;
+    if (!pool->count)
+        return NULL;
+    struct sl_in *likely = &ins[sl_deps_ordinal(&t->e->view, t->a->stage, micro) % pool->count];
+    if (likely->micro == micro)
+        return likely;
+    for (int32_t i = 0; i < pool->count; i++)
+        if (ins[i].micro == micro)
+            return &ins[i];
+    return NULL;
+}
+
+static void fill_input(struct turn *t, int seat, int pool_number, int32_t slot, int32_t micro) {
+    struct sl_seat_sim *s = &t->e->seats[seat];
+    const struct sl_pool_state *pool = &s->pools[pool_number - SL_POOL_EDGES];
+    struct sl_in *in = &t->e->ins[pool->in + slot];
+    if (in->micro == micro)
+        return;
+    *in = (struct sl_in){.micro = micro};
+    take(t, s, pool->bytes);
+}
+
+static void hand_over(struct turn *t, const struct sl_edge *edge, bool grad, int32_t x) {
+    int other = grad ? edge->from : edge->to;
+    int seat = sl_deps_seat(&t->e->view, other, x);
+    int pool = sl_pool_of_edge(t->e->plan, edge, grad, false);
+    int32_t count = t->e->seats[seat].pools[pool - SL_POOL_EDGES].count;
+    if (count)
+        fill_input(t, seat, pool, sl_deps_ordinal(&t->e->view, other, x) % count, x);
+}
+
+/* Are the inputs here? Raises *start to the arrival of the last. */
+static bool inputs_ready(struct turn *t, int64_t *start) {
+    bool grad = t->a->kind != SL_F;
+    int count = grad ? t->stage->out_count : t->stage->in_count;
+    int first = grad ? 2 * t->stage->in_count + 1 : 0;
+    for (int i = 0; i < count; i++) {
+        const struct sl_pool_state *pool = &t->s->pools[first + 2 * i];
+        if (!pool->used)
+            continue;
+        const struct sl_in *in = find_input(t, pool);
+        if (!in)
+            continue;
+        if (in->got < in->posted)
+            return false;
+        if (in->arrival_ns > *start)
+            *start = in->arrival_ns;
+    }
+    return true;
+}
+
+static void free_inputs(struct turn *t) {
+    bool grad = t->a->kind != SL_F;
+    int count = grad ? t->stage->out_count : t->stage->in_count;
+    int first = grad ? 2 * t->stage->in_count + 1 : 0;
+    for (int i = 0; i < count; i++) {
+        const struct sl_pool_state *pool = &t->s->pools[first + 2 * i];
+        struct sl_in *in = find_input(t, pool);
+        if (!in)
+            continue;
+        in->micro = -1;
+        give(t, t->s, pool->bytes);
+    }
+}
+
+static struct sl_out_buffer *output_of(const struct turn *t, const struct sl_pool_state *pool) {
+    int32_t ordinal = sl_deps_ordinal(&t->e->view, t->a->stage, t->a->micro);
+    return &t->e->outs[pool->in + ordinal % pool->count];
+}
+
+/* May the outputs be written? Raises *start to the time the last transfer has left. */
+static bool outputs_free(struct turn *t, int64_t *start) {
+    bool grad = t->a->kind != SL_F;
+    int count = grad ? t->stage->in_count : t->stage->out_count;
+    int first = grad ? 1 : 2 * t->stage->in_count;
+    for (int i = 0; i < count; i++) {
+        const struct sl_pool_state *pool = &t->s->pools[first + 2 * i];
+        if (!pool->used)
+            continue;
+        const struct sl_out_buffer *out = output_of(t, pool);
+        if (out->pending)
+            return false;
+        if (out->free_ns > *start)
+            *start = out->free_ns;
+    }
+    return true;
+}
+
+/* Pieces that leave the worker; those for a stage on this worker are handed over. */
+static int32_t pieces(struct turn *t, int edge_number, bool grad) {
+    const struct sl_edge *edge = &t->e->plan->edges[edge_number];
+    int other = grad ? edge->from : edge->to;
+    if (t->e->plain[edge_number]) {
+        if (t->e->plan->stages[other].workers[0] != t->worker)
+            return 1;
+        hand_over(t, edge, grad, t->a->micro);
+        return 0;
+    }
+    struct sl_micro_range range = sl_deps_overlap(&t->e->view, t->a->stage, t->a->micro, other);
+    int32_t remote = 0;
+    for (int32_t x = range.low; x < range.high; x++) {
+        if (t->e->plan->seats[sl_deps_seat(&t->e->view, other, x)].worker == t->worker)
+            hand_over(t, edge, grad, x);
+        else
+            remote++;
+    }
+    return remote;
+}
+
+static void write_outputs(struct turn *t) {
+    bool grad = t->a->kind != SL_F;
+    int count = grad ? t->stage->in_count : t->stage->out_count;
+    int first = grad ? 1 : 2 * t->stage->in_count;
+    for (int i = 0; i < count; i++) {
+        int32_t remote = pieces(t, grad ? t->stage->in[i] : t->stage->out[i], grad);
+        const struct sl_pool_state *pool = &t->s->pools[first + 2 * i];
+        if (!remote || !pool->count)
+            continue;
+        output_of(t, pool)->to_send = remote;
+        take(t, t->s, pool->bytes);
+    }
+}
+
+/* --- actions --- */
+
+static void record(struct turn *t, int64_t start, int64_t end) {
+    struct sl_sim_worker *out = &t->e->worker_out[t->worker];
+    int64_t high = t->high_bytes + (t->a->kind <= SL_RECOMPUTE ? t->stage->bytes.work : 0);
+    if (high > out->peak_bytes)
+        out->peak_bytes = high;
+    int64_t span = t->w->span++;
+    if (t->e->lanes)
+        t->e->lanes[t->worker].at[span] =
+            (struct sl_span){.action = *t->a, .start_ns = start, .end_ns = end, .live_bytes = high};
+}
+
+static void spend(struct turn *t, int64_t start, int64_t dur) {
+    struct sl_sim_worker *out = &t->e->worker_out[t->worker];
+    t->w->now = start + dur;
+    out->busy_ns += dur;
+    if (out->first_ns < 0)
+        out->first_ns = start;
+    out->last_ns = t->w->now;
+    if (t->w->now > t->e->end_ns)
+        t->e->end_ns = t->w->now;
+    record(t, start, t->w->now);
+}
+
+static int64_t pass_time(const struct turn *t) {
+    int64_t dur = t->e->dur_ns[t->a->stage][t->a->kind];
+    if (!t->e->uneven)
+        return dur;
+    int64_t samples = sl_sched_samples(&t->e->view, t->a->stage, t->a->micro);
+    int64_t size = t->stage->micro_size;
+    if (samples == size)
+        return dur;
+    return dur / size * samples + (dur % size * samples + size - 1) / size;
+}
+
+static bool do_pass(struct turn *t) {
+    int64_t start = t->w->now;
+    bool moves = t->a->kind <= SL_I;
+    if (moves && (!inputs_ready(t, &start) || !outputs_free(t, &start)))
+        return false;
+    hold(t, true);
+    if (moves)
+        write_outputs(t);
+    int64_t dur = pass_time(t), high = t->s->bytes + t->stage->bytes.work;
+    struct sl_sim_seat *out = &t->e->seat_out[t->seat];
+    out->busy_ns += dur;
+    if (high > out->peak_bytes)
+        out->peak_bytes = high;
+    spend(t, start, dur);
+    hold(t, false);
+    if (moves)
+        free_inputs(t);
+    return true;
+}
+
+static bool do_recv(struct turn *t) {
+    const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
+    int pool = sl_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, false);
+    fill_input(t, t->seat, pool, t->a->slot, t->a->micro);
+    int64_t buffer = t->s->pools[pool - SL_POOL_EDGES].in + t->a->slot;
+    t->e->ins[buffer].posted++;
+    int channel = sl_channel_find(t->e, t->a->peer, t->worker);
+    sl_queue_push(&t->e->channels.at[channel].recvs,
+                  (struct sl_post){.at_ns = t->w->now, .buffer = buffer, .span = t->w->span});
+    record(t, t->w->now, t->w->now);
+    sl_channel_match(t->e, channel);
+    return true;
+}
+
+static bool do_send(struct turn *t) {
+    struct sl_worker_sim *w = t->w;
+    if (!w->in_send) {
+        const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
+        int pool_number = sl_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, true);
+        const struct sl_pool_state *pool = &t->s->pools[pool_number - SL_POOL_EDGES];
+        struct sl_post post = {w->now, pool->in + t->a->slot, w->span,
+                               sl_message_bytes(t->e, t->a)};
+        struct sl_out_buffer *out = &t->e->outs[post.buffer];
+        int channel = sl_channel_find(t->e, t->worker, t->a->peer);
+        out->pending++;
+        record(t, w->now, w->now);
+        if (--out->to_send == 0)
+            give(t, t->s, pool->bytes);
+        sl_queue_push(&t->e->channels.at[channel].sends, post);
+        w->in_send = t->e->opts->send != SL_SEND_OVERLAP;
+        w->resume_ns = -1;
+        sl_channel_match(t->e, channel);
+    }
+    if (!w->in_send)
+        return true;
+    if (w->resume_ns < 0)
+        return false;
+    w->in_send = false;
+    w->now = w->resume_ns > w->now ? w->resume_ns : w->now;
+    return true;
+}
+
+/* The worker's last part of a group waits for the group; the others are only counted. */
+static bool do_reduce(struct turn *t) {
+    struct sl_meeting_sim *m = &t->e->meetings[t->a->slot];
+    struct sl_group_part *part = t->w->parts;
+    while (part->group != t->a->slot)
+        part++;
+    if (!t->w->in_meeting) {
+        int64_t dur = t->e->dur_ns[t->a->stage][SL_REDUCE];
+        m->latest_ns = t->w->now > m->latest_ns ? t->w->now : m->latest_ns;
+        m->dur_ns = dur > m->dur_ns ? dur : m->dur_ns;
+        part->arrived++;
+        t->w->in_meeting = true;
+        if (++m->arrived == t->e->group_size[t->a->slot]) {
+            *m = (struct sl_meeting_sim){.version = t->a->version,
+                                         .done_ns = m->latest_ns + m->dur_ns,
+                                         .group_dur_ns = m->dur_ns};
+            for (int i = 0; i < t->e->plan->worker_count; i++)
+                if (t->e->workers[i].in_meeting && i != t->worker)
+                    sl_engine_wake(t->e, i);
+        }
+    }
+    bool last = part->arrived == part->seats;
+    if (last && m->version < t->a->version)
+        return false;
+    t->w->in_meeting = false;
+    if (!last) {
+        record(t, t->w->now, t->w->now);
+        return true;
+    }
+    part->arrived = 0;
+    spend(t, m->done_ns - m->group_dur_ns, m->group_dur_ns);
+    return true;
+}
+
+static void do_step(struct turn *t) {
+    spend(t, t->w->now, t->e->dur_ns[t->a->stage][t->a->kind]);
+    if (t->a->kind != SL_STEP)
+        return;
+    if (t->a->version == 1 && t->w->now > t->e->first_step_ns)
+        t->e->first_step_ns = t->w->now;
+    bool newer = t->a->version > t->e->last_version;
+    if (newer || (t->a->version == t->e->last_version && t->w->now > t->e->last_step_ns))
+        t->e->last_step_ns = t->w->now;
+    if (newer)
+        t->e->last_version = t->a->version;
+}
+
+bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *action) {
+    struct sl_worker_sim *w = &e->workers[worker];
+    int seat = seat_of(e, action->stage, worker);
+    struct sl_action resolved;
+    if (w->rep) {
+        resolved = sl_sched_at(&e->view, seat, action, w->rep);
+        action = &resolved;
+    }
+    struct turn t = {.e = e,
+                     .worker = worker,
+                     .seat = seat,
+                     .w = w,
+                     .s = &e->seats[seat],
+                     .stage = &e->plan->stages[action->stage],
+                     .a = action,
+                     .high_bytes = w->bytes};
+    switch ((enum sl_kind)action->kind) {
+    case SL_RECV: return do_recv(&t);
+    case SL_SEND: return do_send(&t);
+    case SL_REDUCE: return do_reduce(&t);
+    case SL_STEP:
+    case SL_PREDICT: do_step(&t); return true;
+    default: return do_pass(&t);
+    }
+}

@@ -1,0 +1,150 @@
+/* The simulator's machine. Private to sim/.
+ *
+ *     engine.c   the loops: segment by segment, or by an event queue when wires are shared
+ *     action.c   what each action does
+ *     net.c      channels, transfers, wires
+ *     state.c    memory of the machine
+ *     steady.c   has a period become a copy of the one before?
+ *
+ * Workers may run ahead of each other, because they only share in-order channels and meetings: the
+ * times come out the same in any order. Only when two channels share a wire does the order matter;
+ * then everything happens in order of time through the queue.
+ */
+#ifndef SL_SIM_ENGINE_H
+#define SL_SIM_ENGINE_H
+
+#include "base/map.h"
+#include "base/vec.h"
+#include "sched/deps.h"
+#include "sim/sim.h"
+
+struct sl_in {     /* an input buffer: the pieces of one micro-batch over one edge */
+    int32_t micro; /* -1: free */
+    int32_t posted, got;
+    int64_t arrival_ns; /* of the latest piece */
+};
+
+struct sl_out_buffer {
+    int32_t to_send; /* pieces whose SEND is to come */
+    int32_t pending; /* sends whose transfer has no time yet */
+    int64_t free_ns; /* when the last transfer has left it */
+};
+
+struct sl_pool_state {
+    int64_t in; /* first of `count` buffers in ins or outs */
+    int32_t count;
+    bool used; /* by any SEND or RECV */
+    int64_t bytes;
+};
+
+struct sl_seat_sim {
+    struct sl_pool_state *pools; /* [pool - SL_POOL_EDGES] */
+    int64_t live, bytes;
+};
+
+struct sl_group_part { /* a worker's seats in a group */
+    int group, seats, arrived;
+};
+
+struct sl_worker_sim {
+    int64_t now;
+    int64_t at; /* next action of the segment */
+    int32_t rep;
+    int8_t segment;
+    bool waiting; /* for somebody else; queued: will be looked at */
+    bool queued, in_send, in_meeting;
+    int64_t resume_ns; /* a SEND that has waited goes on at this time; -1: not yet */
+    int64_t bytes;
+    int64_t span; /* next in its lane */
+    struct sl_group_part *parts;
+    int part_count;
+};
+
+struct sl_meeting_sim {
+    int32_t version; /* complete up to this one, at done_ns */
+    int32_t arrived;
+    int64_t done_ns, group_dur_ns; /* of that one */
+    int64_t latest_ns, dur_ns;     /* of the next */
+};
+
+struct sl_post { /* one end of a message that waits for the other */
+    int64_t at_ns, buffer, span, bytes;
+};
+
+struct sl_queue {
+    SL_VEC(struct sl_post) vec;
+    int64_t head;
+};
+
+struct sl_channel_sim {
+    int from, to;
+    struct sl_queue sends, recvs;
+    int64_t latency_ns, bytes_per_s;
+    int wires[SL_SIM_WIRES];
+    int wire_count;
+    int64_t last_ns;  /* start of the previous transfer: in order */
+    int64_t in_queue; /* pairs that have their event */
+};
+
+struct sl_event { /* ties: workers first, then transfers by sender and its program order */
+    int64_t time_ns;
+    int32_t channel; /* -1: a worker goes on; else its oldest pair may start */
+    int32_t worker;  /* or the sender */
+    int64_t order;
+};
+
+struct sl_engine {
+    struct sl_arena scratch;
+    const struct sl_plan *plan;
+    struct sl_sched view; /* with as many repetitions as are played */
+    const struct sl_sim_opts *opts;
+    const int64_t (*dur_ns)[SL_KIND_COUNT];
+    bool uneven; /* some micro-batches are short */
+    bool *plain; /* [edge] width 1, one size: a micro-batch is one piece */
+    struct sl_worker_sim *workers;
+    struct sl_seat_sim *seats;
+    struct sl_in *ins;
+    struct sl_out_buffer *outs;
+    int64_t in_count, out_count;
+    struct sl_meeting_sim *meetings; /* [group] */
+    int *group_size;
+    SL_VEC(struct sl_channel_sim) channels;
+    int32_t *channel_table; /* hash of (from, to) */
+    int64_t channel_room;
+    int64_t *wire_free; /* [wire] */
+    int wire_count;
+    bool shared; /* two channels on one wire */
+    SL_VEC(int) ready;
+    SL_VEC(struct sl_event) events;
+    int64_t now;           /* of the event queue */
+    struct sl_lane *lanes; /* NULL: no timeline */
+    struct sl_sim_worker *worker_out;
+    struct sl_sim_seat *seat_out;
+    int32_t last_version; /* the highest STEP so far, and its end */
+    int64_t end_ns, first_step_ns, last_step_ns, transfers, moved_bytes, actions;
+};
+
+/* state.c */
+void sl_engine_open(struct sl_engine *e, struct sl_arena *arena);
+void sl_engine_close(struct sl_engine *e);
+
+/* net.c */
+int sl_channel_find(const struct sl_engine *e, int from, int to);
+void sl_channel_add(struct sl_engine *e, int from, int to);
+void sl_channel_wires(struct sl_engine *e);
+void sl_channel_match(struct sl_engine *e, int channel);
+void sl_channel_time(struct sl_engine *e, int channel); /* the oldest pair gets its times */
+void sl_queue_push(struct sl_queue *queue, struct sl_post post);
+int64_t sl_message_bytes(const struct sl_engine *e, const struct sl_action *a);
+
+/* action.c: false = the worker waits. */
+bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *action);
+
+/* engine.c */
+void sl_engine_wake(struct sl_engine *e, int worker);
+void sl_engine_event(struct sl_engine *e, struct sl_event event);
+
+/* steady.c: the state at a border, relative to its earliest worker; *base_ns is that time. */
+int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns);
+
+#endif

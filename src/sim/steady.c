@@ -1,0 +1,90 @@
+/* Has a period become a copy of the one before?
+ *
+ * At a border all that the future depends on is: the workers' clocks, and of buffers, wires and
+ * meetings the times that are still ahead of somebody's clock. Taken relative to the earliest
+ * clock, with slots turned back to repetition 0, two equal states have equal futures, shifted in
+ * time.
+ */
+#include "sim/engine.h"
+
+#include <string.h>
+
+struct state {
+    struct sl_engine *e;
+    int64_t *at;
+    int64_t count, base_ns;
+};
+
+static void put(struct state *s, int64_t value) { s->at[s->count++] = value; }
+
+/* A time that nobody can notice any more is as good as the earliest clock. */
+static void put_time(struct state *s, int64_t time_ns) {
+    put(s, time_ns > s->base_ns ? time_ns - s->base_ns : 0);
+}
+
+static void put_pool(struct state *s, int seat, int number, int32_t reps) {
+    struct sl_engine *e = s->e;
+    int stage = e->plan->seats[seat].stage;
+    const struct sl_pool_state *pool = &e->seats[seat].pools[number];
+    const struct sl_pool *frozen = &e->view.pools[seat][SL_POOL_EDGES + number];
+    bool output = (number % 2 == 1) == (number / 2 < e->plan->stages[stage].in_count);
+    for (int32_t i = 0; i < pool->count; i++) {
+        int64_t slot = pool->in + (i + (int64_t)reps * frozen->turn) % pool->count;
+        if (output) {
+            put_time(s, e->outs[slot].free_ns);
+            put(s, e->outs[slot].pending * (int64_t)65536 + e->outs[slot].to_send);
+            continue;
+        }
+        const struct sl_in *in = &e->ins[slot];
+        bool live = in->micro >= 0;
+        put(s, live ? in->micro - (int64_t)reps * e->view.micros[stage] : INT64_MIN);
+        put(s, live ? in->posted * (int64_t)65536 + in->got : 0);
+        put_time(s, live ? in->arrival_ns : 0);
+    }
+}
+
+static void put_channel(struct state *s, const struct sl_channel_sim *c) {
+    put_time(s, c->last_ns);
+    put(s, c->sends.vec.count - c->sends.head);
+    put(s, c->recvs.vec.count - c->recvs.head);
+    for (int64_t i = c->recvs.head; i < c->recvs.vec.count; i++)
+        put_time(s, c->recvs.vec.at[i].at_ns);
+    for (int64_t i = c->sends.head; i < c->sends.vec.count; i++)
+        put_time(s, c->sends.vec.at[i].at_ns);
+}
+
+static int64_t room_of(const struct sl_engine *e) {
+    int64_t room = e->plan->worker_count + 2 * e->out_count + 3 * e->in_count + e->wire_count +
+                   2 * (int64_t)sl_sched_group_count(e->plan);
+    for (int64_t i = 0; i < e->channels.count; i++) {
+        const struct sl_channel_sim *c = &e->channels.at[i];
+        room += 3 + c->recvs.vec.count - c->recvs.head + c->sends.vec.count - c->sends.head;
+    }
+    return room;
+}
+
+int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) {
+    const struct sl_plan *plan = e->plan;
+    struct state s = {.e = e, .base_ns = INT64_MAX};
+    int32_t reps = e->workers[0].rep;
+    s.at = sl_realloc(NULL, sizeof *s.at * (size_t)room_of(e));
+    for (int w = 0; w < plan->worker_count; w++)
+        if (e->workers[w].now < s.base_ns)
+            s.base_ns = e->workers[w].now;
+    for (int w = 0; w < plan->worker_count; w++)
+        put_time(&s, e->workers[w].now);
+    for (int i = 0; i < plan->seat_count; i++)
+        for (int j = 0; j < sl_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES; j++)
+            put_pool(&s, i, j, reps);
+    for (int64_t i = 0; i < e->channels.count; i++)
+        put_channel(&s, &e->channels.at[i]);
+    for (int i = 0; i < e->wire_count; i++)
+        put_time(&s, e->wire_free[i]);
+    for (int i = 0; i < sl_sched_group_count(plan); i++) {
+        put(&s, e->meetings[i].arrived);
+        put_time(&s, e->meetings[i].latest_ns);
+    }
+    *count = s.count;
+    *base_ns = s.base_ns;
+    return s.at;
+}

@@ -1,0 +1,42 @@
+/* Manifest reader of checkpoints. The input is the text in front of the hash; the right hash is put
+ * behind it, or nothing would get past the checksum. What is accepted is written and read again. */
+#include "base/map.h"
+#include "run/ckpt_manifest.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_again(struct sl_ckpt_manifest *manifest) {
+    struct sl_text first = {0}, second = {0};
+    struct sl_arena arena = {0};
+    struct sl_ckpt_manifest again;
+    sl_ckpt_manifest_put(&first, manifest);
+    char *copy = sl_arena_dup(&arena, first.at, first.length);
+    if (sl_ckpt_manifest_read("again", copy, first.length, &arena, &again) != SL_OK)
+        abort();
+    sl_ckpt_manifest_put(&second, &again);
+    if (first.length != second.length || memcmp(first.at, second.at, first.length) != 0)
+        abort();
+    sl_text_free(&first);
+    sl_text_free(&second);
+    sl_arena_free(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct sl_arena arena = {0};
+    struct sl_ckpt_manifest manifest;
+    struct sl_text text = {0};
+    sl_text_put_bytes(&text, data, size);
+    sl_text_printf(&text, "\"hash\": \"%016llx\"}\n", (unsigned long long)sl_hash(data, size));
+    if (sl_ckpt_manifest_read("fuzz", text.at, text.length, &arena, &manifest) == SL_OK)
+        check_again(&manifest);
+    else if (arena.used_bytes > 2 * (int64_t)text.length + 4096)
+        abort();
+    sl_arena_free(&arena);
+    sl_text_free(&text);
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* Any bytes as a PyTorch schedule CSV: an error or a schedule; what lowers must verify, simulate
+ * and survive being written and read again. */
+#include "interop/torch_csv.h"
+#include "sim/sim.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(struct sl_arena *arena, const struct sl_sched *passes) {
+    struct sl_sched *sched, *again;
+    const struct sl_sim *sim;
+    struct sl_sim_opts opts = {.timeline = true};
+    if (sl_sched_lower(arena, passes, &sched) != SL_OK)
+        return;
+    if (sl_sched_verify(sched) != SL_OK)
+        return;
+    SL_ASSERT(sl_sim_run(arena, sched, &opts, &sim) == SL_OK);
+    struct sl_critical path;
+    sl_timeline_critical(arena, sim->timeline, &path);
+    SL_ASSERT(path.gap_ns == 0);
+    for (int comms = 0; comms < 2; comms++) {
+        struct sl_text text = {0};
+        SL_ASSERT(sl_torch_csv_write(sched, comms, &text) == SL_OK);
+        SL_ASSERT(sl_torch_csv_read(arena, "again", text.at, text.length, &again) == SL_OK);
+        SL_ASSERT(sl_sched_action_count(again) == sl_sched_action_count(passes));
+        sl_text_free(&text);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct sl_arena arena = {0};
+    struct sl_sched *sched;
+    if (sl_torch_csv_read(&arena, "fuzz", (const char *)data, size, &sched) == SL_OK)
+        check(&arena, sched);
+    sl_arena_free(&arena);
+    return 0;
+}

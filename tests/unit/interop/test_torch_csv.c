@@ -1,0 +1,206 @@
+/* PyTorch's schedule CSVs: torch's own files import, verify and simulate; both dialects say the
+ * same; what we write we read; garbage is refused with a place. */
+#include "interop/torch_csv.h"
+#include "sched/schedule.h"
+#include "sim/sim.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char folder[] = SL_TEST_SRC_DIR "/tests/fixtures/torch_csv";
+
+static struct sl_sched *import(struct sl_arena *arena, const char *name) {
+    char path[512], *text;
+    size_t length;
+    struct sl_sched *sched;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(sl_file_read(path, 1 << 20, &text, &length), SL_OK);
+    if (sl_torch_csv_read(arena, name, text, length, &sched) != SL_OK)
+        fail_msg("%s", sl_err_message());
+    free(text);
+    return sched;
+}
+
+static bool same_passes(const struct sl_sched *a, const struct sl_sched *b) {
+    if (a->plan->worker_count != b->plan->worker_count)
+        return false;
+    for (int w = 0; w < a->plan->worker_count; w++) {
+        const struct sl_actions *x = &a->lists[SL_PERIOD][w], *y = &b->lists[SL_PERIOD][w];
+        if (x->count != y->count)
+            return false;
+        for (int64_t i = 0; i < x->count; i++)
+            if (x->at[i].kind != y->at[i].kind || x->at[i].stage != y->at[i].stage ||
+                x->at[i].micro != y->at[i].micro)
+                return false;
+    }
+    return true;
+}
+
+static const struct sl_sim *simulate(struct sl_arena *arena, const struct sl_sched *passes,
+                                     struct sl_sched **lowered) {
+    const struct sl_sim *sim;
+    struct sl_sim_opts opts = {0};
+    if (sl_sched_lower(arena, passes, lowered) != SL_OK || sl_sched_verify(*lowered) != SL_OK ||
+        sl_sim_run(arena, *lowered, &opts, &sim) != SL_OK)
+        fail_msg("%s", sl_err_message());
+    return sim;
+}
+
+/* What we make of the same sizes; torch's orders may differ in detail but not in time. */
+static int64_t our_end(struct sl_arena *arena, const char *name, int p, int v, int m) {
+    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_plan *plan;
+    const struct sl_sched *sched;
+    const struct sl_sim *sim;
+    struct sl_sched_opts opts = {.schedule = name, .micros = m};
+    struct sl_sim_opts how = {0};
+    if (!row)
+        return -1;
+    assert_int_equal(sl_plan_chain(arena, p * v, p, row->layout, &plan), SL_OK);
+    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_sim_run(arena, sched, &how, &sim), SL_OK);
+    return sim->end_ns;
+}
+
+static void one_file(const char *name) {
+    struct sl_arena arena = {0};
+    struct sl_sched *sched = import(&arena, name), *lowered, *again;
+    char stem[64], comms[512];
+    int p, v, m;
+    assert_int_equal(sscanf(name, "%63[^_]_p%d_v%d_m%d", stem, &p, &v, &m), 4);
+    assert_int_equal(sched->plan->worker_count, p);
+    assert_int_equal(sched->plan->stage_count, p * v);
+    assert_int_equal(sched->micros[0], m);
+    const struct sl_sim *sim = simulate(&arena, sched, &lowered);
+    int64_t ours = our_end(&arena, stem, p, v, m);
+    if (ours >= 0 && sim->end_ns != ours)
+        fail_msg("%s: ends at %lld, ours at %lld", name, (long long)sim->end_ns, (long long)ours);
+    snprintf(comms, sizeof comms, "%.*s_comms.csv", (int)strlen(name) - 4, name);
+    assert_true(same_passes(sched, import(&arena, comms)));
+    for (int i = 0; i < 2; i++) {
+        struct sl_text text = {0};
+        assert_int_equal(sl_torch_csv_write(lowered, i, &text), SL_OK);
+        if (sl_torch_csv_read(&arena, "ours", text.at, text.length, &again) != SL_OK)
+            fail_msg("%s: %s", name, sl_err_message());
+        assert_true(same_passes(sched, again));
+        sl_text_free(&text);
+    }
+    sl_arena_free(&arena);
+}
+
+static void torch_files(void **state) {
+    int count = 0;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    (void)state;
+    assert_non_null(dir);
+    while ((entry = readdir(dir))) {
+        if (!strstr(entry->d_name, ".csv") || strstr(entry->d_name, "_comms") ||
+            strncmp(entry->d_name, "refused", 7) == 0)
+            continue;
+        one_file(entry->d_name);
+        count++;
+    }
+    closedir(dir);
+    assert_true(count >= 15);
+    printf("count: torch CSV files in both dialects %d\n", count);
+}
+
+/* Schedule1F1B of torch 2.15 dumps forwards 1..m on its last rank: refused, with the reason. */
+static void torch_bug(void **state) {
+    static const char *const files[] = {"refused_1f1b_p2_v1_m2.csv", "refused_1f1b_p4_v1_m8.csv"};
+    (void)state;
+    for (int i = 0; i < SL_COUNT(files); i++) {
+        struct sl_arena arena = {0};
+        char path[512], *text;
+        size_t length;
+        struct sl_sched *sched;
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        assert_int_equal(sl_file_read(path, 1 << 20, &text, &length), SL_OK);
+        sl_err err = sl_torch_csv_read(&arena, files[i], text, length, &sched);
+        if (err == SL_OK)
+            err = sl_sched_lower(&arena, sched, &sched);
+        assert_int_equal(err, SL_ERR_NO);
+        free(text);
+        sl_arena_free(&arena);
+    }
+}
+
+static void refused(void **state) {
+    static const struct {
+        const char *text;
+        sl_err err;
+        const char *message;
+    } cases[] = {
+        {"", SL_ERR_INPUT, "no action in the whole file"},
+        {"\n\n,,\n", SL_ERR_INPUT, "no action in the whole file"},
+        {"0F0,0X0", SL_ERR_INPUT, "t.csv:1:6: not an action"},
+        {"0F0,\n 0Fx", SL_ERR_INPUT, "t.csv:2:4: a number is expected"},
+        {"F0", SL_ERR_INPUT, "t.csv:1:1: a number is expected"},
+        {"0F0 0B0", SL_ERR_INPUT, "t.csv:1:4: unexpected text"},
+        {"99999999999999F0", SL_ERR_INPUT, "too large"},
+        {"0F99999999999", SL_ERR_INPUT, "too large"},
+        {"65000F0", SL_ERR_NO, "cannot be enough"},
+        {"0F500000000", SL_ERR_NO, "cannot be enough"},
+        {"(0F0;0B0", SL_ERR_INPUT, "never closed"},
+        {"(0F0;0B0)OVER", SL_ERR_INPUT, "OVERLAP_F_B is expected"},
+        {"0F0,0B0\n0F0", SL_ERR_NO, "stage 0 is on rank 0 already"},
+        {"0F0,0B0,1F0,1B0,3F0,3B0", SL_ERR_NO, "stage 2 has no action"},
+        {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0", SL_ERR_NO,
+         "t.csv:2:1: its RECV_F is missing"},
+        {"0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", SL_ERR_NO, "sent before the pass"},
+        {"0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0", SL_ERR_NO, "RECV_B is missing"},
+        {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0", SL_ERR_NO, "received and never sent"},
+        {"0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+         "1RECV_F1,1RECV_F0,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1",
+         SL_ERR_NO, "t.csv:2:1: out of order"},
+        {"0F0,0WAIT_SEND_F0,0B0\n1F0,1B0", SL_ERR_NO, "has not been sent"},
+    };
+    (void)state;
+    for (int i = 0; i < SL_COUNT(cases); i++) {
+        struct sl_arena arena = {0};
+        struct sl_sched *sched;
+        sl_err err =
+            sl_torch_csv_read(&arena, "t.csv", cases[i].text, strlen(cases[i].text), &sched);
+        if (err != cases[i].err || !strstr(sl_err_message(), cases[i].message))
+            fail_msg("case %d: %d: %s", i, (int)err, sl_err_message());
+        sl_arena_free(&arena);
+    }
+}
+
+static void cannot_be_written(void **state) {
+    static const char *const names[] = {"2bw", "chimera", "graph"};
+    (void)state;
+    for (int i = 0; i < SL_COUNT(names); i++) {
+        struct sl_arena arena = {0};
+        struct sl_text text = {0};
+        const struct sl_plan *plan;
+        const struct sl_sched *sched;
+        struct sl_sched_opts opts = {.schedule = names[i], .micros = 4, .iters = 5};
+        sl_err err = i == 2
+                         ? sl_plan_dag(&arena, "a>b,a>c,b>d,c>d", 0, &plan)
+                         : sl_plan_chain(&arena, 4, 4, sl_schedule_find(names[i])->layout, &plan);
+        assert_int_equal(err, SL_OK);
+        assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+        assert_int_equal(sl_torch_csv_write(sched, false, &text), SL_ERR_NO);
+        sl_text_free(&text);
+        sl_arena_free(&arena);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(torch_files),
+        cmocka_unit_test(torch_bug),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(cannot_be_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
