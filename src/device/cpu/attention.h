@@ -45,22 +45,26 @@ static void hide_keys(const struct attend *w, int64_t j0, int64_t keys) {
 }
 
 /* s becomes p; returns through `fix` by what earlier sums shrink. */
-INLINE void soften(struct attend *w, int64_t keys, vf fix[NV]) {
+static void soften(struct attend *w, int64_t keys, vf fix[NV]) {
+    vf top[NV], safe[NV], sum[NV] = {{0}};
+    memcpy(top, w->top, sizeof top);
+    for (int64_t j = 0; j < keys; j++)
 #pragma GCC unroll 2
-    for (int v = 0; v < NV; v++) {
-        float *s = w->s + v * VL;
-        vf top = w->top[v];
-        for (int64_t j = 0; j < keys; j++)
-            top = vmax(load(s + j * NR), top);
-        vf safe = pick(top == splat(-INFINITY), splat(0), top), sum = {0};
-        for (int64_t j = 0; j < keys; j++) {
-            vf p = vexp(load(s + j * NR) - safe);
-            store(s + j * NR, p);
-            sum += p;
+        for (int v = 0; v < NV; v++)
+            top[v] = vmax(load(w->s + j * NR + v * VL), top[v]);
+    for (int v = 0; v < NV; v++)
+        safe[v] = pick(top[v] == splat(-INFINITY), splat(0), top[v]);
+    for (int64_t j = 0; j < keys; j++)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; v++) {
+            vf p = vexp(load(w->s + j * NR + v * VL) - safe[v]);
+            store(w->s + j * NR + v * VL, p);
+            sum[v] += p;
         }
-        fix[v] = vexp(w->top[v] - safe);
-        w->sum[v] = w->sum[v] * fix[v] + sum;
-        w->top[v] = top;
+    for (int v = 0; v < NV; v++) {
+        fix[v] = vexp(w->top[v] - safe[v]);
+        w->sum[v] = w->sum[v] * fix[v] + sum[v];
+        w->top[v] = top[v];
     }
 }
 

@@ -118,15 +118,35 @@ static bool turns(const struct conv *v) {
            v->dilation[1] * (v->kw - 1) >= v->pad[1];
 }
 
-/* [og, cg, KH, KW] of a group to [cg, og, KH, KW], taps in reverse. */
-static void turn_weights(const struct conv *v, const float *w, float *to) {
-    int64_t size = v->kh * v->kw;
-    for (int64_t c = 0; c < v->c; c++)
-        for (int64_t o = 0; o < v->og; o++) {
-            int64_t group = c / v->cg, from = (group * v->og + o) * v->cg + c % v->cg;
-            for (int64_t k = 0; k < size; k++)
-                to[(c * v->og + o) * size + k] = w[from * size + size - 1 - k];
-        }
+/* [og, cg, KH, KW] of a group to [cg, og, KH, KW], taps in reverse; TURN x TURN kernels at a time,
+ * so that neither side is left after a few bytes. */
+enum { TURN = 16 };
+
+struct turn_job {
+    const struct conv *v;
+    const float *from;
+    float *to;
+};
+
+static void turn_kernels(const struct turn_job *job, int64_t c, int64_t o0) {
+    const struct conv *v = job->v;
+    int64_t size = v->kh * v->kw, group = c / v->cg;
+    for (int64_t o = o0; o < least(v->og, o0 + TURN); o++) {
+        const float *from = job->from + ((group * v->og + o) * v->cg + c % v->cg) * size;
+        float *to = job->to + (c * v->og + o) * size;
+        for (int64_t k = 0; k < size; k++)
+            to[k] = from[size - 1 - k];
+    }
+}
+
+static void turn_part(void *ctx, int thread, int threads) {
+    const struct turn_job *job = ctx;
+    int64_t from, to;
+    sl_pool_range(job->v->c, TURN, thread, threads, &from, &to);
+    for (int64_t c0 = from; c0 < to; c0 += TURN)
+        for (int64_t o = 0; o < job->v->og; o += TURN)
+            for (int64_t c = c0; c < least(to, c0 + TURN); c++)
+                turn_kernels(job, c, o);
 }
 
 static struct conv conv_of_dx(const struct sl_instr *instr) {
@@ -135,7 +155,7 @@ static struct conv conv_of_dx(const struct sl_instr *instr) {
 
 static void conv2d_dx_turned(const struct sl_cpu_call *call, const struct conv *v) {
     float *weights = call->scratch;
-    turn_weights(v, call->in[1], weights);
+    sl_pool_run(call->pool, turn_part, &(struct turn_job){v, call->in[1], weights});
     struct conv_job job = {
         .v = conv_turned(v),
         .x = call->in[0],

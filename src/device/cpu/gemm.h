@@ -12,16 +12,7 @@
 #ifndef SL_DEVICE_CPU_GEMM_H
 #define SL_DEVICE_CPU_GEMM_H
 
-#include "device/cpu/gemm_spec.h"
-
-/* Where the loops are. */
-struct gemm_at {
-    const struct gemm *gemm;
-    struct part part;
-    int64_t jc, nc, pc, kc, ic, mc;
-    float *pack_a, *pack_b;
-    bool direct_b;
-};
+#include "device/cpu/gemm_ahead.h"
 
 INLINE int64_t gemm_column(const struct gemm *g, int64_t j) {
     return g->image ? j / g->image * g->image_step + j % g->image : j;
@@ -78,8 +69,7 @@ INLINE void gemm_start(const struct gemm_at *at, struct tile *t, int64_t i, int6
 }
 
 /* One sliver of B against the block of A. */
-static void gemm_rows(const struct gemm_at *at, int64_t j, int64_t cols, const float *b,
-                      int64_t b_step) {
+static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *b, int64_t b_step) {
     const struct gemm *g = at->gemm;
     bool last = at->pc + at->kc == g->k;
     for (int64_t ir = 0; ir < at->mc; ir += MR) {
@@ -97,6 +87,7 @@ static void gemm_rows(const struct gemm_at *at, int64_t j, int64_t cols, const f
             .j = j,
         };
         gemm_start(at, &t, i, j);
+        gemm_ask(&at->ahead, &t);
         if (cols % VL || g->image % VL)
             gemm_edge(at, &t, rows, cols);
         else
@@ -120,22 +111,30 @@ static void gemm_pack_a(const struct gemm_at *at) {
     }
 }
 
+static void gemm_sum_b(const struct gemm_at *at, int64_t jr, int64_t cols) {
+    const struct gemm *g = at->gemm;
+    for (int64_t v = 0; v < cols; v += VL)
+        sum_sliver(at->pack_b + jr * at->kc + v, up_to(cols, VL), at->kc,
+                   g->b_sums + at->jc + jr + v, least(VL, cols - v), at->pc || g->add_sums);
+}
+
 static void gemm_pack_b(const struct gemm_at *at) {
     const struct gemm *g = at->gemm;
+    int64_t whole = g->pack_b || g->b.transposed || at->direct_b ? 0 : at->nc / NR;
+    pack_panels(&g->b, at->jc, whole, at->pc, at->kc, at->pack_b);
     for (int64_t jr = 0; jr < at->nc; jr += NR) {
-        int64_t cols = least(NR, at->nc - jr), step = up_to(cols, VL);
+        int64_t cols = least(NR, at->nc - jr);
         float *to = at->pack_b + jr * at->kc;
         if (g->pack_b)
             g->pack_b(g, (int64_t[]){at->jc + jr, cols, at->pc, at->kc}, to);
-        else if (!at->direct_b || cols % VL)
+        else if (jr >= whole * NR && (!at->direct_b || cols % VL))
             pack_b(&g->b, at->jc + jr, cols, at->pc, at->kc, to);
-        for (int64_t v = 0; g->b_sums && at->part.m0 == 0 && v < cols; v += VL)
-            sum_sliver(to + v, step, at->kc, g->b_sums + at->jc + jr + v, least(VL, cols - v),
-                       at->pc || g->add_sums);
+        if (g->b_sums && at->part.m0 == 0)
+            gemm_sum_b(at, jr, cols);
     }
 }
 
-static void gemm_block(const struct gemm_at *at) {
+static void gemm_block(struct gemm_at *at) {
     const struct matrix *b = &at->gemm->b;
     for (int64_t jr = 0; jr < at->nc; jr += NR) {
         int64_t j = at->jc + jr, cols = least(NR, at->nc - jr);
@@ -148,22 +147,23 @@ static void gemm_block(const struct gemm_at *at) {
 
 /* The part of c, by one thread; `scratch` has gemm_floats(rows, columns, k). */
 static void gemm_part(const struct gemm *gemm, const struct part *part, float *scratch) {
-    int64_t kc = gemm_kc(gemm->k), rows = part->m1 - part->m0;
+    int64_t kc = gemm_kc(gemm->k), nc = gemm_nc(kc), rows = part->m1 - part->m0;
     struct gemm_at at = {
         .gemm = gemm,
         .part = *part,
         .pack_b = scratch,
-        .pack_a = scratch + least(up_to(part->n1 - part->n0, NR), GEMM_NC) * kc,
+        .pack_a = scratch + least(up_to(part->n1 - part->n0, NR), gemm_nc(kc)) * kc,
         .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums && !gemm->pack_b,
     };
-    for (at.jc = part->n0; at.jc < part->n1; at.jc += GEMM_NC) {
-        at.nc = least(GEMM_NC, part->n1 - at.jc);
+    for (at.jc = part->n0; at.jc < part->n1; at.jc += nc) {
+        at.nc = least(nc, part->n1 - at.jc);
         for (at.pc = 0; at.pc < gemm->k; at.pc += kc) {
             at.kc = least(kc, gemm->k - at.pc);
             gemm_pack_b(&at);
             for (at.ic = part->m0; at.ic < part->m1; at.ic += GEMM_MC) {
                 at.mc = least(GEMM_MC, part->m1 - at.ic);
                 gemm_pack_a(&at);
+                gemm_plan_ahead(&at, kc);
                 gemm_block(&at);
             }
         }

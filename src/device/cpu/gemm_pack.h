@@ -17,20 +17,31 @@ struct matrix { /* element (i, j) at i * ld + j; transposed: at j * ld + i */
     bool transposed;
 };
 
+/* VL columns of `rows` rows, turned; whole rows are read. */
+INLINE void turn_block(const float *from, int64_t ld, int rows, float *to, int64_t step) {
+    vf x[VL];
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; i++)
+        x[i] = i < rows ? load(from + i * ld) : (vf){0};
+    transpose(x);
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; i++)
+        store(to + i * step, x[i]);
+}
+
 /* to[k * step + i] = from[i * ld + k] for i < rows <= VL, k < kc; the other lanes up to VL are 0.
  */
-INLINE void pack_turned(const float *from, int64_t ld, int64_t rows, int64_t kc, float *to,
+static void pack_turned(const float *from, int64_t ld, int64_t rows, int64_t kc, float *to,
                         int64_t step) {
-    for (int64_t k = 0; k < kc; k += VL) {
+    int64_t k = 0;
+    for (; rows == VL && k + VL <= kc; k += VL)
+        turn_block(from + k, ld, VL, to + k * step, step);
+    for (; rows == MR && k + VL <= kc; k += VL)
+        turn_block(from + k, ld, MR, to + k * step, step);
+    for (; k < kc; k += VL) {
         vf x[VL];
-        if (rows == VL && k + VL <= kc) {
-#pragma GCC unroll 16
-            for (int i = 0; i < VL; i++)
-                x[i] = load(from + i * ld + k);
-        } else {
-            for (int i = 0; i < VL; i++)
-                x[i] = i < rows ? load_n(from + i * ld + k, kc - k) : (vf){0};
-        }
+        for (int i = 0; i < VL; i++)
+            x[i] = i < rows ? load_n(from + i * ld + k, kc - k) : (vf){0};
         transpose(x);
         int64_t end = least(VL, kc - k);
         for (int i = 0; i < end; i++)
@@ -60,16 +71,24 @@ static void pack_b(const struct matrix *b, int64_t j, int64_t cols, int64_t p, i
         return;
     }
     const float *from = b->at + p * b->ld + j;
-    if (cols == NR) {
-        for (int64_t k = 0; k < kc; k++)
-#pragma GCC unroll 2
-            for (int v = 0; v < NV; v++)
-                store(to + k * NR + v * VL, load(from + k * b->ld + v * VL));
-        return;
-    }
     for (int64_t k = 0; k < kc; k++)
         for (int64_t v = 0; v < cols; v += VL)
             store(to + k * step + v, load_n(from + k * b->ld + v, cols - v));
+}
+
+/* `panels` whole panels of B from column j on, to[panel * kc * NR + ...]: row by row, so that the
+ * matrix is read from end to end. */
+static void pack_panels(const struct matrix *b, int64_t j, int64_t panels, int64_t p, int64_t kc,
+                        float *to) {
+    for (int64_t k = 0; k < kc; k++) {
+        const float *from = b->at + (p + k) * b->ld + j;
+        for (int64_t panel = 0; panel < panels; panel++) {
+            float *out = to + (panel * kc + k) * NR;
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; v++)
+                store(out + v * VL, load(from + panel * NR + v * VL));
+        }
+    }
 }
 
 /* sums[i] = or += sum over k of from[k * step + i], i < count <= VL. */

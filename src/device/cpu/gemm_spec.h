@@ -4,10 +4,11 @@
 
 #include "device/cpu/gemm_pack.h"
 
+/* Measured: docs/design/0012-gemm.md. */
 #ifndef GEMM_KC
-#define GEMM_KC 384
-#define GEMM_MC (12 * MR)
-#define GEMM_NC 768
+#define GEMM_KC 256
+#define GEMM_MC (8 * MR)
+#define GEMM_B_FLOATS (384 * 1024) /* of a packed block of B */
 #endif
 
 struct gemm;
@@ -44,9 +45,11 @@ INLINE int64_t gemm_kc(int64_t k) {
     return most(1, (k + blocks - 1) / blocks);
 }
 
+INLINE int64_t gemm_nc(int64_t kc) { return most(NR, GEMM_B_FLOATS / kc / NR * NR); }
+
 INLINE int64_t gemm_floats(int64_t m, int64_t n, int64_t k) {
     int64_t kc = gemm_kc(k), line = 64 / 4;
-    return up_to(least(m, GEMM_MC) * kc + VL, line) + least(up_to(n, NR), GEMM_NC) * kc;
+    return up_to(least(m, GEMM_MC) * kc + VL, line) + least(up_to(n, NR), gemm_nc(kc)) * kc;
 }
 
 #endif

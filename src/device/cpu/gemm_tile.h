@@ -18,7 +18,7 @@ enum { MR = 6, NV = 2 }; /* 12 of 16 registers */
 #else
 enum { MR = 4, NV = 2 }; /* 8 of 16 registers */
 #endif
-enum { NR = NV * VL };
+enum { NR = NV * VL, LINE = 64 / 4 };
 
 struct tile {
     int64_t kc;
@@ -29,21 +29,16 @@ struct tile {
     int64_t next; /* from the first vector of c and start to the second; VL unless columns jump */
     const float *start; /* added, row i at i * start_step; NULL: 0 */
     int64_t start_step;
-    const float *bias; /* added to every row; NULL: 0 */
-    int64_t i, j;      /* where the tile lies, for the caller */
+    const float *bias;  /* added to every row; NULL: 0 */
+    const float *ahead; /* asked for meanwhile: 2 lines at each of mr steps; NULL: nothing */
+    int64_t ahead_step;
+    int64_t i, j; /* where the tile lies, for the caller */
 };
 
 typedef void tile_fn(const struct tile *tile);
 
 INLINE void tile_run(const struct tile *t, int mr, int nv) {
     vf acc[MR][NV];
-    /* c is far: ask for it now, it is needed when the loop ends. */
-#pragma GCC unroll 16
-    for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
-        for (int j = 0; j < nv; j++)
-            __builtin_prefetch(t->c + i * t->ldc + j * t->next, 1);
-    }
 #pragma GCC unroll 16
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
@@ -52,19 +47,32 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     }
     const float *a = t->a, *b = t->b;
     const int64_t a_step = t->a_step, b_step = t->b_step;
-    for (int64_t k = t->kc; k > 0; k--) {
-        vf bv[NV];
+    const float *ahead = t->ahead ? t->ahead : b;
+    const int64_t ahead_step = t->ahead ? t->ahead_step : 0;
+    /* A short sum is not worth dividing. */
+    int64_t chunk = t->kc >= 128 ? t->kc / mr : 0, left = t->kc;
+    for (int row = 0; row < mr; row++) {
 #pragma GCC unroll 2
         for (int j = 0; j < nv; j++)
-            bv[j] = load(b + j * VL);
-#pragma GCC unroll 16
-        for (int i = 0; i < mr; i++) {
+            __builtin_prefetch(t->c + row * t->ldc + j * t->next, 1);
+        __builtin_prefetch(ahead + row * ahead_step, 0, 2);
+        __builtin_prefetch(ahead + row * ahead_step + LINE, 0, 2);
+        int64_t stop = row + 1 < mr ? left - chunk : 0;
+        for (int64_t k = left; k > stop; k--) {
+            vf bv[NV];
 #pragma GCC unroll 2
             for (int j = 0; j < nv; j++)
-                acc[i][j] += a[i] * bv[j];
+                bv[j] = load(b + j * VL);
+#pragma GCC unroll 16
+            for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+                for (int j = 0; j < nv; j++)
+                    acc[i][j] += a[i] * bv[j];
+            }
+            a += a_step;
+            b += b_step;
         }
-        a += a_step;
-        b += b_step;
+        left = stop;
     }
     if (t->start) {
 #pragma GCC unroll 16
