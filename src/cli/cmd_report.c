@@ -39,7 +39,7 @@ static sl_err run(const struct sl_args *args) {
 
 const struct sl_command sl_cmd_report = {
     .name = "report",
-    .synopsis = "(X.plan | X.sched | X.csv | X.trace.json | --chain N | --dag EDGES) [Y] -o X.html",
+    .synopsis = "(X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
     .brief = "draw timelines: one page, SVG, Perfetto",
     .detail =
         "A plan or schedule is verified and simulated, a trace is drawn as it is. Two of them\n"

@@ -89,8 +89,11 @@ static void on_step(void *ctx, const struct sl_train *train, const struct sl_ste
     p->last_print_ns = now;
     int64_t todo = train->config.steps - r->step;
     sl_human_ns(todo * r->dur_ns, left);
-    sl_log_status(keep, "step %lld/%lld  loss %.4f  norm %.3f  lr %.2e  %s %s/s%s%s%s",
-                  (long long)r->step, (long long)train->config.steps, r->loss, r->norm, r->lr,
+    char norm[32] = "";
+    if (!isnan(r->norm))
+        snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
+    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
+                  (long long)train->config.steps, r->loss, norm, r->lr,
                   sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
                   r->skipped ? "  SKIPPED: gradient not finite" : "");
 }

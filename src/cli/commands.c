@@ -6,6 +6,7 @@ extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
 extern const struct sl_command sl_cmd_list;
 extern const struct sl_command sl_cmd_model;
+extern const struct sl_command sl_cmd_profile;
 extern const struct sl_command sl_cmd_report;
 extern const struct sl_command sl_cmd_sample;
 extern const struct sl_command sl_cmd_sched;
@@ -21,6 +22,7 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_eval,
     &sl_cmd_list,
     &sl_cmd_model,
+    &sl_cmd_profile,
     &sl_cmd_report,
     &sl_cmd_sample,
     &sl_cmd_sched,

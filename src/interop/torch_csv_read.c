@@ -212,6 +212,25 @@ static sl_err place_stages(struct reader *r) {
     return SL_OK;
 }
 
+/* Micro-batches are 0 to m-1 on every stage. */
+static sl_err check_micros(const struct reader *r) {
+    int32_t *most = SL_NEW(r->arena, int32_t, r->stages);
+    for (int64_t i = 0; i < r->cells.count; i++) {
+        const struct cell *cell = &r->cells.at[i];
+        if (cell->kind <= CELL_W && cell->micro > most[cell->stage])
+            most[cell->stage] = cell->micro;
+    }
+    for (int i = 0; i < r->stages; i++)
+        if (most[i] != r->micros - 1)
+            for (int j = 0; j < r->stages; j++)
+                if (most[j] == r->micros - 1)
+                    return sl_fail(SL_ERR_NO,
+                                   "%s: stage %d has micro-batches up to %d, stage %d up to %d: "
+                                   "every stage runs the same ones, counted from 0",
+                                   r->file, i, most[i], j, most[j]);
+    return SL_OK;
+}
+
 /* --- messages: each SEND behind its pass, each RECV before it, the same order at both ends --- */
 
 enum { DID_F = 1, DID_B = 2, DID_SEND_F = 4, DID_SEND_B = 8, DID_RECV_F = 16, DID_RECV_B = 32 };
@@ -404,6 +423,7 @@ static sl_err read_all(struct reader *r, struct sl_sched **out) {
     const struct sl_plan *plan;
     SL_TRY(read_cells(r));
     SL_TRY(place_stages(r));
+    SL_TRY(check_micros(r));
     if (r->comms)
         SL_TRY(check_messages(r));
     SL_TRY(build_plan(r, &plan));

@@ -1,12 +1,20 @@
-/* Writing: one iteration of a synchronous chain, as torch's own parser reads it. */
+/* Writing: one iteration of a synchronous chain, as torch's own parser reads it.
+ *
+ * Our receives are posts that cost nothing and stand early; torch's may block what is behind them
+ * (one NCCL stream per pair of ranks). So each is written just before the first pass that reads it
+ * or one behind it in its channel: in the order of the sends, and waiting for nothing that the pass
+ * does not wait for. A sender waits for its activation after the backward of the same micro-batch,
+ * which proves that it has arrived, and for gradients at the end. */
 #include "base/vec.h"
 #include "interop/torch_csv.h"
 
+typedef SL_VEC(struct sl_action) action_vec;
+
 struct writer {
-    const struct sl_sched *sched;
     struct sl_text *out;
-    bool first; /* cell of its row */
-    SL_VEC(struct sl_action) sent;
+    bool first;          /* cell of its row */
+    action_vec received; /* not written yet */
+    action_vec sent;     /* not waited for yet */
 };
 
 static sl_err check(const struct sl_sched *sched, bool comms) {
@@ -42,34 +50,61 @@ static void put(struct writer *w, int stage, const char *kind, int32_t micro) {
     w->first = false;
 }
 
-/* A slot that is filled again has been sent: say so before. */
-static void put_waits(struct writer *w, const struct sl_action *next) {
+static bool reads(const struct sl_action *pass, const struct sl_action *recv) {
+    bool grad = recv->flags & SL_GRAD;
+    return recv->stage == pass->stage && recv->micro == pass->micro &&
+           (grad ? pass->kind == SL_B || pass->kind == SL_I : pass->kind == SL_F);
+}
+
+static void put_receives(struct writer *w, const struct sl_action *pass) {
+    for (int64_t i = 0; i < w->received.count; i++) {
+        if (!reads(pass, &w->received.at[i]))
+            continue;
+        uint16_t peer = w->received.at[i].peer;
+        int64_t kept = 0;
+        for (int64_t j = 0; j < w->received.count; j++) {
+            const struct sl_action *r = &w->received.at[j];
+            if (j <= i && r->peer == peer)
+                put(w, r->stage, r->flags & SL_GRAD ? "RECV_B" : "RECV_F", r->micro);
+            else
+                w->received.at[kept++] = *r;
+        }
+        w->received.count = kept;
+        return; /* a stage of a chain has one input each way */
+    }
+}
+
+/* `pass` NULL: all that are left. */
+static void put_waits(struct writer *w, const struct sl_action *pass) {
     int64_t kept = 0;
     for (int64_t i = 0; i < w->sent.count; i++) {
         const struct sl_action *s = &w->sent.at[i];
-        bool over = !next || (next->stage == s->stage && next->edge == s->edge &&
-                              next->flags == s->flags && next->slot == s->slot);
+        bool grad = s->flags & SL_GRAD;
+        bool over = !pass || (!grad && pass->stage == s->stage && pass->micro == s->micro &&
+                              (pass->kind == SL_B || pass->kind == SL_I));
         if (over)
-            put(w, s->stage, s->flags & SL_GRAD ? "WAIT_SEND_B" : "WAIT_SEND_F", s->micro);
+            put(w, s->stage, grad ? "WAIT_SEND_B" : "WAIT_SEND_F", s->micro);
         else
             w->sent.at[kept++] = *s;
     }
     w->sent.count = kept;
 }
 
-static void put_message(struct writer *w, const struct sl_action *a) {
-    bool grad = a->flags & SL_GRAD;
+static void put_lowered(struct writer *w, const struct sl_action *a) {
     if (a->kind == SL_RECV) {
-        put(w, a->stage, grad ? "RECV_B" : "RECV_F", a->micro);
-        return;
+        SL_PUSH(&w->received, *a);
+    } else if (a->kind == SL_SEND) {
+        put(w, a->stage, a->flags & SL_GRAD ? "SEND_B" : "SEND_F", a->micro);
+        SL_PUSH(&w->sent, *a);
+    } else if (a->kind <= SL_W) {
+        put_receives(w, a);
+        put(w, a->stage, sl_kind_name(a->kind), a->micro);
+        put_waits(w, a);
     }
-    put_waits(w, a);
-    put(w, a->stage, grad ? "SEND_B" : "SEND_F", a->micro);
-    SL_PUSH(&w->sent, *a);
 }
 
 sl_err sl_torch_csv_write(const struct sl_sched *sched, bool comms, struct sl_text *out) {
-    struct writer w = {.sched = sched, .out = out};
+    struct writer w = {.out = out};
     SL_TRY(check(sched, comms));
     int segment = sched->reps ? SL_PERIOD : SL_EPILOGUE;
     for (int r = 0; r < sched->plan->worker_count; r++) {
@@ -77,15 +112,15 @@ sl_err sl_torch_csv_write(const struct sl_sched *sched, bool comms, struct sl_te
         w.first = true;
         for (int64_t i = 0; i < list->count; i++) {
             const struct sl_action *a = &list->at[i];
-            if (a->kind <= SL_W)
+            if (comms)
+                put_lowered(&w, a);
+            else if (a->kind <= SL_W)
                 put(&w, a->stage, sl_kind_name(a->kind), a->micro);
-            else if (comms && (a->kind == SL_SEND || a->kind == SL_RECV))
-                put_message(&w, a);
         }
-        if (comms)
-            put_waits(&w, NULL);
+        put_waits(&w, NULL);
         sl_text_put(out, "\n");
     }
+    SL_VEC_FREE(&w.received);
     SL_VEC_FREE(&w.sent);
     return SL_OK;
 }

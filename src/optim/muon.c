@@ -10,8 +10,8 @@
  *
  * Matrix-wise: the bits follow from the order of the sums, here ascending index, one float at a
  * time. Torch's Muon does the rounds in bfloat16; here they are float. */
-#include "optim/common.h"
 #include "optim/muon.h"
+#include "optim/common.h"
 #include "optim/rules.h"
 
 #include <stdlib.h>

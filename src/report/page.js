@@ -199,7 +199,7 @@ class Panel {
       item.rect.classList.toggle('sel', !!this.picked(item.lane, i));
       item.num.setAttribute('x', x + bw / 2);
       item.num.classList.toggle('dim', dim);
-      item.num.style.display = bw > 8 + 6 * item.num.textContent.length ? '' : 'none';
+      item.num.style.display = bw > 4 + 6.2 * item.num.textContent.length ? '' : 'none';
     }
     this.messages.replaceChildren(...this.arrowList(3000).map(i => {
       const [x1, y1, x2, y2] = this.arrowLine(i);
@@ -255,8 +255,13 @@ class Panel {
       const p = this.curve(lane, y);
       if (p.length) {
         g.globalAlpha = 0.45; g.fillStyle = colours.mem; g.beginPath(); g.moveTo(p[0], y + BAR + MEM);
-        let last = -9;
-        for (let i = 0; i < p.length; i += 2) if (p[i] - last > 0.4 || i + 4 > p.length) { g.lineTo(p[i], p[i + 1]); last = p[i]; }
+        let last = -9, left = -1; /* points that fall into one pixel are left out, but not the last of them */
+        for (let i = 0; i < p.length; i += 2) {
+          if (p[i] - last <= 0.4 && i + 4 <= p.length) { left = i; continue; }
+          if (left >= 0) g.lineTo(p[left], p[left + 1]);
+          g.lineTo(p[i], p[i + 1]);
+          last = p[i]; left = -1;
+        }
         g.lineTo(p[p.length - 2], y + BAR + MEM); g.fill(); g.globalAlpha = 1;
       }
     }
@@ -271,7 +276,7 @@ class Panel {
       g.fillRect(x, y + 1, Math.max(0.6, bw - (bw > 3 ? 1 : 0)), BAR - 2);
       if (hot) { g.strokeStyle = colours.hot; g.lineWidth = 2; g.strokeRect(x + 1, y + 2, Math.max(0.5, bw - 3), BAR - 4); }
       if (this.picked(lane, i)) { g.strokeStyle = colours.ink; g.lineWidth = 2; g.strokeRect(x + 1, y + 2, Math.max(1, bw - 3), BAR - 4); }
-      if (l[i + 2] >= 0 && bw > 8 + 6 * String(l[i + 2]).length) { g.fillStyle = '#15181d'; g.fillText(l[i + 2], x + bw / 2, y + BAR / 2); }
+      if (l[i + 2] >= 0 && bw > 4 + 6.2 * String(l[i + 2]).length) { g.fillStyle = '#15181d'; g.fillText(l[i + 2], x + bw / 2, y + BAR / 2); }
     }
     g.globalAlpha = 1;
   }
@@ -392,7 +397,7 @@ function tools(main) {
     el('div', { className: 'group' }, b('\u25c2', 'step back', () => step(-1)), b('\u25b8', 'step forward', () => step(1)), b('Play', 'play from the start', e => play(e.target)), b('End', 'leave stepping', () => { if (player) clearInterval(player); player = null; setCursor(null); })),
     el('div', { className: 'group', style: 'gap:12px' }, toggle('critical', 'critical path'), toggle('memory', 'memory'), toggle('messages', 'messages')),
     el('div', { className: 'group' }, el('input', { type: 'search', placeholder: 'filter: B 3 s1', ariaLabel: 'filter by kind, micro-batch or stage', size: 14, oninput: e => setFilter(e.target.value) }), note),
-    el('div', { className: 'legend' }, ...[...used].sort((x, y) => x - y).map(k => el('span', {}, el('i', { style: `background:${COLOURS[k]}` }), KINDS[k]))),
+    el('div', { className: 'legend' }, ...[...used].sort((x, y) => x - y).map(k => el('span', {}, el('i', { style: `background:${COLOURS[k]}` }), KINDS[k])), el('span', {}, el('i', { style: 'background:var(--mem);opacity:.45' }), 'memory')),
     el('div', { className: 'group' }, b('Light / dark', 'switch theme', () => setTheme(ui.theme === 'dark' ? 'light' : 'dark')),
       ...(panels.length > 1 ? [b('Side by side', 'stack or put side by side', e => { e.target.setAttribute('aria-pressed', main.classList.toggle('columns')); redraw(); })] : [])));
   return bar;
@@ -449,7 +454,7 @@ function start() {
   const main = el('main', {});
   data.pictures.forEach((picture, i) => panels.push(new Panel(picture, i)));
   view.end = Math.max(1, ...panels.map(p => p.end));
-  document.body.prepend(el('header', {}, el('h1', {}, panels.map(p => p.title).join(' and ')), el('span', { className: 'soft' }, 'drag to move, '), el('span', { className: 'soft' }, el('kbd', {}, 'Ctrl'), ' + wheel zooms, click for detail, ', el('kbd', {}, 'n'), ' ', el('kbd', {}, 'p'), ' step')),
+  document.body.prepend(el('header', {}, el('h1', {}, panels.map(p => p.title).join(' and ')), el('span', { className: 'soft' }, 'drag to move, ', el('kbd', {}, 'Ctrl'), ' + wheel zooms, click for detail, ', el('kbd', {}, 'n'), ' ', el('kbd', {}, 'p'), ' step')),
     tools(main), verdict(), main, detail, tip);
   panels.forEach(p => { main.append(p.section); listen(p); });
   document.addEventListener('keydown', keys);

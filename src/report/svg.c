@@ -11,6 +11,7 @@ struct svg {
     struct sl_text *out;
     double scale; /* pixels per ns */
     int width, lane;
+    int first_stage; /* of the lane; further ones are paler */
 };
 
 static void put_escaped(struct sl_text *out, const char *text) {
@@ -33,9 +34,10 @@ static void put_bar(struct svg *s, const struct sl_bar *bar, int y) {
     if (bar->end_ns <= bar->start_ns)
         return;
     sl_text_printf(s->out,
-                   "<g><rect class=\"k%d%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
+                   "<g><rect class=\"k%d%s%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
                    "height=\"%d\"/><title>",
-                   bar->kind, bar->critical ? " c" : "", x, y, w > 0.4 ? w : 0.4, BAR);
+                   bar->kind, bar->critical ? " c" : "", bar->stage > s->first_stage ? " d" : "", x,
+                   y, w > 0.4 ? w : 0.4, BAR);
     sl_text_printf(s->out, "%s ", sl_kind_name((enum sl_kind)bar->kind));
     put_escaped(s->out, s->p->stages[bar->stage]);
     if (bar->micro >= 0)
@@ -56,9 +58,10 @@ static void put_bar(struct svg *s, const struct sl_bar *bar, int y) {
 
 static void put_curve(struct svg *s, int lane, int y, int64_t most) {
     const struct sl_picture *p = s->p;
-    if (!most)
+    if (!most || p->lane_at[lane] == p->lane_at[lane + 1])
         return;
-    sl_text_printf(s->out, "<path class=\"m\" d=\"M%d %d", LABEL, y + CURVE);
+    sl_text_printf(s->out, "<path class=\"m\" d=\"M%.2f %d",
+                   x_of(s, p->bars[p->lane_at[lane]].start_ns), y + CURVE);
     for (int64_t i = p->lane_at[lane]; i < p->lane_at[lane + 1]; i++) {
         double level = y + CURVE - (double)p->bars[i].bytes / (double)most * CURVE;
         int64_t until = i + 1 < p->lane_at[lane + 1] ? p->bars[i + 1].start_ns : p->end_ns;
@@ -106,13 +109,15 @@ static void put_legend(struct svg *s, int height) {
 }
 
 static void put_style(struct svg *s) {
-    sl_text_put(s->out, "<style>\n.a{fill:#fff}text{font:12px system-ui,sans-serif;fill:#222}"
-                        ".t{text-anchor:middle;font-size:11px;fill:#666}"
-                        ".b{text-anchor:middle;fill:#111}.x{stroke:#8884;stroke-width:1}"
-                        ".h{font-size:15px;font-weight:600}.m{fill:#8886}"
-                        "rect{stroke:#0003;stroke-width:.5}rect.c{stroke:#d00;stroke-width:2}\n"
-                        "@media(prefers-color-scheme:dark){.a{fill:#16181d}text{fill:#ddd}"
-                        ".t{fill:#999}rect.c{stroke:#ff5c5c}}\n");
+    sl_text_put(
+        s->out,
+        "<style>\n.a{fill:#fff}text{font:12px system-ui,sans-serif;fill:#222}"
+        ".t{text-anchor:middle;font-size:11px;fill:#666}"
+        ".b{text-anchor:middle;fill:#111}.x{stroke:#8884;stroke-width:1}"
+        ".h{font-size:15px;font-weight:600}.m{fill:#8886}"
+        ".d{fill-opacity:.6}rect{stroke:#0003;stroke-width:.5}rect.c{stroke:#d00;stroke-width:2}\n"
+        "@media(prefers-color-scheme:dark){.a{fill:#16181d}text{fill:#ddd}"
+        ".t{fill:#999}rect.c{stroke:#ff5c5c}}\n");
     for (int k = 0; k < SL_KIND_COUNT; k++)
         sl_text_printf(s->out, ".k%d{fill:%s}", k, sl_report_colour((enum sl_kind)k));
     sl_text_put(s->out, "\n</style>\n");
@@ -147,6 +152,10 @@ void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *
         int y = TOP + l * s.lane;
         sl_text_printf(out, "<text x=\"8\" y=\"%d\">worker %d</text>\n", y + BAR / 2 + 4, l);
         put_curve(&s, l, y + BAR, most);
+        s.first_stage = picture->stage_count;
+        for (int64_t i = picture->lane_at[l]; i < picture->lane_at[l + 1]; i++)
+            if (picture->bars[i].stage < s.first_stage)
+                s.first_stage = picture->bars[i].stage;
         for (int64_t i = picture->lane_at[l]; i < picture->lane_at[l + 1]; i++)
             put_bar(&s, &picture->bars[i], y);
     }

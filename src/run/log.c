@@ -77,7 +77,8 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     sl_json_close(&json, '}');
     SL_TRY(put_line(log, &text));
     SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
-    SL_TRY(sl_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
+    if (!isnan(r->norm))
+        SL_TRY(sl_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
     return sl_events_scalar(log->events, r->step, "train/lr", (float)r->lr);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The parameter of a tie, as the seat's program numbers it; -1 when it has none of that name. */
@@ -160,7 +161,7 @@ static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
 static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
     double lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
-    struct sl_norm_verdict none = {.finite = true, .norm = 0, .scale = 1};
+    struct sl_norm_verdict none = {.finite = true, .norm = NAN, .scale = 1};
     SL_TRY(sl_worker_sum_uses(seat->train.worker, 0));
     SL_TRY(update_seat(w, seat, lr, 1, true));
     if (w->index == 0 && seat == &w->seats[0])

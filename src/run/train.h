@@ -13,7 +13,7 @@ enum { SL_LOSS_MOST = 64 }; /* of a model */
 struct sl_step_report {
     int64_t step; /* from 1 */
     double loss;  /* mean over the batch's counted items, losses weighted and added */
-    double norm;  /* of the gradient, before clipping */
+    double norm;  /* of the gradient, before clipping; NAN: stages step at different times */
     double lr;
     bool skipped; /* some gradient was not finite; weights are untouched */
     int64_t samples;

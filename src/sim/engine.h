@@ -51,7 +51,7 @@ struct sl_worker_sim {
     int64_t at; /* next action of the segment */
     int32_t rep;
     int8_t segment;
-    bool waiting;   /* for somebody else; queued: will be looked at */
+    bool waiting; /* for somebody else; queued: will be looked at */
     bool queued, in_send, in_meeting;
     int64_t resume_ns; /* a SEND that has waited goes on at this time; -1: not yet */
     int64_t bytes;

@@ -75,7 +75,8 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
                          .b = w->packed_q,
                          .b_step = NR,
                          .c = w->s + i * NR,
-                         .ldc = NR};
+                         .ldc = NR,
+                         .next = VL};
         tiles[rows - 1][NV - 1](&t);
     }
     if (z->mask || (z->causal && j0 + keys > keys_of(z, w->t0)))
@@ -94,6 +95,7 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
                          .b_step = NR,
                          .c = w->o + k * NR,
                          .ldc = NR,
+                         .next = VL,
                          .start = j0 ? w->o + k * NR : NULL,
                          .start_step = NR};
         tiles[least(MR, z->d - k) - 1][NV - 1](&t);

@@ -27,7 +27,8 @@ static void back_scores(const struct attend_back *w, const float *slivers, const
                              .b = lanes + (w->k0 + j) * d,
                              .b_step = NR,
                              .c = c + i * BACK + j,
-                             .ldc = BACK};
+                             .ldc = BACK,
+                             .next = VL};
             tiles[rows - 1][NV - 1](&t);
         }
 }
@@ -43,6 +44,7 @@ static void back_product(const struct attend_back *w, const float *rows, int64_t
                          .b_step = BACK,
                          .c = out + k * NR,
                          .ldc = NR,
+                         .next = VL,
                          .start = out + k * NR,
                          .start_step = NR};
         tiles[least(MR, w->z.d - k) - 1][NV - 1](&t);

@@ -7,7 +7,7 @@
 #ifndef SL_DEVICE_CPU_CONV2D_H
 #define SL_DEVICE_CPU_CONV2D_H
 
-#include "device/cpu/conv2d_source.h"
+#include "device/cpu/conv2d_pack.h"
 
 struct conv_job {
     struct conv v;

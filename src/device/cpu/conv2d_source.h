@@ -2,8 +2,10 @@
  *
  *   y [O, pixels] = w [O, taps] x_at [taps, pixels]     tap: channel, row and column of the kernel
  *
- * x_at[tap][pixel] = x[tap_at[tap] + pixel_at[pixel]] in images with their padding around them. The
- * images of a group are padded together so that a group has about GROUP_PIXELS results per channel.
+ * x_at[tap][pixel] = x[tap_at[tap] + pixel_at[pixel]] in images with their padding around them.
+ * With stride s a padded row holds columns 0, s, 2s ... first, then 1, s + 1 ..., so that pixels of
+ * a row are neighbours whatever the stride. The images of a group are padded together so that a
+ * group has about GROUP_PIXELS results per channel.
  */
 #ifndef SL_DEVICE_CPU_CONV2D_SOURCE_H
 #define SL_DEVICE_CPU_CONV2D_SOURCE_H
@@ -25,7 +27,7 @@ static void conv_derive(struct conv *v) {
     v->cg = v->c / v->groups;
     v->og = v->o / v->groups;
     v->hp = v->h + 2 * v->pad[0];
-    v->wp = v->w + 2 * v->pad[1];
+    v->wp = up_to(v->w + 2 * v->pad[1], v->stride[1]);
     v->pixels = v->oh * v->ow;
     v->taps = v->cg * v->kh * v->kw;
     v->images = most(1, least(v->b, GROUP_PIXELS / v->pixels));
@@ -72,6 +74,12 @@ static int64_t conv_room_floats(const struct conv *v, int64_t m, int64_t n, int6
            up_to(v->images * v->cg * v->hp * v->wp, 16) + up_to(gemm_floats(m, n, k), 16);
 }
 
+/* Where a column of a padded image lies in its row. */
+INLINE int64_t column_at(const struct conv *v, int64_t column) {
+    int64_t s = v->stride[1];
+    return column % s * (v->wp / s) + column / s;
+}
+
 static struct conv_room conv_room(const struct conv *v, float *scratch) {
     struct conv_room room = {.pixel_at = (int32_t *)(void *)scratch};
     room.tap_at = room.pixel_at + up_to(v->images * v->pixels, 16);
@@ -81,15 +89,25 @@ static struct conv_room conv_room(const struct conv *v, float *scratch) {
     for (int64_t i = 0; i < v->images; i++)
         for (int64_t r = 0; r < v->oh; r++)
             for (int64_t q = 0; q < v->ow; q++)
-                room.pixel_at[at++] =
-                    (int32_t)((i * v->cg * v->hp + r * v->stride[0]) * v->wp + q * v->stride[1]);
+                room.pixel_at[at++] = (int32_t)((i * v->cg * v->hp + r * v->stride[0]) * v->wp + q);
     at = 0;
     for (int64_t c = 0; c < v->cg; c++)
         for (int64_t r = 0; r < v->kh; r++)
             for (int64_t q = 0; q < v->kw; q++)
-                room.tap_at[at++] =
-                    (int32_t)((c * v->hp + r * v->dilation[0]) * v->wp + q * v->dilation[1]);
+                room.tap_at[at++] = (int32_t)((c * v->hp + r * v->dilation[0]) * v->wp +
+                                              column_at(v, q * v->dilation[1]));
     return room;
+}
+
+/* One row of an image into its padded row, columns sorted by their remainder. */
+INLINE void pad_row(const struct conv *v, const float *row, float *to) {
+    int64_t s = v->stride[1], pad = v->pad[1];
+    for (int64_t rest = 0; rest < s; rest++) {
+        int64_t first = (rest - pad % s + s) % s;
+        float *out = to + rest * (v->wp / s) + (first + pad) / s;
+        for (int64_t q = first; q < v->w; q += s)
+            *out++ = row[q];
+    }
 }
 
 /* Images [from, from + count) with channels [c, c + cg) of x, with zeros around them. */
@@ -99,64 +117,12 @@ static void pad_images(const struct conv *v, const float *x, int64_t from, int64
         const float *plane = x + ((from + i / v->cg) * v->c + c + i % v->cg) * v->h * v->w;
         float *out = to + i * v->hp * v->wp;
         memset(out, 0, sizeof(float) * (size_t)(v->hp * v->wp));
-        out += v->pad[0] * v->wp + v->pad[1];
-        for (int64_t r = 0; r < v->h; r++)
-            memcpy(out + r * v->wp, plane + r * v->w, sizeof(float) * (size_t)v->w);
-    }
-}
-
-INLINE vf gather(const float *from, const int32_t *at) {
-    float lanes[VL];
-    for (int i = 0; i < VL; i++)
-        lanes[i] = from[at[i]];
-    return load(lanes);
-}
-
-/* B of a convolution: pixels along the lanes. */
-static void pack_pixels(const struct gemm *g, const int64_t at[4], float *to) {
-    const struct conv_source *s = g->source;
-    int64_t cols = at[PACK_COUNT], kc = at[PACK_KC], step = up_to(cols, VL);
-    const int32_t *tap = s->tap_at + at[PACK_P];
-    for (int64_t j = 0; j < cols; j += VL) {
-        const int32_t *pixel = s->pixel_at + at[PACK_AT] + j;
-        int64_t lanes = least(VL, cols - j);
-        if (pixel[lanes - 1] - pixel[0] == lanes - 1) {
-            for (int64_t k = 0; k < kc; k++)
-                store(to + k * step + j, load_n(s->x + tap[k] + pixel[0], lanes));
-            continue;
-        }
-        int32_t place[VL] = {0};
-        for (int64_t i = 0; i < lanes; i++)
-            place[i] = pixel[i];
-        for (int64_t k = 0; k < kc; k++)
-            store(to + k * step + j, gather(s->x + tap[k], place));
-    }
-}
-
-/* B of conv2d_dw: taps along the lanes, k runs over pixels. */
-static void pack_taps(const struct gemm *g, const int64_t at[4], float *to) {
-    const struct conv_source *s = g->source;
-    int64_t cols = at[PACK_COUNT], kc = at[PACK_KC], step = up_to(cols, VL);
-    const int32_t *pixel = s->pixel_at + at[PACK_P];
-    for (int64_t j = 0; j < cols; j += VL) {
-        int32_t tap[VL];
-        for (int64_t i = 0; i < VL; i++)
-            tap[i] = s->tap_at[at[PACK_AT] + j + (i < cols - j ? i : 0)];
-        for (int64_t k = 0; k < kc; k += VL) {
-            int64_t run = least(VL, kc - k);
-            if (run == VL && pixel[k + VL - 1] - pixel[k] == VL - 1) {
-                vf x[VL];
-#pragma GCC unroll 16
-                for (int i = 0; i < VL; i++)
-                    x[i] = load(s->x + tap[i] + pixel[k]);
-                transpose(x);
-#pragma GCC unroll 16
-                for (int i = 0; i < VL; i++)
-                    store(to + (k + i) * step + j, x[i]);
-                continue;
-            }
-            for (int64_t i = 0; i < run; i++)
-                store(to + (k + i) * step + j, gather(s->x + pixel[k + i], tap));
+        out += v->pad[0] * v->wp;
+        for (int64_t r = 0; r < v->h; r++, out += v->wp, plane += v->w) {
+            if (v->stride[1] == 1)
+                memcpy(out + v->pad[1], plane, sizeof(float) * (size_t)v->w);
+            else
+                pad_row(v, plane, out);
         }
     }
 }

@@ -27,17 +27,21 @@ INLINE int64_t gemm_column(const struct gemm *g, int64_t j) {
     return g->image ? j / g->image * g->image_step + j % g->image : j;
 }
 
-/* Columns of several images: one element at a time. Such a product has no bias and no start but c.
- */
-static void gemm_scatter(const struct gemm_at *at, const float *spare, int64_t i, int64_t j,
+/* Columns that jump inside a vector: one element at a time. Such a product has no bias and no start
+ * but c. */
+static void gemm_scatter(const struct gemm_at *at, const float *spare, const struct tile *t,
                          const int64_t size[2]) {
     const struct gemm *g = at->gemm;
     bool add = at->pc > 0 || g->add;
-    for (int64_t r = 0; r < size[0]; r++)
-        for (int64_t q = 0; q < size[1]; q++) {
-            float *c = g->c + (i + r) * g->ldc + gemm_column(g, j + q);
-            *c = add ? *c + spare[r * NR + q] : spare[r * NR + q];
-        }
+    int64_t place[NR];
+    for (int64_t q = 0; q < size[1]; q++)
+        place[q] = gemm_column(g, t->j + q);
+    for (int64_t r = 0; r < size[0]; r++) {
+        float *c = g->c + (t->i + r) * g->ldc;
+        const float *from = spare + r * NR;
+        for (int64_t q = 0; q < size[1]; q++)
+            c[place[q]] = add ? c[place[q]] + from[q] : from[q];
+    }
 }
 
 /* A tile whose columns do not fill their vectors goes through memory of its own. */
@@ -46,10 +50,11 @@ static void gemm_edge(const struct gemm_at *at, struct tile *t, int64_t rows, in
     struct tile whole = *t;
     whole.c = spare;
     whole.ldc = NR;
+    whole.next = VL;
     whole.start = whole.bias = NULL;
     tiles[rows - 1][(cols - 1) / VL](&whole);
     if (at->gemm->image) {
-        gemm_scatter(at, spare, t->i, t->j, (int64_t[]){rows, cols});
+        gemm_scatter(at, spare, t, (int64_t[]){rows, cols});
         return;
     }
     for (int64_t i = 0; i < rows; i++)
@@ -87,11 +92,12 @@ static void gemm_rows(const struct gemm_at *at, int64_t j, int64_t cols, const f
             .b_step = b_step,
             .c = g->c + i * g->ldc + gemm_column(g, j),
             .ldc = g->ldc,
+            .next = gemm_column(g, j + VL) - gemm_column(g, j),
             .i = i,
             .j = j,
         };
         gemm_start(at, &t, i, j);
-        if (cols % VL || (g->image && j % g->image + cols > g->image))
+        if (cols % VL || g->image % VL)
             gemm_edge(at, &t, rows, cols);
         else
             tiles[rows - 1][cols / VL - 1](&t);

@@ -26,6 +26,7 @@ struct tile {
     int64_t a_step, b_step;
     float *c;
     int64_t ldc;
+    int64_t next; /* from the first vector of c and start to the second; VL unless columns jump */
     const float *start; /* added, row i at i * start_step; NULL: 0 */
     int64_t start_step;
     const float *bias; /* added to every row; NULL: 0 */
@@ -41,7 +42,7 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
         for (int j = 0; j < nv; j++)
-            __builtin_prefetch(t->c + i * t->ldc + j * VL, 1);
+            __builtin_prefetch(t->c + i * t->ldc + j * t->next, 1);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < mr; i++) {
@@ -70,7 +71,7 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
         for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
             for (int j = 0; j < nv; j++)
-                acc[i][j] += load(t->start + i * t->start_step + j * VL);
+                acc[i][j] += load(t->start + i * t->start_step + j * t->next);
         }
     }
     if (t->bias) {
@@ -85,7 +86,7 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
         for (int j = 0; j < nv; j++)
-            store(t->c + i * t->ldc + j * VL, acc[i][j]);
+            store(t->c + i * t->ldc + j * t->next, acc[i][j]);
     }
 }
 

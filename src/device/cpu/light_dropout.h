@@ -91,8 +91,8 @@ INLINE void drop_part(void *ctx, int thread, int threads, drop_numbers *numbers)
         .below = (uint32_t)(attr[DROP_P].f * 4294967296.0),
         .add = call->add,
     };
-    for (int l = 0; l < LANES / 2; l++)
-        d.lane[l] = (uint64_t)(l % 2 * (LANES / 4) + l / 2);
+    for (uint64_t l = 0; l < LANES / 2; l++)
+        d.lane[l] = l % 2 * (LANES / 4) + l / 2;
     numbers(&d, attr[DROP_P].f);
     sl_pool_range(count, 4 * LANES, thread, threads, &from, &to);
     drop_range(&d, call->out[0], call->in[0], from, to);

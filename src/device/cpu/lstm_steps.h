@@ -71,6 +71,7 @@ static void units_multiply(const struct recurrent *r, const struct units *u, con
                     .b_step = up_to(cols, VL),
                     .c = u->sums + (i * r->parts + part) * u->wide + j,
                     .ldc = r->parts * u->wide,
+                    .next = VL,
                 };
                 tiles[rows - 1][(cols - 1) / VL](&t);
             }

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Every command of the README's `sh` blocks runs, in order, in one directory; so does the demo, short.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin" "$work/run"
+ln -s "$SLUICE" "$work/bin/sluice"
+commands=$(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$SRC_DIR/README.md")
+[ -n "$commands" ] || { echo "FAILED: the README has no commands" && exit 1; }
+count=0
+while IFS= read -r command; do
+    [ -n "$command" ] || continue
+    (cd "$work/run" && PATH="$work/bin:$PATH" bash -c "$command") >"$work/out" 2>&1 || {
+        cat "$work/out"
+        echo "FAILED: $command"
+        exit 1
+    }
+    count=$((count + 1))
+done <<<"$commands"
+(cd "$SRC_DIR" && SLUICE=$SLUICE bash tools/demo.sh --steps 6 --out "$work/demo") >"$work/out" 2>&1 || {
+    tail -20 "$work/out"
+    echo "FAILED: the demo"
+    exit 1
+}
+grep -q '^equal: ' "$work/out" || { echo "FAILED: the demo's pipeline differs from one worker" && exit 1; }
+echo "count: $count commands of the README, and the demo"

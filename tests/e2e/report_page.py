@@ -1,0 +1,183 @@
+"""What tests/e2e/report_page.sh does in the browser, over plain WebDriver HTTP."""
+
+import base64
+import json
+import sys
+import time
+import urllib.request
+
+PORT, FOLDER, SHOTS = sys.argv[1], sys.argv[2], sys.argv[3]
+
+
+def call(method, path, body=None):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{PORT}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.load(answer)["value"]
+
+
+OPTIONS = {
+    "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
+             "--disable-dev-shm-usage"],
+}
+session = call("POST", "/session", {
+    "capabilities": {"alwaysMatch": {
+        "goog:chromeOptions": OPTIONS, "goog:loggingPrefs": {"browser": "ALL"}}}
+})["sessionId"]
+HERE = f"/session/{session}"
+checks = 0
+
+
+def js(code, *args):
+    return call("POST", f"{HERE}/execute/sync", {"script": code, "args": list(args)})
+
+
+def expect(what, got, want):
+    global checks
+    checks += 1
+    if got != want:
+        raise SystemExit(f"FAILED: {what}: {got!r}, expected {want!r}")
+
+
+def shot(name):
+    if SHOTS:
+        with open(f"{SHOTS}/{name}.png", "wb") as file:
+            file.write(base64.b64decode(call("GET", f"{HERE}/screenshot")))
+
+
+def open_page(name):
+    start = time.time()
+    call("POST", f"{HERE}/url", {"url": f"file://{FOLDER}/{name}"})
+    for _ in range(200):
+        if js("return document.documentElement.dataset.ready || ''"):
+            return time.time() - start
+        time.sleep(0.05)
+    raise SystemExit(f"FAILED: {name} never becomes ready")
+
+
+def settle():
+    call("POST", f"{HERE}/execute/async", {
+        "script": "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))",
+        "args": []})
+
+
+def pointer(*actions):
+    call("POST", f"{HERE}/actions", {"actions": [{
+        "type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"},
+        "actions": list(actions)}]})
+
+
+def centre(selector):
+    box = js("const r = document.querySelector(arguments[0]).getBoundingClientRect();"
+             "return [r.left + r.width / 2, r.top + r.height / 2]", selector)
+    return {"type": "pointerMove", "duration": 0, "x": int(box[0]), "y": int(box[1])}
+
+
+def click(selector):
+    pointer(centre(selector), {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0})
+    settle()
+
+
+def no_errors(page):
+    log = [e for e in call("POST", f"{HERE}/se/log", {"type": "browser"}) if e["level"] != "INFO"]
+    expect(f"console of {page}", [e["message"] for e in log], [])
+
+
+try:
+    # one schedule: 4 workers x 8 micro-batches x (F, B) and a STEP each
+    open_page("one.html")
+    expect("bars", js("return document.querySelectorAll('rect.bar').length"), 4 * (2 * 8 + 1))
+    expect("bars of worker 2",
+           js("return document.querySelectorAll('rect.bar[data-lane=\"2\"]').length"), 17)
+    expect("detail is closed", js("return document.getElementById('detail').hidden"), True)
+    pointer(centre("rect.bar[data-lane='3'][data-i='1']"))
+    settle()
+    expect("hover", js("return document.getElementById('tip').textContent.split('\\n')[0]"), "B 0")
+    click("rect.bar[data-lane='3'][data-i='1']")
+    expect("title of detail", js("return document.getElementById('detail-title').textContent"),
+           "1f1b: B 0")
+    rows = js("return Object.fromEntries([...document.querySelectorAll('#detail dl div')]"
+              ".map(d => [d.children[0].textContent, d.children[1].textContent]))")
+    expect("detail", {k: rows[k] for k in ("worker", "stage", "micro-batch", "start", "duration")},
+           {"worker": "3", "stage": "s3", "micro-batch": "0", "start": "12 \u00b5s",
+            "duration": "4 \u00b5s"})
+    expect("selected", js("return document.querySelectorAll('rect.bar.sel').length"), 1)
+    expect("others are dimmed", js("return document.querySelectorAll('rect.bar.dim').length"),
+           4 * 17 - 8)
+    shot("one")
+    js("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
+    settle()
+    expect("closed again", js("return document.getElementById('detail').hidden"), True)
+    wide = "return document.querySelector('rect.bar').getBoundingClientRect().width"
+    before = js(wide)
+    click("button[title='zoom in']")
+    expect("zoom in makes bars wider", js(wide) > before * 1.3, True)
+    click("button[title='show everything']")
+    expect("fit brings them back", abs(js(wide) - before) < 0.01, True)
+    js("const i = document.querySelector('input[type=search]'); i.value = 'B s1';"
+       "i.dispatchEvent(new Event('input'))")
+    settle()
+    expect("filter", js("return document.getElementById('found').textContent"), "8 found")
+    js("const i = document.querySelector('input[type=search]'); i.value = '';"
+       "i.dispatchEvent(new Event('input'))")
+    for _ in range(3):
+        click("button[title='step forward']")
+    expect("third step", js("return document.getElementById('detail-title').textContent"),
+           "at 6 \u00b5s")
+    critical = js("return [...document.querySelectorAll('rect.bar.c')].length")
+    expect("critical path is drawn", critical > 10, True)
+    no_errors("one.html")
+
+    # two schedules on one scale
+    open_page("two.html")
+    expect("panels", js("return document.querySelectorAll('.panel').length"), 2)
+    expect("verdict", js("return document.querySelector('.verdict').textContent.slice(0, 10)"),
+           "zb-h1 is 1")
+    click("button[title='switch theme']")
+    expect("dark", js("return document.documentElement.dataset.theme"), "dark")
+    shot("two-dark")
+    click("button[title='stack or put side by side']")
+    tops = js("return [...document.querySelectorAll('.panel')].map(p => p.getBoundingClientRect().top)")
+    expect("side by side", tops[0] == tops[1], True)
+    shot("two-columns")
+    no_errors("two.html")
+
+    # 1,000 lanes and 100,000 actions
+    took = open_page("big.html")
+    expect("actions", js("return document.documentElement.dataset.ready"), str(1000 * 101))
+    expect("no bar element", js("return document.querySelectorAll('rect.bar').length"), 0)
+    drawn = ("const c = document.querySelector('canvas'), d = c.getContext('2d')"
+             ".getImageData(0, 0, c.width, c.height).data, seen = new Set();"
+             "for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);"
+             "return seen.has(0x4c9be8)")
+    press = "document.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0]}))"
+    for key in ["+"] * 8 + ["ArrowLeft"] * 250:
+        js(press, key)
+    settle()
+    expect("canvas has forwards", js(drawn), True)
+    shot("big-start")
+    js(press, "0")
+    settle()
+    frame = js("const t = performance.now(); for (let i = 0; i < 5; i++) {"
+               "document.dispatchEvent(new KeyboardEvent('keydown', {key: i % 2 ? '-' : '+'})); }"
+               "return performance.now() - t")
+    expect("five changes of view in a second", frame < 1000, True)
+    settle()
+    js("document.querySelector('.scroll').scrollTop = 12000")
+    settle()
+    shot("big")
+    click("canvas")
+    no_errors("big.html")
+    print(f"count: {checks} checks in the browser; 1000 lanes open in {took:.1f} s")
+
+    open_page("evil.html")
+    expect("title as text", js("return document.querySelector('h2').textContent"),
+           "</script><script>bad()</script>")
+    no_errors("evil.html")
+finally:
+    call("DELETE", HERE)

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The report page in a real browser (chromium through its driver): no console errors, the expected
+# bars in the DOM, hover, click, zoom, filter, stepping, comparison, themes; a large one on a canvas
+# that stays quick. Skipped without chromium. SL_SHOTS=DIR keeps screenshots.
+set -euo pipefail
+fail() { echo "FAILED: $*" && exit 1; }
+for tool in chromium chromedriver python3; do
+    if ! command -v "$tool" >/dev/null; then
+        echo "SKIPPED: $tool is missing (apt-get install chromium chromium-driver python3)"
+        exit 77
+    fi
+done
+work=$(mktemp -d)
+driver=
+cleanup() {
+    [ -z "$driver" ] || kill "$driver" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+"$SLUICE" report --chain 4 --schedule 1f1b --micro 8 --costs 'F=3us,I=2us,W=2us' -o "$work/one.html"
+"$SLUICE" report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 \
+    --links 'latency=1ns' -o "$work/two.html"
+"$SLUICE" report --chain 1000 --schedule 1f1b --micro 50 -o "$work/big.html"
+if grep -oE '(src|href)="[^"]*"|url\([^)]*\)' "$work/one.html" | grep -v '"data:,"'; then
+    fail "the page refers to something outside of itself"
+fi
+# Names from files cannot become markup.
+"$SLUICE" sim --chain 2 --schedule gpipe --micro 2 --quiet -o "$work/evil.trace.json" >/dev/null
+sed -i 's/"title": *"gpipe"/"title": "<\/script><script>bad()<\/script>"/' "$work/evil.trace.json"
+"$SLUICE" report "$work/evil.trace.json" -o "$work/evil.html"
+[ "$(grep -c 'bad()</script>' "$work/evil.html")" = 0 ] || fail "a title became markup"
+
+chromedriver --port=0 >"$work/driver.log" 2>&1 &
+driver=$!
+for _ in $(seq 100); do
+    port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' "$work/driver.log")
+    [ -z "$port" ] || break
+    sleep 0.1
+done
+[ -n "$port" ] || { cat "$work/driver.log" && fail "chromedriver does not start"; }
+python3 "$SRC_DIR/tests/e2e/report_page.py" "$port" "$work" "${SL_SHOTS:-}"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# sluice sched and sluice verify: files, exit codes, garbage, truncated files.
+set -euo pipefail
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+expect() { # STATUS WORDS COMMAND...
+    local want=$1 words=$2 got=0
+    shift 2
+    "$@" >"$dir/out" 2>"$dir/err" || got=$?
+    if [ "$got" != "$want" ] || ! grep -qF -- "$words" "$dir/out" "$dir/err"; then
+        echo "expected exit $want and '$words', got $got from: $*" >&2
+        cat "$dir/out" "$dir/err" >&2
+        exit 1
+    fi
+}
+
+for schedule in 1f1b 2bw async gpipe graph kfkb paci stash vsync zb-graph zb-h1 zb-h2; do
+    expect 0 verified "$SLUICE" sched --dag 'a>b>d,a>c>d,a>d' --schedule "$schedule" --micro 3 \
+        --iters 20 -o "$dir/$schedule.sched"
+    expect 0 verified "$SLUICE" verify "$dir/$schedule.sched"
+    expect 0 verified "$SLUICE" sched --dag 'a>b>d,a>c>d,a>d' --schedule "$schedule" --micro 3 \
+        --iters 20 --passes -o "$dir/passes.sched"
+    expect 0 '"verified": true' "$SLUICE" verify "$dir/passes.sched" --json
+done
+for schedule in chimera dualpipe-v interleaved zb-v; do
+    expect 0 verified "$SLUICE" sched --chain 8 --schedule "$schedule" --micro 16 -o "$dir/x.sched"
+    expect 0 verified "$SLUICE" verify "$dir/x.sched"
+done
+
+expect 1 'm >= 2p' "$SLUICE" sched --chain 8 --schedule dualpipe-v --micro 4
+expect 1 'even number of stages' "$SLUICE" sched --chain 3 --schedule chimera --micro 4
+expect 1 'too much' "$SLUICE" verify "$dir/2bw.sched" --memory 10
+expect 2 "did you mean '1f1b'" "$SLUICE" sched --chain 3 --schedule 1f1c --micro 4
+expect 2 'is missing' "$SLUICE" sched --chain 3 --schedule 1f1b
+expect 3 'cannot feed itself' "$SLUICE" sched --dag 'a>a' --schedule 1f1b --micro 2
+expect 3 'cycle' "$SLUICE" sched --dag 'a>b>a' --schedule 1f1b --micro 2
+
+# sabotage: two actions of worker 1 change places
+awk '/^worker 1$/ {on=1} on && /^B / && !held {held=$0; next} {print} held && !done {print held; done=1}' \
+    "$dir/1f1b.sched" >"$dir/sabotage.sched"
+expect 1 'worker 1' "$SLUICE" verify "$dir/sabotage.sched"
+
+size=$(wc -c <"$dir/2bw.sched")
+for part in 1 10 100 500 $((size / 2)) $((size - 30)); do
+    head -c "$part" "$dir/2bw.sched" >"$dir/short.sched"
+    status=0
+    "$SLUICE" verify "$dir/short.sched" >"$dir/out" 2>"$dir/err" || status=$?
+    [ "$status" = 1 ] || [ "$status" = 3 ] || { echo "truncated at $part: exit $status" >&2; exit 1; }
+done
+head -c 100000 /dev/urandom >"$dir/garbage.sched"
+expect 3 'garbage.sched:1:' "$SLUICE" verify "$dir/garbage.sched"
+expect 3 'cannot open' "$SLUICE" verify "$dir/nothing.sched"
+echo "sched: ok"
