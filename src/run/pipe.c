@@ -28,6 +28,24 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
     return SL_OK;
 }
 
+/* Nodes that one kernel computes round differently when they are cut apart. */
+static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) {
+    const struct sl_graph *graph = c->train->graph;
+    int *group = SL_NEW(arena, int, graph->forward_count + 1);
+    sl_pass_glue(graph, c->train->device->has_kernel, group);
+    for (int n = 0; n < graph->forward_count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n], *first = &graph->nodes.at[group[n]];
+        int a = c->stage_of[group[n]], b = c->stage_of[n];
+        if (a != b)
+            return sl_fail(SL_ERR_NO,
+                           "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
+                           "computes both; they must be in one stage",
+                           group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
+                           c->plan->stages[b].name);
+    }
+    return SL_OK;
+}
+
 static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
     struct sl_sched_opts opts = {
         .schedule = pipe->config.schedule,
@@ -158,6 +176,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->seat_of = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->stage_count);
     pipe->norm_sums = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
+    SL_TRY_OUT(check_cut(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int w = 0; w < plan->worker_count; w++)
         SL_TRY_OUT(open_worker(pipe, w));

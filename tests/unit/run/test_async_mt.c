@@ -344,6 +344,12 @@ static int check_rule(const struct cut *cut, const struct rule *rule, int64_t fi
 static const char *const optimizers[] = {"sgd", "momentum", "adam", "adamw"};
 static const int64_t batches[] = {3, 4, 6, 11}, micros[] = {1, 2, 6, 4};
 
+/* Under a sanitizer every optimizer meets one batch instead of all. */
+static bool is_left_out(int optimizer, int batch) {
+    const char *preset = getenv("SL_PRESET");
+    return preset && strcmp(preset, "release") != 0 && (optimizer + batch) % SL_COUNT(batches) != 0;
+}
+
 static int check_all(const struct cut *cut) {
     int count = 0;
     for (int r = 0; r < SL_COUNT(rules); r++, count += 2) {
@@ -386,6 +392,8 @@ static void test_chains(void **state) {
         pipe_case_open(&c, models[i]);
         for (int o = 0; o < SL_COUNT(optimizers); o++)
             for (int b = 0; b < SL_COUNT(batches); b++) {
+                if (is_left_out(o, b))
+                    continue;
                 struct sl_train_config config =
                     pipe_case_config(&c, optimizers[o], batches[b], micros[b], STEPS);
                 for (int p = 2; p <= 4; p++) {
@@ -424,12 +432,22 @@ static const char diamond[] =
     "loss cross_entropy(d, label) weight 0.3\n"
     "loss cross_entropy(matmul(concat([c, d], axis = 1), s4_w, tb = 1), label) weight 0.7\n";
 
+/*  s0 \
+ *  s1 - s2 - s3     s2 has no parameters: heights 2 2 1 0                                */
+static const char bare[] =
+    "model bare\ninput x : float[B, 6]\ninput y : float[B, 5]\ninput label : int[B] < 4\n"
+    "param s0_w[7, 6] ~ normal(0.4)\nparam s1_w[6, 5] ~ normal(0.4)\n"
+    "param s3_w[4, 13] ~ normal(0.4)\n"
+    "j = concat([matmul(x, s0_w, tb = 1), matmul(y, s1_w, tb = 1)], axis = 1)\n"
+    "loss cross_entropy(matmul(dropout(j, 0.2), s3_w, tb = 1), label)\n";
+
 static void test_graphs(void **state) {
     (void)state;
     static const struct {
         const char *model;
         int stages, height[5], worker_of[5];
     } cases[] = {
+        {bare, 4, {2, 2, 1, 0}, {0, 1, 2, 3}},
         {branches, 4, {2, 1, 1, 0}, {0, 1, 2, 3}},
         {branches, 4, {2, 1, 1, 0}, {0, 0, 1, 1}},
         {branches, 4, {2, 1, 1, 0}, {0, 1, 2, 2}},
@@ -442,6 +460,8 @@ static void test_graphs(void **state) {
         pipe_case_open(&c, cases[i].model);
         for (int o = 0; o < SL_COUNT(optimizers); o++)
             for (int b = 0; b < SL_COUNT(batches); b++) {
+                if (is_left_out(o, b))
+                    continue;
                 struct sl_train_config config =
                     pipe_case_config(&c, optimizers[o], batches[b], micros[b], STEPS);
                 pipe_case_cut_by_name(&c, &config, cases[i].stages, cases[i].worker_of);

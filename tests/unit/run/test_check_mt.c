@@ -98,8 +98,8 @@ static void test_check(void **state) {
     printf("count: %d changed values found in their step\n", found);
 }
 
-/* At a rate of 0 no step changes a weight: the tensor that differs first, in the order of stages, is
- * the sabotaged one and no other. */
+/* At a rate of 0 no step changes a weight: the tensor that differs first, in the order of stages,
+ * is the sabotaged one and no other. */
 static void test_names_the_tensor(void **state) {
     (void)state;
     struct pipe_case c;
@@ -125,6 +125,55 @@ static void test_names_the_tensor(void **state) {
     pipe_case_close(&c);
 }
 
+/* A stage without parameters, with more workers than micro-batches too. */
+static void test_bare_stage(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b", "kfkb", "graph", "zb-graph"};
+    static const char bare[] =
+        "model bare\ninput x : float[B, 6]\ninput y : float[B, 5]\ninput label : int[B] < 4\n"
+        "param s0_w[7, 6] ~ normal(0.4)\nparam s1_w[6, 5] ~ normal(0.4)\n"
+        "param s3_w[4, 13] ~ normal(0.4)\n"
+        "j = concat([matmul(x, s0_w, tb = 1), matmul(y, s1_w, tb = 1)], axis = 1)\n"
+        "loss cross_entropy(matmul(dropout(j, 0.2), s3_w, tb = 1), label)\n";
+    struct pipe_case c;
+    struct saboteur none = {.when = -1};
+    pipe_case_open(&c, bare);
+    for (int64_t m = 1; m <= 5; m += 2) {
+        struct sl_train_config train = pipe_case_config(&c, "momentum", 5, m, STEPS);
+        train.clip = 0.1;
+        pipe_case_cut_by_name(&c, &train, STAGES, NULL);
+        for (int s = 0; s < SL_COUNT(schedules); s++) {
+            struct sl_check_report r = check(&c, &train, schedules[s], &none);
+            if (r.kind != SL_CHECK_SAME)
+                fail_msg("%s, m = %d: kind %d, %s, step %d, stage %d, element %d: %.9g, not %.9g",
+                         schedules[s], (int)m, (int)r.kind, r.tensor, (int)r.step, r.stage,
+                         (int)r.element, r.pipe, r.one);
+        }
+    }
+    pipe_case_close(&c);
+}
+
+/* gelu and the matmul that reads it have a common kernel for their gradients. */
+static void test_refuses_cut_kernel(void **state) {
+    (void)state;
+    static const char glued[] =
+        "model glued\ninput x : float[B, 6]\ninput y : float[B, 5]\ninput label : int[B] < 4\n"
+        "param s0_w[7, 6] ~ normal(0.4)\nparam s1_w[6, 5] ~ normal(0.4)\n"
+        "param s3_w[4, 13] ~ normal(0.4)\n"
+        "j = concat([matmul(x, s0_w, tb = 1), matmul(y, s1_w, tb = 1)], axis = 1)\n"
+        "loss cross_entropy(matmul(gelu(j), s3_w, tb = 1), label)\n";
+    struct pipe_case c;
+    struct sl_check_report report;
+    pipe_case_open(&c, glued);
+    struct sl_train_config train = pipe_case_config(&c, "sgd", 4, 2, STEPS);
+    pipe_case_cut_by_name(&c, &train, STAGES, NULL);
+    struct sl_check_config config = {
+        .train = &train, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"};
+    assert_int_equal(sl_check(&config, &report), SL_ERR_NO);
+    assert_non_null(strstr(sl_err_message(), "one kernel computes both"));
+    pipe_case_close(&c);
+}
+
 static void test_refuses_asynchronous(void **state) {
     (void)state;
     struct pipe_case c;
@@ -140,8 +189,9 @@ static void test_refuses_asynchronous(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_check),
-                                       cmocka_unit_test(test_names_the_tensor),
-                                       cmocka_unit_test(test_refuses_asynchronous)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_check), cmocka_unit_test(test_names_the_tensor),
+        cmocka_unit_test(test_bare_stage), cmocka_unit_test(test_refuses_cut_kernel),
+        cmocka_unit_test(test_refuses_asynchronous)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
