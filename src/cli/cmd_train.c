@@ -141,17 +141,10 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
-    c->steps = 100;
-    c->clip = 1.0;
     c->eval_samples = 64;
-    SL_TRY(sl_args_int(args, "--steps", 0, INT64_MAX, &c->steps));
-    SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &c->clip));
+    SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
-    SL_TRY(sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples));
-    SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &c->optim));
-    SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), c->steps, &c->lr));
-    c->base_lr = c->optim.row->lr;
-    return sl_args_double(args, "--lr", 0, 1e6, &c->base_lr);
+    return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
 }
 
 static void put_result(struct sl_text *text, const struct sl_session_config *c,
@@ -239,10 +232,7 @@ static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
     {"--steps", "N", "optimizer steps (default 100)", false},
-    {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},
-    {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},
-    {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false},
-    {"--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false},
+    SL_OPTIMIZER_OPTIONS,
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},

@@ -21,6 +21,9 @@ struct sl_pipe_config {
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
     bool trace;
+    /* Called by worker threads before every action: tests wait here. NULL: nothing. */
+    void (*delay)(void *ctx, int worker, int64_t action);
+    void *delay_ctx;
 };
 
 struct sl_pipe;

@@ -115,6 +115,12 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
     };
 }
 
+/* Stages may have losses of their own: each term has its place, and they are added at the end. */
+static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
+    int64_t micro = at->iteration * pipe->train.micros + at->index;
+    return pipe->loss_terms + micro * pipe->train.graph->losses.count;
+}
+
 static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
@@ -124,8 +130,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(take_messages(w, &at, action->micro, false));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
-        SL_TRY(sl_train_add_losses(&at.seat->train, &feed,
-                                   &w->pipe->reports[at.iteration].loss));
+        SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
     return give_messages(w, &at, action->micro, false);
 }
 

@@ -44,6 +44,7 @@ struct sl_pipe {
     struct sl_meeting all, *groups; /* groups: [sched groups] */
     double *norm_sums;              /* [graph params] of the step in the making */
     struct sl_step_report *reports;
+    double *loss_terms; /* [steps][micros][losses] of this run */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
 };
