@@ -155,10 +155,8 @@ static sl_err run_steps(struct session *s) {
 
 static sl_err open_pipe(struct session *s) {
     const struct sl_session_config *c = s->config;
-    struct sl_pipe_config pipe = {.train = &c->train,
-                                  .plan = c->plan,
-                                  .stage_of = c->stage_of,
-                                  .schedule = c->schedule};
+    struct sl_pipe_config pipe = {
+        .train = &c->train, .plan = c->plan, .stage_of = c->stage_of, .schedule = c->schedule};
     SL_TRY(sl_pipe_open(&pipe, &s->pipe));
     return sl_pipe_scatter(s->pipe, s->train);
 }
