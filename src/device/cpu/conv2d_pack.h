@@ -39,27 +39,28 @@ INLINE void copy_pixels(const float *from, const int32_t *pixel, int run, float 
     }
 }
 
-/* All taps of VL pixels. */
-INLINE void copy_taps(const float *x, const int32_t *tap, int64_t kc, const int32_t *pixel, int run,
-                      float *to, int64_t step) {
-    for (int64_t k = 0; k < kc; k++)
-        copy_pixels(x + tap[k], pixel, run, to + k * step);
+/* B of a convolution: pixels along the lanes. */
+INLINE void copy_taps(const struct gemm *g, const int64_t at[4], const int32_t *pixel, int run,
+                      float *to) {
+    const struct conv_source *s = g->source;
+    const int32_t *tap = s->tap_at + at[PACK_P];
+    int64_t step = up_to(at[PACK_COUNT], VL);
+    for (int64_t k = 0; k < at[PACK_KC]; k++)
+        copy_pixels(s->x + tap[k], pixel, run, to + k * step);
 }
 
-/* B of a convolution: pixels along the lanes. */
 static void pack_pixels(const struct gemm *g, const int64_t at[4], float *to) {
     const struct conv_source *s = g->source;
-    int64_t cols = at[PACK_COUNT], kc = at[PACK_KC], step = up_to(cols, VL);
-    const int32_t *tap = s->tap_at + at[PACK_P];
+    int64_t cols = at[PACK_COUNT];
     for (int64_t j = 0; j < cols; j += VL) {
         int32_t pixel[VL]; /* lanes past the last repeat the first */
         for (int64_t i = 0; i < VL; i++)
             pixel[i] = s->pixel_at[at[PACK_AT] + j + (i < cols - j ? i : 0)];
         switch (run_of(pixel)) {
-        case VL: copy_taps(s->x, tap, kc, pixel, VL, to + j, step); break;
-        case VL / 2: copy_taps(s->x, tap, kc, pixel, VL / 2, to + j, step); break;
-        case VL / 4: copy_taps(s->x, tap, kc, pixel, VL / 4, to + j, step); break;
-        default: copy_taps(s->x, tap, kc, pixel, 0, to + j, step); break;
+        case VL: copy_taps(g, at, pixel, VL, to + j); break;
+        case VL / 2: copy_taps(g, at, pixel, VL / 2, to + j); break;
+        case VL / 4: copy_taps(g, at, pixel, VL / 4, to + j); break;
+        default: copy_taps(g, at, pixel, 0, to + j); break;
         }
     }
 }
