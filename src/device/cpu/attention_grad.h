@@ -26,9 +26,9 @@ static void back_scores(const struct attend_back *w, const float *slivers, const
                              .a_step = rows,
                              .b = lanes + (w->k0 + j) * d,
                              .b_step = NR,
-                             .c = c + i * BACK + j,
                              .ldc = BACK,
                              .next = VL};
+            t.c = c + i * BACK + j;
             tiles[rows - 1][NV - 1](&t);
         }
 }
@@ -42,11 +42,10 @@ static void back_product(const struct attend_back *w, const float *rows, int64_t
                          .a_step = step,
                          .b = c,
                          .b_step = BACK,
-                         .c = out + k * NR,
                          .ldc = NR,
                          .next = VL,
-                         .start = out + k * NR,
                          .start_step = NR};
+        t.start = t.c = out + k * NR;
         tiles[least(MR, w->z.d - k) - 1][NV - 1](&t);
     }
 }

@@ -39,32 +39,28 @@ INLINE void copy_pixels(const float *from, const int32_t *pixel, int run, float 
     }
 }
 
-struct taps { /* kc taps of x, `step` apart in what is packed */
-    const float *x;
-    const int32_t *tap;
-    int64_t kc, step;
-};
-
-/* All taps of VL pixels. */
-INLINE void copy_taps(const struct taps *t, const int32_t *pixel, int run, float *to) {
-    for (int64_t k = 0; k < t->kc; k++)
-        copy_pixels(t->x + t->tap[k], pixel, run, to + k * t->step);
+/* B of a convolution: pixels along the lanes. */
+INLINE void copy_taps(const struct gemm *g, const int64_t at[4], const int32_t *pixel, int run,
+                      float *to) {
+    const struct conv_source *s = g->source;
+    const int32_t *tap = s->tap_at + at[PACK_P];
+    int64_t step = up_to(at[PACK_COUNT], VL);
+    for (int64_t k = 0; k < at[PACK_KC]; k++)
+        copy_pixels(s->x + tap[k], pixel, run, to + k * step);
 }
 
-/* B of a convolution: pixels along the lanes. */
 static void pack_pixels(const struct gemm *g, const int64_t at[4], float *to) {
     const struct conv_source *s = g->source;
     int64_t cols = at[PACK_COUNT];
-    struct taps taps = {s->x, s->tap_at + at[PACK_P], at[PACK_KC], up_to(cols, VL)};
     for (int64_t j = 0; j < cols; j += VL) {
         int32_t pixel[VL]; /* lanes past the last repeat the first */
         for (int64_t i = 0; i < VL; i++)
             pixel[i] = s->pixel_at[at[PACK_AT] + j + (i < cols - j ? i : 0)];
         switch (run_of(pixel)) {
-        case VL: copy_taps(&taps, pixel, VL, to + j); break;
-        case VL / 2: copy_taps(&taps, pixel, VL / 2, to + j); break;
-        case VL / 4: copy_taps(&taps, pixel, VL / 4, to + j); break;
-        default: copy_taps(&taps, pixel, 0, to + j); break;
+        case VL: copy_taps(g, at, pixel, VL, to + j); break;
+        case VL / 2: copy_taps(g, at, pixel, VL / 2, to + j); break;
+        case VL / 4: copy_taps(g, at, pixel, VL / 4, to + j); break;
+        default: copy_taps(g, at, pixel, 0, to + j); break;
         }
     }
 }

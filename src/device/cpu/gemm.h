@@ -151,10 +151,10 @@ static void gemm_part(const struct gemm *gemm, const struct part *part, float *s
     struct gemm_at at = {
         .gemm = gemm,
         .part = *part,
-        .pack_b = scratch,
-        .pack_a = scratch + least(up_to(part->n1 - part->n0, NR), gemm_nc(kc)) * kc,
         .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums && !gemm->pack_b,
     };
+    at.pack_b = scratch;
+    at.pack_a = scratch + least(up_to(part->n1 - part->n0, NR), nc) * kc;
     for (at.jc = part->n0; at.jc < part->n1; at.jc += nc) {
         at.nc = least(nc, part->n1 - at.jc);
         for (at.pc = 0; at.pc < gemm->k; at.pc += kc) {

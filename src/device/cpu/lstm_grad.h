@@ -57,7 +57,7 @@ static void lstm_back_step(void *ctx, int thread, int threads) {
         units_multiply(r, &u, l->da + (l->step + 1) * 4 * r->h, r->t * 4 * r->h);
     for (int64_t b = 0; b < r->b; b++)
         for (int64_t j = u.j0; j < u.j1; j += VL) {
-            vf dh = splat(0);
+            vf dh = {0};
             if (!last)
                 dh = load(u.sums + b * u.wide + j - u.j0);
             if (l->step >= 0)
