@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/pipe_options.h"
+#include "cli/run_stats.h"
 
 #include <math.h>
 #include <signal.h>
@@ -32,6 +33,7 @@ struct progress {
     const char *item;
     double rate; /* items per second, smoothed */
     int64_t last_print_ns, start_ns;
+    struct sl_run_stats stats;
 };
 
 /* Tokens where the first loss counts items of an input, else samples. */
@@ -80,6 +82,7 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
 static void on_step(void *ctx, const struct sl_train *train, const struct sl_step_report *r) {
     struct progress *p = ctx;
     int64_t now = sl_clock_ns();
+    sl_run_stats_step(&p->stats, r);
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
     char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "";
     p->rate = p->rate == 0 ? rate : 0.9 * p->rate + 0.1 * rate;
@@ -148,7 +151,7 @@ static sl_err parse_training(const struct sl_args *args, struct sl_train_config 
 }
 
 static void put_result(struct sl_text *text, const struct sl_session_config *c,
-                       const struct sl_session_result *r) {
+                       const struct sl_session_result *r, const struct progress *p) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", c->train.graph->name);
@@ -159,6 +162,8 @@ static void put_result(struct sl_text *text, const struct sl_session_config *c,
     sl_json_put_bool(&json, "stopped", r->stopped);
     sl_json_put_bool(&json, "resumed", r->resumed);
     sl_json_put_int(&json, "bytes", r->bytes);
+    sl_json_put_int(&json, "step_items", c->train.batch * p->items_per_sample);
+    sl_run_stats_put(&p->stats, &json);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
@@ -195,6 +200,7 @@ static sl_err run(const struct sl_args *args) {
         .on_eval = on_eval,
     };
     sl_err err = SL_OK;
+    sl_run_stats_open(&progress.stats);
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
@@ -217,7 +223,7 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
     if (sl_args_has(args, "--json")) {
-        put_result(&text, &session, &result);
+        put_result(&text, &session, &result, &progress);
         SL_TRY_OUT(sl_print(&text));
     }
 out:
