@@ -16,8 +16,9 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
             return sl_fail(SL_ERR_NO, "stage %s has %d replicas; replicas are not run yet",
                            stage->name, stage->width);
         if (stage->micro_size != c->plan->stages[0].micro_size)
-            return sl_fail(SL_ERR_NO, "stage %s has micro-batches of its own size; that is not "
-                                      "run yet",
+            return sl_fail(SL_ERR_NO,
+                           "stage %s has micro-batches of its own size; that is not "
+                           "run yet",
                            stage->name);
     }
     if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
@@ -37,11 +38,12 @@ static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) 
         const struct sl_node *node = &graph->nodes.at[n], *first = &graph->nodes.at[group[n]];
         int a = c->stage_of[group[n]], b = c->stage_of[n];
         if (a != b)
-            return sl_fail(SL_ERR_NO,
-                           "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
-                           "computes both; they must be in one stage",
-                           group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
-                           c->plan->stages[b].name);
+            return sl_fail(
+                SL_ERR_NO,
+                "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
+                "computes both; they must be in one stage",
+                group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
+                c->plan->stages[b].name);
     }
     return SL_OK;
 }
@@ -302,8 +304,7 @@ static void close_trace(struct sl_pipe *pipe) {
         for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
             struct sl_span *to = &pipe->timeline.lanes[w].at[i];
             struct sl_moment send, recv;
-            if (to->action.kind != SL_RECV ||
-                !sl_matches_find(matches, &to->action, &send, &recv))
+            if (to->action.kind != SL_RECV || !sl_matches_find(matches, &to->action, &send, &recv))
                 continue;
             const struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
             to->end_ns = from->end_ns > to->end_ns ? from->end_ns : to->end_ns;
@@ -315,7 +316,8 @@ static void close_trace(struct sl_pipe *pipe) {
 static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[seat->stage].seat];
-    int slots = pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
+    int slots =
+        pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
     if (slots > seat->slots || pools[SL_POOL_WEIGHT].count > worker->versions)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "

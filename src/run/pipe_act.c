@@ -165,9 +165,9 @@ static sl_err act_predict(struct sl_pipe_worker *w, const struct sl_action *acti
 }
 
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
-    [SL_F] = act_forward,         [SL_B] = act_backward,   [SL_I] = act_backward,
-    [SL_W] = act_backward,        [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
-    [SL_RECV] = act_nothing,      [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
+    [SL_F] = act_forward,       [SL_B] = act_backward,        [SL_I] = act_backward,
+    [SL_W] = act_backward,      [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
+    [SL_RECV] = act_nothing,    [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
     [SL_PREDICT] = act_predict,
 };
 

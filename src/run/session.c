@@ -132,8 +132,7 @@ static sl_err run_pipe(struct session *s) {
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
     if (s->config->trace && s->config->on_trace)
-        s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe),
-                            s->train->step + count);
+        s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), s->train->step + count);
     SL_TRY_OUT(sl_pipe_gather(s->pipe, s->train));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));

@@ -80,9 +80,9 @@ SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int 
                                    const char *config);
 SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
 
-/* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into `micros`;
- * the seed of a step (0-based), different for every step so that dropout is; the optimizer's view of
- * the worker's parameters. */
+/* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into
+ * `micros`; the seed of a step (0-based), different for every step so that dropout is; the
+ * optimizer's view of the worker's parameters. */
 int64_t sl_train_full_samples(int64_t batch, int64_t micros);
 uint64_t sl_train_seed(uint64_t seed, int64_t step);
 SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
