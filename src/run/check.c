@@ -81,7 +81,6 @@ static const struct sl_program_param *find_in(const struct sl_program_param *lis
     for (int i = 0; i < count; i++)
         if (list[i].param == index)
             return &list[i];
-    SL_ASSERT(!"the whole model has every tensor of a stage");
     return NULL;
 }
 
@@ -92,6 +91,7 @@ static bool same_params(struct pair *p, int stage) {
     for (int i = 0; i < part->param_count; i++) {
         const struct sl_program_param *a = &part->params[i];
         const struct sl_program_param *b = find_in(whole->params, whole->param_count, a->param);
+        SL_ASSERT(b); /* the whole model has every tensor of a stage */
         struct tensor t = {
             .kind = SL_CHECK_WEIGHT,
             .stage = stage,
@@ -120,6 +120,7 @@ static bool same_states(struct pair *p, int stage) {
     for (int i = 0; i < part->state_count; i++) {
         const struct sl_program_param *a = &part->states[i];
         const struct sl_program_param *b = find_in(whole->states, whole->state_count, a->param);
+        SL_ASSERT(b); /* the whole model has every tensor of a stage */
         struct tensor t = {SL_CHECK_STATE,
                            stage,
                            part->graph->states.at[a->param].name,

@@ -224,14 +224,23 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
+int64_t sl_pipe_clock(const struct sl_pipe_worker *w) {
+    return w->pipe->config.trace ? sl_clock_ns() - w->pipe->start_ns : 0;
+}
+
+/* A span is work: what an action waits for others comes before it. */
 static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
     if (!w->pipe->config.trace)
         return sl_pipe_act(w, action);
-    struct sl_span *span = &w->lane.at[w->lane.count++];
-    span->action = *action;
-    span->start_ns = sl_clock_ns() - w->pipe->start_ns;
+    struct sl_span *span = &w->lane.at[w->lane.count];
+    int64_t start = sl_pipe_clock(w);
+    w->waited_ns = 0;
     SL_TRY(sl_pipe_act(w, action));
-    span->end_ns = sl_clock_ns() - w->pipe->start_ns;
+    *span = (struct sl_span){
+        .action = *action, .start_ns = start + w->waited_ns, .end_ns = sl_pipe_clock(w)};
+    for (int i = 0; i < w->seat_count; i++)
+        span->live_bytes += w->seats[i].train.worker->bytes;
+    w->lane.count++;
     return SL_OK;
 }
 
@@ -280,6 +289,27 @@ static sl_err open_trace(struct sl_pipe *pipe) {
                            (long long)count);
     }
     return SL_OK;
+}
+
+/* A receive is posted long before its message comes: it ends when that has been sent. */
+static void close_trace(struct sl_pipe *pipe) {
+    int64_t end = sl_clock_ns() - pipe->start_ns;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        pipe->timeline.lanes[w] = pipe->workers[w].lane;
+    pipe->timeline.end_ns = end;
+    if (!pipe->config.trace)
+        return;
+    struct sl_matches *matches = sl_matches_open(&pipe->timeline);
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
+            struct sl_span *to = &pipe->timeline.lanes[w].at[i];
+            struct sl_moment send, recv;
+            if (to->action.kind != SL_RECV || !sl_matches_find(matches, &to->action, &send, &recv))
+                continue;
+            const struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
+            to->end_ns = from->end_ns > to->end_ns ? from->end_ns : to->end_ns;
+        }
+    sl_matches_close(matches);
 }
 
 /* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
@@ -335,9 +365,7 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
         }
     for (int w = 0; w < started; w++)
         pthread_join(pipe->workers[w].thread, NULL);
-    for (int w = 0; w < count; w++)
-        pipe->timeline.lanes[w] = pipe->workers[w].lane;
-    pipe->timeline.end_ns = sl_clock_ns() - pipe->start_ns;
+    close_trace(pipe);
     if (pipe->gate.err != SL_OK) {
         sl_err_set_message(pipe->gate.message);
         return pipe->gate.err;

@@ -58,7 +58,9 @@ static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, in
         int peer = grad ? plan->edges[edge].to : plan->edges[edge].from;
         struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
         char *message;
+        int64_t before = sl_pipe_clock(w);
         SL_TRY(sl_box_receive(box, micro, &message));
+        w->waited_ns += sl_pipe_clock(w) - before;
         copy_ports(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
                    at->slot, message, false);
         sl_box_release(box, micro);

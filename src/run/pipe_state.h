@@ -28,6 +28,7 @@ struct sl_pipe_worker {
     int *reduce_seen;    /* [groups] */
     void *tie_sum;       /* device memory of the largest tied parameter */
     struct sl_lane lane; /* measured */
+    int64_t waited_ns;   /* in the action at hand, when there is a trace */
     pthread_t thread;
 };
 
@@ -49,6 +50,8 @@ struct sl_pipe {
     struct sl_timeline timeline;
 };
 
+/* pipe.c: time is read only when there is a trace; 0 otherwise. */
+int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_step.c */

@@ -76,6 +76,20 @@ for schedule in 2bw stash vsync async paci; do
     count=$((count + 1))
 done
 
+# A measured timeline reads back, of both kinds of schedules; it does not change the run.
+for schedule in zb-h1 2bw; do
+    for trace in "" --trace; do
+        # shellcheck disable=SC2086
+        timeout "$patience" "$SLUICE" train "${tiny[@]}" --stages 3 --batch 8 --micro 4 --steps 20 \
+            --clip 0 --schedule $schedule --out "run$trace-$schedule" $trace 2>err || fail "$(cat err)"
+    done
+    [ "$(grep -c '^worker [0-2]: bubble [0-9.]* %$' err)" = 3 ] || fail "no bubbles: $(cat err)"
+    "$SLUICE" report "run--trace-$schedule/timeline.trace.json" -o picture.svg || fail "$schedule: trace"
+    "$SLUICE" compare "run-$schedule" "run--trace-$schedule" >out || fail "$schedule: $(cat out)"
+    count=$((count + 1))
+done
+refused 2 'needs a pipeline' train "${tiny[@]}" --trace --out none --steps 1
+
 # Asynchronous schedules: no clipping, no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --steps 1
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw

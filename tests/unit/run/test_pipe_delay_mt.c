@@ -126,7 +126,8 @@ static void test_delays(void **state) {
                                         .plan = cases[c].plan,
                                         .stage_of = cases[c].stage_of,
                                         .schedule = schedules[s],
-                                        .delay = wait_some};
+                                        .delay = wait_some,
+                                        .trace = run % 3 == 0};
         choose_delays((uint64_t)run);
         if (run_hash(&config) != want[c][s])
             fail_msg("%s: run %lld with delays differs", schedules[s], (long long)run);
