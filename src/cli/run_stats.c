@@ -54,7 +54,8 @@ void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json
         int64_t kept = counted < SL_RUN_STATS_KEPT ? counted : SL_RUN_STATS_KEPT;
         memcpy(sorted, stats->step_ns, sizeof *sorted * (size_t)kept);
         sl_sort(sorted, kept, sizeof *sorted, by_size);
-        median = 0.5e-9 * (double)(sorted[(kept - 1) / 2] + sorted[kept / 2]);
+        int64_t low = sorted[(kept - 1) / 2], high = sorted[kept / 2];
+        median = 0.5e-9 * (double)(low + high);
         spread = 1e-9 * (double)(sorted[kept - 1] - sorted[0]) / median;
         cpu = 1e-9 * (double)(stats->cpu_end_ns - stats->cpu_start_ns) / (double)counted;
     }
