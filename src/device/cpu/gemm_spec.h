@@ -49,9 +49,12 @@ INLINE int64_t gemm_kc(int64_t k) {
 
 INLINE int64_t gemm_nc(int64_t kc) { return most(NR, GEMM_B_FLOATS / kc / NR * NR); }
 
+/* Floats of scratch for products of this size and any smaller one; a smaller k may have a larger
+ * kc. */
 INLINE int64_t gemm_floats(int64_t m, int64_t n, int64_t k) {
-    int64_t kc = gemm_kc(k), line = 64 / 4;
-    return up_to(least(m, GEMM_MC) * kc + VL, line) + least(up_to(n, NR), gemm_nc(kc)) * kc;
+    int64_t kc = least(k, GEMM_KC_ALONE), line = 64 / 4;
+    int64_t b = least(up_to(n, NR) * kc, most(NR * kc, GEMM_B_FLOATS));
+    return up_to(least(m, GEMM_MC) * kc + VL, line) + up_to(b, line);
 }
 
 #endif
