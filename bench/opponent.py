@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The opponent of `./dev bench cpu`: the same models, batches and optimizer in PyTorch.
 
-Prints one JSON line: median seconds per step over the timed steps, spread, peak memory. Never a
+Prints one JSON line: median seconds per step over the timed steps, spread, mean user time per step,
+peak memory. Never a
 dependency of the product; run by bench/cpu.sh when --python is given.
 """
 import argparse
@@ -122,6 +123,10 @@ MODELS = {
 }
 
 
+def user_s():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
@@ -135,7 +140,7 @@ def main():
     model, batch, items = MODELS[args.model]()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
     forward = torch.compile(model) if args.compile else model
-    times = []
+    times, cpu_start = [], 0.0
     for step in range(args.steps + 2):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
@@ -146,12 +151,16 @@ def main():
         loss.item()
         if step >= 2:
             times.append(time.perf_counter() - start)
+        elif step == 1:
+            cpu_start = user_s()
+    cpu_s = (user_s() - cpu_start) / args.steps
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times.sort()
     print(json.dumps({
         "model": args.model, "threads": args.threads, "compile": args.compile,
         "version": torch.__version__, "step_s": statistics.median(times),
         "spread": (times[-1] - times[0]) / statistics.median(times),
+        "step_cpu_s": cpu_s,
         "items_s": items / statistics.median(times),
         "peak_bytes": (peak_kib - empty_kib) * 1024,
     }))

@@ -195,7 +195,7 @@ sl_err sl_net_op(struct sl_net *net, const char *op, const int *inputs, int coun
     if (attributes && *attributes)
         sl_text_printf(&text, "%s%s", count ? ", " : "", attributes);
     sl_text_put(&text, ")");
-    int made;
+    int made = -1;
     struct sl_model_piece piece = {.values = inputs, .value_count = count, .result = &made};
     SL_TRY(extend(net, &text, piece));
     *tensor = made;

@@ -44,7 +44,8 @@ static sl_err measure(struct sl_train *train, int64_t rounds, int64_t *op_ns) {
 
 static void put_rows(struct sl_text *text, const struct row *rows, int count, int64_t total) {
     char time[SL_HUMAN_BYTES];
-    sl_text_printf(text, "%-20s %6s %12s %7s %10s\n", "kernel", "calls", "time", "share", "GFLOP/s");
+    sl_text_printf(text, "%-20s %6s %12s %7s %10s\n", "kernel", "calls", "time", "share",
+                   "GFLOP/s");
     for (int i = 0; i < count; i++)
         sl_text_printf(text, "%-20s %6d %12s %6.1f%% %10.1f\n", rows[i].kernel, rows[i].count,
                        sl_human_ns(rows[i].dur_ns, time),

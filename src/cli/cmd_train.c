@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/pipe_options.h"
+#include "cli/run_stats.h"
+#include "report/picture.h"
 
 #include <math.h>
 #include <signal.h>
@@ -32,6 +34,10 @@ struct progress {
     const char *item;
     double rate; /* items per second, smoothed */
     int64_t last_print_ns, start_ns;
+    struct sl_run_stats stats;
+    struct sl_text trace; /* of the last run of a pipeline */
+    int64_t *busy_ns;     /* [worker] over all runs, and how long they took */
+    int64_t traced_ns;
 };
 
 /* Tokens where the first loss counts items of an input, else samples. */
@@ -80,6 +86,7 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
 static void on_step(void *ctx, const struct sl_train *train, const struct sl_step_report *r) {
     struct progress *p = ctx;
     int64_t now = sl_clock_ns();
+    sl_run_stats_step(&p->stats, r);
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
     char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "";
     p->rate = p->rate == 0 ? rate : 0.9 * p->rate + 0.1 * rate;
@@ -105,6 +112,55 @@ static void on_eval(void *ctx, const struct sl_train *train, const struct sl_eva
     if (!isnan(r->accuracy))
         snprintf(accuracy, sizeof accuracy, "  accuracy %.2f%%", 100 * r->accuracy);
     sl_log_note("step %lld  validation loss %.4f%s", (long long)r->step, r->loss, accuracy);
+}
+
+/* Bubbles are those of all runs of the pipeline; the first is drawn, and then the last. */
+static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step) {
+    struct progress *p = ctx;
+    struct sl_arena arena = {0};
+    struct sl_picture picture;
+    bool drawn = p->trace.length > 0;
+    for (int w = 0; w < timeline->lane_count; w++)
+        for (int64_t i = 0; i < timeline->lanes[w].count; i++) {
+            const struct sl_span *span = &timeline->lanes[w].at[i];
+            if (span->action.kind != SL_SEND && span->action.kind != SL_RECV)
+                p->busy_ns[w] += span->end_ns - span->start_ns;
+        }
+    p->traced_ns += timeline->end_ns;
+    if (drawn && step < p->config->steps)
+        return;
+    sl_text_free(&p->trace);
+    p->trace = (struct sl_text){0};
+    sl_picture_build(&arena, timeline, timeline->sched->name, p->config->graph->name, &picture);
+    sl_report_trace(&picture, &p->trace);
+    sl_arena_free(&arena);
+}
+
+static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c, struct progress *p,
+                        struct sl_arena *arena) {
+    c->trace = sl_args_has(args, "--trace");
+    if (!c->trace)
+        return SL_OK;
+    if (!c->plan || !c->run)
+        return sl_fail(SL_ERR_USAGE, "--trace needs a pipeline (--stages N or --plan X.plan) and "
+                                     "--out DIR");
+    p->busy_ns = SL_NEW(arena, int64_t, c->plan->worker_count);
+    return SL_OK;
+}
+
+static sl_err save_trace(const struct sl_session_config *c, struct progress *p) {
+    struct sl_text path = {0};
+    if (p->traced_ns == 0)
+        return SL_OK;
+    sl_text_printf(&path, "%s/timeline.trace.json", c->run);
+    sl_err err = sl_file_write(path.at, p->trace.at, p->trace.length);
+    for (int w = 0; err == SL_OK && w < c->plan->worker_count; w++)
+        sl_log_note("worker %d: bubble %.1f %%", w,
+                    100.0 * (1.0 - (double)p->busy_ns[w] / (double)p->traced_ns));
+    if (err == SL_OK)
+        sl_log_note("timeline: %s (see 'sluice report')", path.at);
+    sl_text_free(&path);
+    return err;
 }
 
 static void put_config(struct sl_text *text, const struct sl_args *args,
@@ -141,21 +197,14 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
-    c->steps = 100;
-    c->clip = 1.0;
     c->eval_samples = 64;
-    SL_TRY(sl_args_int(args, "--steps", 0, INT64_MAX, &c->steps));
-    SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &c->clip));
+    SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
-    SL_TRY(sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples));
-    SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &c->optim));
-    SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), c->steps, &c->lr));
-    c->base_lr = c->optim.row->lr;
-    return sl_args_double(args, "--lr", 0, 1e6, &c->base_lr);
+    return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
 }
 
 static void put_result(struct sl_text *text, const struct sl_session_config *c,
-                       const struct sl_session_result *r) {
+                       const struct sl_session_result *r, const struct progress *p) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", c->train.graph->name);
@@ -166,6 +215,8 @@ static void put_result(struct sl_text *text, const struct sl_session_config *c,
     sl_json_put_bool(&json, "stopped", r->stopped);
     sl_json_put_bool(&json, "resumed", r->resumed);
     sl_json_put_int(&json, "bytes", r->bytes);
+    sl_json_put_int(&json, "step_items", c->train.batch * p->items_per_sample);
+    sl_run_stats_put(&p->stats, &json);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
@@ -200,8 +251,10 @@ static sl_err run(const struct sl_args *args) {
         .on_start = on_start,
         .on_step = on_step,
         .on_eval = on_eval,
+        .on_trace = on_trace,
     };
     sl_err err = SL_OK;
+    sl_run_stats_open(&progress.stats);
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
@@ -213,6 +266,7 @@ static sl_err run(const struct sl_args *args) {
     session.plan = choice.plan;
     session.stage_of = choice.stage_of;
     session.schedule = choice.schedule;
+    SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
@@ -223,13 +277,15 @@ static sl_err run(const struct sl_args *args) {
     catch_signals();
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
+    SL_TRY_OUT(save_trace(&session, &progress));
     if (sl_args_has(args, "--json")) {
-        put_result(&text, &session, &result);
+        put_result(&text, &session, &result, &progress);
         SL_TRY_OUT(sl_print(&text));
     }
 out:
     sl_text_free(&config_text);
     sl_text_free(&model_text);
+    sl_text_free(&progress.trace);
     sl_text_free(&text);
     sl_run_close(&inputs);
     return err;
@@ -238,11 +294,9 @@ out:
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
+    {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
-    {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},
-    {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},
-    {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false},
-    {"--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false},
+    SL_OPTIMIZER_OPTIONS,
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},

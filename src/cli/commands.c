@@ -1,6 +1,7 @@
 /* The table of commands, in alphabetical order. */
 #include "cli/command.h"
 
+extern const struct sl_command sl_cmd_check;
 extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
@@ -17,6 +18,7 @@ extern const struct sl_command sl_cmd_version;
 
 /* clang-format off */
 const struct sl_command *const sl_commands[] = {
+    &sl_cmd_check,
     &sl_cmd_ckpt,
     &sl_cmd_compare,
     &sl_cmd_eval,

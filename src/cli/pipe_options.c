@@ -33,8 +33,9 @@ static sl_err place_stages(const struct sl_schedule *schedule, int64_t stages, i
         return sl_fail(SL_ERR_NO, "%s runs every stage twice; replicas are not run yet",
                        schedule->name);
     if (v && stages != 2 * workers)
-        return sl_fail(SL_ERR_NO, "%s needs two stages per worker; %lld stages on %lld workers do "
-                                  "not fit",
+        return sl_fail(SL_ERR_NO,
+                       "%s needs two stages per worker; %lld stages on %lld workers do "
+                       "not fit",
                        schedule->name, (long long)stages, (long long)workers);
     for (int64_t s = 0; s < stages; s++)
         worker_of[s] = (int)(v ? (s < workers ? s : 2 * workers - 1 - s) : s % workers);

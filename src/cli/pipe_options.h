@@ -7,8 +7,9 @@
 #define SL_PIPE_OPTIONS                                                                            \
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
-        {"--schedule", "S", "see 'sluice list schedules' (default 1f1b)", false},                  \
-        {"--plan", "X.plan", "stages and workers from a file", false}
+        {"--schedule", "S", "see 'sluice list schedules' (default 1f1b)", false}, {                \
+        "--plan", "X.plan", "stages and workers from a file", false                                \
+    }
 
 struct sl_pipe_choice {
     const struct sl_plan *plan; /* NULL: one worker */
@@ -16,7 +17,8 @@ struct sl_pipe_choice {
     const char *schedule;
 };
 
-SL_MUST_CHECK sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *config,
-                                    struct sl_arena *arena, struct sl_pipe_choice *out);
+SL_MUST_CHECK sl_err sl_pipe_choose(const struct sl_args *args,
+                                    const struct sl_train_config *config, struct sl_arena *arena,
+                                    struct sl_pipe_choice *out);
 
 #endif

@@ -104,3 +104,14 @@ sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
     out->seed = (uint64_t)seed;
     return SL_OK;
 }
+
+sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps, struct sl_train_config *out) {
+    out->steps = steps;
+    out->clip = 1.0;
+    SL_TRY(sl_args_int(args, "--steps", 0, INT64_MAX, &out->steps));
+    SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &out->clip));
+    SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &out->optim));
+    SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), out->steps, &out->lr));
+    out->base_lr = out->optim.row->lr;
+    return sl_args_double(args, "--lr", 0, 1e6, &out->base_lr);
+}

@@ -38,4 +38,16 @@ SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inp
         "--recompute", NULL, "keep only inputs; run the forward pass again", false                 \
     }
 
+/* Steps (default `steps`), optimizer, learning rate and clipping into a configuration. */
+SL_MUST_CHECK sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps,
+                                      struct sl_train_config *out);
+
+/* The rows of that; --steps has its own default in every command. */
+#define SL_OPTIMIZER_OPTIONS                                                                       \
+    {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},     \
+        {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},                \
+        {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false}, {                         \
+        "--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false               \
+    }
+
 #endif

@@ -92,8 +92,9 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
     return SL_OK;
 }
 
-/* A gradient that is passed on as it came (through an addition, say) gets a view of its own, so that
- * it belongs to the node it passes: on a chain of stages it then travels from stage to stage. */
+/* A gradient that is passed on as it came (through an addition, say) gets a view of its own, so
+ * that it belongs to the node it passes: on a chain of stages it then travels from stage to stage.
+ */
 static int own_contribution(struct sl_grad *grad, int contribution) {
     const struct sl_value *c = sl_graph_value(grad->graph, contribution);
     if (c->kind == SL_VALUE_NODE && c->node >= grad->first_emitted)

@@ -124,9 +124,9 @@ void sl_program_close(struct sl_program *program);
 SL_MUST_CHECK sl_err sl_program_check(const struct sl_program *program);
 void sl_program_write(const struct sl_program *program, struct sl_text *text);
 
-/* Forward nodes that must be in one stage because kernels fuse them (or their gradients): nodes with
- * the same group[] belong together. `group` has graph->forward_count entries; the number of a group
- * is its first node. */
+/* Forward nodes that must be in one stage because kernels fuse them (or their gradients): nodes
+ * with the same group[] belong together. `group` has graph->forward_count entries; the number of a
+ * group is its first node. */
 void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *name), int *group);
 
 /* The stage of every node, backward nodes included, given that of the forward nodes. A sum of

@@ -22,8 +22,8 @@ static double *node_costs(const struct sl_graph *graph, struct sl_arena *arena) 
     return cost;
 }
 
-/* border[n]: may a stage begin at node n? Not inside a group of fused nodes, and not at a view, which
- * costs nothing where its source is. */
+/* border[n]: may a stage begin at node n? Not inside a group of fused nodes, and not at a view,
+ * which costs nothing where its source is. */
 static bool *find_borders(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
                           struct sl_arena *arena) {
     int count = graph->forward_count;

@@ -104,6 +104,8 @@ static sl_err read_event(struct reader *r, struct event *e) {
 }
 
 static sl_err stage_of(struct reader *r, struct sl_str raw, uint16_t *out) {
+    if (!raw.at)
+        raw = SL_STR("?");
     int64_t *known = sl_map_find(&r->names, raw);
     if (!known) {
         if (r->stages.count >= SL_STAGE_MOST)
@@ -245,8 +247,12 @@ static sl_err finish(struct reader *r) {
     }
     for (int64_t l = 0; l < r->lanes; l++)
         lane_at[l + 1] += lane_at[l];
-    for (int64_t i = 0; i < r->arrows.count; i++)
-        p->end_ns = r->arrows.at[i].end_ns > p->end_ns ? r->arrows.at[i].end_ns : p->end_ns;
+    for (int64_t i = 0; i < r->arrows.count; i++) { /* one end may be missing */
+        struct sl_arrow *a = &r->arrows.at[i];
+        a->left_ns = a->left_ns > a->start_ns ? a->left_ns : a->start_ns;
+        a->end_ns = a->end_ns > a->left_ns ? a->end_ns : a->left_ns;
+        p->end_ns = a->end_ns > p->end_ns ? a->end_ns : p->end_ns;
+    }
     p->title = p->title ? p->title : "trace";
     p->detail = p->detail ? p->detail : "";
     p->stage_count = (int)r->stages.count;

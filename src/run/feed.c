@@ -17,10 +17,9 @@ sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split, in
 /* d total / d loss of this micro-batch: its share of the batch's counted items. */
 static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
                         const struct sl_program *program) {
-    enum { MOST = 64 };
-    double share[MOST];
+    double share[SL_LOSS_MOST];
     const struct sl_graph *graph = train->config.graph;
-    SL_ASSERT(graph->losses.count <= MOST);
+    SL_ASSERT(graph->losses.count <= SL_LOSS_MOST);
     if (program->seeds.count == 0)
         return SL_OK;
     SL_TRY(sl_train_count(train, feed->split, feed->first, feed->count, share));

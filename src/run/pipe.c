@@ -16,8 +16,9 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
             return sl_fail(SL_ERR_NO, "stage %s has %d replicas; replicas are not run yet",
                            stage->name, stage->width);
         if (stage->micro_size != c->plan->stages[0].micro_size)
-            return sl_fail(SL_ERR_NO, "stage %s has micro-batches of its own size; that is not "
-                                      "run yet",
+            return sl_fail(SL_ERR_NO,
+                           "stage %s has micro-batches of its own size; that is not "
+                           "run yet",
                            stage->name);
     }
     if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
@@ -25,6 +26,25 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
                        "schedule '%s' updates stages at different times, so there is no global "
                        "gradient norm to clip; use --clip 0",
                        sched->name);
+    return SL_OK;
+}
+
+/* Nodes that one kernel computes round differently when they are cut apart. */
+static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) {
+    const struct sl_graph *graph = c->train->graph;
+    int *group = SL_NEW(arena, int, graph->forward_count + 1);
+    sl_pass_glue(graph, c->train->device->has_kernel, group);
+    for (int n = 0; n < graph->forward_count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n], *first = &graph->nodes.at[group[n]];
+        int a = c->stage_of[group[n]], b = c->stage_of[n];
+        if (a != b)
+            return sl_fail(
+                SL_ERR_NO,
+                "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
+                "computes both; they must be in one stage",
+                group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
+                c->plan->stages[b].name);
+    }
     return SL_OK;
 }
 
@@ -158,6 +178,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->seat_of = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->stage_count);
     pipe->norm_sums = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
+    SL_TRY_OUT(check_cut(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int w = 0; w < plan->worker_count; w++)
         SL_TRY_OUT(open_worker(pipe, w));
@@ -194,6 +215,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         worker->device->row->free(worker->device, worker->tie_sum);
         worker->device->row->close(worker->device);
     }
+    free(pipe->loss_terms);
     sl_gate_close(&pipe->gate);
     sl_arena_free(&pipe->sched_arena);
     sl_arena_free(&pipe->arena);
@@ -202,14 +224,23 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
+int64_t sl_pipe_clock(const struct sl_pipe_worker *w) {
+    return w->pipe->config.trace ? sl_clock_ns() - w->pipe->start_ns : 0;
+}
+
+/* A span is work: what an action waits for others comes before it. */
 static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
     if (!w->pipe->config.trace)
         return sl_pipe_act(w, action);
-    struct sl_span *span = &w->lane.at[w->lane.count++];
-    span->action = *action;
-    span->start_ns = sl_clock_ns() - w->pipe->start_ns;
+    struct sl_span *span = &w->lane.at[w->lane.count];
+    int64_t start = sl_pipe_clock(w);
+    w->waited_ns = 0;
     SL_TRY(sl_pipe_act(w, action));
-    span->end_ns = sl_clock_ns() - w->pipe->start_ns;
+    *span = (struct sl_span){
+        .action = *action, .start_ns = start + w->waited_ns, .end_ns = sl_pipe_clock(w)};
+    for (int i = 0; i < w->seat_count; i++)
+        span->live_bytes += w->seats[i].train.worker->bytes;
+    w->lane.count++;
     return SL_OK;
 }
 
@@ -217,6 +248,7 @@ static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *actio
 static sl_err run_lists(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
     const struct sl_plan *plan = w->pipe->config.plan;
+    int64_t number = 0;
     for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
         const struct sl_actions *list = &sched->lists[seg][w->index];
         int32_t first = seg == SL_EPILOGUE ? sched->reps : 0;
@@ -225,6 +257,8 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
             for (int64_t i = 0; i < list->count; i++) {
                 int seat = plan->stages[list->at[i].stage].seat;
                 struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
+                if (w->pipe->config.delay)
+                    w->pipe->config.delay(w->pipe->config.delay_ctx, w->index, number++);
                 SL_TRY(act_traced(w, &action));
             }
     }
@@ -257,15 +291,72 @@ static sl_err open_trace(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
-sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
-    int count = pipe->config.plan->worker_count, started = 0;
+/* A receive is posted long before its message comes: it ends when that has been sent. */
+static void close_trace(struct sl_pipe *pipe) {
+    int64_t end = sl_clock_ns() - pipe->start_ns;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        pipe->timeline.lanes[w] = pipe->workers[w].lane;
+    pipe->timeline.end_ns = end;
+    if (!pipe->config.trace)
+        return;
+    struct sl_matches *matches = sl_matches_open(&pipe->timeline);
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
+            struct sl_span *to = &pipe->timeline.lanes[w].at[i];
+            struct sl_moment send, recv;
+            if (to->action.kind != SL_RECV || !sl_matches_find(matches, &to->action, &send, &recv))
+                continue;
+            const struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
+            to->end_ns = from->end_ns > to->end_ns ? from->end_ns : to->end_ns;
+        }
+    sl_matches_close(matches);
+}
+
+/* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
+static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
+    struct sl_worker *worker = seat->train.worker;
+    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[seat->stage].seat];
+    int slots =
+        pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
+    if (slots > seat->slots || pools[SL_POOL_WEIGHT].count > worker->versions)
+        return sl_fail(SL_ERR_NO,
+                       "stage %d needs %d micro-batches in flight and %d weight versions for a run "
+                       "of this length; it was opened with %d and %d",
+                       seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
+                       worker->versions);
+    if (seat->newest != 0)
+        memcpy(worker->param[0], worker->param[seat->newest],
+               (size_t)worker->programs[SL_WORKER_FULL]->param_bytes);
+    seat->newest = 0;
+    seat->counted = -1;
+    return SL_OK;
+}
+
+static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
+    size_t terms = (size_t)(steps * pipe->train.micros * pipe->train.graph->losses.count);
     SL_TRY(build_sched(pipe, steps));
+    for (int s = 0; s < pipe->config.plan->stage_count; s++)
+        SL_TRY(start_seat(pipe, pipe->seat_of[s]));
     SL_TRY(open_trace(pipe));
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
+    pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
+    memset(pipe->loss_terms, 0, terms * sizeof(double));
     pipe->start_ns = pipe->last_ns = sl_clock_ns();
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        pipe->seat_of[s]->counted = -1;
+    return SL_OK;
+}
+
+/* In the order of one worker. */
+static void add_losses(struct sl_pipe *pipe, int64_t steps) {
+    int64_t terms = pipe->train.micros * pipe->train.graph->losses.count;
+    for (int64_t i = 0; i < steps; i++)
+        for (int64_t j = 0; j < terms; j++)
+            pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
+}
+
+sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
+    int count = pipe->config.plan->worker_count, started = 0;
+    SL_TRY(start_run(pipe, steps, reports));
     for (; started < count; started++)
         if (pthread_create(&pipe->workers[started].thread, NULL, worker_main,
                            &pipe->workers[started]) != 0) {
@@ -274,13 +365,12 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
         }
     for (int w = 0; w < started; w++)
         pthread_join(pipe->workers[w].thread, NULL);
-    for (int w = 0; w < count; w++)
-        pipe->timeline.lanes[w] = pipe->workers[w].lane;
-    pipe->timeline.end_ns = sl_clock_ns() - pipe->start_ns;
+    close_trace(pipe);
     if (pipe->gate.err != SL_OK) {
         sl_err_set_message(pipe->gate.message);
         return pipe->gate.err;
     }
+    add_losses(pipe, steps);
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;
     return SL_OK;

@@ -21,6 +21,9 @@ struct sl_pipe_config {
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
     bool trace;
+    /* Called by worker threads before every action: tests wait here. NULL: nothing. */
+    void (*delay)(void *ctx, int worker, int64_t action);
+    void *delay_ctx;
 };
 
 struct sl_pipe;
@@ -43,7 +46,8 @@ int sl_pipe_stage_count(const struct sl_pipe *pipe);
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage);
 /* The weight slab that holds the newest weights. */
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
-const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
+const struct sl_timeline *
+sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
 int64_t sl_pipe_bytes(const struct sl_pipe *pipe);
 
 #endif

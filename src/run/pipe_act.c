@@ -58,7 +58,9 @@ static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, in
         int peer = grad ? plan->edges[edge].to : plan->edges[edge].from;
         struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
         char *message;
+        int64_t before = sl_pipe_clock(w);
         SL_TRY(sl_box_receive(box, micro, &message));
+        w->waited_ns += sl_pipe_clock(w) - before;
         copy_ports(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
                    at->slot, message, false);
         sl_box_release(box, micro);
@@ -115,6 +117,12 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
     };
 }
 
+/* Stages may have losses of their own: each term has its place, and they are added at the end. */
+static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
+    int64_t micro = at->iteration * pipe->train.micros + at->index;
+    return pipe->loss_terms + micro * pipe->train.graph->losses.count;
+}
+
 static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
@@ -124,8 +132,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(take_messages(w, &at, action->micro, false));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
-        SL_TRY(sl_train_add_losses(&at.seat->train, &feed,
-                                   &w->pipe->reports[at.iteration].loss));
+        SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
     return give_messages(w, &at, action->micro, false);
 }
 
@@ -158,9 +165,9 @@ static sl_err act_predict(struct sl_pipe_worker *w, const struct sl_action *acti
 }
 
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
-    [SL_F] = act_forward,         [SL_B] = act_backward,   [SL_I] = act_backward,
-    [SL_W] = act_backward,        [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
-    [SL_RECV] = act_nothing,      [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
+    [SL_F] = act_forward,       [SL_B] = act_backward,        [SL_I] = act_backward,
+    [SL_W] = act_backward,      [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
+    [SL_RECV] = act_nothing,    [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
     [SL_PREDICT] = act_predict,
 };
 

@@ -9,10 +9,10 @@
 struct sl_seat_state {
     struct sl_train train; /* its part of a training run: worker, optimizer, counts */
     int stage;
-    int slots;       /* micro-batches in flight */
-    bool grad_filled; /* the gradient buffer holds something: add to it */
-    int newest;      /* weight slab */
-    int64_t counted; /* iteration that train.counts is of, -1: none */
+    int slots;            /* micro-batches in flight */
+    bool grad_filled;     /* the gradient buffer holds something: add to it */
+    int newest;           /* weight slab */
+    int64_t counted;      /* iteration that train.counts is of, -1: none */
     int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
     int step_from, step_to;
 };
@@ -25,9 +25,10 @@ struct sl_pipe_worker {
     struct sl_seat_state *seats;
     int seat_count;
     int steps_waiting;
-    int *reduce_seen; /* [groups] */
-    void *tie_sum;    /* device memory of the largest tied parameter */
+    int *reduce_seen;    /* [groups] */
+    void *tie_sum;       /* device memory of the largest tied parameter */
     struct sl_lane lane; /* measured */
+    int64_t waited_ns;   /* in the action at hand, when there is a trace */
     pthread_t thread;
 };
 
@@ -44,10 +45,13 @@ struct sl_pipe {
     struct sl_meeting all, *groups; /* groups: [sched groups] */
     double *norm_sums;              /* [graph params] of the step in the making */
     struct sl_step_report *reports;
+    double *loss_terms; /* [steps][micros][losses] of this run */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
 };
 
+/* pipe.c: time is read only when there is a trace; 0 otherwise. */
+int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_step.c */

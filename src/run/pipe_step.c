@@ -14,6 +14,13 @@
 #include <math.h>
 #include <string.h>
 
+static sl_err meet(struct sl_pipe_worker *w, struct sl_meeting *meeting) {
+    int64_t before = sl_pipe_clock(w);
+    SL_TRY(sl_meeting_join(meeting));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
+}
+
 /* The parameter of a tie, as the seat's program numbers it; -1 when it has none of that name. */
 static int find_param(const struct sl_seat_state *seat, const char *name) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
@@ -70,9 +77,9 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
     if (++w->reduce_seen[group] < here)
         return SL_OK;
     w->reduce_seen[group] = 0;
-    SL_TRY(sl_meeting_join(&w->pipe->groups[group]));
+    SL_TRY(meet(w, &w->pipe->groups[group]));
     SL_TRY(sum_tie(w, tie, action->grad_slot));
-    SL_TRY(sl_meeting_join(&w->pipe->groups[group]));
+    SL_TRY(meet(w, &w->pipe->groups[group]));
     for (int i = 0; i < w->seat_count; i++) {
         struct sl_seat_state *seat = &w->seats[i];
         int param = holds_tie(tie, seat->stage) ? find_param(seat, tie->name) : -1;
@@ -145,11 +152,11 @@ static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
     double sum = 0, lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(publish_norms(w, &w->seats[i]));
-    SL_TRY(sl_meeting_join(&pipe->all));
+    SL_TRY(meet(w, &pipe->all));
     for (int64_t i = 0; i < pipe->train.graph->params.count; i++)
         sum += pipe->norm_sums[i];
     struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, pipe->train.clip);
-    SL_TRY(sl_meeting_join(&pipe->all)); /* the table may be written again */
+    SL_TRY(meet(w, &pipe->all)); /* the table may be written again */
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(update_seat(w, &w->seats[i], lr, verdict.scale, verdict.finite));
     if (w->index == 0)

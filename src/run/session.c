@@ -131,6 +131,8 @@ static sl_err run_pipe(struct session *s) {
         sl_out_of_memory((size_t)count * sizeof *reports);
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
+    if (s->config->trace && s->config->on_trace)
+        s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), s->train->step + count);
     SL_TRY_OUT(sl_pipe_gather(s->pipe, s->train));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
@@ -158,7 +160,8 @@ static sl_err open_pipe(struct session *s) {
     struct sl_pipe_config pipe = {.train = &c->train,
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
-                                  .schedule = c->schedule};
+                                  .schedule = c->schedule,
+                                  .trace = c->trace};
     SL_TRY(sl_pipe_open(&pipe, &s->pipe));
     return sl_pipe_scatter(s->pipe, s->train);
 }

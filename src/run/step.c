@@ -52,8 +52,7 @@ sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report) {
     report->norm = verdict.norm;
     report->lr = sl_lr_at(&train->config.lr, train->config.base_lr, train->step + 1);
     report->skipped = !verdict.finite;
-    struct sl_update_args args = {
-        .t = train->step + 1, .lr = report->lr, .scale = verdict.scale};
+    struct sl_update_args args = {.t = train->step + 1, .lr = report->lr, .scale = verdict.scale};
     if (verdict.finite)
         SL_TRY(sl_train_update(train, &args));
     train->step++;

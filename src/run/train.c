@@ -110,18 +110,26 @@ void sl_train_close(struct sl_train *train) {
     free(train);
 }
 
-sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed, double *loss) {
+sl_err sl_train_loss_terms(struct sl_train *train, const struct sl_feed *feed, double *terms) {
     const struct sl_program *p = train->worker->programs[feed->program];
-    double share[64];
+    double share[SL_LOSS_MOST];
     float value;
     SL_TRY(sl_train_count(train, feed->split, feed->first, feed->count, share));
     for (int i = 0; i < p->losses.count; i++) {
         int index = p->losses.at[i].index;
         SL_TRY(sl_worker_get(train->worker, feed->slot, &p->losses.at[i], &value));
         if (train->counts[index] > 0)
-            *loss += train->config.graph->losses.at[index].weight * (double)value * share[index] /
-                     train->counts[index];
+            terms[index] = train->config.graph->losses.at[index].weight * (double)value *
+                           share[index] / train->counts[index];
     }
+    return SL_OK;
+}
+
+sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed, double *loss) {
+    double terms[SL_LOSS_MOST] = {0};
+    SL_TRY(sl_train_loss_terms(train, feed, terms));
+    for (int64_t i = 0; i < train->config.graph->losses.count; i++)
+        *loss += terms[i];
     return SL_OK;
 }
 

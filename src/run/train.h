@@ -8,6 +8,8 @@
 #include "optim/optim.h"
 #include "run/worker.h"
 
+enum { SL_LOSS_MOST = 64 }; /* of a model */
+
 struct sl_step_report {
     int64_t step; /* from 1 */
     double loss;  /* mean over the batch's counted items, losses weighted and added */
@@ -78,9 +80,9 @@ SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int 
                                    const char *config);
 SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
 
-/* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into `micros`;
- * the seed of a step (0-based), different for every step so that dropout is; the optimizer's view of
- * the worker's parameters. */
+/* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into
+ * `micros`; the seed of a step (0-based), different for every step so that dropout is; the
+ * optimizer's view of the worker's parameters. */
 int64_t sl_train_full_samples(int64_t batch, int64_t micros);
 uint64_t sl_train_seed(uint64_t seed, int64_t step);
 SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
@@ -107,7 +109,10 @@ struct sl_feed {
     int slot;
 };
 SL_MUST_CHECK sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed);
-/* Add the losses of the micro-batch in the slot, each times its share of train->counts. */
+/* The losses of the micro-batch in the slot, each times its share of train->counts: terms[loss] for
+ * those that this worker computes; and all of them added up. */
+SL_MUST_CHECK sl_err sl_train_loss_terms(struct sl_train *train, const struct sl_feed *feed,
+                                         double *terms);
 SL_MUST_CHECK sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed,
                                          double *loss);
 /* Items that count for each loss over a range of samples. */

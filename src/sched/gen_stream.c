@@ -194,13 +194,13 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
 
 #define ROW(c_name, text_name, text_brief, version_rule, window_function)                          \
     const struct sl_schedule sl_schedule_##c_name = {                                              \
-        .name = text_name,                                                                         \
-        .brief = text_brief,                                                                       \
+        .name = (text_name),                                                                       \
+        .brief = (text_brief),                                                                     \
         .domain = "one micro-batch size for all stages; one stage per worker when there are "      \
                   "replicas or ties",                                                              \
-        .rule = version_rule,                                                                      \
+        .rule = (version_rule),                                                                    \
         .check = check,                                                                            \
-        .window = window_function,                                                                 \
+        .window = (window_function),                                                               \
         .claim = claim,                                                                            \
     }
 

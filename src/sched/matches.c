@@ -18,7 +18,7 @@ static void key_of(const struct sl_action *a, uint64_t *key, uint64_t *micros) {
     bool send = a->kind == SL_SEND;
     uint32_t from = (uint32_t)(send ? a->micro : a->other);
     uint32_t to = (uint32_t)(send ? a->other : a->micro);
-    *key = (uint64_t)a->edge << 2 | (a->flags & SL_GRAD) << 1 | 1;
+    *key = (uint64_t)a->edge << 2 | (a->flags & SL_GRAD ? 2u : 0u) | 1u;
     *micros = (uint64_t)from << 32 | to;
 }
 

@@ -178,25 +178,34 @@ void sl_channel_time(struct sl_engine *e, int channel) {
         set_span(e, c->to, recv.span, start, arrival);
     }
     struct sl_worker_sim *from = &e->workers[c->from];
-    if (from->in_send)
-        from->resume_ns = e->opts->send == SL_SEND_BLOCKING ? left : ready;
+    if (from->in_send && e->opts->send == SL_SEND_BLOCKING)
+        from->resume_ns = left;
     sl_engine_wake(e, c->from);
     sl_engine_wake(e, c->to);
 }
 
+/* With sends that wait for their receive, this is the one its worker stands at: earlier ones on the
+ * channel have met theirs. It goes on now, before anybody is granted a wire at the same time. */
+static void meet(struct sl_engine *e, const struct sl_channel_sim *c, int64_t ready) {
+    struct sl_worker_sim *from = &e->workers[c->from];
+    if (e->opts->send != SL_SEND_RENDEZVOUS || !from->in_send)
+        return;
+    from->resume_ns = ready;
+    sl_engine_wake(e, c->from);
+}
+
 void sl_channel_match(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
-    if (c->sends.head == c->sends.vec.count || c->recvs.head == c->recvs.vec.count)
-        return;
-    if (!e->shared) {
-        sl_channel_time(e, channel);
-        return;
-    }
     int64_t send = c->sends.head + c->in_queue, recv = c->recvs.head + c->in_queue;
     if (send >= c->sends.vec.count || recv >= c->recvs.vec.count)
         return;
     int64_t sent = c->sends.vec.at[send].at_ns, posted = c->recvs.vec.at[recv].at_ns;
+    int64_t ready = sent > posted ? sent : posted;
+    meet(e, c, ready);
+    if (!e->shared) {
+        sl_channel_time(e, channel);
+        return;
+    }
     c->in_queue++;
-    sl_engine_event(e, (struct sl_event){sent > posted ? sent : posted, channel, c->from,
-                                         c->sends.vec.at[send].span});
+    sl_engine_event(e, (struct sl_event){ready, channel, c->from, c->sends.vec.at[send].span});
 }

@@ -187,8 +187,7 @@ static void test_synchronous(void **state) {
         struct sl_data *data = open_data(graph, inputs);
         for (int shape = 0; shape < 3; shape++) {
             static const int64_t batches[] = {8, 11, 2}, micros[] = {8, 4, 2};
-            struct sl_train_config config =
-                make_config(graph, data, batches[shape], micros[shape]);
+            struct sl_train_config config = make_config(graph, data, batches[shape], micros[shape]);
             float **weights = one_worker(&config);
             for (int s = 0; s < SL_COUNT(schedules); s++) {
                 bool chunks = strcmp(schedules[s], "interleaved") == 0 ||

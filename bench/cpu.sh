@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Training steps on the CPU against PyTorch, eager and compiled: the same model, batch, optimizer and
+# clipping, one run of each in turn, median over the rounds. Prints RESULT lines:
+#
+#   sluice, torch, torch_compile   items (tokens, samples) per second, from the median step of each run
+#   ratio                          sluice over the better of the two
+#   cpu_ratio                      the same from user time per step: what a busy machine cannot falsify
+#   sluice_bytes, torch_bytes      high-water mark less that of the empty process (torch: eager)
+#   predicted_bytes                what the program planned
+#
+# Usage: ./dev bench cpu [--python PATH] [--rounds N] [--steps N] [--threads "1 2"] [--models "..."]
+#                        [--no-compile]
+# Without --python only sluice runs.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+sluice=${SLUICE:-$root/build/release/sluice}
+python="" rounds=5 steps=6 threads="1 2" compile=1
+models="gpt-50257 gpt-256 bert-small resnet18 mlp lstm"
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
+while [ $# -gt 0 ]; do
+    case $1 in
+    --python) python=${2:?--python needs a path} && shift ;;
+    --rounds) rounds=${2:?--rounds needs a number} && shift ;;
+    --steps) steps=${2:?--steps needs a number} && shift ;;
+    --threads) threads=${2:?--threads needs numbers} && shift ;;
+    --models) models=${2:?--models needs names} && shift ;;
+    --no-compile) compile=0 ;;
+    -h | --help) usage && exit 0 ;;
+    *) echo "bench cpu: unknown option $1" >&2 && exit 2 ;;
+    esac
+    shift
+done
+if [ -n "$python" ] && ! "$python" -c 'import torch' 2>/dev/null; then
+    echo "bench cpu: $python has no torch" >&2
+    exit 1
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The models of bench/opponent.py, size for size.
+sluice_model() { # MODEL
+    case $1 in
+    gpt-50257) echo gpt2 --set V=50257,L=6,C=384,H=6,T=256,P=256 --batch 8 ;;
+    gpt-256) echo gpt2 --set V=256,L=6,C=384,H=6,T=256,P=256 --batch 8 ;;
+    bert-small) echo "$root/bench/models/bert-small.model" --batch 8 ;;
+    resnet18) echo resnet18 --set cifar=1 --batch 64 ;;
+    mlp) echo mlp --set N=942,W=4096,L=4 --batch 64 ;;
+    lstm) echo residual-lstm --set V=256,T=64,L=2,C=512,classes=0 --batch 16 ;;
+    *) echo "bench cpu: unknown model $1" >&2 && return 1 ;;
+    esac
+}
+
+run() { # WHO MODEL THREADS: one run, its JSON on one line
+    case $1 in
+    sluice)
+        local args
+        read -ra args <<<"$(sluice_model "$2")"
+        "$sluice" train "${args[@]}" --models "$root/models" --threads "$3" --steps $((steps + 2)) \
+            --optimizer adamw:wd=0.1 --lr 3e-4 --clip 1 --quiet --json | tr -d '\n'
+        ;;
+    torch) "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" ;;
+    compile) "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" --compile ;;
+    esac
+}
+
+# The median of one number over the lines of a file; "none" without any.
+median() { # FILE KEY
+    { [ ! -f "$1" ] || sed -n "s/.*\"$2\": *\\([0-9.e+-]*\\).*/\\1/p" "$1"; } | sort -g |
+        awk '{ x[NR] = $1 } END { if (NR) printf "%.15g\n", (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2; else print "none" }'
+}
+
+# (the smallest of B...) / A, where they are numbers
+over() { # A B...
+    awk 'BEGIN { best = ""
+        for (i = 2; i < ARGC; i++) if (ARGV[i] != "none" && (best == "" || ARGV[i] + 0 < best)) best = ARGV[i] + 0
+        if (best == "" || ARGV[1] == "none") print "none"; else printf "%.3f\n", best / ARGV[1] }' "$@"
+}
+
+rate() { # ITEMS SECONDS
+    awk -v n="$1" -v s="$2" 'BEGIN { if (s == "none") print s; else printf "%.1f\n", n / s }'
+}
+
+bench() { # MODEL THREADS
+    local who round found=$work/$1-$2
+    local everyone=(sluice)
+    [ -z "$python" ] || everyone+=(torch)
+    [ -z "$python" ] || [ "$compile" = 0 ] || everyone+=(compile)
+    for ((round = 1; round <= rounds; round++)); do
+        for who in "${everyone[@]}"; do
+            if ! { run "$who" "$1" "$2" && echo; } >>"$found.$who" 2>"$work/err"; then
+                echo "bench cpu: $who $1 failed: $(tail -n 2 "$work/err")" >&2
+                [ "$who" != sluice ] || return 1
+            fi
+        done
+    done
+    local items s t c
+    items=$(median "$found.sluice" step_items)
+    s=$(median "$found.sluice" step_s) t=$(median "$found.torch" step_s) c=$(median "$found.compile" step_s)
+    echo "RESULT bench=cpu model=$1 threads=$2 sluice=$(rate "$items" "$s")" \
+        "torch=$(rate "$items" "$t") torch_compile=$(rate "$items" "$c") ratio=$(over "$s" "$t" "$c")" \
+        "cpu_ratio=$(over "$(median "$found.sluice" step_cpu_s)" "$(median "$found.torch" step_cpu_s)" \
+            "$(median "$found.compile" step_cpu_s)")" \
+        "sluice_bytes=$(median "$found.sluice" peak_bytes) torch_bytes=$(median "$found.torch" peak_bytes)" \
+        "predicted_bytes=$(median "$found.sluice" bytes) rounds=$rounds"
+}
+
+for model in $models; do
+    sluice_model "$model" >/dev/null
+done
+for model in $models; do
+    for count in $threads; do
+        bench "$model" "$count"
+    done
+done

@@ -1,0 +1,67 @@
+/* What a run cost. */
+#include "cli/run_stats.h"
+
+#include "base/sort.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* VmHWM of this process, 0 where there is no /proc. getrusage would count what the parent had
+ * before exec. */
+static int64_t peak_bytes(void) {
+    char line[256];
+    long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
+            break;
+    fclose(file);
+    return (int64_t)kib * 1024;
+}
+
+static int64_t user_ns(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return 0;
+    return (int64_t)usage.ru_utime.tv_sec * 1000000000 + (int64_t)usage.ru_utime.tv_usec * 1000;
+}
+
+void sl_run_stats_open(struct sl_run_stats *stats) {
+    memset(stats, 0, sizeof *stats);
+    stats->empty_bytes = peak_bytes();
+}
+
+void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report) {
+    int64_t at = stats->steps++ - SL_RUN_STATS_WARM;
+    if (at >= 0)
+        stats->step_ns[at % SL_RUN_STATS_KEPT] = report->dur_ns;
+    *(at < 0 ? &stats->cpu_start_ns : &stats->cpu_end_ns) = user_ns();
+}
+
+static int by_size(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json) {
+    double median = NAN, spread = NAN, cpu = NAN, peak = NAN;
+    int64_t sorted[SL_RUN_STATS_KEPT], counted = stats->steps - SL_RUN_STATS_WARM;
+    if (counted > 0) {
+        int64_t kept = counted < SL_RUN_STATS_KEPT ? counted : SL_RUN_STATS_KEPT;
+        memcpy(sorted, stats->step_ns, sizeof *sorted * (size_t)kept);
+        sl_sort(sorted, kept, sizeof *sorted, by_size);
+        median = 0.5e-9 * (double)(sorted[(kept - 1) / 2] + sorted[kept / 2]);
+        spread = 1e-9 * (double)(sorted[kept - 1] - sorted[0]) / median;
+        cpu = 1e-9 * (double)(stats->cpu_end_ns - stats->cpu_start_ns) / (double)counted;
+    }
+    if (stats->empty_bytes)
+        peak = (double)(peak_bytes() - stats->empty_bytes);
+    sl_json_put_double(json, "step_s", median);
+    sl_json_put_double(json, "step_spread", spread);
+    sl_json_put_double(json, "step_cpu_s", cpu);
+    sl_json_put_double(json, "peak_bytes", peak);
+}

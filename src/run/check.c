@@ -1,0 +1,209 @@
+/* A pipeline against one worker. */
+#include "run/check.h"
+
+#include "sched/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Both runs, side by side. */
+struct pair {
+    const struct sl_check_config *config;
+    struct sl_check_report *report;
+    struct sl_train *one;
+    struct sl_pipe *pipe;
+    struct sl_step_report *ones, *pipes; /* [steps] */
+};
+
+static void close_pair(struct pair *p) {
+    sl_pipe_close(p->pipe);
+    sl_train_close(p->one);
+    free(p->ones);
+    free(p->pipes);
+}
+
+static sl_err open_pair(struct pair *p) {
+    const struct sl_check_config *c = p->config;
+    size_t count = (size_t)c->train->steps + 1;
+    struct sl_pipe_config pipe = {
+        .train = c->train,
+        .plan = c->plan,
+        .stage_of = c->stage_of,
+        .schedule = c->schedule,
+        .delay = c->delay,
+        .delay_ctx = c->ctx,
+    };
+    p->ones = calloc(count, sizeof *p->ones);
+    p->pipes = calloc(count, sizeof *p->pipes);
+    if (!p->ones || !p->pipes)
+        sl_out_of_memory(count * sizeof *p->ones);
+    SL_TRY(sl_train_open(c->train, &p->one));
+    SL_TRY(sl_pipe_open(&pipe, &p->pipe));
+    if (c->opened)
+        c->opened(c->ctx, p->pipe);
+    return SL_OK;
+}
+
+/* ---- comparing ---- */
+
+struct tensor {
+    enum sl_check_kind kind;
+    int stage;
+    const char *name;
+    const float *pipe, *one;
+    int64_t count;
+};
+
+static bool same_tensor(struct pair *p, const struct tensor *t) {
+    struct sl_check_report *r = p->report;
+    r->tensors++;
+    r->elements += t->count;
+    if (memcmp(t->pipe, t->one, (size_t)t->count * sizeof(float)) == 0)
+        return true;
+    int64_t i = 0;
+    while (memcmp(&t->pipe[i], &t->one[i], sizeof(float)) == 0)
+        i++;
+    r->kind = t->kind;
+    r->stage = t->stage;
+    r->tensor = t->name;
+    r->element = i;
+    r->pipe = (double)t->pipe[i];
+    r->one = (double)t->one[i];
+    return false;
+}
+
+static const float *floats(const void *slab, int64_t offset) {
+    return (const float *)(const void *)((const char *)slab + offset);
+}
+
+static const struct sl_program_param *find_in(const struct sl_program_param *list, int count,
+                                              int index) {
+    for (int i = 0; i < count; i++)
+        if (list[i].param == index)
+            return &list[i];
+    return NULL;
+}
+
+static bool same_params(struct pair *p, int stage) {
+    const struct sl_worker *w = sl_pipe_worker(p->pipe, stage), *one = p->one->worker;
+    const struct sl_program *part = w->programs[SL_WORKER_FULL];
+    const struct sl_program *whole = one->programs[SL_WORKER_FULL];
+    for (int i = 0; i < part->param_count; i++) {
+        const struct sl_program_param *a = &part->params[i];
+        const struct sl_program_param *b = find_in(whole->params, whole->param_count, a->param);
+        SL_ASSERT(b); /* the whole model has every tensor of a stage */
+        struct tensor t = {
+            .kind = SL_CHECK_WEIGHT,
+            .stage = stage,
+            .name = part->graph->params.at[a->param].name,
+            .pipe = floats(w->param[sl_pipe_newest(p->pipe, stage)], a->offset),
+            .one = floats(one->param[0], b->offset),
+            .count = a->numel,
+        };
+        if (!same_tensor(p, &t))
+            return false;
+        t.kind = SL_CHECK_OPTIM;
+        for (int s = 0; s < w->state_count; s++) {
+            t.pipe = floats(w->opt[s], a->offset);
+            t.one = floats(one->opt[s], b->offset);
+            if (!same_tensor(p, &t))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool same_states(struct pair *p, int stage) {
+    const struct sl_worker *w = sl_pipe_worker(p->pipe, stage), *one = p->one->worker;
+    const struct sl_program *part = w->programs[SL_WORKER_FULL];
+    const struct sl_program *whole = one->programs[SL_WORKER_FULL];
+    for (int i = 0; i < part->state_count; i++) {
+        const struct sl_program_param *a = &part->states[i];
+        const struct sl_program_param *b = find_in(whole->states, whole->state_count, a->param);
+        SL_ASSERT(b); /* the whole model has every tensor of a stage */
+        struct tensor t = {SL_CHECK_STATE,
+                           stage,
+                           part->graph->states.at[a->param].name,
+                           floats(w->state, a->offset),
+                           floats(one->state, b->offset),
+                           a->numel};
+        if (!same_tensor(p, &t))
+            return false;
+    }
+    return true;
+}
+
+static bool same_losses(struct pair *p, int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; i++) {
+        if (memcmp(&p->pipes[i].loss, &p->ones[i].loss, sizeof p->ones[i].loss) == 0)
+            continue;
+        p->report->kind = SL_CHECK_LOSS;
+        p->report->stage = -1;
+        p->report->tensor = "loss";
+        p->report->element = 0;
+        p->report->pipe = p->pipes[i].loss;
+        p->report->one = p->ones[i].loss;
+        return false;
+    }
+    return true;
+}
+
+/* `count` steps of both from step `first` (0-based) on, then compare. */
+static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same) {
+    for (int64_t i = first; i < first + count; i++)
+        SL_TRY(sl_train_step(p->one, &p->ones[i]));
+    SL_TRY(sl_pipe_run(p->pipe, count, p->pipes + first));
+    *p->report = (struct sl_check_report){.kind = SL_CHECK_SAME};
+    *same = true;
+    for (int s = 0; *same && s < p->config->plan->stage_count; s++)
+        *same = same_params(p, s) && same_states(p, s);
+    *same = *same && same_losses(p, first, count);
+    return SL_OK;
+}
+
+/* ---- the check ---- */
+
+static sl_err refuse_asynchronous(const struct sl_check_config *c) {
+    const struct sl_schedule *schedule = sl_schedule_find(c->schedule);
+    if (!schedule || schedule->rule == SL_RULE_SYNC) /* an unknown one is refused when opening */
+        return SL_OK;
+    return sl_fail(SL_ERR_NO,
+                   "schedule '%s' is asynchronous: its passes read older weights than those of one "
+                   "worker, so the results differ by design; only synchronous schedules can be "
+                   "checked",
+                   c->schedule);
+}
+
+static sl_err check_whole(struct pair *p, bool *same) {
+    SL_TRY(open_pair(p));
+    return run_steps(p, 0, p->config->train->steps, same);
+}
+
+/* A report without a step when single steps show no difference. */
+static sl_err find_step(struct pair *p) {
+    struct sl_check_report whole = *p->report;
+    bool same = true;
+    SL_TRY(open_pair(p));
+    for (int64_t i = 0; i < p->config->train->steps; i++) {
+        SL_TRY(run_steps(p, i, 1, &same));
+        p->report->step = i + 1;
+        if (!same)
+            return SL_OK;
+    }
+    *p->report = whole;
+    return SL_OK;
+}
+
+sl_err sl_check(const struct sl_check_config *config, struct sl_check_report *report) {
+    struct pair whole = {.config = config, .report = report}, single = whole;
+    bool same = true;
+    *report = (struct sl_check_report){.kind = SL_CHECK_SAME};
+    SL_TRY(refuse_asynchronous(config));
+    sl_err err = check_whole(&whole, &same);
+    close_pair(&whole);
+    if (err != SL_OK || same)
+        return err;
+    err = find_step(&single);
+    close_pair(&single);
+    return err;
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Pipelines at their edges: right (bit-identical to one worker) or clearly refused, never a hang.
+set -euo pipefail
+fail() { echo "FAILED: $*" && exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+count=0
+patience=300
+
+right() { # ARGUMENTS of check
+    local rc=0
+    timeout "$patience" "$SLUICE" check "$@" >out 2>err || rc=$?
+    [ "$rc" = 0 ] || fail "check $*: exit $rc: $(cat out err)"
+    grep -q 'bit for bit$' out || fail "check $*: $(cat out err)"
+    count=$((count + 1))
+}
+
+refused() { # EXIT MESSAGE COMMAND...
+    local want=$1 message=$2 rc=0
+    shift 2
+    timeout "$patience" "$SLUICE" "$@" >out 2>err || rc=$?
+    [ "$rc" = "$want" ] || fail "$*: exit $rc, not $want: $(cat out err)"
+    grep -q -- "$message" err || fail "$*: no '$message' in: $(cat err)"
+    count=$((count + 1))
+}
+
+# Fewer micro-batches than stages; one micro-batch.
+tiny=(gpt-nano --set 'L=2,C=16,H=2,T=8')
+for schedule in gpipe 1f1b kfkb graph zb-h1 zb-h2 zb-graph; do
+    right "${tiny[@]}" --stages 4 --batch 6 --micro 2 --steps 3 --schedule $schedule
+    right "${tiny[@]}" --stages 4 --batch 3 --micro 1 --steps 3 --schedule $schedule
+done
+
+# A last micro-batch that is shorter than the others.
+right "${tiny[@]}" --stages 3 --batch 7 --micro 4 --steps 3
+right "${tiny[@]}" --stages 3 --batch 11 --micro 3 --steps 3 --schedule zb-h1
+refused 1 'cannot be cut into 4 micro-batches' check "${tiny[@]}" --stages 2 --batch 2 --micro 4
+
+# Batches that run over the end of the data, more than once.
+printf 'the quick brown fox jumps over the lazy dog %d\n' $(seq 20) >text.txt
+right "${tiny[@]}" --data text.txt --stages 3 --batch 29 --micro 4 --steps 12
+
+# More stages than places to cut.
+refused 1 'it has only [0-9]* places to cut' check "${tiny[@]}" --stages 100
+refused 1 'it has only [0-9]* places to cut' train "${tiny[@]}" --stages 100 --steps 1
+
+# Two losses, on different stages.
+cat >two.model <<'M'
+model two
+input x : float[B, 8]
+input label : int[B] < 4
+fn linear(x, n) {
+    param w[n, dim(x, -1)] ~ normal(0.4)
+    param b[n] ~ zeros
+    return matmul(x, w, b, tb = 1)
+}
+a = relu(linear(x, 9) as l1)
+b = relu(linear(a, 7) as l2)
+loss cross_entropy(linear(a, 4) as early, label) weight 0.25
+c = relu(linear(b, 6) as l3)
+loss cross_entropy(linear(c, 4) as late, label) weight 0.75
+M
+for stages in 2 3 4; do
+    right two.model --stages $stages --batch 10 --micro 5 --steps 5
+    right two.model --stages $stages --batch 10 --micro 3 --steps 5 --schedule graph
+done
+
+# 64 worker threads, however few cores there are.
+deep=(gpt-nano --set 'L=32,C=8,H=2,T=4')
+right "${deep[@]}" --stages 64 --batch 8 --micro 8 --steps 2
+right "${deep[@]}" --stages 64 --batch 2 --micro 2 --steps 2 --schedule gpipe
+for schedule in 2bw stash vsync async paci; do
+    timeout "$patience" "$SLUICE" train "${deep[@]}" --stages 64 --batch 8 --micro 8 --steps 2 --clip 0 \
+        --schedule $schedule --quiet >out 2>err || fail "64 stages, $schedule: $(cat out err)"
+    count=$((count + 1))
+done
+
+# A measured timeline reads back, of both kinds of schedules; it does not change the run.
+for schedule in zb-h1 2bw; do
+    for trace in "" --trace; do
+        # shellcheck disable=SC2086
+        timeout "$patience" "$SLUICE" train "${tiny[@]}" --stages 3 --batch 8 --micro 4 --steps 20 \
+            --clip 0 --schedule $schedule --out "run$trace-$schedule" $trace 2>err || fail "$(cat err)"
+    done
+    [ "$(grep -c '^worker [0-2]: bubble [0-9.]* %$' err)" = 3 ] || fail "no bubbles: $(cat err)"
+    "$SLUICE" report "run--trace-$schedule/timeline.trace.json" -o picture.svg || fail "$schedule: trace"
+    "$SLUICE" compare "run-$schedule" "run--trace-$schedule" >out || fail "$schedule: $(cat out)"
+    count=$((count + 1))
+done
+refused 2 'needs a pipeline' train "${tiny[@]}" --trace --out none --steps 1
+
+# Asynchronous schedules: no clipping, no equality.
+refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --steps 1
+refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
+refused 2 'check needs a pipeline' check "${tiny[@]}"
+refused 2 'at least one step' check "${tiny[@]}" --stages 2 --steps 0
+"$SLUICE" check "${tiny[@]}" --stages 2 --steps 2 --json | grep -q '"same": true' || fail "--json"
+echo "count: $count edges"

@@ -1,0 +1,32 @@
+/* A small model with data, cut into stages by hand or evenly: what the pipeline tests start from.
+ *
+ * By hand: a node belongs to the stage that the parameter it reads is named after ("s2_w": stage
+ * 2); a node that reads none belongs to the last stage among those of its inputs. */
+#ifndef SL_TEST_PIPE_CASE_H
+#define SL_TEST_PIPE_CASE_H
+
+#include "run/pipe.h"
+
+struct pipe_case {
+    struct sl_graph *graph;
+    struct sl_data *data;
+    struct sl_data_input inputs[8];
+    struct sl_arena arena; /* of the cut and the plan */
+    int *stage_of;
+    const struct sl_plan *plan;
+};
+
+void pipe_case_open(struct pipe_case *c, const char *model);
+void pipe_case_close(struct pipe_case *c);
+
+/* Batch, micro-batches, optimizer and steps; adam-sized learning rate, no clipping, seed 5. */
+struct sl_train_config pipe_case_config(const struct pipe_case *c, const char *optimizer,
+                                        int64_t batch, int64_t micros, int64_t steps);
+
+/* Sets stage_of and plan. `worker_of` NULL: a worker per stage. */
+void pipe_case_cut(struct pipe_case *c, const struct sl_train_config *config, int stages,
+                   const int *worker_of);
+void pipe_case_cut_by_name(struct pipe_case *c, const struct sl_train_config *config, int stages,
+                           const int *worker_of);
+
+#endif
