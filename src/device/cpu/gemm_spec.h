@@ -7,8 +7,9 @@
 /* Measured: docs/design/0012-gemm.md. */
 #ifndef GEMM_KC
 #define GEMM_KC 256
-#define GEMM_MC (8 * MR)
-#define GEMM_B_FLOATS (384 * 1024) /* of a packed block of B */
+#define GEMM_KC_ALONE 448
+#define GEMM_MC (12 * MR)
+#define GEMM_B_FLOATS (320 * 1024) /* of a packed block of B */
 #endif
 
 struct gemm;
@@ -40,16 +41,20 @@ struct part { /* rows [m0, m1), columns [n0, n1) of c */
     int64_t m0, m1, n0, n1;
 };
 
+/* A second pass over c costs more than a block that is a little too large. */
 INLINE int64_t gemm_kc(int64_t k) {
-    int64_t blocks = most(1, (k + GEMM_KC - 1) / GEMM_KC);
+    int64_t blocks = k <= GEMM_KC_ALONE ? 1 : (k + GEMM_KC - 1) / GEMM_KC;
     return most(1, (k + blocks - 1) / blocks);
 }
 
 INLINE int64_t gemm_nc(int64_t kc) { return most(NR, GEMM_B_FLOATS / kc / NR * NR); }
 
+/* Floats of scratch for products of this size and any smaller one; a smaller k may have a larger
+ * kc. */
 INLINE int64_t gemm_floats(int64_t m, int64_t n, int64_t k) {
-    int64_t kc = gemm_kc(k), line = 64 / 4;
-    return up_to(least(m, GEMM_MC) * kc + VL, line) + least(up_to(n, NR), gemm_nc(kc)) * kc;
+    int64_t kc = least(k, GEMM_KC_ALONE), line = 64 / 4;
+    int64_t b = least(up_to(n, NR) * kc, most(NR * kc, GEMM_B_FLOATS));
+    return up_to(least(m, GEMM_MC) * kc + VL, line) + up_to(b, line);
 }
 
 #endif

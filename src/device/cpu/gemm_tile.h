@@ -55,6 +55,8 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
 #pragma GCC unroll 2
         for (int j = 0; j < nv; j++)
             __builtin_prefetch(t->c + row * t->ldc + j * t->next, 1);
+        /* Rows that do not start a line end in one more. */
+        __builtin_prefetch(t->c + row * t->ldc + (nv - 1) * t->next + VL - 1, 1);
         __builtin_prefetch(ahead + row * ahead_step, 0, 2);
         __builtin_prefetch(ahead + row * ahead_step + LINE, 0, 2);
         int64_t stop = row + 1 < mr ? left - chunk : 0;
