@@ -124,8 +124,8 @@ static bool same_row(const struct solver *solver, int a, int b) {
 }
 
 /* The first turn of row i that is worth trying. An exchange shows: while an earlier row that saves
- * no less for no more is left as it is, turning row i cannot be better than turning that one; and of
- * equal rows the later one need not save more. */
+ * no less for no more is left as it is, turning row i cannot be better than turning that one; and
+ * of equal rows the later one need not save more. */
 static int first_turn(const struct solver *solver, int i) {
     const struct row *row = &solver->rows[i];
     const struct turn *turn = &solver->turns[row->first];

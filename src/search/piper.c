@@ -15,7 +15,7 @@
 
 #include "search/sequence.h"
 
-enum { IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4 };
+enum { PAIRS_MOST = 45000000, IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4 };
 
 /* ---- prices of stages that need a choice, remembered over all sweeps ---- */
 
@@ -200,6 +200,9 @@ static bool search(struct sl_piper *piper, struct sl_piper_cuts *cuts, double *l
                              .work = cuts->work,
                              .devices = (int)devices,
                              .replicas = (int)(micro < devices ? micro : devices),
+                             .stage_devices = (int)devices,
+                             .step_replicas = 1,
+                             .pairs_most = PAIRS_MOST,
                              .pair = pair,
                              .accept = accept,
                              .ctx = piper};
@@ -292,7 +295,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         return nothing_fits(query);
     if (!complete)
         low = chain.work[chain.ideals.count - 1] / (double)query->devices;
-    out->proven = complete && piper.exact;
+    out->proven = complete && piper.exact && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;
     return SL_OK;
 }

@@ -29,11 +29,18 @@ struct sl_sweep_state {
     int next;     /* state of the same ideal; -1: none */
 };
 
+struct sl_sweep_corner {
+    int devices, replicas;
+};
+
 struct sl_sweep {
     const struct sl_ideals *ideals; /* sorted by `work` */
     const double *work;             /* device time an ideal needs at least */
     int devices, replicas;          /* most of them */
     double free_work;               /* per unit of T: work that needs no device (CPUs) */
+    int stage_devices;              /* most of one stage */
+    int step_replicas;              /* least that a stage on devices adds */
+    bool (*without)(struct sl_sweep *sweep, int larger, int smaller); /* a stage without devices? */
     /* Adds the states that the stage larger \ smaller makes possible, for every state of larger. */
     void (*pair)(struct sl_sweep *sweep, int larger, int smaller);
     /* The plan that ends in this state; returns its objective, at most the limit. */
@@ -41,10 +48,12 @@ struct sl_sweep {
     void *ctx;
     /* the running sweep */
     double limit;
-    int *head; /* [ideals] first state or -1 */
-    int *need; /* [ideals] devices that the rest takes at least */
+    int *head;                      /* [ideals] first state or -1 */
+    int *need;                      /* [ideals] devices that the rest takes at least */
+    struct sl_sweep_corner *corner; /* [ideals] one of the states, beside one another in memory */
     SL_VEC(struct sl_sweep_state) states;
     int64_t pairs, sweeps; /* statistics over all sweeps */
+    int64_t pairs_most;    /* stop refining after so many; 0: never */
 };
 
 void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena);
@@ -54,7 +63,8 @@ void sl_sweep_close(struct sl_sweep *sweep);
 void sl_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state);
 
 /* Smallest objective, to 1e-9 of itself. `*low` is a proven lower bound that rises, `*high` the
- * best plan so far (INFINITY: none) that falls. False: there is no plan. */
+ * best plan so far (INFINITY: none) that falls; they meet unless pairs_most stopped the search.
+ * False: there is no plan. */
 bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high);
 
 #endif
