@@ -5,10 +5,11 @@
 
 #include <string.h>
 
-extern const struct sl_peer_model sl_peer_dnnpart, sl_peer_piper;
+extern const struct sl_peer_model sl_peer_dnnpart, sl_peer_pipedream, sl_peer_piper;
 
 const struct sl_peer_model *const sl_peer_models[] = {
     &sl_peer_dnnpart,
+    &sl_peer_pipedream,
     &sl_peer_piper,
     NULL,
 };
