@@ -4,15 +4,17 @@
 extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
+extern const struct sl_command sl_cmd_import;
 extern const struct sl_command sl_cmd_list;
 extern const struct sl_command sl_cmd_model;
+extern const struct sl_command sl_cmd_plan;
 extern const struct sl_command sl_cmd_sample;
 extern const struct sl_command sl_cmd_train;
 extern const struct sl_command sl_cmd_version;
 
 const struct sl_command *const sl_commands[] = {
-    &sl_cmd_ckpt,   &sl_cmd_compare, &sl_cmd_eval,    &sl_cmd_list, &sl_cmd_model,
-    &sl_cmd_sample, &sl_cmd_train,   &sl_cmd_version, NULL,
+    &sl_cmd_ckpt, &sl_cmd_compare, &sl_cmd_eval,  &sl_cmd_import,  &sl_cmd_list, &sl_cmd_model,
+    &sl_cmd_plan, &sl_cmd_sample,  &sl_cmd_train, &sl_cmd_version, NULL,
 };
 
 const struct sl_option sl_common_options[] = {

@@ -18,7 +18,7 @@
 
 #include <math.h>
 
-enum { STATES_LIST = 300000, STATES_MOST = 2400, STATES_INNER = 700 };
+enum { STATES_LIST = 300000, STATES_FEW = 2400, STATES_MANY = 1400, STATES_INNER = 450 };
 
 struct level {
     int units, inner; /* units here; units of the level below */
@@ -274,11 +274,18 @@ static double dearest_cut(const struct search *s, double objective) {
     return objective * (1 + 1e-12) * fmax(most, top->bandwidth) / 2;
 }
 
+/* As many states as a few seconds allow: the work grows with their square (cube, with levels). */
+static int states_most(const struct sl_peer_query *query) {
+    if (query->level_count > 1)
+        return STATES_INNER;
+    return query->devices <= 4 ? STATES_FEW : STATES_MANY;
+}
+
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peer_query *query, struct sl_peer_plan *out) {
     struct search s = {.arena = arena, .query = query};
     SL_TRY(open_search(&s, layers, out));
-    int most = query->level_count > 1 ? STATES_INNER : STATES_MOST, dropped = 0;
+    int most = states_most(query), dropped = 0;
     bool complete = sl_pipedream_list(arena, &s.graph, STATES_LIST, &s.states);
     out->ideals = complete ? s.states.ideals.count : 0;
     if (!complete || s.states.ideals.count > most) {
