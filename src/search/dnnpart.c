@@ -273,6 +273,17 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     return SL_OK;
 }
 
+static bool even_fits(const struct sl_layers *layers, const struct sl_peer_stage *stage,
+                      double memory_bytes) {
+    double size = 0;
+    for (int l = 0; l < stage->count; l++) {
+        size += layers->at[stage->layers[l]].size_bytes;
+        if (layers->at[stage->layers[l]].cpu_only)
+            return false;
+    }
+    return size <= memory_bytes;
+}
+
 static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peer_query *query, struct sl_peer_plan *out) {
     struct search s = {.arena = arena, .layers = layers, .query = query, .plan = out};
@@ -288,10 +299,7 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
         stages[i] = make_stage(&s, sl_ideal(&chain, (int)((i + 1) * groups / count)),
                                sl_ideal(&chain, (int)(i * groups / count)), false);
         worst = fmax(worst, stages[i].time);
-        double size = 0;
-        for (int l = 0; l < stages[i].count; l++)
-            size += layers->at[stages[i].layers[l]].size_bytes;
-        if (size > query->memory_bytes)
+        if (!even_fits(layers, &stages[i], query->memory_bytes))
             return nothing_fits(query);
     }
     keep(&s, stages, (int)count, worst);

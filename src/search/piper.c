@@ -327,10 +327,11 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
     struct sl_ideals chain;
     SL_TRY(open_piper(&piper));
+    int64_t most = query->micro < query->devices ? query->micro : query->devices;
     sl_ideals_chain(arena, layers->count, layers->order, &chain);
     for (int count = 1; count <= layers->count && count <= query->devices; count++)
         for (int i = 0; i < piper.divisor_count; i++)
-            if ((int64_t)count * piper.divisors[i] <= query->devices && piper.tensors[0] == 1)
+            if ((int64_t)count * piper.divisors[i] <= most && piper.tensors[0] == 1)
                 even_stages(&piper, &chain, count, piper.divisors[i]);
     sl_knapsack_free(&piper.sack);
     return out->objective < INFINITY ? SL_OK : nothing_fits(query);
