@@ -5,8 +5,10 @@ extern const struct sl_command sl_cmd_check;
 extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
+extern const struct sl_command sl_cmd_import;
 extern const struct sl_command sl_cmd_list;
 extern const struct sl_command sl_cmd_model;
+extern const struct sl_command sl_cmd_plan;
 extern const struct sl_command sl_cmd_profile;
 extern const struct sl_command sl_cmd_report;
 extern const struct sl_command sl_cmd_sample;
@@ -22,8 +24,10 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_ckpt,
     &sl_cmd_compare,
     &sl_cmd_eval,
+    &sl_cmd_import,
     &sl_cmd_list,
     &sl_cmd_model,
+    &sl_cmd_plan,
     &sl_cmd_profile,
     &sl_cmd_report,
     &sl_cmd_sample,

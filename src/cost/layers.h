@@ -1,0 +1,99 @@
+/* A planning problem that came from elsewhere: layers with their costs, and the edges between them.
+ *
+ * The published planners read graphs that are not models: nobody can run them, but everybody can
+ * plan them. An importer (interop) makes a draft, sl_layers_build checks and freezes it, a cost
+ * model of `search` reads it. Each format fills the fields its planner looks at; times keep the
+ * unit of the file (the formats differ), memory and traffic are bytes.
+ *
+ *            in[0] ->+---------+-> out[0]        an option (Piper's TMPC) is one way to run a
+ * layer: |  layer  |                 its own time and memory, and extra traffic on every in[1]
+ * ->+---------+-> out[1]        edge: in_bytes[0..], out_bytes[0..] in this order
+ */
+#ifndef SL_COST_LAYERS_H
+#define SL_COST_LAYERS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    SL_LAYER_MOST = 1 << 20,
+    SL_LAYER_EDGE_MOST = 1 << 22,
+    SL_LAYER_TENSOR_MOST = 1 << 16,
+};
+
+struct sl_layer_option {
+    const char *name;        /* "vanilla", "activation recomp" */
+    int tensor;              /* on so many devices at once (tensor parallelism) */
+    double time;             /* forward and backward of one micro-batch, per device */
+    double params_bytes;     /* what replicas reduce */
+    double micro_bytes;      /* memory per micro-batch in flight */
+    double fixed_bytes;      /* memory however many are in flight */
+    const double *in_bytes;  /* [in_count] extra traffic */
+    const double *out_bytes; /* [out_count] */
+};
+
+struct sl_layer {
+    int64_t id;               /* as in the file */
+    const char *name;         /* NULL: none */
+    double forward, backward; /* time on an accelerator */
+    double cpu;               /* time on a CPU (dnn-partitioning) */
+    double output_bytes;      /* what it hands on (pipedream) */
+    double params_bytes;
+    double size_bytes; /* memory it occupies (dnn-partitioning) */
+    int64_t color;     /* layers of one colour stay together; negative: none */
+    bool is_backward;  /* a layer of the backward pass */
+    bool cpu_only;
+    const struct sl_layer_option *options; /* by ascending tensor */
+    int option_count;
+    /* derived */
+    const int *in, *out; /* edges, ascending */
+    int in_count, out_count;
+};
+
+struct sl_layer_edge {
+    int from, to;
+    double cost; /* bytes (piper) or time (dnn-partitioning); 0 where layers carry it (pipedream) */
+};
+
+/* What the file says about the machine; 0: nothing. */
+struct sl_layers_machine {
+    int64_t devices, cpus, micro;
+    double memory_bytes, bandwidth;
+};
+
+struct sl_layers {
+    const char *format;    /* "piper", "dnn-partitioning", "pipedream" */
+    const char *id_prefix; /* "node" where ids are written node12; else "" */
+    const struct sl_layer *at;
+    int count;
+    const struct sl_layer_edge *edges;
+    int edge_count;
+    struct sl_layers_machine machine;
+    const int *order; /* [count] topological: smallest position in the file first among the ready */
+};
+
+/* Checks the draft (ids and edges unique, ends within range, no cycle, times and sizes finite and
+ * not negative) and freezes a copy. Options point to in_bytes and out_bytes in file order of the
+ * draft's edges. SL_ERR_INPUT says which layer; `place` (may be NULL) tells where it stands. */
+struct sl_layers_place {
+    sl_err (*fail)(const void *ctx, int layer, int edge, const char *text); /* one of them is -1 */
+    const void *ctx;
+};
+SL_MUST_CHECK sl_err sl_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
+                                     const struct sl_layers_place *place,
+                                     const struct sl_layers **out);
+
+/* Incident edges of every layer, for importers that need them before the object is frozen: in[i]
+ * and out[i] of `layers` (count of them) are set. */
+void sl_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
+                    const struct sl_layer_edge *edges, int edge_count);
+
+/* A few lines for people, or one JSON object. */
+void sl_layers_summary(const struct sl_layers *layers, struct sl_text *out);
+void sl_layers_summary_json(const struct sl_layers *layers, struct sl_text *out);
+
+#endif

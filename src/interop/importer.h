@@ -1,0 +1,25 @@
+/* Importers of other planners' inputs: one row per format, the same signature. */
+#ifndef SL_INTEROP_IMPORTER_H
+#define SL_INTEROP_IMPORTER_H
+
+#include "cost/layers.h"
+
+/* Files larger than this are refused before they are read. */
+#define SL_IMPORT_LIMIT_BYTES ((int64_t)256 << 20)
+
+struct sl_importer {
+    const char *name; /* "piper" */
+    const char *brief;
+    const char *model; /* cost model its files are made for; same as name */
+    /* Errors are SL_ERR_INPUT with file:line:column. Memory stays proportional to the text. */
+    sl_err (*read)(struct sl_arena *arena, const char *file, const char *text, size_t length,
+                   const struct sl_layers **out);
+};
+
+/* In alphabetical order; ends with NULL. */
+extern const struct sl_importer *const sl_importers[];
+const struct sl_importer *sl_importer_find(const char *name);
+/* The format a text looks like, by its first keys or lines; NULL: none of them. */
+const struct sl_importer *sl_importer_guess(const char *text, size_t length);
+
+#endif

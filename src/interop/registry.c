@@ -1,0 +1,39 @@
+/* The importers, in alphabetical order. */
+#include "base/vec.h"
+#include "interop/importer.h"
+
+extern const struct sl_importer sl_import_dnnpart, sl_import_pipedream, sl_import_piper;
+
+const struct sl_importer *const sl_importers[] = {
+    &sl_import_dnnpart,
+    &sl_import_pipedream,
+    &sl_import_piper,
+    NULL,
+};
+
+const struct sl_importer *sl_importer_find(const char *name) {
+    for (int i = 0; sl_importers[i]; i++)
+        if (strcmp(sl_importers[i]->name, name) == 0)
+            return sl_importers[i];
+    return NULL;
+}
+
+static bool holds(const char *text, size_t length, const char *word) {
+    size_t size = strlen(word);
+    for (size_t i = 0; i + size <= length; i++)
+        if (text[i] == word[0] && memcmp(text + i, word, size) == 0)
+            return true;
+    return false;
+}
+
+const struct sl_importer *sl_importer_guess(const char *text, size_t length) {
+    size_t at = 0;
+    while (at < length && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r'))
+        at++;
+    if (at < length && text[at] == '{') {
+        if (holds(text, length, "\"TMPCs\""))
+            return &sl_import_piper;
+        return holds(text, length, "\"fpgaLatency\"") ? &sl_import_dnnpart : NULL;
+    }
+    return holds(text, length, "forward_compute_time=") ? &sl_import_pipedream : NULL;
+}

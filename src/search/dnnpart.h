@@ -1,0 +1,31 @@
+/* dnn-partitioning's model: layers fused into groups that stay together, tensors as nets of groups.
+ * See dnnpart.c. */
+#ifndef SL_SEARCH_DNNPART_H
+#define SL_SEARCH_DNNPART_H
+
+#include "search/peer.h"
+#include "search/sweep.h"
+
+struct sl_dnnpart_net {
+    int first, count; /* of `spans`: the groups that make or read the tensor, two at least */
+    double cost;
+};
+
+struct sl_dnnpart_groups {
+    int count;
+    const int *of;        /* [layers] group of each layer */
+    const double *time;   /* on an accelerator; 0 where it must not run on one */
+    const double *cpu;    /* on a CPU */
+    const double *size;   /* bytes */
+    const double *barred; /* 1: not on an accelerator */
+    struct sl_dag dag;    /* forward order */
+    const struct sl_dnnpart_net *nets;
+    int net_count;
+    const int *spans;
+};
+
+/* Colour classes, cycles between them and idle leaves fused, as the published program does. */
+void sl_dnnpart_group(struct sl_arena *arena, const struct sl_layers *layers,
+                      struct sl_dnnpart_groups *out);
+
+#endif

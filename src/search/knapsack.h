@@ -1,0 +1,40 @@
+/* One option for each item, least cost, total size within a limit: the choice inside a stage.
+ *
+ * Exact branch and bound: items in the order of what a byte saved costs, the bound takes savings at
+ * each item's best rate (for two options that is the linear relaxation), equal items are tried in
+ * one order only. After `SL_KNAPSACK_STEPS` steps it stops with the best choice so far and says so.
+ */
+#ifndef SL_SEARCH_KNAPSACK_H
+#define SL_SEARCH_KNAPSACK_H
+
+#include "base/vec.h"
+
+#include <stdbool.h>
+
+enum { SL_KNAPSACK_STEPS = 20000 };
+
+struct sl_knapsack_option {
+    double cost, size;
+    int tag; /* the caller's */
+};
+
+struct sl_knapsack_item {
+    int first, count; /* of the options */
+    int chosen;       /* tag; set by the solver */
+};
+
+struct sl_knapsack {
+    SL_VEC(struct sl_knapsack_item) items;
+    SL_VEC(struct sl_knapsack_option) options;
+    struct sl_arena scratch;
+    bool exact; /* of the last solve */
+};
+
+void sl_knapsack_clear(struct sl_knapsack *sack);
+void sl_knapsack_item(struct sl_knapsack *sack); /* the options that follow are its */
+void sl_knapsack_option(struct sl_knapsack *sack, double cost, double size, int tag);
+/* Least cost with the sizes adding up to at most `room`; INFINITY: impossible. */
+double sl_knapsack_solve(struct sl_knapsack *sack, double room);
+void sl_knapsack_free(struct sl_knapsack *sack);
+
+#endif

@@ -1,0 +1,347 @@
+/* PipeDream (SOSP 2019), cost model as in its optimizer_graph_hierarchical.py.
+ *
+ * Cuts are its states (pipedream_states.c). On a level with M units of bandwidth bw, each made of
+ * the whole level below, a stage S between cuts I' and I on m units costs
+ *
+ *   first stage   ( T(S) + 4 (m-1)/m P(S) / bw / units of the level below ) / m
+ *   others        max( ( T(S) + 4 (m-1)/m P(S) / bw ) / m, 2 out(I') / (bw m), 2 out(I) / (bw m) )
+ *                 the last term not at the end of the graph
+ *
+ * with T(S) = compute of S, or on an outer level the objective of S on the level below. Memory,
+ * where a limit is given: ceil(units after this stage / m) (activations + weights of S) <= M.
+ * Objective: the largest stage cost. The published program demands that every unit works
+ * (all_devices); here a unit may stay idle when that is better.
+ */
+#include "search/pipedream.h"
+
+#include "base/vec.h"
+
+#include <math.h>
+
+enum { STATES_LIST = 300000, STATES_FEW = 2400, STATES_MANY = 1400, STATES_INNER = 450 };
+
+struct level {
+    int units, inner; /* units here; units of the level below */
+    double bandwidth;
+    double *base; /* [states + 1][states] T of (start, end); NULL: differences of compute */
+};
+
+struct search {
+    struct sl_arena *arena;
+    const struct sl_peer_query *query;
+    struct sl_pipedream_graph graph;
+    struct sl_pipedream_states states;
+    int count;
+    bool *inside; /* [count][count] is state a strictly inside state b? */
+    struct level level[SL_PEER_LEVELS];
+    /* the running table: [count][units + 1] */
+    double *best;
+    int *split, *width;
+    int64_t pairs;
+};
+
+static double base_time(const struct search *s, const struct level *level, int start, int end) {
+    if (level->base)
+        return level->base[(int64_t)(start + 1) * s->count + end];
+    return s->states.compute[end] - (start < 0 ? 0 : s->states.compute[start]);
+}
+
+static double params_of(const struct search *s, int start, int end) {
+    return s->states.params[end] - (start < 0 ? 0 : s->states.params[start]);
+}
+
+static bool memory_fits(const struct search *s, int start, int end, int after, int m) {
+    if (!(s->query->memory_bytes > 0))
+        return true;
+    double bytes = s->states.activation[end] + s->states.params[end];
+    if (start >= 0)
+        bytes -= s->states.activation[start] + s->states.params[start];
+    return bytes * ((after + m - 1) / m) <= s->query->memory_bytes;
+}
+
+/* The first stage of a level. */
+static double first_time(const struct search *s, const struct level *level, int start, int end,
+                         int m) {
+    double sync = 4.0 * (m - 1) * params_of(s, start, end) / (level->bandwidth * m);
+    return (base_time(s, level, start, end) + sync / level->inner) / m;
+}
+
+/* A later stage, from cut k to cut j. */
+static double later_time(const struct search *s, const struct level *level, int k, int j, int m) {
+    double sync = 4.0 * (m - 1) * params_of(s, k, j) / (level->bandwidth * m);
+    double time = (base_time(s, level, k, j) + sync) / m;
+    if (s->query->free_links)
+        return time;
+    time = fmax(time, 2.0 * s->states.out[k] / (level->bandwidth * m));
+    return j < s->count - 1 ? fmax(time, 2.0 * s->states.out[j] / (level->bandwidth * m)) : time;
+}
+
+/* One stage alone on m units, for all m. */
+static void fill_first(struct search *s, const struct level *level, int start, int j) {
+    double *best = s->best + (int64_t)j * (level->units + 1);
+    int64_t row = (int64_t)j * (level->units + 1);
+    for (int m = 1; m <= level->units; m++) {
+        best[m] = INFINITY;
+        s->split[row + m] = -1;
+        s->width[row + m] = m;
+        if ((m == 1 || !s->query->straight) && memory_fits(s, start, j, level->units - m, m))
+            best[m] = first_time(s, level, start, j, m);
+        if (!s->query->all_devices && m > 1 && best[m - 1] <= best[m]) {
+            best[m] = best[m - 1];
+            s->width[row + m] = s->width[row + m - 1];
+        }
+    }
+}
+
+/* The last stage from cut k to cut j on `m` units, everything before it on the rest. */
+static void try_stage(struct search *s, const struct level *level, int k, int j, int m) {
+    const double *before = s->best + (int64_t)k * (level->units + 1);
+    int64_t row = (int64_t)j * (level->units + 1);
+    double time = later_time(s, level, k, j, m);
+    /* more units will do no worse than m + 1 in the end (level_out), so nothing would improve */
+    if (!s->query->all_devices && time >= s->best[row + m + 1])
+        return;
+    for (int all = m + 1; all <= level->units; all++) {
+        double both = fmax(time, before[all - m]);
+        if (both >= s->best[row + all] || !memory_fits(s, k, j, level->units - all, m))
+            continue;
+        s->best[row + all] = both;
+        s->split[row + all] = k;
+        s->width[row + all] = m;
+    }
+}
+
+/* Fewer units serve as well: best never rises with their number. */
+static void level_out(struct search *s, const struct level *level, int j) {
+    int64_t row = (int64_t)j * (level->units + 1);
+    for (int m = 2; m <= level->units && !s->query->all_devices; m++)
+        if (s->best[row + m - 1] < s->best[row + m]) {
+            s->best[row + m] = s->best[row + m - 1];
+            s->split[row + m] = s->split[row + m - 1];
+            s->width[row + m] = s->width[row + m - 1];
+        }
+}
+
+/* The table of one level for everything after cut `start`, up to cut `end`. */
+static void solve(struct search *s, const struct level *level, int start, int end) {
+    int most = s->query->straight ? 1 : level->units - 1;
+    for (int j = start + 1; j <= end; j++) {
+        if (start >= 0 && !s->inside[(int64_t)start * s->count + j])
+            continue;
+        fill_first(s, level, start, j);
+        int64_t row = (int64_t)j * (level->units + 1);
+        for (int k = j - 1; k > start; k--) {
+            if (!s->inside[(int64_t)k * s->count + j] ||
+                (start >= 0 && !s->inside[(int64_t)start * s->count + k]))
+                continue;
+            s->pairs++;
+            /* compute alone, spread over all units but one, is no better: nor is anything before */
+            double least = (s->states.compute[j] - s->states.compute[k]) /
+                           ((double)most * (level->base ? level->inner * 1.0 : 1.0));
+            if (!level->base && !s->query->all_devices && level->units > 1 &&
+                least >= s->best[row + 2])
+                break;
+            for (int m = 1; m <= most; m++)
+                try_stage(s, level, k, j, m);
+        }
+        level_out(s, level, j);
+    }
+}
+
+/* The next level's T: this level's objective of every pair. */
+static void fill_base(struct search *s, const struct level *level, struct level *above) {
+    int64_t rows = s->count + 1;
+    above->base = SL_NEW(s->arena, double, rows * s->count);
+    for (int start = -1; start < s->count - 1; start++) {
+        solve(s, level, start, s->count - 1);
+        for (int j = 0; j < s->count; j++) {
+            bool valid = j > start && (start < 0 || s->inside[(int64_t)start * s->count + j]);
+            above->base[(int64_t)(start + 1) * s->count + j] =
+                valid ? s->best[(int64_t)j * (level->units + 1) + level->units] : INFINITY;
+        }
+    }
+}
+
+/* ---- plans ---- */
+
+static const int *stage_layers(const struct search *s, int start, int end, int *count) {
+    const struct sl_layers *layers = s->graph.layers;
+    int *list = SL_NEW(s->arena, int, layers->count);
+    *count = 0;
+    for (int i = 0; i < layers->count; i++) {
+        bool in = sl_bit(sl_ideal(&s->states.ideals, end), i) &&
+                  !(start >= 0 && sl_bit(sl_ideal(&s->states.ideals, start), i));
+        if (in)
+            list[(*count)++] = i;
+    }
+    return list;
+}
+
+/* Stages of level `at` between two cuts, innermost levels inside; the table is overwritten. */
+static const struct sl_peer_stage *make_stages(struct search *s, int at, int start, int end,
+                                               int *count) {
+    const struct level *level = &s->level[at];
+    SL_VEC(int) cuts = {0};
+    SL_VEC(int) widths = {0};
+    solve(s, level, start, end);
+    for (int j = end, m = level->units; j > start;) {
+        int64_t row = (int64_t)j * (level->units + 1);
+        int k = s->split[row + m], width = s->width[row + m];
+        SL_PUSH(&cuts, j);
+        SL_PUSH(&widths, width);
+        j = k < 0 ? start : k;
+        m -= width;
+    }
+    *count = (int)cuts.count;
+    struct sl_peer_stage *stages = SL_NEW(s->arena, struct sl_peer_stage, *count);
+    for (int i = 0; i < *count; i++) {
+        int64_t back = cuts.count - 1 - i;
+        int from = i ? cuts.at[back + 1] : start, to = cuts.at[back], d = widths.at[back];
+        struct sl_peer_stage *stage = &stages[i];
+        *stage = (struct sl_peer_stage){.d = d, .t = 1};
+        stage->layers = stage_layers(s, from, to, &stage->count);
+        stage->time = i ? later_time(s, level, from, to, d) : first_time(s, level, from, to, d);
+        if (at > 0)
+            stage->inner = make_stages(s, at - 1, from, to, &stage->inner_count);
+    }
+    SL_VEC_FREE(&cuts);
+    SL_VEC_FREE(&widths);
+    return stages;
+}
+
+/* ---- search ---- */
+
+static void find_inside(struct search *s) {
+    s->inside = SL_NEW(s->arena, bool, (int64_t)s->count * s->count);
+    for (int a = 0; a < s->count; a++)
+        for (int b = a + 1; b < s->count; b++)
+            s->inside[(int64_t)a * s->count + b] = sl_subset(
+                sl_ideal(&s->states.ideals, a), sl_ideal(&s->states.ideals, b), s->graph.words);
+}
+
+static bool search_states(struct search *s, struct sl_peer_plan *out) {
+    int units = 1, last = s->query->level_count - 1;
+    s->count = s->states.ideals.count;
+    for (int l = 0; l <= last; l++)
+        units = s->level[l].units > units ? s->level[l].units : units;
+    s->best = SL_NEW(s->arena, double, (int64_t)s->count *(units + 1));
+    s->split = SL_NEW(s->arena, int, (int64_t)s->count *(units + 1));
+    s->width = SL_NEW(s->arena, int, (int64_t)s->count *(units + 1));
+    find_inside(s);
+    for (int l = 0; l < last; l++)
+        fill_base(s, &s->level[l], &s->level[l + 1]);
+    const struct level *top = &s->level[last];
+    solve(s, top, -1, s->count - 1);
+    double objective = s->best[(int64_t)(s->count - 1) * (top->units + 1) + top->units];
+    if (objective < out->objective) {
+        out->objective = objective;
+        out->stages = make_stages(s, last, -1, s->count - 1, &out->stage_count);
+    }
+    out->pairs = s->pairs;
+    return objective < INFINITY;
+}
+
+static sl_err open_search(struct search *s, const struct sl_layers *layers,
+                          struct sl_peer_plan *out) {
+    const struct sl_peer_query *query = s->query;
+    if (query->level_count < 1 || query->level_count > SL_PEER_LEVELS)
+        return sl_fail(SL_ERR_USAGE, "pipedream: 1 to %d levels", SL_PEER_LEVELS);
+    for (int l = 0; l < query->level_count; l++) {
+        if (query->level[l] < 1 || query->level[l] > 4096 || !(query->bandwidth[l] > 0))
+            return sl_fail(SL_ERR_USAGE,
+                           "pipedream: each level needs 1 to 4096 units and a bandwidth");
+        s->level[l] = (struct level){.units = (int)query->level[l],
+                                     .inner = l ? (int)query->level[l - 1] : 1,
+                                     .bandwidth = query->bandwidth[l]};
+    }
+    *out = (struct sl_peer_plan){.objective = INFINITY};
+    sl_pipedream_open(s->arena, layers, &s->graph);
+    if (s->graph.first < 0)
+        return sl_fail(SL_ERR_INPUT, "pipedream: nothing is left to plan beside the inputs");
+    return SL_OK;
+}
+
+/* A cut dearer than this is in no plan that beats `objective`. */
+static double dearest_cut(const struct search *s, double objective) {
+    const struct level *top = &s->level[s->query->level_count - 1];
+    double most = 0;
+    if (s->query->free_links || !(objective < INFINITY))
+        return INFINITY;
+    for (int l = 0; l < s->query->level_count; l++)
+        most = fmax(most, s->level[l].bandwidth * (s->level[l].units - 1));
+    for (int l = 0; l + 1 < s->query->level_count; l++)
+        most = INFINITY; /* inner stages run on replicas of their unit: no simple bound */
+    return objective * (1 + 1e-12) * fmax(most, top->bandwidth) / 2;
+}
+
+/* As many states as a few seconds allow: the work grows with their square (cube, with levels). */
+static int states_most(const struct sl_peer_query *query) {
+    if (query->level_count > 1)
+        return STATES_INNER;
+    return query->devices <= 4 ? STATES_FEW : STATES_MANY;
+}
+
+static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
+                   const struct sl_peer_query *query, struct sl_peer_plan *out) {
+    struct search s = {.arena = arena, .query = query};
+    SL_TRY(open_search(&s, layers, out));
+    int most = states_most(query), dropped = 0;
+    bool complete = sl_pipedream_list(arena, &s.graph, STATES_LIST, &s.states);
+    out->ideals = complete ? s.states.ideals.count : 0;
+    if (!complete || s.states.ideals.count > most) {
+        struct sl_pipedream_states all = s.states;
+        sl_pipedream_chain(arena, &s.graph, &s.states);
+        if (s.states.ideals.count > most)
+            sl_pipedream_thin(arena, &s.states, INFINITY, most);
+        search_states(&s, out);
+        out->ideals = complete ? out->ideals : s.states.ideals.count;
+        s.states = all;
+        for (int l = 0; l < query->level_count; l++)
+            s.level[l].base = NULL;
+        if (complete)
+            dropped = sl_pipedream_thin(arena, &s.states, dearest_cut(&s, out->objective), most);
+    }
+    double total = s.states.ideals.count ? s.states.compute[s.states.ideals.count - 1] : 0;
+    if (complete)
+        search_states(&s, out);
+    if (!(out->objective < INFINITY))
+        return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph stays within the memory");
+    for (int i = 0; i < layers->count && !complete; i++)
+        if (!s.graph.removed[i])
+            total += (layers->at[i].forward + layers->at[i].backward) / 1000.0;
+    out->proven = complete && !dropped;
+    out->lower_bound = out->proven ? out->objective : total / (double)query->devices;
+    return SL_OK;
+}
+
+/* Equal numbers of states per stage, one unit each, on one level. */
+static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
+                   const struct sl_peer_query *query, struct sl_peer_plan *out) {
+    struct search s = {.arena = arena, .query = query};
+    SL_TRY(open_search(&s, layers, out));
+    if (query->level_count != 1)
+        return sl_fail(SL_ERR_USAGE, "pipedream: 'even' plans one level only");
+    sl_pipedream_chain(arena, &s.graph, &s.states);
+    int64_t states = s.count = s.states.ideals.count;
+    int count = (int)(query->devices < states ? query->devices : states);
+    struct sl_peer_stage *stages = SL_NEW(arena, struct sl_peer_stage, count);
+    double worst = 0;
+    for (int i = 0; i < count; i++) {
+        int from = (int)(i * states / count) - 1, to = (int)((i + 1) * states / count) - 1;
+        stages[i] = (struct sl_peer_stage){.d = 1, .t = 1};
+        stages[i].layers = stage_layers(&s, from, to, &stages[i].count);
+        stages[i].time =
+            i ? later_time(&s, s.level, from, to, 1) : first_time(&s, s.level, from, to, 1);
+        worst = fmax(worst, stages[i].time);
+    }
+    *out = (struct sl_peer_plan){.stages = stages, .stage_count = count, .objective = worst};
+    return SL_OK;
+}
+
+const struct sl_peer_model sl_peer_pipedream = {
+    .name = "pipedream",
+    .unit = "seconds per mini-batch",
+    .brief = "max over stages of compute + all-reduce and of transfers, by levels (PipeDream)",
+    .plan = plan,
+    .even = even,
+};

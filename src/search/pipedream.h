@@ -1,0 +1,39 @@
+/* PipeDream's model: the states (antichains of the graph) and their sums. See pipedream.c. */
+#ifndef SL_SEARCH_PIPEDREAM_H
+#define SL_SEARCH_PIPEDREAM_H
+
+#include "search/ideals.h"
+#include "search/peer.h"
+
+/* States sorted by compute time; a later one is never inside an earlier one. The last is the whole
+ * graph. */
+struct sl_pipedream_states {
+    struct sl_ideals ideals; /* over all layers; removed ones are in none */
+    double *compute;         /* seconds of everything up to the state */
+    double *activation, *params;
+    double *out; /* bytes that leave at this cut, as PipeDream counts them */
+};
+
+struct sl_pipedream_graph {
+    const struct sl_layers *layers;
+    const bool *removed; /* inputs and dangling __getitem__ */
+    struct sl_dag dag;   /* without them */
+    int words;
+    const uint64_t *before; /* [layers][words] ancestors */
+    int first;              /* the source that everything starts from; -1: none */
+};
+
+void sl_pipedream_open(struct sl_arena *arena, const struct sl_layers *layers,
+                       struct sl_pipedream_graph *out);
+/* All states, or false when there are more than `most`. */
+bool sl_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *graph, int most,
+                       struct sl_pipedream_states *out);
+/* The states along one topological order. */
+void sl_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+                        struct sl_pipedream_states *out);
+/* Keeps at most `most` states whose cut costs at most `bytes`, cheapest cuts first, and the last
+ * state; returns how many states with such a cut were dropped. */
+int sl_pipedream_thin(struct sl_arena *arena, struct sl_pipedream_states *states, double bytes,
+                      int most);
+
+#endif

@@ -1,0 +1,346 @@
+/* Piper (Tarnawski, Narayanan, Phanishayee; NeurIPS 2021), cost model as in its algo.cpp.
+ *
+ * A stage S runs on d replicas of t devices; each layer takes one option for degree t. N is the
+ * number of micro-batches per batch, d divides N, and with y = ceil(sum of d of this and all later
+ * stages / d) micro-batches in flight:
+ *
+ *   memory   sum (A y + B) <= M
+ *   time     [ sum p + 2 sum over cut edges (c + sync at the layer's end) / bandwidth ] / d
+ *            + 4 (d-1)/d sum w / (N bandwidth)
+ *
+ * A cut edge is charged to both stages. Objective: the largest stage time; sum of d t <= devices.
+ * Piper chooses options greedily, here the choice is exact (knapsack.h).
+ */
+#include "search/piper.h"
+
+#include "search/sequence.h"
+
+enum { PAIRS_MOST = 45000000, IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4 };
+
+/* ---- prices of stages that need a choice, remembered over all sweeps ---- */
+
+static uint64_t memo_key(int larger, int smaller, int tensor, int divisor, int in_flight) {
+    if (larger >= 1 << 20 || divisor >= 256 || in_flight >= 4096)
+        return 0;
+    return (uint64_t)larger << 44 | (uint64_t)smaller << 24 | (uint64_t)tensor << 20 |
+           (uint64_t)divisor << 12 | (uint64_t)in_flight;
+}
+
+static int64_t memo_slot(const struct sl_piper_memo *memo, uint64_t key) {
+    int64_t at = (int64_t)((key * 0x9e3779b97f4a7c15u >> 20) & (uint64_t)(memo->room - 1));
+    while (memo->keys[at] && memo->keys[at] != key)
+        at = (at + 1) & (memo->room - 1);
+    return at;
+}
+
+static void memo_grow(struct sl_piper_memo *memo) {
+    struct sl_piper_memo old = *memo;
+    memo->room = old.room ? old.room * 2 : 4096;
+    memo->keys = sl_realloc(NULL, sizeof *memo->keys * (size_t)memo->room);
+    memo->values = sl_realloc(NULL, sizeof *memo->values * (size_t)memo->room);
+    memset(memo->keys, 0, sizeof *memo->keys * (size_t)memo->room);
+    for (int64_t i = 0; i < old.room; i++)
+        if (old.keys[i]) {
+            int64_t at = memo_slot(memo, old.keys[i]);
+            memo->keys[at] = old.keys[i];
+            memo->values[at] = old.values[i];
+        }
+    free(old.keys);
+    free(old.values);
+}
+
+static void memo_free(struct sl_piper_memo *memo) {
+    free(memo->keys);
+    free(memo->values);
+    *memo = (struct sl_piper_memo){0};
+}
+
+struct stage_at {
+    int larger, smaller, tensor, divisor, in_flight;
+};
+
+static double price_at(struct sl_piper *piper, struct stage_at at) {
+    struct sl_piper_memo *memo = &piper->memo;
+    uint64_t key = memo_key(at.larger, at.smaller, at.tensor, at.divisor, at.in_flight);
+    if (2 * (memo->count + 1) > memo->room && memo->count < MEMO_MOST)
+        memo_grow(memo);
+    int64_t slot = key ? memo_slot(memo, key) : 0;
+    if (key && memo->keys[slot])
+        return memo->values[slot];
+    struct sl_piper_stage stage = {.larger = sl_ideal(&piper->cuts->ideals, at.larger),
+                                   .smaller = sl_ideal(&piper->cuts->ideals, at.smaller),
+                                   .tensor = at.tensor,
+                                   .d = piper->divisors[at.divisor],
+                                   .in_flight = at.in_flight};
+    double price = sl_piper_price(piper, &stage);
+    if (key && memo->count < MEMO_MOST) {
+        memo->keys[slot] = key;
+        memo->values[slot] = price;
+        memo->count++;
+    }
+    return price;
+}
+
+/* ---- the sweep ---- */
+
+static double time_of(const struct sl_piper *piper, double time, double bytes, double params,
+                      double d) {
+    double bandwidth = piper->query->bandwidth[0];
+    return (time + 2 * bytes / bandwidth) / d +
+           4 * (d - 1) / d * params / ((double)piper->query->micro * bandwidth);
+}
+
+/* Does the stage fit with divisor number `i`? */
+static bool fits(struct sl_piper *piper, const struct sl_piper_sums *sums, struct stage_at at,
+                 double limit) {
+    double d = piper->divisors[at.divisor], memory = piper->query->memory_bytes;
+    if (time_of(piper, sums->time, sums->bytes_low, sums->params_low, d) > limit * (1 + 1e-12))
+        return false;
+    if (sums->micro_low * at.in_flight + sums->fixed_low > memory * (1 + 1e-12))
+        return false;
+    if (sums->micro * at.in_flight + sums->fixed <= memory &&
+        time_of(piper, sums->time, sums->bytes, sums->params, d) <= limit)
+        return true;
+    double price = price_at(piper, at);
+    return price < INFINITY && price <= limit;
+}
+
+/* The smallest replication of the stage for one state of the larger downset. */
+static void place(struct sl_sweep *sweep, const struct sl_piper_sums *sums, struct stage_at at,
+                  int from) {
+    struct sl_piper *piper = sweep->ctx;
+    struct sl_sweep_state state = sweep->states.at[from];
+    int tensor = piper->tensors[at.tensor];
+    int most = (sweep->devices - state.devices - sweep->need[at.smaller]) / tensor;
+    for (; at.divisor < piper->divisor_count; at.divisor++) {
+        int d = piper->divisors[at.divisor];
+        if (d > most)
+            return;
+        at.in_flight = 1 + (state.replicas + d - 1) / d;
+        if (!fits(piper, sums, at, sweep->limit))
+            continue;
+        sl_sweep_add(sweep, (struct sl_sweep_state){.ideal = at.smaller,
+                                                    .devices = state.devices + d * tensor,
+                                                    .replicas = state.replicas + d,
+                                                    .from = from,
+                                                    .d = d,
+                                                    .t = at.tensor});
+        return;
+    }
+}
+
+static void pair(struct sl_sweep *sweep, int larger, int smaller) {
+    struct sl_piper *piper = sweep->ctx;
+    for (int ti = 0; ti < piper->tensor_count; ti++) {
+        const struct sl_piper_table *table = &piper->cuts->table[ti];
+        struct sl_piper_sums sums;
+        struct stage_at at = {.larger = larger, .smaller = smaller, .tensor = ti};
+        if (table->missing[larger] > table->missing[smaller])
+            continue;
+        sl_piper_sum(piper, ti, larger, smaller, &sums);
+        while (at.divisor < piper->divisor_count &&
+               time_of(piper, sums.time, sums.bytes_low, sums.params_low,
+                       piper->divisors[at.divisor]) > sweep->limit * (1 + 1e-12))
+            at.divisor++;
+        if (at.divisor == piper->divisor_count)
+            continue;
+        for (int s = sweep->head[larger]; s >= 0; s = sweep->states.at[s].next)
+            place(sweep, &sums, at, s);
+    }
+}
+
+static struct sl_peer_stage make_stage(struct sl_piper *piper, const struct sl_piper_stage *stage) {
+    struct sl_peer_stage out = {.d = stage->d, .t = piper->tensors[stage->tensor]};
+    out.time = sl_piper_price(piper, stage);
+    int count = (int)piper->sack.items.count, *layers = SL_NEW(piper->arena, int, count + 1),
+        *options = SL_NEW(piper->arena, int, count + 1);
+    for (int i = 0; i < piper->layers->count; i++)
+        if (sl_bit(stage->larger, i) && !(stage->smaller && sl_bit(stage->smaller, i))) {
+            layers[out.count] = i;
+            options[out.count] = piper->sack.items.at[out.count].chosen;
+            out.count++;
+        }
+    out.layers = layers;
+    out.options = options;
+    return out;
+}
+
+static double accept(struct sl_sweep *sweep, int state) {
+    struct sl_piper *piper = sweep->ctx;
+    const struct sl_sweep_state *states = sweep->states.at;
+    double worst = 0;
+    int count = 0;
+    for (int s = state; states[s].from >= 0; s = states[s].from)
+        count++;
+    struct sl_peer_stage *stages = SL_NEW(piper->arena, struct sl_peer_stage, count + 1);
+    for (int s = state, i = 0; states[s].from >= 0; s = states[s].from, i++) {
+        const struct sl_sweep_state *after = &states[states[s].from];
+        struct sl_piper_stage stage = {.larger = sl_ideal(sweep->ideals, after->ideal),
+                                       .smaller = sl_ideal(sweep->ideals, states[s].ideal),
+                                       .tensor = states[s].t,
+                                       .d = states[s].d};
+        stage.in_flight = 1 + (after->replicas + stage.d - 1) / stage.d;
+        stages[i] = make_stage(piper, &stage);
+        worst = fmax(worst, stages[i].time);
+    }
+    if (worst < piper->plan->objective) {
+        piper->plan->objective = worst;
+        piper->plan->stages = stages;
+        piper->plan->stage_count = count;
+    }
+    return worst;
+}
+
+/* Best plan over one list of downsets. */
+static bool search(struct sl_piper *piper, struct sl_piper_cuts *cuts, double *low) {
+    sl_piper_tabulate(piper, cuts);
+    piper->cuts = cuts;
+    int64_t devices = piper->query->devices, micro = piper->query->micro;
+    struct sl_sweep sweep = {.ideals = &cuts->ideals,
+                             .work = cuts->work,
+                             .devices = (int)devices,
+                             .replicas = (int)(micro < devices ? micro : devices),
+                             .stage_devices = (int)devices,
+                             .step_replicas = 1,
+                             .pairs_most = PAIRS_MOST,
+                             .pair = pair,
+                             .accept = accept,
+                             .ctx = piper};
+    sl_sweep_open(&sweep, piper->arena);
+    double high = piper->plan->objective;
+    *low = fmax(*low, cuts->work[cuts->ideals.count - 1] / (double)devices);
+    bool found = sl_sweep_search(&sweep, low, &high);
+    piper->plan->pairs += sweep.pairs;
+    piper->plan->ideals = cuts->ideals.count;
+    sl_sweep_close(&sweep);
+    memo_free(&piper->memo);
+    return found;
+}
+
+/* ---- set-up ---- */
+
+static void find_tensors(struct sl_piper *piper) {
+    const struct sl_layers *layers = piper->layers;
+    for (int i = 0; i < layers->count; i++)
+        for (int o = 0; o < layers->at[i].option_count; o++) {
+            int tensor = layers->at[i].options[o].tensor, t = 0;
+            while (t < piper->tensor_count && piper->tensors[t] != tensor)
+                t++;
+            if (t == piper->tensor_count && t < SL_PIPER_TENSORS && tensor <= piper->query->devices)
+                piper->tensors[piper->tensor_count++] = tensor;
+        }
+    for (int t = 0; t < piper->tensor_count; t++) {
+        piper->fast[t] = SL_NEW(piper->arena, int, layers->count);
+        for (int i = 0; i < layers->count; i++) {
+            const struct sl_layer_option *options = layers->at[i].options;
+            int *fast = &piper->fast[t][i];
+            *fast = -1;
+            for (int o = 0; o < layers->at[i].option_count; o++)
+                if (options[o].tensor == piper->tensors[t] &&
+                    (*fast < 0 || options[o].time < options[*fast].time))
+                    *fast = o;
+        }
+    }
+}
+
+static void find_divisors(struct sl_piper *piper) {
+    int64_t micro = piper->query->micro;
+    int64_t most = micro < piper->query->devices ? micro : piper->query->devices;
+    piper->divisors = SL_NEW(piper->arena, int, most + 1);
+    for (int64_t d = 1; d <= most; d++)
+        if (micro % d == 0)
+            piper->divisors[piper->divisor_count++] = (int)d;
+}
+
+static sl_err open_piper(struct sl_piper *piper) {
+    const struct sl_peer_query *query = piper->query;
+    if (query->devices < 1 || query->devices > 1 << 20 || query->micro < 1)
+        return sl_fail(SL_ERR_USAGE, "piper: needs 1 to 2^20 devices and micro-batches per batch");
+    if (!(query->bandwidth[0] > 0) || !(query->memory_bytes > 0))
+        return sl_fail(SL_ERR_USAGE, "piper: needs a bandwidth and a memory limit");
+    for (int i = 0; i < piper->layers->count; i++)
+        if (!piper->layers->at[i].option_count)
+            return sl_fail(SL_ERR_INPUT, "piper: layer %lld has no options",
+                           (long long)piper->layers->at[i].id);
+    find_tensors(piper);
+    find_divisors(piper);
+    piper->exact = true;
+    *piper->plan = (struct sl_peer_plan){.objective = INFINITY};
+    return SL_OK;
+}
+
+static sl_err nothing_fits(const struct sl_peer_query *query) {
+    char memory[SL_HUMAN_BYTES];
+    return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph stays within %s on %lld devices",
+                   sl_human_bytes((int64_t)query->memory_bytes, memory), (long long)query->devices);
+}
+
+static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
+                   const struct sl_peer_query *query, struct sl_peer_plan *out) {
+    struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
+    struct sl_piper_cuts chain = {0}, all = {0};
+    SL_TRY(open_piper(&piper));
+    struct sl_dag dag = sl_layers_dag(arena, layers);
+    int *order = SL_NEW(arena, int, layers->count);
+    double low = 0, low_chain = 0;
+    SL_ASSERT(sl_dag_order(arena, &dag, order));
+    sl_ideals_chain(arena, layers->count, order, &chain.ideals);
+    bool complete = sl_ideals_build(arena, &dag, IDEALS_MOST, &all.ideals);
+    if (!complete || all.ideals.count > WIDE * chain.ideals.count)
+        search(&piper, &chain, &low_chain); /* a good plan first keeps the large search small */
+    if (complete)
+        search(&piper, &all, &low);
+    sl_knapsack_free(&piper.sack);
+    if (!(out->objective < INFINITY))
+        return nothing_fits(query);
+    if (!complete)
+        low = chain.work[chain.ideals.count - 1] / (double)query->devices;
+    out->proven = complete && piper.exact && low >= out->objective * (1 - 1e-9);
+    out->lower_bound = out->proven ? out->objective : low;
+    return SL_OK;
+}
+
+/* ---- even: equal numbers of layers, equal replication ---- */
+
+static bool even_stages(struct sl_piper *piper, const struct sl_ideals *chain, int count, int d) {
+    struct sl_peer_stage *stages = SL_NEW(piper->arena, struct sl_peer_stage, count);
+    double worst = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t layers = piper->layers->count;
+        struct sl_piper_stage stage = {.larger = sl_ideal(chain, (int)((i + 1) * layers / count)),
+                                       .smaller = sl_ideal(chain, (int)(i * layers / count)),
+                                       .d = d,
+                                       .in_flight = count - i};
+        stages[i] = make_stage(piper, &stage);
+        worst = fmax(worst, stages[i].time);
+        if (worst >= piper->plan->objective)
+            return false;
+    }
+    piper->plan->objective = worst;
+    piper->plan->stages = stages;
+    piper->plan->stage_count = count;
+    return true;
+}
+
+static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
+                   const struct sl_peer_query *query, struct sl_peer_plan *out) {
+    struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
+    struct sl_ideals chain;
+    SL_TRY(open_piper(&piper));
+    int64_t most = query->micro < query->devices ? query->micro : query->devices;
+    sl_ideals_chain(arena, layers->count, layers->order, &chain);
+    for (int count = 1; count <= layers->count && count <= query->devices; count++)
+        for (int i = 0; i < piper.divisor_count; i++)
+            if ((int64_t)count * piper.divisors[i] <= most && piper.tensors[0] == 1)
+                even_stages(&piper, &chain, count, piper.divisors[i]);
+    sl_knapsack_free(&piper.sack);
+    return out->objective < INFINITY ? SL_OK : nothing_fits(query);
+}
+
+const struct sl_peer_model sl_peer_piper = {
+    .name = "piper",
+    .unit = "time per micro-batch",
+    .brief = "max over stages of compute + communication + amortised all-reduce (Piper)",
+    .plan = plan,
+    .even = even,
+};

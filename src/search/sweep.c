@@ -1,0 +1,158 @@
+/* The sweep over downsets for one limit, and the bisection around it. */
+#include "search/sweep.h"
+
+#include <limits.h>
+
+/* Rounding must not turn a plan down: work sums differ in their last bits. */
+#define SLACK 1e-9
+#define CLOSE 1e-9
+
+enum { FIRST_TRIES = 12, TIGHT_MOST = 3 };
+#define FIRST_STEP 1.05
+#define GROWTH 1.3
+
+void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena) {
+    sweep->head = SL_NEW(arena, int, sweep->ideals->count);
+    sweep->need = SL_NEW(arena, int, sweep->ideals->count);
+    sweep->corner = SL_NEW(arena, struct sl_sweep_corner, sweep->ideals->count);
+}
+
+void sl_sweep_close(struct sl_sweep *sweep) { SL_VEC_FREE(&sweep->states); }
+
+static int devices_for(const struct sl_sweep *sweep, double work) {
+    if (!(sweep->limit < INFINITY))
+        return work > 0 && sweep->free_work == 0;
+    double most = (work - sweep->free_work * sweep->limit) / sweep->limit - SLACK;
+    return most > 0 ? most < 1e9 ? (int)ceil(most) : 1000000000 : 0;
+}
+
+static bool dominates(const struct sl_sweep_state *a, const struct sl_sweep_state *b) {
+    return a->devices <= b->devices && a->replicas <= b->replicas;
+}
+
+void sl_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state) {
+    if (state.devices + sweep->need[state.ideal] > sweep->devices ||
+        state.replicas > sweep->replicas)
+        return;
+    for (int i = sweep->head[state.ideal]; i >= 0; i = sweep->states.at[i].next)
+        if (dominates(&sweep->states.at[i], &state))
+            return;
+    int *link = &sweep->head[state.ideal];
+    while (*link >= 0) {
+        struct sl_sweep_state *old = &sweep->states.at[*link];
+        if (dominates(&state, old))
+            *link = old->next;
+        else
+            link = &old->next;
+    }
+    sweep->corner[state.ideal] = (struct sl_sweep_corner){state.devices, state.replicas};
+    state.next = sweep->head[state.ideal];
+    sweep->head[state.ideal] = (int)sweep->states.count;
+    SL_PUSH(&sweep->states, state);
+}
+
+/* The least of each count over the states of a downset. */
+static struct sl_sweep_corner least(const struct sl_sweep *sweep, int i) {
+    struct sl_sweep_corner corner = {INT_MAX, INT_MAX};
+    for (int s = sweep->head[i]; s >= 0; s = sweep->states.at[s].next) {
+        const struct sl_sweep_state *state = &sweep->states.at[s];
+        corner.devices = state->devices < corner.devices ? state->devices : corner.devices;
+        corner.replicas = state->replicas < corner.replicas ? state->replicas : corner.replicas;
+    }
+    return corner;
+}
+
+/* How many of the first `end` downsets need at most `left` devices; they are sorted by work. */
+static int count_within(const struct sl_sweep *sweep, int end, int left) {
+    int low = 0;
+    while (low < end) {
+        int mid = low + (end - low) / 2;
+        if (sweep->need[mid] <= left)
+            low = mid + 1;
+        else
+            end = mid;
+    }
+    return low;
+}
+
+/* All stages that end at downset i. */
+static void visit(struct sl_sweep *sweep, int i) {
+    const struct sl_ideals *ideals = sweep->ideals;
+    const uint64_t *set = sl_ideal(ideals, i);
+    struct sl_sweep_corner from = least(sweep, i);
+    int left = sweep->devices - from.devices;
+    int most = left < sweep->stage_devices ? left : sweep->stage_devices;
+    double unit = sweep->limit * (1 + SLACK), reach = unit * (most + sweep->free_work);
+    for (int j = count_within(sweep, i, left) - 1; j >= 0; j--) {
+        double work = sweep->work[i] - sweep->work[j];
+        if (work > reach)
+            break;
+        /* nothing that this stage could add would be new */
+        if (sweep->corner[j].devices <= from.devices + 1 &&
+            sweep->corner[j].replicas <= from.replicas + sweep->step_replicas &&
+            !(sweep->without && sweep->without(sweep, i, j)))
+            continue;
+        if (work > unit * (left - sweep->need[j] + sweep->free_work) ||
+            !sl_subset(sl_ideal(ideals, j), set, ideals->words))
+            continue;
+        sweep->pairs++;
+        sweep->pair(sweep, i, j);
+    }
+}
+
+/* Is there a plan within the limit? Its state, or -1. */
+static int run(struct sl_sweep *sweep, double limit) {
+    int count = sweep->ideals->count;
+    sweep->limit = limit;
+    sweep->states.count = 0;
+    sweep->sweeps++;
+    for (int i = 0; i < count; i++) {
+        sweep->head[i] = -1;
+        sweep->corner[i] = (struct sl_sweep_corner){INT_MAX, INT_MAX};
+        sweep->need[i] = devices_for(sweep, sweep->work[i]);
+    }
+    sl_sweep_add(sweep, (struct sl_sweep_state){.ideal = count - 1, .from = -1});
+    for (int i = count - 1; i > 0; i--)
+        if (sweep->head[i] >= 0)
+            visit(sweep, i);
+    return sweep->head[0];
+}
+
+/* A first plan, from tight limits to loose ones: tight sweeps are the cheap ones. */
+static bool start(struct sl_sweep *sweep, double *low, double *high) {
+    double limit = *low * FIRST_STEP;
+    int state = -1;
+    for (int i = 0; i < FIRST_TRIES && limit > 0 && state < 0; i++, limit *= GROWTH) {
+        state = run(sweep, limit);
+        if (state < 0)
+            *low = limit;
+    }
+    if (state < 0)
+        state = run(sweep, INFINITY);
+    if (state >= 0)
+        *high = sweep->accept(sweep, state);
+    return state >= 0;
+}
+
+/* Bisect; after a few limits in a row that are too tight, try to prove the best plan instead. */
+bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
+    int tight = *high < INFINITY ? TIGHT_MOST : 0;
+    if (!tight && !start(sweep, low, high))
+        return false;
+    while (*high - *low > CLOSE * *high &&
+           (!sweep->pairs_most || sweep->pairs < sweep->pairs_most)) {
+        bool prove = tight >= TIGHT_MOST;
+        double limit = prove ? *high * (1 - CLOSE) : *low + (*high - *low) / 2;
+        int state = run(sweep, limit);
+        if (state >= 0) {
+            *high = fmin(*high, sweep->accept(sweep, state));
+            tight = 0;
+        } else if (prove) {
+            *low = *high;
+        } else {
+            *low = limit;
+            tight++;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,70 @@
+/* The bottleneck search shared by the peers' cost models: can every stage be at most T?
+ *
+ * Downsets are visited from the full one to the empty one, so that a stage knows what comes after
+ * it. On each the sweep keeps the states (devices used, replicas used by later stages) that no
+ * other state dominates: fewer devices leave more for the rest, fewer later replicas mean fewer
+ * micro-batches in flight. For one limit T only the smallest replication of a stage that stays
+ * within T is of interest, so a sweep is cheap; the best T is found by bisection on real plans:
+ *
+ *     lower bound ----- infeasible T ------[ gap ]------ objective of the best plan so far
+ *
+ * and a last sweep just below the best plan proves it. What makes sweeps cheap on wide graphs is
+ * the device count: the work of a downset that is still to do needs work / T devices, and a pair of
+ * downsets is looked at only when the stage between them leaves enough for it.
+ */
+#ifndef SL_SEARCH_SWEEP_H
+#define SL_SEARCH_SWEEP_H
+
+#include "base/vec.h"
+#include "search/ideals.h"
+
+#include <math.h>
+
+struct sl_sweep_state {
+    int ideal;    /* what is still to do */
+    int devices;  /* used by this stage and all later ones */
+    int replicas; /* the same in replicas (or in CPUs: whatever the model counts second) */
+    int from;     /* state after this stage; -1: none */
+    int d, t;     /* replication and tensor parallelism of the stage, or what the model means */
+    int next;     /* state of the same ideal; -1: none */
+};
+
+struct sl_sweep_corner {
+    int devices, replicas;
+};
+
+struct sl_sweep {
+    const struct sl_ideals *ideals; /* sorted by `work` */
+    const double *work;             /* device time an ideal needs at least */
+    int devices, replicas;          /* most of them */
+    double free_work;               /* per unit of T: work that needs no device (CPUs) */
+    int stage_devices;              /* most of one stage */
+    int step_replicas;              /* least that a stage on devices adds */
+    bool (*without)(struct sl_sweep *sweep, int larger, int smaller); /* a stage without devices? */
+    /* Adds the states that the stage larger \ smaller makes possible, for every state of larger. */
+    void (*pair)(struct sl_sweep *sweep, int larger, int smaller);
+    /* The plan that ends in this state; returns its objective, at most the limit. */
+    double (*accept)(struct sl_sweep *sweep, int state);
+    void *ctx;
+    /* the running sweep */
+    double limit;
+    int *head;                      /* [ideals] first state or -1 */
+    int *need;                      /* [ideals] devices that the rest takes at least */
+    struct sl_sweep_corner *corner; /* [ideals] one of the states, beside one another in memory */
+    SL_VEC(struct sl_sweep_state) states;
+    int64_t pairs, sweeps; /* statistics over all sweeps */
+    int64_t pairs_most;    /* stop refining after so many; 0: never */
+};
+
+void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena);
+void sl_sweep_close(struct sl_sweep *sweep);
+
+/* Offer a state; dropped when it breaks a limit or is dominated. */
+void sl_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state);
+
+/* Smallest objective, to 1e-9 of itself. `*low` is a proven lower bound that rises, `*high` the
+ * best plan so far (INFINITY: none) that falls; they meet unless pairs_most stopped the search.
+ * False: there is no plan. */
+bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high);
+
+#endif
