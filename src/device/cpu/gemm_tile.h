@@ -37,6 +37,19 @@ struct tile {
 
 typedef void tile_fn(const struct tile *tile);
 
+/* Lines of row `row` of c, where a row that does not start a line ends in one more, and of what
+ * comes next. */
+INLINE void tile_ask(const struct tile *t, int row, int nv) {
+    const float *c = t->c + row * t->ldc;
+    const float *ahead = t->ahead ? t->ahead + row * t->ahead_step : t->b;
+#pragma GCC unroll 2
+    for (int j = 0; j < nv; j++)
+        __builtin_prefetch(c + j * t->next, 1);
+    __builtin_prefetch(c + (nv - 1) * t->next + VL - 1, 1);
+    __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + LINE, 0, 2);
+}
+
 INLINE void tile_run(const struct tile *t, int mr, int nv) {
     vf acc[MR][NV];
 #pragma GCC unroll 16
@@ -47,18 +60,10 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     }
     const float *a = t->a, *b = t->b;
     const int64_t a_step = t->a_step, b_step = t->b_step;
-    const float *ahead = t->ahead ? t->ahead : b;
-    const int64_t ahead_step = t->ahead ? t->ahead_step : 0;
     /* A short sum is not worth dividing. */
     int64_t chunk = t->kc >= 128 ? t->kc / mr : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
-#pragma GCC unroll 2
-        for (int j = 0; j < nv; j++)
-            __builtin_prefetch(t->c + row * t->ldc + j * t->next, 1);
-        /* Rows that do not start a line end in one more. */
-        __builtin_prefetch(t->c + row * t->ldc + (nv - 1) * t->next + VL - 1, 1);
-        __builtin_prefetch(ahead + row * ahead_step, 0, 2);
-        __builtin_prefetch(ahead + row * ahead_step + LINE, 0, 2);
+        tile_ask(t, row, nv);
         int64_t stop = row + 1 < mr ? left - chunk : 0;
         for (int64_t k = left; k > stop; k--) {
             vf bv[NV];
