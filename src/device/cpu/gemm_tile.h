@@ -37,14 +37,14 @@ struct tile {
 
 typedef void tile_fn(const struct tile *tile);
 
-/* Ask for row `row` of c, which is written at the end, and for what comes after this tile. */
+/* Lines of row `row` of c, where a row that does not start a line ends in one more, and of what
+ * comes next. */
 INLINE void tile_ask(const struct tile *t, int row, int nv) {
     const float *c = t->c + row * t->ldc;
     const float *ahead = t->ahead ? t->ahead + row * t->ahead_step : t->b;
 #pragma GCC unroll 2
     for (int j = 0; j < nv; j++)
         __builtin_prefetch(c + j * t->next, 1);
-    /* Rows that do not start a line end in one more. */
     __builtin_prefetch(c + (nv - 1) * t->next + VL - 1, 1);
     __builtin_prefetch(ahead, 0, 2);
     __builtin_prefetch(ahead + LINE, 0, 2);
