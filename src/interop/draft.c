@@ -97,6 +97,10 @@ sl_err sl_draft_link(struct sl_draft *draft) {
     for (int64_t i = 0; i < layers; i++)
         draft->ids[i] = (struct sl_draft_id){draft->layers.at[i].id, (int)i};
     sl_sort(draft->ids, layers, sizeof *draft->ids, compare_ids);
+    for (int64_t i = 1; i < layers; i++)
+        if (draft->ids[i].id == draft->ids[i - 1].id)
+            return sl_draft_fail(draft, draft->places.at[draft->ids[i].index],
+                                 "layer %lld: the same id twice", (long long)draft->ids[i].id);
     for (int64_t e = 0; e < edges; e++) {
         const struct sl_draft_edge *edge = &draft->edges.at[e];
         int from = sl_draft_find(draft, edge->from), to = sl_draft_find(draft, edge->to);
