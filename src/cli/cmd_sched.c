@@ -30,13 +30,15 @@ static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
 static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     const struct sl_plan *plan;
     const struct sl_sched *sched;
+    const struct sl_sim *sim;
     struct sl_sched_opts opts;
     struct sl_text text = {0};
     SL_TRY(sl_cli_plan(args, arena, &plan));
     SL_TRY(sl_cli_sched_opts(args, arena, plan, &opts));
     SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
     SL_TRY(write_sched(args, arena, plan, &opts, sched));
-    sl_cli_sched_summary(sched, sl_args_has(args, "--json"), &text);
+    SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim)); /* messages take no time */
+    sl_cli_sched_summary(sched, sim, sl_args_has(args, "--json"), &text);
     sl_err err = sl_print(&text);
     sl_text_free(&text);
     return err;

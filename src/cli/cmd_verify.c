@@ -23,7 +23,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     if (memory)
         SL_TRY(limit_memory(arena, memory, sched));
     SL_TRY(sl_sched_verify(sched));
-    sl_cli_sched_summary(sched, sl_args_has(args, "--json"), &text);
+    sl_cli_sched_summary(sched, NULL, sl_args_has(args, "--json"), &text);
     sl_err err = sl_print(&text);
     sl_text_free(&text);
     return err;

@@ -120,7 +120,8 @@ void sl_cli_sched_measure(const struct sl_sched *sched, int seat, int64_t *live,
         }
 }
 
-static void summary_json(const struct sl_sched *sched, struct sl_text *out) {
+static void summary_json(const struct sl_sched *sched, const struct sl_sim *sim,
+                         struct sl_text *out) {
     const struct sl_plan *plan = sched->plan;
     struct sl_json_out json = {.text = out, .indent = 2};
     sl_json_open(&json, '{');
@@ -131,6 +132,8 @@ static void summary_json(const struct sl_sched *sched, struct sl_text *out) {
     sl_json_put_int(&json, "repetitions", sched->reps);
     sl_json_put_int(&json, "depth", plan->depth);
     sl_json_put_int(&json, "actions", sl_sched_action_count(sched));
+    if (sim)
+        sl_json_put_int(&json, "step_ns", sim->step_ns);
     sl_json_key(&json, "stages");
     sl_json_open(&json, '[');
     for (int i = 0; i < plan->seat_count; i++) {
@@ -144,6 +147,8 @@ static void summary_json(const struct sl_sched *sched, struct sl_text *out) {
         sl_json_put_int(&json, "micro_batches", sched->micros[seat->stage]);
         sl_json_put_int(&json, "live", live);
         sl_json_put_int(&json, "live_samples", live * plan->stages[seat->stage].micro_size);
+        if (sim)
+            sl_json_put_int(&json, "bubble_ns", sl_sim_bubble(sim, seat->worker));
         sl_json_put_int(&json, "versions", sched->pools[i][SL_POOL_WEIGHT].count);
         sl_json_put_int(&json, "delay", delay);
         sl_json_put_int(&json, "peak_bytes", sl_sched_worker_bytes(sched, seat->worker));
@@ -154,11 +159,12 @@ static void summary_json(const struct sl_sched *sched, struct sl_text *out) {
     sl_text_put(out, "\n");
 }
 
-void sl_cli_sched_summary(const struct sl_sched *sched, bool json, struct sl_text *out) {
+void sl_cli_sched_summary(const struct sl_sched *sched, const struct sl_sim *sim, bool json,
+                          struct sl_text *out) {
     const struct sl_plan *plan = sched->plan;
     char bytes[SL_HUMAN_BYTES];
     if (json) {
-        summary_json(sched, out);
+        summary_json(sched, sim, out);
         return;
     }
     sl_text_printf(out,

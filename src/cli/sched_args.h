@@ -5,6 +5,7 @@
 
 #include "base/opt.h"
 #include "sched/schedule.h"
+#include "sim/sim.h"
 
 /* Rows for the option tables of those commands. */
 #define SL_SCHED_OPTIONS                                                                           \
@@ -39,6 +40,7 @@ SL_MUST_CHECK sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena,
 void sl_cli_sched_measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay);
 
 /* The summary of a verified schedule, as text or JSON. */
-void sl_cli_sched_summary(const struct sl_sched *sched, bool json, struct sl_text *out);
+void sl_cli_sched_summary(const struct sl_sched *sched, const struct sl_sim *sim, bool json,
+                          struct sl_text *out);
 
 #endif
