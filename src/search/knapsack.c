@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+enum { LOOK_BACK = 64 };
+
 struct turn { /* a switch away from the cheapest option */
     double save, loss;
     int tag;
@@ -21,7 +23,8 @@ struct solver {
     struct row *rows;
     struct turn *turns;
     int count, steps;
-    int *now, *best; /* per row: turn number or -1 */
+    int *now, *best;      /* per row: turn number or -1 */
+    double *saved, *lost; /* prefix sums of save_most and of its loss at the best rate */
     double best_loss;
 };
 
@@ -100,13 +103,27 @@ static void add_row(struct solver *solver, const struct sl_knapsack *sack, int i
 
 /* Least loss that saving `wanted` by rows from `i` on can cost; INFINITY: they cannot. */
 static double bound(const struct solver *solver, int i, double wanted) {
-    double loss = 0;
-    for (; i < solver->count && wanted > 0; i++) {
-        double take = fmin(wanted, solver->rows[i].save_most);
-        loss += take * solver->rows[i].rate;
-        wanted -= take;
+    const double *saved = solver->saved, *lost = solver->lost;
+    int low = i, high = solver->count;
+    if (saved[high] - saved[i] < wanted)
+        return INFINITY;
+    while (low < high) { /* rows i .. low - 1 save at most `wanted` */
+        int mid = (low + high + 1) / 2;
+        if (saved[mid] - saved[i] <= wanted)
+            low = mid;
+        else
+            high = mid - 1;
     }
-    return wanted > 0 ? INFINITY : loss;
+    double rest = wanted - (saved[low] - saved[i]);
+    return lost[low] - lost[i] + (low < solver->count ? rest * solver->rows[low].rate : 0);
+}
+
+static void add_up(struct solver *solver) {
+    for (int r = 0; r < solver->count; r++) {
+        const struct row *row = &solver->rows[r];
+        solver->saved[r + 1] = solver->saved[r] + row->save_most;
+        solver->lost[r + 1] = solver->lost[r] + row->save_most * row->rate;
+    }
 }
 
 /* Differences of sums carry rounding; equal up to that is equal. */
@@ -129,7 +146,7 @@ static bool same_row(const struct solver *solver, int a, int b) {
 static int first_turn(const struct solver *solver, int i) {
     const struct row *row = &solver->rows[i];
     const struct turn *turn = &solver->turns[row->first];
-    for (int r = 0; r < i && row->count == 1; r++) {
+    for (int r = i > LOOK_BACK ? i - LOOK_BACK : 0; r < i && row->count == 1; r++) {
         const struct turn *other = &solver->turns[solver->rows[r].first];
         if (solver->rows[r].count == 1 && solver->now[r] < 0 &&
             other->save >= turn->save * (1 - 1e-11) && other->loss <= turn->loss * (1 + 1e-11))
@@ -149,7 +166,7 @@ static void branch(struct solver *solver, int i, double wanted, double loss) {
         }
         return;
     }
-    if (solver->steps <= 0 || loss + bound(solver, i, wanted) >= solver->best_loss * (1 - 1e-13))
+    if (solver->steps <= 0 || loss + bound(solver, i, wanted) >= solver->best_loss * (1 - 1e-12))
         return;
     solver->steps--;
     const struct row *row = &solver->rows[i];
@@ -169,6 +186,8 @@ double sl_knapsack_solve(struct sl_knapsack *sack, double room) {
                             .turns = SL_NEW(&sack->scratch, struct turn, sack->options.count + 1),
                             .now = SL_NEW(&sack->scratch, int, items + 1),
                             .best = SL_NEW(&sack->scratch, int, items + 1),
+                            .saved = SL_NEW(&sack->scratch, double, items + 1),
+                            .lost = SL_NEW(&sack->scratch, double, items + 1),
                             .steps = SL_KNAPSACK_STEPS,
                             .best_loss = INFINITY};
     double cost = 0, size = 0;
@@ -180,6 +199,7 @@ double sl_knapsack_solve(struct sl_knapsack *sack, double room) {
         add_row(&solver, sack, i, &turns);
     }
     sl_sort(solver.rows, solver.count, sizeof *solver.rows, compare_rows);
+    add_up(&solver);
     branch(&solver, 0, size - room, 0);
     sack->exact = solver.steps > 0;
     for (int r = 0; r < solver.count && solver.best_loss < INFINITY; r++)

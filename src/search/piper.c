@@ -90,17 +90,21 @@ static double time_of(const struct sl_piper *piper, double time, double bytes, d
            4 * (d - 1) / d * params / ((double)piper->query->micro * bandwidth);
 }
 
-/* Does the stage fit with divisor number `i`? */
+/* Does the stage fit? Bounds first: most stages are decided by them. */
 static bool fits(struct sl_piper *piper, const struct sl_piper_sums *sums, struct stage_at at,
                  double limit) {
     double d = piper->divisors[at.divisor], memory = piper->query->memory_bytes;
-    if (time_of(piper, sums->time, sums->bytes_low, sums->params_low, d) > limit * (1 + 1e-12))
+    double least = time_of(piper, sums->time, sums->bytes_low, sums->params_low, d);
+    double over = sums->micro * at.in_flight + sums->fixed - memory;
+    if (least > limit * (1 + 1e-12))
         return false;
     if (sums->micro_low * at.in_flight + sums->fixed_low > memory * (1 + 1e-12))
         return false;
-    if (sums->micro * at.in_flight + sums->fixed <= memory &&
-        time_of(piper, sums->time, sums->bytes, sums->params, d) <= limit)
+    if (over <= 0 && time_of(piper, sums->time, sums->bytes, sums->params, d) <= limit)
         return true;
+    if (over > 1e-9 * memory &&
+        least + over * sl_piper_rate(piper, at.tensor, at.in_flight) / d > limit * (1 + 1e-9))
+        return false;
     double price = price_at(piper, at);
     return price < INFINITY && price <= limit;
 }
@@ -135,14 +139,16 @@ static void pair(struct sl_sweep *sweep, int larger, int smaller) {
         const struct sl_piper_table *table = &piper->cuts->table[ti];
         struct sl_piper_sums sums;
         struct stage_at at = {.larger = larger, .smaller = smaller, .tensor = ti};
-        if (table->missing[larger] > table->missing[smaller])
+        double room = (double)(sweep->left - sweep->need[smaller]) / piper->tensors[ti];
+        if (table->missing[larger] > table->missing[smaller] || room < 1 ||
+            table->time[larger] - table->time[smaller] > sweep->limit * room * (1 + 1e-9))
             continue;
         sl_piper_sum(piper, ti, larger, smaller, &sums);
-        while (at.divisor < piper->divisor_count &&
+        while (at.divisor < piper->divisor_count && piper->divisors[at.divisor] <= room &&
                time_of(piper, sums.time, sums.bytes_low, sums.params_low,
                        piper->divisors[at.divisor]) > sweep->limit * (1 + 1e-12))
             at.divisor++;
-        if (at.divisor == piper->divisor_count)
+        if (at.divisor == piper->divisor_count || piper->divisors[at.divisor] > room)
             continue;
         for (int s = sweep->head[larger]; s >= 0; s = sweep->states.at[s].next)
             place(sweep, &sums, at, s);
@@ -293,8 +299,8 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     sl_knapsack_free(&piper.sack);
     if (!(out->objective < INFINITY))
         return nothing_fits(query);
-    if (!complete)
-        low = chain.work[chain.ideals.count - 1] / (double)query->devices;
+    if (!complete || !piper.exact) /* a choice that gave up proves nothing */
+        low = piper.cuts->work[piper.cuts->ideals.count - 1] / (double)query->devices;
     out->proven = complete && piper.exact && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;
     return SL_OK;

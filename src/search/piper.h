@@ -6,7 +6,7 @@
 #include "search/peer.h"
 #include "search/sweep.h"
 
-enum { SL_PIPER_TENSORS = 16 };
+enum { SL_PIPER_TENSORS = 16, SL_PIPER_FLIGHT = 4096 };
 
 /* Sums over the members of each downset, for one tensor-parallel degree. "fast" takes each layer's
  * quickest option, "low" the least of every quantity on its own: a bound. */
@@ -46,6 +46,7 @@ struct sl_piper {
     int *fast[SL_PIPER_TENSORS];  /* [layers] option, -1: none */
     int *divisors, divisor_count; /* of the number of micro-batches, up to the devices */
     const struct sl_piper_cuts *cuts;
+    double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: not known */
     struct sl_knapsack sack;
     struct sl_piper_memo memo;
     bool exact; /* no knapsack gave up */
@@ -56,6 +57,10 @@ struct sl_piper {
 void sl_piper_tabulate(struct sl_piper *piper, struct sl_piper_cuts *cuts);
 void sl_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smaller,
                   struct sl_piper_sums *out);
+
+/* Least time on one device that any option of this degree loses per byte it saves against the
+ * fast one, with `in_flight` micro-batches; INFINITY: none saves. */
+double sl_piper_rate(struct sl_piper *piper, int tensor, int in_flight);
 
 /* What a stage costs: time per micro-batch with the best options that fit; INFINITY: none fit. The
  * chosen options are left in piper->sack (one item per member, ascending). */

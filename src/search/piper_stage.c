@@ -156,6 +156,32 @@ void sl_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smal
     }
 }
 
+static double find_rate(const struct sl_piper *piper, int tensor, int in_flight) {
+    double best = INFINITY;
+    for (int i = 0; i < piper->layers->count; i++) {
+        const struct sl_layer_option *options = piper->layers->at[i].options;
+        int fast = piper->fast[tensor][i];
+        for (int o = 0; o < piper->layers->at[i].option_count && fast >= 0; o++) {
+            double save = (options[fast].micro_bytes - options[o].micro_bytes) * in_flight +
+                          options[fast].fixed_bytes - options[o].fixed_bytes;
+            if (options[o].tensor == piper->tensors[tensor] && save > 0)
+                best = fmin(best, (options[o].time - options[fast].time) / save);
+        }
+    }
+    return best;
+}
+
+double sl_piper_rate(struct sl_piper *piper, int tensor, int in_flight) {
+    if (in_flight >= SL_PIPER_FLIGHT)
+        return 0;
+    if (!piper->rate[tensor])
+        piper->rate[tensor] = SL_NEW(piper->arena, double, SL_PIPER_FLIGHT);
+    double *rate = &piper->rate[tensor][in_flight];
+    if (*rate == 0)
+        *rate = find_rate(piper, tensor, in_flight);
+    return *rate;
+}
+
 /* ---- the exact price ---- */
 
 static bool inside(const struct sl_piper_stage *stage, int layer) {
