@@ -25,7 +25,8 @@ struct solver {
     int count, steps;
     int *now, *best;      /* per row: turn number or -1 */
     double *saved, *lost; /* prefix sums of save_most and of its loss at the best rate */
-    double best_loss;
+    double best_loss;     /* best so far, or what is still wanted */
+    bool found;
 };
 
 void sl_knapsack_clear(struct sl_knapsack *sack) { sack->items.count = sack->options.count = 0; }
@@ -159,14 +160,17 @@ static int first_turn(const struct solver *solver, int i) {
 
 static void branch(struct solver *solver, int i, double wanted, double loss) {
     if (wanted <= 0) {
-        if (loss < solver->best_loss) {
+        if (loss <= solver->best_loss) {
             solver->best_loss = loss;
+            solver->found = true;
             for (int r = 0; r < solver->count; r++)
                 solver->best[r] = r < i ? solver->now[r] : -1;
         }
         return;
     }
-    if (solver->steps <= 0 || loss + bound(solver, i, wanted) >= solver->best_loss * (1 - 1e-12))
+    double rest = bound(solver, i, wanted);
+    if (solver->steps <= 0 || solver->found || !(rest < INFINITY) ||
+        loss + rest > solver->best_loss * (1 + 1e-12))
         return;
     solver->steps--;
     const struct row *row = &solver->rows[i];
@@ -179,8 +183,8 @@ static void branch(struct solver *solver, int i, double wanted, double loss) {
     branch(solver, i + 1, wanted, loss);
 }
 
-double sl_knapsack_solve(struct sl_knapsack *sack, double room) {
-    struct sl_arena_mark mark = sl_arena_mark(&sack->scratch);
+/* The choice of the cheapest options, then what it lacks as rows of possible turns. */
+static struct solver start(struct sl_knapsack *sack, double *cost, double *size) {
     int items = (int)sack->items.count, turns = 0;
     struct solver solver = {.rows = SL_NEW(&sack->scratch, struct row, items + 1),
                             .turns = SL_NEW(&sack->scratch, struct turn, sack->options.count + 1),
@@ -188,24 +192,33 @@ double sl_knapsack_solve(struct sl_knapsack *sack, double room) {
                             .best = SL_NEW(&sack->scratch, int, items + 1),
                             .saved = SL_NEW(&sack->scratch, double, items + 1),
                             .lost = SL_NEW(&sack->scratch, double, items + 1),
-                            .steps = SL_KNAPSACK_STEPS,
-                            .best_loss = INFINITY};
-    double cost = 0, size = 0;
+                            .steps = SL_KNAPSACK_STEPS};
     for (int i = 0; i < items; i++) {
         const struct sl_knapsack_option *base = cheapest(sack, i);
-        cost += base->cost;
-        size += base->size;
+        *cost += base->cost;
+        *size += base->size;
         sack->items.at[i].chosen = base->tag;
         add_row(&solver, sack, i, &turns);
     }
     sl_sort(solver.rows, solver.count, sizeof *solver.rows, compare_rows);
     add_up(&solver);
-    branch(&solver, 0, size - room, 0);
-    sack->exact = solver.steps > 0;
-    for (int r = 0; r < solver.count && solver.best_loss < INFINITY; r++)
+    return solver;
+}
+
+double sl_knapsack_solve(struct sl_knapsack *sack, double room, double enough) {
+    struct sl_arena_mark mark = sl_arena_mark(&sack->scratch);
+    double cost = 0, size = 0;
+    struct solver solver = start(sack, &cost, &size);
+    sack->least = cost + (size > room ? bound(&solver, 0, size - room) : 0);
+    solver.best_loss = enough - cost;
+    if (sack->least <= enough * (1 + 1e-12))
+        branch(&solver, 0, size - room, 0);
+    if (!solver.found && solver.steps > 0)
+        sack->least = fmax(sack->least, enough);
+    for (int r = 0; r < solver.count && solver.found; r++)
         if (size > room && solver.best[r] >= 0)
             sack->items.at[solver.rows[r].item].chosen =
                 solver.turns[solver.rows[r].first + solver.best[r]].tag;
     sl_arena_release(&sack->scratch, mark);
-    return cost + solver.best_loss;
+    return solver.found ? cost + solver.best_loss : INFINITY;
 }

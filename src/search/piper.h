@@ -33,8 +33,8 @@ struct sl_piper_sums {
 };
 
 struct sl_piper_memo {
-    uint64_t *keys; /* 0: free */
-    double *values;
+    uint64_t *keys;       /* 0: free */
+    double *least, *most; /* bounds on the price that are known so far */
     int64_t room, count;
 };
 
@@ -49,7 +49,7 @@ struct sl_piper {
     double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: not known */
     struct sl_knapsack sack;
     struct sl_piper_memo memo;
-    bool exact; /* no knapsack gave up */
+    bool exact; /* no knapsack gave up undecided */
     struct sl_peer_plan *plan;
 };
 
@@ -62,13 +62,14 @@ void sl_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smal
  * fast one, with `in_flight` micro-batches; INFINITY: none saves. */
 double sl_piper_rate(struct sl_piper *piper, int tensor, int in_flight);
 
-/* What a stage costs: time per micro-batch with the best options that fit; INFINITY: none fit. The
- * chosen options are left in piper->sack (one item per member, ascending). */
+/* What a stage costs: time per micro-batch with options that fit and make it at most `enough`;
+ * INFINITY: none were found, piper->sack.least is a bound. The chosen options are left in
+ * piper->sack (one item per member, ascending). */
 struct sl_piper_stage {
     const uint64_t *larger, *smaller; /* smaller NULL: the empty set */
     int tensor;                       /* index into tensors */
     int d, in_flight;
 };
-double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage);
+double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage, double enough);
 
 #endif

@@ -202,7 +202,7 @@ static double border_bytes(const struct sl_piper *piper, const struct sl_piper_s
     return bytes;
 }
 
-double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage) {
+double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage, double enough) {
     double bandwidth = piper->query->bandwidth[0], micro = (double)piper->query->micro;
     double d = stage->d, sync = 4 * (d - 1) / d / (micro * bandwidth);
     sl_knapsack_clear(&piper->sack);
@@ -222,10 +222,10 @@ double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage
             sl_knapsack_option(&piper->sack, cost, size, o);
             offered = true;
         }
-        if (!offered)
+        if (!offered) {
+            piper->sack.least = INFINITY;
             return INFINITY;
+        }
     }
-    double price = sl_knapsack_solve(&piper->sack, piper->query->memory_bytes);
-    piper->exact = piper->exact && piper->sack.exact;
-    return price;
+    return sl_knapsack_solve(&piper->sack, piper->query->memory_bytes, enough);
 }
