@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+enum { LOOK_BACK = 64 };
+
 struct turn { /* a switch away from the cheapest option */
     double save, loss;
     int tag;
@@ -21,8 +23,10 @@ struct solver {
     struct row *rows;
     struct turn *turns;
     int count, steps;
-    int *now, *best; /* per row: turn number or -1 */
-    double best_loss;
+    int *now, *best;      /* per row: turn number or -1 */
+    double *saved, *lost; /* prefix sums of save_most and of its loss at the best rate */
+    double best_loss;     /* best so far, or what is still wanted */
+    bool found;
 };
 
 void sl_knapsack_clear(struct sl_knapsack *sack) { sack->items.count = sack->options.count = 0; }
@@ -100,13 +104,27 @@ static void add_row(struct solver *solver, const struct sl_knapsack *sack, int i
 
 /* Least loss that saving `wanted` by rows from `i` on can cost; INFINITY: they cannot. */
 static double bound(const struct solver *solver, int i, double wanted) {
-    double loss = 0;
-    for (; i < solver->count && wanted > 0; i++) {
-        double take = fmin(wanted, solver->rows[i].save_most);
-        loss += take * solver->rows[i].rate;
-        wanted -= take;
+    const double *saved = solver->saved, *lost = solver->lost;
+    int low = i, high = solver->count;
+    if (saved[high] - saved[i] < wanted)
+        return INFINITY;
+    while (low < high) { /* rows i .. low - 1 save at most `wanted` */
+        int mid = (low + high + 1) / 2;
+        if (saved[mid] - saved[i] <= wanted)
+            low = mid;
+        else
+            high = mid - 1;
     }
-    return wanted > 0 ? INFINITY : loss;
+    double rest = wanted - (saved[low] - saved[i]);
+    return lost[low] - lost[i] + (low < solver->count ? rest * solver->rows[low].rate : 0);
+}
+
+static void add_up(struct solver *solver) {
+    for (int r = 0; r < solver->count; r++) {
+        const struct row *row = &solver->rows[r];
+        solver->saved[r + 1] = solver->saved[r] + row->save_most;
+        solver->lost[r + 1] = solver->lost[r] + row->save_most * row->rate;
+    }
 }
 
 /* Differences of sums carry rounding; equal up to that is equal. */
@@ -129,7 +147,7 @@ static bool same_row(const struct solver *solver, int a, int b) {
 static int first_turn(const struct solver *solver, int i) {
     const struct row *row = &solver->rows[i];
     const struct turn *turn = &solver->turns[row->first];
-    for (int r = 0; r < i && row->count == 1; r++) {
+    for (int r = i > LOOK_BACK ? i - LOOK_BACK : 0; r < i && row->count == 1; r++) {
         const struct turn *other = &solver->turns[solver->rows[r].first];
         if (solver->rows[r].count == 1 && solver->now[r] < 0 &&
             other->save >= turn->save * (1 - 1e-11) && other->loss <= turn->loss * (1 + 1e-11))
@@ -142,14 +160,17 @@ static int first_turn(const struct solver *solver, int i) {
 
 static void branch(struct solver *solver, int i, double wanted, double loss) {
     if (wanted <= 0) {
-        if (loss < solver->best_loss) {
+        if (loss <= solver->best_loss) {
             solver->best_loss = loss;
+            solver->found = true;
             for (int r = 0; r < solver->count; r++)
                 solver->best[r] = r < i ? solver->now[r] : -1;
         }
         return;
     }
-    if (solver->steps <= 0 || loss + bound(solver, i, wanted) >= solver->best_loss * (1 - 1e-13))
+    double rest = bound(solver, i, wanted);
+    if (solver->steps <= 0 || solver->found || !(rest < INFINITY) ||
+        loss + rest > solver->best_loss * (1 + 1e-12))
         return;
     solver->steps--;
     const struct row *row = &solver->rows[i];
@@ -162,30 +183,42 @@ static void branch(struct solver *solver, int i, double wanted, double loss) {
     branch(solver, i + 1, wanted, loss);
 }
 
-double sl_knapsack_solve(struct sl_knapsack *sack, double room) {
-    struct sl_arena_mark mark = sl_arena_mark(&sack->scratch);
+/* The choice of the cheapest options, then what it lacks as rows of possible turns. */
+static struct solver start(struct sl_knapsack *sack, double *cost, double *size) {
     int items = (int)sack->items.count, turns = 0;
     struct solver solver = {.rows = SL_NEW(&sack->scratch, struct row, items + 1),
                             .turns = SL_NEW(&sack->scratch, struct turn, sack->options.count + 1),
                             .now = SL_NEW(&sack->scratch, int, items + 1),
                             .best = SL_NEW(&sack->scratch, int, items + 1),
-                            .steps = SL_KNAPSACK_STEPS,
-                            .best_loss = INFINITY};
-    double cost = 0, size = 0;
+                            .saved = SL_NEW(&sack->scratch, double, items + 1),
+                            .lost = SL_NEW(&sack->scratch, double, items + 1),
+                            .steps = SL_KNAPSACK_STEPS};
     for (int i = 0; i < items; i++) {
         const struct sl_knapsack_option *base = cheapest(sack, i);
-        cost += base->cost;
-        size += base->size;
+        *cost += base->cost;
+        *size += base->size;
         sack->items.at[i].chosen = base->tag;
         add_row(&solver, sack, i, &turns);
     }
     sl_sort(solver.rows, solver.count, sizeof *solver.rows, compare_rows);
-    branch(&solver, 0, size - room, 0);
-    sack->exact = solver.steps > 0;
-    for (int r = 0; r < solver.count && solver.best_loss < INFINITY; r++)
+    add_up(&solver);
+    return solver;
+}
+
+double sl_knapsack_solve(struct sl_knapsack *sack, double room, double enough) {
+    struct sl_arena_mark mark = sl_arena_mark(&sack->scratch);
+    double cost = 0, size = 0;
+    struct solver solver = start(sack, &cost, &size);
+    sack->least = cost + (size > room ? bound(&solver, 0, size - room) : 0);
+    solver.best_loss = enough - cost;
+    if (sack->least <= enough * (1 + 1e-12))
+        branch(&solver, 0, size - room, 0);
+    if (!solver.found && solver.steps > 0)
+        sack->least = fmax(sack->least, enough);
+    for (int r = 0; r < solver.count && solver.found; r++)
         if (size > room && solver.best[r] >= 0)
             sack->items.at[solver.rows[r].item].chosen =
                 solver.turns[solver.rows[r].first + solver.best[r]].tag;
     sl_arena_release(&sack->scratch, mark);
-    return cost + solver.best_loss;
+    return solver.found ? cost + solver.best_loss : INFINITY;
 }

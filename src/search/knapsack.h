@@ -2,7 +2,8 @@
  *
  * Exact branch and bound: items in the order of what a byte saved costs, the bound takes savings at
  * each item's best rate (for two options that is the linear relaxation), equal items are tried in
- * one order only. After `SL_KNAPSACK_STEPS` steps it stops with the best choice so far and says so.
+ * one order only. It answers a question, "within this cost?", and stops as soon as it knows; after
+ * `SL_KNAPSACK_STEPS` steps it stops without knowing, and the two bounds on the answer say so.
  */
 #ifndef SL_SEARCH_KNAPSACK_H
 #define SL_SEARCH_KNAPSACK_H
@@ -11,7 +12,7 @@
 
 #include <stdbool.h>
 
-enum { SL_KNAPSACK_STEPS = 20000 };
+enum { SL_KNAPSACK_STEPS = 2000 };
 
 struct sl_knapsack_option {
     double cost, size;
@@ -27,14 +28,15 @@ struct sl_knapsack {
     SL_VEC(struct sl_knapsack_item) items;
     SL_VEC(struct sl_knapsack_option) options;
     struct sl_arena scratch;
-    bool exact; /* of the last solve */
+    double least; /* of the last solve: no choice costs less */
 };
 
 void sl_knapsack_clear(struct sl_knapsack *sack);
 void sl_knapsack_item(struct sl_knapsack *sack); /* the options that follow are its */
 void sl_knapsack_option(struct sl_knapsack *sack, double cost, double size, int tag);
-/* Least cost with the sizes adding up to at most `room`; INFINITY: impossible. */
-double sl_knapsack_solve(struct sl_knapsack *sack, double room);
+/* Cost of a choice whose sizes add up to at most `room` and that costs at most `enough`, which is
+ * left in `chosen`; INFINITY: none was found. With `enough` INFINITY any choice that fits. */
+double sl_knapsack_solve(struct sl_knapsack *sack, double room, double enough);
 void sl_knapsack_free(struct sl_knapsack *sack);
 
 #endif

@@ -56,8 +56,8 @@ static bool memory_fits(const struct search *s, int start, int end, int after, i
     double bytes = s->states.activation[end] + s->states.params[end];
     if (start >= 0)
         bytes -= s->states.activation[start] + s->states.params[start];
-    int in_flight = (after + m - 1) / m; /* rounded up */
-    return bytes * in_flight <= s->query->memory_bytes;
+    int stashed = (after + m - 1) / m;
+    return bytes * stashed <= s->query->memory_bytes;
 }
 
 /* The first stage of a level. */

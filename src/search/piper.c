@@ -37,21 +37,25 @@ static void memo_grow(struct sl_piper_memo *memo) {
     struct sl_piper_memo old = *memo;
     memo->room = old.room ? old.room * 2 : 4096;
     memo->keys = sl_realloc(NULL, sizeof *memo->keys * (size_t)memo->room);
-    memo->values = sl_realloc(NULL, sizeof *memo->values * (size_t)memo->room);
+    memo->least = sl_realloc(NULL, sizeof *memo->least * (size_t)memo->room);
+    memo->most = sl_realloc(NULL, sizeof *memo->most * (size_t)memo->room);
     memset(memo->keys, 0, sizeof *memo->keys * (size_t)memo->room);
     for (int64_t i = 0; i < old.room; i++)
         if (old.keys[i]) {
             int64_t at = memo_slot(memo, old.keys[i]);
             memo->keys[at] = old.keys[i];
-            memo->values[at] = old.values[i];
+            memo->least[at] = old.least[i];
+            memo->most[at] = old.most[i];
         }
     free(old.keys);
-    free(old.values);
+    free(old.least);
+    free(old.most);
 }
 
 static void memo_free(struct sl_piper_memo *memo) {
     free(memo->keys);
-    free(memo->values);
+    free(memo->least);
+    free(memo->most);
     *memo = (struct sl_piper_memo){0};
 }
 
@@ -59,26 +63,32 @@ struct stage_at {
     int larger, smaller, tensor, divisor, in_flight;
 };
 
-static double price_at(struct sl_piper *piper, struct stage_at at) {
+/* Does the best choice of options bring the stage within the limit? */
+static bool price_within(struct sl_piper *piper, struct stage_at at, double limit) {
     struct sl_piper_memo *memo = &piper->memo;
     uint64_t key = memo_key(at.larger, at.smaller, at.tensor, at.divisor, at.in_flight);
     if (2 * (memo->count + 1) > memo->room && memo->count < MEMO_MOST)
         memo_grow(memo);
     int64_t slot = key ? memo_slot(memo, key) : 0;
-    if (key && memo->keys[slot])
-        return memo->values[slot];
+    bool known = key && memo->keys[slot];
+    if (known && memo->most[slot] <= limit)
+        return true;
+    if (known && memo->least[slot] >= limit)
+        return false;
     struct sl_piper_stage stage = {.larger = sl_ideal(&piper->cuts->ideals, at.larger),
                                    .smaller = sl_ideal(&piper->cuts->ideals, at.smaller),
                                    .tensor = at.tensor,
                                    .d = piper->divisors[at.divisor],
                                    .in_flight = at.in_flight};
-    double price = sl_piper_price(piper, &stage);
-    if (key && memo->count < MEMO_MOST) {
+    double price = sl_piper_price(piper, &stage, limit), least = piper->sack.least;
+    piper->exact = piper->exact && (price < INFINITY || least >= limit);
+    if (known || (key && memo->count < MEMO_MOST)) {
+        memo->most[slot] = known ? fmin(memo->most[slot], price) : price;
+        memo->least[slot] = known ? fmax(memo->least[slot], least) : least;
         memo->keys[slot] = key;
-        memo->values[slot] = price;
-        memo->count++;
+        memo->count += !known;
     }
-    return price;
+    return price < INFINITY;
 }
 
 /* ---- the sweep ---- */
@@ -90,19 +100,22 @@ static double time_of(const struct sl_piper *piper, double time, double bytes, d
            4 * (d - 1) / d * params / ((double)piper->query->micro * bandwidth);
 }
 
-/* Does the stage fit with divisor number `i`? */
+/* Does the stage fit? Bounds first: most stages are decided by them. */
 static bool fits(struct sl_piper *piper, const struct sl_piper_sums *sums, struct stage_at at,
                  double limit) {
     double d = piper->divisors[at.divisor], memory = piper->query->memory_bytes;
-    if (time_of(piper, sums->time, sums->bytes_low, sums->params_low, d) > limit * (1 + 1e-12))
+    double least = time_of(piper, sums->time, sums->bytes_low, sums->params_low, d);
+    double over = sums->micro * at.in_flight + sums->fixed - memory;
+    if (least > limit * (1 + 1e-12))
         return false;
     if (sums->micro_low * at.in_flight + sums->fixed_low > memory * (1 + 1e-12))
         return false;
-    if (sums->micro * at.in_flight + sums->fixed <= memory &&
-        time_of(piper, sums->time, sums->bytes, sums->params, d) <= limit)
+    if (over <= 0 && time_of(piper, sums->time, sums->bytes, sums->params, d) <= limit)
         return true;
-    double price = price_at(piper, at);
-    return price < INFINITY && price <= limit;
+    if (over > 1e-9 * memory &&
+        least + over * sl_piper_rate(piper, at.tensor, at.in_flight) / d > limit * (1 + 1e-9))
+        return false;
+    return price_within(piper, at, limit);
 }
 
 /* The smallest replication of the stage for one state of the larger downset. */
@@ -135,23 +148,26 @@ static void pair(struct sl_sweep *sweep, int larger, int smaller) {
         const struct sl_piper_table *table = &piper->cuts->table[ti];
         struct sl_piper_sums sums;
         struct stage_at at = {.larger = larger, .smaller = smaller, .tensor = ti};
-        if (table->missing[larger] > table->missing[smaller])
+        double room = (double)(sweep->left - sweep->need[smaller]) / piper->tensors[ti];
+        if (table->missing[larger] > table->missing[smaller] || room < 1 ||
+            table->time[larger] - table->time[smaller] > sweep->limit * room * (1 + 1e-9))
             continue;
         sl_piper_sum(piper, ti, larger, smaller, &sums);
-        while (at.divisor < piper->divisor_count &&
+        while (at.divisor < piper->divisor_count && piper->divisors[at.divisor] <= room &&
                time_of(piper, sums.time, sums.bytes_low, sums.params_low,
                        piper->divisors[at.divisor]) > sweep->limit * (1 + 1e-12))
             at.divisor++;
-        if (at.divisor == piper->divisor_count)
+        if (at.divisor == piper->divisor_count || piper->divisors[at.divisor] > room)
             continue;
         for (int s = sweep->head[larger]; s >= 0; s = sweep->states.at[s].next)
             place(sweep, &sums, at, s);
     }
 }
 
-static struct sl_peer_stage make_stage(struct sl_piper *piper, const struct sl_piper_stage *stage) {
+static struct sl_peer_stage make_stage(struct sl_piper *piper, const struct sl_piper_stage *stage,
+                                       double enough) {
     struct sl_peer_stage out = {.d = stage->d, .t = piper->tensors[stage->tensor]};
-    out.time = sl_piper_price(piper, stage);
+    out.time = sl_piper_price(piper, stage, enough);
     int count = (int)piper->sack.items.count, *layers = SL_NEW(piper->arena, int, count + 1),
         *options = SL_NEW(piper->arena, int, count + 1);
     for (int i = 0; i < piper->layers->count; i++)
@@ -180,7 +196,7 @@ static double accept(struct sl_sweep *sweep, int state) {
                                        .tensor = states[s].t,
                                        .d = states[s].d};
         stage.in_flight = 1 + (after->replicas + stage.d - 1) / stage.d;
-        stages[i] = make_stage(piper, &stage);
+        stages[i] = make_stage(piper, &stage, sweep->limit * (1 + 1e-11));
         worst = fmax(worst, stages[i].time);
     }
     if (worst < piper->plan->objective) {
@@ -293,8 +309,8 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     sl_knapsack_free(&piper.sack);
     if (!(out->objective < INFINITY))
         return nothing_fits(query);
-    if (!complete)
-        low = chain.work[chain.ideals.count - 1] / (double)query->devices;
+    if (!complete || !piper.exact) /* a choice that gave up proves nothing */
+        low = piper.cuts->work[piper.cuts->ideals.count - 1] / (double)query->devices;
     out->proven = complete && piper.exact && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;
     return SL_OK;
@@ -311,7 +327,7 @@ static bool even_stages(struct sl_piper *piper, const struct sl_ideals *chain, i
                                        .smaller = sl_ideal(chain, (int)(i * layers / count)),
                                        .d = d,
                                        .in_flight = count - i};
-        stages[i] = make_stage(piper, &stage);
+        stages[i] = make_stage(piper, &stage, piper->plan->objective);
         worst = fmax(worst, stages[i].time);
         if (worst >= piper->plan->objective)
             return false;

@@ -6,7 +6,7 @@
 #include "search/peer.h"
 #include "search/sweep.h"
 
-enum { SL_PIPER_TENSORS = 16 };
+enum { SL_PIPER_TENSORS = 16, SL_PIPER_FLIGHT = 4096 };
 
 /* Sums over the members of each downset, for one tensor-parallel degree. "fast" takes each layer's
  * quickest option, "low" the least of every quantity on its own: a bound. */
@@ -33,8 +33,8 @@ struct sl_piper_sums {
 };
 
 struct sl_piper_memo {
-    uint64_t *keys; /* 0: free */
-    double *values;
+    uint64_t *keys;       /* 0: free */
+    double *least, *most; /* bounds on the price that are known so far */
     int64_t room, count;
 };
 
@@ -46,9 +46,10 @@ struct sl_piper {
     int *fast[SL_PIPER_TENSORS];  /* [layers] option, -1: none */
     int *divisors, divisor_count; /* of the number of micro-batches, up to the devices */
     const struct sl_piper_cuts *cuts;
+    double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: not known */
     struct sl_knapsack sack;
     struct sl_piper_memo memo;
-    bool exact; /* no knapsack gave up */
+    bool exact; /* no knapsack gave up undecided */
     struct sl_peer_plan *plan;
 };
 
@@ -57,13 +58,18 @@ void sl_piper_tabulate(struct sl_piper *piper, struct sl_piper_cuts *cuts);
 void sl_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smaller,
                   struct sl_piper_sums *out);
 
-/* What a stage costs: time per micro-batch with the best options that fit; INFINITY: none fit. The
- * chosen options are left in piper->sack (one item per member, ascending). */
+/* Least time on one device that any option of this degree loses per byte it saves against the
+ * fast one, with `in_flight` micro-batches; INFINITY: none saves. */
+double sl_piper_rate(struct sl_piper *piper, int tensor, int in_flight);
+
+/* What a stage costs: time per micro-batch with options that fit and make it at most `enough`;
+ * INFINITY: none were found, piper->sack.least is a bound. The chosen options are left in
+ * piper->sack (one item per member, ascending). */
 struct sl_piper_stage {
     const uint64_t *larger, *smaller; /* smaller NULL: the empty set */
     int tensor;                       /* index into tensors */
     int d, in_flight;
 };
-double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage);
+double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage, double enough);
 
 #endif

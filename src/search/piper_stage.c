@@ -156,6 +156,32 @@ void sl_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smal
     }
 }
 
+static double find_rate(const struct sl_piper *piper, int tensor, int in_flight) {
+    double best = INFINITY;
+    for (int i = 0; i < piper->layers->count; i++) {
+        const struct sl_layer_option *options = piper->layers->at[i].options;
+        int fast = piper->fast[tensor][i];
+        for (int o = 0; o < piper->layers->at[i].option_count && fast >= 0; o++) {
+            double save = (options[fast].micro_bytes - options[o].micro_bytes) * in_flight +
+                          options[fast].fixed_bytes - options[o].fixed_bytes;
+            if (options[o].tensor == piper->tensors[tensor] && save > 0)
+                best = fmin(best, (options[o].time - options[fast].time) / save);
+        }
+    }
+    return best;
+}
+
+double sl_piper_rate(struct sl_piper *piper, int tensor, int in_flight) {
+    if (in_flight >= SL_PIPER_FLIGHT)
+        return 0;
+    if (!piper->rate[tensor])
+        piper->rate[tensor] = SL_NEW(piper->arena, double, SL_PIPER_FLIGHT);
+    double *rate = &piper->rate[tensor][in_flight];
+    if (*rate == 0)
+        *rate = find_rate(piper, tensor, in_flight);
+    return *rate;
+}
+
 /* ---- the exact price ---- */
 
 static bool inside(const struct sl_piper_stage *stage, int layer) {
@@ -176,7 +202,7 @@ static double border_bytes(const struct sl_piper *piper, const struct sl_piper_s
     return bytes;
 }
 
-double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage) {
+double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage, double enough) {
     double bandwidth = piper->query->bandwidth[0], micro = (double)piper->query->micro;
     double d = stage->d, sync = 4 * (d - 1) / d / (micro * bandwidth);
     sl_knapsack_clear(&piper->sack);
@@ -196,10 +222,10 @@ double sl_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage
             sl_knapsack_option(&piper->sack, cost, size, o);
             offered = true;
         }
-        if (!offered)
+        if (!offered) {
+            piper->sack.least = INFINITY;
             return INFINITY;
+        }
     }
-    double price = sl_knapsack_solve(&piper->sack, piper->query->memory_bytes);
-    piper->exact = piper->exact && piper->sack.exact;
-    return price;
+    return sl_knapsack_solve(&piper->sack, piper->query->memory_bytes, enough);
 }

@@ -7,9 +7,9 @@
 #define SLACK 1e-9
 #define CLOSE 1e-9
 
-enum { FIRST_TRIES = 12, TIGHT_MOST = 3 };
+enum { FIRST_TRIES = 24, TIGHT_MOST = 3 };
 #define FIRST_STEP 1.05
-#define GROWTH 1.3
+#define GROWTH 1.18
 
 void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena) {
     sweep->head = SL_NEW(arena, int, sweep->ideals->count);
@@ -80,7 +80,7 @@ static void visit(struct sl_sweep *sweep, int i) {
     const struct sl_ideals *ideals = sweep->ideals;
     const uint64_t *set = sl_ideal(ideals, i);
     struct sl_sweep_corner from = least(sweep, i);
-    int left = sweep->devices - from.devices;
+    int left = sweep->left = sweep->devices - from.devices;
     int most = left < sweep->stage_devices ? left : sweep->stage_devices;
     double unit = sweep->limit * (1 + SLACK), reach = unit * (most + sweep->free_work);
     for (int j = count_within(sweep, i, left) - 1; j >= 0; j--) {

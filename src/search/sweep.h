@@ -48,6 +48,7 @@ struct sl_sweep {
     void *ctx;
     /* the running sweep */
     double limit;
+    int left;                       /* devices that the larger downset of the pair leaves at most */
     int *head;                      /* [ideals] first state or -1 */
     int *need;                      /* [ideals] devices that the rest takes at least */
     struct sl_sweep_corner *corner; /* [ideals] one of the states, beside one another in memory */

@@ -2,7 +2,7 @@
 # What we write loads in Python's safetensors, with the values we meant. Skipped without the package.
 set -euo pipefail
 python=
-for candidate in "${SL_PYTHON:-}" python3 /opt/torch/bin/python; do
+for candidate in "${SL_PYTHON:-}" python3; do
     if [ -n "$candidate" ] && "$candidate" -c 'import safetensors.numpy, numpy' 2>/dev/null; then
         python=$candidate
         break
