@@ -4,7 +4,12 @@
  *
  * Times are CPU seconds of the search alone (reading the file is not part of it), median of the
  * repeats, one thread. Published objectives and CPU seconds: shared/reference/planners.md, measured
- * on the same kind of machine. ratio = published CPU / ours.
+ * on the same kind of machine; the low end where a range is given. ratio = published CPU / ours.
+ * The published seconds are of the whole process (PipeDream: about 0.13 s are the start of Python).
+ * Where it says gave-up, the published program did not finish on this input and its objective is
+ * that of a simpler run: one topological order (dnn-partitioning -linearize), a compressed graph
+ * (PipeDream). dnn-partitioning's modes that ignore contiguity (Scotch, local search) solve another
+ * problem.
  */
 #include "interop/importer.h"
 #include "search/peer.h"
@@ -94,7 +99,10 @@ static void stop_on(sl_err err) {
 
 static void print_row(const struct row *row, int64_t devices, const struct sl_peer_plan *plan,
                       double seconds) {
-    char ratio[32] = "-", published[64] = "- published_s -";
+    char ratio[32] = "-", published[64] = "- published_s -", levels[32] = "";
+    if (row->level[1])
+        snprintf(levels, sizeof levels, " levels %lldx%lld", (long long)row->level[0],
+                 (long long)row->level[1]);
     if (row->published > 0)
         snprintf(published, sizeof published, "%.9g published_s %s", row->published,
                  row->published_s > 0 ? "" : "gave-up");
@@ -105,9 +113,8 @@ static void print_row(const struct row *row, int64_t devices, const struct sl_pe
     }
     printf("RESULT plan %s %s k %lld%s objective %.9g published %s cpu_s %.5f ratio %s proven %d "
            "gap %.4f cuts %lld\n",
-           row->model, row->file, (long long)devices, row->level[1] ? " levels 2" : "",
-           plan->objective, published, seconds, ratio, plan->proven,
-           plan->objective / plan->lower_bound - 1, (long long)plan->ideals);
+           row->model, row->file, (long long)devices, levels, plan->objective, published, seconds,
+           ratio, plan->proven, plan->objective / plan->lower_bound - 1, (long long)plan->ideals);
     fflush(stdout);
 }
 

@@ -146,8 +146,9 @@ static sl_err read_options(struct input *input, struct sl_layer *layer) {
         }
     }
     layer->option_count = (int)(input->options.count - first);
-    sl_sort(input->options.at + first, layer->option_count, sizeof *input->options.at,
-            compare_options);
+    if (layer->option_count)
+        sl_sort(input->options.at + first, layer->option_count, sizeof *input->options.at,
+                compare_options);
     return SL_OK;
 }
 
@@ -242,10 +243,10 @@ static int compare_slots(const void *a, const void *b) {
 /* The option's entries must name every neighbour once; bytes come back in the order of `edges`. */
 static sl_err spread(struct input *input, const char *at, struct range range,
                      const struct slot *wanted, int count, const double **out) {
-    const struct sync *syncs = input->syncs.at + range.first;
     if (range.count != count)
         return sl_draft_fail(&input->draft, at, "the TMPC lists %lld neighbours, the node has %d",
                              (long long)range.count, count);
+    const struct sync *syncs = count ? input->syncs.at + range.first : NULL;
     struct sl_arena_mark mark = sl_arena_mark(&input->draft.scratch);
     struct slot *given = SL_NEW(&input->draft.scratch, struct slot, count + 1);
     double *bytes = SL_NEW(input->arena, double, count + 1);

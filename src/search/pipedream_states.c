@@ -55,17 +55,17 @@ void sl_pipedream_open(struct sl_arena *arena, const struct sl_layers *layers,
             out->first = i;
 }
 
-/* Bytes that leave at a cut: PipeDream's "augmented antichain" also counts a layer whose output
- * went to a branch that is already inside. */
-static double cut_bytes(const struct sl_pipedream_graph *graph, const uint64_t *set) {
+/* Bytes that leave at a cut (`tips` is room for the antichain): PipeDream's "augmented antichain"
+ * also counts a layer whose output went to a branch that is already inside. */
+static double cut_bytes(const struct sl_pipedream_graph *graph, const uint64_t *set, int *tips) {
     const struct sl_dag *dag = &graph->dag;
     double bytes = 0;
-    int tips[256], tip_count = 0;
+    int tip_count = 0;
     for (int v = 0; v < dag->count; v++) {
         bool tip = sl_bit(set, v);
         for (int e = dag->out_at[v]; e < dag->out_at[v + 1] && tip; e++)
             tip = !sl_bit(set, dag->out[e]);
-        if (tip && tip_count < SL_COUNT(tips))
+        if (tip)
             tips[tip_count++] = v;
     }
     for (int v = 0; v < dag->count; v++) {
@@ -166,9 +166,10 @@ static void finish(struct sl_arena *arena, const struct sl_pipedream_graph *grap
     for (int i = 0; i < layers->count; i++)
         value[i] = layers->at[i].params_bytes;
     states->params = sl_ideals_sum(arena, &states->ideals, value);
+    int *tips = SL_NEW(arena, int, layers->count);
     states->out = SL_NEW(arena, double, states->ideals.count);
     for (int i = 0; i < states->ideals.count; i++)
-        states->out[i] = cut_bytes(graph, sl_ideal(&states->ideals, i));
+        states->out[i] = cut_bytes(graph, sl_ideal(&states->ideals, i), tips);
 }
 
 bool sl_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *graph, int most,
