@@ -76,21 +76,14 @@ static const float *floats(const void *slab, int64_t offset) {
     return (const float *)(const void *)((const char *)slab + offset);
 }
 
-static const struct sl_program_param *find_in(const struct sl_program_param *list, int count,
-                                              int index) {
-    for (int i = 0; i < count; i++)
-        if (list[i].param == index)
-            return &list[i];
-    return NULL;
-}
-
 static bool same_params(struct pair *p, int stage) {
     const struct sl_worker *w = sl_pipe_worker(p->pipe, stage), *one = p->one->worker;
     const struct sl_program *part = w->programs[SL_WORKER_FULL];
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < part->param_count; i++) {
         const struct sl_program_param *a = &part->params[i];
-        const struct sl_program_param *b = find_in(whole->params, whole->param_count, a->param);
+        const struct sl_program_param *b =
+            sl_worker_find(whole->params, whole->param_count, a->param);
         SL_ASSERT(b); /* the whole model has every tensor of a stage */
         struct tensor t = {
             .kind = SL_CHECK_WEIGHT,
@@ -119,7 +112,8 @@ static bool same_states(struct pair *p, int stage) {
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < part->state_count; i++) {
         const struct sl_program_param *a = &part->states[i];
-        const struct sl_program_param *b = find_in(whole->states, whole->state_count, a->param);
+        const struct sl_program_param *b =
+            sl_worker_find(whole->states, whole->state_count, a->param);
         SL_ASSERT(b); /* the whole model has every tensor of a stage */
         struct tensor t = {SL_CHECK_STATE,
                            stage,

@@ -3,15 +3,6 @@
 
 #include <string.h>
 
-/* Where a parameter or state of the seat lies in the one worker's program. */
-static const struct sl_program_param *find_in(const struct sl_program_param *list, int count,
-                                              int index) {
-    for (int i = 0; i < count; i++)
-        if (list[i].param == index)
-            return &list[i];
-    return NULL;
-}
-
 struct copy {
     struct sl_worker *seat, *one;
     const struct sl_program_param *from, *to; /* of the seat, of the one */
@@ -30,7 +21,7 @@ static void copy_seat(const struct sl_seat_state *state, struct sl_worker *one, 
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < p->param_count; i++) {
         struct copy c = {seat, one, &p->params[i], NULL, gather};
-        c.to = find_in(whole->params, whole->param_count, p->params[i].param);
+        c.to = sl_worker_find(whole->params, whole->param_count, p->params[i].param);
         SL_ASSERT(c.to);
         for (int v = 0; v < seat->versions; v++)
             if (!gather || v == state->newest)
@@ -40,7 +31,7 @@ static void copy_seat(const struct sl_seat_state *state, struct sl_worker *one, 
     }
     for (int i = 0; i < p->state_count; i++) {
         struct copy c = {seat, one, &p->states[i], NULL, gather};
-        c.to = find_in(whole->states, whole->state_count, p->states[i].param);
+        c.to = sl_worker_find(whole->states, whole->state_count, p->states[i].param);
         SL_ASSERT(c.to);
         copy_slab(&c, seat->state, one->state);
     }

@@ -212,6 +212,14 @@ sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
     return SL_OK;
 }
 
+const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
+                                              int index) {
+    for (int i = 0; i < count; i++)
+        if (list[i].param == index)
+            return &list[i];
+    return NULL;
+}
+
 void *sl_worker_weight(const struct sl_worker *w, int version, int param) {
     return (char *)w->param[version] + w->programs[0]->params[param].offset;
 }

@@ -1,42 +1,8 @@
-/* Inputs of dnn-partitioning: read, then plan the small ones; never a crash, and a plan covers its
- * layers. */
-#include "interop/importer.h"
-#include "search/peer.h"
-
-#include <stdlib.h>
+/* Inputs of dnn-partitioning: see peer_common.h. */
+#include "fuzz/peer_common.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void plan_it(struct sl_arena *arena, const struct sl_layers *layers) {
-    struct sl_peer_plan plan;
-    struct sl_peer_query query = {.devices = 3,
-                                  .level_count = 1,
-                                  .level = {3},
-                                  .bandwidth = {1e9},
-                                  .memory_bytes = 1e9,
-                                  .micro = 6,
-                                  .cpus = 1};
-    int covered = 0;
-    if (sl_peer_model_find("dnn-partitioning")->plan(arena, layers, &query, &plan) != SL_OK)
-        return;
-    for (int i = 0; i < plan.stage_count; i++)
-        covered += plan.stages[i].count;
-    if (covered < 1 || covered > layers->count || !(plan.objective >= plan.lower_bound))
-        abort();
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct sl_arena arena = {0};
-    struct sl_text text = {0};
-    const struct sl_layers *layers;
-    const struct sl_importer *importer = sl_importer_find("dnn-partitioning");
-    if (importer->read(&arena, "fuzz", (const char *)data, size, &layers) == SL_OK) {
-        sl_layers_summary(layers, &text);
-        sl_layers_summary_json(layers, &text);
-        if (layers->count <= 16)
-            plan_it(&arena, layers);
-    }
-    sl_text_free(&text);
-    sl_arena_free(&arena);
-    return 0;
+    return fuzz_peer("dnn-partitioning", data, size);
 }
