@@ -141,8 +141,11 @@ static sl_err open_boxes(struct sl_pipe *pipe) {
     for (int e = 0; e < plan->edge_count; e++) {
         const struct sl_edge *edge = &plan->edges[e];
         int places = pipe->seat_of[edge->from]->slots;
-        SL_TRY(sl_box_open(&pipe->acts[e], &pipe->gate, places, message_bytes(pipe, edge, false)));
-        SL_TRY(sl_box_open(&pipe->grads[e], &pipe->gate, places, message_bytes(pipe, edge, true)));
+        struct sl_device *from = pipe->seat_of[edge->from]->train.device;
+        struct sl_device *to = pipe->seat_of[edge->to]->train.device;
+        int64_t act = message_bytes(pipe, edge, false), grad = message_bytes(pipe, edge, true);
+        SL_TRY(sl_box_open(&pipe->acts[e], &pipe->gate, to, places, act));
+        SL_TRY(sl_box_open(&pipe->grads[e], &pipe->gate, from, places, grad));
     }
     return SL_OK;
 }
@@ -325,8 +328,7 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
                        seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
                        worker->versions);
     if (seat->newest != 0)
-        memcpy(worker->param[0], worker->param[seat->newest],
-               (size_t)worker->programs[SL_WORKER_FULL]->param_bytes);
+        SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
     seat->counted = -1;
     return SL_OK;

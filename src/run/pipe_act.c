@@ -3,26 +3,28 @@
 
 #include "sched/deps.h"
 
-#include <string.h>
 
 static struct sl_seat_state *seat_of(struct sl_pipe_worker *w, int stage) {
     return w->pipe->seat_of[stage];
 }
 
-/* Ports of one edge, in the order both ends agree on. */
-static int64_t copy_ports(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
-                          int slot, char *message, bool out) {
+/* Ports of one edge, in the order both ends agree on. Waits until they are there: what is copied
+ * from may be overwritten, and what is copied to may be read, by another worker. */
+static sl_err copy_ports(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
+                         int slot, char *message, bool out) {
+    struct sl_device *device = seat->train.device;
     int64_t at = 0;
     for (int i = 0; i < ports->count; i++) {
         if (ports->at[i].peer != peer)
             continue;
         const struct sl_operand *operand = &ports->at[i].operand;
         char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
-        size_t bytes = (size_t)operand->numel * 4;
-        memcpy(out ? message + at : memory, out ? memory : message + at, bytes);
-        at += (int64_t)bytes;
+        int64_t bytes = operand->numel * 4;
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message + at : memory,
+                                 out ? memory : message + at, bytes));
+        at += bytes;
     }
-    return at;
+    return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
 struct where { /* a micro-batch on a seat */
@@ -61,8 +63,8 @@ static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, in
         int64_t before = sl_pipe_clock(w);
         SL_TRY(sl_box_receive(box, micro, &message));
         w->waited_ns += sl_pipe_clock(w) - before;
-        copy_ports(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
-                   at->slot, message, false);
+        SL_TRY(copy_ports(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
+                          at->slot, message, false));
         sl_box_release(box, micro);
     }
     return SL_OK;
@@ -74,8 +76,8 @@ static sl_err give_message(struct sl_pipe_worker *w, const struct where *at, int
     struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
     char *message;
     SL_TRY(sl_box_reserve(box, micro, &message));
-    copy_ports(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
-               grad ? e->from : e->to, at->slot, message, true);
+    SL_TRY(copy_ports(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
+                      grad ? e->from : e->to, at->slot, message, true));
     sl_box_send(box, micro);
     return SL_OK;
 }

@@ -66,18 +66,25 @@ sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     return ready(ctx) ? SL_OK : first_error(gate);
 }
 
-sl_err sl_box_open(struct sl_box *box, struct sl_gate *gate, int count, int64_t size_bytes) {
-    *box = (struct sl_box){.gate = gate, .count = count, .size_bytes = (size_bytes + 63) & ~63LL};
-    size_t bytes = (size_t)(box->size_bytes * count);
-    box->memory = aligned_alloc(64, bytes ? bytes : 64);
+sl_err sl_box_open(struct sl_box *box, struct sl_gate *gate, struct sl_device *device, int count,
+                   int64_t size_bytes) {
+    *box = (struct sl_box){.gate = gate,
+                           .count = count,
+                           .size_bytes = (size_bytes + 63) & ~63LL,
+                           .device = device};
+    int64_t bytes = box->size_bytes * count;
     box->full = calloc((size_t)count, sizeof *box->full);
-    if (!box->memory || !box->full)
-        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %zu bytes for messages", bytes);
+    if (!box->full)
+        sl_out_of_memory((size_t)count * sizeof *box->full);
+    void *memory;
+    SL_TRY(device->row->alloc(device, bytes ? bytes : 64, &memory));
+    box->memory = memory;
     return SL_OK;
 }
 
 void sl_box_close(struct sl_box *box) {
-    free(box->memory);
+    if (box->memory)
+        box->device->row->free(box->device, box->memory);
     free(box->full);
     *box = (struct sl_box){0};
 }

@@ -2,7 +2,7 @@
 #ifndef SL_RUN_PIPE_BOX_H
 #define SL_RUN_PIPE_BOX_H
 
-#include "base/err.h"
+#include "device/device.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -33,12 +33,13 @@ struct sl_box {
     struct sl_gate *gate;
     int count;
     int64_t size_bytes;
+    struct sl_device *device;   /* of who receives: the memory is there */
     char *memory;               /* [count][size_bytes] */
     atomic_int_least64_t *full; /* [count] n + 1 while message n is there, 0 when free */
 };
 
-SL_MUST_CHECK sl_err sl_box_open(struct sl_box *box, struct sl_gate *gate, int count,
-                                 int64_t size_bytes);
+SL_MUST_CHECK sl_err sl_box_open(struct sl_box *box, struct sl_gate *gate,
+                                 struct sl_device *device, int count, int64_t size_bytes);
 void sl_box_close(struct sl_box *box);
 /* Wait for the place of message n to be free; fill it; then sl_box_send. */
 SL_MUST_CHECK sl_err sl_box_reserve(struct sl_box *box, int64_t n, char **out);

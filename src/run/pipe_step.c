@@ -50,12 +50,12 @@ static sl_err sum_tie(struct sl_pipe_worker *w, const struct sl_tie *tie, int gr
             continue;
         const char *use = use_memory(w->pipe, (int)g, grad_slot);
         if (first)
-            memcpy(w->tie_sum, use, (size_t)tie->bytes);
+            SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->tie_sum, use, tie->bytes));
         else
             SL_TRY(w->device->row->add(w->device, w->tie_sum, use, tie->bytes / 4));
         first = false;
     }
-    return SL_OK;
+    return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
 }
 
 static bool holds_tie(const struct sl_tie *tie, int stage) {
@@ -77,6 +77,7 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
     if (++w->reduce_seen[group] < here)
         return SL_OK;
     w->reduce_seen[group] = 0;
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
     SL_TRY(meet(w, &w->pipe->groups[group]));
     SL_TRY(sum_tie(w, tie, action->grad_slot));
     SL_TRY(meet(w, &w->pipe->groups[group]));
@@ -85,8 +86,9 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
         int param = holds_tie(tie, seat->stage) ? find_param(seat, tie->name) : -1;
         if (param < 0)
             continue;
-        memcpy(sl_worker_grad(seat->train.worker, action->grad_slot, param), w->tie_sum,
-               (size_t)tie->bytes);
+        SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE,
+                                    sl_worker_grad(seat->train.worker, action->grad_slot, param),
+                                    w->tie_sum, tie->bytes));
         seat->train.worker->tied[param] = true;
     }
     return SL_OK;
@@ -95,7 +97,6 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
 static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, double lr,
                           float scale, bool apply) {
     struct sl_worker *worker = seat->train.worker;
-    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
     struct sl_update_args args = {
         .t = w->pipe->start_step + seat->step_version,
         .lr = lr,
@@ -103,8 +104,7 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
         .version = seat->step_to,
     };
     if (seat->step_to != seat->step_from)
-        memcpy(worker->param[seat->step_to], worker->param[seat->step_from],
-               (size_t)p->param_bytes);
+        SL_TRY(sl_worker_copy_weights(worker, seat->step_to, seat->step_from));
     if (apply)
         SL_TRY(sl_train_update(&seat->train, &args));
     seat->newest = seat->step_to;
