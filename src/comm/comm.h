@@ -16,6 +16,7 @@
 #define SL_COMM_COMM_H
 
 #include "comm/gate.h"
+#include "device/device.h"
 
 struct sl_transport;
 
@@ -46,7 +47,8 @@ SL_MUST_CHECK sl_err sl_comm_merge(struct sl_comm *comm, void *bytes, int64_t si
 struct sl_channel_spec {
     int from, to; /* ranks */
     int places;
-    int64_t size_bytes; /* of the largest message */
+    int64_t size_bytes;       /* of the largest message */
+    struct sl_device *device; /* of who receives: places are its memory; NULL: the host's */
 };
 
 struct sl_channel {
@@ -78,11 +80,12 @@ SL_MUST_CHECK sl_err sl_channel_release(struct sl_channel *channel, int64_t n);
 
 struct sl_group_spec {
     int member_count;
-    const int *ranks;   /* [member_count] where each member lives */
-    int64_t table_most; /* entries of the largest table, 0: none */
-    int term_count;     /* of a sum, 0: none */
-    const int *terms;   /* [term_count] whose each one is, in the order of the sum */
-    int64_t sum_most;   /* floats of the longest sum */
+    const int *ranks;                 /* [member_count] where each member lives */
+    int64_t table_most;               /* entries of the largest table, 0: none */
+    int term_count;                   /* of a sum, 0: none */
+    const int *terms;                 /* [term_count] whose each one is, in the order of the sum */
+    int64_t sum_most;                 /* floats of the longest sum */
+    struct sl_device *const *devices; /* [member_count] of the members here: they add */
 };
 
 struct sl_group {

@@ -28,20 +28,31 @@ struct sl_slice sl_slice_of(int64_t count, int i, int n) {
     return (struct sl_slice){first, end > first ? end - first : 0};
 }
 
+enum { BLOCK = 1 << 15 }; /* floats: stays in a core's cache */
+
+sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device) {
+    *adder = (struct sl_adder){.device = device};
+    return device->row->alloc(device, BLOCK * (int64_t)sizeof(float), &adder->block);
+}
+
+void sl_adder_close(struct sl_adder *adder) {
+    if (adder->device && adder->block)
+        adder->device->row->free(adder->device, adder->block);
+}
+
 /* Block by block in memory of its own, because `out` may be any of the terms. */
-void sl_sum_terms(const float *const *terms, int term_count, struct sl_slice slice, float *out) {
-    enum { BLOCK = 1024 };
-    float sum[BLOCK];
-    for (int64_t at = 0; at < slice.count; at += BLOCK) {
-        int64_t n = slice.count - at < BLOCK ? slice.count - at : BLOCK;
-        memcpy(sum, terms[0] + slice.first + at, (size_t)n * sizeof(float));
-        for (int t = 1; t < term_count; t++) {
-            const float *x = terms[t] + slice.first + at;
-            for (int64_t i = 0; i < n; i++)
-                sum[i] += x[i];
-        }
-        memcpy(out + at, sum, (size_t)n * sizeof(float));
+sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms, int term_count,
+                    struct sl_slice slice, float *out) {
+    struct sl_device *device = adder->device;
+    const struct sl_device_row *row = device->row;
+    for (int64_t at = slice.first; at < slice.first + slice.count; at += BLOCK) {
+        int64_t left = slice.first + slice.count - at, n = left < BLOCK ? left : BLOCK;
+        SL_TRY(row->copy(device, SL_STREAM_COMPUTE, adder->block, terms[0] + at, n * 4));
+        for (int t = 1; t < term_count; t++)
+            SL_TRY(row->add(device, adder->block, terms[t] + at, n));
+        SL_TRY(row->copy(device, SL_STREAM_COMPUTE, out + at, adder->block, n * 4));
     }
+    return row->sync(device, SL_STREAM_COMPUTE);
 }
 
 void sl_merge_words(void *into, const void *from, int64_t count) {

@@ -20,8 +20,16 @@ struct sl_slice {
 };
 struct sl_slice sl_slice_of(int64_t count, int i, int n);
 
-/* out[i] = terms[0][first + i] + terms[1][first + i] + ...; out may be terms[k] + first. */
-void sl_sum_terms(const float *const *terms, int term_count, struct sl_slice slice, float *out);
+/* An adder: a device with a little memory of its own. */
+struct sl_adder {
+    struct sl_device *device;
+    void *block;
+};
+SL_MUST_CHECK sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device);
+void sl_adder_close(struct sl_adder *adder);
+/* out[i] = terms[0][i] + terms[1][i] + ... over a slice; out may be one of the terms. */
+SL_MUST_CHECK sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms,
+                                  int term_count, struct sl_slice slice, float *out);
 
 /* into |= from, over `count` words of 64 bits. */
 void sl_merge_words(void *into, const void *from, int64_t count);

@@ -1,23 +1,39 @@
 /* A ring of message places in one process. */
 #include "comm/ring.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
 
-sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate, int count, int64_t size_bytes) {
-    *ring = (struct sl_ring){.gate = gate, .count = count, .size_bytes = (size_bytes + 63) & ~63LL};
-    size_t bytes = (size_t)(ring->size_bytes * count);
-    ring->memory = aligned_alloc(64, bytes ? bytes : 64);
-    ring->places = calloc((size_t)count, sizeof *ring->places);
-    if (ring->memory && ring->places)
-        return SL_OK;
-    sl_ring_close(ring);
-    return sl_fail(SL_ERR_SYSTEM, "cannot allocate %zu bytes for messages", bytes);
+sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
+                    const struct sl_channel_spec *spec) {
+    *ring = (struct sl_ring){.gate = gate,
+                             .count = spec->places,
+                             .size_bytes = (spec->size_bytes + 63) & ~63LL,
+                             .device = spec->device};
+    int64_t bytes = ring->size_bytes * ring->count;
+    void *memory = NULL;
+    bytes = bytes ? bytes : 64;
+    ring->places = calloc((size_t)ring->count, sizeof *ring->places);
+    if (!ring->places)
+        sl_out_of_memory((size_t)ring->count * sizeof *ring->places);
+    sl_err err = SL_OK;
+    if (ring->device)
+        err = ring->device->row->alloc(ring->device, bytes, &memory);
+    else if (!(memory = aligned_alloc(64, (size_t)bytes)))
+        err = sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes for messages", (long long)bytes);
+    ring->memory = memory;
+    if (err != SL_OK)
+        sl_ring_close(ring);
+    return err;
 }
 
 void sl_ring_close(struct sl_ring *ring) {
-    free(ring->memory);
+    if (ring->device && ring->memory)
+        ring->device->row->free(ring->device, ring->memory);
+    else
+        free(ring->memory);
     free(ring->places);
     *ring = (struct sl_ring){0};
 }

@@ -12,13 +12,14 @@ struct sl_place {
 struct sl_ring {
     struct sl_gate *gate;
     int count;
-    int64_t size_bytes; /* of a place */
-    char *memory;       /* [count][size_bytes] */
+    int64_t size_bytes;       /* of a place */
+    struct sl_device *device; /* whose memory; NULL: the host's */
+    char *memory;             /* [count][size_bytes] */
     struct sl_place *places;
 };
 
-SL_MUST_CHECK sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate, int count,
-                                  int64_t size_bytes);
+SL_MUST_CHECK sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
+                                  const struct sl_channel_spec *spec);
 void sl_ring_close(struct sl_ring *ring);
 SL_MUST_CHECK sl_err sl_ring_reserve(struct sl_ring *ring, int64_t n, char **out);
 void sl_ring_send(struct sl_ring *ring, int64_t n, int64_t size_bytes);

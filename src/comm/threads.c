@@ -22,10 +22,11 @@ struct group {
     struct sl_group base;
     struct sl_arena arena;
     struct sl_crew crew;
-    uint64_t *tables;    /* [2][member_count][table_most] rounds take turns */
-    int64_t *rounds;     /* [member_count] merges so far */
-    const float **terms; /* [term_count] of the sum at hand */
-    float **outs;        /* [member_count] */
+    uint64_t *tables;        /* [2][member_count][table_most] rounds take turns */
+    int64_t *rounds;         /* [member_count] merges so far */
+    const float **terms;     /* [term_count] of the sum at hand */
+    float **outs;            /* [member_count] */
+    struct sl_adder *adders; /* [member_count] */
     int64_t sum_count;
 };
 
@@ -57,7 +58,7 @@ static sl_err open_channel(struct sl_comm *comm, const struct sl_channel_spec *s
                            struct sl_channel **out) {
     struct channel *channel = sl_realloc(NULL, sizeof *channel);
     *channel = (struct channel){.base = {comm, *spec}};
-    sl_err err = sl_ring_open(&channel->ring, &comm->gate, spec->places, spec->size_bytes);
+    sl_err err = sl_ring_open(&channel->ring, &comm->gate, spec);
     if (err != SL_OK) {
         free(channel);
         return err;
@@ -95,6 +96,14 @@ static sl_err release(struct sl_channel *channel, int64_t n) {
 
 /* ---- groups ---- */
 
+static void close_group(struct sl_group *base) {
+    struct group *group = (struct group *)base;
+    for (int i = 0; i < base->spec.member_count; i++)
+        sl_adder_close(&group->adders[i]);
+    sl_arena_free(&group->arena);
+    free(group);
+}
+
 static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
                          struct sl_group **out) {
     struct group *group = sl_realloc(NULL, sizeof *group);
@@ -104,18 +113,20 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     memcpy(terms, spec->terms, sizeof *terms * (size_t)spec->term_count);
     group->base.spec.terms = terms;
     group->base.spec.ranks = NULL; /* all here */
+    group->base.spec.devices = NULL;
     group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
     group->rounds = SL_NEW(&group->arena, int64_t, members);
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count + 1);
     group->outs = SL_NEW(&group->arena, float *, members);
-    *out = &group->base;
-    return SL_OK;
-}
-
-static void close_group(struct sl_group *base) {
-    struct group *group = (struct group *)base;
-    sl_arena_free(&group->arena);
-    free(group);
+    group->adders = SL_NEW(&group->arena, struct sl_adder, members);
+    sl_err err = SL_OK;
+    for (int i = 0; i < members && spec->term_count && err == SL_OK; i++)
+        err = sl_adder_open(&group->adders[i], spec->devices[i]);
+    if (err != SL_OK)
+        close_group(&group->base);
+    else
+        *out = &group->base;
+    return err;
 }
 
 /* Two sets of tables: who is in the next round already writes to the other one, and nobody is two
@@ -149,18 +160,21 @@ static sl_err sum_begin(struct sl_group *base, int member, const float *const *t
 static sl_err sum_end(struct sl_group *base, int member, float *out) {
     struct group *group = (struct group *)base;
     int members = base->spec.member_count;
+    struct sl_device *device = group->adders[member].device;
     group->outs[member] = out;
     SL_TRY(sl_crew_meet(&group->crew));
     int64_t count = group->sum_count;
     struct sl_slice own = sl_slice_of(count, member, members);
-    sl_sum_terms(group->terms, base->spec.term_count, own, out + own.first);
+    const struct sl_adder *adder = &group->adders[member];
+    SL_TRY(sl_adder_sum(adder, group->terms, base->spec.term_count, own, out));
     SL_TRY(sl_crew_meet(&group->crew));
     for (int i = 0; i < members; i++) {
         struct sl_slice slice = sl_slice_of(count, i, members);
         if (i != member)
-            memcpy(out + slice.first, group->outs[i] + slice.first,
-                   (size_t)slice.count * sizeof *out);
+            SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out + slice.first,
+                                     group->outs[i] + slice.first, slice.count * 4));
     }
+    SL_TRY(device->row->sync(device, SL_STREAM_COMPUTE));
     return sl_crew_meet(&group->crew);
 }
 

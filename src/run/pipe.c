@@ -291,8 +291,7 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
                        seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
                        worker->versions);
     if (seat->newest != 0)
-        memcpy(worker->param[0], worker->param[seat->newest],
-               (size_t)worker->programs[SL_WORKER_FULL]->param_bytes);
+        SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
     seat->counted = -1;
     return SL_OK;

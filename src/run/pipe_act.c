@@ -3,37 +3,41 @@
 
 #include "sched/deps.h"
 
-#include <string.h>
-
 static struct sl_seat_state *seat_of(struct sl_pipe_worker *w, int stage) {
     return w->pipe->seat_of[stage];
 }
 
-/* Ports of one edge, in the order both ends agree on: to a message, and from one. */
-static int64_t copy_out(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
-                        int slot, char *message) {
-    int64_t at = 0;
+/* Ports of one edge, in the order both ends agree on: to a message and from one. Waits until they
+ * are there: what is copied from may be overwritten, and what is copied to may be read, by others.
+ */
+static sl_err copy_out(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
+                       int slot, char *message, int64_t *size_bytes) {
+    struct sl_device *device = seat->train.device;
+    *size_bytes = 0;
     for (int i = 0; i < ports->count; i++) {
         if (ports->at[i].peer != peer)
             continue;
         const struct sl_operand *operand = &ports->at[i].operand;
-        size_t bytes = (size_t)operand->numel * 4;
-        memcpy(message + at, (char *)seat->train.worker->slot[slot] + operand->offset, bytes);
-        at += (int64_t)bytes;
+        const char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, message + *size_bytes, memory,
+                                 operand->numel * 4));
+        *size_bytes += operand->numel * 4;
     }
-    return at;
+    return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-static void copy_in(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
-                    int slot, const char *message) {
+static sl_err copy_in(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
+                      int slot, const char *message) {
+    struct sl_device *device = seat->train.device;
     for (int i = 0; i < ports->count; i++) {
         if (ports->at[i].peer != peer)
             continue;
         const struct sl_operand *operand = &ports->at[i].operand;
-        size_t bytes = (size_t)operand->numel * 4;
-        memcpy((char *)seat->train.worker->slot[slot] + operand->offset, message, bytes);
-        message += bytes;
+        char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, memory, message, operand->numel * 4));
+        message += operand->numel * 4;
     }
+    return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
 struct where { /* a micro-batch on a seat */
@@ -72,8 +76,8 @@ static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, in
         int64_t before = sl_pipe_clock(w);
         SL_TRY(sl_channel_receive(channel, micro, &message));
         w->waited_ns += sl_pipe_clock(w) - before;
-        copy_in(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer, at->slot,
-                message.at);
+        SL_TRY(copy_in(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
+                       at->slot, message.at));
         SL_TRY(sl_channel_release(channel, micro));
     }
     return SL_OK;
@@ -84,9 +88,10 @@ static sl_err give_message(struct sl_pipe_worker *w, const struct where *at, int
     const struct sl_edge *e = &w->pipe->config.plan->edges[edge];
     struct sl_channel *channel = grad ? w->pipe->grads[edge] : w->pipe->acts[edge];
     char *message;
+    int64_t size_bytes;
     SL_TRY(sl_channel_reserve(channel, micro, &message));
-    int64_t size_bytes = copy_out(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
-                                  grad ? e->from : e->to, at->slot, message);
+    SL_TRY(copy_out(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
+                    grad ? e->from : e->to, at->slot, message, &size_bytes));
     return sl_channel_send(channel, micro, size_bytes);
 }
 

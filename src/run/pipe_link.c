@@ -35,6 +35,10 @@ static int64_t message_bytes(const struct sl_pipe *pipe, const struct sl_edge *e
     return port_bytes(grad ? &p->send_grad : &p->recv_act, edge->from);
 }
 
+static struct sl_device *device_of(const struct sl_pipe *pipe, int stage) {
+    return pipe->seat_of[stage] ? pipe->seat_of[stage]->train.device : NULL;
+}
+
 /* As many places as the edge's first stage has micro-batches in flight: a message that has not been
  * taken, either way, belongs to one of those. */
 static sl_err open_channels(struct sl_pipe *pipe) {
@@ -45,12 +49,14 @@ static sl_err open_channels(struct sl_pipe *pipe) {
         const struct sl_edge *edge = &plan->edges[e];
         int from = rank_of(pipe, plan->stages[edge->from].workers[0]);
         int to = rank_of(pipe, plan->stages[edge->to].workers[0]);
-        struct sl_channel_spec spec = {from, to, sl_pipe_slots(pipe, edge->from), 0};
+        struct sl_channel_spec spec = {from, to, sl_pipe_slots(pipe, edge->from), 0, NULL};
         spec.size_bytes = message_bytes(pipe, edge, false);
+        spec.device = device_of(pipe, edge->to);
         SL_TRY(sl_channel_open(pipe->comm, &spec, &pipe->acts[e]));
         spec.from = to;
         spec.to = from;
         spec.size_bytes = message_bytes(pipe, edge, true);
+        spec.device = device_of(pipe, edge->from);
         SL_TRY(sl_channel_open(pipe->comm, &spec, &pipe->grads[e]));
     }
     return SL_OK;
@@ -85,15 +91,18 @@ static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scrat
     int *ranks = SL_NEW(scratch, int, plan->worker_count);
     int *member = SL_NEW(scratch, int, plan->worker_count);
     int *terms = SL_NEW(scratch, int, pipe->train.graph->grads.count + 1);
-    struct sl_group_spec spec = {.ranks = ranks};
+    struct sl_device **devices = SL_NEW(scratch, struct sl_device *, plan->worker_count);
+    struct sl_group_spec spec = {.ranks = ranks, .devices = devices};
     if (sl_sched_group_size(plan, group) < 2)
         return SL_OK;
     for (int w = 0; w < plan->worker_count; w++) {
         member[w] = in_group(plan, group, w) ? spec.member_count : -1;
-        if (member[w] >= 0)
-            ranks[spec.member_count++] = rank_of(pipe, w);
         if (sl_pipe_is_here(pipe, w))
             pipe->workers[w].member[group] = member[w];
+        if (member[w] < 0)
+            continue;
+        devices[spec.member_count] = pipe->workers[w].device;
+        ranks[spec.member_count++] = rank_of(pipe, w);
     }
     if (group >= plan->stage_count)
         list_terms(pipe, &plan->ties[group - plan->stage_count], member, terms, &spec);

@@ -53,6 +53,7 @@ static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float 
     struct sl_group *sum = w->pipe->groups[group];
     int64_t before = sl_pipe_clock(w);
     find_terms(w, tie, grad_slot);
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
     SL_TRY(sl_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4));
     SL_TRY(sl_group_sum_end(sum, w->member[group], out));
     w->waited_ns += sl_pipe_clock(w) - before;
@@ -87,7 +88,7 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
         float *grad = sl_worker_grad(seat->train.worker, action->grad_slot, param);
         seat->train.worker->tied[param] = true;
         if (sum) {
-            memcpy(grad, sum, (size_t)tie->bytes);
+            SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, grad, sum, tie->bytes));
             continue;
         }
         sum = grad;
@@ -99,7 +100,6 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
 static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, double lr,
                           float scale, bool apply) {
     struct sl_worker *worker = seat->train.worker;
-    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
     struct sl_update_args args = {
         .t = w->pipe->start_step + seat->step_version,
         .lr = lr,
@@ -107,8 +107,7 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
         .version = seat->step_to,
     };
     if (seat->step_to != seat->step_from)
-        memcpy(worker->param[seat->step_to], worker->param[seat->step_from],
-               (size_t)p->param_bytes);
+        SL_TRY(sl_worker_copy_weights(worker, seat->step_to, seat->step_from));
     if (apply)
         SL_TRY(sl_train_update(&seat->train, &args));
     seat->newest = seat->step_to;
