@@ -66,6 +66,9 @@ struct sl_device_row {
                      int64_t size_bytes);
     sl_err (*download)(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                        int64_t size_bytes);
+    /* From device memory to device memory; `from` may be another device's of the same kind. */
+    sl_err (*copy)(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
+                   int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
 
     /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */

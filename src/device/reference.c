@@ -196,6 +196,7 @@ const struct sl_device_row sl_device_reference = {
     .free = ref_free,
     .upload = ref_copy,
     .download = ref_copy,
+    .copy = ref_copy,
     .sync = ref_sync,
     .bind = ref_bind,
     .unbind = ref_unbind,

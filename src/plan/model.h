@@ -28,6 +28,17 @@ SL_MUST_CHECK sl_err sl_plan_cut_even(const struct sl_graph *graph,
                                       bool (*has_kernel)(const char *name), int stages,
                                       int *stage_of);
 
+/* Cut along the parallel branches of the model: a stage for what comes before them, one for each
+ * branch, one for what joins them; then the costliest stages are halved until there are `stages`
+ * (0: as they are). *count of them come out. */
+SL_MUST_CHECK sl_err sl_plan_cut_branches(const struct sl_graph *graph,
+                                          bool (*has_kernel)(const char *name), int stages,
+                                          int *stage_of, int *count);
+
+/* Stages on fewer workers: the costliest first, each on the worker that has least to do. */
+void sl_plan_spread(const struct sl_graph *graph, const int *stage_of, int stages, int workers,
+                    int *worker_of);
+
 /* The stage of every forward node according to a plan that has nodes. */
 SL_MUST_CHECK sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph,
                                       int *stage_of);

@@ -1,8 +1,8 @@
-/* A pipeline on threads: obeys a verified schedule, action by action.
+/* A pipeline: obeys a verified schedule, action by action.
  *
  *   worker thread w:  for each action of its list: actions[kind](worker, action)
  *
- * Messages travel through boxes, one ring per edge and direction; a pass waits for what it reads, a
+ * Messages travel through channels, one per edge and direction; a pass waits for what it reads, a
  * send waits for a free place, and since the schedule is verified with no buffering at all, neither
  * can wait for ever. When one worker fails, it says so to all, and all end with its error.
  *
@@ -12,6 +12,7 @@
 #ifndef SL_RUN_PIPE_H
 #define SL_RUN_PIPE_H
 
+#include "comm/comm.h"
 #include "run/train.h"
 #include "sched/timeline.h"
 
@@ -20,6 +21,7 @@ struct sl_pipe_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);

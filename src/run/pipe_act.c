@@ -3,26 +3,41 @@
 
 #include "sched/deps.h"
 
-#include <string.h>
-
 static struct sl_seat_state *seat_of(struct sl_pipe_worker *w, int stage) {
     return w->pipe->seat_of[stage];
 }
 
-/* Ports of one edge, in the order both ends agree on. */
-static int64_t copy_ports(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
-                          int slot, char *message, bool out) {
-    int64_t at = 0;
+/* Ports of one edge, in the order both ends agree on: to a message and from one. Waits until they
+ * are there: what is copied from may be overwritten, and what is copied to may be read, by others.
+ */
+static sl_err copy_out(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
+                       int slot, char *message, int64_t *size_bytes) {
+    struct sl_device *device = seat->train.device;
+    *size_bytes = 0;
+    for (int i = 0; i < ports->count; i++) {
+        if (ports->at[i].peer != peer)
+            continue;
+        const struct sl_operand *operand = &ports->at[i].operand;
+        const char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, message + *size_bytes, memory,
+                                 operand->numel * 4));
+        *size_bytes += operand->numel * 4;
+    }
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
+static sl_err copy_in(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
+                      int slot, const char *message) {
+    struct sl_device *device = seat->train.device;
     for (int i = 0; i < ports->count; i++) {
         if (ports->at[i].peer != peer)
             continue;
         const struct sl_operand *operand = &ports->at[i].operand;
         char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
-        size_t bytes = (size_t)operand->numel * 4;
-        memcpy(out ? message + at : memory, out ? memory : message + at, bytes);
-        at += (int64_t)bytes;
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, memory, message, operand->numel * 4));
+        message += operand->numel * 4;
     }
-    return at;
+    return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
 struct where { /* a micro-batch on a seat */
@@ -56,14 +71,14 @@ static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, in
     for (int i = 0; i < count; i++) {
         int edge = grad ? stage->out[i] : stage->in[i];
         int peer = grad ? plan->edges[edge].to : plan->edges[edge].from;
-        struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
-        char *message;
+        struct sl_channel *channel = grad ? w->pipe->grads[edge] : w->pipe->acts[edge];
+        struct sl_message message;
         int64_t before = sl_pipe_clock(w);
-        SL_TRY(sl_box_receive(box, micro, &message));
+        SL_TRY(sl_channel_receive(channel, micro, &message));
         w->waited_ns += sl_pipe_clock(w) - before;
-        copy_ports(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
-                   at->slot, message, false);
-        sl_box_release(box, micro);
+        SL_TRY(copy_in(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
+                       at->slot, message.at));
+        SL_TRY(sl_channel_release(channel, micro));
     }
     return SL_OK;
 }
@@ -71,18 +86,18 @@ static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, in
 static sl_err give_message(struct sl_pipe_worker *w, const struct where *at, int32_t micro,
                            int edge, bool grad) {
     const struct sl_edge *e = &w->pipe->config.plan->edges[edge];
-    struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
+    struct sl_channel *channel = grad ? w->pipe->grads[edge] : w->pipe->acts[edge];
     char *message;
-    SL_TRY(sl_box_reserve(box, micro, &message));
-    copy_ports(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
-               grad ? e->from : e->to, at->slot, message, true);
-    sl_box_send(box, micro);
-    return SL_OK;
+    int64_t size_bytes;
+    SL_TRY(sl_channel_reserve(channel, micro, &message));
+    SL_TRY(copy_out(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
+                    grad ? e->from : e->to, at->slot, message, &size_bytes));
+    return sl_channel_send(channel, micro, size_bytes);
 }
 
-/* A pass hands its results over when it ends, before its slot may be used again; a box has a place
- * for every micro-batch its sender can have in flight, so this never waits. The schedule's SEND is
- * then done already. */
+/* A pass hands its results over when it ends, before its slot may be used again; a channel has a
+ * place for every micro-batch its sender can have in flight, so this never waits. The schedule's
+ * SEND is then done already. */
 static sl_err give_messages(struct sl_pipe_worker *w, const struct where *at, int32_t micro,
                             bool grad) {
     const struct sl_stage *stage = &w->pipe->config.plan->stages[at->seat->stage];
@@ -150,8 +165,8 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     return action->kind == SL_W ? SL_OK : give_messages(w, &at, action->micro, true);
 }
 
-/* A box is posted by being empty and sent to by the pass; recomputation is part of the backward
- * program. */
+/* A channel receives into its free places and is sent to by the pass; recomputation is part of the
+ * backward program. */
 static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *action) {
     (void)w;
     (void)action;

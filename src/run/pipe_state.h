@@ -2,8 +2,8 @@
 #ifndef SL_RUN_PIPE_STATE_H
 #define SL_RUN_PIPE_STATE_H
 
+#include "comm/comm.h"
 #include "run/pipe.h"
-#include "run/pipe_box.h"
 
 /* A stage on its worker. */
 struct sl_seat_state {
@@ -17,7 +17,7 @@ struct sl_seat_state {
     int step_from, step_to;
 };
 
-/* A worker: a thread with the seats it holds. */
+/* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
     int index;
@@ -26,7 +26,9 @@ struct sl_pipe_worker {
     int seat_count;
     int steps_waiting;
     int *reduce_seen;    /* [groups] */
-    void *tie_sum;       /* device memory of the largest tied parameter */
+    int *member;         /* [groups] this worker's place in each, -1: none */
+    const float **terms; /* [grads of the graph] its own, of the sum at hand */
+    double *norms;       /* [graph params] of the step in the making */
     struct sl_lane lane; /* measured */
     int64_t waited_ns;   /* in the action at hand, when there is a trace */
     pthread_t thread;
@@ -38,20 +40,26 @@ struct sl_pipe {
     struct sl_arena arena;
     struct sl_arena sched_arena;
     const struct sl_sched *sched; /* of the current run */
-    struct sl_gate gate;
+    struct sl_comm *comm;
+    bool own_comm;
     struct sl_pipe_worker *workers;
-    struct sl_seat_state **seat_of; /* [stage] */
-    struct sl_box *acts, *grads;    /* [edge] */
-    struct sl_meeting all, *groups; /* groups: [sched groups] */
-    double *norm_sums;              /* [graph params] of the step in the making */
+    struct sl_seat_state **seat_of;    /* [stage] NULL: on another rank */
+    struct sl_channel **acts, **grads; /* [edge] */
+    struct sl_group *all, **groups;    /* of all workers; [sched groups] */
     struct sl_step_report *reports;
     double *loss_terms; /* [steps][micros][losses] of this run */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
 };
 
-/* pipe.c: time is read only when there is a trace; 0 otherwise. */
+/* pipe.c: micro-batches that a stage has in flight, by the schedule at hand. */
+int sl_pipe_slots(const struct sl_pipe *pipe, int stage);
+/* Time is read only when there is a trace; 0 otherwise. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
+/* pipe_link.c: channels and groups of all workers, after those of this rank have been opened. */
+SL_MUST_CHECK sl_err sl_pipe_link(struct sl_pipe *pipe);
+void sl_pipe_unlink(struct sl_pipe *pipe);
+bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_step.c */

@@ -212,6 +212,11 @@ sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
     return SL_OK;
 }
 
+sl_err sl_worker_copy_weights(struct sl_worker *w, int to, int from) {
+    return w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->param[to], w->param[from],
+                                w->programs[SL_WORKER_FULL]->param_bytes);
+}
+
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
                                               int index) {
     for (int i = 0; i < count; i++)

@@ -71,6 +71,9 @@ SL_MUST_CHECK sl_err sl_worker_get(struct sl_worker *worker, int slot,
 /* Add up the uses of every parameter; afterwards the gradient is that of the first use. */
 SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot);
 
+/* Weight slab `to` takes the bytes of slab `from`. */
+SL_MUST_CHECK sl_err sl_worker_copy_weights(struct sl_worker *worker, int to, int from);
+
 /* The row of a graph parameter (or state) in a program's list; NULL when the stage lacks it. */
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
                                               int index);

@@ -26,6 +26,7 @@ struct sl_low {
     struct sl_sched flat;
     struct sl_sched *out;
     struct sl_items *items[SL_SEGMENT_COUNT]; /* [worker] */
+    const bool *tight;                        /* [worker] no memory for early receives */
 };
 
 static inline bool sl_is_timed(const struct sl_action *a) { return a->kind <= SL_RECOMPUTE; }

@@ -235,6 +235,7 @@ const struct sl_device_row sl_device_cpu = {
     .free = cpu_free,
     .upload = cpu_copy,
     .download = cpu_copy,
+    .copy = cpu_copy,
     .sync = cpu_sync,
     .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
