@@ -2,6 +2,7 @@
 #include "run/serial.h"
 
 #include "base/clock.h"
+#include "plan/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static sl_err open_part(struct sl_serial *s, int stage) {
         .slots = (int)part->micros,
         .versions = 1,
         .grad_slots = of->width,
-        .state_count = sl_train_state_count(&c->optim),
+        .state_count = sl_plan_optim_slabs(&c->optim),
         .seed = c->seed,
     };
     part->train.config = *c;
