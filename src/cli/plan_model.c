@@ -80,6 +80,7 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     SL_TRY(sl_problem_build(&q->arena, &spec, &q->problem));
     q->spec.graph = q->graph;
     q->spec.has_kernel = spec.has_kernel;
+    q->spec.extra_bytes = sl_device_find("cpu")->extra_bytes;
     q->spec.optim = &q->optim;
     return SL_OK;
 }

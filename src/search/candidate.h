@@ -12,6 +12,9 @@
 #include "sched/schedule.h"
 #include "search/problem.h"
 
+/* Iterations to play of an asynchronous schedule: long enough to be in the steady state. */
+enum { SL_ASYNC_ITERS = 64 };
+
 struct sl_candidate {
     int stage_count;
     const int *stage_of;   /* [unit] stages in pipeline order: no tensor goes backwards */
@@ -50,6 +53,9 @@ void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
 int64_t sl_setup_bottleneck(const struct sl_setup *layout, int *stage);
 /* No schedule of this layout ends an iteration sooner. */
 int64_t sl_setup_bound(const struct sl_setup *layout);
+/* The part of `busy_ns` per iteration that must lie between the first and the last step of an
+ * asynchronous run: as many micro-batches as are in flight may have been done before. */
+int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
 /* Micro-batches of an iteration. */
 int64_t sl_setup_micros(const struct sl_setup *layout);
 

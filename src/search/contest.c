@@ -187,11 +187,33 @@ void sl_contest_close(struct sl_contest *contest) { SL_VEC_FREE(&contest->at); }
 
 /* ---- what nothing can beat ---- */
 
+/* The longest way through the units, there and back. */
+static int64_t longest_way(const struct sl_problem *p, int size) {
+    struct sl_arena arena = {0};
+    int *order = SL_NEW(&arena, int, p->unit_count + 1);
+    int64_t *way = SL_NEW(&arena, int64_t, p->unit_count + 1), longest = 0;
+    SL_ASSERT(sl_dag_order(&arena, &p->dag, order));
+    for (int i = 0; i < p->unit_count; i++) {
+        int u = order[i];
+        int64_t least = INT64_MAX;
+        for (int k = 0; k < p->machine->kind_count; k++) {
+            const struct sl_unit_time *t = &sl_problem_times(p, size, k)[u];
+            least = t->f + t->i < least ? t->f + t->i : least;
+        }
+        for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
+            way[u] = way[p->dag.in[e]] > way[u] ? way[p->dag.in[e]] : way[u];
+        way[u] += least;
+        longest = way[u] > longest ? way[u] : longest;
+    }
+    sl_arena_free(&arena);
+    return longest;
+}
+
 int64_t sl_space_bound(const struct sl_problem *p, bool async) {
     int64_t best = INT64_MAX;
     for (int s = 0; s < p->size_count; s++) {
-        int64_t micros = (p->batch + p->sizes[s] - 1) / p->sizes[s], least = INT64_MAX;
-        double work = 0, speed = 0;
+        int64_t micros = (p->batch + p->sizes[s] - 1) / p->sizes[s], way = longest_way(p, s);
+        double speed = 0; /* micro-batches per nanosecond of all devices together */
         for (int k = 0; k < p->machine->kind_count; k++) {
             const struct sl_unit_time *t = sl_problem_times(p, s, k);
             int64_t pass = 0;
@@ -201,10 +223,10 @@ int64_t sl_space_bound(const struct sl_problem *p, bool async) {
             for (int d = 0; d < p->machine->device_count; d++)
                 devices += p->machine->kind_of[d] == k;
             speed += (double)devices / (double)(pass ? pass : 1);
-            least = pass < least ? pass : least;
         }
-        work = (double)micros / speed;
-        int64_t bound = (int64_t)work > least || async ? (int64_t)work : least;
+        int64_t work = (int64_t)((double)micros / speed), bound = work > way ? work : way;
+        if (async)
+            bound = sl_async_bound(work, micros, p->machine->device_count);
         best = bound < best ? bound : best;
     }
     return best;

@@ -46,6 +46,22 @@ static void offer_shape(struct sl_contest *contest, struct shape *s, struct sl_c
         }
 }
 
+/* All depths for one schedule, size and width. */
+static void offer_depths(struct sl_contest *contest, struct shape *s, struct sl_candidate c,
+                         int width) {
+    const struct sl_problem *p = contest->query->problem;
+    int devices = p->machine->device_count;
+    int most = devices / width < p->unit_count ? devices / width : p->unit_count;
+    if (p->batch / p->sizes[c.size] < width)
+        return;
+    for (int depth = 1; depth <= most; depth++) {
+        if (devices > 64 && ((width & (width - 1)) || devices / width / depth > 1))
+            continue; /* large machines: doubling widths that use all devices */
+        c.stage_count = depth;
+        offer_shape(contest, s, c, width);
+    }
+}
+
 void sl_offer_2bw(struct sl_contest *contest) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
@@ -54,25 +70,13 @@ void sl_offer_2bw(struct sl_contest *contest) {
     struct shape s = {SL_NEW(&arena, int, p->unit_count + 1),
                       SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),
                       SL_NEW(&arena, bool, devices + 1)};
+    struct sl_candidate c = {.stage_of = s.stage_of, .width = s.width, .recompute = s.recompute};
     SL_ASSERT(sl_dag_order(&arena, &p->dag, s.order));
-    for (const char *const *schedule = sl_query_schedules(contest->query, one); *schedule;
-         schedule++)
-        for (int size = 0; size < p->size_count; size++)
+    for (const char *const *row = sl_query_schedules(contest->query, one); *row; row++)
+        for (c.size = 0; c.size < p->size_count; c.size++)
             for (int width = 1; width <= (p->straight ? 1 : devices); width++) {
-                int most = devices / width < p->unit_count ? devices / width : p->unit_count;
-                if (p->batch / p->sizes[size] < width)
-                    continue;
-                for (int depth = 1; depth <= most; depth++) {
-                    if (devices > 64 && ((width & (width - 1)) || devices / width / depth > 1))
-                        continue; /* large machines: doubling widths that use all devices */
-                    struct sl_candidate c = {.stage_count = depth,
-                                             .stage_of = s.stage_of,
-                                             .width = s.width,
-                                             .recompute = s.recompute,
-                                             .size = size,
-                                             .schedule = *schedule};
-                    offer_shape(contest, &s, c, width);
-                }
+                c.schedule = *row;
+                offer_depths(contest, &s, c, width);
             }
     sl_arena_free(&arena);
 }

@@ -65,12 +65,15 @@ static void offer_own(struct sl_contest *contest, const struct sl_family *family
                     (struct job){.schedule = schedules[s],
                                  .size = size,
                                  .recompute = again ? SL_RECOMPUTE_ALWAYS : SL_RECOMPUTE_MAY};
+    contest->out->tight_bytes = INT64_MAX;
     sl_par_for(count, contest->query->threads, search_one, &jobs);
     for (int i = 0; i < count; i++) {
         struct sl_cut_found *found = &jobs.at[i].found;
         contest->out->pairs += found->pairs;
-        contest->out->tight_unit = found->tight_unit;
-        contest->out->tight_bytes = found->tight_bytes;
+        if (!found->at.count && found->tight_bytes < contest->out->tight_bytes) {
+            contest->out->tight_unit = found->tight_unit;
+            contest->out->tight_bytes = found->tight_bytes;
+        }
         for (int64_t k = 0; k < found->at.count; k++)
             offer_both(contest, &found->at.at[k]);
         SL_VEC_FREE(&found->at);
@@ -112,7 +115,8 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     sl_refine(&contest, &family, "sluice");
     out->timed_out |= sl_query_over(query);
     out->proven &= out->found && !out->timed_out;
-    out->lower_bound = sl_space_bound(p, false);
+    const struct sl_schedule *row = query->schedule ? sl_schedule_find(query->schedule) : NULL;
+    out->lower_bound = sl_space_bound(p, row && row->rule != SL_RULE_SYNC);
     if (out->proven)
         out->lower_bound = out->best.score.step_ns;
     sl_contest_close(&contest);

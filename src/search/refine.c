@@ -103,6 +103,10 @@ static bool too_slow(const struct branch *b, int64_t bound) {
     return out->found && bound >= out->best.score.step_ns;
 }
 
+static int64_t bound_of(const struct branch *b, int64_t way, int64_t busy) {
+    return b->sync ? way + busy : sl_async_bound(busy, b->micros, b->p->machine->device_count);
+}
+
 /* ---- branch ---- */
 
 static void play(struct branch *b) {
@@ -148,7 +152,7 @@ static void choose_width(struct branch *b, int smaller, int devices, const struc
             sum.recompute = again;
             if (sl_cut_bytes("1f1b", 1, b->p->sizes[b->size], &sum, 1) > b->memory)
                 break;
-            if (too_slow(b, b->sync ? piece->there + busy + piece->back : busy))
+            if (too_slow(b, bound_of(b, piece->there + piece->back, busy)))
                 continue;
             b->width[b->depth] = w;
             b->recompute[b->depth] = again;
@@ -168,8 +172,9 @@ static void visit(struct branch *b, int larger, int devices) {
         play(b);
         return;
     }
-    if (devices < 1 ||
-        too_slow(b, (int64_t)floor((double)b->left[larger] * (double)b->micros / devices)))
+    if (devices < 1 || too_slow(b, bound_of(b, 0,
+                                            (int64_t)floor((double)b->left[larger] *
+                                                           (double)b->micros / devices))))
         return;
     for (int smaller = larger - 1; smaller >= 0 && !b->stopped; smaller--) {
         struct piece piece;

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { ASYNC_ITERS = 12 }; /* long enough to be in the steady state */
-
 /* ---- plan ---- */
 
 static void fill_nodes(struct sl_arena *arena, const struct sl_setup *l, struct sl_stage *stages) {
@@ -182,7 +180,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     sl_setup_times(l, dur);
     struct sl_sched_opts opts = {.schedule = l->c.schedule,
                                  .batch = l->problem->batch,
-                                 .iters = row && row->rule != SL_RULE_SYNC ? ASYNC_ITERS : 1,
+                                 .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
     SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
     struct sl_sim_opts play = {.net = {route, l}};

@@ -1,7 +1,7 @@
 /* The road from a planner's result to a plan whose bytes are those of its programs. */
 #include "search/search.h"
 
-#include "pass/program.h"
+#include "plan/bytes.h"
 
 #include <string.h>
 
@@ -18,16 +18,10 @@ static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_s
         .recompute = setup->c.recompute[stage],
     };
     SL_TRY(sl_program_build(&program, &p));
-    int64_t tensors = spec->optim ? spec->optim->row->state_count : 0;
-    const struct sl_optimizer *other = spec->optim ? spec->optim->row->fallback : NULL;
-    if (other && other->state_count > tensors)
-        tensors = other->state_count;
-    *out = (struct sl_stage_bytes){.params = p->param_bytes,
-                                   .grads = p->grad_bytes,
-                                   .state = tensors * p->param_bytes + p->state_bytes,
-                                   .stash = p->slot_bytes,
-                                   .saved = program.recompute ? p->stash_bytes : 0,
-                                   .work = p->work_bytes};
+    sl_plan_bytes(
+        &(struct sl_bytes_spec){
+            .full = p, .optim = spec->optim, .threads = 1, .extra_bytes = spec->extra_bytes},
+        out);
     sl_program_close(p);
     return SL_OK;
 }
@@ -109,6 +103,7 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
             return nothing_fits(spec, &result);
         if (!result.found)
             break;
+        result.proven &= round == 0; /* under the memory that the first search had */
         out->result = result;
         out->rounds = round + 1;
         SL_TRY(settle_any(arena, spec, out, &fits));

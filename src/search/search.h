@@ -3,6 +3,7 @@
 #ifndef SL_SEARCH_SEARCH_H
 #define SL_SEARCH_SEARCH_H
 
+#include "pass/program.h"
 #include "search/planner.h"
 
 struct sl_search_spec {
@@ -10,7 +11,8 @@ struct sl_search_spec {
     struct sl_query query;
     /* for exact bytes; graph NULL: sums over units stay */
     const struct sl_graph *graph;
-    bool (*has_kernel)(const char *name);
+    bool (*has_kernel)(const char *name); /* of the device, as extra_bytes */
+    int64_t (*extra_bytes)(const struct sl_program *program, int threads);
     const struct sl_optim *optim;
 };
 

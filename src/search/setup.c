@@ -221,6 +221,11 @@ int64_t sl_setup_bottleneck(const struct sl_setup *l, int *stage) {
     return most;
 }
 
+int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
+    int64_t all = (SL_ASYNC_ITERS - 1) * micros;
+    return devices >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - devices) / (double)all);
+}
+
 /* there[s]: forward passes that must end before the first of stage s begins; back[s]: gradients of
  * inputs that follow its last. Stages are in pipeline order. Asynchronous schedules hide both. */
 int64_t sl_setup_bound(const struct sl_setup *l) {
@@ -243,7 +248,9 @@ int64_t sl_setup_bound(const struct sl_setup *l) {
         }
         int64_t end = l->stages[s].step + l->stages[s].reduce;
         end = end > back[s] ? end : back[s];
-        int64_t all = there[s] + rounds(l, s) * pass_ns(l, s) + end;
+        int64_t busy = rounds(l, s) * pass_ns(l, s), all = there[s] + busy + end;
+        if (!sync)
+            all = sl_async_bound(busy + end, sl_setup_micros(l), l->device_count);
         most = all > most ? all : most;
     }
     free(there);
