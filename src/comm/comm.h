@@ -115,6 +115,7 @@ SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member, float 
 
 struct sl_transport {
     const char *name, *brief;
+    const char *module; /* file that holds the rest of the row; NULL: this build does */
     sl_err (*open)(struct sl_comm **out);
     /* Tells the other ranks how this one ended, and waits for them to end. */
     sl_err (*close)(struct sl_comm *comm, sl_err err);
@@ -139,7 +140,7 @@ struct sl_transport {
 
 /* All that this build knows, in alphabetical order; ends with NULL. */
 extern const struct sl_transport *const sl_transports[];
-/* SL_ERR_USAGE when there is none of that name. */
+/* Loads the module of the row where it has one. SL_ERR_USAGE when there is none of that name. */
 SL_MUST_CHECK sl_err sl_transport_find(const char *name, const struct sl_transport **out);
 
 #endif
