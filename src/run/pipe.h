@@ -2,9 +2,10 @@
  *
  *   worker thread w:  for each action of its list: actions[kind](worker, action)
  *
- * Messages travel through channels, one per edge and direction; a pass waits for what it reads, a
- * send waits for a free place, and since the schedule is verified with no buffering at all, neither
- * can wait for ever. When one worker fails, it says so to all, and all end with its error.
+ * Messages travel through channels, one per edge, direction and pair of replicas; a pass waits for
+ * what it reads, a send waits for a free place, and since the schedule is verified with no
+ * buffering at all, neither can wait for ever. When one worker fails, it says so to all, and all
+ * end with its error.
  *
  * A run of n steps is one schedule of n iterations. Between runs the pipeline is empty, so that
  * evaluation and checkpoints see whole weights.
@@ -45,7 +46,8 @@ SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train
 /* The stage that owns a parameter (the first that uses it), and its memory. */
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);
-struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage);
+struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage); /* of replica 0 */
+struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica);
 /* The weight slab that holds the newest weights. */
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *
