@@ -161,7 +161,12 @@ static bool test_ops(struct mpi_comm *comm) {
 static void announce(struct mpi_comm *comm) {
     comm->announced = true;
     comm->told->err = sl_gate_error(&comm->base.gate);
-    snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
+    /* What we heard from others says already whose it is. */
+    if (comm->failed_ranks > 0 || comm->told->err == SL_OK)
+        snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
+    else
+        snprintf(comm->told->message, sizeof comm->told->message, "rank %d: %s", comm->base.rank,
+                 sl_err_message());
     for (int r = 0; r < comm->base.ranks; r++) {
         MPI_Request request;
         if (r != comm->base.rank && MPI_Isend(comm->told, (int)sizeof *comm->told, MPI_BYTE, r,
@@ -302,7 +307,8 @@ static void stop_mpi(struct mpi_comm *comm) {
         MPI_Finalize();
 }
 
-static sl_err close_comm(struct sl_comm *base, sl_err err) {
+/* After a failure: wait until all others have told of it, so that nobody is left waiting. */
+static sl_err settle(struct sl_comm *base, sl_err err) {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     if (err == SL_OK) /* a last meeting: nobody leaves while another works */
         err = mpi_merge(comm, comm->everyone, base->ranks, 0, NULL, NULL, 0);
@@ -313,9 +319,12 @@ static sl_err close_comm(struct sl_comm *base, sl_err err) {
         fprintf(stderr, "sluice: rank %d: %s\n", base->rank, sl_err_message());
         MPI_Abort(comm->world, (int)first);
     }
-    stop_mpi(comm);
-    free_comm(comm);
     return first;
+}
+
+static void close_comm(struct sl_comm *base) {
+    stop_mpi((struct mpi_comm *)base);
+    free_comm((struct mpi_comm *)base);
 }
 
 static sl_err merge_ranks(struct sl_comm *base, void *bytes, int64_t size_bytes) {
@@ -340,6 +349,7 @@ const struct sl_transport sl_transport_mpi = {
     .name = "mpi",
     .brief = "ranks of an MPI job",
     .open = open_comm,
+    .settle = settle,
     .close = close_comm,
     .merge = merge_ranks,
     .channel_open = mpi_channel_open,
