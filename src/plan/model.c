@@ -1,7 +1,7 @@
 /* A plan for a model: stages, edges, ties and bytes from the programs that will really run. */
 #include "plan/model.h"
 
-#include "pass/program.h"
+#include "plan/bytes.h"
 
 #include <string.h>
 
@@ -24,14 +24,6 @@ static void add_edge(struct draft *d, int from, int to, int64_t sample_bytes) {
             return;
         }
     SL_PUSH(&d->edges, ((struct sl_edge){.from = from, .to = to, .sample_bytes = sample_bytes}));
-}
-
-static int64_t state_bytes(const struct draft *d, const struct sl_program *p) {
-    int64_t tensors = d->spec->optim ? d->spec->optim->row->state_count : 0;
-    const struct sl_optimizer *other = d->spec->optim ? d->spec->optim->row->fallback : NULL;
-    if (other && other->state_count > tensors)
-        tensors = other->state_count;
-    return tensors * p->param_bytes + p->state_bytes;
 }
 
 static void fill_nodes(struct draft *d, int s) {
@@ -70,13 +62,12 @@ static sl_err fill_stage(struct draft *d, int s) {
         .workers = worker,
         .recompute = spec->recompute,
         .has_input = p->inputs.count > 0,
-        .bytes = {.params = p->param_bytes,
-                  .grads = p->grad_bytes,
-                  .state = state_bytes(d, p),
-                  .stash = p->slot_bytes,
-                  .saved = spec->recompute ? p->stash_bytes : 0,
-                  .work = p->work_bytes},
     };
+    sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
+                                          .optim = spec->optim,
+                                          .threads = spec->threads,
+                                          .extra_bytes = spec->extra_bytes},
+                  &d->stages[s].bytes);
     fill_nodes(d, s);
     for (int i = 0; i < p->send_act.count; i++)
         add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], spec->micro_size));

@@ -4,6 +4,7 @@
 
 #include "graph/graph.h"
 #include "optim/optim.h"
+#include "pass/program.h"
 #include "plan/plan.h"
 
 struct sl_model_plan_spec {
@@ -14,8 +15,11 @@ struct sl_model_plan_spec {
     bool split, recompute;
     const struct sl_optim *optim;
     int worker_count;
-    const int *worker_of;                 /* [stage_count] */
-    bool (*has_kernel)(const char *name); /* of the device, for the bytes */
+    const int *worker_of; /* [stage_count] */
+    /* Of the device, for the bytes; extra_bytes may be NULL. */
+    bool (*has_kernel)(const char *name);
+    int64_t (*extra_bytes)(const struct sl_program *program, int threads);
+    int threads;
 };
 
 SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,

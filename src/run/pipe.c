@@ -88,7 +88,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .slots = seat->slots,
         .versions = pools[SL_POOL_WEIGHT].count,
         .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_train_state_count(&c->optim),
+        .state_count = sl_plan_optim_slabs(&c->optim),
         .seed = c->seed,
     };
     seat->train.config = *c;

@@ -111,6 +111,8 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .worker_count = workers,
         .worker_of = own,
         .has_kernel = config->device->has_kernel,
+        .extra_bytes = config->device->extra_bytes,
+        .threads = config->threads,
     };
     if (sl_plan_from_model(&c->arena, &spec, &c->plan) != SL_OK)
         fail_msg("%d stages: %s", stages, sl_err_message());
