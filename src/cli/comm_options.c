@@ -98,7 +98,7 @@ sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
     if (!comm)
         return err;
     err = sl_comm_settle(comm, err);
-    if (err != SL_OK && sl_comm_speaks(comm))
+    if (err != SL_OK && (sl_comm_speaks(comm) || comm->broken))
         fprintf(stderr, "sluice: %s\n", sl_err_message());
     sl_comm_close(comm);
     sl_err_set_message(""); /* it is said */

@@ -25,6 +25,7 @@ struct sl_comm {
     const struct sl_transport *row;
     struct sl_gate gate;
     int rank, ranks;
+    bool broken; /* after settling: some rank did not answer, and close ends all */
 };
 
 SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, struct sl_comm **out);

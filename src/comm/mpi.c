@@ -252,7 +252,7 @@ static void free_comm(struct mpi_comm *comm) {
     free(comm->ops);
     free(comm->indices);
     free(comm->statuses);
-    free(comm->everyone);
+    free(comm->everyone.at);
     free(comm->told);
     free(comm->heard);
     free(comm);
@@ -270,9 +270,11 @@ static sl_err open_comm(struct sl_comm **out) {
         free_comm(comm);
         return err;
     }
-    comm->everyone = sl_realloc(NULL, sizeof *comm->everyone * (size_t)comm->base.ranks);
+    comm->everyone.count = comm->base.ranks;
+    comm->everyone.me = comm->base.rank;
+    comm->everyone.at = sl_realloc(NULL, sizeof(int) * (size_t)comm->base.ranks);
     for (int r = 0; r < comm->base.ranks; r++)
-        comm->everyone[r] = r;
+        comm->everyone.at[r] = r;
     comm->base.gate.poll = poll;
     comm->base.gate.poll_ctx = comm;
     comm->hear.done = hear;
@@ -311,18 +313,17 @@ static void stop_mpi(struct mpi_comm *comm) {
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     if (err == SL_OK) /* a last meeting: nobody leaves while another works */
-        err = mpi_merge(comm, comm->everyone, base->ranks, 0, NULL, NULL, 0);
+        err = mpi_merge(comm, &comm->everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_gate_fail(&base->gate, err);
     sl_err first = sl_gate_error(&base->gate);
-    if (first != SL_OK && !hear_all(comm)) {
-        fprintf(stderr, "sluice: rank %d: %s\n", base->rank, sl_err_message());
-        MPI_Abort(comm->world, (int)first);
-    }
+    base->broken = first != SL_OK && !hear_all(comm);
     return first;
 }
 
 static void close_comm(struct sl_comm *base) {
+    if (base->broken)
+        MPI_Abort(((struct mpi_comm *)base)->world, (int)base->gate.err);
     stop_mpi((struct mpi_comm *)base);
     free_comm((struct mpi_comm *)base);
 }
@@ -335,8 +336,7 @@ static sl_err merge_ranks(struct sl_comm *base, void *bytes, int64_t size_bytes)
     sl_err err = SL_OK;
     do {
         int64_t size = size_bytes - at < room ? size_bytes - at : room;
-        SL_TRY_OUT(
-            mpi_merge(comm, comm->everyone, base->ranks, 0, (char *)bytes + at, scratch, size));
+        SL_TRY_OUT(mpi_merge(comm, &comm->everyone, (char *)bytes + at, scratch, size));
         at += size;
     } while (at < size_bytes);
 out:

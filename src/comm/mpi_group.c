@@ -18,14 +18,13 @@
 struct group {
     struct sl_group base;
     struct sl_arena arena;
-    struct sl_crew crew;        /* members here */
-    int *ranks, rank_count, me; /* ranks of the group, ascending; the index of this one, -1: none */
-    int leader;                 /* member */
-    int tag;
-    uint64_t *tables;    /* [2][member_count][table_most] rounds take turns; of members here */
-    uint64_t *merged[2]; /* [table_most] */
-    uint64_t *scratch;   /* [table_most] */
-    int64_t *rounds;     /* [member_count] */
+    struct sl_crew crew;    /* members here */
+    struct mpi_ranks ranks; /* of the group, ascending */
+    int leader;             /* member */
+    uint64_t *tables;       /* [2][member_count][table_most] rounds take turns; of members here */
+    uint64_t *merged[2];    /* [table_most] */
+    uint64_t *scratch;      /* [table_most] */
+    int64_t *rounds;        /* [member_count] */
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
@@ -54,12 +53,13 @@ static int index_in(const int *ranks, int count, int rank) {
     return -1;
 }
 
-sl_err mpi_merge(struct mpi_comm *comm, const int *ranks, int count, int tag, void *bytes,
-                 void *scratch, int64_t size_bytes) {
-    int me = index_in(ranks, count, comm->base.rank);
+sl_err mpi_merge(struct mpi_comm *comm, const struct mpi_ranks *ranks, void *bytes, void *scratch,
+                 int64_t size_bytes) {
+    int tag = ranks->tag, count = ranks->count;
     for (int64_t reach = 1; reach < count; reach *= 2, tag++) {
         struct mpi_op ops[2] = {{0}, {0}};
-        int to = ranks[(me + reach) % count], from = ranks[(me - reach + count) % count];
+        int to = ranks->at[(ranks->me + reach) % count];
+        int from = ranks->at[(ranks->me - reach + count) % count];
         mpi_lock(comm);
         sl_err err = mpi_irecv(comm, &ops[0], scratch, size_bytes, from, tag);
         if (err == SL_OK)
@@ -84,7 +84,7 @@ sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t
     struct group *group = (struct group *)base;
     int64_t most = base->spec.table_most, members = base->spec.member_count;
     int turn = (int)(group->rounds[member]++ % 2);
-    uint64_t *set = group->tables + turn * members * most, *merged = group->merged[turn];
+    uint64_t *set = group->tables + turn * members * most, *merged = group->ranks.merged[turn];
     int64_t bytes = count * (int64_t)sizeof *merged;
     if (count)
         memcpy(set + member * most, table, (size_t)bytes);
@@ -94,8 +94,8 @@ sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t
         for (int i = 0; i < members; i++)
             if (base->spec.ranks[i] == base->comm->rank)
                 sl_merge_words(merged, set + i * most, count);
-        SL_TRY(mpi_merge((struct mpi_comm *)base->comm, group->ranks, group->rank_count, group->tag,
-                         merged, group->scratch, bytes));
+        SL_TRY(mpi_merge((struct mpi_comm *)base->comm, group->ranks, group->ranks.count,
+                         group->ranks.tag, merged, group->scratch, bytes));
     }
     SL_TRY(sl_crew_meet(&group->crew));
     if (count)
@@ -110,14 +110,14 @@ static int rank_of_term(const struct group *group, int term) {
 }
 
 static int term_tag(const struct group *group, int term) {
-    return group->tag + MPI_MERGE_STEPS + 1 + term;
+    return group->ranks.tag + MPI_MERGE_STEPS + 1 + term;
 }
 
 /* Under the lock: this rank's slice of a term of another rank, or the others' of one of ours. */
 static sl_err move_term(struct group *group, int term, float **arrived) {
     struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
     int owner = rank_of_term(group, term), tag = term_tag(group, term);
-    struct sl_slice slice = sl_slice_of(group->sum_count, group->me, group->rank_count);
+    struct sl_slice slice = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
     if (owner != comm->base.rank) {
         group->terms[term] = *arrived - slice.first; /* as if all of it were there */
         SL_TRY(
@@ -125,11 +125,11 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
         *arrived += group->slice_most;
         return SL_OK;
     }
-    for (int r = 0; r < group->rank_count; r++) {
-        slice = sl_slice_of(group->sum_count, r, group->rank_count);
-        if (r != group->me)
+    for (int r = 0; r < group->ranks.count; r++) {
+        slice = sl_slice_of(group->sum_count, r, group->ranks.count);
+        if (r != group->ranks.me)
             SL_TRY(mpi_isend(comm, &group->ops[group->op_count++], group->terms[term] + slice.first,
-                             slice.count * 4, group->ranks[r], tag));
+                             slice.count * 4, group->ranks.at[r], tag));
     }
     return SL_OK;
 }
@@ -159,22 +159,22 @@ sl_err mpi_sum_begin(struct sl_group *base, int member, const float *const *term
 /* The leader: own slice, then everybody's. */
 static sl_err sum_slices(struct group *group, float *out) {
     struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
-    struct sl_slice own = sl_slice_of(group->sum_count, group->me, group->rank_count);
-    int tag = group->tag + MPI_MERGE_STEPS, term_count = group->base.spec.term_count;
+    struct sl_slice own = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
+    int tag = group->ranks.tag + MPI_MERGE_STEPS, term_count = group->base.spec.term_count;
     sl_err err = SL_OK;
     SL_TRY(mpi_wait(comm, group->ops, group->op_count));
     SL_TRY(sl_adder_sum(&group->adder, group->terms, term_count, own, out));
     group->op_count = 0;
     mpi_lock(comm);
-    for (int r = 0; r < group->rank_count && err == SL_OK; r++) {
-        struct sl_slice slice = sl_slice_of(group->sum_count, r, group->rank_count);
-        if (r == group->me)
+    for (int r = 0; r < group->ranks.count && err == SL_OK; r++) {
+        struct sl_slice slice = sl_slice_of(group->sum_count, r, group->ranks.count);
+        if (r == group->ranks.me)
             continue;
         err = mpi_irecv(comm, &group->ops[group->op_count++], out + slice.first, slice.count * 4,
-                        group->ranks[r], tag);
+                        group->ranks.at[r], tag);
         if (err == SL_OK)
             err = mpi_isend(comm, &group->ops[group->op_count++], out + own.first, own.count * 4,
-                            group->ranks[r], tag);
+                            group->ranks.at[r], tag);
     }
     mpi_unlock(comm);
     SL_TRY(err);
@@ -198,18 +198,18 @@ sl_err mpi_sum_end(struct sl_group *base, int member, float *out) {
 
 static void list_ranks(struct group *group, const struct sl_group_spec *spec) {
     int rank = group->base.comm->rank;
-    group->ranks = SL_NEW(&group->arena, int, spec->member_count);
+    group->ranks.at = SL_NEW(&group->arena, int, spec->member_count);
     group->leader = -1;
     for (int i = 0; i < spec->member_count; i++) {
-        if (index_in(group->ranks, group->rank_count, spec->ranks[i]) < 0)
-            group->ranks[group->rank_count++] = spec->ranks[i];
+        if (index_in(group->ranks.at, group->ranks.count, spec->ranks[i]) < 0)
+            group->ranks.at[group->ranks.count++] = spec->ranks[i];
         if (spec->ranks[i] != rank)
             continue;
         group->crew.members++;
         if (group->leader < 0)
             group->leader = i;
     }
-    group->me = index_in(group->ranks, group->rank_count, rank);
+    group->ranks.me = index_in(group->ranks.at, group->ranks.count, rank);
 }
 
 static int *copy_ints(struct sl_arena *arena, const int *from, int count) {
@@ -223,12 +223,12 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     int far = 0;
     for (int t = 0; t < spec->term_count; t++)
         far += rank_of_term(group, t) != group->base.comm->rank;
-    for (int r = 0; r < group->rank_count; r++) {
-        int64_t count = sl_slice_of(spec->sum_most, r, group->rank_count).count;
+    for (int r = 0; r < group->ranks.count; r++) {
+        int64_t count = sl_slice_of(spec->sum_most, r, group->ranks.count).count;
         group->slice_most = count > group->slice_most ? count : group->slice_most;
     }
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
-    group->ops = SL_NEW(&group->arena, struct mpi_op, (spec->term_count + 2) * group->rank_count);
+    group->ops = SL_NEW(&group->arena, struct mpi_op, (spec->term_count + 2) * group->ranks.count);
     group->arrived = aligned_alloc(64, (size_t)(far * group->slice_most + 16) * 4 / 64 * 64 + 64);
     if (!group->arrived)
         return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
@@ -241,16 +241,16 @@ sl_err mpi_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
     int tag, members = spec->member_count;
     SL_TRY(mpi_take_tags((struct mpi_comm *)comm, MPI_MERGE_STEPS + 1 + spec->term_count, &tag));
     struct group *group = sl_realloc(NULL, sizeof *group);
-    *group = (struct group){.base = {comm, *spec}, .crew = {&comm->gate, 0, 0}, .tag = tag};
+    *group = (struct group){.base = {comm, *spec}, .crew = {&comm->gate, 0, 0}, .ranks.tag = tag};
     group->base.spec.ranks = copy_ints(&group->arena, spec->ranks, members);
     group->base.spec.terms = copy_ints(&group->arena, spec->terms, spec->term_count);
     group->base.spec.devices = NULL;
     list_ranks(group, spec);
     sl_err err = SL_OK;
-    if (group->me >= 0) {
+    if (group->ranks.me >= 0) {
         group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
         for (int i = 0; i < 2; i++)
-            group->merged[i] = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
+            group->ranks.merged[i] = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
         group->scratch = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
         group->rounds = SL_NEW(&group->arena, int64_t, members);
         if (spec->term_count)

@@ -14,6 +14,13 @@ struct mpi_op {
     atomic_bool busy;
 };
 
+/* Ranks that merge tables: who, which of them this one is, and the tags they use. */
+struct mpi_ranks {
+    int *at, count;
+    int me; /* -1: none */
+    int tag;
+};
+
 /* Every MPI call is made under `lock`, so that MPI_THREAD_SERIALIZED is enough and whoever waits
  * moves everybody's messages. */
 struct mpi_comm {
@@ -26,7 +33,7 @@ struct mpi_comm {
     MPI_Status *statuses;
     int active, room;
     int next_tag, last_tag;
-    int *everyone;    /* [ranks] 0, 1, ... */
+    struct mpi_ranks everyone;
     bool own_init;    /* MPI was started here */
     bool announced;   /* the others were told of our failure */
     int failed_ranks; /* others that told of theirs */
@@ -70,9 +77,9 @@ sl_err mpi_release(struct sl_channel *channel, int64_t n);
 
 /* mpi_group.c */
 enum { MPI_MERGE_STEPS = 24 }; /* tags of a merge: 2^24 ranks */
-/* Bitwise or over `count` ranks, this one being ranks[me]; scratch has size_bytes, too. */
-SL_MUST_CHECK sl_err mpi_merge(struct mpi_comm *comm, const int *ranks, int count, int tag,
-                               void *bytes, void *scratch, int64_t size_bytes);
+/* Bitwise or over the bytes of the ranks; scratch has size_bytes, too. */
+SL_MUST_CHECK sl_err mpi_merge(struct mpi_comm *comm, const struct mpi_ranks *ranks, void *bytes,
+                               void *scratch, int64_t size_bytes);
 sl_err mpi_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
                       struct sl_group **out);
 void mpi_group_close(struct sl_group *group);
