@@ -84,7 +84,7 @@ sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t
     struct group *group = (struct group *)base;
     int64_t most = base->spec.table_most, members = base->spec.member_count;
     int turn = (int)(group->rounds[member]++ % 2);
-    uint64_t *set = group->tables + turn * members * most, *merged = group->ranks.merged[turn];
+    uint64_t *set = group->tables + turn * members * most, *merged = group->merged[turn];
     int64_t bytes = count * (int64_t)sizeof *merged;
     if (count)
         memcpy(set + member * most, table, (size_t)bytes);
@@ -94,8 +94,8 @@ sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t
         for (int i = 0; i < members; i++)
             if (base->spec.ranks[i] == base->comm->rank)
                 sl_merge_words(merged, set + i * most, count);
-        SL_TRY(mpi_merge((struct mpi_comm *)base->comm, group->ranks, group->ranks.count,
-                         group->ranks.tag, merged, group->scratch, bytes));
+        SL_TRY(
+            mpi_merge((struct mpi_comm *)base->comm, &group->ranks, merged, group->scratch, bytes));
     }
     SL_TRY(sl_crew_meet(&group->crew));
     if (count)
@@ -250,7 +250,7 @@ sl_err mpi_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
     if (group->ranks.me >= 0) {
         group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
         for (int i = 0; i < 2; i++)
-            group->ranks.merged[i] = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
+            group->merged[i] = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
         group->scratch = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
         group->rounds = SL_NEW(&group->arena, int64_t, members);
         if (spec->term_count)
