@@ -15,7 +15,10 @@ struct sl_model_plan_spec {
     bool split, recompute;
     const struct sl_optim *optim;
     int worker_count;
-    const int *worker_of; /* [stage_count] */
+    const int *worker_of;         /* [stage_count]; or, for stages with replicas: */
+    const int *width_of;          /* [stage_count] NULL: one each */
+    const int *const *workers_of; /* [stage_count][width] */
+    const int64_t *micro_of;      /* [stage_count] own micro-batch sizes, NULL: micro_size */
     /* Of the device, for the bytes; extra_bytes may be NULL. */
     bool (*has_kernel)(const char *name);
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);
