@@ -4,6 +4,7 @@
 #include "run/serial.h"
 #include "sched/schedule.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,7 @@ static sl_err open_pair(struct pair *p) {
         .plan = c->plan,
         .stage_of = c->stage_of,
         .schedule = c->schedule,
+        .comm = c->comm,
         .delay = c->delay,
         .delay_ctx = c->ctx,
     };
@@ -166,6 +168,66 @@ static bool same_losses(struct pair *p, int64_t first, int64_t count) {
     return true;
 }
 
+/* Every rank has compared the stages it holds: what counts is the first of them all. */
+struct finding {
+    int64_t differs, tensors, elements, kind, stage, element;
+    double pipe, one;
+    char tensor[256];
+};
+
+static const char *find_name(const struct sl_graph *graph, const char *name) {
+    for (int64_t i = 0; i < graph->params.count; i++)
+        if (strcmp(graph->params.at[i].name, name) == 0)
+            return graph->params.at[i].name;
+    for (int64_t i = 0; i < graph->states.count; i++)
+        if (strcmp(graph->states.at[i].name, name) == 0)
+            return graph->states.at[i].name;
+    return "loss";
+}
+
+static struct finding finding_of(const struct sl_check_report *r) {
+    struct finding f = {.differs = r->kind != SL_CHECK_SAME,
+                        .tensors = r->tensors,
+                        .elements = r->elements,
+                        .kind = r->kind,
+                        .stage = r->stage,
+                        .element = r->element,
+                        .pipe = r->pipe,
+                        .one = r->one};
+    if (r->tensor)
+        snprintf(f.tensor, sizeof f.tensor, "%s", r->tensor);
+    return f;
+}
+
+static sl_err share_report(struct pair *p, bool *same) {
+    struct sl_comm *comm = p->config->comm;
+    struct sl_check_report *r = p->report;
+    if (!comm)
+        return SL_OK;
+    struct sl_arena arena = {0};
+    struct finding *all = SL_NEW(&arena, struct finding, comm->ranks), *first = NULL;
+    all[comm->rank] = finding_of(r);
+    sl_err err = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
+    r->tensors = r->elements = 0;
+    for (int i = 0; i < comm->ranks; i++) {
+        r->tensors += all[i].tensors;
+        r->elements += all[i].elements;
+        if (all[i].differs && (!first || (uint64_t)all[i].stage < (uint64_t)first->stage))
+            first = &all[i]; /* a loss, on stage -1, comes last */
+    }
+    *same = !first;
+    if (first) {
+        r->kind = (enum sl_check_kind)first->kind;
+        r->stage = (int)first->stage;
+        r->tensor = find_name(p->config->train->graph, first->tensor);
+        r->element = first->element;
+        r->pipe = first->pipe;
+        r->one = first->one;
+    }
+    sl_arena_free(&arena);
+    return err;
+}
+
 /* `count` steps of both from step `first` (0-based) on, then compare. */
 static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same) {
     for (int64_t i = first; i < first + count; i++)
@@ -176,9 +238,10 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
     *same = true;
     for (int s = 0; s < p->config->plan->stage_count; s++)
         for (int r = 0; *same && r < p->config->plan->stages[s].width; r++)
-            *same = same_params(p, s, r) && same_states(p, s, r);
+            if (sl_pipe_replica(p->pipe, s, r))
+                *same = same_params(p, s, r) && same_states(p, s, r);
     *same = *same && same_losses(p, first, count);
-    return SL_OK;
+    return share_report(p, same);
 }
 
 /* ---- the check ---- */

@@ -177,8 +177,8 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         worker->device->row->close(worker->device);
     }
     free(pipe->loss_terms);
-    if (pipe->own_comm && sl_comm_close(pipe->comm, SL_OK) != SL_OK)
-        (void)0; /* sl_pipe_run told it */
+    if (pipe->own_comm)
+        sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);
     sl_arena_free(&pipe->arena);
     free(pipe);
@@ -360,7 +360,9 @@ struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {
 }
 
 struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica) {
-    return pipe->seat_at[pipe->config.plan->stages[stage].seat + replica]->train.worker;
+    const struct sl_seat_state *seat =
+        pipe->seat_at[pipe->config.plan->stages[stage].seat + replica];
+    return seat ? seat->train.worker : NULL;
 }
 
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
