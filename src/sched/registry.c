@@ -5,15 +5,17 @@
 #include <string.h>
 
 extern const struct sl_schedule sl_schedule_1f1b, sl_schedule_2bw, sl_schedule_async,
-    sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_gpipe, sl_schedule_graph,
-    sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci, sl_schedule_stash,
-    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2, sl_schedule_zb_v;
+    sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_forward, sl_schedule_gpipe,
+    sl_schedule_graph, sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci,
+    sl_schedule_stash, sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1,
+    sl_schedule_zb_h2, sl_schedule_zb_v;
 
 static const struct sl_schedule *const rows[] = {
-    &sl_schedule_1f1b,       &sl_schedule_2bw,   &sl_schedule_async, &sl_schedule_chimera,
-    &sl_schedule_dualpipe_v, &sl_schedule_gpipe, &sl_schedule_graph, &sl_schedule_interleaved,
-    &sl_schedule_kfkb,       &sl_schedule_paci,  &sl_schedule_stash, &sl_schedule_vsync,
-    &sl_schedule_zb_graph,   &sl_schedule_zb_h1, &sl_schedule_zb_h2, &sl_schedule_zb_v,
+    &sl_schedule_1f1b,        &sl_schedule_2bw,      &sl_schedule_async, &sl_schedule_chimera,
+    &sl_schedule_dualpipe_v,  &sl_schedule_forward,  &sl_schedule_gpipe, &sl_schedule_graph,
+    &sl_schedule_interleaved, &sl_schedule_kfkb,     &sl_schedule_paci,  &sl_schedule_stash,
+    &sl_schedule_vsync,       &sl_schedule_zb_graph, &sl_schedule_zb_h1, &sl_schedule_zb_h2,
+    &sl_schedule_zb_v,
 };
 
 const struct sl_schedule *const *sl_schedule_registry(int *count) {
