@@ -41,7 +41,7 @@ struct sl_cpu_kernel {
 
 /* Tables, best first; the first row whose name matches is used. */
 struct sl_cpu_table {
-    const char *isa; /* "avx512", "avx2", "any" */
+    const char *isa; /* "amx", "avx512", "avx2", "any" */
     bool (*supported)(void);
     const struct sl_cpu_kernel *kernels;
 };
@@ -53,5 +53,6 @@ const struct sl_cpu_kernel *sl_cpu_find(const char *name);
 bool sl_cpu_has_any(void);
 bool sl_cpu_has_avx2(void);
 bool sl_cpu_has_avx512(void);
+bool sl_cpu_has_amx(void);
 
 #endif
