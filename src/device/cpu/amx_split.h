@@ -20,6 +20,7 @@ enum {
     AMX_TILE = 1024,         /* bytes */
     AMX_PART = 2 * AMX_TILE, /* bytes of one part of a step */
     AMX_STEP = 3 * AMX_PART, /* bytes of a step of a panel */
+    AMX_WIDE = 8 * AMX_SIDE, /* rows or columns that are packed together */
     AMX_AT_ONCE = 4,         /* steps that a pack_fn is asked for */
 };
 
@@ -42,77 +43,108 @@ INLINE void amx_split(vf x0, vf x1, char *to) {
 struct amx_source {
     const float *from;
     int64_t ld;
-    int64_t count;   /* rows of A or columns of B, 16 at most */
+    int64_t count;   /* rows of A or columns of B that are there, of 16 */
     bool k_in_lanes; /* lines of memory run along k, not across it */
-    bool turn;       /* a row of the tile is not a line of memory */
+    bool turn;       /* a row of the tile is no line of memory */
 };
 
-/* 16 lines of 16 floats; `lines` and `lanes` of them are there. */
-INLINE void amx_load(const struct amx_source *s, const float *from, int64_t lines, int64_t lanes,
-                     vf x[VL]) {
-    if (lines >= VL && lanes >= VL) {
-#pragma GCC unroll 16
-        for (int r = 0; r < VL; r++)
-            x[r] = load(from + r * s->ld);
-        return;
-    }
-    for (int r = 0; r < VL; r++)
-        x[r] = r < lines && lanes > 0 ? load_n(from + r * s->ld, lanes) : (vf){0};
+/* Line r of 16; `lines` and `lanes` of it are there. */
+INLINE vf amx_line(const struct amx_source *s, const float *from, int r, int64_t lines,
+                   int64_t lanes) {
+    if (lines >= VL && lanes >= VL)
+        return load(from + r * s->ld);
+    return r < lines && lanes > 0 ? load_n(from + r * s->ld, lanes) : (vf){0};
 }
 
-/* Sums over k, with the rows of A or columns of B along the lanes. */
+/* One step of a tile whose rows are lines of memory. `left` of k are there; they are summed for
+ * every lane unless k runs along the lanes. */
+INLINE void amx_pack_lines(const struct amx_source *s, int64_t k, int64_t left, vf *sum, char *to) {
+    bool along = s->k_in_lanes;
+    const float *from = s->from + (along ? k : k * s->ld);
+    const float *second = from + (along ? VL : VL * s->ld);
+    int64_t lines[2] = {along ? s->count : left, along ? s->count : left - VL};
+    int64_t lanes[2] = {along ? left : s->count, along ? left - VL : s->count};
+#pragma GCC unroll 4
+    for (int r = 0; r < VL; r++) {
+        vf x0 = amx_line(s, from, r, lines[0], lanes[0]);
+        vf x1 = amx_line(s, second, r, lines[1], lanes[1]);
+        if (sum)
+            *sum += x0 + x1;
+        amx_split(x0, x1, to + r * 64);
+    }
+}
+
 INLINE void amx_sum(const vf x[VL], vf *sum) {
 #pragma GCC unroll 16
     for (int r = 0; r < VL; r++)
         *sum += x[r];
 }
 
-/* One step of a tile: `left` of k are there. */
-INLINE void amx_pack_step(const struct amx_source *s, int64_t k, int64_t left, vf *sum, char *to) {
-    vf x[2][VL];
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; half++) {
-        int64_t at = k + half * VL, rest = most(0, left - half * VL);
-        if (s->k_in_lanes)
-            amx_load(s, s->from + at, s->count, rest, x[half]);
-        else
-            amx_load(s, s->from + at * s->ld, rest, s->count, x[half]);
-        if (sum && !s->k_in_lanes)
-            amx_sum(x[half], sum);
-        if (s->turn)
-            transpose(x[half]);
-        if (sum && s->k_in_lanes)
-            amx_sum(x[half], sum);
-    }
+/* 16 x 16 turned; sums over k are taken where k does not run along the lanes. */
+INLINE void amx_turn(const struct amx_source *s, int64_t k, int64_t left, vf *sum, vf x[VL]) {
+    int64_t lines = s->k_in_lanes ? s->count : left, lanes = s->k_in_lanes ? left : s->count;
+    const float *from = s->from + (s->k_in_lanes ? k : k * s->ld);
+    if (lines >= VL && lanes >= VL) {
 #pragma GCC unroll 16
+        for (int r = 0; r < VL; r++)
+            x[r] = load(from + r * s->ld);
+    } else {
+        for (int r = 0; r < VL; r++)
+            x[r] = amx_line(s, from, r, lines, lanes);
+    }
+    if (sum && !s->k_in_lanes)
+        amx_sum(x, sum);
+    transpose(x);
+    if (sum && s->k_in_lanes)
+        amx_sum(x, sum);
+}
+
+/* The same where the rows of a tile are columns of memory. */
+INLINE void amx_pack_turned(const struct amx_source *s, int64_t k, int64_t left, vf *sum,
+                            char *to) {
+    vf x0[VL], x1[VL];
+    amx_turn(s, k, left, sum, x0);
+    amx_turn(s, k + VL, left - VL, sum, x1);
+#pragma GCC unroll 4
     for (int r = 0; r < VL; r++)
-        amx_split(x[0][r], x[1][r], to + r * 64);
+        amx_split(x0[r], x1[r], to + r * 64);
 }
 
-/* kc of k of one tile; steps are AMX_STEP apart. */
-INLINE void amx_pack_tile(const struct amx_source *s, int64_t kc, vf *sum, char *to) {
-    for (int64_t k = 0; k < kc; k += AMX_SIDE, to += AMX_STEP)
-        amx_pack_step(s, k, kc - k, sum, to);
-}
+/* One step of a tile, for each of the four ways a matrix can lie. */
+typedef void amx_pack_fn(const struct amx_source *s, int64_t k, int64_t left, vf *sum, char *to);
 
-/* The four ways a matrix can lie, each compiled by itself. */
-#define AMX_WAY(name, along, turned)                                                               \
-    static void name(const struct amx_source *s, int64_t kc, vf *sum, char *to) {                  \
+#define AMX_WAY(name, pack, along)                                                                 \
+    static void name(const struct amx_source *s, int64_t k, int64_t left, vf *sum, char *to) {     \
         struct amx_source known = *s;                                                              \
         known.k_in_lanes = along;                                                                  \
-        known.turn = turned;                                                                       \
-        amx_pack_tile(&known, kc, sum, to);                                                        \
+        pack(&known, k, left, sum, to);                                                            \
     }
-AMX_WAY(amx_pack_a, true, false)
-AMX_WAY(amx_pack_a_turned, false, true)
-AMX_WAY(amx_pack_b, false, false)
-AMX_WAY(amx_pack_b_turned, true, true)
+AMX_WAY(amx_pack_a, amx_pack_lines, true)
+AMX_WAY(amx_pack_a_turned, amx_pack_turned, false)
+AMX_WAY(amx_pack_b, amx_pack_lines, false)
+AMX_WAY(amx_pack_b_turned, amx_pack_turned, true)
 
-static void amx_pack_any(const struct amx_source *s, int64_t kc, vf *sum, char *to) {
+static amx_pack_fn *amx_way(const struct amx_source *s) {
     if (s->k_in_lanes)
-        (s->turn ? amx_pack_b_turned : amx_pack_a)(s, kc, sum, to);
-    else
-        (s->turn ? amx_pack_a_turned : amx_pack_b)(s, kc, sum, to);
+        return s->turn ? amx_pack_b_turned : amx_pack_a;
+    return s->turn ? amx_pack_a_turned : amx_pack_b;
+}
+
+/* kc of k of `count` rows of A or columns of B, AMX_WIDE at most, to panels that are `panel` bytes
+ * apart. Memory is read along its lines, far enough that the next ones come by themselves. */
+static void amx_pack_panels(const struct amx_source *from, int64_t count, int64_t kc, vf *sums,
+                            char *to, int64_t panel) {
+    amx_pack_fn *pack = amx_way(from);
+    int64_t tiles_wide = (count + AMX_ROWS - 1) / AMX_ROWS, steps = (kc + AMX_SIDE - 1) / AMX_SIDE;
+    for (int64_t n = 0; n < tiles_wide * steps; n++) {
+        int64_t tile = from->k_in_lanes ? n / steps : n % tiles_wide;
+        int64_t step = from->k_in_lanes ? n % steps : n / tiles_wide;
+        struct amx_source s = *from;
+        s.from += tile * AMX_ROWS * (s.k_in_lanes ? s.ld : 1);
+        s.count = least(AMX_ROWS, count - tile * AMX_ROWS);
+        pack(&s, step * AMX_SIDE, kc - step * AMX_SIDE, sums ? sums + tile : NULL,
+             to + tile / 2 * panel + tile % 2 * AMX_TILE + step * AMX_STEP);
+    }
 }
 
 #endif

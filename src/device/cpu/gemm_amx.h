@@ -1,13 +1,5 @@
 /* c = a b on the tiles of AMX, with the accuracy of float: six products of the parts of
  * amx_split.h. What is left out (middle x low, low x low) is below 2^-26 of a product.
- *
- *   for jc in columns by NC
- *     for pc in k by KC         (order of summation)       B block [KC, NC] packed
- *       for ic in rows by MC                               A block [MC, KC] packed, unless it is
- * there for a few panels of 32 columns: L2 for panels of 32 rows 32 x 32 results in four tiles
- *
- * Threads pack together, meet, and multiply their parts of the block. An element of c is computed
- * by one thread, in an order that depends on k alone: the bits do not depend on the threads.
  */
 #ifndef SL_DEVICE_CPU_GEMM_AMX_H
 #define SL_DEVICE_CPU_GEMM_AMX_H
@@ -16,122 +8,7 @@
 
 #ifdef HEAVY_AMX
 
-#include "device/cpu/amx_split.h"
-
-enum {
-    AMX_KC = 384,
-    AMX_KC_ALONE = 448,
-    AMX_A = 800 * 1024, /* elements of a packed block of A */
-    AMX_B = 448 * 1024,
-    AMX_NEAR = 768 * 1024, /* bytes of B that stay in L2 */
-};
-
-/* Sums shorter or matrices lower than this are not worth it. Only what no thread changes may decide
- * here. */
-INLINE bool amx_suits(int64_t m, int64_t k) { return m >= 8 && k >= 16; }
-
-INLINE int64_t amx_kc(int64_t k) {
-    int64_t blocks = k <= AMX_KC_ALONE ? 1 : (k + AMX_KC - 1) / AMX_KC;
-    return up_to((k + blocks - 1) / blocks, AMX_SIDE);
-}
-
-/* Rows or columns of a block: whole panels. */
-INLINE int64_t amx_block_side(int64_t count, int64_t kc, int64_t elements) {
-    return least(up_to(count, AMX_SIDE), most(1, elements / kc / AMX_SIDE) * AMX_SIDE);
-}
-
-/* Floats of scratch for products of this size and any smaller one. */
-INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k) {
-    int64_t kc = least(up_to(k, AMX_SIDE), AMX_KC_ALONE);
-    int64_t a = least(up_to(m, AMX_SIDE) * kc, most(AMX_A, AMX_SIDE * kc));
-    int64_t b = least(up_to(n, AMX_SIDE) * kc, most(AMX_B, AMX_SIDE * kc));
-    return (a + b) * AMX_STEP / (AMX_SIDE * AMX_SIDE) / 4;
-}
-
-struct amx_at {
-    const struct gemm *gemm;
-    struct part part;
-    int64_t jc, nc, pc, kc, ic, mc;
-    char *a, *b;
-    int64_t panel;     /* bytes of a panel: 32 rows of A or columns of B */
-    bool has_a, has_b; /* packed before */
-};
-
-/* ---- packing ---- */
-
-INLINE void amx_add_sums(vf sum, float *to, int64_t count, bool add) {
-    if (add)
-        sum += load_n(to, count);
-    store_n(to, sum, count);
-}
-
-static void amx_pack_matrix(const struct amx_at *at, const struct matrix *m, bool is_a, int64_t i,
-                            int64_t count, char *to) {
-    const struct gemm *g = at->gemm;
-    bool k_in_lanes = m->transposed != is_a;
-    float *sums = is_a ? at->jc == at->part.n0 ? g->a_sums : NULL : g->b_sums;
-    struct amx_source s = {
-        .from = m->at + (k_in_lanes ? i * m->ld + at->pc : at->pc * m->ld + i),
-        .ld = m->ld,
-        .count = count,
-        .k_in_lanes = k_in_lanes,
-        .turn = m->transposed,
-    };
-    vf sum = {0};
-    amx_pack_any(&s, at->kc, sums ? &sum : NULL, to);
-    if (sums)
-        amx_add_sums(sum, sums + i, count, at->pc > 0 || g->add_sums);
-}
-
-/* A pack_fn writes lines of `step` floats, one per k; from there into the tiles. */
-static void amx_pack_by(const struct amx_at *at, bool is_a, int64_t i, int64_t count, char *to) {
-    float lines[AMX_AT_ONCE * AMX_SIDE * AMX_SIDE + VL] __attribute__((aligned(64)));
-    const struct gemm *g = at->gemm;
-    int64_t step = is_a ? count : up_to(count, VL);
-    for (int64_t k = 0; k < at->kc; k += AMX_AT_ONCE * AMX_SIDE) {
-        int64_t kc = least(AMX_AT_ONCE * AMX_SIDE, at->kc - k);
-        (is_a ? g->pack_a : g->pack_b)(g, (int64_t[]){i, count, at->pc + k, kc}, lines);
-        for (int64_t v = 0; v < count; v += AMX_ROWS) {
-            struct amx_source s = {
-                .from = lines + v,
-                .ld = step,
-                .count = least(AMX_ROWS, count - v),
-                .turn = is_a,
-            };
-            amx_pack_any(&s, kc, NULL, to + k / AMX_SIDE * AMX_STEP + v / AMX_ROWS * AMX_TILE);
-        }
-    }
-}
-
-/* One panel of A or B; i is its first row or column. */
-static void amx_pack_panel(const struct amx_at *at, bool is_a, int64_t i, char *to) {
-    const struct gemm *g = at->gemm;
-    int64_t end = is_a ? at->ic + at->mc : at->jc + at->nc, count = least(AMX_SIDE, end - i);
-    int64_t wide = is_a || !g->pack_b ? AMX_ROWS : AMX_SIDE;
-    for (int64_t v = 0; v < count; v += wide) {
-        int64_t here = least(wide, count - v);
-        char *tile = to + v / AMX_ROWS * AMX_TILE;
-        if (is_a ? g->pack_a : g->pack_b)
-            amx_pack_by(at, is_a, i + v, here, tile);
-        else
-            amx_pack_matrix(at, is_a ? &g->a : &g->b, is_a, i + v, here, tile);
-    }
-}
-
-/* A thread's share of what the block needs. */
-static void amx_pack(void *ctx, int thread, int threads) {
-    const struct amx_at *at = ctx;
-    int64_t rows = at->has_a ? 0 : (at->mc + AMX_SIDE - 1) / AMX_SIDE;
-    int64_t cols = at->has_b ? 0 : (at->nc + AMX_SIDE - 1) / AMX_SIDE, from, to;
-    sl_pool_range(rows, 1, thread, threads, &from, &to);
-    for (int64_t p = from; p < to; p++)
-        amx_pack_panel(at, true, at->ic + p * AMX_SIDE, at->a + p * at->panel);
-    sl_pool_range(cols, 1, thread, threads, &from, &to);
-    for (int64_t p = from; p < to; p++)
-        amx_pack_panel(at, false, at->jc + p * AMX_SIDE, at->b + p * at->panel);
-}
-
-/* ---- multiplying ---- */
+#include "device/cpu/gemm_amx_pack.h"
 
 struct amx_config {
     uint8_t palette, start_row, reserved[14];
@@ -154,9 +31,20 @@ struct amx_block {
     float *sums;    /* [32, 32] */
     const float *c; /* asked for: `rows` lines of 32 floats, ldc apart */
     int64_t ldc, rows;
-    const char *ahead; /* asked for: `lines` lines of 64 bytes per step */
+    const char *panel; /* asked for: `lines` lines of 64 bytes per step */
     int64_t lines;
+    struct amx_ahead *ahead; /* asked for: `ahead_lines` lines of 64 bytes per step */
+    int64_t ahead_lines;
 };
+
+INLINE void amx_ask_ahead(struct amx_ahead *ahead) {
+    __builtin_prefetch(ahead->at + ahead->row * ahead->ld + ahead->column, 0, 2);
+    ahead->column += LINE;
+    if (ahead->column >= ahead->wide) {
+        ahead->column = 0;
+        ahead->row++;
+    }
+}
 
 /* What the next steps need, a few lines at a time. */
 INLINE void amx_ask(const struct amx_block *t, int64_t step) {
@@ -167,7 +55,9 @@ INLINE void amx_ask(const struct amx_block *t, int64_t step) {
         __builtin_prefetch(t->c + i * t->ldc + 2 * LINE - 1, 1);
     }
     for (int64_t i = 0; i < t->lines; i++)
-        __builtin_prefetch(t->ahead + (step * t->lines + i) * 64, 0, 2);
+        __builtin_prefetch(t->panel + (step * t->lines + i) * 64, 0, 2);
+    for (int64_t i = 0; i < t->ahead_lines && t->ahead->row < t->ahead->rows; i++)
+        amx_ask_ahead(t->ahead);
 }
 
 #define AMX_A_PART(part)                                                                           \
@@ -278,57 +168,57 @@ static void amx_results(struct amx_at *at, const float *sums, const int64_t plac
         g->finish(g, place[0], place[1], place[2], place[3]);
 }
 
-/* Panels [rows[0], rows[1]) of A against panels [cols[0], cols[1]) of B. */
-static void amx_panels(struct amx_at *at, const int64_t rows[2], const int64_t cols[2]) {
+/* One panel of A against one of B. */
+static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct amx_block *t) {
     const struct gemm *g = at->gemm;
     float sums[AMX_SIDE * AMX_SIDE] __attribute__((aligned(64)));
+    int64_t i = at->from[AMX_A] + row * AMX_SIDE, j = at->from[AMX_B] + col * AMX_SIDE;
+    int64_t high = least(AMX_SIDE, at->to[AMX_A] - i), wide = least(AMX_SIDE, at->to[AMX_B] - j);
+    t->a = at->packed[AMX_A] + row * at->panel;
+    t->b = at->packed[AMX_B] + col * at->panel;
+    t->sums = sums;
+    t->c = g->c + i * g->ldc + gemm_column(g, j);
+    t->ldc = g->ldc;
+    t->rows = high;
+    amx_multiply(t, high, wide);
+    amx_results(at, sums, (int64_t[]){i, j, high, wide});
+}
+
+/* All panels of far against those of near, which L2 holds. */
+static void amx_block(struct amx_at *at) {
+    int near = at->near, far = !near;
+    int64_t nears = (at->to[near] - at->from[near] + AMX_SIDE - 1) / AMX_SIDE;
+    int64_t fars = (at->to[far] - at->from[far] + AMX_SIDE - 1) / AMX_SIDE;
     int64_t steps = (at->kc + AMX_SIDE - 1) / AMX_SIDE;
-    for (int64_t row = rows[0]; row < rows[1]; row++)
-        for (int64_t col = cols[0]; col < cols[1]; col++) {
-            int64_t i = at->ic + row * AMX_SIDE, j = at->jc + col * AMX_SIDE;
-            int64_t high = least(AMX_SIDE, at->ic + at->mc - i);
-            int64_t wide = least(AMX_SIDE, at->jc + at->nc - j);
-            struct amx_block t = {
-                .a = at->a + row * at->panel,
-                .b = at->b + col * at->panel,
-                .steps = steps,
-                .sums = sums,
-                .c = g->c + i * g->ldc + gemm_column(g, j),
-                .ldc = g->ldc,
-                .rows = high,
-                .lines = row + 1 < rows[1] ? at->panel / 64 / steps / (cols[1] - cols[0]) + 1 : 0,
-            };
-            t.ahead = t.a + at->panel + (col - cols[0]) * steps * t.lines * 64;
-            amx_multiply(&t, high, wide);
-            amx_results(at, sums, (int64_t[]){i, j, high, wide});
+    int64_t lines = at->panel / 64 / steps / nears + 1;
+    int64_t all = at->ahead.rows * ((at->ahead.wide + LINE - 1) / LINE);
+    struct amx_block t = {
+        .steps = steps, .ahead = &at->ahead, .ahead_lines = all / (nears * fars * steps) + 1};
+    for (int64_t p = 0; p < fars; p++)
+        for (int64_t q = 0; q < nears; q++) {
+            t.lines = p + 1 < fars ? lines : 0;
+            t.panel = at->packed[far] + (p + 1) * at->panel + q * steps * lines * 64;
+            amx_pair(at, near == AMX_A ? q : p, near == AMX_A ? p : q, &t);
         }
 }
 
-/* The grid of threads whose slowest has least to do. */
-static void amx_grid(int64_t rows, int64_t cols, int threads, int grid[2]) {
-    int64_t best = INT64_MAX;
-    for (int r = 1; r <= threads; r++) {
-        int c = threads / r;
-        int64_t cost = (rows + r - 1) / r * ((cols + c - 1) / c);
-        if (threads % r == 0 && cost < best) {
-            best = cost;
-            grid[0] = r;
-            grid[1] = c;
-        }
-    }
-}
-
-static void amx_compute(void *ctx, int thread, int threads) {
+/* A thread's part of the near side against the far block. */
+static void amx_near(void *ctx, int thread, int threads) {
     struct amx_at at = *(const struct amx_at *)ctx;
-    int64_t high = (at.mc + AMX_SIDE - 1) / AMX_SIDE, wide = (at.nc + AMX_SIDE - 1) / AMX_SIDE;
-    int64_t rows[2], cols[2], step = most(1, AMX_NEAR / at.panel);
-    int grid[2] = {1, 1};
-    amx_grid(high, wide, threads, grid);
-    sl_pool_range(high, 1, thread / grid[1], grid[0], &rows[0], &rows[1]);
-    sl_pool_range(wide, 1, thread % grid[1], grid[1], &cols[0], &cols[1]);
+    int near = at.near;
+    int64_t begin, end, base = at.begin[near];
+    sl_pool_range(at.end[near] - base, AMX_SIDE, thread, threads, &begin, &end);
+    begin += base;
+    end += base;
+    at.packed[near] += thread * (at.block[near] / AMX_SIDE * at.panel);
     amx_open();
-    for (int64_t j = cols[0]; j < cols[1]; j += step)
-        amx_panels(&at, rows, (int64_t[]){j, least(j + step, cols[1])});
+    for (int64_t i = begin; i < end; i += at.block[near]) {
+        at.from[near] = i;
+        at.to[near] = least(i + at.block[near], end);
+        amx_pack_range(&at, near, at.from[near], at.to[near]);
+        amx_plan_ahead(&at, begin, end);
+        amx_block(&at);
+    }
     _tile_release();
 }
 
@@ -336,34 +226,39 @@ static void amx_compute(void *ctx, int thread, int threads) {
 static void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
     int64_t kc = amx_kc(g->k), rows = part->m1 - part->m0, cols = part->n1 - part->n0;
-    int64_t mc = amx_block_side(rows, kc, AMX_A), nc = amx_block_side(cols, kc, AMX_B);
-    struct amx_at at = {.gemm = g, .part = *part, .panel = kc / AMX_SIDE * AMX_STEP};
-    at.a = (char *)scratch;
-    at.b = at.a + mc / AMX_SIDE * at.panel;
-    bool keeps_a = kc >= g->k && mc >= rows;
-    for (at.jc = part->n0; at.jc < part->n1; at.jc += nc)
-        for (at.pc = 0; at.pc < g->k; at.pc += kc)
-            for (at.ic = part->m0; at.ic < part->m1; at.ic += mc) {
-                at.nc = least(nc, part->n1 - at.jc);
-                at.kc = least(kc, g->k - at.pc);
-                at.mc = least(mc, part->m1 - at.ic);
-                at.has_a = keeps_a && at.jc > part->n0;
-                at.has_b = at.ic > part->m0;
-                if (pool) {
-                    sl_pool_run(pool, amx_pack, &at);
-                    sl_pool_run(pool, amx_compute, &at);
-                } else {
-                    amx_pack(&at, 0, 1);
-                    amx_compute(&at, 0, 1);
-                }
+    struct amx_at at = {.gemm = g,
+                        .begin = {part->m0, part->n0},
+                        .end = {part->m1, part->n1},
+                        .panel = kc / AMX_SIDE * AMX_STEP,
+                        .near = rows >= cols ? AMX_A : AMX_B};
+    int near = at.near, far = !near;
+    at.block[near] = amx_side(most(rows, cols), kc, AMX_NEAR);
+    at.block[far] = amx_side(least(rows, cols), kc, AMX_FAR);
+    at.packed[far] = (char *)scratch;
+    at.packed[near] = at.packed[far] + at.block[far] / AMX_SIDE * at.panel;
+    for (int64_t i = at.begin[far]; i < at.end[far]; i += at.block[far])
+        for (at.pc = 0; at.pc < g->k; at.pc += kc) {
+            at.from[far] = i;
+            at.to[far] = least(i + at.block[far], at.end[far]);
+            at.from[near] = at.begin[near];
+            at.kc = least(kc, g->k - at.pc);
+            if (pool) {
+                sl_pool_run(pool, amx_pack_far, &at);
+                sl_pool_run(pool, amx_near, &at);
+            } else {
+                amx_pack_far(&at, 0, 1);
+                amx_near(&at, 0, 1);
             }
+        }
 }
 
 #else
 
 /* Compiled for CPUs without: never asked for. */
 INLINE bool amx_suits(int64_t m, int64_t k) { return m < 0 && k < 0; }
-INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k) { return 0 * m * n * k; }
+INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
+    return 0 * m * n * k * threads;
+}
 INLINE void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
     (void)g, (void)part, (void)pool, (void)scratch;
