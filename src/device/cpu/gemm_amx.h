@@ -28,8 +28,8 @@ static void amx_open(void) {
 struct amx_block {
     const char *a, *b;
     int64_t steps;
-    float *sums;    /* [32, 32] */
-    const float *c; /* asked for: `rows` lines of 32 floats, ldc apart */
+    float *sums;           /* [32, 32] */
+    const float *c, *also; /* asked for: `rows` lines of 32 floats, ldc apart; also: or NULL */
     int64_t ldc, rows;
     const char *panel; /* asked for: `lines` lines of 64 bytes per step */
     int64_t lines;
@@ -50,9 +50,15 @@ INLINE void amx_ask_ahead(struct amx_ahead *ahead) {
 INLINE void amx_ask(const struct amx_block *t, int64_t step) {
     int64_t per_step = (t->rows + t->steps - 1) / t->steps;
     for (int64_t i = step * per_step; i < least(t->rows, (step + 1) * per_step); i++) {
-        __builtin_prefetch(t->c + i * t->ldc, 1);
-        __builtin_prefetch(t->c + i * t->ldc + LINE, 1);
-        __builtin_prefetch(t->c + i * t->ldc + 2 * LINE - 1, 1);
+        int64_t at = i * t->ldc;
+        __builtin_prefetch(t->c + at, 1);
+        __builtin_prefetch(t->c + at + LINE, 1);
+        __builtin_prefetch(t->c + at + 2 * LINE - 1, 1);
+        if (!t->also)
+            continue;
+        __builtin_prefetch(t->also + at);
+        __builtin_prefetch(t->also + at + LINE);
+        __builtin_prefetch(t->also + at + 2 * LINE - 1);
     }
     for (int64_t i = 0; i < t->lines; i++)
         __builtin_prefetch(t->panel + (step * t->lines + i) * 64, 0, 2);
@@ -168,6 +174,15 @@ static void amx_results(struct amx_at *at, const float *sums, const int64_t plac
         g->finish(g, place[0], place[1], place[2], place[3]);
 }
 
+/* What the results of a tile at (i, j) are combined with, other than c. */
+INLINE const float *amx_also(const struct amx_at *at, int64_t i, int64_t j) {
+    const struct gemm *g = at->gemm;
+    const float *first = at->pc == 0 && !g->add ? g->start : NULL;
+    const float *last = at->pc + at->kc == g->k ? g->y ? g->y : g->x : NULL;
+    const float *also = first ? first : last;
+    return also ? also + i * g->ldc + j : NULL;
+}
+
 /* One panel of A against one of B. */
 static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct amx_block *t) {
     const struct gemm *g = at->gemm;
@@ -178,6 +193,7 @@ static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct amx_blo
     t->b = at->packed[AMX_B] + col * at->panel;
     t->sums = sums;
     t->c = g->c + i * g->ldc + gemm_column(g, j);
+    t->also = amx_also(at, i, j);
     t->ldc = g->ldc;
     t->rows = high;
     amx_multiply(t, high, wide);
