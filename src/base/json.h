@@ -55,7 +55,7 @@ struct sl_json_in {
     char stack[SL_JSON_DEPTH];
     int expect; /* private: what may come next */
     enum sl_json_event event;
-    struct sl_str string;
+    struct sl_str string; /* of a number: as it is written, for those that a double cannot hold */
     double number;
     bool boolean;
 };

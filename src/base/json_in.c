@@ -7,6 +7,7 @@
 #include "base/json.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static sl_err read_number(struct sl_json_in *json) {
         return sl_json_fail(json, "malformed number");
     if (!isfinite(json->number))
         return sl_json_fail(json, "number '%s' is out of range", copy);
+    json->string = (struct sl_str){json->at, length};
     json->at += length;
     json->event = SL_JSON_NUMBER;
     return SL_OK;
@@ -197,13 +199,28 @@ sl_err sl_json_take(struct sl_json_in *json, enum sl_json_event kind) {
     return SL_OK;
 }
 
+/* Exactly, from the text: a double holds whole numbers up to 2^53 only. "1e3" is one too. */
+static bool whole_number(const struct sl_json_in *json, int64_t *out) {
+    char copy[64], *stop;
+    SL_ASSERT(json->string.length < sizeof copy);
+    memcpy(copy, json->string.at, json->string.length);
+    copy[json->string.length] = 0;
+    errno = 0;
+    long long value = strtoll(copy, &stop, 10);
+    bool whole = !*stop && errno == 0;
+    if (*stop && json->number == floor(json->number) && fabs(json->number) < 0x1p63) {
+        value = (long long)json->number;
+        whole = true;
+    }
+    *out = value;
+    return whole;
+}
+
 sl_err sl_json_take_int(struct sl_json_in *json, int64_t low, int64_t high, int64_t *out) {
     SL_TRY(sl_json_take(json, SL_JSON_NUMBER));
-    if (json->number != floor(json->number) || json->number < (double)low ||
-        json->number > (double)high)
+    if (!whole_number(json, out) || *out < low || *out > high)
         return sl_json_fail(json, "expected a whole number from %lld to %lld, found %g",
                             (long long)low, (long long)high, json->number);
-    *out = (int64_t)json->number;
     return SL_OK;
 }
 

@@ -33,16 +33,13 @@ static void add_default(struct sl_args *args, const struct sl_option *option, co
     args->value[args->option_count++] = value;
 }
 
+/* Numbers as they are written: an option is text too, and a seed may not fit into a double. */
 static sl_err take_value(struct sl_json_in *json, struct sl_arena *arena, bool number,
                          const char **out) {
     if (!number)
         return sl_json_take_string(json, arena, out);
-    struct sl_text text = {0};
-    double value;
-    SL_TRY(sl_json_take_double(json, &value));
-    sl_text_put_double(&text, value);
-    *out = sl_arena_dup(arena, text.at, text.length);
-    sl_text_free(&text);
+    SL_TRY(sl_json_take(json, SL_JSON_NUMBER));
+    *out = sl_arena_dup(arena, json->string.at, json->string.length);
     return SL_OK;
 }
 

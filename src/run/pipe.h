@@ -1,10 +1,11 @@
-/* A pipeline on threads: obeys a verified schedule, action by action.
+/* A pipeline: obeys a verified schedule, action by action.
  *
  *   worker thread w:  for each action of its list: actions[kind](worker, action)
  *
- * Messages travel through boxes, one ring per edge and direction; a pass waits for what it reads, a
- * send waits for a free place, and since the schedule is verified with no buffering at all, neither
- * can wait for ever. When one worker fails, it says so to all, and all end with its error.
+ * Messages travel through channels, one per edge, direction and pair of replicas; a pass waits for
+ * what it reads, a send waits for a free place, and since the schedule is verified with no
+ * buffering at all, neither can wait for ever. When one worker fails, it says so to all, and all
+ * end with its error.
  *
  * A run of n steps is one schedule of n iterations. Between runs the pipeline is empty, so that
  * evaluation and checkpoints see whole weights.
@@ -12,6 +13,7 @@
 #ifndef SL_RUN_PIPE_H
 #define SL_RUN_PIPE_H
 
+#include "comm/comm.h"
 #include "run/train.h"
 #include "sched/timeline.h"
 
@@ -20,6 +22,7 @@ struct sl_pipe_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);
@@ -40,10 +43,11 @@ SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
 SL_MUST_CHECK sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train);
 SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train *train);
 
-/* The stage that owns a parameter (the first that uses it), and its memory. */
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);
-struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage);
+/* The memory of a stage; NULL: it is on another rank. */
+struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage); /* of replica 0 */
+struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica);
 /* The weight slab that holds the newest weights. */
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *

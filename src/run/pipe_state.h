@@ -2,13 +2,14 @@
 #ifndef SL_RUN_PIPE_STATE_H
 #define SL_RUN_PIPE_STATE_H
 
+#include "comm/comm.h"
 #include "run/pipe.h"
-#include "run/pipe_box.h"
 
-/* A stage on its worker. */
+/* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
     struct sl_train train; /* its part of a training run: worker, optimizer, counts */
-    int stage;
+    int stage, replica;
+    int number;           /* of the plan's seats */
     int slots;            /* micro-batches in flight */
     bool grad_filled;     /* the gradient buffer holds something: add to it */
     int newest;           /* weight slab */
@@ -17,7 +18,7 @@ struct sl_seat_state {
     int step_from, step_to;
 };
 
-/* A worker: a thread with the seats it holds. */
+/* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
     int index;
@@ -26,10 +27,30 @@ struct sl_pipe_worker {
     int seat_count;
     int steps_waiting;
     int *reduce_seen;    /* [groups] */
-    void *tie_sum;       /* device memory of the largest tied parameter */
+    int *member;         /* [groups] this worker's place in each, -1: none */
+    const float **terms; /* [grads of the graph] its own, of the sum at hand */
+    double *norms;       /* [graph params] of the step in the making */
     struct sl_lane lane; /* measured */
     int64_t waited_ns;   /* in the action at hand, when there is a trace */
     pthread_t thread;
+};
+
+/* A message: the samples that a micro-batch of one end of an edge shares with one of the other. */
+struct sl_piece {
+    int32_t from, to;     /* micro-batches of the iteration */
+    int64_t first, count; /* samples of the iteration */
+    int pair;             /* of replicas, and so of channels */
+    int64_t number;       /* of the iteration's messages of this pair */
+};
+
+/* The messages of an edge in a full iteration, in ascending order of samples. Gradients go the same
+ * ways back. Replicas a and b of its ends are pair a * width of `to` + b. */
+struct sl_link {
+    struct sl_piece *pieces;
+    int32_t *of_from, *of_to; /* [micro-batches + 1] where the pieces of each begin */
+    int pair_count;
+    int64_t *per_iteration;            /* [pair] messages */
+    struct sl_channel **acts, **grads; /* [pair] NULL: no messages */
 };
 
 struct sl_pipe {
@@ -38,20 +59,29 @@ struct sl_pipe {
     struct sl_arena arena;
     struct sl_arena sched_arena;
     const struct sl_sched *sched; /* of the current run */
-    struct sl_gate gate;
+    struct sl_comm *comm;
+    bool own_comm;
     struct sl_pipe_worker *workers;
-    struct sl_seat_state **seat_of; /* [stage] */
-    struct sl_box *acts, *grads;    /* [edge] */
-    struct sl_meeting all, *groups; /* groups: [sched groups] */
-    double *norm_sums;              /* [graph params] of the step in the making */
+    struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
+    struct sl_link *links;          /* [edge] */
+    struct sl_group *all, **groups; /* of all workers; [sched groups] */
     struct sl_step_report *reports;
-    double *loss_terms; /* [steps][micros][losses] of this run */
+    double *loss_terms;  /* [steps][most micros][losses] of this run */
+    int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
 };
 
-/* pipe.c: time is read only when there is a trace; 0 otherwise. */
+/* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
+int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
+/* Time is read only when there is a trace; 0 otherwise. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
+/* pipe_link.c: channels and groups of all workers, after those of this rank have been opened. */
+SL_MUST_CHECK sl_err sl_pipe_link(struct sl_pipe *pipe);
+void sl_pipe_unlink(struct sl_pipe *pipe);
+/* Have the channels places enough for the schedule at hand? */
+SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
+bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_step.c */

@@ -180,7 +180,7 @@ static void wrong_headers_are_refused(void **state) {
          "\"data_offsets\":[0,0]}}",
          0, "do not hold its shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9007199254740993]}}", 4,
-         "do not hold"},
+         "whole number"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "lacks dtype, shape or data_offsets"},
         {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
          "unknown or given twice"},

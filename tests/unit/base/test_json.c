@@ -1,0 +1,68 @@
+/* Numbers of JSON text: exact where they are whole, refused where they are not what was asked. */
+#include "base/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static sl_err take(const char *text, int64_t low, int64_t high, int64_t *out) {
+    struct sl_json_in json;
+    sl_json_read(&json, "test", text, strlen(text));
+    return sl_json_take_int(&json, low, high, out);
+}
+
+static void whole_numbers_are_exact(void **state) {
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {
+        {"0", 0},
+        {"-7", -7},
+        {"5e1", 50},
+        {"5e+01", 50},
+        {"12.0", 12},
+        {"9007199254740993", 9007199254740993}, /* 2^53 + 1: no double */
+        {"9223372036854775807", INT64_MAX},
+        {"-9223372036854775808", INT64_MIN},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        int64_t value = 1;
+        assert_int_equal(take(good[i].text, INT64_MIN, INT64_MAX, &value), SL_OK);
+        assert_true(value == good[i].value);
+    }
+}
+
+static void others_are_refused(void **state) {
+    static const char *const bad[] = {
+        "1.5", "9223372036854775808", "-9223372036854775809", "1e19", "1e300", "\"1\"", "true", "-",
+        "+1"};
+    int64_t value;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(take(bad[i], INT64_MIN, INT64_MAX, &value), SL_ERR_INPUT);
+    assert_int_equal(take("8", 0, 7, &value), SL_ERR_INPUT);
+    assert_int_equal(take("-1", 0, 7, &value), SL_ERR_INPUT);
+}
+
+static void a_number_is_kept_as_written(void **state) {
+    struct sl_json_in json;
+    (void)state;
+    sl_json_read(&json, "test", "[2e+03]", 7);
+    assert_int_equal(sl_json_next(&json), SL_OK);
+    assert_int_equal(sl_json_take(&json, SL_JSON_NUMBER), SL_OK);
+    assert_true(sl_str_is(json.string, "2e+03"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_are_exact),
+        cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(a_number_is_kept_as_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
