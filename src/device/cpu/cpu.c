@@ -30,19 +30,22 @@ static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_
 
 static const char *cpu_missing(void) { return NULL; }
 
-/* The first table that may be used: $SLUICE_ISA names the best instruction set, so that machines of
- * different kinds can be made to give the same bits. -1: no table is called so. */
-static int first_table(void) {
-    const char *isa = getenv("SLUICE_ISA");
-    for (int t = 0; sl_cpu_tables[t]; t++)
-        if (!isa || strcmp(isa, sl_cpu_tables[t]->isa) == 0)
-            return t;
-    return -1;
+static int first_table; /* that may be used */
+
+sl_err sl_cpu_limit(const char *isa) {
+    int t = 0;
+    while (isa && sl_cpu_tables[t] && strcmp(isa, sl_cpu_tables[t]->isa) != 0)
+        t++;
+    if (!sl_cpu_tables[t] || (isa && !sl_cpu_tables[t]->supported()))
+        return sl_fail(SL_ERR_NO,
+                       "this CPU has no instruction set '%s'; try one of amx, avx512, avx2, any",
+                       isa);
+    first_table = t;
+    return SL_OK;
 }
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    int first = first_table();
-    for (int t = first < 0 ? 0 : first; sl_cpu_tables[t]; t++) {
+    for (int t = first_table; sl_cpu_tables[t]; t++) {
         if (!sl_cpu_tables[t]->supported())
             continue;
         for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
@@ -52,20 +55,7 @@ const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
     return NULL;
 }
 
-static sl_err check_isa(void) {
-    const char *isa = getenv("SLUICE_ISA");
-    int first = first_table();
-    if (!isa || (first >= 0 && sl_cpu_tables[first]->supported()))
-        return SL_OK;
-    return sl_fail(
-        SL_ERR_NO,
-        "SLUICE_ISA is '%s', which this CPU does not have; try one of amx, avx512, avx2, "
-        "any, or leave it unset",
-        isa);
-}
-
 static sl_err cpu_open(const struct sl_device_config *config, struct sl_device **out) {
-    SL_TRY(check_isa());
     struct cpu_device *cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         sl_out_of_memory(sizeof *cpu);

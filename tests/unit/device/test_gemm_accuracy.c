@@ -116,6 +116,21 @@ static void test_not_finite(void **state) {
     }
 }
 
+/* No better kernel than was allowed, and a refusal that says what there is. */
+static void test_limit(void **state) {
+    (void)state;
+    for (int t = 0; sl_cpu_tables[t]; t++) {
+        const struct sl_cpu_kernel *kernel = matmul_of(sl_cpu_tables[t]);
+        if (!kernel)
+            continue;
+        assert_int_equal(sl_cpu_limit(sl_cpu_tables[t]->isa), SL_OK);
+        assert_ptr_equal(sl_cpu_find("matmul"), kernel);
+    }
+    assert_int_equal(sl_cpu_limit("sse9"), SL_ERR_NO);
+    assert_non_null(strstr(sl_err_message(), "'sse9'"));
+    assert_int_equal(sl_cpu_limit(NULL), SL_OK);
+}
+
 static int setup(void **state) {
     static struct sl_pool *pool;
     if (sl_pool_open(1, &pool) != SL_OK)
@@ -133,6 +148,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_element),
         cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_limit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
