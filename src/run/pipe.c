@@ -10,6 +10,7 @@
 /* ---- what this runtime takes ---- */
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
+    SL_TRY(sl_pipe_policy_check(c->train, sched));
     for (int s = 0; s < c->plan->stage_count; s++) {
         const struct sl_stage *stage = &c->plan->stages[s];
         if (stage->width != 1)
@@ -53,6 +54,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
@@ -92,15 +94,20 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
-        .versions = pools[SL_POOL_WEIGHT].count,
+        .versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count,
         .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_train_state_count(&c->optim),
+        .state_count = sl_train_slab_count(c),
         .seed = c->seed,
     };
     seat->train.config = *c;
     seat->train.device = w->device;
     seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
+    sl_pipe_policy_open(pipe, seat);
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
+    seat->kept = config.state_count > sl_train_state_count(&c->optim) ? config.state_count - 1 : -1;
+    seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
+    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
+                          seat->train.worker->programs[SL_WORKER_FULL]->param_count);
     return sl_train_open_optimizer(&seat->train);
 }
 
@@ -284,12 +291,12 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[seat->stage].seat];
     int slots = sl_pipe_slots(pipe, seat->stage);
-    if (slots > seat->slots || pools[SL_POOL_WEIGHT].count > worker->versions)
+    int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
+    if (slots > seat->slots || versions > worker->versions)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
-                       seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
-                       worker->versions);
+                       seat->stage, slots, versions, seat->slots, worker->versions);
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;

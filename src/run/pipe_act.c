@@ -173,17 +173,11 @@ static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *acti
     return SL_OK;
 }
 
-static sl_err act_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
-    (void)w;
-    return sl_fail(SL_ERR_NO, "stage %d: weight prediction is not run by this build",
-                   action->stage);
-}
-
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
     [SL_F] = act_forward,       [SL_B] = act_backward,        [SL_I] = act_backward,
     [SL_W] = act_backward,      [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
     [SL_RECV] = act_nothing,    [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
-    [SL_PREDICT] = act_predict,
+    [SL_PREDICT] = sl_pipe_predict,
 };
 
 sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action) {

@@ -63,6 +63,11 @@ int sl_train_state_count(const struct sl_optim *optim) {
     return count;
 }
 
+int sl_train_slab_count(const struct sl_train_config *config) {
+    bool kept = config->optim.row && sl_policy_kept_name(&config->policy, &config->optim);
+    return sl_train_state_count(&config->optim) + kept;
+}
+
 sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out) {
     SL_TRY(sl_train_check(config));
     struct sl_train *train = calloc(1, sizeof *train);
@@ -81,7 +86,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .slots = 1,
         .versions = 1,
         .grad_slots = 1,
-        .state_count = sl_train_state_count(&config->optim),
+        .state_count = sl_train_slab_count(config),
         .seed = config->seed,
     };
     train->config = *config;

@@ -5,7 +5,7 @@
 #include "data/data.h"
 #include "optim/lr.h"
 #include "optim/norm.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
 #include "run/worker.h"
 
 enum { SL_LOSS_MOST = 64 }; /* of a model */
@@ -42,6 +42,7 @@ struct sl_train_config {
     int64_t eval_every, eval_samples; /* 0: never */
     bool recompute;
     uint64_t seed;
+    struct sl_policy_use policy; /* of asynchronous pipelines */
 };
 
 /* The state of a run: everything that a checkpoint holds. */
@@ -87,6 +88,8 @@ int64_t sl_train_full_samples(int64_t batch, int64_t micros);
 uint64_t sl_train_seed(uint64_t seed, int64_t step);
 SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
 int sl_train_state_count(const struct sl_optim *optim); /* slabs of optimizer state */
+/* The same, and behind them one for what the policy keeps, if it keeps something. */
+int sl_train_slab_count(const struct sl_train_config *config);
 SL_MUST_CHECK sl_err sl_train_check(const struct sl_train_config *config);
 
 /* step.c: apply the gradient of the batch. The parts: sums of squares into norm_sums[], and the
@@ -98,6 +101,7 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
+    bool delta; /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
 
