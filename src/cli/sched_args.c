@@ -92,15 +92,6 @@ sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena, struct sl_sch
     return err;
 }
 
-sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena, struct sl_sched **out) {
-    struct sl_sched *sched;
-    SL_TRY(sl_cli_sched_read(path, arena, &sched));
-    if (!sched->lowered)
-        SL_TRY(sl_sched_lower(arena, sched, &sched));
-    *out = sched;
-    return SL_OK;
-}
-
 /* --- summary --- */
 
 void sl_cli_sched_measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay) {
@@ -151,7 +142,9 @@ static void summary_json(const struct sl_sched *sched, const struct sl_sim *sim,
             sl_json_put_int(&json, "bubble_ns", sl_sim_bubble(sim, seat->worker));
         sl_json_put_int(&json, "versions", sched->pools[i][SL_POOL_WEIGHT].count);
         sl_json_put_int(&json, "delay", delay);
-        sl_json_put_int(&json, "peak_bytes", sl_sched_worker_bytes(sched, seat->worker));
+        if (sim)
+            sl_json_put_int(&json, "peak_bytes", sim->seats[i].peak_bytes);
+        sl_json_put_int(&json, "worker_bytes", sl_sched_worker_bytes(sched, seat->worker));
         sl_json_close(&json, '}');
     }
     sl_json_close(&json, ']');

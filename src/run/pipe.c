@@ -11,17 +11,6 @@
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
     SL_TRY(sl_pipe_policy_check(c->train, sched));
-    for (int s = 0; s < c->plan->stage_count; s++) {
-        const struct sl_stage *stage = &c->plan->stages[s];
-        if (stage->width != 1)
-            return sl_fail(SL_ERR_NO, "stage %s has %d replicas; replicas are not run yet",
-                           stage->name, stage->width);
-        if (stage->micro_size != c->plan->stages[0].micro_size)
-            return sl_fail(SL_ERR_NO,
-                           "stage %s has micro-batches of its own size; that is not "
-                           "run yet",
-                           stage->name);
-    }
     if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
@@ -71,25 +60,30 @@ static bool is_split(const struct sl_sched *sched) {
     return false;
 }
 
-int sl_pipe_slots(const struct sl_pipe *pipe, int stage) {
-    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[stage].seat];
+int sl_pipe_slots(const struct sl_pipe *pipe, int seat) {
+    const struct sl_pool *pools = pipe->sched->pools[seat];
     return pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
 }
 
 static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_seat_state *seat,
-                        int stage) {
-    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[stage].seat];
+                        int number) {
+    const struct sl_pool *pools = pipe->sched->pools[number];
     const struct sl_train_config *c = &pipe->train;
-    int64_t full = sl_train_full_samples(c->batch, c->micros);
+    int stage = pipe->config.plan->seats[number].stage;
+    int64_t full = pipe->config.plan->stages[stage].micro_size;
     bool split = is_split(pipe->sched);
-    *seat = (struct sl_seat_state){.stage = stage, .counted = -1};
-    seat->slots = sl_pipe_slots(pipe, stage);
+    *seat = (struct sl_seat_state){.stage = stage,
+                                   .replica = pipe->config.plan->seats[number].replica,
+                                   .number = number,
+                                   .counted = -1};
+    seat->slots = sl_pipe_slots(pipe, number);
+    seat->slots = seat->slots ? seat->slots : 1; /* a replica that gets no micro-batch */
     struct sl_worker_config config = {
         .graph = c->graph,
         .stage_of = pipe->config.stage_of,
         .stage = stage,
         .samples = full,
-        .last_samples = c->batch - full * (c->micros - 1),
+        .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
         .has_kernel = c->device->has_kernel,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
@@ -108,6 +102,8 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
     seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
                           seat->train.worker->programs[SL_WORKER_FULL]->param_count);
+    if (pipe->config.staleness)
+        SL_TRY(sl_pipe_watch_open(seat));
     return sl_train_open_optimizer(&seat->train);
 }
 
@@ -119,17 +115,15 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
     SL_TRY(pipe->train.device->open(&device, &w->device));
-    w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->stage_count);
+    w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
     w->terms = SL_NEW(&pipe->arena, const float *, pipe->train.graph->grads.count + 1);
     w->norms = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
-    for (int s = 0; s < plan->stage_count; s++) {
-        if (plan->stages[s].workers[0] != index)
-            continue;
+    for (int i = 0; i < plan->worker_seat_count[index]; i++) {
         struct sl_seat_state *seat = &w->seats[w->seat_count++];
-        pipe->seat_of[s] = seat;
-        SL_TRY(open_seat(pipe, w, seat, s));
+        pipe->seat_at[plan->worker_seats[index][i]] = seat;
+        SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
     return SL_OK;
 }
@@ -154,10 +148,13 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     if (pipe->own_comm)
         SL_TRY_OUT(open_threads(pipe));
     pipe->workers = SL_NEW(&pipe->arena, struct sl_pipe_worker, plan->worker_count);
-    pipe->seat_of = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->stage_count);
+    pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
     SL_TRY_OUT(check_cut(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
+    for (int s = 0; s < plan->stage_count; s++)
+        if (pipe->sched->micros[s] > pipe->most_micros)
+            pipe->most_micros = pipe->sched->micros[s];
     for (int w = 0; w < plan->worker_count; w++)
         SL_TRY_OUT(open_worker(pipe, w));
     SL_TRY_OUT(sl_pipe_link(pipe));
@@ -169,6 +166,7 @@ out:
 }
 
 static void close_seat(struct sl_seat_state *seat) {
+    sl_pipe_watch_close(seat);
     sl_worker_close(seat->train.worker);
     if (seat->train.device)
         seat->train.device->row->free(seat->train.device, seat->train.opt_scratch);
@@ -221,7 +219,6 @@ static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *actio
 /* The list of a worker: prologue, period again and again, epilogue. */
 static sl_err run_lists(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
-    const struct sl_plan *plan = w->pipe->config.plan;
     int64_t number = 0;
     for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
         const struct sl_actions *list = &sched->lists[seg][w->index];
@@ -229,7 +226,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
         int32_t last = seg == SL_PERIOD ? sched->reps : first + 1;
         for (int32_t rep = first; rep < last; rep++)
             for (int64_t i = 0; i < list->count; i++) {
-                int seat = plan->stages[list->at[i].stage].seat;
+                int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
                 struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
                 if (w->pipe->config.delay)
                     w->pipe->config.delay(w->pipe->config.delay_ctx, w->index, number++);
@@ -289,8 +286,8 @@ static void close_trace(struct sl_pipe *pipe) {
 /* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
 static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
-    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[seat->stage].seat];
-    int slots = sl_pipe_slots(pipe, seat->stage);
+    const struct sl_pool *pools = pipe->sched->pools[seat->number];
+    int slots = sl_pipe_slots(pipe, seat->number);
     int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     if (slots > seat->slots || versions > worker->versions)
         return sl_fail(SL_ERR_NO,
@@ -300,16 +297,17 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
-    seat->counted = -1;
+    seat->counted = seat->watch[0].target = seat->watch[1].target = -1;
     return SL_OK;
 }
 
 static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
-    size_t terms = (size_t)(steps * pipe->train.micros * pipe->train.graph->losses.count);
+    size_t terms = (size_t)(steps * pipe->most_micros * pipe->train.graph->losses.count);
     SL_TRY(build_sched(pipe, steps));
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        if (pipe->seat_of[s])
-            SL_TRY(start_seat(pipe, pipe->seat_of[s]));
+    SL_TRY(sl_pipe_check_links(pipe));
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            SL_TRY(start_seat(pipe, pipe->seat_at[s]));
     SL_TRY(open_trace(pipe));
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
@@ -321,7 +319,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
 
 /* In the order of one worker. */
 static void add_losses(struct sl_pipe *pipe, int64_t steps) {
-    int64_t terms = pipe->train.micros * pipe->train.graph->losses.count;
+    int64_t terms = pipe->most_micros * pipe->train.graph->losses.count;
     for (int64_t i = 0; i < steps; i++)
         for (int64_t j = 0; j < terms; j++)
             pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
@@ -344,7 +342,7 @@ static sl_err run_workers(struct sl_pipe *pipe) {
 
 /* Every rank knows what all have found. Each entry is written by one rank and zero elsewhere. */
 static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
-    int64_t terms = steps * pipe->train.micros * pipe->train.graph->losses.count;
+    int64_t terms = steps * pipe->most_micros * pipe->train.graph->losses.count;
     SL_TRY(sl_comm_merge(pipe->comm, pipe->loss_terms, terms * (int64_t)sizeof(double)));
     return sl_comm_merge(pipe->comm, pipe->reports, steps * (int64_t)sizeof *pipe->reports);
 }
@@ -368,10 +366,16 @@ bool sl_pipe_is_synchronous(const struct sl_pipe *pipe) {
 int sl_pipe_stage_count(const struct sl_pipe *pipe) { return pipe->config.plan->stage_count; }
 
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {
-    return pipe->seat_of[stage]->train.worker;
+    return sl_pipe_replica(pipe, stage, 0);
 }
 
-int sl_pipe_newest(const struct sl_pipe *pipe, int stage) { return pipe->seat_of[stage]->newest; }
+struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica) {
+    return pipe->seat_at[pipe->config.plan->stages[stage].seat + replica]->train.worker;
+}
+
+int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
+    return pipe->seat_at[pipe->config.plan->stages[stage].seat]->newest;
+}
 
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
     return pipe->config.trace ? &pipe->timeline : NULL;
@@ -379,8 +383,8 @@ const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
 
 int64_t sl_pipe_bytes(const struct sl_pipe *pipe) {
     int64_t bytes = 0;
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        if (pipe->seat_of[s])
-            bytes += pipe->seat_of[s]->train.worker->bytes;
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            bytes += pipe->seat_at[s]->train.worker->bytes;
     return bytes;
 }

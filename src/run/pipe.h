@@ -2,9 +2,10 @@
  *
  *   worker thread w:  for each action of its list: actions[kind](worker, action)
  *
- * Messages travel through channels, one per edge and direction; a pass waits for what it reads, a
- * send waits for a free place, and since the schedule is verified with no buffering at all, neither
- * can wait for ever. When one worker fails, it says so to all, and all end with its error.
+ * Messages travel through channels, one per edge, direction and pair of replicas; a pass waits for
+ * what it reads, a send waits for a free place, and since the schedule is verified with no
+ * buffering at all, neither can wait for ever. When one worker fails, it says so to all, and all
+ * end with its error.
  *
  * A run of n steps is one schedule of n iterations. Between runs the pipeline is empty, so that
  * evaluation and checkpoints see whole weights.
@@ -16,6 +17,15 @@
 #include "run/train.h"
 #include "sched/timeline.h"
 
+/* How far the weights that a pass read were from those it stood for (pipe_watch.c). */
+struct sl_staleness {
+    int64_t step; /* whose making showed it */
+    int64_t base; /* version it started from, counted over the whole run */
+    int stage, ahead;
+    bool backward, predicts;
+    double predicted, stale; /* root mean square, over all elements of the stage's weights */
+};
+
 struct sl_pipe_config {
     const struct sl_train_config *train;
     const struct sl_plan *plan;
@@ -23,6 +33,7 @@ struct sl_pipe_config {
     const char *schedule;
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
+    bool staleness; /* watch it */
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);
     void *delay_ctx;
@@ -42,10 +53,14 @@ SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
 SL_MUST_CHECK sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train);
 SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train *train);
 
+/* What was watched in the runs since the last call, in order; the caller frees it. */
+int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
+
 /* The stage that owns a parameter (the first that uses it), and its memory. */
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);
-struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage);
+struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage); /* of replica 0 */
+struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica);
 /* The weight slab that holds the newest weights. */
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *

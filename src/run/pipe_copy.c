@@ -43,8 +43,9 @@ static int64_t epoch_samples(const struct sl_pipe *pipe) {
 }
 
 sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train) {
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        SL_TRY(copy_seat(pipe->seat_of[s], train->worker, true));
+    const struct sl_plan *plan = pipe->config.plan;
+    for (int s = 0; s < plan->stage_count; s++) /* replicas are all the same */
+        SL_TRY(copy_seat(pipe->seat_at[plan->stages[s].seat], train->worker, true));
     train->step = pipe->start_step;
     train->cursor.epoch = pipe->start_sample / epoch_samples(pipe);
     train->cursor.position = pipe->start_sample % epoch_samples(pipe);
@@ -52,8 +53,8 @@ sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train) {
 }
 
 sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train *train) {
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        SL_TRY(copy_seat(pipe->seat_of[s], train->worker, false));
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        SL_TRY(copy_seat(pipe->seat_at[s], train->worker, false));
     pipe->start_step = train->step;
     pipe->start_sample = train->cursor.epoch * epoch_samples(pipe) + train->cursor.position;
     return SL_OK;

@@ -74,8 +74,8 @@ static sl_err move_weights(struct sl_seat_state *seat, const struct move *m) {
 
 /* ---- PREDICT ---- */
 
-sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
-    struct sl_seat_state *seat = w->pipe->seat_of[action->stage];
+static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
+                      const struct sl_action *action) {
     const struct sl_policy *row = w->pipe->train.policy.row;
     struct move m = nowhere;
     m.w = action->slot;
@@ -91,6 +91,13 @@ sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action)
         return sl_worker_copy_weights(seat->train.worker, m.out, m.w);
     m.lr = sl_pipe_rate(w->pipe, seat, m.t);
     return move_weights(seat, &m);
+}
+
+sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
+    int number = sl_sched_seat(w->pipe->config.plan, action->stage, w->index);
+    struct sl_seat_state *seat = w->pipe->seat_at[number];
+    SL_TRY(predict(w, seat, action));
+    return sl_pipe_watch_predict(w->pipe, seat, action);
 }
 
 /* ---- steps ---- */

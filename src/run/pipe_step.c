@@ -4,6 +4,7 @@
  * into a table; they merge their tables, and each adds the table up in graph order, so that all
  * come to the verdict that one worker would have come to, bit for bit.
  *
+ * Replicas: each adds up its own micro-batches; then replicas are added in order, for every use.
  * Tied parameters: their holders add up all uses in graph order; each has the sum for its gradient.
  */
 #include "run/pipe_state.h"
@@ -43,7 +44,8 @@ static void find_terms(struct sl_pipe_worker *w, const struct sl_tie *tie, int g
         int stage = pipe->config.stage_of[grad->node];
         if (strcmp(graph->params.at[grad->param].name, tie->name) == 0 &&
             pipe->config.plan->stages[stage].workers[0] == w->index)
-            w->terms[count++] = use_memory(pipe->seat_of[stage], g, grad_slot);
+            w->terms[count++] =
+                use_memory(pipe->seat_at[pipe->config.plan->stages[stage].seat], g, grad_slot);
     }
 }
 
@@ -67,12 +69,40 @@ static bool holds_tie(const struct sl_tie *tie, int stage) {
     return false;
 }
 
+/* One vector of the replicas of a stage: afterwards each has the sum, replica 0 first. */
+static sl_err sum_replicas(struct sl_pipe_worker *w, int stage, void *slab, int64_t size_bytes) {
+    const float *term = slab;
+    int64_t before = sl_pipe_clock(w);
+    if (size_bytes == 0)
+        return SL_OK;
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read ours */
+    SL_TRY(sl_group_sum_begin(w->pipe->groups[stage], w->member[stage], &term, size_bytes / 4));
+    SL_TRY(sl_group_sum_end(w->pipe->groups[stage], w->member[stage], slab));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
+}
+
+/* The gradient is the sum over replicas; running statistics are their mean. A replica without a
+ * micro-batch in this iteration adds zeros, and its statistics as they were. */
+static sl_err reduce_replicas(struct sl_pipe_worker *w, const struct sl_action *action) {
+    int stage = action->stage;
+    struct sl_seat_state *seat =
+        w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
+    struct sl_worker *worker = seat->train.worker;
+    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
+    if (!seat->grad_filled)
+        SL_TRY(sl_worker_clear_grads(worker, action->grad_slot));
+    SL_TRY(sum_replicas(w, stage, worker->grad[action->grad_slot], p->grad_bytes));
+    SL_TRY(sum_replicas(w, stage, worker->state, p->state_bytes));
+    return sl_worker_scale_state(worker, 1.0F / (float)w->pipe->config.plan->stages[stage].width);
+}
+
 /* A worker that holds several seats of the group acts at its last one. */
 sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
     int group = action->slot, here = 0;
     if (group < plan->stage_count)
-        return sl_fail(SL_ERR_NO, "replicated stages are not run by this build");
+        return reduce_replicas(w, action);
     const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
     for (int i = 0; i < w->seat_count; i++)
         here += holds_tie(tie, w->seats[i].stage);
@@ -112,6 +142,7 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
         SL_TRY(sl_pipe_update(w->pipe, seat, &args));
     seat->newest = seat->step_to;
     seat->grad_filled = false;
+    SL_TRY(sl_pipe_watch_step(w->pipe, seat, seat->step_version));
     seat->step_version = 0;
     return SL_OK;
 }
@@ -125,10 +156,10 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat
     for (int i = 0; i < p->param_count; i++) {
         int param = p->params[i].param;
         const struct sl_param_grad *grads = w->pipe->train.graph->grads.at;
-        bool mine = true; /* the stage of the first use speaks for a tied parameter */
+        bool mine = true; /* the first replica of the stage of the first use speaks */
         for (int64_t g = 0; g < w->pipe->train.graph->grads.count; g++)
             if (grads[g].param == param) {
-                mine = w->pipe->config.stage_of[grads[g].node] == seat->stage;
+                mine = w->pipe->config.stage_of[grads[g].node] == seat->stage && seat->replica == 0;
                 break;
             }
         if (mine)
@@ -184,7 +215,8 @@ static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, i
 }
 
 sl_err sl_pipe_step(struct sl_pipe_worker *w, const struct sl_action *action) {
-    struct sl_seat_state *seat = w->pipe->seat_of[action->stage];
+    int number = sl_sched_seat(w->pipe->config.plan, action->stage, w->index);
+    struct sl_seat_state *seat = w->pipe->seat_at[number];
     SL_ASSERT(seat->step_version == 0);
     seat->step_version = action->version;
     seat->step_from = action->slot;

@@ -217,6 +217,35 @@ sl_err sl_worker_copy_weights(struct sl_worker *w, int to, int from) {
                                 w->programs[SL_WORKER_FULL]->param_bytes);
 }
 
+enum { PART = 4096 }; /* floats moved over the host at a time */
+
+sl_err sl_worker_clear_grads(struct sl_worker *w, int grad_slot) {
+    static const float zeros[PART];
+    int64_t bytes = w->programs[0]->grad_bytes;
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof zeros) {
+        int64_t part = bytes - at < (int64_t)sizeof zeros ? bytes - at : (int64_t)sizeof zeros;
+        SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE, (char *)w->grad[grad_slot] + at,
+                                      zeros, part));
+    }
+    return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
+}
+
+sl_err sl_worker_scale_state(struct sl_worker *w, float by) {
+    float part[PART];
+    int64_t bytes = w->programs[0]->state_bytes;
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof part) {
+        int64_t size = bytes - at < (int64_t)sizeof part ? bytes - at : (int64_t)sizeof part;
+        char *memory = (char *)w->state + at;
+        SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, part, memory, size));
+        SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
+        for (int64_t i = 0; i < size / (int64_t)sizeof *part; i++)
+            part[i] *= by;
+        SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE, memory, part, size));
+        SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
+    }
+    return SL_OK;
+}
+
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
                                               int index) {
     for (int i = 0; i < count; i++)

@@ -74,6 +74,10 @@ SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot)
 /* Weight slab `to` takes the bytes of slab `from`. */
 SL_MUST_CHECK sl_err sl_worker_copy_weights(struct sl_worker *worker, int to, int from);
 
+/* Replicas: a gradient of nothing, and the mean of running statistics after their sum. */
+SL_MUST_CHECK sl_err sl_worker_clear_grads(struct sl_worker *worker, int grad_slot);
+SL_MUST_CHECK sl_err sl_worker_scale_state(struct sl_worker *worker, float by);
+
 /* The row of a graph parameter (or state) in a program's list; NULL when the stage lacks it. */
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
                                               int index);

@@ -41,6 +41,12 @@ awk '/^worker 1$/ {on=1} on && /^B / && !held {held=$0; next} {print} held && !d
     "$dir/1f1b.sched" >"$dir/sabotage.sched"
 expect 1 'worker 1' "$SLUICE" verify "$dir/sabotage.sched"
 
+# -o - is the schedule and nothing else; a file of passes is lowered by the memory there is
+"$SLUICE" sched --chain 4 --schedule 1f1b --micro 6 --passes -o - >"$dir/passes.sched"
+"$SLUICE" verify "$dir/passes.sched" --memory 12B >/dev/null
+"$SLUICE" verify "$dir/passes.sched" --memory 11B >/dev/null
+expect 1 'needs 11 B and has 10 B' "$SLUICE" verify "$dir/passes.sched" --memory 10B
+
 size=$(wc -c <"$dir/2bw.sched")
 for part in 1 10 100 500 $((size / 2)) $((size - 30)); do
     head -c "$part" "$dir/2bw.sched" >"$dir/short.sched"
