@@ -31,6 +31,8 @@ static int64_t state_bytes(const struct draft *d, const struct sl_program *p) {
     const struct sl_optimizer *other = d->spec->optim ? d->spec->optim->row->fallback : NULL;
     if (other && other->state_count > tensors)
         tensors = other->state_count;
+    if (d->spec->policy && d->spec->optim && sl_policy_kept_name(d->spec->policy, d->spec->optim))
+        tensors++;
     return tensors * p->param_bytes + p->state_bytes;
 }
 
