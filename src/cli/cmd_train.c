@@ -28,6 +28,7 @@ static void catch_signals(void) {
 }
 
 struct progress {
+    const struct sl_session_config *session;
     const struct sl_train_config *config;
     const struct sl_pipe_choice *choice;
     int64_t items_per_sample; /* tokens, or 1 */
@@ -63,7 +64,7 @@ static void on_start(void *ctx, const struct sl_train *train) {
     sl_data_describe(train->config.data, &data);
     sl_log_note("%s: %s parameters, %s of memory, %d thread%s, %lld micro-batch%s of %lld",
                 train->config.graph->name, sl_human_count((double)count, params),
-                sl_human_bytes(train->worker->bytes, bytes), train->device->threads,
+                sl_human_bytes(sl_session_bytes(p->session, train), bytes), train->device->threads,
                 train->device->threads == 1 ? "" : "s", (long long)train->config.micros,
                 train->config.micros == 1 ? "" : "es", (long long)program->samples);
     sl_log_note("data: %s", data.at);
@@ -280,6 +281,7 @@ static sl_err run(const struct sl_args *args) {
     session.schedule = choice.schedule;
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
+    progress.session = &session;
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);

@@ -113,7 +113,7 @@ static sl_err dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     sl_err err = dispatch(argc, argv);
-    if (err != SL_OK)
+    if (err != SL_OK && *sl_err_message()) /* else it is said already */
         fprintf(stderr, "sluice: %s\n", sl_err_message());
     return (int)err;
 }

@@ -36,9 +36,6 @@ struct cut_out {
 static sl_err place_stages(const struct sl_schedule *schedule, int64_t stages, int64_t workers,
                            int *worker_of) {
     bool v = schedule->layout == SL_LAYOUT_V;
-    if (schedule->layout == SL_LAYOUT_CROSS)
-        return sl_fail(SL_ERR_NO, "%s runs every stage twice; replicas are not run yet",
-                       schedule->name);
     if (v && stages != 2 * workers)
         return sl_fail(SL_ERR_NO,
                        "%s needs two stages per worker; %lld stages on %lld workers do "
@@ -72,6 +69,35 @@ static sl_err cut_stages(const struct sl_args *args, const struct sl_train_confi
     return SL_OK;
 }
 
+/* Replicas of every stage: stage s on workers s*w .. s*w + w-1, or for two crossing pipelines on s
+ * and its opposite. */
+static sl_err replicate(const struct sl_args *args, const struct sl_schedule *schedule,
+                        struct cut_out *cut, struct sl_model_plan_spec *spec) {
+    bool cross = schedule->layout == SL_LAYOUT_CROSS;
+    int64_t width = cross ? 2 : 1;
+    SL_TRY(sl_args_int(args, "--replicas", 1, 4096, &width));
+    if (width == 1)
+        return SL_OK;
+    if (cross && width != 2)
+        return sl_fail(SL_ERR_NO, "%s has two replicas of every stage", schedule->name);
+    if (!cross && (cut->workers != cut->stages || schedule->layout == SL_LAYOUT_V))
+        return sl_fail(SL_ERR_NO, "--replicas needs a worker for every stage; leave out --workers, "
+                                  "or describe the layout in a plan");
+    int *widths = SL_NEW(cut->arena, int, cut->stages);
+    const int **workers = SL_NEW(cut->arena, const int *, cut->stages);
+    for (int s = 0; s < cut->stages; s++) {
+        int *at = SL_NEW(cut->arena, int, width);
+        for (int r = 0; r < width; r++)
+            at[r] = cross ? (r ? cut->stages - 1 - s : s) : s * (int)width + r;
+        widths[s] = (int)width;
+        workers[s] = at;
+    }
+    spec->width_of = widths;
+    spec->workers_of = workers;
+    spec->worker_count = cut->stages * (cross ? 1 : (int)width);
+    return SL_OK;
+}
+
 static sl_err from_stages(const struct sl_args *args, const struct sl_train_config *c,
                           struct sl_arena *arena, struct sl_pipe_choice *out) {
     int64_t stages = 0;
@@ -91,7 +117,10 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .worker_count = cut.workers,
         .worker_of = cut.worker_of,
         .has_kernel = c->device->has_kernel,
+        .extra_bytes = c->device->extra_bytes,
+        .threads = c->threads,
     };
+    SL_TRY(replicate(args, schedule, &cut, &spec));
     return sl_plan_from_model(arena, &spec, &out->plan);
 }
 

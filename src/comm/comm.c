@@ -1,10 +1,15 @@
 /* Channels and groups: what is the same for all transports. */
 #include "comm/comm.h"
 
+#include "base/arena.h"
+
 sl_err sl_comm_open(const struct sl_transport *row, struct sl_comm **out) { return row->open(out); }
 
-sl_err sl_comm_close(struct sl_comm *comm, sl_err err) {
-    return comm ? comm->row->close(comm, err) : err;
+sl_err sl_comm_settle(struct sl_comm *comm, sl_err err) { return comm->row->settle(comm, err); }
+
+void sl_comm_close(struct sl_comm *comm) {
+    if (comm)
+        comm->row->close(comm);
 }
 
 void sl_comm_fail(struct sl_comm *comm, sl_err err) { sl_gate_fail(&comm->gate, err); }
@@ -20,6 +25,21 @@ int sl_comm_rank_of(const struct sl_comm *comm, int worker, int worker_count) {
 
 sl_err sl_comm_merge(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
     return comm->row->merge(comm, bytes, size_bytes);
+}
+
+sl_err sl_comm_agree(struct sl_comm *comm, const char *what, uint64_t hash) {
+    struct sl_arena arena = {0};
+    uint64_t *all = SL_NEW(&arena, uint64_t, comm->ranks);
+    all[comm->rank] = hash;
+    sl_err err = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
+    for (int r = 1; r < comm->ranks && err == SL_OK; r++)
+        if (all[r] != all[0])
+            err = sl_fail(SL_ERR_NO,
+                          "rank %d and rank 0 differ: %s; all ranks must be started "
+                          "with the same program, options and files",
+                          r, what);
+    sl_arena_free(&arena);
+    return err;
 }
 
 sl_err sl_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,

@@ -25,11 +25,15 @@ struct sl_comm {
     const struct sl_transport *row;
     struct sl_gate gate;
     int rank, ranks;
+    bool broken; /* after settling: some rank did not answer, and close ends all */
 };
 
 SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, struct sl_comm **out);
-/* `err` is how this rank ends; the others learn of it. Returns the first error of all ranks. */
-SL_MUST_CHECK sl_err sl_comm_close(struct sl_comm *comm, sl_err err);
+/* Before the end: `err` is how it went here; waits for the others and returns the first error of
+ * all. Then close; launchers may kill what is left when the first rank has gone, so everything is
+ * said between the two. */
+SL_MUST_CHECK sl_err sl_comm_settle(struct sl_comm *comm, sl_err err);
+void sl_comm_close(struct sl_comm *comm); /* NULL is fine */
 /* This worker failed with the error recorded in its thread. */
 void sl_comm_fail(struct sl_comm *comm, sl_err err);
 /* Let a transport that needs it move what is under way; cheap. Called between actions. */
@@ -41,6 +45,9 @@ int sl_comm_rank_of(const struct sl_comm *comm, int worker, int worker_count);
 /* Bitwise or of all ranks' bytes, everywhere; one thread per rank, while no worker runs. Used for
  * tables in which every entry has one owner and is zero elsewhere. */
 SL_MUST_CHECK sl_err sl_comm_merge(struct sl_comm *comm, void *bytes, int64_t size_bytes);
+
+/* All ranks come with the same hash of `what`, or all fail and name who does not. */
+SL_MUST_CHECK sl_err sl_comm_agree(struct sl_comm *comm, const char *what, uint64_t hash);
 
 /* ---- channels ---- */
 
@@ -115,9 +122,10 @@ SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member, float 
 
 struct sl_transport {
     const char *name, *brief;
+    const char *module; /* file that holds the rest of the row; NULL: this build does */
     sl_err (*open)(struct sl_comm **out);
-    /* Tells the other ranks how this one ended, and waits for them to end. */
-    sl_err (*close)(struct sl_comm *comm, sl_err err);
+    sl_err (*settle)(struct sl_comm *comm, sl_err err);
+    void (*close)(struct sl_comm *comm);
     sl_err (*merge)(struct sl_comm *comm, void *bytes, int64_t size_bytes);
 
     sl_err (*channel_open)(struct sl_comm *comm, const struct sl_channel_spec *spec,
@@ -139,7 +147,7 @@ struct sl_transport {
 
 /* All that this build knows, in alphabetical order; ends with NULL. */
 extern const struct sl_transport *const sl_transports[];
-/* SL_ERR_USAGE when there is none of that name. */
+/* Loads the module of the row where it has one. SL_ERR_USAGE when there is none of that name. */
 SL_MUST_CHECK sl_err sl_transport_find(const char *name, const struct sl_transport **out);
 
 #endif

@@ -38,11 +38,14 @@ static sl_err open_comm(struct sl_comm **out) {
     return SL_OK;
 }
 
-static sl_err close_comm(struct sl_comm *comm, sl_err err) {
+static sl_err settle(struct sl_comm *comm, sl_err err) {
     sl_err first = sl_gate_error(&comm->gate);
+    return first != SL_OK ? first : err;
+}
+
+static void close_comm(struct sl_comm *comm) {
     sl_gate_close(&comm->gate);
     free(comm);
-    return first != SL_OK ? first : err;
 }
 
 static sl_err merge_ranks(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
@@ -182,6 +185,7 @@ const struct sl_transport sl_transport_threads = {
     .name = "threads",
     .brief = "workers are threads of one process",
     .open = open_comm,
+    .settle = settle,
     .close = close_comm,
     .merge = merge_ranks,
     .channel_open = open_channel,

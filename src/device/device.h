@@ -77,8 +77,11 @@ struct sl_device_row {
                    struct sl_exec **out);
     void (*unbind)(struct sl_device *device, struct sl_exec *exec);
     sl_err (*run)(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args);
-    /* Scratch that the kernels of a program need beside the planned memory. */
+    /* What binding this program added to the scratch of the device, which its programs share. */
     int64_t (*scratch_bytes)(const struct sl_device *device, const struct sl_exec *exec);
+    /* For plans, with nothing open: bytes that a worker needs on this device beside the spaces of
+     * the program, for its kernels, its steps, its threads and the process. NULL: none. */
+    int64_t (*extra_bytes)(const struct sl_program *program, int threads);
 
     /* y += x over floats: sums of a parameter's uses. */
     sl_err (*add)(struct sl_device *device, void *y, const void *x, int64_t numel);

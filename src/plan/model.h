@@ -4,6 +4,7 @@
 
 #include "graph/graph.h"
 #include "optim/policy.h"
+#include "pass/program.h"
 #include "plan/plan.h"
 
 struct sl_model_plan_spec {
@@ -15,8 +16,14 @@ struct sl_model_plan_spec {
     const struct sl_optim *optim;
     const struct sl_policy_use *policy; /* may keep a tensor per parameter; NULL: none */
     int worker_count;
-    const int *worker_of;                 /* [stage_count] */
-    bool (*has_kernel)(const char *name); /* of the device, for the bytes */
+    const int *worker_of;         /* [stage_count]; or, for stages with replicas: */
+    const int *width_of;          /* [stage_count] NULL: one each */
+    const int *const *workers_of; /* [stage_count][width] */
+    const int64_t *micro_of;      /* [stage_count] own micro-batch sizes, NULL: micro_size */
+    /* Of the device, for the bytes; extra_bytes may be NULL. */
+    bool (*has_kernel)(const char *name);
+    int64_t (*extra_bytes)(const struct sl_program *program, int threads);
+    int threads;
 };
 
 SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,

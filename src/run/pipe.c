@@ -90,7 +90,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .slots = seat->slots,
         .versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count,
         .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_train_slab_count(c),
+        .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
     };
     seat->train.config = *c;
@@ -98,7 +98,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
     sl_pipe_policy_open(pipe, seat);
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
-    seat->kept = config.state_count > sl_train_state_count(&c->optim) ? config.state_count - 1 : -1;
+    seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
     seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
                           seat->train.worker->programs[SL_WORKER_FULL]->param_count);
@@ -187,8 +187,8 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         worker->device->row->close(worker->device);
     }
     free(pipe->loss_terms);
-    if (pipe->own_comm && sl_comm_close(pipe->comm, SL_OK) != SL_OK)
-        (void)0; /* sl_pipe_run told it */
+    if (pipe->own_comm)
+        sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);
     sl_arena_free(&pipe->arena);
     free(pipe);
@@ -370,7 +370,9 @@ struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {
 }
 
 struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica) {
-    return pipe->seat_at[pipe->config.plan->stages[stage].seat + replica]->train.worker;
+    const struct sl_seat_state *seat =
+        pipe->seat_at[pipe->config.plan->stages[stage].seat + replica];
+    return seat ? seat->train.worker : NULL;
 }
 
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {

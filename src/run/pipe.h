@@ -56,9 +56,9 @@ SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train
 /* What was watched in the runs since the last call, in order; the caller frees it. */
 int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
 
-/* The stage that owns a parameter (the first that uses it), and its memory. */
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);
+/* The memory of a stage; NULL: it is on another rank. */
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage); /* of replica 0 */
 struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica);
 /* The weight slab that holds the newest weights. */

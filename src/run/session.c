@@ -178,6 +178,12 @@ static sl_err open_pipe(struct session *s) {
     return sl_pipe_scatter(s->pipe, s->train);
 }
 
+int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
+    struct sl_stage_bytes worker = sl_train_bytes(train);
+    return sl_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
+           (config->run ? SL_CKPT_BUFFER_BYTES : 0);
+}
+
 sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_result *result) {
     struct session s = {.config = config, .result = result, .saved_step = -1};
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
@@ -193,7 +199,7 @@ sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_
         SL_TRY_OUT(run_steps(&s));
     result->stopped = s.train->step < config->train.steps;
     result->step = s.train->step;
-    result->bytes = s.pipe ? sl_pipe_bytes(s.pipe) : s.train->worker->bytes;
+    result->bytes = s.pipe ? sl_pipe_bytes(s.pipe) : sl_session_bytes(config, s.train);
 out:
     sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);

@@ -40,8 +40,12 @@ struct sl_session_result {
     int64_t step;       /* of the run */
     bool stopped, was_finished, resumed;
     double last_loss, best_eval, last_eval; /* NAN: none */
-    int64_t bytes;                          /* of the worker */
+    int64_t bytes;                          /* sl_session_bytes; of a pipeline: allocated */
 };
+
+/* What the process is predicted to need when one worker trains: the worker, its data set, saving.
+ */
+int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train);
 
 SL_MUST_CHECK sl_err sl_session_run(const struct sl_session_config *config,
                                     struct sl_session_result *result);

@@ -6,6 +6,7 @@
 #include "optim/lr.h"
 #include "optim/norm.h"
 #include "optim/policy.h"
+#include "plan/bytes.h"
 #include "run/worker.h"
 
 enum { SL_LOSS_MOST = 64 }; /* of a model */
@@ -81,15 +82,15 @@ SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int 
                                    const char *config);
 SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
 
+/* What the run is predicted to need of memory, all told: sl_stage_bytes_total of this. */
+struct sl_stage_bytes sl_train_bytes(const struct sl_train *train);
+
 /* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into
  * `micros`; the seed of a step (0-based), different for every step so that dropout is; the
  * optimizer's view of the worker's parameters. */
 int64_t sl_train_full_samples(int64_t batch, int64_t micros);
 uint64_t sl_train_seed(uint64_t seed, int64_t step);
 SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
-int sl_train_state_count(const struct sl_optim *optim); /* slabs of optimizer state */
-/* The same, and behind them one for what the policy keeps, if it keeps something. */
-int sl_train_slab_count(const struct sl_train_config *config);
 SL_MUST_CHECK sl_err sl_train_check(const struct sl_train_config *config);
 
 /* step.c: apply the gradient of the batch. The parts: sums of squares into norm_sums[], and the

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "op/registry.h"
+#include "plan/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,13 +57,14 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
     return SL_OK;
 }
 
-static int64_t largest_input(const struct sl_program *program) {
-    int64_t most = 64;
-    for (int i = 0; i < program->inputs.count; i++) {
-        int64_t bytes = program->inputs.at[i].operand.numel * 4;
-        most = bytes > most ? bytes : most;
-    }
-    return most;
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Evaluation happens between passes: it lives in a slot when that is large enough, else in WORK,
+ * which nothing else uses then. */
+static void place_eval(struct sl_worker *w, int64_t slot_bytes) {
+    const struct sl_program *eval = w->programs[SL_WORKER_EVAL];
+    bool fits = w->slots > 0 && (!eval || eval->slot_bytes <= slot_bytes);
+    w->slot[w->slots] = fits ? w->slot[0] : w->work;
 }
 
 static sl_err alloc_memory(struct sl_worker *w) {
@@ -73,9 +75,12 @@ static sl_err alloc_memory(struct sl_worker *w) {
         if (!p)
             continue;
         SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes);
-        slot = p->slot_bytes > slot ? p->slot_bytes : slot;
-        work = p->work_bytes > work ? p->work_bytes : work;
-        staging = largest_input(p) > staging ? largest_input(p) : staging;
+        if (i != SL_WORKER_EVAL) /* which comes last */
+            slot = larger(slot, p->slot_bytes);
+        else if (p->slot_bytes > slot)
+            work = larger(work, p->slot_bytes);
+        work = larger(work, p->work_bytes);
+        staging = larger(staging, sl_plan_staging_bytes(p));
     }
     SL_TRY(alloc_slabs(w, w->slots, slot, &w->slot));
     SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
@@ -83,6 +88,7 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     SL_TRY(alloc_bytes(w, work, &w->work));
+    place_eval(w, slot);
     w->staging = sl_realloc(NULL, (size_t)staging);
     w->tied = calloc((size_t)full->param_count + 1, sizeof *w->tied);
     if (!w->tied)
@@ -194,9 +200,14 @@ sl_err sl_worker_put(struct sl_worker *w, int slot, const struct sl_program_port
 
 sl_err sl_worker_get(struct sl_worker *w, int slot, const struct sl_program_port *port,
                      void *host) {
-    SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, host,
-                                    port_address(w, slot, &port->operand),
-                                    port->operand.numel * 4));
+    return sl_worker_get_part(w, slot, port, (struct sl_part){0, port->operand.numel}, host);
+}
+
+sl_err sl_worker_get_part(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                          struct sl_part part, void *host) {
+    const char *from = port_address(w, slot, &port->operand) + part.first * 4;
+    SL_ASSERT(part.first >= 0 && part.first + part.count <= port->operand.numel);
+    SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, host, from, part.count * 4));
     return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
 }
 

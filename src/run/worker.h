@@ -36,7 +36,8 @@ struct sl_worker {
     struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
     struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
-    void **slot, **param, **grad, **opt; /* device memory */
+    void **slot;                 /* [slots + 1] the last one is evaluation's: memory of others */
+    void **param, **grad, **opt; /* device memory */
     void *state, *work;
     bool *tied;    /* [params] summed over stages by somebody else */
     void *staging; /* host: one input of one micro-batch */
@@ -67,6 +68,12 @@ SL_MUST_CHECK sl_err sl_worker_put(struct sl_worker *worker, int slot,
                                    const struct sl_program_port *port, const void *host);
 SL_MUST_CHECK sl_err sl_worker_get(struct sl_worker *worker, int slot,
                                    const struct sl_program_port *port, void *host);
+struct sl_part {
+    int64_t first, count; /* elements */
+};
+SL_MUST_CHECK sl_err sl_worker_get_part(struct sl_worker *worker, int slot,
+                                        const struct sl_program_port *port, struct sl_part part,
+                                        void *host);
 
 /* Add up the uses of every parameter; afterwards the gradient is that of the first use. */
 SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot);

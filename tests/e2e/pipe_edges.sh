@@ -75,6 +75,14 @@ refused 1 'has 5 stages along its branches' check "${mmt[@]}" --cut branches --s
 refused 1 'no parallel branches' check mlp --cut branches
 refused 2 "'even' or 'branches'" check "${tiny[@]}" --cut sideways --stages 2
 
+# Replicas, also of a stage with running statistics, and more of them than micro-batches; Chimera.
+right "${tiny[@]}" --stages 2 --replicas 2 --batch 8 --micro 4 --steps 3
+right "${tiny[@]}" --stages 2 --replicas 3 --batch 4 --micro 2 --steps 3 --schedule gpipe
+right "${tiny[@]}" --stages 4 --batch 16 --micro 8 --steps 3 --schedule chimera
+right resnet18 --set 'cifar=1,S=9,W=2,N1=1,N2=1,N3=1,N4=0,classes=3' --stages 3 --replicas 2 --batch 8 --micro 4 --steps 3
+refused 1 'two replicas of every stage' check "${tiny[@]}" --stages 4 --schedule chimera --replicas 3
+refused 1 'needs a worker for every stage' check "${tiny[@]}" --stages 4 --workers 2 --replicas 2
+
 # 64 worker threads, however few cores there are.
 deep=(gpt-nano --set 'L=32,C=8,H=2,T=4')
 right "${deep[@]}" --stages 64 --batch 8 --micro 8 --steps 2

@@ -112,9 +112,30 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .worker_count = workers,
         .worker_of = own,
         .has_kernel = config->device->has_kernel,
+        .extra_bytes = config->device->extra_bytes,
+        .threads = config->threads,
     };
     if (sl_plan_from_model(&c->arena, &spec, &c->plan) != SL_OK)
         fail_msg("%d stages: %s", stages, sl_err_message());
+}
+
+void pipe_case_lay_out(struct pipe_case *c, const struct sl_train_config *config,
+                       const struct pipe_layout *layout) {
+    struct sl_model_plan_spec spec = {
+        .graph = c->graph,
+        .stage_of = c->stage_of,
+        .stage_count = layout->stages,
+        .micro_size = sl_train_full_samples(config->batch, config->micros),
+        .recompute = layout->recompute,
+        .optim = &config->optim,
+        .worker_count = layout->workers,
+        .width_of = layout->width_of,
+        .workers_of = layout->workers_of,
+        .micro_of = layout->micro_of,
+        .has_kernel = config->device->has_kernel,
+    };
+    if (sl_plan_from_model(&c->arena, &spec, &c->plan) != SL_OK)
+        fail_msg("%d stages: %s", layout->stages, sl_err_message());
 }
 
 bool pipe_case_try_cut(struct pipe_case *c, const struct sl_train_config *config, int stages,

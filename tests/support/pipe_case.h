@@ -40,8 +40,18 @@ bool pipe_case_cut_branches(struct pipe_case *c, const struct sl_train_config *c
 /* Runs of a random topological order: any legal cut may come out. */
 bool pipe_case_cut_random(struct pipe_case *c, const struct sl_train_config *config, int stages,
                           const int *worker_of, uint64_t seed);
-/* A plan for the cut that is in c->stage_of. */
+/* A plan for the cut that is in c->stage_of; and one in which stages have replicas, micro-batch
+ * sizes (NULL: of the batch) and recomputation of their own. */
 void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, int stages,
                     const int *worker_of);
+struct pipe_layout {
+    int stages, workers;
+    const int *width_of;
+    const int *const *workers_of;
+    const int64_t *micro_of;
+    bool recompute;
+};
+void pipe_case_lay_out(struct pipe_case *c, const struct sl_train_config *config,
+                       const struct pipe_layout *layout);
 
 #endif

@@ -47,6 +47,24 @@ struct combination {
     enum cut cut;
 };
 
+/* Chimera: every stage twice, on opposite workers. */
+static bool cut_cross(struct pipe_case *c, const struct sl_train_config *config, int stages) {
+    int width[MOST_STAGES], at[MOST_STAGES][2];
+    const int *workers_of[MOST_STAGES];
+    if (stages % 2 || !pipe_case_try_cut(c, config, stages, NULL))
+        return false;
+    for (int s = 0; s < stages; s++) {
+        width[s] = 2;
+        at[s][0] = s;
+        at[s][1] = stages - 1 - s;
+        workers_of[s] = at[s];
+    }
+    struct pipe_layout layout = {
+        .stages = stages, .workers = stages, .width_of = width, .workers_of = workers_of};
+    pipe_case_lay_out(c, config, &layout);
+    return true;
+}
+
 /* false: the model has no such cut. */
 static bool cut(struct pipe_case *c, const struct sl_train_config *config,
                 const struct combination *k) {
@@ -55,6 +73,8 @@ static bool cut(struct pipe_case *c, const struct sl_train_config *config,
     int worker_of[MOST_STAGES];
     for (int s = 0; s < stages; s++)
         worker_of[s] = v && s >= k->workers ? 2 * k->workers - 1 - s : s % k->workers;
+    if (k->schedule->layout == SL_LAYOUT_CROSS)
+        return cut_cross(c, config, k->workers);
     switch (k->cut) {
     case EVEN: return pipe_case_try_cut(c, config, stages, worker_of);
     case BRANCHES:
