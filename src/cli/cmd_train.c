@@ -276,6 +276,8 @@ static sl_err run(const struct sl_args *args) {
     session.keep = (int)keep;
     struct sl_pipe_choice choice;
     SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
+    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
+        session.train.batch = choice.plan->batch;
     session.plan = choice.plan;
     session.stage_of = choice.stage_of;
     session.schedule = choice.schedule;
