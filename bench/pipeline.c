@@ -1,7 +1,10 @@
 /* The speed of pipelines; prints RESULT lines.
  *
  *   ./dev bench pipeline [--stages P] [--threads T] [--steps N] [--bound-steps N] [--python PATH]
+ *                        [--torch-steps N] [--bind yes|no] [--schedules 2bw,1f1b,zb-h1,gpipe,stash]
  *                        [--cases gpt,mmt,candle-uno,overhead,trace]
+ *
+ * Threads are bound to cores unless --bind no is given or there are more threads than cores.
  *
  * Cases:
  *
@@ -22,6 +25,7 @@
  * - trace: what measuring the timeline adds, in turns with and without.
  */
 #include "base/clock.h"
+#include "device/bind.h"
 #include "graph/model.h"
 #include "op/registry.h"
 #include "plan/model.h"
@@ -38,7 +42,9 @@
 struct options {
     int stages, threads;
     int64_t steps, bound_steps;
-    const char *python, *cases;
+    const char *python, *cases, *schedules;
+    bool bind;
+    int64_t torch_steps;
 };
 
 struct bench { /* a model with data */
@@ -55,6 +61,15 @@ static void must(sl_err err) {
         return;
     fprintf(stderr, "bench pipeline: %s\n", sl_err_message());
     exit(1);
+}
+
+/* Is the name one of "a,b,c"? */
+static bool is_listed(const char *list, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = strstr(list, name); at; at = strstr(at + 1, name))
+        if ((at == list || at[-1] == ',') && (at[length] == ',' || at[length] == 0))
+            return true;
+    return false;
 }
 
 /* ---- models ---- */
@@ -80,7 +95,8 @@ static void open_data(struct bench *b) {
     must(sl_data_open(&spec, &b->data));
 }
 
-static void open_bench(struct bench *b, const char *file, const char *sets, int threads) {
+static void open_bench(struct bench *b, const char *file, const char *sets,
+                       const struct options *o) {
     static const char *const dirs[] = {MODELS, NULL};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
@@ -91,11 +107,13 @@ static void open_bench(struct bench *b, const char *file, const char *sets, int 
     must(sl_model_read_file(file, &options, &b->graph));
     must(sl_graph_autodiff(b->graph));
     open_data(b);
+    bool fits = o->stages * o->threads <= sl_bind_count() && 4 * o->threads <= sl_bind_count();
     b->train = (struct sl_train_config){
         .graph = b->graph,
         .data = b->data,
         .device = sl_device_find("cpu"),
-        .threads = threads,
+        .threads = o->threads,
+        .bind = o->bind && fits,
         .base_lr = 3e-4,
         .seed = 1,
     };
@@ -167,6 +185,8 @@ static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, i
 /* Goes on until all have done their steps, so that nobody runs on an idle machine. */
 static void *run_alone(void *arg) {
     struct runner *r = arg;
+    if (r->worker->pipe->train.bind)
+        must(sl_bind_thread(r->worker->place));
     pthread_barrier_wait(r->start);
     int64_t start = sl_clock_ns();
     for (int64_t i = 0; i < r->steps || atomic_load(r->left) > 0; i++) {
@@ -263,10 +283,10 @@ static void put_gpt(const struct options *o, const char *schedule, double tokens
 }
 
 static void bench_gpt(const struct options *o) {
-    static const char *const schedules[] = {"2bw", "1f1b"};
+    static const char *const schedules[] = {"2bw", "1f1b", "zb-h1", "gpipe", "stash"};
     struct bench b;
     enum { TOKENS = 128, MICROS = 16 };
-    open_bench(&b, "bench/models/gpt-pipe.model", "", o->threads);
+    open_bench(&b, "bench/models/gpt-pipe.model", "", o);
     b.train.batch = 4 * MICROS;
     b.train.micros = MICROS;
     b.train.steps = o->steps;
@@ -275,8 +295,10 @@ static void bench_gpt(const struct options *o) {
     for (int s = 0; s < o->stages; s++)
         worker_of[s] = s;
     const struct sl_plan *plan = plan_of(&b, o->stages, o->stages, worker_of, false);
-    double items = (double)b.train.batch * TOKENS, torch = time_torch(o, o->steps / 5 + 2);
+    double items = (double)b.train.batch * TOKENS, torch = time_torch(o, o->torch_steps);
     for (int i = 0; i < SL_COUNT(schedules); i++) {
+        if (!is_listed(o->schedules, schedules[i]))
+            continue;
         struct sl_pipe *pipe = open_pipe(&b, plan, schedules[i], false);
         double share = pipe->sched->rule != SL_RULE_SYNC
                            ? 1
@@ -368,7 +390,7 @@ static void bench_graph(const struct options *o, const char *name, const char *s
     char file[128];
     int stages, worker_of[64];
     snprintf(file, sizeof file, MODELS "/%s.model", name);
-    open_bench(&b, file, sets, o->threads);
+    open_bench(&b, file, sets, o);
     b.train.batch = batch;
     b.train.micros = 4;
     b.train.steps = o->steps;
@@ -401,8 +423,8 @@ static sl_err run_nothing(struct sl_device *device, struct sl_exec *exec,
     return SL_OK;
 }
 
-static void open_small(struct bench *b, int64_t steps) {
-    open_bench(b, "bench/models/gpt-pipe.model", "V=16,T=4,L=4,C=16,H=2", 1);
+static void open_small(struct bench *b, const struct options *o, int64_t steps) {
+    open_bench(b, "bench/models/gpt-pipe.model", "V=16,T=4,L=4,C=16,H=2", o);
     b->train.batch = b->train.micros = 64;
     b->train.steps = steps;
 }
@@ -413,9 +435,8 @@ static void bench_overhead(const struct options *o) {
     struct sl_device_row empty = *sl_device_find("cpu");
     struct bench b;
     enum { STEPS = 40, STAGES = 2, ROUNDS = 9 };
-    (void)o;
     empty.run = run_nothing;
-    open_small(&b, STEPS);
+    open_small(&b, o, STEPS);
     b.train.device = &empty;
     must(sl_plan_cut_even(b.graph, empty.has_kernel, STAGES, b.stage_of));
     const struct sl_plan *plan = plan_of(&b, STAGES, STAGES, (int[]){0, 1}, false);
@@ -444,10 +465,9 @@ static void bench_trace(const struct options *o) {
     enum { STEPS = 6, ROUNDS = 7 };
     double best[2] = {1e30, 1e30};
     struct sl_pipe *pipes[2];
-    open_bench(&b, "bench/models/gpt-pipe.model", "V=256,T=64,L=4,C=128,H=4", 1);
+    open_bench(&b, "bench/models/gpt-pipe.model", "V=256,T=64,L=4,C=128,H=4", o);
     b.train.batch = b.train.micros = 16;
     b.train.steps = STEPS;
-    (void)o;
     must(sl_plan_cut_even(b.graph, b.train.device->has_kernel, 2, b.stage_of));
     const struct sl_plan *plan = plan_of(&b, 2, 2, (int[]){0, 1}, false);
     for (int i = 0; i < 2; i++)
@@ -465,14 +485,10 @@ static void bench_trace(const struct options *o) {
 
 /* ---- options ---- */
 
-static bool wants(const struct options *o, const char *name) {
-    const char *at = strstr(o->cases, name);
-    return at && (at == o->cases || at[-1] == ',');
-}
-
 static int usage(void) {
     fprintf(stderr, "usage: ./dev bench pipeline [--stages P] [--threads T] [--steps N] "
-                    "[--bound-steps N] [--python PATH] [--cases "
+                    "[--bound-steps N] [--python PATH] [--torch-steps N] [--bind yes|no] "
+                    "[--schedules 2bw,1f1b,zb-h1,gpipe,stash] [--cases "
                     "gpt,mmt,candle-uno,overhead,trace]\n");
     return 2;
 }
@@ -482,7 +498,10 @@ int main(int argc, char **argv) {
                         .threads = 1,
                         .steps = 50,
                         .bound_steps = 4,
-                        .cases = "gpt,mmt,candle-uno,overhead,trace"};
+                        .cases = "gpt,mmt,candle-uno,overhead,trace",
+                        .schedules = "2bw,1f1b",
+                        .torch_steps = 10,
+                        .bind = true};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--stages") == 0)
@@ -497,20 +516,26 @@ int main(int argc, char **argv) {
             o.python = value;
         else if (strcmp(argv[i], "--cases") == 0)
             o.cases = value;
+        else if (strcmp(argv[i], "--schedules") == 0)
+            o.schedules = value;
+        else if (strcmp(argv[i], "--torch-steps") == 0)
+            o.torch_steps = atoll(value);
+        else if (strcmp(argv[i], "--bind") == 0)
+            o.bind = strcmp(value, "no") != 0;
         else
             return usage();
     }
     if (argc % 2 == 0 || o.stages < 1 || o.threads < 1 || o.steps < 3 || o.bound_steps < 1)
         return usage();
-    if (wants(&o, "gpt"))
+    if (is_listed(o.cases, "gpt"))
         bench_gpt(&o);
-    if (wants(&o, "mmt"))
+    if (is_listed(o.cases, "mmt"))
         bench_graph(&o, "mmt", "branches=4,T=64,L=2,C=256,H=4,F=1024,classes=10", 16);
-    if (wants(&o, "candle-uno"))
+    if (is_listed(o.cases, "candle-uno"))
         bench_graph(&o, "candle-uno", "branches=4,L=4,W=1024,shrink=4", 256);
-    if (wants(&o, "overhead"))
+    if (is_listed(o.cases, "overhead"))
         bench_overhead(&o);
-    if (wants(&o, "trace"))
+    if (is_listed(o.cases, "trace"))
         bench_trace(&o);
     return 0;
 }

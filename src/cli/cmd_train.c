@@ -271,6 +271,7 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
+    session.train.bind = sl_args_has(args, "--bind");
     SL_TRY_OUT(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &session.checkpoint_every));
     SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
     session.keep = (int)keep;

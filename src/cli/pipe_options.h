@@ -7,6 +7,7 @@
 #define SL_PIPE_OPTIONS                                                                            \
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
+        {"--bind", NULL, "bind every thread of a worker to a core of its own", false},             \
         {"--replicas", "W", "of every stage, each with every W-th micro-batch (default 1)",        \
          false},                                                                                   \
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \
