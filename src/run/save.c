@@ -31,6 +31,12 @@ static sl_err visit_tensors(struct sl_train *train, struct sl_arena *arena, visi
             item.name = sl_ckpt_part_name(arena, param->name, row->state[s]);
             SL_TRY(visit(ctx, &item, sl_worker_opt(w, s, i)));
         }
+        const struct sl_train_config *c = &train->config;
+        const char *kept = row ? sl_policy_kept_name(&c->policy, &c->optim) : NULL;
+        if (kept) {
+            item.name = sl_ckpt_part_name(arena, param->name, kept);
+            SL_TRY(visit(ctx, &item, sl_worker_opt(w, w->state_count - 1, i)));
+        }
     }
     for (int i = 0; i < p->state_count; i++) {
         const struct sl_param *state = &graph->states.at[p->states[i].param];

@@ -145,6 +145,16 @@ out:
     return err;
 }
 
+static sl_err log_staleness(struct session *s) {
+    struct sl_staleness *at;
+    int64_t count = sl_pipe_take_staleness(s->pipe, &at);
+    sl_err err = SL_OK;
+    for (int64_t i = 0; err == SL_OK && s->log.jsonl && i < count; i++)
+        err = sl_run_log_staleness(&s->log, &at[i]);
+    free(at);
+    return err;
+}
+
 /* A pipeline runs several steps at a time and is empty in between. Asynchronous schedules drain as
  * seldom as possible, because a drain is a step with fresh weights that they would not have had. */
 static sl_err run_pipe(struct session *s) {
@@ -160,6 +170,7 @@ static sl_err run_pipe(struct session *s) {
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), s->train->step + count);
     SL_TRY_OUT(explain_skips(s, reports, count));
     SL_TRY_OUT(sl_pipe_gather(s->pipe, s->train));
+    SL_TRY_OUT(log_staleness(s));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
 out:
@@ -187,6 +198,7 @@ static sl_err open_pipe(struct session *s) {
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
+                                  .staleness = c->staleness,
                                   .trace = c->trace};
     SL_TRY(sl_pipe_open(&pipe, &s->pipe));
     return sl_pipe_scatter(s->pipe, s->train);
