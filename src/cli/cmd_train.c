@@ -84,8 +84,17 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
     return (step & (step - 1)) == 0 || step % tenth == 0 || step == steps;
 }
 
+static void say_skipped(const struct sl_step_report *r) {
+    struct sl_text why = {0};
+    sl_bad_put(&why, &r->bad);
+    sl_log_note("step %lld skipped, its gradient is not finite: %s", (long long)r->step, why.at);
+    sl_text_free(&why);
+}
+
 static void on_step(void *ctx, const struct sl_train *train, const struct sl_step_report *r) {
     struct progress *p = ctx;
+    if (r->skipped)
+        say_skipped(r);
     int64_t now = sl_clock_ns();
     sl_run_stats_step(&p->stats, r);
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
@@ -103,7 +112,7 @@ static void on_step(void *ctx, const struct sl_train *train, const struct sl_ste
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
                   (long long)train->config.steps, r->loss, norm, r->lr,
                   sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
-                  r->skipped ? "  SKIPPED: gradient not finite" : "");
+                  r->skipped ? "  SKIPPED" : "");
 }
 
 static void on_eval(void *ctx, const struct sl_train *train, const struct sl_eval_report *r) {
@@ -149,6 +158,14 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
     return SL_OK;
 }
 
+static sl_err ask_staleness(const struct sl_args *args, struct sl_session_config *c) {
+    c->staleness = sl_args_has(args, "--log-staleness");
+    if (c->staleness && (!c->plan || !c->run))
+        return sl_fail(SL_ERR_USAGE, "--log-staleness needs a pipeline (--stages N or --plan "
+                                     "X.plan) and --out DIR");
+    return SL_OK;
+}
+
 static sl_err save_trace(const struct sl_session_config *c, struct progress *p) {
     struct sl_text path = {0};
     if (p->traced_ns == 0)
@@ -167,8 +184,9 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 static void put_config(struct sl_text *text, const struct sl_args *args,
                        const struct sl_train_config *c) {
     struct sl_json_out json = {.text = text, .indent = 2};
-    struct sl_text optim = {0}, lr = {0};
+    struct sl_text optim = {0}, lr = {0}, policy = {0};
     sl_optim_put(&optim, &c->optim);
+    sl_policy_put(&policy, &c->policy);
     sl_lr_put(&lr, &c->lr);
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", args->positional[0]);
@@ -187,6 +205,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_int(&json, "micro", c->micros);
     sl_json_put_int(&json, "steps", c->steps);
     sl_json_put_string(&json, "optimizer", optim.at);
+    sl_json_put_string(&json, "policy", policy.at);
     sl_json_put_string(&json, "lr_schedule", lr.at);
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
@@ -194,12 +213,14 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     sl_text_free(&optim);
+    sl_text_free(&policy);
     sl_text_free(&lr);
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
     SL_TRY(sl_run_optimizer(args, 100, c));
+    SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
     return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
 }
@@ -264,9 +285,12 @@ static sl_err run(const struct sl_args *args) {
     session.keep = (int)keep;
     struct sl_pipe_choice choice;
     SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
+    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
+        session.train.batch = choice.plan->batch;
     session.plan = choice.plan;
     session.stage_of = choice.stage_of;
     session.schedule = choice.schedule;
+    SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;
     progress.config = &session.train;
@@ -296,6 +320,8 @@ out:
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
+    {"--policy", "P", "against staleness; see 'sluice list policies'", false},
+    {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,

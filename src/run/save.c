@@ -31,6 +31,12 @@ static sl_err visit_tensors(struct sl_train *train, struct sl_arena *arena, visi
             item.name = sl_ckpt_part_name(arena, param->name, row->state[s]);
             SL_TRY(visit(ctx, &item, sl_worker_opt(w, s, i)));
         }
+        const struct sl_train_config *c = &train->config;
+        const char *kept = row ? sl_policy_kept_name(&c->policy, &c->optim) : NULL;
+        if (kept) {
+            item.name = sl_ckpt_part_name(arena, param->name, kept);
+            SL_TRY(visit(ctx, &item, sl_worker_opt(w, w->state_count - 1, i)));
+        }
     }
     for (int i = 0; i < p->state_count; i++) {
         const struct sl_param *state = &graph->states.at[p->states[i].param];
@@ -38,13 +44,6 @@ static sl_err visit_tensors(struct sl_train *train, struct sl_arena *arena, visi
         SL_TRY(visit(ctx, &item, (char *)w->state + p->states[i].offset));
     }
     return SL_OK;
-}
-
-static int64_t bytes_of(const struct sl_ckpt_item *item) {
-    int64_t count = 1;
-    for (int i = 0; i < item->rank; i++)
-        count *= item->dim[i];
-    return count * (int64_t)sizeof(float);
 }
 
 /* A tensor's device memory, fetched piece by piece while it is written. */
@@ -110,6 +109,7 @@ struct load_ctx {
     struct sl_train *train;
     struct sl_ckpt *ckpt;
     bool weights_only;
+    int64_t found;
 };
 
 struct sink {
@@ -125,6 +125,13 @@ static sl_err put_sink(void *ctx, const void *bytes, int64_t size) {
     return SL_OK;
 }
 
+static bool same_shape(const struct sl_ckpt_tensor *a, const struct sl_ckpt_item *b) {
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int i = 0; same && i < b->rank; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
+}
+
 static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item, void *memory) {
     struct load_ctx *load = ctx;
     if (load->weights_only && item->group == SL_CKPT_STATE)
@@ -133,11 +140,17 @@ static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item, void *memo
     if (!tensor)
         return sl_fail(SL_ERR_INPUT, "%s has no tensor '%s'; it was written by another model",
                        sl_ckpt_dir(load->ckpt), item->name);
-    char text[SL_ST_TEXT];
-    if (tensor->dtype != item->dtype || sl_ckpt_tensor_bytes(tensor) != bytes_of(item) ||
-        tensor->rank != item->rank)
-        return sl_fail(SL_ERR_INPUT, "%s: tensor '%s' is %s, the model wants another shape",
-                       sl_ckpt_dir(load->ckpt), item->name, sl_ckpt_tensor_text(tensor, text));
+    if (!same_shape(tensor, item)) {
+        struct sl_ckpt_tensor want = {.dtype = (uint8_t)item->dtype, .rank = (uint8_t)item->rank};
+        char have_text[SL_ST_TEXT], want_text[SL_ST_TEXT];
+        memcpy(want.dim, item->dim, sizeof want.dim);
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: tensor '%s' is %s, the model wants %s; it was written by another "
+                       "model, or with other sizes (--set)",
+                       sl_ckpt_dir(load->ckpt), item->name, sl_ckpt_tensor_text(tensor, have_text),
+                       sl_ckpt_tensor_text(&want, want_text));
+    }
+    load->found++;
     struct sink sink = {load->train->device, memory};
     return sl_ckpt_stream(load->ckpt, tensor, &sink, put_sink);
 }
@@ -163,6 +176,13 @@ sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only)
     if (!weights_only)
         SL_TRY_OUT(check_data(train, load.ckpt));
     SL_TRY_OUT(visit_tensors(train, &arena, load_tensor, &load));
+    if (!weights_only && load.found != sl_ckpt_count(load.ckpt))
+        SL_TRY_OUT(sl_fail(SL_ERR_INPUT,
+                           "%s holds %lld tensors, the model and its optimizer have %lld; resume "
+                           "with the model, sizes and optimizer of the run, or start from its "
+                           "weights with --init",
+                           sl_ckpt_dir(load.ckpt), (long long)sl_ckpt_count(load.ckpt),
+                           (long long)load.found));
     if (!weights_only) {
         int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
         int64_t cursor = sl_ckpt_cursor(load.ckpt);

@@ -120,6 +120,41 @@ static int64_t run_length(const struct session *s, int64_t most) {
     return length < most ? length : most;
 }
 
+/* Why steps of a pipeline were skipped: one worker makes the same steps again from the weights that
+ * it still holds, to the same bits, and looks. Asynchronous schedules cannot be asked so. */
+static sl_err explain_skips(struct session *s, struct sl_step_report *reports, int64_t count) {
+    const struct sl_graph *graph = s->config->train.graph;
+    struct sl_step_report again;
+    int64_t last = -1;
+    for (int64_t i = 0; i < count; i++)
+        last = reports[i].skipped ? i : last;
+    if (last < 0 || !sl_pipe_is_synchronous(s->pipe))
+        return SL_OK;
+    int *stage = sl_realloc(NULL, sizeof *stage * (size_t)graph->nodes.count);
+    sl_err err = SL_OK;
+    sl_pass_place(graph, s->config->stage_of, stage);
+    for (int64_t i = 0; i <= last; i++) {
+        SL_TRY_OUT(sl_train_step(s->train, &again));
+        if (!reports[i].skipped)
+            continue;
+        reports[i].bad = again.bad;
+        reports[i].bad.stage = again.bad.kind == SL_BAD_OP ? stage[again.bad.node] : 0;
+    }
+out:
+    free(stage);
+    return err;
+}
+
+static sl_err log_staleness(struct session *s) {
+    struct sl_staleness *at;
+    int64_t count = sl_pipe_take_staleness(s->pipe, &at);
+    sl_err err = SL_OK;
+    for (int64_t i = 0; err == SL_OK && s->log.jsonl && i < count; i++)
+        err = sl_run_log_staleness(&s->log, &at[i]);
+    free(at);
+    return err;
+}
+
 /* A pipeline runs several steps at a time and is empty in between. Asynchronous schedules drain as
  * seldom as possible, because a drain is a step with fresh weights that they would not have had. */
 static sl_err run_pipe(struct session *s) {
@@ -133,7 +168,9 @@ static sl_err run_pipe(struct session *s) {
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
     if (s->config->trace && s->config->on_trace)
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), s->train->step + count);
+    SL_TRY_OUT(explain_skips(s, reports, count));
     SL_TRY_OUT(sl_pipe_gather(s->pipe, s->train));
+    SL_TRY_OUT(log_staleness(s));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
 out:
@@ -161,6 +198,7 @@ static sl_err open_pipe(struct session *s) {
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
+                                  .staleness = c->staleness,
                                   .trace = c->trace};
     SL_TRY(sl_pipe_open(&pipe, &s->pipe));
     return sl_pipe_scatter(s->pipe, s->train);
