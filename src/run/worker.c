@@ -1,8 +1,6 @@
 /* A worker: memory of a stage on a device, and single passes of micro-batches. */
 #include "run/worker.h"
 
-#include "base/rng.h"
-#include "op/registry.h"
 #include "plan/bytes.h"
 
 #include <stdlib.h>
@@ -96,33 +94,6 @@ static sl_err alloc_memory(struct sl_worker *w) {
     return SL_OK;
 }
 
-/* Initial values are a pure function of (seed, name, index): the same on any cut. */
-static sl_err init_values(struct sl_worker *w, const struct sl_program_param *list, int count,
-                          const struct sl_param *table, void *slab, uint64_t seed) {
-    enum { CHUNK = 4096 };
-    float chunk[CHUNK];
-    for (int i = 0; i < count; i++) {
-        const struct sl_param *param = &table[list[i].param];
-        uint64_t stream = sl_rng_stream(param->name);
-        for (int64_t at = 0; at < list[i].numel; at += CHUNK) {
-            int64_t n = list[i].numel - at < CHUNK ? list[i].numel - at : CHUNK;
-            for (int64_t j = 0; j < n; j++)
-                chunk[j] = (float)sl_init_value(&param->init, seed, stream, at + j);
-            SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE,
-                                          (char *)slab + list[i].offset + at * 4, chunk, n * 4));
-            SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
-        }
-    }
-    return SL_OK;
-}
-
-static sl_err init_all(struct sl_worker *w, uint64_t seed) {
-    const struct sl_program *p = w->programs[0];
-    for (int v = 0; v < w->versions; v++)
-        SL_TRY(init_values(w, p->params, p->param_count, w->graph->params.at, w->param[v], seed));
-    return init_values(w, p->states, p->state_count, w->graph->states.at, w->state, seed);
-}
-
 sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
                       struct sl_worker **out) {
     struct sl_worker *w = calloc(1, sizeof *w);
@@ -137,7 +108,7 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     w->state_count = config->state_count;
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));
-    SL_TRY_OUT(init_all(w, config->seed));
+    SL_TRY_OUT(sl_worker_init(w, config->seed));
     *out = w;
 out:
     if (err != SL_OK)

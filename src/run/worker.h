@@ -48,6 +48,9 @@ SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_wo
                                     struct sl_worker **out);
 void sl_worker_close(struct sl_worker *worker);
 
+/* init.c: initial values into every weight version and the running statistics. */
+SL_MUST_CHECK sl_err sl_worker_init(struct sl_worker *worker, uint64_t seed);
+
 /* A pass of one micro-batch. */
 struct sl_pass {
     enum sl_worker_program program;
