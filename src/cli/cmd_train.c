@@ -273,6 +273,8 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_pipe_choice choice;
     SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
     SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
+    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
+        session.train.batch = choice.plan->batch;
     session.plan = choice.plan;
     session.stage_of = choice.stage_of;
     session.schedule = choice.schedule;
