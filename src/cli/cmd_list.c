@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "op/registry.h"
 #include "optim/lr.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
 #include "sched/schedule.h"
 #include "search/planner.h"
 
@@ -103,6 +103,13 @@ static sl_err fill_optimizers(const struct sl_args *args, struct sl_listing *lis
     return SL_OK;
 }
 
+static sl_err fill_policies(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; i < sl_policy_count; i++)
+        add_row(list, sl_policies[i]->name, sl_policies[i]->rules, sl_policies[i]->brief);
+    return SL_OK;
+}
+
 static sl_err fill_lr_schedules(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; i < sl_lr_row_count; i++)
@@ -128,6 +135,7 @@ static const struct sl_list_kind kinds[] = {
     {"models", "models by name", "parameters", fill_models},
     {"ops", "ops that models are made of", "inputs; attributes", fill_ops},
     {"optimizers", "optimizers of 'train'", "defaults", fill_optimizers},
+    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"planners", "planners of 'plan'", NULL, fill_planners},
     {"schedules", "pipeline schedules", NULL, fill_schedules},
 };

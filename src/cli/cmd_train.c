@@ -156,6 +156,14 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
     return SL_OK;
 }
 
+static sl_err ask_staleness(const struct sl_args *args, struct sl_session_config *c) {
+    c->staleness = sl_args_has(args, "--log-staleness");
+    if (c->staleness && (!c->plan || !c->run))
+        return sl_fail(SL_ERR_USAGE, "--log-staleness needs a pipeline (--stages N or --plan "
+                                     "X.plan) and --out DIR");
+    return SL_OK;
+}
+
 static sl_err save_trace(const struct sl_session_config *c, struct progress *p) {
     struct sl_text path = {0};
     if (p->traced_ns == 0)
@@ -174,8 +182,9 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 static void put_config(struct sl_text *text, const struct sl_args *args,
                        const struct sl_train_config *c) {
     struct sl_json_out json = {.text = text, .indent = 2};
-    struct sl_text optim = {0}, lr = {0};
+    struct sl_text optim = {0}, lr = {0}, policy = {0};
     sl_optim_put(&optim, &c->optim);
+    sl_policy_put(&policy, &c->policy);
     sl_lr_put(&lr, &c->lr);
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", args->positional[0]);
@@ -194,6 +203,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_int(&json, "micro", c->micros);
     sl_json_put_int(&json, "steps", c->steps);
     sl_json_put_string(&json, "optimizer", optim.at);
+    sl_json_put_string(&json, "policy", policy.at);
     sl_json_put_string(&json, "lr_schedule", lr.at);
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
@@ -201,12 +211,14 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     sl_text_free(&optim);
+    sl_text_free(&policy);
     sl_text_free(&lr);
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
     SL_TRY(sl_run_optimizer(args, 100, c));
+    SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
     return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
 }
@@ -278,6 +290,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     session.plan = choice.plan;
     session.stage_of = choice.stage_of;
     session.schedule = choice.schedule;
+    SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;
     progress.config = &session.train;
@@ -314,6 +327,8 @@ static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
     SL_COMM_OPTIONS,
+    {"--policy", "P", "against staleness; see 'sluice list policies'", false},
+    {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,

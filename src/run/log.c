@@ -99,6 +99,22 @@ sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *r) {
     return sl_events_scalar(log->events, r->step, "eval/loss", (float)r->loss);
 }
 
+sl_err sl_run_log_staleness(struct sl_run_log *log, const struct sl_staleness *s) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text};
+    sl_json_open(&json, '{');
+    sl_json_put_int(&json, "step", s->step);
+    sl_json_put_int(&json, "stage", s->stage);
+    sl_json_put_string(&json, "pass", s->backward ? "backward" : "forward");
+    sl_json_put_int(&json, "base", s->base);
+    sl_json_put_int(&json, "s", s->ahead);
+    if (s->predicts)
+        sl_json_put_double(&json, "rmse_predicted", s->predicted);
+    sl_json_put_double(&json, "rmse_stale", s->stale);
+    sl_json_close(&json, '}');
+    return put_line(log, &text);
+}
+
 void sl_run_log_close(struct sl_run_log *log) {
     if (log->jsonl)
         fclose(log->jsonl);

@@ -10,6 +10,7 @@
 /* ---- what this runtime takes ---- */
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
+    SL_TRY(sl_pipe_policy_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
@@ -42,6 +43,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
@@ -86,15 +88,22 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
-        .versions = pools[SL_POOL_WEIGHT].count,
+        .versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count,
         .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_plan_optim_slabs(&c->optim),
+        .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
     };
     seat->train.config = *c;
     seat->train.device = w->device;
     seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
+    sl_pipe_policy_open(pipe, seat);
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
+    seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
+    seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
+    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
+                          seat->train.worker->programs[SL_WORKER_FULL]->param_count);
+    if (pipe->config.staleness)
+        SL_TRY(sl_pipe_watch_open(seat));
     return sl_train_open_optimizer(&seat->train);
 }
 
@@ -159,6 +168,7 @@ out:
 }
 
 static void close_seat(struct sl_seat_state *seat) {
+    sl_pipe_watch_close(seat);
     sl_worker_close(seat->train.worker);
     if (seat->train.device)
         seat->train.device->row->free(seat->train.device, seat->train.opt_scratch);
@@ -223,16 +233,16 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int slots = sl_pipe_slots(pipe, seat->number);
-    if (slots > seat->slots || pools[SL_POOL_WEIGHT].count > worker->versions)
+    int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
+    if (slots > seat->slots || versions > worker->versions)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
-                       seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
-                       worker->versions);
+                       seat->stage, slots, versions, seat->slots, worker->versions);
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
-    seat->counted = -1;
+    seat->counted = seat->watch[0].target = seat->watch[1].target = -1;
     return SL_OK;
 }
 

@@ -17,6 +17,15 @@
 #include "run/train.h"
 #include "sched/timeline.h"
 
+/* How far the weights that a pass read were from those it stood for (pipe_watch.c). */
+struct sl_staleness {
+    int64_t step; /* whose making showed it */
+    int64_t base; /* version it started from, counted over the whole run */
+    int stage, ahead;
+    bool backward, predicts;
+    double predicted, stale; /* root mean square, over all elements of the stage's weights */
+};
+
 struct sl_pipe_config {
     const struct sl_train_config *train;
     const struct sl_plan *plan;
@@ -24,6 +33,7 @@ struct sl_pipe_config {
     const char *schedule;
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
+    bool staleness; /* watch it */
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);
     void *delay_ctx;
@@ -49,6 +59,9 @@ SL_MUST_CHECK sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe); /* finished steps of the run */
 /* Of the last run: the part of the workers' time that was not spent in actions. */
 double sl_pipe_bubble(const struct sl_pipe *pipe);
+
+/* What was watched in the runs since the last call, in order; the caller frees it. */
+int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
 
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);

@@ -158,6 +158,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(count_items(w->pipe, &at));
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
+    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
         SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
@@ -172,6 +173,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     struct sl_pass pass = pass_of(w->pipe, &at, action, phase);
     if (action->kind != SL_W)
         SL_TRY(move_messages(w, &at, true, false));
+    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
         at.seat->grad_filled = true;
@@ -186,17 +188,11 @@ static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *acti
     return SL_OK;
 }
 
-static sl_err act_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
-    (void)w;
-    return sl_fail(SL_ERR_NO, "stage %d: weight prediction is not run by this build",
-                   action->stage);
-}
-
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
-    [SL_F] = act_forward,       [SL_B] = act_backward,        [SL_I] = act_backward,
-    [SL_W] = act_backward,      [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
-    [SL_RECV] = act_nothing,    [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
-    [SL_PREDICT] = act_predict,
+    [SL_F] = act_forward,           [SL_B] = act_backward,        [SL_I] = act_backward,
+    [SL_W] = act_backward,          [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
+    [SL_RECV] = act_nothing,        [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
+    [SL_PREDICT] = sl_pipe_predict,
 };
 
 sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action) {

@@ -2,9 +2,18 @@
 #ifndef SL_RUN_PIPE_STATE_H
 #define SL_RUN_PIPE_STATE_H
 
+#include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
 #include "run/store.h"
+
+/* A pass whose weights are compared with the version they stand for. */
+struct sl_watch {
+    void *slabs[2]; /* what it read; the version it started from. NULL: nothing is watched */
+    int64_t target; /* version, -1: none */
+    int far;
+    bool predicted;
+};
 
 /* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
@@ -17,6 +26,12 @@ struct sl_seat_state {
     int64_t counted;      /* iteration that train.counts is of, -1: none */
     int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
     int step_from, step_to;
+    struct sl_policy_at at;        /* where the stage stands, for policies */
+    struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
+    int kept;                      /* slab of what the policy keeps, -1: nothing */
+    int foresight_slot;            /* weight slab of backward predictions, -1: none */
+    struct sl_watch watch[2];      /* of forwards, of backwards */
+    SL_VEC(struct sl_staleness) watched;
 };
 
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
@@ -98,6 +113,24 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
+/* pipe_policy.c */
+SL_MUST_CHECK sl_err sl_pipe_policy_check(const struct sl_train_config *c,
+                                          const struct sl_sched *sched);
+void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_seat_state *seat);
+double sl_pipe_rate(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int64_t t);
+SL_MUST_CHECK sl_err sl_pipe_predict(struct sl_pipe_worker *worker, const struct sl_action *action);
+/* The step of one seat; sets the rate and what is stored. */
+SL_MUST_CHECK sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                    struct sl_update_args *args);
+/* pipe_watch.c */
+SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
+void sl_pipe_watch_close(struct sl_seat_state *seat);
+SL_MUST_CHECK sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                        const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                           const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                        int64_t version);
 /* pipe_step.c */
 SL_MUST_CHECK sl_err sl_pipe_reduce(struct sl_pipe_worker *worker, const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_step(struct sl_pipe_worker *worker, const struct sl_action *action);

@@ -36,7 +36,12 @@ static sl_err visit_param(const struct sl_store *store, struct sl_arena *arena, 
         item.name = sl_ckpt_part_name(arena, param->name, row->state[id.slab]);
         SL_TRY(visit(ctx, &item, &id));
     }
-    return SL_OK;
+    const char *kept = sl_policy_kept_name(&store->config->policy, &store->config->optim);
+    if (!kept)
+        return SL_OK;
+    id.slab = sl_plan_slabs(&store->config->optim, &store->config->policy) - 1;
+    item.name = sl_ckpt_part_name(arena, param->name, kept);
+    return visit(ctx, &item, &id);
 }
 
 /* Every tensor of the run, in a fixed order. */

@@ -144,6 +144,16 @@ static int64_t run_length(const struct session *s, int64_t most) {
     return length < most ? length : most;
 }
 
+static sl_err log_staleness(struct session *s) {
+    struct sl_staleness *at;
+    int64_t count = sl_pipe_take_staleness(s->pipe, &at);
+    sl_err err = SL_OK;
+    for (int64_t i = 0; err == SL_OK && s->log.jsonl && i < count; i++)
+        err = sl_run_log_staleness(&s->log, &at[i]);
+    free(at);
+    return err;
+}
+
 /* A pipeline runs several steps at a time and is empty in between. Asynchronous schedules drain as
  * seldom as possible, because a drain is a step with fresh weights that they would not have had. */
 static sl_err run_pipe(struct session *s) {
@@ -157,6 +167,7 @@ static sl_err run_pipe(struct session *s) {
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
     if (s->config->trace && s->config->on_trace && s->speaks)
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), step_of(s));
+    SL_TRY_OUT(log_staleness(s));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
 out:
@@ -194,6 +205,7 @@ static sl_err open_pipe(struct session *s) {
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
                                   .comm = c->comm,
+                                  .staleness = c->staleness,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
 }
@@ -236,6 +248,8 @@ out:
 
 static sl_err run_session(struct session *s) {
     const struct sl_session_config *c = s->config;
+    if (c->staleness && c->comm && c->comm->ranks > 1)
+        return sl_fail(SL_ERR_NO, "staleness is logged by one process only: without mpirun");
     if (c->plan)
         SL_TRY(open_pipe(s));
     if (!c->plan || (c->train.eval_every > 0 && s->speaks))

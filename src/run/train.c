@@ -45,6 +45,7 @@ struct sl_stage_bytes sl_train_bytes(const struct sl_train *train) {
                                           .last = train->worker->programs[SL_WORKER_LAST],
                                           .eval = train->worker->programs[SL_WORKER_EVAL],
                                           .optim = &train->config.optim,
+                                          .policy = &train->config.policy,
                                           .threads = train->device->threads,
                                           .extra_bytes = train->device->row->extra_bytes},
                   &bytes);
@@ -69,7 +70,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .slots = 1,
         .versions = 1,
         .grad_slots = 1,
-        .state_count = sl_plan_optim_slabs(&config->optim),
+        .state_count = sl_plan_slabs(&config->optim, &config->policy),
         .seed = config->seed,
     };
     train->config = *config;

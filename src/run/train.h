@@ -5,7 +5,7 @@
 #include "data/data.h"
 #include "optim/lr.h"
 #include "optim/norm.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
 #include "plan/bytes.h"
 #include "run/worker.h"
 
@@ -43,6 +43,7 @@ struct sl_train_config {
     int64_t eval_every, eval_samples; /* 0: never */
     bool recompute;
     uint64_t seed;
+    struct sl_policy_use policy; /* of asynchronous pipelines */
 };
 
 /* The state of a run: everything that a checkpoint holds. */
@@ -101,6 +102,7 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
+    bool delta; /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
 
