@@ -92,8 +92,17 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
     return (step & (step - 1)) == 0 || step % tenth == 0 || step == steps;
 }
 
+static void say_skipped(const struct sl_step_report *r) {
+    struct sl_text why = {0};
+    sl_bad_put(&why, &r->bad);
+    sl_log_note("step %lld skipped, its gradient is not finite: %s", (long long)r->step, why.at);
+    sl_text_free(&why);
+}
+
 static void on_step(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
+    if (r->skipped)
+        say_skipped(r);
     int64_t now = sl_clock_ns();
     sl_run_stats_step(&p->stats, r);
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
@@ -110,8 +119,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
                   (long long)p->config->steps, r->loss, norm, r->lr, sl_human_count(p->rate, text),
-                  p->item, todo ? "  left " : "", todo ? left : "",
-                  r->skipped ? "  SKIPPED: gradient not finite" : "");
+                  p->item, todo ? "  left " : "", todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
 static void on_eval(void *ctx, const struct sl_eval_report *r) {

@@ -15,7 +15,7 @@ struct session {
     const struct sl_session_config *config;
     struct sl_session_result *result;
     struct sl_pipe *pipe;   /* NULL: one worker */
-    struct sl_train *train; /* one worker; or where a pipeline is evaluated, on rank 0 */
+    struct sl_train *train; /* one worker; with a pipeline: evaluates and explains, or NULL */
     bool speaks;            /* rank 0 */
     struct sl_run_log log;
     int64_t saved_step; /* -1: none yet */
@@ -101,7 +101,7 @@ static sl_err save(struct session *s) {
 
 static sl_err evaluate(struct session *s) {
     struct sl_eval_report report;
-    if (s->pipe)
+    if (s->pipe && s->config->comm)
         SL_TRY(sl_pipe_gather(s->pipe, s->train));
     if (!s->speaks)
         return SL_OK;
@@ -144,6 +144,37 @@ static int64_t run_length(const struct session *s, int64_t most) {
     return length < most ? length : most;
 }
 
+/* In one process the worker that explains follows the pipeline, one run behind. */
+static sl_err follow(struct session *s) {
+    return s->pipe && s->train && !s->config->comm ? sl_pipe_gather(s->pipe, s->train) : SL_OK;
+}
+
+/* Why steps of a pipeline were skipped: one worker makes the same steps again from the weights that
+ * it still holds, to the same bits, and looks. Asynchronous schedules cannot be asked so, and ranks
+ * have no such worker. */
+static sl_err explain_skips(struct session *s, struct sl_step_report *reports, int64_t count) {
+    const struct sl_graph *graph = s->config->train.graph;
+    struct sl_step_report again;
+    int64_t last = -1;
+    for (int64_t i = 0; i < count; i++)
+        last = reports[i].skipped ? i : last;
+    if (last < 0 || !sl_pipe_is_synchronous(s->pipe) || s->config->comm)
+        return SL_OK;
+    int *stage = sl_realloc(NULL, sizeof *stage * (size_t)graph->nodes.count);
+    sl_err err = SL_OK;
+    sl_pass_place(graph, s->config->stage_of, stage);
+    for (int64_t i = 0; i <= last; i++) {
+        SL_TRY_OUT(sl_train_step(s->train, &again));
+        if (!reports[i].skipped)
+            continue;
+        reports[i].bad = again.bad;
+        reports[i].bad.stage = again.bad.kind == SL_BAD_OP ? stage[again.bad.node] : 0;
+    }
+out:
+    free(stage);
+    return err;
+}
+
 static sl_err log_staleness(struct session *s) {
     struct sl_staleness *at;
     int64_t count = sl_pipe_take_staleness(s->pipe, &at);
@@ -167,6 +198,8 @@ static sl_err run_pipe(struct session *s) {
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
     if (s->config->trace && s->config->on_trace && s->speaks)
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), step_of(s));
+    SL_TRY_OUT(explain_skips(s, reports, count));
+    SL_TRY_OUT(follow(s));
     SL_TRY_OUT(log_staleness(s));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
@@ -252,9 +285,10 @@ static sl_err run_session(struct session *s) {
         return sl_fail(SL_ERR_NO, "staleness is logged by one process only: without mpirun");
     if (c->plan)
         SL_TRY(open_pipe(s));
-    if (!c->plan || (c->train.eval_every > 0 && s->speaks))
+    if (!c->comm || (c->train.eval_every > 0 && s->speaks))
         SL_TRY(sl_train_open(&c->train, &s->train));
     SL_TRY(start(s));
+    SL_TRY(follow(s));
     s->result->was_finished = step_of(s) >= c->train.steps;
     SL_TRY(tell_start(s));
     if (!s->result->was_finished)
