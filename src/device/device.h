@@ -37,6 +37,10 @@ struct sl_run_args {
     uint64_t seed;              /* of this step, for dropout */
     int64_t first_sample;       /* number of the first sample of this micro-batch */
     int64_t *op_ns;             /* [instr_count] time per instruction, or NULL */
+    /* To look at what an instruction made: called behind each, when its outputs are there; an error
+     * ends the run. NULL: none. */
+    sl_err (*after)(void *ctx, int instr);
+    void *ctx;
 };
 
 /* One parameter's optimizer step, or prediction; all pointers are device memory. */

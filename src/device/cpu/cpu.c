@@ -234,6 +234,8 @@ static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
         run_instr(cpu, exec, i, args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
+        if (args->after)
+            SL_TRY(args->after(args->ctx, i));
     }
     return SL_OK;
 }
