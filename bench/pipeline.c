@@ -1,9 +1,11 @@
 /* The speed of pipelines; prints RESULT lines.
  *
  *   ./dev bench pipeline [--stages P] [--threads T] [--steps N] [--bound-steps N] [--python PATH]
- *                        [--torch-steps N] [--bind yes|no] [--schedules 2bw,1f1b,zb-h1,gpipe,stash]
+ *                        [--torch-steps N] [--bind yes|no] [--slack K] [--schedules
+ * 2bw,1f1b,zb-h1,gpipe,stash]
  *                        [--cases gpt,mmt,candle-uno,overhead,trace]
  *
+ * --slack K: micro-batches that may wait between two stages (default 1: a late pass delays nobody).
  * Threads are bound to cores unless --bind no is given or there are more threads than cores.
  *
  * Cases:
@@ -41,7 +43,7 @@
 
 struct options {
     int stages, threads;
-    int64_t steps, bound_steps;
+    int64_t steps, bound_steps, slack;
     const char *python, *cases, *schedules;
     bool bind;
     int64_t torch_steps;
@@ -232,11 +234,12 @@ static struct bound measure_bound(struct sl_pipe *pipe, int64_t steps) {
 /* ---- gpt ---- */
 
 static struct sl_pipe *open_pipe(const struct bench *b, const struct sl_plan *plan,
-                                 const char *schedule, bool trace) {
+                                 const char *schedule, int64_t slack, bool trace) {
     struct sl_pipe_config config = {.train = &b->train,
                                     .plan = plan,
                                     .stage_of = b->stage_of,
                                     .schedule = schedule,
+                                    .slack = slack,
                                     .trace = trace};
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
@@ -276,10 +279,10 @@ static double time_torch(const struct options *o, int64_t steps) {
 
 static void put_gpt(const struct options *o, const char *schedule, double tokens, double bound,
                     double efficiency, double balance) {
-    printf("RESULT bench=pipeline case=gpt schedule=%s stages=%d threads=%d steps=%lld "
+    printf("RESULT bench=pipeline case=gpt schedule=%s slack=%lld stages=%d threads=%d steps=%lld "
            "tokens_s=%.1f bound=%.1f efficiency=%.4f balance=%.4f",
-           schedule, o->stages, o->threads, (long long)o->steps, tokens, bound, efficiency,
-           balance);
+           schedule, (long long)o->slack, o->stages, o->threads, (long long)o->steps, tokens, bound,
+           efficiency, balance);
 }
 
 static void bench_gpt(const struct options *o) {
@@ -299,7 +302,7 @@ static void bench_gpt(const struct options *o) {
     for (int i = 0; i < SL_COUNT(schedules); i++) {
         if (!is_listed(o->schedules, schedules[i]))
             continue;
-        struct sl_pipe *pipe = open_pipe(&b, plan, schedules[i], false);
+        struct sl_pipe *pipe = open_pipe(&b, plan, schedules[i], o->slack, false);
         double share = pipe->sched->rule != SL_RULE_SYNC
                            ? 1
                            : (double)MICROS / (double)(MICROS + o->stages - 1);
@@ -355,7 +358,7 @@ struct race {
 
 static void time_graph(struct race *race, const struct bench *b, const struct sl_plan *plan,
                        const char *schedule, bool graph) {
-    struct sl_pipe *pipe = open_pipe(b, plan, schedule, false);
+    struct sl_pipe *pipe = open_pipe(b, plan, schedule, 0, false);
     int64_t bytes = most_bytes(pipe);
     double seconds = 1e30;
     time_steps(pipe, 1);
@@ -441,7 +444,7 @@ static void bench_overhead(const struct options *o) {
     must(sl_plan_cut_even(b.graph, empty.has_kernel, STAGES, b.stage_of));
     const struct sl_plan *plan = plan_of(&b, STAGES, STAGES, (int[]){0, 1}, false);
     for (int i = 0; i < SL_COUNT(schedules); i++) {
-        struct sl_pipe *pipe = open_pipe(&b, plan, schedules[i], false);
+        struct sl_pipe *pipe = open_pipe(&b, plan, schedules[i], 0, false);
         double best = 1e30;
         time_steps(pipe, STEPS);
         int64_t actions = sl_sched_action_count(pipe->sched) / STAGES;
@@ -471,7 +474,7 @@ static void bench_trace(const struct options *o) {
     must(sl_plan_cut_even(b.graph, b.train.device->has_kernel, 2, b.stage_of));
     const struct sl_plan *plan = plan_of(&b, 2, 2, (int[]){0, 1}, false);
     for (int i = 0; i < 2; i++)
-        pipes[i] = open_pipe(&b, plan, "1f1b", i);
+        pipes[i] = open_pipe(&b, plan, "1f1b", 0, i);
     for (int round = 0; round < 2 * ROUNDS; round++) {
         double took = time_steps(pipes[round % 2], STEPS);
         best[round % 2] = took < best[round % 2] ? took : best[round % 2];
@@ -486,10 +489,11 @@ static void bench_trace(const struct options *o) {
 /* ---- options ---- */
 
 static int usage(void) {
-    fprintf(stderr, "usage: ./dev bench pipeline [--stages P] [--threads T] [--steps N] "
-                    "[--bound-steps N] [--python PATH] [--torch-steps N] [--bind yes|no] "
-                    "[--schedules 2bw,1f1b,zb-h1,gpipe,stash] [--cases "
-                    "gpt,mmt,candle-uno,overhead,trace]\n");
+    fprintf(stderr,
+            "usage: ./dev bench pipeline [--stages P] [--threads T] [--steps N] "
+            "[--bound-steps N] [--python PATH] [--torch-steps N] [--bind yes|no] [--slack K] "
+            "[--schedules 2bw,1f1b,zb-h1,gpipe,stash] [--cases "
+            "gpt,mmt,candle-uno,overhead,trace]\n");
     return 2;
 }
 
@@ -499,6 +503,7 @@ int main(int argc, char **argv) {
                         .steps = 50,
                         .bound_steps = 4,
                         .cases = "gpt,mmt,candle-uno,overhead,trace",
+                        .slack = 1,
                         .schedules = "2bw,1f1b",
                         .torch_steps = 10,
                         .bind = true};
@@ -516,6 +521,8 @@ int main(int argc, char **argv) {
             o.python = value;
         else if (strcmp(argv[i], "--cases") == 0)
             o.cases = value;
+        else if (strcmp(argv[i], "--slack") == 0)
+            o.slack = atoll(value);
         else if (strcmp(argv[i], "--schedules") == 0)
             o.schedules = value;
         else if (strcmp(argv[i], "--torch-steps") == 0)

@@ -225,6 +225,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
+    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
@@ -264,6 +265,13 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
+static void take_choice(struct sl_session_config *session, const struct sl_pipe_choice *choice) {
+    session->plan = choice->plan;
+    session->stage_of = choice->stage_of;
+    session->schedule = choice->schedule;
+    session->slack = choice->slack;
+}
+
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
@@ -287,7 +295,6 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
-    session.train.bind = sl_args_has(args, "--bind");
     SL_TRY_OUT(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &session.checkpoint_every));
     SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
     session.keep = (int)keep;
@@ -296,9 +303,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
     if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
         session.train.batch = choice.plan->batch;
-    session.plan = choice.plan;
-    session.stage_of = choice.stage_of;
-    session.schedule = choice.schedule;
+    take_choice(&session, &choice);
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;

@@ -44,6 +44,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);

@@ -157,6 +157,8 @@ struct sl_sched_opts {
     int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
     int64_t iters;      /* 0 = 1 */
     int64_t group;      /* k of kFkB; 0 = 1 */
+    int64_t slack;      /* micro-batches that may wait between two stages beyond what the schedule
+                           needs; hides transfers and uneven passes, costs stash */
     const struct sl_policy_use *policy;     /* NULL: none */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
 };
