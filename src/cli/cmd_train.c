@@ -4,8 +4,10 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/par.h"
 #include "cli/pipe_options.h"
 #include "cli/run_stats.h"
+#include "profile/peak.h"
 #include "report/picture.h"
 
 #include <math.h>
@@ -106,13 +108,16 @@ static void on_step(void *ctx, const struct sl_train *train, const struct sl_ste
     p->last_print_ns = now;
     int64_t todo = train->config.steps - r->step;
     sl_human_ns(todo * r->dur_ns, left);
-    char norm[32] = "";
+    char norm[32] = "", peak[32] = "", memory[SL_HUMAN_BYTES];
     if (!isnan(r->norm))
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
-    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
-                  (long long)train->config.steps, r->loss, norm, r->lr,
-                  sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
-                  r->skipped ? "  SKIPPED" : "");
+    if (!isnan(r->peak_share))
+        snprintf(peak, sizeof peak, "  %.0f%% of peak", 100 * r->peak_share);
+    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
+                  (long long)r->step, (long long)train->config.steps, r->loss, norm, r->lr,
+                  sl_human_count(p->rate, text), p->item, peak,
+                  sl_human_bytes(sl_run_stats_peak_bytes(), memory), todo ? "  left " : "",
+                  todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
 static void on_eval(void *ctx, const struct sl_train *train, const struct sl_eval_report *r) {
@@ -258,6 +263,21 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
+/* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
+ * anything else is in memory, and only where somebody will see it. */
+static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
+    enum { BUDGET_NS = 30000000 };
+    int64_t threads = (int64_t)c->train.threads * (c->plan ? c->plan->worker_count : 1);
+    int cores = sl_par_cores();
+    bool seen = c->run || !sl_args_has(args, "--quiet");
+    if (!seen || !c->train.device->has_kernel)
+        return;
+    threads = threads < cores ? threads : cores;
+    if (sl_profile_peak(c->train.device, BUDGET_NS, &c->peak_flops) != SL_OK)
+        c->peak_flops = 0;
+    c->peak_flops *= (double)threads;
+}
+
 static sl_err run(const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
@@ -300,6 +320,7 @@ static sl_err run(const struct sl_args *args) {
     session.config = config_text.at;
     sl_model_write(inputs.graph, &model_text);
     session.model = model_text.at;
+    measure_peak(args, &session);
     catch_signals();
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
