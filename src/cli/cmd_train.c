@@ -244,6 +244,7 @@ static sl_err check_dtype(const struct sl_args *args, const struct sl_device_row
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     SL_TRY(check_dtype(args, c->device));
     c->eval_samples = 64;
+    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
@@ -307,6 +308,13 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
     c->peak_flops *= (double)threads;
 }
 
+static void take_choice(struct sl_session_config *session, const struct sl_pipe_choice *choice) {
+    session->plan = choice->plan;
+    session->stage_of = choice->stage_of;
+    session->schedule = choice->schedule;
+    session->slack = choice->slack;
+}
+
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
@@ -335,9 +343,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
     if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
         session.train.batch = choice.plan->batch;
-    session.plan = choice.plan;
-    session.stage_of = choice.stage_of;
-    session.schedule = choice.schedule;
+    take_choice(&session, &choice);
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;
