@@ -12,15 +12,17 @@
 /* Set for every process by Open MPI, by MPICH and its kin, and by srun with PMIx. */
 static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
 
-static bool is_launched(void) {
+static const char *launched_as(void) {
+    if (getenv("SLUICE_RANK")) /* 'sluice launch', also within somebody else's job */
+        return "tcp";
     for (int i = 0; i < SL_COUNT(launchers); i++)
         if (getenv(launchers[i]))
-            return true;
-    return false;
+            return "mpi";
+    return "threads";
 }
 
 sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
-    const char *name = sl_args_text(args, "--transport", is_launched() ? "mpi" : "threads");
+    const char *name = sl_args_text(args, "--transport", launched_as());
     const struct sl_transport *row;
     *out = NULL;
     sl_err err = sl_transport_find(name, &row);
@@ -29,7 +31,9 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     SL_TRY(err);
     if (strcmp(row->name, "threads") == 0)
         return SL_OK;
-    SL_TRY(sl_comm_open(row, out));
+    struct sl_job job;
+    SL_TRY(sl_job_read(getenv, &job));
+    SL_TRY(sl_comm_open(row, &job, out));
     if (!sl_comm_speaks(*out))
         sl_log_open(SL_LOG_QUIET, false, false);
     return SL_OK;
@@ -98,7 +102,7 @@ sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
     if (!comm)
         return err;
     err = sl_comm_settle(comm, err);
-    if (err != SL_OK && (sl_comm_speaks(comm) || comm->broken))
+    if (err != SL_OK && (comm->rank == comm->speaker || comm->broken))
         fprintf(stderr, "sluice: %s\n", sl_err_message());
     sl_comm_close(comm);
     sl_err_set_message(""); /* it is said */

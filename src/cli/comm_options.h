@@ -6,10 +6,7 @@
 #include "comm/comm.h"
 
 #define SL_COMM_OPTIONS                                                                            \
-    {                                                                                              \
-        "--transport", "T", "threads or mpi (default: mpi under mpirun or srun, else threads)",    \
-            false                                                                                  \
-    }
+    { "--transport", "T", "threads, mpi or tcp (default: by the way it was started)", false }
 
 /* Open what --transport or the way the program was started asks for; NULL: threads of this process.
  * Ranks other than 0 fall silent. */

@@ -6,6 +6,7 @@ extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
 extern const struct sl_command sl_cmd_import;
+extern const struct sl_command sl_cmd_launch;
 extern const struct sl_command sl_cmd_list;
 extern const struct sl_command sl_cmd_machine;
 extern const struct sl_command sl_cmd_model;
@@ -26,6 +27,7 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_compare,
     &sl_cmd_eval,
     &sl_cmd_import,
+    &sl_cmd_launch,
     &sl_cmd_list,
     &sl_cmd_machine,
     &sl_cmd_model,

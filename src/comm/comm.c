@@ -3,7 +3,10 @@
 
 #include "base/arena.h"
 
-sl_err sl_comm_open(const struct sl_transport *row, struct sl_comm **out) { return row->open(out); }
+sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
+                    struct sl_comm **out) {
+    return row->open(job, out);
+}
 
 sl_err sl_comm_settle(struct sl_comm *comm, sl_err err) { return comm->row->settle(comm, err); }
 
@@ -12,7 +15,11 @@ void sl_comm_close(struct sl_comm *comm) {
         comm->row->close(comm);
 }
 
-void sl_comm_fail(struct sl_comm *comm, sl_err err) { sl_gate_fail(&comm->gate, err); }
+void sl_comm_fail(struct sl_comm *comm, sl_err err) {
+    sl_gate_fail(&comm->gate, err);
+    if (comm->row->failed)
+        comm->row->failed(comm);
+}
 
 void sl_comm_poll(struct sl_comm *comm) {
     if (comm->gate.poll)

@@ -26,9 +26,26 @@ struct sl_comm {
     struct sl_gate gate;
     int rank, ranks;
     bool broken; /* after settling: some rank did not answer, and close ends all */
+    int speaker; /* who says what went wrong: 0, unless it is lost */
+    /* A rank is lost, and the error of the thread says so: add what is known. NULL: nothing. */
+    void (*explain)(void *ctx, int rank);
+    void *explain_ctx;
 };
 
-SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, struct sl_comm **out);
+/* Which rank of which job this process is, for transports whose launcher does not tell. */
+struct sl_job {
+    int rank, ranks;
+    const char *meet; /* HOST:PORT of rank 0 */
+    int meet_fd;      /* that listens there already, or -1 */
+    uint64_t key;     /* of the job: strangers are turned away */
+    int64_t patience_ns;
+};
+/* From SLUICE_RANK, SLUICE_RANKS, SLUICE_MEET, SLUICE_KEY, ...; lookup is getenv. One rank where
+ * nothing is set. */
+SL_MUST_CHECK sl_err sl_job_read(char *(*lookup)(const char *name), struct sl_job *out);
+
+SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
+                                  struct sl_comm **out);
 /* Before the end: `err` is how it went here; waits for the others and returns the first error of
  * all. Then close; launchers may kill what is left when the first rank has gone, so everything is
  * said between the two. */
@@ -123,9 +140,10 @@ SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member, float 
 struct sl_transport {
     const char *name, *brief;
     const char *module; /* file that holds the rest of the row; NULL: this build does */
-    sl_err (*open)(struct sl_comm **out);
+    sl_err (*open)(const struct sl_job *job, struct sl_comm **out); /* job: may be NULL */
     sl_err (*settle)(struct sl_comm *comm, sl_err err);
     void (*close)(struct sl_comm *comm);
+    void (*failed)(struct sl_comm *comm); /* the gate has failed here; NULL: it finds out */
     sl_err (*merge)(struct sl_comm *comm, void *bytes, int64_t size_bytes);
 
     sl_err (*channel_open)(struct sl_comm *comm, const struct sl_channel_spec *spec,

@@ -242,7 +242,8 @@ static void free_comm(struct mpi_comm *comm) {
     free(comm);
 }
 
-static sl_err open_comm(struct sl_comm **out) {
+static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
+    (void)job;
     struct mpi_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct mpi_comm){.post = {.base = {.row = &sl_transport_mpi}, .row = &post_row}};
     sl_gate_open(&comm->post.base.gate);

@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include "base/module.h"
+#include "comm/tcp.h"
 #include "comm/threads.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@ static const struct sl_transport mpi = {
     .module = "libsluice_mpi.so",
 };
 
-const struct sl_transport *const sl_transports[] = {&mpi, &sl_transport_threads, NULL};
+const struct sl_transport *const sl_transports[] = {&mpi, &sl_transport_tcp, &sl_transport_threads,
+                                                    NULL};
 
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {
     char symbol[64];
@@ -33,5 +35,6 @@ sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
         *out = *row;
         return (*row)->module ? load(*row, out) : SL_OK;
     }
-    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'; there are mpi and threads", name);
+    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'; there are mpi, tcp and threads",
+                   name);
 }

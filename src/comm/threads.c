@@ -30,7 +30,8 @@ struct group {
     int64_t sum_count;
 };
 
-static sl_err open_comm(struct sl_comm **out) {
+static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
+    (void)job;
     struct sl_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct sl_comm){.row = &sl_transport_threads, .ranks = 1};
     sl_gate_open(&comm->gate);

@@ -139,7 +139,7 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
 static sl_err open_threads(struct sl_pipe *pipe) {
     const struct sl_transport *threads;
     SL_TRY(sl_transport_find("threads", &threads));
-    return sl_comm_open(threads, &pipe->comm);
+    return sl_comm_open(threads, NULL, &pipe->comm);
 }
 
 sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {

@@ -419,7 +419,8 @@ static void try_failure(int who) {
 static int open_comm(const struct sl_transport *row) {
     const struct sl_device_row *cpu = sl_device_find("cpu");
     struct sl_device_config config = {.threads = 1};
-    if (sl_comm_open(row, &comm) != SL_OK)
+    struct sl_job job;
+    if (sl_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &comm) != SL_OK)
         return -1;
     for (int w = 0; w < WORKERS; w++)
         if (is_here(w) && cpu->open(&config, &devices[w]) != SL_OK)

@@ -1,0 +1,9 @@
+/* The TCP transport (tcp.c). */
+#ifndef SL_COMM_TCP_H
+#define SL_COMM_TCP_H
+
+#include "comm/comm.h"
+
+extern const struct sl_transport sl_transport_tcp;
+
+#endif

@@ -1,0 +1,323 @@
+/* The thread of the TCP transport: it reads everything that arrives, writes what a sender could not
+ * write at once, and keeps the heartbeats. */
+#include "comm/tcp_state.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { HEAD = sizeof(struct tcp_head), BEAT_MS = 500, CONTROL_MOST = 1 << 20 };
+
+/* ---- writing; under the lock ---- */
+
+static void watch_out(struct tcp_comm *comm, int rank, bool on) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    struct epoll_event event = {.events = EPOLLIN | (on ? (uint32_t)EPOLLOUT : 0),
+                                .data.u32 = (uint32_t)rank};
+    if (peer->polled_out == on || peer->gone)
+        return;
+    peer->polled_out = on;
+    epoll_ctl(comm->poll_fd, EPOLL_CTL_MOD, peer->fd, &event);
+}
+
+void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes) {
+    if (!op)
+        return;
+    if (op->done)
+        op->done(op, size_bytes);
+    atomic_store_explicit(&op->busy, false, memory_order_release);
+    sl_gate_ring(&comm->post.base.gate);
+}
+
+/* One message is written: it is over, or waits for its ACK. */
+static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
+    struct tcp_out *out = peer->out;
+    peer->out = out->next;
+    if (!peer->out)
+        peer->out_end = &peer->out;
+    if (out->head.kind == TCP_SYNC && out->op) {
+        out->next = peer->unacked;
+        peer->unacked = out;
+        return;
+    }
+    tcp_finish(comm, out->op, out->head.size_bytes);
+    free(out);
+}
+
+/* As much as the socket takes. Errors are left to the reader, who learns of them, too. */
+static void write_some(struct tcp_comm *comm, int rank) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    while (peer->out && !peer->gone) {
+        struct tcp_out *out = peer->out;
+        int64_t payload = out->sent > HEAD ? out->sent - HEAD : 0;
+        int64_t head_left = out->sent < HEAD ? HEAD - out->sent : 0;
+        struct iovec parts[2] = {
+            {(char *)&out->head + HEAD - head_left, (size_t)head_left},
+            {(char *)(uintptr_t)out->bytes + payload, (size_t)(out->head.size_bytes - payload)}};
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+        ssize_t put = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            break;
+        out->sent += put;
+        if (out->sent == HEAD + out->head.size_bytes)
+            written(comm, peer);
+    }
+    watch_out(comm, rank, peer->out != NULL);
+}
+
+void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
+    struct tcp_peer *peer = &comm->peers[to];
+    bool first = peer->out == NULL;
+    out->next = NULL;
+    *peer->out_end = out;
+    peer->out_end = &out->next;
+    if (first)
+        write_some(comm, to);
+}
+
+void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
+    struct tcp_out *out = sl_realloc(NULL, sizeof *out + (size_t)head.size_bytes);
+    *out = (struct tcp_out){.head = head};
+    if (bytes)
+        memcpy(out->own, bytes, (size_t)head.size_bytes);
+    out->bytes = out->own;
+    tcp_queue(comm, to, out);
+}
+
+/* ---- reading; by the thread ---- */
+
+static struct tcp_in *take_in(struct tcp_peer *peer, int tag) {
+    for (struct tcp_in **at = &peer->in; *at; at = &(*at)->next)
+        if ((*at)->tag == tag) {
+            struct tcp_in *found = *at;
+            *at = found->next;
+            return found;
+        }
+    return NULL;
+}
+
+static void add_stray(struct tcp_peer *peer, struct tcp_stray *stray) {
+    struct tcp_stray **at = &peer->stray;
+    while (*at)
+        at = &(*at)->next;
+    *at = stray;
+}
+
+/* Where the payload of a message goes. */
+static sl_err place_message(struct tcp_comm *comm, int rank) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    const struct tcp_head *head = &peer->head;
+    pthread_mutex_lock(&comm->lock);
+    peer->reading = take_in(peer, head->tag);
+    if (!peer->reading) {
+        struct tcp_stray *stray = malloc(sizeof *stray + (size_t)head->size_bytes);
+        if (stray) {
+            *stray = (struct tcp_stray){.head = *head};
+            add_stray(peer, stray);
+            peer->into = stray->bytes;
+        }
+        peer->straying = stray;
+    } else {
+        peer->into = peer->reading->bytes;
+        if (head->kind == TCP_SYNC)
+            tcp_control(comm, rank, (struct tcp_head){.kind = TCP_ACK, .serial = head->serial},
+                        NULL);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    if (!peer->reading && !peer->straying)
+        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes for a message",
+                       (long long)head->size_bytes);
+    if (peer->reading && peer->reading->room < head->size_bytes)
+        return sl_fail(SL_ERR_PEER, "rank %d sent %lld bytes where %lld are expected", rank,
+                       (long long)head->size_bytes, (long long)peer->reading->room);
+    return SL_OK;
+}
+
+static sl_err begin_message(struct tcp_comm *comm, int rank) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    const struct tcp_head *head = &peer->head;
+    bool data = head->kind == TCP_DATA || head->kind == TCP_SYNC;
+    if (head->kind <= 0 || head->kind >= TCP_KIND_COUNT || head->size_bytes < 0 ||
+        (!data && head->size_bytes > CONTROL_MOST))
+        return sl_fail(SL_ERR_PEER, "rank %d sent something that is no message", rank);
+    if (data)
+        return place_message(comm, rank);
+    peer->into = sl_realloc(NULL, (size_t)head->size_bytes + 1);
+    return SL_OK;
+}
+
+static void acknowledged(struct tcp_comm *comm, struct tcp_peer *peer) {
+    for (struct tcp_out **at = &peer->unacked; *at; at = &(*at)->next)
+        if ((*at)->head.serial == peer->head.serial) {
+            struct tcp_out *out = *at;
+            *at = out->next;
+            tcp_finish(comm, out->op, out->head.size_bytes);
+            free(out);
+            return;
+        }
+}
+
+static void end_data(struct tcp_comm *comm, struct tcp_peer *peer) {
+    if (peer->reading) {
+        tcp_finish(comm, peer->reading->op, peer->head.size_bytes);
+        free(peer->reading);
+        peer->reading = NULL;
+        return;
+    }
+    struct tcp_stray *stray = peer->straying;
+    peer->straying = NULL;
+    stray->complete = true;
+    if (!stray->in)
+        return;
+    for (struct tcp_stray **at = &peer->stray; *at; at = &(*at)->next)
+        if (*at == stray) {
+            *at = stray->next;
+            break;
+        }
+    if (stray->in->op && stray->head.size_bytes)
+        memcpy(stray->in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
+    tcp_finish(comm, stray->in->op, stray->head.size_bytes);
+    free(stray->in);
+    free(stray);
+}
+
+static void end_message(struct tcp_comm *comm, int rank) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    int kind = peer->head.kind;
+    int64_t size = peer->head.size_bytes;
+    peer->got = 0;
+    pthread_mutex_lock(&comm->lock);
+    if (kind == TCP_DATA || kind == TCP_SYNC)
+        end_data(comm, peer);
+    else if (kind == TCP_ACK)
+        acknowledged(comm, peer);
+    else if (kind == TCP_BYE)
+        peer->told = true;
+    pthread_mutex_unlock(&comm->lock);
+    if (kind == TCP_DATA || kind == TCP_SYNC)
+        return;
+    peer->into[size] = 0;
+    if (kind == TCP_FAIL)
+        tcp_hear_failure(comm, rank, peer->into, size);
+    free(peer->into);
+    peer->into = NULL;
+}
+
+/* One piece; false: there is nothing more now. */
+static bool read_piece(struct tcp_comm *comm, int rank) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    bool in_head = peer->got < HEAD;
+    char *into = in_head ? (char *)&peer->head + peer->got : peer->into + (peer->got - HEAD);
+    int64_t want = in_head ? HEAD - peer->got : peer->head.size_bytes - (peer->got - HEAD);
+    ssize_t got = want ? recv(peer->fd, into, (size_t)want, MSG_DONTWAIT) : 0;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return false;
+    if (got < 0 || (got == 0 && want)) {
+        tcp_closed(comm, rank, got < 0 ? strerror(errno) : "its connection has closed");
+        return false;
+    }
+    peer->got += got;
+    peer->heard_ns = sl_clock_ns();
+    if (peer->got == HEAD && in_head) {
+        sl_err err = begin_message(comm, rank);
+        if (err != SL_OK) {
+            sl_gate_fail(&comm->post.base.gate, err);
+            tcp_closed(comm, rank, "it does not speak our language");
+            return false;
+        }
+    }
+    if (peer->got >= HEAD && peer->got == HEAD + peer->head.size_bytes)
+        end_message(comm, rank);
+    return true;
+}
+
+static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
+    enum { PIECES_MOST = 64 }; /* then it is the turn of the others */
+    if (event->data.u32 == UINT32_MAX) {
+        uint64_t drained;
+        while (read(comm->wake_fd, &drained, sizeof drained) > 0)
+            continue;
+        return;
+    }
+    int rank = (int)event->data.u32;
+    if (event->events & EPOLLOUT) {
+        pthread_mutex_lock(&comm->lock);
+        write_some(comm, rank);
+        pthread_mutex_unlock(&comm->lock);
+    }
+    for (int i = 0; i < PIECES_MOST && !comm->peers[rank].gone; i++)
+        if (!read_piece(comm, rank))
+            break;
+}
+
+static void *thread_main(void *arg) {
+    enum { EVENTS = 64 };
+    struct tcp_comm *comm = arg;
+    struct epoll_event events[EVENTS];
+    int64_t beat_ns = 0, last_ns = sl_clock_ns();
+    while (!atomic_load(&comm->stop)) {
+        int count = epoll_wait(comm->poll_fd, events, EVENTS, BEAT_MS / 2);
+        int64_t now = sl_clock_ns(), away = now - last_ns;
+        last_ns = now;
+        for (int i = 0; i < count; i++)
+            serve(comm, &events[i]);
+        if (now - beat_ns >= BEAT_MS * 1000000LL) {
+            beat_ns = now;
+            tcp_beat(comm);
+        }
+        if (atomic_load(&comm->post.base.gate.failed))
+            tcp_announce(comm);
+        else
+            tcp_check_lost(comm, now, away);
+    }
+    return NULL;
+}
+
+void tcp_wake(struct tcp_comm *comm) {
+    uint64_t one = 1;
+    if (comm->wake_fd >= 0 && write(comm->wake_fd, &one, sizeof one) < 0)
+        return; /* it is awake: the counter is full */
+}
+
+sl_err tcp_start_thread(struct tcp_comm *comm) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
+    comm->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (comm->poll_fd < 0 || comm->wake_fd < 0 ||
+        epoll_ctl(comm->poll_fd, EPOLL_CTL_ADD, comm->wake_fd, &event) != 0)
+        return sl_fail(SL_ERR_SYSTEM, "cannot watch connections: %s", strerror(errno));
+    for (int r = 0; r < comm->post.base.ranks; r++) {
+        event.data.u32 = (uint32_t)r;
+        comm->peers[r].heard_ns = sl_clock_ns();
+        if (comm->peers[r].fd >= 0 &&
+            epoll_ctl(comm->poll_fd, EPOLL_CTL_ADD, comm->peers[r].fd, &event) != 0)
+            return sl_fail(SL_ERR_SYSTEM, "cannot watch connections: %s", strerror(errno));
+    }
+    if (pthread_create(&comm->thread, NULL, thread_main, comm) != 0)
+        return sl_fail(SL_ERR_SYSTEM, "cannot start the thread of connections");
+    comm->has_thread = true;
+    return SL_OK;
+}
+
+void tcp_stop_thread(struct tcp_comm *comm) {
+    atomic_store(&comm->stop, true);
+    tcp_wake(comm);
+    if (comm->has_thread)
+        pthread_join(comm->thread, NULL);
+    comm->has_thread = false;
+    if (comm->wake_fd >= 0)
+        close(comm->wake_fd);
+    if (comm->poll_fd >= 0)
+        close(comm->poll_fd);
+    comm->wake_fd = comm->poll_fd = -1;
+}

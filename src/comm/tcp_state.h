@@ -1,0 +1,105 @@
+/* What the TCP transport is made of. Private to tcp*.c. */
+#ifndef SL_COMM_TCP_STATE_H
+#define SL_COMM_TCP_STATE_H
+
+#include "base/text.h"
+#include "comm/post.h"
+
+enum { TCP_HOST_TEXT = 64, TCP_RANKS_MOST = 1024 };
+
+/* Who answers at the other end of a connection. */
+struct tcp_who {
+    int32_t rank, pid;
+    char host[TCP_HOST_TEXT];
+};
+
+/* tcp_meet.c: one connection to every other rank;
+ * fds[rank] and who[rank] of all others; fds[own] is -1. */
+SL_MUST_CHECK sl_err tcp_meet(const struct sl_job *job, int *fds, struct tcp_who *who);
+
+enum tcp_kind { TCP_DATA = 1, TCP_SYNC, TCP_ACK, TCP_BEAT, TCP_FAIL, TCP_BYE, TCP_KIND_COUNT };
+
+/* What travels: a header, then size_bytes of payload. */
+struct tcp_head {
+    int32_t kind, tag;
+    int64_t size_bytes;
+    uint64_t serial; /* of a message that wants an ACK, and of the ACK */
+};
+
+/* A message on its way out. */
+struct tcp_out {
+    struct tcp_out *next;
+    struct sl_transfer *op; /* NULL: nobody waits */
+    struct tcp_head head;
+    const char *bytes;
+    int64_t sent; /* of header and payload */
+    char own[];   /* payload of control messages */
+};
+
+/* A receive that waits for its message. */
+struct tcp_in {
+    struct tcp_in *next;
+    struct sl_transfer *op;
+    char *bytes;
+    int64_t room;
+    int tag;
+};
+
+/* A message that nobody waits for yet. */
+struct tcp_stray {
+    struct tcp_stray *next;
+    struct tcp_head head;
+    bool complete;
+    struct tcp_in *in; /* came to wait for it while it was still arriving */
+    char bytes[];
+};
+
+struct tcp_peer {
+    int fd;
+    struct tcp_who who;
+    bool polled_out;
+    struct tcp_out *out, **out_end; /* to be written */
+    struct tcp_out *unacked;        /* written, not yet matched over there */
+    struct tcp_in *in;
+    struct tcp_stray *stray;
+    uint64_t serial;
+    /* what is arriving: the thread's own */
+    struct tcp_head head;
+    int64_t got;            /* of header and payload */
+    char *into;             /* payload */
+    struct tcp_in *reading; /* a receive */
+    struct tcp_stray *straying;
+    int64_t heard_ns;
+    bool told; /* it has failed and said so, or it has ended in order */
+    bool gone; /* nothing will come any more */
+};
+
+struct tcp_comm {
+    struct sl_post post;
+    pthread_mutex_t lock; /* of everything in peers that others use, too */
+    struct tcp_peer *peers;
+    pthread_t thread;
+    bool has_thread;
+    int poll_fd, wake_fd;
+    atomic_bool stop;
+    bool announced;
+};
+
+static inline struct tcp_comm *tcp_of(struct sl_post *post) { return (struct tcp_comm *)post; }
+
+/* tcp_io.c. Under the lock: put a message into the queue and write what can be written. */
+void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
+void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
+void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
+SL_MUST_CHECK sl_err tcp_start_thread(struct tcp_comm *comm);
+void tcp_stop_thread(struct tcp_comm *comm);
+void tcp_wake(struct tcp_comm *comm);
+
+/* tcp_peer.c: heartbeats, failures, and who is lost. Called by the thread. */
+void tcp_beat(struct tcp_comm *comm);
+void tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns);
+void tcp_announce(struct tcp_comm *comm);
+void tcp_closed(struct tcp_comm *comm, int rank, const char *why);
+void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_t size_bytes);
+
+#endif
