@@ -181,6 +181,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "validation",
                        strtod(sl_args_text(args, "--validation", "0.1"), NULL));
     sl_json_put_string(&json, "device", c->device->name);
+    sl_json_put_string(&json, "dtype", sl_args_text(args, "--dtype", "fp32"));
     sl_json_put_int(&json, "threads", c->threads);
     sl_json_put_int(&json, "batch", c->batch);
     sl_json_put_int(&json, "micro", c->micros);

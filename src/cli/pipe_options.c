@@ -63,6 +63,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .worker_count = (int)workers,
         .worker_of = worker_of,
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
     };
     return sl_plan_from_model(arena, &spec, &out->plan);
 }

@@ -19,6 +19,7 @@ enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_SEND, SL_STREAM_RECV, SL_STREAM_CO
 struct sl_device_config {
     int threads; /* CPU: threads of this worker */
     int index;   /* GPU: which one */
+    bool tf32;   /* GPU: products of fp32 numbers may round them to tf32 */
 };
 
 struct sl_device {
@@ -54,6 +55,7 @@ struct sl_norm_item {
 
 struct sl_device_row {
     const char *name, *brief;
+    bool halves; /* takes programs whose activations are bf16 */
     /* NULL when usable, else why not. */
     const char *(*missing)(void);
     sl_err (*open)(const struct sl_device_config *config, struct sl_device **out);

@@ -16,6 +16,7 @@ struct sl_model_plan_spec {
     int worker_count;
     const int *worker_of;                 /* [stage_count] */
     bool (*has_kernel)(const char *name); /* of the device, for the bytes */
+    enum sl_dtype dtype;                  /* of activations, for the bytes */
 };
 
 SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,

@@ -84,6 +84,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .samples = full,
         .last_samples = c->batch - full * (c->micros - 1),
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
@@ -102,7 +103,8 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads};
+    struct sl_device_config device = {
+        .threads = pipe->train.threads, .index = index, .tf32 = pipe->train.tf32};
     int64_t tie_bytes = 64;
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     SL_TRY(pipe->train.device->open(&device, &w->device));
@@ -128,7 +130,7 @@ static int64_t message_bytes(const struct sl_pipe *pipe, const struct sl_edge *e
     int64_t bytes = 0;
     for (int i = 0; i < ports->count; i++)
         if (ports->at[i].peer == (grad ? edge->from : edge->to))
-            bytes += ports->at[i].operand.numel * 4;
+            bytes += sl_operand_bytes(&ports->at[i].operand);
     return bytes;
 }
 

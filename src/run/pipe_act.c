@@ -19,7 +19,7 @@ static sl_err copy_ports(const struct sl_seat_state *seat, const struct sl_ports
             continue;
         const struct sl_operand *operand = &ports->at[i].operand;
         char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
-        int64_t bytes = operand->numel * 4;
+        int64_t bytes = sl_operand_bytes(operand);
         SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message + at : memory,
                                  out ? memory : message + at, bytes));
         at += bytes;

@@ -34,6 +34,8 @@ struct sl_train_config {
     const struct sl_data *data;
     const struct sl_device_row *device;
     int threads;
+    enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16 */
+    bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;
     struct sl_lr lr;
     double base_lr, clip;  /* clip <= 0: none */

@@ -1,0 +1,52 @@
+/* Modules. */
+#include "base/module.h"
+
+#include "base/text.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Relative to the program: a build tree, its tests, an installation. */
+static const char *const places[] = {"", "../", "../lib/sluice/", "../lib64/sluice/",
+                                     "../lib/x86_64-linux-gnu/sluice/"};
+
+static void *open_beside(const char *directory, const char *file, struct sl_text *why) {
+    for (int i = 0; i < SL_COUNT(places); i++) {
+        struct sl_text path = {0};
+        sl_text_printf(&path, "%s/%s%s", directory, places[i], file);
+        bool there = access(path.at, R_OK) == 0;
+        void *handle = there ? dlopen(path.at, RTLD_NOW | RTLD_GLOBAL) : NULL;
+        if (there && !handle) {
+            sl_text_free(why);
+            *why = (struct sl_text){0};
+            sl_text_put(why, dlerror());
+        }
+        sl_text_free(&path);
+        if (handle)
+            return handle;
+    }
+    return NULL;
+}
+
+sl_err sl_module_load(const char *file, const char *symbol, const void **out) {
+    char self[PATH_MAX];
+    struct sl_text why = {0};
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    void *handle = NULL;
+    sl_err err = SL_OK;
+    if (length > 0) {
+        self[length] = 0;
+        *strrchr(self, '/') = 0;
+        handle = open_beside(self, file, &why);
+    }
+    if (!handle)
+        handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    *out = handle ? dlsym(handle, symbol) : NULL;
+    if (!*out)
+        err = sl_fail(SL_ERR_SYSTEM, "cannot load the module %s: %s", file,
+                      why.length ? why.at : "it was not built or not installed");
+    sl_text_free(&why);
+    return err;
+}

@@ -1,0 +1,11 @@
+/* Modules: parts of the program that need what not every machine has, loaded when asked for. */
+#ifndef SL_BASE_MODULE_H
+#define SL_BASE_MODULE_H
+
+#include "base/err.h"
+
+/* The object `symbol` of the module `file` (libsluice_x.so), which is looked for beside the
+ * program, in its tree's lib/sluice, and where the system looks. It stays loaded. */
+SL_MUST_CHECK sl_err sl_module_load(const char *file, const char *symbol, const void **out);
+
+#endif
