@@ -6,7 +6,8 @@
 #   ratio                          sluice over the better of the two
 #   cpu_ratio                      the same from user time per step: what a busy machine cannot falsify
 #   sluice_bytes, torch_bytes      high-water mark less that of the empty process (torch: eager)
-#   predicted_bytes                what the program planned
+#   predicted_bytes                what the run said it would need before its first step
+#   predicted_error_percent        of that against sluice_bytes; goal: 0 to 3, never under
 #
 # Usage: ./dev bench cpu [--python PATH] [--rounds N] [--steps N] [--threads "1 2"] [--models "..."]
 #                        [--no-compile]
@@ -76,6 +77,10 @@ over() { # A B...
         if (best == "" || ARGV[1] == "none") print "none"; else printf "%.3f\n", best / ARGV[1] }' "$@"
 }
 
+error() { # PREDICTED MEASURED
+    awk -v p="$1" -v m="$2" 'BEGIN { printf "%+.2f\n", 100 * (p - m) / m }'
+}
+
 rate() { # ITEMS SECONDS
     awk -v n="$1" -v s="$2" 'BEGIN { if (s == "none") print s; else printf "%.1f\n", n / s }'
 }
@@ -101,7 +106,9 @@ bench() { # MODEL THREADS
         "cpu_ratio=$(over "$(median "$found.sluice" step_cpu_s)" "$(median "$found.torch" step_cpu_s)" \
             "$(median "$found.compile" step_cpu_s)")" \
         "sluice_bytes=$(median "$found.sluice" peak_bytes) torch_bytes=$(median "$found.torch" peak_bytes)" \
-        "predicted_bytes=$(median "$found.sluice" bytes) rounds=$rounds"
+        "predicted_bytes=$(median "$found.sluice" bytes)" \
+        "predicted_error_percent=$(error "$(median "$found.sluice" bytes)" "$(median "$found.sluice" peak_bytes)")" \
+        "rounds=$rounds"
 }
 
 for model in $models; do

@@ -2,7 +2,7 @@
 #include "cli/command.h"
 
 #include "base/json.h"
-#include "cli/pipe_options.h"
+#include "cli/comm_options.h"
 #include "run/check.h"
 
 #include <stdio.h>
@@ -73,7 +73,9 @@ static sl_err run(const struct sl_args *args) {
     struct sl_pipe_choice choice;
     struct sl_check_report report;
     struct sl_text text = {0};
+    struct sl_comm *comm;
     sl_err err = SL_OK;
+    SL_TRY(sl_comm_start(args, &comm));
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &train));
     train.eval_graph = NULL;
@@ -87,31 +89,32 @@ static sl_err run(const struct sl_args *args) {
         err = sl_fail(SL_ERR_USAGE, "check needs a pipeline: --stages N or --plan X.plan");
         goto out;
     }
+    SL_TRY_OUT(sl_comm_compare(comm, args, &train, &choice));
     struct sl_check_config check = {
         .train = &train,
         .plan = choice.plan,
         .stage_of = choice.stage_of,
         .schedule = choice.schedule,
+        .comm = comm,
     };
     SL_TRY_OUT(sl_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);
     else if (report.kind == SL_CHECK_SAME)
         put_same(&text, &check, &report);
-    SL_TRY_OUT(sl_print(&text));
+    if (sl_comm_speaks(comm))
+        SL_TRY_OUT(sl_print(&text));
     err = verdict(&check, &report);
 out:
     sl_text_free(&text);
     sl_run_close(&inputs);
-    return err;
+    return sl_comm_finish(comm, err);
 }
 
 static const struct sl_option options[] = {
-    SL_RUN_OPTIONS,
-    SL_PIPE_OPTIONS,
-    {"--steps", "N", "optimizer steps (default 20)", false},
-    SL_OPTIMIZER_OPTIONS,
-    {0},
+    SL_RUN_OPTIONS,       SL_PIPE_OPTIONS,
+    SL_COMM_OPTIONS,      {"--steps", "N", "optimizer steps (default 20)", false},
+    SL_OPTIMIZER_OPTIONS, {0},
 };
 
 const struct sl_command sl_cmd_check = {

@@ -4,11 +4,13 @@
 #include "cli/list.h"
 #include "cli/model_file.h"
 #include "cli/model_report.h"
+#include "cost/machine.h"
 #include "device/device.h"
 #include "op/registry.h"
 #include "optim/lr.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
 #include "sched/schedule.h"
+#include "search/planner.h"
 
 #include <string.h>
 
@@ -85,11 +87,32 @@ static const char *hyper_text(struct sl_listing *list, const struct sl_hyper *ta
     return out;
 }
 
+static sl_err fill_machines(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; i < sl_machine_row_count; i++)
+        add_row(list, sl_machine_rows[i].name, NULL, sl_machine_rows[i].brief);
+    return SL_OK;
+}
+
+static sl_err fill_planners(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; sl_planners[i]; i++)
+        add_row(list, sl_planners[i]->name, NULL, sl_planners[i]->brief);
+    return SL_OK;
+}
+
 static sl_err fill_optimizers(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; i < sl_optimizer_count; i++)
         add_row(list, sl_optimizers[i]->name, hyper_text(list, sl_optimizers[i]->hyper),
                 sl_optimizers[i]->brief);
+    return SL_OK;
+}
+
+static sl_err fill_policies(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; i < sl_policy_count; i++)
+        add_row(list, sl_policies[i]->name, sl_policies[i]->rules, sl_policies[i]->brief);
     return SL_OK;
 }
 
@@ -114,9 +137,12 @@ static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list
 static const struct sl_list_kind kinds[] = {
     {"devices", "what runs kernels", NULL, fill_devices},
     {"lr-schedules", "how the learning rate changes", "defaults", fill_lr_schedules},
+    {"machines", "machines to plan for", NULL, fill_machines},
     {"models", "models by name", "parameters", fill_models},
     {"ops", "ops that models are made of", "inputs; attributes", fill_ops},
     {"optimizers", "optimizers of 'train'", "defaults", fill_optimizers},
+    {"policies", "what to do about stale weights", "version rules", fill_policies},
+    {"planners", "planners of 'plan'", NULL, fill_planners},
     {"schedules", "pipeline schedules", NULL, fill_schedules},
 };
 

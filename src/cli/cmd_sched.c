@@ -4,6 +4,8 @@
 #include "cli/sim_args.h"
 #include "interop/torch_csv.h"
 
+#include <string.h>
+
 static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
                           const struct sl_plan *plan, const struct sl_sched_opts *opts,
                           const struct sl_sched *sched) {
@@ -37,6 +39,9 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     SL_TRY(sl_cli_sched_opts(args, arena, plan, &opts));
     SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
     SL_TRY(write_sched(args, arena, plan, &opts, sched));
+    const char *path = sl_args_text(args, "-o", NULL);
+    if (path && strcmp(path, "-") == 0) /* the schedule itself has gone there */
+        return SL_OK;
     SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim)); /* messages take no time */
     sl_cli_sched_summary(sched, sim, sl_args_has(args, "--json"), &text);
     sl_err err = sl_print(&text);

@@ -19,9 +19,11 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     struct sl_text text = {0};
     int64_t memory = 0;
     SL_TRY(sl_args_bytes(args, "--memory", &memory));
-    SL_TRY(sl_cli_sched_file(args->positional[0], arena, &sched));
-    if (memory)
+    SL_TRY(sl_cli_sched_read(args->positional[0], arena, &sched));
+    if (memory) /* before lowering, which posts receives by what there is */
         SL_TRY(limit_memory(arena, memory, sched));
+    if (!sched->lowered)
+        SL_TRY(sl_sched_lower(arena, sched, &sched));
     SL_TRY(sl_sched_verify(sched));
     sl_cli_sched_summary(sched, NULL, sl_args_has(args, "--json"), &text);
     sl_err err = sl_print(&text);

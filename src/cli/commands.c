@@ -7,6 +7,7 @@ extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
 extern const struct sl_command sl_cmd_import;
 extern const struct sl_command sl_cmd_list;
+extern const struct sl_command sl_cmd_machine;
 extern const struct sl_command sl_cmd_model;
 extern const struct sl_command sl_cmd_plan;
 extern const struct sl_command sl_cmd_profile;
@@ -26,6 +27,7 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_eval,
     &sl_cmd_import,
     &sl_cmd_list,
+    &sl_cmd_machine,
     &sl_cmd_model,
     &sl_cmd_plan,
     &sl_cmd_profile,

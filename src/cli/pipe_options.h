@@ -7,6 +7,9 @@
 #define SL_PIPE_OPTIONS                                                                            \
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
+        {"--replicas", "W", "of every stage, each with every W-th micro-batch (default 1)",        \
+         false},                                                                                   \
+        {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \
         {"--schedule", "S", "see 'sluice list schedules' (default 1f1b)", false}, {                \
         "--plan", "X.plan", "stages and workers from a file", false                                \
     }

@@ -76,6 +76,11 @@ sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
     SL_TRY(sl_args_int(args, "--last-batch", 1, INT64_MAX >> 16, &out->last_batch));
     SL_TRY(sl_args_int(args, "--iters", 1, INT32_MAX / 4, &out->iters));
     SL_TRY(sl_args_int(args, "--group", 1, INT32_MAX / 4, &out->group));
+    if (sl_args_has(args, "--policy")) {
+        struct sl_policy_use *policy = SL_NEW(arena, struct sl_policy_use, 1);
+        SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), policy));
+        out->policy = policy;
+    }
     if (!out->batch && !out->micros)
         return sl_fail(SL_ERR_USAGE, "%s: --micro M or --batch B is missing", args->command);
     return set_costs(args, arena, plan, out);
@@ -90,15 +95,6 @@ sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena, struct sl_sch
                      : sl_sched_read(arena, path, text, length, out);
     free(text);
     return err;
-}
-
-sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena, struct sl_sched **out) {
-    struct sl_sched *sched;
-    SL_TRY(sl_cli_sched_read(path, arena, &sched));
-    if (!sched->lowered)
-        SL_TRY(sl_sched_lower(arena, sched, &sched));
-    *out = sched;
-    return SL_OK;
 }
 
 /* --- summary --- */
@@ -151,7 +147,9 @@ static void summary_json(const struct sl_sched *sched, const struct sl_sim *sim,
             sl_json_put_int(&json, "bubble_ns", sl_sim_bubble(sim, seat->worker));
         sl_json_put_int(&json, "versions", sched->pools[i][SL_POOL_WEIGHT].count);
         sl_json_put_int(&json, "delay", delay);
-        sl_json_put_int(&json, "peak_bytes", sl_sched_worker_bytes(sched, seat->worker));
+        if (sim)
+            sl_json_put_int(&json, "peak_bytes", sim->seats[i].peak_bytes);
+        sl_json_put_int(&json, "worker_bytes", sl_sched_worker_bytes(sched, seat->worker));
         sl_json_close(&json, '}');
     }
     sl_json_close(&json, ']');

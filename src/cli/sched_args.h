@@ -17,6 +17,7 @@
         {"--last-batch", "B", "samples of the last iteration", false},                             \
         {"--ranks", "R", "workers; the default is one per stage", false},                          \
         {"--chunks", "V", "stages per worker, instead of --ranks", false},                         \
+        {"--policy", "P", "against staleness; see 'sluice list policies'", false},                 \
         {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
         {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \
         "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \
@@ -32,14 +33,12 @@ SL_MUST_CHECK sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_are
 /* A .sched file, or a PyTorch .csv. As it is. */
 SL_MUST_CHECK sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena,
                                        struct sl_sched **out);
-/* The same, lowered when it holds passes only. Not verified. */
-SL_MUST_CHECK sl_err sl_cli_sched_file(const char *path, struct sl_arena *arena,
-                                       struct sl_sched **out);
 
 /* Most micro-batches of a seat between F and B or I; most steps its forwards are behind. */
 void sl_cli_sched_measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay);
 
-/* The summary of a verified schedule, as text or JSON. */
+/* The summary of a verified schedule, as text or JSON; without `sim` it tells no times and peaks.
+ */
 void sl_cli_sched_summary(const struct sl_sched *sched, const struct sl_sim *sim, bool json,
                           struct sl_text *out);
 

@@ -35,6 +35,10 @@ struct sl_run_args {
     uint64_t seed;              /* of this step, for dropout */
     int64_t first_sample;       /* number of the first sample of this micro-batch */
     int64_t *op_ns;             /* [instr_count] time per instruction, or NULL */
+    /* To look at what an instruction made: called behind each, when its outputs are there; an error
+     * ends the run. NULL: none. */
+    sl_err (*after)(void *ctx, int instr);
+    void *ctx;
 };
 
 /* One parameter's optimizer step, or prediction; all pointers are device memory. */
@@ -79,8 +83,11 @@ struct sl_device_row {
                    struct sl_exec **out);
     void (*unbind)(struct sl_device *device, struct sl_exec *exec);
     sl_err (*run)(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args);
-    /* Scratch that the kernels of a program need beside the planned memory. */
+    /* What binding this program added to the scratch of the device, which its programs share. */
     int64_t (*scratch_bytes)(const struct sl_device *device, const struct sl_exec *exec);
+    /* For plans, with nothing open: bytes that a worker needs on this device beside the spaces of
+     * the program, for its kernels, its steps, its threads and the process. NULL: none. */
+    int64_t (*extra_bytes)(const struct sl_program *program, int threads);
 
     /* y += x over floats: sums of a parameter's uses. */
     sl_err (*add)(struct sl_device *device, void *y, const void *x, int64_t numel);

@@ -141,6 +141,8 @@ static sl_err ref_run(struct sl_device *device, struct sl_exec *exec,
         run_instr(exec, &exec->program->instrs[i], args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
+        if (args->after)
+            SL_TRY(args->after(args->ctx, i));
     }
     return SL_OK;
 }
@@ -166,9 +168,15 @@ static sl_err ref_predict(struct sl_device *device, const struct sl_step_item *i
     (void)device;
     for (int i = 0; i < count; i++) {
         const struct sl_step_item *item = &items[i];
-        if (item->param->optim.row->delta_from == SL_DELTA_STATE)
-            item->param->optim.row->delta(&item->coef, &item->io);
-        sl_optim_predict(item->io.count, item->io.w, item->io.delta, item->lr, ahead, item->out);
+        struct sl_step_io io = item->io;
+        bool made = item->param->optim.row->delta_from == SL_DELTA_STATE;
+        if (made) {
+            io.delta = sl_realloc(NULL, sizeof *io.delta * (size_t)io.count);
+            item->param->optim.row->delta(&item->coef, &io);
+        }
+        sl_optim_predict(io.count, io.w, io.delta, item->lr, ahead, item->out);
+        if (made)
+            free(io.delta);
     }
     return SL_OK;
 }

@@ -1,6 +1,7 @@
 /* Building a graph: values, nodes, names. Every shape is inferred and checked on the way in. */
 #include "graph/graph.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,11 +171,22 @@ static void add_updates(struct sl_graph *graph, const struct sl_node *node) {
     }
 }
 
-/* Nodes that draw random numbers have a stream each, numbered in graph order. */
-static void claim_stream(struct sl_graph *graph, const struct sl_op *op, union sl_attr *attr) {
+/* Nodes that draw random numbers have a stream each, numbered in graph order. One that names its
+ * stream keeps it, and no later node is given that number by chance. */
+static sl_err claim_stream(struct sl_graph *graph, const struct sl_op *op, union sl_attr *attr) {
     int index = op->attrs ? sl_op_find_attr(op, SL_STR("stream")) : -1;
-    if (index >= 0 && attr[index].i < 0)
-        attr[index].i = graph->stream_count++;
+    if (index < 0)
+        return SL_OK;
+    if (attr[index].i < 0)
+        attr[index].i = graph->stream_count;
+    else if (strcmp(op->attrs[index].fallback, "-1") != 0)
+        return SL_OK; /* names one, but draws nothing: dropout in evaluation */
+    if (attr[index].i >= INT_MAX)
+        return sl_fail(SL_ERR_INPUT, "%s: stream = %lld must be below %d", op->name,
+                       (long long)attr[index].i, INT_MAX);
+    if (attr[index].i >= graph->stream_count)
+        graph->stream_count = (int)attr[index].i + 1;
+    return SL_OK;
 }
 
 sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, int *first_out) {
@@ -186,7 +198,7 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
     if (graph->eval && spec.op->eval_op)
         spec.op = graph->find_op(sl_str(spec.op->eval_op));
     SL_TRY(fill_infer(graph, &spec, &infer));
-    claim_stream(graph, spec.op, infer.attr);
+    SL_TRY(claim_stream(graph, spec.op, infer.attr));
     SL_TRY(infer_shapes(&infer));
     for (int i = 0; i < spec.op->update_count; i++) {
         int state = spec.in[spec.op->updates[i].in];

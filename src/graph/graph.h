@@ -118,7 +118,7 @@ struct sl_graph {
     const struct sl_op *(*find_op)(struct sl_str name); /* the op registry */
     bool eval; /* built for evaluation: no dropout, running statistics */
     bool checked, differentiated;
-    int stream_count;   /* random streams given out so far */
+    int stream_count;   /* random streams below this are taken */
     int64_t node_limit; /* a text that asks for more is refused */
 };
 

@@ -67,3 +67,12 @@ void sl_graph_stats(const struct sl_graph *graph, struct sl_graph_stats *stats) 
         .weight_grad_nodes = nodes[SL_PASS_W],
     };
 }
+
+#define VEC_BYTES(vec) ((vec).room * (int64_t)sizeof *(vec).at)
+
+int64_t sl_graph_bytes(const struct sl_graph *g) {
+    return g->arena.used_bytes + VEC_BYTES(g->values) + VEC_BYTES(g->nodes) + VEC_BYTES(g->inputs) +
+           VEC_BYTES(g->params) + VEC_BYTES(g->states) + VEC_BYTES(g->losses) +
+           VEC_BYTES(g->outputs) + VEC_BYTES(g->updates) + VEC_BYTES(g->grads) +
+           VEC_BYTES(g->sizes) + g->names.room * (int64_t)sizeof *g->names.slots;
+}

@@ -21,4 +21,7 @@ struct sl_graph_stats {
 /* The backward figures are 0 unless the graph is differentiated. */
 void sl_graph_stats(const struct sl_graph *graph, struct sl_graph_stats *stats);
 
+/* Host memory of the graph itself. */
+int64_t sl_graph_bytes(const struct sl_graph *graph);
+
 #endif

@@ -16,7 +16,8 @@ struct sl_item {
     int value;
     int64_t size_bytes;
     int born, dies; /* first write and last read, as instruction numbers */
-    bool slot;      /* must lie in SLOT: it crosses the border of a phase, or a port */
+    bool slot;      /* must lie in SLOT: it crosses the border of a phase, or a port, or there is
+                       nothing but a forward pass */
     int into;       /* shares the memory of another item, -1: has its own */
     int64_t offset; /* in SLOT below slot_bytes, else in WORK from there on */
 };

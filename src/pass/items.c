@@ -83,6 +83,8 @@ static void pin_sent(struct sl_build *b) {
         pin(b, graph->outputs.at[i].value, b->forward_end);
 }
 
+/* What only evaluates has no second phase and one micro-batch at a time: all of it lies in SLOT,
+ * where a training program that shares the memory has more room than it needs. */
 void sl_build_items(struct sl_build *b) {
     for (int64_t v = 0; v < b->graph->values.count; v++)
         b->item_f[v] = b->item_b[v] = -1;
@@ -97,7 +99,7 @@ void sl_build_items(struct sl_build *b) {
     for (int64_t i = 0; i < b->items.count; i++) {
         struct sl_item *item = &b->items.at[i];
         enum sl_value_kind kind = b->graph->values.at[item->value].kind;
-        item->slot |= item->born < 0 || kind != SL_VALUE_NODE ||
+        item->slot |= item->born < 0 || kind != SL_VALUE_NODE || !b->graph->differentiated ||
                       !sl_build_own_value(b, item->value) ||
                       phase_of(b, item->born) != phase_of(b, item->dies);
     }

@@ -10,6 +10,7 @@
  *     PARAM  weights, one slab per version          GRAD  accumulators, one per use of a parameter
  *     STATE  running statistics                     SLOT  s slabs: what one micro-batch needs from
  *     WORK   temporaries, shared by all slots             F to the end of its backward
+ *            (none in a program for evaluation: there everything lies in SLOT)
  *
  * SLOT and WORK are planned on one timeline (F, then B or I and W): a temporary may lie in a hole
  * of its own micro-batch's slot, before a stashed value is born or after it died.

@@ -2,15 +2,10 @@
 #include "plan/model.h"
 
 #include "pass/program.h"
+#include "plan/cut.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct cut {
-    const struct sl_graph *graph;
-    const double *cost;
-    const bool *border;
-};
 
 /* Flops of a forward node and of all that its gradient takes, for one sample. */
 static double *node_costs(const struct sl_graph *graph, struct sl_arena *arena) {
@@ -41,8 +36,14 @@ static bool *find_borders(const struct sl_graph *graph, bool (*has_kernel)(const
     return border;
 }
 
+struct sl_cut_costs sl_cut_costs(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
+                                 struct sl_arena *arena) {
+    return (struct sl_cut_costs){graph, node_costs(graph, arena),
+                                 find_borders(graph, has_kernel, arena)};
+}
+
 /* Can runs of at most `limit` be made with `stages` of them? Fills stage_of greedily. */
-static bool try_limit(const struct cut *c, double limit, int stages, int *stage_of) {
+static bool try_limit(const struct sl_cut_costs *c, double limit, int stages, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;
     int stage = 0, start = 0;
@@ -66,7 +67,7 @@ static int count_stages(const struct sl_graph *graph, const int *stage_of) {
 
 /* Greedy may need fewer runs than asked for: halve the costliest run that can be cut until there
  * are enough. */
-static bool split_largest(const struct cut *c, int *stage_of) {
+static bool split_largest(const struct sl_cut_costs *c, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;
     int best = -1, count = count_stages(graph, stage_of);
@@ -93,11 +94,11 @@ static bool split_largest(const struct cut *c, int *stage_of) {
 sl_err sl_plan_cut_even(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
                         int stages, int *stage_of) {
     struct sl_arena scratch = {0};
-    double *cost = node_costs(graph, &scratch), low = 0, high = 0;
-    struct cut c = {graph, cost, find_borders(graph, has_kernel, &scratch)};
+    struct sl_cut_costs c = sl_cut_costs(graph, has_kernel, &scratch);
+    double low = 0, high = 0;
     sl_err err = SL_OK;
     for (int n = 0; n < graph->forward_count; n++)
-        high += cost[n];
+        high += c.cost[n];
     for (int round = 0; round < 60; round++) {
         double middle = (low + high) / 2;
         if (try_limit(&c, middle, stages, stage_of))

@@ -1,7 +1,7 @@
 /* A plan for a model: stages, edges, ties and bytes from the programs that will really run. */
 #include "plan/model.h"
 
-#include "pass/program.h"
+#include "plan/bytes.h"
 
 #include <string.h>
 
@@ -26,14 +26,6 @@ static void add_edge(struct draft *d, int from, int to, int64_t sample_bytes) {
     SL_PUSH(&d->edges, ((struct sl_edge){.from = from, .to = to, .sample_bytes = sample_bytes}));
 }
 
-static int64_t state_bytes(const struct draft *d, const struct sl_program *p) {
-    int64_t tensors = d->spec->optim ? d->spec->optim->row->state_count : 0;
-    const struct sl_optimizer *other = d->spec->optim ? d->spec->optim->row->fallback : NULL;
-    if (other && other->state_count > tensors)
-        tensors = other->state_count;
-    return tensors * p->param_bytes + p->state_bytes;
-}
-
 static void fill_nodes(struct draft *d, int s) {
     const struct sl_graph *graph = d->spec->graph;
     int count = 0;
@@ -51,36 +43,39 @@ static void fill_nodes(struct draft *d, int s) {
 static sl_err fill_stage(struct draft *d, int s) {
     const struct sl_model_plan_spec *spec = d->spec;
     struct sl_program *p;
+    int64_t micro_size = spec->micro_of ? spec->micro_of[s] : spec->micro_size;
+    int width = spec->width_of ? spec->width_of[s] : 1;
     struct sl_program_spec program = {
         .graph = spec->graph,
         .stage_of = spec->stage_of,
         .stage = s,
-        .samples = spec->micro_size,
+        .samples = micro_size,
         .has_kernel = spec->has_kernel,
         .dtype = spec->dtype,
         .split = spec->split,
         .recompute = spec->recompute,
     };
     SL_TRY(sl_program_build(&program, &p));
-    int *worker = SL_NEW(d->arena, int, 1);
-    *worker = spec->worker_of[s];
+    int *workers = SL_NEW(d->arena, int, width);
+    for (int r = 0; r < width; r++)
+        workers[r] = spec->workers_of ? spec->workers_of[s][r] : spec->worker_of[s];
     d->stages[s] = (struct sl_stage){
         .name = sl_arena_printf(d->arena, "s%d", s),
-        .width = 1,
-        .micro_size = spec->micro_size,
-        .workers = worker,
+        .width = width,
+        .micro_size = micro_size,
+        .workers = workers,
         .recompute = spec->recompute,
         .has_input = p->inputs.count > 0,
-        .bytes = {.params = p->param_bytes,
-                  .grads = p->grad_bytes,
-                  .state = state_bytes(d, p),
-                  .stash = p->slot_bytes,
-                  .saved = spec->recompute ? p->stash_bytes : 0,
-                  .work = p->work_bytes},
     };
+    sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
+                                          .optim = spec->optim,
+                                          .policy = spec->policy,
+                                          .threads = spec->threads,
+                                          .extra_bytes = spec->extra_bytes},
+                  &d->stages[s].bytes);
     fill_nodes(d, s);
     for (int i = 0; i < p->send_act.count; i++)
-        add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], spec->micro_size));
+        add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], micro_size));
     sl_program_close(p);
     return SL_OK;
 }

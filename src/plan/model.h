@@ -3,7 +3,8 @@
 #define SL_PLAN_MODEL_H
 
 #include "graph/graph.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
+#include "pass/program.h"
 #include "plan/plan.h"
 
 struct sl_model_plan_spec {
@@ -13,10 +14,17 @@ struct sl_model_plan_spec {
     int64_t micro_size; /* samples */
     bool split, recompute;
     const struct sl_optim *optim;
+    const struct sl_policy_use *policy; /* may keep a tensor per parameter; NULL: none */
     int worker_count;
-    const int *worker_of;                 /* [stage_count] */
-    bool (*has_kernel)(const char *name); /* of the device, for the bytes */
-    enum sl_dtype dtype;                  /* of activations, for the bytes */
+    const int *worker_of;         /* [stage_count]; or, for stages with replicas: */
+    const int *width_of;          /* [stage_count] NULL: one each */
+    const int *const *workers_of; /* [stage_count][width] */
+    const int64_t *micro_of;      /* [stage_count] own micro-batch sizes, NULL: micro_size */
+    /* Of the device, for the bytes; extra_bytes may be NULL. */
+    bool (*has_kernel)(const char *name);
+    int64_t (*extra_bytes)(const struct sl_program *program, int threads);
+    int threads;
+    enum sl_dtype dtype; /* of activations, for the bytes */
 };
 
 SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,
@@ -28,6 +36,17 @@ SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,
 SL_MUST_CHECK sl_err sl_plan_cut_even(const struct sl_graph *graph,
                                       bool (*has_kernel)(const char *name), int stages,
                                       int *stage_of);
+
+/* Cut along the parallel branches of the model: a stage for what comes before them, one for each
+ * branch, one for what joins them; then the costliest stages are halved until there are `stages`
+ * (0: as they are). *count of them come out. */
+SL_MUST_CHECK sl_err sl_plan_cut_branches(const struct sl_graph *graph,
+                                          bool (*has_kernel)(const char *name), int stages,
+                                          int *stage_of, int *count);
+
+/* Stages on fewer workers: the costliest first, each on the worker that has least to do. */
+void sl_plan_spread(const struct sl_graph *graph, const int *stage_of, int stages, int workers,
+                    int *worker_of);
 
 /* The stage of every forward node according to a plan that has nodes. */
 SL_MUST_CHECK sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph,

@@ -1,8 +1,10 @@
 /* A pipeline against one worker. */
 #include "run/check.h"
 
+#include "run/serial.h"
 #include "sched/schedule.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,9 @@
 struct pair {
     const struct sl_check_config *config;
     struct sl_check_report *report;
-    struct sl_train *one;
+    struct sl_train_config train; /* of one worker */
+    struct sl_train *one;         /* or, where stages have replicas or sizes of their own: */
+    struct sl_serial *serial;
     struct sl_pipe *pipe;
     struct sl_step_report *ones, *pipes; /* [steps] */
 };
@@ -18,8 +22,21 @@ struct pair {
 static void close_pair(struct pair *p) {
     sl_pipe_close(p->pipe);
     sl_train_close(p->one);
+    sl_serial_close(p->serial);
     free(p->ones);
     free(p->pipes);
+}
+
+/* Do the sums of this plan go in the order of one worker? */
+static bool is_plain(const struct sl_plan *plan) {
+    for (int s = 0; s < plan->stage_count; s++)
+        if (plan->stages[s].width > 1 || plan->stages[s].micro_size != plan->stages[0].micro_size)
+            return false;
+    return true;
+}
+
+static const struct sl_worker *reference(const struct pair *p, int stage) {
+    return p->one ? p->one->worker : sl_serial_worker(p->serial, stage);
 }
 
 static sl_err open_pair(struct pair *p) {
@@ -30,6 +47,7 @@ static sl_err open_pair(struct pair *p) {
         .plan = c->plan,
         .stage_of = c->stage_of,
         .schedule = c->schedule,
+        .comm = c->comm,
         .delay = c->delay,
         .delay_ctx = c->ctx,
     };
@@ -37,7 +55,13 @@ static sl_err open_pair(struct pair *p) {
     p->pipes = calloc(count, sizeof *p->pipes);
     if (!p->ones || !p->pipes)
         sl_out_of_memory(count * sizeof *p->ones);
-    SL_TRY(sl_train_open(c->train, &p->one));
+    p->train = *c->train;
+    p->train.micros =
+        (p->train.batch + c->plan->stages[0].micro_size - 1) / c->plan->stages[0].micro_size;
+    if (is_plain(c->plan))
+        SL_TRY(sl_train_open(&p->train, &p->one));
+    else
+        SL_TRY(sl_serial_open(c->train, c->plan, c->stage_of, &p->serial));
     SL_TRY(sl_pipe_open(&pipe, &p->pipe));
     if (c->opened)
         c->opened(c->ctx, p->pipe);
@@ -76,8 +100,9 @@ static const float *floats(const void *slab, int64_t offset) {
     return (const float *)(const void *)((const char *)slab + offset);
 }
 
-static bool same_params(struct pair *p, int stage) {
-    const struct sl_worker *w = sl_pipe_worker(p->pipe, stage), *one = p->one->worker;
+static bool same_params(struct pair *p, int stage, int replica) {
+    const struct sl_worker *w = sl_pipe_replica(p->pipe, stage, replica),
+                           *one = reference(p, stage);
     const struct sl_program *part = w->programs[SL_WORKER_FULL];
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < part->param_count; i++) {
@@ -106,8 +131,9 @@ static bool same_params(struct pair *p, int stage) {
     return true;
 }
 
-static bool same_states(struct pair *p, int stage) {
-    const struct sl_worker *w = sl_pipe_worker(p->pipe, stage), *one = p->one->worker;
+static bool same_states(struct pair *p, int stage, int replica) {
+    const struct sl_worker *w = sl_pipe_replica(p->pipe, stage, replica),
+                           *one = reference(p, stage);
     const struct sl_program *part = w->programs[SL_WORKER_FULL];
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];
     for (int i = 0; i < part->state_count; i++) {
@@ -142,17 +168,80 @@ static bool same_losses(struct pair *p, int64_t first, int64_t count) {
     return true;
 }
 
+/* Every rank has compared the stages it holds: what counts is the first of them all. */
+struct finding {
+    int64_t differs, tensors, elements, kind, stage, element;
+    double pipe, one;
+    char tensor[256];
+};
+
+static const char *find_name(const struct sl_graph *graph, const char *name) {
+    for (int64_t i = 0; i < graph->params.count; i++)
+        if (strcmp(graph->params.at[i].name, name) == 0)
+            return graph->params.at[i].name;
+    for (int64_t i = 0; i < graph->states.count; i++)
+        if (strcmp(graph->states.at[i].name, name) == 0)
+            return graph->states.at[i].name;
+    return "loss";
+}
+
+static struct finding finding_of(const struct sl_check_report *r) {
+    struct finding f = {.differs = r->kind != SL_CHECK_SAME,
+                        .tensors = r->tensors,
+                        .elements = r->elements,
+                        .kind = r->kind,
+                        .stage = r->stage,
+                        .element = r->element,
+                        .pipe = r->pipe,
+                        .one = r->one};
+    if (r->tensor)
+        snprintf(f.tensor, sizeof f.tensor, "%s", r->tensor);
+    return f;
+}
+
+static sl_err share_report(struct pair *p, bool *same) {
+    struct sl_comm *comm = p->config->comm;
+    struct sl_check_report *r = p->report;
+    if (!comm)
+        return SL_OK;
+    struct sl_arena arena = {0};
+    struct finding *all = SL_NEW(&arena, struct finding, comm->ranks), *first = NULL;
+    all[comm->rank] = finding_of(r);
+    sl_err err = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
+    r->tensors = r->elements = 0;
+    for (int i = 0; i < comm->ranks; i++) {
+        r->tensors += all[i].tensors;
+        r->elements += all[i].elements;
+        if (all[i].differs && (!first || (uint64_t)all[i].stage < (uint64_t)first->stage))
+            first = &all[i]; /* a loss, on stage -1, comes last */
+    }
+    *same = !first;
+    if (first) {
+        r->kind = (enum sl_check_kind)first->kind;
+        r->stage = (int)first->stage;
+        r->tensor = find_name(p->config->train->graph, first->tensor);
+        r->element = first->element;
+        r->pipe = first->pipe;
+        r->one = first->one;
+    }
+    sl_arena_free(&arena);
+    return err;
+}
+
 /* `count` steps of both from step `first` (0-based) on, then compare. */
 static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same) {
     for (int64_t i = first; i < first + count; i++)
-        SL_TRY(sl_train_step(p->one, &p->ones[i]));
+        SL_TRY(p->one ? sl_train_step(p->one, &p->ones[i])
+                      : sl_serial_step(p->serial, &p->ones[i]));
     SL_TRY(sl_pipe_run(p->pipe, count, p->pipes + first));
     *p->report = (struct sl_check_report){.kind = SL_CHECK_SAME};
     *same = true;
-    for (int s = 0; *same && s < p->config->plan->stage_count; s++)
-        *same = same_params(p, s) && same_states(p, s);
+    for (int s = 0; s < p->config->plan->stage_count; s++)
+        for (int r = 0; *same && r < p->config->plan->stages[s].width; r++)
+            if (sl_pipe_replica(p->pipe, s, r))
+                *same = same_params(p, s, r) && same_states(p, s, r);
     *same = *same && same_losses(p, first, count);
-    return SL_OK;
+    return share_report(p, same);
 }
 
 /* ---- the check ---- */

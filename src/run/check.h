@@ -1,6 +1,8 @@
-/* Is a pipeline the same as one worker, bit for bit? Both run the same steps on the same data; then
- * weights, statistics, optimizer state and losses are compared. When they differ, both run again
- * step by step, to find the first step, and in it the first stage and tensor. */
+/* Is a pipeline the same as one worker, bit for bit? Where stages have replicas or micro-batches of
+ * their own sizes, one worker means the same stages in one thread (run/serial.h). Both run the same
+ * steps on the same data; then weights, statistics, optimizer state and losses are compared. When
+ * they differ, both run again step by step, to find the first step, and in it the first stage and
+ * tensor. */
 #ifndef SL_RUN_CHECK_H
 #define SL_RUN_CHECK_H
 
@@ -11,6 +13,7 @@ struct sl_check_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    struct sl_comm *comm; /* NULL: threads of this process */
     /* For tests that want to see a check fail: called when a pipeline has been opened (twice when
      * steps are searched), and by worker threads before every action. NULL: nothing. */
     void (*opened)(void *ctx, struct sl_pipe *pipe);

@@ -22,6 +22,8 @@
 
 enum { SL_CKPT_RANK = 6, SL_CKPT_WRITERS = 999 };
 
+enum { SL_CKPT_BUFFER_BYTES = 1 << 20 }; /* a save copies tensors piece by piece */
+
 enum sl_ckpt_group {
     SL_CKPT_WEIGHTS, /* what another program wants to load: parameters, running statistics */
     SL_CKPT_STATE,   /* what only a resume needs */

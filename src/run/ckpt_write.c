@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHUNK = 4 << 20 };
+enum { CHUNK = SL_CKPT_BUFFER_BYTES };
 
 struct sl_ckpt_writer {
     struct sl_arena arena;

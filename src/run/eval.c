@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scores larger than this are not fetched for accuracy. */
-enum { SCORES_LIMIT = 1 << 26 };
+/* Scores larger than this are not fetched for accuracy; how many at a time. */
+enum { SCORES_LIMIT = 1 << 26, PIECE_SCORES = 1 << 14 };
 
 enum sl_worker_program sl_train_eval_program(const struct sl_train *train) {
     return train->worker->programs[SL_WORKER_EVAL] ? SL_WORKER_EVAL : SL_WORKER_FULL;
@@ -27,6 +27,7 @@ struct scores {
     const struct sl_program_port *port;
     int input;
     int64_t ignore, classes, rows;
+    int64_t piece; /* rows that are fetched at a time */
     float *at;
     int32_t *targets;
     int64_t right, counted;
@@ -47,17 +48,16 @@ static bool open_scores(const struct sl_train *train, struct scores *s) {
     const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
     if (operand->numel > SCORES_LIMIT || sl_shape_numel(target, p->samples) != s->rows)
         return false;
-    s->at = sl_realloc(NULL, sizeof *s->at * (size_t)operand->numel);
+    s->piece = PIECE_SCORES / s->classes > 1 ? PIECE_SCORES / s->classes : 1;
+    s->at = sl_realloc(NULL, sizeof *s->at * (size_t)(s->piece * s->classes));
     s->targets = sl_realloc(NULL, sizeof *s->targets * (size_t)s->rows);
     return true;
 }
 
-static sl_err count_right(struct sl_train *train, const struct sl_feed *feed, struct scores *s) {
-    SL_TRY(sl_worker_get(train->worker, feed->slot, s->port, s->at));
-    SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count, s->input,
-                        s->targets));
-    for (int64_t r = 0; r < s->rows; r++) {
-        if (s->targets[r] == s->ignore)
+static void count_rows(struct scores *s, int64_t first, int64_t count) {
+    for (int64_t r = 0; r < count; r++) {
+        int32_t target = s->targets[first + r];
+        if (target == s->ignore)
             continue;
         const float *row = s->at + r * s->classes;
         int64_t best = 0;
@@ -65,7 +65,18 @@ static sl_err count_right(struct sl_train *train, const struct sl_feed *feed, st
             if (row[k] > row[best])
                 best = k;
         s->counted++;
-        s->right += best == s->targets[r];
+        s->right += best == target;
+    }
+}
+
+static sl_err count_right(struct sl_train *train, const struct sl_feed *feed, struct scores *s) {
+    SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count, s->input,
+                        s->targets));
+    for (int64_t first = 0; first < s->rows; first += s->piece) {
+        int64_t count = s->rows - first < s->piece ? s->rows - first : s->piece;
+        struct sl_part part = {first * s->classes, count * s->classes};
+        SL_TRY(sl_worker_get_part(train->worker, feed->slot, s->port, part, s->at));
+        count_rows(s, first, count);
     }
     return SL_OK;
 }
@@ -73,12 +84,13 @@ static sl_err count_right(struct sl_train *train, const struct sl_feed *feed, st
 static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval_report *report) {
     enum sl_worker_program program = sl_train_eval_program(train);
     int64_t batch = train->worker->programs[program]->samples;
+    int slot = program == SL_WORKER_EVAL ? train->worker->slots : 0;
     struct scores scores;
     sl_err err = SL_OK;
     bool scored = open_scores(train, &scores);
     for (int64_t r = 0; r < rounds; r++) {
-        struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, 0};
-        struct sl_pass pass = {.program = program, .first_sample = feed.first};
+        struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, slot};
+        struct sl_pass pass = {.program = program, .slot = slot, .first_sample = feed.first};
         SL_TRY_OUT(sl_train_feed(train, &feed));
         SL_TRY_OUT(sl_worker_pass(train->worker, &pass));
         SL_TRY_OUT(sl_train_add_losses(train, &feed, &report->loss));

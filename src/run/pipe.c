@@ -1,4 +1,4 @@
-/* A pipeline on threads: opening, running a schedule, closing. */
+/* A pipeline: opening, running a schedule, closing. */
 #include "run/pipe_state.h"
 
 #include "base/clock.h"
@@ -10,17 +10,7 @@
 /* ---- what this runtime takes ---- */
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
-    for (int s = 0; s < c->plan->stage_count; s++) {
-        const struct sl_stage *stage = &c->plan->stages[s];
-        if (stage->width != 1)
-            return sl_fail(SL_ERR_NO, "stage %s has %d replicas; replicas are not run yet",
-                           stage->name, stage->width);
-        if (stage->micro_size != c->plan->stages[0].micro_size)
-            return sl_fail(SL_ERR_NO,
-                           "stage %s has micro-batches of its own size; that is not "
-                           "run yet",
-                           stage->name);
-    }
+    SL_TRY(sl_pipe_policy_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
@@ -53,6 +43,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
@@ -69,34 +60,51 @@ static bool is_split(const struct sl_sched *sched) {
     return false;
 }
 
+int sl_pipe_slots(const struct sl_pipe *pipe, int seat) {
+    const struct sl_pool *pools = pipe->sched->pools[seat];
+    return pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
+}
+
 static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_seat_state *seat,
-                        int stage) {
-    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[stage].seat];
+                        int number) {
+    const struct sl_pool *pools = pipe->sched->pools[number];
     const struct sl_train_config *c = &pipe->train;
-    int64_t full = sl_train_full_samples(c->batch, c->micros);
+    int stage = pipe->config.plan->seats[number].stage;
+    int64_t full = pipe->config.plan->stages[stage].micro_size;
     bool split = is_split(pipe->sched);
-    *seat = (struct sl_seat_state){.stage = stage, .counted = -1};
-    seat->slots = pools[SL_POOL_STASH].count + (split ? pools[SL_POOL_KEPT].count : 0);
+    *seat = (struct sl_seat_state){.stage = stage,
+                                   .replica = pipe->config.plan->seats[number].replica,
+                                   .number = number,
+                                   .counted = -1};
+    seat->slots = sl_pipe_slots(pipe, number);
+    seat->slots = seat->slots ? seat->slots : 1; /* a replica that gets no micro-batch */
     struct sl_worker_config config = {
         .graph = c->graph,
         .stage_of = pipe->config.stage_of,
         .stage = stage,
         .samples = full,
-        .last_samples = c->batch - full * (c->micros - 1),
+        .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
         .has_kernel = c->device->has_kernel,
         .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
-        .versions = pools[SL_POOL_WEIGHT].count,
+        .versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count,
         .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_train_state_count(&c->optim),
+        .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
     };
     seat->train.config = *c;
     seat->train.device = w->device;
     seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
+    sl_pipe_policy_open(pipe, seat);
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
+    seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
+    seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
+    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
+                          seat->train.worker->programs[SL_WORKER_FULL]->param_count);
+    if (pipe->config.staleness)
+        SL_TRY(sl_pipe_watch_open(seat));
     return sl_train_open_optimizer(&seat->train);
 }
 
@@ -105,68 +113,27 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     struct sl_pipe_worker *w = &pipe->workers[index];
     struct sl_device_config device = {
         .threads = pipe->train.threads, .index = index, .tf32 = pipe->train.tf32};
-    int64_t tie_bytes = 64;
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
+    if (!sl_pipe_is_here(pipe, index))
+        return SL_OK;
     SL_TRY(pipe->train.device->open(&device, &w->device));
-    w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->stage_count);
+    w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
-    for (int s = 0; s < plan->stage_count; s++) {
-        if (plan->stages[s].workers[0] != index)
-            continue;
+    w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
+    w->terms = SL_NEW(&pipe->arena, const float *, pipe->train.graph->grads.count + 1);
+    w->norms = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
+    for (int i = 0; i < plan->worker_seat_count[index]; i++) {
         struct sl_seat_state *seat = &w->seats[w->seat_count++];
-        pipe->seat_of[s] = seat;
-        SL_TRY(open_seat(pipe, w, seat, s));
-    }
-    for (int t = 0; t < plan->tie_count; t++)
-        tie_bytes = plan->ties[t].bytes > tie_bytes ? plan->ties[t].bytes : tie_bytes;
-    return plan->tie_count ? w->device->row->alloc(w->device, tie_bytes, &w->tie_sum) : SL_OK;
-}
-
-static int64_t message_bytes(const struct sl_pipe *pipe, const struct sl_edge *edge, bool grad) {
-    const struct sl_worker *from = pipe->seat_of[edge->from]->train.worker;
-    const struct sl_worker *to = pipe->seat_of[edge->to]->train.worker;
-    const struct sl_program *p = (grad ? to : from)->programs[SL_WORKER_FULL];
-    const struct sl_ports *ports = grad ? &p->send_grad : &p->send_act;
-    int64_t bytes = 0;
-    for (int i = 0; i < ports->count; i++)
-        if (ports->at[i].peer == (grad ? edge->from : edge->to))
-            bytes += sl_operand_bytes(&ports->at[i].operand);
-    return bytes;
-}
-
-/* As many places as the edge's first stage has micro-batches in flight: a message that has not been
- * taken, either way, belongs to one of those. */
-static sl_err open_boxes(struct sl_pipe *pipe) {
-    const struct sl_plan *plan = pipe->config.plan;
-    pipe->acts = SL_NEW(&pipe->arena, struct sl_box, plan->edge_count);
-    pipe->grads = SL_NEW(&pipe->arena, struct sl_box, plan->edge_count);
-    for (int e = 0; e < plan->edge_count; e++) {
-        const struct sl_edge *edge = &plan->edges[e];
-        int places = pipe->seat_of[edge->from]->slots;
-        struct sl_device *from = pipe->seat_of[edge->from]->train.device;
-        struct sl_device *to = pipe->seat_of[edge->to]->train.device;
-        int64_t act = message_bytes(pipe, edge, false), grad = message_bytes(pipe, edge, true);
-        SL_TRY(sl_box_open(&pipe->acts[e], &pipe->gate, to, places, act));
-        SL_TRY(sl_box_open(&pipe->grads[e], &pipe->gate, from, places, grad));
+        pipe->seat_at[plan->worker_seats[index][i]] = seat;
+        SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
     return SL_OK;
 }
 
-/* Members of a group's meeting are workers, not seats. */
-static void open_groups(struct sl_pipe *pipe) {
-    const struct sl_plan *plan = pipe->config.plan;
-    int count = sl_sched_group_count(plan);
-    pipe->groups = SL_NEW(&pipe->arena, struct sl_meeting, count);
-    pipe->all = (struct sl_meeting){.gate = &pipe->gate, .members = plan->worker_count};
-    for (int g = 0; g < count; g++) {
-        pipe->groups[g].gate = &pipe->gate;
-        for (int w = 0; w < plan->worker_count; w++) {
-            bool member = false;
-            for (int i = 0; i < pipe->workers[w].seat_count; i++)
-                member |= sl_sched_in_group(plan, g, pipe->workers[w].seats[i].stage);
-            pipe->groups[g].members += member;
-        }
-    }
+static sl_err open_threads(struct sl_pipe *pipe) {
+    const struct sl_transport *threads;
+    SL_TRY(sl_transport_find("threads", &threads));
+    return sl_comm_open(threads, &pipe->comm);
 }
 
 sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
@@ -178,17 +145,23 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     const struct sl_plan *plan = config->plan;
     pipe->config = *config;
     pipe->train = *config->train;
-    sl_gate_open(&pipe->gate);
+    pipe->comm = config->comm;
+    pipe->own_comm = !config->comm;
+    if (pipe->own_comm)
+        SL_TRY_OUT(open_threads(pipe));
     pipe->workers = SL_NEW(&pipe->arena, struct sl_pipe_worker, plan->worker_count);
-    pipe->seat_of = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->stage_count);
-    pipe->norm_sums = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
+    pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
+    pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
     SL_TRY_OUT(check_cut(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
+    for (int s = 0; s < plan->stage_count; s++)
+        if (pipe->sched->micros[s] > pipe->most_micros)
+            pipe->most_micros = pipe->sched->micros[s];
     for (int w = 0; w < plan->worker_count; w++)
         SL_TRY_OUT(open_worker(pipe, w));
-    SL_TRY_OUT(open_boxes(pipe));
-    open_groups(pipe);
+    SL_TRY_OUT(sl_pipe_link(pipe));
+    SL_TRY_OUT(sl_pipe_open_post(pipe));
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -197,6 +170,7 @@ out:
 }
 
 static void close_seat(struct sl_seat_state *seat) {
+    sl_pipe_watch_close(seat);
     sl_worker_close(seat->train.worker);
     if (seat->train.device)
         seat->train.device->row->free(seat->train.device, seat->train.opt_scratch);
@@ -206,22 +180,20 @@ static void close_seat(struct sl_seat_state *seat) {
 void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
-    for (int e = 0; pipe->grads && e < pipe->config.plan->edge_count; e++) {
-        sl_box_close(&pipe->acts[e]);
-        sl_box_close(&pipe->grads[e]);
-    }
-    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+    sl_pipe_unlink(pipe);
+    sl_pipe_close_post(pipe);
+    for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         for (int i = 0; i < worker->seat_count; i++)
             close_seat(&worker->seats[i]);
         free(worker->lane.at);
         if (!worker->device)
             continue;
-        worker->device->row->free(worker->device, worker->tie_sum);
         worker->device->row->close(worker->device);
     }
     free(pipe->loss_terms);
-    sl_gate_close(&pipe->gate);
+    if (pipe->own_comm)
+        sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);
     sl_arena_free(&pipe->arena);
     free(pipe);
@@ -229,30 +201,9 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
-int64_t sl_pipe_clock(const struct sl_pipe_worker *w) {
-    return w->pipe->config.trace ? sl_clock_ns() - w->pipe->start_ns : 0;
-}
-
-/* A span is work: what an action waits for others comes before it. */
-static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
-    if (!w->pipe->config.trace)
-        return sl_pipe_act(w, action);
-    struct sl_span *span = &w->lane.at[w->lane.count];
-    int64_t start = sl_pipe_clock(w);
-    w->waited_ns = 0;
-    SL_TRY(sl_pipe_act(w, action));
-    *span = (struct sl_span){
-        .action = *action, .start_ns = start + w->waited_ns, .end_ns = sl_pipe_clock(w)};
-    for (int i = 0; i < w->seat_count; i++)
-        span->live_bytes += w->seats[i].train.worker->bytes;
-    w->lane.count++;
-    return SL_OK;
-}
-
 /* The list of a worker: prologue, period again and again, epilogue. */
 static sl_err run_lists(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
-    const struct sl_plan *plan = w->pipe->config.plan;
     int64_t number = 0;
     for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
         const struct sl_actions *list = &sched->lists[seg][w->index];
@@ -260,11 +211,12 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
         int32_t last = seg == SL_PERIOD ? sched->reps : first + 1;
         for (int32_t rep = first; rep < last; rep++)
             for (int64_t i = 0; i < list->count; i++) {
-                int seat = plan->stages[list->at[i].stage].seat;
+                int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
                 struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
                 if (w->pipe->config.delay)
                     w->pipe->config.delay(w->pipe->config.delay_ctx, w->index, number++);
-                SL_TRY(act_traced(w, &action));
+                SL_TRY(sl_pipe_act_traced(w, &action));
+                sl_comm_poll(w->pipe->comm);
             }
     }
     return SL_OK;
@@ -274,106 +226,87 @@ static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
     sl_err err = run_lists(w);
     if (err != SL_OK)
-        sl_gate_fail(&w->pipe->gate, err);
+        sl_comm_fail(w->pipe->comm, err);
     return NULL;
-}
-
-static sl_err open_trace(struct sl_pipe *pipe) {
-    const struct sl_sched *sched = pipe->sched;
-    pipe->timeline.sched = sched;
-    pipe->timeline.lane_count = pipe->config.plan->worker_count;
-    pipe->timeline.measured = true;
-    for (int w = 0; pipe->config.trace && w < pipe->config.plan->worker_count; w++) {
-        int64_t count = sched->lists[SL_PROLOGUE][w].count + sched->lists[SL_EPILOGUE][w].count +
-                        sched->lists[SL_PERIOD][w].count * sched->reps;
-        struct sl_lane *lane = &pipe->workers[w].lane;
-        free(lane->at);
-        *lane = (struct sl_lane){.at = calloc((size_t)count + 1, sizeof *lane->at)};
-        if (!lane->at)
-            return sl_fail(SL_ERR_SYSTEM, "cannot allocate a trace of %lld actions",
-                           (long long)count);
-    }
-    return SL_OK;
-}
-
-/* A receive is posted long before its message comes: it ends when that has been sent. */
-static void close_trace(struct sl_pipe *pipe) {
-    int64_t end = sl_clock_ns() - pipe->start_ns;
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        pipe->timeline.lanes[w] = pipe->workers[w].lane;
-    pipe->timeline.end_ns = end;
-    if (!pipe->config.trace)
-        return;
-    struct sl_matches *matches = sl_matches_open(&pipe->timeline);
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
-            struct sl_span *to = &pipe->timeline.lanes[w].at[i];
-            struct sl_moment send, recv;
-            if (to->action.kind != SL_RECV || !sl_matches_find(matches, &to->action, &send, &recv))
-                continue;
-            const struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
-            to->end_ns = from->end_ns > to->end_ns ? from->end_ns : to->end_ns;
-        }
-    sl_matches_close(matches);
 }
 
 /* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
 static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
-    const struct sl_pool *pools = pipe->sched->pools[pipe->config.plan->stages[seat->stage].seat];
-    int slots =
-        pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
-    if (slots > seat->slots || pools[SL_POOL_WEIGHT].count > worker->versions)
+    const struct sl_pool *pools = pipe->sched->pools[seat->number];
+    int slots = sl_pipe_slots(pipe, seat->number);
+    int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
+    if (slots > seat->slots || versions > worker->versions)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
-                       seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
-                       worker->versions);
+                       seat->stage, slots, versions, seat->slots, worker->versions);
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
-    seat->counted = -1;
+    seat->counted = seat->watch[0].target = seat->watch[1].target = -1;
+    return SL_OK;
+}
+
+/* All ranks count from the moment that rank 0 says. */
+static sl_err start_clock(struct sl_pipe *pipe) {
+    pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
+    SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
+    pipe->last_ns = pipe->start_ns;
     return SL_OK;
 }
 
 static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
-    size_t terms = (size_t)(steps * pipe->train.micros * pipe->train.graph->losses.count);
+    size_t terms = (size_t)(steps * pipe->most_micros * pipe->train.graph->losses.count);
     SL_TRY(build_sched(pipe, steps));
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        SL_TRY(start_seat(pipe, pipe->seat_of[s]));
-    SL_TRY(open_trace(pipe));
+    SL_TRY(sl_pipe_check_links(pipe));
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            SL_TRY(start_seat(pipe, pipe->seat_at[s]));
+    SL_TRY(sl_pipe_open_trace(pipe));
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
-    pipe->start_ns = pipe->last_ns = sl_clock_ns();
-    return SL_OK;
+    return start_clock(pipe);
 }
 
 /* In the order of one worker. */
 static void add_losses(struct sl_pipe *pipe, int64_t steps) {
-    int64_t terms = pipe->train.micros * pipe->train.graph->losses.count;
+    int64_t terms = pipe->most_micros * pipe->train.graph->losses.count;
     for (int64_t i = 0; i < steps; i++)
         for (int64_t j = 0; j < terms; j++)
             pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
 }
 
-sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
-    int count = pipe->config.plan->worker_count, started = 0;
-    SL_TRY(start_run(pipe, steps, reports));
-    for (; started < count; started++)
-        if (pthread_create(&pipe->workers[started].thread, NULL, worker_main,
-                           &pipe->workers[started]) != 0) {
-            sl_gate_fail(&pipe->gate, sl_fail(SL_ERR_SYSTEM, "cannot start worker %d", started));
+/* The workers of this rank, from their first action to their last. */
+static sl_err run_workers(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count, w = 0;
+    for (; w < count; w++)
+        if (sl_pipe_is_here(pipe, w) &&
+            pthread_create(&pipe->workers[w].thread, NULL, worker_main, &pipe->workers[w]) != 0) {
+            sl_comm_fail(pipe->comm, sl_fail(SL_ERR_SYSTEM, "cannot start worker %d", w));
             break;
         }
-    for (int w = 0; w < started; w++)
-        pthread_join(pipe->workers[w].thread, NULL);
-    close_trace(pipe);
-    if (pipe->gate.err != SL_OK) {
-        sl_err_set_message(pipe->gate.message);
-        return pipe->gate.err;
-    }
+    while (w-- > 0)
+        if (sl_pipe_is_here(pipe, w))
+            pthread_join(pipe->workers[w].thread, NULL);
+    return sl_gate_error(&pipe->comm->gate);
+}
+
+/* Every rank knows what all have found. Each entry is written by one rank and zero elsewhere. */
+static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
+    int64_t terms = steps * pipe->most_micros * pipe->train.graph->losses.count;
+    SL_TRY(sl_comm_merge(pipe->comm, pipe->loss_terms, terms * (int64_t)sizeof(double)));
+    return sl_comm_merge(pipe->comm, pipe->reports, steps * (int64_t)sizeof *pipe->reports);
+}
+
+sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
+    SL_TRY(start_run(pipe, steps, reports));
+    sl_err err = run_workers(pipe);
+    SL_TRY(err);
+    SL_TRY(sl_pipe_close_trace(pipe));
+    SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;
@@ -387,18 +320,42 @@ bool sl_pipe_is_synchronous(const struct sl_pipe *pipe) {
 int sl_pipe_stage_count(const struct sl_pipe *pipe) { return pipe->config.plan->stage_count; }
 
 struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {
-    return pipe->seat_of[stage]->train.worker;
+    return sl_pipe_replica(pipe, stage, 0);
 }
 
-int sl_pipe_newest(const struct sl_pipe *pipe, int stage) { return pipe->seat_of[stage]->newest; }
+struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica) {
+    const struct sl_seat_state *seat =
+        pipe->seat_at[pipe->config.plan->stages[stage].seat + replica];
+    return seat ? seat->train.worker : NULL;
+}
+
+int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
+    const struct sl_stage *s = &pipe->config.plan->stages[stage];
+    for (int r = 0; r < s->width; r++) /* the same on all replicas */
+        if (pipe->seat_at[s->seat + r])
+            return pipe->seat_at[s->seat + r]->newest;
+    return 0;
+}
 
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
     return pipe->config.trace ? &pipe->timeline : NULL;
 }
 
-int64_t sl_pipe_bytes(const struct sl_pipe *pipe) {
-    int64_t bytes = 0;
-    for (int s = 0; s < pipe->config.plan->stage_count; s++)
-        bytes += pipe->seat_of[s]->train.worker->bytes;
-    return bytes;
+sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out) {
+    const struct sl_plan *plan = pipe->config.plan;
+    memset(out, 0, sizeof *out * (size_t)plan->worker_count);
+    for (int s = 0; s < plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            out[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    return sl_comm_merge(pipe->comm, out, plan->worker_count * (int64_t)sizeof *out);
+}
+
+int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
+
+double sl_pipe_bubble(const struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count;
+    double busy = 0;
+    for (int w = 0; w < count; w++)
+        busy += (double)pipe->busy_ns[w];
+    return pipe->run_ns ? 1 - busy / ((double)pipe->run_ns * count) : 0;
 }

@@ -3,94 +3,120 @@
 
 #include "sched/deps.h"
 
-
 static struct sl_seat_state *seat_of(struct sl_pipe_worker *w, int stage) {
-    return w->pipe->seat_of[stage];
-}
-
-/* Ports of one edge, in the order both ends agree on. Waits until they are there: what is copied
- * from may be overwritten, and what is copied to may be read, by another worker. */
-static sl_err copy_ports(const struct sl_seat_state *seat, const struct sl_ports *ports, int peer,
-                         int slot, char *message, bool out) {
-    struct sl_device *device = seat->train.device;
-    int64_t at = 0;
-    for (int i = 0; i < ports->count; i++) {
-        if (ports->at[i].peer != peer)
-            continue;
-        const struct sl_operand *operand = &ports->at[i].operand;
-        char *memory = (char *)seat->train.worker->slot[slot] + operand->offset;
-        int64_t bytes = sl_operand_bytes(operand);
-        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message + at : memory,
-                                 out ? memory : message + at, bytes));
-        at += bytes;
-    }
-    return device->row->sync(device, SL_STREAM_COMPUTE);
+    return w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
 }
 
 struct where { /* a micro-batch on a seat */
     struct sl_seat_state *seat;
     const struct sl_program *program;
     enum sl_worker_program which;
-    int64_t iteration, index; /* of the run, and within the iteration */
-    int64_t first, count;     /* samples */
+    int64_t iteration;
+    int32_t index;        /* within the iteration */
+    int64_t offset;       /* first sample, from that of the iteration */
+    int64_t first, count; /* samples */
     int slot;
 };
 
 static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *seat, int32_t micro) {
-    int64_t micros = pipe->train.micros;
-    int64_t full = sl_train_full_samples(pipe->train.batch, micros);
+    const struct sl_sched *sched = pipe->sched;
+    int32_t micros = sched->micros[seat->stage];
     struct where at = {.seat = seat, .iteration = micro / micros, .index = micro % micros};
-    int64_t left = pipe->train.batch - at.index * full;
-    at.count = left < full ? left : full;
-    at.first = pipe->start_sample + at.iteration * pipe->train.batch + at.index * full;
+    at.offset = at.index * sched->plan->stages[seat->stage].micro_size;
+    at.first = pipe->start_sample + at.iteration * pipe->train.batch + at.offset;
+    at.count = sl_sched_samples(sched, seat->stage, micro);
     at.which = sl_worker_program_for(seat->train.worker, at.count);
     at.program = seat->train.worker->programs[at.which];
-    at.slot = (int)(micro % seat->slots);
+    at.slot = sl_deps_ordinal(sched, seat->stage, micro) % seat->slots;
     return at;
 }
 
-/* Receive what a pass reads from its neighbours. */
-static sl_err take_messages(struct sl_pipe_worker *w, const struct where *at, int32_t micro,
-                            bool grad) {
-    const struct sl_plan *plan = w->pipe->config.plan;
-    const struct sl_stage *stage = &plan->stages[at->seat->stage];
-    int count = grad ? stage->out_count : stage->in_count;
-    for (int i = 0; i < count; i++) {
-        int edge = grad ? stage->out[i] : stage->in[i];
-        int peer = grad ? plan->edges[edge].to : plan->edges[edge].from;
-        struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
-        char *message;
-        int64_t before = sl_pipe_clock(w);
-        SL_TRY(sl_box_receive(box, micro, &message));
-        w->waited_ns += sl_pipe_clock(w) - before;
-        SL_TRY(copy_ports(at->seat, grad ? &at->program->recv_grad : &at->program->recv_act, peer,
-                          at->slot, message, false));
-        sl_box_release(box, micro);
+/* One way over an edge, as one end sees it. */
+struct way {
+    const struct sl_ports *ports;
+    int peer; /* stage at the other end */
+    struct sl_link *link;
+    bool grad;
+};
+
+static struct way way_of(const struct sl_pipe *pipe, const struct where *at, int edge, bool grad,
+                         bool out) {
+    const struct sl_edge *e = &pipe->config.plan->edges[edge];
+    const struct sl_program *p = at->program;
+    const struct sl_ports *ports =
+        out ? (grad ? &p->send_grad : &p->send_act) : (grad ? &p->recv_grad : &p->recv_act);
+    int peer = e->from == at->seat->stage ? e->to : e->from;
+    return (struct way){ports, peer, &pipe->links[edge], grad};
+}
+
+/* The ports of one edge, in the order both ends agree on: the samples of a piece to a message or
+ * from one. Waits until they are there: what is copied from may be overwritten, and what is copied
+ * to may be read, by others. */
+static sl_err copy_piece(const struct where *at, const struct way *way,
+                         const struct sl_piece *piece, char *message, bool out) {
+    struct sl_device *device = at->seat->train.device;
+    bool whole = piece->count == at->count;
+    for (int i = 0; i < way->ports->count; i++) {
+        const struct sl_operand *operand = &way->ports->at[i].operand;
+        if (way->ports->at[i].peer != way->peer)
+            continue;
+        char *memory = (char *)at->seat->train.worker->slot[at->slot] + operand->offset;
+        int64_t all = sl_operand_bytes(operand), sample = all / at->count;
+        int64_t bytes = whole ? all : sample * piece->count;
+        memory += whole ? 0 : sample * (piece->first - at->offset);
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message : memory,
+                                 out ? memory : message, bytes));
+        message += bytes;
     }
-    return SL_OK;
+    return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-static sl_err give_message(struct sl_pipe_worker *w, const struct where *at, int32_t micro,
-                           int edge, bool grad) {
-    const struct sl_edge *e = &w->pipe->config.plan->edges[edge];
-    struct sl_box *box = grad ? &w->pipe->grads[edge] : &w->pipe->acts[edge];
+static int64_t piece_bytes(const struct where *at, const struct way *way,
+                           const struct sl_piece *piece) {
+    int64_t bytes = 0;
+    for (int i = 0; i < way->ports->count; i++)
+        if (way->ports->at[i].peer == way->peer)
+            bytes += sl_operand_bytes(&way->ports->at[i].operand);
+    return piece->count == at->count ? bytes : bytes / at->count * piece->count;
+}
+
+static sl_err take_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
+                         const struct sl_piece *piece) {
+    struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
+    int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
+    struct sl_message message;
+    int64_t before = sl_pipe_clock(w);
+    SL_TRY(sl_channel_receive(channel, n, &message));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    SL_TRY(copy_piece(at, way, piece, (char *)(uintptr_t)message.at, false));
+    return sl_channel_release(channel, n);
+}
+
+static sl_err give_piece(const struct where *at, const struct way *way,
+                         const struct sl_piece *piece) {
+    struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
+    int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     char *message;
-    SL_TRY(sl_box_reserve(box, micro, &message));
-    SL_TRY(copy_ports(at->seat, grad ? &at->program->send_grad : &at->program->send_act,
-                      grad ? e->from : e->to, at->slot, message, true));
-    sl_box_send(box, micro);
-    return SL_OK;
+    SL_TRY(sl_channel_reserve(channel, n, &message));
+    SL_TRY(copy_piece(at, way, piece, message, true));
+    return sl_channel_send(channel, n, piece_bytes(at, way, piece));
 }
 
-/* A pass hands its results over when it ends, before its slot may be used again; a box has a place
- * for every micro-batch its sender can have in flight, so this never waits. The schedule's SEND is
- * then done already. */
-static sl_err give_messages(struct sl_pipe_worker *w, const struct where *at, int32_t micro,
-                            bool grad) {
+/* Before a pass: what it reads from its neighbours. After it: what they read, before its slot may
+ * be used again. A channel has the places of both ends' buffers, so that giving waits no longer
+ * than the schedule's SEND would, which is then done already. */
+static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bool grad, bool out) {
     const struct sl_stage *stage = &w->pipe->config.plan->stages[at->seat->stage];
-    int count = grad ? stage->in_count : stage->out_count;
-    for (int i = 0; i < count; i++)
-        SL_TRY(give_message(w, at, micro, grad ? stage->in[i] : stage->out[i], grad));
+    bool at_from = grad != out; /* activations leave and gradients arrive at the edge's start */
+    int count = at_from ? stage->out_count : stage->in_count;
+    for (int i = 0; i < count; i++) {
+        int edge = at_from ? stage->out[i] : stage->in[i];
+        struct way way = way_of(w->pipe, at, edge, grad, out);
+        const int32_t *begins = at_from ? way.link->of_from : way.link->of_to;
+        for (int32_t p = begins[at->index]; p < begins[at->index + 1]; p++)
+            SL_TRY(out ? give_piece(at, &way, &way.link->pieces[p])
+                       : take_piece(w, at, &way, &way.link->pieces[p]));
+    }
     return SL_OK;
 }
 
@@ -121,7 +147,7 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
 
 /* Stages may have losses of their own: each term has its place, and they are added at the end. */
 static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
-    int64_t micro = at->iteration * pipe->train.micros + at->index;
+    int64_t micro = at->iteration * pipe->most_micros + at->index;
     return pipe->loss_terms + micro * pipe->train.graph->losses.count;
 }
 
@@ -131,11 +157,12 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);
     SL_TRY(count_items(w->pipe, &at));
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
-    SL_TRY(take_messages(w, &at, action->micro, false));
+    SL_TRY(move_messages(w, &at, false, false));
+    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
         SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
-    return give_messages(w, &at, action->micro, false);
+    return move_messages(w, &at, false, true);
 }
 
 static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *action) {
@@ -145,32 +172,27 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
                                                  : SL_PHASE_W;
     struct sl_pass pass = pass_of(w->pipe, &at, action, phase);
     if (action->kind != SL_W)
-        SL_TRY(take_messages(w, &at, action->micro, true));
+        SL_TRY(move_messages(w, &at, true, false));
+    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
         at.seat->grad_filled = true;
-    return action->kind == SL_W ? SL_OK : give_messages(w, &at, action->micro, true);
+    return action->kind == SL_W ? SL_OK : move_messages(w, &at, true, true);
 }
 
-/* A box is posted by being empty and sent to by the pass; recomputation is part of the backward
- * program. */
+/* A channel receives into its free places and is sent to by the pass; recomputation is part of the
+ * backward program. */
 static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *action) {
     (void)w;
     (void)action;
     return SL_OK;
 }
 
-static sl_err act_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
-    (void)w;
-    return sl_fail(SL_ERR_NO, "stage %d: weight prediction is not run by this build",
-                   action->stage);
-}
-
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
-    [SL_F] = act_forward,       [SL_B] = act_backward,        [SL_I] = act_backward,
-    [SL_W] = act_backward,      [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
-    [SL_RECV] = act_nothing,    [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
-    [SL_PREDICT] = act_predict,
+    [SL_F] = act_forward,           [SL_B] = act_backward,        [SL_I] = act_backward,
+    [SL_W] = act_backward,          [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
+    [SL_RECV] = act_nothing,        [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
+    [SL_PREDICT] = sl_pipe_predict,
 };
 
 sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action) {

@@ -1,11 +1,11 @@
 /* Optimizer steps and reductions of a pipeline.
  *
  * Synchronous: all workers meet at the step of an iteration. Each puts the norms of its gradients
- * into one table, and each adds the table up in graph order, so that all come to the verdict that
- * one worker would have come to, bit for bit.
+ * into a table; they merge their tables, and each adds the table up in graph order, so that all
+ * come to the verdict that one worker would have come to, bit for bit.
  *
- * Tied parameters: their holders meet, each adds up all uses in graph order into memory of its own,
- * they meet again, and each takes its sum for its gradient. All hold the same bits afterwards.
+ * Replicas: each adds up its own micro-batches; then replicas are added in order, for every use.
+ * Tied parameters: their holders add up all uses in graph order; each has the sum for its gradient.
  */
 #include "run/pipe_state.h"
 
@@ -13,13 +13,6 @@
 
 #include <math.h>
 #include <string.h>
-
-static sl_err meet(struct sl_pipe_worker *w, struct sl_meeting *meeting) {
-    int64_t before = sl_pipe_clock(w);
-    SL_TRY(sl_meeting_join(meeting));
-    w->waited_ns += sl_pipe_clock(w) - before;
-    return SL_OK;
-}
 
 /* The parameter of a tie, as the seat's program numbers it; -1 when it has none of that name. */
 static int find_param(const struct sl_seat_state *seat, const char *name) {
@@ -30,32 +23,43 @@ static int find_param(const struct sl_seat_state *seat, const char *name) {
     return -1;
 }
 
-static char *use_memory(const struct sl_pipe *pipe, int grad, int grad_slot) {
-    int node = pipe->train.graph->grads.at[grad].node;
-    const struct sl_worker *worker = pipe->seat_of[pipe->config.stage_of[node]]->train.worker;
+static const float *use_memory(const struct sl_seat_state *seat, int64_t grad, int grad_slot) {
+    const struct sl_worker *worker = seat->train.worker;
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
     for (int u = 0; u < p->use_count; u++)
         if (p->uses[u].grad == grad)
-            return (char *)worker->grad[grad_slot] + p->uses[u].offset;
+            return (const float *)(const void *)((const char *)worker->grad[grad_slot] +
+                                                 p->uses[u].offset);
+    SL_ASSERT(!"every use of a stage has its gradient there");
     return NULL;
 }
 
-/* Sum of all uses, in graph order, into this worker's own memory. */
-static sl_err sum_tie(struct sl_pipe_worker *w, const struct sl_tie *tie, int grad_slot) {
-    const struct sl_graph *graph = w->pipe->train.graph;
-    bool first = true;
+/* This worker's uses of a tied parameter, in graph order. */
+static void find_terms(struct sl_pipe_worker *w, const struct sl_tie *tie, int grad_slot) {
+    const struct sl_pipe *pipe = w->pipe;
+    const struct sl_graph *graph = pipe->train.graph;
+    int count = 0;
     for (int64_t g = 0; g < graph->grads.count; g++) {
-        const struct sl_param *param = &graph->params.at[graph->grads.at[g].param];
-        if (strcmp(param->name, tie->name) != 0)
-            continue;
-        const char *use = use_memory(w->pipe, (int)g, grad_slot);
-        if (first)
-            SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->tie_sum, use, tie->bytes));
-        else
-            SL_TRY(w->device->row->add(w->device, w->tie_sum, use, tie->bytes / 4));
-        first = false;
+        const struct sl_param_grad *grad = &graph->grads.at[g];
+        int stage = pipe->config.stage_of[grad->node];
+        if (strcmp(graph->params.at[grad->param].name, tie->name) == 0 &&
+            pipe->config.plan->stages[stage].workers[0] == w->index)
+            w->terms[count++] =
+                use_memory(pipe->seat_at[pipe->config.plan->stages[stage].seat], g, grad_slot);
     }
-    return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
+}
+
+static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float *out) {
+    const struct sl_plan *plan = w->pipe->config.plan;
+    const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
+    struct sl_group *sum = w->pipe->groups[group];
+    int64_t before = sl_pipe_clock(w);
+    find_terms(w, tie, grad_slot);
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
+    SL_TRY(sl_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4));
+    SL_TRY(sl_group_sum_end(sum, w->member[group], out));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
 }
 
 static bool holds_tie(const struct sl_tie *tie, int stage) {
@@ -65,31 +69,60 @@ static bool holds_tie(const struct sl_tie *tie, int stage) {
     return false;
 }
 
+/* One vector of the replicas of a stage: afterwards each has the sum, replica 0 first. */
+static sl_err sum_replicas(struct sl_pipe_worker *w, int stage, void *slab, int64_t size_bytes) {
+    const float *term = slab;
+    int64_t before = sl_pipe_clock(w);
+    if (size_bytes == 0)
+        return SL_OK;
+    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read ours */
+    SL_TRY(sl_group_sum_begin(w->pipe->groups[stage], w->member[stage], &term, size_bytes / 4));
+    SL_TRY(sl_group_sum_end(w->pipe->groups[stage], w->member[stage], slab));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
+}
+
+/* The gradient is the sum over replicas; running statistics are their mean. A replica without a
+ * micro-batch in this iteration adds zeros, and its statistics as they were. */
+static sl_err reduce_replicas(struct sl_pipe_worker *w, const struct sl_action *action) {
+    int stage = action->stage;
+    struct sl_seat_state *seat =
+        w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
+    struct sl_worker *worker = seat->train.worker;
+    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
+    if (!seat->grad_filled)
+        SL_TRY(sl_worker_clear_grads(worker, action->grad_slot));
+    SL_TRY(sum_replicas(w, stage, worker->grad[action->grad_slot], p->grad_bytes));
+    SL_TRY(sum_replicas(w, stage, worker->state, p->state_bytes));
+    return sl_worker_scale_state(worker, 1.0F / (float)w->pipe->config.plan->stages[stage].width);
+}
+
 /* A worker that holds several seats of the group acts at its last one. */
 sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
     int group = action->slot, here = 0;
     if (group < plan->stage_count)
-        return sl_fail(SL_ERR_NO, "replicated stages are not run by this build");
+        return reduce_replicas(w, action);
     const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
     for (int i = 0; i < w->seat_count; i++)
         here += holds_tie(tie, w->seats[i].stage);
     if (++w->reduce_seen[group] < here)
         return SL_OK;
     w->reduce_seen[group] = 0;
-    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
-    SL_TRY(meet(w, &w->pipe->groups[group]));
-    SL_TRY(sum_tie(w, tie, action->grad_slot));
-    SL_TRY(meet(w, &w->pipe->groups[group]));
+    float *sum = NULL; /* the gradient of the first seat; the others get a copy */
     for (int i = 0; i < w->seat_count; i++) {
         struct sl_seat_state *seat = &w->seats[i];
         int param = holds_tie(tie, seat->stage) ? find_param(seat, tie->name) : -1;
         if (param < 0)
             continue;
-        SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE,
-                                    sl_worker_grad(seat->train.worker, action->grad_slot, param),
-                                    w->tie_sum, tie->bytes));
+        float *grad = sl_worker_grad(seat->train.worker, action->grad_slot, param);
         seat->train.worker->tied[param] = true;
+        if (sum) {
+            SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, grad, sum, tie->bytes));
+            continue;
+        }
+        sum = grad;
+        SL_TRY(sum_tie(w, group, action->grad_slot, sum));
     }
     return SL_OK;
 }
@@ -106,14 +139,16 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
     if (seat->step_to != seat->step_from)
         SL_TRY(sl_worker_copy_weights(worker, seat->step_to, seat->step_from));
     if (apply)
-        SL_TRY(sl_train_update(&seat->train, &args));
+        SL_TRY(sl_pipe_update(w->pipe, seat, &args));
     seat->newest = seat->step_to;
     seat->grad_filled = false;
+    SL_TRY(sl_pipe_watch_step(w->pipe, seat, seat->step_version));
     seat->step_version = 0;
     return SL_OK;
 }
 
-/* Norms of this seat's gradients into the common table; tied parameters are the same everywhere. */
+/* Norms of this seat's gradients into the worker's table; tied parameters are the same everywhere.
+ */
 static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     SL_TRY(sl_worker_sum_uses(seat->train.worker, 0));
@@ -121,14 +156,14 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat
     for (int i = 0; i < p->param_count; i++) {
         int param = p->params[i].param;
         const struct sl_param_grad *grads = w->pipe->train.graph->grads.at;
-        bool mine = true; /* the stage of the first use speaks for a tied parameter */
+        bool mine = true; /* the first replica of the stage of the first use speaks */
         for (int64_t g = 0; g < w->pipe->train.graph->grads.count; g++)
             if (grads[g].param == param) {
-                mine = w->pipe->config.stage_of[grads[g].node] == seat->stage;
+                mine = w->pipe->config.stage_of[grads[g].node] == seat->stage && seat->replica == 0;
                 break;
             }
         if (mine)
-            w->pipe->norm_sums[param] = seat->train.norm_sums[i];
+            w->norms[param] = seat->train.norm_sums[i];
     }
     return SL_OK;
 }
@@ -150,13 +185,16 @@ static void report_step(struct sl_pipe *pipe, int64_t version,
 static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
     double sum = 0, lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
+    int64_t params = pipe->train.graph->params.count;
+    memset(w->norms, 0, sizeof *w->norms * (size_t)params);
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(publish_norms(w, &w->seats[i]));
-    SL_TRY(meet(w, &pipe->all));
-    for (int64_t i = 0; i < pipe->train.graph->params.count; i++)
-        sum += pipe->norm_sums[i];
+    int64_t before = sl_pipe_clock(w);
+    SL_TRY(sl_group_merge(pipe->all, w->index, w->norms, params));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    for (int64_t i = 0; i < params; i++)
+        sum += w->norms[i];
     struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, pipe->train.clip);
-    SL_TRY(meet(w, &pipe->all)); /* the table may be written again */
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(update_seat(w, &w->seats[i], lr, verdict.scale, verdict.finite));
     if (w->index == 0)
@@ -177,7 +215,8 @@ static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, i
 }
 
 sl_err sl_pipe_step(struct sl_pipe_worker *w, const struct sl_action *action) {
-    struct sl_seat_state *seat = w->pipe->seat_of[action->stage];
+    int number = sl_sched_seat(w->pipe->config.plan, action->stage, w->index);
+    struct sl_seat_state *seat = w->pipe->seat_at[number];
     SL_ASSERT(seat->step_version == 0);
     seat->step_version = action->version;
     seat->step_from = action->slot;

@@ -24,43 +24,32 @@ sl_err sl_train_check(const struct sl_train_config *c) {
     return SL_OK;
 }
 
-static struct sl_optim_shape shape_of(const struct sl_graph *graph, int param) {
-    int value = graph->params.at[param].value;
-    const struct sl_shape *shape = &sl_graph_value(graph, value)->shape;
-    struct sl_optim_shape out = {.rank = shape->rank};
-    memcpy(out.dim, shape->dim, sizeof out.dim);
-    for (int64_t g = 0; g < graph->grads.count; g++)
-        if (graph->grads.at[g].param == param) {
-            const struct sl_op *op = graph->nodes.at[graph->grads.at[g].node].op;
-            out.lookup |= strncmp(op->name, "embed", 5) == 0;
-        }
-    return out;
-}
-
 sl_err sl_train_open_optimizer(struct sl_train *train) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
-    int64_t scratch = 64;
     size_t count = (size_t)p->param_count;
     train->params = SL_NEW(&train->arena, struct sl_optim_param, count);
     train->step_items = SL_NEW(&train->arena, struct sl_step_item, count);
     train->norm_items = SL_NEW(&train->arena, struct sl_norm_item, count);
     train->norm_sums = SL_NEW(&train->arena, double, count);
     for (int i = 0; i < p->param_count; i++) {
-        struct sl_optim_shape shape = shape_of(train->config.graph, p->params[i].param);
+        struct sl_optim_shape shape = sl_plan_optim_shape(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
-        int64_t need = sl_optim_scratch_bytes(&train->params[i]);
-        scratch = need > scratch ? need : scratch;
     }
-    return train->device->row->alloc(train->device, scratch, &train->opt_scratch);
+    return train->device->row->alloc(train->device, sl_plan_optim_scratch(p, &train->config.optim),
+                                     &train->opt_scratch);
 }
 
-int sl_train_state_count(const struct sl_optim *optim) {
-    if (!optim->row)
-        return 0;
-    int count = optim->row->state_count;
-    if (optim->row->fallback && optim->row->fallback->state_count > count)
-        count = optim->row->fallback->state_count;
-    return count;
+struct sl_stage_bytes sl_train_bytes(const struct sl_train *train) {
+    struct sl_stage_bytes bytes;
+    sl_plan_bytes(&(struct sl_bytes_spec){.full = train->worker->programs[SL_WORKER_FULL],
+                                          .last = train->worker->programs[SL_WORKER_LAST],
+                                          .eval = train->worker->programs[SL_WORKER_EVAL],
+                                          .optim = &train->config.optim,
+                                          .policy = &train->config.policy,
+                                          .threads = train->device->threads,
+                                          .extra_bytes = train->device->row->extra_bytes},
+                  &bytes);
+    return bytes;
 }
 
 sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out) {
@@ -82,7 +71,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .slots = 1,
         .versions = 1,
         .grad_slots = 1,
-        .state_count = sl_train_state_count(&config->optim),
+        .state_count = sl_plan_slabs(&config->optim, &config->policy),
         .seed = config->seed,
     };
     train->config = *config;
@@ -155,22 +144,17 @@ static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool
 
 sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_train_config *c = &train->config;
-    int64_t start = sl_clock_ns(), full = sl_train_full_samples(c->batch, c->micros);
+    int64_t start = sl_clock_ns();
     struct sl_data_range range;
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));
     *report = (struct sl_step_report){.step = train->step + 1, .samples = range.count};
     for (int64_t j = 0; j < c->micros; j++) {
-        int64_t left = range.count - j * full;
-        struct sl_feed feed = {
-            .split = SL_DATA_TRAIN,
-            .first = range.first + j * full,
-            .count = left < full ? left : full,
-        };
-        feed.program = sl_worker_program_for(train->worker, feed.count);
+        struct sl_feed feed = sl_train_micro(train, &range, j);
         SL_TRY(run_micro(train, &feed, j == 0, &report->loss));
     }
     SL_TRY(sl_train_apply(train, report));
     report->dur_ns = sl_clock_ns() - start;
-    return SL_OK;
+    return report->skipped ? sl_train_find_bad(train, train->step - 1, &range, &report->bad)
+                           : SL_OK;
 }

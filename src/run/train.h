@@ -5,7 +5,9 @@
 #include "data/data.h"
 #include "optim/lr.h"
 #include "optim/norm.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
+#include "plan/bytes.h"
+#include "run/finite.h"
 #include "run/worker.h"
 
 enum { SL_LOSS_MOST = 64 }; /* of a model */
@@ -15,7 +17,8 @@ struct sl_step_report {
     double loss;  /* mean over the batch's counted items, losses weighted and added */
     double norm;  /* of the gradient, before clipping; NAN: stages step at different times */
     double lr;
-    bool skipped; /* some gradient was not finite; weights are untouched */
+    bool skipped;      /* some gradient was not finite; weights are untouched */
+    struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
 };
@@ -44,6 +47,7 @@ struct sl_train_config {
     int64_t eval_every, eval_samples; /* 0: never */
     bool recompute;
     uint64_t seed;
+    struct sl_policy_use policy; /* of asynchronous pipelines */
 };
 
 /* The state of a run: everything that a checkpoint holds. */
@@ -65,8 +69,13 @@ struct sl_train {
 SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);
 void sl_train_close(struct sl_train *train);
 
-/* One optimizer step. */
+/* One optimizer step. When it had to be skipped, report->bad names the first op that went wrong. */
 SL_MUST_CHECK sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report);
+
+/* skip.c: run step number `step` (0-based) over these samples again, with the weights as they are,
+ * and find the first value that is not finite. Statistics are left as they were. */
+SL_MUST_CHECK sl_err sl_train_find_bad(struct sl_train *train, int64_t step,
+                                       const struct sl_data_range *range, struct sl_bad *bad);
 
 /* eval.c: loss (and accuracy) over `samples` samples of the validation split. */
 SL_MUST_CHECK sl_err sl_train_eval(struct sl_train *train, int64_t samples,
@@ -82,13 +91,15 @@ SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int 
                                    const char *config);
 SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
 
+/* What the run is predicted to need of memory, all told: sl_stage_bytes_total of this. */
+struct sl_stage_bytes sl_train_bytes(const struct sl_train *train);
+
 /* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into
  * `micros`; the seed of a step (0-based), different for every step so that dropout is; the
  * optimizer's view of the worker's parameters. */
 int64_t sl_train_full_samples(int64_t batch, int64_t micros);
 uint64_t sl_train_seed(uint64_t seed, int64_t step);
 SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
-int sl_train_state_count(const struct sl_optim *optim); /* slabs of optimizer state */
 SL_MUST_CHECK sl_err sl_train_check(const struct sl_train_config *config);
 
 /* step.c: apply the gradient of the batch. The parts: sums of squares into norm_sums[], and the
@@ -100,6 +111,7 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
+    bool delta; /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
 
@@ -111,6 +123,9 @@ struct sl_feed {
     int slot;
 };
 SL_MUST_CHECK sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed);
+/* What micro-batch j of a step over these samples is fed with. */
+struct sl_feed sl_train_micro(const struct sl_train *train, const struct sl_data_range *range,
+                              int64_t j);
 /* The losses of the micro-batch in the slot, each times its share of train->counts: terms[loss] for
  * those that this worker computes; and all of them added up. */
 SL_MUST_CHECK sl_err sl_train_loss_terms(struct sl_train *train, const struct sl_feed *feed,

@@ -1,8 +1,7 @@
 /* A worker: memory of a stage on a device, and single passes of micro-batches. */
 #include "run/worker.h"
 
-#include "base/rng.h"
-#include "op/registry.h"
+#include "plan/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,13 +56,14 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
     return SL_OK;
 }
 
-static int64_t largest_input(const struct sl_program *program) {
-    int64_t most = 64;
-    for (int i = 0; i < program->inputs.count; i++) {
-        int64_t bytes = program->inputs.at[i].operand.numel * 4;
-        most = bytes > most ? bytes : most;
-    }
-    return most;
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Evaluation happens between passes: it lives in a slot when that is large enough, else in WORK,
+ * which nothing else uses then. */
+static void place_eval(struct sl_worker *w, int64_t slot_bytes) {
+    const struct sl_program *eval = w->programs[SL_WORKER_EVAL];
+    bool fits = w->slots > 0 && (!eval || eval->slot_bytes <= slot_bytes);
+    w->slot[w->slots] = fits ? w->slot[0] : w->work;
 }
 
 static sl_err alloc_memory(struct sl_worker *w) {
@@ -74,9 +74,12 @@ static sl_err alloc_memory(struct sl_worker *w) {
         if (!p)
             continue;
         SL_ASSERT(p->param_bytes == full->param_bytes && p->state_bytes == full->state_bytes);
-        slot = p->slot_bytes > slot ? p->slot_bytes : slot;
-        work = p->work_bytes > work ? p->work_bytes : work;
-        staging = largest_input(p) > staging ? largest_input(p) : staging;
+        if (i != SL_WORKER_EVAL) /* which comes last */
+            slot = larger(slot, p->slot_bytes);
+        else if (p->slot_bytes > slot)
+            work = larger(work, p->slot_bytes);
+        work = larger(work, p->work_bytes);
+        staging = larger(staging, sl_plan_staging_bytes(p));
     }
     SL_TRY(alloc_slabs(w, w->slots, slot, &w->slot));
     SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
@@ -84,38 +87,12 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
     SL_TRY(alloc_bytes(w, work, &w->work));
+    place_eval(w, slot);
     w->staging = sl_realloc(NULL, (size_t)staging);
     w->tied = calloc((size_t)full->param_count + 1, sizeof *w->tied);
     if (!w->tied)
         sl_out_of_memory((size_t)full->param_count);
     return SL_OK;
-}
-
-/* Initial values are a pure function of (seed, name, index): the same on any cut. */
-static sl_err init_values(struct sl_worker *w, const struct sl_program_param *list, int count,
-                          const struct sl_param *table, void *slab, uint64_t seed) {
-    enum { CHUNK = 4096 };
-    float chunk[CHUNK];
-    for (int i = 0; i < count; i++) {
-        const struct sl_param *param = &table[list[i].param];
-        uint64_t stream = sl_rng_stream(param->name);
-        for (int64_t at = 0; at < list[i].numel; at += CHUNK) {
-            int64_t n = list[i].numel - at < CHUNK ? list[i].numel - at : CHUNK;
-            for (int64_t j = 0; j < n; j++)
-                chunk[j] = (float)sl_init_value(&param->init, seed, stream, at + j);
-            SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE,
-                                          (char *)slab + list[i].offset + at * 4, chunk, n * 4));
-            SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
-        }
-    }
-    return SL_OK;
-}
-
-static sl_err init_all(struct sl_worker *w, uint64_t seed) {
-    const struct sl_program *p = w->programs[0];
-    for (int v = 0; v < w->versions; v++)
-        SL_TRY(init_values(w, p->params, p->param_count, w->graph->params.at, w->param[v], seed));
-    return init_values(w, p->states, p->state_count, w->graph->states.at, w->state, seed);
 }
 
 sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
@@ -135,7 +112,7 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
             sl_fail(SL_ERR_NO, "device '%s' has no bf16; leave --dtype away", device->row->name));
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));
-    SL_TRY_OUT(init_all(w, config->seed));
+    SL_TRY_OUT(sl_worker_init(w, config->seed));
     *out = w;
 out:
     if (err != SL_OK)
@@ -168,6 +145,23 @@ enum sl_worker_program sl_worker_program_for(const struct sl_worker *w, int64_t 
     return SL_WORKER_LAST;
 }
 
+static void *base_of(const struct sl_worker *w, const struct sl_pass *pass, enum sl_space space) {
+    switch (space) {
+    case SL_SPACE_PARAM: return w->param[pass->version];
+    case SL_SPACE_GRAD: return w->grad[pass->grad_slot];
+    case SL_SPACE_STATE: return w->state;
+    case SL_SPACE_SLOT: return w->slot[pass->slot];
+    case SL_SPACE_WORK: return w->work;
+    default: return NULL;
+    }
+}
+
+void *sl_worker_operand(const struct sl_worker *w, const struct sl_pass *pass,
+                        const struct sl_operand *operand) {
+    char *base = base_of(w, pass, operand->space);
+    return base ? base + operand->offset : NULL;
+}
+
 sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
     struct sl_run_args args = {
         .phase = pass->phase,
@@ -175,12 +169,11 @@ sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
         .seed = pass->seed,
         .first_sample = pass->first_sample,
         .op_ns = pass->op_ns,
+        .after = pass->after,
+        .ctx = pass->ctx,
     };
-    args.base[SL_SPACE_PARAM] = w->param[pass->version];
-    args.base[SL_SPACE_GRAD] = w->grad[pass->grad_slot];
-    args.base[SL_SPACE_STATE] = w->state;
-    args.base[SL_SPACE_SLOT] = w->slot[pass->slot];
-    args.base[SL_SPACE_WORK] = w->work;
+    for (int space = 0; space < SL_SPACE_COUNT; space++)
+        args.base[space] = base_of(w, pass, (enum sl_space)space);
     return w->device->row->run(w->device, w->execs[pass->program], &args);
 }
 
@@ -198,9 +191,14 @@ sl_err sl_worker_put(struct sl_worker *w, int slot, const struct sl_program_port
 
 sl_err sl_worker_get(struct sl_worker *w, int slot, const struct sl_program_port *port,
                      void *host) {
-    SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, host,
-                                    port_address(w, slot, &port->operand),
-                                    port->operand.numel * 4));
+    return sl_worker_get_part(w, slot, port, (struct sl_part){0, port->operand.numel}, host);
+}
+
+sl_err sl_worker_get_part(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                          struct sl_part part, void *host) {
+    const char *from = port_address(w, slot, &port->operand) + part.first * 4;
+    SL_ASSERT(part.first >= 0 && part.first + part.count <= port->operand.numel);
+    SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, host, from, part.count * 4));
     return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
 }
 
@@ -219,6 +217,35 @@ sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
 sl_err sl_worker_copy_weights(struct sl_worker *w, int to, int from) {
     return w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->param[to], w->param[from],
                                 w->programs[SL_WORKER_FULL]->param_bytes);
+}
+
+enum { PART = 4096 }; /* floats moved over the host at a time */
+
+sl_err sl_worker_clear_grads(struct sl_worker *w, int grad_slot) {
+    static const float zeros[PART];
+    int64_t bytes = w->programs[0]->grad_bytes;
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof zeros) {
+        int64_t part = bytes - at < (int64_t)sizeof zeros ? bytes - at : (int64_t)sizeof zeros;
+        SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE, (char *)w->grad[grad_slot] + at,
+                                      zeros, part));
+    }
+    return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
+}
+
+sl_err sl_worker_scale_state(struct sl_worker *w, float by) {
+    float part[PART];
+    int64_t bytes = w->programs[0]->state_bytes;
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof part) {
+        int64_t size = bytes - at < (int64_t)sizeof part ? bytes - at : (int64_t)sizeof part;
+        char *memory = (char *)w->state + at;
+        SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, part, memory, size));
+        SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
+        for (int64_t i = 0; i < size / (int64_t)sizeof *part; i++)
+            part[i] *= by;
+        SL_TRY(w->device->row->upload(w->device, SL_STREAM_COMPUTE, memory, part, size));
+        SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
+    }
+    return SL_OK;
 }
 
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,

@@ -37,7 +37,8 @@ struct sl_worker {
     struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
     struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
-    void **slot, **param, **grad, **opt; /* device memory */
+    void **slot;                 /* [slots + 1] the last one is evaluation's: memory of others */
+    void **param, **grad, **opt; /* device memory */
     void *state, *work;
     bool *tied;    /* [params] summed over stages by somebody else */
     void *staging; /* host: one input of one micro-batch */
@@ -48,6 +49,9 @@ SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_wo
                                     struct sl_worker **out);
 void sl_worker_close(struct sl_worker *worker);
 
+/* init.c: initial values into every weight version and the running statistics. */
+SL_MUST_CHECK sl_err sl_worker_init(struct sl_worker *worker, uint64_t seed);
+
 /* A pass of one micro-batch. */
 struct sl_pass {
     enum sl_worker_program program;
@@ -57,6 +61,8 @@ struct sl_pass {
     uint64_t seed;
     int64_t first_sample;
     int64_t *op_ns;
+    sl_err (*after)(void *ctx, int instr); /* as in sl_run_args */
+    void *ctx;
 };
 SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
 
@@ -68,6 +74,12 @@ SL_MUST_CHECK sl_err sl_worker_put(struct sl_worker *worker, int slot,
                                    const struct sl_program_port *port, const void *host);
 SL_MUST_CHECK sl_err sl_worker_get(struct sl_worker *worker, int slot,
                                    const struct sl_program_port *port, void *host);
+struct sl_part {
+    int64_t first, count; /* elements */
+};
+SL_MUST_CHECK sl_err sl_worker_get_part(struct sl_worker *worker, int slot,
+                                        const struct sl_program_port *port, struct sl_part part,
+                                        void *host);
 
 /* Add up the uses of every parameter; afterwards the gradient is that of the first use. */
 SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot);
@@ -75,10 +87,17 @@ SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot)
 /* Weight slab `to` takes the bytes of slab `from`. */
 SL_MUST_CHECK sl_err sl_worker_copy_weights(struct sl_worker *worker, int to, int from);
 
+/* Replicas: a gradient of nothing, and the mean of running statistics after their sum. */
+SL_MUST_CHECK sl_err sl_worker_clear_grads(struct sl_worker *worker, int grad_slot);
+SL_MUST_CHECK sl_err sl_worker_scale_state(struct sl_worker *worker, float by);
+
 /* The row of a graph parameter (or state) in a program's list; NULL when the stage lacks it. */
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
                                               int index);
 
+/* Device memory of an operand of a pass; NULL when it is absent. */
+void *sl_worker_operand(const struct sl_worker *worker, const struct sl_pass *pass,
+                        const struct sl_operand *operand);
 /* Device memory of a parameter's weights, its gradient, its optimizer state. */
 void *sl_worker_weight(const struct sl_worker *worker, int version, int param);
 void *sl_worker_grad(const struct sl_worker *worker, int grad_slot, int param);

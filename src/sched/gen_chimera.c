@@ -3,8 +3,18 @@
  *     worker 0:  stage 0 of the even micro-batches, stage p-1 of the odd ones
  *     worker p-1: the other way round
  *
- * Each stage has two replicas (a second copy of the weights) that reduce their gradients. The order
- * comes from a greedy play: backwards first, each replica at most p - s micro-batches in flight.
+ * Each stage has two replicas (a second copy of the weights) that reduce their gradients.
+ *
+ * The paper makes a unit of p micro-batches, p/2 in each direction, and joins units so that the
+ * forwards of the next fill the gaps that the backwards of the last leave. A greedy play with the
+ * durations gives the same without units and for any m: forwards first, the deepest first, and each
+ * replica of stage s at most p - s micro-batches ahead of its backwards, so that a worker has never
+ * more than p + 1 in flight. Forwards must come first: they are the shorter passes, the windows
+ * stop them in time, and whatever a backward puts off here keeps all workers further down from
+ * theirs. With backwards first the two directions fall out of step, and every unit adds a gap.
+ *
+ * Bubble with B >= F: (p-2) B for m = p and for even m >= 2p; tests/unit/sim/test_exact.c has the
+ * rest. Never more than that of 1f1b.
  */
 #include "sched/gen.h"
 
@@ -24,7 +34,7 @@ static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
     if (next[1] < next[0])
         out[count++] = (struct sl_offer){
             {.kind = SL_B, .stage = (uint16_t)s->stage, .micro = next[1] * 2 + s->replica},
-            s->stage};
+            SL_STAGE_MOST + s->stage};
     if (next[0] < share && next[0] - next[1] < p - s->stage)
         out[count++] = (struct sl_offer){
             {.kind = SL_F, .stage = (uint16_t)s->stage, .micro = next[0] * 2 + s->replica},
@@ -44,8 +54,9 @@ static sl_err iteration(struct sl_gen *gen) {
 }
 
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
-    int64_t live = gen->plan->stage_count - gen->plan->seats[seat].stage;
-    int64_t share = sl_gen_ceil(gen->micros[0], 2);
+    const struct sl_seat *s = &gen->plan->seats[seat];
+    int64_t live = gen->plan->stage_count - s->stage;
+    int64_t share = sl_deps_share(gen->micros[0], 2, s->replica);
     *out = (struct sl_claim){
         .passes = "F B", .live = live < share ? live : share, .versions = 1, .delay = 0};
 }

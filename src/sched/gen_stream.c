@@ -13,6 +13,13 @@
  *     stash the newest in F, the same in B                 1 + ceil((f-1)/m) versions
  *     vsync what was newest at the entry                   1 + ceil((f_max-1)/m) versions
  *     async, paci  the newest in F, the newest in B        1 version
+ *
+ * async and paci are one program under two names. PACI keeps one copy and steps every a backwards,
+ * so that the weights of a micro-batch's F and B are at most ceil((f-1)/a) versions apart; here
+ * every row steps once per iteration, after m backwards, so a = m and the bound is the row's claim
+ * of delay. What differs is what one does with m: async is asked for with any (m = 1 is the
+ * unprotected PipeDream), paci with m large enough to keep the bound low. Corrections belong to the
+ * staleness policies.
  */
 #include "sched/gen.h"
 
@@ -208,7 +215,8 @@ ROW(2bw, "2bw", "no flush, two weight versions, delay one (PipeDream-2BW)", SL_R
     capped_window);
 ROW(async, "async", "no flush, no protection: every pass reads the newest weights", SL_RULE_NEWEST,
     window_of);
-ROW(paci, "paci", "no flush, no stash; a step every m backwards bounds the mismatch (PACI)",
+ROW(paci, "paci",
+    "async by another name: a step every m backwards, so F and B differ by few versions (PACI)",
     SL_RULE_NEWEST, window_of);
 ROW(stash, "stash", "no flush, backward on the stashed weights of its forward (PipeDream)",
     SL_RULE_STASH, window_of);

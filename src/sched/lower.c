@@ -1,11 +1,14 @@
 /* Lowering: where SEND and RECV go, and the driver.
  *
  *     worker A   ... x  [RECV*] [SEND x ->B] ...         after a pass: first post what is due,
- *     worker B   ... z  [RECV x] [SEND*]  ...  y         then send
+ *     worker B   ... [RECV x] [SEND*]  z  ...  y         then send
  *
- * RECV x is posted on B after the last pass z that has ended by the time x ends in the reference
- * play. So a send finds its receive posted, opposite transfers in the same gap are posted on both
- * sides before either is sent, and no buffer waits longer than it must.
+ * Let z be the last pass of B that has ended by the time x ends in the reference play. RECV x is
+ * posted one pass before that, in front of z. So a send finds its receive posted, opposite
+ * transfers in the same gap are posted on both sides before either is sent, and while B is busy
+ * with z the next message is already on its way: the play knows no links, and behind z would be too
+ * late where they take time. The price is one more buffer at most; a worker without room for it in
+ * its memory limit posts behind z.
  */
 #include "sched/lower.h"
 
@@ -29,6 +32,12 @@ static int64_t gap_at(const struct sl_items *items, int64_t time) {
             high = mid;
     }
     return low;
+}
+
+/* The gap where a worker posts what is sent to it at `time`. */
+static int64_t post_at(const struct sl_low *low, int segment, int worker, int64_t time) {
+    int64_t gap = gap_at(&low->items[segment][worker], time);
+    return gap && !low->tight[worker] ? gap - 1 : gap;
 }
 
 /* Calls per message of a pass that leaves the worker: (edge, other micro-batch, peer). */
@@ -76,7 +85,7 @@ static void post_receives(struct sl_low *low, int segment, int worker, struct in
         for (int64_t j = 0; j < count; j++) {
             const struct sl_edge *edge = &plan->edges[room[j].edge];
             struct posted posted = {
-                .gap = gap_at(&low->items[segment][room[j].peer], end),
+                .gap = post_at(low, segment, room[j].peer, end),
                 .recv = {.kind = SL_RECV,
                          .flags = room[j].grad ? SL_GRAD : 0,
                          .stage = (uint16_t)(room[j].grad ? edge->from : edge->to),
@@ -199,11 +208,10 @@ static sl_err lower(struct sl_low *low) {
     return SL_OK;
 }
 
-sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
-                      struct sl_sched **out) {
-    struct sl_low low = {.arena = arena, .plan = passes->plan, .flat = sl_sched_flat(passes)};
-    if (passes->lowered)
-        return sl_fail(SL_ERR_NO, "the schedule has been lowered already");
+static sl_err lower_once(struct sl_arena *arena, const struct sl_sched *passes, const bool *tight,
+                         struct sl_sched **out) {
+    struct sl_low low = {
+        .arena = arena, .plan = passes->plan, .flat = sl_sched_flat(passes), .tight = tight};
     low.out = SL_NEW(arena, struct sl_sched, 1);
     *low.out = *passes;
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
@@ -218,6 +226,33 @@ sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
     low.out->lowered = true;
     if (err == SL_OK)
         *out = low.out;
+    return err;
+}
+
+/* Which workers need more than they have? */
+static bool find_tight(const struct sl_sched *sched, bool *tight) {
+    const int64_t *limits = sched->plan->memory_bytes;
+    bool any = false;
+    for (int w = 0; limits && w < sched->plan->worker_count; w++) {
+        tight[w] = limits[w] && sl_sched_worker_bytes(sched, w) > limits[w];
+        any |= tight[w];
+    }
+    return any;
+}
+
+sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
+                      struct sl_sched **out) {
+    if (passes->lowered)
+        return sl_fail(SL_ERR_NO, "the schedule has been lowered already");
+    struct sl_arena_mark mark = sl_arena_mark(arena);
+    bool *tight = sl_realloc(NULL, (size_t)passes->plan->worker_count * sizeof *tight);
+    memset(tight, 0, (size_t)passes->plan->worker_count * sizeof *tight);
+    sl_err err = lower_once(arena, passes, tight, out);
+    if (err == SL_OK && find_tight(*out, tight)) {
+        sl_arena_release(arena, mark);
+        err = lower_once(arena, passes, tight, out);
+    }
+    free(tight);
     return err;
 }
 

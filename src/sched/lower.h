@@ -26,9 +26,30 @@ struct sl_low {
     struct sl_sched flat;
     struct sl_sched *out;
     struct sl_items *items[SL_SEGMENT_COUNT]; /* [worker] */
+    const bool *tight;                        /* [worker] no memory for early receives */
 };
 
 static inline bool sl_is_timed(const struct sl_action *a) { return a->kind <= SL_RECOMPUTE; }
+
+/* lower_policy.c: what a seat has predicted, by direction; and its bellwethers. */
+struct sl_foresight {
+    struct {
+        int32_t version, ahead; /* ahead 0: nothing */
+    } made[2];
+    struct {
+        int32_t iter, version;
+    } bell[2];
+};
+/* The version that a pass reads when the policy's bellwether says so; else `version`. */
+int32_t sl_low_bell(const struct sl_low *low, struct sl_foresight *seat,
+                    const struct sl_action *pass, int32_t newest, int32_t version);
+/* Sets pass->ahead; puts the PREDICT that the pass needs before it. */
+sl_err sl_low_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
+                      struct sl_action *pass);
+/* 2bw predicts as soon as a version is there, because its direction is gone with the next one. In a
+ * period the reader may be in another repetition. */
+sl_err sl_low_foresee_step(struct sl_low *low, struct sl_items *items, int segment, int stage,
+                           int32_t version);
 
 sl_err sl_low_check(const struct sl_sched *flat);
 sl_err sl_low_expand(struct sl_low *low);

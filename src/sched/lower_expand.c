@@ -12,6 +12,7 @@ struct seat_state {
     int32_t steps;   /* STEPs put so far = the newest version */
     int32_t grads;   /* gradients of the current iteration so far */
     int32_t waiting; /* iterations complete but not stepped (several seats in groups) */
+    struct sl_foresight foresight;
 };
 
 struct expand {
@@ -20,6 +21,7 @@ struct expand {
     int32_t **stashed;     /* [stage][micro] version of the forward (STASH, VSYNC) */
     int8_t **step_segment; /* [stage][iter] where replica 0 steps; only for idle replicas */
     int entry;             /* VSYNC: stage that fixes the version */
+    int segment;           /* in the making */
 };
 
 int sl_group_of(const struct sl_plan *plan, int stage, int i) {
@@ -45,12 +47,13 @@ static void put_reduce(struct sl_items *items, int stage, int32_t version, int g
                    .kind = SL_REDUCE, .stage = (uint16_t)stage, .version = version, .slot = group});
 }
 
-static void put_step(struct sl_items *items, int stage, int32_t version) {
+static sl_err put_step(struct expand *e, struct sl_items *items, int stage, int32_t version) {
     put(items, (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
+    return sl_low_foresee_step(e->low, items, e->segment, stage, version);
 }
 
 /* REDUCE in ascending groups, then STEP, for all seats of a worker. */
-static void step_worker(struct expand *e, struct sl_items *items, int worker) {
+static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) {
     const struct sl_plan *plan = e->low->plan;
     int last = -1;
     for (;;) {
@@ -73,9 +76,10 @@ static void step_worker(struct expand *e, struct sl_items *items, int worker) {
     }
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
-        put_step(items, plan->seats[seat].stage, ++e->seats[seat].steps);
+        SL_TRY(put_step(e, items, plan->seats[seat].stage, ++e->seats[seat].steps));
         e->seats[seat].waiting = 0;
     }
+    return SL_OK;
 }
 
 static bool has_groups(const struct sl_plan *plan, int worker) {
@@ -98,18 +102,15 @@ static bool all_complete(const struct expand *e, int worker) {
     return true;
 }
 
-static void add_gradient(struct expand *e, struct sl_items *items, int worker, int seat) {
+static sl_err add_gradient(struct expand *e, struct sl_items *items, int worker, int seat) {
     struct seat_state *s = &e->seats[seat];
     if (++s->grads < share_of(&e->low->flat, seat, s->steps + s->waiting))
-        return;
+        return SL_OK;
     s->grads = 0;
-    if (!has_groups(e->low->plan, worker)) {
-        put_step(items, e->low->plan->seats[seat].stage, ++s->steps);
-        return;
-    }
+    if (!has_groups(e->low->plan, worker))
+        return put_step(e, items, e->low->plan->seats[seat].stage, ++s->steps);
     s->waiting++;
-    if (all_complete(e, worker))
-        step_worker(e, items, worker);
+    return all_complete(e, worker) ? step_worker(e, items, worker) : SL_OK;
 }
 
 static int32_t version_of(struct expand *e, const struct sl_action *pass, int32_t newest) {
@@ -126,12 +127,15 @@ static int32_t version_of(struct expand *e, const struct sl_action *pass, int32_
     }
 }
 
-static void expand_pass(struct expand *e, struct sl_items *items, int worker,
-                        struct sl_action pass) {
+static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
+                          struct sl_action pass) {
     const struct sl_plan *plan = e->low->plan;
     int seat = sl_sched_seat(plan, pass.stage, worker);
+    struct seat_state *s = &e->seats[seat];
     bool backward = pass.kind == SL_B || pass.kind == SL_I;
-    pass.version = version_of(e, &pass, e->seats[seat].steps);
+    pass.version = version_of(e, &pass, s->steps);
+    pass.version = sl_low_bell(e->low, &s->foresight, &pass, s->steps, pass.version);
+    SL_TRY(sl_low_foresee(e->low, &s->foresight, items, &pass));
     if (backward && plan->stages[pass.stage].recompute) {
         struct sl_action again = pass;
         again.kind = SL_RECOMPUTE;
@@ -139,7 +143,8 @@ static void expand_pass(struct expand *e, struct sl_items *items, int worker,
     }
     put(items, pass);
     if (pass.kind == SL_B || pass.kind == SL_W)
-        add_gradient(e, items, worker, seat);
+        return add_gradient(e, items, worker, seat);
+    return SL_OK;
 }
 
 static int32_t rep_of(const struct sl_sched *flat, int segment) {
@@ -194,28 +199,36 @@ static void find_steps(struct expand *e) {
     }
 }
 
-static void step_idle(struct expand *e, struct sl_items *items, int worker, int segment) {
+static sl_err step_idle(struct expand *e, struct sl_items *items, int worker, int segment) {
     const struct sl_plan *plan = e->low->plan;
     if (!plan->worker_seat_count[worker])
-        return;
+        return SL_OK;
     int seat = plan->worker_seats[worker][0];
     const int8_t *where = e->step_segment[plan->seats[seat].stage];
     while (where && all_complete(e, worker) && where[e->seats[seat].steps] == segment)
-        step_worker(e, items, worker);
+        SL_TRY(step_worker(e, items, worker));
+    return SL_OK;
 }
 
-static void expand_worker(struct expand *e, int worker) {
+static sl_err expand_worker(struct expand *e, int worker) {
     const struct sl_sched *flat = &e->low->flat;
+    const struct sl_plan *plan = e->low->plan;
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++)
+        SL_TRY(sl_low_foresee_step(e->low, &e->low->items[SL_PROLOGUE][worker], SL_PROLOGUE,
+                                   plan->seats[plan->worker_seats[worker][i]].stage, 0));
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
         const struct sl_actions *list = &flat->lists[s][worker];
         struct sl_items *items = &e->low->items[s][worker];
+        e->segment = s;
         SL_VEC_RESERVE(&items->vec, list->count + 2);
         for (int64_t i = 0; i < list->count; i++)
-            expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s)));
-        step_idle(e, items, worker, s);
+            SL_TRY(
+                expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s))));
+        SL_TRY(step_idle(e, items, worker, s));
         for (int64_t i = 0; i < items->vec.count; i++)
             items->timed += sl_is_timed(&items->vec.at[i]);
     }
+    return SL_OK;
 }
 
 sl_err sl_low_expand(struct sl_low *low) {
@@ -238,6 +251,6 @@ sl_err sl_low_expand(struct sl_low *low) {
     }
     find_steps(&e);
     for (int w = 0; w < plan->worker_count; w++)
-        expand_worker(&e, w);
+        SL_TRY(expand_worker(&e, w));
     return SL_OK;
 }

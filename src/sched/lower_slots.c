@@ -14,6 +14,8 @@ struct span { /* of one pool: micro-batches [low, high] of the seat may be live 
 struct seat_spans {
     struct span *pools;
     int64_t *last_read, *stepped; /* [version] position in the worker's program */
+    bool foresees[2];             /* predicted weights in forwards, in backwards */
+    int32_t predictions;
 };
 
 struct slots {
@@ -149,8 +151,11 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
     struct seat_spans *spans = &s->seats[seat];
     int64_t ordinal = sl_deps_ordinal(&s->low->flat, a->stage, a->micro);
     s->position++;
-    if (sl_is_timed(a))
+    if ((sl_is_timed(a) && !a->ahead) || a->kind == SL_PREDICT)
         spans->last_read[a->version] = s->position;
+    if (sl_is_timed(a) && a->ahead)
+        spans->foresees[a->kind != SL_F] = true;
+    spans->predictions += a->kind == SL_PREDICT;
     switch ((enum sl_kind)a->kind) {
     case SL_F:
         acquire(&spans->pools[SL_POOL_STASH], ordinal);
@@ -224,6 +229,15 @@ static void set_bytes(const struct sl_plan *plan, const struct sl_stage *stage,
     }
 }
 
+/* Rule twobw: by version. Rule newest: one for forwards, one for backwards. */
+static void set_predict(const struct slots *s, int seat, struct sl_pool *pool) {
+    const struct seat_spans *spans = &s->seats[seat];
+    bool by_version = s->low->flat.rule == SL_RULE_2BW;
+    pool->count = by_version ? (spans->predictions < 2 ? spans->predictions : 2)
+                             : spans->foresees[0] + spans->foresees[1];
+    pool->turn = by_version && pool->count > 1;
+}
+
 static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_seat *at = &plan->seats[seat];
@@ -244,6 +258,7 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
     pools[SL_POOL_WEIGHT].turn = (int32_t)(1 % versions);
     pools[SL_POOL_GRAD].count = 1;
     pools[SL_POOL_FULL].turn = pools[SL_POOL_GRAD].turn = 0;
+    set_predict(s, seat, &pools[SL_POOL_PREDICT]);
     *out = pools;
     return SL_OK;
 }
@@ -261,6 +276,18 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
         return;
     }
     a->weight_slot = (uint16_t)(a->version % pools[SL_POOL_WEIGHT].count);
+    if (a->kind == SL_PREDICT)
+        a->slot = a->weight_slot;
+    if (a->ahead) {
+        bool second = a->kind == SL_PREDICT ? a->slot2 : a->kind != SL_F;
+        int32_t at = low->flat.rule == SL_RULE_2BW       ? a->version
+                     : pools[SL_POOL_PREDICT].count == 2 ? second
+                                                         : 0;
+        a->weight_slot =
+            (uint16_t)(pools[SL_POOL_WEIGHT].count + (at % (pools[SL_POOL_PREDICT].count)));
+    }
+    if (a->kind == SL_PREDICT)
+        a->slot2 = 0;
     if (a->kind == SL_STEP)
         a->slot = (a->version - 1) % pools[SL_POOL_WEIGHT].count;
     if (a->kind == SL_REDUCE)

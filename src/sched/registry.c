@@ -98,6 +98,9 @@ static sl_err open_gen(struct sl_gen *gen) {
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;
     gen->sched->rule = gen->row->rule;
+    if (gen->opts->policy)
+        gen->sched->policy = *gen->opts->policy;
+    SL_TRY(sl_policy_serves(&gen->sched->policy, sl_rule_name(gen->row->rule), NULL));
     SL_TRY(set_batch(gen));
     set_durations(gen);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)

@@ -21,11 +21,13 @@
  *     REDUCE    adds the gradient to its group; a worker's last REDUCE of a group and version waits
  *               for all other members
  *     STEP      makes version `version` from the newest one, and empties the gradient buffer
- *     PREDICT   makes weights `ahead` steps beyond `version` (staleness policies)
+ *     PREDICT   makes weights `ahead` steps beyond `version`, the newest one (staleness policies;
+ *               PipeMare: `ahead` micro-batches back)
  */
 #ifndef SL_SCHED_SCHED_H
 #define SL_SCHED_SCHED_H
 
+#include "optim/policy.h"
 #include "plan/plan.h"
 
 enum sl_kind {
@@ -106,12 +108,13 @@ struct sl_sched {
     const struct sl_plan *plan;
     const char *name; /* of the generator, or what the file says */
     enum sl_rule rule;
-    bool lowered;          /* else passes only */
-    int64_t batch;         /* samples of an iteration */
-    int64_t last_batch;    /* of the last iteration; == batch when even */
-    int32_t iters;         /* iterations in the whole run, repetitions included */
-    int32_t reps;          /* of the period */
-    const int32_t *micros; /* [stage] micro-batches of a full iteration */
+    struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
+    bool lowered;                /* else passes only */
+    int64_t batch;               /* samples of an iteration */
+    int64_t last_batch;          /* of the last iteration; == batch when even */
+    int32_t iters;               /* iterations in the whole run, repetitions included */
+    int32_t reps;                /* of the period */
+    const int32_t *micros;       /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
@@ -152,6 +155,7 @@ struct sl_sched_opts {
     int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
     int64_t iters;      /* 0 = 1 */
     int64_t group;      /* k of kFkB; 0 = 1 */
+    const struct sl_policy_use *policy;     /* NULL: none */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
 };
 

@@ -2,7 +2,7 @@
  *
  *     sluice-sched 1
  *     ...the lines of a plan...
- *     program "2bw" rule twobw lowered    or: passes
+ *     program "2bw" rule twobw [policy "2bw-predict"] lowered    or: passes
  *     samples 8 last 8 iters 8 reps 5
  *     time s0 F 1 B 2 I 1 W 1 RECOMPUTE 1 SEND 0 RECV 0 REDUCE 0 STEP 0 PREDICT 0
  *     pools s0 0  3 1 37  0 0 37 ...      per seat: slots, turn, bytes of every pool
@@ -12,6 +12,7 @@
  *     SEND act s0 3 peer 1 edge 0 other 3 s 1
  *     REDUCE s0 v 2 s 0
  *     STEP s0 v 2 w 0 s 1
+ *     PREDICT s0 v 2 w 2 p 1 s 0          p: how far ahead; w: where it goes; s: made from
  *     period
  *     ...
  */
@@ -86,12 +87,27 @@ static sl_err read_rule(struct reader *r) {
                        sl_lex_found(r->lex, found));
 }
 
+static sl_err read_policy(struct reader *r) {
+    struct sl_pos pos = r->lex->tok.pos;
+    struct sl_str text;
+    if (!sl_lex_is_name(r->lex, "policy"))
+        return SL_OK;
+    SL_TRY(sl_lex_next(r->lex));
+    SL_TRY(sl_lex_take_string(r->lex, "a policy in quotes", &text));
+    if (sl_policy_parse(sl_arena_dup(r->arena, text.at, text.length), &r->sched->policy) != SL_OK) {
+        const char *why = sl_arena_dup(r->arena, sl_err_message(), strlen(sl_err_message()));
+        return sl_lex_fail_at(r->lex, pos, "%s", why);
+    }
+    return SL_OK;
+}
+
 static sl_err read_program(struct reader *r) {
     struct sl_str name;
     SL_TRY(take_word(r->lex, "program"));
     SL_TRY(sl_lex_take_string(r->lex, "the name of the schedule in quotes", &name));
     r->sched->name = sl_arena_dup(r->arena, name.at, name.length);
     SL_TRY(read_rule(r));
+    SL_TRY(read_policy(r));
     r->sched->lowered = sl_lex_is_name(r->lex, "lowered");
     SL_TRY(take_word(r->lex, r->sched->lowered ? "lowered" : "passes"));
     return sl_lex_take_newline(r->lex);

@@ -49,8 +49,13 @@ void sl_sched_write(const struct sl_sched *sched, struct sl_text *out) {
     const struct sl_plan *plan = sched->plan;
     sl_text_put(out, "sluice-sched 1\n");
     sl_plan_write_lines(plan, out);
-    sl_text_printf(out, "program \"%s\" rule %s %s\n", sched->name, sl_rule_name(sched->rule),
-                   sched->lowered ? "lowered" : "passes");
+    sl_text_printf(out, "program \"%s\" rule %s ", sched->name, sl_rule_name(sched->rule));
+    if (sched->policy.row) {
+        sl_text_put(out, "policy \"");
+        sl_policy_put(out, &sched->policy);
+        sl_text_put(out, "\" ");
+    }
+    sl_text_printf(out, "%s\n", sched->lowered ? "lowered" : "passes");
     sl_text_printf(out, "samples %lld last %lld iters %d reps %d\n", (long long)sched->batch,
                    (long long)sched->last_batch, sched->iters, sched->reps);
     for (int i = 0; i < plan->stage_count; i++) {

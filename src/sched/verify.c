@@ -123,7 +123,7 @@ static void open_seat(struct sl_ver *v, int seat) {
     int32_t weights = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     s->stash = new_slots(v, pools[SL_POOL_STASH].count);
     s->kept = new_slots(v, pools[SL_POOL_KEPT].count);
-    s->full = -1;
+    s->full = s->bell[0].iter = s->bell[1].iter = -1;
     s->weights = SL_NEW(&v->arena, struct sl_weights, weights);
     for (int32_t i = 1; i < weights; i++) /* slot 0 holds version 0 */
         s->weights[i].version = -1;
@@ -275,6 +275,7 @@ sl_err sl_sched_verify(const struct sl_sched *sched) {
     struct sl_ver v = {.plan = sched->plan, .view = *sched};
     if (!sched->lowered)
         return sl_fail(SL_ERR_NO, "a schedule is verified after it is lowered");
+    SL_TRY(sl_policy_serves(&sched->policy, sl_rule_name(sched->rule), NULL));
     if (v.view.reps > PLAYED_REPS) {
         v.view.iters -= v.view.reps - PLAYED_REPS;
         v.view.reps = PLAYED_REPS;

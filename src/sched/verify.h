@@ -42,6 +42,9 @@ struct sl_seat_state {
     struct sl_weights *weights; /* [slot] true ones, then predicted */
     struct sl_gradient *grads;  /* [slot] */
     struct sl_buffer **buffers; /* [pool - SL_POOL_EDGES][slot] */
+    struct {
+        int32_t iter, version; /* iter -1: none yet */
+    } bell[2];                 /* bellwethers of forwards and backwards */
 };
 
 struct sl_posting {

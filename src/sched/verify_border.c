@@ -124,6 +124,10 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
     if (!same_weights(s0->weights, s1->weights, &pools[SL_POOL_WEIGHT]) ||
         !same_weights(s0->weights + weights, s1->weights + weights, &pools[SL_POOL_PREDICT]))
         return no(v, stage, "weight versions");
+    for (int d = 0; d < 2; d++)
+        if (s0->bell[d].iter >= 0 && (s1->bell[d].iter != s0->bell[d].iter + 1 ||
+                                      s1->bell[d].version != s0->bell[d].version + 1))
+            return no(v, stage, "bellwethers");
     if (!same_grads(s0->grads, s1->grads, &pools[SL_POOL_GRAD], shift))
         return no(v, stage, "gradients");
     for (int p = SL_POOL_EDGES; p < sl_pool_count(&v->plan->stages[stage]); p++)

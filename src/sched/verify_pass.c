@@ -100,6 +100,28 @@ static sl_err write_outputs(struct sl_ver *v, struct sl_turn *t) {
 
 /* --- versions --- */
 
+/* The bellwether's version: what was newest in the first pass of the iteration, this way. */
+static int32_t bell_version(struct sl_ver *v, const struct sl_turn *t) {
+    struct sl_seat_state *s = &v->seats[t->seat];
+    int32_t iter = t->a.micro / v->view.micros[t->a.stage];
+    int d = t->a.kind != SL_F;
+    if (s->bell[d].iter != iter) {
+        s->bell[d].iter = iter;
+        s->bell[d].version = s->newest;
+    }
+    return s->bell[d].version;
+}
+
+static sl_err check_ahead(struct sl_ver *v, struct sl_turn *t) {
+    struct sl_policy_pass pass = sl_policy_pass_of(&v->view, &t->a);
+    int64_t ahead = sl_policy_ahead(&v->view.policy, &pass);
+    if (t->a.ahead != ahead)
+        return sl_ver_fail(v, t, "reads weights %d ahead, policy '%s' says %lld", t->a.ahead,
+                           v->view.policy.row ? v->view.policy.row->name : "none",
+                           (long long)ahead);
+    return SL_OK;
+}
+
 static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     const struct sl_pool *pools = v->view.pools[t->seat];
@@ -112,6 +134,8 @@ static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
     case SL_RULE_VSYNC: fixed = &v->versions[v->entry][a->micro]; break;
     default: break;
     }
+    if (v->view.policy.row && v->view.policy.row->bellwether)
+        expected = bell_version(v, t);
     if (fixed && (a->kind != SL_F || (v->view.rule == SL_RULE_VSYNC && *fixed)))
         expected = *fixed - 1;
     else if (v->view.rule == SL_RULE_VSYNC && a->stage != v->entry)
@@ -124,6 +148,7 @@ static sl_err check_version(struct sl_ver *v, struct sl_turn *t) {
                            sl_rule_name(v->view.rule), expected);
     if (fixed)
         *fixed = a->version + 1;
+    SL_TRY(check_ahead(v, t));
     int32_t slots = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     if (a->weight_slot >= slots)
         return sl_ver_fail(v, t, "weight slot %d of %d", a->weight_slot, slots);
@@ -382,6 +407,12 @@ static sl_err predict(struct sl_ver *v, struct sl_turn *t) {
     if (s->weights[a->slot].version != a->version || !a->ahead)
         return sl_ver_fail(v, t, "weight slot %d: version %d expected, version %d found", a->slot,
                            a->version, s->weights[a->slot].version);
+    if (a->version != s->newest)
+        return sl_ver_fail(
+            v, t,
+            "predicts from version %d, but the direction that the optimizer knows is "
+            "that of version %d",
+            a->version, s->newest);
     s->weights[a->weight_slot] = (struct sl_weights){a->version, a->ahead};
     return SL_OK;
 }

@@ -66,6 +66,23 @@ for stages in 2 3 4; do
     right two.model --stages $stages --batch 10 --micro 3 --steps 5 --schedule graph
 done
 
+# A graph of stages along the branches; several of them on a worker.
+mmt=(mmt --set 'branches=4,T=4,L=2,C=8,H=2,F=8,classes=3')
+right "${mmt[@]}" --cut branches --batch 8 --micro 4 --steps 3 --schedule graph
+right "${mmt[@]}" --cut branches --workers 4 --batch 8 --micro 4 --steps 3 --schedule zb-graph
+right "${mmt[@]}" --cut branches --stages 8 --workers 3 --batch 8 --micro 4 --steps 3
+refused 1 'has 5 stages along its branches' check "${mmt[@]}" --cut branches --stages 3
+refused 1 'no parallel branches' check mlp --cut branches
+refused 2 "'even' or 'branches'" check "${tiny[@]}" --cut sideways --stages 2
+
+# Replicas, also of a stage with running statistics, and more of them than micro-batches; Chimera.
+right "${tiny[@]}" --stages 2 --replicas 2 --batch 8 --micro 4 --steps 3
+right "${tiny[@]}" --stages 2 --replicas 3 --batch 4 --micro 2 --steps 3 --schedule gpipe
+right "${tiny[@]}" --stages 4 --batch 16 --micro 8 --steps 3 --schedule chimera
+right resnet18 --set 'cifar=1,S=9,W=2,N1=1,N2=1,N3=1,N4=0,classes=3' --stages 3 --replicas 2 --batch 8 --micro 4 --steps 3
+refused 1 'two replicas of every stage' check "${tiny[@]}" --stages 4 --schedule chimera --replicas 3
+refused 1 'needs a worker for every stage' check "${tiny[@]}" --stages 4 --workers 2 --replicas 2
+
 # 64 worker threads, however few cores there are.
 deep=(gpt-nano --set 'L=32,C=8,H=2,T=4')
 right "${deep[@]}" --stages 64 --batch 8 --micro 8 --steps 2

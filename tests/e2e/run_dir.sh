@@ -11,3 +11,26 @@ fail() { echo "FAILED: $*" && exit 1; }
 loss() { sed -n "s/.*\"$1\": *\\([0-9.e+-]*\\).*/\\1/p" "$2" | head -n 1; }
 [ "$(loss eval_loss "$work/train.json")" = "$(loss loss "$work/eval.json")" ] ||
     fail "eval says $(loss loss "$work/eval.json"), train said $(loss eval_loss "$work/train.json")"
+
+# Weights go into tensors of their own shape only, even where the bytes are as many.
+cat >"$work/t.model" <<'M'
+model t
+size N = 4, M = 6
+input x : float[B, N]
+input y : float[B, 1]
+param a[N, M] ~ normal(0.1)
+param b[M, 1] ~ normal(0.1)
+loss mse(matmul(matmul(x, a), b), y)
+M
+refuse() { # PATTERN ARGUMENTS OF TRAIN...
+    local rc=0
+    "$SLUICE" train "${@:2}" --steps 5 --quiet 2>"$work/err" || rc=$?
+    [ $rc -eq 3 ] || fail "${*:2}: exit $rc, not 3"
+    grep -q -- "$1" "$work/err" || fail "${*:2}: '$(cat "$work/err")' does not say '$1'"
+}
+"$SLUICE" train "$work/t.model" --steps 2 --out "$work/t" --quiet
+refuse "'a' is F32 *\[4, *6\], the model wants F32 *\[6, *4\]" "$work/t.model" --set N=6,M=4 --init "$work/t"
+# What a run holds is all used when it is resumed.
+"$SLUICE" train gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --steps 2 --out "$work/two" --quiet
+refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=1,C=18,H=3 --out "$work/two" --resume
+refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --optimizer sgd --out "$work/two" --resume

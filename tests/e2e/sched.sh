@@ -36,10 +36,16 @@ expect 2 'is missing' "$SLUICE" sched --chain 3 --schedule 1f1b
 expect 3 'cannot feed itself' "$SLUICE" sched --dag 'a>a' --schedule 1f1b --micro 2
 expect 3 'cycle' "$SLUICE" sched --dag 'a>b>a' --schedule 1f1b --micro 2
 
-# sabotage: two actions of worker 1 change places
-awk '/^worker 1$/ {on=1} on && /^B / && !held {held=$0; next} {print} held && !done {print held; done=1}' \
+# sabotage: a backward of worker 1 and the send of its gradient change places
+awk '/^worker 1$/ {on=1} on && /^B / && !held {held=$0; next} {print} held && !done && /^SEND/ {print held; done=1}' \
     "$dir/1f1b.sched" >"$dir/sabotage.sched"
 expect 1 'worker 1' "$SLUICE" verify "$dir/sabotage.sched"
+
+# -o - is the schedule and nothing else; a file of passes is lowered by the memory there is
+"$SLUICE" sched --chain 4 --schedule 1f1b --micro 6 --passes -o - >"$dir/passes.sched"
+"$SLUICE" verify "$dir/passes.sched" --memory 12B >/dev/null
+"$SLUICE" verify "$dir/passes.sched" --memory 11B >/dev/null
+expect 1 'needs 11 B and has 10 B' "$SLUICE" verify "$dir/passes.sched" --memory 10B
 
 size=$(wc -c <"$dir/2bw.sched")
 for part in 1 10 100 500 $((size / 2)) $((size - 30)); do

@@ -10,13 +10,15 @@
 struct pipe_case {
     struct sl_graph *graph;
     struct sl_data *data;
-    struct sl_data_input inputs[8];
+    struct sl_data_input inputs[16];
     struct sl_arena arena; /* of the cut and the plan */
     int *stage_of;
     const struct sl_plan *plan;
 };
 
 void pipe_case_open(struct pipe_case *c, const char *model);
+/* A model of models/ with other sizes ("C=8,L=2"). */
+void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets);
 void pipe_case_close(struct pipe_case *c);
 
 /* Batch, micro-batches, optimizer and steps; adam-sized learning rate, no clipping, seed 5. */
@@ -26,7 +28,30 @@ struct sl_train_config pipe_case_config(const struct pipe_case *c, const char *o
 /* Sets stage_of and plan. `worker_of` NULL: a worker per stage. */
 void pipe_case_cut(struct pipe_case *c, const struct sl_train_config *config, int stages,
                    const int *worker_of);
+/* The same; false: it has not so many places to cut. */
+bool pipe_case_try_cut(struct pipe_case *c, const struct sl_train_config *config, int stages,
+                       const int *worker_of);
 void pipe_case_cut_by_name(struct pipe_case *c, const struct sl_train_config *config, int stages,
                            const int *worker_of);
+/* Along the model's branches into about `stages`, on `workers`; false: it has none, or cannot be.
+ */
+bool pipe_case_cut_branches(struct pipe_case *c, const struct sl_train_config *config, int stages,
+                            int workers);
+/* Runs of a random topological order: any legal cut may come out. */
+bool pipe_case_cut_random(struct pipe_case *c, const struct sl_train_config *config, int stages,
+                          const int *worker_of, uint64_t seed);
+/* A plan for the cut that is in c->stage_of; and one in which stages have replicas, micro-batch
+ * sizes (NULL: of the batch) and recomputation of their own. */
+void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, int stages,
+                    const int *worker_of);
+struct pipe_layout {
+    int stages, workers;
+    const int *width_of;
+    const int *const *workers_of;
+    const int64_t *micro_of;
+    bool recompute;
+};
+void pipe_case_lay_out(struct pipe_case *c, const struct sl_train_config *config,
+                       const struct pipe_layout *layout);
 
 #endif

@@ -112,6 +112,15 @@ static const struct sl_plan *draw_dag(struct sl_arena *arena, struct dice *dice,
     return plan;
 }
 
+/* One of the policies that serve the row's version rule, or none. */
+static void draw_policy(struct sl_arena *arena, struct dice *dice, const struct sl_schedule *row,
+                        struct sl_sched_opts *opts) {
+    struct sl_policy_use *use = SL_NEW(arena, struct sl_policy_use, 1);
+    must(sl_policy_parse(sl_policies[dice_below(dice, sl_policy_count)]->name, use));
+    if (sl_policy_serves(use, sl_rule_name(row->rule), NULL) == SL_OK)
+        opts->policy = use;
+}
+
 struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
                                   const struct sl_schedule *row, int size) {
     struct sched_case out = {.opts = {.schedule = row->name}};
@@ -131,6 +140,8 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
         out.opts.last_batch = 1 + dice_below(dice, out.opts.batch);
     if (strcmp(row->name, "kfkb") == 0 || strcmp(row->name, "graph") == 0)
         out.opts.group = 1 + dice_below(dice, 3);
+    if (row->rule != SL_RULE_SYNC)
+        draw_policy(arena, dice, row, &out.opts);
     return out;
 }
 

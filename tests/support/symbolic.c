@@ -44,6 +44,7 @@ struct seat {
     int *tag, *tag_ahead;
     symbol grad; /* what has been added */
     int steps, last_slot;
+    int bell_iter[2], bell_version[2];   /* of forwards, of backwards; iterations from 1 */
     struct cell **in_cells, **out_cells; /* [place][slot]; in: acts then grads readers */
 };
 
@@ -56,6 +57,7 @@ struct world {
     struct input **inputs[2]; /* [grad][edge][reader micro] */
     uint8_t **count[5];       /* [kind][stage][micro] how often it ran */
     int **read[2];            /* [0 F, 1 B/I][stage][micro] version read */
+    int **far[2];             /* how far ahead of it */
     symbol ***parts;          /* [group][version][seat] */
     int **part_count;         /* [group][version] */
     int64_t *at;              /* [worker] position over all segments */
@@ -175,6 +177,10 @@ static struct sl_action resolve(const struct world *w, int seat, struct sl_actio
         a.slot2 = (int32_t)turn(a.slot2, &pools[SL_POOL_KEPT], rep);
     if (a.kind != SL_REDUCE && a.weight_slot < pools[SL_POOL_WEIGHT].count)
         a.weight_slot = (uint16_t)turn(a.weight_slot, &pools[SL_POOL_WEIGHT], rep);
+    else if (a.kind != SL_REDUCE)
+        a.weight_slot = (uint16_t)(pools[SL_POOL_WEIGHT].count +
+                                   turn(a.weight_slot - pools[SL_POOL_WEIGHT].count,
+                                        &pools[SL_POOL_PREDICT], rep));
     return a;
 }
 
@@ -328,6 +334,52 @@ static int spread(struct world *w, int worker, int seat, const struct sl_action 
     return 1;
 }
 
+/* --- policies: the formulas of papers.md once more, by name --- */
+
+static bool has_policy(const struct world *w, const char *name) {
+    return w->s->policy.row && strcmp(w->s->policy.row->name, name) == 0;
+}
+
+static int64_t want_ahead(const struct world *w, const struct sl_action *a) {
+    int64_t h = w->p->stages[a->stage].height, n = w->p->depth, k = n - 1 - h;
+    int64_t t = per_iter(w, a->stage), v = a->version, iter = a->micro / t, s = 0;
+    bool forward = a->kind == SL_F;
+    if (has_policy(w, "spectrain"))
+        s = (a->micro + k / 2) / t - v;
+    if (has_policy(w, "pipeoptim") && forward)
+        s = iter - v;
+    if (has_policy(w, "2bw-predict"))
+        s = iter > 0;
+    if (has_policy(w, "xpipe") && !forward)
+        s = (t + k / 2 - 1) / t;
+    if (has_policy(w, "xpipe") && forward) { /* round half to even of (T + N - k/2 - 2) / T */
+        double exact = ((double)t + (double)n - (double)k / 2 - 2) / (double)t;
+        s = (int64_t)exact;
+        s += exact - (double)s > 0.5 || (exact - (double)s == 0.5 && s % 2 == 1);
+    }
+    if (has_policy(w, "pipemare") && !forward)
+        s = 2 * h + 1;
+    return s > 0 ? s : 0;
+}
+
+static symbol foreseen(symbol weights, int64_t ahead) {
+    return ahead ? mix(mix(weights, 71), (uint64_t)ahead) : weights;
+}
+
+static int do_predict(struct world *w, int seat, const struct sl_action *a) {
+    struct seat *s = &w->seats[seat];
+    int slots = w->s->pools[seat][SL_POOL_WEIGHT].count;
+    int all = slots + w->s->pools[seat][SL_POOL_PREDICT].count;
+    if (a->slot < 0 || a->slot >= slots || a->weight_slot < slots || a->weight_slot >= all)
+        return broken(w, "prediction out of range");
+    if (s->tag[a->slot] != a->version || s->steps != a->version || !a->ahead)
+        return broken(w, "prediction from another version");
+    s->weights[a->weight_slot] = foreseen(s->weights[a->slot], a->ahead);
+    s->tag[a->weight_slot] = a->version;
+    s->tag_ahead[a->weight_slot] = a->ahead;
+    return 1;
+}
+
 static int check_read(struct world *w, int seat, const struct sl_action *a) {
     struct seat *s = &w->seats[seat];
     const struct sl_pool *pools = w->s->pools[seat];
@@ -351,12 +403,23 @@ static int check_read(struct world *w, int seat, const struct sl_action *a) {
             entry++;
         want = a->stage == entry ? s->steps : a->version; /* compared in the end */
     }
+    int d = a->kind != SL_F;
+    if (has_policy(w, "xpipe")) {
+        if (s->bell_iter[d] != iter + 1)
+            s->bell_version[d] = s->steps;
+        s->bell_iter[d] = (int)iter + 1;
+        want = s->bell_version[d];
+    }
     if (a->version != want)
         return broken(w, "a version against the rule");
+    if (a->ahead != want_ahead(w, a))
+        return broken(w, "a prediction against the policy");
     if (a->kind == SL_F)
         *first = a->version;
     if (a->kind == SL_B || a->kind == SL_I)
         w->read[1][a->stage][a->micro] = a->version;
+    if (a->kind == SL_F || a->kind == SL_B || a->kind == SL_I)
+        w->far[d][a->stage][a->micro] = a->ahead;
     return 1;
 }
 
@@ -518,7 +581,7 @@ static int do_action(struct world *w, int worker, const struct sl_action *raw, i
     if (a.kind == SL_STEP)
         return do_step(w, seat, &a);
     if (a.kind == SL_PREDICT)
-        return broken(w, "no policy is being tested");
+        return do_predict(w, seat, &a);
     if ((a.kind == SL_B || a.kind == SL_W) && a.grad_slot != 0)
         return broken(w, "gradient slot out of range");
     if (!do_pass(w, worker, seat, &a))
@@ -588,15 +651,16 @@ static void meaning_passes(const struct world *w, struct meaning *m, int64_t ite
         int s = w->p->topo[t];
         for (int64_t j = 0; j < micros_of(w, s, iter); j++) {
             int64_t k = iter * per_iter(w, s) + j;
-            m->f[s][k] = forward_symbol(s, k, m->weights[s][w->read[0][s][k]],
-                                        meaning_inputs(w, m, s, k, false));
+            symbol weights = foreseen(m->weights[s][w->read[0][s][k]], w->far[0][s][k]);
+            m->f[s][k] = forward_symbol(s, k, weights, meaning_inputs(w, m, s, k, false));
         }
     }
     for (int t = w->p->stage_count - 1; t >= 0; t--) {
         int s = w->p->topo[t];
         for (int64_t j = 0; j < micros_of(w, s, iter); j++) {
             int64_t k = iter * per_iter(w, s) + j;
-            symbol weights = m->weights[s][w->read[1][s][k]], forward = m->f[s][k];
+            symbol forward = m->f[s][k];
+            symbol weights = foreseen(m->weights[s][w->read[1][s][k]], w->far[1][s][k]);
             if (w->p->stages[s].recompute)
                 forward = mix(forward, mix(mix(forward, weights), (uint64_t)k));
             m->b[s][k] = backward_symbol(k, forward, weights, meaning_inputs(w, m, s, k, true));
@@ -766,14 +830,17 @@ static void open_world(struct world *w) {
     for (int g = 0; g < 2; g++) {
         w->inputs[g] = zeros((size_t)p->edge_count, sizeof **w->inputs);
         w->read[g] = zeros(stages, sizeof **w->read);
+        w->far[g] = zeros(stages, sizeof **w->far);
         for (int e = 0; e < p->edge_count; e++) {
             int64_t n = total_of(w, g ? p->edges[e].from : p->edges[e].to);
             w->inputs[g][e] = zeros((size_t)n, sizeof(struct input));
             for (int64_t i = 0; i < n; i++)
                 w->inputs[g][e][i].slot = -1;
         }
-        for (int s = 0; s < p->stage_count; s++)
+        for (int s = 0; s < p->stage_count; s++) {
             w->read[g][s] = zeros((size_t)total_of(w, s), sizeof(int));
+            w->far[g][s] = zeros((size_t)total_of(w, s), sizeof(int));
+        }
     }
     for (int k = 0; k < 5; k++) {
         w->count[k] = zeros(stages, sizeof **w->count);
@@ -807,10 +874,13 @@ static void close_world(struct world *w) {
     for (int g = 0; g < 2; g++) {
         for (int e = 0; e < p->edge_count; e++)
             free(w->inputs[g][e]);
-        for (int s = 0; s < p->stage_count; s++)
+        for (int s = 0; s < p->stage_count; s++) {
             free(w->read[g][s]);
+            free(w->far[g][s]);
+        }
         free(w->inputs[g]);
         free(w->read[g]);
+        free(w->far[g]);
     }
     for (int i = 0; i < p->seat_count; i++) {
         struct seat *s = &w->seats[i];

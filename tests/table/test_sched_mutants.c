@@ -115,6 +115,16 @@ static bool reslot(struct dice *dice, const struct sl_sched *sched, struct sl_ac
     return true;
 }
 
+/* Reads, or makes, weights predicted another distance ahead. */
+static bool foresee(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
+    struct sl_action *a = pick(dice, list, false);
+    (void)sched;
+    if (!a || a->kind == SL_REDUCE || a->kind == SL_STEP)
+        return false;
+    a->ahead = (uint8_t)(a->ahead + (dice_below(dice, 2) ? 1 : -1));
+    return true;
+}
+
 static bool repeer(struct dice *dice, const struct sl_sched *sched, struct sl_actions *list) {
     struct sl_action *a = pick(dice, list, true);
     if (!a || sched->plan->worker_count < 2)
@@ -154,6 +164,7 @@ static const struct mutation mutations[] = {
     {"duplicated", duplicate},
     {"re-versioned", reversion},
     {"re-slotted", reslot},
+    {"re-predicted", foresee},
     {"re-peered", repeer},
     {"relabelled", relabel},
 };

@@ -44,11 +44,14 @@ static struct measured measure(const struct sl_sched *sched, int seat) {
     return m;
 }
 
-/* For width 1, equal sizes and one stage per worker the window rows are exact. */
+/* For width 1, equal sizes and one stage per worker the window rows are exact, and so is chimera.
+ */
 static bool is_exact(const struct sched_case *c, const struct sl_schedule *row, int seat) {
     const struct sl_plan *plan = c->plan;
-    if (row->layout_chunks || row->layout == SL_LAYOUT_CROSS || c->opts.last_batch)
+    if (row->layout_chunks || c->opts.last_batch)
         return false;
+    if (row->layout == SL_LAYOUT_CROSS)
+        return true;
     for (int i = 0; i < plan->stage_count; i++)
         if (plan->stages[i].width > 1 || plan->stages[i].micro_size != plan->stages[0].micro_size)
             return false;

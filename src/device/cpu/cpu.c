@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "device/cpu/optim.h"
+#include "optim/norm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +16,36 @@ struct cpu_device {
     struct sl_device device; /* first: the handle is this struct */
     struct sl_pool *pool;
     struct sl_cpu_room room; /* of steps and norms */
+    void *scratch;           /* of the kernels: programs of a device run one after another */
+    int64_t scratch_bytes;
 };
 
 struct sl_exec {
     const struct sl_program *program;
     const struct sl_cpu_kernel **kernels; /* [instr_count] */
-    void *scratch;
-    int64_t scratch_bytes;
+    int64_t scratch_added;                /* to the device's by this program */
 };
 
 static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_device *)device; }
 
 static const char *cpu_missing(void) { return NULL; }
 
+static int first_table; /* that may be used */
+
+sl_err sl_cpu_limit(const char *isa) {
+    int t = 0;
+    while (isa && sl_cpu_tables[t] && strcmp(isa, sl_cpu_tables[t]->isa) != 0)
+        t++;
+    if (!sl_cpu_tables[t] || (isa && !sl_cpu_tables[t]->supported()))
+        return sl_fail(SL_ERR_NO,
+                       "this CPU has no instruction set '%s'; try one of amx, avx512, avx2, any",
+                       isa);
+    first_table = t;
+    return SL_OK;
+}
+
 const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    for (int t = 0; sl_cpu_tables[t]; t++) {
+    for (int t = first_table; sl_cpu_tables[t]; t++) {
         if (!sl_cpu_tables[t]->supported())
             continue;
         for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
@@ -52,14 +68,6 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
     }
     *out = &cpu->device;
     return SL_OK;
-}
-
-static void cpu_close(struct sl_device *device) {
-    if (!device)
-        return;
-    sl_pool_close(cpu_of(device)->pool);
-    free(cpu_of(device)->room.at);
-    free(device);
 }
 
 /* Anonymous maps: zeroed, returned to the system at once, and counted by it. The size is kept in
@@ -88,6 +96,15 @@ static void cpu_free(struct sl_device *device, void *memory) {
     munmap(start, size);
 }
 
+static void cpu_close(struct sl_device *device) {
+    if (!device)
+        return;
+    sl_pool_close(cpu_of(device)->pool);
+    free(cpu_of(device)->room.at);
+    cpu_free(device, cpu_of(device)->scratch);
+    free(device);
+}
+
 static sl_err cpu_copy(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                        int64_t size_bytes) {
     (void)device;
@@ -103,29 +120,51 @@ static sl_err cpu_sync(struct sl_device *device, enum sl_stream stream) {
 }
 
 static void cpu_unbind(struct sl_device *device, struct sl_exec *exec) {
+    (void)device;
     if (!exec)
         return;
-    cpu_free(device, exec->scratch);
     free(exec->kernels);
     free(exec);
 }
 
-static sl_err find_kernels(struct cpu_device *cpu, struct sl_exec *exec) {
+static sl_err find_kernels(struct sl_exec *exec) {
     const struct sl_program *program = exec->program;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sl_instr *instr = &program->instrs[i];
         exec->kernels[i] = sl_cpu_find(instr->kernel);
         if (!exec->kernels[i])
             return sl_fail(SL_ERR_NO, "the cpu has no kernel for '%s'", instr->kernel);
-        if (!exec->kernels[i]->scratch_bytes)
-            continue;
-        int64_t need = exec->kernels[i]->scratch_bytes(instr, cpu->device.threads);
-        exec->scratch_bytes = need > exec->scratch_bytes ? need : exec->scratch_bytes;
     }
     return SL_OK;
 }
 
 static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
+
+/* What the neediest kernel of a program needs. */
+static int64_t program_scratch(const struct sl_program *program, int threads) {
+    int64_t most = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sl_cpu_kernel *kernel = sl_cpu_find(program->instrs[i].kernel);
+        if (!kernel || !kernel->scratch_bytes)
+            continue;
+        int64_t need = kernel->scratch_bytes(&program->instrs[i], threads);
+        most = need > most ? need : most;
+    }
+    return most;
+}
+
+/* Make the device's scratch at least this large. Nothing in it outlives a kernel. */
+static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *added) {
+    *added = 0;
+    if (size_bytes <= cpu->scratch_bytes)
+        return SL_OK;
+    cpu_free(&cpu->device, cpu->scratch);
+    cpu->scratch = NULL;
+    SL_TRY(cpu_alloc(&cpu->device, size_bytes, &cpu->scratch));
+    *added = size_bytes - cpu->scratch_bytes;
+    cpu->scratch_bytes = size_bytes;
+    return SL_OK;
+}
 
 static sl_err cpu_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
@@ -134,9 +173,10 @@ static sl_err cpu_bind(struct sl_device *device, const struct sl_program *progra
         sl_out_of_memory(sizeof *exec);
     exec->program = program;
     exec->kernels = sl_realloc(NULL, sizeof *exec->kernels * (size_t)(program->instr_count + 1));
-    sl_err err = find_kernels(cpu_of(device), exec);
-    if (err == SL_OK && exec->scratch_bytes)
-        err = cpu_alloc(device, exec->scratch_bytes, &exec->scratch);
+    sl_err err = find_kernels(exec);
+    if (err == SL_OK)
+        err = grow_scratch(cpu_of(device), program_scratch(program, device->threads),
+                           &exec->scratch_added);
     if (err != SL_OK)
         cpu_unbind(device, exec);
     else
@@ -146,7 +186,17 @@ static sl_err cpu_bind(struct sl_device *device, const struct sl_program *progra
 
 static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
     (void)device;
-    return exec->scratch_bytes;
+    return exec->scratch_added;
+}
+
+/* Beside the scratch: a partial sum per block of a norm, what a thread's stack touches, and the
+ * pages of code and tables that a process maps when it trains (measured; e2e.memory holds it). */
+static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
+    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 2 << 20 };
+    int64_t bytes = program_scratch(program, threads) + threads * THREAD_BYTES + PROCESS_BYTES;
+    for (int i = 0; i < program->param_count; i++)
+        bytes += (program->params[i].numel / SL_NORM_BLOCK + 1) * (int64_t)sizeof(double);
+    return bytes;
 }
 
 static void *address(const struct sl_operand *operand, const struct sl_run_args *args) {
@@ -161,7 +211,7 @@ static void run_instr(struct cpu_device *cpu, const struct sl_exec *exec, int in
     struct sl_cpu_call call = {
         .instr = instr,
         .pool = cpu->pool,
-        .scratch = exec->scratch,
+        .scratch = cpu->scratch,
         .add = instr->accumulate && args->accumulate,
         .seed = args->seed,
         .first_sample = args->first_sample,
@@ -183,6 +233,8 @@ static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
         run_instr(cpu, exec, i, args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
+        if (args->after)
+            SL_TRY(args->after(args->ctx, i));
     }
     return SL_OK;
 }
@@ -242,6 +294,7 @@ const struct sl_device_row sl_device_cpu = {
     .unbind = cpu_unbind,
     .run = cpu_run,
     .scratch_bytes = cpu_scratch_bytes,
+    .extra_bytes = cpu_extra_bytes,
     .add = cpu_add,
     .step = cpu_step,
     .predict = cpu_predict,

@@ -29,8 +29,8 @@ LOOP(step_adam, sl_rule_adam(&c, &w[i], g[i], &m[i], &v[i]))
 LOOP(step_nadam, sl_rule_nadam(&c, &w[i], g[i], &m[i], &v[i]))
 LOOP(step_lion, sl_rule_lion(&c, &w[i], g[i], &m[i]))
 
-static void predict_by(float *restrict out, const float *restrict w, const float *restrict delta,
-                       float by, int64_t count) {
+/* In place, too: error feedback and PipeMare's velocity are made of it. */
+static void predict_by(float *out, const float *w, const float *delta, float by, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         float step = by * delta[i];
         out[i] = w[i] - step;

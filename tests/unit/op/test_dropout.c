@@ -2,6 +2,7 @@
  * and streams, as frequent as asked for; and alpha_dropout keeps mean and variance. */
 #include "op/registry.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -135,6 +136,25 @@ static void graphs_give_streams(void **state) {
     }
 }
 
+/* A stream that is named is taken: nodes after it get others. */
+static void named_streams_are_taken(void **state) {
+    (void)state;
+    static const int64_t asked[] = {-1, 4, -1, 2, -1, 6, -1}, got[] = {0, 4, 5, 2, 6, 6, 7};
+    struct sl_graph *g = sl_graph_open("streams", sl_op_find);
+    int x, y;
+    assert_int_equal(sl_graph_input(g, "x", SL_FLOAT, SL_SHAPE(2, 1, 1, 3), 0, &x), SL_OK);
+    for (int i = 0; i < SL_COUNT(asked); i++) {
+        union sl_attr attr[2] = {{.f = 0.5}, {.i = asked[i]}};
+        assert_int_equal(sl_graph_apply(g, "dropout", 1, &x, attr, &y), SL_OK);
+        assert_true(g->nodes.at[i].attr[1].i == got[i]);
+    }
+    assert_int_equal(g->stream_count, 8);
+    union sl_attr beyond[2] = {{.f = 0.5}, {.i = INT_MAX}};
+    assert_int_equal(sl_graph_apply(g, "dropout", 1, &x, beyond, &y), SL_ERR_INPUT);
+    assert_int_equal(g->nodes.count, SL_COUNT(asked));
+    sl_graph_close(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_do_not_depend_on_the_cut),
@@ -142,6 +162,7 @@ int main(void) {
         cmocka_unit_test(kept_elements_are_scaled),
         cmocka_unit_test(alpha_dropout_keeps_moments),
         cmocka_unit_test(graphs_give_streams),
+        cmocka_unit_test(named_streams_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

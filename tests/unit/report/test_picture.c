@@ -65,7 +65,7 @@ static void bars_and_messages(void **state) {
 }
 
 static void grid(void **state) {
-    static const char want[] = "0 |F0 F1 .  .  .  .  B0==* F2 .  B1=== .  .  B2==*\n"
+    static const char want[] = "0 |F0 F1 .  .  .  .  B0==* F2 B1=== .  .  .  B2==*\n"
                                "1 |.  .  F0 B0==* F1 B1=== .  .  F2 B2==* .  .  .\n"
                                "16 ns, a column is 1 ns; * critical path\n";
     struct sl_arena arena = {0};

@@ -190,6 +190,43 @@ static void test_versions(void **state) {
     sl_arena_free(&arena);
 }
 
+/* papers.md E.1: with a step every a backwards and one copy of the weights, F and B of a
+ * micro-batch are at most ceil((N-1)/a) versions apart; on stage s of a chain exactly
+ * ceil((N-1-s)/a). */
+struct mismatch {
+    int32_t forward[256]; /* [micro] version */
+    int64_t most;
+};
+
+static void check_mismatch(void *ctx, const struct sl_action *a) {
+    struct mismatch *m = ctx;
+    if (a->kind == SL_F)
+        m->forward[a->micro] = a->version;
+    else if (a->version - m->forward[a->micro] > m->most)
+        m->most = a->version - m->forward[a->micro];
+}
+
+static void test_paci(void **state) {
+    static const char *const names[] = {"paci", "async"};
+    (void)state;
+    for (int n = 0; n < 2; n++)
+        for (int stages = 1; stages <= 9; stages++)
+            for (int every = 1; every <= 10; every++) {
+                struct sl_arena arena = {0};
+                struct sl_sched_opts opts = {
+                    .schedule = names[n], .micros = every, .iters = 24 / every + 4};
+                const struct sl_sched *sched =
+                    build(&arena, chain(&arena, stages, stages, SL_LAYOUT_LOOP), opts);
+                for (int s = 0; s < stages; s++) {
+                    struct mismatch m = {.most = 0};
+                    each_pass(sched, s, check_mismatch, &m);
+                    assert_int_equal(m.most, sl_gen_ceil(stages - 1 - s, every));
+                    assert_int_equal(sched->pools[s][SL_POOL_WEIGHT].count, 1);
+                }
+                sl_arena_free(&arena);
+            }
+}
+
 static void refuse(const char *schedule, const struct sl_plan *plan, int64_t micros,
                    const char *message) {
     struct sl_arena arena = {0};
@@ -222,6 +259,7 @@ int main(void) {
         cmocka_unit_test(test_graphpipe_inflight),
         cmocka_unit_test(test_branches),
         cmocka_unit_test(test_live),
+        cmocka_unit_test(test_paci),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_domains),
     };

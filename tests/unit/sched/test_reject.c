@@ -46,15 +46,19 @@ static void test_cycle(void **state) {
     struct sl_arena arena = {0};
     struct sl_sched *sched = build(&arena, "1f1b", 2, 4, 1);
     (void)state;
-    for (int w = 0; w < 2; w++) { /* move the receives behind the sends of their gap */
+    for (int w = 0; w < 2; w++) { /* receive just before use */
         struct sl_actions *list = &sched->lists[SL_PERIOD][w];
-        for (int pass = 0; pass < 8; pass++)
-            for (int64_t i = 0; i + 1 < list->count; i++)
-                if (list->at[i].kind == SL_RECV && list->at[i + 1].kind == SL_SEND)
-                    swap(&list->at[i], &list->at[i + 1]);
+        for (int64_t i = list->count - 1; i >= 0; i--)
+            for (int64_t j = i; list->at[j].kind == SL_RECV; j++) {
+                const struct sl_action *next = &list->at[j + 1];
+                if (next->kind <= SL_B && next->micro == list->at[j].micro &&
+                    (next->kind == SL_B) == (list->at[j].flags & SL_GRAD))
+                    break;
+                swap(&list->at[j], &list->at[j + 1]);
+            }
     }
-    refused(sched, "deadlock: cycle of waits: worker 0 at SEND act s0 2 to worker 1");
-    refused(sched, "worker 1 at SEND grad s1 1 to worker 0");
+    refused(sched, "deadlock: cycle of waits: worker 0 at SEND act s0 1 to worker 1");
+    refused(sched, "worker 1 at SEND grad s1 0 to worker 0");
     sl_arena_free(&arena);
 }
 
@@ -97,6 +101,15 @@ static void test_memory(void **state) {
     exact[1]--;
     assert_int_equal(sl_plan_build(&arena, &draft, &sched->plan), SL_OK);
     refused(sched, "worker 1 needs");
+    /* built for that limit: worker 1 posts its receives later, with a buffer less */
+    struct sl_sched_opts opts = {.schedule = "1f1b", .micros = 4};
+    const struct sl_sched *late;
+    assert_int_equal(sl_sched_build(&arena, sched->plan, &opts, &late), SL_OK);
+    assert_true(sl_sched_worker_bytes(late, 1) < sl_sched_worker_bytes(sched, 1));
+    assert_int_equal(sl_sched_worker_bytes(late, 0), exact[0]);
+    exact[1] = sl_sched_worker_bytes(late, 1) - 1;
+    assert_int_equal(sl_plan_build(&arena, &draft, &sched->plan), SL_OK);
+    assert_int_equal(sl_sched_build(&arena, sched->plan, &opts, &late), SL_ERR_NO);
     sl_arena_free(&arena);
 }
 

@@ -1,0 +1,113 @@
+/* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/machine_file.h"
+#include "profile/here.h"
+
+#include <string.h>
+
+static void put_list(struct sl_text *text) {
+    for (int i = 0; i < sl_machine_row_count; i++)
+        sl_text_printf(text, "  %-12s  %s\n", sl_machine_rows[i].name, sl_machine_rows[i].brief);
+}
+
+static void list_json(struct sl_text *text) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    sl_json_open(&json, '[');
+    for (int i = 0; i < sl_machine_row_count; i++) {
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "name", sl_machine_rows[i].name);
+        sl_json_put_string(&json, "brief", sl_machine_rows[i].brief);
+        sl_json_close(&json, '}');
+    }
+    sl_json_close(&json, ']');
+    sl_text_put(text, "\n");
+}
+
+static void put_summary(struct sl_text *text, const struct sl_machine *m) {
+    char bytes[SL_HUMAN_BYTES], speed[SL_HUMAN_BYTES];
+    sl_text_printf(text, "%s: %s\n  %d devices on %d host%s\n", m->name, m->brief, m->device_count,
+                   m->hosts_in_all, m->hosts_in_all == 1 ? "" : "s");
+    for (int k = 0; k < m->kind_count; k++) {
+        int count = 0;
+        for (int d = 0; d < m->device_count; d++)
+            count += m->kind_of[d] == k;
+        const struct sl_device_kind *kind = &m->kinds[k];
+        sl_text_printf(text, "  %4d x %-12s %s, %sFLOP/s in fp32", count, kind->name,
+                       sl_human_bytes(kind->memory_bytes, bytes),
+                       sl_human_count(kind->flops[SL_MATH_FP32], speed));
+        sl_text_printf(text, ", %sB/s to memory\n", sl_human_count(kind->stream, speed));
+    }
+    for (int l = -1; l < m->level_count; l++) {
+        const struct sl_link *link = &m->links[l < 0 ? m->hosts[0].link : m->levels[l].link];
+        char latency[SL_HUMAN_BYTES];
+        sl_text_printf(text, "  %-8s %s, %sB/s", l < 0 ? "host" : m->levels[l].name, link->name,
+                       sl_human_count(link->bandwidth, speed));
+        sl_text_printf(text, ", %s\n", sl_human_ns(link->latency_ns, latency));
+    }
+}
+
+static sl_err find(const struct sl_args *args, struct sl_arena *arena, const char *verb,
+                   const struct sl_machine **out) {
+    if (strcmp(verb, "discover") == 0)
+        return sl_machine_here(arena, out);
+    if (args->positional_count < 2)
+        return sl_fail(SL_ERR_USAGE, "machine %s: which one? See 'sluice machine ls'", verb);
+    if (strcmp(verb, "check") == 0)
+        return sl_machine_file(arena, args->positional[1], out);
+    if (strcmp(verb, "show") == 0)
+        return sl_machine_argument(arena, args->positional[1], out);
+    return sl_fail(SL_ERR_USAGE, "machine: '%s' is none of ls, show, check, discover", verb);
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_arena arena = {0};
+    struct sl_text text = {0}, file = {0};
+    const struct sl_machine *machine;
+    const char *verb = args->positional_count ? args->positional[0] : "ls";
+    const char *path = sl_args_text(args, "-o", NULL);
+    sl_err err = SL_OK;
+    if (strcmp(verb, "ls") == 0) {
+        if (sl_args_has(args, "--json"))
+            list_json(&text);
+        else
+            put_list(&text);
+        SL_TRY_OUT(sl_print(&text));
+        goto out;
+    }
+    SL_TRY_OUT(find(args, &arena, verb, &machine));
+    sl_machine_write(machine, &file);
+    if (path)
+        SL_TRY_OUT(sl_file_write(path, file.at, file.length));
+    if (strcmp(verb, "check") == 0)
+        sl_text_printf(&text, "%s: ok, %d devices\n", args->positional[1], machine->device_count);
+    else if (sl_args_has(args, "--text"))
+        sl_text_put(&text, file.at);
+    else
+        put_summary(&text, machine);
+    SL_TRY_OUT(sl_print(&text));
+out:
+    sl_text_free(&text);
+    sl_text_free(&file);
+    sl_arena_free(&arena);
+    return err;
+}
+
+static const struct sl_option options[] = {
+    {"--text", NULL, "the machine as a .machine file", false},
+    {"-o", "FILE", "write the .machine file", false},
+    {0},
+};
+
+const struct sl_command sl_cmd_machine = {
+    .name = "machine",
+    .synopsis = "ls | show MACHINE | check FILE | discover [-o X.machine]",
+    .brief = "machines to plan for: the built-in ones, files, this computer",
+    .detail = "MACHINE is a name, a file, 'here', or HOSTSxDEVICES:mem=16G,intra=100GB/s,"
+              "inter=10Gb/s.\n\n"
+              "  sluice machine show summit --text\n"
+              "  sluice machine discover -o here.machine",
+    .options = options,
+    .max_args = 2,
+    .run = run,
+};

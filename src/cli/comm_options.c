@@ -1,0 +1,106 @@
+/* Ranks of a command. */
+#include "cli/comm_options.h"
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/version.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Set for every process by Open MPI, by MPICH and its kin, and by srun with PMIx. */
+static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+
+static bool is_launched(void) {
+    for (int i = 0; i < SL_COUNT(launchers); i++)
+        if (getenv(launchers[i]))
+            return true;
+    return false;
+}
+
+sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
+    const char *name = sl_args_text(args, "--transport", is_launched() ? "mpi" : "threads");
+    const struct sl_transport *row;
+    *out = NULL;
+    sl_err err = sl_transport_find(name, &row);
+    if (err != SL_OK && !sl_args_has(args, "--transport"))
+        return sl_err_context(err, "this process was started as one of several ranks");
+    SL_TRY(err);
+    if (strcmp(row->name, "threads") == 0)
+        return SL_OK;
+    SL_TRY(sl_comm_open(row, out));
+    if (!sl_comm_speaks(*out))
+        sl_log_open(SL_LOG_QUIET, false, false);
+    return SL_OK;
+}
+
+bool sl_comm_speaks(const struct sl_comm *comm) { return !comm || comm->rank == 0; }
+
+static uint64_t hash_text(struct sl_text *text) {
+    uint64_t hash = sl_hash(text->at, text->length);
+    sl_text_free(text);
+    return hash;
+}
+
+static sl_err compare_program(struct sl_comm *comm) {
+    char *bytes;
+    size_t length;
+    SL_TRY(sl_file_read("/proc/self/exe", INT64_MAX / 2, &bytes, &length));
+    uint64_t hash = sl_hash(bytes, length);
+    free(bytes);
+    return sl_comm_agree(comm, "program (the binary differs)", hash);
+}
+
+/* --transport says how, not what. */
+static sl_err compare_options(struct sl_comm *comm, const struct sl_args *args) {
+    struct sl_text text = {0};
+    for (int i = 0; i < args->positional_count; i++)
+        sl_text_printf(&text, "%s\n", args->positional[i]);
+    for (int i = 0; i < args->option_count; i++)
+        if (strcmp(args->option[i]->name, "--transport") != 0)
+            sl_text_printf(&text, "%s %s\n", args->option[i]->name,
+                           args->value[i] ? args->value[i] : "");
+    sl_text_put(&text, sl_version());
+    return sl_comm_agree(comm, "options", hash_text(&text));
+}
+
+static sl_err compare_work(struct sl_comm *comm, const struct sl_train_config *train,
+                           const struct sl_pipe_choice *choice) {
+    struct sl_text text = {0};
+    sl_model_write(train->graph, &text);
+    SL_TRY(sl_comm_agree(comm, "model", hash_text(&text)));
+    SL_TRY(sl_comm_agree(comm, "data", sl_data_fingerprint(train->data)));
+    text = (struct sl_text){0};
+    sl_plan_write(choice->plan, &text);
+    sl_text_put(&text, choice->schedule);
+    return sl_comm_agree(comm, "plan", hash_text(&text));
+}
+
+sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args *args,
+                       const struct sl_train_config *train, const struct sl_pipe_choice *choice) {
+    if (!comm)
+        return SL_OK;
+    SL_TRY(compare_program(comm));
+    SL_TRY(compare_options(comm, args));
+    if (!choice->plan)
+        return sl_fail(SL_ERR_USAGE, "%d ranks need a pipeline: --stages N or --plan X.plan",
+                       comm->ranks);
+    SL_TRY(compare_work(comm, train, choice));
+    if (choice->plan->worker_count < comm->ranks)
+        return sl_fail(SL_ERR_USAGE,
+                       "%d ranks, but the pipeline has %d workers; start %d ranks or fewer",
+                       comm->ranks, choice->plan->worker_count, choice->plan->worker_count);
+    return SL_OK;
+}
+
+sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
+    if (!comm)
+        return err;
+    err = sl_comm_settle(comm, err);
+    if (err != SL_OK && (sl_comm_speaks(comm) || comm->broken))
+        fprintf(stderr, "sluice: %s\n", sl_err_message());
+    sl_comm_close(comm);
+    sl_err_set_message(""); /* it is said */
+    return err;
+}

@@ -1,0 +1,29 @@
+/* Ranks of a command: which transport, who speaks, and whether all run the same thing. */
+#ifndef SL_CLI_COMM_OPTIONS_H
+#define SL_CLI_COMM_OPTIONS_H
+
+#include "cli/pipe_options.h"
+#include "comm/comm.h"
+
+#define SL_COMM_OPTIONS                                                                            \
+    {                                                                                              \
+        "--transport", "T", "threads or mpi (default: mpi under mpirun or srun, else threads)",    \
+            false                                                                                  \
+    }
+
+/* Open what --transport or the way the program was started asks for; NULL: threads of this process.
+ * Ranks other than 0 fall silent. */
+SL_MUST_CHECK sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out);
+
+/* Program, options, model and data are the same on all ranks, and there is a worker for each. */
+SL_MUST_CHECK sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args *args,
+                                     const struct sl_train_config *train,
+                                     const struct sl_pipe_choice *choice);
+
+/* The end of a command: `err` is how it went here; returns how it went for all. */
+SL_MUST_CHECK sl_err sl_comm_finish(struct sl_comm *comm, sl_err err);
+
+/* Is this the rank that prints and writes files? */
+bool sl_comm_speaks(const struct sl_comm *comm);
+
+#endif

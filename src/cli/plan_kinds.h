@@ -1,0 +1,10 @@
+/* The two things that `sluice plan` plans: models, and graphs of other planners. */
+#ifndef SL_CLI_PLAN_KINDS_H
+#define SL_CLI_PLAN_KINDS_H
+
+#include "base/opt.h"
+
+SL_MUST_CHECK sl_err sl_plan_imported(const struct sl_args *args);
+SL_MUST_CHECK sl_err sl_plan_model(const struct sl_args *args);
+
+#endif

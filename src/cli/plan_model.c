@@ -1,0 +1,142 @@
+/* Planning a model: from options to a problem, a search, a report, a file. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/machine_file.h"
+#include "cli/model_file.h"
+#include "cli/plan_kinds.h"
+#include "cli/search_report.h"
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct question {
+    struct sl_arena arena;
+    struct sl_graph *graph;
+    const struct sl_machine *machine;
+    const struct sl_cost *cost;
+    struct sl_optim optim;
+    const struct sl_problem *problem;
+    struct sl_search_spec spec;
+};
+
+static sl_err read_cost(const char *path, struct question *q) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, 1 << 28, &text, &length));
+    sl_err err = sl_cost_read(&q->arena, path, text, length, &q->cost);
+    free(text);
+    return err;
+}
+
+/* A profile of this computer's threads also knows what lies between them. */
+static void use_measured_link(struct question *q) {
+    struct sl_machine *m = SL_NEW(&q->arena, struct sl_machine, 1);
+    if (!q->cost || !(q->cost->link_bytes_per_s > 0))
+        return;
+    *m = *q->machine;
+    struct sl_link *links = sl_vec_freeze(&q->arena, m->links, m->link_count, sizeof *links);
+    for (int h = 0; h < m->host_count; h++) {
+        links[m->hosts[h].link].bandwidth = q->cost->link_bytes_per_s;
+        links[m->hosts[h].link].latency_ns = q->cost->link_latency_ns;
+    }
+    m->links = links;
+    q->machine = m;
+}
+
+static sl_err open_machine(const struct sl_args *args, struct question *q) {
+    int64_t devices;
+    SL_TRY(sl_machine_argument(&q->arena, sl_args_text(args, "--machine", "here"), &q->machine));
+    devices = q->machine->device_count;
+    SL_TRY(sl_args_int(args, "--devices", 1, SL_DEVICE_MOST, &devices));
+    if (devices != q->machine->device_count)
+        SL_TRY(sl_machine_first(&q->arena, q->machine, (int)devices, &q->machine));
+    const char *cost = sl_args_text(args, "--cost", NULL);
+    if (cost)
+        SL_TRY(read_cost(cost, q));
+    use_measured_link(q);
+    return SL_OK;
+}
+
+static sl_err open_problem(const struct sl_args *args, struct question *q) {
+    struct sl_problem_spec spec = {.graph = q->graph,
+                                   .has_kernel = sl_device_find("cpu")->has_kernel,
+                                   .machine = q->machine,
+                                   .cost = q->cost,
+                                   .optim = &q->optim,
+                                   .batch = 64,
+                                   .straight = sl_args_has(args, "--straight")};
+    const char *dtype = sl_args_text(args, "--dtype", "fp32");
+    int64_t micros = 0;
+    spec.precision = sl_precision_find(dtype);
+    if (!spec.precision)
+        return sl_fail(SL_ERR_USAGE, "plan: --dtype is fp32, fp16 or bf16, not '%s'", dtype);
+    SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &spec.batch));
+    SL_TRY(sl_args_int(args, "--micro", 1, spec.batch, &micros));
+    SL_TRY(sl_args_bytes(args, "--memory", &spec.memory));
+    if (micros)
+        spec.micro_size = (spec.batch + micros - 1) / micros;
+    SL_TRY(sl_problem_build(&q->arena, &spec, &q->problem));
+    q->spec.graph = q->graph;
+    q->spec.has_kernel = spec.has_kernel;
+    q->spec.extra_bytes = sl_device_find("cpu")->extra_bytes;
+    q->spec.optim = &q->optim;
+    return SL_OK;
+}
+
+static sl_err open_query(const struct sl_args *args, struct question *q) {
+    const char *schedule = sl_args_text(args, "--schedule", "auto");
+    double seconds = 0;
+    int64_t threads = 0;
+    SL_TRY(sl_planner_find(sl_args_text(args, "--planner", "sluice"), &q->spec.planner));
+    SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
+    SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
+    if (strcmp(schedule, "auto") != 0 && !sl_schedule_find(schedule))
+        return sl_fail(SL_ERR_USAGE, "plan: no schedule '%s'; see 'sluice list schedules'",
+                       schedule);
+    q->spec.query = (struct sl_query){
+        .problem = q->problem,
+        .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,
+        .threads = (int)threads,
+        .until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0,
+    };
+    return SL_OK;
+}
+
+static sl_err open_question(const struct sl_args *args, struct question *q) {
+    SL_TRY(sl_model_open(args, args->positional[0], false, &q->graph));
+    SL_TRY(sl_graph_autodiff(q->graph));
+    SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &q->optim));
+    SL_TRY(open_machine(args, q));
+    SL_TRY(open_problem(args, q));
+    return open_query(args, q);
+}
+
+sl_err sl_plan_model(const struct sl_args *args) {
+    struct question q = {0};
+    struct sl_text text = {0}, file = {0};
+    struct sl_search search;
+    sl_err err = SL_OK;
+    const char *path = sl_args_text(args, "-o", NULL);
+    SL_TRY_OUT(open_question(args, &q));
+    int64_t start = sl_clock_ns();
+    SL_TRY_OUT(sl_search_run(&q.arena, &q.spec, &search));
+    struct sl_search_report report = {
+        .spec = &q.spec, .search = &search, .cost = q.cost, .search_ns = sl_clock_ns() - start};
+    if (path) {
+        sl_plan_write(search.plan, &file);
+        SL_TRY_OUT(sl_file_write(path, file.at, file.length));
+    }
+    if (sl_args_has(args, "--json"))
+        sl_search_report_json(&report, &text);
+    else
+        sl_search_report(&report, &text);
+    SL_TRY_OUT(sl_print(&text));
+out:
+    sl_text_free(&text);
+    sl_text_free(&file);
+    sl_graph_close(q.graph);
+    sl_arena_free(&q.arena);
+    return err;
+}

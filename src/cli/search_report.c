@@ -1,0 +1,189 @@
+/* The report of a search: the stages, why they are as they are, and what would change it. */
+#include "cli/search_report.h"
+
+#include "base/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t worker_bytes(const struct sl_stage_bytes *b) {
+    return b->params + b->grads + b->state;
+}
+
+static const struct sl_stage_bytes *bytes_of(const struct sl_search *s, int stage) {
+    return s->bytes ? &s->bytes[stage] : &s->setup.stages[stage].bytes;
+}
+
+static void first_and_last(const struct sl_search *s, int stage, const char **first,
+                           const char **last) {
+    const struct sl_problem *p = s->setup.problem;
+    *first = *last = "";
+    for (int u = p->unit_count - 1; u >= 0; u--)
+        if (s->setup.c.stage_of[u] == stage) {
+            *first = p->units[u].name;
+            if (!**last)
+                *last = p->units[u].name;
+        }
+}
+
+static void put_stages(const struct sl_search *s, struct sl_text *out) {
+    const struct sl_candidate *c = &s->setup.c;
+    char f[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], w[SL_HUMAN_BYTES], a[SL_HUMAN_BYTES];
+    sl_text_put(out, "stage  devices     forward    backward     weights+  stash/micro  units\n");
+    for (int i = 0; i < c->stage_count; i++) {
+        const struct sl_setup_stage *stage = &s->setup.stages[i];
+        const char *first, *last;
+        char devices[32];
+        first_and_last(s, i, &first, &last);
+        snprintf(devices, sizeof devices, c->width[i] > 1 ? "%d x%d" : "%d",
+                 s->setup.device_of[s->setup.workers[i][0]], c->width[i]);
+        sl_text_printf(out, "s%-4d  %-8s %10s  %10s  %11s  %11s  %s .. %s%s\n", i, devices,
+                       sl_human_ns(stage->f, f), sl_human_ns(stage->i + stage->w, b),
+                       sl_human_bytes(worker_bytes(bytes_of(s, i)), w),
+                       sl_human_bytes(bytes_of(s, i)->stash, a), first, last,
+                       c->recompute[i] ? "  (recomputes)" : "");
+        if (i == s->bottleneck_stage)
+            sl_text_put(out, "       ^ the bottleneck\n");
+    }
+}
+
+static void put_runners(const struct sl_search *s, struct sl_text *out) {
+    const struct sl_result *r = &s->result;
+    const struct sl_problem *p = s->setup.problem;
+    char step[SL_HUMAN_BYTES];
+    for (int i = 0; i < r->runner_count && i < 3; i++) {
+        const struct sl_found *found = &r->runner[i];
+        sl_text_printf(out, "runner-up   %s (%+.1f %%): %d stages, %s, micro-batch %lld, by %s\n",
+                       sl_human_ns(found->score.step_ns, step),
+                       100.0 * (double)(found->score.step_ns - r->best.score.step_ns) /
+                           (double)r->best.score.step_ns,
+                       found->c.stage_count, found->c.schedule, (long long)p->sizes[found->c.size],
+                       found->planner);
+    }
+}
+
+/* Half as much again of one thing; only when the search was quick. */
+static void put_what_if(const struct sl_search_report *report, struct sl_text *out) {
+    static const struct {
+        const char *text;
+        double memory, bandwidth;
+    } rows[] = {{"twice the memory", 2, 1}, {"links twice as fast", 1, 2}};
+    int64_t now = report->search->result.best.score.step_ns;
+    if (report->search_ns > 2000000000)
+        return;
+    for (int i = 0; i < SL_COUNT(rows); i++) {
+        int64_t then = sl_search_what_if(report->spec, rows[i].memory, rows[i].bandwidth);
+        double gain = then > 0 && then < now ? 100.0 * (double)(now - then) / (double)now : 0;
+        sl_text_printf(out, "%-12s%s: %s", i ? "" : "what if", rows[i].text,
+                       gain >= 0.05 ? "" : "nothing");
+        if (gain >= 0.05)
+            sl_text_printf(out, "-%.1f %% of the step", gain);
+        sl_text_put(out, "\n");
+    }
+}
+
+static double gap(const struct sl_result *r) {
+    return r->lower_bound > 0
+               ? 100.0 * (double)(r->best.score.step_ns - r->lower_bound) / (double)r->lower_bound
+               : 0;
+}
+
+static void put_bound(const struct sl_result *r, struct sl_text *out) {
+    char bound[SL_HUMAN_BYTES];
+    if (r->proven)
+        sl_text_put(out, "bound       proven: no cut, width or recomputation is faster\n");
+    else if (r->lower_bound > 0)
+        sl_text_printf(out, "bound       %s, gap %.1f %%%s%s\n", sl_human_ns(r->lower_bound, bound),
+                       gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets",
+                       r->timed_out ? "; the time was up" : "");
+}
+
+void sl_search_report(const struct sl_search_report *report, struct sl_text *out) {
+    const struct sl_search *s = report->search;
+    const struct sl_problem *p = s->setup.problem;
+    const struct sl_result *r = &s->result;
+    char step[SL_HUMAN_BYTES], bytes[SL_HUMAN_BYTES], took[SL_HUMAN_BYTES], limit[SL_HUMAN_BYTES];
+    int64_t worst = s->setup.device_of[r->best.score.over_worker];
+    put_stages(s, out);
+    sl_text_printf(out, "step        %s (%s%s), %.4g samples/s, bubble %.1f %%\n",
+                   sl_human_ns(r->best.score.step_ns, step),
+                   p->estimated ? "ESTIMATED: roofline, " : "simulated from measured times, ",
+                   p->precision, 1e9 * (double)p->batch / (double)r->best.score.step_ns,
+                   100 * r->best.score.bubble);
+    sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
+                   s->setup.c.schedule, (long long)sl_setup_micros(&s->setup),
+                   (long long)p->sizes[s->setup.c.size], (long long)p->batch);
+    sl_text_printf(out, "memory      %s of %s on the fullest worker (%s)\n",
+                   sl_human_bytes(r->best.score.over_bytes + p->memory[worst], bytes),
+                   sl_human_bytes(p->memory[worst], limit), s->bytes ? "exact" : "sums over units");
+    put_bound(r, out);
+    put_runners(s, out);
+    put_what_if(report, out);
+    sl_text_printf(out, "search      %s: %s, %lld candidates, %lld played\n",
+                   report->spec->planner->name, sl_human_ns(report->search_ns, took),
+                   (long long)r->offered, (long long)r->played);
+}
+
+/* ---- JSON ---- */
+
+static void stage_json(const struct sl_search *s, int i, struct sl_json_out *json) {
+    const struct sl_problem *p = s->setup.problem;
+    const struct sl_setup_stage *stage = &s->setup.stages[i];
+    sl_json_open(json, '{');
+    sl_json_put_int(json, "width", s->setup.c.width[i]);
+    sl_json_put_bool(json, "recompute", s->setup.c.recompute[i]);
+    sl_json_put_int(json, "f_ns", stage->f);
+    sl_json_put_int(json, "b_ns", stage->i + stage->w);
+    sl_json_put_int(json, "weight_bytes", worker_bytes(bytes_of(s, i)));
+    sl_json_put_int(json, "stash_bytes", bytes_of(s, i)->stash);
+    sl_json_key(json, "devices");
+    sl_json_open(json, '[');
+    for (int r = 0; r < s->setup.c.width[i]; r++)
+        sl_json_int(json, s->setup.device_of[s->setup.workers[i][r]]);
+    sl_json_close(json, ']');
+    sl_json_key(json, "units");
+    sl_json_open(json, '[');
+    for (int u = 0; u < p->unit_count; u++)
+        if (s->setup.c.stage_of[u] == i)
+            sl_json_string(json, p->units[u].name);
+    sl_json_close(json, ']');
+    sl_json_close(json, '}');
+}
+
+void sl_search_report_json(const struct sl_search_report *report, struct sl_text *out) {
+    const struct sl_search *s = report->search;
+    const struct sl_problem *p = s->setup.problem;
+    const struct sl_result *r = &s->result;
+    struct sl_json_out json = {.text = out, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "model", p->model);
+    sl_json_put_string(&json, "machine", p->machine->name);
+    sl_json_put_string(&json, "planner", report->spec->planner->name);
+    sl_json_put_bool(&json, "estimated", p->estimated);
+    sl_json_put_string(&json, "schedule", s->setup.c.schedule);
+    sl_json_put_int(&json, "batch", p->batch);
+    sl_json_put_int(&json, "micro_size", p->sizes[s->setup.c.size]);
+    sl_json_put_int(&json, "devices", s->setup.device_count);
+    sl_json_put_int(&json, "depth", s->plan->depth);
+    sl_json_put_int(&json, "step_ns", r->best.score.step_ns);
+    sl_json_put_double(&json, "samples_per_s",
+                       1e9 * (double)p->batch / (double)r->best.score.step_ns);
+    sl_json_put_double(&json, "bubble", r->best.score.bubble);
+    sl_json_put_int(&json, "peak_bytes", r->best.score.peak_bytes);
+    sl_json_put_bool(&json, "exact_bytes", s->bytes != NULL);
+    sl_json_put_int(&json, "bottleneck_ns", r->best.bottleneck);
+    sl_json_put_int(&json, "bottleneck_stage", s->bottleneck_stage);
+    sl_json_put_int(&json, "lower_bound_ns", r->lower_bound);
+    sl_json_put_bool(&json, "proven", r->proven);
+    sl_json_put_bool(&json, "all_cuts", r->complete);
+    sl_json_put_bool(&json, "timed_out", r->timed_out);
+    sl_json_put_double(&json, "search_ms", (double)report->search_ns / 1e6);
+    sl_json_put_int(&json, "played", r->played);
+    sl_json_key(&json, "stages");
+    sl_json_open(&json, '[');
+    for (int i = 0; i < s->setup.c.stage_count; i++)
+        stage_json(s, i, &json);
+    sl_json_close(&json, ']');
+    sl_json_close(&json, '}');
+    sl_text_put(out, "\n");
+}

@@ -1,0 +1,104 @@
+/* Channels and groups: what is the same for all transports. */
+#include "comm/comm.h"
+
+#include "base/arena.h"
+
+sl_err sl_comm_open(const struct sl_transport *row, struct sl_comm **out) { return row->open(out); }
+
+sl_err sl_comm_settle(struct sl_comm *comm, sl_err err) { return comm->row->settle(comm, err); }
+
+void sl_comm_close(struct sl_comm *comm) {
+    if (comm)
+        comm->row->close(comm);
+}
+
+void sl_comm_fail(struct sl_comm *comm, sl_err err) { sl_gate_fail(&comm->gate, err); }
+
+void sl_comm_poll(struct sl_comm *comm) {
+    if (comm->gate.poll)
+        comm->gate.poll(comm->gate.poll_ctx);
+}
+
+int sl_comm_rank_of(const struct sl_comm *comm, int worker, int worker_count) {
+    return (int)((int64_t)worker * comm->ranks / worker_count);
+}
+
+sl_err sl_comm_merge(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
+    return comm->row->merge(comm, bytes, size_bytes);
+}
+
+sl_err sl_comm_agree(struct sl_comm *comm, const char *what, uint64_t hash) {
+    struct sl_arena arena = {0};
+    uint64_t *all = SL_NEW(&arena, uint64_t, comm->ranks);
+    all[comm->rank] = hash;
+    sl_err err = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
+    for (int r = 1; r < comm->ranks && err == SL_OK; r++)
+        if (all[r] != all[0])
+            err = sl_fail(SL_ERR_NO,
+                          "rank %d and rank 0 differ: %s; all ranks must be started "
+                          "with the same program, options and files",
+                          r, what);
+    sl_arena_free(&arena);
+    return err;
+}
+
+sl_err sl_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                       struct sl_channel **out) {
+    SL_ASSERT(spec->from >= 0 && spec->from < comm->ranks && spec->to >= 0 &&
+              spec->to < comm->ranks && spec->places > 0 && spec->size_bytes >= 0);
+    return comm->row->channel_open(comm, spec, out);
+}
+
+void sl_channel_close(struct sl_channel *channel) {
+    if (channel)
+        channel->comm->row->channel_close(channel);
+}
+
+sl_err sl_channel_reserve(struct sl_channel *channel, int64_t n, char **out) {
+    return channel->comm->row->reserve(channel, n, out);
+}
+
+sl_err sl_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes) {
+    SL_ASSERT(size_bytes >= 0 && size_bytes <= channel->spec.size_bytes);
+    return channel->comm->row->send(channel, n, size_bytes);
+}
+
+sl_err sl_channel_receive(struct sl_channel *channel, int64_t n, struct sl_message *out) {
+    return channel->comm->row->receive(channel, n, out);
+}
+
+sl_err sl_channel_release(struct sl_channel *channel, int64_t n) {
+    return channel->comm->row->release(channel, n);
+}
+
+sl_err sl_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                     struct sl_group **out) {
+    SL_ASSERT(spec->member_count > 0);
+    for (int i = 0; i < spec->term_count; i++)
+        SL_ASSERT(spec->terms[i] >= 0 && spec->terms[i] < spec->member_count);
+    return comm->row->group_open(comm, spec, out);
+}
+
+void sl_group_close(struct sl_group *group) {
+    if (group)
+        group->comm->row->group_close(group);
+}
+
+sl_err sl_group_meet(struct sl_group *group, int member) {
+    return group->comm->row->group_merge(group, member, NULL, 0);
+}
+
+sl_err sl_group_merge(struct sl_group *group, int member, double *table, int64_t count) {
+    SL_ASSERT(count <= group->spec.table_most);
+    return group->comm->row->group_merge(group, member, table, count);
+}
+
+sl_err sl_group_sum_begin(struct sl_group *group, int member, const float *const *terms,
+                          int64_t count) {
+    SL_ASSERT(group->spec.term_count > 0 && count <= group->spec.sum_most);
+    return group->comm->row->sum_begin(group, member, terms, count);
+}
+
+sl_err sl_group_sum_end(struct sl_group *group, int member, float *out) {
+    return group->comm->row->sum_end(group, member, out);
+}

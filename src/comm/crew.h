@@ -1,0 +1,37 @@
+/* A crew: members of a group that live in one process. They share memory: a meeting, two sets of
+ * tables used in turn, and pointers to the terms of a sum. */
+#ifndef SL_COMM_CREW_H
+#define SL_COMM_CREW_H
+
+#include "comm/comm.h"
+
+struct sl_crew {
+    struct sl_gate *gate;
+    int members;
+    atomic_int_least64_t arrived;
+};
+
+/* Wait for all members; used again and again. */
+SL_MUST_CHECK sl_err sl_crew_meet(struct sl_crew *crew);
+
+/* Part i of n of a vector of `count` floats: whole cache lines. */
+struct sl_slice {
+    int64_t first, count;
+};
+struct sl_slice sl_slice_of(int64_t count, int i, int n);
+
+/* An adder: a device with a little memory of its own. */
+struct sl_adder {
+    struct sl_device *device;
+    void *block;
+};
+SL_MUST_CHECK sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device);
+void sl_adder_close(struct sl_adder *adder);
+/* out[i] = terms[0][i] + terms[1][i] + ... over a slice; out may be one of the terms. */
+SL_MUST_CHECK sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms,
+                                  int term_count, struct sl_slice slice, float *out);
+
+/* into |= from, over `count` words of 64 bits. */
+void sl_merge_words(void *into, const void *from, int64_t count);
+
+#endif

@@ -1,0 +1,84 @@
+/* Waiting for each other: spin for a while, then sleep. */
+#include "comm/gate.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { SPINS = 4000 };
+
+void sl_gate_open(struct sl_gate *gate) {
+    *gate = (struct sl_gate){.err = SL_OK};
+    pthread_mutex_init(&gate->mutex, NULL);
+    pthread_cond_init(&gate->wake, NULL);
+}
+
+void sl_gate_close(struct sl_gate *gate) {
+    pthread_mutex_destroy(&gate->mutex);
+    pthread_cond_destroy(&gate->wake);
+}
+
+void sl_gate_ring(struct sl_gate *gate) {
+    atomic_thread_fence(memory_order_seq_cst); /* against the sleeper's increment, then look */
+    if (atomic_load(&gate->sleepers) == 0)
+        return;
+    pthread_mutex_lock(&gate->mutex);
+    pthread_cond_broadcast(&gate->wake);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+void sl_gate_fail(struct sl_gate *gate, sl_err err) {
+    pthread_mutex_lock(&gate->mutex);
+    if (gate->err == SL_OK) {
+        gate->err = err;
+        snprintf(gate->message, sizeof gate->message, "%s", sl_err_message());
+    }
+    atomic_store(&gate->failed, true);
+    pthread_cond_broadcast(&gate->wake);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+sl_err sl_gate_error(struct sl_gate *gate) {
+    pthread_mutex_lock(&gate->mutex);
+    sl_err err = gate->err;
+    if (err != SL_OK)
+        sl_err_set_message(gate->message);
+    pthread_mutex_unlock(&gate->mutex);
+    return err;
+}
+
+/* With a poll: turn by turn, and give the core away when nothing moves. */
+static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
+    const struct timespec nap = {.tv_nsec = 20000};
+    for (int idle = 0;; idle++) {
+        if (ready(ctx))
+            return SL_OK;
+        if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
+            return sl_gate_error(gate);
+        if (gate->poll(gate->poll_ctx))
+            idle = 0;
+        else if (idle > SPINS)
+            nanosleep(&nap, NULL);
+        else if (idle > SPINS / 100)
+            sched_yield();
+    }
+}
+
+sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
+    if (gate->poll)
+        return wait_polling(gate, ready, ctx);
+    for (int i = 0; i < SPINS; i++) {
+        if (ready(ctx))
+            return SL_OK;
+        if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
+            return sl_gate_error(gate);
+        __builtin_ia32_pause();
+    }
+    pthread_mutex_lock(&gate->mutex);
+    atomic_fetch_add(&gate->sleepers, 1);
+    while (!ready(ctx) && !atomic_load(&gate->failed))
+        pthread_cond_wait(&gate->wake, &gate->mutex);
+    atomic_fetch_sub(&gate->sleepers, 1);
+    pthread_mutex_unlock(&gate->mutex);
+    return ready(ctx) ? SL_OK : sl_gate_error(gate);
+}

@@ -1,0 +1,36 @@
+/* The gate of a process: who waits for another worker waits here, and who fails tells it. */
+#ifndef SL_COMM_GATE_H
+#define SL_COMM_GATE_H
+
+#include "base/err.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sl_gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    atomic_int sleepers;
+    atomic_bool failed;
+    sl_err err; /* the first error; guarded by mutex */
+    char message[2048];
+    /* A transport that moves nothing by itself is asked to by those who wait, instead of their
+     * sleeping. True: something moved. NULL: waiters sleep until somebody rings. */
+    bool (*poll)(void *ctx);
+    void *poll_ctx;
+};
+
+void sl_gate_open(struct sl_gate *gate);
+void sl_gate_close(struct sl_gate *gate);
+/* Something changed: wake whoever sleeps. */
+void sl_gate_ring(struct sl_gate *gate);
+/* This worker failed with the error recorded in its thread. The first one counts. */
+void sl_gate_fail(struct sl_gate *gate, sl_err err);
+/* The first error, with its message put into this thread; SL_OK: none failed. */
+SL_MUST_CHECK sl_err sl_gate_error(struct sl_gate *gate);
+/* Wait until ready(ctx); the first error when some worker failed meanwhile. */
+SL_MUST_CHECK sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx);
+
+#endif

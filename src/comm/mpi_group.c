@@ -1,0 +1,280 @@
+/* Groups over MPI. The members of a rank are a crew; its first one, the leader, speaks with the
+ * leaders of the other ranks.
+ *
+ * Tables: in step k a leader sends what it has to the one 2^k further and takes in what comes from
+ * the one 2^k before. After log2(ranks) steps it has everybody's, some of it twice, which does not
+ * matter to an or.
+ *
+ * Sums: rank r adds up slice r of all terms, in their order, and hands it to the other ranks. The
+ * slices of the terms travel from sum_begin on.
+ */
+#include "comm/mpi_state.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct group {
+    struct sl_group base;
+    struct sl_arena arena;
+    struct sl_crew crew;    /* members here */
+    struct mpi_ranks ranks; /* of the group, ascending */
+    int leader;             /* member */
+    uint64_t *tables;       /* [2][member_count][table_most] rounds take turns; of members here */
+    uint64_t *merged[2];    /* [table_most] */
+    uint64_t *scratch;      /* [table_most] */
+    int64_t *rounds;        /* [member_count] */
+    /* sums */
+    const float **terms; /* [term_count] */
+    float *arrived;      /* [terms of other ranks][slice_most] */
+    int64_t slice_most, sum_count;
+    struct sl_adder adder;
+    struct mpi_op *ops; /* [term_count * rank_count + 2 * rank_count] */
+    int op_count;
+    atomic_int begun;
+    sl_err begin_err;
+    float *out; /* the leader's */
+};
+
+/* ---- tables ---- */
+
+static void or_bytes(void *into, const void *from, int64_t size_bytes) {
+    unsigned char *a = into;
+    const unsigned char *b = from;
+    for (int64_t i = 0; i < size_bytes; i++)
+        a[i] |= b[i];
+}
+
+static int index_in(const int *ranks, int count, int rank) {
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == rank)
+            return i;
+    return -1;
+}
+
+sl_err mpi_merge(struct mpi_comm *comm, const struct mpi_ranks *ranks, void *bytes, void *scratch,
+                 int64_t size_bytes) {
+    int tag = ranks->tag, count = ranks->count;
+    for (int64_t reach = 1; reach < count; reach *= 2, tag++) {
+        struct mpi_op ops[2] = {{0}, {0}};
+        int to = ranks->at[(ranks->me + reach) % count];
+        int from = ranks->at[(ranks->me - reach + count) % count];
+        mpi_lock(comm);
+        sl_err err = mpi_irecv(comm, &ops[0], scratch, size_bytes, from, tag);
+        if (err == SL_OK)
+            err = mpi_isend(comm, &ops[1], bytes, size_bytes, to, tag);
+        mpi_unlock(comm);
+        if (err == SL_OK)
+            err = mpi_wait(comm, ops, 2);
+        if (err != SL_OK) { /* the operations are gone with this function */
+            mpi_lock(comm);
+            (void)mpi_drop(comm, &ops[0]);
+            (void)mpi_drop(comm, &ops[1]);
+            mpi_unlock(comm);
+            return err;
+        }
+        or_bytes(bytes, scratch, size_bytes);
+    }
+    return SL_OK;
+}
+
+/* As in one process, with a leader's merge between two meetings. */
+sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t count) {
+    struct group *group = (struct group *)base;
+    int64_t most = base->spec.table_most, members = base->spec.member_count;
+    int turn = (int)(group->rounds[member]++ % 2);
+    uint64_t *set = group->tables + turn * members * most, *merged = group->merged[turn];
+    int64_t bytes = count * (int64_t)sizeof *merged;
+    if (count)
+        memcpy(set + member * most, table, (size_t)bytes);
+    SL_TRY(sl_crew_meet(&group->crew));
+    if (member == group->leader) {
+        memset(merged, 0, (size_t)bytes);
+        for (int i = 0; i < members; i++)
+            if (base->spec.ranks[i] == base->comm->rank)
+                sl_merge_words(merged, set + i * most, count);
+        SL_TRY(
+            mpi_merge((struct mpi_comm *)base->comm, &group->ranks, merged, group->scratch, bytes));
+    }
+    SL_TRY(sl_crew_meet(&group->crew));
+    if (count)
+        memcpy(table, merged, (size_t)bytes);
+    return SL_OK;
+}
+
+/* ---- sums ---- */
+
+static int rank_of_term(const struct group *group, int term) {
+    return group->base.spec.ranks[group->base.spec.terms[term]];
+}
+
+static int term_tag(const struct group *group, int term) {
+    return group->ranks.tag + MPI_MERGE_STEPS + 1 + term;
+}
+
+/* Under the lock: this rank's slice of a term of another rank, or the others' of one of ours. */
+static sl_err move_term(struct group *group, int term, float **arrived) {
+    struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
+    int owner = rank_of_term(group, term), tag = term_tag(group, term);
+    struct sl_slice slice = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
+    if (owner != comm->base.rank) {
+        group->terms[term] = *arrived - slice.first; /* as if all of it were there */
+        SL_TRY(
+            mpi_irecv(comm, &group->ops[group->op_count++], *arrived, slice.count * 4, owner, tag));
+        *arrived += group->slice_most;
+        return SL_OK;
+    }
+    for (int r = 0; r < group->ranks.count; r++) {
+        slice = sl_slice_of(group->sum_count, r, group->ranks.count);
+        if (r != group->ranks.me)
+            SL_TRY(mpi_isend(comm, &group->ops[group->op_count++], group->terms[term] + slice.first,
+                             slice.count * 4, group->ranks.at[r], tag));
+    }
+    return SL_OK;
+}
+
+sl_err mpi_sum_begin(struct sl_group *base, int member, const float *const *terms, int64_t count) {
+    struct group *group = (struct group *)base;
+    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    float *arrived = group->arrived;
+    for (int t = 0; t < base->spec.term_count; t++)
+        if (base->spec.terms[t] == member)
+            group->terms[t] = *terms++;
+    if (member == group->leader)
+        group->sum_count = count;
+    if (atomic_fetch_add(&group->begun, 1) + 1 < group->crew.members)
+        return SL_OK;
+    /* The last one here: all terms of this rank are known. */
+    sl_err err = SL_OK;
+    atomic_store(&group->begun, 0);
+    group->op_count = 0;
+    mpi_lock(comm);
+    for (int t = 0; t < base->spec.term_count && err == SL_OK; t++)
+        err = move_term(group, t, &arrived);
+    mpi_unlock(comm);
+    return err;
+}
+
+/* The leader: own slice, then everybody's. */
+static sl_err sum_slices(struct group *group, float *out) {
+    struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
+    struct sl_slice own = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
+    int tag = group->ranks.tag + MPI_MERGE_STEPS, term_count = group->base.spec.term_count;
+    sl_err err = SL_OK;
+    SL_TRY(mpi_wait(comm, group->ops, group->op_count));
+    SL_TRY(sl_adder_sum(&group->adder, group->terms, term_count, own, out));
+    group->op_count = 0;
+    mpi_lock(comm);
+    for (int r = 0; r < group->ranks.count && err == SL_OK; r++) {
+        struct sl_slice slice = sl_slice_of(group->sum_count, r, group->ranks.count);
+        if (r == group->ranks.me)
+            continue;
+        err = mpi_irecv(comm, &group->ops[group->op_count++], out + slice.first, slice.count * 4,
+                        group->ranks.at[r], tag);
+        if (err == SL_OK)
+            err = mpi_isend(comm, &group->ops[group->op_count++], out + own.first, own.count * 4,
+                            group->ranks.at[r], tag);
+    }
+    mpi_unlock(comm);
+    SL_TRY(err);
+    return mpi_wait(comm, group->ops, group->op_count);
+}
+
+sl_err mpi_sum_end(struct sl_group *base, int member, float *out) {
+    struct group *group = (struct group *)base;
+    if (member == group->leader)
+        group->out = out;
+    SL_TRY(sl_crew_meet(&group->crew));
+    if (member == group->leader)
+        SL_TRY(sum_slices(group, out));
+    SL_TRY(sl_crew_meet(&group->crew));
+    if (member != group->leader)
+        memcpy(out, group->out, (size_t)group->sum_count * sizeof *out);
+    return sl_crew_meet(&group->crew);
+}
+
+/* ---- opening ---- */
+
+static void list_ranks(struct group *group, const struct sl_group_spec *spec) {
+    int rank = group->base.comm->rank;
+    group->ranks.at = SL_NEW(&group->arena, int, spec->member_count);
+    group->leader = -1;
+    for (int i = 0; i < spec->member_count; i++) {
+        if (index_in(group->ranks.at, group->ranks.count, spec->ranks[i]) < 0)
+            group->ranks.at[group->ranks.count++] = spec->ranks[i];
+        if (spec->ranks[i] != rank)
+            continue;
+        group->crew.members++;
+        if (group->leader < 0)
+            group->leader = i;
+    }
+    group->ranks.me = index_in(group->ranks.at, group->ranks.count, rank);
+}
+
+static int *copy_ints(struct sl_arena *arena, const int *from, int count) {
+    int *to = SL_NEW(arena, int, count + 1);
+    if (count)
+        memcpy(to, from, sizeof *to * (size_t)count);
+    return to;
+}
+
+static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
+    int far = 0;
+    for (int t = 0; t < spec->term_count; t++)
+        far += rank_of_term(group, t) != group->base.comm->rank;
+    for (int r = 0; r < group->ranks.count; r++) {
+        int64_t count = sl_slice_of(spec->sum_most, r, group->ranks.count).count;
+        group->slice_most = count > group->slice_most ? count : group->slice_most;
+    }
+    group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
+    group->ops = SL_NEW(&group->arena, struct mpi_op, (spec->term_count + 2) * group->ranks.count);
+    group->arrived = aligned_alloc(64, (size_t)(far * group->slice_most + 16) * 4 / 64 * 64 + 64);
+    if (!group->arrived)
+        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
+                       (long long)(far * group->slice_most * 4));
+    return sl_adder_open(&group->adder, spec->devices[group->leader]);
+}
+
+sl_err mpi_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                      struct sl_group **out) {
+    int tag, members = spec->member_count;
+    SL_TRY(mpi_take_tags((struct mpi_comm *)comm, MPI_MERGE_STEPS + 1 + spec->term_count, &tag));
+    struct group *group = sl_realloc(NULL, sizeof *group);
+    *group = (struct group){.base = {comm, *spec}, .crew = {&comm->gate, 0, 0}, .ranks.tag = tag};
+    group->base.spec.ranks = copy_ints(&group->arena, spec->ranks, members);
+    group->base.spec.terms = copy_ints(&group->arena, spec->terms, spec->term_count);
+    group->base.spec.devices = NULL;
+    list_ranks(group, spec);
+    sl_err err = SL_OK;
+    if (group->ranks.me >= 0) {
+        group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
+        for (int i = 0; i < 2; i++)
+            group->merged[i] = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
+        group->scratch = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
+        group->rounds = SL_NEW(&group->arena, int64_t, members);
+        if (spec->term_count)
+            err = open_sums(group, spec);
+    }
+    if (err != SL_OK)
+        mpi_group_close(&group->base);
+    else
+        *out = &group->base;
+    return err;
+}
+
+void mpi_group_close(struct sl_group *base) {
+    struct group *group = (struct group *)base;
+    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    bool idle = true;
+    mpi_lock(comm);
+    for (int i = 0; i < group->op_count; i++)
+        idle &= mpi_drop(comm, &group->ops[i]);
+    mpi_unlock(comm);
+    if (!idle)
+        return;
+    sl_adder_close(&group->adder);
+    free(group->arrived);
+    sl_arena_free(&group->arena);
+    free(group);
+}

@@ -1,0 +1,202 @@
+/* The transport of one process.
+ *
+ * A sum of a group: member i adds up slice i of all terms, in their order, into its own `out`; they
+ * meet; each copies the other slices from their makers; they meet again. Slice i of a member's
+ * memory is read by member i alone until the first meeting, so `out` may be a term.
+ */
+#include "comm/threads.h"
+
+#include "base/arena.h"
+#include "comm/crew.h"
+#include "comm/ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct channel {
+    struct sl_channel base;
+    struct sl_ring ring;
+};
+
+struct group {
+    struct sl_group base;
+    struct sl_arena arena;
+    struct sl_crew crew;
+    uint64_t *tables;        /* [2][member_count][table_most] rounds take turns */
+    int64_t *rounds;         /* [member_count] merges so far */
+    const float **terms;     /* [term_count] of the sum at hand */
+    float **outs;            /* [member_count] */
+    struct sl_adder *adders; /* [member_count] */
+    int64_t sum_count;
+};
+
+static sl_err open_comm(struct sl_comm **out) {
+    struct sl_comm *comm = sl_realloc(NULL, sizeof *comm);
+    *comm = (struct sl_comm){.row = &sl_transport_threads, .ranks = 1};
+    sl_gate_open(&comm->gate);
+    *out = comm;
+    return SL_OK;
+}
+
+static sl_err settle(struct sl_comm *comm, sl_err err) {
+    sl_err first = sl_gate_error(&comm->gate);
+    return first != SL_OK ? first : err;
+}
+
+static void close_comm(struct sl_comm *comm) {
+    sl_gate_close(&comm->gate);
+    free(comm);
+}
+
+static sl_err merge_ranks(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
+    (void)comm;
+    (void)bytes;
+    (void)size_bytes;
+    return SL_OK;
+}
+
+/* ---- channels ---- */
+
+static sl_err open_channel(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                           struct sl_channel **out) {
+    struct channel *channel = sl_realloc(NULL, sizeof *channel);
+    *channel = (struct channel){.base = {comm, *spec}};
+    sl_err err = sl_ring_open(&channel->ring, &comm->gate, spec);
+    if (err != SL_OK) {
+        free(channel);
+        return err;
+    }
+    *out = &channel->base;
+    return SL_OK;
+}
+
+static struct sl_ring *ring_of(struct sl_channel *channel) {
+    return &((struct channel *)channel)->ring;
+}
+
+static void close_channel(struct sl_channel *channel) {
+    sl_ring_close(ring_of(channel));
+    free(channel);
+}
+
+static sl_err reserve(struct sl_channel *channel, int64_t n, char **out) {
+    return sl_ring_reserve(ring_of(channel), n, out);
+}
+
+static sl_err send(struct sl_channel *channel, int64_t n, int64_t size_bytes) {
+    sl_ring_send(ring_of(channel), n, size_bytes);
+    return SL_OK;
+}
+
+static sl_err receive(struct sl_channel *channel, int64_t n, struct sl_message *out) {
+    return sl_ring_receive(ring_of(channel), n, out);
+}
+
+static sl_err release(struct sl_channel *channel, int64_t n) {
+    sl_ring_release(ring_of(channel), n);
+    return SL_OK;
+}
+
+/* ---- groups ---- */
+
+static void close_group(struct sl_group *base) {
+    struct group *group = (struct group *)base;
+    for (int i = 0; i < base->spec.member_count; i++)
+        sl_adder_close(&group->adders[i]);
+    sl_arena_free(&group->arena);
+    free(group);
+}
+
+static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
+                         struct sl_group **out) {
+    struct group *group = sl_realloc(NULL, sizeof *group);
+    int members = spec->member_count;
+    *group = (struct group){.base = {comm, *spec}, .crew = {&comm->gate, members, 0}};
+    int *terms = SL_NEW(&group->arena, int, spec->term_count + 1);
+    memcpy(terms, spec->terms, sizeof *terms * (size_t)spec->term_count);
+    group->base.spec.terms = terms;
+    group->base.spec.ranks = NULL; /* all here */
+    group->base.spec.devices = NULL;
+    group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
+    group->rounds = SL_NEW(&group->arena, int64_t, members);
+    group->terms = SL_NEW(&group->arena, const float *, spec->term_count + 1);
+    group->outs = SL_NEW(&group->arena, float *, members);
+    group->adders = SL_NEW(&group->arena, struct sl_adder, members);
+    sl_err err = SL_OK;
+    for (int i = 0; i < members && spec->term_count && err == SL_OK; i++)
+        err = sl_adder_open(&group->adders[i], spec->devices[i]);
+    if (err != SL_OK)
+        close_group(&group->base);
+    else
+        *out = &group->base;
+    return err;
+}
+
+/* Two sets of tables: who is in the next round already writes to the other one, and nobody is two
+ * rounds ahead of a reader. */
+static sl_err merge(struct sl_group *base, int member, double *table, int64_t count) {
+    struct group *group = (struct group *)base;
+    int64_t most = base->spec.table_most, members = base->spec.member_count;
+    uint64_t *set = group->tables + (group->rounds[member]++ % 2) * members * most;
+    uint64_t *mine = set + member * most;
+    size_t bytes = (size_t)count * sizeof *mine;
+    if (count)
+        memcpy(mine, table, bytes);
+    SL_TRY(sl_crew_meet(&group->crew));
+    for (int i = 0; i < members && count; i++)
+        if (i != member)
+            sl_merge_words(table, set + i * most, count);
+    return SL_OK;
+}
+
+static sl_err sum_begin(struct sl_group *base, int member, const float *const *terms,
+                        int64_t count) {
+    struct group *group = (struct group *)base;
+    for (int t = 0; t < base->spec.term_count; t++)
+        if (base->spec.terms[t] == member)
+            group->terms[t] = *terms++;
+    if (member == 0)
+        group->sum_count = count;
+    return SL_OK;
+}
+
+static sl_err sum_end(struct sl_group *base, int member, float *out) {
+    struct group *group = (struct group *)base;
+    int members = base->spec.member_count;
+    struct sl_device *device = group->adders[member].device;
+    group->outs[member] = out;
+    SL_TRY(sl_crew_meet(&group->crew));
+    int64_t count = group->sum_count;
+    struct sl_slice own = sl_slice_of(count, member, members);
+    const struct sl_adder *adder = &group->adders[member];
+    SL_TRY(sl_adder_sum(adder, group->terms, base->spec.term_count, own, out));
+    SL_TRY(sl_crew_meet(&group->crew));
+    for (int i = 0; i < members; i++) {
+        struct sl_slice slice = sl_slice_of(count, i, members);
+        if (i != member)
+            SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out + slice.first,
+                                     group->outs[i] + slice.first, slice.count * 4));
+    }
+    SL_TRY(device->row->sync(device, SL_STREAM_COMPUTE));
+    return sl_crew_meet(&group->crew);
+}
+
+const struct sl_transport sl_transport_threads = {
+    .name = "threads",
+    .brief = "workers are threads of one process",
+    .open = open_comm,
+    .settle = settle,
+    .close = close_comm,
+    .merge = merge_ranks,
+    .channel_open = open_channel,
+    .channel_close = close_channel,
+    .reserve = reserve,
+    .send = send,
+    .receive = receive,
+    .release = release,
+    .group_open = open_group,
+    .group_close = close_group,
+    .group_merge = merge,
+    .sum_begin = sum_begin,
+    .sum_end = sum_end,
+};

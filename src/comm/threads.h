@@ -1,0 +1,9 @@
+/* The transport of one process: workers are threads, messages stay where they are. */
+#ifndef SL_COMM_THREADS_H
+#define SL_COMM_THREADS_H
+
+#include "comm/comm.h"
+
+extern const struct sl_transport sl_transport_threads;
+
+#endif

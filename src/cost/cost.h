@@ -1,0 +1,53 @@
+/* What things cost: times of units of a model, measured, at several micro-batch sizes.
+ *
+ * A unit is known by its signature (ops, shapes, attributes; not its place in the model), so that
+ * one row serves every repeated block, and a model with two layers can be measured to plan one with
+ * ninety-six. Between two sizes times are interpolated, beyond them the last slope goes on.
+ * Text: docs/formats-cost.md.
+ */
+#ifndef SL_COST_COST_H
+#define SL_COST_COST_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "graph/graph.h"
+
+enum { SL_COST_ROWS = 1 << 20 };
+
+struct sl_cost_row {
+    uint64_t signature;
+    int64_t micro;    /* samples */
+    int64_t f, i, w;  /* median ns */
+    double spread;    /* (p90 - p10) / median of f + i + w */
+    int64_t seen;     /* measurements behind it */
+    const char *name; /* for people: scope of one such unit */
+};
+
+struct sl_cost {
+    const char *model, *device;
+    int threads;                    /* per worker */
+    int busy;                       /* workers that computed at the same time */
+    const struct sl_cost_row *rows; /* by signature, then micro */
+    int row_count;
+    double step_bytes_per_s; /* optimizer: bytes of parameters per second; 0: not measured */
+    double link_bytes_per_s; /* between two workers; 0: not measured */
+    int64_t link_latency_ns;
+    int64_t action_ns; /* what an action costs beside its kernels */
+};
+
+SL_MUST_CHECK sl_err sl_cost_build(struct sl_arena *arena, const struct sl_cost *draft,
+                                   const struct sl_cost **out);
+SL_MUST_CHECK sl_err sl_cost_check(const struct sl_cost *cost);
+SL_MUST_CHECK sl_err sl_cost_read(struct sl_arena *arena, const char *file, const char *text,
+                                  size_t length, const struct sl_cost **out);
+void sl_cost_write(const struct sl_cost *cost, struct sl_text *out);
+
+/* Times of a unit at a micro-batch size; false: it was not measured. */
+bool sl_cost_find(const struct sl_cost *cost, uint64_t signature, int64_t micro,
+                  struct sl_cost_row *out);
+
+/* What a group of forward nodes is, wherever it stands. */
+uint64_t sl_cost_signature(const struct sl_graph *graph, const int *nodes, int count);
+
+#endif

@@ -1,0 +1,164 @@
+/* Cost text: what was measured where, then one line per unit and micro-batch size.
+ *
+ *     sluice-cost 1
+ *     measured "gpt-tiny" on "cpu" threads 1 busy 2
+ *     step bandwidth 2.1e9
+ *     link bandwidth 5.2e9 latency 900
+ *     action 350
+ *     unit "00f1a2b3c4d5e6f7" micro 4 f 120311 i 130870 w 119002 spread 0.02 seen 18 "h.0.mlp"
+ */
+#include "cost/cost.h"
+
+#include "base/hash.h"
+#include "base/lex.h"
+#include "base/vec.h"
+
+struct reader {
+    struct sl_lex lex;
+    struct sl_arena *arena;
+    struct sl_cost draft;
+    SL_VEC(struct sl_cost_row) rows;
+};
+
+static sl_err take_word(struct reader *r, const char *word) {
+    char found[64];
+    if (!sl_lex_is_name(&r->lex, word))
+        return sl_lex_fail(&r->lex, "expected '%s', found %s", word, sl_lex_found(&r->lex, found));
+    return sl_lex_next(&r->lex);
+}
+
+static sl_err take_text(struct reader *r, const char *what, const char **out) {
+    struct sl_str text;
+    SL_TRY(sl_lex_take_string(&r->lex, what, &text));
+    *out = sl_arena_dup(r->arena, text.at, text.length);
+    return SL_OK;
+}
+
+/* word INT */
+static sl_err take_field(struct reader *r, const char *word, int64_t *out) {
+    SL_TRY(take_word(r, word));
+    return sl_lex_take_int(&r->lex, word, out);
+}
+
+static sl_err take_small(struct reader *r, const char *word, int *out) {
+    int64_t value;
+    SL_TRY(take_field(r, word, &value));
+    if (value < 1 || value > 1 << 20)
+        return sl_lex_fail(&r->lex, "%s is not in 1..%d", word, 1 << 20);
+    *out = (int)value;
+    return SL_OK;
+}
+
+static sl_err read_measured(struct reader *r) {
+    SL_TRY(take_text(r, "the name of a model in quotes", &r->draft.model));
+    SL_TRY(take_word(r, "on"));
+    SL_TRY(take_text(r, "the name of a device in quotes", &r->draft.device));
+    SL_TRY(take_small(r, "threads", &r->draft.threads));
+    return take_small(r, "busy", &r->draft.busy);
+}
+
+static sl_err read_step(struct reader *r) {
+    SL_TRY(take_word(r, "bandwidth"));
+    return sl_lex_take_number(&r->lex, "bytes per second", &r->draft.step_bytes_per_s);
+}
+
+static sl_err read_link(struct reader *r) {
+    SL_TRY(take_word(r, "bandwidth"));
+    SL_TRY(sl_lex_take_number(&r->lex, "bytes per second", &r->draft.link_bytes_per_s));
+    return take_field(r, "latency", &r->draft.link_latency_ns);
+}
+
+static sl_err read_action(struct reader *r) {
+    return sl_lex_take_int(&r->lex, "nanoseconds", &r->draft.action_ns);
+}
+
+/* Sixteen hexadecimal digits in quotes, so that the lexer need not know them. */
+static sl_err read_unit(struct reader *r) {
+    struct sl_cost_row row = {0};
+    struct sl_str hash;
+    struct sl_pos pos = r->lex.tok.pos;
+    SL_TRY(sl_lex_take_string(&r->lex, "a signature in quotes", &hash));
+    if (!sl_hash_parse(hash, &row.signature))
+        return sl_lex_fail_at(&r->lex, pos, "a signature is sixteen hexadecimal digits");
+    SL_TRY(take_field(r, "micro", &row.micro));
+    SL_TRY(take_field(r, "f", &row.f));
+    SL_TRY(take_field(r, "i", &row.i));
+    SL_TRY(take_field(r, "w", &row.w));
+    SL_TRY(take_word(r, "spread"));
+    SL_TRY(sl_lex_take_number(&r->lex, "spread", &row.spread));
+    SL_TRY(take_field(r, "seen", &row.seen));
+    SL_TRY(take_text(r, "a name in quotes", &row.name));
+    if (r->rows.count >= SL_COST_ROWS)
+        return sl_lex_fail(&r->lex, "more than %d units", SL_COST_ROWS);
+    SL_PUSH(&r->rows, row);
+    return SL_OK;
+}
+
+static sl_err read_lines(struct reader *r) {
+    static const struct {
+        const char *word;
+        sl_err (*read)(struct reader *r);
+    } lines[] = {{"measured", read_measured},
+                 {"step", read_step},
+                 {"link", read_link},
+                 {"action", read_action},
+                 {"unit", read_unit}};
+    int64_t format;
+    SL_TRY(sl_lex_skip_newlines(&r->lex));
+    SL_TRY(take_field(r, "sluice-cost", &format));
+    if (format != 1)
+        return sl_lex_fail(&r->lex, "format %lld is not known; this program reads 1",
+                           (long long)format);
+    SL_TRY(sl_lex_take_newline(&r->lex));
+    while (r->lex.tok.kind == SL_TOK_NAME) {
+        int i = 0;
+        while (i < SL_COUNT(lines) && !sl_lex_is_name(&r->lex, lines[i].word))
+            i++;
+        if (i == SL_COUNT(lines))
+            break;
+        SL_TRY(sl_lex_next(&r->lex));
+        SL_TRY(lines[i].read(r));
+        SL_TRY(sl_lex_take_newline(&r->lex));
+    }
+    char found[64];
+    if (r->lex.tok.kind != SL_TOK_END)
+        return sl_lex_fail(&r->lex, "expected measured, step, link, action or unit, found %s",
+                           sl_lex_found(&r->lex, found));
+    return SL_OK;
+}
+
+sl_err sl_cost_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
+                    const struct sl_cost **out) {
+    struct reader r = {.arena = arena};
+    sl_err err;
+    SL_TRY_OUT(sl_lex_open(&r.lex, file, text, length, true));
+    SL_TRY_OUT(read_lines(&r));
+    r.draft.rows = r.rows.at;
+    r.draft.row_count = (int)r.rows.count;
+    err = sl_cost_build(arena, &r.draft, out);
+    if (err != SL_OK)
+        err = sl_err_context(err, "%s", file);
+out:
+    SL_VEC_FREE(&r.rows);
+    return err;
+}
+
+void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
+    char hash[SL_HASH_TEXT];
+    sl_text_printf(out, "sluice-cost 1\nmeasured \"%s\" on \"%s\" threads %d busy %d\n", c->model,
+                   c->device, c->threads, c->busy);
+    sl_text_put(out, "step bandwidth ");
+    sl_text_put_double(out, c->step_bytes_per_s);
+    sl_text_put(out, "\nlink bandwidth ");
+    sl_text_put_double(out, c->link_bytes_per_s);
+    sl_text_printf(out, " latency %lld\naction %lld\n", (long long)c->link_latency_ns,
+                   (long long)c->action_ns);
+    for (int i = 0; i < c->row_count; i++) {
+        const struct sl_cost_row *row = &c->rows[i];
+        sl_text_printf(out, "unit \"%s\" micro %lld f %lld i %lld w %lld spread ",
+                       sl_hash_text(row->signature, hash), (long long)row->micro, (long long)row->f,
+                       (long long)row->i, (long long)row->w);
+        sl_text_put_double(out, row->spread);
+        sl_text_printf(out, " seen %lld \"%s\"\n", (long long)row->seen, row->name);
+    }
+}

@@ -1,0 +1,117 @@
+/* A machine: what computes, how much it remembers, and what lies between.
+ *
+ *     level cluster  =========== over ethernet ============        levels, innermost first; the
+ *                    |                 |                           last one joins all hosts
+ *     host p3        [v v v v]  inside nvlink  [v v v v]           devices are numbered host by
+ *                     0 1 2 3                   4 5 6 7            host, in the order of the text
+ *
+ * Kinds may be mixed, within a host and between hosts. Text: docs/formats-machine.md.
+ */
+#ifndef SL_COST_MACHINE_H
+#define SL_COST_MACHINE_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SL_DEVICE_MOST = 65535, SL_MACHINE_LINES = 256 };
+
+/* What a product of two matrices computes in. */
+enum sl_math { SL_MATH_FP32, SL_MATH_FP16, SL_MATH_BF16, SL_MATH_COUNT };
+extern const char *const sl_math_names[SL_MATH_COUNT];
+
+struct sl_device_kind {
+    const char *name;
+    int64_t memory_bytes;
+    double stream;               /* bytes per second to and from its memory */
+    double flops[SL_MATH_COUNT]; /* peak per second; 0: as fp32 */
+    double efficiency;           /* of the peak that large products reach */
+    int64_t overhead_ns;         /* of every op */
+};
+
+enum sl_link_sharing {
+    SL_LINK_PAIR, /* a wire for every two ends and direction */
+    SL_LINK_PORT, /* every end has one port out and one in */
+    SL_LINK_BUS,  /* one wire for all */
+};
+
+struct sl_link {
+    const char *name;
+    double bandwidth; /* bytes per second */
+    int64_t latency_ns;
+    enum sl_link_sharing sharing;
+};
+
+struct sl_host_part {
+    int kind, count;
+};
+
+struct sl_host { /* `count` hosts that are alike */
+    const char *name;
+    int count, link; /* inside */
+    const struct sl_host_part *parts;
+    int part_count;
+};
+
+struct sl_level {
+    const char *name;
+    int hosts; /* in one unit of this level */
+    int link;
+};
+
+struct sl_machine {
+    const char *name, *brief;
+    const struct sl_device_kind *kinds;
+    int kind_count;
+    const struct sl_link *links;
+    int link_count;
+    const struct sl_host *hosts;
+    int host_count; /* lines, not hosts */
+    const struct sl_level *levels;
+    int level_count;
+    /* derived */
+    int device_count, hosts_in_all;
+    const int *kind_of, *host_of; /* [device] */
+    const int *link_of_host;      /* [host] the link inside */
+};
+
+/* Freeze a copy of the draft, derive, check. SL_ERR_INPUT says what is wrong. */
+SL_MUST_CHECK sl_err sl_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
+                                      const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_machine_check(const struct sl_machine *machine);
+
+SL_MUST_CHECK sl_err sl_machine_read(struct sl_arena *arena, const char *file, const char *text,
+                                     size_t length, const struct sl_machine **out);
+void sl_machine_write(const struct sl_machine *machine, struct sl_text *out);
+
+/* '2x4:mem=16G,intra=100GB/s,inter=10Gb/s,flops=125e12,latency=5us' : two hosts with four devices.
+ * SL_ERR_USAGE. */
+SL_MUST_CHECK sl_err sl_machine_spec(struct sl_arena *arena, const char *spec,
+                                     const struct sl_machine **out);
+
+/* The machine made of the first `devices` devices (whole hosts, then a part of one). */
+SL_MUST_CHECK sl_err sl_machine_first(struct sl_arena *arena, const struct sl_machine *machine,
+                                      int devices, const struct sl_machine **out);
+
+/* Machines that are built in, in alphabetical order. */
+struct sl_machine_row {
+    const char *name, *brief, *text; /* what follows the first two lines */
+};
+extern const struct sl_machine_row sl_machine_rows[];
+extern const int sl_machine_row_count;
+/* The row of that name, or SL_ERR_USAGE with the nearest one. */
+SL_MUST_CHECK sl_err sl_machine_open(struct sl_arena *arena, const char *name,
+                                     const struct sl_machine **out);
+
+/* The network level that joins two hosts: -1 when they are the same. */
+int sl_machine_level(const struct sl_machine *machine, int host_a, int host_b);
+/* What lies between two devices; NULL between a device and itself. */
+const struct sl_link *sl_machine_between(const struct sl_machine *machine, int a, int b);
+
+/* Peak of a kind in a format, as products reach it. */
+double sl_kind_flops(const struct sl_device_kind *kind, enum sl_math math);
+
+#endif

@@ -1,0 +1,106 @@
+/* Staleness policies: what is done about weights that are older than they should be.
+ *
+ *   "pipemare:K=200" --sl_policy_parse--> sl_policy_use (row + values)
+ *        sl_policy_serves(use, rule, optimizer)   --> does the combination make sense?
+ *        sl_policy_ahead(use, pass)               --> s: how far ahead of its version a pass reads
+ *        sl_policy_rate(use, at, t)               --> factor of a stage's learning rate
+ *
+ * Schedules, policies and optimizers are three tables that combine. A policy sees a schedule only
+ * as numbers. What it can do:
+ *
+ *   predict   a pass reads W^ = W(v) - lr*s*Delta(v) instead of W(v); Delta is the optimizer's last
+ *             direction (optim.h). s is decided when the schedule is lowered, stands on the action
+ *             (`ahead`) and is verified. Predicted weights have slots of their own.
+ *   correct   a pass reads u = W(v) - tau*velocity, velocity an average of the steps (PipeMare T2);
+ *             tau is `ahead` micro-batches, that is ahead/m steps.
+ *   rate      a stage's learning rate is multiplied by a factor (PipeMare T1, lr-rescale).
+ *   momentum  a stage's optimizer gets another momentum (asynchronous Nesterov).
+ *   feedback  a step takes back the direction that was applied too early and applies the one that
+ *             it should have been (error feedback for a delay of one step).
+ *
+ * The stages are known by their height: edges on the longest path to a sink. On a chain of N stages
+ * stage k has height N-1-k. `depth` is the number of stages on the longest path of all.
+ */
+#ifndef SL_OPTIM_POLICY_H
+#define SL_OPTIM_POLICY_H
+
+#include "optim/optim.h"
+
+struct sl_policy;
+
+/* A policy with its values; row NULL: none. */
+struct sl_policy_use {
+    const struct sl_policy *row;
+    double hyper[SL_OPTIM_HYPER]; /* as in row->hyper */
+};
+
+/* Where a stage stands. */
+struct sl_policy_at {
+    int64_t height, depth;
+    int64_t micros; /* m: micro-batches of a step */
+    double delay;   /* steps by which its forward weights are behind, on the average */
+};
+
+/* A pass of a stage. */
+struct sl_policy_pass {
+    int64_t height, depth, micros;
+    int64_t micro;   /* k, from 0 over the whole run */
+    int64_t version; /* of the true weights that it starts from */
+    bool backward;
+    bool together; /* all stages step at the same moment */
+};
+
+enum sl_policy_kept {
+    SL_KEPT_NOTHING,
+    SL_KEPT_DELTA,    /* Delta of the last step, where the optimizer's state does not tell it */
+    SL_KEPT_ALWAYS,   /* Delta of the last step, for every optimizer */
+    SL_KEPT_VELOCITY, /* average of w_new - w_old */
+};
+
+struct sl_policy {
+    const char *name, *brief;
+    const char *note;       /* formula and source, a line or two */
+    const char *rules;      /* names of the version rules it serves, a space between */
+    const char *why;        /* why not with the others */
+    const char *optimizers; /* names of those it serves, NULL: all; and why not others */
+    const char *why_optimizer;
+    const struct sl_hyper *hyper;
+    enum sl_policy_kept kept;
+    /* The first pass of an iteration on a stage, in each direction, fixes version and prediction
+     * for the others (XPipe's bellwether). */
+    bool bellwether;
+    bool feedback;
+    int64_t (*ahead)(const struct sl_policy_use *use, const struct sl_policy_pass *pass);
+    /* Factor of the learning rate in step t (from 1); NULL: 1. */
+    double (*rate)(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t);
+    /* Changes the values of the optimizer on a stage; NULL: nothing. */
+    void (*momentum)(const struct sl_policy_use *use, const struct sl_policy_at *at,
+                     struct sl_optim *optim);
+    /* SL_KEPT_VELOCITY: the decay gamma of the average on a stage. */
+    double (*decay)(const struct sl_policy_use *use, const struct sl_policy_at *at);
+};
+
+/* All rows in alphabetical order. */
+extern const struct sl_policy *const sl_policies[];
+extern const int sl_policy_count;
+const struct sl_policy *sl_policy_find(struct sl_str name); /* NULL when absent */
+
+/* "pipemare:K=200"; "none" gives row NULL. Unknown names and values name the nearest. */
+SL_MUST_CHECK sl_err sl_policy_parse(const char *text, struct sl_policy_use *out);
+void sl_policy_put(struct sl_text *text, const struct sl_policy_use *use);
+double sl_policy_value(const struct sl_policy_use *use, const char *name);
+
+/* SL_ERR_NO with the reason when the policy makes no sense with a version rule, an optimizer (NULL:
+ * not asked). */
+SL_MUST_CHECK sl_err sl_policy_serves(const struct sl_policy_use *use, const char *rule,
+                                      const struct sl_optim *optim);
+
+/* 0: the true weights. */
+int64_t sl_policy_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *pass);
+double sl_policy_rate(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t);
+
+/* Is a tensor kept per parameter for the policy with this optimizer, and its name in checkpoints
+ * (NULL: none). */
+const char *sl_policy_kept_name(const struct sl_policy_use *use, const struct sl_optim *optim);
+
+#endif

@@ -1,0 +1,104 @@
+/* Policies that predict: which version a pass should have read, counted in steps from the one that
+ * it has (papers.md B.3, B.9, D.5, D.6, E.2).
+ *
+ * A stage of height h in a graph of depth D is r = D-1-h edges below the top. In 1F1B without a
+ * flush forward k runs at half time 2k - (h+1) and backward k at 2k + h, so micro-batch k enters at
+ * 2k - D and is back at the top at 2k + D-1; with m micro-batches per step a stage makes step v
+ * behind backward vm-1. docs/design/0014-prediction.md has the derivation.
+ *
+ *   spectrain    the version that the stage will have when micro-batch k is back at the top:
+ *                floor((k + floor(r/2)) / m). With m = 1, in steady state, this is B.3:
+ *                s_f = floor(r/2) + h, s_b = floor(r/2).
+ *   pipeoptim    forward only: the version that its own gradient will be applied to, floor(k/m).
+ *                With m = 1: s = h (D.6; SpecTrain's version 2 has the same s).
+ *   xpipe        D.5 as printed, with N = D and k = r; the first micro-batch of a step predicts.
+ *   2bw-predict  both passes: the version that the gradient will be applied to, one step on.
+ *
+ * When all stages step together (a verdict over all of them comes first), step v is made at one
+ * moment everywhere, behind the last backward of the top; then every stage has version floor(k/m)
+ * when micro-batch k is back, and spectrain aims at that.
+ */
+#include "optim/policy.h"
+
+static int64_t below_top(const struct sl_policy_pass *p) { return p->depth - 1 - p->height; }
+
+static int64_t from_target(const struct sl_policy_pass *p, int64_t target) {
+    return target > p->version ? target - p->version : 0;
+}
+
+static int64_t spectrain(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
+    (void)use;
+    int64_t later = p->together ? 0 : below_top(p) / 2;
+    return from_target(p, (p->micro + later) / p->micros);
+}
+
+static int64_t pipeoptim(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
+    (void)use;
+    return p->backward ? 0 : from_target(p, p->micro / p->micros);
+}
+
+/* a/b to the nearest whole number, halves to the even one. */
+static int64_t round_even(int64_t a, int64_t b) {
+    int64_t low = a / b, rest = 2 * (a % b);
+    return rest > b || (rest == b && low % 2) ? low + 1 : low;
+}
+
+static int64_t xpipe(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
+    (void)use;
+    int64_t t = p->micros, n = p->depth, k = below_top(p);
+    if (p->backward)
+        return (t + k / 2 - 1) / t;
+    int64_t twice = 2 * (t + n - 2) - k; /* 2 (T + N - k/2 - 2) */
+    return twice > 0 ? round_even(twice, 2 * t) : 0;
+}
+
+static int64_t one(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
+    (void)use;
+    return from_target(p, p->micro / p->micros);
+}
+
+#define WHY_STASH                                                                                  \
+    "it predicts from the newest weights, in forward and in backward, and so needs a schedule "    \
+    "without stashed versions; use 'async' or 'paci'"
+
+const struct sl_policy sl_policy_spectrain = {
+    .name = "spectrain",
+    .brief = "forward and backward on the predicted weights of the end of the round trip",
+    .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1 (B.3, B.9)",
+    .rules = "newest",
+    .why = WHY_STASH,
+    .kept = SL_KEPT_DELTA,
+    .ahead = spectrain,
+};
+
+const struct sl_policy sl_policy_xpipe = {
+    .name = "xpipe",
+    .brief = "the first micro-batch of a step predicts for all of them (XPipe)",
+    .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T) (D.5)",
+    .rules = "newest",
+    .why = WHY_STASH,
+    .kept = SL_KEPT_DELTA,
+    .bellwether = true,
+    .ahead = xpipe,
+};
+
+const struct sl_policy sl_policy_pipeoptim = {
+    .name = "pipeoptim",
+    .brief = "forward on the predicted weights of its own backward (PipeOptim)",
+    .note = "s_f = h at m = 1, backward on the true weights (D.6)",
+    .rules = "newest",
+    .why = WHY_STASH,
+    .kept = SL_KEPT_DELTA,
+    .ahead = pipeoptim,
+};
+
+const struct sl_policy sl_policy_2bw_predict = {
+    .name = "2bw-predict",
+    .brief = "2bw on weights predicted one step ahead, the same on every stage",
+    .note = "W^(t+1) = W(t) - lr*Delta(t) wherever 2bw reads W(t) (E.2); s = 1",
+    .rules = "twobw",
+    .why = "s = 1 everywhere is right only where the delay is one step everywhere; use '2bw', or "
+           "policy 'spectrain' or 'pipeoptim'",
+    .kept = SL_KEPT_DELTA,
+    .ahead = one,
+};

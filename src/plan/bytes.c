@@ -1,0 +1,89 @@
+/* The bytes of a stage on a worker. */
+#include "plan/bytes.h"
+
+#include "graph/stats.h"
+
+#include <string.h>
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+struct sl_optim_shape sl_plan_optim_shape(const struct sl_graph *graph, int param) {
+    int value = graph->params.at[param].value;
+    const struct sl_shape *shape = &sl_graph_value(graph, value)->shape;
+    struct sl_optim_shape out = {.rank = shape->rank};
+    memcpy(out.dim, shape->dim, sizeof out.dim);
+    for (int64_t g = 0; g < graph->grads.count; g++)
+        if (graph->grads.at[g].param == param) {
+            const struct sl_op *op = graph->nodes.at[graph->grads.at[g].node].op;
+            out.lookup |= strncmp(op->name, "embed", 5) == 0;
+        }
+    return out;
+}
+
+int sl_plan_optim_slabs(const struct sl_optim *optim) {
+    if (!optim || !optim->row)
+        return 0;
+    int count = optim->row->state_count;
+    const struct sl_optimizer *other = optim->row->fallback;
+    return other && other->state_count > count ? other->state_count : count;
+}
+
+int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *policy) {
+    bool kept = optim && optim->row && policy && sl_policy_kept_name(policy, optim);
+    return sl_plan_optim_slabs(optim) + kept;
+}
+
+int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim) {
+    int64_t most = 64;
+    for (int i = 0; optim && optim->row && i < program->param_count; i++) {
+        struct sl_optim_shape shape = sl_plan_optim_shape(program->graph, program->params[i].param);
+        struct sl_optim_param param = sl_optim_for(optim, &shape);
+        most = larger(most, sl_optim_scratch_bytes(&param));
+    }
+    return most;
+}
+
+int64_t sl_plan_staging_bytes(const struct sl_program *program) {
+    int64_t most = 64;
+    for (int i = 0; i < program->inputs.count; i++)
+        most = larger(most, program->inputs.at[i].operand.numel * 4);
+    return most;
+}
+
+/* What is shared by all that a worker does, and the objects that tell it what to do. */
+static int64_t work_bytes(const struct sl_bytes_spec *spec, int64_t slot) {
+    const struct sl_program *programs[] = {spec->full, spec->last, spec->eval};
+    int64_t work = 0, extra = 0, staging = 0, objects = 0;
+    for (int i = 0; i < SL_COUNT(programs); i++) {
+        const struct sl_program *p = programs[i];
+        if (!p)
+            continue;
+        work = larger(work, p->work_bytes);
+        if (p == spec->eval && p->slot_bytes > slot) /* no slot is large enough */
+            work = larger(work, p->slot_bytes);
+        staging = larger(staging, sl_plan_staging_bytes(p));
+        if (spec->extra_bytes)
+            extra = larger(extra, spec->extra_bytes(p, spec->threads));
+        objects += p->arena.used_bytes + (i != 1 ? sl_graph_bytes(p->graph) : 0);
+    }
+    return work + extra + staging + objects + sl_plan_optim_scratch(spec->full, spec->optim);
+}
+
+void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out) {
+    const struct sl_program *p = spec->full;
+    int64_t slot = p->slot_bytes;
+    slot = larger(slot, spec->last ? spec->last->slot_bytes : 0);
+    *out = (struct sl_stage_bytes){
+        .params = p->param_bytes,
+        .grads = p->grad_bytes,
+        .state = sl_plan_slabs(spec->optim, spec->policy) * p->param_bytes + p->state_bytes,
+        /* A stage that recomputes does it in WORK; its slots hold what F saved. */
+        .stash = p->recompute ? 0 : slot,
+        .saved = p->recompute ? slot : 0,
+        .work = work_bytes(spec, slot),
+    };
+}
+
+int64_t sl_stage_bytes_total(const struct sl_stage_bytes *b) {
+    return b->params + b->grads + b->state + b->stash + b->saved + b->kept + b->work;
+}

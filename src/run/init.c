@@ -1,0 +1,69 @@
+/* Initial values: a pure function of (seed, name, index), the same on any cut and for any number of
+ * threads. They are made on the host, a buffer at a time, by the worker's threads. */
+#include "base/par.h"
+#include "base/rng.h"
+#include "op/registry.h"
+#include "run/worker.h"
+
+#include <stdlib.h>
+
+enum { PIECE = 4096, BUFFER = 64 * PIECE }; /* values */
+
+struct fill {
+    const struct sl_init *init;
+    uint64_t seed, stream;
+    int64_t first, count; /* of the tensor's values, now in the buffer */
+    float *buffer;
+};
+
+static void fill_piece(void *ctx, int64_t piece) {
+    const struct fill *f = ctx;
+    int64_t from = piece * PIECE, to = from + PIECE < f->count ? from + PIECE : f->count;
+    for (int64_t i = from; i < to; i++)
+        f->buffer[i] = (float)sl_init_value(f->init, f->seed, f->stream, f->first + i);
+}
+
+/* One tensor into `slabs` at its offset. */
+static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *place, struct fill *f,
+                          void *const *slabs, int slab_count) {
+    const struct sl_device_row *row = w->device->row;
+    for (f->first = 0; f->first < place->numel; f->first += BUFFER) {
+        int64_t left = place->numel - f->first;
+        f->count = left < BUFFER ? left : BUFFER;
+        sl_par_for((f->count + PIECE - 1) / PIECE, w->device->threads, fill_piece, f);
+        for (int s = 0; s < slab_count; s++)
+            SL_TRY(row->upload(w->device, SL_STREAM_COMPUTE,
+                               (char *)slabs[s] + place->offset + f->first * 4, f->buffer,
+                               f->count * 4));
+        SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE)); /* the buffer is used again */
+    }
+    return SL_OK;
+}
+
+struct tensors {
+    const struct sl_program_param *list;
+    int count;
+    const struct sl_param *table;
+};
+
+static sl_err init_tensors(struct sl_worker *w, struct tensors tensors, uint64_t seed,
+                           void *const *slabs, int slab_count) {
+    struct fill fill = {.seed = seed, .buffer = sl_realloc(NULL, sizeof(float) * BUFFER)};
+    sl_err err = SL_OK;
+    for (int i = 0; err == SL_OK && i < tensors.count; i++) {
+        const struct sl_param *param = &tensors.table[tensors.list[i].param];
+        fill.init = &param->init;
+        fill.stream = sl_rng_stream(param->name);
+        err = init_tensor(w, &tensors.list[i], &fill, slabs, slab_count);
+    }
+    free(fill.buffer);
+    return err;
+}
+
+sl_err sl_worker_init(struct sl_worker *w, uint64_t seed) {
+    const struct sl_program *p = w->programs[SL_WORKER_FULL];
+    struct tensors params = {p->params, p->param_count, w->graph->params.at};
+    struct tensors states = {p->states, p->state_count, w->graph->states.at};
+    SL_TRY(init_tensors(w, params, seed, w->param, w->versions));
+    return init_tensors(w, states, seed, &w->state, 1);
+}

@@ -1,0 +1,294 @@
+/* Channels and groups of a pipeline. Every rank opens all of them, in the same order. */
+#include "run/pipe_state.h"
+
+#include "sched/deps.h"
+
+#include <string.h>
+
+static int rank_of(const struct sl_pipe *pipe, int worker) {
+    return sl_comm_rank_of(pipe->comm, worker, pipe->config.plan->worker_count);
+}
+
+bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker) {
+    return rank_of(pipe, worker) == pipe->comm->rank;
+}
+
+/* ---- pieces: who shares which samples ---- */
+
+static void count_pieces(const struct sl_pipe *pipe, const struct sl_edge *edge,
+                         struct sl_link *link) {
+    const struct sl_stage *from = &pipe->config.plan->stages[edge->from];
+    const struct sl_stage *to = &pipe->config.plan->stages[edge->to];
+    struct sl_piece piece = {0};
+    int32_t count = 0;
+    while (piece.first < pipe->train.batch) {
+        int64_t a = (piece.from + 1) * from->micro_size, b = (piece.to + 1) * to->micro_size;
+        int64_t end = a < b ? a : b;
+        end = end < pipe->train.batch ? end : pipe->train.batch;
+        piece.count = end - piece.first;
+        piece.pair = piece.from % from->width * to->width + piece.to % to->width;
+        piece.number = link->per_iteration[piece.pair]++;
+        link->pieces[count++] = piece;
+        link->of_from[piece.from + 1] = link->of_to[piece.to + 1] = count;
+        piece.from += end == a;
+        piece.to += end == b;
+        piece.first = end;
+    }
+}
+
+static void open_pieces(struct sl_pipe *pipe, const struct sl_edge *edge, struct sl_link *link) {
+    const struct sl_plan *plan = pipe->config.plan;
+    int32_t a = pipe->sched->micros[edge->from], b = pipe->sched->micros[edge->to];
+    link->pair_count = plan->stages[edge->from].width * plan->stages[edge->to].width;
+    link->pieces = SL_NEW(&pipe->arena, struct sl_piece, a + b);
+    link->of_from = SL_NEW(&pipe->arena, int32_t, a + 2);
+    link->of_to = SL_NEW(&pipe->arena, int32_t, b + 2);
+    link->per_iteration = SL_NEW(&pipe->arena, int64_t, link->pair_count);
+    link->acts = SL_NEW(&pipe->arena, struct sl_channel *, link->pair_count);
+    link->grads = SL_NEW(&pipe->arena, struct sl_channel *, link->pair_count);
+    count_pieces(pipe, edge, link);
+}
+
+/* The most pieces of a pair that one micro-batch has. */
+static int most_pieces(const struct sl_link *link, const int32_t *begins, int32_t micros,
+                       int pair) {
+    int most = 0;
+    for (int32_t j = 0; j < micros; j++) {
+        int count = 0;
+        for (int32_t i = begins[j]; i < begins[j + 1]; i++)
+            count += link->pieces[i].pair == pair;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+/* ---- channels ---- */
+
+struct ends {           /* of a channel */
+    int sender, reader; /* seats */
+};
+
+static struct ends ends_of(const struct sl_plan *plan, const struct sl_edge *edge, int pair,
+                           bool grad) {
+    const struct sl_stage *from = &plan->stages[edge->from], *to = &plan->stages[edge->to];
+    int a = from->seat + pair / to->width, b = to->seat + pair % to->width;
+    return grad ? (struct ends){b, a} : (struct ends){a, b};
+}
+
+/* What the verifier proved to be enough, and counted in its bytes: the buffers of who reads and
+ * those of who sends, which here are one ring. */
+static int places_of(const struct sl_pipe *pipe, int e, int pair, bool grad) {
+    const struct sl_plan *plan = pipe->config.plan;
+    const struct sl_edge *edge = &plan->edges[e];
+    const struct sl_link *link = &pipe->links[e];
+    struct ends ends = ends_of(plan, edge, pair, grad);
+    int from = most_pieces(link, link->of_from, pipe->sched->micros[edge->from], pair);
+    int to = most_pieces(link, link->of_to, pipe->sched->micros[edge->to], pair);
+    int reads = pipe->sched->pools[ends.reader][sl_pool_of_edge(plan, edge, grad, false)].count;
+    int sends = pipe->sched->pools[ends.sender][sl_pool_of_edge(plan, edge, grad, true)].count;
+    int places = reads * (grad ? from : to) + sends * (grad ? to : from);
+    return places > 0 ? places : 1;
+}
+
+static int64_t port_bytes(const struct sl_ports *ports, int peer) {
+    int64_t bytes = 0;
+    for (int i = 0; i < ports->count; i++)
+        if (ports->at[i].peer == peer)
+            bytes += sl_operand_bytes(&ports->at[i].operand);
+    return bytes;
+}
+
+/* Of the largest message, as the end that is here sees it: both have the same ports. 0 when neither
+ * is. */
+static int64_t message_bytes(const struct sl_pipe *pipe, int e, struct ends ends, bool grad) {
+    const struct sl_edge *edge = &pipe->config.plan->edges[e];
+    const struct sl_seat_state *sender = pipe->seat_at[ends.sender];
+    const struct sl_seat_state *here = sender ? sender : pipe->seat_at[ends.reader];
+    if (!here)
+        return 0;
+    const struct sl_program *p = here->train.worker->programs[SL_WORKER_FULL];
+    bool at_from = here->stage == edge->from;
+    const struct sl_ports *ports =
+        at_from ? (grad ? &p->recv_grad : &p->send_act) : (grad ? &p->send_grad : &p->recv_act);
+    int64_t most = 0;
+    const struct sl_link *link = &pipe->links[e];
+    for (int32_t i = 0; i < link->of_from[pipe->sched->micros[edge->from]]; i++)
+        most = link->pieces[i].count > most ? link->pieces[i].count : most;
+    return port_bytes(ports, at_from ? edge->to : edge->from) * most / p->samples;
+}
+
+static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
+    const struct sl_plan *plan = pipe->config.plan;
+    struct sl_link *link = &pipe->links[e];
+    struct ends ends = ends_of(plan, &plan->edges[e], pair, grad);
+    const struct sl_seat_state *reader = pipe->seat_at[ends.reader];
+    struct sl_channel_spec spec = {
+        .from = rank_of(pipe, plan->seats[ends.sender].worker),
+        .to = rank_of(pipe, plan->seats[ends.reader].worker),
+        .places = places_of(pipe, e, pair, grad),
+        .size_bytes = message_bytes(pipe, e, ends, grad),
+        .device = reader ? reader->train.device : NULL,
+    };
+    if (link->per_iteration[pair] == 0)
+        return SL_OK;
+    return sl_channel_open(pipe->comm, &spec, grad ? &link->grads[pair] : &link->acts[pair]);
+}
+
+/* Parts of a micro-batch are taken out of a value by samples: these must come first in it. */
+static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *edge) {
+    const struct sl_plan *plan = pipe->config.plan;
+    const struct sl_stage *from = &plan->stages[edge->from], *to = &plan->stages[edge->to];
+    const struct sl_seat_state *here = pipe->seat_at[from->seat];
+    if (from->micro_size == to->micro_size || !here)
+        return SL_OK;
+    const struct sl_program *p = here->train.worker->programs[SL_WORKER_FULL];
+    const struct sl_ports *both[] = {&p->send_act, &p->recv_grad};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < both[k]->count; i++) {
+            const struct sl_value *v = sl_graph_value(p->graph, both[k]->at[i].value);
+            char name[SL_NAME_TEXT], shape[SL_SHAPE_TEXT];
+            if (both[k]->at[i].peer == edge->to && v->shape.batch != 1)
+                return sl_fail(SL_ERR_NO,
+                               "%s %s goes from stage %s to stage %s, which have micro-batches of "
+                               "%lld and %lld samples, and its first size is not the batch; give "
+                               "these stages one micro-batch size",
+                               sl_graph_value_name(p->graph, both[k]->at[i].value, name),
+                               sl_shape_text(&v->shape, shape), from->name, to->name,
+                               (long long)from->micro_size, (long long)to->micro_size);
+        }
+    return SL_OK;
+}
+
+static sl_err open_links(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    pipe->links = SL_NEW(&pipe->arena, struct sl_link, plan->edge_count + 1);
+    for (int e = 0; e < plan->edge_count; e++) {
+        open_pieces(pipe, &plan->edges[e], &pipe->links[e]);
+        SL_TRY(check_samples(pipe, &plan->edges[e]));
+        for (int pair = 0; pair < pipe->links[e].pair_count; pair++) {
+            SL_TRY(open_channel(pipe, e, pair, false));
+            SL_TRY(open_channel(pipe, e, pair, true));
+        }
+    }
+    return SL_OK;
+}
+
+sl_err sl_pipe_check_links(const struct sl_pipe *pipe) {
+    for (int e = 0; e < pipe->config.plan->edge_count; e++)
+        for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
+            struct sl_link *link = &pipe->links[e];
+            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
+            int need = places_of(pipe, e, i / 2, i % 2);
+            if (channel && need > channel->spec.places)
+                return sl_fail(SL_ERR_NO,
+                               "edge %d needs %d messages under way for a run of this length; it "
+                               "was opened with %d",
+                               e, need, channel->spec.places);
+        }
+    return SL_OK;
+}
+
+/* ---- groups ---- */
+
+static bool in_group(const struct sl_plan *plan, int group, int worker) {
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++)
+        if (sl_sched_in_group(plan, group, plan->seats[plan->worker_seats[worker][i]].stage))
+            return true;
+    return false;
+}
+
+/* The uses of a tied parameter, in graph order: whose each one is. Replicas have added theirs up
+ * before, so the first speaks for all. */
+static void list_terms(const struct sl_pipe *pipe, const struct sl_tie *tie, const int *member,
+                       int *terms, struct sl_group_spec *spec) {
+    const struct sl_graph *graph = pipe->train.graph;
+    for (int64_t g = 0; g < graph->grads.count; g++) {
+        if (strcmp(graph->params.at[graph->grads.at[g].param].name, tie->name) != 0)
+            continue;
+        int stage = pipe->config.stage_of[graph->grads.at[g].node];
+        terms[spec->term_count++] = member[pipe->config.plan->stages[stage].workers[0]];
+    }
+    spec->terms = terms;
+    spec->sum_most = tie->bytes / 4;
+}
+
+/* The replicas of a stage, in order. Their vectors: all gradients; running statistics. */
+static void list_replicas(const struct sl_pipe *pipe, int stage, const int *member, int *terms,
+                          struct sl_group_spec *spec) {
+    const struct sl_stage *s = &pipe->config.plan->stages[stage];
+    for (int r = 0; r < s->width; r++) {
+        const struct sl_seat_state *seat = pipe->seat_at[s->seat + r];
+        terms[spec->term_count++] = member[s->workers[r]];
+        if (!seat)
+            continue;
+        const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
+        int64_t most = p->grad_bytes > p->state_bytes ? p->grad_bytes : p->state_bytes;
+        spec->sum_most = most / 4;
+    }
+    spec->terms = terms;
+}
+
+/* Members of a group are workers, not seats. */
+static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scratch) {
+    const struct sl_plan *plan = pipe->config.plan;
+    int *ranks = SL_NEW(scratch, int, plan->worker_count);
+    int *member = SL_NEW(scratch, int, plan->worker_count);
+    int *terms = SL_NEW(scratch, int, pipe->train.graph->grads.count + plan->worker_count);
+    struct sl_device **devices = SL_NEW(scratch, struct sl_device *, plan->worker_count);
+    struct sl_group_spec spec = {.ranks = ranks, .devices = devices};
+    if (sl_sched_group_size(plan, group) < 2)
+        return SL_OK;
+    for (int w = 0; w < plan->worker_count; w++) {
+        member[w] = in_group(plan, group, w) ? spec.member_count : -1;
+        if (sl_pipe_is_here(pipe, w))
+            pipe->workers[w].member[group] = member[w];
+        if (member[w] < 0)
+            continue;
+        devices[spec.member_count] = pipe->workers[w].device;
+        ranks[spec.member_count++] = rank_of(pipe, w);
+    }
+    if (group >= plan->stage_count)
+        list_terms(pipe, &plan->ties[group - plan->stage_count], member, terms, &spec);
+    else
+        list_replicas(pipe, group, member, terms, &spec);
+    return sl_group_open(pipe->comm, &spec, &pipe->groups[group]);
+}
+
+static sl_err open_all(struct sl_pipe *pipe, struct sl_arena *scratch) {
+    int count = pipe->config.plan->worker_count;
+    int *ranks = SL_NEW(scratch, int, count);
+    for (int w = 0; w < count; w++)
+        ranks[w] = rank_of(pipe, w);
+    struct sl_group_spec spec = {
+        .member_count = count,
+        .ranks = ranks,
+        .table_most = pipe->train.graph->params.count,
+    };
+    return sl_group_open(pipe->comm, &spec, &pipe->all);
+}
+
+sl_err sl_pipe_link(struct sl_pipe *pipe) {
+    int count = sl_sched_group_count(pipe->config.plan);
+    struct sl_arena scratch = {0};
+    sl_err err = SL_OK;
+    pipe->groups = SL_NEW(&pipe->arena, struct sl_group *, count + 1);
+    SL_TRY_OUT(open_links(pipe));
+    SL_TRY_OUT(open_all(pipe, &scratch));
+    for (int g = 0; g < count; g++)
+        SL_TRY_OUT(open_group(pipe, g, &scratch));
+out:
+    sl_arena_free(&scratch);
+    return err;
+}
+
+void sl_pipe_unlink(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    for (int e = 0; pipe->links && e < plan->edge_count; e++)
+        for (int i = 0; i < pipe->links[e].pair_count; i++) {
+            sl_channel_close(pipe->links[e].acts[i]);
+            sl_channel_close(pipe->links[e].grads[i]);
+        }
+    for (int g = 0; pipe->groups && g < sl_sched_group_count(plan); g++)
+        sl_group_close(pipe->groups[g]);
+    sl_group_close(pipe->all);
+}

@@ -1,0 +1,83 @@
+/* A candidate: one way to cut, replicate and place; and what it costs.
+ *
+ * Three figures, each at most the next one on a machine with equal links:
+ *     bottleneck  the busiest worker or wire of one iteration
+ *     bound       bottleneck with the way to that worker and back: nothing can be faster
+ *     step        the simulated iteration, with every message, fill, drain, reduction and step
+ */
+#ifndef SL_SEARCH_CANDIDATE_H
+#define SL_SEARCH_CANDIDATE_H
+
+#include "plan/plan.h"
+#include "sched/schedule.h"
+#include "search/problem.h"
+
+/* Iterations to play of an asynchronous schedule: long enough to be in the steady state. */
+enum { SL_ASYNC_ITERS = 64 };
+
+struct sl_candidate {
+    int stage_count;
+    const int *stage_of;   /* [unit] stages in pipeline order: no tensor goes backwards */
+    const int *width;      /* [stage] */
+    const bool *recompute; /* [stage] */
+    int size;              /* which of problem->sizes */
+    const char *schedule;
+    bool sequential;  /* stages stand in a row although their tensors would not need it */
+    bool across;      /* replicas r of all stages are neighbours; else replicas of a stage are */
+    const int *order; /* [devices] the devices to use, first stage first; NULL: 0, 1, 2, ... */
+};
+
+struct sl_setup_stage {
+    int64_t f, i, w, step, reduce; /* ns of one pass; of one iteration */
+    int64_t in_bytes, out_bytes;   /* per sample */
+    struct sl_stage_bytes bytes;
+    int first; /* position of its first device */
+    bool reads_data;
+};
+
+/* A candidate with everything summed up. */
+struct sl_setup {
+    const struct sl_problem *problem;
+    struct sl_candidate c;
+    struct sl_setup_stage *stages;
+    struct sl_edge *edges; /* true tensors, and those that make a row of it (0 bytes) */
+    int edge_count, device_count;
+    int *device_of; /* [worker] */
+    int **workers;  /* [stage][replica] */
+};
+
+void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
+                    const struct sl_candidate *candidate, struct sl_setup *out);
+
+/* The busiest worker or wire of an iteration, and which stage it is. */
+int64_t sl_setup_bottleneck(const struct sl_setup *layout, int *stage);
+/* No schedule of this layout ends an iteration sooner. */
+int64_t sl_setup_bound(const struct sl_setup *layout);
+/* The part of `busy_ns` per iteration that must lie between the first and the last step of an
+ * asynchronous run: as many micro-batches as are in flight may have been done before. */
+int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
+/* Micro-batches of an iteration. */
+int64_t sl_setup_micros(const struct sl_setup *layout);
+
+/* The plan as data. Bytes are sums over units, or those in `exact` [stage] when it is given. */
+SL_MUST_CHECK sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *layout,
+                                   const struct sl_stage_bytes *exact, const struct sl_plan **out);
+/* Durations of its actions. */
+void sl_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
+
+struct sl_score {
+    int64_t step_ns;    /* of one iteration; asynchronous: from step to step */
+    int64_t over_bytes; /* the most that a worker lacks; <= 0: everything fits */
+    int over_worker, over_stage;
+    int64_t peak_bytes; /* of the fullest worker */
+    double bubble;      /* idle share, mean over workers */
+};
+
+/* Build the schedule (which verifies it) and play it. SL_ERR_NO: outside the schedule's domain. */
+SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
+                                    const struct sl_stage_bytes *exact, struct sl_score *out);
+
+/* A ring over w replicas on the devices of a stage. */
+int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width, double bytes);
+
+#endif

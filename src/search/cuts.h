@@ -1,0 +1,58 @@
+/* The bottleneck search: stages from the last to the first, each at most T.
+ *
+ * For one limit T a sweep visits the downsets from the full one to the empty one. A label on a
+ * downset says how its complement is cut: devices used, and for every tensor that crosses, the
+ * window (micro-batches in flight) of the stages that read it. The window of a new stage is its
+ * width plus the largest window behind it, as the 1F1B schedules on graphs of stages have it
+ * (sl_gen_inflight), so memory is known when the stage is made. A label that needs no fewer devices
+ * and has no smaller window anywhere than another is dropped. Bisection finds the smallest T.
+ */
+#ifndef SL_SEARCH_CUTS_H
+#define SL_SEARCH_CUTS_H
+
+#include "base/vec.h"
+#include "search/candidate.h"
+#include "search/family.h"
+
+enum sl_recompute { SL_RECOMPUTE_NEVER, SL_RECOMPUTE_MAY, SL_RECOMPUTE_ALWAYS };
+
+/* What a planner allows itself. */
+struct sl_cut_rules {
+    bool sequential; /* stages in a row */
+    bool doubling;   /* widths are powers of two */
+    enum sl_recompute recompute;
+    const char *schedule;
+    int size;
+    int devices;         /* at most */
+    int labels;          /* per downset, at most; 0: as many as it takes */
+    double tolerance;    /* of the bisection; 0: to the nanosecond */
+    const int *order;    /* devices, last stage first; NULL: from the last device down */
+    double memory_scale; /* use so much of the memory */
+};
+
+struct sl_cut_found { /* plans, best bottleneck first */
+    SL_VEC(struct sl_candidate) at;
+    int64_t best, bound; /* bottleneck of the best; nothing below `bound` exists in the family */
+    bool dropped;        /* labels were given up: `bound` is not proven */
+    int64_t pairs, sweeps;
+    /* when nothing fits: the unit that does not, and by how much it misses alone on a device */
+    int tight_unit;
+    int64_t tight_bytes;
+};
+
+/* Candidates go to `arena`. Nothing found: at.count == 0. `until_ns` 0: no limit of time. */
+void sl_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
+                    const struct sl_family *family, const struct sl_cut_rules *rules,
+                    int64_t until_ns, struct sl_cut_found *out);
+
+/* Bytes that a stage of these sums needs: shared by the search and by its oracle. */
+struct sl_cut_stage {
+    int64_t f, b, step;                         /* ns */
+    double params, fixed, stash, in, out, work; /* bytes; per sample from stash on */
+    int width;
+    bool recompute;
+};
+double sl_cut_bytes(const char *schedule, int64_t micros, int64_t size,
+                    const struct sl_cut_stage *stage, int64_t window);
+
+#endif

@@ -1,0 +1,113 @@
+/* Building a family: all downsets, or prefixes of several orders without repetition. */
+#include "search/family.h"
+
+#include "base/vec.h"
+
+#include <string.h>
+
+/* The same graph with every edge turned round and the numbers of units kept. */
+static struct sl_dag turned(struct sl_arena *arena, const struct sl_dag *dag) {
+    SL_VEC(struct sl_dag_edge) edges = {0};
+    for (int i = 0; i < dag->count; i++)
+        for (int o = dag->out_at[i]; o < dag->out_at[i + 1]; o++)
+            SL_PUSH(&edges, ((struct sl_dag_edge){dag->out[o], i}));
+    struct sl_dag out = sl_dag_build(arena, dag->count, edges.at, (int)edges.count);
+    SL_VEC_FREE(&edges);
+    return out;
+}
+
+/* Depth first from the sources, and depth first from the sinks read backwards. */
+static void chain_of(struct sl_arena *arena, const struct sl_dag *dag, bool from_sinks,
+                     struct sl_ideals *out) {
+    int *order = SL_NEW(arena, int, dag->count + 1);
+    if (from_sinks) {
+        struct sl_dag back = turned(arena, dag);
+        SL_ASSERT(sl_dag_order(arena, &back, order));
+        for (int i = 0, j = dag->count - 1; i < j; i++, j--) {
+            int swap = order[i];
+            order[i] = order[j];
+            order[j] = swap;
+        }
+    } else {
+        SL_ASSERT(sl_dag_order(arena, dag, order));
+    }
+    sl_ideals_chain(arena, dag->count, order, out);
+}
+
+static void append(struct sl_arena *arena, struct sl_ideals *all, const struct sl_ideals *more) {
+    int64_t words = all->words;
+    uint64_t *sets = SL_NEW(arena, uint64_t, (all->count + more->count) * words);
+    memcpy(sets, all->sets, sizeof *sets * (size_t)(all->count * words));
+    memcpy(sets + all->count * words, more->sets, sizeof *sets * (size_t)(more->count * words));
+    all->sets = sets;
+    all->count += more->count;
+}
+
+/* Sets that are there twice are neighbours among those of equal size. */
+static void drop_twins(struct sl_ideals *ideals) {
+    size_t bytes = sizeof(uint64_t) * (size_t)ideals->words;
+    int kept = 0;
+    for (int i = 0; i < ideals->count; i++) {
+        bool known = false;
+        for (int k = kept - 1; k >= 0 && k >= kept - 4 && !known; k--)
+            known = memcmp(sl_ideal(ideals, k), sl_ideal(ideals, i), bytes) == 0;
+        if (!known) {
+            memmove(ideals->sets + (int64_t)kept * ideals->words, sl_ideal(ideals, i), bytes);
+            kept++;
+        }
+    }
+    ideals->count = kept;
+}
+
+static bool is_nested(const struct sl_ideals *ideals) {
+    for (int i = 1; i < ideals->count; i++)
+        if (!sl_subset(sl_ideal(ideals, i - 1), sl_ideal(ideals, i), ideals->words))
+            return false;
+    return true;
+}
+
+static bool crosses(const struct sl_tensor *tensor, const uint64_t *set) {
+    if (!sl_bit(set, tensor->from))
+        return false;
+    for (int i = 0; i < tensor->to_count; i++)
+        if (!sl_bit(set, tensor->to[i]))
+            return true;
+    return false;
+}
+
+static void list_live(struct sl_arena *arena, const struct sl_problem *p, struct sl_family *out) {
+    SL_VEC(int) live = {0};
+    int *at = SL_NEW(arena, int, out->ideals.count + 1);
+    for (int i = 0; i < out->ideals.count; i++) {
+        at[i] = (int)live.count;
+        for (int t = 0; t < p->tensor_count; t++)
+            if (crosses(&p->tensors[t], sl_ideal(&out->ideals, i)))
+                SL_PUSH(&live, t);
+    }
+    at[out->ideals.count] = (int)live.count;
+    out->live_at = at;
+    out->live = SL_VEC_FREEZE(&live, arena);
+    SL_VEC_FREE(&live);
+}
+
+void sl_family_build(struct sl_arena *arena, const struct sl_problem *p, int most,
+                     struct sl_family *out) {
+    double *ones = SL_NEW(arena, double, p->unit_count + 1);
+    for (int u = 0; u < p->unit_count; u++)
+        ones[u] = 1;
+    *out = (struct sl_family){0};
+    out->complete = most > 0 && sl_ideals_build(arena, &p->dag, most, &out->ideals);
+    if (!out->complete) {
+        struct sl_ideals more;
+        chain_of(arena, &p->dag, false, &out->ideals);
+        if (most) {
+            chain_of(arena, &p->dag, true, &more);
+            append(arena, &out->ideals, &more);
+        }
+    }
+    sl_ideals_sort(arena, &out->ideals, ones);
+    drop_twins(&out->ideals);
+    out->nested = is_nested(&out->ideals);
+    out->complete |= p->unit_count == 1;
+    list_live(arena, p, out);
+}

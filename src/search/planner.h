@@ -1,0 +1,92 @@
+/* Planners: rows that look for a good plan of the same problem, judged by the same simulation.
+ *
+ * A planner offers candidates to a contest; the contest plays the promising ones (smallest bound
+ * first) and keeps the best. So every planner is measured with one rule, and `sluice`, which offers
+ * what all others offer and more, never loses to any of them.
+ */
+#ifndef SL_SEARCH_PLANNER_H
+#define SL_SEARCH_PLANNER_H
+
+#include "search/cuts.h"
+
+struct sl_found {
+    struct sl_candidate c;
+    struct sl_score score;
+    int64_t bottleneck, bound;
+    const char *planner; /* who offered it */
+};
+
+struct sl_query {
+    const struct sl_problem *problem;
+    const char *schedule; /* NULL: the synchronous ones */
+    int64_t until_ns;     /* sl_clock_ns at which to stop; 0: never */
+    int threads;          /* of the search; 0: all cores */
+    double memory_scale;  /* 0: all of the memory */
+    int effort;           /* nodes that the final search may visit; 0: usual */
+};
+
+enum { SL_RUNNERS = 5 };
+
+struct sl_result {
+    struct sl_found best;
+    bool found;
+    struct sl_found runner[SL_RUNNERS]; /* next best ones that differ, best first */
+    int runner_count;
+    int64_t lower_bound; /* no plan of the space has a smaller step */
+    bool proven;         /* best is optimal in its space */
+    bool complete;       /* all cuts of the graph were considered */
+    bool timed_out;
+    int64_t played, offered, pairs;
+    /* nothing fits: */
+    int tight_unit;
+    int64_t tight_bytes;  /* what this unit lacks on a device of its own */
+    struct sl_found near; /* the candidate that misses by least */
+    bool near_found;
+};
+
+struct sl_planner {
+    const char *name, *brief;
+    sl_err (*run)(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out);
+};
+
+extern const struct sl_planner *const sl_planners[]; /* alphabetical; ends with NULL */
+/* SL_ERR_USAGE with the nearest name. */
+SL_MUST_CHECK sl_err sl_planner_find(const char *name, const struct sl_planner **out);
+
+/* ---- for planners ---- */
+
+struct sl_contest {
+    struct sl_arena *arena;
+    const struct sl_query *query;
+    struct sl_result *out;
+    SL_VEC(struct sl_found) at;
+    int played; /* the first so many have a score */
+};
+
+/* Copies the candidate unless the contest has its equal. */
+void sl_contest_offer(struct sl_contest *contest, const struct sl_candidate *candidate,
+                      const char *planner);
+/* Plays at most `most` of those offered since, smallest bound first, until none can win. */
+void sl_contest_play(struct sl_contest *contest, int most);
+/* Plays one candidate at once and takes it when it is better; true: it fits. */
+bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *candidate,
+                    const char *planner, struct sl_score *score);
+void sl_contest_close(struct sl_contest *contest);
+
+/* The planners' offers, for `sluice`. */
+void sl_offer_even(struct sl_contest *contest);
+void sl_offer_2bw(struct sl_contest *contest);
+void sl_offer_hetpipe(struct sl_contest *contest);
+void sl_offer_cuts(struct sl_contest *contest,
+                   const char *planner); /* graphpipe, pipedream, piper */
+
+/* Schedules to try: the query's, or the synchronous ones. Ends with NULL. */
+const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]);
+bool sl_query_over(const struct sl_query *query); /* is the time up? */
+
+/* The final search over sequences of downsets (refine.c). */
+void sl_refine(struct sl_contest *contest, const struct sl_family *family, const char *planner);
+/* Nothing in the whole space is faster. */
+int64_t sl_space_bound(const struct sl_problem *problem, bool async);
+
+#endif

@@ -1,0 +1,96 @@
+/* 2bw: width x depth exhaustively, equal runs of units, micro-batch size and recomputation
+ * (papers.md A.6). Every stage is replicated as often as every other. */
+#include "search/planner.h"
+
+#include <string.h>
+
+/* Units in runs of equal count, as blocks of a transformer would be: by time within a tenth. */
+static int cut(const struct sl_problem *p, const int *order, int size, int depth, int *stage_of) {
+    const struct sl_unit_time *t = sl_problem_times(p, size, 0);
+    double all = 0, sum = 0;
+    int last = -1;
+    for (int u = 0; u < p->unit_count; u++)
+        all += (double)(t[u].f + t[u].i + t[u].w);
+    for (int i = 0; i < p->unit_count; i++) {
+        const struct sl_unit_time *u = &t[order[i]];
+        double time = (double)(u->f + u->i + u->w);
+        int stage = (int)((sum + time / 2) / all * depth);
+        stage = stage >= depth ? depth - 1 : stage;
+        stage = stage > last + 1 ? last + 1 : stage;
+        last = stage > last ? stage : last;
+        stage_of[order[i]] = last;
+        sum += time;
+    }
+    return last + 1;
+}
+
+struct shape {
+    int *order, *stage_of, *width;
+    bool *recompute;
+};
+
+static void offer_shape(struct sl_contest *contest, struct shape *s, struct sl_candidate c,
+                        int width) {
+    const struct sl_problem *p = contest->query->problem;
+    int depth = c.stage_count;
+    c.stage_count = cut(p, s->order, c.size, depth, s->stage_of);
+    if (c.stage_count != depth)
+        return;
+    for (int i = 0; i < depth; i++)
+        s->width[i] = width;
+    for (int again = 0; again < 2; again++)
+        for (int across = 0; across < (width > 1 && depth > 1 ? 2 : 1); across++) {
+            memset(s->recompute, again, sizeof *s->recompute * (size_t)depth);
+            c.across = across;
+            sl_contest_offer(contest, &c, "2bw");
+        }
+}
+
+/* All depths for one schedule, size and width. */
+static void offer_depths(struct sl_contest *contest, struct shape *s, struct sl_candidate c,
+                         int width) {
+    const struct sl_problem *p = contest->query->problem;
+    int devices = p->machine->device_count;
+    int most = devices / width < p->unit_count ? devices / width : p->unit_count;
+    if (p->batch / p->sizes[c.size] < width)
+        return;
+    for (int depth = 1; depth <= most; depth++) {
+        if (devices > 64 && ((width & (width - 1)) || devices / width / depth > 1))
+            continue; /* large machines: doubling widths that use all devices */
+        c.stage_count = depth;
+        offer_shape(contest, s, c, width);
+    }
+}
+
+void sl_offer_2bw(struct sl_contest *contest) {
+    const struct sl_problem *p = contest->query->problem;
+    struct sl_arena arena = {0};
+    const char *one[2];
+    int devices = p->machine->device_count;
+    struct shape s = {SL_NEW(&arena, int, p->unit_count + 1),
+                      SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),
+                      SL_NEW(&arena, bool, devices + 1)};
+    struct sl_candidate c = {.stage_of = s.stage_of, .width = s.width, .recompute = s.recompute};
+    SL_ASSERT(sl_dag_order(&arena, &p->dag, s.order));
+    for (const char *const *row = sl_query_schedules(contest->query, one); *row; row++)
+        for (c.size = 0; c.size < p->size_count; c.size++)
+            for (int width = 1; width <= (p->straight ? 1 : devices); width++) {
+                c.schedule = *row;
+                offer_depths(contest, &s, c, width);
+            }
+    sl_arena_free(&arena);
+}
+
+static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
+    struct sl_contest contest = {.arena = arena, .query = query, .out = out};
+    sl_offer_2bw(&contest);
+    sl_contest_play(&contest, 1 << 20);
+    sl_contest_close(&contest);
+    return SL_OK;
+}
+
+const struct sl_planner sl_planner_2bw = {
+    .name = "2bw",
+    .brief = "width x depth exhaustively, equal stages (PipeDream-2BW)",
+    .run = run,
+};

@@ -1,0 +1,100 @@
+/* hetpipe: virtual workers of one device of each kind, the same pipeline in each of them (the
+ * equal-distribution policy of HetPipe; its other policies cut every virtual worker differently,
+ * which one plan cannot say). On machines of one kind a virtual worker is a host. */
+#include "search/planner.h"
+
+/* Devices by virtual worker: order[v * depth + i]. Returns the number of virtual workers. */
+static int deal(const struct sl_machine *m, int *order, int *depth) {
+    int kinds = m->kind_count, least = m->device_count;
+    if (kinds == 1) {
+        *depth = m->hosts_in_all > 1 ? m->device_count / m->hosts_in_all : m->device_count;
+        for (int d = 0; d < m->device_count; d++)
+            order[d] = d;
+        return m->device_count / *depth;
+    }
+    for (int k = 0; k < kinds; k++) {
+        int count = 0;
+        for (int d = 0; d < m->device_count; d++)
+            count += m->kind_of[d] == k;
+        least = count < least ? count : least;
+    }
+    for (int k = 0; k < kinds; k++)
+        for (int d = 0, v = 0; d < m->device_count && v < least; d++)
+            if (m->kind_of[d] == k)
+                order[v++ * kinds + k] = d;
+    *depth = kinds;
+    return least;
+}
+
+/* Plans one virtual worker of the batch's share, then widens every stage to all of them. */
+static void offer_size(struct sl_contest *contest, const struct sl_family *family,
+                       const char *schedule, int size) {
+    const struct sl_problem *p = contest->query->problem;
+    struct sl_arena arena = {0};
+    struct sl_cut_found found;
+    int depth, count = p->machine->device_count;
+    int *order = SL_NEW(&arena, int, count), *sink_first = SL_NEW(&arena, int, count);
+    int workers = deal(p->machine, order, &depth);
+    workers = p->straight ? 1 : workers;
+    if (p->batch / p->sizes[size] < workers)
+        workers = 1;
+    for (int i = 0; i < depth; i++)
+        sink_first[i] = order[depth - 1 - i];
+    struct sl_problem share = *p;
+    share.batch = p->batch / workers;
+    share.straight = true;
+    struct sl_cut_rules rules = {.recompute = SL_RECOMPUTE_NEVER,
+                                 .sequential = true,
+                                 .schedule = schedule,
+                                 .size = size,
+                                 .devices = depth,
+                                 .labels = 64,
+                                 .order = sink_first,
+                                 .memory_scale = contest->query->memory_scale,
+                                 .tolerance = 1e-3};
+    if (share.batch >= p->sizes[size])
+        sl_cuts_search(&arena, &share, family, &rules, contest->query->until_ns, &found);
+    else
+        found = (struct sl_cut_found){0};
+    if (found.at.count) {
+        struct sl_candidate c = found.at.at[0];
+        int *width = SL_NEW(&arena, int, c.stage_count), *all = SL_NEW(&arena, int, count);
+        int used = 0;
+        for (int s = 0; s < c.stage_count; s++)
+            width[s] = workers;
+        for (int v = 0; v < workers; v++) /* replica v of all stages is virtual worker v */
+            for (int s = 0; s < c.stage_count; s++)
+                all[used++] = order[v * depth + (depth - c.stage_count) + s];
+        c.width = width;
+        c.order = all;
+        c.across = true;
+        sl_contest_offer(contest, &c, "hetpipe");
+    }
+    SL_VEC_FREE(&found.at);
+    sl_arena_free(&arena);
+}
+
+void sl_offer_hetpipe(struct sl_contest *contest) {
+    struct sl_arena arena = {0};
+    struct sl_family family;
+    const char *one[2];
+    sl_family_build(&arena, contest->query->problem, 0, &family);
+    for (const char *const *s = sl_query_schedules(contest->query, one); *s; s++)
+        for (int size = 0; size < contest->query->problem->size_count; size++)
+            offer_size(contest, &family, *s, size);
+    sl_arena_free(&arena);
+}
+
+static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
+    struct sl_contest contest = {.arena = arena, .query = query, .out = out};
+    sl_offer_hetpipe(&contest);
+    sl_contest_play(&contest, 1 << 20);
+    sl_contest_close(&contest);
+    return SL_OK;
+}
+
+const struct sl_planner sl_planner_hetpipe = {
+    .name = "hetpipe",
+    .brief = "equal virtual workers of mixed devices (HetPipe, equal distribution)",
+    .run = run,
+};

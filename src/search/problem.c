@@ -1,0 +1,326 @@
+/* From a differentiated graph to a problem: bytes, tensors, ties, and times by roofline or profile.
+ *
+ * Roofline: an op takes its overhead plus the longer of computing (products at the peak of the
+ * format times the device's efficiency, everything else at the fp32 peak) and moving its bytes.
+ */
+#include "search/problem.h"
+
+#include "base/vec.h"
+
+#include <math.h>
+#include <string.h>
+
+/* 20 bytes per parameter with adam, 24 with a second version: as PipeDream-2BW's code holds them.
+ */
+const struct sl_precision sl_precisions[] = {
+    {"bf16", "bf16 products, fp32 weights", SL_MATH_BF16, 2, 4, 6, 2},
+    {"fp16", "fp16 products, fp32 weights", SL_MATH_FP16, 2, 4, 6, 2},
+    {"fp32", "fp32 throughout", SL_MATH_FP32, 4, 4, 4, 0},
+};
+const int sl_precision_count = SL_COUNT(sl_precisions);
+
+const struct sl_precision *sl_precision_find(const char *name) {
+    for (int i = 0; i < sl_precision_count; i++)
+        if (strcmp(sl_precisions[i].name, name) == 0)
+            return &sl_precisions[i];
+    return NULL;
+}
+
+struct builder {
+    const struct sl_problem_spec *spec;
+    const struct sl_graph *graph;
+    const struct sl_precision *precision;
+    struct sl_arena *arena;
+    struct sl_problem *p;
+    int *unit_of; /* [forward node] */
+    struct sl_unit *units;
+    uint64_t *signature; /* [unit] */
+};
+
+/* The value whose memory a value is. */
+static int root_of(const struct sl_graph *graph, int value) {
+    for (;;) {
+        const struct sl_value *v = sl_graph_value(graph, value);
+        if (v->kind != SL_VALUE_NODE || v->slot != 0 || !graph->nodes.at[v->node].op->is_view)
+            return value;
+        value = graph->nodes.at[v->node].in[0];
+    }
+}
+
+static int node_unit(const struct builder *b, const struct sl_node *node, int64_t n) {
+    return b->unit_of[node->of < 0 ? n : node->of];
+}
+
+static double value_bytes(const struct builder *b, int value) {
+    return (double)sl_shape_numel(&sl_graph_value(b->graph, value)->shape, 1) *
+           b->precision->element;
+}
+
+/* ---- units ---- */
+
+static void fill_units(struct builder *b, int count) {
+    const struct sl_graph *graph = b->graph;
+    int *sizes = SL_NEW(b->arena, int, count);
+    b->units = SL_NEW(b->arena, struct sl_unit, count);
+    for (int n = 0; n < graph->forward_count; n++)
+        sizes[b->unit_of[n]]++;
+    for (int u = 0; u < count; u++)
+        b->units[u].nodes = SL_NEW(b->arena, int, sizes[u]);
+    for (int n = 0; n < graph->forward_count; n++) {
+        struct sl_unit *unit = &b->units[b->unit_of[n]];
+        ((int *)(uintptr_t)unit->nodes)[unit->node_count++] = n;
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
+            int in = graph->nodes.at[n].in[i];
+            unit->reads_data |= in >= 0 && sl_graph_value(graph, in)->kind == SL_VALUE_INPUT;
+        }
+    }
+    for (int u = 0; u < count; u++) {
+        const struct sl_node *node = &graph->nodes.at[b->units[u].nodes[0]];
+        b->units[u].name = sl_arena_printf(b->arena, "%s%s%s", node->scope, *node->scope ? "." : "",
+                                           node->op->name);
+    }
+}
+
+/* Weights, gradients (one accumulator per use) and optimizer state. */
+static void fill_params(struct builder *b) {
+    const struct sl_graph *graph = b->graph;
+    int tensors = b->spec->optim ? b->spec->optim->row->state_count : 0;
+    int last = -1, last_unit = -1;
+    SL_VEC(struct sl_unit_tie) ties = {0};
+    for (int64_t g = 0; g < graph->grads.count; g++) {
+        const struct sl_param_grad *grad = &graph->grads.at[g];
+        const struct sl_param *param = &graph->params.at[grad->param];
+        int64_t numel = sl_shape_numel(&graph->values.at[param->value].shape, 1);
+        int u = b->unit_of[grad->node];
+        b->units[u].grads += numel * b->precision->grad;
+        if (grad->param == last && u == last_unit)
+            continue;
+        b->units[u].params += numel * b->precision->weight;
+        b->units[u].state += numel * (4 * tensors + b->precision->extra);
+        if (grad->param == last) {
+            struct sl_unit_tie *tie = ties.count ? &ties.at[ties.count - 1] : NULL;
+            if (!tie || strcmp(tie->name, param->name) != 0) {
+                SL_PUSH(&ties, ((struct sl_unit_tie){.name = param->name,
+                                                     .bytes = numel * b->precision->weight}));
+                tie = &ties.at[ties.count - 1];
+                int *units = SL_NEW(b->arena, int, graph->grads.count - g + 1);
+                units[tie->count++] = last_unit;
+                tie->units = units;
+            }
+            ((int *)(uintptr_t)tie->units)[tie->count++] = u;
+        }
+        last = grad->param;
+        last_unit = u;
+    }
+    b->p->tie_count = (int)ties.count;
+    b->p->ties = SL_VEC_FREEZE(&ties, b->arena);
+    SL_VEC_FREE(&ties);
+}
+
+/* What the backward pass reads of the forward pass, where it was made; scratch of the widest op. */
+static void fill_stash(struct builder *b) {
+    const struct sl_graph *graph = b->graph;
+    bool *kept = SL_NEW(b->arena, bool, graph->values.count);
+    for (int64_t n = graph->forward_count; n < graph->nodes.count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        for (int i = 0; i < node->in_count; i++)
+            if (node->in[i] >= 0)
+                kept[root_of(graph, node->in[i])] = true;
+    }
+    for (int64_t n = 0; n < graph->nodes.count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        struct sl_unit *unit = &b->units[node_unit(b, node, n)];
+        double all = 0;
+        for (int i = 0; i < node->out_count; i++) {
+            double bytes = value_bytes(b, node->out[i]);
+            if (n < graph->forward_count && kept[node->out[i]] && !node->op->is_view)
+                unit->stash += bytes;
+            all += bytes;
+        }
+        if (unit->work < 2 * all && !node->op->is_view)
+            unit->work = 2 * all;
+    }
+}
+
+/* ---- tensors ---- */
+
+static void add_reader(struct sl_arena *arena, struct sl_tensor *tensor, int unit) {
+    int *to = (int *)(uintptr_t)tensor->to, at = tensor->to_count;
+    for (int i = 0; i < at; i++)
+        if (to[i] == unit)
+            return;
+    if ((at & (at - 1)) == 0) { /* room doubles */
+        int *more = SL_NEW(arena, int, at ? 2 * at : 1);
+        if (at)
+            memcpy(more, to, sizeof *to * (size_t)at);
+        tensor->to = to = more;
+    }
+    for (; at > 0 && to[at - 1] > unit; at--)
+        to[at] = to[at - 1];
+    to[at] = unit;
+    tensor->to_count++;
+}
+
+static void fill_tensors(struct builder *b) {
+    const struct sl_graph *graph = b->graph;
+    int *tensor_of = SL_NEW(b->arena, int, graph->values.count);
+    SL_VEC(struct sl_tensor) tensors = {0};
+    for (int n = 0; n < graph->forward_count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
+            int in = graph->nodes.at[n].in[i];
+            int root = in < 0 ? -1 : root_of(graph, in);
+            const struct sl_value *v = root < 0 ? NULL : sl_graph_value(graph, root);
+            if (!v || v->kind != SL_VALUE_NODE || b->unit_of[v->node] == b->unit_of[n])
+                continue;
+            if (!tensor_of[root]) {
+                SL_PUSH(&tensors,
+                        ((struct sl_tensor){.from = b->unit_of[v->node],
+                                            .sample_bytes = (int64_t)value_bytes(b, root)}));
+                tensor_of[root] = (int)tensors.count;
+            }
+            add_reader(b->arena, &tensors.at[tensor_of[root] - 1], b->unit_of[n]);
+        }
+    b->p->tensor_count = (int)tensors.count;
+    b->p->tensors = SL_VEC_FREEZE(&tensors, b->arena);
+    SL_VEC_FREE(&tensors);
+}
+
+void sl_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
+    SL_VEC(struct sl_dag_edge) edges = {0};
+    for (int t = 0; t < p->tensor_count; t++)
+        for (int i = 0; i < p->tensors[t].to_count; i++)
+            SL_PUSH(&edges, ((struct sl_dag_edge){p->tensors[t].from, p->tensors[t].to[i]}));
+    p->dag = sl_dag_build(arena, p->unit_count, edges.at, (int)edges.count);
+    SL_VEC_FREE(&edges);
+}
+
+/* ---- times ---- */
+
+static bool is_product(const struct sl_op *op) {
+    return strncmp(op->name, "matmul", 6) == 0 || strncmp(op->name, "conv2d", 6) == 0 ||
+           strncmp(op->name, "attention", 9) == 0 || strncmp(op->name, "lstm", 4) == 0;
+}
+
+static double node_ns(const struct builder *b, const struct sl_node *node,
+                      const struct sl_device_kind *kind, int64_t samples) {
+    struct sl_op_view view;
+    if (node->op->is_view)
+        return 0;
+    sl_graph_view(b->graph, node, samples, &view);
+    double flops = node->op->flops ? node->op->flops(&view) : 0, bytes = 0;
+    if (node->op->bytes)
+        bytes = node->op->bytes(&view) / 4;
+    for (int i = 0; i < view.in_count && !node->op->bytes; i++)
+        bytes += view.present[i] ? (double)sl_shape_numel(&view.in[i], 1) : 0;
+    for (int i = 0; i < view.out_count && !node->op->bytes; i++)
+        bytes += (double)sl_shape_numel(&view.out[i], 1);
+    double peak = sl_kind_flops(kind, is_product(node->op) ? b->precision->math : SL_MATH_FP32);
+    double compute = flops / peak, move = bytes * b->precision->element / kind->stream;
+    return (double)kind->overhead_ns + 1e9 * (compute > move ? compute : move);
+}
+
+static int64_t step_ns(const struct builder *b, const struct sl_unit *unit,
+                       const struct sl_device_kind *kind) {
+    const struct sl_cost *cost = b->spec->cost;
+    if (cost && cost->step_bytes_per_s > 0)
+        return (int64_t)llround(1e9 * (double)unit->params / cost->step_bytes_per_s);
+    double moved = 2.0 * (double)unit->params + (double)unit->grads + 2.0 * (double)unit->state;
+    return (int64_t)llround(1e9 * moved / kind->stream);
+}
+
+static void estimate(struct builder *b, int64_t samples, const struct sl_device_kind *kind,
+                     struct sl_unit_time *out) {
+    double(*sum)[3] = sl_arena_alloc(b->arena, (int64_t)sizeof *sum * b->p->unit_count);
+    for (int64_t n = 0; n < b->graph->nodes.count; n++) {
+        const struct sl_node *node = &b->graph->nodes.at[n];
+        sum[node_unit(b, node, n)][node->pass] += node_ns(b, node, kind, samples);
+    }
+    for (int u = 0; u < b->p->unit_count; u++)
+        out[u] = (struct sl_unit_time){(int64_t)llround(sum[u][SL_PASS_F]),
+                                       (int64_t)llround(sum[u][SL_PASS_I]),
+                                       (int64_t)llround(sum[u][SL_PASS_W]), 0};
+}
+
+static sl_err look_up(struct builder *b, int64_t samples, struct sl_unit_time *out) {
+    for (int u = 0; u < b->p->unit_count; u++) {
+        struct sl_cost_row row;
+        if (!sl_cost_find(b->spec->cost, b->signature[u], samples, &row))
+            return sl_fail(SL_ERR_NO,
+                           "the cost table (of %s) has no row for unit %s; measure this model: "
+                           "sluice profile %s -o x.cost",
+                           b->spec->cost->model, b->units[u].name, b->graph->name);
+        out[u] = (struct sl_unit_time){row.f, row.i, row.w, 0};
+    }
+    return SL_OK;
+}
+
+static sl_err fill_times(struct builder *b) {
+    struct sl_problem *p = b->p;
+    int kinds = p->machine->kind_count;
+    struct sl_unit_time *times =
+        SL_NEW(b->arena, struct sl_unit_time, (int64_t)p->size_count * kinds * p->unit_count);
+    p->times = times;
+    for (int u = 0; u < p->unit_count && b->spec->cost; u++)
+        b->signature[u] = sl_cost_signature(b->graph, b->units[u].nodes, b->units[u].node_count);
+    for (int s = 0; s < p->size_count; s++)
+        for (int k = 0; k < kinds; k++, times += p->unit_count) {
+            if (b->spec->cost)
+                SL_TRY(look_up(b, p->sizes[s], times));
+            else
+                estimate(b, p->sizes[s], &p->machine->kinds[k], times);
+            for (int u = 0; u < p->unit_count; u++)
+                times[u].step = step_ns(b, &b->units[u], &p->machine->kinds[k]);
+        }
+    return SL_OK;
+}
+
+/* Divisors of the batch: all of them when they are few, else those that double. */
+static void fill_sizes(struct builder *b) {
+    enum { FEW = 12 };
+    struct sl_problem *p = b->p;
+    int64_t batch = p->batch, *sizes = SL_NEW(b->arena, int64_t, 64);
+    int count = 0, divisors = 0;
+    for (int64_t d = 1; d <= batch && divisors <= FEW; d++)
+        divisors += batch % d == 0;
+    for (int64_t d = 1; d <= batch && count<63; d = divisors> FEW ? 2 * d : d + 1)
+        if (batch % d == 0)
+            sizes[count++] = d;
+    if (b->spec->micro_size) {
+        sizes[0] = b->spec->micro_size;
+        count = 1;
+    }
+    p->sizes = sizes;
+    p->size_count = count;
+}
+
+sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
+                        const struct sl_problem **out) {
+    struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
+    struct builder b = {.spec = spec, .graph = spec->graph, .arena = arena, .p = p};
+    b.precision = spec->precision ? spec->precision : sl_precision_find("fp32");
+    b.unit_of = SL_NEW(arena, int, spec->graph->forward_count + 1);
+    *p = (struct sl_problem){.model = spec->graph->name,
+                             .graph_nodes = spec->graph->forward_count,
+                             .machine = spec->machine,
+                             .batch = spec->batch,
+                             .estimated = !spec->cost,
+                             .straight = spec->straight,
+                             .precision = b.precision->name};
+    p->unit_count = sl_problem_units(arena, spec->graph, spec->has_kernel, b.unit_of);
+    b.signature = SL_NEW(arena, uint64_t, p->unit_count + 1);
+    fill_units(&b, p->unit_count);
+    fill_params(&b);
+    fill_stash(&b);
+    fill_tensors(&b);
+    p->units = b.units;
+    sl_problem_finish(arena, p);
+    int64_t *memory = SL_NEW(arena, int64_t, p->machine->device_count);
+    for (int d = 0; d < p->machine->device_count; d++)
+        memory[d] =
+            spec->memory ? spec->memory : p->machine->kinds[p->machine->kind_of[d]].memory_bytes;
+    p->memory = memory;
+    fill_sizes(&b);
+    SL_TRY(fill_times(&b));
+    *out = p;
+    return SL_OK;
+}

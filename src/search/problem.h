@@ -1,0 +1,108 @@
+/* What a planner is asked: units of a model, tensors between them, times on every kind of device, a
+ * machine and a batch.
+ *
+ *     unit u --tensor--> unit v        a unit is a group of nodes that no stage border may part
+ *        \----------------> unit w     (sl_pass_glue); a tensor is sent once to every stage that
+ *                                      reads it, and its gradient comes back
+ *
+ * Everything a planner knows is in here, so that planners can be compared and small problems can be
+ * made up by tests. All times are whole nanoseconds of one micro-batch.
+ */
+#ifndef SL_SEARCH_PROBLEM_H
+#define SL_SEARCH_PROBLEM_H
+
+#include "cost/cost.h"
+#include "cost/machine.h"
+#include "graph/graph.h"
+#include "optim/optim.h"
+#include "search/ideals.h"
+
+struct sl_unit {
+    const char *name; /* scope of its first node, for people */
+    const int *nodes; /* of the graph, ascending; NULL without a graph */
+    int node_count;
+    int64_t params, grads, state; /* bytes */
+    double stash;                 /* bytes per sample that F leaves for the backward pass */
+    double work;                  /* bytes per sample of scratch */
+    bool reads_data;
+};
+
+struct sl_tensor {
+    int from;
+    const int *to; /* [to_count] ascending units, not `from` */
+    int to_count;
+    int64_t sample_bytes;
+};
+
+struct sl_unit_tie { /* units that read one parameter */
+    const char *name;
+    const int *units; /* ascending */
+    int count;
+    int64_t bytes;
+};
+
+struct sl_unit_time {
+    int64_t f, i, w, step; /* step: optimizer, once per iteration */
+};
+
+struct sl_problem {
+    const char *model;
+    int graph_nodes; /* forward nodes; 0: no graph */
+    const struct sl_unit *units;
+    int unit_count;
+    const struct sl_tensor *tensors;
+    int tensor_count;
+    const struct sl_unit_tie *ties;
+    int tie_count;
+    struct sl_dag dag; /* of units */
+    const struct sl_machine *machine;
+    const int64_t *memory; /* [device] bytes that may be used */
+    int64_t batch;
+    const int64_t *sizes; /* [size_count] micro-batch sizes to try, ascending, divisors of batch */
+    int size_count;
+    const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
+    bool estimated;                   /* roofline; else measured */
+    bool straight;                    /* no replicas */
+    const char *precision;
+};
+
+static inline const struct sl_unit_time *sl_problem_times(const struct sl_problem *p, int size,
+                                                          int kind) {
+    return p->times + ((int64_t)size * p->machine->kind_count + kind) * p->unit_count;
+}
+
+/* How numbers are held: bytes of an activation, and per parameter of weights, gradients, and
+ * whatever the optimizer keeps beside its own tensors. */
+struct sl_precision {
+    const char *name, *brief;
+    enum sl_math math;
+    int element, weight, grad, extra;
+};
+extern const struct sl_precision sl_precisions[];
+extern const int sl_precision_count;
+const struct sl_precision *sl_precision_find(const char *name);
+
+struct sl_problem_spec {
+    const struct sl_graph *graph;         /* differentiated */
+    bool (*has_kernel)(const char *name); /* of the device: what is fused */
+    const struct sl_machine *machine;
+    const struct sl_cost *cost;           /* NULL: a roofline estimate */
+    const struct sl_optim *optim;         /* NULL: sgd */
+    const struct sl_precision *precision; /* NULL: fp32 */
+    int64_t batch;
+    int64_t micro_size; /* 0: try several */
+    int64_t memory;     /* limit per device, instead of the machine's; 0: the machine's */
+    bool straight;
+};
+
+SL_MUST_CHECK sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
+                                      const struct sl_problem **out);
+/* Fills dag from the tensors and checks ranges; for problems that tests make up. */
+void sl_problem_finish(struct sl_arena *arena, struct sl_problem *problem);
+
+/* Units of a graph: unit_of has forward_count entries; returns their number. Units are in an order
+ * in which no tensor goes backwards. */
+int sl_problem_units(struct sl_arena *arena, const struct sl_graph *graph,
+                     bool (*has_kernel)(const char *name), int *unit_of);
+
+#endif

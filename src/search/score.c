@@ -1,0 +1,203 @@
+/* A layout as a plan, its schedule, and what the simulator says of it. */
+#include "search/candidate.h"
+
+#include "base/vec.h"
+#include "sim/sim.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- plan ---- */
+
+static void fill_nodes(struct sl_arena *arena, const struct sl_setup *l, struct sl_stage *stages) {
+    const struct sl_problem *p = l->problem;
+    int *stage_of = SL_NEW(arena, int, p->graph_nodes + 1);
+    for (int u = 0; u < p->unit_count; u++)
+        for (int i = 0; i < p->units[u].node_count; i++) {
+            stage_of[p->units[u].nodes[i]] = l->c.stage_of[u];
+            stages[l->c.stage_of[u]].node_count++;
+        }
+    for (int s = 0; s < l->c.stage_count; s++) {
+        stages[s].nodes = SL_NEW(arena, int, stages[s].node_count);
+        stages[s].node_count = 0;
+    }
+    for (int n = 0; n < p->graph_nodes; n++) {
+        struct sl_stage *stage = &stages[stage_of[n]];
+        ((int *)(uintptr_t)stage->nodes)[stage->node_count++] = n;
+    }
+}
+
+/* Ties whose units ended up in different stages. */
+static void fill_ties(struct sl_arena *arena, const struct sl_setup *l, struct sl_plan *draft) {
+    const struct sl_problem *p = l->problem;
+    struct sl_tie *ties = SL_NEW(arena, struct sl_tie, p->tie_count + 1);
+    for (int t = 0; t < p->tie_count; t++) {
+        bool *in = SL_NEW(arena, bool, l->c.stage_count);
+        int *stages = SL_NEW(arena, int, p->ties[t].count);
+        struct sl_tie tie = {.name = p->ties[t].name, .bytes = p->ties[t].bytes, .stages = stages};
+        for (int i = 0; i < p->ties[t].count; i++)
+            in[l->c.stage_of[p->ties[t].units[i]]] = true;
+        for (int s = 0; s < l->c.stage_count; s++)
+            if (in[s])
+                stages[tie.count++] = s;
+        if (tie.count > 1)
+            ties[draft->tie_count++] = tie;
+    }
+    draft->ties = ties;
+}
+
+sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
+                     const struct sl_stage_bytes *exact, const struct sl_plan **out) {
+    const struct sl_problem *p = l->problem;
+    struct sl_stage *stages = SL_NEW(arena, struct sl_stage, l->c.stage_count);
+    int64_t *memory = SL_NEW(arena, int64_t, l->device_count);
+    for (int s = 0; s < l->c.stage_count; s++)
+        stages[s] = (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
+                                      .width = l->c.width[s],
+                                      .micro_size = p->sizes[l->c.size],
+                                      .workers = l->workers[s],
+                                      .recompute = l->c.recompute[s],
+                                      .has_input = l->stages[s].reads_data,
+                                      .bytes = exact ? exact[s] : l->stages[s].bytes};
+    if (p->graph_nodes)
+        fill_nodes(arena, l, stages);
+    for (int w = 0; w < l->device_count; w++)
+        memory[w] = p->memory ? p->memory[l->device_of[w]] : 0;
+    struct sl_plan draft = {.model = p->model,
+                            .node_count = p->graph_nodes,
+                            .stages = stages,
+                            .stage_count = l->c.stage_count,
+                            .edges = l->edges,
+                            .edge_count = l->edge_count,
+                            .worker_count = l->device_count,
+                            .memory_bytes = memory,
+                            .schedule = l->c.schedule,
+                            .batch = p->batch};
+    fill_ties(arena, l, &draft);
+    return sl_plan_build(arena, &draft, out);
+}
+
+/* Meetings over a tie: the largest tied parameter travels there and back. */
+static int64_t tie_ns(const struct sl_setup *l, int stage) {
+    const struct sl_problem *p = l->problem;
+    const struct sl_machine *m = p->machine;
+    double bytes = 0, slowest = INFINITY;
+    for (int t = 0; t < p->tie_count; t++) {
+        bool here = false, elsewhere = false;
+        for (int i = 0; i < p->ties[t].count; i++) {
+            int s = l->c.stage_of[p->ties[t].units[i]];
+            here |= s == stage;
+            elsewhere |= s != stage;
+        }
+        if (here && elsewhere)
+            bytes += 2.0 * (double)p->ties[t].bytes;
+    }
+    for (int i = 0; i < m->link_count; i++)
+        slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
+    return (int64_t)ceil(1e9 * bytes / slowest);
+}
+
+void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
+    for (int s = 0; s < l->c.stage_count; s++) {
+        const struct sl_setup_stage *stage = &l->stages[s];
+        int64_t tie = tie_ns(l, s);
+        memset(out[s], 0, sizeof out[s]);
+        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f;
+        out[s][SL_I] = stage->i;
+        out[s][SL_W] = stage->w;
+        out[s][SL_B] = stage->i + stage->w;
+        out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
+        out[s][SL_STEP] = stage->step;
+    }
+}
+
+/* ---- the network ---- */
+
+/* Names of wires: what it is, of whom, in which direction. */
+static uint64_t wire(uint64_t what, uint64_t a, uint64_t b) { return what << 56 | a << 28 | b; }
+
+static void add_wire(struct sl_sim_route *out, uint64_t name, const struct sl_link *link) {
+    double speed = link->bandwidth < 9e18 ? link->bandwidth : 9e18;
+    out->wires[out->wire_count++] = (struct sl_sim_wire){name, (int64_t)speed};
+}
+
+static void ends(struct sl_sim_route *out, const struct sl_link *link, uint64_t what, uint64_t a,
+                 uint64_t b) {
+    switch (link->sharing) {
+    case SL_LINK_PAIR: add_wire(out, wire(what, a + 1, b + 1), link); return;
+    case SL_LINK_BUS: add_wire(out, wire(what, 0, 0), link); return;
+    default: add_wire(out, wire(what, a + 1, 0), link); add_wire(out, wire(what, 0, b + 1), link);
+    }
+}
+
+static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
+    const struct sl_setup *l = ctx;
+    const struct sl_machine *m = l->problem->machine;
+    int a = l->device_of[from], b = l->device_of[to];
+    const struct sl_link *link = sl_machine_between(m, a, b);
+    if (!link) /* two stages of one device */
+        return;
+    int host_a = m->host_of[a], host_b = m->host_of[b];
+    int level = sl_machine_level(m, host_a, host_b);
+    out->latency_ns = link->latency_ns;
+    if (level < 0) {
+        uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
+        ends(out, link, bus, (uint64_t)a, (uint64_t)b);
+        return;
+    }
+    int below = level ? m->levels[level - 1].hosts : 1;
+    if (level) /* the ports of the hosts at the bottom, too */
+        ends(out, &m->links[m->levels[0].link], 128, (uint64_t)host_a, (uint64_t)host_b);
+    ends(out, link, 128 + (uint64_t)level, (uint64_t)(host_a / below), (uint64_t)(host_b / below));
+}
+
+/* ---- playing ---- */
+
+static void judge_memory(const struct sl_sched *sched, struct sl_score *out) {
+    const struct sl_plan *plan = sched->plan;
+    out->over_bytes = INT64_MIN;
+    for (int w = 0; w < plan->worker_count; w++) {
+        int64_t bytes = sl_sched_worker_bytes(sched, w), limit = plan->memory_bytes[w];
+        int64_t over = limit ? bytes - limit : -1;
+        out->peak_bytes = bytes > out->peak_bytes ? bytes : out->peak_bytes;
+        if (over > out->over_bytes) {
+            out->over_bytes = over;
+            out->over_worker = w;
+            out->over_stage =
+                plan->worker_seat_count[w] ? plan->seats[plan->worker_seats[w][0]].stage : 0;
+        }
+    }
+}
+
+static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
+                   const struct sl_stage_bytes *exact, struct sl_score *out) {
+    const struct sl_plan *plan;
+    const struct sl_sched *sched;
+    const struct sl_sim *sim;
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * l->c.stage_count);
+    SL_TRY(sl_setup_plan(arena, l, exact, &plan));
+    sl_setup_times(l, dur);
+    struct sl_sched_opts opts = {.schedule = l->c.schedule,
+                                 .batch = l->problem->batch,
+                                 .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
+                                 .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+    SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
+    struct sl_sim_opts play = {.net = {route, l}};
+    SL_TRY(sl_sim_run(arena, sched, &play, &sim));
+    *out = (struct sl_score){.step_ns = sim->step_ns};
+    judge_memory(sched, out);
+    double idle = 0;
+    for (int w = 0; w < plan->worker_count; w++)
+        idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
+    out->bubble = idle / plan->worker_count;
+    return SL_OK;
+}
+
+sl_err sl_setup_score(const struct sl_setup *l, const struct sl_stage_bytes *exact,
+                      struct sl_score *out) {
+    struct sl_arena arena = {0};
+    sl_err err = play(&arena, l, exact, out);
+    sl_arena_free(&arena);
+    return err;
+}

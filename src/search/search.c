@@ -1,0 +1,144 @@
+/* The road from a planner's result to a plan whose bytes are those of its programs. */
+#include "search/search.h"
+
+#include "plan/bytes.h"
+
+#include <string.h>
+
+static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_spec *spec,
+                          const int *stage_of, int stage, struct sl_stage_bytes *out) {
+    struct sl_program *p;
+    struct sl_program_spec program = {
+        .graph = spec->graph,
+        .stage_of = stage_of,
+        .stage = stage,
+        .samples = setup->problem->sizes[setup->c.size],
+        .has_kernel = spec->has_kernel,
+        .split = strncmp(setup->c.schedule, "zb", 2) == 0,
+        .recompute = setup->c.recompute[stage],
+    };
+    SL_TRY(sl_program_build(&program, &p));
+    sl_plan_bytes(
+        &(struct sl_bytes_spec){
+            .full = p, .optim = spec->optim, .threads = 1, .extra_bytes = spec->extra_bytes},
+        out);
+    sl_program_close(p);
+    return SL_OK;
+}
+
+sl_err sl_setup_exact(struct sl_arena *arena, const struct sl_setup *setup,
+                      const struct sl_search_spec *spec, const struct sl_stage_bytes **out) {
+    const struct sl_problem *p = setup->problem;
+    struct sl_stage_bytes *bytes = SL_NEW(arena, struct sl_stage_bytes, setup->c.stage_count);
+    int *stage_of = SL_NEW(arena, int, p->graph_nodes + 1);
+    for (int u = 0; u < p->unit_count; u++)
+        for (int i = 0; i < p->units[u].node_count; i++)
+            stage_of[p->units[u].nodes[i]] = setup->c.stage_of[u];
+    for (int s = 0; s < setup->c.stage_count; s++)
+        SL_TRY(stage_bytes(setup, spec, stage_of, s, &bytes[s]));
+    *out = bytes;
+    return SL_OK;
+}
+
+/* Exact bytes of one found plan; true: it fits (or nothing exact is known). */
+static sl_err settle(struct sl_arena *arena, const struct sl_search_spec *spec,
+                     struct sl_found *found, struct sl_search *out, bool *fits) {
+    const struct sl_problem *p = spec->query.problem;
+    out->bytes = NULL;
+    sl_setup_build(arena, p, &found->c, &out->setup);
+    if (spec->graph && strcmp(p->precision, "fp32") == 0)
+        SL_TRY(sl_setup_exact(arena, &out->setup, spec, &out->bytes));
+    SL_TRY(sl_setup_score(&out->setup, out->bytes, &found->score));
+    *fits = found->score.over_bytes <= 0;
+    return SL_OK;
+}
+
+/* The best, then its runners-up, until one fits with its true bytes. */
+static sl_err settle_any(struct sl_arena *arena, const struct sl_search_spec *spec,
+                         struct sl_search *out, bool *fits) {
+    struct sl_result *r = &out->result;
+    SL_TRY(settle(arena, spec, &r->best, out, fits));
+    for (int i = 0; i < r->runner_count && !*fits; i++) {
+        struct sl_found swap = r->best;
+        SL_TRY(settle(arena, spec, &r->runner[i], out, fits));
+        if (!*fits)
+            continue;
+        r->best = r->runner[i];
+        r->runner[i] = swap;
+        r->proven = false;
+    }
+    return SL_OK;
+}
+
+static sl_err nothing_fits(const struct sl_search_spec *spec, const struct sl_result *r) {
+    const struct sl_problem *p = spec->query.problem;
+    char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
+    if (!r->near_found)
+        return sl_fail(SL_ERR_NO,
+                       "no plan of %s for %s: unit %s alone lacks %s on a device of its own; "
+                       "use devices with more memory or a smaller micro-batch",
+                       p->model, p->machine->name, p->units[r->tight_unit].name,
+                       sl_human_bytes(r->tight_bytes > 0 ? r->tight_bytes : 0, a));
+    const struct sl_score *s = &r->near.score;
+    return sl_fail(SL_ERR_NO,
+                   "no plan of %s fits %s: the nearest has %d stages (%s, micro-batch %lld), and "
+                   "stage s%d on worker %d needs %s more than the %s there are. It would fit with "
+                   "that much memory, with more devices, or with a smaller batch",
+                   p->model, p->machine->name, r->near.c.stage_count, r->near.c.schedule,
+                   (long long)p->sizes[r->near.c.size], s->over_stage, s->over_worker,
+                   sl_human_bytes(s->over_bytes, a), sl_human_bytes(p->memory[0], b));
+}
+
+sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
+                     struct sl_search *out) {
+    enum { ROUNDS = 6 };
+    struct sl_query query = spec->query;
+    bool fits = false;
+    *out = (struct sl_search){0};
+    query.memory_scale = 1;
+    for (int round = 0; round < ROUNDS && !fits; round++) {
+        struct sl_result result = {.tight_unit = 0};
+        SL_TRY(spec->planner->run(arena, &query, &result));
+        if (!result.found && (round == 0 || !out->result.found))
+            return nothing_fits(spec, &result);
+        if (!result.found)
+            break;
+        result.proven &= round == 0; /* under the memory that the first search had */
+        out->result = result;
+        out->rounds = round + 1;
+        SL_TRY(settle_any(arena, spec, out, &fits));
+        const struct sl_score *score = &out->result.best.score;
+        if (!fits)
+            query.memory_scale *=
+                0.98 * (double)(score->peak_bytes - score->over_bytes) / (double)score->peak_bytes;
+    }
+    if (!fits) {
+        out->result.near = out->result.best;
+        out->result.near_found = true;
+        return nothing_fits(spec, &out->result);
+    }
+    sl_setup_bottleneck(&out->setup, &out->bottleneck_stage);
+    return sl_setup_plan(arena, &out->setup, out->bytes, &out->plan);
+}
+
+int64_t sl_search_what_if(const struct sl_search_spec *spec, double memory, double bandwidth) {
+    struct sl_arena arena = {0};
+    struct sl_problem p = *spec->query.problem;
+    struct sl_machine m = *p.machine;
+    struct sl_query query = spec->query;
+    struct sl_result result = {0};
+    struct sl_link *links = sl_vec_freeze(&arena, m.links, m.link_count, sizeof *links);
+    int64_t *bytes = SL_NEW(&arena, int64_t, m.device_count);
+    for (int i = 0; i < m.link_count; i++)
+        links[i].bandwidth *= bandwidth;
+    for (int d = 0; d < m.device_count; d++)
+        bytes[d] = (int64_t)((double)p.memory[d] * memory);
+    m.links = links;
+    p.machine = &m;
+    p.memory = bytes;
+    query.problem = &p;
+    sl_err err = spec->planner->run(&arena, &query, &result);
+    int64_t step = err == SL_OK && result.found ? result.best.score.step_ns : 0;
+    sl_arena_free(&arena);
+    return step;
+}

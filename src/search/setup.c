@@ -1,0 +1,258 @@
+/* Summing a candidate up: times and bytes of its stages, edges between them, places. */
+#include "search/candidate.h"
+
+#include "base/vec.h"
+
+#include <math.h>
+#include <string.h>
+
+int64_t sl_setup_micros(const struct sl_setup *l) {
+    int64_t size = l->problem->sizes[l->c.size];
+    return (l->problem->batch + size - 1) / size;
+}
+
+/* ---- places ---- */
+
+static void place(struct sl_arena *arena, struct sl_setup *l) {
+    const struct sl_candidate *c = &l->c;
+    int widest = 0, at = 0;
+    for (int s = 0; s < c->stage_count; s++) {
+        l->device_count += c->width[s];
+        widest = c->width[s] > widest ? c->width[s] : widest;
+    }
+    l->device_of = SL_NEW(arena, int, l->device_count);
+    l->workers = SL_NEW(arena, int *, c->stage_count);
+    for (int i = 0; i < l->device_count; i++)
+        l->device_of[i] = c->order ? c->order[i] : i;
+    for (int s = 0; s < c->stage_count; s++)
+        l->workers[s] = SL_NEW(arena, int, c->width[s]);
+    for (int r = 0; r < widest && c->across; r++)
+        for (int s = 0; s < c->stage_count; s++)
+            if (r < c->width[s])
+                l->workers[s][r] = at++;
+    for (int s = 0; s < c->stage_count && !c->across; s++)
+        for (int r = 0; r < c->width[s]; r++)
+            l->workers[s][r] = at++;
+    for (int s = 0; s < c->stage_count; s++)
+        l->stages[s].first = l->workers[s][0];
+}
+
+/* ---- sums ---- */
+
+static void add_edge(struct sl_setup *l, int *edge_of, int from, int to, int64_t bytes) {
+    int *known = &edge_of[(int64_t)from * l->c.stage_count + to];
+    if (!*known) {
+        l->edges[l->edge_count++] = (struct sl_edge){.from = from, .to = to};
+        *known = l->edge_count;
+    }
+    l->edges[*known - 1].sample_bytes += bytes;
+}
+
+/* A tensor is sent once to every stage that reads it. */
+static void sum_tensors(struct sl_setup *l, int *edge_of, int *sent) {
+    const struct sl_problem *p = l->problem;
+    for (int t = 0; t < p->tensor_count; t++) {
+        const struct sl_tensor *tensor = &p->tensors[t];
+        int from = l->c.stage_of[tensor->from];
+        for (int i = 0; i < tensor->to_count; i++) {
+            int to = l->c.stage_of[tensor->to[i]];
+            if (to == from || sent[to] == t + 1)
+                continue;
+            sent[to] = t + 1;
+            l->stages[to].in_bytes += tensor->sample_bytes;
+            l->stages[from].out_bytes += tensor->sample_bytes;
+            add_edge(l, edge_of, from, to, tensor->sample_bytes);
+        }
+    }
+    for (int s = 1; s < l->c.stage_count && l->c.sequential; s++)
+        add_edge(l, edge_of, s - 1, s, 0);
+}
+
+/* Parameters that several units of one stage read are held once. */
+static void merge_ties(struct sl_setup *l) {
+    const struct sl_problem *p = l->problem;
+    for (int t = 0; t < p->tie_count; t++)
+        for (int i = 1; i < p->ties[t].count; i++) {
+            int s = l->c.stage_of[p->ties[t].units[i]];
+            for (int k = 0; k < i; k++)
+                if (l->c.stage_of[p->ties[t].units[k]] == s) {
+                    l->stages[s].bytes.params -= p->ties[t].bytes;
+                    break;
+                }
+        }
+}
+
+static int slowest_kind(const struct sl_setup *l, int stage) {
+    const struct sl_machine *m = l->problem->machine;
+    int slowest = -1;
+    for (int r = 0; r < l->c.width[stage]; r++) {
+        int kind = m->kind_of[l->device_of[l->workers[stage][r]]];
+        if (slowest < 0 || m->kinds[kind].flops[0] < m->kinds[slowest].flops[0])
+            slowest = kind;
+    }
+    return slowest;
+}
+
+static void sum_units(struct sl_setup *l, const int *kind) {
+    const struct sl_problem *p = l->problem;
+    double *work = calloc((size_t)l->c.stage_count, sizeof *work);
+    double *stash = calloc((size_t)l->c.stage_count, sizeof *stash);
+    for (int u = 0; u < p->unit_count; u++) {
+        int s = l->c.stage_of[u];
+        const struct sl_unit_time *t = &sl_problem_times(p, l->c.size, kind[s])[u];
+        struct sl_setup_stage *stage = &l->stages[s];
+        stage->f += t->f;
+        stage->i += t->i;
+        stage->w += t->w;
+        stage->step += t->step;
+        stage->bytes.params += p->units[u].params;
+        stage->bytes.grads += p->units[u].grads;
+        stage->bytes.state += p->units[u].state;
+        stash[s] += p->units[u].stash;
+        work[s] = p->units[u].work > work[s] ? p->units[u].work : work[s];
+        stage->reads_data |= p->units[u].reads_data;
+    }
+    for (int s = 0; s < l->c.stage_count; s++) {
+        double size = (double)p->sizes[l->c.size];
+        l->stages[s].bytes.stash = (int64_t)ceil(stash[s] * size);
+        l->stages[s].bytes.work = (int64_t)ceil(work[s] * size);
+    }
+    free(work);
+    free(stash);
+}
+
+int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width,
+                     double bytes) {
+    if (width < 2)
+        return 0;
+    double slowest = INFINITY;
+    int64_t latency = 0;
+    for (int r = 0; r < width; r++) {
+        const struct sl_link *link =
+            sl_machine_between(machine, devices[r], devices[(r + 1) % width]);
+        slowest = link->bandwidth < slowest ? link->bandwidth : slowest;
+        latency = link->latency_ns > latency ? link->latency_ns : latency;
+    }
+    return (int64_t)ceil(1e9 * 2 * (width - 1) / width * bytes / slowest) +
+           2 * (width - 1) * latency;
+}
+
+static void sum_reduce(struct sl_arena *arena, struct sl_setup *l) {
+    for (int s = 0; s < l->c.stage_count; s++) {
+        int *devices = SL_NEW(arena, int, l->c.width[s]);
+        for (int r = 0; r < l->c.width[s]; r++)
+            devices[r] = l->device_of[l->workers[s][r]];
+        l->stages[s].reduce = sl_reduce_ns(l->problem->machine, devices, l->c.width[s],
+                                           (double)l->stages[s].bytes.params);
+    }
+}
+
+/* What is stashed: what units leave behind and what came in. */
+static void sum_stash(struct sl_setup *l) {
+    int64_t size = l->problem->sizes[l->c.size];
+    for (int s = 0; s < l->c.stage_count; s++) {
+        struct sl_setup_stage *stage = &l->stages[s];
+        stage->bytes.stash += stage->in_bytes * size;
+        stage->bytes.saved = l->c.recompute[s] ? stage->in_bytes * size : 0;
+    }
+}
+
+void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
+                    const struct sl_candidate *candidate, struct sl_setup *out) {
+    int stages = candidate->stage_count, readers = 0;
+    *out = (struct sl_setup){.problem = problem, .c = *candidate};
+    out->stages = SL_NEW(arena, struct sl_setup_stage, stages);
+    for (int t = 0; t < problem->tensor_count; t++)
+        readers += problem->tensors[t].to_count;
+    out->edges = SL_NEW(arena, struct sl_edge, readers + stages);
+    place(arena, out);
+    int *kind = SL_NEW(arena, int, stages);
+    for (int s = 0; s < stages; s++)
+        kind[s] = slowest_kind(out, s);
+    sum_units(out, kind);
+    merge_ties(out);
+    struct sl_arena scratch = {0};
+    sum_tensors(out, SL_NEW(&scratch, int, (int64_t)stages *stages), SL_NEW(&scratch, int, stages));
+    sl_arena_free(&scratch);
+    sum_reduce(arena, out);
+    sum_stash(out);
+}
+
+/* ---- bounds ---- */
+
+static int64_t rounds(const struct sl_setup *l, int s) {
+    return (sl_setup_micros(l) + l->c.width[s] - 1) / l->c.width[s];
+}
+
+static int64_t pass_ns(const struct sl_setup *l, int s) {
+    const struct sl_setup_stage *stage = &l->stages[s];
+    return stage->f + stage->i + stage->w + (l->c.recompute[s] ? stage->f : 0);
+}
+
+/* The best that any link into the stage could do. */
+static int64_t wire_ns(const struct sl_setup *l, int s) {
+    const struct sl_machine *m = l->problem->machine;
+    double best = 0;
+    if (!l->stages[s].in_bytes)
+        return 0;
+    for (int i = 0; i < m->link_count; i++)
+        best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
+    double bytes = (double)l->stages[s].in_bytes * (double)l->problem->sizes[l->c.size];
+    double link = 0; /* the link to the neighbour upstream */
+    if (l->stages[s].first > 0)
+        link = sl_machine_between(m, l->device_of[l->stages[s].first - 1],
+                                  l->device_of[l->stages[s].first])
+                   ->bandwidth;
+    return (int64_t)floor(1e9 * (double)rounds(l, s) * bytes / (link > 0 ? link : best));
+}
+
+int64_t sl_setup_bottleneck(const struct sl_setup *l, int *stage) {
+    int64_t most = -1;
+    for (int s = 0; s < l->c.stage_count; s++) {
+        int64_t busy = rounds(l, s) * pass_ns(l, s) + l->stages[s].step + l->stages[s].reduce;
+        int64_t wire = wire_ns(l, s);
+        busy = wire > busy ? wire : busy;
+        if (busy > most) {
+            most = busy;
+            if (stage)
+                *stage = s;
+        }
+    }
+    return most;
+}
+
+int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
+    int64_t all = (SL_ASYNC_ITERS - 1) * micros;
+    return devices >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - devices) / (double)all);
+}
+
+/* there[s]: forward passes that must end before the first of stage s begins; back[s]: gradients of
+ * inputs that follow its last. Stages are in pipeline order. Asynchronous schedules hide both. */
+int64_t sl_setup_bound(const struct sl_setup *l) {
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    bool sync = !row || row->rule == SL_RULE_SYNC;
+    bool split = row && strncmp(row->name, "zb", 2) == 0;
+    split |= row && strncmp(row->name, "dualpipe", 8) == 0;
+    int count = l->c.stage_count;
+    int64_t *there = calloc((size_t)count * 2, sizeof *there), *back = there + count, most = 0;
+    for (int s = 0; s < count; s++) {
+        for (int e = 0; e < l->edge_count && sync; e++) {
+            const struct sl_edge *edge = &l->edges[e];
+            if (edge->to != s)
+                continue;
+            const struct sl_setup_stage *from = &l->stages[edge->from];
+            int64_t f = there[edge->from] + from->f;
+            int64_t b = back[edge->from] + from->i + (split ? 0 : from->w);
+            there[s] = f > there[s] ? f : there[s];
+            back[s] = b > back[s] ? b : back[s];
+        }
+        int64_t end = l->stages[s].step + l->stages[s].reduce;
+        end = end > back[s] ? end : back[s];
+        int64_t busy = rounds(l, s) * pass_ns(l, s), all = there[s] + busy + end;
+        if (!sync)
+            all = sl_async_bound(busy + end, sl_setup_micros(l), l->device_count);
+        most = all > most ? all : most;
+    }
+    free(there);
+    return most;
+}

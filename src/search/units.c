@@ -1,0 +1,113 @@
+/* Units of a graph: the smallest groups of nodes that a stage may consist of.
+ *
+ * Nodes that kernels fuse belong together, and so do a view or a split and the node whose output
+ * they show. Should two such groups need each other, everything between their first and last node
+ * becomes one unit: then the quotient is acyclic again.
+ */
+#include "search/problem.h"
+
+#include "base/vec.h"
+#include "pass/program.h"
+
+static int find(int *of, int i) {
+    while (of[i] != i)
+        i = of[i] = of[of[i]];
+    return i;
+}
+
+static void join(int *of, int a, int b) {
+    a = find(of, a);
+    b = find(of, b);
+    if (a < b)
+        of[b] = a;
+    else
+        of[a] = b;
+}
+
+static int producer(const struct sl_graph *graph, int value) {
+    if (value < 0)
+        return -1;
+    const struct sl_value *v = sl_graph_value(graph, value);
+    return v->kind == SL_VALUE_NODE ? v->node : -1;
+}
+
+static void join_nodes(const struct sl_graph *graph, bool (*has_kernel)(const char *name), int *of,
+                       int *group) {
+    for (int n = 0; n < graph->forward_count; n++)
+        of[n] = n;
+    sl_pass_glue(graph, has_kernel, group);
+    for (int n = 0; n < graph->forward_count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        join(of, n, group[n]);
+        int from = node->in_count ? producer(graph, node->in[0]) : -1;
+        if (from >= 0 && (node->op->is_view || strcmp(node->op->name, "split") == 0))
+            join(of, n, from);
+    }
+}
+
+/* Numbers the units in topological order, the one with the smallest first node first among the
+ * ready ones; returns how many could be numbered. `root` is find() of every node. */
+static int number(struct sl_arena *arena, const struct sl_graph *graph, const int *root,
+                  int *unit_of) {
+    int nodes = graph->forward_count, count = 0, done = 0;
+    struct sl_arena_mark mark = sl_arena_mark(arena);
+    int *unit = SL_NEW(arena, int, nodes + 1); /* by first node */
+    for (int n = 0; n < nodes; n++)
+        unit[n] = root[n] == n ? count++ : -1;
+    SL_VEC(struct sl_dag_edge) edges = {0};
+    for (int n = 0; n < nodes; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
+            int from = producer(graph, graph->nodes.at[n].in[i]);
+            if (from >= 0 && root[from] != root[n])
+                SL_PUSH(&edges, ((struct sl_dag_edge){unit[root[from]], unit[root[n]]}));
+        }
+    struct sl_dag dag = sl_dag_build(arena, count, edges.at, (int)edges.count);
+    SL_VEC_FREE(&edges);
+    int *waits = SL_NEW(arena, int, count + 1), *rank = SL_NEW(arena, int, count + 1);
+    for (int u = 0; u < count; u++) {
+        waits[u] = dag.in_at[u + 1] - dag.in_at[u];
+        rank[u] = -1;
+    }
+    for (bool moved = true; moved;) { /* few rounds: node order is nearly unit order */
+        moved = false;
+        for (int u = 0; u < count; u++) {
+            if (rank[u] >= 0 || waits[u])
+                continue;
+            rank[u] = done++;
+            moved = true;
+            for (int o = dag.out_at[u]; o < dag.out_at[u + 1]; o++)
+                waits[dag.out[o]]--;
+        }
+    }
+    for (int n = 0; n < nodes; n++)
+        unit_of[n] = rank[unit[root[n]]];
+    sl_arena_release(arena, mark);
+    return done == count ? count : -1;
+}
+
+/* Units of several nodes that are left over need each other: close their ranges. */
+static void close_ranges(const struct sl_graph *graph, int *of, const int *unit_of) {
+    int nodes = graph->forward_count;
+    for (int n = nodes - 1; n >= 0; n--) {
+        int first = find(of, n);
+        if (unit_of[n] >= 0 || first == n)
+            continue;
+        for (int k = first; k < n; k++)
+            join(of, k, n);
+    }
+}
+
+int sl_problem_units(struct sl_arena *arena, const struct sl_graph *graph,
+                     bool (*has_kernel)(const char *name), int *unit_of) {
+    int nodes = graph->forward_count, count;
+    int *of = SL_NEW(arena, int, nodes + 1), *root = SL_NEW(arena, int, nodes + 1);
+    join_nodes(graph, has_kernel, of, root);
+    for (;;) {
+        for (int n = 0; n < nodes; n++)
+            root[n] = find(of, n);
+        count = number(arena, graph, root, unit_of);
+        if (count >= 0)
+            return count;
+        close_ranges(graph, of, unit_of);
+    }
+}

@@ -1,0 +1,20 @@
+/* Random planning problems: chains, series-parallel graphs, general DAGs, on a flat machine. */
+#ifndef SL_TESTS_PROBLEM_CASES_H
+#define SL_TESTS_PROBLEM_CASES_H
+
+#include "search/planner.h"
+#include "support/sched_cases.h"
+
+struct problem_size {
+    int units, devices; /* at most */
+};
+
+/* Units from 2, devices from 1. Memory is tight in two cases of three. */
+const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
+                                      struct problem_size most);
+
+/* The smallest bottleneck over every acyclic partition, width and recomputation, by plain sums; -1
+ * when nothing fits. Shares no code with the search. */
+int64_t problem_brute(const struct sl_problem *problem, const char *schedule, int size);
+
+#endif

@@ -1,0 +1,121 @@
+/* The searches against brute force on random graphs: the bottleneck, and the simulated step. */
+#include "base/vec.h"
+#include "support/problem_cases.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const schedules[] = {"1f1b", "gpipe", "2bw"};
+
+static void bottleneck(void **state) {
+    (void)state;
+    int64_t count = test_count(5000), fitting = 0, wide = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {7, (uint64_t)i, 0};
+        struct problem_size most = {i % 8 ? 7 : 10, i % 8 ? 4 : 6};
+        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        const char *schedule = schedules[i % 3];
+        struct sl_family family;
+        struct sl_cut_found found;
+        struct sl_cut_rules rules = {.recompute = SL_RECOMPUTE_MAY,
+                                     .schedule = schedule,
+                                     .devices = p->machine->device_count};
+        sl_family_build(&arena, p, 1 << 16, &family);
+        sl_cuts_search(&arena, p, &family, &rules, 0, &found);
+        int64_t want = problem_brute(p, schedule, 0), got = found.at.count ? found.best : -1;
+        if (want != got)
+            fail_msg("case %lld (%d units, %d devices, %s): brute %lld, search %lld", (long long)i,
+                     p->unit_count, p->machine->device_count, schedule, (long long)want,
+                     (long long)got);
+        if (found.at.count) { /* the plan is what its bottleneck says */
+            struct sl_setup setup;
+            sl_setup_build(&arena, p, &found.at.at[0], &setup);
+            assert_int_equal(sl_setup_bottleneck(&setup, NULL), got);
+            wide += setup.device_count > setup.c.stage_count;
+        }
+        fitting += got >= 0;
+        SL_VEC_FREE(&found.at);
+        sl_arena_free(&arena);
+    }
+    printf("count: %lld bottlenecks equal to brute force, %lld fit, %lld with replicas\n",
+           (long long)count, (long long)fitting, (long long)wide);
+    assert_true(fitting > count / 2 && fitting < count && wide > 0);
+}
+
+static struct sl_result plan(struct sl_arena *arena, const struct sl_problem *p, const char *name,
+                             const char *schedule) {
+    const struct sl_planner *planner;
+    struct sl_result result = {0};
+    struct sl_query query = {.problem = p, .schedule = schedule, .threads = 1, .effort = 1 << 30};
+    assert_int_equal(sl_planner_find(name, &planner), SL_OK);
+    assert_int_equal(planner->run(arena, &query, &result), SL_OK);
+    return result;
+}
+
+static void simulated(void **state) {
+    (void)state;
+    int64_t count = test_count(5000), fitting = 0, proven = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {11, (uint64_t)i, 0};
+        struct problem_size most = {i % 8 ? 5 : 7, i % 8 ? 3 : 4};
+        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        const char *schedule = schedules[i % 3];
+        struct sl_result brute = plan(&arena, p, "brute", schedule);
+        struct sl_result ours = plan(&arena, p, "sluice", schedule);
+        if (brute.found != ours.found ||
+            (brute.found && brute.best.score.step_ns != ours.best.score.step_ns))
+            fail_msg("case %lld (%d units, %d devices, %s): brute %lld, sluice %lld", (long long)i,
+                     p->unit_count, p->machine->device_count, schedule,
+                     brute.found ? (long long)brute.best.score.step_ns : -1,
+                     ours.found ? (long long)ours.best.score.step_ns : -1);
+        if (ours.found) {
+            assert_true(ours.best.bound <= ours.best.score.step_ns);
+            assert_true(sl_space_bound(p, strcmp(schedule, "2bw") == 0) <= ours.best.score.step_ns);
+        }
+        fitting += ours.found;
+        proven += ours.proven;
+        sl_arena_free(&arena);
+    }
+    printf("count: %lld simulated steps equal to brute force, %lld fit, %lld proven\n",
+           (long long)count, (long long)fitting, (long long)proven);
+    assert_true(fitting > count / 2 && proven == fitting);
+}
+
+/* sluice offers what the others offer. */
+static void never_loses(void **state) {
+    (void)state;
+    int64_t count = test_count(1500);
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {13, (uint64_t)i, 0};
+        const struct sl_problem *p = problem_draw(&arena, &dice, (struct problem_size){12, 6});
+        const char *schedule = schedules[i % 3];
+        struct sl_result ours = plan(&arena, p, "sluice", schedule);
+        for (int k = 0; sl_planners[k]; k++) {
+            if (strcmp(sl_planners[k]->name, "brute") == 0)
+                continue;
+            struct sl_result other = plan(&arena, p, sl_planners[k]->name, schedule);
+            if (other.found && (!ours.found || ours.best.score.step_ns > other.best.score.step_ns))
+                fail_msg("case %lld: %s finds %lld, sluice %lld", (long long)i,
+                         sl_planners[k]->name, (long long)other.best.score.step_ns,
+                         (long long)ours.best.score.step_ns);
+        }
+        sl_arena_free(&arena);
+    }
+    printf("count: %lld problems on which no planner beats sluice\n", (long long)count);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bottleneck), cmocka_unit_test(simulated),
+                                       cmocka_unit_test(never_loses)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* Receives are posted early enough: with links that take time, a step takes no longer than the
+ * order of passes makes it, up to a latency of the shortest pass.
+ *
+ * The oracle is the longest path through the passes alone, with the latency on every edge that
+ * changes the worker. It knows neither sends nor receives nor buffers, so it is a lower bound for
+ * any lowering; the simulation of the lowered program must meet it to the nanosecond. */
+#include "base/text.h"
+#include "sched/schedule.h"
+#include "sim/sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { F_NS = 100, I_NS = 110, W_NS = 90, STAGES = 16, MICROS = 32 };
+
+static int64_t end_of[2][STAGES][MICROS]; /* [F, B or I]; 0: not yet */
+
+/* When the inputs of a pass are there; -1: not yet. */
+static int64_t ready_at(const struct sl_plan *plan, const struct sl_action *a, int64_t latency) {
+    bool grad = a->kind != SL_F;
+    int other = a->stage + (grad ? 1 : -1);
+    if (a->kind == SL_W || other < 0 || other >= plan->stage_count)
+        return 0;
+    int64_t ready = end_of[grad][other][a->micro];
+    if (!ready)
+        return -1;
+    bool same = plan->stages[other].workers[0] == plan->stages[a->stage].workers[0];
+    return ready + (same ? 0 : latency);
+}
+
+static int64_t longest_path(const struct sl_sched *sched, int64_t latency) {
+    int64_t at[STAGES] = {0}, now[STAGES] = {0}, most = 0;
+    memset(end_of, 0, sizeof end_of);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int w = 0; w < sched->plan->worker_count; w++)
+            for (; at[w] < sched->lists[SL_PERIOD][w].count; at[w]++) {
+                const struct sl_action *a = &sched->lists[SL_PERIOD][w].at[at[w]];
+                if (a->kind > SL_W)
+                    continue;
+                int64_t ready = ready_at(sched->plan, a, latency);
+                if (ready < 0)
+                    break;
+                now[w] = (ready > now[w] ? ready : now[w]) + sched->dur_ns[a->stage][a->kind];
+                if (a->kind != SL_W)
+                    end_of[a->kind != SL_F][a->stage][a->micro] = now[w];
+                most = now[w] > most ? now[w] : most;
+                moved = true;
+            }
+    }
+    return most;
+}
+
+static int64_t cases;
+
+static void meet(const char *name, int workers, int stages, int64_t micros, int64_t latency) {
+    struct sl_arena arena = {0};
+    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_plan *plan;
+    const struct sl_sched *sched;
+    const struct sl_sim *sim;
+    int64_t dur[STAGES][SL_KIND_COUNT] = {{0}};
+    struct sl_sim_links links = {.latency_ns = latency};
+    for (int i = 0; i < stages; i++) {
+        dur[i][SL_F] = F_NS;
+        dur[i][SL_I] = I_NS;
+        dur[i][SL_W] = W_NS;
+        dur[i][SL_B] = I_NS + W_NS;
+    }
+    struct sl_sched_opts opts = {
+        .schedule = name, .micros = micros, .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+    assert_int_equal(sl_plan_chain(&arena, stages, workers, row->layout, &plan), SL_OK);
+    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+    struct sl_sim_opts how = {.net = sl_sim_uniform(&links)};
+    assert_int_equal(sl_sim_run(&arena, sched, &how, &sim), SL_OK);
+    int64_t bound = longest_path(sched, latency);
+    if (sim->end_ns != bound)
+        fail_msg("%s on %d workers, m=%lld, latency %lld: %lld ns, the passes alone %lld", name,
+                 workers, (long long)micros, (long long)latency, (long long)sim->end_ns,
+                 (long long)bound);
+    cases++;
+    sl_arena_free(&arena);
+}
+
+static void test_early_enough(void **state) {
+    static const char *const names[] = {"1f1b",        "gpipe", "zb-h1",
+                                        "interleaved", "zb-v",  "dualpipe-v"};
+    static const int64_t latencies[] = {0, 1, W_NS / 5, W_NS / 2, W_NS};
+    (void)state;
+    for (int n = 0; n < SL_COUNT(names); n++)
+        for (int p = 2; p <= 8; p++)
+            for (int64_t m = p; m <= MICROS; m += p)
+                for (int l = 0; l < SL_COUNT(latencies); l++)
+                    if (m >= 2 * p || n != 5)
+                        meet(names[n], p, n < 3 ? p : 2 * p, m, latencies[l]);
+    printf("count: slow links, as fast as the passes alone %lld\n", (long long)cases);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_early_enough)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
