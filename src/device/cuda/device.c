@@ -13,8 +13,8 @@ static const char *cuda_missing(void) {
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
         return "no GPU, or no driver for it";
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
-        major < 9)
-        return "the GPU is older than compute capability 9.0 (Hopper)";
+        major != 9)
+        return "the GPU is not of compute capability 9 (Hopper), which this module was built for";
     return NULL;
 }
 

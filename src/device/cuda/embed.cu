@@ -57,8 +57,6 @@ static sl_err k_embed_bag(const sl_cuda_call *call) {
 
 static __global__ void number(int32_t *out, i64 count) { GRID_LOOP(i, count) out[i] = (int32_t)i; }
 
-static __global__ void clear(array y, i64 count) { GRID_LOOP(i, count) put(y, i, 0); }
-
 /* A block per sorted position; the first one of a row does the row's sum. `bag`: positions that
  * share a row of dy. */
 static __global__ void scatter(array dw, array dy, const int32_t *key, const int32_t *from,
@@ -107,7 +105,8 @@ static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
     array dw = out_array(call, 0);
     sort_room r = sort_layout(call->scratch, count, rows_);
     if (!call->add)
-        clear<<<blocks_for(rows_ * n, THREADS), THREADS, 0, call->stream>>>(dw, rows_ * n);
+        SL_TRY(SL_CUDA(cudaMemsetAsync(dw.at, 0, (size_t)(rows_ * n * (dw.half ? 2 : 4)),
+                                       call->stream)));
     number<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(r.order, count);
     SL_TRY(SL_CUDA(cub::DeviceRadixSort::SortPairs(r.temp, r.temp_bytes, index, r.keys, r.order,
                                                    r.from, (int)count, 0, bits_of(rows_),

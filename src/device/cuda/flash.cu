@@ -29,12 +29,12 @@ static __device__ __forceinline__ void softmax_step(float s[8][4], float o[8][4]
             most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         most = quad_max(most);
         float base = most == -INFINITY ? 0 : most * by, sum = 0;
-        float shrink = exp2f(r.most[half] * by - base);
+        float shrink = power_of_2(r.most[half] * by - base);
 #pragma unroll
         for (int n = 0; n < 8; n++)
 #pragma unroll
             for (int k = 2 * half; k < 2 * half + 2; k++) {
-                s[n][k] = exp2f(s[n][k] * by - base);
+                s[n][k] = power_of_2(s[n][k] * by - base);
                 sum += s[n][k];
                 o[n][k] *= shrink;
             }
@@ -69,42 +69,44 @@ static __device__ void finish_rows(const att &z, i64 b, i64 h, i64 first, const 
 }
 
 static __global__ void __launch_bounds__(FLASH_THREADS, 3) forward(att z) {
-    __shared__ __align__(128) unsigned char tiles[5 * TILE_BYTES];
+    __shared__ __align__(1024) unsigned char tiles[5 * TILE_BYTES];
     uint32_t query = shared_of(tiles), keys = query + TILE_BYTES, values = keys + 2 * TILE_BYTES;
     /* late queries see more keys: they go first */
     i64 first = (i64)(gridDim.x - 1 - blockIdx.x) * TILE, h = blockIdx.y, b = blockIdx.z;
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
-    veil v_ = {z.mask ? z.mask + b * z.s : NULL, z.s, z.s - z.t, z.causal};
-    i64 end = z.causal && first + TILE + v_.ahead < z.s ? first + TILE + v_.ahead : z.s;
-    int count = end > 0 ? (int)((end + TILE - 1) / TILE) : 0, warp = threadIdx.x / 32;
+    veil over = veil_of(z, b);
+    int count = key_tiles(z, first), warp = threadIdx.x / 32;
     i64 mine = first + warp * 16 + threadIdx.x % 32 / 4; /* and 8 below */
-    uint32_t a[4][4];
+    uint32_t a[4][4], p[4][4];
     float o[8][4] = {}, by = z.scale * log2_e;
     running r = {{-INFINITY, -INFINITY}, {0, 0}};
     load_tile(query, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h), z.q_row, first, z.t);
     load_tile(keys, k, z.k_row, 0, z.s);
     load_tile(values, v, z.v_row, 0, z.s);
-    commit();
-    wait<0>();
-    __syncthreads();
+    arrive();
     read_rows(a, query, warp * 16);
     for (int i = 0; i < count; i++) {
         uint32_t now = (i & 1) * TILE_BYTES, next = TILE_BYTES - now;
-        if (i + 1 < count) {
-            load_tile(keys + next, k, z.k_row, (i64)(i + 1) * TILE, z.s);
-            load_tile(values + next, v, z.v_row, (i64)(i + 1) * TILE, z.s);
-        }
-        commit();
-        float s[8][4] = {};
-        times_turned(s, a, keys + now);
         i64 j = (i64)i * TILE;
-        if (z.mask || j + TILE > z.s || (z.causal && j + TILE - 1 > first + v_.ahead))
-            hide(s, v_, mine, j + 2 * (threadIdx.x % 4));
+        float s[8][4];
+        start();
+        times_turned(s, a, keys + now);
+        send();
+        if (i + 1 < count) {
+            load_tile(keys + next, k, z.k_row, j + TILE, z.s);
+            load_tile(values + next, v, z.v_row, j + TILE, z.s);
+        }
+        finish<0>();
+        if (over.touches(first, j))
+            hide(s, over, mine, j + 2 * (threadIdx.x % 4));
         softmax_step(s, o, r, by);
-        times(o, s, values + now);
-        wait<0>();
-        __syncthreads();
+        round_rows(p, s);
+        start();
+        times(o, p, values + now);
+        send();
+        finish<0>();
+        arrive();
     }
     finish_rows(z, b, h, first + warp * 16, o, r);
 }

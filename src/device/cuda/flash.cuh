@@ -1,13 +1,13 @@
-/* Tiles of 64 x 64 bf16 for the tensor cores: loading, fragments, products.
+/* Tiles of 64 x 64 bf16 for Hopper's tensor cores (wgmma): loading, fragments, products.
  *
- * A tile has 64 rows of 128 bytes in shared memory; the 16-byte piece c of row r lies at place
- * c xor (r mod 8), so that eight rows of one column lie in different banks.
+ * A tile has 64 rows of 128 bytes in shared memory, from a multiple of 1024 bytes on; the 16-byte
+ * piece c of row r lies at place c xor (r mod 8). That is the layout "swizzled by 128 bytes", which
+ * serves as right side of a product both as it is and turned.
  *
- * mma m16n8k16, of lane l, g = l / 4, t = l % 4:
+ * Of each warp's 16 rows, lane l has, with g = l / 4, t = l % 4:
  *   A [16,16]   {g, 2t}  {g+8, 2t}  {g, 2t+8}  {g+8, 2t+8}     two neighbours each
- *   B [16,8]    {2t, g}  {2t+8, g}                             two rows each
- *   C [16,8]    {g, 2t} {g, 2t+1} {g+8, 2t} {g+8, 2t+1}
- * A result C, rounded, is two halves of an A: products are chained without leaving registers.
+ *   C [16,8]    {g, 2t} {g, 2t+1} {g+8, 2t} {g+8, 2t+1}        times 8 for 64 columns
+ * Two neighbouring C, rounded, are an A: products are chained without leaving registers.
  */
 #ifndef SL_DEVICE_CUDA_FLASH_CUH
 #define SL_DEVICE_CUDA_FLASH_CUH
@@ -42,9 +42,10 @@ static __device__ __forceinline__ void load_tile(uint32_t tile, const bf16 *from
     }
 }
 
-static __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;\n"); }
-template <int groups> static __device__ __forceinline__ void wait() {
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(groups));
+/* All loads of this block are there, and the tensor cores see them. */
+static __device__ __forceinline__ void arrive() {
+    asm volatile("cp.async.wait_all;\nfence.proxy.async.shared::cta;\n" ::: "memory");
+    __syncthreads();
 }
 
 static __device__ __forceinline__ void read4(uint32_t r[4], uint32_t at) {
@@ -52,20 +53,6 @@ static __device__ __forceinline__ void read4(uint32_t r[4], uint32_t at) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(at));
 }
-static __device__ __forceinline__ void read4_turned(uint32_t r[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
-}
-
-static __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32_t b0,
-                                                uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 static __device__ __forceinline__ uint32_t pack(float low, float high) {
     __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
     return *(uint32_t *)&two;
@@ -79,36 +66,59 @@ static __device__ __forceinline__ void read_rows(uint32_t a[4][4], uint32_t tile
         read4(a[k], piece_at(tile, row + lane % 16, 2 * k + lane / 16));
 }
 
-/* c [16,64] += a [16,64] tile' (tile's rows are c's columns) */
-static __device__ __forceinline__ void times_turned(float c[8][4], const uint32_t a[4][4],
-                                                    uint32_t tile) {
-    int lane = threadIdx.x % 32, row = (lane & 7) + ((lane >> 4) & 1) * 8, half = (lane >> 3) & 1;
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            uint32_t b[4];
-            read4(b, piece_at(tile, n * 16 + row, 2 * k + half));
-            multiply(c[2 * n], a[k], b[0], b[1]);
-            multiply(c[2 * n + 1], a[k], b[2], b[3]);
-        }
+/* ---- products of a warpgroup ----
+ *
+ * All four warps take part, each with its 16 rows of a in registers. They are asynchronous: between
+ * start() and finish() nobody touches c, a or the tiles. */
+
+/* A tile as the tensor cores want it: groups of eight rows 1024 bytes apart, swizzled by 128. */
+static __device__ __forceinline__ uint64_t describe(uint32_t tile) {
+    return (uint64_t)((tile & 0x3FFFF) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-/* c [16,64] += p [16,64] tile (tile's rows are p's columns); p is rounded to bf16 */
-static __device__ __forceinline__ void times(float c[8][4], const float p[8][4], uint32_t tile) {
-    int lane = threadIdx.x % 32, row = (lane & 7) + ((lane >> 3) & 1) * 8, half = (lane >> 4) & 1;
+static __device__ __forceinline__ void start() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+static __device__ __forceinline__ void send() {
+    asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+}
+/* Until all but the last `left` that were sent are done. */
+template <int left> static __device__ __forceinline__ void finish() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(left) : "memory");
+}
+
+/* c [64,64] (+)= a [64,16] b; turned: b's rows are the columns of c, else the columns of a. */
+template <bool turned>
+static __device__ __forceinline__ void multiply(float c[8][4], const uint32_t a[4], uint64_t b,
+                                                int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}\n"
+                 : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]), "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),
+                   "n"(turned ? 0 : 1));
+}
+
+/* c [64,64] = a tile' (tile's rows are c's columns) */
+static __device__ __forceinline__ void times_turned(float c[8][4], const uint32_t a[4][4],
+                                                    uint32_t tile) {
+    for (int k = 0; k < 4; k++)
+        multiply<true>(c, a[k], describe(tile + 32 * k), k > 0);
+}
+
+/* c [64,64] += a tile (tile's rows are a's columns) */
+static __device__ __forceinline__ void times(float c[8][4], const uint32_t a[4][4], uint32_t tile) {
+    for (int k = 0; k < 4; k++)
+        multiply<false>(c, a[k], describe(tile + 16 * 128 * k), 1);
+}
+
+/* A result as the left side of the next product. */
+static __device__ __forceinline__ void round_rows(uint32_t a[4][4], const float p[8][4]) {
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        uint32_t a[4] = {pack(p[2 * k][0], p[2 * k][1]), pack(p[2 * k][2], p[2 * k][3]),
-                         pack(p[2 * k + 1][0], p[2 * k + 1][1]),
-                         pack(p[2 * k + 1][2], p[2 * k + 1][3])};
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            uint32_t b[4];
-            read4_turned(b, piece_at(tile, k * 16 + row, 2 * n + half));
-            multiply(c[2 * n], a, b[0], b[1]);
-            multiply(c[2 * n + 1], a, b[2], b[3]);
-        }
+        a[k][0] = pack(p[2 * k][0], p[2 * k][1]);
+        a[k][1] = pack(p[2 * k][2], p[2 * k][3]);
+        a[k][2] = pack(p[2 * k + 1][0], p[2 * k + 1][1]);
+        a[k][3] = pack(p[2 * k + 1][2], p[2 * k + 1][3]);
     }
 }
 
@@ -143,9 +153,24 @@ struct veil {
     const int32_t *mask;
     i64 last, ahead;
     bool causal;
+    /* Is anything hidden between the queries from t on and the keys from j on? */
+    __device__ __forceinline__ bool touches(i64 t, i64 j) const {
+        return mask || j + TILE > last || (causal && j + TILE - 1 > t + ahead);
+    }
     __device__ __forceinline__ bool hides(i64 t, i64 j) const {
         return j >= last || (causal && j > t + ahead) || (mask && mask[j] == 0);
     }
 };
+
+static __device__ __forceinline__ veil veil_of(const att &z, i64 b) {
+    return {z.mask ? z.mask + b * z.s : NULL, z.s, z.s - z.t, z.causal};
+}
+
+/* How many tiles of keys the queries [first, first + 64) see. */
+static __device__ __forceinline__ int key_tiles(const att &z, i64 first) {
+    i64 end = first + TILE + z.s - z.t;
+    end = z.causal && end < z.s ? end : z.s;
+    return end > 0 ? (int)((end + TILE - 1) / TILE) : 0;
+}
 
 #endif

@@ -6,70 +6,89 @@
  */
 #include "device/cuda/flash.cuh"
 
-/* p and dp become ds, of rows of queries; the factor `scale` is left for the end. */
-static __device__ __forceinline__ void to_ds(float s[8][4], const float dp[8][4],
-                                             const float lse[2], const float dots[2], float by) {
+static __device__ __forceinline__ void hide_keys(float s[8][4], const veil &over, i64 t, i64 j) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            s[n][k] = exp2f(s[n][k] * by - lse[k / 2]) * (dp[n][k] - dots[k / 2]);
+        for (int e = 0; e < 4; e++)
+            if (over.hides(t + (e / 2) * 8, j + n * 8 + (e & 1)))
+                s[n][e] = -INFINITY;
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS) back_q(att z) {
-    __shared__ __align__(128) unsigned char tiles[4 * TILE_BYTES];
+static __device__ __forceinline__ void to_p(float s[8][4], const float lse[2], float by) {
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] = power_of_2(s[n][e] * by - lse[e / 2]);
+}
+
+/* s is p; it becomes ds, without the factor `scale`, which is left for the end. */
+static __device__ __forceinline__ void to_ds(float s[8][4], const float dp[8][4],
+                                             const float dots[2]) {
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] *= dp[n][e] - dots[e / 2];
+}
+
+/* The lane's two rows of lse (times log2 e) and of dots. */
+static __device__ __forceinline__ void read_stats(const att &z, i64 b, i64 h, i64 t, float lse[2],
+                                                  float dots[2]) {
+    for (int half = 0; half < 2; half++) {
+        i64 row = t + 8 * half, at = (b * z.hq + h) * z.t + row;
+        lse[half] = row < z.t ? ((const float *)z.lse.at)[at] * log2_e : 0;
+        dots[half] = row < z.t ? z.dots[at] : 0;
+    }
+}
+
+static __global__ void __launch_bounds__(FLASH_THREADS, 3) back_q(att z) {
+    __shared__ __align__(1024) unsigned char tiles[4 * TILE_BYTES];
     uint32_t keys = shared_of(tiles), values = keys + 2 * TILE_BYTES;
     i64 first = (i64)(gridDim.x - 1 - blockIdx.x) * TILE, h = blockIdx.y, b = blockIdx.z;
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
-    veil v_ = {z.mask ? z.mask + b * z.s : NULL, z.s, z.s - z.t, z.causal};
-    i64 end = z.causal && first + TILE + v_.ahead < z.s ? first + TILE + v_.ahead : z.s;
-    int count = end > 0 ? (int)((end + TILE - 1) / TILE) : 0;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    i64 mine = first + warp * 16 + lane / 4;
-    uint32_t q[4][4], dy[4][4];
+    veil over = veil_of(z, b);
+    int count = key_tiles(z, first), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    i64 mine = first + warp * 16 + lane / 4, y_row = z.hq * z.d;
+    uint32_t q[4][4], dy[4][4], a[4][4];
     float dq[8][4] = {}, by = z.scale * log2_e, lse[2], dots[2];
     load_tile(keys, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h), z.q_row, first, z.t);
-    load_tile(values, (const bf16 *)z.dy.at + at_q(z, z.hq * z.d, b, 0, h), z.hq * z.d, first, z.t);
-    commit();
-    for (int half = 0; half < 2; half++) {
-        i64 t = mine + 8 * half, at = (b * z.hq + h) * z.t + t;
-        lse[half] = t < z.t ? ((const float *)z.lse.at)[at] * log2_e : 0;
-        dots[half] = t < z.t ? z.dots[at] : 0;
-    }
-    wait<0>();
-    __syncthreads();
+    load_tile(values, (const bf16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row, first, z.t);
+    read_stats(z, b, h, mine, lse, dots);
+    arrive();
     read_rows(q, keys, warp * 16);
     read_rows(dy, values, warp * 16);
     __syncthreads();
     load_tile(keys, k, z.k_row, 0, z.s);
     load_tile(values, v, z.v_row, 0, z.s);
-    commit();
-    wait<0>();
-    __syncthreads();
+    arrive();
     for (int i = 0; i < count; i++) {
         uint32_t now = (i & 1) * TILE_BYTES, next = TILE_BYTES - now;
-        if (i + 1 < count) {
-            load_tile(keys + next, k, z.k_row, (i64)(i + 1) * TILE, z.s);
-            load_tile(values + next, v, z.v_row, (i64)(i + 1) * TILE, z.s);
-        }
-        commit();
-        float s[8][4] = {}, dp[8][4] = {};
-        times_turned(s, q, keys + now);
-        times_turned(dp, dy, values + now);
         i64 j = (i64)i * TILE;
-        if (z.mask || j + TILE > z.s || (z.causal && j + TILE - 1 > first + v_.ahead)) {
-#pragma unroll
-            for (int n = 0; n < 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    if (v_.hides(mine + (e / 2) * 8, j + n * 8 + 2 * (lane % 4) + (e & 1)))
-                        s[n][e] = -INFINITY;
+        float s[8][4], dp[8][4];
+        start();
+        times_turned(s, q, keys + now);
+        send();
+        times_turned(dp, dy, values + now);
+        send();
+        if (i + 1 < count) {
+            load_tile(keys + next, k, z.k_row, j + TILE, z.s);
+            load_tile(values + next, v, z.v_row, j + TILE, z.s);
         }
-        to_ds(s, dp, lse, dots, by);
-        times(dq, s, keys + now);
-        wait<0>();
-        __syncthreads();
+        finish<1>();
+        if (over.touches(first, j))
+            hide_keys(s, over, mine, j + 2 * (lane % 4));
+        to_p(s, lse, by);
+        finish<0>();
+        to_ds(s, dp, dots);
+        round_rows(a, s);
+        start();
+        times(dq, a, keys + now);
+        send();
+        finish<0>();
+        arrive();
     }
     store_rows((bf16 *)z.dq.at + at_q(z, z.dq_row, b, 0, h), z.dq_row, first + warp * 16, z.t, dq,
                z.scale, z.scale);
@@ -97,76 +116,92 @@ static __device__ __forceinline__ void load_queries(const att &z, const query_ti
     }
 }
 
-/* s becomes p, dp becomes ds; columns are queries. */
-static __device__ __forceinline__ void to_p_ds(float s[8][4], float dp[8][4], const float *lse,
-                                               const float *dots, float by) {
-    int col = 2 * (threadIdx.x % 4);
+/* As hide_keys, to_p and to_ds, of rows of keys: queries are columns. */
+static __device__ __forceinline__ void hide_queries(float s[8][4], const veil &over, i64 j, i64 t) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int t = n * 8 + col + (e & 1);
-            s[n][e] = exp2f(s[n][e] * by - lse[t]);
-            dp[n][e] = s[n][e] * (dp[n][e] - dots[t]);
-        }
+        for (int e = 0; e < 4; e++)
+            if (over.hides(t + n * 8 + (e & 1), j + (e / 2) * 8))
+                s[n][e] = -INFINITY;
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS) back_k(att z) {
-    __shared__ __align__(128) unsigned char tiles[4 * TILE_BYTES];
-    __shared__ float stats[4 * TILE];
+static __device__ __forceinline__ void to_p_turned(float s[8][4], const float *lse, float by) {
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float2 l = *(const float2 *)(lse + n * 8 + 2 * (threadIdx.x % 4));
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] = power_of_2(s[n][e] * by - (e & 1 ? l.y : l.x));
+    }
+}
+
+static __device__ __forceinline__ void to_ds_turned(float dp[8][4], const float p[8][4],
+                                                    const float *dots) {
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        float2 d = *(const float2 *)(dots + n * 8 + 2 * (threadIdx.x % 4));
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            dp[n][e] = p[n][e] * (dp[n][e] - (e & 1 ? d.y : d.x));
+    }
+}
+
+static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_k(att z) {
+    __shared__ __align__(1024) unsigned char tiles[4 * TILE_BYTES];
+    __shared__ __align__(16) float stats[4 * TILE];
     query_tiles in = {shared_of(tiles), shared_of(tiles) + 2 * TILE_BYTES, stats,
                       stats + 2 * TILE};
-    i64 first = (i64)blockIdx.x * TILE, hk = blockIdx.y, b = blockIdx.z, group = z.hq / z.hk;
-    veil v_ = {z.mask ? z.mask + b * z.s : NULL, z.s, z.s - z.t, z.causal};
-    i64 start = z.causal && first > v_.ahead ? (first - v_.ahead) / TILE * TILE : 0;
-    int each = start < z.t ? (int)((z.t - start + TILE - 1) / TILE) : 0;
+    i64 first = (i64)blockIdx.x * TILE, group = z.hq / z.hk, h = blockIdx.y * group, b = blockIdx.z;
+    veil over = veil_of(z, b);
+    i64 start_t = z.causal && first > over.ahead ? (first - over.ahead) / TILE * TILE : 0;
+    int each = start_t < z.t ? (int)((z.t - start_t + TILE - 1) / TILE) : 0;
     int count = each * (int)group, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t k[4][4], v[4][4];
+    uint32_t k[4][4], v[4][4], a[4][4], c[4][4];
     float dk[8][4] = {}, dv[8][4] = {}, by = z.scale * log2_e;
-    load_tile(in.q, (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, hk * group), z.k_row, first, z.s);
-    load_tile(in.dy, (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, hk * group), z.v_row, first,
-              z.s);
-    commit();
-    wait<0>();
-    __syncthreads();
+    load_tile(in.q, (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h), z.k_row, first, z.s);
+    load_tile(in.dy, (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h), z.v_row, first, z.s);
+    arrive();
     read_rows(k, in.q, warp * 16);
     read_rows(v, in.dy, warp * 16);
     __syncthreads();
     if (count)
-        load_queries(z, in, 0, b, hk * group, start);
-    commit();
-    wait<0>();
-    __syncthreads();
+        load_queries(z, in, 0, b, h, start_t);
+    arrive();
     for (int i = 0; i < count; i++) {
         int now = i & 1;
-        i64 t = start + (i64)(i % each) * TILE, row = first + warp * 16 + lane / 4;
+        uint32_t q = in.q + now * TILE_BYTES, dy = in.dy + now * TILE_BYTES;
+        i64 t = start_t + (i64)(i % each) * TILE;
+        float s[8][4], dp[8][4];
+        start();
+        times_turned(s, k, q);
+        send();
+        times_turned(dp, v, dy);
+        send();
         if (i + 1 < count)
-            load_queries(z, in, !now, b, hk * group + (i + 1) / each,
-                         start + (i64)((i + 1) % each) * TILE);
-        commit();
-        float s[8][4] = {}, dp[8][4] = {};
-        times_turned(s, k, in.q + now * TILE_BYTES);
-        times_turned(dp, v, in.dy + now * TILE_BYTES);
-        if (z.mask || (z.causal && first + TILE - 1 > t + v_.ahead)) {
-#pragma unroll
-            for (int n = 0; n < 8; n++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    i64 j = row + (e / 2) * 8;
-                    if (j < z.s && v_.hides(t + n * 8 + 2 * (lane % 4) + (e & 1), j))
-                        s[n][e] = -INFINITY;
-                }
-        }
-        to_p_ds(s, dp, in.lse + now * TILE, in.dots + now * TILE, by);
-        times(dv, s, in.dy + now * TILE_BYTES);
-        times(dk, dp, in.q + now * TILE_BYTES);
-        wait<0>();
-        __syncthreads();
+            load_queries(z, in, !now, b, h + (i + 1) / each,
+                         start_t + (i64)((i + 1) % each) * TILE);
+        finish<1>();
+        if (over.touches(t, first))
+            hide_queries(s, over, first + warp * 16 + lane / 4, t + 2 * (lane % 4));
+        to_p_turned(s, in.lse + now * TILE, by);
+        round_rows(a, s);
+        finish<0>();
+        start();
+        times(dv, a, dy);
+        send();
+        to_ds_turned(dp, s, in.dots + now * TILE);
+        round_rows(c, dp);
+        start();
+        times(dk, c, q);
+        send();
+        finish<0>();
+        arrive();
     }
-    store_rows((bf16 *)z.dk.at + at_k(z, z.dk_row, b, 0, hk * group), z.dk_row, first + warp * 16,
-               z.s, dk, z.scale, z.scale);
-    store_rows((bf16 *)z.dv.at + at_k(z, z.dv_row, b, 0, hk * group), z.dv_row, first + warp * 16,
-               z.s, dv, 1, 1);
+    store_rows((bf16 *)z.dk.at + at_k(z, z.dk_row, b, 0, h), z.dk_row, first + warp * 16, z.s, dk,
+               z.scale, z.scale);
+    store_rows((bf16 *)z.dv.at + at_k(z, z.dv_row, b, 0, h), z.dv_row, first + warp * 16, z.s, dv,
+               1, 1);
 }
 
 sl_err flash_backward(const sl_cuda_call *call, const att &z) {

@@ -125,11 +125,22 @@ struct online { /* maximum and sum of exponentials of what was read so far */
 };
 static __device__ __forceinline__ void see(online &o, float x) {
     if (x > o.most) {
-        o.sum = o.sum * expf(o.most - x) + 1;
+        o.sum = o.sum * fast_exp(o.most - x) + 1;
         o.most = x;
     } else {
-        o.sum += expf(x - o.most);
+        o.sum += fast_exp(x - o.most);
     }
+}
+static __device__ __forceinline__ void see(online &o, const eight &e) {
+    float most = o.most;
+    for (int k = 0; k < 8; k++)
+        most = fmaxf(most, e.v[k]);
+    if (most > o.most) {
+        o.sum *= fast_exp(o.most - most);
+        o.most = most;
+    }
+    for (int k = 0; k < 8; k++)
+        o.sum += most == -INFINITY ? 0 : fast_exp(e.v[k] - most);
 }
 
 struct ce {
@@ -149,10 +160,9 @@ static __global__ void ce_rows(ce c, float *loss, bool wide) {
     if (wide) {
         for (i64 j = threadIdx.x; j < c.n / 8; j += blockDim.x) {
             eight e = get8(c.x, base + 8 * j);
-            for (int k = 0; k < 8; k++) {
-                see(o, e.v[k]);
+            see(o, e);
+            for (int k = 0; k < 8; k++)
                 all += e.v[k];
-            }
         }
         start = c.n / 8 * 8;
     }
@@ -232,7 +242,7 @@ static __global__ void ce_dx(ce c, array dx, array dloss, const float *count, bo
                 old = get8(dx, base + 8 * j);
             for (int k = 0; k < 8; k++) {
                 float want = spread + (8 * j + k == t ? 1 - c.smoothing : 0);
-                float v = scale * (expf(e.v[k] - lse) - want);
+                float v = scale * (fast_exp(e.v[k] - lse) - want);
                 e.v[k] = add ? old.v[k] + v : v;
             }
             put8(dx, base + 8 * j, e);
@@ -241,7 +251,7 @@ static __global__ void ce_dx(ce c, array dx, array dloss, const float *count, bo
     }
     for (i64 j = start + threadIdx.x; j < c.n; j += blockDim.x) {
         float want = spread + (j == t ? 1 - c.smoothing : 0);
-        put(dx, base + j, scale * (expf(get(c.x, base + j) - lse) - want), add);
+        put(dx, base + j, scale * (fast_exp(get(c.x, base + j) - lse) - want), add);
     }
 }
 
