@@ -12,22 +12,25 @@
 #ifndef SL_DEVICE_CPU_ATTENTION_H
 #define SL_DEVICE_CPU_ATTENTION_H
 
-#include "device/cpu/attention_sizes.h"
+#include "device/cpu/attention_amx.h"
 
-enum { KEYS = 8 * MR };
+enum { KEYS = 8 * MR, MOST_KEYS = KEYS > AMX_KEYS ? KEYS : AMX_KEYS };
 
 struct attend { /* what one thread works on */
     struct attention z;
     const float *q, *k, *v;
     float *y, *lse;
     float *packed_k, *packed_q, *s, *o; /* [S, D] slivers, [D, NR], [KEYS, NR], [D, NR] */
-    int64_t packed_pair;                /* sample and key head in packed_k, -1: none */
-    int64_t b, h, t0;                   /* this block */
+    struct attend_tiles tiles;          /* instead of packed_k and packed_q where AMX is used */
+    bool amx;
+    int64_t packed_pair; /* sample and key head in packed_k, -1: none */
+    int64_t b, h, t0;    /* this block */
     vf top[NV], sum[NV];
 };
 
 static int64_t attend_floats(const struct attention *z) {
-    return up_to(z->s * z->d + VL, VL) + 2 * z->d * NR + KEYS * NR;
+    int64_t packed_k = amx_attends(z) ? attend_tiles_floats(z) : up_to(z->s * z->d + VL, VL);
+    return packed_k + 2 * z->d * NR + MOST_KEYS * NR;
 }
 
 /* Hide what padding and causality hide of s [keys, NR], keys from j0. */
@@ -68,9 +71,9 @@ static void soften(struct attend *w, int64_t keys, vf fix[NV]) {
     }
 }
 
-static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
+/* s [keys, NR] = k q' */
+static void attend_scores(const struct attend *w, int64_t j0, int64_t keys) {
     const struct attention *z = &w->z;
-    vf fix[NV];
     for (int64_t i = 0; i < keys; i += MR) {
         int64_t rows = least(MR, keys - i), high = least(MR, z->s - j0 - i);
         struct tile t = {.kc = z->d,
@@ -83,13 +86,11 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
                          .next = VL};
         tiles[rows - 1][NV - 1](&t);
     }
-    if (z->mask || (z->causal && j0 + keys > keys_of(z, w->t0)))
-        hide_keys(w, j0, keys);
-    soften(w, keys, fix);
-    for (int64_t k = 0; j0 > 0 && k < z->d; k++)
-#pragma GCC unroll 2
-        for (int v = 0; v < NV; v++)
-            store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * fix[v]);
+}
+
+/* o (+)= v' p */
+static void attend_values(const struct attend *w, int64_t j0, int64_t keys) {
+    const struct attention *z = &w->z;
     const float *value = w->v + key_at(z, w->b, w->h / z->group, j0, z->v_step);
     for (int64_t k = 0; k < z->d; k += MR) {
         struct tile t = {.kc = keys,
@@ -106,26 +107,57 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
     }
 }
 
+static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
+    const struct attention *z = &w->z;
+    vf fix[NV];
+    if (w->amx)
+        amx_scores(z, &w->tiles, (int64_t[]){j0, keys, least(NR, z->t - w->t0)}, w->s);
+    else
+        attend_scores(w, j0, keys);
+    if (z->mask || (z->causal && j0 + keys > keys_of(z, w->t0)))
+        hide_keys(w, j0, keys);
+    soften(w, keys, fix);
+    for (int64_t k = 0; j0 > 0 && k < z->d; k++)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; v++)
+            store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * fix[v]);
+    if (w->amx)
+        amx_values(z, &w->tiles, (int64_t[]){j0, keys, least(NR, z->t - w->t0)}, w->s, w->o);
+    else
+        attend_values(w, j0, keys);
+}
+
+/* Keys and values of a pair, once for all its blocks; queries of this block, scaled. */
+static void attend_pack(struct attend *w, int64_t rows) {
+    const struct attention *z = &w->z;
+    int64_t hk = w->h / z->group, pair = w->b * z->hk + hk;
+    const float *k = w->k + key_at(z, w->b, hk, 0, z->k_step);
+    const float *q = w->q + query_at(z, w->b, w->h, w->t0, z->q_step);
+    if (pair != w->packed_pair && w->amx)
+        amx_pack_keys(z, &w->tiles, k, w->v + key_at(z, w->b, hk, 0, z->v_step));
+    else if (pair != w->packed_pair)
+        pack_slivers(k, z->k_step, z->s, z->d, w->packed_k);
+    w->packed_pair = pair;
+    pack_lanes(q, z->q_step, rows, z->d, w->packed_q);
+    scale_by(w->packed_q, z->d * NR, z->scale);
+    if (w->amx)
+        amx_pack_queries(z, &w->tiles, w->packed_q, rows);
+}
+
 static void attend_block(struct attend *w) {
     const struct attention *z = &w->z;
     int64_t rows = least(NR, z->t - w->t0), keys = keys_of(z, w->t0 + rows - 1);
-    int64_t pair = w->b * z->hk + w->h / z->group;
+    int64_t block = w->amx ? AMX_KEYS : KEYS;
     float *lse = w->lse + (w->b * z->hq + w->h) * z->t + w->t0;
-    if (pair != w->packed_pair)
-        pack_slivers(w->k + key_at(z, w->b, w->h / z->group, 0, z->k_step), z->k_step, z->s, z->d,
-                     w->packed_k);
-    w->packed_pair = pair;
-    pack_lanes(w->q + query_at(z, w->b, w->h, w->t0, z->q_step), z->q_step, rows, z->d,
-               w->packed_q);
-    scale_by(w->packed_q, z->d * NR, z->scale);
+    attend_pack(w, rows);
     for (int v = 0; v < NV; v++) {
         w->top[v] = splat(-INFINITY);
         w->sum[v] = splat(0);
     }
     if (keys == 0)
         memset(w->o, 0, sizeof(float) * (size_t)(z->d * NR));
-    for (int64_t j = 0; j < keys; j += KEYS)
-        attend_keys(w, j, least(KEYS, keys - j));
+    for (int64_t j = 0; j < keys; j += block)
+        attend_keys(w, j, least(block, keys - j));
     for (int i = 0; i < NR; i++) {
         float sum = w->sum[i / VL][i % VL], part = sum > 0 ? 1 / sum : 0;
         if (i < rows)
@@ -151,8 +183,10 @@ static void attention_part(void *ctx, int thread, int threads) {
                        .packed_q = scratch,
                        .o = scratch + z.d * NR,
                        .s = scratch + 2 * z.d * NR,
-                       .packed_k = scratch + 2 * z.d * NR + KEYS * NR,
+                       .packed_k = scratch + 2 * z.d * NR + MOST_KEYS * NR,
+                       .amx = amx_attends(&z),
                        .packed_pair = -1};
+    attend_tiles_open(&z, &w.tiles, w.packed_k);
     int64_t total = 0, before = 0, per_pair = 0;
     for (int64_t t = 0; t < z.t; t += NR)
         per_pair += keys_of(&z, least(t + NR, z.t) - 1) + NR;
@@ -166,6 +200,7 @@ static void attention_part(void *ctx, int thread, int threads) {
             }
             before += keys_of(&z, least(w.t0 + NR, z.t) - 1) + NR;
         }
+    attend_tiles_close(&z);
 }
 
 static void attention(const struct sl_cpu_call *call) {

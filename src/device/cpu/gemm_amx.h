@@ -70,6 +70,7 @@ static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct amx_blo
     t->a = at->packed[AMX_A] + row * at->panel;
     t->b = at->packed[AMX_B] + col * at->panel;
     t->sums = sums;
+    t->sums_step = AMX_SIDE;
     t->c = g->c + i * g->ldc + gemm_column(g, j);
     t->also = amx_also(at, i, j);
     t->ldc = g->ldc;
