@@ -19,19 +19,7 @@ static void amx_open(void) {
     _tile_loadconfig(&config);
 }
 
-struct amx_block {
-    const char *a, *b;
-    int64_t steps;
-    bool add;              /* to what is there */
-    int64_t sums_step;     /* from row to row */
-    float *sums;           /* [32, 32] */
-    const float *c, *also; /* asked for: `rows` lines of 32 floats, ldc apart; also: or NULL */
-    int64_t ldc, rows;
-    const char *panel; /* asked for: `lines` lines of 64 bytes per step */
-    int64_t lines;
-    struct amx_ahead *ahead; /* asked for: `ahead_lines` lines of 64 bytes per step */
-    int64_t ahead_lines;
-};
+static void amx_close(void) { _tile_release(); }
 
 INLINE void amx_ask_ahead(struct amx_ahead *ahead) {
     __builtin_prefetch(ahead->at + ahead->row * ahead->ld + ahead->column, 0, 2);

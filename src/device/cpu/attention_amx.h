@@ -16,13 +16,15 @@ struct attend_tiles {
 };
 
 #ifdef HEAVY_AMX
-
 _Static_assert((int)NR == (int)AMX_SIDE && AMX_KEYS % AMX_SIDE == 0,
                "a block of queries is one panel");
 
 INLINE bool amx_attends(const struct attention *z) {
     return z->d % AMX_SIDE == 0 && z->t >= AMX_SIDE && z->s >= AMX_SIDE;
 }
+#else
+INLINE bool amx_attends(const struct attention *z) { return z->d < 0; }
+#endif
 
 /* Bytes of panels of `count` rows or columns and kc of k. */
 INLINE int64_t panels_bytes(int64_t count, int64_t kc) {
@@ -45,7 +47,7 @@ static void attend_tiles_open(const struct attention *z, struct attend_tiles *t,
 
 static void attend_tiles_close(const struct attention *z) {
     if (amx_attends(z))
-        _tile_release();
+        amx_close();
 }
 
 /* All of a matrix as one side of a product. */
@@ -95,32 +97,5 @@ static void amx_values(const struct attention *z, const struct attend_tiles *t, 
         amx_multiply(&block, AMX_SIDE, at[2]);
     }
 }
-
-#else
-
-INLINE bool amx_attends(const struct attention *z) { return z->d < 0; }
-INLINE int64_t attend_tiles_floats(const struct attention *z) { return 0 * z->d; }
-INLINE void attend_tiles_open(const struct attention *z, struct attend_tiles *t, float *room) {
-    (void)z, (void)t, (void)room;
-}
-INLINE void attend_tiles_close(const struct attention *z) { (void)z; }
-INLINE void amx_pack_keys(const struct attention *z, const struct attend_tiles *t, const float *k,
-                          const float *v) {
-    (void)z, (void)t, (void)k, (void)v;
-}
-INLINE void amx_pack_queries(const struct attention *z, const struct attend_tiles *t,
-                             const float *lanes, int64_t rows) {
-    (void)z, (void)t, (void)lanes, (void)rows;
-}
-INLINE void amx_scores(const struct attention *z, const struct attend_tiles *t, const int64_t at[3],
-                       float *s) {
-    (void)z, (void)t, (void)at, (void)s;
-}
-INLINE void amx_values(const struct attention *z, const struct attend_tiles *t, const int64_t at[3],
-                       const float *p, float *o) {
-    (void)z, (void)t, (void)at, (void)p, (void)o;
-}
-
-#endif
 
 #endif
