@@ -18,8 +18,11 @@ enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_SEND, SL_STREAM_RECV, SL_STREAM_CO
 
 struct sl_device_config {
     int threads; /* CPU: threads of this worker */
-    int index;   /* GPU: which one */
-    bool tf32;   /* GPU: products of fp32 numbers may round them to tf32 */
+    bool bind;   /* CPU: its threads to places (device/bind.h) from `place` on; the caller's thread,
+                    which is the first of them, binds itself */
+    int place;
+    int index; /* GPU: which one */
+    bool tf32; /* GPU: products of fp32 numbers may round them to tf32 */
 };
 
 struct sl_device {
@@ -76,6 +79,9 @@ struct sl_device_row {
     sl_err (*copy)(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                    int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
+
+    /* Why tensors cannot be stored as bf16 on this device; NULL: it never can. */
+    const char *(*lacks_bf16)(void);
 
     /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */
     bool (*has_kernel)(const char *name);

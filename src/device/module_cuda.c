@@ -16,6 +16,7 @@ static void load(void) {
         .device_row_bytes = sizeof(struct sl_device_row),
         .program_bytes = sizeof(struct sl_program),
         .set_message = sl_err_set_message,
+        .assert_fail = sl_assert_fail,
     };
     const void *found;
     if (sl_module_load("libsluice_cuda.so", SL_CUDA_MODULE_SYMBOL, &found) != SL_OK) {

@@ -2,6 +2,7 @@
 #include "run/pipe_state.h"
 
 #include "base/clock.h"
+#include "device/bind.h"
 #include "sched/deps.h"
 
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);
@@ -111,11 +113,19 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {
-        .threads = pipe->train.threads, .index = index, .tf32 = pipe->train.tf32};
+    struct sl_device_config device = {.threads = pipe->train.threads,
+                                      .bind = pipe->train.bind,
+                                      .index = index,
+                                      .tf32 = pipe->train.tf32};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
+    w->place = device.place = pipe->workers_here++ * pipe->train.threads;
+    if (pipe->train.bind && w->place + pipe->train.threads > sl_bind_count())
+        return sl_fail(SL_ERR_NO,
+                       "--bind needs a core for every thread; this process has %d workers or more "
+                       "of %d threads and may use %d",
+                       pipe->workers_here, pipe->train.threads, sl_bind_count());
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
@@ -224,7 +234,9 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_err err = run_lists(w);
+    sl_err err = w->pipe->train.bind ? sl_bind_thread(w->place) : SL_OK;
+    if (err == SL_OK)
+        err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
     return NULL;

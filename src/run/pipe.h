@@ -31,6 +31,7 @@ struct sl_pipe_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
     bool staleness; /* watch it */

@@ -38,6 +38,7 @@ struct sl_seat_state {
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
     int index;
+    int place; /* of its first thread, when threads are bound */
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
@@ -64,10 +65,12 @@ struct sl_piece {
  * ways back. Replicas a and b of its ends are pair a * width of `to` + b. */
 struct sl_link {
     struct sl_piece *pieces;
+    int32_t piece_count;
     int32_t *of_from, *of_to; /* [micro-batches + 1] where the pieces of each begin */
     int pair_count;
     int64_t *per_iteration;            /* [pair] messages */
     struct sl_channel **acts, **grads; /* [pair] NULL: no messages */
+    int64_t *arrived[2]; /* [iterations][pieces] with a trace: when acts, grads were there */
 };
 
 struct sl_pipe {
@@ -78,6 +81,7 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    int workers_here;
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;          /* [edge] */
@@ -102,6 +106,9 @@ SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_act_traced(struct sl_pipe_worker *worker,
                                         const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_close_trace(struct sl_pipe *pipe);
+/* A message of an edge has come in. */
+void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad, int64_t place,
+                          int64_t ns);
 /* pipe_store.c: channels between rank 0 and the others, for tensors. */
 SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
 void sl_pipe_close_post(struct sl_pipe *pipe);

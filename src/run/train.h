@@ -21,6 +21,7 @@ struct sl_step_report {
     struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
+    double peak_share; /* flops per second over those of sl_session_config; NAN: not known */
 };
 
 struct sl_eval_report {
@@ -37,6 +38,7 @@ struct sl_train_config {
     const struct sl_data *data;
     const struct sl_device_row *device;
     int threads;
+    bool bind;           /* every thread to a place of its own (device/bind.h) */
     enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16 */
     bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;

@@ -141,7 +141,7 @@ static void for_each(void (*body)(struct sl_device *device)) {
     for (const struct sl_device_row *row; (row = next_device(&at));) {
         must(row->open(&config, &device));
         body(device);
-        row->close(device);
+        device->row->close(device);
     }
 }
 

@@ -61,7 +61,8 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
         sl_out_of_memory(sizeof *cpu);
     extern const struct sl_device_row sl_device_cpu;
     cpu->device = (struct sl_device){&sl_device_cpu, config->threads > 0 ? config->threads : 1};
-    sl_err err = sl_pool_open(cpu->device.threads, &cpu->pool);
+    sl_err err =
+        sl_pool_open_at(cpu->device.threads, config->bind ? config->place : -1, &cpu->pool);
     if (err != SL_OK) {
         free(cpu);
         return err;
@@ -136,6 +137,12 @@ static sl_err find_kernels(struct sl_exec *exec) {
             return sl_fail(SL_ERR_NO, "the cpu has no kernel for '%s'", instr->kernel);
     }
     return SL_OK;
+}
+
+static const char *cpu_lacks_bf16(void) {
+    return sl_cpu_has_bf16()
+               ? "this CPU multiplies bf16, but this build stores tensors as fp32 only"
+               : "this CPU has neither AVX512-BF16 nor AMX";
 }
 
 static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
@@ -289,6 +296,7 @@ const struct sl_device_row sl_device_cpu = {
     .download = cpu_copy,
     .copy = cpu_copy,
     .sync = cpu_sync,
+    .lacks_bf16 = cpu_lacks_bf16,
     .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,

@@ -23,6 +23,14 @@ static __device__ __forceinline__ float dot_rows(const float *a, array k, i64 at
     return sum;
 }
 
+/* sums over this lane's features: acc += factor * row */
+static __device__ __forceinline__ void add_row(float *acc, float factor, array a, i64 at, i64 d) {
+    int lane = threadIdx.x % 32;
+    for (int i = 0; i < PER_LANE; i++)
+        if (i * 32 + lane < d)
+            acc[i] += factor * get(a, at + i * 32 + lane);
+}
+
 static __device__ i64 warp_number() { return (i64)blockIdx.x * WARPS + threadIdx.x / 32; }
 
 static __global__ void forward(att z) {
@@ -50,10 +58,7 @@ static __global__ void forward(att z) {
             acc[i] *= shrink;
         for (int k = 0; k < 32 && j0 + k < last; k++) {
             float pk = __shfl_sync(~0u, p, k);
-            i64 v = at_k(z, z.v_row, b, j0 + k, h);
-            for (int i = 0; i < PER_LANE; i++)
-                if (i * 32 + lane < z.d)
-                    acc[i] += pk * get(z.v, v + i * 32 + lane);
+            add_row(acc, pk, z.v, at_k(z, z.v_row, b, j0 + k, h), z.d);
         }
     }
     for (int i = 0; i < PER_LANE; i++)
@@ -63,7 +68,20 @@ static __global__ void forward(att z) {
         put(z.lse, row, sum > 0 ? most + logf(sum) : 0);
 }
 
-/* D_t, in the order of lse. */
+/* D_t, in the order of lse; by one thread in the order of dot_rows, so that ds is exactly 0 where a
+ * query sees one key. */
+static __global__ void row_dots_exact(att z) {
+    GRID_LOOP(row, z.b * z.hq * z.t) {
+        i64 t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
+        i64 at = at_q(z, z.hq * z.d, b, t, h);
+        float sum = 0;
+        for (i64 i = 0; i < z.d; i++)
+            sum += get(z.dy, at + i) * get(z.y, at + i);
+        z.dots[row] = sum;
+    }
+}
+
+/* The same by a warp, for the tensor cores' rounding. */
 static __global__ void row_dots(att z) {
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     float sum = 0;
@@ -78,11 +96,15 @@ static __global__ void row_dots(att z) {
         z.dots[row] = sum;
 }
 
-/* p and ds of one query and one key, both rows given. */
-static __device__ __forceinline__ float2 pair_of(const att &z, const float *q, const float *dy,
-                                                 i64 k, i64 v, float lse, float dots) {
-    float p = expf(dot_rows(q, z.k, k, z.d) * z.scale - lse);
-    return {p, p * (dot_rows(dy, z.v, v, z.d) - dots) * z.scale};
+/* p and ds of one query and one key: one side's rows are at hand, the other's are in memory. */
+struct side {
+    const float *a, *b; /* q and dy, or k and v */
+    float lse, dots;    /* of the query */
+};
+static __device__ __forceinline__ float2 pair_of(const att &z, const side &s, array a, i64 at_a,
+                                                 array b, i64 at_b) {
+    float p = expf(dot_rows(s.a, a, at_a, z.d) * z.scale - s.lse);
+    return {p, p * (dot_rows(s.b, b, at_b, z.d) - s.dots) * z.scale};
 }
 
 static __global__ void back_q(att z) {
@@ -97,21 +119,15 @@ static __global__ void back_q(att z) {
         dy[i] = get(z.dy, at_q(z, z.hq * z.d, b, t, h) + i);
     }
     __syncwarp();
-    float lse = get(z.lse, row), dots = z.dots[row];
+    side s = {q, dy, get(z.lse, row), z.dots[row]};
     i64 last = z.causal ? t + z.s - z.t + 1 : z.s;
     for (i64 j0 = 0; j0 < last; j0 += 32) {
         i64 j = j0 + lane;
         float ds = 0;
         if (meets(z, b, t, j))
-            ds = pair_of(z, q, dy, at_k(z, z.k_row, b, j, h), at_k(z, z.v_row, b, j, h), lse, dots)
-                     .y;
-        for (int k = 0; k < 32 && j0 + k < last; k++) {
-            float dsk = __shfl_sync(~0u, ds, k);
-            i64 at = at_k(z, z.k_row, b, j0 + k, h);
-            for (int i = 0; i < PER_LANE; i++)
-                if (i * 32 + lane < z.d)
-                    acc[i] += dsk * get(z.k, at + i * 32 + lane);
-        }
+            ds = pair_of(z, s, z.k, at_k(z, z.k_row, b, j, h), z.v, at_k(z, z.v_row, b, j, h)).y;
+        for (int k = 0; k < 32 && j0 + k < last; k++)
+            add_row(acc, __shfl_sync(~0u, ds, k), z.k, at_k(z, z.k_row, b, j0 + k, h), z.d);
     }
     for (int i = 0; i < PER_LANE; i++)
         if (i * 32 + lane < z.d)
@@ -136,22 +152,17 @@ static __global__ void back_k(att z) {
     for (i64 h = first_head; h < first_head + group; h++)
         for (i64 t0 = 0; t0 < z.t; t0 += 32) {
             i64 t = t0 + lane;
-            float p = 0, ds = 0;
+            float2 pair = {0, 0};
             if (t < z.t && meets(z, b, t, j)) {
                 i64 stat = (b * z.hq + h) * z.t + t;
-                p = expf(dot_rows(kr, z.q, at_q(z, z.q_row, b, t, h), z.d) * z.scale -
-                         get(z.lse, stat));
-                ds = p * z.scale *
-                     (dot_rows(vr, z.dy, at_q(z, z.hq * z.d, b, t, h), z.d) - z.dots[stat]);
+                side s = {kr, vr, get(z.lse, stat), z.dots[stat]};
+                pair = pair_of(z, s, z.q, at_q(z, z.q_row, b, t, h), z.dy,
+                               at_q(z, z.hq * z.d, b, t, h));
             }
             for (int k = 0; k < 32 && t0 + k < z.t; k++) {
-                float pk = __shfl_sync(~0u, p, k), dsk = __shfl_sync(~0u, ds, k);
-                i64 qa = at_q(z, z.q_row, b, t0 + k, h), ya = at_q(z, z.hq * z.d, b, t0 + k, h);
-                for (int i = 0; i < PER_LANE; i++)
-                    if (i * 32 + lane < z.d) {
-                        dk[i] += dsk * get(z.q, qa + i * 32 + lane);
-                        dv[i] += pk * get(z.dy, ya + i * 32 + lane);
-                    }
+                float pk = __shfl_sync(~0u, pair.x, k), dsk = __shfl_sync(~0u, pair.y, k);
+                add_row(dk, dsk, z.q, at_q(z, z.q_row, b, t0 + k, h), z.d);
+                add_row(dv, pk, z.dy, at_q(z, z.hq * z.d, b, t0 + k, h), z.d);
             }
         }
     for (int i = 0; i < PER_LANE; i++)
@@ -181,17 +192,18 @@ static sl_err k_attention(const sl_cuda_call *call) {
 static sl_err k_attention_dqkv(const sl_cuda_call *call) {
     att z = att_backward(call);
     SL_TRY(check_size(z));
-    row_dots<<<warps_for(z.b * z.hq * z.t), 32 * WARPS, 0, call->stream>>>(z);
-    if (flash_fits(z))
+    i64 queries = z.b * z.hq * z.t;
+    if (flash_fits(z)) {
+        row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
         return flash_backward(call, z);
+    }
+    row_dots_exact<<<blocks_for(queries, THREADS), THREADS, 0, call->stream>>>(z);
     back_q<<<warps_for(z.b * z.hq * z.t), 32 * WARPS, 0, call->stream>>>(z);
     back_k<<<warps_for(z.b * z.hk * z.s), 32 * WARPS, 0, call->stream>>>(z);
     return launched(call);
 }
 
-static i64 dots_bytes(const sl_instr *instr) {
-    return instr->in[5].numel * (i64)sizeof(float);
-}
+static i64 dots_bytes(const sl_instr *instr) { return instr->in[5].numel * (i64)sizeof(float); }
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_attentions[] = {

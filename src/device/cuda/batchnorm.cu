@@ -50,10 +50,19 @@ static __global__ void bn_channel(bn a) {
 }
 
 static sl_err k_batchnorm(const sl_cuda_call *call) {
-    bn a = {in_array(call, 0),  in_array(call, 1),  in_array(call, 2),  in_array(call, 3),
-            in_array(call, 4),  out_array(call, 0), out_array(call, 1), out_array(call, 2),
-            out_array(call, 3), out_array(call, 4), channels_of(&call->instr->in[0].shape),
-            (float)call->instr->attr[0].f, (float)call->instr->attr[1].f};
+    bn a = {in_array(call, 0),
+            in_array(call, 1),
+            in_array(call, 2),
+            in_array(call, 3),
+            in_array(call, 4),
+            out_array(call, 0),
+            out_array(call, 1),
+            out_array(call, 2),
+            out_array(call, 3),
+            out_array(call, 4),
+            channels_of(&call->instr->in[0].shape),
+            (float)call->instr->attr[0].f,
+            (float)call->instr->attr[1].f};
     bn_channel<<<(unsigned)a.z.count, 512, 0, call->stream>>>(a);
     return launched(call);
 }
@@ -107,52 +116,58 @@ static sl_err k_batchnorm_dw(const sl_cuda_call *call) {
 
 /* ---- with fixed statistics ---- */
 
-static __global__ void bn_eval(array y, array x, array w, array b, array mean, array var,
-                               channels z, i64 count, float eps, bool add) {
+struct fixed { /* mean.at NULL: dx from dy */
+    array y, x, w, b, mean, var;
+    channels z;
+    float eps;
+    bool add;
+};
+
+static __global__ void bn_eval(fixed f, i64 count) {
     GRID_LOOP(i, count) {
-        i64 c = i / z.inner % z.count;
-        float rstd = 1 / sqrtf(get(var, c) + eps), factor = rstd * get(w, c);
-        put(y, i, mean.at ? (get(x, i) - get(mean, c)) * factor + get(b, c) : get(x, i) * factor,
-            add);
+        i64 c = i / f.z.inner % f.z.count;
+        float factor = get(f.w, c) / sqrtf(get(f.var, c) + f.eps), x = get(f.x, i);
+        put(f.y, i, f.mean.at ? (x - get(f.mean, c)) * factor + get(f.b, c) : x * factor, f.add);
     }
+}
+
+static sl_err run_eval(const sl_cuda_call *call, const fixed &f) {
+    i64 count = call->instr->in[0].numel;
+    bn_eval<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(f, count);
+    return launched(call);
 }
 
 static sl_err k_batchnorm_eval(const sl_cuda_call *call) {
-    const sl_operand *x = &call->instr->in[0];
-    bn_eval<<<blocks_for(x->numel, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), in_array(call, 1), in_array(call, 2),
-        in_array(call, 3), in_array(call, 4), channels_of(&x->shape), x->numel,
-        (float)call->instr->attr[0].f, call->add);
-    return launched(call);
+    return run_eval(call, fixed{out_array(call, 0), in_array(call, 0), in_array(call, 1),
+                                in_array(call, 2), in_array(call, 3), in_array(call, 4),
+                                channels_of(&call->instr->in[0].shape),
+                                (float)call->instr->attr[0].f, call->add});
 }
 
 static sl_err k_batchnorm_eval_dx(const sl_cuda_call *call) {
-    const sl_operand *dy = &call->instr->in[0];
-    bn_eval<<<blocks_for(dy->numel, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), in_array(call, 1), array{}, array{},
-        in_array(call, 2), channels_of(&dy->shape), dy->numel, (float)call->instr->attr[0].f,
-        call->add);
-    return launched(call);
+    return run_eval(call, fixed{out_array(call, 0), in_array(call, 0), in_array(call, 1), array{},
+                                array{}, in_array(call, 2), channels_of(&call->instr->in[0].shape),
+                                (float)call->instr->attr[0].f, call->add});
 }
 
-static __global__ void bn_eval_dw(array dw, array dy, array x, array mean, array var, channels z,
-                                  float eps, bool add) {
+static __global__ void bn_eval_dw(fixed f, array dy) {
     i64 c = blockIdx.x;
-    float m = get(mean, c), rstd = 1 / sqrtf(get(var, c) + eps), sum = 0;
-    for (i64 i = threadIdx.x; i < z.n; i += blockDim.x) {
-        i64 at = place(z, c, i);
-        sum += get(dy, at) * (get(x, at) - m) * rstd;
+    float m = get(f.mean, c), rstd = 1 / sqrtf(get(f.var, c) + f.eps), sum = 0;
+    for (i64 i = threadIdx.x; i < f.z.n; i += blockDim.x) {
+        i64 at = place(f.z, c, i);
+        sum += get(dy, at) * (get(f.x, at) - m) * rstd;
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        put(dw, c, sum, add);
+        put(f.y, c, sum, f.add);
 }
 
 static sl_err k_batchnorm_eval_dw(const sl_cuda_call *call) {
     channels z = channels_of(&call->instr->in[1].shape);
-    bn_eval_dw<<<(unsigned)z.count, 512, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), in_array(call, 1), in_array(call, 2),
-        in_array(call, 3), z, (float)call->instr->attr[0].f, call->add);
+    fixed f = {out_array(call, 0), in_array(call, 1), array{}, array{},
+               in_array(call, 2),  in_array(call, 3), z,       (float)call->instr->attr[0].f,
+               call->add};
+    bn_eval_dw<<<(unsigned)z.count, 512, 0, call->stream>>>(f, in_array(call, 0));
     return launched(call);
 }
 

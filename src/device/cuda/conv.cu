@@ -33,13 +33,13 @@ static sl_err open_conv(const sl_cuda_call *call, const sl_shape *x, const sl_sh
     SL_TRY(set_image(&c->x, x, half));
     SL_TRY(set_image(&c->y, y, half));
     SL_TRY(SL_CUDNN(cudnnCreateFilterDescriptor(&c->w)));
-    SL_TRY(SL_CUDNN(cudnnSetFilter4dDescriptor(
-        c->w, half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, (int)w->dim[0],
-        (int)w->dim[1], (int)w->dim[2], (int)w->dim[3])));
+    SL_TRY(SL_CUDNN(cudnnSetFilter4dDescriptor(c->w, half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT,
+                                               CUDNN_TENSOR_NCHW, (int)w->dim[0], (int)w->dim[1],
+                                               (int)w->dim[2], (int)w->dim[3])));
     SL_TRY(SL_CUDNN(cudnnCreateConvolutionDescriptor(&c->op)));
-    SL_TRY(SL_CUDNN(cudnnSetConvolution2dDescriptor(
-        c->op, (int)pad[0], (int)pad[1], (int)stride[0], (int)stride[1], (int)gap[0], (int)gap[1],
-        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)));
+    SL_TRY(SL_CUDNN(cudnnSetConvolution2dDescriptor(c->op, (int)pad[0], (int)pad[1], (int)stride[0],
+                                                    (int)stride[1], (int)gap[0], (int)gap[1],
+                                                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)));
     SL_TRY(SL_CUDNN(cudnnSetConvolutionGroupCount(c->op, (int)attr[3].i)));
     SL_TRY(SL_CUDNN(cudnnSetConvolutionMathType(c->op, math)));
     return SL_CUDNN(cudnnSetStream(call->device->dnn, call->stream));
@@ -53,7 +53,8 @@ template <class P> static sl_err pick(const P *list, int count, int *out) {
             *out = (int)list[i].algo;
             return SL_OK;
         }
-    return sl_fail(SL_ERR_NO, "cuDNN has no deterministic algorithm for a convolution of this shape");
+    return sl_fail(SL_ERR_NO,
+                   "cuDNN has no deterministic algorithm for a convolution of this shape");
 }
 
 static bool is_half(const sl_cuda_call *call) { return call->instr->in[0].dtype == SL_BF16; }
@@ -77,8 +78,8 @@ static const void *in_type(const sl_cuda_call *call, int i, bool half, i64 *used
     void *at = room_at(call, *used);
     i64 count = call->instr->in[i].numel;
     *used += image_bytes(call->instr->in[i]);
-    convert<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(array{at, half},
-                                                                     in_array(call, i), count, false);
+    convert<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
+        array{at, half}, in_array(call, i), count, false);
     return at;
 }
 
@@ -107,7 +108,8 @@ static sl_err run_forward(const sl_cuda_call *call, conv *c, bool half) {
     float one = 1, zero = 0;
     int count, algo = 0;
     i64 used = 0;
-    SL_TRY(open_conv(call, &instr->in[0].shape, &instr->in[1].shape, &instr->out[0].shape, half, c));
+    SL_TRY(
+        open_conv(call, &instr->in[0].shape, &instr->in[1].shape, &instr->out[0].shape, half, c));
     SL_TRY(SL_CUDNN(
         cudnnGetConvolutionForwardAlgorithm_v7(dnn, c->x, c->w, c->op, c->y, 8, &count, list)));
     SL_TRY(pick(list, count, &algo));
@@ -131,7 +133,8 @@ static sl_err run_dx(const sl_cuda_call *call, conv *c, bool half) {
     float one = 1, zero = 0;
     int count, algo = 0;
     i64 used = 0;
-    SL_TRY(open_conv(call, &instr->out[0].shape, &instr->in[1].shape, &instr->in[0].shape, half, c));
+    SL_TRY(
+        open_conv(call, &instr->out[0].shape, &instr->in[1].shape, &instr->in[0].shape, half, c));
     SL_TRY(SL_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, c->w, c->y, c->op, c->x, 8,
                                                                 &count, list)));
     SL_TRY(pick(list, count, &algo));
@@ -150,7 +153,8 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, bool half) {
     float one = 1, zero = 0;
     int count, algo = 0;
     i64 used = 0;
-    SL_TRY(open_conv(call, &instr->in[1].shape, &instr->out[0].shape, &instr->in[0].shape, half, c));
+    SL_TRY(
+        open_conv(call, &instr->in[1].shape, &instr->out[0].shape, &instr->in[0].shape, half, c));
     SL_TRY(SL_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, c->x, c->y, c->op, c->w, 8,
                                                                   &count, list)));
     SL_TRY(pick(list, count, &algo));

@@ -76,8 +76,8 @@ static sl_err run_move(const sl_cuda_call *call, const move &m) {
         move_int<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
             (int32_t *)y.at, (const int32_t *)x.at, way, count);
     else
-        move_float<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-            y, x, way, count, m.factor, call->add);
+        move_float<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, x, way, count,
+                                                                             m.factor, call->add);
     return launched(call);
 }
 
@@ -130,8 +130,8 @@ static sl_err broadcast(const sl_cuda_call *call, float factor) {
 
 static sl_err k_broadcast_to(const sl_cuda_call *call) { return broadcast(call, 1); }
 static sl_err k_broadcast_mean(const sl_cuda_call *call) {
-    return broadcast(call, (float)((double)call->instr->in[0].numel /
-                                   (double)call->instr->out[0].numel));
+    return broadcast(call,
+                     (float)((double)call->instr->in[0].numel / (double)call->instr->out[0].numel));
 }
 
 /* [outer, size, inner] around one axis. */
@@ -147,23 +147,23 @@ static around around_of(const sl_shape *shape, i64 axis) {
     return a;
 }
 
-/* `items` of an axis, from item `from` of `x_size` to item `to` of `y_size`. */
-static sl_err move_items(const sl_cuda_call *call, move m, const around &a, i64 items, i64 y_size,
-                         i64 to, i64 x_size, i64 from) {
-    m.way = path{2,
-                 {a.outer, items * a.inner},
-                 {y_size * a.inner, 1},
-                 {x_size * a.inner, 1}};
-    m.to = to * a.inner;
-    m.from = from * a.inner;
+/* Where items of an axis lie in a tensor: how many it has there, and which is the first. */
+struct items {
+    i64 size, first;
+};
+static sl_err move_items(const sl_cuda_call *call, move m, const around &a, i64 count, items y,
+                         items x) {
+    m.way = path{2, {a.outer, count * a.inner}, {y.size * a.inner, 1}, {x.size * a.inner, 1}};
+    m.to = y.first * a.inner;
+    m.from = x.first * a.inner;
     return run_move(call, m);
 }
 
 static sl_err k_slice(const sl_cuda_call *call) {
     const union sl_attr *attr = call->instr->attr;
     around x = around_of(&call->instr->in[0].shape, attr[0].i);
-    i64 items = attr[2].i - attr[1].i;
-    return move_items(call, move_of(call, 0, 0), x, items, items, 0, x.size, attr[1].i);
+    i64 count = attr[2].i - attr[1].i;
+    return move_items(call, move_of(call, 0, 0), x, count, {count, 0}, {x.size, attr[1].i});
 }
 
 static __global__ void fill_zero(array y, i64 count) { GRID_LOOP(i, count) put(y, i, 0); }
@@ -175,14 +175,14 @@ static sl_err k_slice_dx(const sl_cuda_call *call) {
     if (!call->add)
         fill_zero<<<blocks_for(call->instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
             out_array(call, 0), call->instr->out[0].numel);
-    return move_items(call, move_of(call, 0, 0), dy, dy.size, dx.size, attr[1].i, dy.size, 0);
+    return move_items(call, move_of(call, 0, 0), dy, dy.size, {dx.size, attr[1].i}, {dy.size, 0});
 }
 
 static sl_err k_split(const sl_cuda_call *call) {
     around x = around_of(&call->instr->in[0].shape, call->instr->attr[0].i);
     i64 each = x.size / call->instr->out_count;
     for (int p = 0; p < call->instr->out_count; p++)
-        SL_TRY(move_items(call, move_of(call, p, 0), x, each, each, 0, x.size, p * each));
+        SL_TRY(move_items(call, move_of(call, p, 0), x, each, {each, 0}, {x.size, p * each}));
     return SL_OK;
 }
 
@@ -191,7 +191,7 @@ static sl_err k_concat(const sl_cuda_call *call) {
     i64 to = 0;
     for (int i = 0; i < call->instr->in_count; i++) {
         around x = around_of(&call->instr->in[i].shape, call->instr->attr[0].i);
-        SL_TRY(move_items(call, move_of(call, 0, i), x, x.size, y.size, to, x.size, 0));
+        SL_TRY(move_items(call, move_of(call, 0, i), x, x.size, {y.size, to}, {x.size, 0}));
         to += x.size;
     }
     return SL_OK;
@@ -203,21 +203,22 @@ static sl_err k_upsample(const sl_cuda_call *call) {
     const int64_t *x = call->instr->in[0].shape.dim;
     i64 width = x[3] * f[1];
     move m = move_of(call, 0, 0);
-    m.way = path{4,
-                 {x[0] * x[1] * x[2], f[0], x[3], f[1]},
-                 {f[0] * width, width, f[1], 1},
-                 {x[3], 0, 1, 0}};
+    m.way = path{
+        4, {x[0] * x[1] * x[2], f[0], x[3], f[1]}, {f[0] * width, width, f[1], 1}, {x[3], 0, 1, 0}};
     return run_move(call, m);
 }
 
-static __global__ void upsample_dx(array dx, array dy, i64 count, i64 width, i64 f0, i64 f1,
-                                   bool add) {
+struct factors {
+    i64 width, f0, f1; /* of a row of dx */
+};
+
+static __global__ void upsample_dx(array dx, array dy, i64 count, factors f, bool add) {
     GRID_LOOP(i, count) {
-        i64 row = i / width, col = i % width;
+        i64 row = i / f.width, col = i % f.width;
         float sum = 0;
-        for (i64 a = 0; a < f0; a++)
-            for (i64 b = 0; b < f1; b++)
-                sum += get(dy, (row * f0 + a) * width * f1 + col * f1 + b);
+        for (i64 a = 0; a < f.f0; a++)
+            for (i64 b = 0; b < f.f1; b++)
+                sum += get(dy, (row * f.f0 + a) * f.width * f.f1 + col * f.f1 + b);
         put(dx, i, sum, add);
     }
 }
@@ -226,13 +227,18 @@ static sl_err k_upsample_dx(const sl_cuda_call *call) {
     const int64_t *f = call->instr->attr[0].ints.at;
     const sl_operand *dx = &call->instr->out[0];
     upsample_dx<<<blocks_for(dx->numel, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), dx->numel, dx->shape.dim[3], f[0], f[1], call->add);
+        out_array(call, 0), in_array(call, 0), dx->numel, factors{dx->shape.dim[3], f[0], f[1]},
+        call->add);
     return launched(call);
 }
 
-static __global__ void hprev(array out, array y, array h0, i64 count, i64 steps, i64 h, bool add) {
-    GRID_LOOP(i, count) {
-        i64 j = i % h, t = i / h % steps, b = i / h / steps;
+struct sequence {
+    i64 count, steps, h;
+};
+
+static __global__ void hprev(array out, array y, array h0, sequence z, bool add) {
+    GRID_LOOP(i, z.count) {
+        i64 h = z.h, j = i % h, t = i / h % z.steps, b = i / h / z.steps;
         put(out, i, t ? get(y, i - h) : h0.at ? get(h0, b * h + j) : 0, add);
     }
 }
@@ -240,8 +246,8 @@ static __global__ void hprev(array out, array y, array h0, i64 count, i64 steps,
 static sl_err k_lstm_hprev(const sl_cuda_call *call) {
     const sl_operand *y = &call->instr->in[0];
     hprev<<<blocks_for(y->numel, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), in_array(call, 1), y->numel, y->shape.dim[1],
-        y->shape.dim[2], call->add);
+        out_array(call, 0), in_array(call, 0), in_array(call, 1),
+        sequence{y->numel, y->shape.dim[1], y->shape.dim[2]}, call->add);
     return launched(call);
 }
 

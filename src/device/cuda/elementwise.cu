@@ -1,5 +1,5 @@
-/* Elementwise kernels: y = f(x), and dx = f(dy, x or y); eight elements per thread. In place is fine:
- * an element is read before it is written, by the same thread. */
+/* Elementwise kernels: y = f(x), and dx = f(dy, x or y); eight elements per thread. In place is
+ * fine: an element is read before it is written, by the same thread. */
 #include "device/cuda/kernels.cuh"
 
 struct number { /* the one attribute that some of them have */
@@ -45,10 +45,10 @@ FUNCTION(f_add, a, b, a + b)
 FUNCTION(f_sub, a, b, a - b)
 FUNCTION(f_mul, a, b, a *b)
 FUNCTION(f_gelu, x, y,
-         n.i ? 0.5f * x * erfcf(-x * 0.70710678118654752440f) : 0.5f * x * (1 + gelu_tanh(x)))
+         n.i ? 0.5f * x *erfcf(-x * 0.70710678118654752440f) : 0.5f * x * (1 + gelu_tanh(x)))
 FUNCTION(f_gelu_dx, dy, x,
-         n.i ? dy * (0.5f * erfcf(-x * 0.70710678118654752440f) +
-                     x * 0.39894228040143267794f * expf(-0.5f * x * x))
+         n.i ? dy *(0.5f * erfcf(-x * 0.70710678118654752440f) +
+                    x * 0.39894228040143267794f * expf(-0.5f * x * x))
              : dy * 0.5f *
                    (1 + gelu_tanh(x) + x * (1 - gelu_tanh(x) * gelu_tanh(x)) * gelu_slope(x)))
 
@@ -83,10 +83,10 @@ template <class F>
 static sl_err map(const sl_cuda_call *call, array y, array a, array b, i64 count, number n) {
     if (fit8(y, a, b))
         map8<F><<<blocks_for(count, THREADS * 8), THREADS, 0, call->stream>>>(y, a, b, count, n,
-                                                                             call->add);
+                                                                              call->add);
     else
         map1<F><<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, a, b, count, n,
-                                                                         call->add);
+                                                                          call->add);
     return launched(call);
 }
 
@@ -130,8 +130,8 @@ static void strides_in(const sl_shape *narrow, const sl_shape *wide, i64 *out) {
     }
 }
 
-template <class F> static __global__ void zip_walk(array y, array a, array b, walk w, i64 count,
-                                                   bool add) {
+template <class F>
+static __global__ void zip_walk(array y, array a, array b, walk w, i64 count, bool add) {
     GRID_LOOP(i, count) {
         i64 rest = i, at_a = 0, at_b = 0;
         for (int k = w.rank - 1; k >= 0; k--) {
@@ -186,7 +186,7 @@ template <class F> static sl_err k_zip(const sl_cuda_call *call) {
     strides_in(&a->shape, &y->shape, w.a);
     strides_in(&b->shape, &y->shape, w.b);
     zip_walk<F><<<blocks_for(y->numel, THREADS), THREADS, 0, call->stream>>>(ya, aa, ba, w,
-                                                                            y->numel, call->add);
+                                                                             y->numel, call->add);
     return launched(call);
 }
 

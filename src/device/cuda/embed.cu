@@ -28,14 +28,18 @@ static sl_err k_embed(const sl_cuda_call *call) {
     return launched(call);
 }
 
-static __global__ void gather_bags(array y, array table, const int32_t *index, i64 bags, i64 bag,
-                                   i64 n, float factor, bool add) {
-    GRID_LOOP(i, bags * n) {
-        i64 at = i / n, j = i % n;
+struct bags { /* `count` of `bag` indices each, rows of n, each times `factor` */
+    i64 count, bag, n;
+    float factor;
+};
+
+static __global__ void gather_bags(array y, array table, const int32_t *index, bags z, bool add) {
+    GRID_LOOP(i, z.count * z.n) {
+        i64 at = i / z.n, j = i % z.n;
         float sum = 0;
-        for (i64 k = 0; k < bag; k++)
-            sum += get(table, index[at * bag + k] * n + j);
-        put(y, i, factor * sum, add);
+        for (i64 k = 0; k < z.bag; k++)
+            sum += get(table, index[at * z.bag + k] * z.n + j);
+        put(y, i, z.factor * sum, add);
     }
 }
 
@@ -43,13 +47,13 @@ enum { SUM, MEAN, CONCAT };
 
 static sl_err k_embed_bag(const sl_cuda_call *call) {
     i64 n = call->instr->in[0].shape.dim[1];
-    rows bags = rows_of(call->instr->in[1]);
+    rows all = rows_of(call->instr->in[1]);
     int64_t mode = call->instr->attr[0].i;
     if (mode == CONCAT)
         return k_embed(call);
-    gather_bags<<<blocks_for(bags.count * n, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], bags.count, bags.n, n,
-        mode == MEAN ? 1.0f / (float)bags.n : 1, call->add);
+    bags z = {all.count, all.n, n, mode == MEAN ? 1.0f / (float)all.n : 1};
+    gather_bags<<<blocks_for(all.count * n, THREADS), THREADS, 0, call->stream>>>(
+        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], z, call->add);
     return launched(call);
 }
 
@@ -57,19 +61,19 @@ static sl_err k_embed_bag(const sl_cuda_call *call) {
 
 static __global__ void number(int32_t *out, i64 count) { GRID_LOOP(i, count) out[i] = (int32_t)i; }
 
-/* A block per sorted position; the first one of a row does the row's sum. `bag`: positions that
- * share a row of dy. */
+/* A block per sorted position; the first one of a row does the row's sum. z.count positions, of
+ * which z.bag share a row of dy. */
 static __global__ void scatter(array dw, array dy, const int32_t *key, const int32_t *from,
-                               i64 count, i64 n, i64 bag, float factor) {
-    i64 first = blockIdx.x;
+                               bags z) {
+    i64 first = blockIdx.x, n = z.n;
     int32_t row = key[first];
     if (first > 0 && key[first - 1] == row)
         return;
     for (i64 j = threadIdx.x; j < n; j += blockDim.x) {
         float sum = 0;
-        for (i64 i = first; i < count && key[i] == row; i++)
-            sum += get(dy, from[i] / bag * n + j);
-        put(dw, row * n + j, factor * sum, true);
+        for (i64 i = first; i < z.count && key[i] == row; i++)
+            sum += get(dy, from[i] / z.bag * n + j);
+        put(dw, row * n + j, z.factor * sum, true);
     }
 }
 
@@ -105,14 +109,15 @@ static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
     array dw = out_array(call, 0);
     sort_room r = sort_layout(call->scratch, count, rows_);
     if (!call->add)
-        SL_TRY(SL_CUDA(cudaMemsetAsync(dw.at, 0, (size_t)(rows_ * n * (dw.half ? 2 : 4)),
-                                       call->stream)));
+        SL_TRY(SL_CUDA(
+            cudaMemsetAsync(dw.at, 0, (size_t)(rows_ * n * (dw.half ? 2 : 4)), call->stream)));
     number<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(r.order, count);
     SL_TRY(SL_CUDA(cub::DeviceRadixSort::SortPairs(r.temp, r.temp_bytes, index, r.keys, r.order,
                                                    r.from, (int)count, 0, bits_of(rows_),
                                                    call->stream)));
-    scatter<<<(unsigned)count, n < 128 ? 64 : 256, 0, call->stream>>>(
-        dw, in_array(call, 0), r.keys, r.from, count, n, bag, factor);
+    unsigned threads = n < 128 ? 64 : 256;
+    scatter<<<(unsigned)count, threads, 0, call->stream>>>(dw, in_array(call, 0), r.keys, r.from,
+                                                           bags{count, bag, n, factor});
     return launched(call);
 }
 

@@ -83,8 +83,8 @@ struct turn {
 static __global__ void rope(array y, array x, turn z, i64 pairs, bool add) {
     GRID_LOOP(p, pairs) {
         i64 i = p % (z.d / 2), head = p / (z.d / 2), t = head / z.h % z.t;
-        double angle = (double)(z.start + t) * z.scale *
-                       pow(z.base, -2.0 * (double)i / (double)z.d);
+        double angle =
+            (double)(z.start + t) * z.scale * pow(z.base, -2.0 * (double)i / (double)z.d);
         double s, c;
         sincos(angle, &s, &c);
         s = z.inverse ? -s : s;
@@ -98,7 +98,7 @@ static __global__ void rope(array y, array x, turn z, i64 pairs, bool add) {
 static sl_err k_rope(const sl_cuda_call *call) {
     const union sl_attr *attr = call->instr->attr;
     const int64_t *dim = call->instr->in[0].shape.dim;
-    turn z = {dim[1],    dim[2],     dim[3],         attr[0].f,
+    turn z = {dim[1],    dim[2],    dim[3],         attr[0].f,
               attr[3].f, attr[1].i, attr[2].i == 0, attr[4].i != 0};
     i64 pairs = call->instr->in[0].numel / 2;
     rope<<<blocks_for(pairs, THREADS), THREADS, 0, call->stream>>>(
@@ -118,15 +118,19 @@ static __device__ void pair_at(i64 p, bool self, i64 *i, i64 *j) {
     *j = p - first;
 }
 
-static __global__ void interact(array y, array x, i64 count, i64 pairs, i64 features, i64 n,
-                                bool self, bool add) {
+struct crossing { /* per sample: `pairs` of `features` of size n */
+    i64 pairs, features, n;
+    bool self, add;
+};
+
+static __global__ void interact(array y, array x, i64 count, crossing z) {
     GRID_LOOP(at, count) {
-        i64 b = at / pairs, i, j;
-        pair_at(at % pairs, self, &i, &j);
+        i64 i, j, base = at / z.pairs * z.features;
+        pair_at(at % z.pairs, z.self, &i, &j);
         float sum = 0;
-        for (i64 k = 0; k < n; k++)
-            sum += get(x, (b * features + i) * n + k) * get(x, (b * features + j) * n + k);
-        put(y, at, sum, add);
+        for (i64 k = 0; k < z.n; k++)
+            sum += get(x, (base + i) * z.n + k) * get(x, (base + j) * z.n + k);
+        put(y, at, sum, z.add);
     }
 }
 
@@ -135,18 +139,17 @@ static __device__ i64 pair_number(i64 i, i64 j, bool self) {
     return row * (row - 1) / 2 + (self ? row : 0) + col;
 }
 
-static __global__ void interact_dx(array dx, array dy, array x, i64 count, i64 pairs, i64 features,
-                                   i64 n, bool self, bool add) {
+static __global__ void interact_dx(array dx, array dy, array x, i64 count, crossing z) {
     GRID_LOOP(at, count) {
-        i64 k = at % n, i = at / n % features, b = at / n / features;
+        i64 k = at % z.n, i = at / z.n % z.features, b = at / z.n / z.features;
         float sum = 0;
-        for (i64 j = 0; j < features; j++) {
-            if (j == i && !self)
+        for (i64 j = 0; j < z.features; j++) {
+            if (j == i && !z.self)
                 continue;
-            float d = get(dy, b * pairs + pair_number(i, j, self));
-            sum += (j == i ? 2 * d : d) * get(x, (b * features + j) * n + k);
+            float d = get(dy, b * z.pairs + pair_number(i, j, z.self));
+            sum += (j == i ? 2 * d : d) * get(x, (b * z.features + j) * z.n + k);
         }
-        put(dx, at, sum, add);
+        put(dx, at, sum, z.add);
     }
 }
 
@@ -154,8 +157,8 @@ static sl_err k_interaction(const sl_cuda_call *call) {
     const int64_t *x = call->instr->in[0].shape.dim;
     i64 count = call->instr->out[0].numel;
     interact<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), count, count / x[0], x[1], x[2],
-        call->instr->attr[0].i != 0, call->add);
+        out_array(call, 0), in_array(call, 0), count,
+        crossing{count / x[0], x[1], x[2], call->instr->attr[0].i != 0, call->add});
     return launched(call);
 }
 
@@ -164,7 +167,8 @@ static sl_err k_interaction_dx(const sl_cuda_call *call) {
     i64 count = call->instr->out[0].numel;
     interact_dx<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
         out_array(call, 0), in_array(call, 0), in_array(call, 1), count,
-        call->instr->in[0].numel / x[0], x[1], x[2], call->instr->attr[0].i != 0, call->add);
+        crossing{call->instr->in[0].numel / x[0], x[1], x[2], call->instr->attr[0].i != 0,
+                 call->add});
     return launched(call);
 }
 

@@ -2,7 +2,8 @@
  * the scores anew. Nothing is added to by two blocks, so the result is the same every time.
  *
  *   back_q   64 queries a block, walks over keys       s = q k'   dp = dy v'   dq += ds k
- *   back_k   64 keys a block, walks over queries       s' = k q'  dp' = v dy'  dv += p' dy  dk += ds' q
+ *   back_k   64 keys a block, walks over queries       s' = k q'  dp' = v dy'  dv += p' dy  dk +=
+ * ds' q
  */
 #include "device/cuda/flash.cuh"
 
@@ -150,8 +151,7 @@ static __device__ __forceinline__ void to_ds_turned(float dp[8][4], const float 
 static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_k(att z) {
     __shared__ __align__(1024) unsigned char tiles[4 * TILE_BYTES];
     __shared__ __align__(16) float stats[4 * TILE];
-    query_tiles in = {shared_of(tiles), shared_of(tiles) + 2 * TILE_BYTES, stats,
-                      stats + 2 * TILE};
+    query_tiles in = {shared_of(tiles), shared_of(tiles) + 2 * TILE_BYTES, stats, stats + 2 * TILE};
     i64 first = (i64)blockIdx.x * TILE, group = z.hq / z.hk, h = blockIdx.y * group, b = blockIdx.z;
     veil over = veil_of(z, b);
     i64 start_t = z.causal && first > over.ahead ? (first - over.ahead) / TILE * TILE : 0;

@@ -47,17 +47,22 @@ void sl_gemms_close(struct sl_cuda_gemms *gemms) {
     free(gemms);
 }
 
-static sl_err make_layout(cublasLtMatrixLayout_t *out, bool half, int64_t rows, int64_t cols,
-                          int64_t ld, int64_t batch, int64_t stride) {
+struct side { /* a matrix as the library sees it */
+    bool half;
+    int64_t rows, cols, ld, stride;
+};
+
+static sl_err make_layout(cublasLtMatrixLayout_t *out, const struct side *side, int64_t batch) {
     int32_t count = (int32_t)batch;
-    SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutCreate(out, half ? CUDA_R_16BF : CUDA_R_32F,
-                                                (uint64_t)rows, (uint64_t)cols, ld)));
+    SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutCreate(out, side->half ? CUDA_R_16BF : CUDA_R_32F,
+                                                (uint64_t)side->rows, (uint64_t)side->cols,
+                                                side->ld)));
     if (batch <= 1)
         return SL_OK;
     SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
                                                       &count, sizeof count)));
     return SL_CUBLAS(cublasLtMatrixLayoutSetAttribute(
-        *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+        *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &side->stride, sizeof side->stride));
 }
 
 #define SET(desc_, attr_, value_)                                                                  \
@@ -121,11 +126,12 @@ static sl_err make_plan(struct sl_cuda_device *cuda, struct plan *p) {
     const struct sl_gemm *g = &p->key;
     cublasLtMatmulPreference_t prefer;
     SL_TRY(make_desc(cuda, p));
-    SL_TRY(make_layout(&p->a, g->half_in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb,
-                       g->batch, g->stride_b));
-    SL_TRY(make_layout(&p->b, g->half_in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda,
-                       g->batch, g->stride_a));
-    SL_TRY(make_layout(&p->y, g->half_out, g->n, g->m, g->ldy, g->batch, g->stride_y));
+    struct side a = {g->half_in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->stride_b};
+    struct side b = {g->half_in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->stride_a};
+    struct side y = {g->half_out, g->n, g->m, g->ldy, g->stride_y};
+    SL_TRY(make_layout(&p->a, &a, g->batch));
+    SL_TRY(make_layout(&p->b, &b, g->batch));
+    SL_TRY(make_layout(&p->y, &y, g->batch));
     SL_TRY(SL_CUBLAS(cublasLtMatmulPreferenceCreate(&prefer)));
     sl_err err = choose(cuda, p, prefer);
     cublasLtMatmulPreferenceDestroy(prefer);

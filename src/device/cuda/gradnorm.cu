@@ -172,17 +172,19 @@ struct muon {
     cudaStream_t stream;
 };
 
-static __device__ __forceinline__ i64 place(i64 rows_, i64 cols, i64 i) {
-    return rows_ > cols ? i % cols * rows_ + i / cols : i;
-}
+struct matrix { /* X is turned when it has more rows than columns */
+    i64 rows, cols, count;
+    __device__ __forceinline__ i64 place(i64 i) const {
+        return rows > cols ? i % cols * rows + i / cols : i;
+    }
+};
 
-static __global__ void momentum(float *x, float *state, const float *g, sl_step_coef c, i64 rows_,
-                                i64 cols, i64 count) {
-    GRID_LOOP(i, count) {
+static __global__ void momentum(float *x, float *state, const float *g, sl_step_coef c, matrix z) {
+    GRID_LOOP(i, z.count) {
         float each = __fmul_rn(g[i], c.scale);
         float m = __fadd_rn(__fmul_rn(c.beta1, state[i]), __fmul_rn(c.rest1, each));
         state[i] = m;
-        x[place(rows_, cols, i)] = __fadd_rn(__fmul_rn(c.beta2, m), __fmul_rn(c.rest2, each));
+        x[z.place(i)] = __fadd_rn(__fmul_rn(c.beta2, m), __fmul_rn(c.rest2, each));
     }
 }
 
@@ -192,44 +194,50 @@ static __global__ void normalise(float *x, const double *sum, i64 count) {
     GRID_LOOP(i, count) x[i] *= fix;
 }
 
-static __global__ void mix(float *out, const float *u, const float *v, float p, float q, i64 count) {
+static __global__ void mix(float *out, const float *u, const float *v, float p, float q,
+                           i64 count) {
     GRID_LOOP(i, count) out[i] = p * u[i] + q * v[i];
 }
 
-static __global__ void apply(float *w, float *delta, const float *x, sl_step_coef c, i64 rows_,
-                             i64 cols, i64 count) {
-    GRID_LOOP(i, count) {
-        float d = __fmul_rn(c.gain, x[place(rows_, cols, i)]);
+static __global__ void apply(float *w, float *delta, const float *x, sl_step_coef c, matrix z) {
+    GRID_LOOP(i, z.count) {
+        float d = __fmul_rn(c.gain, x[z.place(i)]);
         w[i] = __fsub_rn(__fmul_rn(w[i], c.shrink), __fmul_rn(c.lr, d));
         if (delta)
             delta[i] = d;
     }
 }
 
-static sl_err multiply(sl_cuda_device *cuda, const muon &m, float *y, const float *a,
-                       const float *b, i64 rows_, i64 k, i64 n, bool tb) {
+struct factors { /* y [m,n] = a [m,k] b */
+    float *y;
+    const float *a, *b;
+    i64 m, k, n;
+    bool tb;
+};
+
+static sl_err multiply(sl_cuda_device *cuda, const muon &m, const factors &f) {
     sl_gemm g;
     memset(&g, 0, sizeof g);
-    g.m = rows_;
-    g.k = k;
-    g.n = n;
-    g.tb = tb;
+    g.m = f.m;
+    g.k = f.k;
+    g.n = f.n;
+    g.tb = f.tb;
     g.batch = 1;
     g.align = 4;
     sl_gemm_pack(&g);
-    sl_gemm_io io = {a, b, NULL, y, NULL, NULL, 0, m.stream};
+    sl_gemm_io io = {f.a, f.b, NULL, f.y, NULL, NULL, 0, m.stream};
     return sl_gemm_run(cuda, &g, &io);
 }
 
 static sl_err newton_schulz(sl_cuda_device *cuda, const muon &m) {
     i64 k = m.k, n = m.n;
-    SL_TRY(multiply(cuda, m, m.a, m.x, m.x, k, n, k, true));
-    SL_TRY(multiply(cuda, m, m.b, m.a, m.a, k, k, k, false));
+    SL_TRY(multiply(cuda, m, {m.a, m.x, m.x, k, n, k, true}));
+    SL_TRY(multiply(cuda, m, {m.b, m.a, m.a, k, k, k, false}));
     mix<<<blocks_for(k * k, THREADS), THREADS, 0, m.stream>>>(m.b, m.a, m.b, (float)SL_MUON_B,
-                                                             (float)SL_MUON_C, k * k);
-    SL_TRY(multiply(cuda, m, m.y, m.b, m.x, k, k, n, false));
+                                                              (float)SL_MUON_C, k * k);
+    SL_TRY(multiply(cuda, m, {m.y, m.b, m.x, k, k, n, false}));
     mix<<<blocks_for(k * n, THREADS), THREADS, 0, m.stream>>>(m.x, m.x, m.y, (float)SL_MUON_A, 1,
-                                                             k * n);
+                                                              k * n);
     return sl_cuda_check(cudaGetLastError(), "muon");
 }
 
@@ -244,14 +252,13 @@ extern "C" sl_err sl_cuda_muon(sl_cuda_device *cuda, const sl_step_item *item) {
     m.b = m.a + m.k * m.k;
     m.y = m.b + m.k * m.k;
     unsigned blocks = blocks_for(io->count, THREADS);
-    momentum<<<blocks, THREADS, 0, m.stream>>>(m.x, io->state[0], io->g, item->coef, io->rows,
-                                               io->cols, io->count);
+    matrix z = {io->rows, io->cols, io->count};
+    momentum<<<blocks, THREADS, 0, m.stream>>>(m.x, io->state[0], io->g, item->coef, z);
     sl_norm_item norm = {m.x, io->count, NULL};
     SL_TRY(norms(cuda, &norm, 1, &sum));
     normalise<<<blocks, THREADS, 0, m.stream>>>(m.x, sum, io->count);
     for (int i = 0; i < item->coef.rounds; i++)
         SL_TRY(newton_schulz(cuda, m));
-    apply<<<blocks, THREADS, 0, m.stream>>>(io->w, io->delta, m.x, item->coef, io->rows, io->cols,
-                                            io->count);
+    apply<<<blocks, THREADS, 0, m.stream>>>(io->w, io->delta, m.x, item->coef, z);
     return sl_cuda_check(cudaGetLastError(), "muon");
 }

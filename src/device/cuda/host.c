@@ -4,12 +4,13 @@
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 extern const struct sl_device_row sl_device_cuda;
 sl_cuda_module_fn sl_cuda_module;
 
-static void (*set_message)(const char *text); /* set once, before any device is opened */
+/* Set once, before any device is opened. */
+static void (*set_message)(const char *text);
+static void (*assert_fail)(const char *expr, const char *file, int line);
 
 __attribute__((visibility("default"))) const struct sl_device_row *
 sl_cuda_module(const struct sl_cuda_host *host) {
@@ -18,6 +19,7 @@ sl_cuda_module(const struct sl_cuda_host *host) {
         host->program_bytes != sizeof(struct sl_program))
         return NULL;
     set_message = host->set_message;
+    assert_fail = host->assert_fail;
     return &sl_device_cuda;
 }
 
@@ -37,8 +39,8 @@ sl_err sl_fail(sl_err code, const char *fmt, ...) {
 }
 
 void sl_assert_fail(const char *expr, const char *file, int line) {
-    fprintf(stderr, "%s:%d: bug: %s does not hold\n", file, line, expr);
-    abort();
+    assert_fail(expr, file, line);
+    __builtin_unreachable();
 }
 
 sl_err sl_cuda_check(cudaError_t status, const char *what) {

@@ -14,6 +14,7 @@ struct sl_cuda_host {
     int version;                            /* SL_CUDA_MODULE_VERSION of the program */
     size_t device_row_bytes, program_bytes; /* of its structs: both must be built alike */
     void (*set_message)(const char *text);  /* of the calling thread's error */
+    void (*assert_fail)(const char *expr, const char *file, int line); /* does not return */
 };
 
 /* NULL when the module was built for another program. */

@@ -56,8 +56,8 @@ static sl_err k_maxpool(const sl_cuda_call *call) {
 
 /* A block per plane adds into it in shared order: one thread per pixel looks through the windows of
  * its plane that may have chosen it. The window's size is not an attribute here, so all of them. */
-static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, i64 planes, i64 pixels,
-                                  i64 windows, bool add) {
+static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, i64 pixels, i64 windows,
+                                  bool add) {
     extern __shared__ int32_t chosen[];
     i64 plane = blockIdx.x;
     for (i64 first = 0; first < pixels; first += blockDim.x) {
@@ -81,8 +81,8 @@ static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, i64 
 static sl_err k_maxpool_dx(const sl_cuda_call *call) {
     const int64_t *x = call->instr->out[0].shape.dim, *y = call->instr->in[0].shape.dim;
     maxpool_dx<<<(unsigned)(x[0] * x[1]), 256, 256 * sizeof(int32_t), call->stream>>>(
-        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], x[0] * x[1],
-        x[2] * x[3], y[2] * y[3], call->add);
+        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], x[2] * x[3],
+        y[2] * y[3], call->add);
     return launched(call);
 }
 

@@ -93,14 +93,13 @@ static sl_err k_mse_dx(const sl_cuda_call *call) {
     return launched(call);
 }
 
-/* of the logits, or (t.at is NULL) of the targets */
-static __global__ void bce_d(array d, array dloss, array x, array t, i64 count, float weight,
-                             bool add) {
-    float each = get(dloss, 0) / (float)count;
+/* of the logits, or (of.t.at is NULL) of the targets */
+static __global__ void bce_d(array d, array dloss, bce_term of, i64 count, bool add) {
+    float each = get(dloss, 0) / (float)count, weight = of.weight;
     GRID_LOOP(i, count) {
-        float v = get(x, i), target = t.at ? get(t, i) : 0, u = 1 + (weight - 1) * target;
-        float slope = t.at ? (1 - target) - u / (1 + expf(v))
-                           : (weight - 1) * softplus_of_minus(v) - v;
+        float v = get(of.x, i), target = of.t.at ? get(of.t, i) : 0, u = 1 + (weight - 1) * target;
+        float slope =
+            of.t.at ? (1 - target) - u / (1 + expf(v)) : (weight - 1) * softplus_of_minus(v) - v;
         put(d, i, each * slope, add);
     }
 }
@@ -108,8 +107,9 @@ static __global__ void bce_d(array d, array dloss, array x, array t, i64 count, 
 static sl_err k_bce_d(const sl_cuda_call *call) {
     i64 count = call->instr->out[0].numel;
     bce_d<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        out_array(call, 0), in_array(call, 0), in_array(call, 1), in_array(call, 2), count,
-        (float)call->instr->attr[0].f, call->add);
+        out_array(call, 0), in_array(call, 0),
+        bce_term{in_array(call, 1), in_array(call, 2), (float)call->instr->attr[0].f}, count,
+        call->add);
     return launched(call);
 }
 
@@ -186,13 +186,12 @@ static __global__ void ce_rows(ce c, float *loss, bool wide) {
     }
 }
 
-/* Blocks beyond one would need another round: rows are few. */
-static __global__ void ce_end(array y, const float *loss, const int32_t *target, i64 rows,
-                              int64_t ignore, float *count, bool add) {
+/* One block, since rows are few: the mean of the losses, or (loss is NULL) how many count. */
+static __global__ void ce_end(ce c, array y, const float *loss, i64 rows, float *count, bool add) {
     double sum = 0, valid = 0;
     for (i64 i = threadIdx.x; i < rows; i += blockDim.x) {
         sum += loss ? (double)loss[i] : 0;
-        valid += target[i] != ignore;
+        valid += c.target[i] != c.ignore;
     }
     sum = block_sum_double(sum);
     valid = block_sum_double(valid);
@@ -224,8 +223,7 @@ static sl_err k_cross_entropy(const sl_cuda_call *call) {
     float *loss = (float *)call->scratch;
     bool wide = c.n % 8 == 0 && fit8(c.x);
     ce_rows<<<(unsigned)count, ce_threads(c.n), 0, call->stream>>>(c, loss, wide);
-    ce_end<<<1, 1024, 0, call->stream>>>(out_array(call, 0), loss, c.target, count, c.ignore, NULL,
-                                        call->add);
+    ce_end<<<1, 1024, 0, call->stream>>>(c, out_array(call, 0), loss, count, NULL, call->add);
     return launched(call);
 }
 
@@ -262,9 +260,9 @@ static sl_err k_cross_entropy_dx(const sl_cuda_call *call) {
     array dx = out_array(call, 0);
     float *valid = (float *)call->scratch;
     bool wide = c.n % 8 == 0 && fit8(c.x, dx);
-    ce_end<<<1, 1024, 0, call->stream>>>(array{}, NULL, c.target, count, c.ignore, valid, false);
+    ce_end<<<1, 1024, 0, call->stream>>>(c, array{}, NULL, count, valid, false);
     ce_dx<<<(unsigned)count, ce_threads(c.n), 0, call->stream>>>(c, dx, in_array(call, 0), valid,
-                                                                wide, call->add);
+                                                                 wide, call->add);
     return launched(call);
 }
 

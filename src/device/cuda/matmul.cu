@@ -1,5 +1,5 @@
-/* matmul and its fused forms (pass/fused.h): cuBLASLt with its epilogues where it has them, else the
- * plain product and one more kernel.
+/* matmul and its fused forms (pass/fused.h): cuBLASLt with its epilogues where it has them, else
+ * the plain product and one more kernel.
  *
  *   a, b of different dtypes        the fp32 one is rounded to bf16 in scratch
  *   scratch                         [a in bf16] [b in bf16] [parts of column sums]
@@ -77,19 +77,30 @@ static __device__ float slope_of(float x, bool erf) {
     return 0.5f * (1 + t + x * (1 - t * t) * inner);
 }
 
-/* y holds the product. */
-static __global__ void finish(array y, array second, array bias, array other, i64 count, i64 n,
-                              form f, bool erf) {
+struct tail_args {
+    array y, second, bias, other; /* y holds the product */
+    i64 n;                        /* columns */
+    form f;
+    bool erf;
+};
+
+static __global__ void finish(tail_args t, i64 count) {
     GRID_LOOP(i, count) {
-        float v = get(y, i) + (bias.at ? get(bias, i % n) : 0);
-        if (f == ADD)
-            v += get(other, i);
-        if (f == GELU_DX)
-            v *= slope_of(get(other, i), erf);
-        put(y, i, v);
-        if (f == GELU)
-            put(second, i, gelu_of(get(y, i), erf));
+        float v = get(t.y, i) + (t.bias.at ? get(t.bias, i % t.n) : 0);
+        if (t.f == ADD)
+            v += get(t.other, i);
+        if (t.f == GELU_DX)
+            v *= slope_of(get(t.other, i), t.erf);
+        put(t.y, i, v);
+        if (t.f == GELU)
+            put(t.second, i, gelu_of(get(t.y, i), t.erf));
     }
+}
+
+static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
+    i64 count = call->instr->out[0].numel;
+    finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
+    return launched(call);
 }
 
 static sl_gemm_tail tail_of(form f, bool bias, bool erf) {
@@ -113,7 +124,7 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
     array y = out_array(call, 0), second = f == GELU ? out_array(call, 1) : array{};
     array bias = f == GELU_DX ? array{} : in_array(call, 2);
     array other = f == GELU_DX ? in_array(call, 2) : f == ADD ? in_array(call, 3) : array{};
-    sl_gemm_io io = {factor(call, g, 0), factor(call, g, 1), NULL, y.at, NULL, NULL,
+    sl_gemm_io io = {factor(call, g, 0),      factor(call, g, 1), NULL, y.at, NULL, NULL,
                      call->add ? 1.0f : 0.0f, call->stream};
     g.tail = tail_of(f, bias.at != NULL, erf);
     bool whole = fusable(call, g, bias, other);
@@ -127,10 +138,7 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
         SL_TRY(sl_gemm_run(call->device, &g, &io));
         if (f == PLAIN && !bias.at)
             return SL_OK;
-        i64 count = instr->out[0].numel;
-        finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, second, bias, other,
-                                                                        count, g.n, f, erf);
-        return launched(call);
+        return run_finish(call, tail_args{y, second, bias, other, g.n, f, erf});
     }
     io.bias = bias.at;
     if (g.tail >= SL_GEMM_GELU) {
@@ -140,10 +148,8 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
     SL_TRY(sl_gemm_run(call->device, &g, &io));
     if ((f != GELU && f != GELU_DX) || !erf)
         return SL_OK;
-    i64 count = instr->out[0].numel; /* by erf: the epilogues have only tanh */
-    finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(y, second, array{}, other,
-                                                                    count, g.n, f, erf);
-    return launched(call);
+    /* by erf: the epilogues have only tanh */
+    return run_finish(call, tail_args{y, second, array{}, other, g.n, f, erf});
 }
 
 static sl_err k_matmul(const sl_cuda_call *call) { return product(call, PLAIN, false); }
@@ -151,7 +157,9 @@ static sl_err k_matmul_add(const sl_cuda_call *call) { return product(call, ADD,
 static sl_err k_matmul_gelu(const sl_cuda_call *call) { return product(call, GELU, false); }
 static sl_err k_matmul_gelu_erf(const sl_cuda_call *call) { return product(call, GELU, true); }
 static sl_err k_matmul_gelu_dx(const sl_cuda_call *call) { return product(call, GELU_DX, false); }
-static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) { return product(call, GELU_DX, true); }
+static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) {
+    return product(call, GELU_DX, true);
+}
 
 /* ---- a weight's gradient with its bias' ---- */
 
@@ -168,8 +176,8 @@ static sl_err with_sums(const sl_cuda_call *call, int side) {
     SL_TRY(product(call, PLAIN, false));
     i64 n = side ? g.n : g.m;
     bool turned = side ? g.tb : !g.ta; /* stored [n, k] */
-    char *scratch = (char *)call->scratch + cast_bytes(call->instr, g, 0) +
-                    cast_bytes(call->instr, g, 1);
+    char *scratch =
+        (char *)call->scratch + cast_bytes(call->instr, g, 0) + cast_bytes(call->instr, g, 1);
     array x = in_array(call, side);
     load_side load = {x, turned ? 1 : n, turned ? g.k : 1, !turned && fit8(x)};
     return sum_columns_in(call, out_array(call, 1), g.k, n, load, call->add, scratch);

@@ -1,5 +1,5 @@
-/* layernorm, add_layernorm, rmsnorm and their gradients: one warp per row, the row in registers when
- * it fits (up to 1024 elements, a multiple of 8), else read again. */
+/* layernorm, add_layernorm, rmsnorm and their gradients: one warp per row, the row in registers
+ * when it fits (up to 1024 elements, a multiple of 8), else read again. */
 #include "device/cuda/columns.cuh"
 
 enum { WARPS = 4, KEPT = 4 /* eights per lane */ };
@@ -258,8 +258,8 @@ static sl_err k_layernorm_dw(const sl_cuda_call *call) {
 static sl_err k_rmsnorm_dw(const sl_cuda_call *call) {
     rows z = rows_of(call->instr->in[0]);
     return sum_columns(call, out_array(call, 0), z.count, z.n,
-                       load_dw{in_array(call, 0), in_array(call, 1), array{}, in_array(call, 2), z.n,
-                               fit8(in_array(call, 0), in_array(call, 1))},
+                       load_dw{in_array(call, 0), in_array(call, 1), array{}, in_array(call, 2),
+                               z.n, fit8(in_array(call, 0), in_array(call, 1))},
                        call->add);
 }
 

@@ -95,7 +95,7 @@ static __global__ void predict_items(const item *items, int count) {
     i64 first = (blockIdx.x - it.first_block) * CHUNK;
     i64 last = first + CHUNK < it.count ? first + CHUNK : it.count;
     for (i64 i = first + threadIdx.x; i < last; i += blockDim.x) {
-        float delta = it.delta             ? it.delta[i]
+        float delta = it.delta              ? it.delta[i]
                       : it.rule == MOMENTUM ? it.m[i]
                                             : sl_rule_adam_delta(&it.coef, it.m[i], it.v[i]);
         float step = it.by * delta;

@@ -1,4 +1,5 @@
-/* Sums over axes: sum_to, reduce_sum, reduce_mean, global_avgpool, and sums over columns for others.
+/* Sums over axes: sum_to, reduce_sum, reduce_mean, global_avgpool, and sums over columns for
+ * others.
  *
  * The axes are brought into the form [kept, summed, kept, summed, ...] with neighbours merged. Two
  * shapes have kernels of their own: columns ([summed, kept]: bias gradients) and rows ([kept,
@@ -116,13 +117,14 @@ static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor)
     i64 results;
     one_loops l = loops_of(a, &results);
     if (a.rank == 2 && a.summed[0] && factor == 1 && a.size[1] >= 32)
-        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)}, call->add);
+        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)},
+                           call->add);
     if (l.count <= 64)
-        reduce_small<<<blocks_for(results, THREADS), THREADS, 0, call->stream>>>(
-            y, x, l, results, factor, call->add);
-    else
-        reduce_any<<<(unsigned)results, l.count < 4096 ? 128 : 1024, 0, call->stream>>>(
-            y, x, l, factor, call->add);
+        reduce_small<<<blocks_for(results, THREADS), THREADS, 0, call->stream>>>(y, x, l, results,
+                                                                                 factor, call->add);
+    unsigned threads = l.count < 4096 ? 128 : 1024;
+    if (l.count > 64)
+        reduce_any<<<(unsigned)results, threads, 0, call->stream>>>(y, x, l, factor, call->add);
     return launched(call);
 }
 
@@ -146,14 +148,14 @@ static sl_err reduce_axes(const sl_cuda_call *call, float factor) {
 
 static sl_err k_reduce_sum(const sl_cuda_call *call) { return reduce_axes(call, 1); }
 static sl_err k_reduce_mean(const sl_cuda_call *call) {
-    return reduce_axes(call, (float)((double)call->instr->out[0].numel /
-                                     (double)call->instr->in[0].numel));
+    return reduce_axes(
+        call, (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
 }
 
 static sl_err k_global_avgpool(const sl_cuda_call *call) {
     const bool summed[SL_MAX_RANK] = {false, false, true, true};
-    return reduce(call, summed, (float)((double)call->instr->out[0].numel /
-                                        (double)call->instr->in[0].numel));
+    return reduce(call, summed,
+                  (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
 }
 
 static i64 scratch_in(const sl_instr *instr) {

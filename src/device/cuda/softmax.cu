@@ -3,8 +3,7 @@
 
 static unsigned row_threads(i64 n) { return n <= 64 ? 32 : n <= 1024 ? 128 : 512; }
 
-template <bool log_of>
-static __global__ void softmax_rows(array y, array x, i64 n, bool add) {
+template <bool log_of> static __global__ void softmax_rows(array y, array x, i64 n, bool add) {
     i64 base = (i64)blockIdx.x * n;
     float most = -INFINITY, sum = 0;
     for (i64 j = threadIdx.x; j < n; j += blockDim.x)
