@@ -1,5 +1,8 @@
-/* attention on tensor cores, forward: a block has 64 queries of one head, each of its four warps 16
- * of them, and walks over the keys 64 at a time (Dao 2023, FlashAttention-2). */
+/* attention on tensor cores, forward: a block has 128 queries of one head, 64 for each of its two
+ * warpgroups, and walks over the keys 64 at a time (Dao 2023, FlashAttention-2).
+ *
+ *   tiles in shared memory    q q   k k   v v      of keys and values one at work, one on its way
+ */
 #include "device/cuda/flash.cuh"
 
 bool flash_fits(const att &z) {
@@ -43,7 +46,7 @@ static __device__ __forceinline__ void softmax_step(float s[8][4], float o[8][4]
     }
 }
 
-static __device__ __forceinline__ void hide(float s[8][4], const veil &v, i64 t, i64 j) {
+static __device__ __forceinline__ void hide(float s[8][4], const veil &v, int t, int j) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -52,12 +55,12 @@ static __device__ __forceinline__ void hide(float s[8][4], const veil &v, i64 t,
                 s[n][k] = -INFINITY;
 }
 
-static __device__ void finish_rows(const att &z, i64 b, i64 h, i64 first, const float o[8][4],
+static __device__ void finish_rows(const att &z, i64 b, i64 h, int first, const float o[8][4],
                                    running &r) {
     int lane = threadIdx.x % 32;
     float by[2];
     for (int half = 0; half < 2; half++) {
-        i64 t = first + lane / 4 + 8 * half;
+        int t = first + lane / 4 + 8 * half;
         float sum = quad_sum(r.sum[half]);
         by[half] = sum > 0 ? 1 / sum : 0;
         if (t < z.t && lane % 4 == 0)
@@ -68,51 +71,55 @@ static __device__ void finish_rows(const att &z, i64 b, i64 h, i64 first, const 
                by[1]);
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS, 3) forward(att z) {
-    __shared__ __align__(1024) unsigned char tiles[5 * TILE_BYTES];
-    uint32_t query = shared_of(tiles), keys = query + TILE_BYTES, values = keys + 2 * TILE_BYTES;
+static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
+    extern __shared__ __align__(1024) unsigned char tiles[];
+    int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    uint32_t query = shared_of(tiles), keys = query + 2 * TILE_BYTES,
+             values = keys + 2 * TILE_BYTES;
     /* late queries see more keys: they go first */
-    i64 first = (i64)(gridDim.x - 1 - blockIdx.x) * TILE, h = blockIdx.y, b = blockIdx.z;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK, mine = first + group * TILE;
+    int count = key_tiles(z, first + TILE), my_count = key_tiles(z, mine), stride = (int)z.k_row;
+    i64 h = blockIdx.y, b = blockIdx.z;
+    const bf16 *q = (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h);
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
     veil over = veil_of(z, b);
-    int count = key_tiles(z, first), warp = threadIdx.x / 32;
-    i64 mine = first + warp * 16 + threadIdx.x % 32 / 4; /* and 8 below */
-    uint32_t a[4][4], p[4][4];
+    uint32_t p[4][4];
     float o[8][4] = {}, by = z.scale * log2_e;
     running r = {{-INFINITY, -INFINITY}, {0, 0}};
-    load_tile(query, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h), z.q_row, first, z.t);
-    load_tile(keys, k, z.k_row, 0, z.s);
-    load_tile(values, v, z.v_row, 0, z.s);
+    for (int i = 0; i < GROUPS; i++)
+        load_tile(query + i * TILE_BYTES, q, (int)z.q_row, first + i * TILE, (int)z.t);
+    load_tile(keys, k, stride, 0, (int)z.s);
+    load_tile(values, v, (int)z.v_row, 0, (int)z.s);
     arrive();
-    read_rows(a, query, warp * 16);
     for (int i = 0; i < count; i++) {
         uint32_t now = (i & 1) * TILE_BYTES, next = TILE_BYTES - now;
-        i64 j = (i64)i * TILE;
-        float s[8][4];
-        start();
-        times_turned(s, a, keys + now);
-        send();
+        int j = i * TILE;
         if (i + 1 < count) {
-            load_tile(keys + next, k, z.k_row, j + TILE, z.s);
-            load_tile(values + next, v, z.v_row, j + TILE, z.s);
+            load_tile(keys + next, k, stride, j + TILE, (int)z.s);
+            load_tile(values + next, v, (int)z.v_row, j + TILE, (int)z.s);
         }
-        finish<0>();
-        if (over.touches(first, j))
-            hide(s, over, mine, j + 2 * (threadIdx.x % 4));
-        softmax_step(s, o, r, by);
-        round_rows(p, s);
-        start();
-        times(o, p, values + now);
-        send();
-        finish<0>();
+        if (i < my_count) {
+            float s[8][4];
+            start();
+            times_turned(s, query + group * TILE_BYTES, keys + now);
+            send();
+            finish<0>();
+            if (over.touches(mine, j))
+                hide(s, over, mine + warp * 16 + lane / 4, j + 2 * (lane % 4));
+            softmax_step(s, o, r, by);
+            round_rows(p, s);
+            start();
+            times(o, p, values + now);
+            send();
+            finish<0>();
+        }
         arrive();
     }
-    finish_rows(z, b, h, first + warp * 16, o, r);
+    finish_rows(z, b, h, mine + warp * 16, o, r);
 }
 
 sl_err flash_forward(const sl_cuda_call *call, const att &z) {
-    dim3 grid((unsigned)((z.t + TILE - 1) / TILE), (unsigned)z.hq, (unsigned)z.b);
-    forward<<<grid, FLASH_THREADS, 0, call->stream>>>(z);
-    return launched(call);
+    dim3 grid((unsigned)((z.t + BLOCK - 1) / BLOCK), (unsigned)z.hq, (unsigned)z.b);
+    return flash_launch(call, forward, grid, 6, z);
 }

@@ -7,7 +7,7 @@
  */
 #include "device/cuda/flash.cuh"
 
-static __device__ __forceinline__ void hide_keys(float s[8][4], const veil &over, i64 t, i64 j) {
+static __device__ __forceinline__ void hide_keys(float s[8][4], const veil &over, int t, int j) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -44,55 +44,61 @@ static __device__ __forceinline__ void read_stats(const att &z, i64 b, i64 h, i6
     }
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS, 3) back_q(att z) {
-    __shared__ __align__(1024) unsigned char tiles[4 * TILE_BYTES];
-    uint32_t keys = shared_of(tiles), values = keys + 2 * TILE_BYTES;
-    i64 first = (i64)(gridDim.x - 1 - blockIdx.x) * TILE, h = blockIdx.y, b = blockIdx.z;
+static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
+    extern __shared__ __align__(1024) unsigned char tiles[];
+    int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    uint32_t q = shared_of(tiles), dy = q + 2 * TILE_BYTES, keys = q + 4 * TILE_BYTES;
+    uint32_t values = q + 6 * TILE_BYTES;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK, mine = first + group * TILE;
+    int count = key_tiles(z, first + TILE), my_count = key_tiles(z, mine),
+        y_row = (int)(z.hq * z.d);
+    i64 h = blockIdx.y, b = blockIdx.z;
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
     veil over = veil_of(z, b);
-    int count = key_tiles(z, first), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    i64 mine = first + warp * 16 + lane / 4, y_row = z.hq * z.d;
-    uint32_t q[4][4], dy[4][4], a[4][4];
     float dq[8][4] = {}, by = z.scale * log2_e, lse[2], dots[2];
-    load_tile(keys, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h), z.q_row, first, z.t);
-    load_tile(values, (const bf16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row, first, z.t);
-    read_stats(z, b, h, mine, lse, dots);
-    arrive();
-    read_rows(q, keys, warp * 16);
-    read_rows(dy, values, warp * 16);
-    __syncthreads();
-    load_tile(keys, k, z.k_row, 0, z.s);
-    load_tile(values, v, z.v_row, 0, z.s);
+    for (int i = 0; i < GROUPS; i++) {
+        load_tile(q + i * TILE_BYTES, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h),
+                  (int)z.q_row, first + i * TILE, (int)z.t);
+        load_tile(dy + i * TILE_BYTES, (const bf16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row,
+                  first + i * TILE, (int)z.t);
+    }
+    load_tile(keys, k, (int)z.k_row, 0, (int)z.s);
+    load_tile(values, v, (int)z.v_row, 0, (int)z.s);
+    read_stats(z, b, h, mine + warp * 16 + lane / 4, lse, dots);
+    q += group * TILE_BYTES;
+    dy += group * TILE_BYTES;
     arrive();
     for (int i = 0; i < count; i++) {
-        uint32_t now = (i & 1) * TILE_BYTES, next = TILE_BYTES - now;
-        i64 j = (i64)i * TILE;
-        float s[8][4], dp[8][4];
-        start();
-        times_turned(s, q, keys + now);
-        send();
-        times_turned(dp, dy, values + now);
-        send();
+        uint32_t now = (i & 1) * TILE_BYTES, next = TILE_BYTES - now, a[4][4];
+        int j = i * TILE;
         if (i + 1 < count) {
-            load_tile(keys + next, k, z.k_row, j + TILE, z.s);
-            load_tile(values + next, v, z.v_row, j + TILE, z.s);
+            load_tile(keys + next, k, (int)z.k_row, j + TILE, (int)z.s);
+            load_tile(values + next, v, (int)z.v_row, j + TILE, (int)z.s);
         }
-        finish<1>();
-        if (over.touches(first, j))
-            hide_keys(s, over, mine, j + 2 * (lane % 4));
-        to_p(s, lse, by);
-        finish<0>();
-        to_ds(s, dp, dots);
-        round_rows(a, s);
-        start();
-        times(dq, a, keys + now);
-        send();
-        finish<0>();
+        if (i < my_count) {
+            float s[8][4], dp[8][4];
+            start();
+            times_turned(s, q, keys + now);
+            send();
+            times_turned(dp, dy, values + now);
+            send();
+            finish<1>();
+            if (over.touches(mine, j))
+                hide_keys(s, over, mine + warp * 16 + lane / 4, j + 2 * (lane % 4));
+            to_p(s, lse, by);
+            finish<0>();
+            to_ds(s, dp, dots);
+            round_rows(a, s);
+            start();
+            times(dq, a, keys + now);
+            send();
+            finish<0>();
+        }
         arrive();
     }
-    store_rows((bf16 *)z.dq.at + at_q(z, z.dq_row, b, 0, h), z.dq_row, first + warp * 16, z.t, dq,
-               z.scale, z.scale);
+    store_rows((bf16 *)z.dq.at + at_q(z, z.dq_row, b, 0, h), z.dq_row, mine + warp * 16, (int)z.t,
+               dq, z.scale, z.scale);
 }
 
 /* ---- keys ---- */
@@ -104,13 +110,14 @@ struct query_tiles { /* two of each, one behind the other */
 
 /* The queries [t, t + 64) of head h; beyond the last, lse is infinite and p hence 0. */
 static __device__ __forceinline__ void load_queries(const att &z, const query_tiles &s, int which,
-                                                    i64 b, i64 h, i64 t) {
-    load_tile(s.q + which * TILE_BYTES, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h), z.q_row,
-              t, z.t);
-    load_tile(s.dy + which * TILE_BYTES, (const bf16 *)z.dy.at + at_q(z, z.hq * z.d, b, 0, h),
-              z.hq * z.d, t, z.t);
+                                                    i64 b, i64 h, int t) {
+    int y_row = (int)(z.hq * z.d);
+    load_tile(s.q + which * TILE_BYTES, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h),
+              (int)z.q_row, t, (int)z.t);
+    load_tile(s.dy + which * TILE_BYTES, (const bf16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row, t,
+              (int)z.t);
     if (threadIdx.x < TILE) {
-        i64 row = t + threadIdx.x, at = (b * z.hq + h) * z.t + row;
+        i64 row = t + (int)threadIdx.x, at = (b * z.hq + h) * z.t + row;
         s.lse[which * TILE + threadIdx.x] =
             row < z.t ? ((const float *)z.lse.at)[at] * log2_e : INFINITY;
         s.dots[which * TILE + threadIdx.x] = row < z.t ? z.dots[at] : 0;
@@ -118,7 +125,7 @@ static __device__ __forceinline__ void load_queries(const att &z, const query_ti
 }
 
 /* As hide_keys, to_p and to_ds, of rows of keys: queries are columns. */
-static __device__ __forceinline__ void hide_queries(float s[8][4], const veil &over, i64 j, i64 t) {
+static __device__ __forceinline__ void hide_queries(float s[8][4], const veil &over, int j, int t) {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -148,66 +155,79 @@ static __device__ __forceinline__ void to_ds_turned(float dp[8][4], const float 
     }
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_k(att z) {
-    __shared__ __align__(1024) unsigned char tiles[4 * TILE_BYTES];
-    __shared__ __align__(16) float stats[4 * TILE];
-    query_tiles in = {shared_of(tiles), shared_of(tiles) + 2 * TILE_BYTES, stats, stats + 2 * TILE};
-    i64 first = (i64)blockIdx.x * TILE, group = z.hq / z.hk, h = blockIdx.y * group, b = blockIdx.z;
+/* The walk of a block of keys over the queries of all heads that read them. */
+struct walk {
+    int start, each, count; /* first query; tiles of a head; tiles in all */
+};
+static __device__ __forceinline__ walk walk_of(const att &z, const veil &over, int first) {
+    walk w = {z.causal && first > over.ahead ? (first - over.ahead) / TILE * TILE : 0};
+    w.each = w.start < z.t ? ((int)z.t - w.start + TILE - 1) / TILE : 0;
+    w.count = w.each * (int)(z.hq / z.hk);
+    return w;
+}
+
+static __global__ void __launch_bounds__(FLASH_THREADS, 1) back_k(att z) {
+    extern __shared__ __align__(1024) unsigned char tiles[];
+    int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    uint32_t k = shared_of(tiles), v = k + 2 * TILE_BYTES;
+    float *stats = (float *)(tiles + 8 * TILE_BYTES);
+    query_tiles in = {k + 4 * TILE_BYTES, k + 6 * TILE_BYTES, stats, stats + 2 * TILE};
+    int first = (int)blockIdx.x * BLOCK, mine = first + group * TILE;
+    i64 h = blockIdx.y * (z.hq / z.hk), b = blockIdx.z;
     veil over = veil_of(z, b);
-    i64 start_t = z.causal && first > over.ahead ? (first - over.ahead) / TILE * TILE : 0;
-    int each = start_t < z.t ? (int)((z.t - start_t + TILE - 1) / TILE) : 0;
-    int count = each * (int)group, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t k[4][4], v[4][4], a[4][4], c[4][4];
+    walk w = walk_of(z, over, first);
+    uint32_t a[4][4], c[4][4];
     float dk[8][4] = {}, dv[8][4] = {}, by = z.scale * log2_e;
-    load_tile(in.q, (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h), z.k_row, first, z.s);
-    load_tile(in.dy, (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h), z.v_row, first, z.s);
+    for (int i = 0; i < GROUPS; i++) {
+        load_tile(k + i * TILE_BYTES, (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h),
+                  (int)z.k_row, first + i * TILE, (int)z.s);
+        load_tile(v + i * TILE_BYTES, (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h),
+                  (int)z.v_row, first + i * TILE, (int)z.s);
+    }
+    if (w.count)
+        load_queries(z, in, 0, b, h, w.start);
+    k += group * TILE_BYTES;
+    v += group * TILE_BYTES;
     arrive();
-    read_rows(k, in.q, warp * 16);
-    read_rows(v, in.dy, warp * 16);
-    __syncthreads();
-    if (count)
-        load_queries(z, in, 0, b, h, start_t);
-    arrive();
-    for (int i = 0; i < count; i++) {
-        int now = i & 1;
+    for (int i = 0; i < w.count; i++) {
+        int now = i & 1, t = w.start + i % w.each * TILE;
         uint32_t q = in.q + now * TILE_BYTES, dy = in.dy + now * TILE_BYTES;
-        i64 t = start_t + (i64)(i % each) * TILE;
-        float s[8][4], dp[8][4];
-        start();
-        times_turned(s, k, q);
-        send();
-        times_turned(dp, v, dy);
-        send();
-        if (i + 1 < count)
-            load_queries(z, in, !now, b, h + (i + 1) / each,
-                         start_t + (i64)((i + 1) % each) * TILE);
-        finish<1>();
-        if (over.touches(t, first))
-            hide_queries(s, over, first + warp * 16 + lane / 4, t + 2 * (lane % 4));
-        to_p_turned(s, in.lse + now * TILE, by);
-        round_rows(a, s);
-        finish<0>();
-        start();
-        times(dv, a, dy);
-        send();
-        to_ds_turned(dp, s, in.dots + now * TILE);
-        round_rows(c, dp);
-        start();
-        times(dk, c, q);
-        send();
-        finish<0>();
+        if (i + 1 < w.count)
+            load_queries(z, in, !now, b, h + (i + 1) / w.each, w.start + (i + 1) % w.each * TILE);
+        if (!z.causal || t + TILE - 1 + over.ahead >= mine) { /* else these queries see none */
+            float s[8][4], dp[8][4];
+            start();
+            times_turned(s, k, q);
+            send();
+            times_turned(dp, v, dy);
+            send();
+            finish<1>();
+            if (over.touches(t, mine))
+                hide_queries(s, over, mine + warp * 16 + lane / 4, t + 2 * (lane % 4));
+            to_p_turned(s, in.lse + now * TILE, by);
+            round_rows(a, s);
+            finish<0>();
+            start();
+            times(dv, a, dy);
+            send();
+            to_ds_turned(dp, s, in.dots + now * TILE);
+            round_rows(c, dp);
+            start();
+            times(dk, c, q);
+            send();
+            finish<0>();
+        }
         arrive();
     }
-    store_rows((bf16 *)z.dk.at + at_k(z, z.dk_row, b, 0, h), z.dk_row, first + warp * 16, z.s, dk,
-               z.scale, z.scale);
-    store_rows((bf16 *)z.dv.at + at_k(z, z.dv_row, b, 0, h), z.dv_row, first + warp * 16, z.s, dv,
-               1, 1);
+    store_rows((bf16 *)z.dk.at + at_k(z, z.dk_row, b, 0, h), z.dk_row, mine + warp * 16, (int)z.s,
+               dk, z.scale, z.scale);
+    store_rows((bf16 *)z.dv.at + at_k(z, z.dv_row, b, 0, h), z.dv_row, mine + warp * 16, (int)z.s,
+               dv, 1, 1);
 }
 
 sl_err flash_backward(const sl_cuda_call *call, const att &z) {
-    dim3 queries((unsigned)((z.t + TILE - 1) / TILE), (unsigned)z.hq, (unsigned)z.b);
-    dim3 keys((unsigned)((z.s + TILE - 1) / TILE), (unsigned)z.hk, (unsigned)z.b);
-    back_q<<<queries, FLASH_THREADS, 0, call->stream>>>(z);
-    back_k<<<keys, FLASH_THREADS, 0, call->stream>>>(z);
-    return launched(call);
+    dim3 queries((unsigned)((z.t + BLOCK - 1) / BLOCK), (unsigned)z.hq, (unsigned)z.b);
+    dim3 keys((unsigned)((z.s + BLOCK - 1) / BLOCK), (unsigned)z.hk, (unsigned)z.b);
+    SL_TRY(flash_launch(call, back_q, queries, 8, z));
+    return flash_launch(call, back_k, keys, 8, z);
 }
