@@ -97,6 +97,7 @@ static sl_err run(const struct sl_args *args) {
         .schedule = choice.schedule,
         .comm = comm,
     };
+    SL_TRY_OUT(sl_comm_bind(args, &check.bind));
     SL_TRY_OUT(sl_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);

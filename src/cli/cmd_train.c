@@ -264,6 +264,19 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
+static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *c,
+                          struct sl_arena *arena, struct sl_pipe_choice *choice) {
+    SL_TRY(sl_pipe_choose(args, &c->train, arena, choice));
+    SL_TRY(sl_comm_compare(c->comm, args, &c->train, choice));
+    SL_TRY(sl_comm_bind(args, &c->bind));
+    if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
+        c->train.batch = choice->plan->batch;
+    c->plan = choice->plan;
+    c->stage_of = choice->stage_of;
+    c->schedule = choice->schedule;
+    return SL_OK;
+}
+
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
@@ -291,13 +304,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
     session.keep = (int)keep;
     struct sl_pipe_choice choice;
-    SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
-    SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
-    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
-        session.train.batch = choice.plan->batch;
-    session.plan = choice.plan;
-    session.stage_of = choice.stage_of;
-    session.schedule = choice.schedule;
+    SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;

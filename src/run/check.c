@@ -48,6 +48,7 @@ static sl_err open_pair(struct pair *p) {
         .stage_of = c->stage_of,
         .schedule = c->schedule,
         .comm = c->comm,
+        .bind = c->bind,
         .delay = c->delay,
         .delay_ctx = c->ctx,
     };

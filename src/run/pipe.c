@@ -128,6 +128,29 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     return SL_OK;
 }
 
+/* Threads and first touches of memory are where the worker will be. */
+static sl_err open_workers(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count, here = 0;
+    pipe->first_here = -1;
+    for (int w = 0; w < count; w++)
+        if (sl_pipe_is_here(pipe, w)) {
+            pipe->first_here = here++ ? pipe->first_here : w;
+        }
+    SL_TRY(sl_bind_choose(pipe->comm, pipe->config.bind, here, pipe->train.threads, &pipe->arena,
+                          &pipe->bind));
+    for (int w = 0; w < count; w++) {
+        bool bound = sl_pipe_is_here(pipe, w);
+        cpu_set_t before;
+        if (bound)
+            sl_bind_enter(&pipe->bind, w - pipe->first_here, &before);
+        sl_err err = open_worker(pipe, w);
+        if (bound)
+            sl_bind_leave(&pipe->bind, &before);
+        SL_TRY(err);
+    }
+    return SL_OK;
+}
+
 static sl_err open_threads(struct sl_pipe *pipe) {
     const struct sl_transport *threads;
     SL_TRY(sl_transport_find("threads", &threads));
@@ -156,8 +179,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)
             pipe->most_micros = pipe->sched->micros[s];
-    for (int w = 0; w < plan->worker_count; w++)
-        SL_TRY_OUT(open_worker(pipe, w));
+    SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     *out = pipe;
@@ -222,6 +244,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
+    sl_bind_enter(&w->pipe->bind, w->index - w->pipe->first_here, NULL);
     sl_err err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);

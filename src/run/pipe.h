@@ -14,6 +14,7 @@
 #define SL_RUN_PIPE_H
 
 #include "comm/comm.h"
+#include "run/bind.h"
 #include "run/train.h"
 #include "sched/timeline.h"
 
@@ -32,6 +33,7 @@ struct sl_pipe_config {
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
+    enum sl_bind_mode bind;
     bool trace;
     bool staleness; /* watch it */
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */

@@ -80,6 +80,8 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    struct sl_bind bind;
+    int first_here; /* worker */
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;          /* [edge] */

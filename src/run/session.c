@@ -238,6 +238,7 @@ static sl_err open_pipe(struct session *s) {
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
                                   .comm = c->comm,
+                                  .bind = c->bind,
                                   .staleness = c->staleness,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
