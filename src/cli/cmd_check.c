@@ -95,6 +95,7 @@ static sl_err run(const struct sl_args *args) {
         .plan = choice.plan,
         .stage_of = choice.stage_of,
         .schedule = choice.schedule,
+        .slack = choice.slack,
         .comm = comm,
     };
     SL_TRY_OUT(sl_comm_bind(args, &check.bind));

@@ -225,6 +225,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
+    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
@@ -274,6 +275,7 @@ static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *
     c->plan = choice->plan;
     c->stage_of = choice->stage_of;
     c->schedule = choice->schedule;
+    c->slack = choice->slack;
     return SL_OK;
 }
 

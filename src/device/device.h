@@ -18,7 +18,10 @@ enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_SEND, SL_STREAM_RECV, SL_STREAM_CO
 
 struct sl_device_config {
     int threads; /* CPU: threads of this worker */
-    int index;   /* GPU: which one */
+    bool bind;   /* CPU: its threads to places (device/bind.h) from `place` on; the caller's thread,
+                    which is the first of them, binds itself */
+    int place;
+    int index; /* GPU: which one */
 };
 
 struct sl_device {

@@ -2,6 +2,7 @@
 #include "run/pipe_state.h"
 
 #include "base/clock.h"
+#include "device/bind.h"
 #include "sched/deps.h"
 
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);
@@ -110,10 +112,12 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads};
+    struct sl_device_config device = {.threads = pipe->train.threads,
+                                      .bind = pipe->first_place >= 0};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
+    w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
@@ -128,26 +132,14 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     return SL_OK;
 }
 
-/* Threads and first touches of memory are where the worker will be. */
 static sl_err open_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, here = 0;
-    pipe->first_here = -1;
     for (int w = 0; w < count; w++)
-        if (sl_pipe_is_here(pipe, w)) {
-            pipe->first_here = here++ ? pipe->first_here : w;
-        }
-    SL_TRY(sl_bind_choose(pipe->comm, pipe->config.bind, here, pipe->train.threads, &pipe->arena,
-                          &pipe->bind));
-    for (int w = 0; w < count; w++) {
-        bool bound = sl_pipe_is_here(pipe, w);
-        cpu_set_t before;
-        if (bound)
-            sl_bind_enter(&pipe->bind, w - pipe->first_here, &before);
-        sl_err err = open_worker(pipe, w);
-        if (bound)
-            sl_bind_leave(&pipe->bind, &before);
-        SL_TRY(err);
-    }
+        here += sl_pipe_is_here(pipe, w);
+    enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
+    SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
+    for (int w = 0; w < count; w++)
+        SL_TRY(open_worker(pipe, w));
     return SL_OK;
 }
 
@@ -244,8 +236,9 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_bind_enter(&w->pipe->bind, w->index - w->pipe->first_here, NULL);
-    sl_err err = run_lists(w);
+    sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
+    if (err == SL_OK)
+        err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
     return NULL;

@@ -32,6 +32,7 @@ struct sl_pipe_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     enum sl_bind_mode bind;
     bool trace;

@@ -38,6 +38,7 @@ struct sl_seat_state {
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
     int index;
+    int place; /* of its first thread, when threads are bound */
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
@@ -80,8 +81,8 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
-    struct sl_bind bind;
-    int first_here; /* worker */
+    int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
+    int workers_here;
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;          /* [edge] */

@@ -37,6 +37,7 @@ struct sl_train_config {
     const struct sl_data *data;
     const struct sl_device_row *device;
     int threads;
+    bool bind; /* every thread to a place of its own (device/bind.h) */
     struct sl_optim optim;
     struct sl_lr lr;
     double base_lr, clip;  /* clip <= 0: none */

@@ -1,6 +1,7 @@
-/* Workers on cores: shares of ranks, and threads that really run where they were told to. */
+/* Workers on cores: shares of ranks, when they are bound, and that a bound thread is where it was
+ * told to be. */
+#include "device/bind.h"
 #include "run/bind.h"
-#include "run/cores.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sched.h>
 #include <string.h>
 
-/* Two hosts; on the first, ranks 0 and 2 may use the same cores, rank 3 has others. */
+/* Two hosts; on the first, ranks 0 and 2 may use the same places, rank 3 has others. */
 static void test_shares(void **state) {
     (void)state;
     static const struct sl_bind_rank ranks[] = {
@@ -24,76 +26,57 @@ static void test_shares(void **state) {
     }
 }
 
-static void open_threads(struct sl_comm **out) {
+static void test_choices(void **state) {
+    (void)state;
     const struct sl_transport *threads;
+    struct sl_comm *comm;
+    int have = sl_bind_count(), first;
+    assert_true(have > 0);
     assert_int_equal(sl_transport_find("threads", &threads), SL_OK);
-    assert_int_equal(sl_comm_open(threads, out), SL_OK);
+    assert_int_equal(sl_comm_open(threads, &comm), SL_OK);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_NONE, 1, 1, &first), SL_OK);
+    assert_int_equal(first, -1);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, have, &first), SL_OK);
+    assert_int_equal(first, 0);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, have + 1, &first), SL_OK);
+    assert_int_equal(first, -1);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_CORES, have + 1, 1, &first), SL_ERR_NO);
+    assert_non_null(strstr(sl_err_message(), "--bind none"));
+    sl_comm_close(comm);
 }
 
-static void *look(void *arg) {
-    assert_int_equal(sched_getaffinity(0, sizeof(cpu_set_t), arg), 0);
+static void *bind_and_look(void *arg) {
+    int place = *(int *)arg;
+    cpu_set_t set;
+    int places[SL_BIND_MOST];
+    *(int *)arg = -1;
+    if (sl_bind_places(places) > place && sl_bind_thread(place) == SL_OK &&
+        sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1 &&
+        CPU_ISSET((size_t)places[place], &set))
+        *(int *)arg = places[place];
     return NULL;
 }
 
-/* As many workers as there are cores: disjoint, inherited by new threads, undone afterwards. */
-static void test_enter(void **state) {
+static void test_threads(void **state) {
     (void)state;
-    struct sl_arena arena = {0};
-    struct sl_comm *comm;
-    struct sl_cores cores;
-    struct sl_bind bind;
-    cpu_set_t whole, before, inside, seen, all;
-    open_threads(&comm);
-    assert_int_equal(sl_cores_list(&arena, &cores), SL_OK);
-    assert_true(cores.count > 0);
-    assert_int_equal(sl_bind_choose(comm, SL_BIND_CORES, cores.count, 1, &arena, &bind), SL_OK);
-    assert_int_equal(bind.count, cores.count);
-    look(&whole);
-    CPU_ZERO(&all);
-    for (int w = 0; w < bind.count; w++) {
+    int count = sl_bind_count(), seen[SL_BIND_MOST] = {0};
+    for (int i = 0; i < count; i++) {
         pthread_t thread;
-        sl_bind_enter(&bind, w, &before);
-        look(&inside);
-        assert_int_equal(pthread_create(&thread, NULL, look, &seen), 0);
+        seen[i] = i;
+        assert_int_equal(pthread_create(&thread, NULL, bind_and_look, &seen[i]), 0);
         pthread_join(thread, NULL);
-        sl_bind_leave(&bind, &before);
-        assert_int_equal(CPU_COUNT(&inside), 1);
-        assert_true(CPU_EQUAL(&inside, &seen));
-        CPU_OR(&all, &all, &inside);
-        look(&seen);
-        assert_true(CPU_EQUAL(&whole, &seen));
+        assert_true(seen[i] >= 0);
+        for (int j = 0; j < i; j++)
+            assert_int_not_equal(seen[i], seen[j]);
     }
-    assert_int_equal(CPU_COUNT(&all), cores.count);
-    sl_comm_close(comm);
-    sl_arena_free(&arena);
-}
-
-static void test_choices(void **state) {
-    (void)state;
-    struct sl_arena arena = {0};
-    struct sl_comm *comm;
-    struct sl_cores cores;
-    struct sl_bind bind;
-    open_threads(&comm);
-    assert_int_equal(sl_cores_list(&arena, &cores), SL_OK);
-    assert_int_equal(sl_bind_choose(comm, SL_BIND_NONE, 1, 1, &arena, &bind), SL_OK);
-    assert_null(bind.workers);
-    assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, cores.count + 1, &arena, &bind), SL_OK);
-    assert_null(bind.workers);
-    assert_int_equal(sl_bind_choose(comm, SL_BIND_CORES, cores.count + 1, 1, &arena, &bind),
-                     SL_ERR_NO);
-    assert_non_null(strstr(sl_err_message(), "--bind none"));
-    assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, cores.count, &arena, &bind), SL_OK);
-    assert_int_equal(CPU_COUNT(&bind.workers[0]), cores.count);
-    sl_comm_close(comm);
-    sl_arena_free(&arena);
+    assert_int_equal(sl_bind_thread(count), SL_ERR_NO);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_enter),
         cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
