@@ -34,6 +34,7 @@ struct sl_session_config {
     int64_t checkpoint_every; /* steps; 0: only at the end */
     int keep;                 /* checkpoints */
     bool resume;
+    double peak_flops; /* per second, what the cores in use reach at best; 0: not known */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);
