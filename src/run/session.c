@@ -243,6 +243,7 @@ static sl_err open_pipe(struct session *s) {
                                   .schedule = c->schedule,
                                   .slack = c->slack,
                                   .comm = c->comm,
+                                  .bind = c->bind,
                                   .staleness = c->staleness,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
