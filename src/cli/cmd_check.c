@@ -95,8 +95,10 @@ static sl_err run(const struct sl_args *args) {
         .plan = choice.plan,
         .stage_of = choice.stage_of,
         .schedule = choice.schedule,
+        .slack = choice.slack,
         .comm = comm,
     };
+    SL_TRY_OUT(sl_comm_bind(args, &check.bind));
     SL_TRY_OUT(sl_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);

@@ -4,8 +4,10 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "cli/pipe_options.h"
+#include "base/par.h"
+#include "cli/comm_options.h"
 #include "cli/run_stats.h"
+#include "profile/peak.h"
 #include "report/picture.h"
 
 #include <math.h>
@@ -53,28 +55,36 @@ static void count_items(struct progress *p, const struct sl_graph *graph) {
     p->item = p->items_per_sample > 1 ? "tokens" : "samples";
 }
 
-static void on_start(void *ctx, const struct sl_train *train) {
+static void say_pipeline(const struct progress *p, const struct sl_session_start *start) {
+    const struct sl_plan *plan = p->choice->plan;
+    char bytes[SL_HUMAN_BYTES], ranks[32] = "";
+    int64_t most = 0;
+    for (int w = 0; w < plan->worker_count; w++)
+        most = start->worker_bytes[w] > most ? start->worker_bytes[w] : most;
+    if (p->session->comm)
+        snprintf(ranks, sizeof ranks, " of %d ranks", p->session->comm->ranks);
+    sl_log_note("pipeline: %d stages on %d workers%s, schedule %s, verified; at most %s each",
+                plan->stage_count, plan->worker_count, ranks, p->choice->schedule,
+                sl_human_bytes(most, bytes));
+}
+
+static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
+    const struct sl_train_config *c = p->config;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
-    int64_t count = 0;
-    const struct sl_program *program = train->worker->programs[SL_WORKER_FULL];
-    for (int i = 0; i < program->param_count; i++)
-        count += program->params[i].numel;
     struct sl_text data = {0};
-    sl_data_describe(train->config.data, &data);
+    sl_data_describe(c->data, &data);
     sl_log_note("%s: %s parameters, %s of memory, %d thread%s, %lld micro-batch%s of %lld",
-                train->config.graph->name, sl_human_count((double)count, params),
-                sl_human_bytes(sl_session_bytes(p->session, train), bytes), train->device->threads,
-                train->device->threads == 1 ? "" : "s", (long long)train->config.micros,
-                train->config.micros == 1 ? "" : "es", (long long)program->samples);
+                c->graph->name, sl_human_count((double)start->params, params),
+                sl_human_bytes(start->bytes, bytes), c->threads, c->threads == 1 ? "" : "s",
+                (long long)c->micros, c->micros == 1 ? "" : "es",
+                (long long)sl_train_full_samples(c->batch, c->micros));
     sl_log_note("data: %s", data.at);
     if (p->choice->plan)
-        sl_log_note("pipeline: %d stages on %d workers, schedule %s, verified",
-                    p->choice->plan->stage_count, p->choice->plan->worker_count,
-                    p->choice->schedule);
+        say_pipeline(p, start);
     sl_text_free(&data);
-    if (train->step)
-        sl_log_note("resumed after step %lld", (long long)train->step);
+    if (start->step)
+        sl_log_note("resumed after step %lld", (long long)start->step);
     p->start_ns = sl_clock_ns();
 }
 
@@ -84,8 +94,17 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
     return (step & (step - 1)) == 0 || step % tenth == 0 || step == steps;
 }
 
-static void on_step(void *ctx, const struct sl_train *train, const struct sl_step_report *r) {
+static void say_skipped(const struct sl_step_report *r) {
+    struct sl_text why = {0};
+    sl_bad_put(&why, &r->bad);
+    sl_log_note("step %lld skipped, its gradient is not finite: %s", (long long)r->step, why.at);
+    sl_text_free(&why);
+}
+
+static void on_step(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
+    if (r->skipped)
+        say_skipped(r);
     int64_t now = sl_clock_ns();
     sl_run_stats_step(&p->stats, r);
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
@@ -95,20 +114,22 @@ static void on_step(void *ctx, const struct sl_train *train, const struct sl_ste
     if (!keep && now - p->last_print_ns < 100000000)
         return;
     p->last_print_ns = now;
-    int64_t todo = train->config.steps - r->step;
+    int64_t todo = p->config->steps - r->step;
     sl_human_ns(todo * r->dur_ns, left);
-    char norm[32] = "";
+    char norm[32] = "", peak[32] = "", memory[SL_HUMAN_BYTES];
     if (!isnan(r->norm))
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
-    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
-                  (long long)train->config.steps, r->loss, norm, r->lr,
-                  sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
-                  r->skipped ? "  SKIPPED: gradient not finite" : "");
+    if (!isnan(r->peak_share))
+        snprintf(peak, sizeof peak, "  %.0f%% of peak", 100 * r->peak_share);
+    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
+                  (long long)r->step, (long long)p->config->steps, r->loss, norm, r->lr,
+                  sl_human_count(p->rate, text), p->item, peak,
+                  sl_human_bytes(sl_run_stats_peak_bytes(), memory), todo ? "  left " : "",
+                  todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
-static void on_eval(void *ctx, const struct sl_train *train, const struct sl_eval_report *r) {
+static void on_eval(void *ctx, const struct sl_eval_report *r) {
     (void)ctx;
-    (void)train;
     char accuracy[48] = "";
     if (!isnan(r->accuracy))
         snprintf(accuracy, sizeof accuracy, "  accuracy %.2f%%", 100 * r->accuracy);
@@ -149,6 +170,14 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
     return SL_OK;
 }
 
+static sl_err ask_staleness(const struct sl_args *args, struct sl_session_config *c) {
+    c->staleness = sl_args_has(args, "--log-staleness");
+    if (c->staleness && (!c->plan || !c->run))
+        return sl_fail(SL_ERR_USAGE, "--log-staleness needs a pipeline (--stages N or --plan "
+                                     "X.plan) and --out DIR");
+    return SL_OK;
+}
+
 static sl_err save_trace(const struct sl_session_config *c, struct progress *p) {
     struct sl_text path = {0};
     if (p->traced_ns == 0)
@@ -167,8 +196,9 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 static void put_config(struct sl_text *text, const struct sl_args *args,
                        const struct sl_train_config *c) {
     struct sl_json_out json = {.text = text, .indent = 2};
-    struct sl_text optim = {0}, lr = {0};
+    struct sl_text optim = {0}, lr = {0}, policy = {0};
     sl_optim_put(&optim, &c->optim);
+    sl_policy_put(&policy, &c->policy);
     sl_lr_put(&lr, &c->lr);
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", args->positional[0]);
@@ -187,6 +217,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_int(&json, "micro", c->micros);
     sl_json_put_int(&json, "steps", c->steps);
     sl_json_put_string(&json, "optimizer", optim.at);
+    sl_json_put_string(&json, "policy", policy.at);
     sl_json_put_string(&json, "lr_schedule", lr.at);
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
@@ -194,14 +225,38 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     sl_text_free(&optim);
+    sl_text_free(&policy);
     sl_text_free(&lr);
 }
 
+/* Only fp32 so far; what is known but cannot be had here is refused with its reason. */
+static sl_err check_dtype(const struct sl_args *args, const struct sl_device_row *device) {
+    const char *dtype = sl_args_text(args, "--dtype", "fp32");
+    if (strcmp(dtype, "fp32") == 0)
+        return SL_OK;
+    if (strcmp(dtype, "bf16") != 0)
+        return sl_fail(SL_ERR_USAGE, "--dtype is fp32 or bf16, not '%s'", dtype);
+    const char *why = device->lacks_bf16 ? device->lacks_bf16() : "its kernels know fp32 only";
+    return sl_fail(SL_ERR_NO, "--dtype bf16 on device '%s': %s; train with --dtype fp32",
+                   device->name, why);
+}
+
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
+    SL_TRY(check_dtype(args, c->device));
     c->eval_samples = 64;
+    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
+    SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
     return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
+}
+
+static sl_err parse_saving(const struct sl_args *args, struct sl_session_config *c) {
+    int64_t keep = 2;
+    SL_TRY(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &c->checkpoint_every));
+    SL_TRY(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
+    c->keep = (int)keep;
+    return SL_OK;
 }
 
 static void put_result(struct sl_text *text, const struct sl_session_config *c,
@@ -237,16 +292,46 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
-static sl_err run(const struct sl_args *args) {
+/* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
+ * anything else is in memory, and only where somebody will see it. */
+static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
+    enum { BUDGET_NS = 30000000 };
+    int64_t threads = (int64_t)c->train.threads * (c->plan ? c->plan->worker_count : 1);
+    int cores = sl_par_cores();
+    bool seen = c->run || !sl_args_has(args, "--quiet");
+    if (!seen || !sl_comm_speaks(c->comm) || !c->train.device->has_kernel)
+        return;
+    if (!c->comm && threads > cores)
+        threads = cores;
+    if (sl_profile_peak(c->train.device, BUDGET_NS, &c->peak_flops) != SL_OK)
+        c->peak_flops = 0;
+    c->peak_flops *= (double)threads;
+}
+
+static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *c,
+                          struct sl_arena *arena, struct sl_pipe_choice *choice) {
+    SL_TRY(sl_pipe_choose(args, &c->train, arena, choice));
+    SL_TRY(sl_comm_compare(c->comm, args, &c->train, choice));
+    SL_TRY(sl_comm_bind(args, &c->bind));
+    if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
+        c->train.batch = choice->plan->batch;
+    c->plan = choice->plan;
+    c->stage_of = choice->stage_of;
+    c->schedule = choice->schedule;
+    c->slack = choice->slack;
+    return SL_OK;
+}
+
+static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_session_result result;
     struct sl_text config_text = {0}, model_text = {0}, text = {0};
-    int64_t keep = 2;
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
         .resume = sl_args_has(args, "--resume"),
+        .comm = comm,
         .stop = &stop_asked,
         .ctx = &progress,
         .on_start = on_start,
@@ -259,16 +344,10 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
-    SL_TRY_OUT(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &session.checkpoint_every));
-    SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
-    session.keep = (int)keep;
+    SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
-    SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
-    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
-        session.train.batch = choice.plan->batch;
-    session.plan = choice.plan;
-    session.stage_of = choice.stage_of;
-    session.schedule = choice.schedule;
+    SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
+    SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;
     progress.config = &session.train;
@@ -278,11 +357,12 @@ static sl_err run(const struct sl_args *args) {
     session.config = config_text.at;
     sl_model_write(inputs.graph, &model_text);
     session.model = model_text.at;
+    measure_peak(args, &session);
     catch_signals();
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
-    if (sl_args_has(args, "--json")) {
+    if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
         put_result(&text, &session, &result, &progress);
         SL_TRY_OUT(sl_print(&text));
     }
@@ -295,12 +375,22 @@ out:
     return err;
 }
 
+static sl_err run(const struct sl_args *args) {
+    struct sl_comm *comm;
+    SL_TRY(sl_comm_start(args, &comm));
+    return sl_comm_finish(comm, run_on(comm, args));
+}
+
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
+    SL_COMM_OPTIONS,
+    {"--policy", "P", "against staleness; see 'sluice list policies'", false},
+    {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,
+    {"--dtype", "D", "of tensors: fp32 (default); bf16 where the device has it", false},
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},

@@ -113,6 +113,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .micro_size = sl_train_full_samples(c->batch, c->micros),
         .recompute = c->recompute,
         .optim = &c->optim,
+        .policy = &c->policy,
         .worker_count = cut.workers,
         .worker_of = cut.worker_of,
         .has_kernel = c->device->has_kernel,
@@ -132,8 +133,12 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
         strcmp(sl_args_text(args, "--cut", ""), "branches") != 0) {
         if (sl_args_has(args, "--schedule"))
             return sl_fail(SL_ERR_USAGE, "--schedule needs --stages N or --plan X.plan");
+        if (config->policy.row)
+            return sl_fail(SL_ERR_USAGE, "--policy needs an asynchronous pipeline: --stages N or "
+                                         "--plan X.plan, and --schedule");
         return SL_OK;
     }
+    SL_TRY(sl_args_int(args, "--slack", 0, 1 << 20, &out->slack));
     out->stage_of = SL_NEW(arena, int, config->graph->forward_count);
     if (!file)
         return from_stages(args, config, arena, out);

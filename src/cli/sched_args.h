@@ -17,7 +17,9 @@
         {"--last-batch", "B", "samples of the last iteration", false},                             \
         {"--ranks", "R", "workers; the default is one per stage", false},                          \
         {"--chunks", "V", "stages per worker, instead of --ranks", false},                         \
+        {"--policy", "P", "against staleness; see 'sluice list policies'", false},                 \
         {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
+        {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
         {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \
         "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \
     }

@@ -28,6 +28,11 @@ int sl_plan_optim_slabs(const struct sl_optim *optim) {
     return other && other->state_count > count ? other->state_count : count;
 }
 
+int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *policy) {
+    bool kept = optim && optim->row && policy && sl_policy_kept_name(policy, optim);
+    return sl_plan_optim_slabs(optim) + kept;
+}
+
 int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim) {
     int64_t most = 64;
     for (int i = 0; optim && optim->row && i < program->param_count; i++) {
@@ -71,7 +76,7 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
     *out = (struct sl_stage_bytes){
         .params = p->param_bytes,
         .grads = p->grad_bytes,
-        .state = sl_plan_optim_slabs(spec->optim) * p->param_bytes + p->state_bytes,
+        .state = sl_plan_slabs(spec->optim, spec->policy) * p->param_bytes + p->state_bytes,
         /* A stage that recomputes does it in WORK; its slots hold what F saved. */
         .stash = p->recompute ? 0 : slot,
         .saved = p->recompute ? slot : 0,

@@ -4,15 +4,16 @@
 #define SL_PLAN_BYTES_H
 
 #include "graph/graph.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
 #include "pass/program.h"
 #include "plan/plan.h"
 
 struct sl_bytes_spec {
-    const struct sl_program *full; /* for full micro-batches */
-    const struct sl_program *last; /* for a shorter last one, or NULL */
-    const struct sl_program *eval; /* for evaluation in the same memory, or NULL */
-    const struct sl_optim *optim;  /* row NULL: no training */
+    const struct sl_program *full;      /* for full micro-batches */
+    const struct sl_program *last;      /* for a shorter last one, or NULL */
+    const struct sl_program *eval;      /* for evaluation in the same memory, or NULL */
+    const struct sl_optim *optim;       /* row NULL: no training */
+    const struct sl_policy_use *policy; /* NULL: none */
     int threads;
     int64_t (*extra_bytes)(const struct sl_program *program, int threads); /* of the device */
 };
@@ -27,6 +28,8 @@ struct sl_optim_shape sl_plan_optim_shape(const struct sl_graph *graph, int para
 
 /* Slabs of optimizer state, each as large as the weights. */
 int sl_plan_optim_slabs(const struct sl_optim *optim);
+/* The same, and behind them one for what a policy keeps, if it keeps something. */
+int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *policy);
 /* Scratch of the neediest optimizer step. */
 int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim);
 

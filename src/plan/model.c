@@ -68,6 +68,7 @@ static sl_err fill_stage(struct draft *d, int s) {
     };
     sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
                                           .optim = spec->optim,
+                                          .policy = spec->policy,
                                           .threads = spec->threads,
                                           .extra_bytes = spec->extra_bytes},
                   &d->stages[s].bytes);

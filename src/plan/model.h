@@ -3,7 +3,7 @@
 #define SL_PLAN_MODEL_H
 
 #include "graph/graph.h"
-#include "optim/optim.h"
+#include "optim/policy.h"
 #include "pass/program.h"
 #include "plan/plan.h"
 
@@ -14,6 +14,7 @@ struct sl_model_plan_spec {
     int64_t micro_size; /* samples */
     bool split, recompute;
     const struct sl_optim *optim;
+    const struct sl_policy_use *policy; /* may keep a tensor per parameter; NULL: none */
     int worker_count;
     const int *worker_of;         /* [stage_count]; or, for stages with replicas: */
     const int *width_of;          /* [stage_count] NULL: one each */

@@ -47,7 +47,9 @@ static sl_err open_pair(struct pair *p) {
         .plan = c->plan,
         .stage_of = c->stage_of,
         .schedule = c->schedule,
+        .slack = c->slack,
         .comm = c->comm,
+        .bind = c->bind,
         .delay = c->delay,
         .delay_ctx = c->ctx,
     };

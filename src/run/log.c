@@ -63,6 +63,27 @@ static sl_err put_line(struct sl_run_log *log, struct sl_text *text) {
     return bad ? sl_fail(SL_ERR_SYSTEM, "cannot write log.jsonl: %s", strerror(errno)) : SL_OK;
 }
 
+/* Why the step was skipped. */
+static void put_bad(struct sl_json_out *json, const struct sl_bad *bad) {
+    static const char *const kinds[] = {
+        [SL_BAD_NONE] = "unknown", [SL_BAD_WEIGHT] = "weight", [SL_BAD_INPUT] = "input",
+        [SL_BAD_OP] = "op",        [SL_BAD_SUM] = "sum",
+    };
+    sl_json_key(json, "bad");
+    sl_json_open(json, '{');
+    sl_json_put_string(json, "what", kinds[bad->kind]);
+    if (bad->kind != SL_BAD_NONE)
+        sl_json_put_string(json, "name", bad->name);
+    if (bad->kind == SL_BAD_INPUT || bad->kind == SL_BAD_OP)
+        sl_json_put_int(json, "micro", bad->micro);
+    if (bad->kind == SL_BAD_OP) {
+        sl_json_put_int(json, "stage", bad->stage);
+        sl_json_put_string(json, "op", bad->op);
+        sl_json_put_string(json, "pass", sl_pass_tag_name(bad->pass));
+    }
+    sl_json_close(json, '}');
+}
+
 sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     struct sl_text text = {0};
     struct sl_json_out json = {.text = &text};
@@ -73,7 +94,11 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     sl_json_put_double(&json, "lr", r->lr);
     sl_json_put_int(&json, "samples", r->samples);
     sl_json_put_bool(&json, "skipped", r->skipped);
+    if (r->skipped)
+        put_bad(&json, &r->bad);
     sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
+    if (!isnan(r->peak_share))
+        sl_json_put_double(&json, "peak_percent", round(1e4 * r->peak_share) / 100);
     sl_json_close(&json, '}');
     SL_TRY(put_line(log, &text));
     SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
@@ -97,6 +122,22 @@ sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *r) {
     if (!isnan(r->accuracy))
         SL_TRY(sl_events_scalar(log->events, r->step, "eval/accuracy", (float)r->accuracy));
     return sl_events_scalar(log->events, r->step, "eval/loss", (float)r->loss);
+}
+
+sl_err sl_run_log_staleness(struct sl_run_log *log, const struct sl_staleness *s) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text};
+    sl_json_open(&json, '{');
+    sl_json_put_int(&json, "step", s->step);
+    sl_json_put_int(&json, "stage", s->stage);
+    sl_json_put_string(&json, "pass", s->backward ? "backward" : "forward");
+    sl_json_put_int(&json, "base", s->base);
+    sl_json_put_int(&json, "s", s->ahead);
+    if (s->predicts)
+        sl_json_put_double(&json, "rmse_predicted", s->predicted);
+    sl_json_put_double(&json, "rmse_stale", s->stale);
+    sl_json_close(&json, '}');
+    return put_line(log, &text);
 }
 
 void sl_run_log_close(struct sl_run_log *log) {

@@ -2,7 +2,7 @@
 #ifndef SL_RUN_LOG_H
 #define SL_RUN_LOG_H
 
-#include "run/train.h"
+#include "run/pipe.h"
 
 #include <stdio.h>
 
@@ -15,6 +15,7 @@ struct sl_run_log {
 SL_MUST_CHECK sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step);
 SL_MUST_CHECK sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *report);
 SL_MUST_CHECK sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *report);
+SL_MUST_CHECK sl_err sl_run_log_staleness(struct sl_run_log *log, const struct sl_staleness *s);
 void sl_run_log_close(struct sl_run_log *log);
 
 /* events.c: one scalar in TensorBoard's event format. */

@@ -2,6 +2,7 @@
 #include "run/pipe_state.h"
 
 #include "base/clock.h"
+#include "device/bind.h"
 #include "sched/deps.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 /* ---- what this runtime takes ---- */
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
+    SL_TRY(sl_pipe_policy_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
@@ -42,6 +44,8 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .slack = pipe->config.slack,
+        .policy = &pipe->train.policy,
     };
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
@@ -86,25 +90,34 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
-        .versions = pools[SL_POOL_WEIGHT].count,
+        .versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count,
         .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_plan_optim_slabs(&c->optim),
+        .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
     };
     seat->train.config = *c;
     seat->train.device = w->device;
     seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
+    sl_pipe_policy_open(pipe, seat);
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
+    seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
+    seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
+    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
+                          seat->train.worker->programs[SL_WORKER_FULL]->param_count);
+    if (pipe->config.staleness)
+        SL_TRY(sl_pipe_watch_open(seat));
     return sl_train_open_optimizer(&seat->train);
 }
 
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads};
+    struct sl_device_config device = {.threads = pipe->train.threads,
+                                      .bind = pipe->first_place >= 0};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
+    w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
@@ -116,6 +129,17 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
         pipe->seat_at[plan->worker_seats[index][i]] = seat;
         SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
+    return SL_OK;
+}
+
+static sl_err open_workers(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count, here = 0;
+    for (int w = 0; w < count; w++)
+        here += sl_pipe_is_here(pipe, w);
+    enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
+    SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
+    for (int w = 0; w < count; w++)
+        SL_TRY(open_worker(pipe, w));
     return SL_OK;
 }
 
@@ -141,14 +165,15 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->workers = SL_NEW(&pipe->arena, struct sl_pipe_worker, plan->worker_count);
     pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
+    pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
     SL_TRY_OUT(check_cut(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)
             pipe->most_micros = pipe->sched->micros[s];
-    for (int w = 0; w < plan->worker_count; w++)
-        SL_TRY_OUT(open_worker(pipe, w));
+    SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
+    SL_TRY_OUT(sl_pipe_open_post(pipe));
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -157,6 +182,7 @@ out:
 }
 
 static void close_seat(struct sl_seat_state *seat) {
+    sl_pipe_watch_close(seat);
     sl_worker_close(seat->train.worker);
     if (seat->train.device)
         seat->train.device->row->free(seat->train.device, seat->train.opt_scratch);
@@ -167,6 +193,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
     sl_pipe_unlink(pipe);
+    sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         for (int i = 0; i < worker->seat_count; i++)
@@ -186,26 +213,6 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
-int64_t sl_pipe_clock(const struct sl_pipe_worker *w) {
-    return w->pipe->config.trace ? sl_clock_ns() - w->pipe->start_ns : 0;
-}
-
-/* A span is work: what an action waits for others comes before it. */
-static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
-    if (!w->pipe->config.trace)
-        return sl_pipe_act(w, action);
-    struct sl_span *span = &w->lane.at[w->lane.count];
-    int64_t start = sl_pipe_clock(w);
-    w->waited_ns = 0;
-    SL_TRY(sl_pipe_act(w, action));
-    *span = (struct sl_span){
-        .action = *action, .start_ns = start + w->waited_ns, .end_ns = sl_pipe_clock(w)};
-    for (int i = 0; i < w->seat_count; i++)
-        span->live_bytes += w->seats[i].train.worker->bytes;
-    w->lane.count++;
-    return SL_OK;
-}
-
 /* The list of a worker: prologue, period again and again, epilogue. */
 static sl_err run_lists(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
@@ -220,7 +227,8 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
                 struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
                 if (w->pipe->config.delay)
                     w->pipe->config.delay(w->pipe->config.delay_ctx, w->index, number++);
-                SL_TRY(act_traced(w, &action));
+                SL_TRY(sl_pipe_act_traced(w, &action));
+                sl_comm_poll(w->pipe->comm);
             }
     }
     return SL_OK;
@@ -228,49 +236,12 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_err err = run_lists(w);
+    sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
+    if (err == SL_OK)
+        err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
     return NULL;
-}
-
-static sl_err open_trace(struct sl_pipe *pipe) {
-    const struct sl_sched *sched = pipe->sched;
-    pipe->timeline.sched = sched;
-    pipe->timeline.lane_count = pipe->config.plan->worker_count;
-    pipe->timeline.measured = true;
-    for (int w = 0; pipe->config.trace && w < pipe->config.plan->worker_count; w++) {
-        int64_t count = sched->lists[SL_PROLOGUE][w].count + sched->lists[SL_EPILOGUE][w].count +
-                        sched->lists[SL_PERIOD][w].count * sched->reps;
-        struct sl_lane *lane = &pipe->workers[w].lane;
-        free(lane->at);
-        *lane = (struct sl_lane){.at = calloc((size_t)count + 1, sizeof *lane->at)};
-        if (!lane->at)
-            return sl_fail(SL_ERR_SYSTEM, "cannot allocate a trace of %lld actions",
-                           (long long)count);
-    }
-    return SL_OK;
-}
-
-/* A receive is posted long before its message comes: it ends when that has been sent. */
-static void close_trace(struct sl_pipe *pipe) {
-    int64_t end = sl_clock_ns() - pipe->start_ns;
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        pipe->timeline.lanes[w] = pipe->workers[w].lane;
-    pipe->timeline.end_ns = end;
-    if (!pipe->config.trace)
-        return;
-    struct sl_matches *matches = sl_matches_open(&pipe->timeline);
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
-            struct sl_span *to = &pipe->timeline.lanes[w].at[i];
-            struct sl_moment send, recv;
-            if (to->action.kind != SL_RECV || !sl_matches_find(matches, &to->action, &send, &recv))
-                continue;
-            const struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
-            to->end_ns = from->end_ns > to->end_ns ? from->end_ns : to->end_ns;
-        }
-    sl_matches_close(matches);
 }
 
 /* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
@@ -278,16 +249,24 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int slots = sl_pipe_slots(pipe, seat->number);
-    if (slots > seat->slots || pools[SL_POOL_WEIGHT].count > worker->versions)
+    int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
+    if (slots > seat->slots || versions > worker->versions)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
-                       seat->stage, slots, pools[SL_POOL_WEIGHT].count, seat->slots,
-                       worker->versions);
+                       seat->stage, slots, versions, seat->slots, worker->versions);
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
-    seat->counted = -1;
+    seat->counted = seat->watch[0].target = seat->watch[1].target = -1;
+    return SL_OK;
+}
+
+/* All ranks count from the moment that rank 0 says. */
+static sl_err start_clock(struct sl_pipe *pipe) {
+    pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
+    SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
+    pipe->last_ns = pipe->start_ns;
     return SL_OK;
 }
 
@@ -298,13 +277,12 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
     for (int s = 0; s < pipe->config.plan->seat_count; s++)
         if (pipe->seat_at[s])
             SL_TRY(start_seat(pipe, pipe->seat_at[s]));
-    SL_TRY(open_trace(pipe));
+    SL_TRY(sl_pipe_open_trace(pipe));
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
-    pipe->start_ns = pipe->last_ns = sl_clock_ns();
-    return SL_OK;
+    return start_clock(pipe);
 }
 
 /* In the order of one worker. */
@@ -340,8 +318,8 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     sl_err err = run_workers(pipe);
-    close_trace(pipe);
     SL_TRY(err);
+    SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
     pipe->start_step += steps;
@@ -366,17 +344,32 @@ struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int rep
 }
 
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
-    return pipe->seat_at[pipe->config.plan->stages[stage].seat]->newest;
+    const struct sl_stage *s = &pipe->config.plan->stages[stage];
+    for (int r = 0; r < s->width; r++) /* the same on all replicas */
+        if (pipe->seat_at[s->seat + r])
+            return pipe->seat_at[s->seat + r]->newest;
+    return 0;
 }
 
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
     return pipe->config.trace ? &pipe->timeline : NULL;
 }
 
-int64_t sl_pipe_bytes(const struct sl_pipe *pipe) {
-    int64_t bytes = 0;
-    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out) {
+    const struct sl_plan *plan = pipe->config.plan;
+    memset(out, 0, sizeof *out * (size_t)plan->worker_count);
+    for (int s = 0; s < plan->seat_count; s++)
         if (pipe->seat_at[s])
-            bytes += pipe->seat_at[s]->train.worker->bytes;
-    return bytes;
+            out[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    return sl_comm_merge(pipe->comm, out, plan->worker_count * (int64_t)sizeof *out);
+}
+
+int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
+
+double sl_pipe_bubble(const struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count;
+    double busy = 0;
+    for (int w = 0; w < count; w++)
+        busy += (double)pipe->busy_ns[w];
+    return pipe->run_ns ? 1 - busy / ((double)pipe->run_ns * count) : 0;
 }

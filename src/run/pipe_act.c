@@ -88,6 +88,9 @@ static sl_err take_piece(struct sl_pipe_worker *w, const struct where *at, const
     int64_t before = sl_pipe_clock(w);
     SL_TRY(sl_channel_receive(channel, n, &message));
     w->waited_ns += sl_pipe_clock(w) - before;
+    sl_pipe_note_arrival(w->pipe, way->link, way->grad,
+                         at->iteration * way->link->piece_count + (piece - way->link->pieces),
+                         message.arrived_ns);
     SL_TRY(copy_piece(at, way, piece, (char *)(uintptr_t)message.at, false));
     return sl_channel_release(channel, n);
 }
@@ -131,6 +134,14 @@ static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
                           seat->train.counts);
 }
 
+/* A transport that needs it moves messages between the instructions of a pass, too: MPI moves a
+ * large one only while somebody calls it. */
+static sl_err poll_comm(void *ctx, int instr) {
+    (void)instr;
+    sl_comm_poll(ctx);
+    return SL_OK;
+}
+
 static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at,
                               const struct sl_action *action, enum sl_phase phase) {
     return (struct sl_pass){
@@ -142,6 +153,8 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
         .accumulate = at->seat->grad_filled,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
+        .after = pipe->comm->gate.poll ? poll_comm : NULL,
+        .ctx = pipe->comm,
     };
 }
 
@@ -158,6 +171,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(count_items(w->pipe, &at));
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
+    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
         SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
@@ -172,6 +186,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     struct sl_pass pass = pass_of(w->pipe, &at, action, phase);
     if (action->kind != SL_W)
         SL_TRY(move_messages(w, &at, true, false));
+    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
         at.seat->grad_filled = true;
@@ -186,17 +201,11 @@ static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *acti
     return SL_OK;
 }
 
-static sl_err act_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
-    (void)w;
-    return sl_fail(SL_ERR_NO, "stage %d: weight prediction is not run by this build",
-                   action->stage);
-}
-
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
-    [SL_F] = act_forward,       [SL_B] = act_backward,        [SL_I] = act_backward,
-    [SL_W] = act_backward,      [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
-    [SL_RECV] = act_nothing,    [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
-    [SL_PREDICT] = act_predict,
+    [SL_F] = act_forward,           [SL_B] = act_backward,        [SL_I] = act_backward,
+    [SL_W] = act_backward,          [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
+    [SL_RECV] = act_nothing,        [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
+    [SL_PREDICT] = sl_pipe_predict,
 };
 
 sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action) {

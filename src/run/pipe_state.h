@@ -2,8 +2,18 @@
 #ifndef SL_RUN_PIPE_STATE_H
 #define SL_RUN_PIPE_STATE_H
 
+#include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/store.h"
+
+/* A pass whose weights are compared with the version they stand for. */
+struct sl_watch {
+    void *slabs[2]; /* what it read; the version it started from. NULL: nothing is watched */
+    int64_t target; /* version, -1: none */
+    int far;
+    bool predicted;
+};
 
 /* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
@@ -16,12 +26,19 @@ struct sl_seat_state {
     int64_t counted;      /* iteration that train.counts is of, -1: none */
     int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
     int step_from, step_to;
+    struct sl_policy_at at;        /* where the stage stands, for policies */
+    struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
+    int kept;                      /* slab of what the policy keeps, -1: nothing */
+    int foresight_slot;            /* weight slab of backward predictions, -1: none */
+    struct sl_watch watch[2];      /* of forwards, of backwards */
+    SL_VEC(struct sl_staleness) watched;
 };
 
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
     int index;
+    int place; /* of its first thread, when threads are bound */
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
@@ -31,7 +48,8 @@ struct sl_pipe_worker {
     const float **terms; /* [grads of the graph] its own, of the sum at hand */
     double *norms;       /* [graph params] of the step in the making */
     struct sl_lane lane; /* measured */
-    int64_t waited_ns;   /* in the action at hand, when there is a trace */
+    int64_t waited_ns;   /* in the action at hand */
+    int64_t busy_ns;     /* of this run: in actions, without waiting */
     pthread_t thread;
 };
 
@@ -47,10 +65,12 @@ struct sl_piece {
  * ways back. Replicas a and b of its ends are pair a * width of `to` + b. */
 struct sl_link {
     struct sl_piece *pieces;
+    int32_t piece_count;
     int32_t *of_from, *of_to; /* [micro-batches + 1] where the pieces of each begin */
     int pair_count;
     int64_t *per_iteration;            /* [pair] messages */
     struct sl_channel **acts, **grads; /* [pair] NULL: no messages */
+    int64_t *arrived[2]; /* [iterations][pieces] with a trace: when acts, grads were there */
 };
 
 struct sl_pipe {
@@ -61,6 +81,8 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
+    int workers_here;
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;          /* [edge] */
@@ -70,12 +92,27 @@ struct sl_pipe {
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
+    int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
+    /* pipe_store.c */
+    bool *holds;                       /* [stage][params, then states] */
+    struct sl_channel **ask, **answer; /* [rank] between it and rank 0 */
+    int64_t *asked, *answered;         /* [rank] messages so far */
 };
 
 /* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
-/* Time is read only when there is a trace; 0 otherwise. */
+/* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
+SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);
+SL_MUST_CHECK sl_err sl_pipe_act_traced(struct sl_pipe_worker *worker,
+                                        const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_close_trace(struct sl_pipe *pipe);
+/* A message of an edge has come in. */
+void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad, int64_t place,
+                          int64_t ns);
+/* pipe_store.c: channels between rank 0 and the others, for tensors. */
+SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
+void sl_pipe_close_post(struct sl_pipe *pipe);
 /* pipe_link.c: channels and groups of all workers, after those of this rank have been opened. */
 SL_MUST_CHECK sl_err sl_pipe_link(struct sl_pipe *pipe);
 void sl_pipe_unlink(struct sl_pipe *pipe);
@@ -84,6 +121,24 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
+/* pipe_policy.c */
+SL_MUST_CHECK sl_err sl_pipe_policy_check(const struct sl_train_config *c,
+                                          const struct sl_sched *sched);
+void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_seat_state *seat);
+double sl_pipe_rate(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int64_t t);
+SL_MUST_CHECK sl_err sl_pipe_predict(struct sl_pipe_worker *worker, const struct sl_action *action);
+/* The step of one seat; sets the rate and what is stored. */
+SL_MUST_CHECK sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                    struct sl_update_args *args);
+/* pipe_watch.c */
+SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
+void sl_pipe_watch_close(struct sl_seat_state *seat);
+SL_MUST_CHECK sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                        const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                           const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                                        int64_t version);
 /* pipe_step.c */
 SL_MUST_CHECK sl_err sl_pipe_reduce(struct sl_pipe_worker *worker, const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_step(struct sl_pipe_worker *worker, const struct sl_action *action);

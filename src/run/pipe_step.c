@@ -139,9 +139,10 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
     if (seat->step_to != seat->step_from)
         SL_TRY(sl_worker_copy_weights(worker, seat->step_to, seat->step_from));
     if (apply)
-        SL_TRY(sl_train_update(&seat->train, &args));
+        SL_TRY(sl_pipe_update(w->pipe, seat, &args));
     seat->newest = seat->step_to;
     seat->grad_filled = false;
+    SL_TRY(sl_pipe_watch_step(w->pipe, seat, seat->step_version));
     seat->step_version = 0;
     return SL_OK;
 }

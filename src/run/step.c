@@ -29,6 +29,8 @@ static struct sl_step_item step_item(struct sl_train *train, const struct sl_upd
         .lr = args->lr,
     };
     item.io.cols = item.io.count / item.io.rows;
+    if (args->delta)
+        item.io.delta = sl_worker_opt(train->worker, train->worker->state_count - 1, i);
     for (int s = 0; s < param->optim.row->state_count; s++)
         item.io.state[s] = sl_worker_opt(train->worker, s, i);
     return item;

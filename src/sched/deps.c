@@ -42,13 +42,3 @@ int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro) 
     int32_t micros = sched->micros[stage], iter = micro / micros, index = micro % micros;
     return iter * sl_deps_share(micros, s->width, index % s->width) + index / s->width;
 }
-
-struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched,
-                                        const struct sl_action *pass) {
-    return (struct sl_policy_pass){.height = sched->plan->stages[pass->stage].height,
-                                   .depth = sched->plan->depth,
-                                   .micros = sched->micros[pass->stage],
-                                   .micro = pass->micro,
-                                   .version = pass->version,
-                                   .backward = pass->kind != SL_F};
-}

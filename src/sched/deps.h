@@ -36,8 +36,9 @@ int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
 /* Micro-batches of an iteration (of `micros` of the stage) that fall on a replica. */
 int32_t sl_deps_share(int32_t micros, int width, int replica);
 
-/* A pass as policies see it. RECOMPUTE is a part of the backward. */
+/* policy.c: a pass as policies see it (RECOMPUTE is a part of the backward), and a stage. */
 struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched, const struct sl_action *pass);
+struct sl_policy_at sl_policy_at_of(const struct sl_sched *sched, int stage);
 
 /* Does this edge matter to anybody on the stage's own worker? Pools by edge end. */
 int sl_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad, bool send);

@@ -201,7 +201,7 @@ static void find_steps(struct expand *e) {
 
 static sl_err step_idle(struct expand *e, struct sl_items *items, int worker, int segment) {
     const struct sl_plan *plan = e->low->plan;
-    if (!plan->worker_seat_count[worker])
+    if (!plan->worker_seat_count[worker] || e->low->flat.rule == SL_RULE_FORWARD)
         return SL_OK;
     int seat = plan->worker_seats[worker][0];
     const int8_t *where = e->step_segment[plan->seats[seat].stage];

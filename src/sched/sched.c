@@ -163,7 +163,7 @@ const char *sl_kind_name(enum sl_kind kind) {
 }
 
 const char *sl_rule_name(enum sl_rule rule) {
-    static const char *const names[] = {"sync", "twobw", "stash", "vsync", "newest"};
+    static const char *const names[] = {"sync", "twobw", "stash", "vsync", "newest", "forward"};
     return (unsigned)rule < (unsigned)SL_COUNT(names) ? names[rule] : "?";
 }
 

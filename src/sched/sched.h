@@ -71,11 +71,13 @@ struct sl_action {
 
 /* Which weight version a pass must read. */
 enum sl_rule {
-    SL_RULE_SYNC,   /* that of its iteration: F and B of iteration t read version t */
-    SL_RULE_2BW,    /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW, papers.md A.2) */
-    SL_RULE_STASH,  /* the newest in F, the same again in B */
-    SL_RULE_VSYNC,  /* what was newest in F on the entry stage, on all stages */
-    SL_RULE_NEWEST, /* the newest, in F and again in B */
+    SL_RULE_SYNC,    /* that of its iteration: F and B of iteration t read version t */
+    SL_RULE_2BW,     /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW, papers.md A.2) */
+    SL_RULE_STASH,   /* the newest in F, the same again in B */
+    SL_RULE_VSYNC,   /* what was newest in F on the entry stage, on all stages */
+    SL_RULE_NEWEST,  /* the newest, in F and again in B */
+    SL_RULE_FORWARD, /* version 0: evaluation, one iteration of F alone, nothing is kept or stepped
+                      */
     SL_RULE_COUNT,
 };
 
@@ -109,12 +111,12 @@ struct sl_sched {
     const char *name; /* of the generator, or what the file says */
     enum sl_rule rule;
     struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
-    bool lowered;          /* else passes only */
-    int64_t batch;         /* samples of an iteration */
-    int64_t last_batch;    /* of the last iteration; == batch when even */
-    int32_t iters;         /* iterations in the whole run, repetitions included */
-    int32_t reps;          /* of the period */
-    const int32_t *micros; /* [stage] micro-batches of a full iteration */
+    bool lowered;                /* else passes only */
+    int64_t batch;               /* samples of an iteration */
+    int64_t last_batch;          /* of the last iteration; == batch when even */
+    int32_t iters;               /* iterations in the whole run, repetitions included */
+    int32_t reps;                /* of the period */
+    const int32_t *micros;       /* [stage] micro-batches of a full iteration */
     struct sl_actions *lists[SL_SEGMENT_COUNT]; /* [worker] */
     struct sl_pool *const *pools; /* [seat][pool], see sl_pool_kind; NULL before lowering */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage] expected durations; SEND, RECV: 0 */
@@ -155,7 +157,9 @@ struct sl_sched_opts {
     int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
     int64_t iters;      /* 0 = 1 */
     int64_t group;      /* k of kFkB; 0 = 1 */
-    const struct sl_policy_use *policy; /* NULL: none */
+    int64_t slack;      /* micro-batches that may wait between two stages beyond what the schedule
+                           needs; hides transfers and uneven passes, costs stash */
+    const struct sl_policy_use *policy;     /* NULL: none */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
 };
 

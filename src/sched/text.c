@@ -83,7 +83,7 @@ static sl_err read_rule(struct reader *r) {
             r->sched->rule = (enum sl_rule)i;
             return sl_lex_next(r->lex);
         }
-    return sl_lex_fail(r->lex, "expected a rule (sync, twobw, stash, vsync, newest), found %s",
+    return sl_lex_fail(r->lex, "expected a rule (sync, twobw, stash, vsync, newest, forward), found %s",
                        sl_lex_found(r->lex, found));
 }
 

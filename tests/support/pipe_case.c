@@ -108,6 +108,7 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .micro_size = sl_train_full_samples(config->batch, config->micros),
         .recompute = config->recompute,
         .optim = &config->optim,
+        .policy = &config->policy,
         .worker_count = workers,
         .worker_of = own,
         .has_kernel = config->device->has_kernel,

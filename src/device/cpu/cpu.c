@@ -30,8 +30,22 @@ static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_
 
 static const char *cpu_missing(void) { return NULL; }
 
+static int first_table; /* that may be used */
+
+sl_err sl_cpu_limit(const char *isa) {
+    int t = 0;
+    while (isa && sl_cpu_tables[t] && strcmp(isa, sl_cpu_tables[t]->isa) != 0)
+        t++;
+    if (!sl_cpu_tables[t] || (isa && !sl_cpu_tables[t]->supported()))
+        return sl_fail(SL_ERR_NO,
+                       "this CPU has no instruction set '%s'; try one of amx, avx512, avx2, any",
+                       isa);
+    first_table = t;
+    return SL_OK;
+}
+
 const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    for (int t = 0; sl_cpu_tables[t]; t++) {
+    for (int t = first_table; sl_cpu_tables[t]; t++) {
         if (!sl_cpu_tables[t]->supported())
             continue;
         for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
@@ -47,7 +61,8 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
         sl_out_of_memory(sizeof *cpu);
     extern const struct sl_device_row sl_device_cpu;
     cpu->device = (struct sl_device){&sl_device_cpu, config->threads > 0 ? config->threads : 1};
-    sl_err err = sl_pool_open(cpu->device.threads, &cpu->pool);
+    sl_err err =
+        sl_pool_open_at(cpu->device.threads, config->bind ? config->place : -1, &cpu->pool);
     if (err != SL_OK) {
         free(cpu);
         return err;
@@ -124,6 +139,12 @@ static sl_err find_kernels(struct sl_exec *exec) {
     return SL_OK;
 }
 
+static const char *cpu_lacks_bf16(void) {
+    return sl_cpu_has_bf16()
+               ? "this CPU multiplies bf16, but this build stores tensors as fp32 only"
+               : "this CPU has neither AVX512-BF16 nor AMX";
+}
+
 static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
 
 /* What the neediest kernel of a program needs. */
@@ -178,7 +199,7 @@ static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl
 /* Beside the scratch: a partial sum per block of a norm, what a thread's stack touches, and the
  * pages of code and tables that a process maps when it trains (measured; e2e.memory holds it). */
 static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
-    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 2 << 20 };
+    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 5 << 19 };
     int64_t bytes = program_scratch(program, threads) + threads * THREAD_BYTES + PROCESS_BYTES;
     for (int i = 0; i < program->param_count; i++)
         bytes += (program->params[i].numel / SL_NORM_BLOCK + 1) * (int64_t)sizeof(double);
@@ -219,6 +240,8 @@ static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
         run_instr(cpu, exec, i, args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
+        if (args->after)
+            SL_TRY(args->after(args->ctx, i));
     }
     return SL_OK;
 }
@@ -273,6 +296,7 @@ const struct sl_device_row sl_device_cpu = {
     .download = cpu_copy,
     .copy = cpu_copy,
     .sync = cpu_sync,
+    .lacks_bf16 = cpu_lacks_bf16,
     .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,

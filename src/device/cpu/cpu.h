@@ -13,6 +13,8 @@ struct sl_pool;
 
 /* Threads of one worker: thread 0 is the caller. */
 SL_MUST_CHECK sl_err sl_pool_open(int threads, struct sl_pool **out);
+/* place >= 0: thread t is bound to place + t; the caller, thread 0, binds itself. */
+SL_MUST_CHECK sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out);
 void sl_pool_close(struct sl_pool *pool);
 int sl_pool_threads(const struct sl_pool *pool);
 /* Call body(ctx, t, threads) once on every thread; returns when all are done. */
@@ -41,17 +43,22 @@ struct sl_cpu_kernel {
 
 /* Tables, best first; the first row whose name matches is used. */
 struct sl_cpu_table {
-    const char *isa; /* "avx512", "avx2", "any" */
+    const char *isa; /* "amx", "avx512", "avx2", "any" */
     bool (*supported)(void);
     const struct sl_cpu_kernel *kernels;
 };
 extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
+/* Use no better instruction set than this one (NULL: any), so that machines of different kinds give
+ * the same bits. Before the first device is opened. */
+SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
 
 /* What this CPU has; for the tables. */
 bool sl_cpu_has_any(void);
 bool sl_cpu_has_avx2(void);
 bool sl_cpu_has_avx512(void);
+bool sl_cpu_has_bf16(void); /* products of bf16: AVX512-BF16 or AMX */
+bool sl_cpu_has_amx(void);
 
 #endif

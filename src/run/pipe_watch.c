@@ -1,0 +1,147 @@
+/* Watching staleness: how far the weights that passes read are from those they stand for.
+ *
+ * A pass that starts from version v stands for version v + s: with a prediction, s steps ahead;
+ * without, the version that its own gradient will be applied to. When the stage makes that version,
+ * two distances are known:
+ *     predicted   what the pass read      to the true weights of version v + s
+ *     stale       version v               to the true weights of version v + s
+ * One pass at a time is watched per stage and direction, so that two copies of the weights suffice.
+ */
+#include "run/pipe_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+sl_err sl_pipe_watch_open(struct sl_seat_state *seat) {
+    struct sl_worker *worker = seat->train.worker;
+    int64_t bytes = worker->programs[SL_WORKER_FULL]->param_bytes + 64;
+    for (int d = 0; d < 2; d++) {
+        seat->watch[d].target = -1;
+        for (int i = 0; i < 2; i++)
+            SL_TRY(worker->device->row->alloc(worker->device, bytes, &seat->watch[d].slabs[i]));
+    }
+    return SL_OK;
+}
+
+void sl_pipe_watch_close(struct sl_seat_state *seat) {
+    struct sl_device *device = seat->train.device;
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; device && i < 2; i++)
+            device->row->free(device, seat->watch[d].slabs[i]);
+    SL_VEC_FREE(&seat->watched);
+}
+
+static sl_err begin(struct sl_seat_state *seat, int d, const struct sl_watch *what, int read,
+                    int base) {
+    struct sl_worker *worker = seat->train.worker;
+    struct sl_device *device = worker->device;
+    struct sl_watch *watch = &seat->watch[d];
+    int64_t bytes = worker->programs[SL_WORKER_FULL]->param_bytes;
+    watch->target = what->target;
+    watch->far = what->far;
+    watch->predicted = what->predicted;
+    SL_TRY(
+        device->row->copy(device, SL_STREAM_COMPUTE, watch->slabs[0], worker->param[read], bytes));
+    return device->row->copy(device, SL_STREAM_COMPUTE, watch->slabs[1], worker->param[base],
+                             bytes);
+}
+
+static bool is_free(const struct sl_seat_state *seat, int d) {
+    return seat->watch[d].slabs[0] && seat->watch[d].target < 0;
+}
+
+/* Before a pass on true weights. */
+sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                          const struct sl_action *a) {
+    const struct sl_policy *row = pipe->train.policy.row;
+    int far = a->micro / pipe->sched->micros[a->stage] - a->version, d = a->kind != SL_F;
+    bool predicts = row && row->ahead && row->kept != SL_KEPT_VELOCITY;
+    if (!is_free(seat, d) || a->ahead || predicts || far <= 0)
+        return SL_OK;
+    struct sl_watch what = {.target = a->version + far, .far = far};
+    return begin(seat, d, &what, a->weight_slot, a->weight_slot);
+}
+
+/* After a prediction. The second slot, where there are two under rule `newest`, is for backwards.
+ */
+sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                             const struct sl_action *a) {
+    const struct sl_pool *pools = pipe->sched->pools[seat->number];
+    int d = pipe->sched->rule == SL_RULE_NEWEST && a->weight_slot > pools[SL_POOL_WEIGHT].count;
+    if (!is_free(seat, d) || pipe->train.policy.row->kept == SL_KEPT_VELOCITY)
+        return SL_OK;
+    struct sl_watch what = {.target = a->version + a->ahead, .far = a->ahead, .predicted = true};
+    return begin(seat, d, &what, a->weight_slot, a->slot);
+}
+
+static double rmse(const struct sl_program *p, const void *a, const void *b) {
+    double sum = 0, count = 0;
+    for (int i = 0; i < p->param_count; i++) {
+        const float *x = (const float *)(const void *)((const char *)a + p->params[i].offset);
+        const float *y = (const float *)(const void *)((const char *)b + p->params[i].offset);
+        for (int64_t j = 0; j < p->params[i].numel; j++)
+            sum += ((double)x[j] - (double)y[j]) * ((double)x[j] - (double)y[j]);
+        count += (double)p->params[i].numel;
+    }
+    return count > 0 ? sqrt(sum / count) : 0;
+}
+
+static sl_err on_host(struct sl_seat_state *seat, const void *slab, char *out) {
+    struct sl_device *device = seat->train.device;
+    int64_t bytes = seat->train.worker->programs[SL_WORKER_FULL]->param_bytes;
+    SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out, slab, bytes));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
+/* After a step has made version `version` in slab seat->newest. */
+sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat, int64_t version) {
+    const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
+    for (int d = 0; d < 2; d++) {
+        struct sl_watch *watch = &seat->watch[d];
+        if (!watch->slabs[0] || watch->target != version)
+            continue;
+        size_t bytes = (size_t)p->param_bytes + 64;
+        char *host = sl_realloc(NULL, 2 * bytes), *now = host + bytes;
+        struct sl_staleness s = {.step = pipe->start_step + version,
+                                 .stage = seat->stage,
+                                 .base = pipe->start_step + version - watch->far,
+                                 .ahead = watch->far,
+                                 .backward = d,
+                                 .predicts = watch->predicted};
+        sl_err err = on_host(seat, seat->train.worker->param[seat->newest], now);
+        if (err == SL_OK)
+            err = on_host(seat, watch->slabs[0], host);
+        s.predicted = rmse(p, host, now);
+        if (err == SL_OK)
+            err = on_host(seat, watch->slabs[1], host);
+        s.stale = rmse(p, host, now);
+        free(host);
+        SL_TRY(err);
+        SL_PUSH(&seat->watched, s);
+        watch->target = -1;
+    }
+    return SL_OK;
+}
+
+static int before(const void *a, const void *b) {
+    const struct sl_staleness *x = a, *y = b;
+    int64_t order = x->step != y->step     ? x->step - y->step
+                    : x->stage != y->stage ? x->stage - y->stage
+                                           : (int64_t)x->backward - y->backward;
+    return (order > 0) - (order < 0);
+}
+
+int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out) {
+    SL_VEC(struct sl_staleness) all = {0};
+    for (int i = 0; i < pipe->config.plan->seat_count; i++) {
+        struct sl_seat_state *seat = pipe->seat_at[i];
+        for (int64_t j = 0; seat && seat->replica == 0 && j < seat->watched.count; j++)
+            SL_PUSH(&all, seat->watched.at[j]);
+        if (seat)
+            seat->watched.count = 0;
+    }
+    if (all.count)
+        qsort(all.at, (size_t)all.count, sizeof *all.at, before);
+    *out = all.at;
+    return all.count;
+}

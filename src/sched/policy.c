@@ -1,0 +1,28 @@
+/* A schedule as policies see it: numbers of a pass, numbers of a stage. */
+#include "sched/deps.h"
+
+struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched,
+                                        const struct sl_action *pass) {
+    return (struct sl_policy_pass){.height = sched->plan->stages[pass->stage].height,
+                                   .depth = sched->plan->depth,
+                                   .micros = sched->micros[pass->stage],
+                                   .micro = pass->micro,
+                                   .version = pass->version,
+                                   .backward = pass->kind != SL_F};
+}
+
+/* Of the m forwards of a step, those that come before the last step has been made read a version
+ * less. A stage of height h has done h backwards less than forwards, so that the sum over a step of
+ * the versions it is behind is ceil(h/m) + ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. */
+struct sl_policy_at sl_policy_at_of(const struct sl_sched *sched, int stage) {
+    struct sl_policy_at at = {.height = sched->plan->stages[stage].height,
+                              .depth = sched->plan->depth,
+                              .micros = sched->micros[stage]};
+    switch (sched->rule) {
+    case SL_RULE_SYNC: at.delay = 0; break;
+    case SL_RULE_2BW: at.delay = 1; break;
+    case SL_RULE_VSYNC: at.delay = (double)(at.depth - 1) / (double)at.micros; break;
+    default: at.delay = (double)at.height / (double)at.micros; break;
+    }
+    return at;
+}

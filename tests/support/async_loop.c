@@ -1,0 +1,395 @@
+/* The loop; async_loop.h says what it does. */
+#include "support/async_loop.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORESEEN = LOOP_STEPS + 1, SLABS, KEPT = 2 }; /* weight slab of predictions; state slab */
+
+/* ---- the formulas ---- */
+
+static int64_t newest(int64_t k, int64_t f, int64_t m) { return (k > f ? k - f : 0) / m; }
+static int64_t twobw(struct loop_at at) { return at.k > 2 * at.m ? (at.k - 1) / at.m - 1 : 0; }
+static int64_t local(struct loop_at at) { return newest(at.k, at.f, at.m); }
+static int64_t entry(struct loop_at at) { return newest(at.k, at.entry_f, at.m); }
+static int64_t late(struct loop_at at) { return (at.k - 1) / at.m; }
+
+const struct loop_rule loop_rules[] = {
+    {"2bw", twobw, twobw},  {"stash", local, local}, {"vsync", entry, entry},
+    {"async", local, late}, {"paci", local, late},
+};
+const int loop_rule_count = SL_COUNT(loop_rules);
+
+const struct loop_rule *loop_rule_find(const char *schedule) {
+    for (int i = 0; i < loop_rule_count; i++)
+        if (strcmp(loop_rules[i].schedule, schedule) == 0)
+            return &loop_rules[i];
+    return NULL;
+}
+
+static bool is_policy(const struct loop *l, const char *name) {
+    return l->config->policy.row && strcmp(l->config->policy.row->name, name) == 0;
+}
+
+/* How far ahead of version v (of this run) the pass reads. */
+static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int64_t v) {
+    int64_t n = at.entry_f, r = at.entry_f - at.f, m = at.m, k = at.k, s = 0;
+    if (is_policy(l, "spectrain"))
+        s = (k - 1 + r / 2) / m - v;
+    if (is_policy(l, "pipeoptim") && forward)
+        s = (k - 1) / m - v;
+    if (is_policy(l, "2bw-predict"))
+        s = (k - 1) / m - v;
+    if (is_policy(l, "xpipe") && forward) /* the default rounding: halves to even */
+        s = (int64_t)nearbyint(((double)m + (double)n - (double)r / 2 - 2) / (double)m);
+    if (is_policy(l, "xpipe") && !forward)
+        s = (m + r / 2 - 1) / m;
+    return s;
+}
+
+/* PipeMare's delay; K = 100 and D = 0.135 are its defaults. */
+static double tau_of(const struct loop *l, int s) {
+    return (double)(2 * l->height[s] + 1) / (double)l->config->micros;
+}
+
+static double rate(const struct loop *l, const struct loop_rule *rule, int s, int depth,
+                   int64_t t) {
+    double lr = sl_lr_at(&l->config->lr, l->config->base_lr, t), m = (double)l->config->micros;
+    double delay = l->height[s] / m, tau = tau_of(l, s), done = (double)(t - 1) / 100;
+    if (rule->forward == twobw)
+        delay = 1;
+    if (rule->forward == entry)
+        delay = (depth - 1) / m;
+    if (is_policy(l, "lr-rescale"))
+        return lr * pow(1 + delay, -1.0);
+    if (is_policy(l, "pipemare") && tau > 1)
+        return lr * pow(tau, -(1 - (done < 1 ? done : 1)));
+    return lr;
+}
+
+/* ---- the loop ---- */
+
+static void must(sl_err err) {
+    if (err != SL_OK)
+        fail_msg("%s", sl_err_message());
+}
+
+void loop_open(struct loop *l) {
+    enum { MEMORY = 1 << 20 };
+    const struct sl_train_config *c = l->config;
+    struct sl_device_config device = {.threads = 1};
+    int64_t full = (c->batch + c->micros - 1) / c->micros;
+    must(c->device->open(&device, &l->device));
+    for (int s = 0; s < l->stages; s++) {
+        struct sl_worker_config config = {
+            .graph = c->graph,
+            .stage_of = l->stage_of,
+            .stage = s,
+            .samples = full,
+            .last_samples = c->batch - full * (c->micros - 1),
+            .has_kernel = c->device->has_kernel,
+            .slots = 1,
+            .versions = SLABS,
+            .grad_slots = 1,
+            .state_count = 3,
+            .seed = c->seed,
+        };
+        must(sl_worker_open(l->device, &config, &l->worker[s]));
+        for (int v = 0; v <= LOOP_STEPS; v++)
+            l->delta[s][v] =
+                calloc((size_t)l->worker[s]->programs[SL_WORKER_FULL]->param_bytes + 4, 1);
+    }
+    l->memory = malloc(MEMORY);
+    l->sum = malloc(MEMORY);
+}
+
+void loop_close(struct loop *l) {
+    for (int s = 0; s < l->stages; s++) {
+        sl_worker_close(l->worker[s]);
+        for (int v = 0; v <= LOOP_STEPS; v++)
+            free(l->delta[s][v]);
+    }
+    l->device->row->close(l->device);
+    free(l->memory);
+    free(l->sum);
+}
+
+struct micro {
+    int64_t first, count, batch_first, step;
+    enum sl_worker_program program;
+    bool fresh; /* first of its batch */
+};
+
+static double share(const struct loop *l, int loss, int64_t first, int64_t count) {
+    int input = l->config->graph->losses.at[loss].count_input;
+    int64_t valid = count;
+    if (input >= 0)
+        must(sl_data_count_valid(l->config->data, SL_DATA_TRAIN, first, count, input, &valid));
+    return (double)valid;
+}
+
+static void put_inputs(struct loop *l, int s, const struct micro *u) {
+    const struct sl_program *p = l->worker[s]->programs[u->program];
+    for (int i = 0; i < p->inputs.count; i++) {
+        must(sl_data_fill(l->config->data, SL_DATA_TRAIN, u->first, u->count, p->inputs.at[i].index,
+                          l->memory));
+        must(sl_worker_put(l->worker[s], 0, &p->inputs.at[i], l->memory));
+    }
+    for (int i = 0; i < p->seeds.count; i++) {
+        int loss = p->seeds.at[i].index;
+        double total = share(l, loss, u->batch_first, l->config->batch);
+        float seed = (float)(l->config->graph->losses.at[loss].weight *
+                             share(l, loss, u->first, u->count) / total);
+        must(sl_worker_put(l->worker[s], 0, &p->seeds.at[i], &seed));
+    }
+}
+
+static const struct sl_ports *ports(const struct sl_program *p, bool grad, bool send) {
+    return grad ? (send ? &p->send_grad : &p->recv_grad) : (send ? &p->send_act : &p->recv_act);
+}
+
+/* Every port of the reader is filled from the port of the same value in the stage it names. */
+static void move(struct loop *l, int s, enum sl_worker_program program, bool grad) {
+    const struct sl_ports *to = ports(l->worker[s]->programs[program], grad, false);
+    for (int i = 0; i < to->count; i++) {
+        int peer = to->at[i].peer, found = 0;
+        const struct sl_ports *from = ports(l->worker[peer]->programs[program], grad, true);
+        for (int j = 0; j < from->count; j++) {
+            if (from->at[j].peer != s || from->at[j].value != to->at[i].value)
+                continue;
+            must(sl_worker_get(l->worker[peer], 0, &from->at[j], l->memory));
+            must(sl_worker_put(l->worker[s], 0, &to->at[i], l->memory));
+            found++;
+        }
+        assert_int_equal(found, 1);
+    }
+}
+
+static void pass(struct loop *l, int s, const struct micro *u, enum sl_phase phase,
+                 int64_t version) {
+    struct sl_pass p = {
+        .program = u->program,
+        .phase = phase,
+        .version = (int)version,
+        .accumulate = !u->fresh,
+        .seed = l->config->seed * 0x9E3779B97F4A7C15u + (uint64_t)u->step,
+        .first_sample = u->first,
+    };
+    must(sl_worker_pass(l->worker[s], &p));
+}
+
+static void add_losses(struct loop *l, int s, const struct micro *u) {
+    const struct sl_program *p = l->worker[s]->programs[u->program];
+    for (int i = 0; i < p->losses.count; i++) {
+        int loss = p->losses.at[i].index;
+        float value;
+        must(sl_worker_get(l->worker[s], 0, &p->losses.at[i], &value));
+        l->loss[u->step] += l->config->graph->losses.at[loss].weight * (double)value *
+                            share(l, loss, u->first, u->count) /
+                            share(l, loss, u->batch_first, l->config->batch);
+    }
+}
+
+/* The gradient of a parameter: all its uses, on whatever stages, in graph order. */
+static const float *sum_uses(struct loop *l, int param) {
+    const struct sl_graph *graph = l->config->graph;
+    float *sum = (float *)(void *)l->sum;
+    bool first = true;
+    for (int64_t g = 0; g < graph->grads.count; g++) {
+        if (graph->grads.at[g].param != param)
+            continue;
+        const struct sl_worker *w = l->worker[l->stage_of[graph->grads.at[g].node]];
+        const struct sl_program *p = w->programs[SL_WORKER_FULL];
+        int64_t numel =
+            sl_shape_numel(&sl_graph_value(graph, graph->params.at[param].value)->shape, 1);
+        for (int u = 0; u < p->use_count; u++) {
+            if (p->uses[u].grad != g)
+                continue;
+            const float *use =
+                (const float *)(const void *)((char *)w->grad[0] + p->uses[u].offset);
+            for (int64_t i = 0; i < numel; i++)
+                sum[i] = first ? use[i] : sum[i] + use[i];
+        }
+        first = false;
+    }
+    assert_false(first);
+    return sum;
+}
+
+/* A tensor of a stage in something laid out as its weights. */
+static float *part(const struct loop *l, int s, const void *slab, int i) {
+    const struct sl_program *p = l->worker[s]->programs[SL_WORKER_FULL];
+    return (float *)(uintptr_t)((const char *)slab + p->params[i].offset);
+}
+
+/* out = w - by*x, product and difference rounded to float. */
+static void moved(float *out, const float *w, float by, const float *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        float step = by * x[i];
+        out[i] = w[i] - step;
+    }
+}
+
+/* The weights that a pass reads: a version, or, in a slab of their own, what is foreseen. */
+static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forward, int64_t start,
+                           int64_t v) {
+    struct sl_worker *w = l->worker[s];
+    const struct sl_program *p = w->programs[SL_WORKER_FULL];
+    int64_t far = ahead(l, at, forward, v), version = start + v;
+    bool back = is_policy(l, "pipemare") && !forward;
+    assert_true(far >= 0);
+    if (!far && !back)
+        return version;
+    for (int i = 0; i < p->param_count; i++) {
+        const float *direction =
+            back ? sl_worker_opt(w, KEPT, i) : part(l, s, l->delta[s][version], i);
+        float by = back ? (float)tau_of(l, s) : (float)(l->lr[s][version] * (double)far);
+        moved(sl_worker_weight(w, FORESEEN, i), sl_worker_weight(w, (int)version, i), by, direction,
+              p->params[i].numel);
+    }
+    return FORESEEN;
+}
+
+static struct sl_optim_param param_of(const struct loop *l, int param) {
+    const struct sl_graph *graph = l->config->graph;
+    const struct sl_shape *shape = &sl_graph_value(graph, graph->params.at[param].value)->shape;
+    struct sl_optim optim = l->config->optim;
+    struct sl_optim_shape os = {.rank = shape->rank};
+    memcpy(os.dim, shape->dim, sizeof os.dim);
+    for (int64_t g = 0; g < graph->grads.count; g++)
+        if (graph->grads.at[g].param == param)
+            os.lookup |=
+                strncmp(graph->nodes.at[graph->grads.at[g].node].op->name, "embed", 5) == 0;
+    for (int i = 0; is_policy(l, "nesterov-async") && optim.row->hyper[i].name; i++)
+        if (strcmp(optim.row->hyper[i].name, "beta1") == 0 ||
+            strcmp(optim.row->hyper[i].name, "beta") == 0)
+            optim.hyper[i] = 0.99;
+    return sl_optim_for(&optim, &os);
+}
+
+/* Version t of one parameter of a stage from version t-1. */
+static void step_one(struct loop *l, int s, int i, int64_t t, void *scratch) {
+    struct sl_worker *w = l->worker[s];
+    int param = w->programs[SL_WORKER_FULL]->params[i].param;
+    struct sl_optim_param op = param_of(l, param);
+    float *to = sl_worker_weight(w, (int)t, i), *from = sl_worker_weight(w, (int)t - 1, i);
+    float *delta = part(l, s, l->delta[s][t], i), *last = part(l, s, l->delta[s][t - 1], i);
+    double lr = l->lr[s][t], lr_last = l->lr[s][t - 1];
+    bool feedback = is_policy(l, "error-feedback") && t > 1;
+    memcpy(to, from, sizeof *to * (size_t)op.count);
+    if (feedback)
+        moved(to, to, -(float)lr_last, last, op.count);
+    struct sl_step_item item = {
+        .param = &op,
+        .coef = sl_optim_coef(&op, t, lr, 1),
+        .lr = lr,
+        .io = {.count = op.count,
+               .rows = op.shape.rank > 0 ? op.shape.dim[0] : 1,
+               .w = to,
+               .g = sum_uses(l, param),
+               .state = {sl_worker_opt(w, 0, i), sl_worker_opt(w, 1, i)},
+               .delta = delta,
+               .scratch = scratch},
+    };
+    item.io.cols = item.io.count / item.io.rows;
+    must(l->device->row->step(l->device, &item, 1));
+    if (feedback)
+        moved(to, to, (float)lr_last, delta, op.count);
+    if (is_policy(l, "pipemare")) {
+        float *velocity = sl_worker_opt(w, KEPT, i);
+        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, s)));
+        for (int64_t e = 0; e < op.count; e++) {
+            float lost = from[e] - to[e], less = rest * velocity[e], more = rest * lost;
+            velocity[e] = velocity[e] - less;
+            velocity[e] = velocity[e] - more;
+        }
+    }
+}
+
+/* Version t of all stages from version t-1 and the gradient that has come together. */
+static void step_all(struct loop *l, const struct loop_rule *rule, int depth, int64_t t) {
+    enum { SCRATCH = 1 << 20 };
+    void *scratch = aligned_alloc(64, SCRATCH);
+    for (int s = 0; s < l->stages; s++) {
+        const struct sl_program *p = l->worker[s]->programs[SL_WORKER_FULL];
+        l->lr[s][t] = rate(l, rule, s, depth, t);
+        for (int i = 0; i < p->param_count; i++)
+            step_one(l, s, i, t, scratch);
+    }
+    free(scratch);
+}
+
+void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64_t steps) {
+    const struct sl_train_config *c = l->config;
+    int64_t m = c->micros, full = (c->batch + m - 1) / m, entry_f = 0;
+    for (int s = 0; s < l->stages; s++)
+        entry_f = l->height[s] + 1 > entry_f ? l->height[s] + 1 : entry_f;
+    for (int64_t k = 1; k <= steps * m; k++) {
+        int64_t t = (k - 1) / m, j = (k - 1) % m, bell = is_policy(l, "xpipe") ? t * m + 1 : k;
+        struct micro u = {.step = start + t, .fresh = j == 0};
+        u.batch_first = u.step * c->batch;
+        u.first = u.batch_first + j * full;
+        u.count = j == m - 1 ? c->batch - j * full : full;
+        u.program = sl_worker_program_for(l->worker[0], u.count);
+        for (int s = 0; s < l->stages; s++) {
+            struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
+            first.k = bell;
+            put_inputs(l, s, &u);
+            move(l, s, u.program, false);
+            pass(l, s, &u, SL_PHASE_F, weights_for(l, s, at, true, start, rule->forward(first)));
+            add_losses(l, s, &u);
+        }
+        for (int s = l->stages - 1; s >= 0; s--) {
+            struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
+            first.k = bell;
+            move(l, s, u.program, true);
+            pass(l, s, &u, SL_PHASE_B, weights_for(l, s, at, false, start, rule->backward(first)));
+        }
+        if (j == m - 1)
+            step_all(l, rule, (int)entry_f, start + t + 1);
+    }
+}
+
+/* ---- the comparison ---- */
+
+static const char *differing_tensor(const struct loop *l, const struct sl_pipe *pipe, int s,
+                                    int i) {
+    const struct sl_worker *want = l->worker[s], *got = sl_pipe_worker(pipe, s);
+    const struct sl_program *p = got->programs[SL_WORKER_FULL];
+    const struct sl_optimizer *row = param_of(l, p->params[i].param).optim.row;
+    size_t bytes = (size_t)p->params[i].numel * 4;
+    if (memcmp(sl_worker_weight(got, sl_pipe_newest(pipe, s), i),
+               sl_worker_weight(want, LOOP_STEPS, i), bytes) != 0)
+        return l->config->graph->params.at[p->params[i].param].name;
+    for (int o = 0; o < row->state_count; o++)
+        if (memcmp(sl_worker_opt(got, o, i), sl_worker_opt(want, o, i), bytes) != 0)
+            return "optimizer state";
+    const char *kept = sl_policy_kept_name(&l->config->policy, &l->config->optim);
+    if (!kept)
+        return NULL;
+    const void *mine = strcmp(kept, "velocity") == 0 ? sl_worker_opt(want, KEPT, i)
+                                                     : part(l, s, l->delta[s][LOOP_STEPS], i);
+    return memcmp(sl_worker_opt(got, got->state_count - 1, i), mine, bytes) != 0 ? kept : NULL;
+}
+
+const char *loop_difference(const struct loop *l, const struct sl_pipe *pipe, int s) {
+    const struct sl_worker *want = l->worker[s], *got = sl_pipe_worker(pipe, s);
+    const struct sl_program *p = got->programs[SL_WORKER_FULL];
+    for (int i = 0; i < p->param_count; i++) {
+        const char *name = differing_tensor(l, pipe, s, i);
+        if (name)
+            return name;
+    }
+    for (int i = 0; i < p->state_count; i++)
+        if (memcmp((char *)got->state + p->states[i].offset,
+                   (char *)want->state + p->states[i].offset, (size_t)p->states[i].numel * 4) != 0)
+            return "statistics";
+    return NULL;
+}
