@@ -89,10 +89,13 @@ static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out
     out->dtype = strcmp(name, "bf16") == 0 ? SL_BF16 : SL_FLOAT;
     out->tf32 = strcmp(name, "tf32") == 0;
     if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
-        return sl_fail(SL_ERR_USAGE, "--dtype: '%s' must be fp32, tf32 or bf16", name);
-    if (!out->device->halves && strcmp(name, "fp32") != 0)
-        return sl_fail(SL_ERR_USAGE, "--dtype: device '%s' has only fp32", out->device->name);
-    return SL_OK;
+        return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
+    if (out->device->halves || strcmp(name, "fp32") == 0)
+        return SL_OK;
+    const char *why =
+        out->device->lacks_bf16 ? out->device->lacks_bf16() : "its kernels know fp32 only";
+    return sl_fail(SL_ERR_NO, "--dtype %s on device '%s': %s; train with --dtype fp32", name,
+                   out->device->name, why);
 }
 
 sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,

@@ -44,11 +44,87 @@ static sl_err open_device(const struct sl_device_config *config, struct sl_devic
 
 static bool has_kernel(const char *name) { return loaded() && module->has_kernel(name); }
 
+/* A device has the module's own row; these serve who opened it by this one and kept it. */
+
+static void close_device(struct sl_device *device) { module->close(device); }
+
+static sl_err alloc_bytes(struct sl_device *device, int64_t size_bytes, void **out) {
+    return module->alloc(device, size_bytes, out);
+}
+
+static void free_bytes(struct sl_device *device, void *memory) { module->free(device, memory); }
+
+static sl_err upload(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
+                     int64_t size_bytes) {
+    return module->upload(device, stream, to, from, size_bytes);
+}
+
+static sl_err download(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
+                       int64_t size_bytes) {
+    return module->download(device, stream, to, from, size_bytes);
+}
+
+static sl_err copy(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
+                   int64_t size_bytes) {
+    return module->copy(device, stream, to, from, size_bytes);
+}
+
+static sl_err sync_stream(struct sl_device *device, enum sl_stream stream) {
+    return module->sync(device, stream);
+}
+
+static sl_err bind_program(struct sl_device *device, const struct sl_program *program,
+                           struct sl_exec **out) {
+    return module->bind(device, program, out);
+}
+
+static void unbind(struct sl_device *device, struct sl_exec *exec) { module->unbind(device, exec); }
+
+static sl_err run(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args) {
+    return module->run(device, exec, args);
+}
+
+static int64_t scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
+    return module->scratch_bytes(device, exec);
+}
+
+static sl_err add(struct sl_device *device, void *y, const void *x, int64_t numel) {
+    return module->add(device, y, x, numel);
+}
+
+static sl_err step(struct sl_device *device, const struct sl_step_item *items, int count) {
+    return module->step(device, items, count);
+}
+
+static sl_err predict(struct sl_device *device, const struct sl_step_item *items, int count,
+                      double ahead) {
+    return module->predict(device, items, count, ahead);
+}
+
+static sl_err norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
+    return module->norm_sq(device, items, count);
+}
+
 const struct sl_device_row sl_device_cuda = {
     .name = "cuda",
     .brief = "an NVIDIA GPU",
     .halves = true,
     .missing = missing,
     .open = open_device,
+    .close = close_device,
+    .alloc = alloc_bytes,
+    .free = free_bytes,
+    .upload = upload,
+    .download = download,
+    .copy = copy,
+    .sync = sync_stream,
     .has_kernel = has_kernel,
+    .bind = bind_program,
+    .unbind = unbind,
+    .run = run,
+    .scratch_bytes = scratch_bytes,
+    .add = add,
+    .step = step,
+    .predict = predict,
+    .norm_sq = norm_sq,
 };

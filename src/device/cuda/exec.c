@@ -183,6 +183,18 @@ static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec
     return SL_OK;
 }
 
+/* With somebody looking at what every instruction made. */
+static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
+                             const struct sl_run_args *args) {
+    const struct sl_program *p = exec->program;
+    for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++) {
+        SL_TRY(launch_one(cuda, exec, i, args));
+        SL_TRY(SL_CUDA(cudaStreamSynchronize(cuda->streams[SL_STREAM_COMPUTE])));
+        SL_TRY(args->after(args->ctx, i));
+    }
+    return SL_OK;
+}
+
 /* With the time of every instruction. */
 static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
                            const struct sl_run_args *args) {
@@ -287,6 +299,8 @@ sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct 
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
     SL_TRY(refresh_halves(cuda, exec, args));
     SL_TRY(send_draw(cuda, exec, args));
+    if (args->after)
+        return launch_watched(cuda, exec, args);
     if (args->op_ns)
         return launch_timed(cuda, exec, args);
     struct graph *graph = find_graph(exec, args, &fresh);
