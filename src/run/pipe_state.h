@@ -92,6 +92,7 @@ struct sl_pipe {
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
+    int64_t *worker_bytes;    /* [worker] */
     int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
     /* pipe_store.c */
     bool *holds;                       /* [stage][params, then states] */
