@@ -271,7 +271,8 @@ static double seconds(int threads) {
 static const struct sl_cpu_kernel *find(const char *isa, const char *name) {
     for (int t = 0; isa && sl_cpu_tables[t]; t++)
         for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
-            if (strcmp(sl_cpu_tables[t]->isa, isa) == 0 && strcmp(k->name, name) == 0)
+            if (strcmp(sl_cpu_tables[t]->isa, isa) == 0 && strcmp(k->name, name) == 0 &&
+                sl_cpu_tables[t]->supported())
                 return k;
     return isa ? NULL : sl_cpu_find(name);
 }
@@ -295,10 +296,11 @@ static void run_row(const struct made *m, struct sl_pool *pool, const char *isa,
         theirs[i] = torch->in ? torch_seconds(torch, m->name, threads) : 0;
     }
     double mine = median(ours, reps), other = median(theirs, reps), work = 1e-9 * m->row.flops;
-    printf("RESULT bench=gemm case=%s threads=%d gflops=%.1f", m->name, threads, work / mine);
+    printf("RESULT bench=gemm case=%s threads=%d gflops=%.1f best=%.1f", m->name, threads,
+           work / mine, work / ours[0]);
     if (torch->in)
-        printf(" torch=%.1f ratio=%.3f best=%.1f torch_best=%.1f", work / other, other / mine,
-               work / ours[0], work / theirs[0]);
+        printf(" torch=%.1f ratio=%.3f torch_best=%.1f", work / other, other / mine,
+               work / theirs[0]);
     printf("\n");
     fflush(stdout);
     unbind(&b);

@@ -67,7 +67,7 @@ static void conv_part(void *ctx, int thread, int threads) {
                 .image_step = v->o * v->pixels,
                 .add = job->add || job->bias,
             };
-            gemm_part(&g, &(struct part){share.o0, share.o1, 0, g.n}, room.gemm);
+            part_run(&g, &(struct part){share.o0, share.o1, 0, g.n}, room.gemm);
         }
 }
 

@@ -24,7 +24,7 @@ static void add_tap(const struct conv *v, const float *from, int64_t tap, float 
 }
 
 static int64_t dx_floats(const struct conv *v) {
-    return up_to(v->taps * v->pixels, 16) + up_to(gemm_floats(v->taps, v->pixels, v->og), 16);
+    return up_to(v->taps * v->pixels, 16) + up_to(part_floats(v->taps, v->pixels, v->og), 16);
 }
 
 /* Threads share the images and, when these are few, nothing else. */
@@ -47,7 +47,7 @@ static void dx_part(void *ctx, int thread, int threads) {
                 .c = taps,
                 .ldc = v->pixels,
             };
-            gemm_part(&g, &(struct part){0, g.m, 0, g.n}, taps + up_to(v->taps * v->pixels, 16));
+            part_run(&g, &(struct part){0, g.m, 0, g.n}, taps + up_to(v->taps * v->pixels, 16));
             for (int64_t tap = 0; tap < v->taps; tap++)
                 add_tap(v, taps + tap * v->pixels, tap,
                         job->y + b * image + group * v->cg * v->h * v->w);
@@ -132,7 +132,7 @@ static void dw_part(void *ctx, int thread, int threads) {
             };
             pad_images(&v, job->x, b, count, group * v.cg, room.x);
             source.x += c0 * v.hp * v.wp;
-            gemm_part(&g, &part, room.gemm);
+            part_run(&g, &part, room.gemm);
         }
 }
 

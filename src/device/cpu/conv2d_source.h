@@ -71,7 +71,7 @@ struct conv_room {
 
 static int64_t conv_room_floats(const struct conv *v, int64_t m, int64_t n, int64_t k) {
     return up_to(v->images * v->pixels, 16) + up_to(v->taps, 16) +
-           up_to(v->images * v->cg * v->hp * v->wp, 16) + up_to(gemm_floats(m, n, k), 16);
+           up_to(v->images * v->cg * v->hp * v->wp, 16) + up_to(part_floats(m, n, k), 16);
 }
 
 /* Where a column of a padded image lies in its row. */

@@ -30,8 +30,22 @@ static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_
 
 static const char *cpu_missing(void) { return NULL; }
 
+static int first_table; /* that may be used */
+
+sl_err sl_cpu_limit(const char *isa) {
+    int t = 0;
+    while (isa && sl_cpu_tables[t] && strcmp(isa, sl_cpu_tables[t]->isa) != 0)
+        t++;
+    if (!sl_cpu_tables[t] || (isa && !sl_cpu_tables[t]->supported()))
+        return sl_fail(SL_ERR_NO,
+                       "this CPU has no instruction set '%s'; try one of amx, avx512, avx2, any",
+                       isa);
+    first_table = t;
+    return SL_OK;
+}
+
 const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    for (int t = 0; sl_cpu_tables[t]; t++) {
+    for (int t = first_table; sl_cpu_tables[t]; t++) {
         if (!sl_cpu_tables[t]->supported())
             continue;
         for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)

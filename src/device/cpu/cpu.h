@@ -41,17 +41,21 @@ struct sl_cpu_kernel {
 
 /* Tables, best first; the first row whose name matches is used. */
 struct sl_cpu_table {
-    const char *isa; /* "avx512", "avx2", "any" */
+    const char *isa; /* "amx", "avx512", "avx2", "any" */
     bool (*supported)(void);
     const struct sl_cpu_kernel *kernels;
 };
 extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
+/* Use no better instruction set than this one (NULL: any), so that machines of different kinds give
+ * the same bits. Before the first device is opened. */
+SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
 
 /* What this CPU has; for the tables. */
 bool sl_cpu_has_any(void);
 bool sl_cpu_has_avx2(void);
 bool sl_cpu_has_avx512(void);
+bool sl_cpu_has_amx(void);
 
 #endif

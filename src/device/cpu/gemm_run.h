@@ -2,7 +2,7 @@
 #ifndef SL_DEVICE_CPU_GEMM_RUN_H
 #define SL_DEVICE_CPU_GEMM_RUN_H
 
-#include "device/cpu/gemm.h"
+#include "device/cpu/gemm_amx.h"
 
 struct gemm_batch {
     struct gemm gemm; /* the first one */
@@ -41,9 +41,24 @@ static struct part gemm_share(const struct gemm *g, int thread, int threads) {
 /* Floats of scratch per thread. */
 static int64_t gemm_scratch(int64_t m, int64_t n, int64_t k, int64_t count, int threads) {
     int rows = 1, cols = 1;
+    if (amx_suits(m, k))
+        return count < threads ? up_to(amx_floats(m, n, k, threads) / threads + 1, LINE)
+                               : amx_floats(m, n, k, 1);
     if (count < threads)
         gemm_grid(m, n, threads, &rows, &cols);
     return gemm_floats((m + rows - 1) / rows, (n + cols - 1) / cols + VL, k);
+}
+
+/* Scratch and product of a part by one thread, for kernels that divide their work themselves. */
+INLINE int64_t part_floats(int64_t m, int64_t n, int64_t k) {
+    return most(gemm_floats(m, n, k), amx_floats(m, n, k, 1));
+}
+
+static void part_run(const struct gemm *g, const struct part *part, float *scratch) {
+    if (amx_suits(g->m, g->k))
+        amx_product(g, part, NULL, scratch);
+    else
+        gemm_part(g, part, scratch);
 }
 
 static struct gemm gemm_at_index(const struct gemm_batch *batch, int64_t index) {
@@ -67,14 +82,22 @@ static void gemm_thread(void *ctx, int thread, int threads) {
         if (!whole)
             part = gemm_share(&g, thread, threads);
         if (part.m0 < part.m1 && part.n0 < part.n1)
-            gemm_part(&g, &part, scratch);
+            part_run(&g, &part, scratch);
     }
 }
 
 static void gemm_run(struct sl_pool *pool, struct gemm_batch *batch) {
     const struct gemm *g = &batch->gemm;
-    batch->scratch_step = gemm_scratch(g->m, g->n, g->k, batch->count, sl_pool_threads(pool));
-    sl_pool_run(pool, gemm_thread, batch);
+    int threads = sl_pool_threads(pool);
+    batch->scratch_step = gemm_scratch(g->m, g->n, g->k, batch->count, threads);
+    if (batch->count >= threads || !amx_suits(g->m, g->k)) {
+        sl_pool_run(pool, gemm_thread, batch);
+        return;
+    }
+    for (int64_t i = 0; i < batch->count; i++) {
+        struct gemm one = gemm_at_index(batch, i);
+        amx_product(&one, &(struct part){0, one.m, 0, one.n}, pool, batch->scratch);
+    }
 }
 
 #endif

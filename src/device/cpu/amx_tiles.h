@@ -1,0 +1,129 @@
+/* 32 x 32 sums of a product on the tiles of AMX, and what is asked for meanwhile. */
+#ifndef SL_DEVICE_CPU_AMX_TILES_H
+#define SL_DEVICE_CPU_AMX_TILES_H
+
+#include "device/cpu/gemm_amx_pack.h"
+
+struct amx_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+static void amx_open(void) {
+    struct amx_config config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = 64;
+        config.rows[i] = AMX_ROWS;
+    }
+    _tile_loadconfig(&config);
+}
+
+struct amx_block {
+    const char *a, *b;
+    int64_t steps;
+    float *sums;           /* [32, 32] */
+    const float *c, *also; /* asked for: `rows` lines of 32 floats, ldc apart; also: or NULL */
+    int64_t ldc, rows;
+    const char *panel; /* asked for: `lines` lines of 64 bytes per step */
+    int64_t lines;
+    struct amx_ahead *ahead; /* asked for: `ahead_lines` lines of 64 bytes per step */
+    int64_t ahead_lines;
+};
+
+INLINE void amx_ask_ahead(struct amx_ahead *ahead) {
+    __builtin_prefetch(ahead->at + ahead->row * ahead->ld + ahead->column, 0, 2);
+    ahead->column += LINE;
+    if (ahead->column >= ahead->wide) {
+        ahead->column = 0;
+        ahead->row++;
+    }
+}
+
+/* What the next steps need, a few lines at a time. */
+INLINE void amx_ask(const struct amx_block *t, int64_t step) {
+    int64_t per_step = (t->rows + t->steps - 1) / t->steps;
+    for (int64_t i = step * per_step; i < least(t->rows, (step + 1) * per_step); i++) {
+        int64_t at = i * t->ldc;
+        __builtin_prefetch(t->c + at, 1);
+        __builtin_prefetch(t->c + at + LINE, 1);
+        __builtin_prefetch(t->c + at + 2 * LINE - 1, 1);
+        if (!t->also)
+            continue;
+        __builtin_prefetch(t->also + at);
+        __builtin_prefetch(t->also + at + LINE);
+        __builtin_prefetch(t->also + at + 2 * LINE - 1);
+    }
+    for (int64_t i = 0; i < t->lines; i++)
+        __builtin_prefetch(t->panel + (step * t->lines + i) * 64, 0, 2);
+    for (int64_t i = 0; i < t->ahead_lines && t->ahead->row < t->ahead->rows; i++)
+        amx_ask_ahead(t->ahead);
+}
+
+#define AMX_A_PART(part)                                                                           \
+    do {                                                                                           \
+        _tile_loadd(4, a + (part)*AMX_PART, 64);                                                   \
+        if (two_a)                                                                                 \
+            _tile_loadd(5, a + (part)*AMX_PART + AMX_TILE, 64);                                    \
+    } while (0)
+#define AMX_B_PART(part)                                                                           \
+    do {                                                                                           \
+        _tile_loadd(6, b + (part)*AMX_PART, 64);                                                   \
+        if (two_b)                                                                                 \
+            _tile_loadd(7, b + (part)*AMX_PART + AMX_TILE, 64);                                    \
+    } while (0)
+#define AMX_MULTIPLY()                                                                             \
+    do {                                                                                           \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        if (two_b)                                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                               \
+        if (two_a)                                                                                 \
+            _tile_dpbf16ps(2, 5, 6);                                                               \
+        if (two_a && two_b)                                                                        \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+    } while (0)
+
+/* Small products first; every product but the first loads one factor only. */
+INLINE void amx_run_block(const struct amx_block *t, bool two_a, bool two_b) {
+    const char *a = t->a, *b = t->b;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t step = 0; step < t->steps; step++, a += AMX_STEP, b += AMX_STEP) {
+        amx_ask(t, step);
+        AMX_A_PART(0);
+        AMX_B_PART(2);
+        AMX_MULTIPLY();
+        AMX_B_PART(1);
+        AMX_MULTIPLY();
+        AMX_A_PART(1);
+        AMX_MULTIPLY();
+        AMX_B_PART(0);
+        AMX_MULTIPLY();
+        AMX_A_PART(2);
+        AMX_MULTIPLY();
+        AMX_A_PART(0);
+        AMX_MULTIPLY();
+    }
+    _tile_stored(0, t->sums, 4 * AMX_SIDE);
+    if (two_b)
+        _tile_stored(1, t->sums + AMX_ROWS, 4 * AMX_SIDE);
+    if (two_a)
+        _tile_stored(2, t->sums + AMX_ROWS * AMX_SIDE, 4 * AMX_SIDE);
+    if (two_a && two_b)
+        _tile_stored(3, t->sums + AMX_ROWS * AMX_SIDE + AMX_ROWS, 4 * AMX_SIDE);
+}
+
+static void amx_multiply(const struct amx_block *t, int64_t rows, int64_t cols) {
+    if (rows > AMX_ROWS && cols > AMX_ROWS)
+        amx_run_block(t, true, true);
+    else if (rows > AMX_ROWS)
+        amx_run_block(t, true, false);
+    else if (cols > AMX_ROWS)
+        amx_run_block(t, false, true);
+    else
+        amx_run_block(t, false, false);
+}
+
+#endif

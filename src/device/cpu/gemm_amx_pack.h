@@ -1,0 +1,168 @@
+/* Blocks of a product on AMX: what is packed when, and by which thread.
+ *
+ *   for the far side by blocks                   the lower of A and B
+ *     for pc in k by KC   (order of summation)   far block [.., KC] packed by all threads: L3
+ *       for the near side by blocks              each thread its own part
+ *                                                near block [.., KC] packed: L2
+ *         for panels of 32 of far
+ *           for panels of 32 of near: 32 x 32 results in four tiles
+ *
+ * An element of c is computed by one thread, in an order that depends on k alone: the bits do not
+ * depend on the threads.
+ */
+#ifndef SL_DEVICE_CPU_GEMM_AMX_PACK_H
+#define SL_DEVICE_CPU_GEMM_AMX_PACK_H
+
+#include "device/cpu/amx_split.h"
+
+enum {
+    AMX_KC = 384,
+    AMX_KC_ALONE = 448,
+    AMX_FAR = 800 * 1024, /* elements of a far block */
+    AMX_NEAR = 96 * 1024,
+};
+
+/* Sums shorter or matrices lower than this are not worth it. Only what no thread changes may decide
+ * here. */
+INLINE bool amx_suits(int64_t m, int64_t k) { return m >= 8 && k >= 16; }
+
+INLINE int64_t amx_kc(int64_t k) {
+    int64_t blocks = k <= AMX_KC_ALONE ? 1 : (k + AMX_KC - 1) / AMX_KC;
+    return up_to((k + blocks - 1) / blocks, AMX_SIDE);
+}
+
+/* Rows or columns of a block: whole panels. */
+INLINE int64_t amx_side(int64_t count, int64_t kc, int64_t elements) {
+    return least(up_to(count, AMX_SIDE), most(1, elements / kc / AMX_SIDE) * AMX_SIDE);
+}
+
+/* Bytes of a packed block. */
+INLINE int64_t amx_bytes(int64_t side, int64_t kc) {
+    return side / AMX_SIDE * (kc / AMX_SIDE) * AMX_STEP;
+}
+
+/* Floats of scratch for products of this size and any smaller one. */
+INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
+    int64_t kc = least(up_to(k, AMX_SIDE), AMX_KC_ALONE), total = 0;
+    int64_t count[2] = {most(m, n), least(m, n)}, elements[2] = {AMX_NEAR, AMX_FAR};
+    for (int i = 0; i < 2; i++) {
+        int64_t wide = up_to(count[i], AMX_SIDE) * kc;
+        int64_t block = least(wide, most(elements[i], AMX_SIDE * kc));
+        total += (i ? 1 : threads) * block;
+    }
+    return total * AMX_STEP / (AMX_SIDE * AMX_SIDE) / 4;
+}
+
+enum amx_which { AMX_A, AMX_B };
+
+/* What is asked for while the tiles multiply: the source of the block that comes next. */
+struct amx_ahead {
+    const float *at;        /* NULL: nothing */
+    int64_t ld, rows, wide; /* wide: floats of a row */
+    int64_t row, column;    /* next */
+};
+
+struct amx_at {
+    const struct gemm *gemm;
+    int64_t begin[2], end[2]; /* rows and columns of the part */
+    int64_t from[2], to[2];   /* of the block */
+    int64_t pc, kc;
+    int64_t block[2]; /* sides of blocks */
+    char *packed[2];
+    int64_t panel; /* bytes: 32 rows of A or columns of B */
+    int near;
+    struct amx_ahead ahead;
+};
+
+static struct amx_source amx_source_of(const struct amx_at *at, int which, int64_t i, int64_t pc) {
+    const struct matrix *m = which == AMX_A ? &at->gemm->a : &at->gemm->b;
+    bool k_in_lanes = m->transposed == (which == AMX_B);
+    return (struct amx_source){
+        .from = m->at + (k_in_lanes ? i * m->ld + pc : pc * m->ld + i),
+        .ld = m->ld,
+        .k_in_lanes = k_in_lanes,
+        .turn = m->transposed,
+    };
+}
+
+/* Where sums over k go: each row or column is packed once per pass over the other side. */
+static float *amx_sums(const struct amx_at *at, int which) {
+    int other = !which;
+    if (at->from[other] != at->begin[other])
+        return NULL;
+    return which == AMX_A ? at->gemm->a_sums : at->gemm->b_sums;
+}
+
+/* Rows of A or columns of B from i on, AMX_WIDE at most. */
+static void amx_pack_matrix(const struct amx_at *at, int which, int64_t i, int64_t count,
+                            char *to) {
+    float *to_sums = amx_sums(at, which);
+    vf sums[AMX_WIDE / AMX_ROWS] = {{0}};
+    struct amx_source s = amx_source_of(at, which, i, at->pc);
+    amx_pack_panels(&s, count, at->kc, to_sums ? sums : NULL, to, at->panel);
+    for (int64_t v = 0; to_sums && v < count; v += AMX_ROWS) {
+        int64_t n = least(AMX_ROWS, count - v);
+        vf sum = sums[v / AMX_ROWS];
+        if (at->pc > 0 || at->gemm->add_sums)
+            sum += load_n(to_sums + i + v, n);
+        store_n(to_sums + i + v, sum, n);
+    }
+}
+
+/* A pack_fn writes lines of `ld` floats, one per k; from there into the tiles of a panel. */
+static void amx_pack_by(const struct amx_at *at, int which, int64_t i, int64_t count, char *to) {
+    float lines[AMX_AT_ONCE * AMX_SIDE * AMX_SIDE + VL] __attribute__((aligned(64)));
+    const struct gemm *g = at->gemm;
+    bool is_a = which == AMX_A;
+    struct amx_source s = {.from = lines, .ld = is_a ? count : up_to(count, VL), .turn = is_a};
+    for (int64_t k = 0; k < at->kc; k += AMX_AT_ONCE * AMX_SIDE) {
+        int64_t kc = least(AMX_AT_ONCE * AMX_SIDE, at->kc - k);
+        (is_a ? g->pack_a : g->pack_b)(g, (int64_t[]){i, count, at->pc + k, kc}, lines);
+        amx_pack_panels(&s, count, kc, NULL, to + k / AMX_SIDE * AMX_STEP, at->panel);
+    }
+}
+
+/* [from, to) of a block: whole panels but for the last. */
+static void amx_pack_range(const struct amx_at *at, int which, int64_t from, int64_t to) {
+    const struct gemm *g = at->gemm;
+    bool by = which == AMX_A ? g->pack_a != NULL : g->pack_b != NULL;
+    int64_t wide = !by ? AMX_WIDE : which == AMX_A ? AMX_ROWS : AMX_SIDE;
+    for (int64_t i = from; i < to; i += wide) {
+        int64_t v = i - at->from[which], count = least(wide, to - i);
+        char *panel =
+            at->packed[which] + v / AMX_SIDE * at->panel + v % AMX_SIDE / AMX_ROWS * AMX_TILE;
+        if (by)
+            amx_pack_by(at, which, i, count, panel);
+        else
+            amx_pack_matrix(at, which, i, count, panel);
+    }
+}
+
+/* A thread's share of the far block. */
+static void amx_pack_far(void *ctx, int thread, int threads) {
+    const struct amx_at *at = ctx;
+    int64_t from, to, base = at->from[!at->near];
+    sl_pool_range(at->to[!at->near] - base, AMX_SIDE, thread, threads, &from, &to);
+    amx_pack_range(at, !at->near, base + from, base + to);
+}
+
+/* The block of the near side after this one, [.., end) being this thread's: same k, or the next. */
+static void amx_plan_ahead(struct amx_at *at, int64_t begin, int64_t end) {
+    const struct gemm *g = at->gemm;
+    int64_t i = at->to[at->near], pc = at->pc;
+    at->ahead = (struct amx_ahead){0};
+    if (i >= end) {
+        i = begin;
+        pc += at->kc;
+    }
+    if (pc >= g->k || (at->near == AMX_A ? g->pack_a != NULL : g->pack_b != NULL))
+        return;
+    struct amx_source s = amx_source_of(at, at->near, i, pc);
+    int64_t count = least(at->block[at->near], end - i), kc = least(at->kc, g->k - pc);
+    at->ahead = (struct amx_ahead){.at = s.from,
+                                   .ld = s.ld,
+                                   .rows = s.k_in_lanes ? count : kc,
+                                   .wide = s.k_in_lanes ? kc : count};
+}
+
+#endif
