@@ -18,6 +18,7 @@
         {"--ranks", "R", "workers; the default is one per stage", false},                          \
         {"--chunks", "V", "stages per worker, instead of --ranks", false},                         \
         {"--policy", "P", "against staleness; see 'sluice list policies'", false},                 \
+        {"--together", NULL, "asynchronous: one verdict for all stages before a step", false},     \
         {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
         {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \
         "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \

@@ -34,6 +34,7 @@ struct sl_pipe_config {
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
     bool staleness; /* watch it */
+    bool together;  /* asynchronous schedules: one verdict (norm, finite) before each step */
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);
     void *delay_ctx;

@@ -172,6 +172,7 @@ static sl_err open_pipe(struct session *s) {
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
+                                  .together = c->together,
                                   .staleness = c->staleness,
                                   .trace = c->trace};
     SL_TRY(sl_pipe_open(&pipe, &s->pipe));

@@ -106,6 +106,8 @@ static int32_t *joined_of(const struct clock *c, int seat, int group) {
 
 static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
+    if (c->low->flat.together)
+        return true; /* steps wait, but so late that the time of passes does not depend on it */
     struct meeting *m = &c->meetings[a->slot];
     int64_t want = (int64_t)sl_sched_group_size(plan, a->slot) * a->version;
     if (!c->met[worker]) {

@@ -8,21 +8,26 @@ struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched,
                                    .micros = sched->micros[pass->stage],
                                    .micro = pass->micro,
                                    .version = pass->version,
-                                   .backward = pass->kind != SL_F};
+                                   .backward = pass->kind != SL_F,
+                                   .together = sched->together};
 }
 
 /* Of the m forwards of a step, those that come before the last step has been made read a version
  * less. A stage of height h has done h backwards less than forwards, so that the sum over a step of
- * the versions it is behind is ceil(h/m) + ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. */
+ * the versions it is behind is ceil(h/m) + ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step that
+ * comes `late` passes after its gradient is missed by ceil(late/2) forwards more. */
 struct sl_policy_at sl_policy_at_of(const struct sl_sched *sched, int stage) {
     struct sl_policy_at at = {.height = sched->plan->stages[stage].height,
                               .depth = sched->plan->depth,
                               .micros = sched->micros[stage]};
+    int64_t late = sched->together ? (sl_sched_late(sched->plan, stage) + 1) / 2 : 0;
     switch (sched->rule) {
     case SL_RULE_SYNC: at.delay = 0; break;
     case SL_RULE_2BW: at.delay = 1; break;
-    case SL_RULE_VSYNC: at.delay = (double)(at.depth - 1) / (double)at.micros; break;
-    default: at.delay = (double)at.height / (double)at.micros; break;
+    case SL_RULE_VSYNC: /* that of the entry */
+        at.delay = (double)(at.depth - 1 + sched->together) / (double)at.micros;
+        break;
+    default: at.delay = (double)(at.height + late) / (double)at.micros; break;
     }
     return at;
 }

@@ -100,6 +100,7 @@ static sl_err open_gen(struct sl_gen *gen) {
     gen->sched->rule = gen->row->rule;
     if (gen->opts->policy)
         gen->sched->policy = *gen->opts->policy;
+    gen->sched->together = gen->opts->together && gen->row->rule != SL_RULE_SYNC;
     SL_TRY(sl_policy_serves(&gen->sched->policy, sl_rule_name(gen->row->rule), NULL));
     SL_TRY(set_batch(gen));
     set_durations(gen);
