@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "cli/pipe_options.h"
+#include "cli/comm_options.h"
 #include "cli/run_stats.h"
 #include "report/picture.h"
 
@@ -53,28 +53,36 @@ static void count_items(struct progress *p, const struct sl_graph *graph) {
     p->item = p->items_per_sample > 1 ? "tokens" : "samples";
 }
 
-static void on_start(void *ctx, const struct sl_train *train) {
+static void say_pipeline(const struct progress *p, const struct sl_session_start *start) {
+    const struct sl_plan *plan = p->choice->plan;
+    char bytes[SL_HUMAN_BYTES], ranks[32] = "";
+    int64_t most = 0;
+    for (int w = 0; w < plan->worker_count; w++)
+        most = start->worker_bytes[w] > most ? start->worker_bytes[w] : most;
+    if (p->session->comm)
+        snprintf(ranks, sizeof ranks, " of %d ranks", p->session->comm->ranks);
+    sl_log_note("pipeline: %d stages on %d workers%s, schedule %s, verified; at most %s each",
+                plan->stage_count, plan->worker_count, ranks, p->choice->schedule,
+                sl_human_bytes(most, bytes));
+}
+
+static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
+    const struct sl_train_config *c = p->config;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
-    int64_t count = 0;
-    const struct sl_program *program = train->worker->programs[SL_WORKER_FULL];
-    for (int i = 0; i < program->param_count; i++)
-        count += program->params[i].numel;
     struct sl_text data = {0};
-    sl_data_describe(train->config.data, &data);
+    sl_data_describe(c->data, &data);
     sl_log_note("%s: %s parameters, %s of memory, %d thread%s, %lld micro-batch%s of %lld",
-                train->config.graph->name, sl_human_count((double)count, params),
-                sl_human_bytes(sl_session_bytes(p->session, train), bytes), train->device->threads,
-                train->device->threads == 1 ? "" : "s", (long long)train->config.micros,
-                train->config.micros == 1 ? "" : "es", (long long)program->samples);
+                c->graph->name, sl_human_count((double)start->params, params),
+                sl_human_bytes(start->bytes, bytes), c->threads, c->threads == 1 ? "" : "s",
+                (long long)c->micros, c->micros == 1 ? "" : "es",
+                (long long)sl_train_full_samples(c->batch, c->micros));
     sl_log_note("data: %s", data.at);
     if (p->choice->plan)
-        sl_log_note("pipeline: %d stages on %d workers, schedule %s, verified",
-                    p->choice->plan->stage_count, p->choice->plan->worker_count,
-                    p->choice->schedule);
+        say_pipeline(p, start);
     sl_text_free(&data);
-    if (train->step)
-        sl_log_note("resumed after step %lld", (long long)train->step);
+    if (start->step)
+        sl_log_note("resumed after step %lld", (long long)start->step);
     p->start_ns = sl_clock_ns();
 }
 
@@ -84,8 +92,17 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
     return (step & (step - 1)) == 0 || step % tenth == 0 || step == steps;
 }
 
-static void on_step(void *ctx, const struct sl_train *train, const struct sl_step_report *r) {
+static void say_skipped(const struct sl_step_report *r) {
+    struct sl_text why = {0};
+    sl_bad_put(&why, &r->bad);
+    sl_log_note("step %lld skipped, its gradient is not finite: %s", (long long)r->step, why.at);
+    sl_text_free(&why);
+}
+
+static void on_step(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
+    if (r->skipped)
+        say_skipped(r);
     int64_t now = sl_clock_ns();
     sl_run_stats_step(&p->stats, r);
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
@@ -95,20 +112,18 @@ static void on_step(void *ctx, const struct sl_train *train, const struct sl_ste
     if (!keep && now - p->last_print_ns < 100000000)
         return;
     p->last_print_ns = now;
-    int64_t todo = train->config.steps - r->step;
+    int64_t todo = p->config->steps - r->step;
     sl_human_ns(todo * r->dur_ns, left);
     char norm[32] = "";
     if (!isnan(r->norm))
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
-                  (long long)train->config.steps, r->loss, norm, r->lr,
-                  sl_human_count(p->rate, text), p->item, todo ? "  left " : "", todo ? left : "",
-                  r->skipped ? "  SKIPPED: gradient not finite" : "");
+                  (long long)p->config->steps, r->loss, norm, r->lr, sl_human_count(p->rate, text),
+                  p->item, todo ? "  left " : "", todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
-static void on_eval(void *ctx, const struct sl_train *train, const struct sl_eval_report *r) {
+static void on_eval(void *ctx, const struct sl_eval_report *r) {
     (void)ctx;
-    (void)train;
     char accuracy[48] = "";
     if (!isnan(r->accuracy))
         snprintf(accuracy, sizeof accuracy, "  accuracy %.2f%%", 100 * r->accuracy);
@@ -219,6 +234,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
+    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
@@ -258,7 +274,14 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
-static sl_err run(const struct sl_args *args) {
+static void take_choice(struct sl_session_config *session, const struct sl_pipe_choice *choice) {
+    session->plan = choice->plan;
+    session->stage_of = choice->stage_of;
+    session->schedule = choice->schedule;
+    session->slack = choice->slack;
+}
+
+static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_session_result result;
@@ -268,6 +291,7 @@ static sl_err run(const struct sl_args *args) {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
         .resume = sl_args_has(args, "--resume"),
+        .comm = comm,
         .stop = &stop_asked,
         .ctx = &progress,
         .on_start = on_start,
@@ -285,11 +309,10 @@ static sl_err run(const struct sl_args *args) {
     session.keep = (int)keep;
     struct sl_pipe_choice choice;
     SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
+    SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
     if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
         session.train.batch = choice.plan->batch;
-    session.plan = choice.plan;
-    session.stage_of = choice.stage_of;
-    session.schedule = choice.schedule;
+    take_choice(&session, &choice);
     SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
@@ -305,7 +328,7 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
-    if (sl_args_has(args, "--json")) {
+    if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
         put_result(&text, &session, &result, &progress);
         SL_TRY_OUT(sl_print(&text));
     }
@@ -318,9 +341,16 @@ out:
     return err;
 }
 
+static sl_err run(const struct sl_args *args) {
+    struct sl_comm *comm;
+    SL_TRY(sl_comm_start(args, &comm));
+    return sl_comm_finish(comm, run_on(comm, args));
+}
+
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     SL_PIPE_OPTIONS,
+    SL_COMM_OPTIONS,
     {"--policy", "P", "against staleness; see 'sluice list policies'", false},
     {"--verdict", "all|stage", "who judges a gradient without a flush (default all)", false},
     {"--log-staleness", NULL, "distance of read weights from those they stand for", false},

@@ -138,6 +138,7 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
                                          "--plan X.plan, and --schedule");
         return SL_OK;
     }
+    SL_TRY(sl_args_int(args, "--slack", 0, 1 << 20, &out->slack));
     out->stage_of = SL_NEW(arena, int, config->graph->forward_count);
     if (!file)
         return from_stages(args, config, arena, out);

@@ -7,6 +7,8 @@
 #define SL_PIPE_OPTIONS                                                                            \
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
+        {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
+        {"--bind", NULL, "bind every thread of a worker to a core of its own", false},             \
         {"--replicas", "W", "of every stage, each with every W-th micro-batch (default 1)",        \
          false},                                                                                   \
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \
@@ -18,6 +20,7 @@ struct sl_pipe_choice {
     const struct sl_plan *plan; /* NULL: one worker */
     int *stage_of;
     const char *schedule;
+    int64_t slack;
 };
 
 SL_MUST_CHECK sl_err sl_pipe_choose(const struct sl_args *args,

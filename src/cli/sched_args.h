@@ -20,6 +20,7 @@
         {"--policy", "P", "against staleness; see 'sluice list policies'", false},                 \
         {"--together", NULL, "asynchronous: one verdict for all stages before a step", false},     \
         {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
+        {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
         {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \
         "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \
     }

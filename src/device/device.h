@@ -18,7 +18,10 @@ enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_SEND, SL_STREAM_RECV, SL_STREAM_CO
 
 struct sl_device_config {
     int threads; /* CPU: threads of this worker */
-    int index;   /* GPU: which one */
+    bool bind;   /* CPU: its threads to places (device/bind.h) from `place` on; the caller's thread,
+                    which is the first of them, binds itself */
+    int place;
+    int index; /* GPU: which one */
 };
 
 struct sl_device {
@@ -34,6 +37,10 @@ struct sl_run_args {
     uint64_t seed;              /* of this step, for dropout */
     int64_t first_sample;       /* number of the first sample of this micro-batch */
     int64_t *op_ns;             /* [instr_count] time per instruction, or NULL */
+    /* To look at what an instruction made: called behind each, when its outputs are there; an error
+     * ends the run. NULL: none. */
+    sl_err (*after)(void *ctx, int instr);
+    void *ctx;
 };
 
 /* One parameter's optimizer step, or prediction; all pointers are device memory. */

@@ -141,6 +141,8 @@ static sl_err ref_run(struct sl_device *device, struct sl_exec *exec,
         run_instr(exec, &exec->program->instrs[i], args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
+        if (args->after)
+            SL_TRY(args->after(args->ctx, i));
     }
     return SL_OK;
 }

@@ -47,6 +47,7 @@ static sl_err open_pair(struct pair *p) {
         .plan = c->plan,
         .stage_of = c->stage_of,
         .schedule = c->schedule,
+        .slack = c->slack,
         .comm = c->comm,
         .delay = c->delay,
         .delay_ctx = c->ctx,

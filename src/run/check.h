@@ -13,6 +13,7 @@ struct sl_check_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    int64_t slack;        /* see sl_sched_opts */
     struct sl_comm *comm; /* NULL: threads of this process */
     /* For tests that want to see a check fail: called when a pipeline has been opened (twice when
      * steps are searched), and by worker threads before every action. NULL: nothing. */

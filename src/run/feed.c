@@ -42,3 +42,16 @@ sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed) {
     }
     return put_seeds(train, feed, program);
 }
+
+struct sl_feed sl_train_micro(const struct sl_train *train, const struct sl_data_range *range,
+                              int64_t j) {
+    int64_t full = sl_train_full_samples(train->config.batch, train->config.micros);
+    int64_t left = range->count - j * full;
+    struct sl_feed feed = {
+        .split = SL_DATA_TRAIN,
+        .first = range->first + j * full,
+        .count = left < full ? left : full,
+    };
+    feed.program = sl_worker_program_for(train->worker, feed.count);
+    return feed;
+}

@@ -63,6 +63,27 @@ static sl_err put_line(struct sl_run_log *log, struct sl_text *text) {
     return bad ? sl_fail(SL_ERR_SYSTEM, "cannot write log.jsonl: %s", strerror(errno)) : SL_OK;
 }
 
+/* Why the step was skipped. */
+static void put_bad(struct sl_json_out *json, const struct sl_bad *bad) {
+    static const char *const kinds[] = {
+        [SL_BAD_NONE] = "unknown", [SL_BAD_WEIGHT] = "weight", [SL_BAD_INPUT] = "input",
+        [SL_BAD_OP] = "op",        [SL_BAD_SUM] = "sum",
+    };
+    sl_json_key(json, "bad");
+    sl_json_open(json, '{');
+    sl_json_put_string(json, "what", kinds[bad->kind]);
+    if (bad->kind != SL_BAD_NONE)
+        sl_json_put_string(json, "name", bad->name);
+    if (bad->kind == SL_BAD_INPUT || bad->kind == SL_BAD_OP)
+        sl_json_put_int(json, "micro", bad->micro);
+    if (bad->kind == SL_BAD_OP) {
+        sl_json_put_int(json, "stage", bad->stage);
+        sl_json_put_string(json, "op", bad->op);
+        sl_json_put_string(json, "pass", sl_pass_tag_name(bad->pass));
+    }
+    sl_json_close(json, '}');
+}
+
 sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     struct sl_text text = {0};
     struct sl_json_out json = {.text = &text};
@@ -73,6 +94,8 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     sl_json_put_double(&json, "lr", r->lr);
     sl_json_put_int(&json, "samples", r->samples);
     sl_json_put_bool(&json, "skipped", r->skipped);
+    if (r->skipped)
+        put_bad(&json, &r->bad);
     sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
     sl_json_close(&json, '}');
     SL_TRY(put_line(log, &text));

@@ -2,6 +2,7 @@
 #include "run/pipe_state.h"
 
 #include "base/clock.h"
+#include "device/bind.h"
 #include "sched/deps.h"
 
 #include <stdlib.h>
@@ -44,6 +45,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .schedule = pipe->config.schedule,
         .batch = pipe->train.batch,
         .iters = iters,
+        .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
         .together = pipe->config.together,
     };
@@ -111,10 +113,16 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads};
+    struct sl_device_config device = {.threads = pipe->train.threads, .bind = pipe->train.bind};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
+    w->place = device.place = pipe->workers_here++ * pipe->train.threads;
+    if (pipe->train.bind && w->place + pipe->train.threads > sl_bind_count())
+        return sl_fail(SL_ERR_NO,
+                       "--bind needs a core for every thread; this process has %d workers or more "
+                       "of %d threads and may use %d",
+                       pipe->workers_here, pipe->train.threads, sl_bind_count());
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
@@ -152,6 +160,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->workers = SL_NEW(&pipe->arena, struct sl_pipe_worker, plan->worker_count);
     pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
+    pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
     SL_TRY_OUT(check_cut(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int s = 0; s < plan->stage_count; s++)
@@ -161,6 +170,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
         SL_TRY_OUT(open_worker(pipe, w));
     SL_TRY_OUT(sl_pipe_link(pipe));
     SL_TRY_OUT(sl_pipe_together_open(pipe));
+    SL_TRY_OUT(sl_pipe_open_post(pipe));
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -181,6 +191,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         return;
     sl_pipe_unlink(pipe);
     sl_pipe_together_close(pipe);
+    sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         for (int i = 0; i < worker->seat_count; i++)
@@ -200,26 +211,6 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
-int64_t sl_pipe_clock(const struct sl_pipe_worker *w) {
-    return w->pipe->config.trace ? sl_clock_ns() - w->pipe->start_ns : 0;
-}
-
-/* A span is work: what an action waits for others comes before it. */
-static sl_err act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
-    if (!w->pipe->config.trace)
-        return sl_pipe_act(w, action);
-    struct sl_span *span = &w->lane.at[w->lane.count];
-    int64_t start = sl_pipe_clock(w);
-    w->waited_ns = 0;
-    SL_TRY(sl_pipe_act(w, action));
-    *span = (struct sl_span){
-        .action = *action, .start_ns = start + w->waited_ns, .end_ns = sl_pipe_clock(w)};
-    for (int i = 0; i < w->seat_count; i++)
-        span->live_bytes += w->seats[i].train.worker->bytes;
-    w->lane.count++;
-    return SL_OK;
-}
-
 /* The list of a worker: prologue, period again and again, epilogue. */
 static sl_err run_lists(struct sl_pipe_worker *w) {
     const struct sl_sched *sched = w->pipe->sched;
@@ -234,7 +225,8 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
                 struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
                 if (w->pipe->config.delay)
                     w->pipe->config.delay(w->pipe->config.delay_ctx, w->index, number++);
-                SL_TRY(act_traced(w, &action));
+                SL_TRY(sl_pipe_act_traced(w, &action));
+                sl_comm_poll(w->pipe->comm);
             }
     }
     return SL_OK;
@@ -242,49 +234,12 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_err err = run_lists(w);
+    sl_err err = w->pipe->train.bind ? sl_bind_thread(w->place) : SL_OK;
+    if (err == SL_OK)
+        err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
     return NULL;
-}
-
-static sl_err open_trace(struct sl_pipe *pipe) {
-    const struct sl_sched *sched = pipe->sched;
-    pipe->timeline.sched = sched;
-    pipe->timeline.lane_count = pipe->config.plan->worker_count;
-    pipe->timeline.measured = true;
-    for (int w = 0; pipe->config.trace && w < pipe->config.plan->worker_count; w++) {
-        int64_t count = sched->lists[SL_PROLOGUE][w].count + sched->lists[SL_EPILOGUE][w].count +
-                        sched->lists[SL_PERIOD][w].count * sched->reps;
-        struct sl_lane *lane = &pipe->workers[w].lane;
-        free(lane->at);
-        *lane = (struct sl_lane){.at = calloc((size_t)count + 1, sizeof *lane->at)};
-        if (!lane->at)
-            return sl_fail(SL_ERR_SYSTEM, "cannot allocate a trace of %lld actions",
-                           (long long)count);
-    }
-    return SL_OK;
-}
-
-/* A receive is posted long before its message comes: it ends when that has been sent. */
-static void close_trace(struct sl_pipe *pipe) {
-    int64_t end = sl_clock_ns() - pipe->start_ns;
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        pipe->timeline.lanes[w] = pipe->workers[w].lane;
-    pipe->timeline.end_ns = end;
-    if (!pipe->config.trace)
-        return;
-    struct sl_matches *matches = sl_matches_open(&pipe->timeline);
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
-            struct sl_span *to = &pipe->timeline.lanes[w].at[i];
-            struct sl_moment send, recv;
-            if (to->action.kind != SL_RECV || !sl_matches_find(matches, &to->action, &send, &recv))
-                continue;
-            const struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
-            to->end_ns = from->end_ns > to->end_ns ? from->end_ns : to->end_ns;
-        }
-    sl_matches_close(matches);
 }
 
 /* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
@@ -307,6 +262,14 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     return SL_OK;
 }
 
+/* All ranks count from the moment that rank 0 says. */
+static sl_err start_clock(struct sl_pipe *pipe) {
+    pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
+    SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
+    pipe->last_ns = pipe->start_ns;
+    return SL_OK;
+}
+
 static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     size_t terms = (size_t)(steps * pipe->most_micros * pipe->train.graph->losses.count);
     SL_TRY(build_sched(pipe, steps));
@@ -314,14 +277,13 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
     for (int s = 0; s < pipe->config.plan->seat_count; s++)
         if (pipe->seat_at[s])
             SL_TRY(start_seat(pipe, pipe->seat_at[s]));
-    SL_TRY(open_trace(pipe));
+    SL_TRY(sl_pipe_open_trace(pipe));
     sl_pipe_together_start(pipe);
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
-    pipe->start_ns = pipe->last_ns = sl_clock_ns();
-    return SL_OK;
+    return start_clock(pipe);
 }
 
 /* In the order of one worker. */
@@ -357,8 +319,8 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     sl_err err = run_workers(pipe);
-    close_trace(pipe);
     SL_TRY(err);
+    SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
     pipe->start_step += steps;
@@ -383,17 +345,32 @@ struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int rep
 }
 
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage) {
-    return pipe->seat_at[pipe->config.plan->stages[stage].seat]->newest;
+    const struct sl_stage *s = &pipe->config.plan->stages[stage];
+    for (int r = 0; r < s->width; r++) /* the same on all replicas */
+        if (pipe->seat_at[s->seat + r])
+            return pipe->seat_at[s->seat + r]->newest;
+    return 0;
 }
 
 const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
     return pipe->config.trace ? &pipe->timeline : NULL;
 }
 
-int64_t sl_pipe_bytes(const struct sl_pipe *pipe) {
-    int64_t bytes = 0;
-    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out) {
+    const struct sl_plan *plan = pipe->config.plan;
+    memset(out, 0, sizeof *out * (size_t)plan->worker_count);
+    for (int s = 0; s < plan->seat_count; s++)
         if (pipe->seat_at[s])
-            bytes += pipe->seat_at[s]->train.worker->bytes;
-    return bytes;
+            out[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    return sl_comm_merge(pipe->comm, out, plan->worker_count * (int64_t)sizeof *out);
+}
+
+int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
+
+double sl_pipe_bubble(const struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count;
+    double busy = 0;
+    for (int w = 0; w < count; w++)
+        busy += (double)pipe->busy_ns[w];
+    return pipe->run_ns ? 1 - busy / ((double)pipe->run_ns * count) : 0;
 }

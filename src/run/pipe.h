@@ -31,6 +31,7 @@ struct sl_pipe_config {
     const struct sl_plan *plan;
     const int *stage_of; /* [forward nodes] */
     const char *schedule;
+    int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     bool trace;
     bool staleness; /* watch it */
@@ -49,10 +50,17 @@ void sl_pipe_close(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
 
-/* pipe_copy.c: all weights, statistics and optimizer state from the pipeline into a one-worker run,
- * and back (into every weight version), with the place in the run. */
-SL_MUST_CHECK sl_err sl_pipe_gather(const struct sl_pipe *pipe, struct sl_train *train);
-SL_MUST_CHECK sl_err sl_pipe_scatter(struct sl_pipe *pipe, const struct sl_train *train);
+/* pipe_store.c: a checkpoint of the pipeline (see sl_train_save), and back, into every weight
+ * version. Rank 0 writes and reads; all ranks must call. */
+SL_MUST_CHECK sl_err sl_pipe_save(struct sl_pipe *pipe, const char *run, int keep,
+                                  const char *config);
+SL_MUST_CHECK sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool weights_only);
+/* All tensors and the place in the run into a one-worker run on rank 0 (NULL elsewhere). */
+SL_MUST_CHECK sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train);
+
+int64_t sl_pipe_step_count(const struct sl_pipe *pipe); /* finished steps of the run */
+/* Of the last run: the part of the workers' time that was not spent in actions. */
+double sl_pipe_bubble(const struct sl_pipe *pipe);
 
 /* What was watched in the runs since the last call, in order; the caller frees it. */
 int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
@@ -66,6 +74,7 @@ struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int rep
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *
 sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
-int64_t sl_pipe_bytes(const struct sl_pipe *pipe);
+/* Memory of each worker, of all ranks. */
+SL_MUST_CHECK sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out);
 
 #endif

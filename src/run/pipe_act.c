@@ -88,6 +88,9 @@ static sl_err take_piece(struct sl_pipe_worker *w, const struct where *at, const
     int64_t before = sl_pipe_clock(w);
     SL_TRY(sl_channel_receive(channel, n, &message));
     w->waited_ns += sl_pipe_clock(w) - before;
+    sl_pipe_note_arrival(w->pipe, way->link, way->grad,
+                         at->iteration * way->link->piece_count + (piece - way->link->pieces),
+                         message.arrived_ns);
     SL_TRY(copy_piece(at, way, piece, (char *)(uintptr_t)message.at, false));
     return sl_channel_release(channel, n);
 }
@@ -131,6 +134,14 @@ static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
                           seat->train.counts);
 }
 
+/* A transport that needs it moves messages between the instructions of a pass, too: MPI moves a
+ * large one only while somebody calls it. */
+static sl_err poll_comm(void *ctx, int instr) {
+    (void)instr;
+    sl_comm_poll(ctx);
+    return SL_OK;
+}
+
 static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at,
                               const struct sl_action *action, enum sl_phase phase) {
     return (struct sl_pass){
@@ -142,6 +153,8 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
         .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
+        .after = pipe->comm->gate.poll ? poll_comm : NULL,
+        .ctx = pipe->comm,
     };
 }
 

@@ -3,6 +3,7 @@
 
 #include "sched/deps.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int rank_of(const struct sl_pipe *pipe, int worker) {
@@ -29,7 +30,7 @@ static void count_pieces(const struct sl_pipe *pipe, const struct sl_edge *edge,
         piece.pair = piece.from % from->width * to->width + piece.to % to->width;
         piece.number = link->per_iteration[piece.pair]++;
         link->pieces[count++] = piece;
-        link->of_from[piece.from + 1] = link->of_to[piece.to + 1] = count;
+        link->of_from[piece.from + 1] = link->of_to[piece.to + 1] = link->piece_count = count;
         piece.from += end == a;
         piece.to += end == b;
         piece.first = end;
@@ -283,11 +284,14 @@ out:
 
 void sl_pipe_unlink(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
-    for (int e = 0; pipe->links && e < plan->edge_count; e++)
+    for (int e = 0; pipe->links && e < plan->edge_count; e++) {
         for (int i = 0; i < pipe->links[e].pair_count; i++) {
             sl_channel_close(pipe->links[e].acts[i]);
             sl_channel_close(pipe->links[e].grads[i]);
         }
+        free(pipe->links[e].arrived[0]);
+        free(pipe->links[e].arrived[1]);
+    }
     for (int g = 0; pipe->groups && g < sl_sched_group_count(plan); g++)
         sl_group_close(pipe->groups[g]);
     sl_group_close(pipe->all);

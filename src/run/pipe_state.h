@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/store.h"
 
 /* A pass whose weights are compared with the version they stand for. */
 struct sl_watch {
@@ -39,6 +40,7 @@ struct sl_seat_state {
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
     int index;
+    int place; /* of its first thread, when threads are bound */
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
@@ -47,10 +49,11 @@ struct sl_pipe_worker {
     int *member;                  /* [groups] this worker's place in each, -1: none */
     const float **terms;          /* [grads of the graph] its own, of the sum at hand */
     double *norms;                /* [graph params] of the step in the making */
+    struct sl_lane lane;          /* measured */
+    int64_t waited_ns;            /* in the action at hand */
+    int64_t busy_ns;              /* of this run: in actions, without waiting */
     struct sl_verdicts *verdicts; /* stepping together (pipe_async.c) */
     const char **messages;        /* [worker] of the sum at hand */
-    struct sl_lane lane;          /* measured */
-    int64_t waited_ns;            /* in the action at hand, when there is a trace */
     pthread_t thread;
 };
 
@@ -66,10 +69,12 @@ struct sl_piece {
  * ways back. Replicas a and b of its ends are pair a * width of `to` + b. */
 struct sl_link {
     struct sl_piece *pieces;
+    int32_t piece_count;
     int32_t *of_from, *of_to; /* [micro-batches + 1] where the pieces of each begin */
     int pair_count;
     int64_t *per_iteration;            /* [pair] messages */
     struct sl_channel **acts, **grads; /* [pair] NULL: no messages */
+    int64_t *arrived[2]; /* [iterations][pieces] with a trace: when acts, grads were there */
 };
 
 struct sl_pipe {
@@ -80,6 +85,7 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    int workers_here;
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;                /* [edge] */
@@ -90,12 +96,27 @@ struct sl_pipe {
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns, last_ns;
     struct sl_timeline timeline;
+    int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
+    /* pipe_store.c */
+    bool *holds;                       /* [stage][params, then states] */
+    struct sl_channel **ask, **answer; /* [rank] between it and rank 0 */
+    int64_t *asked, *answered;         /* [rank] messages so far */
 };
 
 /* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
-/* Time is read only when there is a trace; 0 otherwise. */
+/* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
+SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);
+SL_MUST_CHECK sl_err sl_pipe_act_traced(struct sl_pipe_worker *worker,
+                                        const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_close_trace(struct sl_pipe *pipe);
+/* A message of an edge has come in. */
+void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad, int64_t place,
+                          int64_t ns);
+/* pipe_store.c: channels between rank 0 and the others, for tensors. */
+SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
+void sl_pipe_close_post(struct sl_pipe *pipe);
 /* pipe_link.c: channels and groups of all workers, after those of this rank have been opened. */
 SL_MUST_CHECK sl_err sl_pipe_link(struct sl_pipe *pipe);
 void sl_pipe_unlink(struct sl_pipe *pipe);

@@ -1,6 +1,7 @@
 /* Saving and loading a run: parameters, running statistics, optimizer state, cursor. */
+#include "plan/bytes.h"
 #include "run/ckpt.h"
-#include "run/train.h"
+#include "run/store.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,86 +14,103 @@ static struct sl_ckpt_item item_of(const struct sl_graph *graph, int value, cons
     return item;
 }
 
-typedef sl_err (*visit_fn)(void *ctx, const struct sl_ckpt_item *item, void *memory);
+typedef sl_err (*visit_fn)(void *ctx, const struct sl_ckpt_item *item,
+                           const struct sl_tensor_id *id);
 
-/* Every tensor of the run, in a fixed order, with the device memory it lives in. */
-static sl_err visit_tensors(struct sl_train *train, struct sl_arena *arena, visit_fn visit,
-                            void *ctx) {
-    const struct sl_graph *graph = train->config.graph;
-    struct sl_worker *w = train->worker;
-    const struct sl_program *p = w->programs[SL_WORKER_FULL];
-    for (int i = 0; i < p->param_count; i++) {
-        const struct sl_param *param = &graph->params.at[p->params[i].param];
-        struct sl_ckpt_item item = item_of(graph, param->value, param->name);
-        SL_TRY(visit(ctx, &item, sl_worker_weight(w, 0, i)));
-        const struct sl_optimizer *row = train->params ? train->params[i].optim.row : NULL;
-        item.group = SL_CKPT_STATE;
-        for (int s = 0; row && s < row->state_count; s++) {
-            item.name = sl_ckpt_part_name(arena, param->name, row->state[s]);
-            SL_TRY(visit(ctx, &item, sl_worker_opt(w, s, i)));
-        }
-        const struct sl_train_config *c = &train->config;
-        const char *kept = row ? sl_policy_kept_name(&c->policy, &c->optim) : NULL;
-        if (kept) {
-            item.name = sl_ckpt_part_name(arena, param->name, kept);
-            SL_TRY(visit(ctx, &item, sl_worker_opt(w, w->state_count - 1, i)));
-        }
+static sl_err visit_param(const struct sl_store *store, struct sl_arena *arena, int index,
+                          visit_fn visit, void *ctx) {
+    const struct sl_graph *graph = store->config->graph;
+    const struct sl_param *param = &graph->params.at[index];
+    struct sl_ckpt_item item = item_of(graph, param->value, param->name);
+    struct sl_tensor_id id = {.part = SL_PART_WEIGHT, .index = index};
+    if (!store->has(store->ctx, &id))
+        return SL_OK;
+    SL_TRY(visit(ctx, &item, &id));
+    if (!store->config->optim.row)
+        return SL_OK;
+    struct sl_optim_shape shape = sl_plan_optim_shape(graph, index);
+    const struct sl_optimizer *row = sl_optim_for(&store->config->optim, &shape).optim.row;
+    item.group = SL_CKPT_STATE;
+    id.part = SL_PART_OPTIM;
+    for (id.slab = 0; id.slab < row->state_count; id.slab++) {
+        item.name = sl_ckpt_part_name(arena, param->name, row->state[id.slab]);
+        SL_TRY(visit(ctx, &item, &id));
     }
-    for (int i = 0; i < p->state_count; i++) {
-        const struct sl_param *state = &graph->states.at[p->states[i].param];
-        struct sl_ckpt_item item = item_of(graph, state->value, state->name);
-        SL_TRY(visit(ctx, &item, (char *)w->state + p->states[i].offset));
+    const char *kept = sl_policy_kept_name(&store->config->policy, &store->config->optim);
+    if (!kept)
+        return SL_OK;
+    id.slab = sl_plan_slabs(&store->config->optim, &store->config->policy) - 1;
+    item.name = sl_ckpt_part_name(arena, param->name, kept);
+    return visit(ctx, &item, &id);
+}
+
+/* Every tensor of the run, in a fixed order. */
+static sl_err visit_tensors(const struct sl_store *store, struct sl_arena *arena, visit_fn visit,
+                            void *ctx) {
+    const struct sl_graph *graph = store->config->graph;
+    for (int i = 0; i < graph->params.count; i++)
+        SL_TRY(visit_param(store, arena, i, visit, ctx));
+    for (int i = 0; i < graph->states.count; i++) {
+        struct sl_ckpt_item item =
+            item_of(graph, graph->states.at[i].value, graph->states.at[i].name);
+        struct sl_tensor_id id = {.part = SL_PART_STATE, .index = i};
+        if (store->has(store->ctx, &id))
+            SL_TRY(visit(ctx, &item, &id));
     }
     return SL_OK;
 }
 
-/* A tensor's device memory, fetched piece by piece while it is written. */
+/* ---- saving ---- */
+
+/* A tensor, fetched piece by piece while it is written. */
 struct source {
-    struct sl_device *device;
-    char *memory;
+    const struct sl_store *store;
+    struct sl_tensor_id id;
 };
 
 static sl_err read_source(void *ctx, int64_t from, int64_t size_bytes, void *out) {
     struct source *source = ctx;
-    SL_TRY(source->device->row->download(source->device, SL_STREAM_COMPUTE, out,
-                                         source->memory + from, size_bytes));
-    return source->device->row->sync(source->device, SL_STREAM_COMPUTE);
+    return source->store->get(source->store->ctx, &source->id, from, size_bytes, out);
 }
 
 struct save_ctx {
-    struct sl_train *train;
+    const struct sl_store *store;
     struct sl_arena *arena;
     struct sl_ckpt_writer *writer;
 };
 
-static sl_err save_tensor(void *ctx, const struct sl_ckpt_item *item, void *memory) {
+static sl_err save_tensor(void *ctx, const struct sl_ckpt_item *item,
+                          const struct sl_tensor_id *id) {
     struct save_ctx *save = ctx;
     struct source *source = SL_NEW(save->arena, struct source, 1);
-    *source = (struct source){save->train->device, memory};
+    *source = (struct source){save->store, *id};
     struct sl_ckpt_item put = *item;
     put.read = read_source;
     put.ctx = source;
     return sl_ckpt_put(save->writer, &put);
 }
 
-sl_err sl_train_save(struct sl_train *train, const char *run, int keep, const char *config) {
+static void put_fingerprint(const struct sl_store *store, char out[32]) {
+    snprintf(out, 32, "%016llx", (unsigned long long)sl_data_fingerprint(store->config->data));
+}
+
+sl_err sl_store_save(const struct sl_store *store, struct sl_store_place place, const char *run,
+                     int keep, const char *config) {
     struct sl_arena arena = {0};
-    struct save_ctx save = {.train = train, .arena = &arena};
-    int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
+    struct save_ctx save = {.store = store, .arena = &arena};
     char fingerprint[32];
     sl_err err = SL_OK;
     struct sl_ckpt_options options = {
         .run = run,
-        .step = train->step,
-        .seed = train->config.seed,
-        .cursor = train->cursor.epoch * epoch_samples + train->cursor.position,
+        .step = place.step,
+        .seed = store->config->seed,
+        .cursor = place.sample,
         .ranks = 1,
         .keep = keep,
     };
-    snprintf(fingerprint, sizeof fingerprint, "%016llx",
-             (unsigned long long)sl_data_fingerprint(train->config.data));
+    put_fingerprint(store, fingerprint);
     SL_TRY_OUT(sl_ckpt_begin(&options, &save.writer));
-    SL_TRY_OUT(visit_tensors(train, &arena, save_tensor, &save));
+    SL_TRY_OUT(visit_tensors(store, &arena, save_tensor, &save));
     SL_TRY_OUT(sl_ckpt_note(save.writer, "config", config));
     SL_TRY_OUT(sl_ckpt_note(save.writer, "data", fingerprint));
     struct sl_ckpt_writer *writer = save.writer;
@@ -105,22 +123,24 @@ out:
     return err;
 }
 
+/* ---- loading ---- */
+
 struct load_ctx {
-    struct sl_train *train;
+    const struct sl_store *store;
     struct sl_ckpt *ckpt;
     bool weights_only;
     int64_t found;
 };
 
 struct sink {
-    struct sl_device *device;
-    char *at;
+    const struct sl_store *store;
+    const struct sl_tensor_id *id;
+    int64_t at;
 };
 
 static sl_err put_sink(void *ctx, const void *bytes, int64_t size) {
     struct sink *sink = ctx;
-    SL_TRY(sink->device->row->upload(sink->device, SL_STREAM_COMPUTE, sink->at, bytes, size));
-    SL_TRY(sink->device->row->sync(sink->device, SL_STREAM_COMPUTE));
+    SL_TRY(sink->store->put(sink->store->ctx, sink->id, sink->at, size, bytes));
     sink->at += size;
     return SL_OK;
 }
@@ -132,7 +152,8 @@ static bool same_shape(const struct sl_ckpt_tensor *a, const struct sl_ckpt_item
     return same;
 }
 
-static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item, void *memory) {
+static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item,
+                          const struct sl_tensor_id *id) {
     struct load_ctx *load = ctx;
     if (load->weights_only && item->group == SL_CKPT_STATE)
         return SL_OK;
@@ -151,15 +172,14 @@ static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item, void *memo
                        sl_ckpt_tensor_text(&want, want_text));
     }
     load->found++;
-    struct sink sink = {load->train->device, memory};
+    struct sink sink = {load->store, id, 0};
     return sl_ckpt_stream(load->ckpt, tensor, &sink, put_sink);
 }
 
-static sl_err check_data(const struct sl_train *train, const struct sl_ckpt *ckpt) {
+static sl_err check_data(const struct sl_store *store, const struct sl_ckpt *ckpt) {
     char fingerprint[32];
     const char *saved = sl_ckpt_find_note(ckpt, "data");
-    snprintf(fingerprint, sizeof fingerprint, "%016llx",
-             (unsigned long long)sl_data_fingerprint(train->config.data));
+    put_fingerprint(store, fingerprint);
     if (saved && strcmp(saved, fingerprint) != 0)
         return sl_fail(SL_ERR_NO,
                        "%s was trained on other data (or another seed, split or objective); resume "
@@ -168,30 +188,94 @@ static sl_err check_data(const struct sl_train *train, const struct sl_ckpt *ckp
     return SL_OK;
 }
 
-sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only) {
+static sl_err check_found(const struct load_ctx *load) {
+    if (load->found == sl_ckpt_count(load->ckpt))
+        return SL_OK;
+    return sl_fail(SL_ERR_INPUT,
+                   "%s holds %lld tensors, the model and its optimizer have %lld; resume "
+                   "with the model, sizes and optimizer of the run, or start from its "
+                   "weights with --init",
+                   sl_ckpt_dir(load->ckpt), (long long)sl_ckpt_count(load->ckpt),
+                   (long long)load->found);
+}
+
+sl_err sl_store_load(const struct sl_store *store, const char *run, bool weights_only,
+                     struct sl_store_place *place) {
     struct sl_arena arena = {0};
-    struct load_ctx load = {.train = train, .weights_only = weights_only};
+    struct load_ctx load = {.store = store, .weights_only = weights_only};
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_ckpt_open(run, -1, &load.ckpt));
     if (!weights_only)
-        SL_TRY_OUT(check_data(train, load.ckpt));
-    SL_TRY_OUT(visit_tensors(train, &arena, load_tensor, &load));
-    if (!weights_only && load.found != sl_ckpt_count(load.ckpt))
-        SL_TRY_OUT(sl_fail(SL_ERR_INPUT,
-                           "%s holds %lld tensors, the model and its optimizer have %lld; resume "
-                           "with the model, sizes and optimizer of the run, or start from its "
-                           "weights with --init",
-                           sl_ckpt_dir(load.ckpt), (long long)sl_ckpt_count(load.ckpt),
-                           (long long)load.found));
+        SL_TRY_OUT(check_data(store, load.ckpt));
+    SL_TRY_OUT(visit_tensors(store, &arena, load_tensor, &load));
     if (!weights_only) {
-        int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
-        int64_t cursor = sl_ckpt_cursor(load.ckpt);
-        train->step = sl_ckpt_step(load.ckpt);
-        train->cursor.epoch = cursor / epoch_samples;
-        train->cursor.position = cursor % epoch_samples;
+        SL_TRY_OUT(check_found(&load));
+        *place = (struct sl_store_place){sl_ckpt_step(load.ckpt), sl_ckpt_cursor(load.ckpt)};
     }
 out:
     sl_ckpt_close(load.ckpt);
     sl_arena_free(&arena);
     return err;
+}
+
+/* ---- the store of one worker ---- */
+
+char *sl_worker_memory(const struct sl_worker *w, const struct sl_tensor_id *id, int version) {
+    const struct sl_program *p = w->programs[SL_WORKER_FULL];
+    bool state = id->part == SL_PART_STATE;
+    const struct sl_program_param *at = sl_worker_find(
+        state ? p->states : p->params, state ? p->state_count : p->param_count, id->index);
+    if (!at)
+        return NULL;
+    void *slab = state                       ? w->state
+                 : id->part == SL_PART_OPTIM ? w->opt[id->slab]
+                                             : w->param[version];
+    return (char *)slab + at->offset;
+}
+
+static bool train_has(void *ctx, const struct sl_tensor_id *id) {
+    struct sl_train *train = ctx;
+    return sl_worker_memory(train->worker, id, 0) != NULL;
+}
+
+static sl_err train_get(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
+                        void *out) {
+    struct sl_train *train = ctx;
+    struct sl_device *device = train->device;
+    SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out,
+                                 sl_worker_memory(train->worker, id, 0) + from, size_bytes));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
+static sl_err train_put(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
+                        const void *bytes) {
+    struct sl_train *train = ctx;
+    struct sl_device *device = train->device;
+    SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE,
+                               sl_worker_memory(train->worker, id, 0) + from, bytes, size_bytes));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
+static struct sl_store store_of(struct sl_train *train) {
+    return (struct sl_store){&train->config, train, train_has, train_get, train_put};
+}
+
+sl_err sl_train_save(struct sl_train *train, const char *run, int keep, const char *config) {
+    int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
+    struct sl_store store = store_of(train);
+    struct sl_store_place place = {train->step,
+                                   train->cursor.epoch * epoch_samples + train->cursor.position};
+    return sl_store_save(&store, place, run, keep, config);
+}
+
+sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only) {
+    int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
+    struct sl_store store = store_of(train);
+    struct sl_store_place place = {train->step,
+                                   train->cursor.epoch * epoch_samples + train->cursor.position};
+    SL_TRY(sl_store_load(&store, run, weights_only, &place));
+    train->step = place.step;
+    train->cursor.epoch = place.sample / epoch_samples;
+    train->cursor.position = place.sample % epoch_samples;
+    return SL_OK;
 }

@@ -14,8 +14,9 @@
 struct session {
     const struct sl_session_config *config;
     struct sl_session_result *result;
-    struct sl_train *train;
-    struct sl_pipe *pipe; /* NULL: one worker */
+    struct sl_pipe *pipe;   /* NULL: one worker */
+    struct sl_train *train; /* one worker; with a pipeline: evaluates and explains, or NULL */
+    bool speaks;            /* rank 0 */
     struct sl_run_log log;
     int64_t saved_step; /* -1: none yet */
 };
@@ -43,44 +44,67 @@ static sl_err write_beside(const char *run, const char *name, const char *text) 
     return err;
 }
 
+static int64_t step_of(const struct session *s) {
+    return s->pipe ? sl_pipe_step_count(s->pipe) : s->train->step;
+}
+
+static sl_err load(struct session *s, const char *from, bool weights_only) {
+    return s->pipe ? sl_pipe_load(s->pipe, from, weights_only)
+                   : sl_train_load(s->train, from, weights_only);
+}
+
+/* What rank 0 has seen counts for all. */
+static sl_err share_flag(const struct session *s, bool *flag) {
+    *flag = *flag && s->speaks;
+    return s->config->comm ? sl_comm_merge(s->config->comm, flag, sizeof *flag) : SL_OK;
+}
+
 /* Where to begin: at nothing, at somebody's weights, or where the run stood. */
 static sl_err start(struct session *s) {
     const struct sl_session_config *c = s->config;
-    bool exists = c->run && sl_ckpt_exists(c->run);
+    bool exists = s->speaks && c->run && sl_ckpt_exists(c->run);
     if (exists && !c->resume)
         return sl_fail(SL_ERR_NO,
                        "%s holds a run already; continue it with --resume, or choose another --out",
                        c->run);
+    SL_TRY(share_flag(s, &exists));
     if (exists) {
-        SL_TRY(sl_train_load(s->train, c->run, false));
+        SL_TRY(load(s, c->run, false));
         s->result->resumed = true;
-        s->saved_step = s->train->step;
+        s->saved_step = step_of(s);
     } else if (c->init) {
-        SL_TRY(sl_train_load(s->train, c->init, true));
+        SL_TRY(load(s, c->init, true));
     }
-    if (!c->run)
+    if (!c->run || !s->speaks)
         return SL_OK;
     SL_TRY(make_directory(c->run));
     if (!exists) {
         SL_TRY(write_beside(c->run, "config.json", c->config));
         SL_TRY(write_beside(c->run, "model.model", c->model));
     }
-    return sl_run_log_open(&s->log, c->run, s->train->step);
+    return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
 static sl_err save(struct session *s) {
-    if (!s->config->run || s->saved_step == s->train->step)
+    const struct sl_session_config *c = s->config;
+    int64_t step = step_of(s);
+    if (!c->run || s->saved_step == step)
         return SL_OK;
     int64_t begin = sl_clock_ns();
-    SL_TRY(sl_train_save(s->train, s->config->run, s->config->keep, s->config->config));
-    s->saved_step = s->train->step;
-    if (s->config->on_save)
-        s->config->on_save(s->config->ctx, s->train, sl_clock_ns() - begin);
+    SL_TRY(s->pipe ? sl_pipe_save(s->pipe, c->run, c->keep, c->config)
+                   : sl_train_save(s->train, c->run, c->keep, c->config));
+    s->saved_step = step;
+    if (c->on_save && s->speaks)
+        c->on_save(c->ctx, step, sl_clock_ns() - begin);
     return SL_OK;
 }
 
 static sl_err evaluate(struct session *s) {
     struct sl_eval_report report;
+    if (s->pipe && s->config->comm)
+        SL_TRY(sl_pipe_gather(s->pipe, s->train));
+    if (!s->speaks)
+        return SL_OK;
     SL_TRY(sl_train_eval(s->train, s->config->train.eval_samples, &report));
     s->result->last_eval = report.loss;
     if (isnan(s->result->best_eval) || report.loss < s->result->best_eval)
@@ -88,7 +112,7 @@ static sl_err evaluate(struct session *s) {
     if (s->log.jsonl)
         SL_TRY(sl_run_log_eval(&s->log, &report));
     if (s->config->on_eval)
-        s->config->on_eval(s->config->ctx, s->train, &report);
+        s->config->on_eval(s->config->ctx, &report);
     return SL_OK;
 }
 
@@ -101,8 +125,8 @@ static sl_err after_step(struct session *s, const struct sl_step_report *report)
     s->result->last_loss = report->loss;
     if (s->log.jsonl)
         SL_TRY(sl_run_log_step(&s->log, report));
-    if (c->on_step)
-        c->on_step(c->ctx, s->train, report);
+    if (c->on_step && s->speaks)
+        c->on_step(c->ctx, report);
     bool last = report->step == c->train.steps;
     if (c->train.eval_every > 0 && (due(c->train.eval_every, report->step) || last))
         SL_TRY(evaluate(s));
@@ -112,12 +136,43 @@ static sl_err after_step(struct session *s, const struct sl_step_report *report)
 /* Steps until something other than a step happens, at most `most`. */
 static int64_t run_length(const struct session *s, int64_t most) {
     const struct sl_train_config *c = &s->config->train;
-    int64_t length = c->steps - s->train->step;
+    int64_t step = step_of(s), length = c->steps - step;
     int64_t every[2] = {c->eval_every, s->config->checkpoint_every};
     for (int i = 0; i < 2; i++)
-        if (every[i] > 0 && every[i] - s->train->step % every[i] < length)
-            length = every[i] - s->train->step % every[i];
+        if (every[i] > 0 && every[i] - step % every[i] < length)
+            length = every[i] - step % every[i];
     return length < most ? length : most;
+}
+
+/* In one process the worker that explains follows the pipeline, one run behind. */
+static sl_err follow(struct session *s) {
+    return s->pipe && s->train && !s->config->comm ? sl_pipe_gather(s->pipe, s->train) : SL_OK;
+}
+
+/* Why steps of a pipeline were skipped: one worker makes the same steps again from the weights that
+ * it still holds, to the same bits, and looks. Asynchronous schedules cannot be asked so, and ranks
+ * have no such worker. */
+static sl_err explain_skips(struct session *s, struct sl_step_report *reports, int64_t count) {
+    const struct sl_graph *graph = s->config->train.graph;
+    struct sl_step_report again;
+    int64_t last = -1;
+    for (int64_t i = 0; i < count; i++)
+        last = reports[i].skipped ? i : last;
+    if (last < 0 || !sl_pipe_is_synchronous(s->pipe) || s->config->comm)
+        return SL_OK;
+    int *stage = sl_realloc(NULL, sizeof *stage * (size_t)graph->nodes.count);
+    sl_err err = SL_OK;
+    sl_pass_place(graph, s->config->stage_of, stage);
+    for (int64_t i = 0; i <= last; i++) {
+        SL_TRY_OUT(sl_train_step(s->train, &again));
+        if (!reports[i].skipped)
+            continue;
+        reports[i].bad = again.bad;
+        reports[i].bad.stage = again.bad.kind == SL_BAD_OP ? stage[again.bad.node] : 0;
+    }
+out:
+    free(stage);
+    return err;
 }
 
 static sl_err log_staleness(struct session *s) {
@@ -141,9 +196,10 @@ static sl_err run_pipe(struct session *s) {
         sl_out_of_memory((size_t)count * sizeof *reports);
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
-    if (s->config->trace && s->config->on_trace)
-        s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), s->train->step + count);
-    SL_TRY_OUT(sl_pipe_gather(s->pipe, s->train));
+    if (s->config->trace && s->config->on_trace && s->speaks)
+        s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), step_of(s));
+    SL_TRY_OUT(explain_skips(s, reports, count));
+    SL_TRY_OUT(follow(s));
     SL_TRY_OUT(log_staleness(s));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
@@ -152,16 +208,25 @@ out:
     return err;
 }
 
+/* A signal to any rank stops all, after the same step. */
+static sl_err ask_stop(const struct session *s, bool *stop) {
+    *stop = s->config->stop && *s->config->stop;
+    return s->config->comm ? sl_comm_merge(s->config->comm, stop, sizeof *stop) : SL_OK;
+}
+
 static sl_err run_steps(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_step_report report;
-    while (s->train->step < c->train.steps && !(c->stop && *c->stop)) {
+    bool stop = false;
+    SL_TRY(ask_stop(s, &stop));
+    while (step_of(s) < c->train.steps && !stop) {
         if (s->pipe) {
             SL_TRY(run_pipe(s));
-            continue;
+        } else {
+            SL_TRY(sl_train_step(s->train, &report));
+            SL_TRY(after_step(s, &report));
         }
-        SL_TRY(sl_train_step(s->train, &report));
-        SL_TRY(after_step(s, &report));
+        SL_TRY(ask_stop(s, &stop));
     }
     return save(s);
 }
@@ -173,10 +238,11 @@ static sl_err open_pipe(struct session *s) {
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
                                   .together = c->together,
+                                  .slack = c->slack,
+                                  .comm = c->comm,
                                   .staleness = c->staleness,
                                   .trace = c->trace};
-    SL_TRY(sl_pipe_open(&pipe, &s->pipe));
-    return sl_pipe_scatter(s->pipe, s->train);
+    return sl_pipe_open(&pipe, &s->pipe);
 }
 
 int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
@@ -185,23 +251,60 @@ int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl
            (config->run ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
+static int64_t count_params(const struct sl_graph *graph) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < graph->params.count; i++)
+        count += sl_shape_numel(&sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
+    return count;
+}
+
+/* All ranks: memory of the workers is asked of everyone. */
+static sl_err tell_start(struct session *s) {
+    const struct sl_session_config *c = s->config;
+    struct sl_session_start start = {.step = step_of(s), .params = count_params(c->train.graph)};
+    int count = c->plan ? c->plan->worker_count : 0;
+    int64_t *bytes = sl_realloc(NULL, sizeof *bytes * (size_t)(count + 1));
+    sl_err err = SL_OK;
+    if (s->pipe) {
+        SL_TRY_OUT(sl_pipe_bytes(s->pipe, bytes));
+        start.worker_bytes = bytes;
+        for (int w = 0; w < count; w++)
+            start.bytes += bytes[w];
+    } else {
+        start.bytes = sl_session_bytes(c, s->train);
+    }
+    s->result->bytes = start.bytes;
+    if (c->on_start && s->speaks)
+        c->on_start(c->ctx, &start);
+out:
+    free(bytes);
+    return err;
+}
+
+static sl_err run_session(struct session *s) {
+    const struct sl_session_config *c = s->config;
+    if (c->staleness && c->comm && c->comm->ranks > 1)
+        return sl_fail(SL_ERR_NO, "staleness is logged by one process only: without mpirun");
+    if (c->plan)
+        SL_TRY(open_pipe(s));
+    if (!c->comm || (c->train.eval_every > 0 && s->speaks))
+        SL_TRY(sl_train_open(&c->train, &s->train));
+    SL_TRY(start(s));
+    SL_TRY(follow(s));
+    s->result->was_finished = step_of(s) >= c->train.steps;
+    SL_TRY(tell_start(s));
+    if (!s->result->was_finished)
+        SL_TRY(run_steps(s));
+    s->result->stopped = step_of(s) < c->train.steps;
+    s->result->step = step_of(s);
+    return SL_OK;
+}
+
 sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_result *result) {
     struct session s = {.config = config, .result = result, .saved_step = -1};
+    s.speaks = !config->comm || config->comm->rank == 0;
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
-    sl_err err = SL_OK;
-    SL_TRY_OUT(sl_train_open(&config->train, &s.train));
-    SL_TRY_OUT(start(&s));
-    if (config->plan)
-        SL_TRY_OUT(open_pipe(&s));
-    result->was_finished = s.train->step >= config->train.steps;
-    if (config->on_start)
-        config->on_start(config->ctx, s.train);
-    if (!result->was_finished)
-        SL_TRY_OUT(run_steps(&s));
-    result->stopped = s.train->step < config->train.steps;
-    result->step = s.train->step;
-    result->bytes = s.pipe ? sl_pipe_bytes(s.pipe) : sl_session_bytes(config, s.train);
-out:
+    sl_err err = run_session(&s);
     sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);
     sl_train_close(s.train);

@@ -11,11 +11,21 @@
 
 #include <signal.h>
 
+/* What a session is about to do. */
+struct sl_session_start {
+    int64_t step;   /* finished before */
+    int64_t params; /* elements of all parameters */
+    int64_t bytes;  /* sl_session_bytes; of a pipeline: what its workers have allocated */
+    const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
+};
+
 struct sl_session_config {
     struct sl_train_config train;
     const struct sl_plan *plan; /* a pipeline; NULL: one worker */
     const int *stage_of;        /* [forward nodes], with a plan */
     const char *schedule;
+    int64_t slack;            /* see sl_sched_opts */
+    struct sl_comm *comm;     /* of the pipeline; NULL: threads. Files and callbacks are rank 0's */
     const char *run;          /* directory; NULL: keep nothing */
     const char *config;       /* JSON text of config.json */
     const char *model;        /* flat model text of model.model */
@@ -25,15 +35,15 @@ struct sl_session_config {
     bool resume;
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;
-    void (*on_start)(void *ctx, const struct sl_train *train);
-    void (*on_step)(void *ctx, const struct sl_train *train, const struct sl_step_report *report);
-    void (*on_eval)(void *ctx, const struct sl_train *train, const struct sl_eval_report *report);
+    void (*on_start)(void *ctx, const struct sl_session_start *start);
+    void (*on_step)(void *ctx, const struct sl_step_report *report);
+    void (*on_eval)(void *ctx, const struct sl_eval_report *report);
     bool together;  /* asynchronous schedules: one verdict before each step */
     bool staleness; /* log it */
     bool trace;     /* measure when everything happens in a pipeline */
     /* After each run of the pipeline; `step` of the training run is the last one in it. */
     void (*on_trace)(void *ctx, const struct sl_timeline *timeline, int64_t step);
-    void (*on_save)(void *ctx, const struct sl_train *train, int64_t dur_ns);
+    void (*on_save)(void *ctx, int64_t step, int64_t dur_ns);
 };
 
 struct sl_session_result {

@@ -143,22 +143,17 @@ static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool
 
 sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_train_config *c = &train->config;
-    int64_t start = sl_clock_ns(), full = sl_train_full_samples(c->batch, c->micros);
+    int64_t start = sl_clock_ns();
     struct sl_data_range range;
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));
     *report = (struct sl_step_report){.step = train->step + 1, .samples = range.count};
     for (int64_t j = 0; j < c->micros; j++) {
-        int64_t left = range.count - j * full;
-        struct sl_feed feed = {
-            .split = SL_DATA_TRAIN,
-            .first = range.first + j * full,
-            .count = left < full ? left : full,
-        };
-        feed.program = sl_worker_program_for(train->worker, feed.count);
+        struct sl_feed feed = sl_train_micro(train, &range, j);
         SL_TRY(run_micro(train, &feed, j == 0, &report->loss));
     }
     SL_TRY(sl_train_apply(train, report));
     report->dur_ns = sl_clock_ns() - start;
-    return SL_OK;
+    return report->skipped ? sl_train_find_bad(train, train->step - 1, &range, &report->bad)
+                           : SL_OK;
 }

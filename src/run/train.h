@@ -7,6 +7,7 @@
 #include "optim/norm.h"
 #include "optim/policy.h"
 #include "plan/bytes.h"
+#include "run/finite.h"
 #include "run/worker.h"
 
 enum { SL_LOSS_MOST = 64 }; /* of a model */
@@ -16,7 +17,8 @@ struct sl_step_report {
     double loss;  /* mean over the batch's counted items, losses weighted and added */
     double norm;  /* of the gradient, before clipping; NAN: stages step at different times */
     double lr;
-    bool skipped; /* some gradient was not finite; weights are untouched */
+    bool skipped;      /* some gradient was not finite; weights are untouched */
+    struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
 };
@@ -35,6 +37,7 @@ struct sl_train_config {
     const struct sl_data *data;
     const struct sl_device_row *device;
     int threads;
+    bool bind; /* every thread to a place of its own (device/bind.h) */
     struct sl_optim optim;
     struct sl_lr lr;
     double base_lr, clip;  /* clip <= 0: none */
@@ -65,8 +68,13 @@ struct sl_train {
 SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);
 void sl_train_close(struct sl_train *train);
 
-/* One optimizer step. */
+/* One optimizer step. When it had to be skipped, report->bad names the first op that went wrong. */
 SL_MUST_CHECK sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report);
+
+/* skip.c: run step number `step` (0-based) over these samples again, with the weights as they are,
+ * and find the first value that is not finite. Statistics are left as they were. */
+SL_MUST_CHECK sl_err sl_train_find_bad(struct sl_train *train, int64_t step,
+                                       const struct sl_data_range *range, struct sl_bad *bad);
 
 /* eval.c: loss (and accuracy) over `samples` samples of the validation split. */
 SL_MUST_CHECK sl_err sl_train_eval(struct sl_train *train, int64_t samples,
@@ -115,6 +123,9 @@ struct sl_feed {
     int slot;
 };
 SL_MUST_CHECK sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed);
+/* What micro-batch j of a step over these samples is fed with. */
+struct sl_feed sl_train_micro(const struct sl_train *train, const struct sl_data_range *range,
+                              int64_t j);
 /* The losses of the micro-batch in the slot, each times its share of train->counts: terms[loss] for
  * those that this worker computes; and all of them added up. */
 SL_MUST_CHECK sl_err sl_train_loss_terms(struct sl_train *train, const struct sl_feed *feed,

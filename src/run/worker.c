@@ -141,6 +141,23 @@ enum sl_worker_program sl_worker_program_for(const struct sl_worker *w, int64_t 
     return SL_WORKER_LAST;
 }
 
+static void *base_of(const struct sl_worker *w, const struct sl_pass *pass, enum sl_space space) {
+    switch (space) {
+    case SL_SPACE_PARAM: return w->param[pass->version];
+    case SL_SPACE_GRAD: return w->grad[pass->grad_slot];
+    case SL_SPACE_STATE: return w->state;
+    case SL_SPACE_SLOT: return w->slot[pass->slot];
+    case SL_SPACE_WORK: return w->work;
+    default: return NULL;
+    }
+}
+
+void *sl_worker_operand(const struct sl_worker *w, const struct sl_pass *pass,
+                        const struct sl_operand *operand) {
+    char *base = base_of(w, pass, operand->space);
+    return base ? base + operand->offset : NULL;
+}
+
 sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
     struct sl_run_args args = {
         .phase = pass->phase,
@@ -148,12 +165,11 @@ sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
         .seed = pass->seed,
         .first_sample = pass->first_sample,
         .op_ns = pass->op_ns,
+        .after = pass->after,
+        .ctx = pass->ctx,
     };
-    args.base[SL_SPACE_PARAM] = w->param[pass->version];
-    args.base[SL_SPACE_GRAD] = w->grad[pass->grad_slot];
-    args.base[SL_SPACE_STATE] = w->state;
-    args.base[SL_SPACE_SLOT] = w->slot[pass->slot];
-    args.base[SL_SPACE_WORK] = w->work;
+    for (int space = 0; space < SL_SPACE_COUNT; space++)
+        args.base[space] = base_of(w, pass, (enum sl_space)space);
     return w->device->row->run(w->device, w->execs[pass->program], &args);
 }
 

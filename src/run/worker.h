@@ -60,6 +60,8 @@ struct sl_pass {
     uint64_t seed;
     int64_t first_sample;
     int64_t *op_ns;
+    sl_err (*after)(void *ctx, int instr); /* as in sl_run_args */
+    void *ctx;
 };
 SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
 
@@ -92,6 +94,9 @@ SL_MUST_CHECK sl_err sl_worker_scale_state(struct sl_worker *worker, float by);
 const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
                                               int index);
 
+/* Device memory of an operand of a pass; NULL when it is absent. */
+void *sl_worker_operand(const struct sl_worker *worker, const struct sl_pass *pass,
+                        const struct sl_operand *operand);
 /* Device memory of a parameter's weights, its gradient, its optimizer state. */
 void *sl_worker_weight(const struct sl_worker *worker, int version, int param);
 void *sl_worker_grad(const struct sl_worker *worker, int grad_slot, int param);

@@ -10,8 +10,7 @@ int64_t sl_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b;
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-void sl_gen_inflight(struct sl_arena *arena, const struct sl_plan *plan, int64_t k, int64_t *out) {
-    (void)arena;
+void sl_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out) {
     for (int t = plan->stage_count - 1; t >= 0; t--) {
         const struct sl_stage *i = &plan->stages[plan->topo[t]];
         int64_t b = i->micro_size, wider = (i->width - 1) * k * b, f = k * b + wider;
@@ -19,6 +18,7 @@ void sl_gen_inflight(struct sl_arena *arena, const struct sl_plan *plan, int64_t
             int to = plan->edges[i->out[e]].to;
             const struct sl_stage *j = &plan->stages[to];
             int64_t step = most(j->micro_size, k * b + most(0, b - k * j->micro_size)) + wider;
+            step += slack * b;
             f = most(f, sl_gen_ceil(out[to] + step, b) * b);
         }
         out[plan->topo[t]] = f;

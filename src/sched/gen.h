@@ -33,8 +33,9 @@ void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t 
 /* In-flight samples of every stage for kFkB: from the sinks up,
  *     f(sink) = k w b,   f(i) = max over edges i->j of roundup to b_i of
  *     f(j) + max(b_j, k b_i + max(0, b_i - k b_j)) + (w_i - 1) k b_i
- * which is papers.md C.4 with w_i replicas that each hold k micro-batches more. */
-void sl_gen_inflight(struct sl_arena *arena, const struct sl_plan *plan, int64_t k, int64_t *out);
+ * which is papers.md C.4 with w_i replicas that each hold k micro-batches more. `slack` adds as
+ * many micro-batches per edge: what waits between two stages hides transfers and uneven passes. */
+void sl_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out);
 
 /* kFkB order on a seat: backwards of micro-batch a follow forwards up to window-1 + a/k*k. */
 void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split);

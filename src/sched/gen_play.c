@@ -179,7 +179,7 @@ sl_err sl_gen_play(struct sl_play *ask) {
         }
     }
     for (int s = 0; s < plan->stage_count; s++)
-        total += 2 * (int64_t)micros[s];
+        total += (gen->sched->rule == SL_RULE_FORWARD ? 1 : 2) * (int64_t)micros[s];
     for (int s = 0; s < plan->stage_count; s++)
         for (int32_t i = 0; i < micros[s]; i++)
             played += (p.end[0][s][i] < INT64_MAX) + (p.end[1][s][i] < INT64_MAX);

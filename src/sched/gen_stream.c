@@ -158,7 +158,7 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
 static int64_t most_late(const struct sl_gen *gen) {
     int64_t most = 0;
     for (int i = 0; i < gen->plan->stage_count; i++) {
-        int64_t late = sl_sched_late(gen->plan, i);
+        int64_t late = sl_sched_late(gen->sched, i);
         most = late > most ? late : most;
     }
     return most;
@@ -200,7 +200,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t m = gen->sched->micros[stage], window = gen->row->window(gen, stage);
     int64_t total = gen->iters * m, live = window < total ? window : total;
     bool together = gen->sched->together;
-    int64_t more = together ? sl_gen_ceil(sl_sched_late(gen->plan, stage), 2) : 0;
+    int64_t more = together ? sl_gen_ceil(sl_sched_late(gen->sched, stage), 2) : 0;
     int64_t late = sl_gen_ceil(window - 1 + more, m);
     int64_t late_all = sl_gen_ceil(widest(gen) - 1 + together, m);
     const struct sl_policy *policy = gen->sched->policy.row;

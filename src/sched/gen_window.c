@@ -4,6 +4,7 @@
  *     1f1b    F0 F1 B0 F2 B1 F3 B2 B3      window = height + 1
  *     kfkb    F0 F1 F2 F3 B0 B1 F4 F5 ...  groups of k
  *     graph   kfkb with a micro-batch size per stage (GraphPipe; papers.md C.4)
+ *     forward F0 F1 F2 F3                  evaluation: nothing comes back
  */
 #include "sched/gen.h"
 
@@ -26,6 +27,30 @@ static sl_err iteration(struct sl_gen *gen) {
         sl_gen_windowed(gen, i, gen->row->window(gen, stage), k_of(gen), false);
     }
     return sl_gen_merge(gen);
+}
+
+static sl_err check_forward(const struct sl_gen *gen) {
+    if (gen->iters == 1)
+        return SL_OK;
+    return sl_fail(SL_ERR_NO, "forward makes no steps, so there is one iteration, not %lld",
+                   (long long)gen->iters);
+}
+
+static sl_err iteration_forward(struct sl_gen *gen) {
+    for (int i = 0; i < gen->plan->seat_count; i++) {
+        const struct sl_seat *seat = &gen->plan->seats[i];
+        int width = gen->plan->stages[seat->stage].width;
+        for (int32_t j = seat->replica; j < gen->micros[seat->stage]; j += width)
+            sl_gen_put(&gen->seats[i], SL_F, seat->stage, j);
+    }
+    return sl_gen_merge(gen);
+}
+
+static void claim_forward(const struct sl_gen *gen, int seat, struct sl_claim *out) {
+    const struct sl_seat *at = &gen->plan->seats[seat];
+    int32_t share =
+        sl_deps_share(gen->micros[at->stage], gen->plan->stages[at->stage].width, at->replica);
+    *out = (struct sl_claim){.passes = "F", .live = share > 0, .versions = 1, .delay = 0};
 }
 
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
@@ -78,4 +103,15 @@ const struct sl_schedule sl_schedule_graph = {
     .iteration = iteration,
     .window = window_of,
     .claim = claim,
+};
+
+const struct sl_schedule sl_schedule_forward = {
+    .name = "forward",
+    .brief = "forwards only: evaluation in the pipeline",
+    .domain = "one iteration",
+    .rule = SL_RULE_FORWARD,
+    .check = check_forward,
+    .iteration = iteration_forward,
+    .window = all_of,
+    .claim = claim_forward,
 };

@@ -59,7 +59,7 @@ static sl_err check_pass(const struct sl_sched *flat, int worker, const struct s
 }
 
 static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
-    const uint8_t whole = (1u << SL_F) | (1u << SL_B);
+    const uint8_t whole = flat->rule == SL_RULE_FORWARD ? 1u << SL_F : (1u << SL_F) | (1u << SL_B);
     const uint8_t split = (1u << SL_F) | (1u << SL_I) | (1u << SL_W);
     for (int s = 0; s < flat->plan->stage_count; s++)
         for (int64_t i = 0; i < sl_sched_total(flat, s); i++)
@@ -79,7 +79,7 @@ sl_err sl_low_check(const struct sl_sched *flat) {
     sl_err err = SL_OK;
     int64_t passes = 0, want = 0;
     for (int s = 0; s < plan->stage_count; s++)
-        want += 2 * sl_sched_total(flat, s);
+        want += (flat->rule == SL_RULE_FORWARD ? 1 : 2) * sl_sched_total(flat, s);
     for (int i = 0; i < SL_SEGMENT_COUNT; i++)
         for (int w = 0; w < plan->worker_count; w++)
             passes += flat->lists[i][w].count;
@@ -165,6 +165,8 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
         acquire(&spans->pools[SL_POOL_STASH], ordinal);
         hand_over(s, worker, a);
         free_inputs(s, seat, a, ordinal);
+        if (s->low->flat.rule == SL_RULE_FORWARD)
+            release(&spans->pools[SL_POOL_STASH], ordinal);
         break;
     case SL_B:
     case SL_I:

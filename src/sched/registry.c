@@ -5,15 +5,17 @@
 #include <string.h>
 
 extern const struct sl_schedule sl_schedule_1f1b, sl_schedule_2bw, sl_schedule_async,
-    sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_gpipe, sl_schedule_graph,
-    sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci, sl_schedule_stash,
-    sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1, sl_schedule_zb_h2, sl_schedule_zb_v;
+    sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_forward, sl_schedule_gpipe,
+    sl_schedule_graph, sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci,
+    sl_schedule_stash, sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1,
+    sl_schedule_zb_h2, sl_schedule_zb_v;
 
 static const struct sl_schedule *const rows[] = {
-    &sl_schedule_1f1b,       &sl_schedule_2bw,   &sl_schedule_async, &sl_schedule_chimera,
-    &sl_schedule_dualpipe_v, &sl_schedule_gpipe, &sl_schedule_graph, &sl_schedule_interleaved,
-    &sl_schedule_kfkb,       &sl_schedule_paci,  &sl_schedule_stash, &sl_schedule_vsync,
-    &sl_schedule_zb_graph,   &sl_schedule_zb_h1, &sl_schedule_zb_h2, &sl_schedule_zb_v,
+    &sl_schedule_1f1b,        &sl_schedule_2bw,      &sl_schedule_async, &sl_schedule_chimera,
+    &sl_schedule_dualpipe_v,  &sl_schedule_forward,  &sl_schedule_gpipe, &sl_schedule_graph,
+    &sl_schedule_interleaved, &sl_schedule_kfkb,     &sl_schedule_paci,  &sl_schedule_stash,
+    &sl_schedule_vsync,       &sl_schedule_zb_graph, &sl_schedule_zb_h1, &sl_schedule_zb_h2,
+    &sl_schedule_zb_v,
 };
 
 const struct sl_schedule *const *sl_schedule_registry(int *count) {
@@ -56,7 +58,8 @@ static sl_err set_batch(struct sl_gen *gen) {
         batch = opts->micros * smallest;
     gen->iters = opts->iters ? opts->iters : 1;
     if (batch < 1 || opts->last_batch < 0 || opts->last_batch > batch || gen->iters < 1 ||
-        gen->iters > INT32_MAX / 4 || opts->group < 0 || opts->group > INT32_MAX)
+        gen->iters > INT32_MAX / 4 || opts->group < 0 || opts->group > INT32_MAX ||
+        opts->slack < 0 || opts->slack > INT32_MAX)
         return sl_fail(SL_ERR_NO,
                        "a schedule needs at least one micro-batch and one iteration, and "
                        "a last batch not larger than the others");
@@ -100,14 +103,16 @@ static sl_err open_gen(struct sl_gen *gen) {
     gen->sched->rule = gen->row->rule;
     if (gen->opts->policy)
         gen->sched->policy = *gen->opts->policy;
-    gen->sched->together = gen->opts->together && gen->row->rule != SL_RULE_SYNC;
+    gen->sched->slack = (int32_t)gen->opts->slack;
+    gen->sched->together =
+        gen->opts->together && gen->row->rule != SL_RULE_SYNC && gen->row->rule != SL_RULE_FORWARD;
     SL_TRY(sl_policy_serves(&gen->sched->policy, sl_rule_name(gen->row->rule), NULL));
     SL_TRY(set_batch(gen));
     set_durations(gen);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
     int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
-    sl_gen_inflight(gen->arena, gen->plan, gen->opts->group ? gen->opts->group : 1, samples);
+    sl_gen_inflight(gen->plan, gen->opts->group ? gen->opts->group : 1, gen->opts->slack, samples);
     gen->samples = samples;
     return gen->row->check(gen);
 }

@@ -125,8 +125,9 @@ int sl_sched_speaker(const struct sl_plan *plan, int group) {
 /* The top's last backward is d passes after that of a stage d edges below. Then its word has to
  * come: a pass later where F and B take the same time, and half a pass more per edge where B takes
  * longer, because at the same count of passes lower stages are further in time. */
-int sl_sched_late(const struct sl_plan *plan, int stage) {
-    int below = plan->depth - 1 - plan->stages[stage].height;
+int sl_sched_late(const struct sl_sched *sched, int stage) {
+    int below = sched->plan->depth - 1 - sched->plan->stages[stage].height;
+    below *= 1 + sched->slack;
     return below + 1 + (below + 1) / 2;
 }
 
@@ -184,7 +185,7 @@ const char *sl_kind_name(enum sl_kind kind) {
 }
 
 const char *sl_rule_name(enum sl_rule rule) {
-    static const char *const names[] = {"sync", "twobw", "stash", "vsync", "newest"};
+    static const char *const names[] = {"sync", "twobw", "stash", "vsync", "newest", "forward"};
     return (unsigned)rule < (unsigned)SL_COUNT(names) ? names[rule] : "?";
 }
 

@@ -75,11 +75,13 @@ struct sl_action {
 
 /* Which weight version a pass must read. */
 enum sl_rule {
-    SL_RULE_SYNC,   /* that of its iteration: F and B of iteration t read version t */
-    SL_RULE_2BW,    /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW, papers.md A.2) */
-    SL_RULE_STASH,  /* the newest in F, the same again in B */
-    SL_RULE_VSYNC,  /* what was newest in F on the entry stage, on all stages */
-    SL_RULE_NEWEST, /* the newest, in F and again in B */
+    SL_RULE_SYNC,    /* that of its iteration: F and B of iteration t read version t */
+    SL_RULE_2BW,     /* max(t-1, 0) in F and B of iteration t (PipeDream-2BW, papers.md A.2) */
+    SL_RULE_STASH,   /* the newest in F, the same again in B */
+    SL_RULE_VSYNC,   /* what was newest in F on the entry stage, on all stages */
+    SL_RULE_NEWEST,  /* the newest, in F and again in B */
+    SL_RULE_FORWARD, /* version 0: evaluation, one iteration of F alone, nothing is kept or stepped
+                      */
     SL_RULE_COUNT,
 };
 
@@ -114,6 +116,7 @@ struct sl_sched {
     enum sl_rule rule;
     struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
     bool together;               /* asynchronous, but one verdict for all stages before each step */
+    int32_t slack;               /* an edge counts as 1 + slack micro-batches in flight */
     bool lowered;                /* else passes only */
     int64_t batch;               /* samples of an iteration */
     int64_t last_batch;          /* of the last iteration; == batch when even */
@@ -143,7 +146,7 @@ int sl_sched_group_size(const struct sl_plan *plan, int group);
  * step, when it does not step as late as possible (rule twobw). */
 int sl_sched_verdict(const struct sl_plan *plan);
 int sl_sched_speaker(const struct sl_plan *plan, int group);
-int sl_sched_late(const struct sl_plan *plan, int stage);
+int sl_sched_late(const struct sl_sched *sched, int stage);
 
 /* Micro-batches of a stage in iteration t, and in the whole run. */
 int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter);
@@ -167,6 +170,8 @@ struct sl_sched_opts {
     int64_t last_batch; /* samples of the last iteration; 0 = same as the others */
     int64_t iters;      /* 0 = 1 */
     int64_t group;      /* k of kFkB; 0 = 1 */
+    int64_t slack;      /* micro-batches that may wait between two stages beyond what the schedule
+                           needs; hides transfers and uneven passes, costs stash */
     const struct sl_policy_use *policy; /* NULL: none */
     bool together; /* asynchronous schedules: one verdict for all stages before each step */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */

@@ -168,13 +168,16 @@ static sl_err check_pools(const struct sl_ver *v, int seat) {
 static sl_err check_sizes(const struct sl_ver *v) {
     int64_t want = 0, have = 0;
     for (int s = 0; s < v->plan->stage_count; s++)
-        want += 2 * sl_sched_total(&v->view, s);
+        want += (v->view.rule == SL_RULE_FORWARD ? 1 : 2) * sl_sched_total(&v->view, s);
     for (int w = 0; w < v->plan->worker_count; w++)
         have += v->view.lists[SL_PROLOGUE][w].count + v->view.lists[SL_EPILOGUE][w].count +
                 v->view.reps * v->view.lists[SL_PERIOD][w].count;
     if (have < want)
         return sl_fail(SL_ERR_NO, "%lld actions cannot be enough: %lld passes are needed",
                        (long long)have, (long long)want);
+    if (v->view.rule == SL_RULE_FORWARD && v->view.iters != 1)
+        return sl_fail(SL_ERR_NO, "rule forward makes no steps: one iteration, not %d",
+                       v->view.iters);
     for (int s = 1; s < v->plan->stage_count && v->view.rule == SL_RULE_VSYNC; s++)
         if (v->plan->stages[s].micro_size != v->plan->stages[0].micro_size)
             return sl_fail(SL_ERR_NO, "rule vsync needs one micro-batch size for all stages");
@@ -222,10 +225,12 @@ static void open_state(struct sl_ver *v) {
 /* --- the end --- */
 
 static sl_err check_end(const struct sl_ver *v) {
+    bool forward = v->view.rule == SL_RULE_FORWARD;
     for (int s = 0; s < v->plan->stage_count; s++) {
         uint8_t all = SL_DONE_F | SL_DONE_I | SL_DONE_W;
         if (v->plan->stages[s].recompute)
             all |= SL_DONE_RECOMPUTE;
+        all = forward ? SL_DONE_F : all;
         for (int64_t i = 0; i < sl_sched_total(&v->view, s); i++)
             if (v->done[s][i] != all)
                 return sl_fail(SL_ERR_NO, "stage %s: micro-batch %lld never runs %s",
@@ -235,7 +240,7 @@ static sl_err check_end(const struct sl_ver *v) {
                                                               : "W");
     }
     for (int i = 0; i < v->plan->seat_count; i++)
-        if (v->seats[i].newest != v->view.iters)
+        if (v->seats[i].newest != (forward ? 0 : v->view.iters))
             return sl_fail(SL_ERR_NO, "stage %s, worker %d: %d steps for %d iterations",
                            v->plan->stages[v->plan->seats[i].stage].name, v->plan->seats[i].worker,
                            v->seats[i].newest, v->view.iters);

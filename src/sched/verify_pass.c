@@ -239,7 +239,11 @@ static sl_err use_slots(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     bool recompute = v->plan->stages[a->stage].recompute;
     switch ((enum sl_kind)a->kind) {
-    case SL_F: return take_slot(v, t, s->stash, SL_POOL_STASH, a->slot);
+    case SL_F:
+        SL_TRY(take_slot(v, t, s->stash, SL_POOL_STASH, a->slot));
+        if (v->view.rule == SL_RULE_FORWARD)
+            s->stash[a->slot] = -1; /* nobody comes back to it */
+        return SL_OK;
     case SL_W:
         SL_TRY(has_slot(v, t, s->kept, SL_POOL_KEPT, a->slot2));
         s->kept[a->slot2] = -1;
@@ -271,6 +275,8 @@ sl_err sl_ver_pass(struct sl_ver *v, struct sl_turn *t) {
                                     [SL_I] = SL_DONE_I,
                                     [SL_W] = SL_DONE_W,
                                     [SL_RECOMPUTE] = SL_DONE_RECOMPUTE};
+    if (v->view.rule == SL_RULE_FORWARD && t->a.kind != SL_F)
+        return sl_ver_fail(v, t, "rule forward has no backward");
     SL_TRY(check_once(v, t));
     SL_TRY(read_inputs(v, t, false));
     if (!t->go)
@@ -424,6 +430,8 @@ static sl_err predict(struct sl_ver *v, struct sl_turn *t) {
 }
 
 sl_err sl_ver_weights(struct sl_ver *v, struct sl_turn *t) {
+    if (v->view.rule == SL_RULE_FORWARD)
+        return sl_ver_fail(v, t, "rule forward leaves the weights alone");
     switch ((enum sl_kind)t->a.kind) {
     case SL_REDUCE: return v->view.together ? sl_ver_together_reduce(v, t) : reduce(v, t);
     case SL_STEP: return step(v, t);

@@ -23,7 +23,8 @@ static void must(sl_err err) {
 
 static bool is_graph(const struct sl_schedule *row) {
     return strcmp(row->name, "graph") == 0 || strcmp(row->name, "kfkb") == 0 ||
-           strcmp(row->name, "zb-graph") == 0 || strcmp(row->name, "gpipe") == 0;
+           strcmp(row->name, "zb-graph") == 0 || strcmp(row->name, "gpipe") == 0 ||
+           strcmp(row->name, "forward") == 0;
 }
 
 static bool is_chain_only(const struct sl_schedule *row) {
@@ -136,16 +137,21 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
     if (is_graph(row) && dice_below(dice, 2)) /* a short last micro-batch */
         out.opts.batch += dice_below(dice, 5);
     out.opts.iters = 1 + dice_below(dice, row->rule == SL_RULE_SYNC ? 4 : 12);
+    if (row->rule == SL_RULE_FORWARD)
+        out.opts.iters = 1;
     if (dice_below(dice, 3) == 0 && (out.opts.iters > 1 || !is_chain_only(row)))
         out.opts.last_batch = 1 + dice_below(dice, out.opts.batch);
     if (strcmp(row->name, "kfkb") == 0 || strcmp(row->name, "graph") == 0)
         out.opts.group = 1 + dice_below(dice, 3);
-    if (row->rule != SL_RULE_SYNC)
+    if (row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD)
         draw_policy(arena, dice, row, &out.opts);
     bool wide = false;
     for (int i = 0; i < out.plan->stage_count; i++)
         wide |= out.plan->stages[i].width > 1;
-    out.opts.together = row->rule != SL_RULE_SYNC && !wide && dice_below(dice, 2);
+    out.opts.together =
+        row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD && !wide && dice_below(dice, 2);
+    if (dice_below(dice, 3) == 0)
+        out.opts.slack = 1 + dice_below(dice, 2);
     return out;
 }
 

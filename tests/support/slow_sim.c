@@ -305,7 +305,8 @@ static bool holds_output(const struct slow_worker *w, int i, int stage, int edge
 static int64_t bytes_at(const struct slow *s, int worker, int i) {
     const struct sl_plan *plan = s->sched->plan;
     const struct slow_worker *w = &s->out->workers[worker];
-    int64_t sum = w->at[i].a.kind <= SL_RECOMPUTE ? plan->stages[w->at[i].a.stage].bytes.work : 0;
+    bool passes = i >= 0 && w->at[i].a.kind <= SL_RECOMPUTE; /* -1: before the first action */
+    int64_t sum = passes ? plan->stages[w->at[i].a.stage].bytes.work : 0;
     for (int j = 0; j < plan->worker_seat_count[worker]; j++) {
         int seat = plan->worker_seats[worker][j], stage = plan->seats[seat].stage;
         const struct sl_stage *st = &plan->stages[stage];
@@ -323,7 +324,8 @@ static int64_t bytes_at(const struct slow *s, int worker, int i) {
                 f |= a->kind == SL_F;
                 r |= a->kind == SL_RECOMPUTE;
                 in |= a->kind == SL_I;
-                b |= k < i && (a->kind == SL_B || a->kind == SL_I);
+                b |= k < i &&
+                     (a->kind == SL_B || a->kind == SL_I || s->sched->rule == SL_RULE_FORWARD);
                 wd |= k < i && a->kind == SL_W;
             }
             if (f && !b)
@@ -369,6 +371,9 @@ void slow_sim_run(struct sl_arena *arena, const struct sl_sched *sched,
     do
         solve(&s);
     while (grant(&s));
+    for (int w = 0; w < workers; w++)
+        if (out->workers[w].count == 0)
+            out->workers[w].peak_bytes = bytes_at(&s, w, -1);
     for (int w = 0; w < workers; w++)
         for (int i = 0; i < out->workers[w].count; i++) {
             struct slow_action *x = &out->workers[w].at[i];

@@ -57,6 +57,7 @@ struct world {
     struct fifo *fifos;       /* [from * workers + to] */
     struct input **inputs[2]; /* [grad][edge][reader micro] */
     uint8_t **count[5];       /* [kind][stage][micro] how often it ran */
+    symbol **made;            /* [stage][micro] by its forward */
     int **read[2];            /* [0 F, 1 B/I][stage][micro] version read */
     int **far[2];             /* how far ahead of it */
     symbol ***parts;          /* [group][version][seat] */
@@ -344,7 +345,8 @@ static bool has_policy(const struct world *w, const char *name) {
 }
 
 static int64_t want_ahead(const struct world *w, const struct sl_action *a) {
-    int64_t h = w->p->stages[a->stage].height, n = w->p->depth, k = n - 1 - h;
+    int64_t h = w->p->stages[a->stage].height * (int64_t)(w->s->slack + 1);
+    int64_t n = (w->p->depth - 1) * (int64_t)(w->s->slack + 1) + 1, k = n - 1 - h;
     int64_t t = per_iter(w, a->stage), v = a->version, iter = a->micro / t, s = 0;
     bool forward = a->kind == SL_F;
     if (has_policy(w, "spectrain"))
@@ -461,7 +463,7 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
     symbol weights = s->weights[a->weight_slot];
     if (a->kind == SL_F) {
         value = forward_symbol(a->stage, a->micro, weights, inputs);
-        s->stash[a->slot] = value;
+        s->stash[a->slot] = w->made[a->stage][a->micro] = value;
         return spread(w, worker, seat, a, value);
     }
     if (a->kind == SL_RECOMPUTE) { /* the same forward, on the weights it reads now */
@@ -769,7 +771,7 @@ static bool meaning_agrees(const struct world *w) {
     }
     for (int64_t t = 0; t < w->iters; t++) {
         meaning_passes(w, &m, t);
-        for (int s = 0; s < w->p->stage_count; s++) {
+        for (int s = 0; w->s->rule != SL_RULE_FORWARD && s < w->p->stage_count; s++) {
             int groups = 0;
             symbol all = 0;
             for (int g = 0; g < w->p->stage_count + w->p->tie_count; g++)
@@ -784,9 +786,13 @@ static bool meaning_agrees(const struct world *w) {
     }
     for (int i = 0; i < w->p->seat_count; i++) {
         const struct seat *s = &w->seats[i];
-        same &= s->steps == w->iters &&
-                s->weights[s->last_slot] == m.weights[w->p->seats[i].stage][w->iters];
+        int64_t steps = w->s->rule == SL_RULE_FORWARD ? 0 : w->iters;
+        same &=
+            s->steps == steps && s->weights[s->last_slot] == m.weights[w->p->seats[i].stage][steps];
     }
+    for (int s = 0; s < w->p->stage_count; s++)
+        for (int64_t k = 0; k < total_of(w, s); k++)
+            same &= w->made[s][k] == m.f[s][k];
     for (int s = 0; s < w->p->stage_count; s++) {
         free(m.weights[s]);
         free(m.f[s]);
@@ -817,15 +823,16 @@ static const char *verdict(struct world *w) {
     for (int s = 0; s < w->p->stage_count; s++)
         for (int64_t i = 0; i < total_of(w, s); i++) {
             int b = w->count[SL_B][s][i], in = w->count[SL_I][s][i], we = w->count[SL_W][s][i];
-            if (w->count[SL_F][s][i] != 1 || b + in != 1 || b + we != 1 ||
-                w->count[SL_RECOMPUTE][s][i] != (w->p->stages[s].recompute ? 1 : 0))
+            int back = w->s->rule != SL_RULE_FORWARD;
+            if (w->count[SL_F][s][i] != 1 || b + in != back || b + we != back ||
+                w->count[SL_RECOMPUTE][s][i] != (w->p->stages[s].recompute ? back : 0))
                 return "a pass runs not exactly once";
         }
     for (int i = 0; i < w->p->worker_count * w->p->worker_count; i++)
         if (w->fifos[i].head != w->fifos[i].count)
             return "a receive is never sent";
     for (int i = 0; i < w->p->seat_count; i++)
-        if (w->seats[i].steps != w->iters)
+        if (w->seats[i].steps != (w->s->rule == SL_RULE_FORWARD ? 0 : w->iters))
             return "a step is missing";
     if (!vsync_agrees(w))
         return "stages read different versions";
@@ -911,6 +918,9 @@ static void open_world(struct world *w) {
             w->far[g][s] = zeros((size_t)total_of(w, s), sizeof(int));
         }
     }
+    w->made = zeros(stages, sizeof *w->made);
+    for (int s = 0; s < p->stage_count; s++)
+        w->made[s] = zeros((size_t)total_of(w, s), sizeof **w->made);
     for (int k = 0; k < 5; k++) {
         w->count[k] = zeros(stages, sizeof **w->count);
         for (int s = 0; s < p->stage_count; s++)
@@ -935,6 +945,9 @@ static void close_world(struct world *w) {
         free(w->parts[g]);
         free(w->part_count[g]);
     }
+    for (int s = 0; s < p->stage_count; s++)
+        free(w->made[s]);
+    free(w->made);
     for (int k = 0; k < 5; k++) {
         for (int s = 0; s < p->stage_count; s++)
             free(w->count[k][s]);

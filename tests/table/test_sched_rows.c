@@ -35,6 +35,7 @@ static struct measured measure(const struct sl_sched *sched, int seat) {
                     continue;
                 live += (a->kind == SL_F) - (a->kind == SL_B || a->kind == SL_I);
                 m.live = live > m.live ? live : m.live;
+                live -= sched->rule == SL_RULE_FORWARD;
                 m.split |= a->kind == SL_I;
                 m.whole |= a->kind == SL_B;
                 int64_t behind = a->micro / sched->micros[stage] - a->version;

@@ -61,7 +61,8 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
         sl_out_of_memory(sizeof *cpu);
     extern const struct sl_device_row sl_device_cpu;
     cpu->device = (struct sl_device){&sl_device_cpu, config->threads > 0 ? config->threads : 1};
-    sl_err err = sl_pool_open(cpu->device.threads, &cpu->pool);
+    sl_err err =
+        sl_pool_open_at(cpu->device.threads, config->bind ? config->place : -1, &cpu->pool);
     if (err != SL_OK) {
         free(cpu);
         return err;
@@ -233,6 +234,8 @@ static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
         run_instr(cpu, exec, i, args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
+        if (args->after)
+            SL_TRY(args->after(args->ctx, i));
     }
     return SL_OK;
 }

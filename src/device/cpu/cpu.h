@@ -13,6 +13,8 @@ struct sl_pool;
 
 /* Threads of one worker: thread 0 is the caller. */
 SL_MUST_CHECK sl_err sl_pool_open(int threads, struct sl_pool **out);
+/* place >= 0: thread t is bound to place + t; the caller, thread 0, binds itself. */
+SL_MUST_CHECK sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out);
 void sl_pool_close(struct sl_pool *pool);
 int sl_pool_threads(const struct sl_pool *pool);
 /* Call body(ctx, t, threads) once on every thread; returns when all are done. */

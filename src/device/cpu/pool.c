@@ -4,6 +4,7 @@
  *   caller:  set job, round++  --->  run part 0  --->  wait until `left` is 0
  *   helper:  wait for round    --->  run part t  --->  left--
  */
+#include "device/bind.h"
 #include "device/cpu/cpu.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@
 enum { SPINS = 20000 };
 
 struct sl_pool {
-    int threads;
+    int threads, place;
     pthread_t *ids;
     void (*body)(void *ctx, int thread, int threads);
     void *ctx;
@@ -54,6 +55,10 @@ static void *help(void *arg) {
     struct helper me = *(struct helper *)arg;
     free(arg);
     unsigned seen = 0;
+    /* A thread that cannot be bound runs as well anywhere; who opened the pool counted the places.
+     */
+    if (me.pool->place >= 0 && sl_bind_thread(me.pool->place + me.thread) != SL_OK)
+        (void)0;
     for (;;) {
         seen = wait_round(me.pool, seen);
         if (atomic_load(&me.pool->stop))
@@ -72,11 +77,12 @@ static void start_round(struct sl_pool *pool) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-sl_err sl_pool_open(int threads, struct sl_pool **out) {
+sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out) {
     struct sl_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         sl_out_of_memory(sizeof *pool);
     pool->threads = 1;
+    pool->place = place;
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pool->ids = sl_realloc(NULL, sizeof *pool->ids * (size_t)threads);
@@ -95,6 +101,8 @@ sl_err sl_pool_open(int threads, struct sl_pool **out) {
     *out = pool;
     return SL_OK;
 }
+
+sl_err sl_pool_open(int threads, struct sl_pool **out) { return sl_pool_open_at(threads, -1, out); }
 
 void sl_pool_close(struct sl_pool *pool) {
     if (!pool)

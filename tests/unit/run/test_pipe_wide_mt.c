@@ -179,6 +179,43 @@ static void test_chimera(void **state) {
     printf("count: %d crossing pipelines\n", ran);
 }
 
+/* Slack changes when things happen, not what: the weights of 2bw, and sums of synchronous rows. */
+static void test_slack(void **state) {
+    (void)state;
+    struct pipe_case c;
+    float *want = NULL;
+    pipe_case_open(&c, models[TIED]);
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 12, 6, STEPS);
+    pipe_case_cut(&c, &config, 4, NULL);
+    for (int slack = 0; slack < 4; slack++) {
+        struct sl_pipe_config pc = {.train = &config,
+                                    .plan = c.plan,
+                                    .stage_of = c.stage_of,
+                                    .schedule = "2bw",
+                                    .slack = slack};
+        struct sl_check_config check_config = {.train = &config,
+                                               .plan = c.plan,
+                                               .stage_of = c.stage_of,
+                                               .schedule = "1f1b",
+                                               .slack = slack};
+        struct sl_step_report reports[STEPS];
+        struct sl_check_report report;
+        struct sl_pipe *pipe;
+        assert_int_equal(sl_check(&check_config, &report), SL_OK);
+        assert_int_equal(report.kind, SL_CHECK_SAME);
+        if (sl_pipe_open(&pc, &pipe) != SL_OK || sl_pipe_run(pipe, STEPS, reports) != SL_OK)
+            fail_msg("slack %d: %s", slack, sl_err_message());
+        const struct sl_worker *w = sl_pipe_worker(pipe, 0);
+        size_t bytes = (size_t)w->programs[SL_WORKER_FULL]->param_bytes;
+        want = want ? want : memcpy(malloc(bytes), w->param[sl_pipe_newest(pipe, 0)], bytes);
+        assert_memory_equal(want, w->param[sl_pipe_newest(pipe, 0)], bytes);
+        assert_int_equal(w->versions, 2);
+        sl_pipe_close(pipe);
+    }
+    free(want);
+    pipe_case_close(&c);
+}
+
 /* With one replica and one size the reference is one worker. */
 static void test_serial(void **state) {
     (void)state;
@@ -219,6 +256,7 @@ static void test_serial(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_serial), cmocka_unit_test(test_wide),
-                                       cmocka_unit_test(test_chimera)};
+                                       cmocka_unit_test(test_chimera),
+                                       cmocka_unit_test(test_slack)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,7 +180,8 @@ static void write_model(struct sl_text *out, bool chain, int stage, int column, 
                    COLUMNS, stage, stage, over);
     for (int s = 0; s < STAGES; s++) {
         int from = s == 0 ? COLUMNS : s == 3 && !chain ? 12 : 6;
-        sl_text_printf(out, "param s%d_w[%d, %d] ~ normal(0.3)\n", s, s == 3 ? 4 : 6, from);
+        sl_text_printf(out, "param s%d_w[%d, %d] ~ normal(%g)\n", s, s == 3 ? 4 : 6, from,
+                       s ? 0.3 : 0.08);
         if (s == 3 && !chain)
             sl_text_put(out, "j = concat([b, c], axis = 1)\n");
         sl_text_printf(out, "%s%s = matmul(%s, s%d_w, tb = 1)\n", name[s], s == stage ? "_" : "",
@@ -189,7 +190,7 @@ static void write_model(struct sl_text *out, bool chain, int stage, int column, 
             continue;
         sl_text_printf(out,
                        "p = relu(slice(x, 1, %d, %d) - s%d_c) * %.9g\n"
-                       "%s = %s_ + (p * s%d_p) * 1000000000000.0\n",
+                       "%s = %s_ + (p * s%d_p) * 100000000000000000000.0\n",
                        column, column + 1, s, huge, name[s], name[s], s);
     }
     sl_text_put(out, "loss cross_entropy(d, label)\n");
@@ -208,7 +209,7 @@ static bool find_column(const struct pipe_case *c, int64_t samples, int64_t targ
             if (i != target && (double)data[i * COLUMNS + *column] > second)
                 second = (double)data[i * COLUMNS + *column];
         *over = (own + second) / 2;
-        *huge = 1e33 / (own - *over);
+        *huge = 1e35 / (own - *over);
         if (own > second + 0.01)
             return true;
     }

@@ -97,7 +97,7 @@ static int64_t inflight(const int64_t *sizes, int stages, int64_t k, int64_t *al
         copy[i].micro_size = sizes[i];
     draft.stages = copy;
     assert_int_equal(sl_plan_build(&arena, &draft, &plan), SL_OK);
-    sl_gen_inflight(&arena, plan, k, all);
+    sl_gen_inflight(plan, k, 0, all);
     /* the schedule holds exactly that much */
     const struct sl_sched *sched =
         build(&arena, plan, (struct sl_sched_opts){.schedule = "graph", .batch = 48, .group = k});

@@ -251,15 +251,33 @@ static void zb_v(void **state) {
  * number the last has no partner in the other direction: one B more, except that for F = B and
  * m > p the gap of the other direction takes it. Between p and 2p the second unit is not whole and
  * its forwards start earlier than in a whole one: by F at most, by B - F for each pair that is
- * missing at most. Odd m between p+1 and 2p has no form that we know; it is bounded by 1f1b only.
+ * missing at most. Odd m between p+1 and 2p has no form that we know: its values are pinned.
+ *
+ * These forms were read off the schedules and are held to them for the sizes and ratios below. They
+ * are no theorem: p = 16, m = 26, B = 3F/2 is one F above, and the odd form is short at B = 1.1F.
  */
+static int64_t chimera_pinned(const struct run *run) {
+    static const struct {
+        int64_t p, m, bubble[3]; /* F = B, B = 3F/2, B = 2F */
+    } pinned[] = {
+        {4, 7, {404, 306, 404}},    {6, 9, {808, 561, 909}},    {6, 11, {808, 612, 808}},
+        {8, 11, {1212, 969, 1313}}, {8, 13, {1212, 918, 1313}}, {8, 15, {1212, 969, 1414}},
+    };
+    int ratio = run->B == run->F ? 0 : run->B == 2 * run->F ? 2 : 1;
+    for (int i = 0; i < SL_COUNT(pinned); i++)
+        if (pinned[i].p == run->p && pinned[i].m == run->m)
+            return pinned[i].bubble[ratio];
+    fail_msg("chimera p=%lld m=%lld has no value", (long long)run->p, (long long)run->m);
+    return 0;
+}
+
 static int64_t chimera_formula(const struct run *run) {
     int64_t F = run->F, B = run->B, p = run->p, m = run->m;
     bool odd = m % 2;
     if (m <= p)
         return (p - 2) * B + (p - m) * F + odd * B;
     if (odd)
-        return m > p + 1 && m < 2 * p ? -1 : (p - 2 + (B > F)) * B;
+        return m > p + 1 && m < 2 * p ? chimera_pinned(run) : (p - 2 + (B > F)) * B;
     if (m < 2 * p)
         return (p - 2) * B - least(F, (2 * p - m) / 2 * (B - F));
     return (p - 2) * B;
@@ -287,9 +305,7 @@ static void chimera(void **state) {
             for (int64_t m = 1; m <= 4 * sizes[i] + 3; m++) {
                 struct run run;
                 assert_true(play(&run, "chimera", sizes[i], m, chosen[r], 1));
-                int64_t want = chimera_formula(&run), got = sl_sim_bubble(run.sim, 0);
-                bubble_is(&run, "chimera", want < 0 ? got : want);
-                assert_true(got <= (run.p - 1) * (run.F + run.B)); /* that of 1f1b */
+                bubble_is(&run, "chimera", chimera_formula(&run));
                 if (run.F == run.B && m % run.p == 0)
                     bubble_is(&run, "chimera", (run.p / 2 - 1) * (run.F + run.B));
                 chimera_peaks(&run);

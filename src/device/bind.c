@@ -1,0 +1,30 @@
+/* Binding threads to hardware threads: the list is made once, before anything is bound. */
+#include "device/bind.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+static int places[SL_BIND_MOST], place_count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void list_places(void) { place_count = sl_bind_list(places); }
+
+int sl_bind_count(void) {
+    pthread_once(&once, list_places);
+    return place_count;
+}
+
+sl_err sl_bind_thread(int place) {
+    cpu_set_t set;
+    if (place < 0 || place >= sl_bind_count())
+        return sl_fail(SL_ERR_NO, "there is no core for thread %d: this process may use %d", place,
+                       place_count);
+    CPU_ZERO(&set);
+    CPU_SET((size_t)places[place], &set);
+    int code = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+    if (code != 0)
+        return sl_fail(SL_ERR_SYSTEM, "cannot bind a thread to processor %d: %s", places[place],
+                       strerror(code));
+    return SL_OK;
+}

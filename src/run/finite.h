@@ -1,0 +1,46 @@
+/* Where a value that is not finite came from. Nothing is checked while all is well; when a step's
+ * gradient is not finite, its passes are run again and looked at instruction by instruction. */
+#ifndef SL_RUN_FINITE_H
+#define SL_RUN_FINITE_H
+
+#include "base/text.h"
+#include "run/worker.h"
+
+enum sl_bad_kind {
+    SL_BAD_NONE,   /* not looked for, or not found */
+    SL_BAD_WEIGHT, /* a weight was not finite before the step */
+    SL_BAD_INPUT,  /* the data hold a value that is not finite */
+    SL_BAD_OP,     /* the first instruction with such an output, from inputs that are all finite */
+    SL_BAD_SUM,    /* finite gradients of a parameter's uses, but not their sum */
+};
+
+struct sl_bad {
+    enum sl_bad_kind kind;
+    int64_t micro;           /* micro-batch of the step, from 0 */
+    int stage, node;         /* BAD_OP: of the graph */
+    enum sl_pass_tag pass;   /* BAD_OP */
+    char name[SL_NAME_TEXT]; /* of the node's value, the weight, the input, the parameter */
+    const char *op;          /* BAD_OP: the kernel, which may stand for several ops */
+};
+
+/* "h.0.mlp.gelu_31 (gelu, forward, stage 0, micro-batch 2) is the first ..." */
+void sl_bad_put(struct sl_text *text, const struct sl_bad *bad);
+const char *sl_pass_tag_name(enum sl_pass_tag pass); /* "forward", ... */
+
+/* Are all values of an operand of this pass finite? */
+SL_MUST_CHECK sl_err sl_finite_operand(struct sl_worker *worker, const struct sl_pass *pass,
+                                       const struct sl_operand *operand, bool *finite);
+
+/* Run a pass and look behind every instruction until one is bad. */
+SL_MUST_CHECK sl_err sl_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
+                                    struct sl_bad *bad);
+
+/* The first weight of a version that is not finite. */
+SL_MUST_CHECK sl_err sl_finite_weights(struct sl_worker *worker, int version, struct sl_bad *bad);
+/* The first input of a slot, likewise. */
+SL_MUST_CHECK sl_err sl_finite_inputs(struct sl_worker *worker, const struct sl_pass *pass,
+                                      struct sl_bad *bad);
+/* The uses of every parameter added up (again), and looked at. */
+SL_MUST_CHECK sl_err sl_finite_sums(struct sl_worker *worker, int grad_slot, struct sl_bad *bad);
+
+#endif
