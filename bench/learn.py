@@ -42,11 +42,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--init", required=True)
     parser.add_argument("--data", required=True)
-    for name, value in (("steps", 300), ("batch", 16), ("threads", 2), ("layers", 6), ("heads", 6)):
+    for name, value in (("steps", 300), ("batch", 16), ("threads", 2), ("seed", 1), ("layers", 6), ("heads", 6)):
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--lr", type=float, default=1e-3)
     args = parser.parse_args()
-    torch.manual_seed(1)
+    torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     p = load(args.init)
     for value in p.values():

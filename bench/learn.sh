@@ -4,7 +4,7 @@
 # within two minutes. Prints RESULT lines; exit status 1 when a goal is missed.
 #
 # Usage: ./dev bench learn [--python PATH] [--data TEXT] [--mnist IMAGES] [--steps N] [--batch B]
-#                          [--threads T] [--only gpt|mnist]
+#                          [--threads T] [--seeds N] [--only gpt|mnist]
 # Without --python gpt-tiny is trained but not compared. Data that is not there is skipped.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -12,7 +12,7 @@ sluice=${SLUICE:-$root/build/release/sluice}
 shared=$root/../shared/data
 [ -d "$shared" ] || shared=$(git -C "$root" rev-parse --git-common-dir 2>/dev/null)/../../shared/data
 python="" data=$shared/tinyshakespeare.txt mnist=$shared/mnist-t10k-images-idx3-ubyte.gz
-steps=300 batch=16 threads=2 only=""
+steps=300 batch=16 threads=2 seeds=1 only=""
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -22,6 +22,7 @@ while [ $# -gt 0 ]; do
     --steps) steps=${2:?--steps needs a number} && shift ;;
     --batch) batch=${2:?--batch needs a number} && shift ;;
     --threads) threads=${2:?--threads needs a number} && shift ;;
+    --seeds) seeds=${2:?--seeds needs a number} && shift ;;
     --only) only=${2:?--only needs gpt or mnist} && shift ;;
     -h | --help) usage && exit 0 ;;
     *) echo "bench learn: unknown option $1" >&2 && exit 2 ;;
@@ -42,27 +43,46 @@ goal() { # EXPRESSION: yes or no
     awk "BEGIN { print ($1) ? \"yes\" : \"no\" }"
 }
 
+mean() { # NUMBERS on standard input
+    awk '{ sum += $1 } END { if (NR) printf "%.6f\n", sum / NR; else print "none" }'
+}
+spread() { # (largest - smallest) / mean, in percent
+    awk '{ x = $1 + 0; sum += x; if (NR == 1 || x < low) low = x; if (NR == 1 || x > high) high = x }
+        END { printf "%.2f\n", NR ? 100 * NR * (high - low) / sum : 0 }'
+}
+
+# The seed decides the order of the samples. From the same weights two orders end as far apart as
+# the spread says; the means are compared.
 learn_gpt() {
-    local windows theirs="" start took loss met=none torch=none
+    local windows start took seed met=none torch=none torch_spread=none loss
     windows=$((($(wc -c <"$data") - 1) / 128))
     # One step at rate 0 leaves the initial weights in a checkpoint.
     "$sluice" train gpt-tiny --data "$data" --batch 1 --steps 1 --optimizer sgd --lr 0 --out "$work/init" --quiet
     "$sluice" ckpt convert "$work/init" -o "$work/init.safetensors" --quiet
+    : >"$work/ours" && : >"$work/theirs"
     start=$(date +%s%N)
-    "$sluice" train gpt-tiny --data "$data" --init "$work/init" --batch "$batch" --steps "$steps" \
-        --optimizer adamw:wd=0.1 --lr 1e-3 --clip 1 --threads "$threads" --eval-every "$steps" \
-        --eval-samples $((windows / 10)) --quiet --json >"$work/gpt.json"
+    for ((seed = 1; seed <= seeds; seed++)); do
+        "$sluice" train gpt-tiny --data "$data" --init "$work/init" --batch "$batch" --steps "$steps" \
+            --optimizer adamw:wd=0.1 --lr 1e-3 --clip 1 --threads "$threads" --seed "$seed" \
+            --eval-every "$steps" --eval-samples $((windows / 10)) --quiet --json | number eval_loss >>"$work/ours"
+    done
     took=$(seconds $(($(date +%s%N) - start)))
-    loss=$(number eval_loss <"$work/gpt.json")
+    for ((seed = 1; seed <= seeds; seed++)); do
+        [ -z "$python" ] || "$python" "$root/bench/learn.py" --init "$work/init.safetensors" --data "$data" \
+            --steps "$steps" --batch "$batch" --threads "$threads" --seed "$seed" >>"$work/theirs"
+    done
+    loss=$(mean <"$work/ours")
     if [ -n "$python" ]; then
-        theirs=$("$python" "$root/bench/learn.py" --init "$work/init.safetensors" --data "$data" \
-            --steps "$steps" --batch "$batch" --threads "$threads")
-        torch=$(number eval_loss <<<"$theirs")
+        torch=$(while read -r line; do number eval_loss <<<"$line"; done <"$work/theirs" | tee "$work/torch" | mean)
+        torch_spread=$(spread <"$work/torch")
         met=$(goal "$loss <= 1.01 * $torch")
         [ "$met" = yes ] || missed=1
     fi
-    echo "RESULT bench=learn model=gpt-tiny steps=$steps batch=$batch sluice=$loss torch=$torch" \
-        "within_1_percent=$met seconds=$took torch_seconds=$(number seconds <<<"${theirs:-\"seconds\": none}")"
+    echo "RESULT bench=learn model=gpt-tiny steps=$steps batch=$batch seeds=$seeds sluice=$loss torch=$torch" \
+        "within_1_percent=$met sluice_spread_percent=$(spread <"$work/ours")" \
+        "torch_spread_percent=$torch_spread seconds=$took" \
+        "torch_seconds=$(while read -r line; do number seconds <<<"$line"; done <"$work/theirs" |
+            awk '{ sum += $1 } END { if (NR) printf "%.1f\n", sum; else print "none" }')"
 }
 
 learn_mnist() {

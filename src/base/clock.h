@@ -6,4 +6,7 @@
 
 int64_t sl_clock_ns(void);
 
+/* Processor time of this thread: what it takes does not depend on who else runs. */
+int64_t sl_clock_cpu_ns(void);
+
 #endif

@@ -4,8 +4,10 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/par.h"
 #include "cli/comm_options.h"
 #include "cli/run_stats.h"
+#include "profile/peak.h"
 #include "report/picture.h"
 
 #include <math.h>
@@ -114,12 +116,16 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     p->last_print_ns = now;
     int64_t todo = p->config->steps - r->step;
     sl_human_ns(todo * r->dur_ns, left);
-    char norm[32] = "";
+    char norm[32] = "", peak[32] = "", memory[SL_HUMAN_BYTES];
     if (!isnan(r->norm))
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
-    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s%s%s", (long long)r->step,
-                  (long long)p->config->steps, r->loss, norm, r->lr, sl_human_count(p->rate, text),
-                  p->item, todo ? "  left " : "", todo ? left : "", r->skipped ? "  SKIPPED" : "");
+    if (!isnan(r->peak_share))
+        snprintf(peak, sizeof peak, "  %.0f%% of peak", 100 * r->peak_share);
+    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
+                  (long long)r->step, (long long)p->config->steps, r->loss, norm, r->lr,
+                  sl_human_count(p->rate, text), p->item, peak,
+                  sl_human_bytes(sl_run_stats_peak_bytes(), memory), todo ? "  left " : "",
+                  todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
 static void on_eval(void *ctx, const struct sl_eval_report *r) {
@@ -232,13 +238,34 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_text_free(&lr);
 }
 
+/* Only fp32 so far; what is known but cannot be had here is refused with its reason. */
+static sl_err check_dtype(const struct sl_args *args, const struct sl_device_row *device) {
+    const char *dtype = sl_args_text(args, "--dtype", "fp32");
+    if (strcmp(dtype, "fp32") == 0)
+        return SL_OK;
+    if (strcmp(dtype, "bf16") != 0)
+        return sl_fail(SL_ERR_USAGE, "--dtype is fp32 or bf16, not '%s'", dtype);
+    const char *why = device->lacks_bf16 ? device->lacks_bf16() : "its kernels know fp32 only";
+    return sl_fail(SL_ERR_NO, "--dtype bf16 on device '%s': %s; train with --dtype fp32",
+                   device->name, why);
+}
+
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
+    SL_TRY(check_dtype(args, c->device));
     c->eval_samples = 64;
     c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
     return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
+}
+
+static sl_err parse_saving(const struct sl_args *args, struct sl_session_config *c) {
+    int64_t keep = 2;
+    SL_TRY(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &c->checkpoint_every));
+    SL_TRY(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
+    c->keep = (int)keep;
+    return SL_OK;
 }
 
 static void put_result(struct sl_text *text, const struct sl_session_config *c,
@@ -274,11 +301,34 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
-static void take_choice(struct sl_session_config *session, const struct sl_pipe_choice *choice) {
-    session->plan = choice->plan;
-    session->stage_of = choice->stage_of;
-    session->schedule = choice->schedule;
-    session->slack = choice->slack;
+/* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
+ * anything else is in memory, and only where somebody will see it. */
+static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
+    enum { BUDGET_NS = 30000000 };
+    int64_t threads = (int64_t)c->train.threads * (c->plan ? c->plan->worker_count : 1);
+    int cores = sl_par_cores();
+    bool seen = c->run || !sl_args_has(args, "--quiet");
+    if (!seen || !sl_comm_speaks(c->comm) || !c->train.device->has_kernel)
+        return;
+    if (!c->comm && threads > cores)
+        threads = cores;
+    if (sl_profile_peak(c->train.device, BUDGET_NS, &c->peak_flops) != SL_OK)
+        c->peak_flops = 0;
+    c->peak_flops *= (double)threads;
+}
+
+static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *c,
+                          struct sl_arena *arena, struct sl_pipe_choice *choice) {
+    SL_TRY(sl_pipe_choose(args, &c->train, arena, choice));
+    SL_TRY(sl_comm_compare(c->comm, args, &c->train, choice));
+    SL_TRY(sl_comm_bind(args, &c->bind));
+    if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
+        c->train.batch = choice->plan->batch;
+    c->plan = choice->plan;
+    c->stage_of = choice->stage_of;
+    c->schedule = choice->schedule;
+    c->slack = choice->slack;
+    return SL_OK;
 }
 
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
@@ -286,7 +336,6 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     struct progress progress = {0};
     struct sl_session_result result;
     struct sl_text config_text = {0}, model_text = {0}, text = {0};
-    int64_t keep = 2;
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -304,15 +353,9 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
-    SL_TRY_OUT(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &session.checkpoint_every));
-    SL_TRY_OUT(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
-    session.keep = (int)keep;
+    SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
-    SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
-    SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
-    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
-        session.train.batch = choice.plan->batch;
-    take_choice(&session, &choice);
+    SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
     SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
@@ -324,6 +367,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     session.config = config_text.at;
     sl_model_write(inputs.graph, &model_text);
     session.model = model_text.at;
+    measure_peak(args, &session);
     catch_signals();
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
@@ -357,6 +401,7 @@ static const struct sl_option options[] = {
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,
+    {"--dtype", "D", "of tensors: fp32 (default); bf16 where the device has it", false},
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},

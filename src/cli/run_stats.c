@@ -10,7 +10,7 @@
 
 /* VmHWM of this process, 0 where there is no /proc. getrusage would count what the parent had
  * before exec. */
-static int64_t peak_bytes(void) {
+int64_t sl_run_stats_peak_bytes(void) {
     char line[256];
     long long kib = 0;
     FILE *file = fopen("/proc/self/status", "re");
@@ -32,7 +32,7 @@ static int64_t user_ns(void) {
 
 void sl_run_stats_open(struct sl_run_stats *stats) {
     memset(stats, 0, sizeof *stats);
-    stats->empty_bytes = peak_bytes();
+    stats->empty_bytes = sl_run_stats_peak_bytes();
 }
 
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report) {
@@ -60,7 +60,7 @@ void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json
         cpu = 1e-9 * (double)(stats->cpu_end_ns - stats->cpu_start_ns) / (double)counted;
     }
     if (stats->empty_bytes)
-        peak = (double)(peak_bytes() - stats->empty_bytes);
+        peak = (double)(sl_run_stats_peak_bytes() - stats->empty_bytes);
     sl_json_put_double(json, "step_s", median);
     sl_json_put_double(json, "step_spread", spread);
     sl_json_put_double(json, "step_cpu_s", cpu);

@@ -16,6 +16,8 @@ struct sl_run_stats {
     int64_t empty_bytes;                /* high-water mark when the stats were opened */
 };
 
+/* High-water mark of this process, 0 where the system does not tell. */
+int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
 /* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean user time)

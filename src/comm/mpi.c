@@ -26,6 +26,7 @@ struct mpi_failure {
 };
 
 enum { FAILURE_TAG = 1 };
+static const struct sl_post_row post_row;
 static const int64_t patience_ns = 5000000000;
 
 sl_err mpi_check(int code, const char *call) {
@@ -37,8 +38,10 @@ sl_err mpi_check(int code, const char *call) {
     return sl_fail(SL_ERR_PEER, "MPI: %.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-void mpi_lock(struct mpi_comm *comm) { pthread_mutex_lock(&comm->lock); }
-void mpi_unlock(struct mpi_comm *comm) { pthread_mutex_unlock(&comm->lock); }
+static struct mpi_comm *of(struct sl_post *post) { return (struct mpi_comm *)post; }
+
+static void lock(struct sl_post *post) { pthread_mutex_lock(&of(post)->lock); }
+static void unlock(struct sl_post *post) { pthread_mutex_unlock(&of(post)->lock); }
 
 /* ---- operations ---- */
 
@@ -53,7 +56,7 @@ static void grow(struct mpi_comm *comm) {
     comm->statuses = sl_realloc(comm->statuses, room * sizeof *comm->statuses);
 }
 
-static void add_op(struct mpi_comm *comm, struct mpi_op *op, MPI_Request request) {
+static void add_op(struct mpi_comm *comm, struct sl_transfer *op, MPI_Request request) {
     grow(comm);
     comm->requests[comm->active] = request;
     comm->ops[comm->active++] = op;
@@ -74,8 +77,9 @@ static sl_err check_size(int64_t size_bytes) {
                    (long long)size_bytes, INT_MAX);
 }
 
-sl_err mpi_isend(struct mpi_comm *comm, struct mpi_op *op, const void *bytes, int64_t size_bytes,
-                 int to, int tag) {
+static sl_err mpi_isend(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                        int64_t size_bytes, int to, int tag) {
+    struct mpi_comm *comm = of(post);
     MPI_Request request;
     SL_TRY(check_size(size_bytes));
     atomic_store_explicit(&op->busy, true, memory_order_relaxed);
@@ -84,8 +88,9 @@ sl_err mpi_isend(struct mpi_comm *comm, struct mpi_op *op, const void *bytes, in
     return SL_OK;
 }
 
-sl_err mpi_issend(struct mpi_comm *comm, struct mpi_op *op, const void *bytes, int64_t size_bytes,
-                  int to, int tag) {
+static sl_err mpi_issend(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                         int64_t size_bytes, int to, int tag) {
+    struct mpi_comm *comm = of(post);
     MPI_Request request;
     SL_TRY(check_size(size_bytes));
     atomic_store_explicit(&op->busy, true, memory_order_relaxed);
@@ -94,8 +99,9 @@ sl_err mpi_issend(struct mpi_comm *comm, struct mpi_op *op, const void *bytes, i
     return SL_OK;
 }
 
-sl_err mpi_irecv(struct mpi_comm *comm, struct mpi_op *op, void *bytes, int64_t size_bytes,
-                 int from, int tag) {
+static sl_err mpi_irecv(struct sl_post *post, struct sl_transfer *op, void *bytes,
+                        int64_t size_bytes, int from, int tag) {
+    struct mpi_comm *comm = of(post);
     MPI_Request request;
     SL_TRY(check_size(size_bytes));
     atomic_store_explicit(&op->busy, true, memory_order_relaxed);
@@ -104,8 +110,9 @@ sl_err mpi_irecv(struct mpi_comm *comm, struct mpi_op *op, void *bytes, int64_t 
     return SL_OK;
 }
 
-bool mpi_drop(struct mpi_comm *comm, struct mpi_op *op) {
-    bool failed = atomic_load(&comm->base.gate.failed);
+static bool mpi_drop(struct sl_post *post, struct sl_transfer *op) {
+    struct mpi_comm *comm = of(post);
+    bool failed = atomic_load(&comm->post.base.gate.failed);
     for (int i = 0; i < comm->active; i++) {
         if (comm->ops[i] != op)
             continue;
@@ -118,15 +125,6 @@ bool mpi_drop(struct mpi_comm *comm, struct mpi_op *op) {
         return !failed;
     }
     return true;
-}
-
-sl_err mpi_take_tags(struct mpi_comm *comm, int64_t count, int *first) {
-    if (comm->next_tag + count > comm->last_tag)
-        return sl_fail(SL_ERR_NO, "this MPI has %d tags, and channels need more; use fewer stages",
-                       comm->last_tag);
-    *first = comm->next_tag;
-    comm->next_tag += (int)count;
-    return SL_OK;
 }
 
 /* ---- progress ---- */
@@ -149,10 +147,12 @@ static bool test_ops(struct mpi_comm *comm) {
             comm->statuses[b - 1] = status;
         }
     for (int i = 0; i < done; i++) {
-        struct mpi_op *op = comm->ops[comm->indices[i]];
+        struct sl_transfer *op = comm->ops[comm->indices[i]];
         remove_op(comm, comm->indices[i]);
+        int count = 0;
+        MPI_Get_count(&comm->statuses[i], MPI_BYTE, &count);
         if (op->done)
-            op->done(op, &comm->statuses[i]);
+            op->done(op, count);
         atomic_store_explicit(&op->busy, false, memory_order_release);
     }
     return true;
@@ -160,17 +160,18 @@ static bool test_ops(struct mpi_comm *comm) {
 
 static void announce(struct mpi_comm *comm) {
     comm->announced = true;
-    comm->told->err = sl_gate_error(&comm->base.gate);
+    comm->told->err = sl_gate_error(&comm->post.base.gate);
     /* What we heard from others says already whose it is. */
     if (comm->failed_ranks > 0 || comm->told->err == SL_OK)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
     else
-        snprintf(comm->told->message, sizeof comm->told->message, "rank %d: %s", comm->base.rank,
-                 sl_err_message());
-    for (int r = 0; r < comm->base.ranks; r++) {
+        snprintf(comm->told->message, sizeof comm->told->message, "rank %d: %s",
+                 comm->post.base.rank, sl_err_message());
+    for (int r = 0; r < comm->post.base.ranks; r++) {
         MPI_Request request;
-        if (r != comm->base.rank && MPI_Isend(comm->told, (int)sizeof *comm->told, MPI_BYTE, r,
-                                              FAILURE_TAG, comm->control, &request) == MPI_SUCCESS)
+        if (r != comm->post.base.rank &&
+            MPI_Isend(comm->told, (int)sizeof *comm->told, MPI_BYTE, r, FAILURE_TAG, comm->control,
+                      &request) == MPI_SUCCESS)
             MPI_Request_free(&request); /* `told` lives as long as the transport */
     }
 }
@@ -183,13 +184,13 @@ static void listen(struct mpi_comm *comm) {
         add_op(comm, &comm->hear, request);
 }
 
-static void hear(struct mpi_op *op, const MPI_Status *status) {
+static void hear(struct sl_transfer *op, int64_t size_bytes) {
     struct mpi_comm *comm = (struct mpi_comm *)((char *)op - offsetof(struct mpi_comm, hear));
-    (void)status;
+    (void)size_bytes;
     comm->failed_ranks++;
     sl_err_set_message(comm->heard->message);
-    sl_gate_fail(&comm->base.gate, (sl_err)comm->heard->err);
-    if (comm->failed_ranks < comm->base.ranks - 1)
+    sl_gate_fail(&comm->post.base.gate, (sl_err)comm->heard->err);
+    if (comm->failed_ranks < comm->post.base.ranks - 1)
         listen(comm);
 }
 
@@ -197,29 +198,12 @@ static bool poll(void *ctx) {
     struct mpi_comm *comm = ctx;
     if (pthread_mutex_trylock(&comm->lock) != 0)
         return false;
-    if (!comm->announced && atomic_load_explicit(&comm->base.gate.failed, memory_order_relaxed))
+    if (!comm->announced &&
+        atomic_load_explicit(&comm->post.base.gate.failed, memory_order_relaxed))
         announce(comm);
     bool moved = test_ops(comm);
-    mpi_unlock(comm);
+    unlock(&comm->post);
     return moved;
-}
-
-struct wait {
-    struct mpi_op *ops;
-    int count;
-};
-
-static bool all_done(void *ctx) {
-    struct wait *w = ctx;
-    for (; w->count > 0; w->count--)
-        if (atomic_load_explicit(&w->ops[w->count - 1].busy, memory_order_acquire))
-            return false;
-    return true;
-}
-
-sl_err mpi_wait(struct mpi_comm *comm, struct mpi_op *ops, int count) {
-    struct wait wait = {ops, count};
-    return sl_gate_wait(&comm->base.gate, all_done, &wait);
 }
 
 /* ---- start and end ---- */
@@ -238,21 +222,21 @@ static sl_err start_mpi(struct mpi_comm *comm) {
     SL_TRY(SL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm->control)));
     SL_TRY(SL_MPI(MPI_Comm_set_errhandler(comm->world, MPI_ERRORS_RETURN)));
     SL_TRY(SL_MPI(MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN)));
-    SL_TRY(SL_MPI(MPI_Comm_rank(comm->world, &comm->base.rank)));
-    SL_TRY(SL_MPI(MPI_Comm_size(comm->world, &comm->base.ranks)));
+    SL_TRY(SL_MPI(MPI_Comm_rank(comm->world, &comm->post.base.rank)));
+    SL_TRY(SL_MPI(MPI_Comm_size(comm->world, &comm->post.base.ranks)));
     SL_TRY(SL_MPI(MPI_Comm_get_attr(comm->world, MPI_TAG_UB, &most, &found)));
-    comm->last_tag = found ? *most : 32767;
+    comm->post.last_tag = found ? *most : 32767;
     return SL_OK;
 }
 
 static void free_comm(struct mpi_comm *comm) {
-    sl_gate_close(&comm->base.gate);
+    sl_gate_close(&comm->post.base.gate);
     pthread_mutex_destroy(&comm->lock);
     free(comm->requests);
     free(comm->ops);
     free(comm->indices);
     free(comm->statuses);
-    free(comm->everyone.at);
+    sl_post_close(&comm->post);
     free(comm->told);
     free(comm->heard);
     free(comm);
@@ -260,8 +244,8 @@ static void free_comm(struct mpi_comm *comm) {
 
 static sl_err open_comm(struct sl_comm **out) {
     struct mpi_comm *comm = sl_realloc(NULL, sizeof *comm);
-    *comm = (struct mpi_comm){.base = {.row = &sl_transport_mpi}, .next_tag = MPI_MERGE_STEPS};
-    sl_gate_open(&comm->base.gate);
+    *comm = (struct mpi_comm){.post = {.base = {.row = &sl_transport_mpi}, .row = &post_row}};
+    sl_gate_open(&comm->post.base.gate);
     pthread_mutex_init(&comm->lock, NULL);
     comm->told = sl_realloc(NULL, sizeof *comm->told);
     comm->heard = sl_realloc(NULL, sizeof *comm->heard);
@@ -270,17 +254,13 @@ static sl_err open_comm(struct sl_comm **out) {
         free_comm(comm);
         return err;
     }
-    comm->everyone.count = comm->base.ranks;
-    comm->everyone.me = comm->base.rank;
-    comm->everyone.at = sl_realloc(NULL, sizeof(int) * (size_t)comm->base.ranks);
-    for (int r = 0; r < comm->base.ranks; r++)
-        comm->everyone.at[r] = r;
-    comm->base.gate.poll = poll;
-    comm->base.gate.poll_ctx = comm;
+    sl_post_open(&comm->post);
+    comm->post.base.gate.poll = poll;
+    comm->post.base.gate.poll_ctx = comm;
     comm->hear.done = hear;
-    if (comm->base.ranks > 1)
+    if (comm->post.base.ranks > 1)
         listen(comm);
-    *out = &comm->base;
+    *out = &comm->post.base;
     return SL_OK;
 }
 
@@ -289,7 +269,7 @@ static bool hear_all(struct mpi_comm *comm) {
     int64_t end = sl_clock_ns() + patience_ns;
     while (sl_clock_ns() < end) {
         poll(comm);
-        if (comm->failed_ranks >= comm->base.ranks - 1)
+        if (comm->failed_ranks >= comm->post.base.ranks - 1)
             return true;
         sched_yield();
     }
@@ -297,12 +277,12 @@ static bool hear_all(struct mpi_comm *comm) {
 }
 
 static void stop_mpi(struct mpi_comm *comm) {
-    mpi_lock(comm);
+    lock(&comm->post);
     for (int i = 0; i < comm->active; i++) {
         MPI_Cancel(&comm->requests[i]);
         MPI_Request_free(&comm->requests[i]);
     }
-    mpi_unlock(comm);
+    unlock(&comm->post);
     MPI_Comm_free(&comm->world);
     MPI_Comm_free(&comm->control);
     if (comm->own_init)
@@ -313,7 +293,7 @@ static void stop_mpi(struct mpi_comm *comm) {
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     if (err == SL_OK) /* a last meeting: nobody leaves while another works */
-        err = mpi_merge(comm, &comm->everyone, NULL, NULL, 0);
+        err = sl_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_gate_fail(&base->gate, err);
     sl_err first = sl_gate_error(&base->gate);
@@ -328,22 +308,14 @@ static void close_comm(struct sl_comm *base) {
     free_comm((struct mpi_comm *)base);
 }
 
-static sl_err merge_ranks(struct sl_comm *base, void *bytes, int64_t size_bytes) {
-    enum { PIECE = 16 << 20 };
-    struct mpi_comm *comm = (struct mpi_comm *)base;
-    int64_t room = size_bytes < PIECE ? size_bytes : PIECE, at = 0;
-    char *scratch = sl_realloc(NULL, (size_t)room + 1);
-    sl_err err = SL_OK;
-    do {
-        int64_t size = size_bytes - at < room ? size_bytes - at : room;
-        SL_TRY_OUT(mpi_merge(comm, &comm->everyone, (char *)bytes + at, scratch, size));
-        at += size;
-    } while (at < size_bytes);
-out:
-    if (err == SL_OK) /* else MPI may still write to it */
-        free(scratch);
-    return err;
-}
+static const struct sl_post_row post_row = {
+    .lock = lock,
+    .unlock = unlock,
+    .send = mpi_isend,
+    .send_sync = mpi_issend,
+    .receive = mpi_irecv,
+    .drop = mpi_drop,
+};
 
 const struct sl_transport sl_transport_mpi = {
     .name = "mpi",
@@ -351,16 +323,5 @@ const struct sl_transport sl_transport_mpi = {
     .open = open_comm,
     .settle = settle,
     .close = close_comm,
-    .merge = merge_ranks,
-    .channel_open = mpi_channel_open,
-    .channel_close = mpi_channel_close,
-    .reserve = mpi_reserve,
-    .send = mpi_send,
-    .receive = mpi_receive,
-    .release = mpi_release,
-    .group_open = mpi_group_open,
-    .group_close = mpi_group_close,
-    .group_merge = mpi_group_merge,
-    .sum_begin = mpi_sum_begin,
-    .sum_end = mpi_sum_end,
+    SL_POST_FUNCTIONS,
 };

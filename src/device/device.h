@@ -78,6 +78,9 @@ struct sl_device_row {
                    int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
 
+    /* Why tensors cannot be stored as bf16 on this device; NULL: it never can. */
+    const char *(*lacks_bf16)(void);
+
     /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */
     bool (*has_kernel)(const char *name);
     sl_err (*bind)(struct sl_device *device, const struct sl_program *program,

@@ -97,6 +97,8 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     if (r->skipped)
         put_bad(&json, &r->bad);
     sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
+    if (!isnan(r->peak_share))
+        sl_json_put_double(&json, "peak_percent", round(1e4 * r->peak_share) / 100);
     sl_json_close(&json, '}');
     SL_TRY(put_line(log, &text));
     SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));

@@ -113,16 +113,12 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads, .bind = pipe->train.bind};
+    struct sl_device_config device = {.threads = pipe->train.threads,
+                                      .bind = pipe->first_place >= 0};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
-    w->place = device.place = pipe->workers_here++ * pipe->train.threads;
-    if (pipe->train.bind && w->place + pipe->train.threads > sl_bind_count())
-        return sl_fail(SL_ERR_NO,
-                       "--bind needs a core for every thread; this process has %d workers or more "
-                       "of %d threads and may use %d",
-                       pipe->workers_here, pipe->train.threads, sl_bind_count());
+    w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
@@ -135,6 +131,17 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
         pipe->seat_at[plan->worker_seats[index][i]] = seat;
         SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
+    return SL_OK;
+}
+
+static sl_err open_workers(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count, here = 0;
+    for (int w = 0; w < count; w++)
+        here += sl_pipe_is_here(pipe, w);
+    enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
+    SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
+    for (int w = 0; w < count; w++)
+        SL_TRY(open_worker(pipe, w));
     return SL_OK;
 }
 
@@ -166,8 +173,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)
             pipe->most_micros = pipe->sched->micros[s];
-    for (int w = 0; w < plan->worker_count; w++)
-        SL_TRY_OUT(open_worker(pipe, w));
+    SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
     SL_TRY_OUT(sl_pipe_together_open(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
@@ -234,7 +240,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_err err = w->pipe->train.bind ? sl_bind_thread(w->place) : SL_OK;
+    sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
         err = run_lists(w);
     if (err != SL_OK)

@@ -14,6 +14,7 @@
 #define SL_RUN_PIPE_H
 
 #include "comm/comm.h"
+#include "run/bind.h"
 #include "run/train.h"
 #include "sched/timeline.h"
 
@@ -33,6 +34,7 @@ struct sl_pipe_config {
     const char *schedule;
     int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
+    enum sl_bind_mode bind;
     bool trace;
     bool staleness; /* watch it */
     bool together;  /* asynchronous schedules: one verdict (norm, finite) before each step */

@@ -85,6 +85,7 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
     int workers_here;
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */

@@ -2,6 +2,7 @@
 #include "run/session.h"
 
 #include "base/clock.h"
+#include "graph/stats.h"
 #include "run/ckpt.h"
 #include "run/log.h"
 
@@ -18,7 +19,8 @@ struct session {
     struct sl_train *train; /* one worker; with a pipeline: evaluates and explains, or NULL */
     bool speaks;            /* rank 0 */
     struct sl_run_log log;
-    int64_t saved_step; /* -1: none yet */
+    int64_t saved_step;  /* -1: none yet */
+    double sample_flops; /* forward and backward of one sample */
 };
 
 static sl_err make_directory(const char *path) {
@@ -119,8 +121,10 @@ static sl_err evaluate(struct session *s) {
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 /* What follows a step: log, evaluation, checkpoint. */
-static sl_err after_step(struct session *s, const struct sl_step_report *report) {
+static sl_err after_step(struct session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
+    double flops = s->sample_flops * (double)report->samples / ((double)report->dur_ns * 1e-9);
+    report->peak_share = c->peak_flops > 0 ? flops / c->peak_flops : NAN;
     s->result->steps_done++;
     s->result->last_loss = report->loss;
     if (s->log.jsonl)
@@ -240,6 +244,7 @@ static sl_err open_pipe(struct session *s) {
                                   .together = c->together,
                                   .slack = c->slack,
                                   .comm = c->comm,
+                                  .bind = c->bind,
                                   .staleness = c->staleness,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
@@ -249,6 +254,13 @@ int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl
     struct sl_stage_bytes worker = sl_train_bytes(train);
     return sl_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
            (config->run ? SL_CKPT_BUFFER_BYTES : 0);
+}
+
+/* What is computed again (recomputation) does not count as work done. */
+static double sample_flops(const struct sl_graph *graph) {
+    struct sl_graph_stats stats;
+    sl_graph_stats(graph, &stats);
+    return stats.forward_flops + stats.input_grad_flops + stats.weight_grad_flops;
 }
 
 static int64_t count_params(const struct sl_graph *graph) {
@@ -304,6 +316,7 @@ sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_
     struct session s = {.config = config, .result = result, .saved_step = -1};
     s.speaks = !config->comm || config->comm->rank == 0;
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
+    s.sample_flops = sample_flops(config->train.graph);
     sl_err err = run_session(&s);
     sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);

@@ -24,6 +24,7 @@ struct sl_session_config {
     const struct sl_plan *plan; /* a pipeline; NULL: one worker */
     const int *stage_of;        /* [forward nodes], with a plan */
     const char *schedule;
+    enum sl_bind_mode bind;   /* of the pipeline's workers */
     int64_t slack;            /* see sl_sched_opts */
     struct sl_comm *comm;     /* of the pipeline; NULL: threads. Files and callbacks are rank 0's */
     const char *run;          /* directory; NULL: keep nothing */
@@ -33,6 +34,7 @@ struct sl_session_config {
     int64_t checkpoint_every; /* steps; 0: only at the end */
     int keep;                 /* checkpoints */
     bool resume;
+    double peak_flops; /* per second, what the cores in use reach at best; 0: not known */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);

@@ -21,6 +21,7 @@ struct sl_step_report {
     struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
+    double peak_share; /* flops per second over those of sl_session_config; NAN: not known */
 };
 
 struct sl_eval_report {

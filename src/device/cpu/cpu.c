@@ -139,6 +139,12 @@ static sl_err find_kernels(struct sl_exec *exec) {
     return SL_OK;
 }
 
+static const char *cpu_lacks_bf16(void) {
+    return sl_cpu_has_bf16()
+               ? "this CPU multiplies bf16, but this build stores tensors as fp32 only"
+               : "this CPU has neither AVX512-BF16 nor AMX";
+}
+
 static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
 
 /* What the neediest kernel of a program needs. */
@@ -290,6 +296,7 @@ const struct sl_device_row sl_device_cpu = {
     .download = cpu_copy,
     .copy = cpu_copy,
     .sync = cpu_sync,
+    .lacks_bf16 = cpu_lacks_bf16,
     .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,

@@ -58,6 +58,7 @@ SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
 bool sl_cpu_has_any(void);
 bool sl_cpu_has_avx2(void);
 bool sl_cpu_has_avx512(void);
+bool sl_cpu_has_bf16(void); /* products of bf16: AVX512-BF16 or AMX */
 bool sl_cpu_has_amx(void);
 
 #endif

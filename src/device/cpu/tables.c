@@ -52,6 +52,8 @@ bool sl_cpu_has_amx(void) {
     return has_amx;
 }
 
+bool sl_cpu_has_bf16(void) { return __builtin_cpu_supports("avx512bf16") || sl_cpu_has_amx(); }
+
 static const struct sl_cpu_table any = {"any", sl_cpu_has_any, sl_cpu_kernels_any};
 static const struct sl_cpu_table heavy_amx = {"amx", sl_cpu_has_amx, sl_cpu_heavy_amx};
 static const struct sl_cpu_table heavy_any = {"any", sl_cpu_has_any, sl_cpu_heavy_any};

@@ -1,14 +1,15 @@
-/* Channels over MPI. Within a rank they are rings; between ranks each end has a ring of its own:
+/* Channels over tagged messages. Within a rank they are rings; between ranks each end has a ring of
+ * its own:
  *
- *   sender    place:  free --reserve, fill, send--> sending --MPI--> free
- *   receiver  place:  receive posted --MPI--> full --receive, read, release--> receive posted
+ *   sender    place:  free --reserve, fill, send--> sending --post--> free
+ *   receiver  place:  receive posted --post--> full --receive, read, release--> receive posted
  *
  * Receives are posted from the start, into the places themselves. Every place has a tag, so that
- * messages may be sent in any order of places; MPI keeps those of one tag in order. Sends are
+ * messages may be sent in any order of places; those of one tag stay in order. Sends are
  * synchronous: a send that is over has found a free place, so that a sender is two rings ahead of
- * its receiver at most, whatever MPI buffers.
+ * its receiver at most, whatever the transport buffers.
  */
-#include "comm/mpi_state.h"
+#include "comm/post.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 
 struct place {
-    struct mpi_op op; /* busy: sending, or waiting for a message */
+    struct sl_transfer op; /* busy: sending, or waiting for a message */
     int64_t size_bytes, arrived_ns;
 };
 
@@ -28,11 +29,9 @@ struct channel {
     bool local;
 };
 
-static void arrived(struct mpi_op *op, const MPI_Status *status) {
+static void arrived(struct sl_transfer *op, int64_t size_bytes) {
     struct place *place = (struct place *)op;
-    int count = 0;
-    MPI_Get_count(status, MPI_BYTE, &count);
-    place->size_bytes = count;
+    place->size_bytes = size_bytes;
     place->arrived_ns = sl_clock_ns();
 }
 
@@ -40,11 +39,11 @@ static char *memory_of(struct channel *channel, int64_t place) {
     return channel->ring.memory + place * channel->ring.size_bytes;
 }
 
-static sl_err post(struct channel *channel, int64_t place) {
-    struct mpi_comm *comm = (struct mpi_comm *)channel->base.comm;
+static sl_err await(struct channel *channel, int64_t place) {
+    struct sl_post *post = (struct sl_post *)channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
-    return mpi_irecv(comm, &channel->places[place].op, memory_of(channel, place), spec->size_bytes,
-                     spec->from, channel->tag + (int)place);
+    return sl_post_receive(post, &channel->places[place].op, memory_of(channel, place),
+                           spec->size_bytes, spec->from, channel->tag + (int)place);
 }
 
 static sl_err open_end(struct channel *channel) {
@@ -53,7 +52,7 @@ static sl_err open_end(struct channel *channel) {
     struct sl_channel_spec host = *spec;
     bool receives = spec->to == comm->rank;
     if (!channel->local)
-        host.device = NULL; /* MPI reads and writes memory of the host */
+        host.device = NULL; /* messages are memory of the host */
     SL_TRY(sl_ring_open(&channel->ring, &comm->gate, &host));
     if (channel->local)
         return SL_OK;
@@ -61,20 +60,20 @@ static sl_err open_end(struct channel *channel) {
     if (!channel->places)
         sl_out_of_memory((size_t)spec->places * sizeof *channel->places);
     sl_err err = SL_OK;
-    mpi_lock((struct mpi_comm *)comm);
+    sl_post_lock((struct sl_post *)comm);
     for (int i = 0; receives && i < spec->places; i++) {
         channel->places[i].op.done = arrived;
-        SL_TRY_OUT(post(channel, i));
+        SL_TRY_OUT(await(channel, i));
     }
 out:
-    mpi_unlock((struct mpi_comm *)comm);
+    sl_post_unlock((struct sl_post *)comm);
     return err;
 }
 
-sl_err mpi_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
-                        struct sl_channel **out) {
+sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                            struct sl_channel **out) {
     int tag;
-    SL_TRY(mpi_take_tags((struct mpi_comm *)comm, spec->places, &tag));
+    SL_TRY(sl_post_take_tags((struct sl_post *)comm, spec->places, &tag));
     struct channel *channel = sl_realloc(NULL, sizeof *channel);
     *channel = (struct channel){.base = {comm, *spec},
                                 .tag = tag,
@@ -83,7 +82,7 @@ sl_err mpi_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec
     if (spec->from == comm->rank || spec->to == comm->rank)
         err = open_end(channel);
     if (err != SL_OK)
-        mpi_channel_close(&channel->base);
+        sl_post_channel_close(&channel->base);
     else
         *out = &channel->base;
     return err;
@@ -92,20 +91,20 @@ sl_err mpi_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec
 /* What has been sent is taken: receivers close after they have got everything. */
 static sl_err wait_sent(struct channel *channel) {
     for (int i = 0; i < channel->base.spec.places; i++)
-        SL_TRY(mpi_wait((struct mpi_comm *)channel->base.comm, &channel->places[i].op, 1));
+        SL_TRY(sl_post_wait((struct sl_post *)channel->base.comm, &channel->places[i].op, 1));
     return SL_OK;
 }
 
-void mpi_channel_close(struct sl_channel *base) {
+void sl_post_channel_close(struct sl_channel *base) {
     struct channel *channel = (struct channel *)base;
-    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    struct sl_post *post = (struct sl_post *)base->comm;
     bool sends = base->spec.from == base->comm->rank, idle = true;
     if (channel->places && sends && wait_sent(channel) != SL_OK)
         idle = false;
-    mpi_lock(comm);
+    sl_post_lock(post);
     for (int i = 0; channel->places && i < base->spec.places; i++)
-        idle &= mpi_drop(comm, &channel->places[i].op);
-    mpi_unlock(comm);
+        idle &= sl_post_drop(post, &channel->places[i].op);
+    sl_post_unlock(post);
     if (!idle)
         return;
     sl_ring_close(&channel->ring);
@@ -113,51 +112,51 @@ void mpi_channel_close(struct sl_channel *base) {
     free(channel);
 }
 
-sl_err mpi_reserve(struct sl_channel *base, int64_t n, char **out) {
+sl_err sl_post_channel_reserve(struct sl_channel *base, int64_t n, char **out) {
     struct channel *channel = (struct channel *)base;
     int64_t i = n % base->spec.places;
     if (channel->local)
         return sl_ring_reserve(&channel->ring, n, out);
-    SL_TRY(mpi_wait((struct mpi_comm *)base->comm, &channel->places[i].op, 1));
+    SL_TRY(sl_post_wait((struct sl_post *)base->comm, &channel->places[i].op, 1));
     *out = memory_of(channel, i);
     return SL_OK;
 }
 
-sl_err mpi_send(struct sl_channel *base, int64_t n, int64_t size_bytes) {
+sl_err sl_post_channel_send(struct sl_channel *base, int64_t n, int64_t size_bytes) {
     struct channel *channel = (struct channel *)base;
-    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    struct sl_post *post = (struct sl_post *)base->comm;
     int64_t i = n % base->spec.places;
     if (channel->local) {
         sl_ring_send(&channel->ring, n, size_bytes);
         return SL_OK;
     }
-    mpi_lock(comm);
-    sl_err err = mpi_issend(comm, &channel->places[i].op, memory_of(channel, i), size_bytes,
-                            base->spec.to, channel->tag + (int)i);
-    mpi_unlock(comm);
+    sl_post_lock(post);
+    sl_err err = sl_post_send_sync(post, &channel->places[i].op, memory_of(channel, i), size_bytes,
+                                   base->spec.to, channel->tag + (int)i);
+    sl_post_unlock(post);
     return err;
 }
 
-sl_err mpi_receive(struct sl_channel *base, int64_t n, struct sl_message *out) {
+sl_err sl_post_channel_receive(struct sl_channel *base, int64_t n, struct sl_message *out) {
     struct channel *channel = (struct channel *)base;
     int64_t i = n % base->spec.places;
     struct place *place = channel->local ? NULL : &channel->places[i];
     if (channel->local)
         return sl_ring_receive(&channel->ring, n, out);
-    SL_TRY(mpi_wait((struct mpi_comm *)base->comm, &place->op, 1));
+    SL_TRY(sl_post_wait((struct sl_post *)base->comm, &place->op, 1));
     *out = (struct sl_message){memory_of(channel, i), place->size_bytes, place->arrived_ns};
     return SL_OK;
 }
 
-sl_err mpi_release(struct sl_channel *base, int64_t n) {
+sl_err sl_post_channel_release(struct sl_channel *base, int64_t n) {
     struct channel *channel = (struct channel *)base;
-    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    struct sl_post *post = (struct sl_post *)base->comm;
     if (channel->local) {
         sl_ring_release(&channel->ring, n);
         return SL_OK;
     }
-    mpi_lock(comm);
-    sl_err err = post(channel, n % base->spec.places);
-    mpi_unlock(comm);
+    sl_post_lock(post);
+    sl_err err = await(channel, n % base->spec.places);
+    sl_post_unlock(post);
     return err;
 }

@@ -1,5 +1,5 @@
-/* Groups over MPI. The members of a rank are a crew; its first one, the leader, speaks with the
- * leaders of the other ranks.
+/* Groups over tagged messages. The members of a rank are a crew; its first one, the leader, speaks
+ * with the leaders of the other ranks.
  *
  * Tables: in step k a leader sends what it has to the one 2^k further and takes in what comes from
  * the one 2^k before. After log2(ranks) steps it has everybody's, some of it twice, which does not
@@ -8,7 +8,7 @@
  * Sums: rank r adds up slice r of all terms, in their order, and hands it to the other ranks. The
  * slices of the terms travel from sum_begin on.
  */
-#include "comm/mpi_state.h"
+#include "comm/post.h"
 
 #include "base/arena.h"
 
@@ -18,19 +18,19 @@
 struct group {
     struct sl_group base;
     struct sl_arena arena;
-    struct sl_crew crew;    /* members here */
-    struct mpi_ranks ranks; /* of the group, ascending */
-    int leader;             /* member */
-    uint64_t *tables;       /* [2][member_count][table_most] rounds take turns; of members here */
-    uint64_t *merged[2];    /* [table_most] */
-    uint64_t *scratch;      /* [table_most] */
-    int64_t *rounds;        /* [member_count] */
+    struct sl_crew crew;   /* members here */
+    struct sl_ranks ranks; /* of the group, ascending */
+    int leader;            /* member */
+    uint64_t *tables;      /* [2][member_count][table_most] rounds take turns; of members here */
+    uint64_t *merged[2];   /* [table_most] */
+    uint64_t *scratch;     /* [table_most] */
+    int64_t *rounds;       /* [member_count] */
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
     int64_t slice_most, sum_count;
     struct sl_adder adder;
-    struct mpi_op *ops; /* [term_count * rank_count + 2 * rank_count] */
+    struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
     int op_count;
     atomic_int begun;
     sl_err begin_err;
@@ -53,25 +53,25 @@ static int index_in(const int *ranks, int count, int rank) {
     return -1;
 }
 
-sl_err mpi_merge(struct mpi_comm *comm, const struct mpi_ranks *ranks, void *bytes, void *scratch,
-                 int64_t size_bytes) {
+sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes, void *scratch,
+                     int64_t size_bytes) {
     int tag = ranks->tag, count = ranks->count;
     for (int64_t reach = 1; reach < count; reach *= 2, tag++) {
-        struct mpi_op ops[2] = {{0}, {0}};
+        struct sl_transfer ops[2] = {{0}, {0}};
         int to = ranks->at[(ranks->me + reach) % count];
         int from = ranks->at[(ranks->me - reach + count) % count];
-        mpi_lock(comm);
-        sl_err err = mpi_irecv(comm, &ops[0], scratch, size_bytes, from, tag);
+        sl_post_lock(post);
+        sl_err err = sl_post_receive(post, &ops[0], scratch, size_bytes, from, tag);
         if (err == SL_OK)
-            err = mpi_isend(comm, &ops[1], bytes, size_bytes, to, tag);
-        mpi_unlock(comm);
+            err = sl_post_send(post, &ops[1], bytes, size_bytes, to, tag);
+        sl_post_unlock(post);
         if (err == SL_OK)
-            err = mpi_wait(comm, ops, 2);
+            err = sl_post_wait(post, ops, 2);
         if (err != SL_OK) { /* the operations are gone with this function */
-            mpi_lock(comm);
-            (void)mpi_drop(comm, &ops[0]);
-            (void)mpi_drop(comm, &ops[1]);
-            mpi_unlock(comm);
+            sl_post_lock(post);
+            (void)sl_post_drop(post, &ops[0]);
+            (void)sl_post_drop(post, &ops[1]);
+            sl_post_unlock(post);
             return err;
         }
         or_bytes(bytes, scratch, size_bytes);
@@ -80,7 +80,7 @@ sl_err mpi_merge(struct mpi_comm *comm, const struct mpi_ranks *ranks, void *byt
 }
 
 /* As in one process, with a leader's merge between two meetings. */
-sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t count) {
+sl_err sl_post_group_merge(struct sl_group *base, int member, double *table, int64_t count) {
     struct group *group = (struct group *)base;
     int64_t most = base->spec.table_most, members = base->spec.member_count;
     int turn = (int)(group->rounds[member]++ % 2);
@@ -94,8 +94,8 @@ sl_err mpi_group_merge(struct sl_group *base, int member, double *table, int64_t
         for (int i = 0; i < members; i++)
             if (base->spec.ranks[i] == base->comm->rank)
                 sl_merge_words(merged, set + i * most, count);
-        SL_TRY(
-            mpi_merge((struct mpi_comm *)base->comm, &group->ranks, merged, group->scratch, bytes));
+        SL_TRY(sl_post_merge((struct sl_post *)base->comm, &group->ranks, merged, group->scratch,
+                             bytes));
     }
     SL_TRY(sl_crew_meet(&group->crew));
     if (count)
@@ -110,33 +110,35 @@ static int rank_of_term(const struct group *group, int term) {
 }
 
 static int term_tag(const struct group *group, int term) {
-    return group->ranks.tag + MPI_MERGE_STEPS + 1 + term;
+    return group->ranks.tag + SL_MERGE_STEPS + 1 + term;
 }
 
 /* Under the lock: this rank's slice of a term of another rank, or the others' of one of ours. */
 static sl_err move_term(struct group *group, int term, float **arrived) {
-    struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
+    struct sl_post *post = (struct sl_post *)group->base.comm;
     int owner = rank_of_term(group, term), tag = term_tag(group, term);
     struct sl_slice slice = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
-    if (owner != comm->base.rank) {
+    if (owner != post->base.rank) {
         group->terms[term] = *arrived - slice.first; /* as if all of it were there */
-        SL_TRY(
-            mpi_irecv(comm, &group->ops[group->op_count++], *arrived, slice.count * 4, owner, tag));
+        SL_TRY(sl_post_receive(post, &group->ops[group->op_count++], *arrived, slice.count * 4,
+                               owner, tag));
         *arrived += group->slice_most;
         return SL_OK;
     }
     for (int r = 0; r < group->ranks.count; r++) {
         slice = sl_slice_of(group->sum_count, r, group->ranks.count);
         if (r != group->ranks.me)
-            SL_TRY(mpi_isend(comm, &group->ops[group->op_count++], group->terms[term] + slice.first,
-                             slice.count * 4, group->ranks.at[r], tag));
+            SL_TRY(sl_post_send(post, &group->ops[group->op_count++],
+                                group->terms[term] + slice.first, slice.count * 4,
+                                group->ranks.at[r], tag));
     }
     return SL_OK;
 }
 
-sl_err mpi_sum_begin(struct sl_group *base, int member, const float *const *terms, int64_t count) {
+sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *terms,
+                         int64_t count) {
     struct group *group = (struct group *)base;
-    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    struct sl_post *post = (struct sl_post *)base->comm;
     float *arrived = group->arrived;
     for (int t = 0; t < base->spec.term_count; t++)
         if (base->spec.terms[t] == member)
@@ -149,39 +151,39 @@ sl_err mpi_sum_begin(struct sl_group *base, int member, const float *const *term
     sl_err err = SL_OK;
     atomic_store(&group->begun, 0);
     group->op_count = 0;
-    mpi_lock(comm);
+    sl_post_lock(post);
     for (int t = 0; t < base->spec.term_count && err == SL_OK; t++)
         err = move_term(group, t, &arrived);
-    mpi_unlock(comm);
+    sl_post_unlock(post);
     return err;
 }
 
 /* The leader: own slice, then everybody's. */
 static sl_err sum_slices(struct group *group, float *out) {
-    struct mpi_comm *comm = (struct mpi_comm *)group->base.comm;
+    struct sl_post *post = (struct sl_post *)group->base.comm;
     struct sl_slice own = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
-    int tag = group->ranks.tag + MPI_MERGE_STEPS, term_count = group->base.spec.term_count;
+    int tag = group->ranks.tag + SL_MERGE_STEPS, term_count = group->base.spec.term_count;
     sl_err err = SL_OK;
-    SL_TRY(mpi_wait(comm, group->ops, group->op_count));
+    SL_TRY(sl_post_wait(post, group->ops, group->op_count));
     SL_TRY(sl_adder_sum(&group->adder, group->terms, term_count, own, out));
     group->op_count = 0;
-    mpi_lock(comm);
+    sl_post_lock(post);
     for (int r = 0; r < group->ranks.count && err == SL_OK; r++) {
         struct sl_slice slice = sl_slice_of(group->sum_count, r, group->ranks.count);
         if (r == group->ranks.me)
             continue;
-        err = mpi_irecv(comm, &group->ops[group->op_count++], out + slice.first, slice.count * 4,
-                        group->ranks.at[r], tag);
+        err = sl_post_receive(post, &group->ops[group->op_count++], out + slice.first,
+                              slice.count * 4, group->ranks.at[r], tag);
         if (err == SL_OK)
-            err = mpi_isend(comm, &group->ops[group->op_count++], out + own.first, own.count * 4,
-                            group->ranks.at[r], tag);
+            err = sl_post_send(post, &group->ops[group->op_count++], out + own.first, own.count * 4,
+                               group->ranks.at[r], tag);
     }
-    mpi_unlock(comm);
+    sl_post_unlock(post);
     SL_TRY(err);
-    return mpi_wait(comm, group->ops, group->op_count);
+    return sl_post_wait(post, group->ops, group->op_count);
 }
 
-sl_err mpi_sum_end(struct sl_group *base, int member, float *out) {
+sl_err sl_post_sum_end(struct sl_group *base, int member, float *out) {
     struct group *group = (struct group *)base;
     if (member == group->leader)
         group->out = out;
@@ -228,7 +230,8 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
         group->slice_most = count > group->slice_most ? count : group->slice_most;
     }
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
-    group->ops = SL_NEW(&group->arena, struct mpi_op, (spec->term_count + 2) * group->ranks.count);
+    group->ops =
+        SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
     group->arrived = aligned_alloc(64, (size_t)(far * group->slice_most + 16) * 4 / 64 * 64 + 64);
     if (!group->arrived)
         return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
@@ -236,10 +239,10 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     return sl_adder_open(&group->adder, spec->devices[group->leader]);
 }
 
-sl_err mpi_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
-                      struct sl_group **out) {
+sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                          struct sl_group **out) {
     int tag, members = spec->member_count;
-    SL_TRY(mpi_take_tags((struct mpi_comm *)comm, MPI_MERGE_STEPS + 1 + spec->term_count, &tag));
+    SL_TRY(sl_post_take_tags((struct sl_post *)comm, SL_MERGE_STEPS + 1 + spec->term_count, &tag));
     struct group *group = sl_realloc(NULL, sizeof *group);
     *group = (struct group){.base = {comm, *spec}, .crew = {&comm->gate, 0, 0}, .ranks.tag = tag};
     group->base.spec.ranks = copy_ints(&group->arena, spec->ranks, members);
@@ -257,20 +260,20 @@ sl_err mpi_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
             err = open_sums(group, spec);
     }
     if (err != SL_OK)
-        mpi_group_close(&group->base);
+        sl_post_group_close(&group->base);
     else
         *out = &group->base;
     return err;
 }
 
-void mpi_group_close(struct sl_group *base) {
+void sl_post_group_close(struct sl_group *base) {
     struct group *group = (struct group *)base;
-    struct mpi_comm *comm = (struct mpi_comm *)base->comm;
+    struct sl_post *post = (struct sl_post *)base->comm;
     bool idle = true;
-    mpi_lock(comm);
+    sl_post_lock(post);
     for (int i = 0; i < group->op_count; i++)
-        idle &= mpi_drop(comm, &group->ops[i]);
-    mpi_unlock(comm);
+        idle &= sl_post_drop(post, &group->ops[i]);
+    sl_post_unlock(post);
     if (!idle)
         return;
     sl_adder_close(&group->adder);

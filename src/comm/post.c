@@ -1,0 +1,86 @@
+/* Tagged messages between ranks: what is the same for all transports. */
+#include "comm/post.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+
+void sl_post_open(struct sl_post *post) {
+    int ranks = post->base.ranks;
+    post->next_tag = SL_MERGE_STEPS;
+    post->everyone = (struct sl_ranks){.count = ranks, .me = post->base.rank};
+    post->everyone.at = sl_realloc(NULL, sizeof(int) * (size_t)ranks);
+    for (int r = 0; r < ranks; r++)
+        post->everyone.at[r] = r;
+}
+
+void sl_post_close(struct sl_post *post) { free(post->everyone.at); }
+
+void sl_post_lock(struct sl_post *post) { post->row->lock(post); }
+
+void sl_post_unlock(struct sl_post *post) { post->row->unlock(post); }
+
+sl_err sl_post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                    int64_t size_bytes, int to, int tag) {
+    return post->row->send(post, op, bytes, size_bytes, to, tag);
+}
+
+sl_err sl_post_send_sync(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                         int64_t size_bytes, int to, int tag) {
+    return post->row->send_sync(post, op, bytes, size_bytes, to, tag);
+}
+
+sl_err sl_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
+                       int64_t size_bytes, int from, int tag) {
+    return post->row->receive(post, op, bytes, size_bytes, from, tag);
+}
+
+bool sl_post_drop(struct sl_post *post, struct sl_transfer *op) {
+    return post->row->drop(post, op);
+}
+
+sl_err sl_post_take_tags(struct sl_post *post, int64_t count, int *first) {
+    if (post->next_tag + count > post->last_tag)
+        return sl_fail(SL_ERR_NO,
+                       "transport '%s' has %d tags, and channels need more; use fewer "
+                       "stages",
+                       post->base.row->name, post->last_tag);
+    *first = post->next_tag;
+    post->next_tag += (int)count;
+    return SL_OK;
+}
+
+struct wait {
+    struct sl_transfer *ops;
+    int count;
+};
+
+static bool all_done(void *ctx) {
+    struct wait *w = ctx;
+    for (; w->count > 0; w->count--)
+        if (atomic_load_explicit(&w->ops[w->count - 1].busy, memory_order_acquire))
+            return false;
+    return true;
+}
+
+sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count) {
+    struct wait wait = {ops, count};
+    return sl_gate_wait(&post->base.gate, all_done, &wait);
+}
+
+sl_err sl_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
+    enum { PIECE = 16 << 20 };
+    struct sl_post *post = (struct sl_post *)comm;
+    int64_t room = size_bytes < PIECE ? size_bytes : PIECE, at = 0;
+    char *scratch = sl_realloc(NULL, (size_t)room + 1);
+    sl_err err = SL_OK;
+    do {
+        int64_t size = size_bytes - at < room ? size_bytes - at : room;
+        SL_TRY_OUT(sl_post_merge(post, &post->everyone, (char *)bytes + at, scratch, size));
+        at += size;
+    } while (at < size_bytes);
+out:
+    if (err == SL_OK) /* else a message may still be written to it */
+        free(scratch);
+    return err;
+}

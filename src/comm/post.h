@@ -1,0 +1,98 @@
+/* Tagged messages between ranks: what channels and groups between processes are made of.
+ *
+ * A transport between processes gives six functions (struct sl_post_row) and puts struct sl_post
+ * first; channels (post_channel.c), groups (post_group.c) and tables of all ranks are the same for
+ * all of them. Messages from one rank with one tag stay in order.
+ */
+#ifndef SL_COMM_POST_H
+#define SL_COMM_POST_H
+
+#include "comm/comm.h"
+#include "comm/crew.h"
+#include "comm/ring.h"
+
+/* Something under way. When it is over, done() is called, then busy ends. */
+struct sl_transfer {
+    void (*done)(struct sl_transfer *op, int64_t size_bytes);
+    atomic_bool busy;
+};
+
+/* Ranks that merge tables: who, which of them this one is, and the tags they use. */
+struct sl_ranks {
+    int *at, count;
+    int me; /* -1: none */
+    int tag;
+};
+
+struct sl_post {
+    struct sl_comm base;
+    const struct sl_post_row *row;
+    struct sl_ranks everyone;
+    int next_tag, last_tag;
+};
+
+struct sl_post_row {
+    void (*lock)(struct sl_post *post);
+    void (*unlock)(struct sl_post *post);
+    /* Under the lock: start an operation; op->busy until it is over. */
+    sl_err (*send)(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                   int64_t size_bytes, int to, int tag);
+    /* The same; over when the receiver has a place for it. */
+    sl_err (*send_sync)(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                        int64_t size_bytes, int to, int tag);
+    sl_err (*receive)(struct sl_post *post, struct sl_transfer *op, void *bytes, int64_t size_bytes,
+                      int from, int tag);
+    /* Forget an operation that nobody will answer. False: its memory may still be used, and must
+     * stay; only after a failure. */
+    bool (*drop)(struct sl_post *post, struct sl_transfer *op);
+};
+
+/* After rank, ranks and last_tag are known. */
+void sl_post_open(struct sl_post *post);
+void sl_post_close(struct sl_post *post);
+
+void sl_post_lock(struct sl_post *post);
+void sl_post_unlock(struct sl_post *post);
+SL_MUST_CHECK sl_err sl_post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                                  int64_t size_bytes, int to, int tag);
+SL_MUST_CHECK sl_err sl_post_send_sync(struct sl_post *post, struct sl_transfer *op,
+                                       const void *bytes, int64_t size_bytes, int to, int tag);
+SL_MUST_CHECK sl_err sl_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
+                                     int64_t size_bytes, int from, int tag);
+bool sl_post_drop(struct sl_post *post, struct sl_transfer *op);
+/* `count` tags of their own. */
+SL_MUST_CHECK sl_err sl_post_take_tags(struct sl_post *post, int64_t count, int *first);
+/* Not under the lock. */
+SL_MUST_CHECK sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count);
+
+enum { SL_MERGE_STEPS = 24 }; /* tags of a merge: 2^24 ranks */
+/* Bitwise or over the bytes of the ranks; scratch has size_bytes, too. */
+SL_MUST_CHECK sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes,
+                                   void *scratch, int64_t size_bytes);
+
+/* Rows of a transport. */
+sl_err sl_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes);
+sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                            struct sl_channel **out);
+void sl_post_channel_close(struct sl_channel *channel);
+sl_err sl_post_channel_reserve(struct sl_channel *channel, int64_t n, char **out);
+sl_err sl_post_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes);
+sl_err sl_post_channel_receive(struct sl_channel *channel, int64_t n, struct sl_message *out);
+sl_err sl_post_channel_release(struct sl_channel *channel, int64_t n);
+sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                          struct sl_group **out);
+void sl_post_group_close(struct sl_group *group);
+sl_err sl_post_group_merge(struct sl_group *group, int member, double *table, int64_t count);
+sl_err sl_post_sum_begin(struct sl_group *group, int member, const float *const *terms,
+                         int64_t count);
+sl_err sl_post_sum_end(struct sl_group *group, int member, float *out);
+
+#define SL_POST_FUNCTIONS                                                                          \
+    .merge = sl_post_merge_all, .channel_open = sl_post_channel_open,                              \
+    .channel_close = sl_post_channel_close, .reserve = sl_post_channel_reserve,                    \
+    .send = sl_post_channel_send, .receive = sl_post_channel_receive,                              \
+    .release = sl_post_channel_release, .group_open = sl_post_group_open,                          \
+    .group_close = sl_post_group_close, .group_merge = sl_post_group_merge,                        \
+    .sum_begin = sl_post_sum_begin, .sum_end = sl_post_sum_end
+
+#endif
