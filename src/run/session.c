@@ -253,7 +253,7 @@ static sl_err open_pipe(struct session *s) {
 int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
     struct sl_stage_bytes worker = sl_train_bytes(train);
     return sl_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
-           (config->run ? SL_CKPT_BUFFER_BYTES : 0);
+           (config->run || config->init ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
 /* What is computed again (recomputation) does not count as work done. */
