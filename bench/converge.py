@@ -20,38 +20,37 @@ import time
 ADAMW = "adamw:beta2=0.99,wd=0.01"
 NADAM = "nadam:decoupled=1,wd=0.01,beta2=0.99"
 
-# name, schedule, policy, optimizer (None: the task's), micro-batches per step (0: as many as stages)
+# name: schedule, policy, optimizer (None: the task's), micro-batches per step (0: as many as stages), verdict
 MODES = {
-    "1f1b": ("1f1b", "none", None, 0),
-    "2bw": ("2bw", "none", None, 0),
-    "2bw-predict": ("2bw", "2bw-predict", None, 0),
-    "2bw+feedback": ("2bw", "error-feedback", None, 0),
-    "stash": ("stash", "none", None, 0),
-    "spectrain": ("async", "spectrain", None, 0),
-    "xpipe": ("async", "xpipe", None, 0),
-    "pipeoptim": ("async", "pipeoptim", None, 0),
-    "pipemare": ("async", "pipemare", None, 0),
-    "nesterov-async": ("stash", "nesterov-async", NADAM, 0),
-    "paci (async, m = p)": ("paci", "none", None, 0),
-    "lr-rescale": ("async", "lr-rescale", None, 0),
-    "1f1b, m = 1": ("1f1b", "none", None, 1),
-    "async, m = 1": ("async", "none", None, 1),
-    "stash, m = 1": ("stash", "none", None, 1),
-    "spectrain, m = 1": ("async", "spectrain", None, 1),
+    "1f1b": ("1f1b", "none", None, 0, "all"),
+    "2bw": ("2bw", "none", None, 0, "all"),
+    "2bw-predict": ("2bw", "2bw-predict", None, 0, "all"),
+    "2bw+feedback": ("2bw", "error-feedback", None, 0, "all"),
+    "stash": ("stash", "none", None, 0, "stage"),
+    "stash, one verdict": ("stash", "none", None, 0, "all"),
+    "spectrain": ("async", "spectrain", None, 0, "stage"),
+    "xpipe": ("async", "xpipe", None, 0, "stage"),
+    "pipeoptim": ("async", "pipeoptim", None, 0, "stage"),
+    "pipemare": ("async", "pipemare", None, 0, "stage"),
+    "nesterov-async": ("stash", "nesterov-async", NADAM, 0, "stage"),
+    "paci (async, m = p)": ("paci", "none", None, 0, "stage"),
+    "1f1b, m = 1": ("1f1b", "none", None, 1, "all"),
+    "async, m = 1": ("async", "none", None, 1, "stage"),
+    "spectrain, m = 1": ("async", "spectrain", None, 1, "stage"),
 }
 FIVE = ["1f1b", "2bw", "2bw-predict", "stash", "spectrain", "paci (async, m = p)"]
 
 # What is trained. `batch` samples per step with m = stages; with m = 1 a step has batch/stages samples, there are
 # `stages` times as many steps, and the learning rate is divided by sqrt(stages).
 TASKS = {
-    "gpt-tiny": dict(model="gpt-tiny", data="tinyshakespeare.txt", stages=8, batch=8, steps=300, lr=2e-3,
-                     sets=["T=64"], optimizer=ADAMW, modes=list(MODES), evals=10, samples=256),
-    "lstm": dict(model="residual-lstm", data="tinyshakespeare.txt", stages=4, batch=8, steps=200, lr=4e-3,
+    "gpt-tiny": dict(model="gpt-tiny", data="tinyshakespeare.txt", stages=8, batch=16, steps=400, lr=1e-3,
+                     sets=["T=64,C=96,H=4"], optimizer=ADAMW, modes=list(MODES), evals=8, samples=256),
+    "lstm": dict(model="residual-lstm", data="tinyshakespeare.txt", stages=4, batch=16, steps=200, lr=2e-3,
                  sets=["classes=0,V=256,T=48,L=4,C=96"], optimizer=ADAMW, modes=FIVE, evals=10, samples=256),
-    "convnet": dict(model="lenet", data="mnist-t10k-images-idx3-ubyte.gz", stages=4, batch=32, steps=300, lr=2e-3,
+    "convnet": dict(model="lenet", data="mnist-t10k-images-idx3-ubyte.gz", stages=4, batch=32, steps=600, lr=1e-3,
                     sets=[], optimizer=ADAMW, modes=FIVE, evals=10, samples=1000),
     "two-branch": dict(model="bench/models/two-branch.model", data="mnist-t10k-images-idx3-ubyte.gz", stages=4,
-                       batch=32, steps=300, lr=2e-3, sets=[], optimizer=ADAMW, modes=FIVE, evals=10, samples=1000,
+                       batch=32, steps=600, lr=1e-3, sets=[], optimizer=ADAMW, modes=FIVE, evals=10, samples=1000,
                        cut="branches", dag="a>b,a>c,b>d,c>d"),
 }
 
@@ -66,7 +65,7 @@ def arguments():
     p.add_argument("--data", help="folder with the data (default: ../shared/data)")
     p.add_argument("--out", help="folder for runs, table and page (default: build/converge)")
     p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="runs at a time")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="runs at a time, each on a core of its own")
     p.add_argument("--tasks", default=",".join(TASKS))
     p.add_argument("--steps", type=float, default=1, help="factor on the steps of all tasks")
     p.add_argument("--limit", type=float, default=5400, help="seconds after which no run is started")
@@ -84,13 +83,13 @@ def arguments():
 
 
 def command(args, task, mode, seed, out):
-    t, (schedule, policy, optimizer, micro) = TASKS[task], MODES[mode]
+    t, (schedule, policy, optimizer, micro, verdict) = TASKS[task], MODES[mode]
     m = micro or t["stages"]
     batch, more = (t["batch"], 1) if m > 1 else (t["batch"] // t["stages"], t["stages"])
     steps = max(4, int(t["steps"] * args.steps)) * more
     every = max(1, steps // t["evals"])
     line = [args.sluice, "train", t["model"], "--data", os.path.join(args.data, t["data"]), "--stages",
-            str(t["stages"]), "--schedule", schedule, "--policy", policy, "--optimizer", optimizer or t["optimizer"],
+            str(t["stages"]), "--schedule", schedule, "--policy", policy, "--verdict", verdict, "--optimizer", optimizer or t["optimizer"],
             "--batch", str(batch), "--micro", str(m), "--steps", str(steps), "--lr", repr(t["lr"] / math.sqrt(more)),
             "--lr-schedule", "cosine:warmup=%d,min=0.1" % max(1, steps // 12), "--clip", "0", "--seed", str(seed),
             "--eval-every", str(every), "--eval-samples", str(t["samples"]), "--out", out, "--models", os.path.join(args.root, "models"), "--quiet"]
@@ -112,7 +111,13 @@ def read_curve(out, tokens_per_step):
     return curve
 
 
-def run_one(args, task, mode, seed):
+def pin(slot):
+    """One core per job: the stages of a run are threads, and a run on one core has the same bits."""
+    cores = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cores[slot % len(cores)]})
+
+
+def run_one(args, task, mode, seed, slot):
     name = "%s-%s-%d" % (task, "".join(c if c.isalnum() else "_" for c in mode), seed)
     out = os.path.join(args.out, "runs", name)
     done = os.path.join(args.out, "runs", name + ".json")
@@ -125,7 +130,8 @@ def run_one(args, task, mode, seed):
             return result
     shutil.rmtree(out, ignore_errors=True)
     begin = time.time()
-    end = subprocess.run(line, cwd=args.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    end = subprocess.run(line, cwd=args.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                         preexec_fn=pin(slot))
     if end.returncode != 0:
         raise RuntimeError("%s\n%s" % (" ".join(line), end.stderr))
     samples = TASKS[task]["batch"] / (TASKS[task]["stages"] if MODES[mode][3] == 1 else 1)
@@ -144,14 +150,14 @@ def run_all(args):
     todo = [(t, m, s) for s in range(1, args.seeds + 1) for t in tasks for m in TASKS[t]["modes"]]
     results, errors, lock, begin = [], [], threading.Lock(), time.time()
 
-    def work():
+    def work(slot):
         while True:
             with lock:
                 if not todo or errors or time.time() - begin > args.limit:
                     return
                 item = todo.pop(0)
             try:
-                result = run_one(args, *item)
+                result = run_one(args, *item, slot)
             except Exception as e:  # told by the main thread
                 with lock:
                     errors.append(e)
@@ -162,7 +168,7 @@ def run_all(args):
                     item[0], item[1], item[2], min(l for _, l in result["curve"]), result["curve"][-1][1],
                     result["seconds"]), file=sys.stderr)
 
-    threads = [threading.Thread(target=work) for _ in range(args.jobs)]
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(args.jobs)]
     for t in threads:
         t.start()
     for t in threads:
@@ -176,13 +182,16 @@ def run_all(args):
 
 def step_time(args, task, mode):
     """Time of a step in units of a micro-batch's forward, from the simulator, per `batch` samples."""
-    t, (schedule, policy, _, micro) = TASKS[task], MODES[mode]
+    t, (schedule, policy, _, micro, verdict) = TASKS[task], MODES[mode]
     m = micro or t["stages"]
     shape = ["--dag", t["dag"]] if "dag" in t else ["--chain", str(t["stages"])]
     line = [args.sluice, "sched", *shape, "--schedule", schedule, "--policy", policy, "--micro",
             str(m), "--iters", "40", "--costs", "F=1000,B=2000", "--json"]
     if policy == "none":
-        del line[6:8]
+        at = line.index("--policy")
+        del line[at:at + 2]
+    if verdict == "all" and schedule != "1f1b":
+        line.append("--together")
     out = json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return out["step_ns"] / 1000 * (t["stages"] if m == 1 else 1)
 
@@ -253,8 +262,8 @@ def put_table(rows):
     return "\n".join(lines) + "\n"
 
 
-COLOURS = ["#111111", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#d62728", "#ff7f0e", "#8c564b", "#e377c2",
-           "#7f7f7f", "#bcbd22", "#aec7e8", "#555555", "#ff9896", "#c5b0d5", "#98df8a"]
+COLOURS = ["#111111", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#c5b0d5", "#d62728", "#ff7f0e", "#8c564b",
+           "#e377c2", "#7f7f7f", "#bcbd22", "#555555", "#ff9896", "#98df8a"]
 
 
 def mean_curve(curves):
@@ -313,7 +322,7 @@ def main():
     args = arguments()
     if args.quick:
         args.tasks = "gpt-tiny,two-branch" if args.tasks == ",".join(TASKS) else args.tasks
-        TASKS["gpt-tiny"].update(sets=["T=32,C=96,H=4"], samples=64, evals=4,
+        TASKS["gpt-tiny"].update(sets=["T=32,C=96,H=4"], samples=64, evals=4, batch=8,
                                  modes=["1f1b", "2bw", "2bw-predict", "stash", "spectrain", "paci (async, m = p)"])
     for task in args.tasks.split(","):
         data = os.path.join(args.data, TASKS[task]["data"])

@@ -59,9 +59,10 @@ static double rate_of(const struct sl_pipe *pipe, const struct sl_seat_state *se
 
 struct move {
     int64_t t;      /* step whose direction it is; 0: the direction is a stored tensor */
-    int64_t rate_t; /* step whose learning rate it is; 0: 1 */
-    double far;     /* out = w - lr*far*direction */
-    int w, out;     /* weight slabs; or, */
+    int64_t rate_t; /* step whose learning rate it is; 0: 1, or that in seat->rates */
+    bool own_rates;
+    double far;                         /* out = w - lr*far*direction */
+    int w, out;                         /* weight slabs; or, */
     int w_opt, out_opt, dir_opt, dir_w; /* if not -1, slabs instead */
 };
 
@@ -81,7 +82,9 @@ static sl_err move_weights(const struct sl_pipe *pipe, struct sl_seat_state *sea
     for (int i = 0; i < count; i++) {
         const struct sl_optim_param *param = &train->params[i];
         struct sl_step_item *item = &train->step_items[i];
-        double lr = m->rate_t ? rate_of(pipe, seat, i, m->rate_t) : 1;
+        double lr = m->own_rates ? seat->rates[i]
+                    : m->rate_t  ? rate_of(pipe, seat, i, m->rate_t)
+                                 : 1;
         bool stored = m->dir_opt >= 0 || m->dir_w >= 0;
         seat->stored[i] = stored_direction(param);
         *item = (struct sl_step_item){
@@ -132,18 +135,20 @@ sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action)
 /* ---- steps ---- */
 
 /* velocity <- velocity - (1-gamma)*velocity - (1-gamma)*(w_old - w_new); w_old is in slab `old`,
- * which is free for it. */
+ * which is free for it. Holders of a tied parameter have the same gamma, and so one velocity. */
 static sl_err follow(struct sl_pipe *pipe, struct sl_seat_state *seat, int w_new, int old) {
     const struct sl_policy_use *policy = &pipe->train.policy;
-    double rest = 1 - policy->row->decay(policy, &seat->at);
     struct move m = nowhere;
     m.w = m.out = old;
     m.dir_w = w_new;
     m.far = 1;
     SL_TRY(move_weights(pipe, seat, &m));
+    for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
+        seat->rates[i] = 1 - policy->row->decay(policy, &seat->ats[i]);
     m = nowhere;
+    m.own_rates = true;
     m.w_opt = m.out_opt = m.dir_opt = seat->kept;
-    m.far = rest;
+    m.far = 1;
     SL_TRY(move_weights(pipe, seat, &m));
     m.dir_opt = -1;
     m.dir_w = old;

@@ -107,8 +107,8 @@ for schedule in zb-h1 2bw; do
 done
 refused 2 'needs a pipeline' train "${tiny[@]}" --trace --out none --steps 1
 
-# Asynchronous schedules: no clipping, no equality.
-refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --steps 1
+# Asynchronous schedules: clipping needs one verdict, and there is no equality.
+refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 'check needs a pipeline' check "${tiny[@]}"
 refused 2 'at least one step' check "${tiny[@]}" --stages 2 --steps 0

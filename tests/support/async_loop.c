@@ -354,7 +354,7 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
     if (is_policy(l, "pipemare")) {
         float *velocity = part(l, s, l->velocity[s][t], i);
         const float *old = part(l, s, l->velocity[s][t - 1], i);
-        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, l->height[s])));
+        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, param_height(l, param))));
         for (int64_t e = 0; e < op.count; e++) {
             float lost = from[e] - to[e], less = rest * old[e], more = rest * lost;
             velocity[e] = old[e] - less;

@@ -46,7 +46,7 @@
  *     pipemare     backward reads W(v) - tau * velocity(v), tau = (2h+1)/m; rate lr/max(tau,1)^p
  *     lr-rescale   rate lr/(1 + delay), delay = h/m (2bw: 1, vsync: (N-1)/m); together: ceil(L/2)
  *                  forwards more are behind
- *                  (both rates, for a tied parameter: by the largest h of its holders)
+ *                  (rates and decay, for a tied parameter: by the largest h of its holders)
  *     nesterov-async  momentum 0.99
  *     error-feedback  w + lr(t-1) Delta(t-1), step t, - lr(t-1) Delta(t)
  */
