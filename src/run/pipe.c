@@ -49,6 +49,9 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .policy = &pipe->train.policy,
         .together = pipe->config.together,
     };
+    if (pipe->sched && pipe->sched->iters == iters)
+        return SL_OK; /* that of the run before */
+    pipe->sched = NULL;
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
     return check_config(&pipe->config, pipe->sched);
@@ -62,6 +65,10 @@ static bool is_split(const struct sl_sched *sched) {
             if (sched->lists[seg][0].at[i].kind == SL_W)
                 return true;
     return false;
+}
+
+bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
+    return pipe->train.eval_graph && pipe->train.eval_every > 0;
 }
 
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat) {
@@ -88,6 +95,8 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .stage = stage,
         .samples = full,
         .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
+        .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
+        .eval_samples = full,
         .has_kernel = c->device->has_kernel,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
@@ -176,6 +185,8 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
     SL_TRY_OUT(sl_pipe_together_open(pipe));
+    pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
+    SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     *out = pipe;
 out:
@@ -195,6 +206,7 @@ static void close_seat(struct sl_seat_state *seat) {
 void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
+    sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
     sl_pipe_together_close(pipe);
     sl_pipe_close_post(pipe);
@@ -300,8 +312,7 @@ static void add_losses(struct sl_pipe *pipe, int64_t steps) {
             pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
 }
 
-/* The workers of this rank, from their first action to their last. */
-static sl_err run_workers(struct sl_pipe *pipe) {
+sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
     for (; w < count; w++)
         if (sl_pipe_is_here(pipe, w) &&
@@ -324,7 +335,7 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
-    sl_err err = run_workers(pipe);
+    sl_err err = sl_pipe_run_workers(pipe);
     SL_TRY(err);
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));

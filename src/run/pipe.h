@@ -52,6 +52,10 @@ void sl_pipe_close(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
 
+/* pipe_eval.c: loss and accuracy over train->eval_samples samples of the validation split, when the
+ * pipeline was opened with an eval_graph and eval_every > 0; the bits of sl_train_eval. */
+SL_MUST_CHECK sl_err sl_pipe_eval(struct sl_pipe *pipe, struct sl_eval_report *report);
+
 /* pipe_store.c: a checkpoint of the pipeline (see sl_train_save), and back, into every weight
  * version. Rank 0 writes and reads; all ranks must call. */
 SL_MUST_CHECK sl_err sl_pipe_save(struct sl_pipe *pipe, const char *run, int keep,
