@@ -5,6 +5,7 @@
 #include "cli/model_file.h"
 #include "cli/model_report.h"
 #include "cost/machine.h"
+#include "data/data.h"
 #include "device/device.h"
 #include "op/registry.h"
 #include "optim/lr.h"
@@ -60,6 +61,14 @@ static sl_err fill_ops(const struct sl_args *args, struct sl_listing *list) {
 static void add_row(struct sl_listing *list, const char *name, const char *detail,
                     const char *brief) {
     SL_PUSH(&list->rows, ((struct sl_list_row){name, detail, brief}));
+}
+
+static sl_err fill_data(const struct sl_args *args, struct sl_listing *list) {
+    const char *name, *brief;
+    (void)args;
+    for (int i = 0; (name = sl_data_kind_name(i, &brief)); i++)
+        add_row(list, name, NULL, brief);
+    return SL_OK;
 }
 
 static sl_err fill_devices(const struct sl_args *args, struct sl_listing *list) {
@@ -129,6 +138,7 @@ static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list
 
 /* In alphabetical order. */
 static const struct sl_list_kind kinds[] = {
+    {"data", "kinds of data sets: --data KIND:FILE", NULL, fill_data},
     {"devices", "what runs kernels", NULL, fill_devices},
     {"lr-schedules", "how the learning rate changes", "defaults", fill_lr_schedules},
     {"machines", "machines to plan for", NULL, fill_machines},

@@ -308,11 +308,18 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
     c->peak_flops *= (double)threads;
 }
 
-static void take_choice(struct sl_session_config *session, const struct sl_pipe_choice *choice) {
-    session->plan = choice->plan;
-    session->stage_of = choice->stage_of;
-    session->schedule = choice->schedule;
-    session->slack = choice->slack;
+static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *c,
+                          struct sl_arena *arena, struct sl_pipe_choice *choice) {
+    SL_TRY(sl_pipe_choose(args, &c->train, arena, choice));
+    SL_TRY(sl_comm_compare(c->comm, args, &c->train, choice));
+    SL_TRY(sl_comm_bind(args, &c->bind));
+    if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
+        c->train.batch = choice->plan->batch;
+    c->plan = choice->plan;
+    c->stage_of = choice->stage_of;
+    c->schedule = choice->schedule;
+    c->slack = choice->slack;
+    return SL_OK;
 }
 
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
@@ -339,11 +346,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(parse_training(args, &session.train));
     SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
-    SL_TRY_OUT(sl_pipe_choose(args, &session.train, &inputs.arena, &choice));
-    SL_TRY_OUT(sl_comm_compare(comm, args, &session.train, &choice));
-    if (choice.plan && choice.plan->batch && !sl_args_has(args, "--batch"))
-        session.train.batch = choice.plan->batch;
-    take_choice(&session, &choice);
+    SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;

@@ -49,6 +49,7 @@ static sl_err open_pair(struct pair *p) {
         .schedule = c->schedule,
         .slack = c->slack,
         .comm = c->comm,
+        .bind = c->bind,
         .delay = c->delay,
         .delay_ctx = c->ctx,
     };

@@ -47,6 +47,9 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
     };
+    if (pipe->sched && pipe->sched->iters == iters)
+        return SL_OK; /* that of the run before */
+    pipe->sched = NULL;
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
     return check_config(&pipe->config, pipe->sched);
@@ -60,6 +63,10 @@ static bool is_split(const struct sl_sched *sched) {
             if (sched->lists[seg][0].at[i].kind == SL_W)
                 return true;
     return false;
+}
+
+bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
+    return pipe->train.eval_graph && pipe->train.eval_every > 0;
 }
 
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat) {
@@ -86,6 +93,8 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .stage = stage,
         .samples = full,
         .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
+        .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
+        .eval_samples = full,
         .has_kernel = c->device->has_kernel,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
@@ -112,16 +121,12 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads, .bind = pipe->train.bind};
+    struct sl_device_config device = {.threads = pipe->train.threads,
+                                      .bind = pipe->first_place >= 0};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
-    w->place = device.place = pipe->workers_here++ * pipe->train.threads;
-    if (pipe->train.bind && w->place + pipe->train.threads > sl_bind_count())
-        return sl_fail(SL_ERR_NO,
-                       "--bind needs a core for every thread; this process has %d workers or more "
-                       "of %d threads and may use %d",
-                       pipe->workers_here, pipe->train.threads, sl_bind_count());
+    w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
@@ -133,6 +138,17 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
         pipe->seat_at[plan->worker_seats[index][i]] = seat;
         SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
+    return SL_OK;
+}
+
+static sl_err open_workers(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count, here = 0;
+    for (int w = 0; w < count; w++)
+        here += sl_pipe_is_here(pipe, w);
+    enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
+    SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
+    for (int w = 0; w < count; w++)
+        SL_TRY(open_worker(pipe, w));
     return SL_OK;
 }
 
@@ -164,9 +180,10 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)
             pipe->most_micros = pipe->sched->micros[s];
-    for (int w = 0; w < plan->worker_count; w++)
-        SL_TRY_OUT(open_worker(pipe, w));
+    SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
+    pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
+    SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     *out = pipe;
 out:
@@ -186,6 +203,7 @@ static void close_seat(struct sl_seat_state *seat) {
 void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
+    sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
     sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
@@ -230,7 +248,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_err err = w->pipe->train.bind ? sl_bind_thread(w->place) : SL_OK;
+    sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
         err = run_lists(w);
     if (err != SL_OK)
@@ -287,8 +305,7 @@ static void add_losses(struct sl_pipe *pipe, int64_t steps) {
             pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
 }
 
-/* The workers of this rank, from their first action to their last. */
-static sl_err run_workers(struct sl_pipe *pipe) {
+sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
     for (; w < count; w++)
         if (sl_pipe_is_here(pipe, w) &&
@@ -311,7 +328,7 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
-    sl_err err = run_workers(pipe);
+    sl_err err = sl_pipe_run_workers(pipe);
     SL_TRY(err);
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));

@@ -26,8 +26,13 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *sea
     at.first = pipe->start_sample + at.iteration * pipe->train.batch + at.offset;
     at.count = sl_sched_samples(sched, seat->stage, micro);
     at.which = sl_worker_program_for(seat->train.worker, at.count);
-    at.program = seat->train.worker->programs[at.which];
     at.slot = sl_deps_ordinal(sched, seat->stage, micro) % seat->slots;
+    if (sched->rule == SL_RULE_FORWARD) { /* evaluation: validation samples, in a slot of its own */
+        at.first = at.offset;
+        at.which = SL_WORKER_EVAL;
+        at.slot = seat->train.worker->slots;
+    }
+    at.program = seat->train.worker->programs[at.which];
     return at;
 }
 
@@ -164,7 +169,23 @@ static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
     return pipe->loss_terms + micro * pipe->train.graph->losses.count;
 }
 
+static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action) {
+    struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
+    struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
+    struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);
+    pass.version = at.seat->newest;
+    SL_TRY(sl_train_feed(&at.seat->train, &feed));
+    SL_TRY(move_messages(w, &at, false, false));
+    SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
+    if (at.program->losses.count)
+        SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
+    SL_TRY(sl_scores_count(&at.seat->train, &feed, &at.seat->scores));
+    return move_messages(w, &at, false, true);
+}
+
 static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *action) {
+    if (w->pipe->sched->rule == SL_RULE_FORWARD)
+        return evaluate(w, action);
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);

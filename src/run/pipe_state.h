@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/scores.h"
 #include "run/store.h"
 
 /* A pass whose weights are compared with the version they stand for. */
@@ -32,6 +33,7 @@ struct sl_seat_state {
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
     struct sl_watch watch[2];      /* of forwards, of backwards */
     SL_VEC(struct sl_staleness) watched;
+    struct sl_scores scores; /* of an evaluation */
 };
 
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
@@ -73,6 +75,14 @@ struct sl_link {
     int64_t *arrived[2]; /* [iterations][pieces] with a trace: when acts, grads were there */
 };
 
+/* What a run of the workers follows: training's course or evaluation's. */
+struct sl_course {
+    const struct sl_sched *sched;
+    struct sl_link *links;
+    int64_t batch, most_micros;
+    bool trace;
+};
+
 struct sl_pipe {
     struct sl_pipe_config config;
     struct sl_train_config train;
@@ -81,6 +91,7 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
     int workers_here;
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
@@ -90,6 +101,8 @@ struct sl_pipe {
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns, last_ns;
+    struct sl_course other; /* evaluation's while training is at hand, and the other way round */
+    int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
     int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
     /* pipe_store.c */
@@ -112,9 +125,18 @@ void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad,
 /* pipe_store.c: channels between rank 0 and the others, for tensors. */
 SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
 void sl_pipe_close_post(struct sl_pipe *pipe);
+/* pipe.c: the workers of this rank, from their first action to their last. */
+SL_MUST_CHECK sl_err sl_pipe_run_workers(struct sl_pipe *pipe);
+bool sl_pipe_evaluates(const struct sl_pipe *pipe);
+/* pipe_eval.c */
+SL_MUST_CHECK sl_err sl_pipe_open_eval(struct sl_pipe *pipe);
+void sl_pipe_close_eval(struct sl_pipe *pipe);
 /* pipe_link.c: channels and groups of all workers, after those of this rank have been opened. */
 SL_MUST_CHECK sl_err sl_pipe_link(struct sl_pipe *pipe);
 void sl_pipe_unlink(struct sl_pipe *pipe);
+/* Only the channels, of the schedule at hand. */
+SL_MUST_CHECK sl_err sl_pipe_open_links(struct sl_pipe *pipe);
+void sl_pipe_close_links(struct sl_pipe *pipe);
 /* Have the channels places enough for the schedule at hand? */
 SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);

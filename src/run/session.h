@@ -24,6 +24,7 @@ struct sl_session_config {
     const struct sl_plan *plan; /* a pipeline; NULL: one worker */
     const int *stage_of;        /* [forward nodes], with a plan */
     const char *schedule;
+    enum sl_bind_mode bind;   /* of the pipeline's workers */
     int64_t slack;            /* see sl_sched_opts */
     struct sl_comm *comm;     /* of the pipeline; NULL: threads. Files and callbacks are rank 0's */
     const char *run;          /* directory; NULL: keep nothing */
