@@ -84,20 +84,6 @@ static void back_soften(const struct attend_back *w) {
         }
 }
 
-static void back_turn(const struct attend_back *w) {
-    for (int64_t i = 0; i < w->queries; i += VL)
-        for (int64_t j = 0; j < w->keys; j += VL) {
-            vf x[VL];
-#pragma GCC unroll 16
-            for (int r = 0; r < VL; r++)
-                x[r] = load(w->ds + (i + r) * BACK + j);
-            transpose(x);
-#pragma GCC unroll 16
-            for (int r = 0; r < VL; r++)
-                store(w->turned + (j + r) * BACK + i, x[r]);
-        }
-}
-
 static void back_block(struct attend_back *w) {
     const struct attention *z = &w->z;
     const float *q = w->q + query_at(z, w->b, w->h, w->q0, z->q_step);
