@@ -88,7 +88,7 @@ enum sl_phase { SL_PHASE_F, SL_PHASE_I, SL_PHASE_W, SL_PHASE_B, SL_PHASE_COUNT }
 struct sl_program {
     struct sl_arena arena;
     const struct sl_graph *graph;
-    int64_t samples;    /* micro-batch */
+    int64_t samples;     /* micro-batch */
     enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16; weights and sums are fp32 */
     bool split, recompute;
     struct sl_instr *instrs;
