@@ -203,7 +203,9 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 /* ---- large regular setups ---- */
 
 int64_t sl_setup_passes(const struct sl_setup *l) {
-    return 2 * sl_setup_micros(l) * l->c.stage_count;
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
+    return 2 * sl_setup_micros(l) * l->c.stage_count * iterations;
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
