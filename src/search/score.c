@@ -102,10 +102,11 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         const struct sl_setup_stage *stage = &l->stages[s];
         int64_t tie = tie_ns(l, s);
         memset(out[s], 0, sizeof out[s]);
-        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f;
-        out[s][SL_I] = stage->i;
-        out[s][SL_W] = stage->w;
-        out[s][SL_B] = stage->i + stage->w;
+        int64_t extra = l->problem->action_ns;
+        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
+        out[s][SL_I] = stage->i + extra;
+        out[s][SL_W] = stage->w + extra;
+        out[s][SL_B] = stage->i + stage->w + extra;
         out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
