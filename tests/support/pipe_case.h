@@ -9,6 +9,7 @@
 
 struct pipe_case {
     struct sl_graph *graph;
+    struct sl_graph *eval_graph; /* of a model of models/ */
     struct sl_data *data;
     struct sl_data_input inputs[16];
     struct sl_arena arena; /* of the cut and the plan */
