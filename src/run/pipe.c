@@ -372,6 +372,7 @@ sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out) {
     for (int s = 0; s < plan->seat_count; s++)
         if (pipe->seat_at[s])
             out[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    sl_pipe_add_message_bytes(pipe, out);
     return sl_comm_merge(pipe->comm, out, plan->worker_count * (int64_t)sizeof *out);
 }
 
