@@ -152,6 +152,18 @@ static sl_err open_workers(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
+/* All ranks know the memory of all workers. */
+static sl_err count_bytes(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    pipe->worker_bytes = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
+    for (int s = 0; s < plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            pipe->worker_bytes[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    sl_pipe_add_message_bytes(pipe, pipe->worker_bytes);
+    return sl_comm_merge(pipe->comm, pipe->worker_bytes,
+                         plan->worker_count * (int64_t)sizeof *pipe->worker_bytes);
+}
+
 static sl_err open_threads(struct sl_pipe *pipe) {
     const struct sl_transport *threads;
     SL_TRY(sl_transport_find("threads", &threads));
@@ -185,6 +197,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
+    SL_TRY_OUT(count_bytes(pipe));
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -333,6 +346,12 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
+    for (int64_t i = 0; i < steps; i++) {
+        reports[i].bubble = sl_pipe_bubble(pipe);
+        for (int w = 0; w < pipe->config.plan->worker_count; w++)
+            if (pipe->worker_bytes[w] > reports[i].worker_bytes)
+                reports[i].worker_bytes = pipe->worker_bytes[w];
+    }
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;
     return SL_OK;
@@ -366,15 +385,7 @@ const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
     return pipe->config.trace ? &pipe->timeline : NULL;
 }
 
-sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out) {
-    const struct sl_plan *plan = pipe->config.plan;
-    memset(out, 0, sizeof *out * (size_t)plan->worker_count);
-    for (int s = 0; s < plan->seat_count; s++)
-        if (pipe->seat_at[s])
-            out[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
-    sl_pipe_add_message_bytes(pipe, out);
-    return sl_comm_merge(pipe->comm, out, plan->worker_count * (int64_t)sizeof *out);
-}
+const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe) { return pipe->worker_bytes; }
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
 

@@ -80,6 +80,6 @@ int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *
 sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
 /* Memory of each worker, of all ranks. */
-SL_MUST_CHECK sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out);
+const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe);
 
 #endif

@@ -274,27 +274,19 @@ static int64_t count_params(const struct sl_graph *graph) {
     return count;
 }
 
-/* All ranks: memory of the workers is asked of everyone. */
-static sl_err tell_start(struct session *s) {
+static void tell_start(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s), .params = count_params(c->train.graph)};
-    int count = c->plan ? c->plan->worker_count : 0;
-    int64_t *bytes = sl_realloc(NULL, sizeof *bytes * (size_t)(count + 1));
-    sl_err err = SL_OK;
     if (s->pipe) {
-        SL_TRY_OUT(sl_pipe_bytes(s->pipe, bytes));
-        start.worker_bytes = bytes;
-        for (int w = 0; w < count; w++)
-            start.bytes += bytes[w];
+        start.worker_bytes = sl_pipe_bytes(s->pipe);
+        for (int w = 0; w < c->plan->worker_count; w++)
+            start.bytes += start.worker_bytes[w];
     } else {
         start.bytes = sl_session_bytes(c, s->train);
     }
     s->result->bytes = start.bytes;
     if (c->on_start && s->speaks)
         c->on_start(c->ctx, &start);
-out:
-    free(bytes);
-    return err;
 }
 
 static sl_err run_session(struct session *s) {
@@ -307,7 +299,7 @@ static sl_err run_session(struct session *s) {
         SL_TRY(sl_train_open(&c->train, &s->train));
     SL_TRY(start(s));
     s->result->was_finished = step_of(s) >= c->train.steps;
-    SL_TRY(tell_start(s));
+    tell_start(s);
     if (!s->result->was_finished)
         SL_TRY(run_steps(s));
     s->result->stopped = step_of(s) < c->train.steps;
