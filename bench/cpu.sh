@@ -10,13 +10,14 @@
 #   predicted_error_percent        of that against sluice_bytes; goal: 0 to 3, never under
 #
 # Usage: ./dev bench cpu [--python PATH] [--rounds N] [--steps N] [--threads "1 2"] [--models "..."]
-#                        [--no-compile] [--cpus LIST|auto]
+#                        [--no-compile] [--cpus LIST|auto] [--lock FILE]
 # Without --python only sluice runs. --cpus pins both sides to the same CPUs; auto: to those that are
-# least busy just then (bench/quiet_cpus.py).
+# least busy just then (bench/quiet_cpus.py). With --lock several of these scripts may prepare (start,
+# compile) side by side and measure one after another.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
-python="" rounds=5 steps=4 threads="1 2" compile=1 cpus=""
+python="" rounds=5 steps=4 threads="1 2" compile=1 cpus="" lock=""
 models="gpt-50257 gpt-256 bert-small resnet18 mlp lstm"
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
 while [ $# -gt 0 ]; do
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
     --threads) threads=${2:?--threads needs numbers} && shift ;;
     --models) models=${2:?--models needs names} && shift ;;
     --no-compile) compile=0 ;;
+    --lock) lock=${2:?--lock needs a file} && shift ;;
     --cpus) cpus=${2:?--cpus needs a list or auto} && shift ;;
     -h | --help) usage && exit 0 ;;
     *) echo "bench cpu: unknown option $1" >&2 && exit 2 ;;
@@ -66,11 +68,11 @@ sluice_run() { # MODEL THREADS: one run, its JSON on one line
 
 # PyTorch stays up between the rounds: it starts and compiles once per model and number of threads.
 serve() { # WHO MODEL THREADS
-    local flags=()
-    [ "$1" = torch ] || flags=(--compile)
+    local flags=(--cpus "$on")
+    [ "$1" = torch ] || flags+=(--compile)
     rm -f "$work/$1.in" "$work/$1.out"
     mkfifo "$work/$1.in" "$work/$1.out"
-    "${pin[@]}" "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" --serve \
+    "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" --serve \
         "${flags[@]}" <"$work/$1.in" >"$work/$1.out" 2>"$work/$1.err" &
     case $1 in
     torch) exec 3>"$work/$1.in" 4<"$work/$1.out" ;;
@@ -129,14 +131,14 @@ rate() { # ITEMS SECONDS
 }
 
 bench() { # MODEL THREADS
-    local who round found=$work/$1-$2 cpus=$cpus
-    [ "$cpus" != auto ] || cpus=$(python3 "$root/bench/quiet_cpus.py" "$2")
-    pin=()
-    [ -z "$cpus" ] || pin=(taskset -c "$cpus")
+    local who round found=$work/$1-$2 on=$cpus pin=()
+    [ "$on" != auto ] || on=$(python3 "$root/bench/quiet_cpus.py" "$2")
+    [ -z "$on" ] || pin=(taskset -c "$on")
     local up=()
     for who in $opponents; do
         ! serve "$who" "$1" "$2" || up+=("$who")
     done
+    [ -z "$lock" ] || { exec 9>"$lock" && flock 9; }
     for ((round = 1; round <= rounds; round++)); do
         sluice_run "$1" "$2" >>"$found.sluice"
         for who in "${up[@]}"; do
@@ -147,6 +149,7 @@ bench() { # MODEL THREADS
     for who in "${up[@]}"; do
         end_server "$who"
     done
+    [ -z "$lock" ] || exec 9>&-
     wait
     local items s t c
     items=$(median "$found.sluice" step_items)
@@ -158,7 +161,7 @@ bench() { # MODEL THREADS
         "sluice_bytes=$(median "$found.sluice" peak_bytes) torch_bytes=$(median "$found.torch" peak_bytes)" \
         "predicted_bytes=$(median "$found.sluice" bytes)" \
         "predicted_error_percent=$(error "$(median "$found.sluice" bytes)" "$(median "$found.sluice" peak_bytes)")" \
-        "rounds=$rounds cpus=${cpus:-any}"
+        "rounds=$rounds cpus=${on:-any}"
 }
 
 for model in $models; do

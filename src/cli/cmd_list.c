@@ -145,8 +145,8 @@ static const struct sl_list_kind kinds[] = {
     {"models", "models by name", "parameters", fill_models},
     {"ops", "ops that models are made of", "inputs; attributes", fill_ops},
     {"optimizers", "optimizers of 'train'", "defaults", fill_optimizers},
-    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"planners", "planners of 'plan'", NULL, fill_planners},
+    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"schedules", "pipeline schedules", NULL, fill_schedules},
 };
 

@@ -170,6 +170,15 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
     return SL_OK;
 }
 
+/* Asynchronous schedules: one verdict over all stages, or each stage for itself as published. */
+static sl_err ask_verdict(const struct sl_args *args, struct sl_session_config *c) {
+    const char *who = sl_args_text(args, "--verdict", "all");
+    if (strcmp(who, "all") != 0 && strcmp(who, "stage") != 0)
+        return sl_fail(SL_ERR_USAGE, "--verdict: expected all or stage, found '%s'", who);
+    c->together = strcmp(who, "all") == 0;
+    return SL_OK;
+}
+
 static sl_err ask_staleness(const struct sl_args *args, struct sl_session_config *c) {
     c->staleness = sl_args_has(args, "--log-staleness");
     if (c->staleness && (!c->plan || !c->run))
@@ -347,6 +356,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
     SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
+    SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;
@@ -386,6 +396,7 @@ static const struct sl_option options[] = {
     SL_PIPE_OPTIONS,
     SL_COMM_OPTIONS,
     {"--policy", "P", "against staleness; see 'sluice list policies'", false},
+    {"--verdict", "all|stage", "who judges a gradient without a flush (default all)", false},
     {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},

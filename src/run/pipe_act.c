@@ -155,7 +155,7 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
         .slot = at->slot,
         .version = action->weight_slot,
         .grad_slot = action->grad_slot,
-        .accumulate = at->seat->grad_filled,
+        .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
         .after = pipe->comm->gate.poll ? poll_comm : NULL,
@@ -210,7 +210,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
-        at.seat->grad_filled = true;
+        at.seat->filled |= (uint64_t)1 << action->grad_slot;
     return action->kind == SL_W ? SL_OK : move_messages(w, &at, true, true);
 }
 

@@ -113,7 +113,8 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
-    bool delta; /* store the direction in the last slab */
+    const double *lr_of; /* [params] rates of their own, or NULL */
+    bool delta;          /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
 
