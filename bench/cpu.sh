@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Training steps on the CPU against PyTorch, eager and compiled: the same model, batch, optimizer and
-# clipping, one run of each in turn, median over the rounds. Prints RESULT lines:
+# clipping, some steps of each in turn, median over the rounds. Prints RESULT lines:
 #
 #   sluice, torch, torch_compile   items (tokens, samples) per second, from the median step of each run
 #   ratio                          sluice over the better of the two
@@ -10,12 +10,14 @@
 #   predicted_error_percent        of that against sluice_bytes; goal: 0 to 3, never under
 #
 # Usage: ./dev bench cpu [--python PATH] [--rounds N] [--steps N] [--threads "1 2"] [--models "..."]
-#                        [--no-compile]
-# Without --python only sluice runs.
+#                        [--no-compile] [--cpus LIST|auto] [--lock FILE]
+# Without --python only sluice runs. --cpus pins both sides to the same CPUs; auto: to those that are
+# least busy just then (bench/quiet_cpus.py). With --lock several of these scripts may prepare (start,
+# compile) side by side and measure one after another.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
-python="" rounds=5 steps=6 threads="1 2" compile=1
+python="" rounds=5 steps=4 threads="1 2" compile=1 cpus="" lock=""
 models="gpt-50257 gpt-256 bert-small resnet18 mlp lstm"
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
 while [ $# -gt 0 ]; do
@@ -26,6 +28,8 @@ while [ $# -gt 0 ]; do
     --threads) threads=${2:?--threads needs numbers} && shift ;;
     --models) models=${2:?--models needs names} && shift ;;
     --no-compile) compile=0 ;;
+    --lock) lock=${2:?--lock needs a file} && shift ;;
+    --cpus) cpus=${2:?--cpus needs a list or auto} && shift ;;
     -h | --help) usage && exit 0 ;;
     *) echo "bench cpu: unknown option $1" >&2 && exit 2 ;;
     esac
@@ -35,6 +39,9 @@ if [ -n "$python" ] && ! "$python" -c 'import torch' 2>/dev/null; then
     echo "bench cpu: $python has no torch" >&2
     exit 1
 fi
+opponents=""
+[ -z "$python" ] || opponents=torch
+[ -z "$python" ] || [ "$compile" = 0 ] || opponents="torch compile"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -51,16 +58,54 @@ sluice_model() { # MODEL
     esac
 }
 
-run() { # WHO MODEL THREADS: one run, its JSON on one line
+sluice_run() { # MODEL THREADS: one run, its JSON on one line
+    local args
+    read -ra args <<<"$(sluice_model "$1")"
+    "${pin[@]}" "$sluice" train "${args[@]}" --models "$root/models" --threads "$2" \
+        --steps $((steps + 2)) --optimizer adamw:wd=0.1 --lr 3e-4 --clip 1 --quiet --json |
+        tr -d '\n' && echo
+}
+
+# PyTorch stays up between the rounds: it starts and compiles once per model and number of threads.
+serve() { # WHO MODEL THREADS
+    local flags=(--cpus "$on")
+    [ "$1" = torch ] || flags+=(--compile)
+    rm -f "$work/$1.in" "$work/$1.out"
+    mkfifo "$work/$1.in" "$work/$1.out"
+    "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" --serve \
+        "${flags[@]}" <"$work/$1.in" >"$work/$1.out" 2>"$work/$1.err" &
     case $1 in
-    sluice)
-        local args
-        read -ra args <<<"$(sluice_model "$2")"
-        "$sluice" train "${args[@]}" --models "$root/models" --threads "$3" --steps $((steps + 2)) \
-            --optimizer adamw:wd=0.1 --lr 3e-4 --clip 1 --quiet --json | tr -d '\n'
-        ;;
-    torch) "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" ;;
-    compile) "$python" "$root/bench/opponent.py" --model "$2" --threads "$3" --steps "$steps" --compile ;;
+    torch) exec 3>"$work/$1.in" 4<"$work/$1.out" ;;
+    compile) exec 5>"$work/$1.in" 6<"$work/$1.out" ;;
+    esac
+    local said=""
+    said=$(answer "$1")
+    [ "$said" = ready ] && return
+    echo "bench cpu: $1 $2 failed: $(tail -n 2 "$work/$1.err")" >&2
+    end_server "$1"
+    return 1
+}
+
+ask() { # WHO
+    case $1 in
+    torch) echo >&3 ;;
+    compile) echo >&5 ;;
+    esac
+}
+
+answer() { # WHO
+    local line=""
+    case $1 in
+    torch) read -r line <&4 || true ;;
+    compile) read -r line <&6 || true ;;
+    esac
+    echo "$line"
+}
+
+end_server() { # WHO
+    case $1 in
+    torch) exec 3>&- 4<&- ;;
+    compile) exec 5>&- 6<&- ;;
     esac
 }
 
@@ -86,18 +131,26 @@ rate() { # ITEMS SECONDS
 }
 
 bench() { # MODEL THREADS
-    local who round found=$work/$1-$2
-    local everyone=(sluice)
-    [ -z "$python" ] || everyone+=(torch)
-    [ -z "$python" ] || [ "$compile" = 0 ] || everyone+=(compile)
+    local who round found=$work/$1-$2 on=$cpus pin=()
+    [ "$on" != auto ] || on=$(python3 "$root/bench/quiet_cpus.py" "$2")
+    [ -z "$on" ] || pin=(taskset -c "$on")
+    local up=()
+    for who in $opponents; do
+        ! serve "$who" "$1" "$2" || up+=("$who")
+    done
+    [ -z "$lock" ] || { exec 9>"$lock" && flock 9; }
     for ((round = 1; round <= rounds; round++)); do
-        for who in "${everyone[@]}"; do
-            if ! { run "$who" "$1" "$2" && echo; } >>"$found.$who" 2>"$work/err"; then
-                echo "bench cpu: $who $1 failed: $(tail -n 2 "$work/err")" >&2
-                [ "$who" != sluice ] || return 1
-            fi
+        sluice_run "$1" "$2" >>"$found.sluice"
+        for who in "${up[@]}"; do
+            ask "$who"
+            answer "$who" >>"$found.$who"
         done
     done
+    for who in "${up[@]}"; do
+        end_server "$who"
+    done
+    [ -z "$lock" ] || exec 9>&-
+    wait
     local items s t c
     items=$(median "$found.sluice" step_items)
     s=$(median "$found.sluice" step_s) t=$(median "$found.torch" step_s) c=$(median "$found.compile" step_s)
@@ -108,7 +161,7 @@ bench() { # MODEL THREADS
         "sluice_bytes=$(median "$found.sluice" peak_bytes) torch_bytes=$(median "$found.torch" peak_bytes)" \
         "predicted_bytes=$(median "$found.sluice" bytes)" \
         "predicted_error_percent=$(error "$(median "$found.sluice" bytes)" "$(median "$found.sluice" peak_bytes)")" \
-        "rounds=$rounds"
+        "rounds=$rounds cpus=${on:-any}"
 }
 
 for model in $models; do

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The opponent of `./dev bench cpu`: the same models, batches and optimizer in PyTorch.
 
-Prints one JSON line: median seconds per step over the timed steps, spread, mean user time per step,
-peak memory. Never a
-dependency of the product; run by bench/cpu.sh when --python is given.
+Prints JSON lines: median seconds per step over the timed steps, spread, mean user time per step,
+peak memory. Never a dependency of the product; run by bench/cpu.sh when --python is given.
 """
 import argparse
 import json
+import os
 import resource
 import statistics
+import sys
 import time
 
 import torch
@@ -127,43 +128,66 @@ def user_s():
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
+def peak_kib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+class Run:
+    def __init__(self, args):
+        torch.manual_seed(1)
+        torch.set_num_threads(args.threads)
+        self.args, self.empty_kib = args, peak_kib()
+        self.model, self.batch, self.items = MODELS[args.model]()
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+        self.forward = torch.compile(self.model) if args.compile else self.model
+        for _ in range(2):
+            self.step()
+        if args.cpus:  # compiling was free to use them all
+            for thread in os.listdir("/proc/self/task"):
+                os.sched_setaffinity(int(thread), {int(cpu) for cpu in args.cpus.split(",")})
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.forward(*self.batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        loss.item()
+
+    def measure(self, steps):
+        times, cpu_start = [], user_s()
+        for _ in range(steps):
+            start = time.perf_counter()
+            self.step()
+            times.append(time.perf_counter() - start)
+        cpu_s, middle = (user_s() - cpu_start) / steps, statistics.median(times)
+        print(json.dumps({
+            "model": self.args.model, "threads": self.args.threads, "compile": self.args.compile,
+            "version": torch.__version__, "step_s": middle,
+            "spread": (max(times) - min(times)) / middle, "step_cpu_s": cpu_s,
+            "items_s": self.items / middle,
+            "peak_bytes": (peak_kib() - self.empty_kib) * 1024,
+        }), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--cpus", default="", help="stay on these once compiled and warm")
+    parser.add_argument("--serve", action="store_true",
+                        help="say 'ready', then measure once for every line of standard input")
     args = parser.parse_args()
-    torch.manual_seed(1)
-    torch.set_num_threads(args.threads)
-    empty_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    model, batch, items = MODELS[args.model]()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
-    forward = torch.compile(model) if args.compile else model
-    times, cpu_start = [], 0.0
-    for step in range(args.steps + 2):
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        loss = forward(*batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        loss.item()
-        if step >= 2:
-            times.append(time.perf_counter() - start)
-        elif step == 1:
-            cpu_start = user_s()
-    cpu_s = (user_s() - cpu_start) / args.steps
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    times.sort()
-    print(json.dumps({
-        "model": args.model, "threads": args.threads, "compile": args.compile,
-        "version": torch.__version__, "step_s": statistics.median(times),
-        "spread": (times[-1] - times[0]) / statistics.median(times),
-        "step_cpu_s": cpu_s,
-        "items_s": items / statistics.median(times),
-        "peak_bytes": (peak_kib - empty_kib) * 1024,
-    }))
+    run = Run(args)
+    if not args.serve:
+        run.measure(args.steps)
+        return
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        run.measure(args.steps)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,6 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &train));
     train.eval_graph = NULL;
-    train.bind = sl_args_has(args, "--bind");
     SL_TRY_OUT(sl_run_optimizer(args, 20, &train));
     if (train.steps < 1) {
         err = sl_fail(SL_ERR_USAGE, "--steps: a check needs at least one step");
@@ -99,6 +98,7 @@ static sl_err run(const struct sl_args *args) {
         .slack = choice.slack,
         .comm = comm,
     };
+    SL_TRY_OUT(sl_comm_bind(args, &check.bind));
     SL_TRY_OUT(sl_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);

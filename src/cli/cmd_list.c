@@ -5,6 +5,7 @@
 #include "cli/model_file.h"
 #include "cli/model_report.h"
 #include "cost/machine.h"
+#include "data/data.h"
 #include "device/device.h"
 #include "op/registry.h"
 #include "optim/lr.h"
@@ -62,10 +63,24 @@ static void add_row(struct sl_listing *list, const char *name, const char *detai
     SL_PUSH(&list->rows, ((struct sl_list_row){name, detail, brief}));
 }
 
+static void add_device(struct sl_listing *list, const struct sl_device_row *row) {
+    const char *why = row->missing();
+    add_row(list, row->name, NULL,
+            why ? sl_arena_printf(&list->arena, "%s (not here: %s)", row->brief, why) : row->brief);
+}
+
+static sl_err fill_data(const struct sl_args *args, struct sl_listing *list) {
+    const char *name, *brief;
+    (void)args;
+    for (int i = 0; (name = sl_data_kind_name(i, &brief)); i++)
+        add_row(list, name, NULL, brief);
+    return SL_OK;
+}
+
 static sl_err fill_devices(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; sl_devices[i]; i++)
-        add_row(list, sl_devices[i]->name, NULL, sl_devices[i]->brief);
+        add_device(list, sl_devices[i]);
     return SL_OK;
 }
 
@@ -129,14 +144,15 @@ static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list
 
 /* In alphabetical order. */
 static const struct sl_list_kind kinds[] = {
+    {"data", "kinds of data sets: --data KIND:FILE", NULL, fill_data},
     {"devices", "what runs kernels", NULL, fill_devices},
     {"lr-schedules", "how the learning rate changes", "defaults", fill_lr_schedules},
     {"machines", "machines to plan for", NULL, fill_machines},
     {"models", "models by name", "parameters", fill_models},
     {"ops", "ops that models are made of", "inputs; attributes", fill_ops},
     {"optimizers", "optimizers of 'train'", "defaults", fill_optimizers},
-    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"planners", "planners of 'plan'", NULL, fill_planners},
+    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"schedules", "pipeline schedules", NULL, fill_schedules},
 };
 

@@ -98,6 +98,18 @@ sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args *args,
     return SL_OK;
 }
 
+sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
+    const char *text = sl_args_text(args, "--bind", NULL);
+    *out = SL_BIND_AUTO;
+    if (text && strcmp(text, "none") == 0)
+        *out = SL_BIND_NONE;
+    else if (text && strcmp(text, "cores") == 0)
+        *out = SL_BIND_CORES;
+    else if (text)
+        return sl_fail(SL_ERR_USAGE, "--bind: '%s' is neither cores nor none", text);
+    return SL_OK;
+}
+
 sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
     if (!comm)
         return err;

@@ -6,7 +6,9 @@
 #include "comm/comm.h"
 
 #define SL_COMM_OPTIONS                                                                            \
-    { "--transport", "T", "threads, mpi or tcp (default: by the way it was started)", false }
+    {"--transport", "T", "threads, mpi or tcp (default: by the way it was started)", false}, {     \
+        "--bind", "B", "workers to cores: cores, none (default: cores if half are needed)", false  \
+    }
 
 /* Open what --transport or the way the program was started asks for; NULL: threads of this process.
  * Ranks other than 0 fall silent. */
@@ -16,6 +18,9 @@ SL_MUST_CHECK sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **
 SL_MUST_CHECK sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args *args,
                                      const struct sl_train_config *train,
                                      const struct sl_pipe_choice *choice);
+
+/* --bind */
+SL_MUST_CHECK sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out);
 
 /* The end of a command: `err` is how it went here; returns how it went for all. */
 SL_MUST_CHECK sl_err sl_comm_finish(struct sl_comm *comm, sl_err err);

@@ -8,7 +8,6 @@
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
         {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
-        {"--bind", NULL, "bind every thread of a worker to a core of its own", false},             \
         {"--replicas", "W", "of every stage, each with every W-th micro-batch (default 1)",        \
          false},                                                                                   \
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \

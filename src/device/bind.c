@@ -15,6 +15,11 @@ int sl_bind_count(void) {
     return place_count;
 }
 
+int sl_bind_places(int *out) {
+    memcpy(out, places, sizeof *out * (size_t)sl_bind_count());
+    return place_count;
+}
+
 sl_err sl_bind_thread(int place) {
     cpu_set_t set;
     if (place < 0 || place >= sl_bind_count())

@@ -8,8 +8,9 @@
 
 enum { SL_BIND_MOST = 1024 };
 
-/* How many places there are. */
+/* How many places there are; the system's numbers of them (SL_BIND_MOST fit). */
 int sl_bind_count(void);
+int sl_bind_places(int *out);
 /* The calling thread, from now on. */
 SL_MUST_CHECK sl_err sl_bind_thread(int place);
 

@@ -1,5 +1,5 @@
 /* Evaluation: loss and accuracy over the validation split, and the scores behind them. */
-#include "run/train.h"
+#include "run/scores.h"
 
 #include "base/clock.h"
 
@@ -22,39 +22,33 @@ const struct sl_program_port *sl_train_find_output(const struct sl_train *train,
     return NULL;
 }
 
-/* What accuracy is counted on: output `logits` [..., V] against the targets of the first loss. */
-struct scores {
-    const struct sl_program_port *port;
-    int input;
-    int64_t ignore, classes, rows;
-    int64_t piece; /* rows that are fetched at a time */
-    float *at;
-    int32_t *targets;
-    int64_t right, counted;
-};
-
-static bool open_scores(const struct sl_train *train, struct scores *s) {
+void sl_scores_open(const struct sl_train *train, struct sl_scores *s) {
     const struct sl_loss *loss = &train->config.graph->losses.at[0];
-    *s = (struct scores){.port = sl_train_find_output(train, "logits"),
-                         .input = loss->count_input,
-                         .ignore = loss->ignore};
-    if (!s->port || s->input < 0 || s->port->operand.shape.rank == 0)
-        return false;
-    const struct sl_operand *operand = &s->port->operand;
+    const struct sl_program_port *port = sl_train_find_output(train, "logits");
+    *s = (struct sl_scores){.input = loss->count_input, .ignore = loss->ignore};
+    if (!port || s->input < 0 || port->operand.shape.rank == 0)
+        return;
+    const struct sl_operand *operand = &port->operand;
     s->classes = operand->shape.dim[operand->shape.rank - 1];
     s->rows = operand->numel / s->classes;
     const struct sl_shape *target =
         &sl_graph_value(train->config.graph, train->config.graph->inputs.at[s->input].value)->shape;
     const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
     if (operand->numel > SCORES_LIMIT || sl_shape_numel(target, p->samples) != s->rows)
-        return false;
+        return;
     s->piece = PIECE_SCORES / s->classes > 1 ? PIECE_SCORES / s->classes : 1;
     s->at = sl_realloc(NULL, sizeof *s->at * (size_t)(s->piece * s->classes));
     s->targets = sl_realloc(NULL, sizeof *s->targets * (size_t)s->rows);
-    return true;
+    s->port = port;
 }
 
-static void count_rows(struct scores *s, int64_t first, int64_t count) {
+void sl_scores_close(struct sl_scores *s) {
+    free(s->at);
+    free(s->targets);
+    *s = (struct sl_scores){0};
+}
+
+static void count_rows(struct sl_scores *s, int64_t first, int64_t count) {
     for (int64_t r = 0; r < count; r++) {
         int32_t target = s->targets[first + r];
         if (target == s->ignore)
@@ -69,7 +63,9 @@ static void count_rows(struct scores *s, int64_t first, int64_t count) {
     }
 }
 
-static sl_err count_right(struct sl_train *train, const struct sl_feed *feed, struct scores *s) {
+sl_err sl_scores_count(struct sl_train *train, const struct sl_feed *feed, struct sl_scores *s) {
+    if (!s->port)
+        return SL_OK;
     SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count, s->input,
                         s->targets));
     for (int64_t first = 0; first < s->rows; first += s->piece) {
@@ -85,41 +81,47 @@ static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval
     enum sl_worker_program program = sl_train_eval_program(train);
     int64_t batch = train->worker->programs[program]->samples;
     int slot = program == SL_WORKER_EVAL ? train->worker->slots : 0;
-    struct scores scores;
+    struct sl_scores scores;
     sl_err err = SL_OK;
-    bool scored = open_scores(train, &scores);
+    sl_scores_open(train, &scores);
     for (int64_t r = 0; r < rounds; r++) {
         struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, slot};
         struct sl_pass pass = {.program = program, .slot = slot, .first_sample = feed.first};
         SL_TRY_OUT(sl_train_feed(train, &feed));
         SL_TRY_OUT(sl_worker_pass(train->worker, &pass));
         SL_TRY_OUT(sl_train_add_losses(train, &feed, &report->loss));
-        if (scored)
-            SL_TRY_OUT(count_right(train, &feed, &scores));
+        SL_TRY_OUT(sl_scores_count(train, &feed, &scores));
         report->samples += batch;
     }
-    if (scored && scores.counted)
+    if (scores.counted)
         report->accuracy = (double)scores.right / (double)scores.counted;
 out:
-    free(scores.at);
-    free(scores.targets);
+    sl_scores_close(&scores);
     return err;
 }
 
-sl_err sl_train_eval(struct sl_train *train, int64_t samples, struct sl_eval_report *report) {
-    int64_t have = sl_data_count(train->config.data, SL_DATA_VALID), start = sl_clock_ns();
-    int64_t batch = train->worker->programs[sl_train_eval_program(train)]->samples;
-    int64_t rounds = (samples < have ? samples : have) / batch;
-    if (rounds == 0 && have >= batch)
+sl_err sl_eval_samples(const struct sl_train_config *config, int64_t samples, int64_t unit,
+                       int64_t *out) {
+    int64_t have = sl_data_count(config->data, SL_DATA_VALID);
+    int64_t rounds = (samples < have ? samples : have) / unit;
+    if (rounds == 0 && have >= unit)
         rounds = 1;
     if (rounds == 0)
         return sl_fail(SL_ERR_NO,
                        "the validation split has %lld samples, fewer than one micro-batch of "
                        "%lld; use more --micro, or a larger --validation",
-                       (long long)have, (long long)batch);
+                       (long long)have, (long long)unit);
+    *out = rounds * unit;
+    return SL_OK;
+}
+
+sl_err sl_train_eval(struct sl_train *train, int64_t samples, struct sl_eval_report *report) {
+    int64_t start = sl_clock_ns(), all;
+    int64_t batch = train->worker->programs[sl_train_eval_program(train)]->samples;
+    SL_TRY(sl_eval_samples(&train->config, samples, batch, &all));
     *report = (struct sl_eval_report){.step = train->step, .accuracy = NAN};
-    SL_TRY(sl_train_count(train, SL_DATA_VALID, 0, rounds * batch, train->counts));
-    SL_TRY(eval_rounds(train, rounds, report));
+    SL_TRY(sl_train_count(train, SL_DATA_VALID, 0, all, train->counts));
+    SL_TRY(eval_rounds(train, all / batch, report));
     report->dur_ns = sl_clock_ns() - start;
     return SL_OK;
 }

@@ -97,6 +97,10 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     if (r->skipped)
         put_bad(&json, &r->bad);
     sl_json_put_double(&json, "ms", (double)r->dur_ns / 1e6);
+    if (r->worker_bytes) {
+        sl_json_put_double(&json, "bubble", round(1e4 * r->bubble) / 1e4);
+        sl_json_put_int(&json, "worker_bytes", r->worker_bytes);
+    }
     if (!isnan(r->peak_share))
         sl_json_put_double(&json, "peak_percent", round(1e4 * r->peak_share) / 100);
     sl_json_close(&json, '}');
@@ -104,6 +108,8 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
     if (!isnan(r->norm))
         SL_TRY(sl_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
+    if (r->worker_bytes)
+        SL_TRY(sl_events_scalar(log->events, r->step, "train/bubble", (float)r->bubble));
     return sl_events_scalar(log->events, r->step, "train/lr", (float)r->lr);
 }
 

@@ -12,10 +12,11 @@
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
     SL_TRY(sl_pipe_policy_check(c->train, sched));
-    if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
+    if (sched->rule != SL_RULE_SYNC && !sched->together && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
-                       "gradient norm to clip; use --clip 0",
+                       "gradient norm to clip; let them step together (--verdict all) or use "
+                       "--clip 0",
                        sched->name);
     return SL_OK;
 }
@@ -46,7 +47,11 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .iters = iters,
         .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
+        .together = pipe->config.together,
     };
+    if (pipe->sched && pipe->sched->iters == iters)
+        return SL_OK; /* that of the run before */
+    pipe->sched = NULL;
     sl_arena_free(&pipe->sched_arena);
     SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
     return check_config(&pipe->config, pipe->sched);
@@ -60,6 +65,10 @@ static bool is_split(const struct sl_sched *sched) {
             if (sched->lists[seg][0].at[i].kind == SL_W)
                 return true;
     return false;
+}
+
+bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
+    return pipe->train.eval_graph && pipe->train.eval_every > 0;
 }
 
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat) {
@@ -86,7 +95,10 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .stage = stage,
         .samples = full,
         .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
+        .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
+        .eval_samples = full,
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
@@ -102,8 +114,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
     seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
-    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
-                          seat->train.worker->programs[SL_WORKER_FULL]->param_count);
+    SL_TRY(sl_pipe_policy_params(pipe, seat));
     if (pipe->config.staleness)
         SL_TRY(sl_pipe_watch_open(seat));
     return sl_train_open_optimizer(&seat->train);
@@ -112,21 +123,20 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads, .bind = pipe->train.bind};
+    struct sl_device_config device = {.threads = pipe->train.threads,
+                                      .bind = pipe->first_place >= 0,
+                                      .index = index,
+                                      .tf32 = pipe->train.tf32};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
-    w->place = device.place = pipe->workers_here++ * pipe->train.threads;
-    if (pipe->train.bind && w->place + pipe->train.threads > sl_bind_count())
-        return sl_fail(SL_ERR_NO,
-                       "--bind needs a core for every thread; this process has %d workers or more "
-                       "of %d threads and may use %d",
-                       pipe->workers_here, pipe->train.threads, sl_bind_count());
+    w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
     SL_TRY(pipe->train.device->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
     w->terms = SL_NEW(&pipe->arena, const float *, pipe->train.graph->grads.count + 1);
+    w->messages = SL_NEW(&pipe->arena, const char *, pipe->config.plan->worker_count + 1);
     w->norms = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
     for (int i = 0; i < plan->worker_seat_count[index]; i++) {
         struct sl_seat_state *seat = &w->seats[w->seat_count++];
@@ -134,6 +144,29 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
         SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
     return SL_OK;
+}
+
+static sl_err open_workers(struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count, here = 0;
+    for (int w = 0; w < count; w++)
+        here += sl_pipe_is_here(pipe, w);
+    enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
+    SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
+    for (int w = 0; w < count; w++)
+        SL_TRY(open_worker(pipe, w));
+    return SL_OK;
+}
+
+/* All ranks know the memory of all workers. */
+static sl_err count_bytes(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    pipe->worker_bytes = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
+    for (int s = 0; s < plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            pipe->worker_bytes[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    sl_pipe_add_message_bytes(pipe, pipe->worker_bytes);
+    return sl_comm_merge(pipe->comm, pipe->worker_bytes,
+                         plan->worker_count * (int64_t)sizeof *pipe->worker_bytes);
 }
 
 static sl_err open_threads(struct sl_pipe *pipe) {
@@ -164,10 +197,13 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)
             pipe->most_micros = pipe->sched->micros[s];
-    for (int w = 0; w < plan->worker_count; w++)
-        SL_TRY_OUT(open_worker(pipe, w));
+    SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
+    SL_TRY_OUT(sl_pipe_together_open(pipe));
+    pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
+    SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
+    SL_TRY_OUT(count_bytes(pipe));
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -186,7 +222,9 @@ static void close_seat(struct sl_seat_state *seat) {
 void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
+    sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
+    sl_pipe_together_close(pipe);
     sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
@@ -230,7 +268,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
-    sl_err err = w->pipe->train.bind ? sl_bind_thread(w->place) : SL_OK;
+    sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
         err = run_lists(w);
     if (err != SL_OK)
@@ -244,7 +282,9 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int slots = sl_pipe_slots(pipe, seat->number);
     int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
-    if (slots > seat->slots || versions > worker->versions)
+    seat->filled = 0;
+    if (slots > seat->slots || versions > worker->versions ||
+        pools[SL_POOL_GRAD].count > worker->grad_slots)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
@@ -272,6 +312,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
         if (pipe->seat_at[s])
             SL_TRY(start_seat(pipe, pipe->seat_at[s]));
     SL_TRY(sl_pipe_open_trace(pipe));
+    sl_pipe_together_start(pipe);
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
@@ -287,8 +328,7 @@ static void add_losses(struct sl_pipe *pipe, int64_t steps) {
             pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
 }
 
-/* The workers of this rank, from their first action to their last. */
-static sl_err run_workers(struct sl_pipe *pipe) {
+sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
     for (; w < count; w++)
         if (sl_pipe_is_here(pipe, w) &&
@@ -311,11 +351,17 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
-    sl_err err = run_workers(pipe);
+    sl_err err = sl_pipe_run_workers(pipe);
     SL_TRY(err);
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
+    for (int64_t i = 0; i < steps; i++) {
+        reports[i].bubble = sl_pipe_bubble(pipe);
+        for (int w = 0; w < pipe->config.plan->worker_count; w++)
+            if (pipe->worker_bytes[w] > reports[i].worker_bytes)
+                reports[i].worker_bytes = pipe->worker_bytes[w];
+    }
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;
     return SL_OK;
@@ -349,14 +395,7 @@ const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
     return pipe->config.trace ? &pipe->timeline : NULL;
 }
 
-sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out) {
-    const struct sl_plan *plan = pipe->config.plan;
-    memset(out, 0, sizeof *out * (size_t)plan->worker_count);
-    for (int s = 0; s < plan->seat_count; s++)
-        if (pipe->seat_at[s])
-            out[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
-    return sl_comm_merge(pipe->comm, out, plan->worker_count * (int64_t)sizeof *out);
-}
+const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe) { return pipe->worker_bytes; }
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
 

@@ -14,6 +14,7 @@
 #define SL_RUN_PIPE_H
 
 #include "comm/comm.h"
+#include "run/bind.h"
 #include "run/train.h"
 #include "sched/timeline.h"
 
@@ -33,8 +34,10 @@ struct sl_pipe_config {
     const char *schedule;
     int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
+    enum sl_bind_mode bind;
     bool trace;
     bool staleness; /* watch it */
+    bool together;  /* asynchronous schedules: one verdict (norm, finite) before each step */
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);
     void *delay_ctx;
@@ -48,6 +51,10 @@ void sl_pipe_close(struct sl_pipe *pipe);
 /* Run `steps` optimizer steps; reports[steps] is filled. */
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
+
+/* pipe_eval.c: loss and accuracy over train->eval_samples samples of the validation split, when the
+ * pipeline was opened with an eval_graph and eval_every > 0; the bits of sl_train_eval. */
+SL_MUST_CHECK sl_err sl_pipe_eval(struct sl_pipe *pipe, struct sl_eval_report *report);
 
 /* pipe_store.c: a checkpoint of the pipeline (see sl_train_save), and back, into every weight
  * version. Rank 0 writes and reads; all ranks must call. */
@@ -74,6 +81,6 @@ int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *
 sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
 /* Memory of each worker, of all ranks. */
-SL_MUST_CHECK sl_err sl_pipe_bytes(const struct sl_pipe *pipe, int64_t *out);
+const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe);
 
 #endif

@@ -26,8 +26,13 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *sea
     at.first = pipe->start_sample + at.iteration * pipe->train.batch + at.offset;
     at.count = sl_sched_samples(sched, seat->stage, micro);
     at.which = sl_worker_program_for(seat->train.worker, at.count);
-    at.program = seat->train.worker->programs[at.which];
     at.slot = sl_deps_ordinal(sched, seat->stage, micro) % seat->slots;
+    if (sched->rule == SL_RULE_FORWARD) { /* evaluation: validation samples, in a slot of its own */
+        at.first = at.offset;
+        at.which = SL_WORKER_EVAL;
+        at.slot = seat->train.worker->slots;
+    }
+    at.program = seat->train.worker->programs[at.which];
     return at;
 }
 
@@ -61,8 +66,8 @@ static sl_err copy_piece(const struct where *at, const struct way *way,
         if (way->ports->at[i].peer != way->peer)
             continue;
         char *memory = (char *)at->seat->train.worker->slot[at->slot] + operand->offset;
-        int64_t sample = operand->numel * 4 / at->count;
-        int64_t bytes = whole ? operand->numel * 4 : sample * piece->count;
+        int64_t all = sl_operand_bytes(operand), sample = all / at->count;
+        int64_t bytes = whole ? all : sample * piece->count;
         memory += whole ? 0 : sample * (piece->first - at->offset);
         SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message : memory,
                                  out ? memory : message, bytes));
@@ -76,7 +81,7 @@ static int64_t piece_bytes(const struct where *at, const struct way *way,
     int64_t bytes = 0;
     for (int i = 0; i < way->ports->count; i++)
         if (way->ports->at[i].peer == way->peer)
-            bytes += way->ports->at[i].operand.numel * 4;
+            bytes += sl_operand_bytes(&way->ports->at[i].operand);
     return piece->count == at->count ? bytes : bytes / at->count * piece->count;
 }
 
@@ -150,7 +155,7 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
         .slot = at->slot,
         .version = action->weight_slot,
         .grad_slot = action->grad_slot,
-        .accumulate = at->seat->grad_filled,
+        .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
         .after = pipe->comm->gate.poll ? poll_comm : NULL,
@@ -164,7 +169,23 @@ static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
     return pipe->loss_terms + micro * pipe->train.graph->losses.count;
 }
 
+static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action) {
+    struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
+    struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
+    struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);
+    pass.version = at.seat->newest;
+    SL_TRY(sl_train_feed(&at.seat->train, &feed));
+    SL_TRY(move_messages(w, &at, false, false));
+    SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
+    if (at.program->losses.count)
+        SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
+    SL_TRY(sl_scores_count(&at.seat->train, &feed, &at.seat->scores));
+    return move_messages(w, &at, false, true);
+}
+
 static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *action) {
+    if (w->pipe->sched->rule == SL_RULE_FORWARD)
+        return evaluate(w, action);
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);
@@ -189,7 +210,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
-        at.seat->grad_filled = true;
+        at.seat->filled |= (uint64_t)1 << action->grad_slot;
     return action->kind == SL_W ? SL_OK : move_messages(w, &at, true, true);
 }
 

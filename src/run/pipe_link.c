@@ -91,11 +91,15 @@ static int places_of(const struct sl_pipe *pipe, int e, int pair, bool grad) {
     return places > 0 ? places : 1;
 }
 
+static enum sl_worker_program program_of(const struct sl_pipe *pipe) {
+    return pipe->sched->rule == SL_RULE_FORWARD ? SL_WORKER_EVAL : SL_WORKER_FULL;
+}
+
 static int64_t port_bytes(const struct sl_ports *ports, int peer) {
     int64_t bytes = 0;
     for (int i = 0; i < ports->count; i++)
         if (ports->at[i].peer == peer)
-            bytes += ports->at[i].operand.numel * 4;
+            bytes += sl_operand_bytes(&ports->at[i].operand);
     return bytes;
 }
 
@@ -107,7 +111,7 @@ static int64_t message_bytes(const struct sl_pipe *pipe, int e, struct ends ends
     const struct sl_seat_state *here = sender ? sender : pipe->seat_at[ends.reader];
     if (!here)
         return 0;
-    const struct sl_program *p = here->train.worker->programs[SL_WORKER_FULL];
+    const struct sl_program *p = here->train.worker->programs[program_of(pipe)];
     bool at_from = here->stage == edge->from;
     const struct sl_ports *ports =
         at_from ? (grad ? &p->recv_grad : &p->send_act) : (grad ? &p->send_grad : &p->recv_act);
@@ -142,7 +146,7 @@ static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *ed
     const struct sl_seat_state *here = pipe->seat_at[from->seat];
     if (from->micro_size == to->micro_size || !here)
         return SL_OK;
-    const struct sl_program *p = here->train.worker->programs[SL_WORKER_FULL];
+    const struct sl_program *p = here->train.worker->programs[program_of(pipe)];
     const struct sl_ports *both[] = {&p->send_act, &p->recv_grad};
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < both[k]->count; i++) {
@@ -160,7 +164,7 @@ static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *ed
     return SL_OK;
 }
 
-static sl_err open_links(struct sl_pipe *pipe) {
+sl_err sl_pipe_open_links(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     pipe->links = SL_NEW(&pipe->arena, struct sl_link, plan->edge_count + 1);
     for (int e = 0; e < plan->edge_count; e++) {
@@ -168,10 +172,23 @@ static sl_err open_links(struct sl_pipe *pipe) {
         SL_TRY(check_samples(pipe, &plan->edges[e]));
         for (int pair = 0; pair < pipe->links[e].pair_count; pair++) {
             SL_TRY(open_channel(pipe, e, pair, false));
-            SL_TRY(open_channel(pipe, e, pair, true));
+            if (pipe->sched->rule != SL_RULE_FORWARD)
+                SL_TRY(open_channel(pipe, e, pair, true));
         }
     }
     return SL_OK;
+}
+
+void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out) {
+    const struct sl_plan *plan = pipe->config.plan;
+    for (int e = 0; e < plan->edge_count; e++)
+        for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
+            const struct sl_link *link = &pipe->links[e];
+            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
+            int reader = plan->seats[ends_of(plan, &plan->edges[e], i / 2, i % 2).reader].worker;
+            if (channel && sl_pipe_is_here(pipe, reader))
+                out[reader] += channel->spec.places * channel->spec.size_bytes;
+        }
 }
 
 sl_err sl_pipe_check_links(const struct sl_pipe *pipe) {
@@ -273,7 +290,7 @@ sl_err sl_pipe_link(struct sl_pipe *pipe) {
     struct sl_arena scratch = {0};
     sl_err err = SL_OK;
     pipe->groups = SL_NEW(&pipe->arena, struct sl_group *, count + 1);
-    SL_TRY_OUT(open_links(pipe));
+    SL_TRY_OUT(sl_pipe_open_links(pipe));
     SL_TRY_OUT(open_all(pipe, &scratch));
     for (int g = 0; g < count; g++)
         SL_TRY_OUT(open_group(pipe, g, &scratch));
@@ -282,9 +299,8 @@ out:
     return err;
 }
 
-void sl_pipe_unlink(struct sl_pipe *pipe) {
-    const struct sl_plan *plan = pipe->config.plan;
-    for (int e = 0; pipe->links && e < plan->edge_count; e++) {
+void sl_pipe_close_links(struct sl_pipe *pipe) {
+    for (int e = 0; pipe->links && e < pipe->config.plan->edge_count; e++) {
         for (int i = 0; i < pipe->links[e].pair_count; i++) {
             sl_channel_close(pipe->links[e].acts[i]);
             sl_channel_close(pipe->links[e].grads[i]);
@@ -292,6 +308,11 @@ void sl_pipe_unlink(struct sl_pipe *pipe) {
         free(pipe->links[e].arrived[0]);
         free(pipe->links[e].arrived[1]);
     }
+}
+
+void sl_pipe_unlink(struct sl_pipe *pipe) {
+    const struct sl_plan *plan = pipe->config.plan;
+    sl_pipe_close_links(pipe);
     for (int g = 0; pipe->groups && g < sl_sched_group_count(plan); g++)
         sl_group_close(pipe->groups[g]);
     sl_group_close(pipe->all);

@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/scores.h"
 #include "run/store.h"
 
 /* A pass whose weights are compared with the version they stand for. */
@@ -21,17 +22,20 @@ struct sl_seat_state {
     int stage, replica;
     int number;           /* of the plan's seats */
     int slots;            /* micro-batches in flight */
-    bool grad_filled;     /* the gradient buffer holds something: add to it */
+    uint64_t filled;      /* bit g: gradient buffer g holds something, add to it */
     int newest;           /* weight slab */
     int64_t counted;      /* iteration that train.counts is of, -1: none */
     int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
-    int step_from, step_to;
+    int step_from, step_to, step_grad;
     struct sl_policy_at at;        /* where the stage stands, for policies */
+    struct sl_policy_at *ats;      /* [params] the same; of tied ones: of the highest holder */
+    double *rates;                 /* [params] of the step at hand */
     struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
     int kept;                      /* slab of what the policy keeps, -1: nothing */
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
     struct sl_watch watch[2];      /* of forwards, of backwards */
     SL_VEC(struct sl_staleness) watched;
+    struct sl_scores scores; /* of an evaluation */
 };
 
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
@@ -43,13 +47,15 @@ struct sl_pipe_worker {
     struct sl_seat_state *seats;
     int seat_count;
     int steps_waiting;
-    int *reduce_seen;    /* [groups] */
-    int *member;         /* [groups] this worker's place in each, -1: none */
-    const float **terms; /* [grads of the graph] its own, of the sum at hand */
-    double *norms;       /* [graph params] of the step in the making */
-    struct sl_lane lane; /* measured */
-    int64_t waited_ns;   /* in the action at hand */
-    int64_t busy_ns;     /* of this run: in actions, without waiting */
+    int *reduce_seen;             /* [groups] */
+    int *member;                  /* [groups] this worker's place in each, -1: none */
+    const float **terms;          /* [grads of the graph] its own, of the sum at hand */
+    double *norms;                /* [graph params] of the step in the making */
+    struct sl_lane lane;          /* measured */
+    int64_t waited_ns;            /* in the action at hand */
+    int64_t busy_ns;              /* of this run: in actions, without waiting */
+    struct sl_verdicts *verdicts; /* stepping together (pipe_async.c) */
+    const char **messages;        /* [worker] of the sum at hand */
     pthread_t thread;
 };
 
@@ -73,6 +79,14 @@ struct sl_link {
     int64_t *arrived[2]; /* [iterations][pieces] with a trace: when acts, grads were there */
 };
 
+/* What a run of the workers follows: training's course or evaluation's. */
+struct sl_course {
+    const struct sl_sched *sched;
+    struct sl_link *links;
+    int64_t batch, most_micros;
+    bool trace;
+};
+
 struct sl_pipe {
     struct sl_pipe_config config;
     struct sl_train_config train;
@@ -81,16 +95,21 @@ struct sl_pipe {
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
+    int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
     int workers_here;
     struct sl_pipe_worker *workers;
-    struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
-    struct sl_link *links;          /* [edge] */
-    struct sl_group *all, **groups; /* of all workers; [sched groups] */
+    struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */
+    struct sl_link *links;                /* [edge] */
+    struct sl_group *all, **groups;       /* of all workers; [sched groups] */
+    struct sl_channel **votes, ***shares; /* stepping together: [from, to]; [group][from, to] */
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns, last_ns;
+    struct sl_course other; /* evaluation's while training is at hand, and the other way round */
+    int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
+    int64_t *worker_bytes;    /* [worker] */
     int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
     /* pipe_store.c */
     bool *holds;                       /* [stage][params, then states] */
@@ -112,11 +131,22 @@ void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad,
 /* pipe_store.c: channels between rank 0 and the others, for tensors. */
 SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
 void sl_pipe_close_post(struct sl_pipe *pipe);
+/* pipe.c: the workers of this rank, from their first action to their last. */
+SL_MUST_CHECK sl_err sl_pipe_run_workers(struct sl_pipe *pipe);
+bool sl_pipe_evaluates(const struct sl_pipe *pipe);
+/* pipe_eval.c */
+SL_MUST_CHECK sl_err sl_pipe_open_eval(struct sl_pipe *pipe);
+void sl_pipe_close_eval(struct sl_pipe *pipe);
 /* pipe_link.c: channels and groups of all workers, after those of this rank have been opened. */
 SL_MUST_CHECK sl_err sl_pipe_link(struct sl_pipe *pipe);
 void sl_pipe_unlink(struct sl_pipe *pipe);
+/* Only the channels, of the schedule at hand. */
+SL_MUST_CHECK sl_err sl_pipe_open_links(struct sl_pipe *pipe);
+void sl_pipe_close_links(struct sl_pipe *pipe);
 /* Have the channels places enough for the schedule at hand? */
 SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
+/* Of the channels that are read here, to out[worker]. */
+void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
@@ -124,11 +154,22 @@ SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_
 SL_MUST_CHECK sl_err sl_pipe_policy_check(const struct sl_train_config *c,
                                           const struct sl_sched *sched);
 void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_seat_state *seat);
-double sl_pipe_rate(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int64_t t);
+SL_MUST_CHECK sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_seat_state *seat);
 SL_MUST_CHECK sl_err sl_pipe_predict(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* The step of one seat; sets the rate and what is stored. */
 SL_MUST_CHECK sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
                                     struct sl_update_args *args);
+/* pipe_async.c: stepping together. Opened when the links are; a REDUCE; what a STEP waits for. */
+SL_MUST_CHECK sl_err sl_pipe_together_open(struct sl_pipe *pipe);
+void sl_pipe_together_close(struct sl_pipe *pipe);
+void sl_pipe_together_start(struct sl_pipe *pipe);
+SL_MUST_CHECK sl_err sl_pipe_together_reduce(struct sl_pipe_worker *worker,
+                                             struct sl_seat_state *seat,
+                                             const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_together_verdict(struct sl_pipe_worker *worker,
+                                              struct sl_seat_state *seat,
+                                              const struct sl_action *action,
+                                              struct sl_norm_verdict *out);
 /* pipe_watch.c */
 SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
 void sl_pipe_watch_close(struct sl_seat_state *seat);

@@ -16,7 +16,7 @@ struct session {
     const struct sl_session_config *config;
     struct sl_session_result *result;
     struct sl_pipe *pipe;   /* NULL: one worker */
-    struct sl_train *train; /* one worker; with a pipeline: evaluates and explains, or NULL */
+    struct sl_train *train; /* one worker; NULL: a pipeline */
     bool speaks;            /* rank 0 */
     struct sl_run_log log;
     int64_t saved_step;  /* -1: none yet */
@@ -103,11 +103,10 @@ static sl_err save(struct session *s) {
 
 static sl_err evaluate(struct session *s) {
     struct sl_eval_report report;
-    if (s->pipe && s->config->comm)
-        SL_TRY(sl_pipe_gather(s->pipe, s->train));
+    SL_TRY(s->pipe ? sl_pipe_eval(s->pipe, &report)
+                   : sl_train_eval(s->train, s->config->train.eval_samples, &report));
     if (!s->speaks)
         return SL_OK;
-    SL_TRY(sl_train_eval(s->train, s->config->train.eval_samples, &report));
     s->result->last_eval = report.loss;
     if (isnan(s->result->best_eval) || report.loss < s->result->best_eval)
         s->result->best_eval = report.loss;
@@ -148,35 +147,39 @@ static int64_t run_length(const struct session *s, int64_t most) {
     return length < most ? length : most;
 }
 
-/* In one process the worker that explains follows the pipeline, one run behind. */
-static sl_err follow(struct session *s) {
-    return s->pipe && s->train && !s->config->comm ? sl_pipe_gather(s->pipe, s->train) : SL_OK;
-}
-
-/* Why steps of a pipeline were skipped: one worker makes the same steps again from the weights that
- * it still holds, to the same bits, and looks. Asynchronous schedules cannot be asked so, and ranks
- * have no such worker. */
-static sl_err explain_skips(struct session *s, struct sl_step_report *reports, int64_t count) {
-    const struct sl_graph *graph = s->config->train.graph;
+/* One worker in the pipeline's place before its last step, which was skipped: its weights are those
+ * of then. Then it looks. */
+static sl_err look_again(struct session *s, struct sl_step_report *report) {
+    const struct sl_train_config *c = &s->config->train;
+    struct sl_train_config config = *c;
     struct sl_step_report again;
-    int64_t last = -1;
-    for (int64_t i = 0; i < count; i++)
-        last = reports[i].skipped ? i : last;
-    if (last < 0 || !sl_pipe_is_synchronous(s->pipe) || s->config->comm)
-        return SL_OK;
-    int *stage = sl_realloc(NULL, sizeof *stage * (size_t)graph->nodes.count);
+    struct sl_train *one = NULL;
     sl_err err = SL_OK;
-    sl_pass_place(graph, s->config->stage_of, stage);
-    for (int64_t i = 0; i <= last; i++) {
-        SL_TRY_OUT(sl_train_step(s->train, &again));
-        if (!reports[i].skipped)
-            continue;
-        reports[i].bad = again.bad;
-        reports[i].bad.stage = again.bad.kind == SL_BAD_OP ? stage[again.bad.node] : 0;
-    }
+    int64_t epoch = sl_data_count(c->data, SL_DATA_TRAIN);
+    int *stage = sl_realloc(NULL, sizeof *stage * (size_t)c->graph->nodes.count);
+    config.eval_graph = NULL;
+    SL_TRY_OUT(sl_train_open(&config, &one));
+    SL_TRY_OUT(sl_pipe_gather(s->pipe, one));
+    int64_t sample = one->cursor.epoch * epoch + one->cursor.position - c->batch;
+    one->step--;
+    one->cursor.epoch = sample / epoch;
+    one->cursor.position = sample % epoch;
+    SL_TRY_OUT(sl_train_step(one, &again));
+    sl_pass_place(c->graph, s->config->stage_of, stage);
+    report->bad = again.bad;
+    report->bad.stage = again.bad.kind == SL_BAD_OP ? stage[again.bad.node] : 0;
 out:
+    sl_train_close(one);
     free(stage);
     return err;
+}
+
+/* Why a step of a pipeline was skipped. Asynchronous schedules cannot be asked so, nor ranks, nor
+ * steps with others behind them in the same run. */
+static sl_err explain_skip(struct session *s, struct sl_step_report *report) {
+    if (!report->skipped || !sl_pipe_is_synchronous(s->pipe) || s->config->comm)
+        return SL_OK;
+    return look_again(s, report);
 }
 
 static sl_err log_staleness(struct session *s) {
@@ -189,11 +192,14 @@ static sl_err log_staleness(struct session *s) {
     return err;
 }
 
-/* A pipeline runs several steps at a time and is empty in between. Asynchronous schedules drain as
- * seldom as possible, because a drain is a step with fresh weights that they would not have had. */
+/* A pipeline is empty between runs. Synchronous schedules are so after every step; several of them
+ * make a better picture. Asynchronous ones drain as seldom as possible, because a drain is a step
+ * with fresh weights that they would not have had. */
 static sl_err run_pipe(struct session *s) {
-    enum { STEPS_MOST = 16 };
-    int64_t most = sl_pipe_is_synchronous(s->pipe) ? STEPS_MOST : INT64_MAX;
+    enum { STEPS_DRAWN = 16 };
+    int64_t most = !sl_pipe_is_synchronous(s->pipe) ? INT64_MAX
+                   : s->config->trace               ? STEPS_DRAWN
+                                                    : 1;
     int64_t count = run_length(s, most);
     struct sl_step_report *reports = calloc((size_t)count, sizeof *reports);
     if (!reports)
@@ -202,8 +208,7 @@ static sl_err run_pipe(struct session *s) {
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
     if (s->config->trace && s->config->on_trace && s->speaks)
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), step_of(s));
-    SL_TRY_OUT(explain_skips(s, reports, count));
-    SL_TRY_OUT(follow(s));
+    SL_TRY_OUT(explain_skip(s, &reports[count - 1]));
     SL_TRY_OUT(log_staleness(s));
     for (int64_t i = 0; i < count; i++)
         SL_TRY_OUT(after_step(s, &reports[i]));
@@ -241,8 +246,10 @@ static sl_err open_pipe(struct session *s) {
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
+                                  .together = c->together,
                                   .slack = c->slack,
                                   .comm = c->comm,
+                                  .bind = c->bind,
                                   .staleness = c->staleness,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
@@ -251,7 +258,7 @@ static sl_err open_pipe(struct session *s) {
 int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
     struct sl_stage_bytes worker = sl_train_bytes(train);
     return sl_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
-           (config->run ? SL_CKPT_BUFFER_BYTES : 0);
+           (config->run || config->init ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
 /* What is computed again (recomputation) does not count as work done. */
@@ -268,27 +275,19 @@ static int64_t count_params(const struct sl_graph *graph) {
     return count;
 }
 
-/* All ranks: memory of the workers is asked of everyone. */
-static sl_err tell_start(struct session *s) {
+static void tell_start(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s), .params = count_params(c->train.graph)};
-    int count = c->plan ? c->plan->worker_count : 0;
-    int64_t *bytes = sl_realloc(NULL, sizeof *bytes * (size_t)(count + 1));
-    sl_err err = SL_OK;
     if (s->pipe) {
-        SL_TRY_OUT(sl_pipe_bytes(s->pipe, bytes));
-        start.worker_bytes = bytes;
-        for (int w = 0; w < count; w++)
-            start.bytes += bytes[w];
+        start.worker_bytes = sl_pipe_bytes(s->pipe);
+        for (int w = 0; w < c->plan->worker_count; w++)
+            start.bytes += start.worker_bytes[w];
     } else {
         start.bytes = sl_session_bytes(c, s->train);
     }
     s->result->bytes = start.bytes;
     if (c->on_start && s->speaks)
         c->on_start(c->ctx, &start);
-out:
-    free(bytes);
-    return err;
 }
 
 static sl_err run_session(struct session *s) {
@@ -297,12 +296,11 @@ static sl_err run_session(struct session *s) {
         return sl_fail(SL_ERR_NO, "staleness is logged by one process only: without mpirun");
     if (c->plan)
         SL_TRY(open_pipe(s));
-    if (!c->comm || (c->train.eval_every > 0 && s->speaks))
+    else
         SL_TRY(sl_train_open(&c->train, &s->train));
     SL_TRY(start(s));
-    SL_TRY(follow(s));
     s->result->was_finished = step_of(s) >= c->train.steps;
-    SL_TRY(tell_start(s));
+    tell_start(s);
     if (!s->result->was_finished)
         SL_TRY(run_steps(s));
     s->result->stopped = step_of(s) < c->train.steps;

@@ -24,6 +24,7 @@ struct sl_session_config {
     const struct sl_plan *plan; /* a pipeline; NULL: one worker */
     const int *stage_of;        /* [forward nodes], with a plan */
     const char *schedule;
+    enum sl_bind_mode bind;   /* of the pipeline's workers */
     int64_t slack;            /* see sl_sched_opts */
     struct sl_comm *comm;     /* of the pipeline; NULL: threads. Files and callbacks are rank 0's */
     const char *run;          /* directory; NULL: keep nothing */
@@ -39,6 +40,7 @@ struct sl_session_config {
     void (*on_start)(void *ctx, const struct sl_session_start *start);
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     void (*on_eval)(void *ctx, const struct sl_eval_report *report);
+    bool together;  /* asynchronous schedules: one verdict before each step */
     bool staleness; /* log it */
     bool trace;     /* measure when everything happens in a pipeline */
     /* After each run of the pipeline; `step` of the training run is the last one in it. */

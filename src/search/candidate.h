@@ -40,7 +40,8 @@ struct sl_setup {
     const struct sl_problem *problem;
     struct sl_candidate c;
     struct sl_setup_stage *stages;
-    struct sl_edge *edges; /* true tensors, and those that make a row of it (0 bytes) */
+    struct sl_edge *edges; /* true tensors, and those that make a row of it (0 bytes); by `from` */
+    int *edge_at;          /* [stage + 1] where the edges of a stage begin */
     int edge_count, device_count;
     int *device_of; /* [worker] */
     int **workers;  /* [stage][replica] */
@@ -56,6 +57,8 @@ int64_t sl_setup_bound(const struct sl_setup *layout);
 /* The part of `busy_ns` per iteration that must lie between the first and the last step of an
  * asynchronous run: as many micro-batches as are in flight may have been done before. */
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
+/* Bytes that the fullest worker is likely to lack, from sums and windows; <= 0: it should fit. */
+double sl_setup_lacks(const struct sl_setup *setup);
 /* Micro-batches of an iteration. */
 int64_t sl_setup_micros(const struct sl_setup *layout);
 
@@ -76,6 +79,12 @@ struct sl_score {
 /* Build the schedule (which verifies it) and play it. SL_ERR_NO: outside the schedule's domain. */
 SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
                                     const struct sl_stage_bytes *exact, struct sl_score *out);
+
+/* The same for searches: large setups of equal widths are played as one of their pipelines, without
+ * what the others do to shared links. */
+SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
+/* Passes of one iteration: what playing it costs. */
+int64_t sl_setup_passes(const struct sl_setup *setup);
 
 /* A ring over w replicas on the devices of a stage. */
 int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width, double bytes);

@@ -7,8 +7,18 @@
 
 #include <string.h>
 
+enum {
+    AT_ONCE = 8,           /* candidates that are played side by side */
+    PASSES_MOST = 1 << 18, /* of one planner */
+};
+
 bool sl_query_over(const struct sl_query *query) {
     return query->until_ns && sl_clock_ns() > query->until_ns;
+}
+
+double sl_query_memory(const struct sl_query *query) {
+    double scale = query->memory_scale > 0 ? query->memory_scale : 1;
+    return query->cut_scale > 0 ? scale * query->cut_scale : scale;
 }
 
 const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]) {
@@ -52,7 +62,9 @@ static struct sl_found measure(const struct sl_problem *p, const struct sl_candi
     sl_setup_build(&scratch, p, c, &layout);
     struct sl_found found = {.c = *c,
                              .bottleneck = sl_setup_bottleneck(&layout, NULL),
-                             .bound = sl_setup_bound(&layout)};
+                             .bound = sl_setup_bound(&layout),
+                             .passes = sl_setup_passes(&layout),
+                             .lacks = sl_setup_lacks(&layout)};
     sl_arena_free(&scratch);
     return found;
 }
@@ -88,7 +100,7 @@ static void play_one(void *ctx, int64_t i) {
     struct sl_arena scratch = {0};
     struct sl_setup layout;
     sl_setup_build(&scratch, b->p, &b->at[i].c, &layout);
-    b->err[i] = sl_setup_score(&layout, NULL, &b->at[i].score);
+    b->err[i] = sl_setup_score_fast(&layout, &b->at[i].score);
     sl_arena_free(&scratch);
 }
 
@@ -137,6 +149,7 @@ bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *c, co
     struct batch batch = {p, &found, &(sl_err){SL_OK}};
     play_one(&batch, 0);
     contest->out->played++;
+    contest->passes += found.passes;
     if (*batch.err != SL_OK)
         return false;
     *score = found.score;
@@ -149,38 +162,85 @@ bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *c, co
     return found.score.over_bytes <= 0;
 }
 
+/* What should fit comes first, smallest bound first; then what lacks least. */
 static int compare_bounds(const void *a, const void *b) {
     const struct sl_found *x = a, *y = b;
+    if ((x->lacks > 0) != (y->lacks > 0))
+        return x->lacks > 0 ? 1 : -1;
+    if (x->lacks > 0 && x->lacks != y->lacks)
+        return x->lacks < y->lacks ? -1 : 1;
     if (x->bound != y->bound)
         return x->bound < y->bound ? -1 : 1;
     return (x->bottleneck > y->bottleneck) - (x->bottleneck < y->bottleneck);
 }
 
-void sl_contest_play(struct sl_contest *contest, int most) {
-    enum { AT_ONCE = 8 };
-    struct sl_found *at = contest->at.at + contest->played;
-    int count = (int)contest->at.count - contest->played, done = 0;
-    if (!count)
+/* Plays a few side by side, at most *count and no more than the budget; false: enough. */
+static bool play_some(struct sl_contest *contest, struct sl_found *at, int *most) {
+    sl_err err[AT_ONCE];
+    struct batch batch = {contest->query->problem, at, err};
+    int count = 1;
+    if (contest->passes && contest->passes + at[0].passes > PASSES_MOST)
+        return false;
+    if (contest->passes && sl_query_over(contest->query)) {
+        contest->out->timed_out = true;
+        return false;
+    }
+    for (int64_t sum = contest->passes + at[0].passes; count < *most; count++) {
+        sum += at[count].passes;
+        if (sum > PASSES_MOST)
+            break;
+    }
+    *most = count;
+    sl_par_for(count, contest->query->threads, play_one, &batch);
+    contest->out->played += count;
+    for (int i = 0; i < count; i++) {
+        contest->passes += at[i].passes;
+        if (err[i] == SL_OK)
+            take(contest, &at[i]);
+    }
+    return true;
+}
+
+/* What should not fit, once nothing else is left: the sums may be too high, and if they are right,
+ * this is the plan to name. */
+static void play_unfit(struct sl_contest *contest, struct sl_found *at, int count) {
+    int now = count < AT_ONCE ? count : AT_ONCE;
+    struct sl_result *out = contest->out;
+    if (out->found || !count)
         return;
-    qsort(at, (size_t)count, sizeof *at, compare_bounds);
-    while (done < count && done < most) {
-        sl_err err[AT_ONCE];
-        int now = count - done < AT_ONCE ? count - done : AT_ONCE;
-        if (contest->out->found && at[done].bound > contest->out->best.score.step_ns)
+    if (at->passes <= PASSES_MOST) {
+        play_some(contest, at, &now);
+    } else if (!out->near_found) { /* too large to play: as estimated */
+        out->near = *at;
+        out->near.score.over_bytes = (int64_t)at->lacks;
+        out->near.score.peak_bytes = (int64_t)at->lacks + contest->query->problem->memory[0];
+        out->near_found = true;
+    }
+}
+
+void sl_contest_play(struct sl_contest *contest) {
+    struct sl_found *at = contest->at.at + contest->played;
+    int count = (int)contest->at.count - contest->played, done = 0, fit = 0;
+    contest->passes = 0;
+    if (count)
+        qsort(at, (size_t)count, sizeof *at, compare_bounds);
+    while (fit < count && at[fit].lacks <= 0)
+        fit++;
+    while (done < fit) {
+        int now = fit - done < AT_ONCE ? fit - done : AT_ONCE;
+        const struct sl_result *out = contest->out;
+        if (out->found && at[done].bound > out->best.score.step_ns)
+            break; /* and so are all that follow */
+        if (!play_some(contest, at + done, &now))
             break;
-        if (done && sl_query_over(contest->query)) {
-            contest->out->timed_out = true;
-            break;
-        }
-        struct batch batch = {contest->query->problem, at + done, err};
-        sl_par_for(now, contest->query->threads, play_one, &batch);
-        contest->out->played += now;
-        for (int i = 0; i < now; i++)
-            if (err[i] == SL_OK)
-                take(contest, &at[done + i]);
         done += now;
     }
+    play_unfit(contest, at + fit, count - fit);
     contest->played = (int)contest->at.count;
+}
+
+bool sl_contest_tired(const struct sl_contest *contest) {
+    return contest->passes >= 8 * PASSES_MOST || sl_query_over(contest->query);
 }
 
 void sl_contest_close(struct sl_contest *contest) { SL_VEC_FREE(&contest->at); }
@@ -209,25 +269,37 @@ static int64_t longest_way(const struct sl_problem *p, int size) {
     return longest;
 }
 
+int64_t sl_size_bound(const struct sl_problem *p, int size, bool async) {
+    int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
+    double speed = 0; /* micro-batches per nanosecond of all devices together */
+    for (int k = 0; k < p->machine->kind_count; k++) {
+        const struct sl_unit_time *t = sl_problem_times(p, size, k);
+        int64_t pass = 0;
+        int devices = 0;
+        for (int u = 0; u < p->unit_count; u++)
+            pass += t[u].f + t[u].i + t[u].w;
+        for (int d = 0; d < p->machine->device_count; d++)
+            devices += p->machine->kind_of[d] == k;
+        speed += (double)devices / (double)(pass ? pass : 1);
+    }
+    int64_t work = (int64_t)((double)micros / speed), way = longest_way(p, size);
+    if (async)
+        return sl_async_bound(work, micros, p->machine->device_count);
+    return work > way ? work : way;
+}
+
 int64_t sl_space_bound(const struct sl_problem *p, bool async) {
     int64_t best = INT64_MAX;
     for (int s = 0; s < p->size_count; s++) {
-        int64_t micros = (p->batch + p->sizes[s] - 1) / p->sizes[s], way = longest_way(p, s);
-        double speed = 0; /* micro-batches per nanosecond of all devices together */
-        for (int k = 0; k < p->machine->kind_count; k++) {
-            const struct sl_unit_time *t = sl_problem_times(p, s, k);
-            int64_t pass = 0;
-            int devices = 0;
-            for (int u = 0; u < p->unit_count; u++)
-                pass += t[u].f + t[u].i + t[u].w;
-            for (int d = 0; d < p->machine->device_count; d++)
-                devices += p->machine->kind_of[d] == k;
-            speed += (double)devices / (double)(pass ? pass : 1);
-        }
-        int64_t work = (int64_t)((double)micros / speed), bound = work > way ? work : way;
-        if (async)
-            bound = sl_async_bound(work, micros, p->machine->device_count);
+        int64_t bound = sl_size_bound(p, s, async);
         best = bound < best ? bound : best;
     }
     return best;
+}
+
+bool sl_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size) {
+    const struct sl_schedule *row = sl_schedule_find(schedule);
+    bool async = row && row->rule != SL_RULE_SYNC;
+    return contest->out->found &&
+           sl_size_bound(contest->query->problem, size, async) >= contest->out->best.score.step_ns;
 }

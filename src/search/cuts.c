@@ -34,20 +34,45 @@ struct search {
     int *scratch; /* windows of the label in the making */
     const int *order;
     double memory_least;
+    struct sl_memory_rule rule;
 };
 
-double sl_cut_bytes(const char *schedule, int64_t micros, int64_t size,
+struct sl_memory_rule sl_memory_rule(const char *schedule) {
+    return (struct sl_memory_rule){.all = strcmp(schedule, "gpipe") == 0,
+                                   .twice = strcmp(schedule, "2bw") == 0,
+                                   .stashes = strcmp(schedule, "stash") == 0 ||
+                                              strcmp(schedule, "vsync") == 0};
+}
+
+double sl_cut_bytes(const struct sl_memory_rule *rule, int64_t micros, int64_t size,
                     const struct sl_cut_stage *s, int64_t window) {
-    bool all = strcmp(schedule, "gpipe") == 0, twice = strcmp(schedule, "2bw") == 0;
-    int64_t live = all || window > micros ? micros : window;
+    int64_t live = rule->all || window > micros ? micros : window;
     live = (live + s->width - 1) / s->width;
-    double versions = twice ? 2 : 1;
-    if (strcmp(schedule, "stash") == 0 || strcmp(schedule, "vsync") == 0)
+    double versions = rule->twice ? 2 : 1;
+    if (rule->stashes)
         versions = 1 + (double)((window - 1 + micros - 1) / micros);
     double one = (s->stash + s->in) * (double)size;
     double stash = s->recompute ? (double)live * s->in * (double)size + one : (double)live * one;
     double messages = 2 * (s->in + s->out) * (double)size;
     return versions * s->params + s->fixed + stash + messages + s->work * (double)size;
+}
+
+/* The least width with which the micro-batches in flight fit: a hint, memory is checked anyway. */
+static int64_t width_for_memory(const struct sl_memory_rule *rule, int64_t micros, int64_t size,
+                                const struct sl_cut_stage *s, int64_t behind, double memory) {
+    struct sl_cut_stage one = *s;
+    one.width = 1;
+    double live_bytes = (s->recompute ? s->in : s->stash + s->in) * (double)size;
+    double left = memory - sl_cut_bytes(rule, 1, size, &one, 1);
+    if (left < 0)
+        return INT64_MAX;
+    if (live_bytes <= 0 || (behind == 0 && !rule->all))
+        return 1;
+    double most = 1 + floor(left / live_bytes);
+    int64_t live = most < 1e15 ? (int64_t)most : (int64_t)1e15, width = (micros + live - 1) / live;
+    if (!rule->all && live > 1 && (behind + live - 2) / (live - 1) < width)
+        width = (behind + live - 2) / (live - 1);
+    return width > 1 ? width : 1;
 }
 
 static int device_at(const struct search *s, int position) {
@@ -262,16 +287,17 @@ static int fit_width(const struct search *s, const struct label *label, int smal
     if (room < 0 || (pass > 0 && room < pass))
         return 0;
     int64_t rounds = pass ? room / pass : s->micros, width = (s->micros + rounds - 1) / rounds;
-    for (; width <= most; width++) {
+    int64_t hint = width_for_memory(&s->rule, s->micros, s->size, stage, behind, s->memory_least);
+    for (width = hint > width ? hint : width; width <= most; width++) {
         if (s->rules->doubling && (width & (width - 1)))
             continue;
         stage->width = (int)width;
         set_kind(s, label->ideal, smaller, slowest(s, label->devices, (int)width), stage);
-        double bytes = sl_cut_bytes(s->rules->schedule, s->micros, s->size, stage, behind + width);
+        double bytes = sl_cut_bytes(&s->rule, s->micros, s->size, stage, behind + width);
         bool fits = bytes <= least_memory(s, label->devices, (int)width);
         if (fits && stage_time(s, stage, label->devices) <= s->limit)
             return (int)width;
-        if (!fits && sl_cut_bytes(s->rules->schedule, 1, s->size, stage, 1) > s->memory_least)
+        if (!fits && sl_cut_bytes(&s->rule, 1, s->size, stage, 1) > s->memory_least)
             return 0; /* no number of replicas helps */
     }
     return 0;
@@ -403,6 +429,11 @@ static int64_t plan_time(struct search *s, int label) {
 
 static bool bisect(struct search *s, int64_t until_ns, int64_t *best) {
     int64_t low = 0, high = INT64_MAX / 4;
+    if (s->rules->limit) {
+        sweep(s, s->rules->limit);
+        if (s->head[0] < 0)
+            return false;
+    }
     sweep(s, high);
     if (s->head[0] < 0)
         return false;
@@ -431,10 +462,12 @@ static bool bisect(struct search *s, int64_t until_ns, int64_t *best) {
  * count. */
 static void collect(struct search *s, int64_t best, int64_t until_ns) {
     static const double slack[] = {1, 1.02, 1.06, 1.12, 1.25, 1.5, 2, 3};
-    for (int i = 0; i < SL_COUNT(slack); i++) {
-        if (i && until_ns && sl_clock_ns() > until_ns)
+    for (int i = 0; i < (s->rules->best_only ? 1 : SL_COUNT(slack)); i++) {
+        double limit = (double)best * slack[i];
+        if (i && ((until_ns && sl_clock_ns() > until_ns) ||
+                  (s->rules->limit && limit > (double)s->rules->limit)))
             return;
-        sweep(s, (int64_t)ceil((double)best * slack[i]));
+        sweep(s, (int64_t)ceil(limit));
         int taken = 0;
         for (int at = s->head[0]; at >= 0 && taken < 8; at = s->labels.at[at].next, taken++)
             SL_PUSH(&s->out->at, make_plan(s, s->arena, at));
@@ -452,7 +485,7 @@ static void find_tight(struct search *s) {
                                      .work = unit->work,
                                      .width = 1,
                                      .recompute = s->rules->recompute != SL_RECOMPUTE_NEVER};
-        double over = sl_cut_bytes(s->rules->schedule, 1, s->size, &stage, 1) - s->memory_least;
+        double over = sl_cut_bytes(&s->rule, 1, s->size, &stage, 1) - s->memory_least;
         if (over > (double)s->out->tight_bytes || s->out->tight_unit < 0) {
             s->out->tight_unit = u;
             s->out->tight_bytes = (int64_t)over;
@@ -471,7 +504,8 @@ void sl_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
                        .arena = arena,
                        .size = size,
                        .micros = (problem->batch + size - 1) / size,
-                       .order = rules->order};
+                       .order = rules->order,
+                       .rule = sl_memory_rule(rules->schedule)};
     *out = (struct sl_cut_found){0};
     s.head = SL_NEW(arena, int, family->ideals.count);
     s.scratch = SL_NEW(arena, int, problem->tensor_count + 1);

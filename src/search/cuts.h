@@ -28,6 +28,8 @@ struct sl_cut_rules {
     double tolerance;    /* of the bisection; 0: to the nanosecond */
     const int *order;    /* devices, last stage first; NULL: from the last device down */
     double memory_scale; /* use so much of the memory */
+    int64_t limit;       /* plans that are not faster than this are of no use; 0: all are */
+    bool best_only;      /* not the slower and shorter ones */
 };
 
 struct sl_cut_found { /* plans, best bottleneck first */
@@ -45,14 +47,22 @@ void sl_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
                     const struct sl_family *family, const struct sl_cut_rules *rules,
                     int64_t until_ns, struct sl_cut_found *out);
 
-/* Bytes that a stage of these sums needs: shared by the search and by its oracle. */
+/* How many micro-batches a schedule keeps alive, and how many versions of the weights. */
+struct sl_memory_rule {
+    bool all;     /* every micro-batch of the iteration; else the window */
+    bool twice;   /* two versions */
+    bool stashes; /* as many versions as steps are in flight */
+};
+struct sl_memory_rule sl_memory_rule(const char *schedule);
+
+/* A stage's sums, and the bytes they make. */
 struct sl_cut_stage {
     int64_t f, b, step;                         /* ns */
     double params, fixed, stash, in, out, work; /* bytes; per sample from stash on */
     int width;
     bool recompute;
 };
-double sl_cut_bytes(const char *schedule, int64_t micros, int64_t size,
+double sl_cut_bytes(const struct sl_memory_rule *rule, int64_t micros, int64_t size,
                     const struct sl_cut_stage *stage, int64_t window);
 
 #endif

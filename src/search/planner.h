@@ -13,6 +13,8 @@ struct sl_found {
     struct sl_candidate c;
     struct sl_score score;
     int64_t bottleneck, bound;
+    int64_t passes;      /* what playing it costs */
+    double lacks;        /* bytes, estimated */
     const char *planner; /* who offered it */
 };
 
@@ -21,7 +23,8 @@ struct sl_query {
     const char *schedule; /* NULL: the synchronous ones */
     int64_t until_ns;     /* sl_clock_ns at which to stop; 0: never */
     int threads;          /* of the search; 0: all cores */
-    double memory_scale;  /* 0: all of the memory */
+    double memory_scale;  /* plans may use so much of the memory; 0: all */
+    double cut_scale;     /* and searches aim at so much of that, as their sums are estimates */
     int effort;           /* nodes that the final search may visit; 0: usual */
 };
 
@@ -60,17 +63,21 @@ struct sl_contest {
     const struct sl_query *query;
     struct sl_result *out;
     SL_VEC(struct sl_found) at;
-    int played; /* the first so many have a score */
+    int played;     /* the first so many have a score */
+    int64_t passes; /* played so far */
 };
 
 /* Copies the candidate unless the contest has its equal. */
 void sl_contest_offer(struct sl_contest *contest, const struct sl_candidate *candidate,
                       const char *planner);
-/* Plays at most `most` of those offered since, smallest bound first, until none can win. */
-void sl_contest_play(struct sl_contest *contest, int most);
+/* Plays those offered since, smallest bound first, until none can win, the time is up, or so many
+ * passes have been played that a large machine would take too long. */
+void sl_contest_play(struct sl_contest *contest);
 /* Plays one candidate at once and takes it when it is better; true: it fits. */
 bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *candidate,
                     const char *planner, struct sl_score *score);
+/* Has the final search played enough? */
+bool sl_contest_tired(const struct sl_contest *contest);
 void sl_contest_close(struct sl_contest *contest);
 
 /* The planners' offers, for `sluice`. */
@@ -82,11 +89,16 @@ void sl_offer_cuts(struct sl_contest *contest,
 
 /* Schedules to try: the query's, or the synchronous ones. Ends with NULL. */
 const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]);
+/* The share of the memory that searches aim at. */
+double sl_query_memory(const struct sl_query *query);
 bool sl_query_over(const struct sl_query *query); /* is the time up? */
 
 /* The final search over sequences of downsets (refine.c). */
 void sl_refine(struct sl_contest *contest, const struct sl_family *family, const char *planner);
 /* Nothing in the whole space is faster. */
+int64_t sl_size_bound(const struct sl_problem *problem, int size, bool async);
+/* Can no plan with this micro-batch size win any more? */
+bool sl_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size);
 int64_t sl_space_bound(const struct sl_problem *problem, bool async);
 
 #endif

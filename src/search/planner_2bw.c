@@ -55,8 +55,8 @@ static void offer_depths(struct sl_contest *contest, struct shape *s, struct sl_
     if (p->batch / p->sizes[c.size] < width)
         return;
     for (int depth = 1; depth <= most; depth++) {
-        if (devices > 64 && ((width & (width - 1)) || devices / width / depth > 1))
-            continue; /* large machines: doubling widths that use all devices */
+        if (devices > 64 && ((width & (width - 1)) || (depth != most && (depth & (depth - 1)))))
+            continue; /* large machines: doubling widths and depths, and all devices */
         c.stage_count = depth;
         offer_shape(contest, s, c, width);
     }
@@ -84,7 +84,7 @@ void sl_offer_2bw(struct sl_contest *contest) {
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     sl_offer_2bw(&contest);
-    sl_contest_play(&contest, 1 << 20);
+    sl_contest_play(&contest);
     sl_contest_close(&contest);
     return SL_OK;
 }

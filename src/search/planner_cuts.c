@@ -22,7 +22,7 @@ struct rules {
 };
 
 static const struct rules table[] = {
-    {"graphpipe", false, true, SL_RECOMPUTE_NEVER, 1024, false},
+    {"graphpipe", false, true, SL_RECOMPUTE_NEVER, 512, false},
     {"pipedream", true, false, SL_RECOMPUTE_NEVER, 0, false},
     {"piper", true, false, SL_RECOMPUTE_MAY, 20000, true},
 };
@@ -39,7 +39,10 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
                                  .size = size,
                                  .devices = p->machine->device_count,
                                  .labels = 64,
-                                 .memory_scale = contest->query->memory_scale,
+                                 .best_only = true,
+                                 .limit =
+                                     contest->out->found ? contest->out->best.score.step_ns : 0,
+                                 .memory_scale = sl_query_memory(contest->query),
                                  .tolerance = family->ideals.count > 256 ? 1e-3 : 0};
     sl_cuts_search(&arena, p, family, &rules, contest->query->until_ns, &found);
     contest->out->pairs += found.pairs;
@@ -63,7 +66,8 @@ static sl_err offer(struct sl_contest *contest, const struct rules *r) {
     for (const char *const *schedule = sl_query_schedules(contest->query, one); *schedule;
          schedule++)
         for (int size = 0; size < p->size_count && !sl_query_over(contest->query); size++)
-            offer_size(contest, &family, r, *schedule, size);
+            if (!sl_contest_hopeless(contest, *schedule, size))
+                offer_size(contest, &family, r, *schedule, size);
     sl_arena_free(&arena);
     return SL_OK;
 }
@@ -79,7 +83,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     sl_err err = offer(&contest, rules);
     if (err == SL_OK)
-        sl_contest_play(&contest, 1 << 20);
+        sl_contest_play(&contest);
     sl_contest_close(&contest);
     return err;
 }

@@ -67,7 +67,7 @@ void sl_offer_even(struct sl_contest *contest) {
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     sl_offer_even(&contest);
-    sl_contest_play(&contest, 1 << 20);
+    sl_contest_play(&contest);
     sl_contest_close(&contest);
     return SL_OK;
 }

@@ -49,8 +49,9 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
                                  .size = size,
                                  .devices = depth,
                                  .labels = 64,
+                                 .best_only = true,
                                  .order = sink_first,
-                                 .memory_scale = contest->query->memory_scale,
+                                 .memory_scale = sl_query_memory(contest->query),
                                  .tolerance = 1e-3};
     if (share.batch >= p->sizes[size])
         sl_cuts_search(&arena, &share, family, &rules, contest->query->until_ns, &found);
@@ -88,7 +89,7 @@ void sl_offer_hetpipe(struct sl_contest *contest) {
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     sl_offer_hetpipe(&contest);
-    sl_contest_play(&contest, 1 << 20);
+    sl_contest_play(&contest);
     sl_contest_close(&contest);
     return SL_OK;
 }

@@ -16,6 +16,7 @@ struct job {
 
 struct jobs {
     const struct sl_query *query;
+    int64_t limit; /* the best step so far */
     const struct sl_family *family;
     struct job *at;
 };
@@ -29,7 +30,8 @@ static void search_one(void *ctx, int64_t i) {
                                  .size = job->size,
                                  .devices = p->machine->device_count,
                                  .labels = 32,
-                                 .memory_scale = jobs->query->memory_scale,
+                                 .limit = jobs->limit,
+                                 .memory_scale = sl_query_memory(jobs->query),
                                  .tolerance = jobs->family->ideals.count > 256 ? 2e-3 : 0};
     sl_cuts_search(&job->arena, p, jobs->family, &rules, jobs->query->until_ns, &job->found);
 }
@@ -56,11 +58,12 @@ static void offer_own(struct sl_contest *contest, const struct sl_family *family
     int schedule_count = 0, count = 0;
     while (schedules[schedule_count])
         schedule_count++;
-    struct jobs jobs = {contest->query, family,
-                        SL_NEW(&arena, struct job, 2 * schedule_count * p->size_count)};
+    struct jobs jobs = {contest->query, contest->out->found ? contest->out->best.score.step_ns : 0,
+                        family, SL_NEW(&arena, struct job, 2 * schedule_count * p->size_count)};
     for (int s = 0; s < schedule_count; s++)
         for (int size = 0; size < p->size_count; size++)
-            for (int again = 0; again < 2; again++)
+            for (int again = 0; again < 2 && !sl_contest_hopeless(contest, schedules[s], size);
+                 again++)
                 jobs.at[count++] =
                     (struct job){.schedule = schedules[s],
                                  .size = size,
@@ -93,25 +96,34 @@ static void offer_free(struct sl_contest *contest) {
     }
 }
 
+/* What the other rows would play, each with a budget of its own. The graph with its true edges is
+ * tried beside the same stages in a row. */
+static void play_others(struct sl_contest *contest) {
+    static const char *const cuts[] = {"graphpipe", "pipedream", "piper"};
+    sl_offer_even(contest);
+    sl_contest_play(contest);
+    sl_offer_2bw(contest);
+    sl_contest_play(contest);
+    sl_offer_hetpipe(contest);
+    sl_contest_play(contest);
+    bool large = contest->query->problem->unit_count > 256; /* piper takes long to say no */
+    for (int i = 0; i < SL_COUNT(cuts) - large && !sl_query_over(contest->query); i++) {
+        sl_offer_cuts(contest, cuts[i]);
+        offer_free(contest);
+        sl_contest_play(contest);
+    }
+}
+
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     const struct sl_problem *p = query->problem;
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     struct sl_arena scratch = {0};
     struct sl_family family;
-    int most = p->unit_count <= 64 ? 2048 : 1024;
+    int most = p->unit_count <= 64 ? 2048 : p->unit_count <= 256 ? 1024 : 0;
     sl_family_build(&scratch, p, most, &family);
+    play_others(&contest);
     offer_own(&contest, &family);
-    sl_offer_even(&contest);
-    sl_offer_2bw(&contest);
-    sl_offer_hetpipe(&contest);
-    if (!sl_query_over(query)) {
-        sl_offer_cuts(&contest, "graphpipe");
-        sl_offer_cuts(&contest, "pipedream");
-    }
-    if (p->unit_count <= 64 && !sl_query_over(query))
-        sl_offer_cuts(&contest, "piper");
-    offer_free(&contest);
-    sl_contest_play(&contest, 400);
+    sl_contest_play(&contest);
     sl_refine(&contest, &family, "sluice");
     out->timed_out |= sl_query_over(query);
     out->proven &= out->found && !out->timed_out;

@@ -150,7 +150,8 @@ static void choose_width(struct branch *b, int smaller, int devices, const struc
             int64_t busy = rounds * (sum.f + sum.b + (again ? sum.f : 0));
             sum.width = w;
             sum.recompute = again;
-            if (sl_cut_bytes("1f1b", 1, b->p->sizes[b->size], &sum, 1) > b->memory)
+            if (sl_cut_bytes(&(struct sl_memory_rule){0}, 1, b->p->sizes[b->size], &sum, 1) >
+                b->memory)
                 break;
             if (too_slow(b, bound_of(b, piece->there + piece->back, busy)))
                 continue;
@@ -164,7 +165,7 @@ static void choose_width(struct branch *b, int smaller, int devices, const struc
 
 static void visit(struct branch *b, int larger, int devices) {
     const struct sl_ideals *ideals = &b->family->ideals;
-    if (b->nodes-- <= 0 || ((b->nodes & 255) == 0 && sl_query_over(b->contest->query))) {
+    if (b->nodes-- <= 0 || sl_contest_tired(b->contest)) {
         b->stopped = true;
         return;
     }
@@ -188,7 +189,7 @@ static void visit(struct branch *b, int larger, int devices) {
 
 static void branch(struct sl_contest *contest, const struct sl_family *family, const char *planner,
                    const char *schedule, int size) {
-    enum { USUAL = 20000 };
+    enum { USUAL = 20000, LARGE = 1 << 16 };
     const struct sl_problem *p = contest->query->problem;
     const struct sl_schedule *row = sl_schedule_find(schedule);
     struct sl_arena arena = {0};
@@ -202,7 +203,8 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
                        .micros = (p->batch + p->sizes[size] - 1) / p->sizes[size],
                        .sync = !row || row->rule == SL_RULE_SYNC,
                        .split = strncmp(schedule, "zb", 2) == 0,
-                       .nodes = contest->query->effort ? contest->query->effort : USUAL};
+                       .nodes = contest->query->effort ? contest->query->effort
+                                                       : USUAL / (1 + p->unit_count / 32)};
     b.path = SL_NEW(&arena, int, devices + 1);
     b.width = SL_NEW(&arena, int, devices + 1);
     b.recompute = SL_NEW(&arena, bool, devices + 1);
@@ -210,6 +212,8 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
         double memory = p->memory[d] > 0 ? (double)p->memory[d] : INFINITY;
         b.memory = memory > b.memory ? memory : b.memory;
     }
+    if (2 * b.micros * devices > LARGE) /* a play takes a while: the climb has to do */
+        b.nodes = 0;
     fill_ways(&b, &arena);
     visit(&b, family->ideals.count - 1, devices);
     if (b.stopped)
@@ -225,7 +229,7 @@ struct climb {
     struct sl_arena arena;
     int *stage_of, *width;
     bool *recompute;
-    int64_t plays;
+    int64_t passes; /* that may still be played */
 };
 
 static bool try_move(struct climb *c, const struct sl_candidate *move) {
@@ -236,10 +240,11 @@ static bool try_move(struct climb *c, const struct sl_candidate *move) {
     int64_t before = out->best.score.step_ns, bound;
     sl_setup_build(&arena, c->contest->query->problem, move, &layout);
     bound = sl_setup_bound(&layout);
+    if (bound < before)
+        c->passes -= sl_setup_passes(&layout);
     sl_arena_free(&arena);
-    if (bound >= before || c->plays <= 0)
+    if (bound >= before || c->passes <= 0)
         return false;
-    c->plays--;
     sl_contest_try(c->contest, move, c->planner, &score);
     return out->best.score.step_ns < before;
 }
@@ -296,9 +301,9 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
 }
 
 static void climb(struct sl_contest *contest, const char *planner) {
-    enum { PLAYS = 400 };
+    enum { PASSES = 1 << 18 };
     const struct sl_problem *p = contest->query->problem;
-    struct climb c = {.contest = contest, .planner = planner, .plays = PLAYS};
+    struct climb c = {.contest = contest, .planner = planner, .passes = PASSES};
     for (bool better = contest->out->found; better;) {
         struct sl_candidate move = contest->out->best.c;
         c.stage_of = sl_vec_freeze(&c.arena, move.stage_of, p->unit_count, sizeof(int));

@@ -102,10 +102,11 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         const struct sl_setup_stage *stage = &l->stages[s];
         int64_t tie = tie_ns(l, s);
         memset(out[s], 0, sizeof out[s]);
-        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f;
-        out[s][SL_I] = stage->i;
-        out[s][SL_W] = stage->w;
-        out[s][SL_B] = stage->i + stage->w;
+        int64_t extra = l->problem->action_ns;
+        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
+        out[s][SL_I] = stage->i + extra;
+        out[s][SL_W] = stage->w + extra;
+        out[s][SL_B] = stage->i + stage->w + extra;
         out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
@@ -153,8 +154,8 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
 
 /* ---- playing ---- */
 
-static void judge_memory(const struct sl_sched *sched, struct sl_score *out) {
-    const struct sl_plan *plan = sched->plan;
+static void judge_memory(const struct sl_sched *sched, const struct sl_plan *plan,
+                         struct sl_score *out) {
     out->over_bytes = INT64_MIN;
     for (int w = 0; w < plan->worker_count; w++) {
         int64_t bytes = sl_sched_worker_bytes(sched, w), limit = plan->memory_bytes[w];
@@ -182,16 +183,72 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                                  .batch = l->problem->batch,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
-    SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
+    if (sl_sched_build(arena, plan, &opts, &sched) != SL_OK) {
+        struct sl_plan draft = *plan; /* without limits: by how much does it miss? */
+        const struct sl_plan *loose;
+        draft.memory_bytes = NULL;
+        SL_TRY(sl_plan_build(arena, &draft, &loose));
+        SL_TRY(sl_sched_build(arena, loose, &opts, &sched));
+    }
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     *out = (struct sl_score){.step_ns = sim->step_ns};
-    judge_memory(sched, out);
+    judge_memory(sched, plan, out);
     double idle = 0;
     for (int w = 0; w < plan->worker_count; w++)
         idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
     out->bubble = idle / plan->worker_count;
     return SL_OK;
+}
+
+/* ---- large regular setups ---- */
+
+int64_t sl_setup_passes(const struct sl_setup *l) {
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
+    return 2 * sl_setup_micros(l) * l->c.stage_count * iterations;
+}
+
+/* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
+ * them stands for all, with its share of the batch and the reduction before the step. */
+static bool fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_setup *out) {
+    int width = l->c.width[0], *ones = SL_NEW(arena, int, l->c.stage_count);
+    for (int s = 0; s < l->c.stage_count; s++) {
+        ones[s] = 1;
+        if (l->c.width[s] != width)
+            return false;
+    }
+    int64_t micros = (sl_setup_micros(l) + width - 1) / width;
+    struct sl_problem *share = SL_NEW(arena, struct sl_problem, 1);
+    *share = *l->problem;
+    share->batch = micros * share->sizes[l->c.size];
+    *out = *l;
+    out->problem = share;
+    out->c.width = ones;
+    out->device_count = l->c.stage_count;
+    out->stages = sl_vec_freeze(arena, l->stages, l->c.stage_count, sizeof *l->stages);
+    out->device_of = SL_NEW(arena, int, l->c.stage_count);
+    out->workers = SL_NEW(arena, int *, l->c.stage_count);
+    for (int s = 0; s < l->c.stage_count; s++) {
+        out->device_of[s] = l->device_of[l->workers[s][0]];
+        out->workers[s] = SL_NEW(arena, int, 1);
+        *out->workers[s] = s;
+        out->stages[s].step += l->stages[s].reduce;
+        out->stages[s].reduce = 0;
+    }
+    return true;
+}
+
+sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
+    enum { SMALL = 30000 };
+    struct sl_arena arena = {0};
+    struct sl_setup one;
+    bool folded = l->c.width[0] > 1 && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
+    sl_err err = play(&arena, folded ? &one : l, NULL, out);
+    if (folded && err == SL_OK)
+        out->over_worker = l->workers[out->over_stage][0];
+    sl_arena_free(&arena);
+    return err;
 }
 
 sl_err sl_setup_score(const struct sl_setup *l, const struct sl_stage_bytes *exact,

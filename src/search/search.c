@@ -89,31 +89,43 @@ static sl_err nothing_fits(const struct sl_search_spec *spec, const struct sl_re
                    sl_human_bytes(s->over_bytes, a), sl_human_bytes(p->memory[0], b));
 }
 
+/* The next search may use so much of the memory that what it takes for fitting does fit. */
+static void shrink(double *scale, const struct sl_score *score) {
+    double limit = (double)(score->peak_bytes - score->over_bytes);
+    *scale *= 0.99 * limit / (double)score->peak_bytes;
+}
+
 sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
                      struct sl_search *out) {
     enum { ROUNDS = 6 };
     struct sl_query query = spec->query;
     bool fits = false;
     *out = (struct sl_search){0};
-    query.memory_scale = 1;
+    query.memory_scale = query.cut_scale = 1;
     for (int round = 0; round < ROUNDS && !fits; round++) {
         struct sl_result result = {.tight_unit = 0};
         SL_TRY(spec->planner->run(arena, &query, &result));
-        if (!result.found && (round == 0 || !out->result.found))
-            return nothing_fits(spec, &result);
+        const struct sl_score *near = &result.near.score;
+        if (!result.found && result.near_found && !out->result.found &&
+            near->over_bytes < near->peak_bytes / 8) {
+            shrink(&query.cut_scale,
+                   &result.near.score); /* estimates were a little low: again with less */
+            out->result = result;
+            out->result.found = false;
+            continue;
+        }
         if (!result.found)
-            break;
+            return nothing_fits(spec, result.near_found ? &result : &out->result);
         result.proven &= round == 0; /* under the memory that the first search had */
         out->result = result;
         out->rounds = round + 1;
         SL_TRY(settle_any(arena, spec, out, &fits));
-        const struct sl_score *score = &out->result.best.score;
         if (!fits)
-            query.memory_scale *=
-                0.98 * (double)(score->peak_bytes - score->over_bytes) / (double)score->peak_bytes;
+            shrink(&query.memory_scale, &out->result.best.score);
     }
     if (!fits) {
-        out->result.near = out->result.best;
+        if (out->result.found)
+            out->result.near = out->result.best;
         out->result.near_found = true;
         return nothing_fits(spec, &out->result);
     }

@@ -1,5 +1,5 @@
 /* Summing a candidate up: times and bytes of its stages, edges between them, places. */
-#include "search/candidate.h"
+#include "search/cuts.h"
 
 #include "base/vec.h"
 
@@ -157,6 +157,22 @@ static void sum_stash(struct sl_setup *l) {
     }
 }
 
+static int compare_edges(const void *a, const void *b) {
+    const struct sl_edge *x = a, *y = b;
+    return x->from != y->from ? (x->from > y->from) - (x->from < y->from)
+                              : (x->to > y->to) - (x->to < y->to);
+}
+
+static void sort_edges(struct sl_arena *arena, struct sl_setup *l) {
+    l->edge_at = SL_NEW(arena, int, l->c.stage_count + 1);
+    if (l->edge_count)
+        qsort(l->edges, (size_t)l->edge_count, sizeof *l->edges, compare_edges);
+    for (int e = 0; e < l->edge_count; e++)
+        l->edge_at[l->edges[e].from + 1]++;
+    for (int s = 0; s < l->c.stage_count; s++)
+        l->edge_at[s + 1] += l->edge_at[s];
+}
+
 void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
                     const struct sl_candidate *candidate, struct sl_setup *out) {
     int stages = candidate->stage_count, readers = 0;
@@ -174,6 +190,7 @@ void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
     struct sl_arena scratch = {0};
     sum_tensors(out, SL_NEW(&scratch, int, (int64_t)stages *stages), SL_NEW(&scratch, int, stages));
     sl_arena_free(&scratch);
+    sort_edges(arena, out);
     sum_reduce(arena, out);
     sum_stash(out);
 }
@@ -221,6 +238,37 @@ int64_t sl_setup_bottleneck(const struct sl_setup *l, int *stage) {
     return most;
 }
 
+double sl_setup_lacks(const struct sl_setup *l) {
+    const struct sl_problem *p = l->problem;
+    struct sl_memory_rule rule = sl_memory_rule(l->c.schedule);
+    int64_t *window = calloc((size_t)l->c.stage_count, sizeof *window);
+    int64_t size = p->sizes[l->c.size];
+    double worst = -INFINITY;
+    for (int s = l->c.stage_count - 1; s >= 0; s--) {
+        const struct sl_stage_bytes *b = &l->stages[s].bytes;
+        struct sl_cut_stage sum = {.params = (double)b->params,
+                                   .fixed = (double)(b->grads + b->state),
+                                   .in = (double)l->stages[s].in_bytes,
+                                   .out = (double)l->stages[s].out_bytes,
+                                   .width = l->c.width[s],
+                                   .recompute = l->c.recompute[s]};
+        sum.stash = (double)b->stash / (double)size - sum.in;
+        sum.work = (double)b->work / (double)size;
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++)
+            if (window[l->edges[e].to] > window[s])
+                window[s] = window[l->edges[e].to];
+        window[s] += l->c.width[s];
+        double bytes = sl_cut_bytes(&rule, sl_setup_micros(l), size, &sum, window[s]);
+        for (int r = 0; r < l->c.width[s]; r++) {
+            double limit = (double)p->memory[l->device_of[l->workers[s][r]]];
+            if (limit > 0 && bytes - limit > worst)
+                worst = bytes - limit;
+        }
+    }
+    free(window);
+    return worst;
+}
+
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
     int64_t all = (SL_ASYNC_ITERS - 1) * micros;
     return devices >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - devices) / (double)all);
@@ -236,15 +284,12 @@ int64_t sl_setup_bound(const struct sl_setup *l) {
     int count = l->c.stage_count;
     int64_t *there = calloc((size_t)count * 2, sizeof *there), *back = there + count, most = 0;
     for (int s = 0; s < count; s++) {
-        for (int e = 0; e < l->edge_count && sync; e++) {
-            const struct sl_edge *edge = &l->edges[e];
-            if (edge->to != s)
-                continue;
-            const struct sl_setup_stage *from = &l->stages[edge->from];
-            int64_t f = there[edge->from] + from->f;
-            int64_t b = back[edge->from] + from->i + (split ? 0 : from->w);
-            there[s] = f > there[s] ? f : there[s];
-            back[s] = b > back[s] ? b : back[s];
+        const struct sl_setup_stage *stage = &l->stages[s];
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
+            int to = l->edges[e].to;
+            int64_t f = there[s] + stage->f, b = back[s] + stage->i + (split ? 0 : stage->w);
+            there[to] = f > there[to] ? f : there[to];
+            back[to] = b > back[to] ? b : back[to];
         }
         int64_t end = l->stages[s].step + l->stages[s].reduce;
         end = end > back[s] ? end : back[s];

@@ -94,6 +94,6 @@ diff -r "$work/whole/ckpt/step-00000208" "$work/again/ckpt/step-00000208" || fai
 steps=1000000
 start "$work/stopped"
 kill -TERM "$job"
-wait $outer || fail "SIGTERM: status $?"
+wait $outer || fail "SIGTERM to the launcher"
 step=$(tail -n 1 "$work/stopped/log.jsonl" | sed 's/.*"step": \([0-9]*\),.*/\1/')
 [ -d "$work/stopped/ckpt/step-$(printf %08d "$step")" ] || fail "no checkpoint of step $step"

@@ -107,8 +107,20 @@ for schedule in zb-h1 2bw; do
 done
 refused 2 'needs a pipeline' train "${tiny[@]}" --trace --out none --steps 1
 
-# Asynchronous schedules: no clipping, no equality.
-refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --steps 1
+# Evaluation in the pipeline: the numbers of one worker, in the log of the run.
+for where in "" "--stages 3" "--stages 2 --replicas 2"; do
+    # shellcheck disable=SC2086
+    "$SLUICE" train "${tiny[@]}" $where --batch 8 --micro 4 --steps 4 --eval-every 2 --lr 0 --out "eval$where" --quiet
+    sed -n 's/.*"eval_loss": \([^,}]*\).*/\1/p' "eval$where/log.jsonl" >"losses$where"
+done
+[ "$(wc -l <losses)" -ge 2 ] || fail "no evaluation in the log: $(cat eval/log.jsonl)"
+cmp "losses" "losses--stages 3" || fail "evaluation in a pipeline differs"
+cmp "losses" "losses--stages 2 --replicas 2" || fail "evaluation with replicas differs"
+refused 1 'forward makes no steps' train "${tiny[@]}" --stages 2 --schedule forward --steps 2
+right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
+
+# Asynchronous schedules: clipping needs one verdict, and there is no equality.
+refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 'check needs a pipeline' check "${tiny[@]}"
 refused 2 'at least one step' check "${tiny[@]}" --stages 2 --steps 0

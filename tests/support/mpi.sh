@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# Sourced by tests/e2e/mpi*.sh: mpirun for tests, or a skip. run_ranks N COMMAND...
-if ! command -v mpirun >/dev/null 2>&1; then
+# Sourced by tests/e2e/mpi*.sh: mpirun for tests, or a skip. run_ranks N COMMAND... SL_MPIRUN names
+# another one than mpirun (a build for MPICH beside one for Open MPI).
+mpirun=${SL_MPIRUN:-mpirun}
+if ! command -v "$mpirun" >/dev/null 2>&1; then
     echo "skipped: no mpirun here (./dev setup --with-mpi)"
     exit 77
 fi
@@ -18,5 +20,5 @@ export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_po
 run_ranks() {
     local count=$1
     shift
-    timeout "${SL_TEST_PATIENCE:-120}" mpirun -n "$count" "$@"
+    timeout "${SL_TEST_PATIENCE:-120}" "$mpirun" -n "$count" "$@"
 }

@@ -66,6 +66,9 @@ void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets)
         sl_model_read_file(file, &options, &c->graph) != SL_OK ||
         sl_graph_autodiff(c->graph) != SL_OK)
         fail_msg("%s --set %s: %s", name, sets, sl_err_message());
+    options.eval = true;
+    if (sl_model_read_file(file, &options, &c->eval_graph) != SL_OK)
+        fail_msg("%s --set %s, evaluation: %s", name, sets, sl_err_message());
     sl_arena_free(&arena);
     open_data(c);
 }
@@ -73,6 +76,7 @@ void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets)
 void pipe_case_close(struct pipe_case *c) {
     sl_data_close(c->data);
     sl_graph_close(c->graph);
+    sl_graph_close(c->eval_graph);
     sl_arena_free(&c->arena);
 }
 
@@ -106,6 +110,7 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .stage_of = c->stage_of,
         .stage_count = stages,
         .micro_size = sl_train_full_samples(config->batch, config->micros),
+        .split = c->split,
         .recompute = config->recompute,
         .optim = &config->optim,
         .policy = &config->policy,

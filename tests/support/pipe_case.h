@@ -9,11 +9,13 @@
 
 struct pipe_case {
     struct sl_graph *graph;
+    struct sl_graph *eval_graph; /* of a model of models/ */
     struct sl_data *data;
     struct sl_data_input inputs[16];
     struct sl_arena arena; /* of the cut and the plan */
     int *stage_of;
     const struct sl_plan *plan;
+    bool split; /* plans are for programs whose backward is split; set after opening */
 };
 
 void pipe_case_open(struct pipe_case *c, const char *model);

@@ -12,17 +12,7 @@
 #ifndef SL_DEVICE_CPU_AMX_SPLIT_H
 #define SL_DEVICE_CPU_AMX_SPLIT_H
 
-#include "device/cpu/gemm_spec.h"
-
-enum {
-    AMX_ROWS = 16,           /* of a tile */
-    AMX_SIDE = 32,           /* rows, columns and k of a step: two tiles each */
-    AMX_TILE = 1024,         /* bytes */
-    AMX_PART = 2 * AMX_TILE, /* bytes of one part of a step */
-    AMX_STEP = 3 * AMX_PART, /* bytes of a step of a panel */
-    AMX_WIDE = 8 * AMX_SIDE, /* rows or columns that are packed together */
-    AMX_AT_ONCE = 4,         /* steps that a pack_fn is asked for */
-};
+#include "device/cpu/amx.h"
 
 /* The nearest bf16, in the upper half. */
 INLINE vu amx_nearest(vf x) { return ((vu)x + 0x8000u) & 0xFFFF0000u; }
@@ -38,15 +28,6 @@ INLINE void amx_split(vf x0, vf x1, char *to) {
         x1 -= (vf)y1;
     }
 }
-
-/* What a tile is packed from: x[r] is at `from` + r * ld. */
-struct amx_source {
-    const float *from;
-    int64_t ld;
-    int64_t count;   /* rows of A or columns of B that are there, of 16 */
-    bool k_in_lanes; /* lines of memory run along k, not across it */
-    bool turn;       /* a row of the tile is no line of memory */
-};
 
 /* Line r of 16; `lines` and `lanes` of it are there. */
 INLINE vf amx_line(const struct amx_source *s, const float *from, int r, int64_t lines,

@@ -19,17 +19,7 @@ static void amx_open(void) {
     _tile_loadconfig(&config);
 }
 
-struct amx_block {
-    const char *a, *b;
-    int64_t steps;
-    float *sums;           /* [32, 32] */
-    const float *c, *also; /* asked for: `rows` lines of 32 floats, ldc apart; also: or NULL */
-    int64_t ldc, rows;
-    const char *panel; /* asked for: `lines` lines of 64 bytes per step */
-    int64_t lines;
-    struct amx_ahead *ahead; /* asked for: `ahead_lines` lines of 64 bytes per step */
-    int64_t ahead_lines;
-};
+static void amx_close(void) { _tile_release(); }
 
 INLINE void amx_ask_ahead(struct amx_ahead *ahead) {
     __builtin_prefetch(ahead->at + ahead->row * ahead->ld + ahead->column, 0, 2);
@@ -83,13 +73,23 @@ INLINE void amx_ask(const struct amx_block *t, int64_t step) {
             _tile_dpbf16ps(3, 5, 7);                                                               \
     } while (0)
 
+#define AMX_START(tile, used, from)                                                                \
+    do {                                                                                           \
+        if (!t->add)                                                                               \
+            _tile_zero(tile);                                                                      \
+        else if (used)                                                                             \
+            _tile_loadd(tile, from, row);                                                          \
+    } while (0)
+
 /* Small products first; every product but the first loads one factor only. */
 INLINE void amx_run_block(const struct amx_block *t, bool two_a, bool two_b) {
     const char *a = t->a, *b = t->b;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    const int64_t row = 4 * t->sums_step;
+    float *right = t->sums + AMX_ROWS, *below = t->sums + AMX_ROWS * t->sums_step;
+    AMX_START(0, true, t->sums);
+    AMX_START(1, two_b, right);
+    AMX_START(2, two_a, below);
+    AMX_START(3, two_a && two_b, below + AMX_ROWS);
     for (int64_t step = 0; step < t->steps; step++, a += AMX_STEP, b += AMX_STEP) {
         amx_ask(t, step);
         AMX_A_PART(0);
@@ -106,13 +106,13 @@ INLINE void amx_run_block(const struct amx_block *t, bool two_a, bool two_b) {
         AMX_A_PART(0);
         AMX_MULTIPLY();
     }
-    _tile_stored(0, t->sums, 4 * AMX_SIDE);
+    _tile_stored(0, t->sums, row);
     if (two_b)
-        _tile_stored(1, t->sums + AMX_ROWS, 4 * AMX_SIDE);
+        _tile_stored(1, right, row);
     if (two_a)
-        _tile_stored(2, t->sums + AMX_ROWS * AMX_SIDE, 4 * AMX_SIDE);
+        _tile_stored(2, below, row);
     if (two_a && two_b)
-        _tile_stored(3, t->sums + AMX_ROWS * AMX_SIDE + AMX_ROWS, 4 * AMX_SIDE);
+        _tile_stored(3, below + AMX_ROWS, row);
 }
 
 static void amx_multiply(const struct amx_block *t, int64_t rows, int64_t cols) {

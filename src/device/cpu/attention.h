@@ -12,23 +12,7 @@
 #ifndef SL_DEVICE_CPU_ATTENTION_H
 #define SL_DEVICE_CPU_ATTENTION_H
 
-#include "device/cpu/attention_sizes.h"
-
-enum { KEYS = 8 * MR };
-
-struct attend { /* what one thread works on */
-    struct attention z;
-    const float *q, *k, *v;
-    float *y, *lse;
-    float *packed_k, *packed_q, *s, *o; /* [S, D] slivers, [D, NR], [KEYS, NR], [D, NR] */
-    int64_t packed_pair;                /* sample and key head in packed_k, -1: none */
-    int64_t b, h, t0;                   /* this block */
-    vf top[NV], sum[NV];
-};
-
-static int64_t attend_floats(const struct attention *z) {
-    return up_to(z->s * z->d + VL, VL) + 2 * z->d * NR + KEYS * NR;
-}
+#include "device/cpu/attention_work.h"
 
 /* Hide what padding and causality hide of s [keys, NR], keys from j0. */
 static void hide_keys(const struct attend *w, int64_t j0, int64_t keys) {
@@ -71,18 +55,10 @@ static void soften(struct attend *w, int64_t keys, vf fix[NV]) {
 static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
     const struct attention *z = &w->z;
     vf fix[NV];
-    for (int64_t i = 0; i < keys; i += MR) {
-        int64_t rows = least(MR, keys - i), high = least(MR, z->s - j0 - i);
-        struct tile t = {.kc = z->d,
-                         .a = w->packed_k + (j0 + i) * z->d,
-                         .a_step = high,
-                         .b = w->packed_q,
-                         .b_step = NR,
-                         .c = w->s + i * NR,
-                         .ldc = NR,
-                         .next = VL};
-        tiles[rows - 1][NV - 1](&t);
-    }
+    if (w->amx)
+        amx_scores(z, &w->tiles, (int64_t[]){j0, keys, least(NR, z->t - w->t0)}, w->s);
+    else
+        attend_scores(w, j0, keys);
     if (z->mask || (z->causal && j0 + keys > keys_of(z, w->t0)))
         hide_keys(w, j0, keys);
     soften(w, keys, fix);
@@ -90,42 +66,26 @@ static void attend_keys(struct attend *w, int64_t j0, int64_t keys) {
 #pragma GCC unroll 2
         for (int v = 0; v < NV; v++)
             store(w->o + k * NR + v * VL, load(w->o + k * NR + v * VL) * fix[v]);
-    const float *value = w->v + key_at(z, w->b, w->h / z->group, j0, z->v_step);
-    for (int64_t k = 0; k < z->d; k += MR) {
-        struct tile t = {.kc = keys,
-                         .a = value + k,
-                         .a_step = z->v_step,
-                         .b = w->s,
-                         .b_step = NR,
-                         .c = w->o + k * NR,
-                         .ldc = NR,
-                         .next = VL,
-                         .start = j0 ? w->o + k * NR : NULL,
-                         .start_step = NR};
-        tiles[least(MR, z->d - k) - 1][NV - 1](&t);
-    }
+    if (w->amx)
+        amx_values(z, &w->tiles, (int64_t[]){j0, keys, least(NR, z->t - w->t0)}, w->s, w->o);
+    else
+        attend_values(w, j0, keys);
 }
 
 static void attend_block(struct attend *w) {
     const struct attention *z = &w->z;
     int64_t rows = least(NR, z->t - w->t0), keys = keys_of(z, w->t0 + rows - 1);
-    int64_t pair = w->b * z->hk + w->h / z->group;
+    int64_t block = w->amx ? AMX_KEYS : KEYS;
     float *lse = w->lse + (w->b * z->hq + w->h) * z->t + w->t0;
-    if (pair != w->packed_pair)
-        pack_slivers(w->k + key_at(z, w->b, w->h / z->group, 0, z->k_step), z->k_step, z->s, z->d,
-                     w->packed_k);
-    w->packed_pair = pair;
-    pack_lanes(w->q + query_at(z, w->b, w->h, w->t0, z->q_step), z->q_step, rows, z->d,
-               w->packed_q);
-    scale_by(w->packed_q, z->d * NR, z->scale);
+    attend_pack(w, rows);
     for (int v = 0; v < NV; v++) {
         w->top[v] = splat(-INFINITY);
         w->sum[v] = splat(0);
     }
     if (keys == 0)
         memset(w->o, 0, sizeof(float) * (size_t)(z->d * NR));
-    for (int64_t j = 0; j < keys; j += KEYS)
-        attend_keys(w, j, least(KEYS, keys - j));
+    for (int64_t j = 0; j < keys; j += block)
+        attend_keys(w, j, least(block, keys - j));
     for (int i = 0; i < NR; i++) {
         float sum = w->sum[i / VL][i % VL], part = sum > 0 ? 1 / sum : 0;
         if (i < rows)
@@ -151,8 +111,10 @@ static void attention_part(void *ctx, int thread, int threads) {
                        .packed_q = scratch,
                        .o = scratch + z.d * NR,
                        .s = scratch + 2 * z.d * NR,
-                       .packed_k = scratch + 2 * z.d * NR + KEYS * NR,
+                       .packed_k = scratch + 2 * z.d * NR + MOST_KEYS * NR,
+                       .amx = amx_attends(&z),
                        .packed_pair = -1};
+    attend_tiles_open(&z, &w.tiles, w.packed_k);
     int64_t total = 0, before = 0, per_pair = 0;
     for (int64_t t = 0; t < z.t; t += NR)
         per_pair += keys_of(&z, least(t + NR, z.t) - 1) + NR;
@@ -166,6 +128,7 @@ static void attention_part(void *ctx, int thread, int threads) {
             }
             before += keys_of(&z, least(w.t0 + NR, z.t) - 1) + NR;
         }
+    attend_tiles_close(&z);
 }
 
 static void attention(const struct sl_cpu_call *call) {

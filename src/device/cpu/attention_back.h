@@ -55,4 +55,19 @@ static void back_delta(const struct attend_back *w, int64_t t, int64_t rows) {
     }
 }
 
+/* turned = ds' */
+static void back_turn(const struct attend_back *w) {
+    for (int64_t i = 0; i < w->queries; i += VL)
+        for (int64_t j = 0; j < w->keys; j += VL) {
+            vf x[VL];
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; r++)
+                x[r] = load(w->ds + (i + r) * BACK + j);
+            transpose(x);
+#pragma GCC unroll 16
+            for (int r = 0; r < VL; r++)
+                store(w->turned + (j + r) * BACK + i, x[r]);
+        }
+}
+
 #endif

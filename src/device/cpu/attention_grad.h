@@ -14,12 +14,19 @@
 
 #include "device/cpu/attention_back.h"
 
-/* c [queries, keys] = slivers lanes' over D */
+/* The first query of the block that sees one of the keys from j on: causality hides them from those
+ * before. */
+INLINE int64_t first_query(const struct attend_back *w, int64_t j) {
+    const struct attention *z = &w->z;
+    return z->causal ? most(0, least(w->queries, w->k0 + j - (z->s - z->t) - w->q0)) : 0;
+}
+
+/* c [queries, keys] = slivers lanes' over D, but where all is hidden */
 static void back_scores(const struct attend_back *w, const float *slivers, const float *lanes,
                         float *c) {
     int64_t d = w->z.d;
     for (int64_t j = 0; j < w->keys; j += NR)
-        for (int64_t i = 0; i < w->queries; i += MR) {
+        for (int64_t i = first_query(w, j) / MR * MR; i < w->queries; i += MR) {
             int64_t rows = least(MR, w->queries - i);
             struct tile t = {.kc = d,
                              .a = slivers + (w->q0 + i) * d,
@@ -50,13 +57,15 @@ static void back_product(const struct attend_back *w, const float *rows, int64_t
     }
 }
 
-/* Hidden keys get a score of -inf. */
+/* Hidden keys get a score of -inf; those of causality may not have been computed. */
 static void back_hide(const struct attend_back *w) {
     const struct attention *z = &w->z;
     for (int64_t i = 0; i < w->queries; i++) {
-        float *row = w->p + i * BACK;
-        for (int64_t j = most(0, keys_of(z, w->q0 + i) - w->k0); j < w->keys; j++)
+        float *row = w->p + i * BACK, *ds = w->ds + i * BACK;
+        for (int64_t j = most(0, keys_of(z, w->q0 + i) - w->k0); j < w->keys; j++) {
             row[j] = -INFINITY;
+            ds[j] = 0;
+        }
         for (int64_t j = 0; z->mask && j < w->keys; j++)
             if (!z->mask[w->b * z->s + w->k0 + j])
                 row[j] = -INFINITY;
@@ -75,20 +84,6 @@ static void back_soften(const struct attend_back *w) {
         }
 }
 
-static void back_turn(const struct attend_back *w) {
-    for (int64_t i = 0; i < w->queries; i += VL)
-        for (int64_t j = 0; j < w->keys; j += VL) {
-            vf x[VL];
-#pragma GCC unroll 16
-            for (int r = 0; r < VL; r++)
-                x[r] = load(w->ds + (i + r) * BACK + j);
-            transpose(x);
-#pragma GCC unroll 16
-            for (int r = 0; r < VL; r++)
-                store(w->turned + (j + r) * BACK + i, x[r]);
-        }
-}
-
 static void back_block(struct attend_back *w) {
     const struct attention *z = &w->z;
     const float *q = w->q + query_at(z, w->b, w->h, w->q0, z->q_step);
@@ -100,13 +95,18 @@ static void back_block(struct attend_back *w) {
     back_soften(w);
     back_turn(w);
     for (int64_t j = 0; j < w->keys; j += NR) {
-        int64_t at = (w->k0 + j) * z->d;
-        back_product(w, dy, z->y_step, w->p + j, w->queries, w->dv_lanes + at);
-        back_product(w, q, z->q_step, w->ds + j, w->queries, w->dk_lanes + at);
+        int64_t at = (w->k0 + j) * z->d, i = first_query(w, j), count = w->queries - i;
+        back_product(w, dy + i * z->y_step, z->y_step, w->p + i * BACK + j, count,
+                     w->dv_lanes + at);
+        back_product(w, q + i * z->q_step, z->q_step, w->ds + i * BACK + j, count,
+                     w->dk_lanes + at);
     }
     const float *k = w->k + key_at(z, w->b, w->h / z->group, w->k0, z->k_step);
-    for (int64_t i = 0; i < w->queries; i += NR)
-        back_product(w, k, z->k_step, w->turned + i, w->keys, w->dq_lanes + (w->q0 + i) * z->d);
+    for (int64_t i = 0; i < w->queries; i += NR) {
+        int64_t last = least(w->queries, i + NR) - 1, seen = keys_of(z, w->q0 + last) - w->k0;
+        back_product(w, k, z->k_step, w->turned + i, most(0, least(w->keys, seen)),
+                     w->dq_lanes + (w->q0 + i) * z->d);
+    }
 }
 
 static void back_prepare_head(const struct attend_back *w) {

@@ -199,7 +199,7 @@ static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl
 /* Beside the scratch: a partial sum per block of a norm, what a thread's stack touches, and the
  * pages of code and tables that a process maps when it trains (measured; e2e.memory holds it). */
 static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
-    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 2 << 20 };
+    enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 5 << 19 };
     int64_t bytes = program_scratch(program, threads) + threads * THREAD_BYTES + PROCESS_BYTES;
     for (int i = 0; i < program->param_count; i++)
         bytes += (program->params[i].numel / SL_NORM_BLOCK + 1) * (int64_t)sizeof(double);

@@ -70,6 +70,7 @@ static void amx_pair(struct amx_at *at, int64_t row, int64_t col, struct amx_blo
     t->a = at->packed[AMX_A] + row * at->panel;
     t->b = at->packed[AMX_B] + col * at->panel;
     t->sums = sums;
+    t->sums_step = AMX_SIDE;
     t->c = g->c + i * g->ldc + gemm_column(g, j);
     t->also = amx_also(at, i, j);
     t->ldc = g->ldc;
@@ -113,7 +114,7 @@ static void amx_near(void *ctx, int thread, int threads) {
         amx_plan_ahead(&at, begin, end);
         amx_block(&at);
     }
-    _tile_release();
+    amx_close();
 }
 
 /* The part of c; pool NULL: by this thread alone. */
@@ -148,6 +149,8 @@ static void amx_product(const struct gemm *g, const struct part *part, struct sl
 
 #else
 
+#include "device/cpu/amx.h"
+
 /* Compiled for CPUs without: never asked for. */
 INLINE bool amx_suits(int64_t m, int64_t k) { return m < 0 && k < 0; }
 INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
@@ -156,6 +159,15 @@ INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
 INLINE void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
     (void)g, (void)part, (void)pool, (void)scratch;
+}
+INLINE void amx_open(void) {}
+INLINE void amx_close(void) {}
+INLINE void amx_pack_panels(const struct amx_source *from, int64_t count, int64_t kc, vf *sums,
+                            char *to, int64_t panel) {
+    (void)from, (void)count, (void)kc, (void)sums, (void)to, (void)panel;
+}
+INLINE void amx_multiply(const struct amx_block *t, int64_t rows, int64_t cols) {
+    (void)t, (void)rows, (void)cols;
 }
 
 #endif

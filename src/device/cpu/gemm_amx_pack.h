@@ -55,13 +55,6 @@ INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
 
 enum amx_which { AMX_A, AMX_B };
 
-/* What is asked for while the tiles multiply: the source of the block that comes next. */
-struct amx_ahead {
-    const float *at;        /* NULL: nothing */
-    int64_t ld, rows, wide; /* wide: floats of a row */
-    int64_t row, column;    /* next */
-};
-
 struct amx_at {
     const struct gemm *gemm;
     int64_t begin[2], end[2]; /* rows and columns of the part */

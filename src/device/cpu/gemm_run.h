@@ -54,8 +54,12 @@ INLINE int64_t part_floats(int64_t m, int64_t n, int64_t k) {
     return most(gemm_floats(m, n, k), amx_floats(m, n, k, 1));
 }
 
+/* Images are packed once per group of channels: with few of these, packing for AMX costs more than
+ * its tiles save. */
+enum { AMX_CHANNELS = 96 };
+
 static void part_run(const struct gemm *g, const struct part *part, float *scratch) {
-    if (amx_suits(g->m, g->k))
+    if (amx_suits(g->m, g->k) && (!g->pack_b || g->m >= AMX_CHANNELS))
         amx_product(g, part, NULL, scratch);
     else
         gemm_part(g, part, scratch);

@@ -57,12 +57,14 @@ static void units_pack(const struct recurrent *r, const struct units *u, const s
 static void units_multiply(const struct recurrent *r, const struct units *u, const float *left,
                            int64_t left_step) {
     const struct matrix a = {left, left_step, false};
-    for (int64_t i = 0; i < r->b; i += MR)
-        pack_a(&a, i, least(MR, r->b - i), 0, r->k, u->left + i * r->k);
+    /* Tiles of about the same height: 16 samples are 8 and 8, not 14 and 2. */
+    int64_t tiles_high = (r->b + MR - 1) / MR, high = (r->b + tiles_high - 1) / tiles_high;
+    for (int64_t i = 0; i < r->b; i += high)
+        pack_a(&a, i, least(high, r->b - i), 0, r->k, u->left + i * r->k);
     for (int64_t part = 0; part < r->parts; part++)
         for (int64_t j = 0; j < u->j1 - u->j0; j += NR)
-            for (int64_t i = 0; i < r->b; i += MR) {
-                int64_t rows = least(MR, r->b - i), cols = least(NR, u->j1 - u->j0 - j);
+            for (int64_t i = 0; i < r->b; i += high) {
+                int64_t rows = least(high, r->b - i), cols = least(NR, u->j1 - u->j0 - j);
                 struct tile t = {
                     .kc = r->k,
                     .a = u->left + i * r->k,

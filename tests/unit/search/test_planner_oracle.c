@@ -62,7 +62,7 @@ static struct sl_result plan(struct sl_arena *arena, const struct sl_problem *p,
 
 static void simulated(void **state) {
     (void)state;
-    int64_t count = test_count(5000), fitting = 0, proven = 0;
+    int64_t count = test_count(5000), fitting = 0, proven = 0, better = 0;
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {11, (uint64_t)i, 0};
@@ -71,8 +71,12 @@ static void simulated(void **state) {
         const char *schedule = schedules[i % 3];
         struct sl_result brute = plan(&arena, p, "brute", schedule);
         struct sl_result ours = plan(&arena, p, "sluice", schedule);
-        if (brute.found != ours.found ||
-            (brute.found && brute.best.score.step_ns != ours.best.score.step_ns))
+        /* stages in a row are not in brute's space; an asynchronous schedule may gain by them */
+        bool row = ours.found && ours.best.c.sequential;
+        if (row && brute.found && ours.best.score.step_ns < brute.best.score.step_ns)
+            better++;
+        else if (brute.found != ours.found ||
+                 (brute.found && brute.best.score.step_ns != ours.best.score.step_ns))
             fail_msg("case %lld (%d units, %d devices, %s): brute %lld, sluice %lld", (long long)i,
                      p->unit_count, p->machine->device_count, schedule,
                      brute.found ? (long long)brute.best.score.step_ns : -1,
@@ -85,9 +89,10 @@ static void simulated(void **state) {
         proven += ours.proven;
         sl_arena_free(&arena);
     }
-    printf("count: %lld simulated steps equal to brute force, %lld fit, %lld proven\n",
-           (long long)count, (long long)fitting, (long long)proven);
-    assert_true(fitting > count / 2 && proven == fitting);
+    printf("count: %lld simulated steps equal to brute force (%lld better, by stages in a row), "
+           "%lld fit, %lld proven\n",
+           (long long)count, (long long)better, (long long)fitting, (long long)proven);
+    assert_true(fitting > count / 2 && proven == fitting && better < count / 100 + 1);
 }
 
 /* sluice offers what the others offer. */

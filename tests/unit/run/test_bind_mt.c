@@ -1,0 +1,82 @@
+/* Workers on cores: shares of ranks, when they are bound, and that a bound thread is where it was
+ * told to be. */
+#include "device/bind.h"
+#include "run/bind.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sched.h>
+#include <string.h>
+
+/* Two hosts; on the first, ranks 0 and 2 may use the same places, rank 3 has others. */
+static void test_shares(void **state) {
+    (void)state;
+    static const struct sl_bind_rank ranks[] = {
+        {7, 1, 2}, {8, 1, 3}, {7, 1, 1}, {7, 5, 4}, {8, 1, 2}};
+    static const int64_t first[] = {0, 0, 2, 0, 3}, all[] = {3, 5, 3, 4, 5};
+    for (int r = 0; r < SL_COUNT(ranks); r++) {
+        int64_t a, b;
+        sl_bind_share(ranks, SL_COUNT(ranks), r, &a, &b);
+        assert_int_equal(a, first[r]);
+        assert_int_equal(b, all[r]);
+    }
+}
+
+static void test_choices(void **state) {
+    (void)state;
+    const struct sl_transport *threads;
+    struct sl_comm *comm;
+    int have = sl_bind_count(), first;
+    assert_true(have > 0);
+    assert_int_equal(sl_transport_find("threads", &threads), SL_OK);
+    assert_int_equal(sl_comm_open(threads, NULL, &comm), SL_OK);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_NONE, 1, 1, &first), SL_OK);
+    assert_int_equal(first, -1);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, have, &first), SL_OK);
+    assert_int_equal(first, 0);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, have + 1, &first), SL_OK);
+    assert_int_equal(first, -1);
+    assert_int_equal(sl_bind_choose(comm, SL_BIND_CORES, have + 1, 1, &first), SL_ERR_NO);
+    assert_non_null(strstr(sl_err_message(), "--bind none"));
+    sl_comm_close(comm);
+}
+
+static void *bind_and_look(void *arg) {
+    int place = *(int *)arg;
+    cpu_set_t set;
+    int places[SL_BIND_MOST];
+    *(int *)arg = -1;
+    if (sl_bind_places(places) > place && sl_bind_thread(place) == SL_OK &&
+        sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1 &&
+        CPU_ISSET((size_t)places[place], &set))
+        *(int *)arg = places[place];
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    int count = sl_bind_count(), seen[SL_BIND_MOST] = {0};
+    for (int i = 0; i < count; i++) {
+        pthread_t thread;
+        seen[i] = i;
+        assert_int_equal(pthread_create(&thread, NULL, bind_and_look, &seen[i]), 0);
+        pthread_join(thread, NULL);
+        assert_true(seen[i] >= 0);
+        for (int j = 0; j < i; j++)
+            assert_int_not_equal(seen[i], seen[j]);
+    }
+    assert_int_equal(sl_bind_thread(count), SL_ERR_NO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
