@@ -221,6 +221,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "validation",
                        strtod(sl_args_text(args, "--validation", "0.1"), NULL));
     sl_json_put_string(&json, "device", c->device->name);
+    sl_json_put_string(&json, "dtype", sl_args_text(args, "--dtype", "fp32"));
     sl_json_put_int(&json, "threads", c->threads);
     sl_json_put_int(&json, "batch", c->batch);
     sl_json_put_int(&json, "micro", c->micros);
@@ -238,20 +239,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_text_free(&lr);
 }
 
-/* Only fp32 so far; what is known but cannot be had here is refused with its reason. */
-static sl_err check_dtype(const struct sl_args *args, const struct sl_device_row *device) {
-    const char *dtype = sl_args_text(args, "--dtype", "fp32");
-    if (strcmp(dtype, "fp32") == 0)
-        return SL_OK;
-    if (strcmp(dtype, "bf16") != 0)
-        return sl_fail(SL_ERR_USAGE, "--dtype is fp32 or bf16, not '%s'", dtype);
-    const char *why = device->lacks_bf16 ? device->lacks_bf16() : "its kernels know fp32 only";
-    return sl_fail(SL_ERR_NO, "--dtype bf16 on device '%s': %s; train with --dtype fp32",
-                   device->name, why);
-}
-
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
-    SL_TRY(check_dtype(args, c->device));
     c->eval_samples = 64;
     c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
@@ -401,7 +389,6 @@ static const struct sl_option options[] = {
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,
-    {"--dtype", "D", "of tensors: fp32 (default); bf16 where the device has it", false},
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},

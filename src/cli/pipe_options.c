@@ -117,6 +117,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .worker_count = cut.workers,
         .worker_of = cut.worker_of,
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
         .extra_bytes = c->device->extra_bytes,
         .threads = c->threads,
     };

@@ -89,7 +89,7 @@ struct sl_program {
     struct sl_arena arena;
     const struct sl_graph *graph;
     int64_t samples;    /* micro-batch */
-    int64_t elem_bytes; /* of a float */
+    enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16; weights and sums are fp32 */
     bool split, recompute;
     struct sl_instr *instrs;
     int instr_count;
@@ -113,9 +113,13 @@ struct sl_program_spec {
     int64_t samples;
     /* Which kernels the device has: fused ones are used where it has them. NULL: none. */
     bool (*has_kernel)(const char *name);
-    bool split;     /* I and W are separate phases */
-    bool recompute; /* stash only what enters; F is run again before the backward */
+    enum sl_dtype dtype; /* SL_BF16: activations are stored in bf16; see dtype.c */
+    bool split;          /* I and W are separate phases */
+    bool recompute;      /* stash only what enters; F is run again before the backward */
 };
+
+int64_t sl_dtype_bytes(enum sl_dtype dtype); /* of one element in a program */
+int64_t sl_operand_bytes(const struct sl_operand *operand);
 
 SL_MUST_CHECK sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **out);
 void sl_program_close(struct sl_program *program);

@@ -98,6 +98,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
         .eval_samples = full,
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
@@ -123,7 +124,9 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
     struct sl_device_config device = {.threads = pipe->train.threads,
-                                      .bind = pipe->first_place >= 0};
+                                      .bind = pipe->first_place >= 0,
+                                      .index = index,
+                                      .tf32 = pipe->train.tf32};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;

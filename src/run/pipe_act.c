@@ -66,8 +66,8 @@ static sl_err copy_piece(const struct where *at, const struct way *way,
         if (way->ports->at[i].peer != way->peer)
             continue;
         char *memory = (char *)at->seat->train.worker->slot[at->slot] + operand->offset;
-        int64_t sample = operand->numel * 4 / at->count;
-        int64_t bytes = whole ? operand->numel * 4 : sample * piece->count;
+        int64_t all = sl_operand_bytes(operand), sample = all / at->count;
+        int64_t bytes = whole ? all : sample * piece->count;
         memory += whole ? 0 : sample * (piece->first - at->offset);
         SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message : memory,
                                  out ? memory : message, bytes));
@@ -81,7 +81,7 @@ static int64_t piece_bytes(const struct where *at, const struct way *way,
     int64_t bytes = 0;
     for (int i = 0; i < way->ports->count; i++)
         if (way->ports->at[i].peer == way->peer)
-            bytes += way->ports->at[i].operand.numel * 4;
+            bytes += sl_operand_bytes(&way->ports->at[i].operand);
     return piece->count == at->count ? bytes : bytes / at->count * piece->count;
 }
 

@@ -99,7 +99,7 @@ static int64_t port_bytes(const struct sl_ports *ports, int peer) {
     int64_t bytes = 0;
     for (int i = 0; i < ports->count; i++)
         if (ports->at[i].peer == peer)
-            bytes += ports->at[i].operand.numel * 4;
+            bytes += sl_operand_bytes(&ports->at[i].operand);
     return bytes;
 }
 

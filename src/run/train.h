@@ -40,7 +40,9 @@ struct sl_train_config {
     const struct sl_data *data;
     const struct sl_device_row *device;
     int threads;
-    bool bind; /* every thread to a place of its own (device/bind.h) */
+    bool bind;           /* every thread to a place of its own (device/bind.h) */
+    enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16 */
+    bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;
     struct sl_lr lr;
     double base_lr, clip;  /* clip <= 0: none */
