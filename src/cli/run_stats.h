@@ -20,7 +20,7 @@ struct sl_run_stats {
 int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
-/* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean user time)
+/* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean CPU time)
  * and peak_bytes (high-water mark less what it was at open); null where nothing was measured. */
 void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json);
 
