@@ -47,7 +47,7 @@ foreach(dep IN ITEMS "xxhash|xxhash.h|xxhash|libxxhash-dev" "zlib|zlib.h|z|zlib1
 endforeach()
 
 set(SL_FEATURES "")
-set(SL_KNOWN_FEATURES x86 dnnl openblas hwloc)
+set(SL_KNOWN_FEATURES x86 dnnl openblas hwloc cuda)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND SL_FEATURES x86)
 endif()
@@ -66,6 +66,19 @@ foreach(dep IN ITEMS "dnnl|dnnl.h|dnnl" "openblas|cblas.h|openblas" "hwloc|hwloc
         endif()
     endif()
 endforeach()
+# CUDA: the compiler, the runtime, cuBLASLt and cuDNN, all of them or none. The code is in a module of
+# its own (SluiceTargets); the program itself links nothing of it.
+if(SL_WITH_CUDA AND SL_SANITIZE STREQUAL "")
+    include(CheckLanguage)
+    check_language(CUDA)
+    find_package(CUDAToolkit QUIET)
+    find_path(SL_cudnn_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(SL_cudnn_LIBRARY cudnn HINTS "${CUDAToolkit_LIBRARY_DIR}")
+    mark_as_advanced(SL_cudnn_INCLUDE SL_cudnn_LIBRARY)
+    if(CMAKE_CUDA_COMPILER AND TARGET CUDA::cublasLt AND SL_cudnn_INCLUDE AND SL_cudnn_LIBRARY)
+        list(APPEND SL_FEATURES cuda)
+    endif()
+endif()
 foreach(feature IN LISTS SL_KNOWN_FEATURES)
     string(TOUPPER ${feature} upper)
     if(feature IN_LIST SL_FEATURES)

@@ -63,6 +63,12 @@ static void add_row(struct sl_listing *list, const char *name, const char *detai
     SL_PUSH(&list->rows, ((struct sl_list_row){name, detail, brief}));
 }
 
+static void add_device(struct sl_listing *list, const struct sl_device_row *row) {
+    const char *why = row->missing();
+    add_row(list, row->name, NULL,
+            why ? sl_arena_printf(&list->arena, "%s (not here: %s)", row->brief, why) : row->brief);
+}
+
 static sl_err fill_data(const struct sl_args *args, struct sl_listing *list) {
     const char *name, *brief;
     (void)args;
@@ -74,7 +80,7 @@ static sl_err fill_data(const struct sl_args *args, struct sl_listing *list) {
 static sl_err fill_devices(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; sl_devices[i]; i++)
-        add_row(list, sl_devices[i]->name, NULL, sl_devices[i]->brief);
+        add_device(list, sl_devices[i]);
     return SL_OK;
 }
 
@@ -145,8 +151,8 @@ static const struct sl_list_kind kinds[] = {
     {"models", "models by name", "parameters", fill_models},
     {"ops", "ops that models are made of", "inputs; attributes", fill_ops},
     {"optimizers", "optimizers of 'train'", "defaults", fill_optimizers},
-    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"planners", "planners of 'plan'", NULL, fill_planners},
+    {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"schedules", "pipeline schedules", NULL, fill_schedules},
 };
 

@@ -170,6 +170,15 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
     return SL_OK;
 }
 
+/* Asynchronous schedules: one verdict over all stages, or each stage for itself as published. */
+static sl_err ask_verdict(const struct sl_args *args, struct sl_session_config *c) {
+    const char *who = sl_args_text(args, "--verdict", "all");
+    if (strcmp(who, "all") != 0 && strcmp(who, "stage") != 0)
+        return sl_fail(SL_ERR_USAGE, "--verdict: expected all or stage, found '%s'", who);
+    c->together = strcmp(who, "all") == 0;
+    return SL_OK;
+}
+
 static sl_err ask_staleness(const struct sl_args *args, struct sl_session_config *c) {
     c->staleness = sl_args_has(args, "--log-staleness");
     if (c->staleness && (!c->plan || !c->run))
@@ -212,6 +221,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "validation",
                        strtod(sl_args_text(args, "--validation", "0.1"), NULL));
     sl_json_put_string(&json, "device", c->device->name);
+    sl_json_put_string(&json, "dtype", sl_args_text(args, "--dtype", "fp32"));
     sl_json_put_int(&json, "threads", c->threads);
     sl_json_put_int(&json, "batch", c->batch);
     sl_json_put_int(&json, "micro", c->micros);
@@ -229,20 +239,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_text_free(&lr);
 }
 
-/* Only fp32 so far; what is known but cannot be had here is refused with its reason. */
-static sl_err check_dtype(const struct sl_args *args, const struct sl_device_row *device) {
-    const char *dtype = sl_args_text(args, "--dtype", "fp32");
-    if (strcmp(dtype, "fp32") == 0)
-        return SL_OK;
-    if (strcmp(dtype, "bf16") != 0)
-        return sl_fail(SL_ERR_USAGE, "--dtype is fp32 or bf16, not '%s'", dtype);
-    const char *why = device->lacks_bf16 ? device->lacks_bf16() : "its kernels know fp32 only";
-    return sl_fail(SL_ERR_NO, "--dtype bf16 on device '%s': %s; train with --dtype fp32",
-                   device->name, why);
-}
-
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
-    SL_TRY(check_dtype(args, c->device));
     c->eval_samples = 64;
     c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
@@ -347,6 +344,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
     SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
+    SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     progress.session = &session;
@@ -386,11 +384,11 @@ static const struct sl_option options[] = {
     SL_PIPE_OPTIONS,
     SL_COMM_OPTIONS,
     {"--policy", "P", "against staleness; see 'sluice list policies'", false},
+    {"--verdict", "all|stage", "who judges a gradient without a flush (default all)", false},
     {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,
-    {"--dtype", "D", "of tensors: fp32 (default); bf16 where the device has it", false},
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},

@@ -19,6 +19,7 @@ static const struct {
     {"tokenizer", {"--tokenizer", "S", "", false}, false},
     {"validation", {"--validation", "X", "", false}, true},
     {"device", {"--device", "D", "", false}, false},
+    {"dtype", {"--dtype", "T", "", false}, false},
     {"threads", {"--threads", "T", "", false}, true},
     {"batch", {"--batch", "B", "", false}, true},
     {"micro", {"--micro", "M", "", false}, true},

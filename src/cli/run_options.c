@@ -84,6 +84,20 @@ static sl_err find_device(const struct sl_args *args, const struct sl_device_row
                    near ? "'?" : "");
 }
 
+static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out) {
+    const char *name = sl_args_text(args, "--dtype", "fp32");
+    out->dtype = strcmp(name, "bf16") == 0 ? SL_BF16 : SL_FLOAT;
+    out->tf32 = strcmp(name, "tf32") == 0;
+    if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
+        return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
+    if (out->device->halves || strcmp(name, "fp32") == 0)
+        return SL_OK;
+    const char *why =
+        out->device->lacks_bf16 ? out->device->lacks_bf16() : "its kernels know fp32 only";
+    return sl_fail(SL_ERR_NO, "--dtype %s on device '%s': %s; train with --dtype fp32", name,
+                   out->device->name, why);
+}
+
 sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
                      struct sl_train_config *out) {
     int64_t threads = 1, seed = 1;
@@ -96,6 +110,7 @@ sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
         .recompute = sl_args_has(args, "--recompute"),
     };
     SL_TRY(find_device(args, &out->device));
+    SL_TRY(find_dtype(args, out));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
     SL_TRY(sl_args_int(args, "--seed", 0, INT64_MAX, &seed));
     SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &out->batch));

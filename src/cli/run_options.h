@@ -34,7 +34,8 @@ SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inp
         {"--micro", "M", "micro-batches they are cut into", false},                                \
         {"--seed", "S", "of initial weights, data order and dropout", false},                      \
         {"--threads", "T", "threads of a worker (default 1)", false},                              \
-        {"--device", "D", "see 'sluice list devices' (default cpu)", false}, {                     \
+        {"--device", "D", "see 'sluice list devices' (default cpu)", false},                       \
+        {"--dtype", "T", "fp32 (default); GPUs also: tf32, bf16 activations", false}, {            \
         "--recompute", NULL, "keep only inputs; run the forward pass again", false                 \
     }
 

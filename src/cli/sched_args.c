@@ -76,6 +76,7 @@ sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
     SL_TRY(sl_args_int(args, "--last-batch", 1, INT64_MAX >> 16, &out->last_batch));
     SL_TRY(sl_args_int(args, "--iters", 1, INT32_MAX / 4, &out->iters));
     SL_TRY(sl_args_int(args, "--group", 1, INT32_MAX / 4, &out->group));
+    out->together = sl_args_has(args, "--together");
     SL_TRY(sl_args_int(args, "--slack", 0, 1 << 20, &out->slack));
     if (sl_args_has(args, "--policy")) {
         struct sl_policy_use *policy = SL_NEW(arena, struct sl_policy_use, 1);

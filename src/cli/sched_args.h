@@ -18,6 +18,7 @@
         {"--ranks", "R", "workers; the default is one per stage", false},                          \
         {"--chunks", "V", "stages per worker, instead of --ranks", false},                         \
         {"--policy", "P", "against staleness; see 'sluice list policies'", false},                 \
+        {"--together", NULL, "asynchronous: one verdict for all stages before a step", false},     \
         {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
         {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
         {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \

@@ -22,6 +22,7 @@ struct sl_device_config {
                     which is the first of them, binds itself */
     int place;
     int index; /* GPU: which one */
+    bool tf32; /* GPU: products of fp32 numbers may round them to tf32 */
 };
 
 struct sl_device {
@@ -61,6 +62,7 @@ struct sl_norm_item {
 
 struct sl_device_row {
     const char *name, *brief;
+    bool halves; /* takes programs whose activations are bf16 */
     /* NULL when usable, else why not. */
     const char *(*missing)(void);
     sl_err (*open)(const struct sl_device_config *config, struct sl_device **out);

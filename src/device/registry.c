@@ -4,10 +4,14 @@
 #include <string.h>
 
 extern const struct sl_device_row sl_device_cpu;
+extern const struct sl_device_row sl_device_cuda;
 extern const struct sl_device_row sl_device_reference;
 
 const struct sl_device_row *const sl_devices[] = {
     &sl_device_cpu,
+#if SL_HAVE_CUDA
+    &sl_device_cuda,
+#endif
     &sl_device_reference,
     NULL,
 };

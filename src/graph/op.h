@@ -15,7 +15,8 @@ struct sl_graph;
 struct sl_node;
 struct sl_op;
 
-enum sl_dtype { SL_FLOAT, SL_INT }; /* float: fp32, bf16 or fp64, chosen when a program is built */
+/* float: fp32 or fp64, chosen when a program is built; bf16: of operands of programs only */
+enum sl_dtype { SL_FLOAT, SL_INT, SL_BF16 };
 
 enum { SL_MAX_IN = 64, SL_MAX_OUT = 6, SL_MAX_ATTR = 8 };
 

@@ -14,9 +14,9 @@
  *   xpipe        D.5 as printed, with N = D and k = r; the first micro-batch of a step predicts.
  *   2bw-predict  both passes: the version that the gradient will be applied to, one step on.
  *
- * When all stages step together (a verdict over all of them comes first), step v is made at one
- * moment everywhere, behind the last backward of the top; then every stage has version floor(k/m)
- * when micro-batch k is back, and spectrain aims at that.
+ * When all stages step together (a verdict over all of them comes first), no stage steps before the
+ * top has its gradients. Then the version that micro-batch k's gradient is applied to, floor(k/m),
+ * is also the last that can be there when it is back at the top, and spectrain aims at that.
  */
 #include "optim/policy.h"
 

@@ -22,12 +22,12 @@ static struct sl_operand make_operand(const struct sl_build *b, int value) {
         return operand;
     const struct sl_value *v = sl_graph_value(b->graph, value);
     operand.value = b->root[value];
-    operand.dtype = v->dtype;
+    operand.dtype = sl_build_dtype(b, value);
     operand.shape = sl_shape_at(&v->shape, b->spec->samples);
     operand.numel = sl_shape_numel(&operand.shape, 1);
     operand.row = b->part_row[value];
     operand.run = b->part_run[value];
-    operand.within = b->part_at[value] * b->program->elem_bytes;
+    operand.within = b->part_at[value] * sl_dtype_bytes(operand.dtype);
     return operand;
 }
 
@@ -77,6 +77,7 @@ static void emit_copy(struct sl_build *b, int from, struct sl_operand to, enum s
 static struct sl_operand fixed_place(const struct sl_build *b, enum sl_space space, int64_t offset,
                                      int value) {
     struct sl_operand operand = make_operand(b, value);
+    operand.dtype = SL_FLOAT;
     operand.space = space;
     operand.offset = offset;
     operand.value = -1;
@@ -190,7 +191,7 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
         sl_out_of_memory(sizeof *b->program);
     b->program->graph = spec->graph;
     b->program->samples = spec->samples;
-    b->program->elem_bytes = sizeof(float);
+    b->program->dtype = spec->dtype;
     b->program->split = spec->split;
     b->program->recompute = spec->recompute;
     b->stage = SL_NEW(&b->scratch, int, spec->graph->nodes.count);

@@ -49,6 +49,9 @@ bool sl_build_own(const struct sl_build *b, int node);
 bool sl_build_is_view(const struct sl_build *b, int node);
 bool sl_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
 
+/* dtype.c: how this program stores a value. */
+enum sl_dtype sl_build_dtype(const struct sl_build *b, int value);
+
 /* views.c: values that are parts of others' memory. */
 void sl_build_views(struct sl_build *b);
 /* fuse.c */

@@ -14,11 +14,11 @@ struct memory {
 };
 
 /* Bytes from the first element to the last one. */
-static int64_t bytes_of(const struct sl_program *program, const struct sl_operand *operand) {
+static int64_t bytes_of(const struct sl_operand *operand) {
     int64_t numel = operand->numel;
     if (operand->row)
         numel = (operand->numel / operand->run - 1) * operand->row + operand->run;
-    return numel * (operand->dtype == SL_INT ? (int64_t)sizeof(int32_t) : program->elem_bytes);
+    return numel * sl_dtype_bytes(operand->dtype);
 }
 
 static int64_t space_bytes(const struct sl_program *p, enum sl_space space) {
@@ -44,17 +44,17 @@ static void evict(struct memory *memory, const struct tenant *fresh) {
 }
 
 /* A part stands for the tensor it lies in. Its other parts may be there already. */
-static struct tenant tenant_of(const struct memory *memory, const struct sl_operand *operand) {
+static struct tenant tenant_of(const struct sl_operand *operand) {
     struct tenant tenant = {operand->space, operand->offset - operand->within, 0, operand->value};
-    int64_t bytes = bytes_of(memory->program, operand);
+    int64_t bytes = bytes_of(operand);
     if (operand->row)
-        bytes = operand->numel / operand->run * operand->row * memory->program->elem_bytes;
+        bytes = operand->numel / operand->run * operand->row * sl_dtype_bytes(operand->dtype);
     tenant.to = tenant.from + bytes;
     return tenant;
 }
 
 static void write_operand(struct memory *memory, const struct sl_operand *operand) {
-    struct tenant fresh = tenant_of(memory, operand);
+    struct tenant fresh = tenant_of(operand);
     evict(memory, &fresh);
     SL_PUSH(&memory->tenants, fresh);
 }
@@ -73,7 +73,7 @@ static sl_err check_bounds(const struct sl_program *p, const struct sl_instr *in
                            const struct sl_operand *operand) {
     if (operand->space == SL_SPACE_NONE)
         return SL_OK;
-    int64_t end = operand->offset + bytes_of(p, operand);
+    int64_t end = operand->offset + bytes_of(operand);
     if (operand->offset < 0 || end > space_bytes(p, operand->space))
         return sl_fail(SL_ERR_NO, "program: an operand of '%s' lies outside its memory",
                        instr->kernel);

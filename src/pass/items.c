@@ -10,7 +10,7 @@ static bool planned(const struct sl_build *b, int value) {
 
 static int new_item(struct sl_build *b, int value, int born) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
-    int64_t bytes = v->dtype == SL_INT ? (int64_t)sizeof(int32_t) : b->program->elem_bytes;
+    int64_t bytes = sl_dtype_bytes(sl_build_dtype(b, value));
     struct sl_item item = {
         .value = value,
         .size_bytes = sl_shape_numel(&v->shape, b->spec->samples) * bytes,

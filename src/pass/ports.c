@@ -39,7 +39,7 @@ static struct sl_program_param *list_used(struct sl_build *b, enum sl_value_kind
             continue;
         int64_t numel = sl_shape_numel(&b->graph->values.at[table[i].value].shape, 1);
         list[at++] = (struct sl_program_param){.param = (int)i, .offset = *bytes, .numel = numel};
-        *bytes += aligned(numel * b->program->elem_bytes);
+        *bytes += aligned(numel * (int64_t)sizeof(float));
     }
     return list;
 }
@@ -59,7 +59,7 @@ void sl_build_params(struct sl_build *b) {
             if (!sl_build_own(b, b->graph->grads.at[g].node))
                 continue;
             p->uses[p->use_count++] = (struct sl_program_use){(int)g, p->grad_bytes};
-            p->grad_bytes += aligned(p->params[i].numel * p->elem_bytes);
+            p->grad_bytes += aligned(p->params[i].numel * (int64_t)sizeof(float));
         }
         p->params[i].use_count = p->use_count - p->params[i].first_use;
     }
@@ -78,7 +78,7 @@ static bool find_operand(const struct sl_build *b, int value, struct sl_operand 
     bool slot = b->items.at[item].offset < b->program->slot_bytes;
     *out = (struct sl_operand){
         .space = slot ? SL_SPACE_SLOT : SL_SPACE_WORK,
-        .dtype = v->dtype,
+        .dtype = sl_build_dtype(b, value),
         .offset = b->items.at[item].offset - (slot ? 0 : b->program->slot_bytes),
         .shape = sl_shape_at(&v->shape, b->spec->samples),
         .value = root,

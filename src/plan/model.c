@@ -14,7 +14,7 @@ struct draft {
 };
 
 static int64_t port_bytes(const struct sl_program_port *port, int64_t samples) {
-    return port->operand.numel * 4 / samples;
+    return sl_operand_bytes(&port->operand) / samples;
 }
 
 static void add_edge(struct draft *d, int from, int to, int64_t sample_bytes) {
@@ -51,6 +51,7 @@ static sl_err fill_stage(struct draft *d, int s) {
         .stage = s,
         .samples = micro_size,
         .has_kernel = spec->has_kernel,
+        .dtype = spec->dtype,
         .split = spec->split,
         .recompute = spec->recompute,
     };

@@ -24,6 +24,7 @@ struct sl_model_plan_spec {
     bool (*has_kernel)(const char *name);
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);
     int threads;
+    enum sl_dtype dtype; /* of activations, for the bytes */
 };
 
 SL_MUST_CHECK sl_err sl_plan_from_model(struct sl_arena *arena,

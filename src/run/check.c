@@ -17,6 +17,7 @@ struct pair {
     struct sl_serial *serial;
     struct sl_pipe *pipe;
     struct sl_step_report *ones, *pipes; /* [steps] */
+    sl_err err;                          /* of fetching what is compared */
 };
 
 static void close_pair(struct pair *p) {
@@ -76,26 +77,44 @@ struct tensor {
     enum sl_check_kind kind;
     int stage;
     const char *name;
-    const float *pipe, *one;
+    const float *pipe, *one; /* memory of these devices */
+    struct sl_device *pipe_device, *one_device;
     int64_t count;
 };
 
+enum { PIECE = 16384 };
+
+static sl_err fetch(struct sl_device *device, const float *from, int64_t count, float *out) {
+    SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out, from, count * 4));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
+/* Piece by piece; false after an error too, which p->err then holds. */
 static bool same_tensor(struct pair *p, const struct tensor *t) {
     struct sl_check_report *r = p->report;
+    float pipe[PIECE], one[PIECE];
     r->tensors++;
     r->elements += t->count;
-    if (memcmp(t->pipe, t->one, (size_t)t->count * sizeof(float)) == 0)
-        return true;
-    int64_t i = 0;
-    while (memcmp(&t->pipe[i], &t->one[i], sizeof(float)) == 0)
-        i++;
-    r->kind = t->kind;
-    r->stage = t->stage;
-    r->tensor = t->name;
-    r->element = i;
-    r->pipe = (double)t->pipe[i];
-    r->one = (double)t->one[i];
-    return false;
+    for (int64_t at = 0; at < t->count; at += PIECE) {
+        int64_t n = t->count - at < PIECE ? t->count - at : PIECE, i = 0;
+        p->err = fetch(t->pipe_device, t->pipe + at, n, pipe);
+        if (p->err == SL_OK)
+            p->err = fetch(t->one_device, t->one + at, n, one);
+        if (p->err != SL_OK)
+            return false;
+        if (memcmp(pipe, one, (size_t)n * sizeof(float)) == 0)
+            continue;
+        while (memcmp(&pipe[i], &one[i], sizeof(float)) == 0)
+            i++;
+        r->kind = t->kind;
+        r->stage = t->stage;
+        r->tensor = t->name;
+        r->element = at + i;
+        r->pipe = (double)pipe[i];
+        r->one = (double)one[i];
+        return false;
+    }
+    return true;
 }
 
 static const float *floats(const void *slab, int64_t offset) {
@@ -118,6 +137,8 @@ static bool same_params(struct pair *p, int stage, int replica) {
             .name = part->graph->params.at[a->param].name,
             .pipe = floats(w->param[sl_pipe_newest(p->pipe, stage)], a->offset),
             .one = floats(one->param[0], b->offset),
+            .pipe_device = w->device,
+            .one_device = one->device,
             .count = a->numel,
         };
         if (!same_tensor(p, &t))
@@ -148,6 +169,8 @@ static bool same_states(struct pair *p, int stage, int replica) {
                            part->graph->states.at[a->param].name,
                            floats(w->state, a->offset),
                            floats(one->state, b->offset),
+                           w->device,
+                           one->device,
                            a->numel};
         if (!same_tensor(p, &t))
             return false;
@@ -242,6 +265,7 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
         for (int r = 0; *same && r < p->config->plan->stages[s].width; r++)
             if (sl_pipe_replica(p->pipe, s, r))
                 *same = same_params(p, s, r) && same_states(p, s, r);
+    SL_TRY(p->err);
     *same = *same && same_losses(p, first, count);
     return share_report(p, same);
 }

@@ -6,29 +6,37 @@
 
 enum { PIECE = 4096 }; /* floats fetched at a time */
 
-static sl_err finite_range(struct sl_worker *w, const float *device, int64_t count, bool *finite) {
+/* Of fp32 numbers, or of bf16 ones, which are the upper halves of such. */
+static sl_err finite_range(struct sl_worker *w, const char *device, enum sl_dtype dtype,
+                           int64_t count, bool *finite) {
     const struct sl_device_row *row = w->device->row;
-    float piece[PIECE];
+    int64_t size = sl_dtype_bytes(dtype);
+    union {
+        float f[PIECE];
+        uint16_t half[PIECE];
+    } piece;
     for (int64_t at = 0; *finite && at < count; at += PIECE) {
         int64_t n = count - at < PIECE ? count - at : PIECE;
-        SL_TRY(row->download(w->device, SL_STREAM_COMPUTE, piece, device + at, n * 4));
+        SL_TRY(row->download(w->device, SL_STREAM_COMPUTE, &piece, device + at * size, n * size));
         SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE));
         for (int64_t i = 0; i < n; i++)
-            *finite = *finite && isfinite(piece[i]);
+            *finite = *finite && (dtype == SL_BF16 ? (piece.half[i] & 0x7F80) != 0x7F80
+                                                   : isfinite(piece.f[i]));
     }
     return SL_OK;
 }
 
 sl_err sl_finite_operand(struct sl_worker *w, const struct sl_pass *pass,
                          const struct sl_operand *operand, bool *finite) {
-    const float *at = sl_worker_operand(w, pass, operand);
+    const char *at = sl_worker_operand(w, pass, operand);
     *finite = true;
     if (!at || operand->dtype == SL_INT)
         return SL_OK;
     if (!operand->row)
-        return finite_range(w, at, operand->numel, finite);
+        return finite_range(w, at, operand->dtype, operand->numel, finite);
+    int64_t stride = operand->row * sl_dtype_bytes(operand->dtype);
     for (int64_t i = 0; *finite && i < operand->numel / operand->run; i++)
-        SL_TRY(finite_range(w, at + i * operand->row, operand->run, finite));
+        SL_TRY(finite_range(w, at + i * stride, operand->dtype, operand->run, finite));
     return SL_OK;
 }
 
@@ -74,7 +82,8 @@ sl_err sl_finite_weights(struct sl_worker *w, int version, struct sl_bad *bad) {
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
     for (int i = 0; !bad->kind && i < p->param_count; i++) {
         bool finite = true;
-        SL_TRY(finite_range(w, sl_worker_weight(w, version, i), p->params[i].numel, &finite));
+        SL_TRY(finite_range(w, sl_worker_weight(w, version, i), SL_FLOAT, p->params[i].numel,
+                            &finite));
         if (!finite)
             name_param(w, i, SL_BAD_WEIGHT, bad);
     }
@@ -100,7 +109,8 @@ sl_err sl_finite_sums(struct sl_worker *w, int grad_slot, struct sl_bad *bad) {
     SL_TRY(sl_worker_sum_uses(w, grad_slot));
     for (int i = 0; !bad->kind && i < p->param_count; i++) {
         bool finite = true;
-        SL_TRY(finite_range(w, sl_worker_grad(w, grad_slot, i), p->params[i].numel, &finite));
+        SL_TRY(finite_range(w, sl_worker_grad(w, grad_slot, i), SL_FLOAT, p->params[i].numel,
+                            &finite));
         if (!finite)
             name_param(w, i, SL_BAD_SUM, bad);
     }

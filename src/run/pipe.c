@@ -12,10 +12,11 @@
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
     SL_TRY(sl_pipe_policy_check(c->train, sched));
-    if (sched->rule != SL_RULE_SYNC && c->train->clip > 0)
+    if (sched->rule != SL_RULE_SYNC && !sched->together && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
-                       "gradient norm to clip; use --clip 0",
+                       "gradient norm to clip; let them step together (--verdict all) or use "
+                       "--clip 0",
                        sched->name);
     return SL_OK;
 }
@@ -46,6 +47,7 @@ static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
         .iters = iters,
         .slack = pipe->config.slack,
         .policy = &pipe->train.policy,
+        .together = pipe->config.together,
     };
     if (pipe->sched && pipe->sched->iters == iters)
         return SL_OK; /* that of the run before */
@@ -96,6 +98,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
         .eval_samples = full,
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
         .slots = seat->slots,
@@ -111,8 +114,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     SL_TRY(sl_worker_open(w->device, &config, &seat->train.worker));
     seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
-    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param,
-                          seat->train.worker->programs[SL_WORKER_FULL]->param_count);
+    SL_TRY(sl_pipe_policy_params(pipe, seat));
     if (pipe->config.staleness)
         SL_TRY(sl_pipe_watch_open(seat));
     return sl_train_open_optimizer(&seat->train);
@@ -122,7 +124,9 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     const struct sl_plan *plan = pipe->config.plan;
     struct sl_pipe_worker *w = &pipe->workers[index];
     struct sl_device_config device = {.threads = pipe->train.threads,
-                                      .bind = pipe->first_place >= 0};
+                                      .bind = pipe->first_place >= 0,
+                                      .index = index,
+                                      .tf32 = pipe->train.tf32};
     *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
@@ -132,6 +136,7 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
     w->terms = SL_NEW(&pipe->arena, const float *, pipe->train.graph->grads.count + 1);
+    w->messages = SL_NEW(&pipe->arena, const char *, pipe->config.plan->worker_count + 1);
     w->norms = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
     for (int i = 0; i < plan->worker_seat_count[index]; i++) {
         struct sl_seat_state *seat = &w->seats[w->seat_count++];
@@ -159,6 +164,7 @@ static sl_err count_bytes(struct sl_pipe *pipe) {
     for (int s = 0; s < plan->seat_count; s++)
         if (pipe->seat_at[s])
             pipe->worker_bytes[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    sl_pipe_add_message_bytes(pipe, pipe->worker_bytes);
     return sl_comm_merge(pipe->comm, pipe->worker_bytes,
                          plan->worker_count * (int64_t)sizeof *pipe->worker_bytes);
 }
@@ -193,6 +199,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
             pipe->most_micros = pipe->sched->micros[s];
     SL_TRY_OUT(open_workers(pipe));
     SL_TRY_OUT(sl_pipe_link(pipe));
+    SL_TRY_OUT(sl_pipe_together_open(pipe));
     pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
@@ -217,6 +224,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         return;
     sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
+    sl_pipe_together_close(pipe);
     sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
@@ -274,7 +282,9 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int slots = sl_pipe_slots(pipe, seat->number);
     int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
-    if (slots > seat->slots || versions > worker->versions)
+    seat->filled = 0;
+    if (slots > seat->slots || versions > worker->versions ||
+        pools[SL_POOL_GRAD].count > worker->grad_slots)
         return sl_fail(SL_ERR_NO,
                        "stage %d needs %d micro-batches in flight and %d weight versions for a run "
                        "of this length; it was opened with %d and %d",
@@ -302,6 +312,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
         if (pipe->seat_at[s])
             SL_TRY(start_seat(pipe, pipe->seat_at[s]));
     SL_TRY(sl_pipe_open_trace(pipe));
+    sl_pipe_together_start(pipe);
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));

@@ -37,6 +37,7 @@ struct sl_pipe_config {
     enum sl_bind_mode bind;
     bool trace;
     bool staleness; /* watch it */
+    bool together;  /* asynchronous schedules: one verdict (norm, finite) before each step */
     /* Called by worker threads before every action: tests wait here. NULL: nothing. */
     void (*delay)(void *ctx, int worker, int64_t action);
     void *delay_ctx;

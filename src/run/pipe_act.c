@@ -66,8 +66,8 @@ static sl_err copy_piece(const struct where *at, const struct way *way,
         if (way->ports->at[i].peer != way->peer)
             continue;
         char *memory = (char *)at->seat->train.worker->slot[at->slot] + operand->offset;
-        int64_t sample = operand->numel * 4 / at->count;
-        int64_t bytes = whole ? operand->numel * 4 : sample * piece->count;
+        int64_t all = sl_operand_bytes(operand), sample = all / at->count;
+        int64_t bytes = whole ? all : sample * piece->count;
         memory += whole ? 0 : sample * (piece->first - at->offset);
         SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out ? message : memory,
                                  out ? memory : message, bytes));
@@ -81,7 +81,7 @@ static int64_t piece_bytes(const struct where *at, const struct way *way,
     int64_t bytes = 0;
     for (int i = 0; i < way->ports->count; i++)
         if (way->ports->at[i].peer == way->peer)
-            bytes += way->ports->at[i].operand.numel * 4;
+            bytes += sl_operand_bytes(&way->ports->at[i].operand);
     return piece->count == at->count ? bytes : bytes / at->count * piece->count;
 }
 
@@ -155,7 +155,7 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
         .slot = at->slot,
         .version = action->weight_slot,
         .grad_slot = action->grad_slot,
-        .accumulate = at->seat->grad_filled,
+        .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
         .after = pipe->comm->gate.poll ? poll_comm : NULL,
@@ -210,7 +210,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
-        at.seat->grad_filled = true;
+        at.seat->filled |= (uint64_t)1 << action->grad_slot;
     return action->kind == SL_W ? SL_OK : move_messages(w, &at, true, true);
 }
 

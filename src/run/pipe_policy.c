@@ -8,6 +8,8 @@
 
 #include "sched/deps.h"
 
+#include <string.h>
+
 /* ---- opening ---- */
 
 sl_err sl_pipe_policy_check(const struct sl_train_config *c, const struct sl_sched *sched) {
@@ -22,22 +24,49 @@ void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_seat_state *seat)
         policy->row->momentum(policy, &seat->at, &seat->train.config.optim);
 }
 
-double sl_pipe_rate(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int64_t t) {
+/* Tied weights must stay the same everywhere, so all holders step them as the highest does. */
+sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_seat_state *seat) {
+    const struct sl_plan *plan = pipe->config.plan;
+    const struct sl_policy_use *policy = &seat->train.config.policy;
+    const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
+    seat->stored = SL_NEW(&seat->train.arena, struct sl_optim_param, p->param_count);
+    seat->ats = SL_NEW(&seat->train.arena, struct sl_policy_at, p->param_count);
+    seat->rates = SL_NEW(&seat->train.arena, double, p->param_count);
+    for (int i = 0; i < p->param_count; i++) {
+        seat->ats[i] = seat->at;
+        for (int t = 0; t < plan->tie_count; t++)
+            if (strcmp(plan->ties[t].name, p->graph->params.at[p->params[i].param].name) == 0)
+                seat->ats[i] =
+                    sl_policy_at_of(pipe->sched, sl_sched_speaker(plan, plan->stage_count + t));
+        if (seat->ats[i].height != seat->at.height && policy->row && policy->row->momentum &&
+            sl_policy_value(policy, "graded") != 0)
+            return sl_fail(SL_ERR_NO,
+                           "policy '%s' gives the holders of tied parameter '%s' different "
+                           "momentum, which would part them; use graded=0",
+                           policy->row->name, p->graph->params.at[p->params[i].param].name);
+    }
+    return SL_OK;
+}
+
+/* The learning rate of a parameter in step t. */
+static double rate_of(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int i,
+                      int64_t t) {
     double lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, t);
-    return lr * sl_policy_rate(&pipe->train.policy, &seat->at, t);
+    return lr * sl_policy_rate(&pipe->train.policy, &seat->ats[i], t);
 }
 
 /* ---- w - lr*s*direction ---- */
 
 struct move {
     int64_t t;      /* step whose direction it is; 0: the direction is a stored tensor */
-    double lr, far; /* out = w - lr*far*direction */
-    int w, out;     /* weight slabs; or, */
+    int64_t rate_t; /* step whose learning rate it is; 0: 1, or that in seat->rates */
+    bool own_rates;
+    double far;                         /* out = w - lr*far*direction */
+    int w, out;                         /* weight slabs; or, */
     int w_opt, out_opt, dir_opt, dir_w; /* if not -1, slabs instead */
 };
 
-static const struct move nowhere = {
-    .lr = 1, .w_opt = -1, .out_opt = -1, .dir_opt = -1, .dir_w = -1};
+static const struct move nowhere = {.w_opt = -1, .out_opt = -1, .dir_opt = -1, .dir_w = -1};
 
 static struct sl_optim_param stored_direction(const struct sl_optim_param *param) {
     struct sl_optim_param out = *param;
@@ -45,19 +74,23 @@ static struct sl_optim_param stored_direction(const struct sl_optim_param *param
     return out;
 }
 
-static sl_err move_weights(struct sl_seat_state *seat, const struct move *m) {
+static sl_err move_weights(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+                           const struct move *m) {
     struct sl_train *train = &seat->train;
     struct sl_worker *worker = train->worker;
     int count = worker->programs[SL_WORKER_FULL]->param_count;
     for (int i = 0; i < count; i++) {
         const struct sl_optim_param *param = &train->params[i];
         struct sl_step_item *item = &train->step_items[i];
+        double lr = m->own_rates ? seat->rates[i]
+                    : m->rate_t  ? rate_of(pipe, seat, i, m->rate_t)
+                                 : 1;
         bool stored = m->dir_opt >= 0 || m->dir_w >= 0;
         seat->stored[i] = stored_direction(param);
         *item = (struct sl_step_item){
-            .param = stored ? &seat->stored[i] : param, .lr = m->lr, .io.count = param->count};
+            .param = stored ? &seat->stored[i] : param, .lr = lr, .io.count = param->count};
         if (!stored)
-            item->coef = sl_optim_coef(param, m->t, m->lr, 1);
+            item->coef = sl_optim_coef(param, m->t, lr, 1);
         item->io.w =
             m->w_opt >= 0 ? sl_worker_opt(worker, m->w_opt, i) : sl_worker_weight(worker, m->w, i);
         item->out = m->out_opt >= 0 ? sl_worker_opt(worker, m->out_opt, i)
@@ -84,13 +117,12 @@ static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     if (row->kept == SL_KEPT_VELOCITY) { /* back by tau = ahead/m steps */
         m.far = (double)action->ahead / (double)seat->at.micros;
         m.dir_opt = seat->kept;
-        return move_weights(seat, &m);
+        return move_weights(w->pipe, seat, &m);
     }
-    m.t = w->pipe->start_step + action->version;
+    m.t = m.rate_t = w->pipe->start_step + action->version;
     if (m.t == 0) /* no step has been made: there is no direction */
         return sl_worker_copy_weights(seat->train.worker, m.out, m.w);
-    m.lr = sl_pipe_rate(w->pipe, seat, m.t);
-    return move_weights(seat, &m);
+    return move_weights(w->pipe, seat, &m);
 }
 
 sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
@@ -103,22 +135,24 @@ sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action)
 /* ---- steps ---- */
 
 /* velocity <- velocity - (1-gamma)*velocity - (1-gamma)*(w_old - w_new); w_old is in slab `old`,
- * which is free for it. */
+ * which is free for it. Holders of a tied parameter have the same gamma, and so one velocity. */
 static sl_err follow(struct sl_pipe *pipe, struct sl_seat_state *seat, int w_new, int old) {
     const struct sl_policy_use *policy = &pipe->train.policy;
-    double rest = 1 - policy->row->decay(policy, &seat->at);
     struct move m = nowhere;
     m.w = m.out = old;
     m.dir_w = w_new;
     m.far = 1;
-    SL_TRY(move_weights(seat, &m));
+    SL_TRY(move_weights(pipe, seat, &m));
+    for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
+        seat->rates[i] = 1 - policy->row->decay(policy, &seat->ats[i]);
     m = nowhere;
+    m.own_rates = true;
     m.w_opt = m.out_opt = m.dir_opt = seat->kept;
-    m.far = rest;
-    SL_TRY(move_weights(seat, &m));
+    m.far = 1;
+    SL_TRY(move_weights(pipe, seat, &m));
     m.dir_opt = -1;
     m.dir_w = old;
-    return move_weights(seat, &m);
+    return move_weights(pipe, seat, &m);
 }
 
 /* Take back the direction of step t-1 (far -1), or put that of step t in its place (far 1), both at
@@ -130,9 +164,9 @@ static sl_err feed_back(struct sl_pipe *pipe, struct sl_seat_state *seat,
         return SL_OK;
     m.w = m.out = args->version;
     m.dir_opt = seat->kept;
-    m.lr = sl_pipe_rate(pipe, seat, args->t - 1);
+    m.rate_t = args->t - 1;
     m.far = far;
-    return move_weights(seat, &m);
+    return move_weights(pipe, seat, &m);
 }
 
 sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
@@ -140,7 +174,9 @@ sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
     const struct sl_policy *row = pipe->train.policy.row;
     bool feedback = row && row->feedback;
     bool follows = row && row->kept == SL_KEPT_VELOCITY && seat->foresight_slot >= 0;
-    args->lr = sl_pipe_rate(pipe, seat, args->t);
+    for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
+        seat->rates[i] = rate_of(pipe, seat, i, args->t);
+    args->lr_of = seat->rates;
     args->delta = seat->kept >= 0 && !(row && row->kept == SL_KEPT_VELOCITY);
     if (feedback)
         SL_TRY(feed_back(pipe, seat, args, -1));

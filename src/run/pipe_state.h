@@ -22,12 +22,14 @@ struct sl_seat_state {
     int stage, replica;
     int number;           /* of the plan's seats */
     int slots;            /* micro-batches in flight */
-    bool grad_filled;     /* the gradient buffer holds something: add to it */
+    uint64_t filled;      /* bit g: gradient buffer g holds something, add to it */
     int newest;           /* weight slab */
     int64_t counted;      /* iteration that train.counts is of, -1: none */
     int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
-    int step_from, step_to;
+    int step_from, step_to, step_grad;
     struct sl_policy_at at;        /* where the stage stands, for policies */
+    struct sl_policy_at *ats;      /* [params] the same; of tied ones: of the highest holder */
+    double *rates;                 /* [params] of the step at hand */
     struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
     int kept;                      /* slab of what the policy keeps, -1: nothing */
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
@@ -45,13 +47,15 @@ struct sl_pipe_worker {
     struct sl_seat_state *seats;
     int seat_count;
     int steps_waiting;
-    int *reduce_seen;    /* [groups] */
-    int *member;         /* [groups] this worker's place in each, -1: none */
-    const float **terms; /* [grads of the graph] its own, of the sum at hand */
-    double *norms;       /* [graph params] of the step in the making */
-    struct sl_lane lane; /* measured */
-    int64_t waited_ns;   /* in the action at hand */
-    int64_t busy_ns;     /* of this run: in actions, without waiting */
+    int *reduce_seen;             /* [groups] */
+    int *member;                  /* [groups] this worker's place in each, -1: none */
+    const float **terms;          /* [grads of the graph] its own, of the sum at hand */
+    double *norms;                /* [graph params] of the step in the making */
+    struct sl_lane lane;          /* measured */
+    int64_t waited_ns;            /* in the action at hand */
+    int64_t busy_ns;              /* of this run: in actions, without waiting */
+    struct sl_verdicts *verdicts; /* stepping together (pipe_async.c) */
+    const char **messages;        /* [worker] of the sum at hand */
     pthread_t thread;
 };
 
@@ -94,9 +98,10 @@ struct sl_pipe {
     int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
     int workers_here;
     struct sl_pipe_worker *workers;
-    struct sl_seat_state **seat_at; /* [seat of the plan] NULL: on another rank */
-    struct sl_link *links;          /* [edge] */
-    struct sl_group *all, **groups; /* of all workers; [sched groups] */
+    struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */
+    struct sl_link *links;                /* [edge] */
+    struct sl_group *all, **groups;       /* of all workers; [sched groups] */
+    struct sl_channel **votes, ***shares; /* stepping together: [from, to]; [group][from, to] */
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
@@ -140,6 +145,8 @@ SL_MUST_CHECK sl_err sl_pipe_open_links(struct sl_pipe *pipe);
 void sl_pipe_close_links(struct sl_pipe *pipe);
 /* Have the channels places enough for the schedule at hand? */
 SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
+/* Of the channels that are read here, to out[worker]. */
+void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
@@ -147,11 +154,22 @@ SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_
 SL_MUST_CHECK sl_err sl_pipe_policy_check(const struct sl_train_config *c,
                                           const struct sl_sched *sched);
 void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_seat_state *seat);
-double sl_pipe_rate(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int64_t t);
+SL_MUST_CHECK sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_seat_state *seat);
 SL_MUST_CHECK sl_err sl_pipe_predict(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* The step of one seat; sets the rate and what is stored. */
 SL_MUST_CHECK sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
                                     struct sl_update_args *args);
+/* pipe_async.c: stepping together. Opened when the links are; a REDUCE; what a STEP waits for. */
+SL_MUST_CHECK sl_err sl_pipe_together_open(struct sl_pipe *pipe);
+void sl_pipe_together_close(struct sl_pipe *pipe);
+void sl_pipe_together_start(struct sl_pipe *pipe);
+SL_MUST_CHECK sl_err sl_pipe_together_reduce(struct sl_pipe_worker *worker,
+                                             struct sl_seat_state *seat,
+                                             const struct sl_action *action);
+SL_MUST_CHECK sl_err sl_pipe_together_verdict(struct sl_pipe_worker *worker,
+                                              struct sl_seat_state *seat,
+                                              const struct sl_action *action,
+                                              struct sl_norm_verdict *out);
 /* pipe_watch.c */
 SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
 void sl_pipe_watch_close(struct sl_seat_state *seat);

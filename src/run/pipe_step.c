@@ -90,7 +90,7 @@ static sl_err reduce_replicas(struct sl_pipe_worker *w, const struct sl_action *
         w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
     struct sl_worker *worker = seat->train.worker;
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
-    if (!seat->grad_filled)
+    if (!(seat->filled >> action->grad_slot & 1))
         SL_TRY(sl_worker_clear_grads(worker, action->grad_slot));
     SL_TRY(sum_replicas(w, stage, worker->grad[action->grad_slot], p->grad_bytes));
     SL_TRY(sum_replicas(w, stage, worker->state, p->state_bytes));
@@ -101,6 +101,9 @@ static sl_err reduce_replicas(struct sl_pipe_worker *w, const struct sl_action *
 sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
     int group = action->slot, here = 0;
+    if (w->pipe->sched->together)
+        return sl_pipe_together_reduce(
+            w, w->pipe->seat_at[sl_sched_seat(plan, action->stage, w->index)], action);
     if (group < plan->stage_count)
         return reduce_replicas(w, action);
     const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
@@ -135,13 +138,14 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
         .lr = lr,
         .scale = scale,
         .version = seat->step_to,
+        .grad_slot = seat->step_grad,
     };
     if (seat->step_to != seat->step_from)
         SL_TRY(sl_worker_copy_weights(worker, seat->step_to, seat->step_from));
     if (apply)
         SL_TRY(sl_pipe_update(w->pipe, seat, &args));
     seat->newest = seat->step_to;
-    seat->grad_filled = false;
+    seat->filled &= ~((uint64_t)1 << seat->step_grad);
     SL_TRY(sl_pipe_watch_step(w->pipe, seat, seat->step_version));
     seat->step_version = 0;
     return SL_OK;
@@ -202,15 +206,33 @@ static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
     return SL_OK;
 }
 
-/* Asynchronous: each stage for itself, without a global norm. */
+/* Asynchronous, on one verdict of all stages. */
+static sl_err step_judged(struct sl_pipe_worker *w, struct sl_seat_state *seat,
+                          const struct sl_action *action) {
+    struct sl_pipe *pipe = w->pipe;
+    double lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + action->version);
+    struct sl_norm_verdict verdict;
+    SL_TRY(sl_pipe_together_verdict(w, seat, action, &verdict));
+    SL_TRY(update_seat(w, seat, lr, verdict.scale, verdict.finite));
+    if (w->index == 0 && seat == &w->seats[0])
+        report_step(pipe, action->version, &verdict, lr);
+    return SL_OK;
+}
+
+/* Asynchronous, each stage for itself: there is no global norm, and a stage whose own gradient is
+ * not finite skips its own step. */
 static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
-    double lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
-    struct sl_norm_verdict none = {.finite = true, .norm = NAN, .scale = 1};
+    double sum = 0, lr = sl_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
     SL_TRY(sl_worker_sum_uses(seat->train.worker, 0));
-    SL_TRY(update_seat(w, seat, lr, 1, true));
+    SL_TRY(sl_train_norms(&seat->train, 0));
+    for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
+        sum += seat->train.norm_sums[i];
+    struct sl_norm_verdict own = sl_norm_judge(sum, 1, 0);
+    SL_TRY(update_seat(w, seat, lr, 1, own.finite));
+    own.norm = NAN;
     if (w->index == 0 && seat == &w->seats[0])
-        report_step(pipe, version, &none, lr);
+        report_step(pipe, version, &own, lr);
     return SL_OK;
 }
 
@@ -221,6 +243,9 @@ sl_err sl_pipe_step(struct sl_pipe_worker *w, const struct sl_action *action) {
     seat->step_version = action->version;
     seat->step_from = action->slot;
     seat->step_to = action->weight_slot;
+    seat->step_grad = action->grad_slot;
+    if (w->pipe->sched->together)
+        return step_judged(w, seat, action);
     if (w->pipe->sched->rule != SL_RULE_SYNC)
         return step_alone(w, seat, action->version);
     if (++w->steps_waiting < w->seat_count)

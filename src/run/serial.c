@@ -155,7 +155,7 @@ static sl_err hand_over(struct sl_serial *s, struct end from, struct end to, boo
     for (int k = 0, i = 0; k < out->count; k++) {
         if (out->at[k].peer != to.stage)
             continue;
-        int64_t bytes = out->at[k].operand.numel * 4, sample = bytes / p->samples;
+        int64_t bytes = sl_operand_bytes(&out->at[k].operand), sample = bytes / p->samples;
         char *x = port_at(s, from, out, to.stage, i), *y = port_at(s, to, in, from.stage, i);
         i++;
         if (!whole) {

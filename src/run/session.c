@@ -246,6 +246,7 @@ static sl_err open_pipe(struct session *s) {
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
+                                  .together = c->together,
                                   .slack = c->slack,
                                   .comm = c->comm,
                                   .bind = c->bind,

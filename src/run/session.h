@@ -40,6 +40,7 @@ struct sl_session_config {
     void (*on_start)(void *ctx, const struct sl_session_start *start);
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     void (*on_eval)(void *ctx, const struct sl_eval_report *report);
+    bool together;  /* asynchronous schedules: one verdict before each step */
     bool staleness; /* log it */
     bool trace;     /* measure when everything happens in a pipeline */
     /* After each run of the pipeline; `step` of the training run is the last one in it. */

@@ -15,9 +15,10 @@ sl_err sl_train_norms(struct sl_train *train, int grad_slot) {
 static struct sl_step_item step_item(struct sl_train *train, const struct sl_update_args *args,
                                      int i) {
     const struct sl_optim_param *param = &train->params[i];
+    double lr = args->lr_of ? args->lr_of[i] : args->lr;
     struct sl_step_item item = {
         .param = param,
-        .coef = sl_optim_coef(param, args->t, args->lr, args->scale),
+        .coef = sl_optim_coef(param, args->t, lr, args->scale),
         .io =
             {
                 .count = param->count,
@@ -26,7 +27,7 @@ static struct sl_step_item step_item(struct sl_train *train, const struct sl_upd
                 .g = sl_worker_grad(train->worker, args->grad_slot, i),
                 .scratch = train->opt_scratch,
             },
-        .lr = args->lr,
+        .lr = lr,
     };
     item.io.cols = item.io.count / item.io.rows;
     if (args->delta)

@@ -66,6 +66,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .eval_graph = config->eval_graph,
         .eval_samples = full,
         .has_kernel = config->device->has_kernel,
+        .dtype = config->dtype,
         .recompute = config->recompute,
         .slots = 1,
         .versions = 1,
@@ -75,7 +76,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
     };
     train->config = *config;
     train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
-    struct sl_device_config device = {.threads = config->threads};
+    struct sl_device_config device = {.threads = config->threads, .tf32 = config->tf32};
     SL_TRY_OUT(config->device->open(&device, &train->device));
     SL_TRY_OUT(sl_worker_open(train->device, &worker, &train->worker));
     if (config->optim.row)

@@ -40,7 +40,9 @@ struct sl_train_config {
     const struct sl_data *data;
     const struct sl_device_row *device;
     int threads;
-    bool bind; /* every thread to a place of its own (device/bind.h) */
+    bool bind;           /* every thread to a place of its own (device/bind.h) */
+    enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16 */
+    bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;
     struct sl_lr lr;
     double base_lr, clip;  /* clip <= 0: none */
@@ -113,7 +115,8 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
-    bool delta; /* store the direction in the last slab */
+    const double *lr_of; /* [params] rates of their own, or NULL */
+    bool delta;          /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
 

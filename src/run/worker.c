@@ -41,6 +41,7 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
         .stage = config->stage,
         .samples = config->samples,
         .has_kernel = config->has_kernel,
+        .dtype = config->dtype,
         .split = config->split,
         .recompute = config->recompute,
     };
@@ -106,6 +107,9 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     w->versions = config->versions;
     w->grad_slots = config->grad_slots;
     w->state_count = config->state_count;
+    if (config->dtype == SL_BF16 && !device->row->halves)
+        SL_TRY_OUT(
+            sl_fail(SL_ERR_NO, "device '%s' has no bf16; leave --dtype away", device->row->name));
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));
     SL_TRY_OUT(sl_worker_init(w, config->seed));

@@ -22,6 +22,7 @@ struct sl_worker_config {
     const struct sl_graph *eval_graph; /* the same model for evaluation, or NULL */
     int64_t eval_samples;
     bool (*has_kernel)(const char *name); /* of the device */
+    enum sl_dtype dtype;                  /* of activations */
     bool split, recompute;
     int slots;       /* micro-batches in flight */
     int versions;    /* weight slabs */

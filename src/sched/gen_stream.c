@@ -155,11 +155,22 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
     SL_VEC_FREE(&all->vec);
 }
 
+static int64_t most_late(const struct sl_gen *gen) {
+    int64_t most = 0;
+    for (int i = 0; i < gen->plan->stage_count; i++) {
+        int64_t late = sl_sched_late(gen->sched, i);
+        most = late > most ? late : most;
+    }
+    return most;
+}
+
 sl_err sl_gen_stream(struct sl_gen *gen) {
     struct sl_sched *sched = gen->sched;
     int64_t m = sched->micros[0], most = widest(gen);
     int64_t even = gen->iters - (sched->last_batch != sched->batch);
     int64_t lead = sl_gen_ceil(most - 1, m) > 1 ? sl_gen_ceil(most - 1, m) : 1;
+    if (sched->together) /* the first steps come late, the period has one per iteration */
+        lead += 1 + most_late(gen) / (2 * m);
     int64_t reps = even * m < most ? 0 : (even * m - most) / m - lead;
     bool single = true;
     if (reps < 2)
@@ -188,8 +199,12 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int64_t m = gen->sched->micros[stage], window = gen->row->window(gen, stage);
     int64_t total = gen->iters * m, live = window < total ? window : total;
-    int64_t late = sl_gen_ceil(window - 1, m), late_all = sl_gen_ceil(widest(gen) - 1, m);
-    bool newest = gen->row->rule == SL_RULE_NEWEST;
+    bool together = gen->sched->together;
+    int64_t more = together ? sl_gen_ceil(sl_sched_late(gen->sched, stage), 2) : 0;
+    int64_t late = sl_gen_ceil(window - 1 + more, m);
+    int64_t late_all = sl_gen_ceil(widest(gen) - 1 + together, m);
+    const struct sl_policy *policy = gen->sched->policy.row;
+    bool newest = gen->row->rule == SL_RULE_NEWEST && !(policy && policy->bellwether);
     *out = (struct sl_claim){.passes = "F B", .live = sl_gen_ceil(live, width)};
     if (width > 1) /* iterations that do not divide evenly put neighbours on one replica */
         out->live += sl_gen_ceil(live, m);

@@ -13,6 +13,9 @@ struct seat_state {
     int32_t grads;   /* gradients of the current iteration so far */
     int32_t waiting; /* iterations complete but not stepped (several seats in groups) */
     struct sl_foresight foresight;
+    /* stepping together: */
+    int32_t complete;     /* iterations whose gradient is complete; steps .. complete are due */
+    int64_t passes, *due; /* [version] passes after which it is made */
 };
 
 struct expand {
@@ -102,8 +105,50 @@ static bool all_complete(const struct expand *e, int worker) {
     return true;
 }
 
+/* The parts of a complete gradient at once, the step later. */
+static void complete_gradient(struct expand *e, struct sl_items *items, int seat) {
+    const struct sl_plan *plan = e->low->plan;
+    struct seat_state *s = &e->seats[seat];
+    int stage = plan->seats[seat].stage;
+    int32_t version = ++s->complete;
+    for (int i = 0, g; (g = sl_group_of(plan, stage, i)) >= 0; i++)
+        put_reduce(items, stage, version, g);
+    put_reduce(items, stage, version, sl_sched_verdict(plan));
+    s->due[version] = s->passes + sl_sched_late(&e->low->flat, stage);
+}
+
+/* Before a pass: the steps that are due. Rule twobw: as late as possible. */
+static sl_err step_due(struct expand *e, struct sl_items *items, struct seat_state *s,
+                       const struct sl_action *pass) {
+    int32_t iter = pass->micro / e->low->flat.micros[pass->stage];
+    bool twobw = e->low->flat.rule == SL_RULE_2BW;
+    while (s->steps < s->complete &&
+           (twobw ? iter - 1 > s->steps : s->due[s->steps + 1] <= s->passes))
+        SL_TRY(put_step(e, items, pass->stage, ++s->steps));
+    return SL_OK;
+}
+
+/* After all passes of a worker: the steps that are left, in order. */
+static sl_err step_rest(struct expand *e, struct sl_items *items, int worker) {
+    const struct sl_plan *plan = e->low->plan;
+    for (int32_t v = 1; v <= e->low->flat.iters; v++)
+        for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+            int seat = plan->worker_seats[worker][i];
+            if (e->seats[seat].steps + 1 == v)
+                SL_TRY(put_step(e, items, plan->seats[seat].stage, ++e->seats[seat].steps));
+        }
+    return SL_OK;
+}
+
 static sl_err add_gradient(struct expand *e, struct sl_items *items, int worker, int seat) {
     struct seat_state *s = &e->seats[seat];
+    if (e->low->flat.together) {
+        if (++s->grads < share_of(&e->low->flat, seat, s->complete))
+            return SL_OK;
+        s->grads = 0;
+        complete_gradient(e, items, seat);
+        return SL_OK;
+    }
     if (++s->grads < share_of(&e->low->flat, seat, s->steps + s->waiting))
         return SL_OK;
     s->grads = 0;
@@ -133,6 +178,9 @@ static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
     int seat = sl_sched_seat(plan, pass.stage, worker);
     struct seat_state *s = &e->seats[seat];
     bool backward = pass.kind == SL_B || pass.kind == SL_I;
+    if (e->low->flat.together)
+        SL_TRY(step_due(e, items, s, &pass));
+    s->passes++;
     pass.version = version_of(e, &pass, s->steps);
     pass.version = sl_low_bell(e->low, &s->foresight, &pass, s->steps, pass.version);
     SL_TRY(sl_low_foresee(e->low, &s->foresight, items, &pass));
@@ -155,8 +203,10 @@ static int32_t rep_of(const struct sl_sched *flat, int segment) {
 static void fix_versions(struct expand *e) {
     const struct sl_sched *flat = &e->low->flat;
     const struct sl_stage *entry = &flat->plan->stages[e->entry];
+    int64_t *due = SL_NEW(&e->low->scratch, int64_t, flat->iters + 2);
     for (int r = 0; r < entry->width; r++) {
-        int32_t steps = 0, grads = 0;
+        int32_t steps = 0, grads = 0, complete = 0;
+        int64_t passes = 0, late = flat->together ? sl_sched_late(flat, e->entry) : 0;
         for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
             const struct sl_actions *list = &flat->lists[s][entry->workers[r]];
             for (int64_t i = 0; i < list->count; i++) {
@@ -164,11 +214,14 @@ static void fix_versions(struct expand *e) {
                 if (a.stage != e->entry)
                     continue;
                 a = sl_sched_at(flat, 0, &a, rep_of(flat, s));
+                while (steps < complete && due[steps + 1] <= passes)
+                    steps++;
+                passes++;
                 if (a.kind == SL_F)
                     e->stashed[e->entry][a.micro] = steps;
-                else if (a.kind != SL_I && ++grads == share_of(flat, entry->seat + r, steps)) {
+                else if (a.kind != SL_I && ++grads == share_of(flat, entry->seat + r, complete)) {
                     grads = 0;
-                    steps++;
+                    due[++complete] = passes + late;
                 }
             }
         }
@@ -225,6 +278,8 @@ static sl_err expand_worker(struct expand *e, int worker) {
             SL_TRY(
                 expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s))));
         SL_TRY(step_idle(e, items, worker, s));
+        if (flat->together && s == SL_EPILOGUE)
+            SL_TRY(step_rest(e, items, worker));
         for (int64_t i = 0; i < items->vec.count; i++)
             items->timed += sl_is_timed(&items->vec.at[i]);
     }
@@ -240,6 +295,12 @@ sl_err sl_low_expand(struct sl_low *low) {
     for (int i = plan->stage_count - 1; i >= 0; i--)
         if (plan->stages[i].height == plan->depth - 1)
             e.entry = i;
+    for (int i = 0; low->flat.together && i < plan->stage_count; i++)
+        if (plan->stages[i].width > 1)
+            return sl_fail(SL_ERR_NO,
+                           "stage %s has %d replicas; stages step together on one verdict only "
+                           "where none has",
+                           plan->stages[i].name, plan->stages[i].width);
     for (int i = 0; i < plan->stage_count; i++)
         if (low->flat.rule == SL_RULE_STASH || (low->flat.rule == SL_RULE_VSYNC && i == e.entry))
             e.stashed[i] = SL_NEW(&low->scratch, int32_t, sl_sched_total(&low->flat, i));
@@ -250,6 +311,9 @@ sl_err sl_low_expand(struct sl_low *low) {
         fix_versions(&e);
     }
     find_steps(&e);
+    for (int i = 0; i < plan->seat_count; i++)
+        e.seats[i].due =
+            SL_NEW(&low->scratch, int64_t, low->flat.together ? low->flat.iters + 2 : 0);
     for (int w = 0; w < plan->worker_count; w++)
         SL_TRY(expand_worker(&e, w));
     return SL_OK;

@@ -16,6 +16,7 @@ struct seat_spans {
     int64_t *last_read, *stepped; /* [version] position in the worker's program */
     bool foresees[2];             /* predicted weights in forwards, in backwards */
     int32_t predictions;
+    int64_t steps, grads; /* steps so far; iterations whose gradient is not used up, at most */
 };
 
 struct slots {
@@ -156,6 +157,9 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
     if (sl_is_timed(a) && a->ahead)
         spans->foresees[a->kind != SL_F] = true;
     spans->predictions += a->kind == SL_PREDICT;
+    int64_t waiting = a->micro / s->low->flat.micros[a->stage] - spans->steps + 1;
+    if ((a->kind == SL_B || a->kind == SL_W) && waiting > spans->grads)
+        spans->grads = waiting;
     switch ((enum sl_kind)a->kind) {
     case SL_F:
         acquire(&spans->pools[SL_POOL_STASH], ordinal);
@@ -182,7 +186,10 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
         spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, true)].most =
             sl_sched_total(&s->low->flat, a->stage) > 1 ? 2 : 1; /* one on its way, one to fill */
         break;
-    case SL_STEP: spans->stepped[a->version] = s->position; break;
+    case SL_STEP:
+        spans->stepped[a->version] = s->position;
+        spans->steps = a->version;
+        break;
     default: break;
     }
 }
@@ -258,8 +265,9 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
     pools[SL_POOL_FULL].count = stage->recompute;
     pools[SL_POOL_WEIGHT].count = (int32_t)versions;
     pools[SL_POOL_WEIGHT].turn = (int32_t)(1 % versions);
-    pools[SL_POOL_GRAD].count = 1;
-    pools[SL_POOL_FULL].turn = pools[SL_POOL_GRAD].turn = 0;
+    pools[SL_POOL_GRAD].count = s->low->flat.together ? (int32_t)s->seats[seat].grads : 1;
+    pools[SL_POOL_GRAD].turn = pools[SL_POOL_GRAD].count > 1;
+    pools[SL_POOL_FULL].turn = 0;
     set_predict(s, seat, &pools[SL_POOL_PREDICT]);
     *out = pools;
     return SL_OK;
@@ -290,6 +298,10 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     }
     if (a->kind == SL_PREDICT)
         a->slot2 = 0;
+    if (a->kind == SL_B || a->kind == SL_W)
+        a->grad_slot = (uint8_t)(a->micro / low->flat.micros[a->stage] % pools[SL_POOL_GRAD].count);
+    if (a->kind == SL_REDUCE || a->kind == SL_STEP)
+        a->grad_slot = (uint8_t)((a->version - 1) % pools[SL_POOL_GRAD].count);
     if (a->kind == SL_STEP)
         a->slot = (a->version - 1) % pools[SL_POOL_WEIGHT].count;
     if (a->kind == SL_REDUCE)

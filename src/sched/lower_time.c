@@ -10,6 +10,11 @@ struct meeting { /* a group's REDUCEs, over all versions */
     int64_t arrived, time;
 };
 
+/* Stepping together: the parts of a group for one version. */
+struct parts {
+    int64_t time; /* of the latest */
+};
+
 struct clock {
     struct sl_low *low;
     int64_t **end[2]; /* [0: F, 1: B or I][stage][micro]; INT64_MAX = not yet */
@@ -21,6 +26,8 @@ struct clock {
     bool *queued;     /* [worker] in `ready` */
     SL_VEC(int) ready;
     struct meeting *meetings; /* [group] */
+    struct parts **parts;     /* [group, last: the verdict][version] */
+    int32_t **given;          /* [seat][group] version that it has given its part for */
     int32_t **joined;         /* [seat][i] version that its i-th group has got from it */
     int8_t *met;              /* [worker] has put its part into the meeting it stands at */
     struct sl_wait *waits;
@@ -104,6 +111,63 @@ static int32_t *joined_of(const struct clock *c, int seat, int group) {
     return NULL;
 }
 
+/* A worker whose part is missing: it stands before the REDUCE that gives it. */
+static int who_misses(const struct clock *c, int group, int32_t version) {
+    const struct sl_plan *plan = c->low->plan;
+    for (int i = 0; i < plan->seat_count; i++) {
+        int stage = plan->seats[i].stage;
+        bool member = group == sl_sched_verdict(plan) || sl_sched_in_group(plan, group, stage);
+        if (member && c->given[i][group] < version)
+            return plan->seats[i].worker;
+    }
+    return -1;
+}
+
+static bool reach_parts(struct clock *c, int worker, const struct sl_action *a, int group) {
+    int missing = who_misses(c, group, a->version);
+    if (missing >= 0)
+        return wait_on(c, worker, missing, a, "for the verdict with");
+    if (c->parts[group][a->version].time > c->now[worker])
+        c->now[worker] = c->parts[group][a->version].time;
+    return true;
+}
+
+/* Gives a part; the verdict only with the sums that the stage speaks for. */
+static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
+    const struct sl_plan *plan = c->low->plan;
+    int verdict = sl_sched_verdict(plan), seat = sl_sched_seat(plan, a->stage, worker);
+    for (int i = 0, g; a->slot == verdict && (g = sl_group_of(plan, a->stage, i)) >= 0; i++)
+        if (sl_sched_speaker(plan, g) == a->stage && !reach_parts(c, worker, a, g))
+            return false;
+    struct parts *parts = &c->parts[a->slot][a->version];
+    c->given[seat][a->slot] = a->version;
+    parts->time = c->now[worker] > parts->time ? c->now[worker] : parts->time;
+    return true;
+}
+
+/* A step waits in the play as well, so that receives are posted by a clock that can happen. */
+static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
+    const struct sl_plan *plan = c->low->plan;
+    if (!reach_parts(c, worker, a, sl_sched_verdict(plan)))
+        return false;
+    for (int i = 0, g; (g = sl_group_of(plan, a->stage, i)) >= 0; i++)
+        if (!reach_parts(c, worker, a, g))
+            return false;
+    c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
+    return true;
+}
+
+static void open_parts(struct clock *c) {
+    const struct sl_plan *plan = c->low->plan;
+    int groups = sl_sched_verdict(plan) + 1;
+    c->parts = SL_NEW(&c->low->scratch, struct parts *, groups);
+    c->given = SL_NEW(&c->low->scratch, int32_t *, plan->seat_count);
+    for (int g = 0; g < groups; g++)
+        c->parts[g] = SL_NEW(&c->low->scratch, struct parts, c->low->flat.iters + 2);
+    for (int i = 0; i < plan->seat_count; i++)
+        c->given[i] = SL_NEW(&c->low->scratch, int32_t, groups);
+}
+
 static bool do_reduce(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     struct meeting *m = &c->meetings[a->slot];
@@ -137,6 +201,10 @@ static void run_worker(struct clock *c, int worker) {
         bool done = true;
         if (sl_is_timed(a))
             done = do_pass(c, worker, a);
+        else if (c->low->flat.together && a->kind == SL_REDUCE)
+            done = give_part(c, worker, a);
+        else if (c->low->flat.together && a->kind == SL_STEP)
+            done = do_step(c, worker, a);
         else if (a->kind == SL_REDUCE)
             done = do_reduce(c, worker, a);
         else
@@ -212,6 +280,8 @@ sl_err sl_low_time(struct sl_low *low) {
             groups++;
         c.joined[i] = SL_NEW(&low->scratch, int32_t, groups);
     }
+    if (low->flat.together)
+        open_parts(&c);
     for (c.segment = 0; c.segment < SL_SEGMENT_COUNT && err == SL_OK; c.segment++)
         err = run_segment(&c);
     SL_VEC_FREE(&c.ready);

@@ -103,6 +103,9 @@ static sl_err open_gen(struct sl_gen *gen) {
     gen->sched->rule = gen->row->rule;
     if (gen->opts->policy)
         gen->sched->policy = *gen->opts->policy;
+    gen->sched->slack = (int32_t)gen->opts->slack;
+    gen->sched->together =
+        gen->opts->together && gen->row->rule != SL_RULE_SYNC && gen->row->rule != SL_RULE_FORWARD;
     SL_TRY(sl_policy_serves(&gen->sched->policy, sl_rule_name(gen->row->rule), NULL));
     SL_TRY(set_batch(gen));
     set_durations(gen);

@@ -52,10 +52,12 @@ static void turn_slots(const struct sl_sched *sched, const struct sl_pool *pools
     case SL_F:
     case SL_B:
     case SL_RECOMPUTE: a->slot = turned(a->slot, rep, &pools[SL_POOL_STASH]); break;
-    default: return;
+    default: break;
     }
-    a->weight_slot = turned_weight(pools, a->weight_slot, rep);
-    a->grad_slot = (uint8_t)turned(a->grad_slot, rep, &pools[SL_POOL_GRAD]);
+    if (a->kind != SL_REDUCE)
+        a->weight_slot = turned_weight(pools, a->weight_slot, rep);
+    if (a->kind == SL_B || a->kind == SL_W || a->kind == SL_REDUCE || a->kind == SL_STEP)
+        a->grad_slot = (uint8_t)turned(a->grad_slot, rep, &pools[SL_POOL_GRAD]);
 }
 
 struct sl_action sl_sched_at(const struct sl_sched *sched, int seat, const struct sl_action *action,
@@ -107,6 +109,26 @@ int sl_sched_group_size(const struct sl_plan *plan, int group) {
     for (int i = 0; i < tie->count; i++)
         size += plan->stages[tie->stages[i]].width;
     return size;
+}
+
+int sl_sched_verdict(const struct sl_plan *plan) { return sl_sched_group_count(plan); }
+
+int sl_sched_speaker(const struct sl_plan *plan, int group) {
+    int best = -1;
+    for (int i = 0; i < plan->stage_count; i++)
+        if (sl_sched_in_group(plan, group, i) &&
+            (best < 0 || plan->stages[i].height > plan->stages[best].height))
+            best = i;
+    return best;
+}
+
+/* The top's last backward is d passes after that of a stage d edges below. Then its word has to
+ * come: a pass later where F and B take the same time, and half a pass more per edge where B takes
+ * longer, because at the same count of passes lower stages are further in time. */
+int sl_sched_late(const struct sl_sched *sched, int stage) {
+    int below = sched->plan->depth - 1 - sched->plan->stages[stage].height;
+    below *= 1 + sched->slack;
+    return below + 1 + (below + 1) / 2;
 }
 
 int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter) {

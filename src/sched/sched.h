@@ -20,6 +20,10 @@
  *               buffering anywhere); channels between two workers are in order, per direction
  *     REDUCE    adds the gradient to its group; a worker's last REDUCE of a group and version waits
  *               for all other members
+ *               Where all stages step together there is one more group, of all seats: the verdict
+ *               (norm, finite or not). Then REDUCE gives its part and does not wait, but for the
+ *               verdict, which needs the sums of the groups that the stage speaks for; and STEP
+ *               waits for all groups of its stage and for the verdict
  *     STEP      makes version `version` from the newest one, and empties the gradient buffer
  *     PREDICT   makes weights `ahead` steps beyond `version`, the newest one (staleness policies;
  *               PipeMare: `ahead` micro-batches back)
@@ -111,6 +115,8 @@ struct sl_sched {
     const char *name; /* of the generator, or what the file says */
     enum sl_rule rule;
     struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
+    bool together;               /* asynchronous, but one verdict for all stages before each step */
+    int32_t slack;               /* an edge counts as 1 + slack micro-batches in flight */
     bool lowered;                /* else passes only */
     int64_t batch;               /* samples of an iteration */
     int64_t last_batch;          /* of the last iteration; == batch when even */
@@ -134,6 +140,13 @@ int sl_sched_seat(const struct sl_plan *plan, int stage, int worker);
 int sl_sched_group_count(const struct sl_plan *plan);
 bool sl_sched_in_group(const struct sl_plan *plan, int group, int stage);
 int sl_sched_group_size(const struct sl_plan *plan, int group);
+
+/* Stepping together. The group of the verdict; the stage that tells a group's part of the norm (the
+ * highest: its gradients are complete last); passes of a stage between its last gradient and the
+ * step, when it does not step as late as possible (rule twobw). */
+int sl_sched_verdict(const struct sl_plan *plan);
+int sl_sched_speaker(const struct sl_plan *plan, int group);
+int sl_sched_late(const struct sl_sched *sched, int stage);
 
 /* Micro-batches of a stage in iteration t, and in the whole run. */
 int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter);
@@ -159,7 +172,8 @@ struct sl_sched_opts {
     int64_t group;      /* k of kFkB; 0 = 1 */
     int64_t slack;      /* micro-batches that may wait between two stages beyond what the schedule
                            needs; hides transfers and uneven passes, costs stash */
-    const struct sl_policy_use *policy;     /* NULL: none */
+    const struct sl_policy_use *policy; /* NULL: none */
+    bool together; /* asynchronous schedules: one verdict for all stages before each step */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
 };
 

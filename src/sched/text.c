@@ -2,7 +2,7 @@
  *
  *     sluice-sched 1
  *     ...the lines of a plan...
- *     program "2bw" rule twobw [policy "2bw-predict"] lowered    or: passes
+ *     program "2bw" rule twobw [policy "2bw-predict"] [slack 1] [together] lowered    or: passes
  *     samples 8 last 8 iters 8 reps 5
  *     time s0 F 1 B 2 I 1 W 1 RECOMPUTE 1 SEND 0 RECV 0 REDUCE 0 STEP 0 PREDICT 0
  *     pools s0 0  3 1 37  0 0 37 ...      per seat: slots, turn, bytes of every pool
@@ -83,7 +83,8 @@ static sl_err read_rule(struct reader *r) {
             r->sched->rule = (enum sl_rule)i;
             return sl_lex_next(r->lex);
         }
-    return sl_lex_fail(r->lex, "expected a rule (sync, twobw, stash, vsync, newest, forward), found %s",
+    return sl_lex_fail(r->lex,
+                       "expected a rule (sync, twobw, stash, vsync, newest, forward), found %s",
                        sl_lex_found(r->lex, found));
 }
 
@@ -108,6 +109,15 @@ static sl_err read_program(struct reader *r) {
     r->sched->name = sl_arena_dup(r->arena, name.at, name.length);
     SL_TRY(read_rule(r));
     SL_TRY(read_policy(r));
+    if (sl_lex_is_name(r->lex, "slack")) {
+        int64_t slack;
+        SL_TRY(sl_lex_next(r->lex));
+        SL_TRY(take_range(r->lex, "slack", 1, 1 << 20, &slack));
+        r->sched->slack = (int32_t)slack;
+    }
+    r->sched->together = sl_lex_is_name(r->lex, "together");
+    if (r->sched->together)
+        SL_TRY(sl_lex_next(r->lex));
     r->sched->lowered = sl_lex_is_name(r->lex, "lowered");
     SL_TRY(take_word(r->lex, r->sched->lowered ? "lowered" : "passes"));
     return sl_lex_take_newline(r->lex);

@@ -55,6 +55,9 @@ void sl_sched_write(const struct sl_sched *sched, struct sl_text *out) {
         sl_policy_put(out, &sched->policy);
         sl_text_put(out, "\" ");
     }
+    if (sched->slack)
+        sl_text_printf(out, "slack %d ", sched->slack);
+    sl_text_put(out, sched->together ? "together " : "");
     sl_text_printf(out, "%s\n", sched->lowered ? "lowered" : "passes");
     sl_text_printf(out, "samples %lld last %lld iters %d reps %d\n", (long long)sched->batch,
                    (long long)sched->last_batch, sched->iters, sched->reps);

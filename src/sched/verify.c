@@ -140,7 +140,7 @@ static void open_seat(struct sl_ver *v, int seat) {
     }
     while (sl_group_of(v->plan, v->plan->seats[seat].stage, groups) >= 0)
         groups++;
-    v->joined[seat] = SL_NEW(&v->arena, int32_t, groups);
+    v->joined[seat] = SL_NEW(&v->arena, int32_t, groups + 1);
 }
 
 static sl_err check_pools(const struct sl_ver *v, int seat) {
@@ -211,6 +211,8 @@ static void open_state(struct sl_ver *v) {
     }
     for (int i = 0; i < plan->seat_count; i++)
         open_seat(v, i);
+    if (v->view.together)
+        sl_ver_together_open(v);
     v->first_channel = SL_NEW(&v->arena, int, plan->worker_count);
     for (int i = 0; i < plan->worker_count; i++)
         v->first_channel[i] = -1;
@@ -281,6 +283,8 @@ sl_err sl_sched_verify(const struct sl_sched *sched) {
     if (!sched->lowered)
         return sl_fail(SL_ERR_NO, "a schedule is verified after it is lowered");
     SL_TRY(sl_policy_serves(&sched->policy, sl_rule_name(sched->rule), NULL));
+    if (sched->together && sched->rule == SL_RULE_SYNC)
+        return sl_fail(SL_ERR_NO, "rule sync has one step for all stages already");
     if (v.view.reps > PLAYED_REPS) {
         v.view.iters -= v.view.reps - PLAYED_REPS;
         v.view.reps = PLAYED_REPS;

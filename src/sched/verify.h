@@ -73,7 +73,8 @@ struct sl_ver {
     int32_t **versions;          /* [stage][micro] of the forward + 1; rules STASH, VSYNC */
     int entry;                   /* VSYNC */
     struct sl_meeting *meetings; /* [group] */
-    int32_t **joined;            /* [seat][i] version its i-th group has got from it */
+    int32_t **joined; /* [seat][i] version its i-th group has got from it; last: verdict */
+    int32_t **given;  /* stepping together: [group][version] parts */
     SL_VEC(struct sl_channel) channels;
     int *first_channel; /* [worker] channels it receives on, linked */
     SL_VEC(int) next_channel;
@@ -94,6 +95,12 @@ struct sl_turn {
 
 sl_err sl_ver_pass(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_ver_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */
+sl_err sl_ver_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
+int sl_ver_group_index(const struct sl_plan *plan, int stage, int group); /* -1: not in it */
+/* verify_together.c: REDUCE, and what STEP waits for. */
+void sl_ver_together_open(struct sl_ver *v);
+sl_err sl_ver_together_reduce(struct sl_ver *v, struct sl_turn *t);
+sl_err sl_ver_together_ready(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_ver_send(struct sl_ver *v, struct sl_turn *t);
 sl_err sl_ver_recv(struct sl_ver *v, struct sl_turn *t);
 

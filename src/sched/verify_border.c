@@ -5,6 +5,7 @@
 
 struct sl_border {
     struct sl_seat_state *seats;
+    int32_t **joined;
     uint8_t **done;
     int32_t **versions;
     struct sl_posting **posted; /* [channel] */
@@ -31,6 +32,13 @@ struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
         to->buffers = SL_NEW(&v->arena, struct sl_buffer *, edges);
         for (int e = 0; e < edges; e++)
             to->buffers[e] = COPY(v, from->buffers[e], pools[SL_POOL_EDGES + e].count);
+    }
+    b->joined = SL_NEW(&v->arena, int32_t *, plan->seat_count);
+    for (int i = 0; i < plan->seat_count; i++) {
+        int groups = 0;
+        while (sl_group_of(plan, plan->seats[i].stage, groups) >= 0)
+            groups++;
+        b->joined[i] = COPY(v, v->joined[i], groups + 1);
     }
     b->done = SL_NEW(&v->arena, uint8_t *, plan->stage_count);
     b->versions = SL_NEW(&v->arena, int32_t *, plan->stage_count);
@@ -124,6 +132,12 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
     if (!same_weights(s0->weights, s1->weights, &pools[SL_POOL_WEIGHT]) ||
         !same_weights(s0->weights + weights, s1->weights + weights, &pools[SL_POOL_PREDICT]))
         return no(v, stage, "weight versions");
+    for (int i = 0; v->view.together; i++) {
+        if (v->joined[seat][i] != b->joined[seat][i] + 1)
+            return no(v, stage, "parts of sums");
+        if (sl_group_of(v->plan, stage, i) < 0) /* that was the verdict */
+            break;
+    }
     for (int d = 0; d < 2; d++)
         if (s0->bell[d].iter >= 0 && (s1->bell[d].iter != s0->bell[d].iter + 1 ||
                                       s1->bell[d].version != s0->bell[d].version + 1))

@@ -291,12 +291,13 @@ sl_err sl_ver_pass(struct sl_ver *v, struct sl_turn *t) {
 
 /* --- REDUCE, STEP, PREDICT --- */
 
-static sl_err check_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out) {
+sl_err sl_ver_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out) {
     const struct sl_action *a = &t->a;
     const struct sl_seat *seat = &v->plan->seats[t->seat];
-    if (a->version != v->seats[t->seat].newest + 1)
-        return sl_ver_fail(v, t, "version expected %d, found %d", v->seats[t->seat].newest + 1,
-                           a->version);
+    int32_t least = v->seats[t->seat].newest + 1;
+    bool later = v->view.together && a->kind == SL_REDUCE && a->version > least;
+    if (a->version != least && !later)
+        return sl_ver_fail(v, t, "version expected %d, found %d", least, a->version);
     if (a->version > v->view.iters)
         return sl_ver_fail(v, t, "there are only %d iterations", v->view.iters);
     if (a->grad_slot >= v->view.pools[t->seat][SL_POOL_GRAD].count)
@@ -312,7 +313,7 @@ static sl_err check_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_grad
     return SL_OK;
 }
 
-static int group_index(const struct sl_plan *plan, int stage, int group) {
+int sl_ver_group_index(const struct sl_plan *plan, int stage, int group) {
     int i = 0;
     for (int g; (g = sl_group_of(plan, stage, i)) >= 0; i++)
         if (g == group)
@@ -325,7 +326,7 @@ static bool more_to_come(const struct sl_ver *v, const struct sl_turn *t) {
     const struct sl_plan *plan = v->plan;
     for (int i = 0; i < plan->worker_seat_count[t->worker]; i++) {
         int seat = plan->worker_seats[t->worker][i];
-        int index = group_index(plan, plan->seats[seat].stage, t->a.slot);
+        int index = sl_ver_group_index(plan, plan->seats[seat].stage, t->a.slot);
         if (index >= 0 && v->joined[seat][index] < t->a.version)
             return true;
     }
@@ -335,7 +336,7 @@ static bool more_to_come(const struct sl_ver *v, const struct sl_turn *t) {
 static int somebody_missing(const struct sl_ver *v, const struct sl_turn *t) {
     for (int i = 0; i < v->plan->seat_count; i++) {
         const struct sl_seat *seat = &v->plan->seats[i];
-        int index = group_index(v->plan, seat->stage, t->a.slot);
+        int index = sl_ver_group_index(v->plan, seat->stage, t->a.slot);
         if (index >= 0 && v->joined[i][index] < t->a.version && seat->worker != t->worker)
             return seat->worker;
     }
@@ -347,13 +348,13 @@ static sl_err reduce(struct sl_ver *v, struct sl_turn *t) {
     struct sl_gradient *grad;
     int index = a->slot < 0 || a->slot >= sl_sched_group_count(v->plan)
                     ? -1
-                    : group_index(v->plan, a->stage, a->slot);
+                    : sl_ver_group_index(v->plan, a->stage, a->slot);
     if (index < 0)
         return sl_ver_fail(v, t, "stage %s is not in group %d", v->plan->stages[a->stage].name,
                            a->slot);
     struct sl_meeting *meeting = &v->meetings[a->slot];
     if (!v->entered[t->worker]) {
-        SL_TRY(check_gradient(v, t, &grad));
+        SL_TRY(sl_ver_gradient(v, t, &grad));
         if (v->joined[t->seat][index] >= a->version)
             return sl_ver_fail(v, t, "the gradient goes twice into group %d", a->slot);
         v->joined[t->seat][index] = a->version;
@@ -380,8 +381,13 @@ static sl_err step(struct sl_ver *v, struct sl_turn *t) {
     struct sl_seat_state *s = &v->seats[t->seat];
     struct sl_gradient *grad;
     int32_t slots = v->view.pools[t->seat][SL_POOL_WEIGHT].count;
-    SL_TRY(check_gradient(v, t, &grad));
-    for (int i = 0, g; (g = sl_group_of(v->plan, a->stage, i)) >= 0; i++) {
+    SL_TRY(sl_ver_gradient(v, t, &grad));
+    if (v->view.together) {
+        SL_TRY(sl_ver_together_ready(v, t));
+        if (!t->go)
+            return SL_OK;
+    }
+    for (int i = 0, g; !v->view.together && (g = sl_group_of(v->plan, a->stage, i)) >= 0; i++) {
         if (v->joined[t->seat][i] < a->version)
             return sl_ver_fail(v, t, "%s of group %d is missing: %s would not agree", "REDUCE", g,
                                g < v->plan->stage_count ? "replicas" : "tied weights");
@@ -427,7 +433,7 @@ sl_err sl_ver_weights(struct sl_ver *v, struct sl_turn *t) {
     if (v->view.rule == SL_RULE_FORWARD)
         return sl_ver_fail(v, t, "rule forward leaves the weights alone");
     switch ((enum sl_kind)t->a.kind) {
-    case SL_REDUCE: return reduce(v, t);
+    case SL_REDUCE: return v->view.together ? sl_ver_together_reduce(v, t) : reduce(v, t);
     case SL_STEP: return step(v, t);
     default: return predict(v, t);
     }

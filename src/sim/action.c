@@ -299,6 +299,52 @@ static bool do_send(struct turn *t) {
     return true;
 }
 
+/* --- stepping together --- */
+
+static struct sl_parts_sim *parts_of(struct turn *t, int group) {
+    struct sl_parts_sim *parts = &t->e->parts[group][t->a->version % SL_PARTS_KEPT];
+    if (parts->version != t->a->version)
+        *parts = (struct sl_parts_sim){.version = t->a->version};
+    return parts;
+}
+
+static bool in_group(const struct turn *t, int group) {
+    const struct sl_plan *plan = t->e->plan;
+    return group == sl_sched_verdict(plan) ||
+           (sl_sched_group_size(plan, group) > 1 && sl_sched_in_group(plan, group, t->a->stage));
+}
+
+/* Are all parts of these groups there? *ready is raised to the time when they are. */
+static bool all_given(struct turn *t, bool spoken_for, int64_t *ready) {
+    const struct sl_plan *plan = t->e->plan;
+    for (int g = 0; g < sl_sched_verdict(plan) + !spoken_for; g++) {
+        if (!in_group(t, g) || (spoken_for && sl_sched_speaker(plan, g) != t->a->stage))
+            continue;
+        const struct sl_parts_sim *parts = parts_of(t, g);
+        if (parts->given < t->e->group_size[g])
+            return false;
+        *ready = parts->done_ns > *ready ? parts->done_ns : *ready;
+    }
+    return true;
+}
+
+static bool give_part(struct turn *t) {
+    int64_t ready = t->w->now;
+    bool verdict = t->a->slot == sl_sched_verdict(t->e->plan);
+    if (verdict && !all_given(t, true, &ready))
+        return false;
+    struct sl_parts_sim *parts = parts_of(t, t->a->slot);
+    int64_t done = ready + t->e->dur_ns[t->a->stage][SL_REDUCE];
+    t->w->now = ready;
+    parts->done_ns = done > parts->done_ns ? done : parts->done_ns;
+    record(t, ready, ready);
+    if (++parts->given == t->e->group_size[t->a->slot])
+        for (int i = 0; i < t->e->plan->worker_count; i++)
+            if (i != t->worker)
+                sl_engine_wake(t->e, i);
+    return true;
+}
+
 /* The worker's last part of a group waits for the group; the others are only counted. */
 static bool do_reduce(struct turn *t) {
     struct sl_meeting_sim *m = &t->e->meetings[t->a->slot];
@@ -333,10 +379,13 @@ static bool do_reduce(struct turn *t) {
     return true;
 }
 
-static void do_step(struct turn *t) {
-    spend(t, t->w->now, t->e->dur_ns[t->a->stage][t->a->kind]);
+static bool do_step(struct turn *t) {
+    int64_t ready = t->w->now;
+    if (t->e->view.together && t->a->kind == SL_STEP && !all_given(t, false, &ready))
+        return false;
+    spend(t, ready, t->e->dur_ns[t->a->stage][t->a->kind]);
     if (t->a->kind != SL_STEP)
-        return;
+        return true;
     if (t->a->version == 1 && t->w->now > t->e->first_step_ns)
         t->e->first_step_ns = t->w->now;
     bool newer = t->a->version > t->e->last_version;
@@ -344,6 +393,7 @@ static void do_step(struct turn *t) {
         t->e->last_step_ns = t->w->now;
     if (newer)
         t->e->last_version = t->a->version;
+    return true;
 }
 
 bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *action) {
@@ -365,9 +415,9 @@ bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *actio
     switch ((enum sl_kind)action->kind) {
     case SL_RECV: return do_recv(&t);
     case SL_SEND: return do_send(&t);
-    case SL_REDUCE: return do_reduce(&t);
+    case SL_REDUCE: return e->view.together ? give_part(&t) : do_reduce(&t);
     case SL_STEP:
-    case SL_PREDICT: do_step(&t); return true;
+    case SL_PREDICT: return do_step(&t);
     default: return do_pass(&t);
     }
 }

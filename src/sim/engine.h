@@ -67,6 +67,13 @@ struct sl_meeting_sim {
     int64_t latest_ns, dur_ns;     /* of the next */
 };
 
+/* Stepping together: a group's parts for one version. The last few versions are kept in a ring. */
+enum { SL_PARTS_KEPT = 16 };
+struct sl_parts_sim {
+    int32_t version, given;
+    int64_t done_ns; /* latest part, and what a reduction takes */
+};
+
 struct sl_post { /* one end of a message that waits for the other */
     int64_t at_ns, buffer, span, bytes;
 };
@@ -108,6 +115,7 @@ struct sl_engine {
     int64_t in_count, out_count;
     struct sl_meeting_sim *meetings; /* [group] */
     int *group_size;
+    struct sl_parts_sim (*parts)[SL_PARTS_KEPT]; /* [group, last: the verdict][version % kept] */
     SL_VEC(struct sl_channel_sim) channels;
     int32_t *channel_table; /* hash of (from, to) */
     int64_t channel_room;

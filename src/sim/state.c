@@ -105,9 +105,12 @@ void sl_engine_open(struct sl_engine *e, struct sl_arena *arena) {
         e->ins[i].micro = -1;
     e->outs = SL_NEW(&e->scratch, struct sl_out_buffer, e->out_count);
     e->meetings = SL_NEW(&e->scratch, struct sl_meeting_sim, sl_sched_group_count(plan));
-    e->group_size = SL_NEW(&e->scratch, int, sl_sched_group_count(plan));
+    e->group_size = SL_NEW(&e->scratch, int, sl_sched_group_count(plan) + 1);
     for (int i = 0; i < sl_sched_group_count(plan); i++)
         e->group_size[i] = sl_sched_group_size(plan, i);
+    int groups = sl_sched_group_count(plan) + 1;
+    e->group_size[groups - 1] = plan->seat_count;
+    e->parts = sl_arena_alloc(&e->scratch, (int64_t)sizeof *e->parts * groups);
     for (int w = 0; w < plan->worker_count; w++) {
         open_parts(e, w);
         e->worker_out[w].first_ns = -1;

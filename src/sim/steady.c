@@ -55,7 +55,8 @@ static void put_channel(struct state *s, const struct sl_channel_sim *c) {
 
 static int64_t room_of(const struct sl_engine *e) {
     int64_t room = e->plan->worker_count + 2 * e->out_count + 3 * e->in_count + e->wire_count +
-                   2 * (int64_t)sl_sched_group_count(e->plan);
+                   2 * (int64_t)sl_sched_group_count(e->plan) +
+                   2 * (int64_t)SL_PARTS_KEPT * (sl_sched_group_count(e->plan) + 1);
     for (int64_t i = 0; i < e->channels.count; i++) {
         const struct sl_channel_sim *c = &e->channels.at[i];
         room += 3 + c->recvs.vec.count - c->recvs.head + c->sends.vec.count - c->sends.head;
@@ -84,6 +85,13 @@ int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) 
         put(&s, e->meetings[i].arrived);
         put_time(&s, e->meetings[i].latest_ns);
     }
+    for (int g = 0; e->view.together && g <= sl_sched_group_count(plan); g++)
+        for (int i = 0; i < SL_PARTS_KEPT; i++) {
+            int32_t version = reps + i;
+            const struct sl_parts_sim *parts = &e->parts[g][version % SL_PARTS_KEPT];
+            put(&s, parts->version == version ? parts->given : 0);
+            put_time(&s, parts->version == version ? parts->done_ns : 0);
+        }
     *count = s.count;
     *base_ns = s.base_ns;
     return s.at;

@@ -119,8 +119,8 @@ cmp "losses" "losses--stages 2 --replicas 2" || fail "evaluation with replicas d
 refused 1 'forward makes no steps' train "${tiny[@]}" --stages 2 --schedule forward --steps 2
 right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 
-# Asynchronous schedules: no clipping, no equality.
-refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --steps 1
+# Asynchronous schedules: clipping needs one verdict, and there is no equality.
+refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 'check needs a pipeline' check "${tiny[@]}"
 refused 2 'at least one step' check "${tiny[@]}" --stages 2 --steps 0

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORESEEN = LOOP_STEPS + 1, SLABS, KEPT = 2 }; /* weight slab of predictions; state slab */
+enum { FORESEEN = LOOP_STEPS + 1, SLABS }; /* weight slab of predictions */
 
 /* ---- the formulas ---- */
 
@@ -34,6 +34,36 @@ const struct loop_rule *loop_rule_find(const char *schedule) {
     return NULL;
 }
 
+/* Passes of a stage between backward vm and version v when all step together. */
+static int64_t late_by(struct loop_at at) {
+    int64_t r = at.entry_f - at.f;
+    return r + 1 + (r + 1) / 2;
+}
+
+static int64_t place(struct loop_at at, int64_t k, bool forward, int64_t all) {
+    int64_t before = at.f + k - 1 < all ? at.f + k - 1 : all;
+    return k - 1 + (forward ? (k > at.f ? k - at.f : 0) : before);
+}
+
+static int64_t newest_at(struct loop_at at, bool forward, int64_t all) {
+    int64_t v = 0, here = place(at, at.k, forward, all);
+    while ((v + 1) * at.m <= all && place(at, (v + 1) * at.m, false, all) + late_by(at) < here)
+        v++;
+    return v;
+}
+
+/* The version that a pass reads, in a run of `all` micro-batches. */
+static int64_t version_of(const struct loop *l, const struct loop_rule *rule, struct loop_at at,
+                          bool forward, int64_t all) {
+    struct loop_at top = at;
+    top.f = at.entry_f;
+    if (!l->together || rule->forward == twobw)
+        return forward ? rule->forward(at) : rule->backward(at);
+    if (rule->forward == entry)
+        return newest_at(top, true, all);
+    return newest_at(at, forward || rule->backward == local, all);
+}
+
 static bool is_policy(const struct loop *l, const char *name) {
     return l->config->policy.row && strcmp(l->config->policy.row->name, name) == 0;
 }
@@ -42,7 +72,7 @@ static bool is_policy(const struct loop *l, const char *name) {
 static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int64_t v) {
     int64_t n = at.entry_f, r = at.entry_f - at.f, m = at.m, k = at.k, s = 0;
     if (is_policy(l, "spectrain"))
-        s = (k - 1 + r / 2) / m - v;
+        s = (k - 1 + (l->together ? 0 : r / 2)) / m - v;
     if (is_policy(l, "pipeoptim") && forward)
         s = (k - 1) / m - v;
     if (is_policy(l, "2bw-predict"))
@@ -55,18 +85,32 @@ static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int6
 }
 
 /* PipeMare's delay; K = 100 and D = 0.135 are its defaults. */
-static double tau_of(const struct loop *l, int s) {
-    return (double)(2 * l->height[s] + 1) / (double)l->config->micros;
+static double tau_of(const struct loop *l, int height) {
+    return (double)(2 * height + 1) / (double)l->config->micros;
 }
 
-static double rate(const struct loop *l, const struct loop_rule *rule, int s, int depth,
-                   int64_t t) {
+/* The height of a parameter is that of the highest stage that uses it. */
+static int param_height(const struct loop *l, int param) {
+    const struct sl_graph *graph = l->config->graph;
+    int most = 0;
+    for (int64_t g = 0; g < graph->grads.count; g++) {
+        int height = l->height[l->stage_of[graph->grads.at[g].node]];
+        if (graph->grads.at[g].param == param && height > most)
+            most = height;
+    }
+    return most;
+}
+
+static double rate(const struct loop *l, int param, int64_t t) {
+    int height = param_height(l, param);
+    struct loop_at at = {.f = height + 1, .entry_f = l->depth};
+    double more = l->together ? (double)((late_by(at) + 1) / 2) : 0;
     double lr = sl_lr_at(&l->config->lr, l->config->base_lr, t), m = (double)l->config->micros;
-    double delay = l->height[s] / m, tau = tau_of(l, s), done = (double)(t - 1) / 100;
-    if (rule->forward == twobw)
+    double delay = (height + more) / m, tau = tau_of(l, height), done = (double)(t - 1) / 100;
+    if (l->rule->forward == twobw)
         delay = 1;
-    if (rule->forward == entry)
-        delay = (depth - 1) / m;
+    if (l->rule->forward == entry)
+        delay = (l->depth - 1 + l->together) / m;
     if (is_policy(l, "lr-rescale"))
         return lr * pow(1 + delay, -1.0);
     if (is_policy(l, "pipemare") && tau > 1)
@@ -98,13 +142,15 @@ void loop_open(struct loop *l) {
             .slots = 1,
             .versions = SLABS,
             .grad_slots = 1,
-            .state_count = 3,
+            .state_count = 2,
             .seed = c->seed,
         };
         must(sl_worker_open(l->device, &config, &l->worker[s]));
-        for (int v = 0; v <= LOOP_STEPS; v++)
-            l->delta[s][v] =
-                calloc((size_t)l->worker[s]->programs[SL_WORKER_FULL]->param_bytes + 4, 1);
+        size_t bytes = (size_t)l->worker[s]->programs[SL_WORKER_FULL]->param_bytes + 4;
+        for (int v = 0; v <= LOOP_STEPS; v++) {
+            l->delta[s][v] = calloc(bytes, 1);
+            l->velocity[s][v] = calloc(bytes, 1);
+        }
     }
     l->memory = malloc(MEMORY);
     l->sum = malloc(MEMORY);
@@ -113,8 +159,10 @@ void loop_open(struct loop *l) {
 void loop_close(struct loop *l) {
     for (int s = 0; s < l->stages; s++) {
         sl_worker_close(l->worker[s]);
-        for (int v = 0; v <= LOOP_STEPS; v++)
+        for (int v = 0; v <= LOOP_STEPS; v++) {
             free(l->delta[s][v]);
+            free(l->velocity[s][v]);
+        }
     }
     l->device->row->close(l->device);
     free(l->memory);
@@ -249,8 +297,9 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
         return version;
     for (int i = 0; i < p->param_count; i++) {
         const float *direction =
-            back ? sl_worker_opt(w, KEPT, i) : part(l, s, l->delta[s][version], i);
-        float by = back ? (float)tau_of(l, s) : (float)(l->lr[s][version] * (double)far);
+            part(l, s, back ? l->velocity[s][version] : l->delta[s][version], i);
+        double lr = version ? rate(l, p->params[i].param, version) : 0;
+        float by = back ? (float)tau_of(l, l->height[s]) : (float)(lr * (double)far);
         moved(sl_worker_weight(w, FORESEEN, i), sl_worker_weight(w, (int)version, i), by, direction,
               p->params[i].numel);
     }
@@ -275,20 +324,20 @@ static struct sl_optim_param param_of(const struct loop *l, int param) {
 }
 
 /* Version t of one parameter of a stage from version t-1. */
-static void step_one(struct loop *l, int s, int i, int64_t t, void *scratch) {
+static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void *scratch) {
     struct sl_worker *w = l->worker[s];
     int param = w->programs[SL_WORKER_FULL]->params[i].param;
     struct sl_optim_param op = param_of(l, param);
     float *to = sl_worker_weight(w, (int)t, i), *from = sl_worker_weight(w, (int)t - 1, i);
     float *delta = part(l, s, l->delta[s][t], i), *last = part(l, s, l->delta[s][t - 1], i);
-    double lr = l->lr[s][t], lr_last = l->lr[s][t - 1];
     bool feedback = is_policy(l, "error-feedback") && t > 1;
+    double lr = rate(l, param, t), lr_last = feedback ? rate(l, param, t - 1) : 0;
     memcpy(to, from, sizeof *to * (size_t)op.count);
     if (feedback)
         moved(to, to, -(float)lr_last, last, op.count);
     struct sl_step_item item = {
         .param = &op,
-        .coef = sl_optim_coef(&op, t, lr, 1),
+        .coef = sl_optim_coef(&op, t, lr, scale),
         .lr = lr,
         .io = {.count = op.count,
                .rows = op.shape.rank > 0 ? op.shape.dim[0] : 1,
@@ -303,25 +352,68 @@ static void step_one(struct loop *l, int s, int i, int64_t t, void *scratch) {
     if (feedback)
         moved(to, to, (float)lr_last, delta, op.count);
     if (is_policy(l, "pipemare")) {
-        float *velocity = sl_worker_opt(w, KEPT, i);
-        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, s)));
+        float *velocity = part(l, s, l->velocity[s][t], i);
+        const float *old = part(l, s, l->velocity[s][t - 1], i);
+        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, param_height(l, param))));
         for (int64_t e = 0; e < op.count; e++) {
-            float lost = from[e] - to[e], less = rest * velocity[e], more = rest * lost;
-            velocity[e] = velocity[e] - less;
+            float lost = from[e] - to[e], less = rest * old[e], more = rest * lost;
+            velocity[e] = old[e] - less;
             velocity[e] = velocity[e] - more;
         }
     }
 }
 
+/* A step that is left out: the same weights; the direction is what the state says, or the last. */
+static void skip_one(struct loop *l, int s, int i, int64_t t) {
+    struct sl_worker *w = l->worker[s];
+    struct sl_optim_param op = param_of(l, w->programs[SL_WORKER_FULL]->params[i].param);
+    float *delta = part(l, s, l->delta[s][t], i);
+    size_t bytes = sizeof(float) * (size_t)op.count;
+    memcpy(sl_worker_weight(w, (int)t, i), sl_worker_weight(w, (int)t - 1, i), bytes);
+    memcpy(delta, part(l, s, l->delta[s][t - 1], i), bytes);
+    memcpy(part(l, s, l->velocity[s][t], i), part(l, s, l->velocity[s][t - 1], i), bytes);
+    if (is_policy(l, "error-feedback") || !op.optim.row->delta)
+        return;
+    struct sl_step_coef coef =
+        sl_optim_coef(&op, t, rate(l, w->programs[SL_WORKER_FULL]->params[i].param, t), 1);
+    struct sl_step_io io = {.count = op.count,
+                            .state = {sl_worker_opt(w, 0, i), sl_worker_opt(w, 1, i)},
+                            .delta = delta};
+    op.optim.row->delta(&coef, &io);
+}
+
+/* Sum of squares of all gradients in graph order, or of those of a stage in the stage's order. */
+static double norm_sq(struct loop *l, int stage) {
+    const struct sl_graph *graph = l->config->graph;
+    double sum = 0;
+    if (stage >= 0) {
+        const struct sl_program *p = l->worker[stage]->programs[SL_WORKER_FULL];
+        for (int i = 0; i < p->param_count; i++)
+            sum += sl_norm_sq(sum_uses(l, p->params[i].param), p->params[i].numel);
+        return sum;
+    }
+    for (int param = 0; param < graph->params.count; param++) {
+        const struct sl_value *value = sl_graph_value(graph, graph->params.at[param].value);
+        sum += sl_norm_sq(sum_uses(l, param), sl_shape_numel(&value->shape, 1));
+    }
+    return sum;
+}
+
 /* Version t of all stages from version t-1 and the gradient that has come together. */
-static void step_all(struct loop *l, const struct loop_rule *rule, int depth, int64_t t) {
+static void step_all(struct loop *l, int64_t t) {
     enum { SCRATCH = 1 << 20 };
     void *scratch = aligned_alloc(64, SCRATCH);
+    struct sl_norm_verdict all = sl_norm_judge(norm_sq(l, -1), 1, l->config->clip);
+    l->norm[t - 1] = all.norm;
+    l->skipped[t - 1] = !all.finite;
     for (int s = 0; s < l->stages; s++) {
         const struct sl_program *p = l->worker[s]->programs[SL_WORKER_FULL];
-        l->lr[s][t] = rate(l, rule, s, depth, t);
+        struct sl_norm_verdict v = l->together ? all : sl_norm_judge(norm_sq(l, s), 1, 0);
         for (int i = 0; i < p->param_count; i++)
-            step_one(l, s, i, t, scratch);
+            if (v.finite)
+                step_one(l, s, i, t, v.scale, scratch);
+            else
+                skip_one(l, s, i, t);
     }
     free(scratch);
 }
@@ -331,7 +423,10 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
     int64_t m = c->micros, full = (c->batch + m - 1) / m, entry_f = 0;
     for (int s = 0; s < l->stages; s++)
         entry_f = l->height[s] + 1 > entry_f ? l->height[s] + 1 : entry_f;
-    for (int64_t k = 1; k <= steps * m; k++) {
+    int64_t all = steps * m;
+    l->rule = rule;
+    l->depth = (int)entry_f;
+    for (int64_t k = 1; k <= all; k++) {
         int64_t t = (k - 1) / m, j = (k - 1) % m, bell = is_policy(l, "xpipe") ? t * m + 1 : k;
         struct micro u = {.step = start + t, .fresh = j == 0};
         u.batch_first = u.step * c->batch;
@@ -343,17 +438,19 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
             first.k = bell;
             put_inputs(l, s, &u);
             move(l, s, u.program, false);
-            pass(l, s, &u, SL_PHASE_F, weights_for(l, s, at, true, start, rule->forward(first)));
+            pass(l, s, &u, SL_PHASE_F,
+                 weights_for(l, s, at, true, start, version_of(l, rule, first, true, all)));
             add_losses(l, s, &u);
         }
         for (int s = l->stages - 1; s >= 0; s--) {
             struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
             first.k = bell;
             move(l, s, u.program, true);
-            pass(l, s, &u, SL_PHASE_B, weights_for(l, s, at, false, start, rule->backward(first)));
+            pass(l, s, &u, SL_PHASE_B,
+                 weights_for(l, s, at, false, start, version_of(l, rule, first, false, all)));
         }
         if (j == m - 1)
-            step_all(l, rule, (int)entry_f, start + t + 1);
+            step_all(l, start + t + 1);
     }
 }
 
@@ -374,8 +471,9 @@ static const char *differing_tensor(const struct loop *l, const struct sl_pipe *
     const char *kept = sl_policy_kept_name(&l->config->policy, &l->config->optim);
     if (!kept)
         return NULL;
-    const void *mine = strcmp(kept, "velocity") == 0 ? sl_worker_opt(want, KEPT, i)
-                                                     : part(l, s, l->delta[s][LOOP_STEPS], i);
+    const void *mine = part(
+        l, s, strcmp(kept, "velocity") == 0 ? l->velocity[s][LOOP_STEPS] : l->delta[s][LOOP_STEPS],
+        i);
     return memcmp(sl_worker_opt(got, got->state_count - 1, i), mine, bytes) != 0 ? kept : NULL;
 }
 

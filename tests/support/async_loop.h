@@ -24,16 +24,29 @@
  *
  * A run that is drained and started again starts its count of k again, on the weights it has.
  *
+ * Without a verdict of all, a stage whose own gradient is not finite skips its own step.
+ *
+ * Stepping together. All stages step, or skip, on one verdict: the norm of the gradient over all
+ * parameters, added up in graph order. So a stage makes version v not behind its backward vm, but
+ * L = r + 1 + ceil(r/2) of its own passes later, r = N-1-h (2bw: before it is first read, which
+ * changes nothing). Its passes are numbered F1 .. Ff B1 F(f+1) B2 ..., K micro-batches in all:
+ *
+ *     place of forward k     k-1 + max(k-f, 0)
+ *     place of backward k    k-1 + min(K, f+k-1)
+ *     newest version at place q: the largest v with place(backward vm) + L < q
+ *
  * Policies, with N = depth and r = N-1-h (papers.md B.3, D.5-D.8, E); W(v) is version v:
  *
  *     a pass reads W(v) - (lr(v)*s) * Delta(v)
- *     spectrain    s = floor((k-1 + floor(r/2)) / m) - v
+ *     spectrain    s = floor((k-1 + floor(r/2)) / m) - v; together: floor((k-1)/m) - v
  *     pipeoptim    forward s = floor((k-1)/m) - v, backward 0
  *     xpipe        forward s = round((m + N - r/2 - 2)/m), backward s = floor((m + floor(r/2) -
  *                  1)/m); v is what it was for the first micro-batch of the step
  *     2bw-predict  s = floor((k-1)/m) - v
  *     pipemare     backward reads W(v) - tau * velocity(v), tau = (2h+1)/m; rate lr/max(tau,1)^p
- *     lr-rescale   rate lr/(1 + delay), delay = h/m (2bw: 1, vsync: (N-1)/m)
+ *     lr-rescale   rate lr/(1 + delay), delay = h/m (2bw: 1, vsync: (N-1)/m); together: ceil(L/2)
+ *                  forwards more are behind
+ *                  (rates and decay, for a tied parameter: by the largest h of its holders)
  *     nesterov-async  momentum 0.99
  *     error-feedback  w + lr(t-1) Delta(t-1), step t, - lr(t-1) Delta(t)
  */
@@ -59,16 +72,20 @@ extern const int loop_rule_count;
 const struct loop_rule *loop_rule_find(const char *schedule);
 
 struct loop {
-    const struct sl_train_config *config; /* policy included */
+    const struct sl_train_config *config; /* policy and clipping included */
+    bool together;
+    const struct loop_rule *rule; /* of the run at hand */
+    int depth;
     const int *stage_of;
     int stages;
     const int *height; /* [stages] */
     struct sl_device *device;
     struct sl_worker *worker[LOOP_STAGES];
     char *memory, *sum; /* one message, one gradient */
-    double loss[LOOP_STEPS];
-    float *delta[LOOP_STAGES][LOOP_STEPS + 1]; /* [stage][version] laid out as the weights */
-    double lr[LOOP_STAGES][LOOP_STEPS + 1];
+    double loss[LOOP_STEPS], norm[LOOP_STEPS];
+    bool skipped[LOOP_STEPS];
+    float *delta[LOOP_STAGES][LOOP_STEPS + 1];    /* [stage][version] laid out as the weights */
+    float *velocity[LOOP_STAGES][LOOP_STEPS + 1]; /* PipeMare's */
 };
 
 void loop_open(struct loop *l);

@@ -145,6 +145,11 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
         out.opts.group = 1 + dice_below(dice, 3);
     if (row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD)
         draw_policy(arena, dice, row, &out.opts);
+    bool wide = false;
+    for (int i = 0; i < out.plan->stage_count; i++)
+        wide |= out.plan->stages[i].width > 1;
+    out.opts.together =
+        row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD && !wide && dice_below(dice, 2);
     if (dice_below(dice, 3) == 0)
         out.opts.slack = 1 + dice_below(dice, 2);
     return out;

@@ -42,7 +42,8 @@ struct seat {
     symbol *stash, *kept, full;
     symbol *weights;
     int *tag, *tag_ahead;
-    symbol grad; /* what has been added */
+    symbol *grad;                /* [slot] what has been added */
+    int *grad_iter, *grad_count; /* [slot] iteration (from 1) and micro-batches in it */
     int steps, last_slot;
     int bell_iter[2], bell_version[2];   /* of forwards, of backwards; iterations from 1 */
     struct cell **in_cells, **out_cells; /* [place][slot]; in: acts then grads readers */
@@ -176,6 +177,8 @@ static struct sl_action resolve(const struct world *w, int seat, struct sl_actio
         a.slot = (int32_t)turn(a.slot, &pools[SL_POOL_STASH], rep);
     if (a.kind == SL_I || a.kind == SL_W)
         a.slot2 = (int32_t)turn(a.slot2, &pools[SL_POOL_KEPT], rep);
+    if (a.kind == SL_B || a.kind == SL_W || a.kind == SL_REDUCE || a.kind == SL_STEP)
+        a.grad_slot = (uint8_t)turn(a.grad_slot, &pools[SL_POOL_GRAD], rep);
     if (a.kind != SL_REDUCE && a.weight_slot < pools[SL_POOL_WEIGHT].count)
         a.weight_slot = (uint16_t)turn(a.weight_slot, &pools[SL_POOL_WEIGHT], rep);
     else if (a.kind != SL_REDUCE)
@@ -342,11 +345,12 @@ static bool has_policy(const struct world *w, const char *name) {
 }
 
 static int64_t want_ahead(const struct world *w, const struct sl_action *a) {
-    int64_t h = w->p->stages[a->stage].height, n = w->p->depth, k = n - 1 - h;
+    int64_t h = w->p->stages[a->stage].height * (int64_t)(w->s->slack + 1);
+    int64_t n = (w->p->depth - 1) * (int64_t)(w->s->slack + 1) + 1, k = n - 1 - h;
     int64_t t = per_iter(w, a->stage), v = a->version, iter = a->micro / t, s = 0;
     bool forward = a->kind == SL_F;
     if (has_policy(w, "spectrain"))
-        s = (a->micro + k / 2) / t - v;
+        s = (a->micro + (w->s->together ? 0 : k / 2)) / t - v;
     if (has_policy(w, "pipeoptim") && forward)
         s = iter - v;
     if (has_policy(w, "2bw-predict"))
@@ -442,7 +446,8 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
             return broken(w, "kept slot out of range");
         if (!check_read(w, seat, a))
             return 0;
-        s->grad = mix(mix(s->grad, s->kept[a->slot2]), (uint64_t)a->micro);
+        s->grad[a->grad_slot] =
+            mix(mix(s->grad[a->grad_slot], s->kept[a->slot2]), (uint64_t)a->micro);
         s->kept[a->slot2] = 0;
         return 1;
     }
@@ -473,11 +478,17 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
     if (a->kind == SL_I)
         s->kept[a->slot2] = mix(value, 31);
     else
-        s->grad = mix(mix(s->grad, mix(value, 31)), (uint64_t)a->micro);
+        s->grad[a->grad_slot] = mix(mix(s->grad[a->grad_slot], mix(value, 31)), (uint64_t)a->micro);
     return spread(w, worker, seat, a, value);
 }
 
+static int group_count(const struct world *w) {
+    return w->p->stage_count + w->p->tie_count + w->s->together; /* the last one: everybody */
+}
+
 static bool member(const struct world *w, int group, int stage) {
+    if (group == w->p->stage_count + w->p->tie_count)
+        return true;
     if (group < w->p->stage_count)
         return group == stage && w->p->stages[stage].width > 1;
     const struct sl_tie *tie = &w->p->ties[group - w->p->stage_count];
@@ -503,17 +514,60 @@ static int group_seats(const struct world *w, int group, int worker) {
     return n;
 }
 
-static int do_reduce(struct world *w, int worker, int seat, const struct sl_action *a) {
-    int groups = w->p->stage_count + w->p->tie_count;
+static bool is_met(const struct world *w, int group, int version) {
+    return w->part_count[group][version] == group_seats(w, group, -1);
+}
+
+/* Does the stage tell the group's part of the norm? The highest one does. */
+static bool speaks(const struct world *w, int group, int stage) {
+    for (int i = 0; i < w->p->stage_count; i++) {
+        int above = w->p->stages[i].height - w->p->stages[stage].height;
+        if (member(w, group, i) && (above > 0 || (above == 0 && i < stage)))
+            return false;
+    }
+    return true;
+}
+
+/* Stepping together: a part is given as soon as the gradient is complete. */
+static int give_part(struct world *w, int seat, const struct sl_action *a) {
+    int all = w->p->stage_count + w->p->tie_count;
+    const struct sl_seat *at = &w->p->seats[seat];
     struct seat *s = &w->seats[seat];
-    if (a->slot < 0 || a->slot >= groups || !member(w, a->slot, a->stage))
+    if (a->version <= s->steps || (a->version > 1 && !w->parts[a->slot][a->version - 1][seat]))
+        return broken(w, "gives another version");
+    if (s->grad_iter[a->grad_slot] != a->version ||
+        s->grad_count[a->grad_slot] != micros_of(w, at->stage, a->version - 1))
+        return broken(w, "gives what is not complete");
+    for (int g = 0; a->slot == all && g < all; g++) {
+        if (!member(w, g, a->stage))
+            continue;
+        if (!w->parts[g][a->version][seat])
+            return broken(w, "a verdict before its sums");
+        if (speaks(w, g, a->stage) && !is_met(w, g, a->version))
+            return 0;
+    }
+    if (w->parts[a->slot][a->version][seat])
+        return broken(w, "twice into a group");
+    w->parts[a->slot][a->version][seat] = mix(s->grad[a->grad_slot], 47);
+    w->part_count[a->slot][a->version]++;
+    return 1;
+}
+
+static int do_reduce(struct world *w, int worker, int seat, const struct sl_action *a) {
+    struct seat *s = &w->seats[seat];
+    if (a->slot < 0 || a->slot >= group_count(w) || !member(w, a->slot, a->stage))
         return broken(w, "not in this group");
-    if (a->version != s->steps + 1 || a->version > w->iters || a->grad_slot != 0)
+    if (a->grad_slot >= w->s->pools[seat][SL_POOL_GRAD].count || a->version > w->iters ||
+        a->version < 1)
+        return broken(w, "reduces out of range");
+    if (w->s->together)
+        return give_part(w, seat, a);
+    if (a->version != s->steps + 1)
         return broken(w, "reduces another version");
     if (!w->inside[worker]) {
         if (w->parts[a->slot][a->version][seat])
             return broken(w, "twice into a group");
-        w->parts[a->slot][a->version][seat] = mix(s->grad, 47);
+        w->parts[a->slot][a->version][seat] = mix(s->grad[a->grad_slot], 47);
         w->part_count[a->slot][a->version]++;
         w->inside[worker] = true;
     }
@@ -530,28 +584,34 @@ static int do_reduce(struct world *w, int worker, int seat, const struct sl_acti
 static int do_step(struct world *w, int seat, const struct sl_action *a) {
     struct seat *s = &w->seats[seat];
     int slots = w->s->pools[seat][SL_POOL_WEIGHT].count;
-    if (a->slot < 0 || a->slot >= slots || a->weight_slot >= slots || a->grad_slot != 0)
+    if (a->slot < 0 || a->slot >= slots || a->weight_slot >= slots ||
+        a->grad_slot >= w->s->pools[seat][SL_POOL_GRAD].count)
         return broken(w, "step out of range");
     if (s->tag[a->slot] != a->version - 1 || s->steps != a->version - 1 || a->version > w->iters)
         return broken(w, "step from another version");
-    symbol all = 0;
-    for (int g = 0; g < w->p->stage_count + w->p->tie_count; g++) {
+    symbol all = 0, own = mix(s->grad[a->grad_slot], 47);
+    for (int g = 0; g < group_count(w); g++) {
         if (!member(w, g, a->stage))
             continue;
-        if (!w->parts[g][a->version][seat] || w->part_count[g][a->version] < group_seats(w, g, -1))
+        bool waits = w->s->together && w->parts[g][a->version][seat];
+        if (waits && !is_met(w, g, a->version))
+            return 0;
+        if (!w->parts[g][a->version][seat] || !is_met(w, g, a->version))
             return broken(w, "step without its reductions");
-        if (w->parts[g][a->version][seat] != mix(s->grad, 47))
+        if (w->parts[g][a->version][seat] != own)
             return broken(w, "gradient changed after it was reduced");
-        all = mix(all, group_symbol(w, g, a->version));
+        if (g < w->p->stage_count + w->p->tie_count)
+            all = mix(all, group_symbol(w, g, a->version));
     }
     if (!all)
-        all = mix(s->grad, 47);
+        all = own;
     s->weights[a->weight_slot] = mix(s->weights[a->slot], all);
     s->tag[a->weight_slot] = a->version;
     s->tag_ahead[a->weight_slot] = 0;
     s->last_slot = a->weight_slot;
     s->steps = a->version;
-    s->grad = 3;
+    s->grad[a->grad_slot] = 3;
+    s->grad_iter[a->grad_slot] = s->grad_count[a->grad_slot] = 0;
     return 1;
 }
 
@@ -583,10 +643,15 @@ static int do_action(struct world *w, int worker, const struct sl_action *raw, i
         return do_step(w, seat, &a);
     if (a.kind == SL_PREDICT)
         return do_predict(w, seat, &a);
-    if ((a.kind == SL_B || a.kind == SL_W) && a.grad_slot != 0)
+    bool adds = a.kind == SL_B || a.kind == SL_W;
+    if (adds && a.grad_slot >= w->s->pools[seat][SL_POOL_GRAD].count)
         return broken(w, "gradient slot out of range");
     if (!do_pass(w, worker, seat, &a))
         return 0;
+    if (adds) {
+        w->seats[seat].grad_iter[a.grad_slot] = (int)(a.micro / per_iter(w, a.stage)) + 1;
+        w->seats[seat].grad_count[a.grad_slot]++;
+    }
     w->count[a.kind][a.stage][a.micro]++;
     return 1;
 }
@@ -813,7 +878,12 @@ static void open_seat(struct world *w, int i) {
     for (size_t j = 1; j < weights; j++)
         s->tag[j] = -1;
     s->weights[0] = mix(5, (uint64_t)w->p->seats[i].stage);
-    s->grad = 3;
+    size_t grads = (size_t)pools[SL_POOL_GRAD].count;
+    s->grad = zeros(grads, sizeof(symbol));
+    s->grad_iter = zeros(grads, sizeof(int));
+    s->grad_count = zeros(grads, sizeof(int));
+    for (size_t j = 0; j < grads; j++)
+        s->grad[j] = 3;
     s->in_cells = new_cells(w, i);
     s->out_cells = new_cells(w, i);
 }
@@ -821,7 +891,7 @@ static void open_seat(struct world *w, int i) {
 static void open_world(struct world *w) {
     const struct sl_plan *p = w->p;
     size_t stages = (size_t)p->stage_count, workers = (size_t)p->worker_count;
-    int groups = p->stage_count + p->tie_count;
+    int groups = group_count(w);
     w->most_overlap = 2;
     for (int i = 0; i < p->stage_count; i++)
         for (int j = 0; j < p->stage_count; j++)
@@ -868,7 +938,7 @@ static void open_world(struct world *w) {
 
 static void close_world(struct world *w) {
     const struct sl_plan *p = w->p;
-    int groups = p->stage_count + p->tie_count;
+    int groups = group_count(w);
     for (int g = 0; g < groups; g++) {
         for (int v = 0; v <= w->iters; v++)
             free(w->parts[g][v]);
@@ -903,6 +973,9 @@ static void close_world(struct world *w) {
         free(s->weights);
         free(s->tag);
         free(s->tag_ahead);
+        free(s->grad);
+        free(s->grad_iter);
+        free(s->grad_count);
     }
     for (int i = 0; i < p->worker_count * p->worker_count; i++)
         free(w->fifos[i].at);

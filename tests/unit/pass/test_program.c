@@ -350,6 +350,43 @@ static void test_recompute_stashes_less(void **state) {
     sl_graph_close(graph);
 }
 
+/* bf16: weights and their gradients keep their bytes, activations have half, statistics and losses
+ * stay fp32, parts of rows lie where their dtype says; the checker holds all of it to that. */
+static void test_bf16_halves_activations(void **state) {
+    (void)state;
+    struct sl_graph *graph = read_model(models[0]);
+    struct sl_program *full, *half;
+    struct sl_program_spec spec = {.graph = graph, .samples = 4};
+    int64_t halves = 0, floats = 0;
+    assert_int_equal(sl_program_build(&spec, &full), SL_OK);
+    spec.dtype = SL_BF16;
+    assert_int_equal(sl_program_build(&spec, &half), SL_OK);
+    assert_int_equal(half->param_bytes, full->param_bytes);
+    assert_int_equal(half->grad_bytes, full->grad_bytes);
+    assert_int_equal(half->instr_count, full->instr_count);
+    assert_true(half->stash_bytes < full->stash_bytes * 6 / 10);
+    for (int i = 0; i < half->instr_count; i++)
+        for (int k = 0; k < half->instrs[i].out_count; k++) {
+            const struct sl_operand *o = &half->instrs[i].out[k];
+            halves += o->dtype == SL_BF16;
+            floats += o->dtype == SL_FLOAT;
+            assert_true(o->dtype != SL_BF16 || o->space == SL_SPACE_SLOT ||
+                        o->space == SL_SPACE_WORK);
+            assert_int_equal(o->within % sl_dtype_bytes(o->dtype), 0);
+        }
+    assert_true(halves > 0 && floats > 0);
+    for (int i = 0; i < half->losses.count; i++)
+        assert_int_equal(half->losses.at[i].operand.dtype, SL_FLOAT);
+    /* sabotage: operands of twice the bytes in the same memory */
+    for (int i = 0; i < half->instr_count; i++)
+        for (int k = 0; k < half->instrs[i].in_count; k++)
+            half->instrs[i].in[k].dtype = SL_FLOAT;
+    assert_int_equal(sl_program_check(half), SL_ERR_NO);
+    sl_program_close(full);
+    sl_program_close(half);
+    sl_graph_close(graph);
+}
+
 /* Sabotage: move each operand of a good program by 64 bytes; the checker must notice. */
 static void test_sabotage(void **state) {
     (void)state;
@@ -379,6 +416,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_recompute_stashes_less),
+        cmocka_unit_test(test_bf16_halves_activations),
         cmocka_unit_test(test_sabotage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,7 @@ static void one(uint64_t at) {
     int rows;
     const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
     struct sched_case c = sched_case_draw(&arena, &dice, registry[dice_below(&dice, rows)], 5);
+    c.opts.together = false; /* the slow simulator does not know it */
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(&arena, c.plan->stage_count * (int64_t)sizeof(int64_t[SL_KIND_COUNT]));
     draw_costs(&dice, c.plan->stage_count, dur);

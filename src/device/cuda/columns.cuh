@@ -1,0 +1,91 @@
+/* Sums over the rows of [count, n], column by column, for any element that a functor can make.
+ *
+ *   rows in chunks ->  part[chunk][n] in scratch  ->  sums over chunks, in order
+ *
+ * A functor F has  float one(row, col)  and  eight many(row, col)  for eight columns from col on,
+ * which is used where n is a multiple of 8 and f.wide is set.
+ */
+#ifndef SL_DEVICE_CUDA_COLUMNS_CUH
+#define SL_DEVICE_CUDA_COLUMNS_CUH
+
+#include "device/cuda/kernels.cuh"
+
+enum { COLUMNS = 32, COLUMN_ROWS = 8 };
+
+/* A block has 32 columns and 8 rows at a time. */
+template <class F>
+static __global__ void column_parts(float *part, i64 count, i64 n, i64 each, F f) {
+    __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
+    i64 col = (i64)blockIdx.x * COLUMNS + threadIdx.x, first = blockIdx.y * each;
+    i64 last = first + each < count ? first + each : count;
+    float sum = 0;
+    for (i64 row = first + threadIdx.y; col < n && row < last; row += COLUMN_ROWS)
+        sum += f.one(row, col);
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || col >= n)
+        return;
+    for (int r = 1; r < COLUMN_ROWS; r++)
+        sum += sums[r][threadIdx.x];
+    part[blockIdx.y * n + col] = sum;
+}
+
+/* The same with eight columns per thread: 256 a block. */
+template <class F>
+static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F f) {
+    __shared__ float sums[COLUMN_ROWS][8][COLUMNS + 1];
+    i64 col = ((i64)blockIdx.x * COLUMNS + threadIdx.x) * 8, first = blockIdx.y * each;
+    i64 last = first + each < count ? first + each : count;
+    eight sum = {};
+    if (col < n) {
+#pragma unroll 4
+        for (i64 row = first + threadIdx.y; row < last; row += COLUMN_ROWS) {
+            eight e = f.many(row, col);
+            for (int k = 0; k < 8; k++)
+                sum.v[k] += e.v[k];
+        }
+    }
+    for (int k = 0; k < 8; k++)
+        sums[threadIdx.y][k][threadIdx.x] = sum.v[k];
+    __syncthreads();
+    int k = threadIdx.y; /* of the eight, one per row of threads */
+    float all = 0;
+    for (int r = 0; r < COLUMN_ROWS; r++)
+        all += sums[r][k][threadIdx.x];
+    if (col < n)
+        part[blockIdx.y * n + col + k] = all;
+}
+
+static __global__ void column_ends(array y, const float *part, i64 chunks, i64 n, bool add) {
+    GRID_LOOP(col, n) {
+        float sum = 0;
+        for (i64 c = 0; c < chunks; c++)
+            sum += part[c * n + col];
+        put(y, col, sum, add);
+    }
+}
+
+/* scratch: column_scratch(count, n) bytes */
+template <class F>
+static sl_err sum_columns_in(const sl_cuda_call *call, array y, i64 count, i64 n, F f, bool add,
+                             void *scratch) {
+    i64 chunks = column_chunks(count), each = (count + chunks - 1) / chunks;
+    bool wide = f.wide && n % 8 == 0;
+    i64 width = wide ? COLUMNS * 8 : COLUMNS;
+    dim3 grid((unsigned)((n + width - 1) / width), (unsigned)chunks);
+    dim3 threads(COLUMNS, COLUMN_ROWS);
+    float *part = (float *)scratch;
+    if (wide)
+        column_parts8<<<grid, threads, 0, call->stream>>>(part, count, n, each, f);
+    else
+        column_parts<<<grid, threads, 0, call->stream>>>(part, count, n, each, f);
+    column_ends<<<blocks_for(n, THREADS), THREADS, 0, call->stream>>>(y, part, chunks, n, add);
+    return launched(call);
+}
+
+template <class F>
+static sl_err sum_columns(const sl_cuda_call *call, array y, i64 count, i64 n, F f, bool add) {
+    return sum_columns_in(call, y, count, n, f, add, call->scratch);
+}
+
+#endif

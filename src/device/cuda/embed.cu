@@ -1,0 +1,144 @@
+/* embed and embed_bag, and the gradients of their tables.
+ *
+ * dtable: positions are sorted by the row they name (a stable sort, so that positions stay in
+ * order), then one block per row that occurs adds its positions up in that order. No atomics on
+ * floats, so the result does not depend on chance.
+ *
+ *   indices  7 3 7 3 3      keys 3 3 3 7 7      dw[3] = dy[1] + dy[3] + dy[4]
+ *                           from 1 3 4 0 2      dw[7] = dy[0] + dy[2]
+ */
+#include "device/cuda/kernels.cuh"
+
+#include <cub/device/device_radix_sort.cuh>
+
+static __global__ void gather(array y, array table, const int32_t *index, i64 count, i64 n,
+                              bool add) {
+    for (i64 i = (i64)blockIdx.x * blockDim.y + threadIdx.y; i < count;
+         i += (i64)gridDim.x * blockDim.y) {
+        i64 row = index[i];
+        for (i64 j = threadIdx.x; j < n; j += blockDim.x)
+            put(y, i * n + j, get(table, row * n + j), add);
+    }
+}
+
+static sl_err k_embed(const sl_cuda_call *call) {
+    i64 n = call->instr->in[0].shape.dim[1], count = call->instr->in[1].numel;
+    gather<<<blocks_for(count, 4), dim3(64, 4), 0, call->stream>>>(
+        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], count, n, call->add);
+    return launched(call);
+}
+
+struct bags { /* `count` of `bag` indices each, rows of n, each times `factor` */
+    i64 count, bag, n;
+    float factor;
+};
+
+static __global__ void gather_bags(array y, array table, const int32_t *index, bags z, bool add) {
+    GRID_LOOP(i, z.count * z.n) {
+        i64 at = i / z.n, j = i % z.n;
+        float sum = 0;
+        for (i64 k = 0; k < z.bag; k++)
+            sum += get(table, index[at * z.bag + k] * z.n + j);
+        put(y, i, z.factor * sum, add);
+    }
+}
+
+enum { SUM, MEAN, CONCAT };
+
+static sl_err k_embed_bag(const sl_cuda_call *call) {
+    i64 n = call->instr->in[0].shape.dim[1];
+    rows all = rows_of(call->instr->in[1]);
+    int64_t mode = call->instr->attr[0].i;
+    if (mode == CONCAT)
+        return k_embed(call);
+    bags z = {all.count, all.n, n, mode == MEAN ? 1.0f / (float)all.n : 1};
+    gather_bags<<<blocks_for(all.count * n, THREADS), THREADS, 0, call->stream>>>(
+        out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], z, call->add);
+    return launched(call);
+}
+
+/* ---- gradients ---- */
+
+static __global__ void number(int32_t *out, i64 count) { GRID_LOOP(i, count) out[i] = (int32_t)i; }
+
+/* A block per sorted position; the first one of a row does the row's sum. z.count positions, of
+ * which z.bag share a row of dy. */
+static __global__ void scatter(array dw, array dy, const int32_t *key, const int32_t *from,
+                               bags z) {
+    i64 first = blockIdx.x, n = z.n;
+    int32_t row = key[first];
+    if (first > 0 && key[first - 1] == row)
+        return;
+    for (i64 j = threadIdx.x; j < n; j += blockDim.x) {
+        float sum = 0;
+        for (i64 i = first; i < z.count && key[i] == row; i++)
+            sum += get(dy, from[i] / z.bag * n + j);
+        put(dw, row * n + j, z.factor * sum, true);
+    }
+}
+
+struct sort_room { /* in scratch */
+    int32_t *keys, *order, *from;
+    void *temp;
+    size_t temp_bytes;
+    i64 bytes;
+};
+
+static int bits_of(i64 rows) {
+    int bits = 1;
+    while (((i64)1 << bits) < rows)
+        bits++;
+    return bits;
+}
+
+static sort_room sort_layout(void *scratch, i64 count, i64 rows) {
+    i64 each = (count * 4 + 255) / 256 * 256;
+    char *at = (char *)scratch;
+    sort_room r = {(int32_t *)at, (int32_t *)(at + each), (int32_t *)(at + 2 * each),
+                   at + 3 * each};
+    cub::DeviceRadixSort::SortPairs(NULL, r.temp_bytes, r.keys, r.keys, r.order, r.from, (int)count,
+                                    0, bits_of(rows));
+    r.bytes = 3 * each + (i64)r.temp_bytes;
+    return r;
+}
+
+static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
+    i64 rows_ = call->instr->out[0].shape.dim[0], n = call->instr->out[0].shape.dim[1];
+    i64 count = call->instr->in[1].numel;
+    const int32_t *index = (const int32_t *)call->in[1];
+    array dw = out_array(call, 0);
+    sort_room r = sort_layout(call->scratch, count, rows_);
+    if (!call->add)
+        SL_TRY(SL_CUDA(
+            cudaMemsetAsync(dw.at, 0, (size_t)(rows_ * n * (dw.half ? 2 : 4)), call->stream)));
+    number<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(r.order, count);
+    SL_TRY(SL_CUDA(cub::DeviceRadixSort::SortPairs(r.temp, r.temp_bytes, index, r.keys, r.order,
+                                                   r.from, (int)count, 0, bits_of(rows_),
+                                                   call->stream)));
+    unsigned threads = n < 128 ? 64 : 256;
+    scatter<<<(unsigned)count, threads, 0, call->stream>>>(dw, in_array(call, 0), r.keys, r.from,
+                                                           bags{count, bag, n, factor});
+    return launched(call);
+}
+
+static sl_err k_embed_dw(const sl_cuda_call *call) { return scatter_rows(call, 1, 1); }
+
+static sl_err k_embed_bag_dw(const sl_cuda_call *call) {
+    i64 bag = rows_of(call->instr->in[1]).n;
+    int64_t mode = call->instr->attr[1].i;
+    return scatter_rows(call, mode == CONCAT ? 1 : bag, mode == MEAN ? 1.0f / (float)bag : 1);
+}
+
+static i64 scatter_scratch(const sl_instr *instr) {
+    return sort_layout(NULL, instr->in[1].numel, instr->out[0].shape.dim[0]).bytes;
+}
+
+/* clang-format off */
+extern "C" const struct sl_cuda_kernel sl_cuda_embeddings[] = {
+    {"embed", k_embed},
+    {"embed_bag", k_embed_bag},
+    {"embed_bag_dw", k_embed_bag_dw, scatter_scratch},
+    {"embed_dw", k_embed_dw, scatter_scratch},
+    {},
+};
+/* clang-format on */

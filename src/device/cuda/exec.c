@@ -1,0 +1,312 @@
+/* Programs on the GPU: binding, running phases, graphs.
+ *
+ *   a phase with these slabs    1st time   launched kernel by kernel (plans and libraries warm up)
+ *                               2nd time   recorded as a graph, then launched
+ *                               later      the graph is launched
+ *
+ * What must not be baked into a graph is done before it: the bf16 copy of the weights when they
+ * changed, and what dropout draws from.
+ */
+#include "device/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_GRAPHS = 64 };
+
+struct key {
+    enum sl_phase phase;
+    bool accumulate;
+    void *base[SL_SPACE_COUNT];
+};
+
+struct graph {
+    struct key key;
+    cudaGraphExec_t exec; /* NULL: seen once */
+};
+
+struct sl_exec {
+    const struct sl_program *program;
+    struct sl_instr *instrs; /* as in the program, weights read in bf16 where kernels want that */
+    struct sl_operand *operands;
+    const struct sl_cuda_kernel **kernels; /* [instr_count] */
+    void *scratch;
+    int64_t scratch_bytes;
+    void *halves; /* the slab of weights in bf16, or NULL */
+    int64_t halves_bytes;
+    const void *halves_of; /* which slab they were made of, */
+    int64_t halves_at;     /* and at which generation of weights */
+    struct sl_cuda_draw *draw;
+    bool draws;
+    struct graph graphs[MOST_GRAPHS];
+    int graph_count;
+    cudaEvent_t *events; /* [instr_count + 1] when times were asked for */
+};
+
+void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
+    if (!exec)
+        return;
+    cudaSetDevice(sl_cuda_of(device)->index);
+    for (int i = 0; i < exec->graph_count; i++)
+        if (exec->graphs[i].exec)
+            cudaGraphExecDestroy(exec->graphs[i].exec);
+    for (int i = 0; exec->events && i <= exec->program->instr_count; i++)
+        cudaEventDestroy(exec->events[i]);
+    cudaFree(exec->scratch);
+    cudaFree(exec->halves);
+    cudaFree(exec->draw);
+    free(exec->events);
+    free(exec->operands);
+    free(exec->instrs);
+    free(exec->kernels);
+    free(exec);
+}
+
+static void *zeroed(size_t count, size_t size) {
+    void *memory = calloc(count + 1, size);
+    if (!memory)
+        sl_out_of_memory(count * size);
+    return memory;
+}
+
+/* Does this kernel read the operand from the bf16 copy of the weights? */
+static bool is_halved(const struct sl_exec *exec, const struct sl_cuda_kernel *kernel,
+                      const struct sl_operand *operand) {
+    return exec->program->dtype == SL_BF16 && kernel->halves && operand->space == SL_SPACE_PARAM;
+}
+
+static void copy_instrs(struct sl_exec *exec) {
+    const struct sl_program *p = exec->program;
+    size_t count = 0, at = 0;
+    for (int i = 0; i < p->instr_count; i++)
+        count += (size_t)(p->instrs[i].in_count + p->instrs[i].out_count);
+    exec->instrs = zeroed((size_t)p->instr_count, sizeof *exec->instrs);
+    exec->operands = zeroed(count, sizeof *exec->operands);
+    for (int i = 0; i < p->instr_count; i++) {
+        const struct sl_instr *from = &p->instrs[i];
+        struct sl_instr *to = &exec->instrs[i];
+        *to = *from;
+        to->in = &exec->operands[at];
+        to->out = to->in + from->in_count;
+        memcpy(to->in, from->in, sizeof *to->in * (size_t)from->in_count);
+        memcpy(to->out, from->out, sizeof *to->out * (size_t)from->out_count);
+        at += (size_t)(from->in_count + from->out_count);
+    }
+}
+
+static sl_err find_kernels(struct sl_exec *exec) {
+    exec->kernels = zeroed((size_t)exec->program->instr_count, sizeof(void *));
+    for (int i = 0; i < exec->program->instr_count; i++) {
+        struct sl_instr *instr = &exec->instrs[i];
+        const struct sl_cuda_kernel *kernel = exec->kernels[i] = sl_cuda_find(instr->kernel);
+        if (!kernel)
+            return sl_fail(SL_ERR_NO, "the GPU has no kernel for '%s'", instr->kernel);
+        for (int k = 0; k < instr->in_count; k++)
+            if (is_halved(exec, kernel, &instr->in[k])) {
+                instr->in[k].dtype = SL_BF16;
+                exec->halves_bytes = exec->program->param_bytes / 2;
+            }
+        exec->draws |= strstr(instr->kernel, "dropout") != NULL;
+        int64_t need = kernel->scratch_bytes ? kernel->scratch_bytes(instr) : 0;
+        exec->scratch_bytes = need > exec->scratch_bytes ? need : exec->scratch_bytes;
+    }
+    return SL_OK;
+}
+
+static sl_err alloc_exec(struct sl_exec *exec) {
+    void *draw;
+    if (exec->scratch_bytes)
+        SL_TRY(SL_CUDA(cudaMalloc(&exec->scratch, (size_t)exec->scratch_bytes)));
+    if (exec->halves_bytes)
+        SL_TRY(SL_CUDA(cudaMalloc(&exec->halves, (size_t)exec->halves_bytes)));
+    SL_TRY(SL_CUDA(cudaMalloc(&draw, sizeof(struct sl_cuda_draw))));
+    exec->draw = draw;
+    return SL_OK;
+}
+
+sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
+                    struct sl_exec **out) {
+    struct sl_exec *exec = zeroed(1, sizeof *exec);
+    sl_err err = SL_OK;
+    exec->program = program;
+    SL_TRY_OUT(SL_CUDA(cudaSetDevice(sl_cuda_of(device)->index)));
+    copy_instrs(exec);
+    SL_TRY_OUT(find_kernels(exec));
+    SL_TRY_OUT(alloc_exec(exec));
+    *out = exec;
+out:
+    if (err != SL_OK)
+        sl_cuda_unbind(device, exec);
+    return err;
+}
+
+int64_t sl_cuda_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
+    (void)device;
+    return exec->scratch_bytes + exec->halves_bytes;
+}
+
+/* ---- running ---- */
+
+static void *address(const struct sl_exec *exec, const struct sl_operand *operand,
+                     const struct sl_run_args *args) {
+    if (operand->space == SL_SPACE_NONE)
+        return NULL;
+    if (operand->space == SL_SPACE_PARAM && operand->dtype == SL_BF16)
+        return (char *)exec->halves + operand->offset / 2;
+    return (char *)args->base[operand->space] + operand->offset;
+}
+
+static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec, int index,
+                         const struct sl_run_args *args) {
+    const struct sl_instr *instr = &exec->instrs[index];
+    struct sl_cuda_call call = {
+        .instr = instr,
+        .device = cuda,
+        .stream = cuda->streams[SL_STREAM_COMPUTE],
+        .scratch = exec->scratch,
+        .add = instr->accumulate && args->accumulate,
+        .draw = exec->draw,
+        .samples = exec->program->samples,
+    };
+    for (int i = 0; i < instr->in_count; i++)
+        call.in[i] = address(exec, &instr->in[i], args);
+    for (int i = 0; i < instr->out_count; i++)
+        call.out[i] = address(exec, &instr->out[i], args);
+    return exec->kernels[index]->run(&call);
+}
+
+static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec,
+                         const struct sl_run_args *args) {
+    const struct sl_program *p = exec->program;
+    for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++)
+        SL_TRY(launch_one(cuda, exec, i, args));
+    return SL_OK;
+}
+
+/* With somebody looking at what every instruction made. */
+static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
+                             const struct sl_run_args *args) {
+    const struct sl_program *p = exec->program;
+    for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++) {
+        SL_TRY(launch_one(cuda, exec, i, args));
+        SL_TRY(SL_CUDA(cudaStreamSynchronize(cuda->streams[SL_STREAM_COMPUTE])));
+        SL_TRY(args->after(args->ctx, i));
+    }
+    return SL_OK;
+}
+
+/* With the time of every instruction. */
+static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
+                           const struct sl_run_args *args) {
+    const struct sl_program *p = exec->program;
+    cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
+    int begin = p->begin[args->phase], end = p->end[args->phase];
+    if (!exec->events) {
+        exec->events = zeroed((size_t)p->instr_count + 1, sizeof *exec->events);
+        for (int i = 0; i <= p->instr_count; i++)
+            SL_TRY(SL_CUDA(cudaEventCreate(&exec->events[i])));
+    }
+    SL_TRY(SL_CUDA(cudaEventRecord(exec->events[begin], stream)));
+    for (int i = begin; i < end; i++) {
+        SL_TRY(launch_one(cuda, exec, i, args));
+        SL_TRY(SL_CUDA(cudaEventRecord(exec->events[i + 1], stream)));
+    }
+    SL_TRY(SL_CUDA(cudaStreamSynchronize(stream)));
+    for (int i = begin; i < end; i++) {
+        float ms;
+        SL_TRY(SL_CUDA(cudaEventElapsedTime(&ms, exec->events[i], exec->events[i + 1])));
+        args->op_ns[i] += (int64_t)((double)ms * 1e6);
+    }
+    return SL_OK;
+}
+
+/* With more slabs than places, every write counts as one to weights. */
+static void watch(struct sl_cuda_device *cuda, const void *slab, int64_t size_bytes) {
+    for (int i = 0; i < cuda->watch_count; i++)
+        if (cuda->watch[i].at == slab)
+            return;
+    if (cuda->watch_count == SL_CUDA_WATCHES)
+        cuda->watch[0] = (struct sl_cuda_watch){NULL, INT64_MAX};
+    else
+        cuda->watch[cuda->watch_count++] = (struct sl_cuda_watch){slab, size_bytes};
+}
+
+static sl_err refresh_halves(struct sl_cuda_device *cuda, struct sl_exec *exec,
+                             const struct sl_run_args *args) {
+    const void *masters = args->base[SL_SPACE_PARAM];
+    if (!exec->halves || (exec->halves_of == masters && exec->halves_at == cuda->generation))
+        return SL_OK;
+    watch(cuda, masters, exec->program->param_bytes);
+    exec->halves_of = masters;
+    exec->halves_at = cuda->generation;
+    return sl_cuda_round(exec->halves, masters, exec->program->param_bytes / 4,
+                         cuda->streams[SL_STREAM_COMPUTE]);
+}
+
+static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
+                        const struct sl_run_args *args) {
+    struct sl_cuda_draw *pinned;
+    void *at;
+    cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
+    if (!exec->draws)
+        return SL_OK;
+    SL_TRY(sl_cuda_pin(cuda, sizeof *pinned, stream, &at));
+    pinned = at;
+    *pinned = (struct sl_cuda_draw){args->seed, args->first_sample};
+    return SL_CUDA(
+        cudaMemcpyAsync(exec->draw, pinned, sizeof *pinned, cudaMemcpyHostToDevice, stream));
+}
+
+/* ---- graphs ---- */
+
+/* The entry of these arguments; a new one is empty. NULL: there are too many. */
+static struct graph *find_graph(struct sl_exec *exec, const struct sl_run_args *args, bool *fresh) {
+    struct key key;
+    memset(&key, 0, sizeof key);
+    key.phase = args->phase;
+    key.accumulate = args->accumulate && args->phase != SL_PHASE_F;
+    memcpy(key.base, args->base, sizeof key.base);
+    for (int i = 0; i < exec->graph_count; i++)
+        if (memcmp(&exec->graphs[i].key, &key, sizeof key) == 0)
+            return &exec->graphs[i];
+    *fresh = true;
+    if (exec->graph_count == MOST_GRAPHS)
+        return NULL;
+    exec->graphs[exec->graph_count] = (struct graph){.exec = NULL};
+    exec->graphs[exec->graph_count].key = key;
+    return &exec->graphs[exec->graph_count++];
+}
+
+static sl_err record(struct sl_cuda_device *cuda, const struct sl_exec *exec,
+                     const struct sl_run_args *args, struct graph *graph) {
+    cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
+    cudaGraph_t made = NULL;
+    SL_TRY(SL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
+    sl_err err = launch_all(cuda, exec, args);
+    sl_err ended = SL_CUDA(cudaStreamEndCapture(stream, &made));
+    if (err == SL_OK)
+        err = ended;
+    if (err == SL_OK)
+        err = SL_CUDA(cudaGraphInstantiate(&graph->exec, made, 0));
+    if (made)
+        cudaGraphDestroy(made);
+    return err;
+}
+
+sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args) {
+    struct sl_cuda_device *cuda = sl_cuda_of(device);
+    bool fresh = false;
+    SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
+    SL_TRY(refresh_halves(cuda, exec, args));
+    SL_TRY(send_draw(cuda, exec, args));
+    if (args->after)
+        return launch_watched(cuda, exec, args);
+    if (args->op_ns)
+        return launch_timed(cuda, exec, args);
+    struct graph *graph = find_graph(exec, args, &fresh);
+    if (fresh || exec->program->begin[args->phase] == exec->program->end[args->phase])
+        return launch_all(cuda, exec, args);
+    if (!graph->exec)
+        SL_TRY(record(cuda, exec, args, graph));
+    return SL_CUDA(cudaGraphLaunch(graph->exec, cuda->streams[SL_STREAM_COMPUTE]));
+}

@@ -1,0 +1,188 @@
+/* Products by cuBLASLt. The library is column-major: y' = b' a', so its A is our b. */
+#include "device/cuda/gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct plan {
+    struct sl_gemm key;
+    bool supported;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, y;
+    cublasLtMatmulAlgo_t algo;
+};
+
+struct sl_cuda_gemms {
+    struct plan **at;
+    int count, room;
+};
+
+void sl_gemm_pack(struct sl_gemm *g) {
+    g->lda = g->ta ? g->m : g->k;
+    g->ldb = g->tb ? g->k : g->n;
+    g->ldy = g->n;
+    if (g->batch > 1) {
+        g->stride_a = g->m * g->k;
+        g->stride_b = g->k * g->n;
+        g->stride_y = g->m * g->n;
+    }
+}
+
+static void free_plan(struct plan *p) {
+    if (!p)
+        return;
+    cublasLtMatmulDescDestroy(p->desc);
+    cublasLtMatrixLayoutDestroy(p->a);
+    cublasLtMatrixLayoutDestroy(p->b);
+    cublasLtMatrixLayoutDestroy(p->y);
+    free(p);
+}
+
+void sl_gemms_close(struct sl_cuda_gemms *gemms) {
+    if (!gemms)
+        return;
+    for (int i = 0; i < gemms->count; i++)
+        free_plan(gemms->at[i]);
+    free(gemms->at);
+    free(gemms);
+}
+
+struct side { /* a matrix as the library sees it */
+    bool half;
+    int64_t rows, cols, ld, stride;
+};
+
+static sl_err make_layout(cublasLtMatrixLayout_t *out, const struct side *side, int64_t batch) {
+    int32_t count = (int32_t)batch;
+    SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutCreate(out, side->half ? CUDA_R_16BF : CUDA_R_32F,
+                                                (uint64_t)side->rows, (uint64_t)side->cols,
+                                                side->ld)));
+    if (batch <= 1)
+        return SL_OK;
+    SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                      &count, sizeof count)));
+    return SL_CUBLAS(cublasLtMatrixLayoutSetAttribute(
+        *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &side->stride, sizeof side->stride));
+}
+
+#define SET(desc_, attr_, value_)                                                                  \
+    SL_TRY(SL_CUBLAS(cublasLtMatmulDescSetAttribute((desc_), (attr_), &(value_), sizeof(value_))))
+
+static sl_err make_desc(const struct sl_cuda_device *cuda, struct plan *p) {
+    static const cublasLtEpilogue_t tails[] = {
+        [SL_GEMM_PLAIN] = CUBLASLT_EPILOGUE_DEFAULT,
+        [SL_GEMM_BIAS] = CUBLASLT_EPILOGUE_BIAS,
+        [SL_GEMM_GELU] = CUBLASLT_EPILOGUE_GELU_AUX,
+        [SL_GEMM_GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        [SL_GEMM_DGELU] = CUBLASLT_EPILOGUE_DGELU,
+    };
+    const struct sl_gemm *g = &p->key;
+    cublasComputeType_t compute =
+        !g->half_in && cuda->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasOperation_t op_a = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_b = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t tail = tails[g->tail];
+    SL_TRY(SL_CUBLAS(cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F)));
+    SET(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
+    SET(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
+    SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, tail);
+    if (g->tail >= SL_GEMM_GELU) {
+        int64_t ld = g->ldy;
+        int32_t type = g->half_out ? CUDA_R_16BF : CUDA_R_32F;
+        SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld);
+        SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type);
+    }
+    return SL_OK;
+}
+
+#define PREFER(prefer_, attr_, value_)                                                             \
+    SL_TRY(SL_CUBLAS(                                                                              \
+        cublasLtMatmulPreferenceSetAttribute((prefer_), (attr_), &(value_), sizeof(value_))))
+
+/* The heuristic's first choice; none is no error but "not supported". */
+static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
+                     cublasLtMatmulPreference_t prefer) {
+    uint64_t workspace = (uint64_t)cuda->workspace_bytes;
+    uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    uint32_t align = (uint32_t)p->key.align;
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    PREFER(prefer, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+    PREFER(prefer, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+    PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align);
+    PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align);
+    PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align);
+    PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, p->desc, p->a, p->b, p->y,
+                                                           p->y, prefer, 1, &result, &found);
+    p->supported = status == CUBLAS_STATUS_SUCCESS && found > 0;
+    if (p->supported)
+        p->algo = result.algo;
+    return SL_OK;
+}
+
+static sl_err make_plan(struct sl_cuda_device *cuda, struct plan *p) {
+    const struct sl_gemm *g = &p->key;
+    cublasLtMatmulPreference_t prefer;
+    SL_TRY(make_desc(cuda, p));
+    struct side a = {g->half_in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->stride_b};
+    struct side b = {g->half_in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->stride_a};
+    struct side y = {g->half_out, g->n, g->m, g->ldy, g->stride_y};
+    SL_TRY(make_layout(&p->a, &a, g->batch));
+    SL_TRY(make_layout(&p->b, &b, g->batch));
+    SL_TRY(make_layout(&p->y, &y, g->batch));
+    SL_TRY(SL_CUBLAS(cublasLtMatmulPreferenceCreate(&prefer)));
+    sl_err err = choose(cuda, p, prefer);
+    cublasLtMatmulPreferenceDestroy(prefer);
+    return err;
+}
+
+static sl_err find_plan(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
+                        struct plan **out) {
+    if (!cuda->gemms && !(cuda->gemms = calloc(1, sizeof *cuda->gemms)))
+        sl_out_of_memory(sizeof *cuda->gemms);
+    struct sl_cuda_gemms *all = cuda->gemms;
+    for (int i = 0; i < all->count; i++)
+        if (memcmp(&all->at[i]->key, gemm, sizeof *gemm) == 0) {
+            *out = all->at[i];
+            return SL_OK;
+        }
+    struct plan *p = calloc(1, sizeof *p);
+    if (!p)
+        sl_out_of_memory(sizeof *p);
+    p->key = *gemm;
+    sl_err err = make_plan(cuda, p);
+    if (err != SL_OK) {
+        free_plan(p);
+        return err;
+    }
+    if (all->count == all->room) {
+        all->room = all->room ? 2 * all->room : 16;
+        all->at = sl_realloc(all->at, sizeof *all->at * (size_t)all->room);
+    }
+    all->at[all->count++] = *out = p;
+    return SL_OK;
+}
+
+bool sl_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm) {
+    struct plan *plan = NULL;
+    return find_plan(cuda, gemm, &plan) == SL_OK && plan->supported;
+}
+
+sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
+                   const struct sl_gemm_io *io) {
+    struct plan *p;
+    float one = 1;
+    SL_TRY(find_plan(cuda, gemm, &p));
+    if (!p->supported)
+        return sl_fail(SL_ERR_NO, "cuBLAS has no product %lld x %lld x %lld of this kind",
+                       (long long)gemm->m, (long long)gemm->n, (long long)gemm->k);
+    if (gemm->tail == SL_GEMM_BIAS || gemm->tail == SL_GEMM_GELU_BIAS)
+        SET(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, io->bias);
+    if (gemm->tail >= SL_GEMM_GELU)
+        SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, io->aux);
+    return SL_CUBLAS(cublasLtMatmul(cuda->blas, p->desc, &one, io->b, p->a, io->a, p->b, &io->beta,
+                                    io->c ? io->c : io->y, p->y, io->y, p->y, &p->algo,
+                                    cuda->workspace, (size_t)cuda->workspace_bytes, io->stream));
+}

@@ -1,0 +1,57 @@
+/* Products by cuBLASLt: y[m,n] = op(a) op(b) in row-major order, in batches, with an epilogue.
+ *
+ * A plan (descriptors and the algorithm that the heuristic names first) is made once per shape and
+ * kept by the device: the same shape gives the same algorithm, hence the same bits, on any stage.
+ * Reductions with atomics are excluded.
+ */
+#ifndef SL_DEVICE_CUDA_GEMM_H
+#define SL_DEVICE_CUDA_GEMM_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum sl_gemm_tail {
+    SL_GEMM_PLAIN,
+    SL_GEMM_BIAS,      /* + bias[n] */
+    SL_GEMM_GELU,      /* aux = product, y = gelu(aux), tanh */
+    SL_GEMM_GELU_BIAS, /* aux = product + bias */
+    SL_GEMM_DGELU,     /* y = product * gelu'(aux) */
+};
+
+/* The key of a plan: compared byte by byte, so it starts as zeros. */
+struct sl_gemm {
+    int64_t m, n, k;
+    int64_t lda, ldb, ldy; /* elements from row to row as stored */
+    int64_t batch, stride_a, stride_b, stride_y;
+    int32_t ta, tb;
+    int32_t half_in, half_out; /* a and b; y, c and bias */
+    int32_t tail;              /* enum sl_gemm_tail */
+    int32_t align;             /* bytes, of all pointers */
+};
+
+struct sl_gemm_io {
+    const void *a, *b;
+    const void *c; /* y = product + beta c; may be y */
+    void *y;
+    const void *bias;
+    void *aux; /* read by DGELU, else written */
+    float beta;
+    cudaStream_t stream;
+};
+
+/* Row strides of packed matrices. */
+void sl_gemm_pack(struct sl_gemm *gemm);
+/* Has the library an algorithm for it? */
+bool sl_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm);
+sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
+                   const struct sl_gemm_io *io);
+void sl_gemms_close(struct sl_cuda_gemms *gemms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

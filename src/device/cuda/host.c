@@ -1,0 +1,62 @@
+/* The module's entry, and what it borrows from the program: the record of errors. */
+#include "device/cuda/host.h"
+
+#include "device/cuda/cuda.h"
+
+#include <stdio.h>
+
+extern const struct sl_device_row sl_device_cuda;
+sl_cuda_module_fn sl_cuda_module;
+
+/* Set once, before any device is opened. */
+static void (*set_message)(const char *text);
+static void (*assert_fail)(const char *expr, const char *file, int line);
+
+__attribute__((visibility("default"))) const struct sl_device_row *
+sl_cuda_module(const struct sl_cuda_host *host) {
+    if (host->version != SL_CUDA_MODULE_VERSION ||
+        host->device_row_bytes != sizeof(struct sl_device_row) ||
+        host->program_bytes != sizeof(struct sl_program))
+        return NULL;
+    set_message = host->set_message;
+    assert_fail = host->assert_fail;
+    return &sl_device_cuda;
+}
+
+sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
+    char text[2048];
+    vsnprintf(text, sizeof text, fmt, args);
+    set_message(text);
+    return code;
+}
+
+sl_err sl_fail(sl_err code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    sl_vfail(code, fmt, args);
+    va_end(args);
+    return code;
+}
+
+void sl_assert_fail(const char *expr, const char *file, int line) {
+    assert_fail(expr, file, line);
+    __builtin_unreachable();
+}
+
+sl_err sl_cuda_check(cudaError_t status, const char *what) {
+    if (status == cudaSuccess)
+        return SL_OK;
+    return sl_fail(SL_ERR_SYSTEM, "cuda: %s: %s", what, cudaGetErrorString(status));
+}
+
+sl_err sl_cuda_blas_check(cublasStatus_t status, const char *what) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return SL_OK;
+    return sl_fail(SL_ERR_SYSTEM, "cuda: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what) {
+    if (status == CUDNN_STATUS_SUCCESS)
+        return SL_OK;
+    return sl_fail(SL_ERR_SYSTEM, "cuda: %s: %s", what, cudnnGetErrorString(status));
+}

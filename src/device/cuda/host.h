@@ -1,0 +1,24 @@
+/* The border between the program and the module libsluice_cuda.so.
+ *
+ * The program looks the one exported function up and calls it once. What the module needs of the
+ * program comes in through `host`; everything else it uses is compiled into it.
+ */
+#ifndef SL_DEVICE_CUDA_HOST_H
+#define SL_DEVICE_CUDA_HOST_H
+
+#include "device/device.h"
+
+enum { SL_CUDA_MODULE_VERSION = 1 };
+
+struct sl_cuda_host {
+    int version;                            /* SL_CUDA_MODULE_VERSION of the program */
+    size_t device_row_bytes, program_bytes; /* of its structs: both must be built alike */
+    void (*set_message)(const char *text);  /* of the calling thread's error */
+    void (*assert_fail)(const char *expr, const char *file, int line); /* does not return */
+};
+
+/* NULL when the module was built for another program. */
+typedef const struct sl_device_row *sl_cuda_module_fn(const struct sl_cuda_host *host);
+#define SL_CUDA_MODULE_SYMBOL "sl_cuda_module"
+
+#endif

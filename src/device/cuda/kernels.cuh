@@ -1,0 +1,153 @@
+/* What kernels share: arrays of either float type, launching, sums over a warp and a block. */
+#ifndef SL_DEVICE_CUDA_KERNELS_CUH
+#define SL_DEVICE_CUDA_KERNELS_CUH
+
+#include "device/cuda/cuda.h"
+
+#include <cuda_bf16.h>
+
+typedef int64_t i64;
+
+/* A tensor as a kernel sees it. */
+struct array {
+    void *at;
+    int half; /* bf16, else fp32 */
+};
+
+static inline array array_of(const sl_operand &operand, const void *at) {
+    return {const_cast<void *>(at), operand.dtype == SL_BF16};
+}
+static inline array in_array(const sl_cuda_call *call, int i) {
+    return i < call->instr->in_count ? array_of(call->instr->in[i], call->in[i]) : array{};
+}
+static inline array out_array(const sl_cuda_call *call, int i) {
+    return array_of(call->instr->out[i], call->out[i]);
+}
+
+static __device__ __forceinline__ float get(array a, i64 i) {
+    return a.half ? __bfloat162float(((const __nv_bfloat16 *)a.at)[i]) : ((const float *)a.at)[i];
+}
+static __device__ __forceinline__ void put(array a, i64 i, float v) {
+    if (a.half)
+        ((__nv_bfloat16 *)a.at)[i] = __float2bfloat16(v);
+    else
+        ((float *)a.at)[i] = v;
+}
+static __device__ __forceinline__ void put(array a, i64 i, float v, bool add) {
+    put(a, i, add ? get(a, i) + v : v);
+}
+
+/* Eight elements at once; i is a multiple of 8 and the array aligned to 16 bytes. */
+struct eight {
+    float v[8];
+};
+static __device__ __forceinline__ eight get8(array a, i64 i) {
+    eight e;
+    if (a.half) {
+        uint4 raw = *(const uint4 *)((const __nv_bfloat16 *)a.at + i);
+        const __nv_bfloat162 *two = (const __nv_bfloat162 *)&raw;
+        for (int k = 0; k < 4; k++) {
+            float2 f = __bfloat1622float2(two[k]);
+            e.v[2 * k] = f.x;
+            e.v[2 * k + 1] = f.y;
+        }
+    } else {
+        *(float4 *)e.v = ((const float4 *)((const float *)a.at + i))[0];
+        *(float4 *)(e.v + 4) = ((const float4 *)((const float *)a.at + i))[1];
+    }
+    return e;
+}
+static __device__ __forceinline__ void put8(array a, i64 i, const eight &e) {
+    if (a.half) {
+        uint4 raw;
+        __nv_bfloat162 *two = (__nv_bfloat162 *)&raw;
+        for (int k = 0; k < 4; k++)
+            two[k] = __floats2bfloat162_rn(e.v[2 * k], e.v[2 * k + 1]);
+        *(uint4 *)((__nv_bfloat16 *)a.at + i) = raw;
+    } else {
+        ((float4 *)((float *)a.at + i))[0] = *(const float4 *)e.v;
+        ((float4 *)((float *)a.at + i))[1] = *(const float4 *)(e.v + 4);
+    }
+}
+/* Is every array fit for get8? */
+template <class... A> static bool fit8(A... arrays) {
+    return (((uintptr_t)arrays.at % 16 == 0) && ...);
+}
+
+/* 2^x and e^x by the special unit: relative error below 2^-21. */
+static __device__ __forceinline__ float power_of_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float fast_exp(float x) {
+    return power_of_2(x * 1.4426950408889634f);
+}
+
+/* Sums and maxima in a fixed order; every thread gets the result. */
+static __device__ __forceinline__ float warp_sum(float v) {
+    for (int h = 16; h; h /= 2)
+        v += __shfl_xor_sync(~0u, v, h);
+    return v;
+}
+static __device__ __forceinline__ float warp_max(float v) {
+    for (int h = 16; h; h /= 2)
+        v = fmaxf(v, __shfl_xor_sync(~0u, v, h));
+    return v;
+}
+/* For blocks of whole warps, at most 32 of them. */
+static __device__ __forceinline__ float block_sum(float v) {
+    __shared__ float part[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    v = warp_sum(v);
+    __syncthreads();
+    if (lane == 0)
+        part[warp] = v;
+    __syncthreads();
+    return warp_sum(lane < warps ? part[lane] : 0);
+}
+static __device__ __forceinline__ float block_max(float v) {
+    __shared__ float part[32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    v = warp_max(v);
+    __syncthreads();
+    if (lane == 0)
+        part[warp] = v;
+    __syncthreads();
+    return warp_max(lane < warps ? part[lane] : -INFINITY);
+}
+
+/* Loops of a grid over [0, count). */
+#define GRID_LOOP(i, count)                                                                        \
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                          \
+         i += (i64)gridDim.x * blockDim.x)
+
+enum { THREADS = 256, MOST_BLOCKS = 132 * 16 };
+
+static inline unsigned blocks_for(i64 count, i64 each) {
+    i64 blocks = (count + each - 1) / each;
+    return (unsigned)(blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks);
+}
+
+static inline sl_err launched(const sl_cuda_call *call) {
+    return sl_cuda_check(cudaGetLastError(), call->instr->kernel);
+}
+
+/* Shapes. */
+static inline i64 numel(const sl_operand &operand) { return operand.numel; }
+struct rows {
+    i64 count, n;
+};
+static inline rows rows_of(const sl_operand &operand) {
+    i64 n = operand.shape.rank ? operand.shape.dim[operand.shape.rank - 1] : 1;
+    return {operand.numel / n, n};
+}
+
+/* Sums over columns of [count, n] arrays, two blocks deep; see columns.cu. f(i) is called for every
+ * element and summed over rows. */
+static inline i64 column_chunks(i64 count) { return count < 64 ? 1 : count < 16384 ? 32 : 128; }
+static inline i64 column_scratch(i64 count, i64 n) {
+    return column_chunks(count) * n * (i64)sizeof(float);
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* lstm: one product for the inputs of all steps, then one small product and one kernel per step.
+ * Everything is fp32: lstm's results stay so in bf16 programs (pass/dtype.c), and inputs that are
+ * bf16 are widened in scratch.
+ *
+ *   scratch   [x] [w_ih] [w_hh] [h0, c0 ...]   as far as they are bf16;   backward: [w_hh] carry_h
+ * carry_c
+ */
+#include "device/cuda/gemm.h"
+#include "device/cuda/kernels.cuh"
+
+enum { X, W_IH, W_HH, BIAS_IH, BIAS_HH, H0, C0 };
+
+struct cells {
+    i64 b, t, h;
+};
+
+static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
+
+static __global__ void widen(float *y, array x, i64 count) { GRID_LOOP(i, count) y[i] = get(x, i); }
+
+/* Input i as fp32; `used` bytes of scratch are taken. */
+static const float *wide(const sl_cuda_call *call, int i, i64 *used) {
+    if (call->instr->in[i].dtype != SL_BF16)
+        return (const float *)call->in[i];
+    float *at = (float *)((char *)call->scratch + *used);
+    i64 count = call->instr->in[i].numel;
+    *used += padded(count * 4);
+    widen<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(at, in_array(call, i), count);
+    return at;
+}
+
+/* gates (activated), c and y of step t; gates hold x w_ih' + y[t-1] w_hh' */
+struct forward {
+    float *gates, *c, *y;
+    array bias_ih, bias_hh, c0;
+    cells z;
+};
+
+static __global__ void cell(forward f, i64 t) {
+    float *gates = f.gates, *c = f.c;
+    cells z = f.z;
+    GRID_LOOP(i, z.b * z.h) {
+        i64 b = i / z.h, j = i % z.h, at = b * z.t + t;
+        float g[4];
+        for (int k = 0; k < 4; k++) {
+            i64 row = k * z.h + j;
+            float a = gates[at * 4 * z.h + row];
+            a += f.bias_ih.at ? get(f.bias_ih, row) : 0;
+            a += f.bias_hh.at ? get(f.bias_hh, row) : 0;
+            g[k] = k == 2 ? tanhf(a) : 1 / (1 + expf(-a));
+            gates[at * 4 * z.h + row] = g[k];
+        }
+        float before = t ? c[(at - 1) * z.h + j] : f.c0.at ? get(f.c0, b * z.h + j) : 0;
+        float now = g[1] * before + g[0] * g[2];
+        c[at * z.h + j] = now;
+        f.y[at * z.h + j] = g[3] * tanhf(now);
+    }
+}
+
+/* y[m,n] = a[m,k] w' + beta y (tb; else a w), rows of a and y `lda` and `ldy` apart */
+struct product {
+    const float *a, *w;
+    float *y;
+    i64 lda, ldy, m, n, k;
+    bool tb;
+    float beta;
+};
+
+static sl_err multiply(const sl_cuda_call *call, const product &p) {
+    sl_gemm g;
+    memset(&g, 0, sizeof g);
+    g.m = p.m;
+    g.n = p.n;
+    g.k = p.k;
+    g.lda = p.lda;
+    g.ldb = p.tb ? p.k : p.n;
+    g.ldy = p.ldy;
+    g.tb = p.tb;
+    g.batch = 1;
+    g.align = ((uintptr_t)p.a | (uintptr_t)p.w | (uintptr_t)p.y) % 16 ? 4 : 16;
+    sl_gemm_io io = {p.a, p.w, NULL, p.y, NULL, NULL, p.beta, call->stream};
+    return sl_gemm_run(call->device, &g, &io);
+}
+
+static sl_err k_lstm(const sl_cuda_call *call) {
+    const int64_t *x = call->instr->in[X].shape.dim;
+    cells z = {x[0], x[1], call->instr->out[0].shape.dim[2]};
+    i64 used = 0;
+    const float *xs = wide(call, X, &used), *w_ih = wide(call, W_IH, &used);
+    const float *w_hh = wide(call, W_HH, &used);
+    bool has_h0 = call->instr->in_count > H0 && call->in[H0];
+    const float *h0 = has_h0 ? wide(call, H0, &used) : NULL;
+    float *y = (float *)call->out[0], *c = (float *)call->out[1], *gates = (float *)call->out[2];
+    i64 h4 = 4 * z.h;
+    SL_TRY(multiply(call, {xs, w_ih, gates, x[2], h4, z.b * z.t, h4, x[2], true, 0}));
+    forward f = {gates, c, y, in_array(call, BIAS_IH), in_array(call, BIAS_HH), in_array(call, C0),
+                 z};
+    for (i64 t = 0; t < z.t; t++) {
+        const float *h = t ? y + (t - 1) * z.h : h0;
+        if (h)
+            SL_TRY(multiply(call, {h, w_hh, gates + t * h4, t ? z.t * z.h : z.h, z.t * h4, z.b, h4,
+                                   z.h, true, 1}));
+        cell<<<blocks_for(z.b * z.h, THREADS), THREADS, 0, call->stream>>>(f, t);
+    }
+    return launched(call);
+}
+
+static i64 forward_scratch(const sl_instr *instr) {
+    i64 bytes = 0;
+    for (int i = 0; i < instr->in_count; i++)
+        bytes += instr->in[i].dtype == SL_BF16 ? padded(instr->in[i].numel * 4) : 0;
+    return bytes;
+}
+
+/* ---- backwards through time ---- */
+
+enum { GATES, C, BACK_W_HH, BACK_C0, DY, DC };
+
+struct backward {
+    float *da, *carry_h, *carry_c;
+    array gates, c, c0, dy, dc;
+    cells z;
+};
+
+static __global__ void cell_back(backward s, i64 t) {
+    cells z = s.z;
+    GRID_LOOP(n, z.b * z.h) {
+        i64 b = n / z.h, j = n % z.h, at = b * z.t + t, g0 = at * 4 * z.h + j, h = z.h;
+        float i = get(s.gates, g0), f = get(s.gates, g0 + h), g = get(s.gates, g0 + 2 * h),
+              o = get(s.gates, g0 + 3 * h);
+        float squashed = tanhf(get(s.c, at * h + j));
+        float before = t ? get(s.c, (at - 1) * h + j) : s.c0.at ? get(s.c0, b * h + j) : 0;
+        float dh = s.carry_h[n] + (s.dy.at ? get(s.dy, at * h + j) : 0);
+        float dc = s.carry_c[n] + (s.dc.at ? get(s.dc, at * h + j) : 0) +
+                   dh * o * (1 - squashed * squashed);
+        s.da[g0] = dc * g * i * (1 - i);
+        s.da[g0 + h] = dc * before * f * (1 - f);
+        s.da[g0 + 2 * h] = dc * i * (1 - g * g);
+        s.da[g0 + 3 * h] = dh * squashed * o * (1 - o);
+        s.carry_c[n] = dc * f;
+    }
+}
+
+static sl_err k_lstm_dgates(const sl_cuda_call *call) {
+    const int64_t *dim = call->instr->in[C].shape.dim;
+    cells z = {dim[0], dim[1], dim[2]};
+    i64 used = 0;
+    const float *w_hh = wide(call, BACK_W_HH, &used);
+    float *da = (float *)call->out[0], *carry_h = (float *)call->out[1];
+    float *carry_c = (float *)call->out[2];
+    size_t bytes = (size_t)(z.b * z.h) * sizeof(float);
+    SL_TRY(SL_CUDA(cudaMemsetAsync(carry_h, 0, bytes, call->stream)));
+    SL_TRY(SL_CUDA(cudaMemsetAsync(carry_c, 0, bytes, call->stream)));
+    backward back = {da,
+                     carry_h,
+                     carry_c,
+                     in_array(call, GATES),
+                     in_array(call, C),
+                     in_array(call, BACK_C0),
+                     in_array(call, DY),
+                     in_array(call, DC),
+                     z};
+    i64 h4 = 4 * z.h;
+    for (i64 t = z.t - 1; t >= 0; t--) {
+        cell_back<<<blocks_for(z.b * z.h, THREADS), THREADS, 0, call->stream>>>(back, t);
+        SL_TRY(multiply(call, {da + t * h4, w_hh, carry_h, z.t * h4, z.h, z.b, z.h, h4, false, 0}));
+    }
+    return launched(call);
+}
+
+/* clang-format off */
+extern "C" const struct sl_cuda_kernel sl_cuda_lstms[] = {
+    {"lstm", k_lstm, forward_scratch},
+    {"lstm_dgates", k_lstm_dgates, forward_scratch},
+    {},
+};
+/* clang-format on */

@@ -1,0 +1,211 @@
+/* matmul and its fused forms (pass/fused.h): cuBLASLt with its epilogues where it has them, else
+ * the plain product and one more kernel.
+ *
+ *   a, b of different dtypes        the fp32 one is rounded to bf16 in scratch
+ *   scratch                         [a in bf16] [b in bf16] [parts of column sums]
+ */
+#include "device/cuda/columns.cuh"
+#include "device/cuda/gemm.h"
+
+enum form { PLAIN, ADD, GELU, GELU_DX };
+
+static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
+
+static sl_gemm gemm_of(const sl_instr *instr) {
+    const sl_shape *a = &instr->in[0].shape, *b = &instr->in[1].shape;
+    sl_gemm g;
+    memset(&g, 0, sizeof g);
+    g.ta = instr->attr[0].i != 0;
+    g.tb = instr->attr[1].i != 0;
+    i64 rows_ = a->dim[a->rank - 2], cols = a->dim[a->rank - 1];
+    g.m = g.ta ? cols : rows_;
+    g.k = g.ta ? rows_ : cols;
+    g.n = b->dim[b->rank - (g.tb ? 2 : 1)];
+    g.batch = 1;
+    for (int i = 0; i < a->rank - 2; i++)
+        g.batch *= a->dim[i];
+    if (b->rank == 2 && !g.ta) { /* one product of all rows */
+        g.m *= g.batch;
+        g.batch = 1;
+    }
+    g.half_in = instr->in[0].dtype == SL_BF16 || instr->in[1].dtype == SL_BF16 ||
+                instr->out[0].dtype == SL_BF16;
+    g.half_out = instr->out[0].dtype == SL_BF16;
+    g.align = 16;
+    sl_gemm_pack(&g);
+    return g;
+}
+
+static bool to_cast(const sl_instr *instr, const sl_gemm &g, int i) {
+    return g.half_in && instr->in[i].dtype != SL_BF16;
+}
+
+static i64 cast_bytes(const sl_instr *instr, const sl_gemm &g, int i) {
+    return to_cast(instr, g, i) ? padded(instr->in[i].numel * 2) : 0;
+}
+
+static __global__ void round_to_half(array y, array x, i64 count) {
+    GRID_LOOP(i, count) put(y, i, get(x, i));
+}
+
+/* a and b as the product wants them. */
+static const void *factor(const sl_cuda_call *call, const sl_gemm &g, int i) {
+    if (!to_cast(call->instr, g, i))
+        return call->in[i];
+    void *at = (char *)call->scratch + (i == 1 ? cast_bytes(call->instr, g, 0) : 0);
+    i64 count = call->instr->in[i].numel;
+    round_to_half<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
+        array{at, 1}, in_array(call, i), count);
+    return at;
+}
+
+/* ---- what the epilogues do, for shapes and dtypes that they do not take ---- */
+
+static __device__ __forceinline__ float bend(float x) {
+    return tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x));
+}
+
+static __device__ float gelu_of(float x, bool erf) {
+    return erf ? 0.5f * x * erfcf(-x * 0.70710678118654752440f) : 0.5f * x * (1 + bend(x));
+}
+
+static __device__ float slope_of(float x, bool erf) {
+    if (erf)
+        return 0.5f * erfcf(-x * 0.70710678118654752440f) +
+               x * 0.39894228040143267794f * expf(-0.5f * x * x);
+    float t = bend(x), inner = 0.79788456080286535588f * (1 + 3 * 0.044715f * x * x);
+    return 0.5f * (1 + t + x * (1 - t * t) * inner);
+}
+
+struct tail_args {
+    array y, second, bias, other; /* y holds the product */
+    i64 n;                        /* columns */
+    form f;
+    bool erf;
+};
+
+static __global__ void finish(tail_args t, i64 count) {
+    GRID_LOOP(i, count) {
+        float v = get(t.y, i) + (t.bias.at ? get(t.bias, i % t.n) : 0);
+        if (t.f == ADD)
+            v += get(t.other, i);
+        if (t.f == GELU_DX)
+            v *= slope_of(get(t.other, i), t.erf);
+        put(t.y, i, v);
+        if (t.f == GELU)
+            put(t.second, i, gelu_of(get(t.y, i), t.erf));
+    }
+}
+
+static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
+    i64 count = call->instr->out[0].numel;
+    finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
+    return launched(call);
+}
+
+static sl_gemm_tail tail_of(form f, bool bias, bool erf) {
+    if (f == GELU_DX)
+        return erf ? SL_GEMM_PLAIN : SL_GEMM_DGELU;
+    if (f == GELU && !erf)
+        return bias ? SL_GEMM_GELU_BIAS : SL_GEMM_GELU;
+    return bias ? SL_GEMM_BIAS : SL_GEMM_PLAIN;
+}
+
+/* in bf16 the library's aux rows must be multiples of 16 bytes; other shapes it refuses itself */
+static bool fusable(const sl_cuda_call *call, const sl_gemm &g, array bias, array other) {
+    bool typed = (!bias.at || bias.half == g.half_out) && (!other.at || other.half == g.half_out);
+    return typed && (g.tail == SL_GEMM_PLAIN || g.ldy % 8 == 0) && g.batch == 1 &&
+           sl_gemm_supported(call->device, &g);
+}
+
+static sl_err product(const sl_cuda_call *call, form f, bool erf) {
+    const sl_instr *instr = call->instr;
+    sl_gemm g = gemm_of(instr);
+    array y = out_array(call, 0), second = f == GELU ? out_array(call, 1) : array{};
+    array bias = f == GELU_DX ? array{} : in_array(call, 2);
+    array other = f == GELU_DX ? in_array(call, 2) : f == ADD ? in_array(call, 3) : array{};
+    sl_gemm_io io = {factor(call, g, 0),      factor(call, g, 1), NULL, y.at, NULL, NULL,
+                     call->add ? 1.0f : 0.0f, call->stream};
+    g.tail = tail_of(f, bias.at != NULL, erf);
+    bool whole = fusable(call, g, bias, other);
+    if (f == ADD && other.half == g.half_out) { /* by the library in any case: it may lie on y */
+        io.c = other.at;
+        io.beta = 1;
+        f = PLAIN;
+    }
+    if (!whole) {
+        g.tail = SL_GEMM_PLAIN;
+        SL_TRY(sl_gemm_run(call->device, &g, &io));
+        if (f == PLAIN && !bias.at)
+            return SL_OK;
+        return run_finish(call, tail_args{y, second, bias, other, g.n, f, erf});
+    }
+    io.bias = bias.at;
+    if (g.tail >= SL_GEMM_GELU) {
+        io.aux = f == GELU ? y.at : other.at; /* out[0] of matmul_gelu is the product */
+        io.y = f == GELU ? second.at : y.at;
+    }
+    SL_TRY(sl_gemm_run(call->device, &g, &io));
+    if ((f != GELU && f != GELU_DX) || !erf)
+        return SL_OK;
+    /* by erf: the epilogues have only tanh */
+    return run_finish(call, tail_args{y, second, array{}, other, g.n, f, erf});
+}
+
+static sl_err k_matmul(const sl_cuda_call *call) { return product(call, PLAIN, false); }
+static sl_err k_matmul_add(const sl_cuda_call *call) { return product(call, ADD, false); }
+static sl_err k_matmul_gelu(const sl_cuda_call *call) { return product(call, GELU, false); }
+static sl_err k_matmul_gelu_erf(const sl_cuda_call *call) { return product(call, GELU, true); }
+static sl_err k_matmul_gelu_dx(const sl_cuda_call *call) { return product(call, GELU_DX, false); }
+static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) {
+    return product(call, GELU_DX, true);
+}
+
+/* ---- a weight's gradient with its bias' ---- */
+
+struct load_side {
+    array x;
+    i64 row, col; /* strides */
+    bool wide;
+    __device__ float one(i64 k, i64 j) const { return get(x, k * row + j * col); }
+    __device__ eight many(i64 k, i64 j) const { return get8(x, k * row + j); }
+};
+
+static sl_err with_sums(const sl_cuda_call *call, int side) {
+    sl_gemm g = gemm_of(call->instr);
+    SL_TRY(product(call, PLAIN, false));
+    i64 n = side ? g.n : g.m;
+    bool turned = side ? g.tb : !g.ta; /* stored [n, k] */
+    char *scratch =
+        (char *)call->scratch + cast_bytes(call->instr, g, 0) + cast_bytes(call->instr, g, 1);
+    array x = in_array(call, side);
+    load_side load = {x, turned ? 1 : n, turned ? g.k : 1, !turned && fit8(x)};
+    return sum_columns_in(call, out_array(call, 1), g.k, n, load, call->add, scratch);
+}
+
+static sl_err k_matmul_sum_a(const sl_cuda_call *call) { return with_sums(call, 0); }
+static sl_err k_matmul_sum_b(const sl_cuda_call *call) { return with_sums(call, 1); }
+
+static i64 scratch(const sl_instr *instr) {
+    sl_gemm g = gemm_of(instr);
+    return cast_bytes(instr, g, 0) + cast_bytes(instr, g, 1);
+}
+
+static i64 scratch_sums(const sl_instr *instr) {
+    sl_gemm g = gemm_of(instr);
+    return scratch(instr) + column_scratch(g.k, g.m > g.n ? g.m : g.n);
+}
+
+/* clang-format off */
+extern "C" const struct sl_cuda_kernel sl_cuda_products[] = {
+    {"matmul", k_matmul, scratch, true},
+    {"matmul_add", k_matmul_add, scratch, true},
+    {"matmul_gelu", k_matmul_gelu, scratch, true},
+    {"matmul_gelu_dx", k_matmul_gelu_dx, scratch, true},
+    {"matmul_gelu_erf", k_matmul_gelu_erf, scratch, true},
+    {"matmul_gelu_erf_dx", k_matmul_gelu_erf_dx, scratch, true},
+    {"matmul_sum_a", k_matmul_sum_a, scratch_sums, true},
+    {"matmul_sum_b", k_matmul_sum_b, scratch_sums, true},
+    {},
+};
+/* clang-format on */

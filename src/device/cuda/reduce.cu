@@ -1,0 +1,174 @@
+/* Sums over axes: sum_to, reduce_sum, reduce_mean, global_avgpool, and sums over columns for
+ * others.
+ *
+ * The axes are brought into the form [kept, summed, kept, summed, ...] with neighbours merged. Two
+ * shapes have kernels of their own: columns ([summed, kept]: bias gradients) and rows ([kept,
+ * summed]); anything else is one block per result. All orders are fixed. */
+#include "device/cuda/columns.cuh"
+
+struct axes { /* merged; innermost last */
+    int rank;
+    i64 size[SL_MAX_RANK];
+    bool summed[SL_MAX_RANK];
+};
+
+static axes axes_of(const sl_shape *x, const bool *summed) {
+    axes a = {};
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dim[i] == 1)
+            continue;
+        if (a.rank && a.summed[a.rank - 1] == summed[i]) {
+            a.size[a.rank - 1] *= x->dim[i];
+            continue;
+        }
+        a.size[a.rank] = x->dim[i];
+        a.summed[a.rank++] = summed[i];
+    }
+    if (!a.rank)
+        a = {1, {1}, {true}};
+    return a;
+}
+
+struct one_loops { /* of a result: strides of kept and of summed axes in x */
+    int kept, summed;
+    i64 kept_size[SL_MAX_RANK], kept_stride[SL_MAX_RANK];
+    i64 size[SL_MAX_RANK], stride[SL_MAX_RANK];
+    i64 count; /* summed elements */
+};
+
+static __global__ void reduce_any(array y, array x, one_loops l, float factor, bool add) {
+    i64 base = 0, rest = blockIdx.x;
+    for (int k = l.kept - 1; k >= 0; k--) {
+        base += rest % l.kept_size[k] * l.kept_stride[k];
+        rest /= l.kept_size[k];
+    }
+    float sum = 0;
+    for (i64 i = threadIdx.x; i < l.count; i += blockDim.x) {
+        i64 at = base, left = i;
+        for (int k = l.summed - 1; k >= 0; k--) {
+            at += left % l.size[k] * l.stride[k];
+            left /= l.size[k];
+        }
+        sum += get(x, at);
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        put(y, blockIdx.x, sum * factor, add);
+}
+
+/* Few summed elements per result: a thread each. */
+static __global__ void reduce_small(array y, array x, one_loops l, i64 results, float factor,
+                                    bool add) {
+    GRID_LOOP(r, results) {
+        i64 base = 0, rest = r;
+        for (int k = l.kept - 1; k >= 0; k--) {
+            base += rest % l.kept_size[k] * l.kept_stride[k];
+            rest /= l.kept_size[k];
+        }
+        float sum = 0;
+        for (i64 i = 0; i < l.count; i++) {
+            i64 at = base, left = i;
+            for (int k = l.summed - 1; k >= 0; k--) {
+                at += left % l.size[k] * l.stride[k];
+                left /= l.size[k];
+            }
+            sum += get(x, at);
+        }
+        put(y, r, sum * factor, add);
+    }
+}
+
+static one_loops loops_of(const axes &a, i64 *results) {
+    one_loops l = {};
+    i64 stride = 1;
+    l.count = *results = 1;
+    for (int i = a.rank - 1; i >= 0; i--) {
+        if (a.summed[i])
+            l.count *= a.size[i];
+        else
+            *results *= a.size[i];
+    }
+    for (int i = 0; i < a.rank; i++) {
+        i64 *size = a.summed[i] ? l.size : l.kept_size;
+        size[a.summed[i] ? l.summed++ : l.kept++] = a.size[i];
+    }
+    int kept = l.kept, summed = l.summed;
+    for (int i = a.rank - 1; i >= 0; i--) {
+        if (a.summed[i])
+            l.stride[--summed] = stride;
+        else
+            l.kept_stride[--kept] = stride;
+        stride *= a.size[i];
+    }
+    return l;
+}
+
+struct load_plain {
+    array x;
+    i64 n;
+    bool wide;
+    __device__ float one(i64 row, i64 col) const { return get(x, row * n + col); }
+    __device__ eight many(i64 row, i64 col) const { return get8(x, row * n + col); }
+};
+
+static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor) {
+    axes a = axes_of(&call->instr->in[0].shape, summed);
+    array y = out_array(call, 0), x = in_array(call, 0);
+    i64 results;
+    one_loops l = loops_of(a, &results);
+    if (a.rank == 2 && a.summed[0] && factor == 1 && a.size[1] >= 32)
+        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)},
+                           call->add);
+    if (l.count <= 64)
+        reduce_small<<<blocks_for(results, THREADS), THREADS, 0, call->stream>>>(y, x, l, results,
+                                                                                 factor, call->add);
+    unsigned threads = l.count < 4096 ? 128 : 1024;
+    if (l.count > 64)
+        reduce_any<<<(unsigned)results, threads, 0, call->stream>>>(y, x, l, factor, call->add);
+    return launched(call);
+}
+
+static sl_err k_sum_to(const sl_cuda_call *call) {
+    const sl_shape *x = &call->instr->in[0].shape, *y = &call->instr->out[0].shape;
+    bool summed[SL_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) {
+        int axis = i - (x->rank - y->rank);
+        summed[i] = axis < 0 || y->dim[axis] != x->dim[i];
+    }
+    return reduce(call, summed, 1);
+}
+
+static sl_err reduce_axes(const sl_cuda_call *call, float factor) {
+    bool summed[SL_MAX_RANK] = {};
+    const sl_ints *named = &call->instr->attr[0].ints;
+    for (int i = 0; i < named->count; i++)
+        summed[named->at[i]] = true;
+    return reduce(call, summed, factor);
+}
+
+static sl_err k_reduce_sum(const sl_cuda_call *call) { return reduce_axes(call, 1); }
+static sl_err k_reduce_mean(const sl_cuda_call *call) {
+    return reduce_axes(
+        call, (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
+}
+
+static sl_err k_global_avgpool(const sl_cuda_call *call) {
+    const bool summed[SL_MAX_RANK] = {false, false, true, true};
+    return reduce(call, summed,
+                  (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
+}
+
+static i64 scratch_in(const sl_instr *instr) {
+    /* columns are at least 32 wide there, and as many as results */
+    return column_scratch(instr->in[0].numel / instr->out[0].numel, instr->out[0].numel);
+}
+
+/* clang-format off */
+extern "C" const struct sl_cuda_kernel sl_cuda_reductions[] = {
+    {"global_avgpool", k_global_avgpool},
+    {"reduce_mean", k_reduce_mean},
+    {"reduce_sum", k_reduce_sum, scratch_in},
+    {"sum_to", k_sum_to, scratch_in},
+    {},
+};
+/* clang-format on */

@@ -1,0 +1,67 @@
+/* Which values of a bf16 program stay fp32.
+ *
+ * Activations and their gradients are bf16. fp32 are: what the host writes or reads (inputs, seeds,
+ * losses, outputs of an evaluation), statistics that later kernels divide by or take exponentials
+ * of, gradients of parameters, and all of an lstm, whose state is added to step after step. A view
+ * is what it views.
+ */
+#include "pass/build.h"
+
+#include <string.h>
+
+/* Outputs that are never rounded, as bits. */
+static const struct {
+    const char *op;
+    unsigned outputs;
+} exact[] = {
+    {"attention", 2}, /* lse */
+    {"batchnorm", 30},  {"cross_entropy", 3}, {"layernorm", 6}, {"lstm", 7},
+    {"lstm_dgates", 7}, {"lstm_hprev", 1},    {"rmsnorm", 2},
+};
+
+static bool is_exact_output(const struct sl_node *node, int slot) {
+    for (int i = 0; i < SL_COUNT(exact); i++)
+        if (strcmp(exact[i].op, node->op->name) == 0)
+            return exact[i].outputs >> slot & 1;
+    return false;
+}
+
+/* The value whose bytes a value is, in the whole graph. */
+static int source_of(const struct sl_graph *graph, int value) {
+    const struct sl_value *v = &graph->values.at[value];
+    while (v->kind == SL_VALUE_NODE && v->slot == 0 && graph->nodes.at[v->node].op->is_view) {
+        value = graph->nodes.at[v->node].in[0];
+        v = &graph->values.at[value];
+    }
+    return value;
+}
+
+/* Losses, and outputs of an evaluation. */
+static bool is_read_by_host(const struct sl_graph *graph, int source) {
+    for (int64_t i = 0; i < graph->losses.count; i++)
+        if (source_of(graph, graph->losses.at[i].value) == source)
+            return true;
+    for (int64_t i = 0; i < graph->outputs.count && !graph->differentiated; i++)
+        if (source_of(graph, graph->outputs.at[i].value) == source)
+            return true;
+    return false;
+}
+
+enum sl_dtype sl_build_dtype(const struct sl_build *b, int value) {
+    const struct sl_graph *graph = b->graph;
+    int source = source_of(graph, b->root[value]);
+    const struct sl_value *v = &graph->values.at[source];
+    if (b->spec->dtype != SL_BF16 || v->dtype != SL_FLOAT || v->kind != SL_VALUE_NODE)
+        return v->dtype;
+    const struct sl_node *node = &graph->nodes.at[v->node];
+    if (node->pass == SL_PASS_W || v->shape.rank == 0 || is_exact_output(node, v->slot) ||
+        is_read_by_host(graph, source))
+        return SL_FLOAT;
+    return SL_BF16;
+}
+
+int64_t sl_dtype_bytes(enum sl_dtype dtype) { return dtype == SL_BF16 ? 2 : 4; }
+
+int64_t sl_operand_bytes(const struct sl_operand *operand) {
+    return operand->numel * sl_dtype_bytes(operand->dtype);
+}

@@ -1,0 +1,18 @@
+/* Devices of this machine, for tests that run on each. */
+#ifndef SL_TESTS_DEVICE_HERE_H
+#define SL_TESTS_DEVICE_HERE_H
+
+#include "device/device.h"
+
+/* The next device after *row (NULL: the first) that can be used here; NULL: no more. The reference
+ * is what others are compared with and left out. */
+static inline const struct sl_device_row *next_device(int *at) {
+    while (sl_devices[*at]) {
+        const struct sl_device_row *row = sl_devices[(*at)++];
+        if (row->missing() == NULL && row->bind != sl_device_find("reference")->bind)
+            return row;
+    }
+    return NULL;
+}
+
+#endif
