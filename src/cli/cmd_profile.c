@@ -1,8 +1,10 @@
 /* sluice profile: where the time of a training step goes, kernel by kernel. */
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/run_options.h"
+#include "profile/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +100,7 @@ static sl_err report(const struct sl_args *args, const struct sl_program *p, con
     return err;
 }
 
-static sl_err run(const struct sl_args *args) {
+static sl_err run_ops(const struct sl_args *args) {
     struct sl_run_inputs inputs;
     struct sl_train_config config;
     struct sl_train *train = NULL;
@@ -119,18 +121,117 @@ out:
     return err;
 }
 
+/* ---- the cost table ---- */
+
+enum { SIZES_MOST = 16 };
+
+static sl_err read_sizes(const char *list, int64_t *sizes, int *count) {
+    char item[32];
+    for (const char *at = list;; at++) {
+        size_t length = strcspn(at, ",");
+        if (!length || length >= sizeof item || *count == SIZES_MOST)
+            return sl_fail(SL_ERR_USAGE, "profile: --micro-batch: '%s' is not 1,2,4 (at most %d)",
+                           list, SIZES_MOST);
+        memcpy(item, at, length);
+        item[length] = 0;
+        SL_TRY(sl_parse_int(item, "--micro-batch", &sizes[*count]));
+        if (sizes[*count] < 1 || sizes[*count] > 1 << 20)
+            return sl_fail(SL_ERR_USAGE, "profile: --micro-batch: %s is not in 1..%d", item,
+                           1 << 20);
+        for (int i = 0; i < *count; i++)
+            if (sizes[i] == sizes[*count])
+                return sl_fail(SL_ERR_USAGE, "profile: --micro-batch: %s is there twice", item);
+        ++*count;
+        at += length;
+        if (!*at)
+            return SL_OK;
+    }
+}
+
+static void show_progress(void *ctx, int done, int all) {
+    const struct sl_profile_spec *spec = ctx;
+    sl_log_status(false, "profile: micro-batch %lld (%d of %d), %d worker%s",
+                  (long long)spec->sizes[done], done + 1, all, spec->busy,
+                  spec->busy == 1 ? "" : "s");
+}
+
+static void put_cost(struct sl_text *text, const struct sl_cost *cost) {
+    char f[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], w[SL_HUMAN_BYTES];
+    sl_text_printf(text, "%-40s %6s %10s %10s %10s %7s %5s\n", "unit", "micro", "F", "I", "W",
+                   "spread", "seen");
+    for (int i = 0; i < cost->row_count; i++) {
+        const struct sl_cost_row *row = &cost->rows[i];
+        sl_text_printf(text, "%-40.40s %6lld %10s %10s %10s %6.1f%% %5lld\n", row->name,
+                       (long long)row->micro, sl_human_ns(row->f, f), sl_human_ns(row->i, b),
+                       sl_human_ns(row->w, w), 100 * row->spread, (long long)row->seen);
+    }
+}
+
+/* -o X.cost: every unit at every size, with all workers busy. */
+static sl_err run_cost(const struct sl_args *args, const char *path) {
+    struct sl_run_inputs inputs = {0};
+    struct sl_arena arena = {0};
+    struct sl_train_config config;
+    struct sl_text text = {0}, table = {0};
+    const struct sl_cost *cost;
+    int64_t rounds = 9, busy = 1, sizes[SIZES_MOST];
+    int count = 0;
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_args_int(args, "--rounds", 1, 1 << 20, &rounds));
+    SL_TRY_OUT(sl_args_int(args, "--busy", 1, 1024, &busy));
+    SL_TRY_OUT(read_sizes(sl_args_text(args, "--micro-batch", "1,2,4,8"), sizes, &count));
+    SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
+    SL_TRY_OUT(sl_run_config(args, &inputs, &config));
+    SL_TRY_OUT(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &config.optim));
+    struct sl_profile_spec spec = {.graph = inputs.graph,
+                                   .device = config.device,
+                                   .optim = &config.optim,
+                                   .threads = config.threads,
+                                   .busy = (int)busy,
+                                   .rounds = (int)rounds,
+                                   .sizes = sizes,
+                                   .size_count = count,
+                                   .progress = show_progress};
+    spec.ctx = &spec;
+    SL_TRY_OUT(sl_profile_run(&arena, &spec, &cost));
+    sl_cost_write(cost, &text);
+    SL_TRY_OUT(sl_file_write(path, text.at, text.length));
+    put_cost(&table, cost);
+    if (strcmp(path, "-") != 0)
+        SL_TRY_OUT(sl_print(&table));
+out:
+    sl_text_free(&text);
+    sl_text_free(&table);
+    sl_run_close(&inputs);
+    sl_arena_free(&arena);
+    return err;
+}
+
+static sl_err run(const struct sl_args *args) {
+    const char *path = sl_args_text(args, "-o", NULL);
+    return path ? run_cost(args, path) : run_ops(args);
+}
+
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
-    {"--ops", NULL, "a table of kernels (the only report so far)", false},
-    {"--rounds", "N", "micro-batches to average over (default 3)", false},
+    {"--ops", NULL, "a table of kernels (the default without -o)", false},
+    {"--rounds", "N", "micro-batches to measure (default 3; with -o 9)", false},
+    {"-o", "X.cost", "measure every unit for 'sluice plan --cost'; - is standard output", false},
+    {"--micro-batch", "1,2,...", "sizes to measure for -o (default 1,2,4,8)", false},
+    {"--busy", "N", "workers that compute at the same time, for -o (default 1)", false},
+    {"--optimizer", "O", "whose step is measured for -o (default adamw)", false},
     {0},
 };
 
 const struct sl_command sl_cmd_profile = {
     .name = "profile",
-    .synopsis = "MODEL [--ops] [--batch B] [--threads T]",
+    .synopsis = "MODEL [--ops] [--batch B] [--threads T] [-o X.cost --micro-batch 1,2 --busy N]",
     .brief = "where the time of a training step goes",
-    .detail = "Forward and backward of one micro-batch of --batch samples, kernel by kernel.",
+    .detail =
+        "Forward and backward of one micro-batch of --batch samples, kernel by kernel. With -o "
+        "a\ncost table: medians over all blocks that are alike.\n\n"
+        "  sluice profile gpt-nano --micro-batch 1,2,4 --busy 2 -o nano.cost\n"
+        "  sluice plan gpt-nano --cost nano.cost --machine here",
     .options = options,
     .min_args = 1,
     .max_args = 1,

@@ -98,6 +98,20 @@ static sl_err replicate(const struct sl_args *args, const struct sl_schedule *sc
     return SL_OK;
 }
 
+/* Does the schedule run I and W apart? Then slots are larger. One that cannot be built is refused
+ * later, by who runs it. */
+static bool splits(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
+    struct sl_arena scratch = {0};
+    struct sl_sched *passes;
+    bool split = false;
+    if (sl_sched_generate(&scratch, plan, opts, &passes) == SL_OK)
+        for (int w = 0; w < plan->worker_count; w++)
+            for (int64_t i = 0; i < passes->lists[SL_PERIOD][w].count; i++)
+                split |= passes->lists[SL_PERIOD][w].at[i].kind == SL_W;
+    sl_arena_free(&scratch);
+    return split;
+}
+
 static sl_err from_stages(const struct sl_args *args, const struct sl_train_config *c,
                           struct sl_arena *arena, struct sl_pipe_choice *out) {
     int64_t stages = 0;
@@ -122,7 +136,11 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .threads = c->threads,
     };
     SL_TRY(replicate(args, schedule, &cut, &spec));
-    return sl_plan_from_model(arena, &spec, &out->plan);
+    SL_TRY(sl_plan_from_model(arena, &spec, &out->plan));
+    struct sl_sched_opts opts = {
+        .schedule = out->schedule, .batch = c->batch, .slack = out->slack, .iters = 1};
+    spec.split = splits(out->plan, &opts);
+    return spec.split ? sl_plan_from_model(arena, &spec, &out->plan) : SL_OK;
 }
 
 sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *config,

@@ -39,7 +39,8 @@ static void use_measured_link(struct question *q) {
     struct sl_link *links = sl_vec_freeze(&q->arena, m->links, m->link_count, sizeof *links);
     for (int h = 0; h < m->host_count; h++) {
         links[m->hosts[h].link].bandwidth = q->cost->link_bytes_per_s;
-        links[m->hosts[h].link].latency_ns = q->cost->link_latency_ns;
+        if (q->cost->link_latency_ns)
+            links[m->hosts[h].link].latency_ns = q->cost->link_latency_ns;
     }
     m->links = links;
     q->machine = m;

@@ -242,14 +242,17 @@ static void free_comm(struct mpi_comm *comm) {
     free(comm);
 }
 
-static sl_err open_comm(struct sl_comm **out) {
+static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_comm **out) {
     struct mpi_comm *comm = sl_realloc(NULL, sizeof *comm);
-    *comm = (struct mpi_comm){.post = {.base = {.row = &sl_transport_mpi}, .row = &post_row}};
+    *comm = (struct mpi_comm){.post = {.base = {.row = row}, .row = &post_row}};
+    comm->node = MPI_COMM_NULL;
     sl_gate_open(&comm->post.base.gate);
     pthread_mutex_init(&comm->lock, NULL);
     comm->told = sl_realloc(NULL, sizeof *comm->told);
     comm->heard = sl_realloc(NULL, sizeof *comm->heard);
     sl_err err = start_mpi(comm);
+    if (err == SL_OK && shares)
+        err = mpi_node_open(comm);
     if (err != SL_OK) {
         free_comm(comm);
         return err;
@@ -283,6 +286,7 @@ static void stop_mpi(struct mpi_comm *comm) {
         MPI_Request_free(&comm->requests[i]);
     }
     unlock(&comm->post);
+    mpi_node_close(comm, atomic_load(&comm->post.base.gate.failed));
     MPI_Comm_free(&comm->world);
     MPI_Comm_free(&comm->control);
     if (comm->own_init)
@@ -315,12 +319,26 @@ static const struct sl_post_row post_row = {
     .send_sync = mpi_issend,
     .receive = mpi_irecv,
     .drop = mpi_drop,
+    .share = mpi_node_share,
 };
+
+static sl_err open_mpi(struct sl_comm **out) { return open_row(&sl_transport_mpi, true, out); }
+
+static sl_err open_p2p(struct sl_comm **out) { return open_row(&sl_transport_mpi_p2p, false, out); }
 
 const struct sl_transport sl_transport_mpi = {
     .name = "mpi",
     .brief = "ranks of an MPI job",
-    .open = open_comm,
+    .open = open_mpi,
+    .settle = settle,
+    .close = close_comm,
+    SL_POST_FUNCTIONS,
+};
+
+const struct sl_transport sl_transport_mpi_p2p = {
+    .name = "mpi-p2p",
+    .brief = "ranks of an MPI job, messages only",
+    .open = open_p2p,
     .settle = settle,
     .close = close_comm,
     SL_POST_FUNCTIONS,

@@ -17,6 +17,9 @@ struct mpi_comm {
     int *indices;
     MPI_Status *statuses;
     int active, room;
+    MPI_Comm node;    /* ranks of this host; MPI_COMM_NULL: memory is not shared */
+    MPI_Win *windows; /* shared memory of channels */
+    int window_count;
     bool own_init;    /* MPI was started here */
     bool announced;   /* the others were told of our failure */
     int failed_ranks; /* others that told of theirs */
@@ -28,6 +31,11 @@ struct mpi_comm {
 sl_err mpi_check(int code, const char *call);
 #define SL_MPI(call) mpi_check((call), #call)
 
-extern const struct sl_transport sl_transport_mpi;
+extern const struct sl_transport sl_transport_mpi, sl_transport_mpi_p2p;
+
+/* mpi_node.c: the ranks of this host, and memory that they share. */
+SL_MUST_CHECK sl_err mpi_node_open(struct mpi_comm *comm);
+sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out);
+void mpi_node_close(struct mpi_comm *comm, bool failed);
 
 #endif

@@ -29,6 +29,7 @@ struct sl_post {
     const struct sl_post_row *row;
     struct sl_ranks everyone;
     int next_tag, last_tag;
+    int *host_of; /* [ranks] a number for each one's host; NULL: memory is not shared */
 };
 
 struct sl_post_row {
@@ -45,6 +46,9 @@ struct sl_post_row {
     /* Forget an operation that nobody will answer. False: its memory may still be used, and must
      * stay; only after a failure. */
     bool (*drop)(struct sl_post *post, struct sl_transfer *op);
+    /* With host_of, under the lock, all ranks of a host in the same order: memory that all of them
+     * see, zeroed, of rank `owner`; it lives as long as the transport. */
+    sl_err (*share)(struct sl_post *post, int owner, int64_t size_bytes, char **out);
 };
 
 /* After rank, ranks and last_tag are known. */

@@ -1,5 +1,5 @@
-/* Channels over tagged messages. Within a rank they are rings; between ranks each end has a ring of
- * its own:
+/* Channels over tagged messages. Within a rank they are rings, and between ranks of a host rings in
+ * memory that both see, where the transport can. Otherwise each end has a ring of its own:
  *
  *   sender    place:  free --reserve, fill, send--> sending --post--> free
  *   receiver  place:  receive posted --post--> full --receive, read, release--> receive posted
@@ -26,7 +26,8 @@ struct channel {
     struct sl_ring ring; /* memory of the end that is here; both ends when both are */
     struct place *places;
     int tag;
-    bool local;
+    bool local;  /* one ring: both ends are here, or on this host */
+    bool shared; /* its memory is shared by ranks */
 };
 
 static void arrived(struct sl_transfer *op, int64_t size_bytes) {
@@ -44,6 +45,34 @@ static sl_err await(struct channel *channel, int64_t place) {
     const struct sl_channel_spec *spec = &channel->base.spec;
     return sl_post_receive(post, &channel->places[place].op, memory_of(channel, place),
                            spec->size_bytes, spec->from, channel->tag + (int)place);
+}
+
+/* The places, then their memory; the receiver's. All ranks of the host take part. */
+static sl_err open_shared(struct channel *channel) {
+    struct sl_post *post = (struct sl_post *)channel->base.comm;
+    const struct sl_channel_spec *spec = &channel->base.spec;
+    int64_t heads = (spec->places * (int64_t)sizeof(struct sl_place) + 63) & ~63LL;
+    int64_t place = (spec->size_bytes + 63) & ~63LL;
+    char *memory;
+    sl_post_lock(post);
+    sl_err err = post->row->share(post, spec->to, heads + place * spec->places + 64, &memory);
+    sl_post_unlock(post);
+    SL_TRY(err);
+    channel->ring = (struct sl_ring){
+        .gate = &post->base.gate,
+        .count = spec->places,
+        .size_bytes = place,
+        .memory = memory + heads,
+        .places = (struct sl_place *)(void *)memory,
+    };
+    return SL_OK;
+}
+
+/* Both ends on one host, in different ranks, and this rank there, too. */
+static bool is_shared(const struct sl_post *post, const struct sl_channel_spec *spec) {
+    const int *host = post->host_of;
+    return host && spec->from != spec->to && host[spec->from] == host[spec->to] &&
+           host[post->base.rank] == host[spec->to];
 }
 
 static sl_err open_end(struct channel *channel) {
@@ -77,10 +106,15 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
     struct channel *channel = sl_realloc(NULL, sizeof *channel);
     *channel = (struct channel){.base = {comm, *spec},
                                 .tag = tag,
+                                .shared = is_shared((struct sl_post *)comm, spec),
                                 .local = spec->from == comm->rank && spec->to == comm->rank};
     sl_err err = SL_OK;
-    if (spec->from == comm->rank || spec->to == comm->rank)
+    if (channel->shared) {
+        channel->local = true;
+        err = open_shared(channel);
+    } else if (spec->from == comm->rank || spec->to == comm->rank) {
         err = open_end(channel);
+    }
     if (err != SL_OK)
         sl_post_channel_close(&channel->base);
     else
@@ -107,7 +141,8 @@ void sl_post_channel_close(struct sl_channel *base) {
     sl_post_unlock(post);
     if (!idle)
         return;
-    sl_ring_close(&channel->ring);
+    if (!channel->shared)
+        sl_ring_close(&channel->ring);
     free(channel->places);
     free(channel);
 }

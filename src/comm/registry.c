@@ -13,12 +13,20 @@ static const struct sl_transport mpi = {
     .module = "libsluice_mpi.so",
 };
 
-const struct sl_transport *const sl_transports[] = {&mpi, &sl_transport_threads, NULL};
+static const struct sl_transport mpi_p2p = {
+    .name = "mpi-p2p",
+    .brief = "the same by messages only, as between hosts",
+    .module = "libsluice_mpi.so",
+};
+
+const struct sl_transport *const sl_transports[] = {&mpi, &mpi_p2p, &sl_transport_threads, NULL};
 
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {
     char symbol[64];
     const void *found;
     snprintf(symbol, sizeof symbol, "sl_transport_%s", row->name);
+    for (char *at = symbol; *at; at++)
+        *at = *at == '-' ? '_' : *at;
     sl_err err = sl_module_load(row->module, symbol, &found);
     if (err != SL_OK)
         return sl_err_context(err, "transport '%s'", row->name);
@@ -33,5 +41,6 @@ sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
         *out = *row;
         return (*row)->module ? load(*row, out) : SL_OK;
     }
-    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'; there are mpi and threads", name);
+    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'; there are mpi, mpi-p2p and threads",
+                   name);
 }

@@ -88,7 +88,7 @@ enum sl_phase { SL_PHASE_F, SL_PHASE_I, SL_PHASE_W, SL_PHASE_B, SL_PHASE_COUNT }
 struct sl_program {
     struct sl_arena arena;
     const struct sl_graph *graph;
-    int64_t samples;    /* micro-batch */
+    int64_t samples;     /* micro-batch */
     enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16; weights and sums are fp32 */
     bool split, recompute;
     struct sl_instr *instrs;
@@ -133,6 +133,12 @@ void sl_program_write(const struct sl_program *program, struct sl_text *text);
  * with the same group[] belong together. `group` has graph->forward_count entries; the number of a
  * group is its first node. */
 void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *name), int *group);
+
+/* Units: the smallest groups of forward nodes that a stage may consist of (glued nodes, views with
+ * what they show). unit_of has forward_count entries; returns how many units there are. They are
+ * numbered in an order in which no value goes backwards. */
+int sl_pass_units(struct sl_arena *arena, const struct sl_graph *graph,
+                  bool (*has_kernel)(const char *name), int *unit_of);
 
 /* The stage of every node, backward nodes included, given that of the forward nodes. A sum of
  * gradients belongs to the readers' stage when all of them are there, else to the producer's.

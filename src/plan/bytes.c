@@ -80,10 +80,11 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
         /* A stage that recomputes does it in WORK; its slots hold what F saved. */
         .stash = p->recompute ? 0 : slot,
         .saved = p->recompute ? slot : 0,
+        .kept = slot, /* from I to W a micro-batch keeps its slot */
         .work = work_bytes(spec, slot),
     };
 }
 
 int64_t sl_stage_bytes_total(const struct sl_stage_bytes *b) {
-    return b->params + b->grads + b->state + b->stash + b->saved + b->kept + b->work;
+    return b->params + b->grads + b->state + b->stash + b->saved + b->work;
 }

@@ -164,6 +164,7 @@ static sl_err count_bytes(struct sl_pipe *pipe) {
     for (int s = 0; s < plan->seat_count; s++)
         if (pipe->seat_at[s])
             pipe->worker_bytes[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    sl_pipe_add_message_bytes(pipe, pipe->worker_bytes);
     return sl_comm_merge(pipe->comm, pipe->worker_bytes,
                          plan->worker_count * (int64_t)sizeof *pipe->worker_bytes);
 }

@@ -179,6 +179,18 @@ sl_err sl_pipe_open_links(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
+void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out) {
+    const struct sl_plan *plan = pipe->config.plan;
+    for (int e = 0; e < plan->edge_count; e++)
+        for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
+            const struct sl_link *link = &pipe->links[e];
+            const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
+            int reader = plan->seats[ends_of(plan, &plan->edges[e], i / 2, i % 2).reader].worker;
+            if (channel && sl_pipe_is_here(pipe, reader))
+                out[reader] += channel->spec.places * channel->spec.size_bytes;
+        }
+}
+
 sl_err sl_pipe_check_links(const struct sl_pipe *pipe) {
     for (int e = 0; e < pipe->config.plan->edge_count; e++)
         for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { LONG = 640 }; /* beyond so many places to cut a chain is thinned */
+
 /* The same graph with every edge turned round and the numbers of units kept. */
 static struct sl_dag turned(struct sl_arena *arena, const struct sl_dag *dag) {
     SL_VEC(struct sl_dag_edge) edges = {0};
@@ -66,6 +68,37 @@ static bool is_nested(const struct sl_ideals *ideals) {
     return true;
 }
 
+/* Of a long chain keep the cheapest cut of each of PLACES shares of the work. */
+static void thin(struct sl_arena *arena, const struct sl_problem *p, struct sl_family *out) {
+    enum { PLACES = 512 };
+    struct sl_ideals *all = &out->ideals;
+    const struct sl_unit_time *t = sl_problem_times(p, 0, 0);
+    double *work = SL_NEW(arena, double, p->unit_count + 1), total = 0;
+    for (int u = 0; u < p->unit_count; u++) {
+        work[u] = (double)(t[u].f + t[u].i + t[u].w);
+        total += work[u];
+    }
+    double *sums = sl_ideals_sum(arena, all, work);
+    int kept = 0, share = -1;
+    double cheapest = 0;
+    for (int i = 0; i < all->count; i++) {
+        bool end = i == 0 || i == all->count - 1;
+        int now = end ? PLACES + i : (int)(sums[i] / (total > 0 ? total : 1) * PLACES);
+        double bytes = 0;
+        for (int k = out->live_at[i]; k < out->live_at[i + 1]; k++)
+            bytes += (double)p->tensors[out->live[k]].sample_bytes;
+        if (now == share && bytes >= cheapest)
+            continue;
+        kept -= now == share;
+        memmove(all->sets + (int64_t)kept * all->words, sl_ideal(all, i),
+                sizeof(uint64_t) * (size_t)all->words);
+        kept++;
+        share = now;
+        cheapest = bytes;
+    }
+    all->count = kept;
+}
+
 static bool crosses(const struct sl_tensor *tensor, const uint64_t *set) {
     if (!sl_bit(set, tensor->from))
         return false;
@@ -96,6 +129,7 @@ void sl_family_build(struct sl_arena *arena, const struct sl_problem *p, int mos
     for (int u = 0; u < p->unit_count; u++)
         ones[u] = 1;
     *out = (struct sl_family){0};
+    most = p->unit_count > LONG ? 0 : most;
     out->complete = most > 0 && sl_ideals_build(arena, &p->dag, most, &out->ideals);
     if (!out->complete) {
         struct sl_ideals more;
@@ -110,4 +144,9 @@ void sl_family_build(struct sl_arena *arena, const struct sl_problem *p, int mos
     out->nested = is_nested(&out->ideals);
     out->complete |= p->unit_count == 1;
     list_live(arena, p, out);
+    if (out->nested && out->ideals.count > LONG) {
+        thin(arena, p, out);
+        out->complete = false;
+        list_live(arena, p, out);
+    }
 }

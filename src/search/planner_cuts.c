@@ -22,7 +22,7 @@ struct rules {
 };
 
 static const struct rules table[] = {
-    {"graphpipe", false, true, SL_RECOMPUTE_NEVER, 1024, false},
+    {"graphpipe", false, true, SL_RECOMPUTE_NEVER, 512, false},
     {"pipedream", true, false, SL_RECOMPUTE_NEVER, 0, false},
     {"piper", true, false, SL_RECOMPUTE_MAY, 20000, true},
 };

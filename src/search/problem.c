@@ -6,6 +6,7 @@
 #include "search/problem.h"
 
 #include "base/vec.h"
+#include "pass/program.h"
 
 #include <math.h>
 #include <string.h>
@@ -304,9 +305,10 @@ sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *sp
                              .machine = spec->machine,
                              .batch = spec->batch,
                              .estimated = !spec->cost,
+                             .action_ns = spec->cost ? spec->cost->action_ns : 0,
                              .straight = spec->straight,
                              .precision = b.precision->name};
-    p->unit_count = sl_problem_units(arena, spec->graph, spec->has_kernel, b.unit_of);
+    p->unit_count = sl_pass_units(arena, spec->graph, spec->has_kernel, b.unit_of);
     b.signature = SL_NEW(arena, uint64_t, p->unit_count + 1);
     fill_units(&b, p->unit_count);
     fill_params(&b);

@@ -62,6 +62,7 @@ struct sl_problem {
     int size_count;
     const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
     bool estimated;                   /* roofline; else measured */
+    int64_t action_ns;                /* of every pass, beside its kernels */
     bool straight;                    /* no replicas */
     const char *precision;
 };
@@ -99,10 +100,5 @@ SL_MUST_CHECK sl_err sl_problem_build(struct sl_arena *arena, const struct sl_pr
                                       const struct sl_problem **out);
 /* Fills dag from the tensors and checks ranges; for problems that tests make up. */
 void sl_problem_finish(struct sl_arena *arena, struct sl_problem *problem);
-
-/* Units of a graph: unit_of has forward_count entries; returns their number. Units are in an order
- * in which no tensor goes backwards. */
-int sl_problem_units(struct sl_arena *arena, const struct sl_graph *graph,
-                     bool (*has_kernel)(const char *name), int *unit_of);
 
 #endif

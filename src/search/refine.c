@@ -189,7 +189,7 @@ static void visit(struct branch *b, int larger, int devices) {
 
 static void branch(struct sl_contest *contest, const struct sl_family *family, const char *planner,
                    const char *schedule, int size) {
-    enum { USUAL = 20000 };
+    enum { USUAL = 20000, LARGE = 1 << 16 };
     const struct sl_problem *p = contest->query->problem;
     const struct sl_schedule *row = sl_schedule_find(schedule);
     struct sl_arena arena = {0};
@@ -212,6 +212,8 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
         double memory = p->memory[d] > 0 ? (double)p->memory[d] : INFINITY;
         b.memory = memory > b.memory ? memory : b.memory;
     }
+    if (2 * b.micros * devices > LARGE) /* a play takes a while: the climb has to do */
+        b.nodes = 0;
     fill_ways(&b, &arena);
     visit(&b, family->ideals.count - 1, devices);
     if (b.stopped)

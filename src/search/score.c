@@ -102,10 +102,11 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         const struct sl_setup_stage *stage = &l->stages[s];
         int64_t tie = tie_ns(l, s);
         memset(out[s], 0, sizeof out[s]);
-        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f;
-        out[s][SL_I] = stage->i;
-        out[s][SL_W] = stage->w;
-        out[s][SL_B] = stage->i + stage->w;
+        int64_t extra = l->problem->action_ns;
+        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
+        out[s][SL_I] = stage->i + extra;
+        out[s][SL_W] = stage->w + extra;
+        out[s][SL_B] = stage->i + stage->w + extra;
         out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
@@ -203,7 +204,9 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 /* ---- large regular setups ---- */
 
 int64_t sl_setup_passes(const struct sl_setup *l) {
-    return 2 * sl_setup_micros(l) * l->c.stage_count;
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
+    return 2 * sl_setup_micros(l) * l->c.stage_count * iterations;
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of

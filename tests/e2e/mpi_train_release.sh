@@ -15,12 +15,13 @@ fail() {
 gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet)
 mmt=(mmt --set "L=1,C=12,H=2,T=5,F=20,classes=7" --batch 8 --micro 4 --quiet)
 compared=0
+via=()
 # same NAME RANKS ARGUMENTS...: the run on threads and on ranks leave the same files.
 same() {
     local name=$1 ranks=$2
     shift 2
     [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
-    run_ranks "$ranks" "$SLUICE" train "$@" --steps 5 --out "$work/$name.$ranks" 2>"$work/err" || fail "$name on $ranks ranks"
+    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --out "$work/$name.$ranks" 2>"$work/err" || fail "$name on $ranks ranks"
     diff -r "$work/$name/ckpt" "$work/$name.$ranks/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
     # Times differ, everything else in the log does not.
     diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$work/$name.$ranks/log.jsonl") ||
@@ -29,6 +30,9 @@ same() {
 }
 same 1f1b 4 "${gpt[@]}" --stages 4
 same 1f1b 2 "${gpt[@]}" --stages 4
+via=(--transport mpi-p2p)
+same 1f1b 3 "${gpt[@]}" --stages 4
+via=()
 same 2bw 4 "${gpt[@]}" --stages 4 --schedule 2bw --clip 0
 same graph 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
 if [ "${SL_TEST_FULL:-0}" = 1 ]; then

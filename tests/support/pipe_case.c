@@ -110,6 +110,7 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .stage_of = c->stage_of,
         .stage_count = stages,
         .micro_size = sl_train_full_samples(config->batch, config->micros),
+        .split = c->split,
         .recompute = config->recompute,
         .optim = &config->optim,
         .policy = &config->policy,

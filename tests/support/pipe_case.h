@@ -15,6 +15,7 @@ struct pipe_case {
     struct sl_arena arena; /* of the cut and the plan */
     int *stage_of;
     const struct sl_plan *plan;
+    bool split; /* plans are for programs whose backward is split; set after opening */
 };
 
 void pipe_case_open(struct pipe_case *c, const char *model);

@@ -1,6 +1,6 @@
 /* Planning the published planners' own inputs, against what they publish; prints RESULT lines.
  *
- *   ./dev bench plan [REPEATS]
+ *   ./dev bench plan_peers [REPEATS]
  *
  * Times are CPU seconds of the search alone (reading the file is not part of it), median of the
  * repeats, one thread. Published objectives and CPU seconds: shared/reference/planners.md, measured

@@ -4,10 +4,9 @@
  * they show. Should two such groups need each other, everything between their first and last node
  * becomes one unit: then the quotient is acyclic again.
  */
-#include "search/problem.h"
+#include "pass/program.h"
 
 #include "base/vec.h"
-#include "pass/program.h"
 
 static int find(int *of, int i) {
     while (of[i] != i)
@@ -45,6 +44,10 @@ static void join_nodes(const struct sl_graph *graph, bool (*has_kernel)(const ch
     }
 }
 
+struct edge {
+    int from, to; /* units, numbered by their first nodes */
+};
+
 /* Numbers the units in topological order, the one with the smallest first node first among the
  * ready ones; returns how many could be numbered. `root` is find() of every node. */
 static int number(struct sl_arena *arena, const struct sl_graph *graph, const int *root,
@@ -54,20 +57,26 @@ static int number(struct sl_arena *arena, const struct sl_graph *graph, const in
     int *unit = SL_NEW(arena, int, nodes + 1); /* by first node */
     for (int n = 0; n < nodes; n++)
         unit[n] = root[n] == n ? count++ : -1;
-    SL_VEC(struct sl_dag_edge) edges = {0};
+    SL_VEC(struct edge) edges = {0};
     for (int n = 0; n < nodes; n++)
         for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
             int from = producer(graph, graph->nodes.at[n].in[i]);
             if (from >= 0 && root[from] != root[n])
-                SL_PUSH(&edges, ((struct sl_dag_edge){unit[root[from]], unit[root[n]]}));
+                SL_PUSH(&edges, ((struct edge){unit[root[from]], unit[root[n]]}));
         }
-    struct sl_dag dag = sl_dag_build(arena, count, edges.at, (int)edges.count);
-    SL_VEC_FREE(&edges);
     int *waits = SL_NEW(arena, int, count + 1), *rank = SL_NEW(arena, int, count + 1);
-    for (int u = 0; u < count; u++) {
-        waits[u] = dag.in_at[u + 1] - dag.in_at[u];
-        rank[u] = -1;
+    int *at = SL_NEW(arena, int, count + 2), *out = SL_NEW(arena, int, edges.count + 1);
+    for (int64_t e = 0; e < edges.count; e++) {
+        waits[edges.at[e].to]++;
+        at[edges.at[e].from + 2]++;
     }
+    for (int u = 0; u < count; u++)
+        at[u + 2] += at[u + 1];
+    for (int64_t e = 0; e < edges.count; e++)
+        out[at[edges.at[e].from + 1]++] = edges.at[e].to;
+    SL_VEC_FREE(&edges);
+    for (int u = 0; u < count; u++)
+        rank[u] = -1;
     for (bool moved = true; moved;) { /* few rounds: node order is nearly unit order */
         moved = false;
         for (int u = 0; u < count; u++) {
@@ -75,8 +84,8 @@ static int number(struct sl_arena *arena, const struct sl_graph *graph, const in
                 continue;
             rank[u] = done++;
             moved = true;
-            for (int o = dag.out_at[u]; o < dag.out_at[u + 1]; o++)
-                waits[dag.out[o]]--;
+            for (int o = at[u]; o < at[u + 1]; o++)
+                waits[out[o]]--;
         }
     }
     for (int n = 0; n < nodes; n++)
@@ -97,8 +106,8 @@ static void close_ranges(const struct sl_graph *graph, int *of, const int *unit_
     }
 }
 
-int sl_problem_units(struct sl_arena *arena, const struct sl_graph *graph,
-                     bool (*has_kernel)(const char *name), int *unit_of) {
+int sl_pass_units(struct sl_arena *arena, const struct sl_graph *graph,
+                  bool (*has_kernel)(const char *name), int *unit_of) {
     int nodes = graph->forward_count, count;
     int *of = SL_NEW(arena, int, nodes + 1), *root = SL_NEW(arena, int, nodes + 1);
     join_nodes(graph, has_kernel, of, root);

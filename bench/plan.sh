@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Planners: the peers' own inputs, the claims of GraphPipe and PipeDream-2BW in simulation, and scale.
+#
+#   ./dev bench plan [peers|graphpipe|2bw|scale]...      default: all of them
+#
+# Times of models are roofline estimates for the machines that `sluice machine show` describes; every
+# plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
+set -euo pipefail
+
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+# get FIELD: a number of the last plan, 0 when there was none.
+get() {
+    sed -n "s/^  \"$1\": \\(-\\?[0-9.e+-]*\\),\\?\$/\\1/p" "$out/plan.json" | head -1 | grep . || echo 0
+}
+
+# widths: "1x3 4" reads: three stages of width 1, one of width 4.
+widths() {
+    sed -n 's/^ *"width": \([0-9]*\),$/\1/p' "$out/plan.json" | uniq -c |
+        awk '{printf "%s%s", sep, $2; if ($1 > 1) printf "x%d", $1; sep = ","} END {print ""}'
+}
+
+# plan ARGS...: runs sluice plan --json; sets cpu.
+plan() {
+    local TIMEFORMAT=%U
+    { time "$SLUICE" plan "$@" --json --quiet >"$out/plan.json" 2>"$out/error"; } 2>"$out/time" || {
+        echo >"$out/plan.json"
+    }
+    cpu=$(tail -1 "$out/time")
+}
+
+per() { awk -v a="$1" -v b="$2" 'BEGIN {if (b > 0) printf "%.3f", a / b; else printf "0"}'; }
+
+# ---- GraphPipe: Summit nodes, synchronous 1F1B, batch grows with the devices ----
+graphpipe_row() { # MODEL DEVICES BATCH [--set ...]
+    local model=$1 devices=$2 batch=$3 planner best=0 label=${4:+$5}
+    shift 3
+    for planner in pipedream piper graphpipe sluice; do
+        plan "$model" "$@" --machine summit --devices "$devices" --batch "$batch" --schedule 1f1b \
+            --planner "$planner"
+        local speed
+        speed=$(get samples_per_s)
+        case $planner in
+        pipedream | piper) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print a > b ? a : b}') ;;
+        esac
+        echo "RESULT bench=plan claim=graphpipe model=$model ${label:+set=$label }devices=$devices" \
+            "batch=$batch planner=$planner samples_per_s=$speed depth=$(get depth) widths=$(widths)" \
+            "micro=$(get micro_size) over_sequential=$(per "$speed" "$best") cpu_s=$cpu" \
+            "$([ -s "$out/error" ] && echo "note=$(tr ' ' _ <"$out/error" | head -1)")"
+    done
+}
+
+graphpipe() {
+    local k
+    for k in 4 8 16 32; do
+        graphpipe_row mmt "$k" $((16 * k))
+        graphpipe_row dlrm "$k" $((128 * k))
+        graphpipe_row candle-uno "$k" $((256 * k))
+    done
+    for k in 4 8 16; do # as many branches as devices
+        graphpipe_row candle-uno "$k" $((256 * k)) --set "branches=$k"
+    done
+}
+
+# ---- 2BW: p3.16xlarge, mixed precision ----
+twobw_row() { # MODEL MACHINE BATCH
+    local schedule
+    for schedule in 2bw 1f1b gpipe; do
+        plan "$1" --machine "$2" --batch "$3" --dtype fp16 --planner 2bw --schedule "$schedule"
+        echo "RESULT bench=plan claim=2bw model=$1 machine=$2 batch=$3 schedule=$schedule" \
+            "samples_per_s=$(get samples_per_s) widths=$(widths) micro=$(get micro_size)" \
+            "peak_bytes=$(get peak_bytes) search_ms=$(get search_ms) cpu_s=$cpu"
+        [ "$schedule" = 1f1b ] || continue
+        # the same stages, one micro-batch in the pipeline at a time
+        awk -v batch="$3" -v size="$(get micro_size)" -v model="$1" -v machine="$2" '
+            /"width":/ {gsub(/[^0-9]/, ""); width = $0}
+            /"(f|b)_ns":/ {split($0, part, ":"); gsub(/[^0-9]/, "", part[2]); sum += part[2]}
+            /"recompute": true/ {again = 1}
+            /"f_ns":/ {if (again) {split($0, part, ":"); gsub(/[^0-9]/, "", part[2]); sum += part[2]}; again = 0}
+            END {if (sum) printf "RESULT bench=plan claim=2bw model=%s machine=%s batch=%d schedule=none samples_per_s=%.3f\n",
+                model, machine, batch, 1e9 * size * width / sum}' "$out/plan.json"
+    done
+}
+
+twobw() {
+    twobw_row gpt-2.2b p3.16xlarge 64
+    twobw_row gpt-2.2b p3.16xlarge 256
+    twobw_row gpt-3.8b p3-x8 512
+    twobw_row gpt-3.8b p3-x8 2048
+}
+
+# ---- scale ----
+scale_row() { # NAME then options of plan
+    local name=$1
+    shift
+    plan "$@"
+    echo "RESULT bench=plan claim=scale problem=$name samples_per_s=$(get samples_per_s)" \
+        "depth=$(get depth) step_ns=$(get step_ns) lower_bound_ns=$(get lower_bound_ns)" \
+        "search_ms=$(get search_ms) cpu_s=$cpu" \
+        "$([ -s "$out/error" ] && echo "note=$(tr ' ' _ <"$out/error" | head -1)")"
+}
+
+scale() {
+    local layers cpus=()
+    scale_row gpt3-175b-1024 gpt-1.3b --set L=96,C=12288,H=96,T=2048,P=2048 --machine a100-x128 \
+        --dtype bf16 --batch 1536 --schedule 1f1b
+    for layers in 83 166 333 666; do # 15 nodes each
+        scale_row "gpt-$((15 * layers))-operators" gpt2 --set "L=$layers" --machine p3-x8 \
+            --dtype fp16 --batch 64 --schedule 1f1b
+        cpus+=("$cpu")
+    done
+    awk -v a="${cpus[0]}" -v b="${cpus[3]}" \
+        'BEGIN {printf "RESULT bench=plan claim=scale growth_exponent=%.2f\n", log(b / a) / log(666 / 83)}'
+    scale_row does-not-fit gpt-3.8b --machine p3.16xlarge --devices 2 --batch 8
+}
+
+peers() { "$BUILD_DIR/bench/plan_peers"; }
+
+for part in "${@:-all}"; do
+    case $part in
+    all) peers && graphpipe && twobw && scale ;;
+    peers | graphpipe | scale) "$part" ;;
+    2bw) twobw ;;
+    *) echo "bench plan: peers, graphpipe, 2bw or scale" >&2 && exit 2 ;;
+    esac
+done

@@ -1,0 +1,55 @@
+/* Ranks of one host share memory: a channel between them is a ring in it, as between threads, and
+ * needs no progress of MPI at all. */
+#include "comm/mpi_state.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+sl_err mpi_node_open(struct mpi_comm *comm) {
+    const struct sl_comm *base = &comm->post.base;
+    int first = base->rank;
+    SL_TRY(SL_MPI(MPI_Comm_split_type(comm->world, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL,
+                                      &comm->node)));
+    SL_TRY(SL_MPI(MPI_Comm_set_errhandler(comm->node, MPI_ERRORS_RETURN)));
+    SL_TRY(SL_MPI(MPI_Bcast(&first, 1, MPI_INT, 0, comm->node)));
+    comm->post.host_of = sl_realloc(NULL, sizeof first * (size_t)base->ranks);
+    return SL_MPI(MPI_Allgather(&first, 1, MPI_INT, comm->post.host_of, 1, MPI_INT, comm->world));
+}
+
+static int node_rank_of(const struct mpi_comm *comm, int rank) {
+    int place = 0;
+    for (int r = 0; r < rank; r++)
+        place += comm->post.host_of[r] == comm->post.host_of[rank];
+    return place;
+}
+
+/* Windows are freed at the end: a channel that closes need not wait for others to close theirs. */
+sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out) {
+    struct mpi_comm *comm = (struct mpi_comm *)post;
+    bool mine = owner == post->base.rank;
+    MPI_Aint size = mine ? (MPI_Aint)size_bytes : 0;
+    MPI_Win window;
+    int unit;
+    void *memory;
+    SL_TRY(SL_MPI(MPI_Win_allocate_shared(size, 1, MPI_INFO_NULL, comm->node, &memory, &window)));
+    size_t count = (size_t)comm->window_count + 1;
+    comm->windows = sl_realloc(comm->windows, count * sizeof *comm->windows);
+    comm->windows[comm->window_count++] = window;
+    if (mine)
+        memset(memory, 0, (size_t)size_bytes);
+    SL_TRY(SL_MPI(MPI_Barrier(comm->node)));
+    SL_TRY(SL_MPI(MPI_Win_shared_query(window, node_rank_of(comm, owner), &size, &unit, &memory)));
+    *out = memory;
+    return SL_OK;
+}
+
+void mpi_node_close(struct mpi_comm *comm, bool failed) {
+    for (int i = 0; !failed && i < comm->window_count; i++)
+        MPI_Win_free(&comm->windows[i]);
+    if (!failed && comm->node != MPI_COMM_NULL)
+        MPI_Comm_free(&comm->node);
+    free(comm->windows);
+    free(comm->post.host_of);
+}

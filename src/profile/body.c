@@ -1,0 +1,174 @@
+/* Opening a body, filling its memory, and measuring what is not a pass. */
+#include "profile/body.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static sl_err alloc(struct sl_body *b, enum sl_space space, int64_t bytes) {
+    return b->device->row->alloc(b->device, bytes > 64 ? bytes : 64, &b->base[space]);
+}
+
+static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, const void *from,
+                     int64_t bytes) {
+    return b->device->row->upload(b->device, SL_STREAM_COMPUTE, (char *)b->base[space] + offset,
+                                  from, bytes);
+}
+
+static sl_err fill_params(struct sl_body *b) {
+    int64_t count = b->program->param_bytes / 4;
+    float *x = malloc((size_t)(count * 4) + 64);
+    if (!x)
+        return sl_fail(SL_ERR_SYSTEM, "no memory for %lld parameters", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = 0.04f * ((float)(sl_rng_u32(1, 0, (uint64_t)i) >> 8) / 16777216.0f - 0.5f);
+    sl_err err = count ? upload(b, SL_SPACE_PARAM, 0, x, count * 4) : SL_OK;
+    free(x);
+    return err;
+}
+
+/* Integers in their range, floats around 0, seeds 1. */
+static void draw_port(const struct sl_graph *graph, const struct sl_program_port *port, bool seed,
+                      uint32_t *x) {
+    int64_t below = seed ? 0 : graph->inputs.at[port->index].below;
+    for (int64_t i = 0; i < port->operand.numel; i++) {
+        uint32_t draw = sl_rng_u32(2, (uint64_t)port->value, (uint64_t)i);
+        float value = seed ? 1.0f : (float)(draw >> 8) / 16777216.0f - 0.5f;
+        if (port->operand.dtype == SL_INT)
+            x[i] = draw % (uint32_t)(below > 0 && below < INT32_MAX ? below : 2);
+        else
+            memcpy(&x[i], &value, 4);
+    }
+}
+
+static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, bool seed) {
+    for (int p = 0; p < ports->count; p++) {
+        struct sl_body_feed feed = {ports->at[p].operand,
+                                    malloc((size_t)ports->at[p].operand.numel * 4 + 64)};
+        if (!feed.host)
+            return sl_fail(SL_ERR_SYSTEM, "no memory for an input");
+        draw_port(b->program->graph, &ports->at[p], seed, feed.host);
+        SL_PUSH(&b->feeds, feed);
+    }
+    return SL_OK;
+}
+
+sl_err sl_body_feed(struct sl_body *b) {
+    for (int64_t i = 0; i < b->feeds.count; i++) {
+        const struct sl_operand *o = &b->feeds.at[i].operand;
+        SL_TRY(upload(b, o->space, o->offset, b->feeds.at[i].host, o->numel * 4));
+    }
+    return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
+}
+
+static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec, int64_t micro) {
+    struct sl_device_config config = {.threads = spec->threads};
+    struct sl_program_spec program = {
+        .graph = spec->graph, .samples = micro, .has_kernel = spec->device->has_kernel};
+    SL_TRY(spec->device->open(&config, &b->device));
+    SL_TRY(sl_program_build(&program, &b->program));
+    const struct sl_program *p = b->program;
+    SL_TRY(alloc(b, SL_SPACE_PARAM, p->param_bytes));
+    SL_TRY(alloc(b, SL_SPACE_GRAD, p->grad_bytes));
+    SL_TRY(alloc(b, SL_SPACE_STATE, p->state_bytes));
+    SL_TRY(alloc(b, SL_SPACE_SLOT, p->slot_bytes));
+    SL_TRY(alloc(b, SL_SPACE_WORK, p->work_bytes));
+    SL_TRY(fill_params(b));
+    SL_TRY(draw_ports(b, &p->inputs, false));
+    SL_TRY(draw_ports(b, &p->seeds, true));
+    b->op_ns = calloc((size_t)p->instr_count + 1, sizeof *b->op_ns);
+    return b->device->row->bind(b->device, b->program, &b->exec);
+}
+
+sl_err sl_body_open(const struct sl_profile_spec *spec, int64_t micro, struct sl_body **out) {
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return sl_fail(SL_ERR_SYSTEM, "no memory");
+    return open_body(*out, spec, micro);
+}
+
+void sl_body_close(struct sl_body *b) {
+    if (!b)
+        return;
+    if (b->exec)
+        b->device->row->unbind(b->device, b->exec);
+    for (int s = 0; s < SL_SPACE_COUNT && b->device; s++)
+        if (b->base[s])
+            b->device->row->free(b->device, b->base[s]);
+    sl_program_close(b->program);
+    if (b->device)
+        b->device->row->close(b->device);
+    for (int64_t i = 0; i < b->feeds.count; i++)
+        free(b->feeds.at[i].host);
+    SL_VEC_FREE(&b->feeds);
+    free(b->op_ns);
+    free(b);
+}
+
+sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase) {
+    struct sl_run_args args = {.phase = phase, .seed = 1, .op_ns = b->op_ns};
+    memcpy(args.base, b->base, sizeof args.base);
+    SL_TRY(b->device->row->run(b->device, b->exec, &args));
+    return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
+}
+
+/* All parameters as one matrix, three times; the best of them. */
+sl_err sl_body_step_rate(struct sl_body *b, const struct sl_optim *optim, double *out) {
+    const struct sl_device_row *row = b->device->row;
+    int64_t count = b->program->param_bytes / 4;
+    struct sl_optim_shape shape = {.rank = 1, .dim = {count}};
+    struct sl_optim_param param = sl_optim_for(optim, &shape);
+    void *state[SL_OPTIM_STATE] = {0};
+    struct sl_step_item item = {
+        .param = &param,
+        .io = {.count = count, .w = b->base[SL_SPACE_PARAM], .g = b->base[SL_SPACE_GRAD]},
+        .lr = 1e-9};
+    sl_err err = SL_OK;
+    *out = 0;
+    if (!count || b->program->grad_bytes < count * 4)
+        return SL_OK;
+    for (int s = 0; s < SL_OPTIM_STATE; s++) {
+        SL_TRY_OUT(row->alloc(b->device, count * 4, &state[s]));
+        item.io.state[s] = state[s];
+    }
+    for (int round = 0; round < 3; round++) {
+        param.optim.row->coef(&param, round + 1, 1e-9, &item.coef);
+        item.coef.scale = 1;
+        int64_t start = sl_clock_ns();
+        SL_TRY_OUT(row->step(b->device, &item, 1));
+        SL_TRY_OUT(row->sync(b->device, SL_STREAM_COMPUTE));
+        double ns = (double)(sl_clock_ns() - start);
+        double rate = 4e9 * (double)count / (ns > 1 ? ns : 1);
+        *out = rate > *out ? rate : *out;
+    }
+out:
+    for (int s = 0; s < SL_OPTIM_STATE; s++)
+        if (state[s])
+            row->free(b->device, state[s]);
+    return err;
+}
+
+sl_err sl_body_copy_rate(struct sl_body *b, double *out) {
+    enum { BYTES = 4 << 20 };
+    const struct sl_device_row *row = b->device->row;
+    void *memory = NULL, *host = malloc(BYTES);
+    sl_err err = SL_OK;
+    *out = 0;
+    if (!host)
+        return sl_fail(SL_ERR_SYSTEM, "no memory");
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &memory));
+    for (int round = 0; round < 5; round++) {
+        int64_t start = sl_clock_ns();
+        SL_TRY_OUT(row->download(b->device, SL_STREAM_SEND, host, memory, BYTES));
+        SL_TRY_OUT(row->sync(b->device, SL_STREAM_SEND));
+        double ns = (double)(sl_clock_ns() - start), rate = 1e9 * BYTES / (ns > 1 ? ns : 1);
+        *out = rate > *out ? rate : *out;
+    }
+out:
+    if (memory)
+        row->free(b->device, memory);
+    free(host);
+    return err;
+}

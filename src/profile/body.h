@@ -1,0 +1,34 @@
+/* A worker for measuring: one program, bound to a device, with memory full of plausible numbers. */
+#ifndef SL_PROFILE_BODY_H
+#define SL_PROFILE_BODY_H
+
+#include "base/vec.h"
+#include "profile/measure.h"
+
+struct sl_body_feed {
+    struct sl_operand operand;
+    void *host;
+};
+
+struct sl_body {
+    struct sl_device *device;
+    struct sl_program *program;
+    struct sl_exec *exec;
+    void *base[SL_SPACE_COUNT];
+    int64_t *op_ns;                    /* [instr] */
+    SL_VEC(struct sl_body_feed) feeds; /* inputs and seeds */
+};
+
+SL_MUST_CHECK sl_err sl_body_open(const struct sl_profile_spec *spec, int64_t micro,
+                                  struct sl_body **out);
+/* The inputs into the slot: other values lie there once they have been read. */
+SL_MUST_CHECK sl_err sl_body_feed(struct sl_body *body);
+void sl_body_close(struct sl_body *body);
+SL_MUST_CHECK sl_err sl_body_pass(struct sl_body *body, enum sl_phase phase);
+/* Bytes of parameters that an optimizer step takes per second; 0 when there are none. */
+SL_MUST_CHECK sl_err sl_body_step_rate(struct sl_body *body, const struct sl_optim *optim,
+                                       double *out);
+/* Bytes per second of a hand-over: out of one worker's memory, into another's. */
+SL_MUST_CHECK sl_err sl_body_copy_rate(struct sl_body *body, double *out);
+
+#endif

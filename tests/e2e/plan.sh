@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# From a profile to a plan to a run: what `plan` writes, `sim`, `verify` and `train` take.
+set -euo pipefail
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+fail() {
+    echo "plan: $*" >&2
+    exit 1
+}
+
+"$SLUICE" machine show laptop -o "$dir/l.machine" --quiet >/dev/null
+"$SLUICE" machine check "$dir/l.machine" | grep -q "4 devices" || fail "machine check"
+printf 'sluice-machine 1\nmachine x "y"\n' >"$dir/bad.machine"
+"$SLUICE" machine check "$dir/bad.machine" 2>/dev/null && fail "a machine without devices passes"
+
+# measured at two layers, planned at four: blocks that are alike share their rows
+"$SLUICE" profile gpt-nano --set L=2 --micro-batch 1,2 --rounds 2 -o "$dir/x.cost" --quiet >/dev/null
+for planner in even 2bw graphpipe pipedream piper hetpipe sluice; do
+    "$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "$dir/l.machine" --batch 8 \
+        --schedule 1f1b --planner "$planner" --straight --json -o "$dir/$planner.plan" --quiet \
+        >"$dir/$planner.json" || fail "$planner"
+    grep -q '"estimated": false' "$dir/$planner.json" || fail "$planner does not say it was measured"
+    step=$(sed -n 's/^  "step_ns": \([0-9]*\),/\1/p' "$dir/$planner.json")
+    echo "$step $planner" >>"$dir/steps"
+done
+best=$(sort -n "$dir/steps" | head -1 | cut -d' ' -f1)
+grep -q "^$best sluice$" "$dir/steps" || fail "sluice lost: $(sort -n "$dir/steps" | tr '\n' ' ')"
+
+"$SLUICE" sched "$dir/sluice.plan" -o "$dir/x.sched" --quiet >/dev/null || fail "sched"
+"$SLUICE" verify "$dir/x.sched" --quiet >/dev/null || fail "verify"
+"$SLUICE" train gpt-nano --set L=4 --plan "$dir/sluice.plan" --steps 2 --quiet || fail "train"
+
+# an estimate says so
+"$SLUICE" plan gpt-nano --machine laptop --batch 8 --quiet | grep -q "ESTIMATED: roofline" ||
+    fail "an estimate is not marked"
+
+# what does not fit says which stage, by how much
+rc=0
+"$SLUICE" plan gpt-nano --machine laptop --batch 8 --memory 1MiB 2>"$dir/why" || rc=$?
+[ $rc -eq 1 ] || fail "exit $rc for a plan that does not fit"
+grep -qE "lacks|needs .* more than" "$dir/why" || fail "$(cat "$dir/why")"
+# a table of another model is refused
+rc=0
+"$SLUICE" plan lenet --cost "$dir/x.cost" --machine laptop 2>"$dir/why" || rc=$?
+[ $rc -eq 1 ] || fail "a foreign cost table: exit $rc"
+grep -q "has no row for unit" "$dir/why" || fail "a foreign cost table: $(cat "$dir/why")"

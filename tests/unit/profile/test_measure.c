@@ -1,0 +1,70 @@
+/* A profile has a row for every signature and size, and the search finds all of them. */
+#include "profile/measure.h"
+
+#include "support/pipe_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+/* Three layers that are alike. */
+static const char model[] = "model mlp\ninput x : float[B, 8]\ninput label : int[B] < 8\n"
+                            "repeat i in 0..3 as layer {\n    param w[8, 8] ~ normal(0.1)\n"
+                            "    x = relu(matmul(x, w))\n}\n"
+                            "loss cross_entropy(x, label)\n";
+
+static void every_unit(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct pipe_case c;
+    const struct sl_cost *cost, *again;
+    struct sl_text text = {0};
+    struct sl_optim optim;
+    const int64_t sizes[] = {1, 3};
+    pipe_case_open(&c, model);
+    assert_int_equal(sl_optim_parse("adamw", &optim), SL_OK);
+    struct sl_profile_spec spec = {.graph = c.graph,
+                                   .device = sl_device_find("cpu"),
+                                   .optim = &optim,
+                                   .threads = 1,
+                                   .busy = 2,
+                                   .rounds = 2,
+                                   .sizes = sizes,
+                                   .size_count = 2};
+    assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
+    int *unit_of = SL_NEW(&arena, int, c.graph->forward_count + 1);
+    int units = sl_pass_units(&arena, c.graph, spec.device->has_kernel, unit_of);
+    int *nodes = SL_NEW(&arena, int, c.graph->forward_count + 1);
+    int64_t seen = 0;
+    for (int u = 0; u < units; u++) {
+        int count = 0;
+        struct sl_cost_row row;
+        for (int n = 0; n < c.graph->forward_count; n++)
+            if (unit_of[n] == u)
+                nodes[count++] = n;
+        assert_true(count > 0);
+        uint64_t signature = sl_cost_signature(c.graph, nodes, count);
+        assert_true(sl_cost_find(cost, signature, 3, &row));
+        assert_true(row.f > 0);
+    }
+    for (int i = 0; i < cost->row_count; i++)
+        seen += cost->rows[i].seen;
+    assert_int_equal(seen, units * 2 * 2 * 2); /* workers, rounds, sizes */
+    assert_true(cost->row_count < 2 * units);  /* blocks that are alike share a row */
+    assert_true(cost->step_bytes_per_s > 0 && cost->link_bytes_per_s > 0);
+    sl_cost_write(cost, &text);
+    assert_int_equal(sl_cost_read(&arena, "t", text.at, text.length, &again), SL_OK);
+    sl_text_free(&text);
+    pipe_case_close(&c);
+    sl_arena_free(&arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_unit)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
