@@ -43,7 +43,7 @@ FIVE = ["1f1b", "2bw", "2bw-predict", "stash", "spectrain", "paci (async, m = p)
 # What is trained. `batch` samples per step with m = stages; with m = 1 a step has batch/stages samples, there are
 # `stages` times as many steps, and the learning rate is divided by sqrt(stages).
 TASKS = {
-    "gpt-tiny": dict(model="gpt-tiny", data="tinyshakespeare.txt", stages=8, batch=16, steps=400, lr=1e-3,
+    "gpt-tiny": dict(model="gpt-tiny", data="tinyshakespeare.txt", stages=8, batch=16, steps=400, lr=5e-4,
                      sets=["T=64,C=96,H=4"], optimizer=ADAMW, modes=list(MODES), evals=8, samples=256),
     "lstm": dict(model="residual-lstm", data="tinyshakespeare.txt", stages=4, batch=16, steps=200, lr=2e-3,
                  sets=["classes=0,V=256,T=48,L=4,C=96"], optimizer=ADAMW, modes=FIVE, evals=10, samples=256),
@@ -69,6 +69,7 @@ def arguments():
     p.add_argument("--tasks", default=",".join(TASKS))
     p.add_argument("--steps", type=float, default=1, help="factor on the steps of all tasks")
     p.add_argument("--limit", type=float, default=5400, help="seconds after which no run is started")
+    p.add_argument("--small", action="store_true", help="gpt-tiny with 32 tokens, width 96, batch 8: a twelfth of the work")
     p.add_argument("--quick", action="store_true", help="gpt-tiny and the branching model, few steps: minutes")
     args = p.parse_args()
     args.sluice = args.sluice or os.path.join(args.root, "build/release/sluice")
@@ -320,10 +321,11 @@ that the simulator gives for equal stages, B = 2F, no message costs. Dashed: one
 
 def main():
     args = arguments()
+    if args.small or args.quick:
+        TASKS["gpt-tiny"].update(sets=["T=32,C=96,H=4"], batch=8)
     if args.quick:
         args.tasks = "gpt-tiny,two-branch" if args.tasks == ",".join(TASKS) else args.tasks
-        TASKS["gpt-tiny"].update(sets=["T=32,C=96,H=4"], samples=64, evals=4, batch=8,
-                                 modes=["1f1b", "2bw", "2bw-predict", "stash", "spectrain", "paci (async, m = p)"])
+        TASKS["gpt-tiny"].update(samples=64, evals=4, modes=FIVE)
     for task in args.tasks.split(","):
         data = os.path.join(args.data, TASKS[task]["data"])
         if not os.path.exists(data):

@@ -4,7 +4,7 @@
 #
 #   sluice, torch, torch_compile   items (tokens, samples) per second, from the median step of each run
 #   ratio                          sluice over the better of the two
-#   cpu_ratio                      the same from user time per step: what a busy machine cannot falsify
+#   cpu_ratio                      the same from CPU time per step: falsified less by a busy machine
 #   sluice_bytes, torch_bytes      high-water mark less that of the empty process (torch: eager)
 #   predicted_bytes                what the run said it would need before its first step
 #   predicted_error_percent        of that against sluice_bytes; goal: 0 to 3, never under

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The opponent of `./dev bench cpu`: the same models, batches and optimizer in PyTorch.
 
-Prints JSON lines: median seconds per step over the timed steps, spread, mean user time per step,
+Prints JSON lines: median seconds per step over the timed steps, spread, mean CPU time per step,
 peak memory. Never a dependency of the product; run by bench/cpu.sh when --python is given.
 """
 import argparse
@@ -124,8 +124,9 @@ MODELS = {
 }
 
 
-def user_s():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+def cpu_s():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def peak_kib():
@@ -156,16 +157,16 @@ class Run:
         loss.item()
 
     def measure(self, steps):
-        times, cpu_start = [], user_s()
+        times, cpu_start = [], cpu_s()
         for _ in range(steps):
             start = time.perf_counter()
             self.step()
             times.append(time.perf_counter() - start)
-        cpu_s, middle = (user_s() - cpu_start) / steps, statistics.median(times)
+        cpu, middle = (cpu_s() - cpu_start) / steps, statistics.median(times)
         print(json.dumps({
             "model": self.args.model, "threads": self.args.threads, "compile": self.args.compile,
             "version": torch.__version__, "step_s": middle,
-            "spread": (max(times) - min(times)) / middle, "step_cpu_s": cpu_s,
+            "spread": (max(times) - min(times)) / middle, "step_cpu_s": cpu,
             "items_s": self.items / middle,
             "peak_bytes": (peak_kib() - self.empty_kib) * 1024,
         }), flush=True)

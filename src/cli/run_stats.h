@@ -12,7 +12,7 @@ enum { SL_RUN_STATS_WARM = 2, SL_RUN_STATS_KEPT = 1024 };
 struct sl_run_stats {
     int64_t step_ns[SL_RUN_STATS_KEPT]; /* a ring: the last ones after warm-up */
     int64_t steps;                      /* with warm-up */
-    int64_t cpu_start_ns, cpu_end_ns;   /* user time of the process around the steps that count */
+    int64_t cpu_start_ns, cpu_end_ns;   /* of the process, around the steps that count */
     int64_t empty_bytes;                /* high-water mark when the stats were opened */
 };
 
@@ -20,7 +20,7 @@ struct sl_run_stats {
 int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
-/* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean user time)
+/* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean CPU time)
  * and peak_bytes (high-water mark less what it was at open); null where nothing was measured. */
 void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json);
 

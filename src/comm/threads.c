@@ -114,7 +114,8 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     int members = spec->member_count;
     *group = (struct group){.base = {comm, *spec}, .crew = {&comm->gate, members, 0}};
     int *terms = SL_NEW(&group->arena, int, spec->term_count + 1);
-    memcpy(terms, spec->terms, sizeof *terms * (size_t)spec->term_count);
+    if (spec->term_count)
+        memcpy(terms, spec->terms, sizeof *terms * (size_t)spec->term_count);
     group->base.spec.terms = terms;
     group->base.spec.ranks = NULL; /* all here */
     group->base.spec.devices = NULL;
