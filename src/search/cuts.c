@@ -176,7 +176,8 @@ static void add_label(struct search *s, struct label label) {
     }
     label.vec = s->windows.count;
     SL_VEC_RESERVE(&s->windows, length);
-    memcpy(s->windows.at + s->windows.count, s->scratch, sizeof(int) * (size_t)length);
+    if (length)
+        memcpy(s->windows.at + s->windows.count, s->scratch, sizeof(int) * (size_t)length);
     s->windows.count += length;
     label.next = s->head[label.ideal];
     s->head[label.ideal] = (int)s->labels.count;
