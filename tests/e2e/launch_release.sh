@@ -69,6 +69,7 @@ inject() { # SIGNAL RANK: it is named, the job ends with 5, no process is left, 
     wait $outer || status=$?
     [ $status = 5 ] || fail "$1 of rank $2: status $status"
     grep -q "rank $2 (host .*, process $victim) is lost" "$work/err" || fail "$1 of rank $2 is not named"
+    grep -q "it held stage .* (worker $2)" "$work/err" || fail "$1 of rank $2: what it held is not said"
     for pid in $pids; do
         ! kill -0 "$pid" 2>/dev/null || fail "$1 of rank $2: process $pid is left"
     done
