@@ -27,6 +27,7 @@ static void catch_signals(void) {
     struct sigaction action = {.sa_handler = ask_stop, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL); /* a second Ctrl-C ends at once */
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL); /* Slurm's warning */
 }
 
 struct progress {
@@ -319,7 +320,7 @@ static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *
     return SL_OK;
 }
 
-static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
+static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *stopped) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_session_result result;
@@ -359,6 +360,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args) {
     catch_signals();
     SL_TRY_OUT(sl_session_run(&session, &result));
     say_result(&session, &result, &progress);
+    *stopped = result.stopped;
     SL_TRY_OUT(save_trace(&session, &progress));
     if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
         put_result(&text, &session, &result, &progress);
@@ -375,8 +377,12 @@ out:
 
 static sl_err run(const struct sl_args *args) {
     struct sl_comm *comm;
+    bool stopped = false;
+    int64_t requeue = 0;
+    SL_TRY(sl_args_int(args, "--requeue-exit", 0, 125, &requeue));
     SL_TRY(sl_comm_start(args, &comm));
-    return sl_comm_finish(comm, run_on(comm, args));
+    SL_TRY(sl_comm_finish(comm, run_on(comm, args, &stopped)));
+    return stopped ? (sl_err)requeue : SL_OK; /* said already: a scheduler reads the status */
 }
 
 static const struct sl_option options[] = {
@@ -394,6 +400,7 @@ static const struct sl_option options[] = {
     {"--out", "DIR", "run directory: log, checkpoints", false},
     {"--checkpoint-every", "N", "steps between checkpoints, 0: at the end", false},
     {"--keep", "K", "checkpoints to keep, 0 for all (default 2)", false},
+    {"--requeue-exit", "N", "exit status when a signal stopped the run (default 0)", false},
     {"--resume", NULL, "continue the run in --out, or start it", false},
     {"--init", "CKPT", "start from the weights of a run or checkpoint", false},
     {0},

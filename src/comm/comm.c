@@ -21,6 +21,13 @@ void sl_comm_fail(struct sl_comm *comm, sl_err err) {
         comm->row->failed(comm);
 }
 
+void sl_comm_explain(struct sl_comm *comm, void (*explain)(void *ctx, int rank), void *ctx) {
+    pthread_mutex_lock(&comm->gate.mutex);
+    comm->explain = explain;
+    comm->explain_ctx = ctx;
+    pthread_mutex_unlock(&comm->gate.mutex);
+}
+
 void sl_comm_poll(struct sl_comm *comm) {
     if (comm->gate.poll)
         comm->gate.poll(comm->gate.poll_ctx);

@@ -27,7 +27,8 @@ struct sl_comm {
     int rank, ranks;
     bool broken; /* after settling: some rank did not answer, and close ends all */
     int speaker; /* who says what went wrong: 0, unless it is lost */
-    /* A rank is lost, and the error of the thread says so: add what is known. NULL: nothing. */
+    /* A rank is lost, and the error of the thread says so: add what is known. NULL: nothing.
+     * Under the mutex of the gate. */
     void (*explain)(void *ctx, int rank);
     void *explain_ctx;
 };
@@ -53,6 +54,7 @@ SL_MUST_CHECK sl_err sl_comm_settle(struct sl_comm *comm, sl_err err);
 void sl_comm_close(struct sl_comm *comm); /* NULL is fine */
 /* This worker failed with the error recorded in its thread. */
 void sl_comm_fail(struct sl_comm *comm, sl_err err);
+void sl_comm_explain(struct sl_comm *comm, void (*explain)(void *ctx, int rank), void *ctx);
 /* Let a transport that needs it move what is under way; cheap. Called between actions. */
 void sl_comm_poll(struct sl_comm *comm);
 

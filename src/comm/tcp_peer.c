@@ -33,8 +33,10 @@ static void lose(struct tcp_comm *comm, int rank, const char *why) {
     const struct tcp_who *who = &comm->peers[rank].who;
     sl_err err = sl_fail(SL_ERR_PEER, "rank %d (host %s, process %d) is lost: %s", rank, who->host,
                          who->pid, why);
+    pthread_mutex_lock(&comm->post.base.gate.mutex);
     if (comm->post.base.explain)
         comm->post.base.explain(comm->post.base.explain_ctx, rank);
+    pthread_mutex_unlock(&comm->post.base.gate.mutex);
     sl_gate_fail(&comm->post.base.gate, err);
 }
 

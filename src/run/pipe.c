@@ -204,6 +204,9 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     SL_TRY_OUT(count_bytes(pipe));
+    for (int w = 0; w < plan->worker_count; w++)
+        sl_pipe_note_action(&pipe->workers[w], NULL);
+    sl_pipe_explain(pipe, true);
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -222,6 +225,8 @@ static void close_seat(struct sl_seat_state *seat) {
 void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
+    if (pipe->comm)
+        sl_pipe_explain(pipe, false);
     sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
     sl_pipe_together_close(pipe);
@@ -352,6 +357,8 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     sl_err err = sl_pipe_run_workers(pipe);
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        sl_pipe_note_action(&pipe->workers[w], NULL);
     SL_TRY(err);
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));

@@ -46,6 +46,7 @@ struct sl_pipe_worker {
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
+    atomic_int_least64_t doing; /* the action at hand, see pipe_lost.c */
     int steps_waiting;
     int *reduce_seen;             /* [groups] */
     int *member;                  /* [groups] this worker's place in each, -1: none */
@@ -148,6 +149,9 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 /* Of the channels that are read here, to out[worker]. */
 void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
+/* pipe_lost.c: NULL: none. While on, a lost rank is explained. */
+void sl_pipe_note_action(struct sl_pipe_worker *worker, const struct sl_action *action);
+void sl_pipe_explain(struct sl_pipe *pipe, bool on);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_policy.c */

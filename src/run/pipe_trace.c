@@ -19,6 +19,7 @@ static int64_t lane_length(const struct sl_pipe *pipe, int worker) {
 sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
     int64_t start = sl_pipe_clock(w);
     w->waited_ns = 0;
+    sl_pipe_note_action(w, action);
     SL_TRY(sl_pipe_act(w, action));
     int64_t end = sl_pipe_clock(w);
     start += w->waited_ns;

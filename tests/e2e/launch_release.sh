@@ -69,6 +69,7 @@ inject() { # SIGNAL RANK: it is named, the job ends with 5, no process is left, 
     wait $outer || status=$?
     [ $status = 5 ] || fail "$1 of rank $2: status $status"
     grep -q "rank $2 (host .*, process $victim) is lost" "$work/err" || fail "$1 of rank $2 is not named"
+    grep -q "it held stage .* (worker $2)" "$work/err" || fail "$1 of rank $2: what it held is not said"
     for pid in $pids; do
         ! kill -0 "$pid" 2>/dev/null || fail "$1 of rank $2: process $pid is left"
     done
@@ -90,10 +91,18 @@ wait $outer || fail "a killed job was not restarted"
 grep -q "restart 1 of 3" "$work/err" || fail "the restart is not said"
 diff -r "$work/whole/ckpt/step-00000208" "$work/again/ckpt/step-00000208" || fail "a restarted run has other bytes"
 
-# SIGTERM to the launcher: all save and end well.
+# SIGTERM to the launcher: all save and end well; SIGUSR1 with the status that a scheduler wants.
 steps=1000000
 start "$work/stopped"
 kill -TERM "$job"
 wait $outer || fail "SIGTERM to the launcher"
 step=$(tail -n 1 "$work/stopped/log.jsonl" | sed 's/.*"step": \([0-9]*\),.*/\1/')
 [ -d "$work/stopped/ckpt/step-$(printf %08d "$step")" ] || fail "no checkpoint of step $step"
+status=0
+timeout 60 "$SLUICE" launch -n 2 -- train "${gpt[@]}" --stages 2 --steps $steps --checkpoint-every 8 --requeue-exit 75 --out "$work/warned" 2>"$work/err" &
+outer=$!
+until [ -e "$work/warned/ckpt/latest" ]; do sleep 0.05; done
+kill -USR1 "$(pgrep -P $outer)"
+wait $outer || status=$?
+[ $status = 75 ] || fail "SIGUSR1: status $status, not 75"
+"$SLUICE" ckpt verify "$work/warned" >/dev/null 2>"$work/err" || fail "SIGUSR1: no good checkpoint"

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Two hosts made of network namespaces: ranks over real TCP, also on a link of 100 Mbit/s, leave the bytes of
+# threads; a link that is cut is reported by both sides. Skips where namespaces are not allowed.
+set -euo pipefail
+work=$(mktemp -d)
+a=sl-a-$$ b=sl-b-$$
+clean() {
+    ip netns del "$a" 2>/dev/null || true
+    ip netns del "$b" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap clean EXIT
+fail() {
+    echo "FAILED: $*"
+    cat "$work"/err* 2>/dev/null | tail -n 20
+    exit 1
+}
+make_hosts() {
+    ip netns add "$a" && ip netns add "$b" &&
+        ip link add wire netns "$a" type veth peer name wire netns "$b" &&
+        ip -n "$a" addr add 10.77.0.1/24 dev wire && ip -n "$b" addr add 10.77.0.2/24 dev wire &&
+        ip -n "$a" link set wire up && ip -n "$b" link set wire up
+}
+if ! command -v ip >/dev/null || ! make_hosts 2>"$work/err"; then
+    echo "skipped: network namespaces are not allowed here (or no iproute2)"
+    exit 77
+fi
+gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet --stages 2)
+# on HOST RANK ARGUMENTS...
+on() {
+    SLUICE_RANK=$2 SLUICE_RANKS=2 SLUICE_MEET=10.77.0.1:29501 SLUICE_KEY=$$ \
+        ip netns exec "$1" timeout 60 "$SLUICE" train "${gpt[@]}" "${@:3}" 2>"$work/err.$2"
+}
+"$SLUICE" train "${gpt[@]}" --steps 4 --out "$work/threads" 2>"$work/err" || fail "threads"
+same() { # NAME
+    on "$b" 1 --steps 4 --out "$work/$1" &
+    on "$a" 0 --steps 4 --out "$work/$1" || fail "$1"
+    wait $! || fail "$1: rank 1"
+    diff -r "$work/threads/ckpt" "$work/$1/ckpt" || fail "$1: other bytes than threads"
+}
+same plain
+if ip netns exec "$a" tc qdisc add dev wire root tbf rate 100mbit burst 64kb latency 50ms 2>"$work/err"; then
+    same shaped
+else
+    echo "the link cannot be shaped here (tc tbf): only at full speed"
+fi
+
+on "$b" 1 --steps 1000000 --checkpoint-every 8 --out "$work/cut" &
+other=$!
+on "$a" 0 --steps 1000000 --checkpoint-every 8 --out "$work/cut" &
+first=$!
+until [ -e "$work/cut/ckpt/latest" ]; do
+    kill -0 $first 2>/dev/null || fail "it ended before its first checkpoint"
+    sleep 0.05
+done
+ip -n "$a" link set wire down
+status=0
+wait $first || status=$?
+[ $status = 5 ] || fail "rank 0 of a cut link: status $status"
+status=0
+wait $other || status=$?
+[ $status = 5 ] || fail "rank 1 of a cut link: status $status"
+grep -q "rank 1 (host .*) is lost: no sign of life" "$work/err.0" || fail "rank 0 does not name rank 1"
+grep -q "rank 0 (host .*) is lost: no sign of life" "$work/err.1" || fail "rank 1 does not name rank 0"
+"$SLUICE" ckpt verify "$work/cut" >/dev/null || fail "the checkpoint does not load"
