@@ -160,7 +160,7 @@ static bool test_ops(struct mpi_comm *comm) {
 
 static void announce(struct mpi_comm *comm) {
     comm->announced = true;
-    comm->told->err = sl_gate_error(&comm->post.base.gate);
+    comm->told->err = (int)sl_gate_error(&comm->post.base.gate);
     /* What we heard from others says already whose it is. */
     if (comm->failed_ranks > 0 || comm->told->err == SL_OK)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());

@@ -214,7 +214,7 @@ sl_err sl_machine_first(struct sl_arena *arena, const struct sl_machine *machine
         int each = 0;
         for (int p = 0; p < host.part_count; p++)
             each += host.parts[p].count;
-        if (devices / each < host.count)
+        if (each > 0 && devices / each < host.count)
             host.count = devices / each;
         devices -= host.count * each;
         if (host.count)

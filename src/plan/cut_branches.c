@@ -139,9 +139,11 @@ static sl_err find_branches(const struct sl_graph *graph, bool (*has_kernel)(con
     }
     label_rest(&l, scratch);
     sl_pass_glue(graph, has_kernel, group);
-    for (int round = 0; round < nodes; round++)
-        if (!join_groups(&l, group, scratch) & !restore_order(&l))
+    for (int round = 0; round < nodes; round++) {
+        bool joined = join_groups(&l, group, scratch), restored = restore_order(&l);
+        if (!joined && !restored)
             break;
+    }
     *count = number_stages(&l, stage_of, arena);
     return SL_OK;
 }

@@ -138,16 +138,6 @@ void sl_pipe_together_close(struct sl_pipe *pipe) {
 
 /* ---- tied gradients ---- */
 
-static float *use_memory(const struct sl_seat_state *seat, int64_t grad, int grad_slot) {
-    const struct sl_worker *worker = seat->train.worker;
-    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
-    for (int u = 0; u < p->use_count; u++)
-        if (p->uses[u].grad == grad)
-            return (float *)(void *)((char *)worker->grad[grad_slot] + p->uses[u].offset);
-    SL_ASSERT(!"every use of a stage has its gradient there");
-    return NULL;
-}
-
 static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
     return pipe->start_step + version - 1;
 }
@@ -165,7 +155,7 @@ static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
             w->pipe->config.stage_of[graph->grads.at[g].node] != seat->stage)
             continue;
         SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, message + at,
-                                    use_memory(seat, g, a->grad_slot), tie->bytes));
+                                    sl_pipe_use(seat, g, a->grad_slot), tie->bytes));
         at += tie->bytes;
     }
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
@@ -194,7 +184,7 @@ static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_seat_state *sea
             continue;
         int stage = w->pipe->config.stage_of[graph->grads.at[g].node];
         int from = plan->stages[stage].workers[0];
-        const void *use = stage == seat->stage ? (const void *)use_memory(seat, g, grad_slot)
+        const void *use = stage == seat->stage ? (const void *)sl_pipe_use(seat, g, grad_slot)
                                                : (const void *)messages[from];
         if (stage != seat->stage)
             messages[from] += tie->bytes;

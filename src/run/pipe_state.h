@@ -184,6 +184,8 @@ SL_MUST_CHECK sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl
 SL_MUST_CHECK sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat,
                                         int64_t version);
 /* pipe_step.c */
+/* Memory of one use of a parameter by a stage (its row in the graph's grads). */
+float *sl_pipe_use(const struct sl_seat_state *seat, int64_t grad, int grad_slot);
 SL_MUST_CHECK sl_err sl_pipe_reduce(struct sl_pipe_worker *worker, const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_step(struct sl_pipe_worker *worker, const struct sl_action *action);
 

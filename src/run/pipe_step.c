@@ -23,15 +23,13 @@ static int find_param(const struct sl_seat_state *seat, const char *name) {
     return -1;
 }
 
-static const float *use_memory(const struct sl_seat_state *seat, int64_t grad, int grad_slot) {
+float *sl_pipe_use(const struct sl_seat_state *seat, int64_t grad, int grad_slot) {
     const struct sl_worker *worker = seat->train.worker;
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
-    for (int u = 0; u < p->use_count; u++)
-        if (p->uses[u].grad == grad)
-            return (const float *)(const void *)((const char *)worker->grad[grad_slot] +
-                                                 p->uses[u].offset);
-    SL_ASSERT(!"every use of a stage has its gradient there");
-    return NULL;
+    int u = 0;
+    while (p->uses[u].grad != grad)
+        SL_ASSERT(++u < p->use_count);
+    return (float *)(void *)((char *)worker->grad[grad_slot] + p->uses[u].offset);
 }
 
 /* This worker's uses of a tied parameter, in graph order. */
@@ -45,7 +43,7 @@ static void find_terms(struct sl_pipe_worker *w, const struct sl_tie *tie, int g
         if (strcmp(graph->params.at[grad->param].name, tie->name) == 0 &&
             pipe->config.plan->stages[stage].workers[0] == w->index)
             w->terms[count++] =
-                use_memory(pipe->seat_at[pipe->config.plan->stages[stage].seat], g, grad_slot);
+                sl_pipe_use(pipe->seat_at[pipe->config.plan->stages[stage].seat], g, grad_slot);
     }
 }
 
