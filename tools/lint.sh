@@ -28,14 +28,15 @@ lint_format() {
     fi
 }
 
-# One line per translation unit of src/: its path, a tab, its compile command.
+# One line per translation unit of src/: its path, a tab, its compile command. C only: clang-tidy
+# does not know this CUDA.
 units() {
     awk '
         /^  "command": / { command = $0; sub(/^  "command": "/, "", command); sub(/",?$/, "", command)
                            gsub(/\\"/, "\"", command) }
         /^  "file": /    { file = $0; sub(/^  "file": "/, "", file); sub(/",?$/, "", file)
                            at = index(file, "/src/")
-                           if (at && !seen[file]++) print substr(file, at + 1) "\t" command }' \
+                           if (at && file ~ /\.c$/ && !seen[file]++) print substr(file, at + 1) "\t" command }' \
         "$database"
 }
 

@@ -232,10 +232,11 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
-    group->arrived = aligned_alloc(64, (size_t)(far * group->slice_most + 16) * 4 / 64 * 64 + 64);
+    int64_t bytes = (far * group->slice_most + 16) * 4 / 64 * 64 + 64;
+    group->arrived = aligned_alloc(64, (size_t)bytes);
     if (!group->arrived)
         return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
-                       (long long)(far * group->slice_most * 4));
+                       (long long)bytes);
     return sl_adder_open(&group->adder, spec->devices[group->leader]);
 }
 

@@ -21,6 +21,7 @@ static int64_t unit_of(const struct sl_plan *plan) {
             a = b;
             b = rest;
         }
+        SL_ASSERT(a > 0);
         unit = unit / a * plan->stages[s].micro_size;
     }
     return unit;

@@ -48,9 +48,8 @@ double sl_cut_bytes(const struct sl_memory_rule *rule, int64_t micros, int64_t s
                     const struct sl_cut_stage *s, int64_t window) {
     int64_t live = rule->all || window > micros ? micros : window;
     live = (live + s->width - 1) / s->width;
-    double versions = rule->twice ? 2 : 1;
-    if (rule->stashes)
-        versions = 1 + (double)((window - 1 + micros - 1) / micros);
+    int64_t behind = (window - 1 + micros - 1) / micros;
+    double versions = rule->stashes ? 1 + (double)behind : rule->twice ? 2 : 1;
     double one = (s->stash + s->in) * (double)size;
     double stash = s->recompute ? (double)live * s->in * (double)size + one : (double)live * one;
     double messages = 2 * (s->in + s->out) * (double)size;
@@ -68,10 +67,11 @@ static int64_t width_for_memory(const struct sl_memory_rule *rule, int64_t micro
         return INT64_MAX;
     if (live_bytes <= 0 || (behind == 0 && !rule->all))
         return 1;
-    double most = 1 + floor(left / live_bytes);
-    int64_t live = most < 1e15 ? (int64_t)most : (int64_t)1e15, width = (micros + live - 1) / live;
-    if (!rule->all && live > 1 && (behind + live - 2) / (live - 1) < width)
-        width = (behind + live - 2) / (live - 1);
+    double beside = floor(left / live_bytes); /* micro-batches besides the first */
+    int64_t more = beside < 1e15 ? (int64_t)beside : (int64_t)1e15;
+    int64_t width = (micros + more) / (more + 1);
+    if (!rule->all && more > 0 && (behind + more - 1) / more < width)
+        width = (behind + more - 1) / more;
     return width > 1 ? width : 1;
 }
 
@@ -476,8 +476,10 @@ static void collect(struct search *s, int64_t best, int64_t until_ns) {
 }
 
 static void find_tight(struct search *s) {
-    s->out->tight_unit = -1;
-    s->out->tight_bytes = INT64_MIN;
+    s->out->tight_unit = isinf(s->memory_least) ? 0 : -1;
+    s->out->tight_bytes = 0;
+    if (isinf(s->memory_least))
+        return;
     for (int u = 0; u < s->p->unit_count; u++) {
         const struct sl_unit *unit = &s->p->units[u];
         struct sl_cut_stage stage = {.params = (double)unit->params,

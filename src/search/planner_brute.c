@@ -17,7 +17,7 @@ struct brute {
 /* Blocks in an order in which no tensor goes back; false: two blocks need each other. */
 static bool sort_blocks(struct brute *b) {
     bool before[BRUTE_UNITS][BRUTE_UNITS] = {0}, done[BRUTE_UNITS] = {0};
-    int rank[BRUTE_UNITS];
+    int rank[BRUTE_UNITS] = {0};
     for (int t = 0; t < b->p->tensor_count; t++)
         for (int i = 0; i < b->p->tensors[t].to_count; i++)
             before[b->block[b->p->tensors[t].from]][b->block[b->p->tensors[t].to[i]]] = true;
