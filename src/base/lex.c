@@ -235,3 +235,18 @@ sl_err sl_lex_skip_newlines(struct sl_lex *lex) {
         SL_TRY(sl_lex_next(lex));
     return SL_OK;
 }
+
+sl_err sl_lex_take_lines(struct sl_lex *lex, const struct sl_lex_line *lines, int count,
+                         void *reader) {
+    while (lex->tok.kind == SL_TOK_NAME) {
+        int i = 0;
+        while (i < count && !sl_lex_is_name(lex, lines[i].word))
+            i++;
+        if (i == count)
+            break;
+        SL_TRY(sl_lex_next(lex));
+        SL_TRY(lines[i].read(reader));
+        SL_TRY(sl_lex_take_newline(lex));
+    }
+    return SL_OK;
+}

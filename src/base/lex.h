@@ -59,6 +59,15 @@ SL_MUST_CHECK sl_err sl_lex_take_string(struct sl_lex *lex, const char *what, st
 SL_MUST_CHECK sl_err sl_lex_take_newline(struct sl_lex *lex);
 SL_MUST_CHECK sl_err sl_lex_skip_newlines(struct sl_lex *lex);
 
+/* Lines that begin with a word: each goes to its word's reader, with the token behind the word.
+ * Ends at the first line that begins otherwise. */
+struct sl_lex_line {
+    const char *word;
+    sl_err (*read)(void *reader);
+};
+SL_MUST_CHECK sl_err sl_lex_take_lines(struct sl_lex *lex, const struct sl_lex_line *lines,
+                                       int count, void *reader);
+
 /* file:line:column: message, at the current token or at a remembered place; SL_ERR_INPUT. */
 sl_err sl_lex_fail(const struct sl_lex *lex, const char *fmt, ...) SL_PRINTF(2, 3);
 sl_err sl_lex_fail_at(const struct sl_lex *lex, struct sl_pos pos, const char *fmt, ...)

@@ -49,7 +49,8 @@ static sl_err take_small(struct reader *r, const char *word, int *out) {
     return SL_OK;
 }
 
-static sl_err read_measured(struct reader *r) {
+static sl_err read_measured(void *reader) {
+    struct reader *r = reader;
     SL_TRY(take_text(r, "the name of a model in quotes", &r->draft.model));
     SL_TRY(take_word(r, "on"));
     SL_TRY(take_text(r, "the name of a device in quotes", &r->draft.device));
@@ -57,23 +58,27 @@ static sl_err read_measured(struct reader *r) {
     return take_small(r, "busy", &r->draft.busy);
 }
 
-static sl_err read_step(struct reader *r) {
+static sl_err read_step(void *reader) {
+    struct reader *r = reader;
     SL_TRY(take_word(r, "bandwidth"));
     return sl_lex_take_number(&r->lex, "bytes per second", &r->draft.step_bytes_per_s);
 }
 
-static sl_err read_link(struct reader *r) {
+static sl_err read_link(void *reader) {
+    struct reader *r = reader;
     SL_TRY(take_word(r, "bandwidth"));
     SL_TRY(sl_lex_take_number(&r->lex, "bytes per second", &r->draft.link_bytes_per_s));
     return take_field(r, "latency", &r->draft.link_latency_ns);
 }
 
-static sl_err read_action(struct reader *r) {
+static sl_err read_action(void *reader) {
+    struct reader *r = reader;
     return sl_lex_take_int(&r->lex, "nanoseconds", &r->draft.action_ns);
 }
 
 /* Sixteen hexadecimal digits in quotes, so that the lexer need not know them. */
-static sl_err read_unit(struct reader *r) {
+static sl_err read_unit(void *reader) {
+    struct reader *r = reader;
     struct sl_cost_row row = {0};
     struct sl_str hash;
     struct sl_pos pos = r->lex.tok.pos;
@@ -95,14 +100,11 @@ static sl_err read_unit(struct reader *r) {
 }
 
 static sl_err read_lines(struct reader *r) {
-    static const struct {
-        const char *word;
-        sl_err (*read)(struct reader *r);
-    } lines[] = {{"measured", read_measured},
-                 {"step", read_step},
-                 {"link", read_link},
-                 {"action", read_action},
-                 {"unit", read_unit}};
+    static const struct sl_lex_line lines[] = {{"measured", read_measured},
+                                               {"step", read_step},
+                                               {"link", read_link},
+                                               {"action", read_action},
+                                               {"unit", read_unit}};
     int64_t format;
     SL_TRY(sl_lex_skip_newlines(&r->lex));
     SL_TRY(take_field(r, "sluice-cost", &format));
@@ -110,16 +112,7 @@ static sl_err read_lines(struct reader *r) {
         return sl_lex_fail(&r->lex, "format %lld is not known; this program reads 1",
                            (long long)format);
     SL_TRY(sl_lex_take_newline(&r->lex));
-    while (r->lex.tok.kind == SL_TOK_NAME) {
-        int i = 0;
-        while (i < SL_COUNT(lines) && !sl_lex_is_name(&r->lex, lines[i].word))
-            i++;
-        if (i == SL_COUNT(lines))
-            break;
-        SL_TRY(sl_lex_next(&r->lex));
-        SL_TRY(lines[i].read(r));
-        SL_TRY(sl_lex_take_newline(&r->lex));
-    }
+    SL_TRY(sl_lex_take_lines(&r->lex, lines, SL_COUNT(lines), r));
     char found[64];
     if (r->lex.tok.kind != SL_TOK_END)
         return sl_lex_fail(&r->lex, "expected measured, step, link, action or unit, found %s",

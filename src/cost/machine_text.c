@@ -49,7 +49,8 @@ static sl_err take_count(struct reader *r, const char *what, int64_t high, int64
     return SL_OK;
 }
 
-static sl_err read_machine(struct reader *r) {
+static sl_err read_machine(void *reader) {
+    struct reader *r = reader;
     struct sl_str brief;
     SL_TRY(take_name(r, "the name of the machine", &r->draft.name));
     SL_TRY(sl_lex_take_string(&r->lex, "a description in quotes", &brief));
@@ -57,7 +58,8 @@ static sl_err read_machine(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_kind(struct reader *r) {
+static sl_err read_kind(void *reader) {
+    struct reader *r = reader;
     struct sl_device_kind kind = {.efficiency = 1};
     SL_TRY(take_name(r, "the name of a kind of device", &kind.name));
     SL_TRY(take_word(r, "memory"));
@@ -89,7 +91,8 @@ static sl_err read_kind(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_link(struct reader *r) {
+static sl_err read_link(void *reader) {
+    struct reader *r = reader;
     struct sl_link link = {0};
     SL_TRY(take_name(r, "the name of a link", &link.name));
     SL_TRY(take_word(r, "bandwidth"));
@@ -135,7 +138,8 @@ static sl_err take_part(struct reader *r, struct sl_host_part *out) {
     return SL_OK;
 }
 
-static sl_err read_host(struct reader *r) {
+static sl_err read_host(void *reader) {
+    struct reader *r = reader;
     struct sl_host host = {0};
     struct sl_host_part parts[16];
     int64_t count;
@@ -158,7 +162,8 @@ static sl_err read_host(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_level(struct reader *r) {
+static sl_err read_level(void *reader) {
+    struct reader *r = reader;
     struct sl_level level = {0};
     int64_t hosts;
     SL_TRY(take_name(r, "the name of a level", &level.name));
@@ -174,14 +179,11 @@ static sl_err read_level(struct reader *r) {
 }
 
 static sl_err read_lines(struct reader *r) {
-    static const struct {
-        const char *word;
-        sl_err (*read)(struct reader *r);
-    } lines[] = {{"machine", read_machine},
-                 {"kind", read_kind},
-                 {"link", read_link},
-                 {"host", read_host},
-                 {"level", read_level}};
+    static const struct sl_lex_line lines[] = {{"machine", read_machine},
+                                               {"kind", read_kind},
+                                               {"link", read_link},
+                                               {"host", read_host},
+                                               {"level", read_level}};
     int64_t format;
     SL_TRY(sl_lex_skip_newlines(&r->lex));
     SL_TRY(take_word(r, "sluice-machine"));
@@ -190,16 +192,7 @@ static sl_err read_lines(struct reader *r) {
         return sl_lex_fail(&r->lex, "format %lld is not known; this program reads 1",
                            (long long)format);
     SL_TRY(sl_lex_take_newline(&r->lex));
-    while (r->lex.tok.kind == SL_TOK_NAME) {
-        int i = 0;
-        while (i < SL_COUNT(lines) && !sl_lex_is_name(&r->lex, lines[i].word))
-            i++;
-        if (i == SL_COUNT(lines))
-            break;
-        SL_TRY(sl_lex_next(&r->lex));
-        SL_TRY(lines[i].read(r));
-        SL_TRY(sl_lex_take_newline(&r->lex));
-    }
+    SL_TRY(sl_lex_take_lines(&r->lex, lines, SL_COUNT(lines), r));
     char found[64];
     if (r->lex.tok.kind != SL_TOK_END)
         return sl_lex_fail(&r->lex, "expected machine, kind, link, host or level, found %s",

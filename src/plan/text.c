@@ -58,7 +58,8 @@ static sl_err take_stage(struct reader *r, int *out) {
     return sl_lex_fail_at(r->lex, pos, "no stage is called '%.*s'", (int)name.length, name.at);
 }
 
-static sl_err read_stage(struct reader *r) {
+static sl_err read_stage(void *reader) {
+    struct reader *r = reader;
     struct sl_lex *lex = r->lex;
     struct sl_stage stage = {0};
     struct sl_str name;
@@ -95,7 +96,8 @@ static sl_err read_stage(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_bytes(struct reader *r) {
+static sl_err read_bytes(void *reader) {
+    struct reader *r = reader;
     static const char *const words[] = {"params", "grads", "state", "stash",
                                         "saved",  "kept",  "work"};
     int stage;
@@ -110,7 +112,8 @@ static sl_err read_bytes(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_nodes(struct reader *r) {
+static sl_err read_nodes(void *reader) {
+    struct reader *r = reader;
     int stage;
     SL_TRY(take_stage(r, &stage));
     r->ints.count = 0;
@@ -132,7 +135,8 @@ static sl_err read_nodes(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_edge(struct reader *r) {
+static sl_err read_edge(void *reader) {
+    struct reader *r = reader;
     struct sl_edge edge = {0};
     SL_TRY(take_stage(r, &edge.from));
     SL_TRY(take_stage(r, &edge.to));
@@ -143,7 +147,8 @@ static sl_err read_edge(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_tie(struct reader *r) {
+static sl_err read_tie(void *reader) {
+    struct reader *r = reader;
     struct sl_tie tie = {0};
     struct sl_str name;
     SL_TRY(sl_lex_take_name(r->lex, "the name of a tie", &name));
@@ -161,7 +166,8 @@ static sl_err read_tie(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_model(struct reader *r) {
+static sl_err read_model(void *reader) {
+    struct reader *r = reader;
     struct sl_str name;
     int64_t value;
     SL_TRY(sl_lex_take_name(r->lex, "the name of a model", &name));
@@ -172,7 +178,8 @@ static sl_err read_model(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_workers(struct reader *r) {
+static sl_err read_workers(void *reader) {
+    struct reader *r = reader;
     int64_t value;
     if (r->memory)
         return sl_lex_fail(r->lex, "the number of workers is said twice");
@@ -182,7 +189,8 @@ static sl_err read_workers(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_memory(struct reader *r) {
+static sl_err read_memory(void *reader) {
+    struct reader *r = reader;
     int64_t worker, bytes;
     SL_TRY(take_range(r->lex, "worker", 0, r->draft.worker_count - 1, &worker));
     SL_TRY(take_range(r->lex, "memory", 0, INT64_MAX >> 1, &bytes));
@@ -190,36 +198,26 @@ static sl_err read_memory(struct reader *r) {
     return SL_OK;
 }
 
-static sl_err read_schedule(struct reader *r) {
+static sl_err read_schedule(void *reader) {
+    struct reader *r = reader;
     struct sl_str name;
     SL_TRY(sl_lex_take_string(r->lex, "the name of a schedule in quotes", &name));
     r->draft.schedule = sl_arena_dup(r->arena, name.at, name.length);
     return SL_OK;
 }
 
-static sl_err read_batch(struct reader *r) {
+static sl_err read_batch(void *reader) {
+    struct reader *r = reader;
     return take_range(r->lex, "batch", 1, INT64_MAX >> 32, &r->draft.batch);
 }
 
 static sl_err read_lines(struct reader *r) {
-    static const struct {
-        const char *word;
-        sl_err (*read)(struct reader *r);
-    } lines[] = {{"model", read_model},     {"schedule", read_schedule}, {"batch", read_batch},
-                 {"workers", read_workers}, {"memory", read_memory},     {"stage", read_stage},
-                 {"bytes", read_bytes},     {"nodes", read_nodes},       {"edge", read_edge},
-                 {"tie", read_tie}};
-    while (r->lex->tok.kind == SL_TOK_NAME) {
-        int i = 0;
-        while (i < SL_COUNT(lines) && !sl_lex_is_name(r->lex, lines[i].word))
-            i++;
-        if (i == SL_COUNT(lines)) /* the next part of a bigger file */
-            return SL_OK;
-        SL_TRY(sl_lex_next(r->lex));
-        SL_TRY(lines[i].read(r));
-        SL_TRY(sl_lex_take_newline(r->lex));
-    }
-    return SL_OK;
+    static const struct sl_lex_line lines[] = {{"model", read_model},   {"schedule", read_schedule},
+                                               {"batch", read_batch},   {"workers", read_workers},
+                                               {"memory", read_memory}, {"stage", read_stage},
+                                               {"bytes", read_bytes},   {"nodes", read_nodes},
+                                               {"edge", read_edge},     {"tie", read_tie}};
+    return sl_lex_take_lines(r->lex, lines, SL_COUNT(lines), r);
 }
 
 sl_err sl_plan_read_lines(struct sl_arena *arena, struct sl_lex *lex, const struct sl_plan **out) {
