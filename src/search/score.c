@@ -54,7 +54,7 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     for (int s = 0; s < l->c.stage_count; s++)
         stages[s] = (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
                                       .width = l->c.width[s],
-                                      .micro_size = p->sizes[l->c.size],
+                                      .micro_size = p->sizes[sl_candidate_size(&l->c, s)],
                                       .workers = l->workers[s],
                                       .recompute = l->c.recompute[s],
                                       .has_input = l->stages[s].reads_data,
@@ -206,7 +206,10 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 int64_t sl_setup_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
-    return 2 * sl_setup_micros(l) * l->c.stage_count * iterations;
+    int64_t passes = 0;
+    for (int s = 0; s < l->c.stage_count; s++)
+        passes += 2 * sl_setup_stage_micros(l, s) * iterations;
+    return passes;
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
@@ -243,7 +246,8 @@ sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
     enum { SMALL = 30000 };
     struct sl_arena arena = {0};
     struct sl_setup one;
-    bool folded = l->c.width[0] > 1 && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
+    bool folded =
+        l->c.width[0] > 1 && !l->c.size_of && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
     sl_err err = play(&arena, folded ? &one : l, NULL, out);
     if (folded && err == SL_OK)
         out->over_worker = l->workers[out->over_stage][0];
