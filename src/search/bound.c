@@ -106,6 +106,11 @@ struct chain {
     bool windowed; /* it is known how many micro-batches are in flight */
     double memory; /* of the largest device */
     struct ring *ring;
+    struct { /* the largest tie on the path: its first and last place; a stage pays unless it has
+                both */
+        int first, last;
+        int64_t ns;
+    } tie;
 };
 
 /* Units of the heaviest path, in order; returns how many. */
@@ -149,6 +154,25 @@ static struct place add_unit(const struct sl_problem *p, struct place sum, int u
                           .stash = sum.stash + u->stash};
 }
 
+static void find_tie(struct chain *c, const int *path) {
+    const struct sl_problem *p = c->p;
+    for (int t = 0; t < p->tie_count; t++) {
+        int first = -1, last = -1;
+        int64_t ns = sl_tie_ns(p->machine, 2.0 * (double)p->ties[t].bytes);
+        for (int x = 0; x < c->count; x++)
+            for (int i = 0; i < p->ties[t].count; i++)
+                if (p->ties[t].units[i] == path[x]) {
+                    first = first < 0 ? x : first;
+                    last = x;
+                }
+        if (first < last && ns > c->tie.ns) {
+            c->tie.first = first;
+            c->tie.last = last;
+            c->tie.ns = ns;
+        }
+    }
+}
+
 /* Lanes of the sizes from `first` on. */
 static void sum_path(struct sl_arena *arena, struct chain *c, int first) {
     const struct sl_problem *p = c->p;
@@ -158,6 +182,7 @@ static void sum_path(struct sl_arena *arena, struct chain *c, int first) {
         for (int i = 1; i < p->ties[t].count; i++)
             tied[p->ties[t].units[i]] += (double)p->ties[t].bytes;
     c->count = heaviest_path(arena, p, first, path);
+    find_tie(c, path);
     c->front = SL_NEW(arena, struct place, c->count + 1);
     for (int l = 0; l < c->lane_count; l++) {
         struct lane *lane = &c->lanes[l];
@@ -231,13 +256,22 @@ static bool in_time(const struct chain *c, const struct tail *t, int y, int64_t 
     int64_t rounds = (t->lane->micros + t->width - 1) / t->width;
     int64_t f = b->f - a->f, i = b->i - a->i, w = b->w - a->w;
     int64_t passes = rounds * (f + i + (t->recompute ? f : 0)), late = rounds * w;
-    int64_t end = b->step - a->step;
+    int64_t end = b->step - a->step, tie = 0;
+    if ((y <= c->tie.first && c->tie.first < t->x) != (y <= c->tie.last && c->tie.last < t->x))
+        tie = c->tie.ns;
+    int64_t reduce = 0;
     if (t->width > 1)
-        end += (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
-                         c->ring[t->width].bandwidth) +
-               2 * (t->width - 1) * c->ring[t->width].latency_ns;
+        reduce = (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
+                           c->ring[t->width].bandwidth) +
+                 2 * (t->width - 1) * c->ring[t->width].latency_ns;
+    end += reduce > tie ? reduce : tie;
     if (!c->sync)
         return passes + late + end <= limit;
+    const struct place *whole = &c->front[c->count], *next = &c->front[t->x];
+    int64_t behind = whole->f - next->f + whole->i - next->i;
+    behind += c->split ? 0 : whole->w - next->w;
+    if (front->f + f + behind + rounds * (i + w) + end > limit)
+        return false; /* no backward pass before the first micro-batch came back */
     int64_t back = front->i + (c->split ? 0 : front->w);
     if (!c->split) /* what is before it waits for all of its passes */
         passes += late;
@@ -245,11 +279,13 @@ static bool in_time(const struct chain *c, const struct tail *t, int y, int64_t 
            front->f + passes + (c->split ? late : 0) + end <= limit;
 }
 
-/* The first unit that the stage can reach down to: the fewer units, the better it fits. */
-static int reach(const struct chain *c, const struct tail *t, int below, int64_t limit) {
-    if (below < 1 || !in_time(c, t, below - 1, limit) || !in_memory(c, t, below - 1))
+/* The first unit from `low` on that the stage can reach down to: the fewer units, the better it
+ * fits; `below`: it does not get further. */
+static int reach_from(const struct chain *c, const struct tail *t, int low, int below,
+                      int64_t limit) {
+    if (below <= low || !in_time(c, t, below - 1, limit) || !in_memory(c, t, below - 1))
         return below;
-    int low = 0, high = below - 1; /* `high` is reached */
+    int high = below - 1; /* is reached */
     while (low < high) {
         int y = low + (high - low) / 2;
         if (in_time(c, t, y, limit) && in_memory(c, t, y))
@@ -258,6 +294,16 @@ static int reach(const struct chain *c, const struct tail *t, int below, int64_t
             low = y + 1;
     }
     return high;
+}
+
+/* Only a stage that gets hold of both ends of a tie fits better with more units. */
+static int reach(const struct chain *c, const struct tail *t, int below, int64_t limit) {
+    bool both = c->tie.ns && c->tie.last < t->x && c->tie.first < below - 1;
+    int y = reach_from(c, t, both ? c->tie.first + 1 : 0, below, limit);
+    if (!both)
+        return y;
+    int whole = reach_from(c, t, 0, c->tie.first + 1, limit);
+    return whole <= c->tie.first ? whole : y;
 }
 
 /* Widths with equal rounds differ in memory only: the least of them is charged, the most fits. */

@@ -37,8 +37,9 @@ static inline int sl_candidate_size(const struct sl_candidate *c, int stage) {
 bool sl_candidate_check(const struct sl_problem *problem, const struct sl_candidate *candidate);
 
 struct sl_setup_stage {
-    int64_t f, i, w, step, reduce; /* ns of one pass; of one iteration */
-    int64_t in_bytes, out_bytes;   /* per sample */
+    int64_t f, i, w, step;       /* ns of one pass; of one iteration */
+    int64_t reduce;              /* over replicas, or stages with tied parameters */
+    int64_t in_bytes, out_bytes; /* per sample */
     struct sl_stage_bytes bytes;
     int first; /* position of its first device */
     bool reads_data;
@@ -98,6 +99,8 @@ SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl
 /* Passes of one iteration: what playing it costs. */
 int64_t sl_setup_passes(const struct sl_setup *setup);
 
+/* Bytes of tied parameters over the slowest link. */
+int64_t sl_tie_ns(const struct sl_machine *machine, double bytes);
 /* A ring over w replicas on the devices of a stage. */
 int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width, double bytes);
 

@@ -297,7 +297,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         low = low_bound(&s, &chain);
     if (query->scattered) {
         scatter(&s);
-        low = low_bound(&s, &chain);
+        low = low_bound(&s, s.cuts);
     }
     out->proven = (complete || query->scattered) && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;

@@ -77,37 +77,16 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     return sl_plan_build(arena, &draft, out);
 }
 
-/* Meetings over a tie: the largest tied parameter travels there and back. */
-static int64_t tie_ns(const struct sl_setup *l, int stage) {
-    const struct sl_problem *p = l->problem;
-    const struct sl_machine *m = p->machine;
-    double bytes = 0, slowest = INFINITY;
-    for (int t = 0; t < p->tie_count; t++) {
-        bool here = false, elsewhere = false;
-        for (int i = 0; i < p->ties[t].count; i++) {
-            int s = l->c.stage_of[p->ties[t].units[i]];
-            here |= s == stage;
-            elsewhere |= s != stage;
-        }
-        if (here && elsewhere)
-            bytes += 2.0 * (double)p->ties[t].bytes;
-    }
-    for (int i = 0; i < m->link_count; i++)
-        slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
-    return (int64_t)ceil(1e9 * bytes / slowest);
-}
-
 void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
-        int64_t tie = tie_ns(l, s);
         memset(out[s], 0, sizeof out[s]);
         int64_t extra = l->problem->action_ns;
         out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
         out[s][SL_I] = stage->i + extra;
         out[s][SL_W] = stage->w + extra;
         out[s][SL_B] = stage->i + stage->w + extra;
-        out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
+        out[s][SL_REDUCE] = stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
 }

@@ -158,13 +158,39 @@ int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int w
            2 * (width - 1) * latency;
 }
 
+/* Meetings over a tie: the largest tied parameter travels there and back. */
+static int64_t tie_ns(const struct sl_setup *l, int stage) {
+    const struct sl_problem *p = l->problem;
+    double bytes = 0;
+    for (int t = 0; t < p->tie_count; t++) {
+        bool here = false, elsewhere = false;
+        for (int i = 0; i < p->ties[t].count; i++) {
+            int s = l->c.stage_of[p->ties[t].units[i]];
+            here |= s == stage;
+            elsewhere |= s != stage;
+        }
+        if (here && elsewhere)
+            bytes += 2.0 * (double)p->ties[t].bytes;
+    }
+    return sl_tie_ns(p->machine, bytes);
+}
+
+int64_t sl_tie_ns(const struct sl_machine *m, double bytes) {
+    double slowest = INFINITY;
+    for (int i = 0; i < m->link_count; i++)
+        slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
+    return (int64_t)ceil(1e9 * bytes / slowest);
+}
+
 static void sum_reduce(struct sl_arena *arena, struct sl_setup *l) {
     for (int s = 0; s < l->c.stage_count; s++) {
         int *devices = SL_NEW(arena, int, l->c.width[s]);
         for (int r = 0; r < l->c.width[s]; r++)
             devices[r] = l->device_of[l->workers[s][r]];
-        l->stages[s].reduce = sl_reduce_ns(l->problem->machine, devices, l->c.width[s],
-                                           (double)l->stages[s].bytes.params);
+        int64_t tie = tie_ns(l, s),
+                reduce = sl_reduce_ns(l->problem->machine, devices, l->c.width[s],
+                                      (double)l->stages[s].bytes.params);
+        l->stages[s].reduce = tie > reduce ? tie : reduce;
     }
 }
 
@@ -302,13 +328,22 @@ bool sl_schedule_splits(const char *schedule) {
 }
 
 /* there[s]: forward passes that must end before the first of stage s begins; back[s]: gradients of
- * inputs that follow its last. Stages are in pipeline order. Asynchronous schedules hide both. */
+ * inputs that follow its last; behind[s]: the way of a micro-batch from its forward to its backward
+ * pass on s, before which no backward pass begins. Stages are in pipeline order. Asynchronous
+ * schedules hide both. */
 int64_t sl_setup_bound(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC;
     bool split = sl_schedule_splits(l->c.schedule);
     int count = l->c.stage_count;
-    int64_t *there = calloc((size_t)count * 2, sizeof *there), *back = there + count, most = 0;
+    int64_t *there = calloc((size_t)count * 3, sizeof *there), *back = there + count, most = 0;
+    int64_t *behind = back + count;
+    for (int s = count - 1; s >= 0; s--)
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
+            const struct sl_setup_stage *to = &l->stages[l->edges[e].to];
+            int64_t way = to->f + to->i + (split ? 0 : to->w) + behind[l->edges[e].to];
+            behind[s] = way > behind[s] ? way : behind[s];
+        }
     for (int s = 0; s < count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
         for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
@@ -320,6 +355,9 @@ int64_t sl_setup_bound(const struct sl_setup *l) {
         int64_t late = split ? rounds(l, s) * stage->w : 0; /* may run beside the way back */
         int64_t busy = rounds(l, s) * pass_ns(l, s), own = busy + stage->step + stage->reduce;
         int64_t all = there[s] + (own > busy - late + back[s] ? own : busy - late + back[s]);
+        int64_t after = there[s] + stage->f + behind[s] + rounds(l, s) * (stage->i + stage->w) +
+                        stage->step + stage->reduce;
+        all = after > all ? after : all;
         if (!sync)
             all = sl_async_bound(own, sl_setup_micros(l), l->device_count);
         most = all > most ? all : most;

@@ -95,6 +95,18 @@ static void draw_tensors(struct sl_arena *arena, struct dice *dice, struct sl_pr
     p->tensors = used;
 }
 
+/* Two units share what the smaller of them has. */
+static void draw_tie(struct sl_arena *arena, struct dice *dice, struct sl_problem *p) {
+    struct sl_unit_tie *tie = SL_NEW(arena, struct sl_unit_tie, 1);
+    int *units = SL_NEW(arena, int, 2);
+    units[0] = (int)dice_below(dice, p->unit_count - 1);
+    units[1] = units[0] + 1 + (int)dice_below(dice, p->unit_count - 1 - units[0]);
+    int64_t a = p->units[units[0]].params, b = p->units[units[1]].params;
+    *tie = (struct sl_unit_tie){"w", units, 2, a < b ? a : b};
+    p->ties = tie;
+    p->tie_count = tie->bytes > 0;
+}
+
 const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
                                       struct problem_size most) {
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
@@ -131,6 +143,8 @@ const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
     }
     p->units = units;
     p->times = times;
+    if (most.tied)
+        draw_tie(arena, dice, p);
     draw_tensors(arena, dice, p);
     sl_problem_finish(arena, p);
     int64_t *sizes = SL_NEW(arena, int64_t, 2), *memory = SL_NEW(arena, int64_t, devices);

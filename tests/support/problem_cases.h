@@ -10,6 +10,7 @@ struct problem_size {
     int units, devices; /* at most */
     bool mixed;         /* two hosts and two kinds of devices, some of the time */
     bool sized;         /* two micro-batch sizes */
+    bool tied;          /* two units read one parameter */
 };
 
 /* Units from 2, devices from 1. Memory is tight in two cases of three. */

@@ -86,7 +86,7 @@ static void simulated(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {11, (uint64_t)i, 0};
-        struct problem_size most = {i % 8 ? 5 : 7, i % 8 ? 3 : 4, .mixed = false};
+        struct problem_size most = {i % 8 ? 5 : 7, i % 8 ? 3 : 4, .tied = i % 5 == 0};
         const struct sl_problem *p = problem_draw(&arena, &dice, most);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_result brute = plan(&arena, p, "brute", schedule, 0);
@@ -110,7 +110,7 @@ static void placed(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {17, (uint64_t)i, 0};
-        struct problem_size most = {5, 4, .mixed = true};
+        struct problem_size most = {i % 8 ? 4 : 5, i % 8 ? 3 : 4, .mixed = true};
         const struct sl_problem *p = problem_draw(&arena, &dice, most);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_result brute = plan(&arena, p, "brute", schedule, 0);
@@ -163,7 +163,7 @@ static void never_loses(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {13, (uint64_t)i, 0};
-        struct problem_size most = {12, 6, .mixed = i % 2};
+        struct problem_size most = {i % 2 ? 9 : 12, i % 2 ? 4 : 6, .mixed = i % 2};
         const struct sl_problem *p = problem_draw(&arena, &dice, most);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_result ours = plan(&arena, p, "sluice", schedule, 0);
