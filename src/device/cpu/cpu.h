@@ -46,10 +46,12 @@ struct sl_cpu_table {
     const char *isa; /* "amx", "avx512", "avx2", "any" */
     bool (*supported)(void);
     const struct sl_cpu_kernel *kernels;
+    enum sl_dtype dtype; /* SL_BF16: only for programs whose activations are bf16 */
 };
 extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
+const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype);
 /* Use no better instruction set than this one (NULL: any), so that machines of different kinds give
  * the same bits. Before the first device is opened. */
 SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
@@ -58,7 +60,6 @@ SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
 bool sl_cpu_has_any(void);
 bool sl_cpu_has_avx2(void);
 bool sl_cpu_has_avx512(void);
-bool sl_cpu_has_bf16(void); /* products of bf16: AVX512-BF16 or AMX */
 bool sl_cpu_has_amx(void);
 
 #endif
