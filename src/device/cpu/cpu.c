@@ -45,20 +45,25 @@ sl_err sl_cpu_limit(const char *isa) {
     return SL_OK;
 }
 
-const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    return sl_cpu_find_for(name, SL_FLOAT);
+static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, const char *name) {
+    if (table->supported())
+        for (const struct sl_cpu_kernel *k = table->kernels; k->name; k++)
+            if (strcmp(k->name, name) == 0)
+                return k;
+    return NULL;
 }
 
 const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype) {
-    for (int t = first_table; sl_cpu_tables[t]; t++) {
-        if (!sl_cpu_tables[t]->supported() ||
-            (sl_cpu_tables[t]->dtype == SL_BF16 && dtype != SL_BF16))
-            continue;
-        for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
-            if (strcmp(k->name, name) == 0)
-                return k;
-    }
-    return NULL;
+    const struct sl_cpu_kernel *found = NULL;
+    if (dtype == SL_BF16 && first_table == 0)
+        found = find_in(&sl_cpu_table_bf16, name);
+    for (int t = first_table; sl_cpu_tables[t] && !found; t++)
+        found = find_in(sl_cpu_tables[t], name);
+    return found;
+}
+
+const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
+    return sl_cpu_find_for(name, SL_FLOAT);
 }
 
 static sl_err cpu_open(const struct sl_device_config *config, struct sl_device **out) {

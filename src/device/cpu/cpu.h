@@ -46,9 +46,10 @@ struct sl_cpu_table {
     const char *isa; /* "amx", "avx512", "avx2", "any" */
     bool (*supported)(void);
     const struct sl_cpu_kernel *kernels;
-    enum sl_dtype dtype; /* SL_BF16: only for programs whose activations are bf16 */
 };
 extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
+/* Looked at before them for programs whose activations are bf16; of the best instruction set. */
+extern const struct sl_cpu_table sl_cpu_table_bf16;
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
 const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype);

@@ -83,6 +83,8 @@ void sl_cpu_halves_run(const struct sl_cpu_kernel *kernel, const struct sl_cpu_c
     }
     for (int i = 0; i < instr->out_count; i++)
         if (is_half(&instr->out[i])) {
+            if (i == 0 && call->add)
+                convert(call, "bf16_widen", &instr->out[i], call->out[i], room);
             inner.out[i] = room;
             room += copy_bytes(&instr->out[i]);
         }

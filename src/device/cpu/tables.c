@@ -53,22 +53,17 @@ bool sl_cpu_has_amx(void) {
     return has_amx;
 }
 
-static const struct sl_cpu_table any = {"any", sl_cpu_has_any, sl_cpu_kernels_any, SL_FLOAT};
-static const struct sl_cpu_table heavy_amx = {"amx", sl_cpu_has_amx, sl_cpu_heavy_amx, SL_FLOAT};
-static const struct sl_cpu_table heavy_bf16_amx = {"amx", sl_cpu_has_amx, sl_cpu_heavy_bf16_amx,
-                                                   SL_BF16};
-static const struct sl_cpu_table heavy_any = {"any", sl_cpu_has_any, sl_cpu_heavy_any, SL_FLOAT};
-static const struct sl_cpu_table heavy_avx2 = {"avx2", sl_cpu_has_avx2, sl_cpu_heavy_avx2,
-                                               SL_FLOAT};
-static const struct sl_cpu_table heavy_avx512 = {"avx512", sl_cpu_has_avx512, sl_cpu_heavy_avx512,
-                                                 SL_FLOAT};
-static const struct sl_cpu_table light_any = {"any", sl_cpu_has_any, sl_cpu_light_any, SL_FLOAT};
-static const struct sl_cpu_table light_avx2 = {"avx2", sl_cpu_has_avx2, sl_cpu_light_avx2,
-                                               SL_FLOAT};
-static const struct sl_cpu_table light_avx512 = {"avx512", sl_cpu_has_avx512, sl_cpu_light_avx512,
-                                                 SL_FLOAT};
+static const struct sl_cpu_table any = {"any", sl_cpu_has_any, sl_cpu_kernels_any};
+static const struct sl_cpu_table heavy_amx = {"amx", sl_cpu_has_amx, sl_cpu_heavy_amx};
+static const struct sl_cpu_table heavy_any = {"any", sl_cpu_has_any, sl_cpu_heavy_any};
+static const struct sl_cpu_table heavy_avx2 = {"avx2", sl_cpu_has_avx2, sl_cpu_heavy_avx2};
+static const struct sl_cpu_table heavy_avx512 = {"avx512", sl_cpu_has_avx512, sl_cpu_heavy_avx512};
+static const struct sl_cpu_table light_any = {"any", sl_cpu_has_any, sl_cpu_light_any};
+static const struct sl_cpu_table light_avx2 = {"avx2", sl_cpu_has_avx2, sl_cpu_light_avx2};
+static const struct sl_cpu_table light_avx512 = {"avx512", sl_cpu_has_avx512, sl_cpu_light_avx512};
 
+const struct sl_cpu_table sl_cpu_table_bf16 = {"amx", sl_cpu_has_amx, sl_cpu_heavy_bf16_amx};
 const struct sl_cpu_table *const sl_cpu_tables[] = {
-    &heavy_bf16_amx, &heavy_amx, &heavy_avx512, &light_avx512, &heavy_avx2,
-    &light_avx2,     &heavy_any, &light_any,    &any,          NULL,
+    &heavy_amx, &heavy_avx512, &light_avx512, &heavy_avx2, &light_avx2,
+    &heavy_any, &light_any,    &any,          NULL,
 };
