@@ -67,7 +67,7 @@ static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
     if (stray->head.size_bytes)
         memcpy(in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
     tcp_finish(comm, in->op, stray->head.size_bytes);
-    free(stray);
+    tcp_free_stray(stray);
     free(in);
     return SL_OK;
 }
@@ -148,7 +148,12 @@ static const struct sl_post_row post_row = {
 
 /* ---- start and end ---- */
 
-static void free_peer(struct tcp_peer *peer) {
+void tcp_free_stray(struct tcp_stray *stray) {
+    free(stray->bytes);
+    free(stray);
+}
+
+void tcp_free_peer(struct tcp_peer *peer) {
     if (peer->fd >= 0)
         close(peer->fd);
     while (peer->out) {
@@ -170,7 +175,7 @@ static void free_peer(struct tcp_peer *peer) {
         struct tcp_stray *stray = peer->stray;
         peer->stray = stray->next;
         free(stray->in);
-        free(stray);
+        tcp_free_stray(stray);
     }
     free(peer->reading);
     if (peer->got >= (int64_t)sizeof peer->head && peer->head.kind > TCP_SYNC)
@@ -180,7 +185,7 @@ static void free_peer(struct tcp_peer *peer) {
 static void free_comm(struct tcp_comm *comm) {
     tcp_stop_thread(comm);
     for (int r = 0; comm->peers && r < comm->post.base.ranks; r++)
-        free_peer(&comm->peers[r]);
+        tcp_free_peer(&comm->peers[r]);
     free(comm->peers);
     sl_post_close(&comm->post);
     sl_gate_close(&comm->post.base.gate);
