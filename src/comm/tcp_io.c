@@ -91,7 +91,11 @@ void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
 }
 
 void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
-    struct tcp_out *out = sl_realloc(NULL, sizeof *out + (size_t)head.size_bytes);
+    struct tcp_out *out = malloc(sizeof *out + (size_t)head.size_bytes);
+    if (!out) { /* under the lock: nothing here may end the process */
+        sl_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
+        return;
+    }
     *out = (struct tcp_out){.head = head};
     if (bytes)
         memcpy(out->own, bytes, (size_t)head.size_bytes);
@@ -125,9 +129,11 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     pthread_mutex_lock(&comm->lock);
     peer->reading = take_in(peer, head->tag);
     if (!peer->reading) {
-        peer->straying = sl_realloc(NULL, sizeof *peer->straying);
-        *peer->straying = (struct tcp_stray){.head = *head};
-        add_stray(peer, peer->straying);
+        peer->straying = malloc(sizeof *peer->straying);
+        if (peer->straying) {
+            *peer->straying = (struct tcp_stray){.head = *head};
+            add_stray(peer, peer->straying);
+        }
     } else {
         peer->into = peer->reading->bytes;
         if (head->kind == TCP_SYNC)
@@ -135,6 +141,8 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
                         NULL);
     }
     pthread_mutex_unlock(&comm->lock);
+    if (!peer->reading && !peer->straying)
+        return sl_fail(SL_ERR_SYSTEM, "no memory for a message");
     if (peer->reading && peer->reading->room < head->size_bytes)
         return sl_fail(SL_ERR_PEER, "rank %d sent %lld bytes where %lld are expected", rank,
                        (long long)head->size_bytes, (long long)peer->reading->room);
