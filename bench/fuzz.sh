@@ -60,7 +60,7 @@ stat_of() { # NAME LOG: the last value of a "stat::" line
     sed -n "s/^stat::$1: *//p" "$2" | tail -n 1
 }
 
-most() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { print a + 0 > b + 0 ? a + 0 : b + 0 }'; }
+most() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { print (a + 0 > b + 0 ? a + 0 : b + 0) }'; }
 
 # Rounds of at most 100,000 executions, so that an end in between loses little. The file of a target:
 # checksum of its binary, executions, seconds of the slowest input, bytes over twice the file

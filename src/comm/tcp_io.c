@@ -21,6 +21,8 @@ enum {
     STRAY_FIRST = 1 << 16
 };
 
+static const int64_t message_most = (int64_t)1 << 40;
+
 /* ---- writing; under the lock ---- */
 
 static void watch_out(struct tcp_comm *comm, int rank, bool on) {
@@ -171,7 +173,7 @@ static sl_err begin_message(struct tcp_comm *comm, int rank) {
     bool data = head->kind == TCP_DATA || head->kind == TCP_SYNC;
     peer->into = NULL;
     if (head->kind <= 0 || head->kind >= TCP_KIND_COUNT || head->size_bytes < 0 ||
-        (!data && head->size_bytes > CONTROL_MOST))
+        head->size_bytes > message_most || (!data && head->size_bytes > CONTROL_MOST))
         return sl_fail(SL_ERR_PEER, "rank %d sent something that is no message", rank);
     if (data)
         return place_message(comm, rank);

@@ -13,7 +13,8 @@ fail() {
 }
 ranks=3
 seq 1 30000 >"$work/text.txt"
-gpt=(train gpt-nano --set "V=256,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --stages 3 --quiet --data "$work/text.txt")
+gpt=(train gpt-nano --set "V=256,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --stages 3 --quiet)
+data=$work/text.txt
 port=$((20000 + $$ % 20000))
 # run NAME FAULT ARGUMENTS...: every rank's status in status[]
 run() {
@@ -22,7 +23,7 @@ run() {
     port=$((port + 1))
     for ((r = ranks - 1; r >= 0; r--)); do
         SLUICE_RANK=$r SLUICE_RANKS=$ranks SLUICE_MEET=127.0.0.1:$port SLUICE_KEY=$$ SL_FAULT="$2" LD_PRELOAD=$preload \
-            timeout 120 "$SLUICE" "${gpt[@]}" "${@:3}" --out "$work/$1" 2>"$work/err.$r" &
+            timeout 120 "$SLUICE" "${gpt[@]}" "${@:3}" --data "$data" --out "$work/$1" 2>"$work/err.$r" &
         pids[r]=$!
     done
     status=()
@@ -65,12 +66,11 @@ for n in 1 450 900; do # writes; the first checkpoint has about 200
 done
 # The data file shrinks under all of them.
 cp "$work/text.txt" "$work/small.txt"
-gpt+=(--data "$work/small.txt")
+data=$work/small.txt
 (
-    until [ -e "$work/shrunk/ckpt/latest" ]; do sleep 0.05; done
-    truncate -s 100 "$work/small.txt"
+    for ((i = 0; i < 2400 && $(find "$work/shrunk/ckpt/latest" 2>/dev/null | wc -l) == 0; i++)); do sleep 0.05; done
+    truncate -s 100 "$data"
 ) &
 run shrunk "9 none 0" --steps 100000 --checkpoint-every 4
-wait
 same "a data file that shrinks" 4 "somebody is writing to it"
 echo "count: $injected faults on one of $ranks ranks, the same end on all"
