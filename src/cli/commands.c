@@ -5,6 +5,7 @@ extern const struct sl_command sl_cmd_check;
 extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_eval;
+extern const struct sl_command sl_cmd_export;
 extern const struct sl_command sl_cmd_import;
 extern const struct sl_command sl_cmd_launch;
 extern const struct sl_command sl_cmd_list;
@@ -26,6 +27,7 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_ckpt,
     &sl_cmd_compare,
     &sl_cmd_eval,
+    &sl_cmd_export,
     &sl_cmd_import,
     &sl_cmd_launch,
     &sl_cmd_list,

@@ -69,10 +69,13 @@ SL_MUST_CHECK sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup
 void sl_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
 
 struct sl_score {
-    int64_t step_ns;    /* of one iteration; asynchronous: from step to step */
+    int64_t step_ns;    /* of one iteration; asynchronous: from step to step; times the tokens that
+                           staleness costs: what planners minimise */
+    int64_t sim_ns;     /* the same as it was played */
     int64_t over_bytes; /* the most that a worker lacks; <= 0: everything fits */
     int over_worker, over_stage;
     int64_t peak_bytes; /* of the fullest worker */
+    int64_t all_bytes;  /* of all workers */
     double bubble;      /* idle share, mean over workers */
 };
 

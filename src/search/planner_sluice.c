@@ -128,7 +128,8 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     out->timed_out |= sl_query_over(query);
     out->proven &= out->found && !out->timed_out;
     const struct sl_schedule *row = query->schedule ? sl_schedule_find(query->schedule) : NULL;
-    out->lower_bound = sl_space_bound(p, row && row->rule != SL_RULE_SYNC);
+    bool async = query->schedules || (row && row->rule != SL_RULE_SYNC);
+    out->lower_bound = sl_space_bound(p, async);
     if (out->proven)
         out->lower_bound = out->best.score.step_ns;
     sl_contest_close(&contest);

@@ -210,7 +210,7 @@ static int64_t pass_ns(const struct sl_setup *l, int s) {
 static int64_t wire_ns(const struct sl_setup *l, int s) {
     const struct sl_machine *m = l->problem->machine;
     double best = 0;
-    if (!l->stages[s].in_bytes)
+    if (!l->stages[s].in_bytes || l->problem->copy_bytes_per_s > 0)
         return 0;
     for (int i = 0; i < m->link_count; i++)
         best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
