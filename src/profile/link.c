@@ -67,7 +67,7 @@ sl_err sl_profile_latency(int64_t *out_ns) {
     SL_TRY_OUT(t.err[0]);
     SL_TRY_OUT(t.err[1]);
     sl_sort(t.late_ns, ROUNDS, sizeof *t.late_ns, compare);
-    *out_ns = t.late_ns[ROUNDS / 2];
+    *out_ns = t.late_ns[ROUNDS / 2] > 0 ? t.late_ns[ROUNDS / 2] : 0;
 out:
     sl_channel_close(t.channel);
     sl_comm_close(comm);

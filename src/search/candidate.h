@@ -45,6 +45,7 @@ struct sl_setup {
     int edge_count, device_count;
     int *device_of; /* [worker] */
     int **workers;  /* [stage][replica] */
+    bool folded;    /* one pipeline that stands for several */
 };
 
 void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,

@@ -189,7 +189,7 @@ static bool steps_together(const struct sl_setup *l) {
     for (int s = 0; s < l->c.stage_count; s++)
         if (l->c.width[s] > 1)
             return false;
-    return true;
+    return !l->folded;
 }
 
 static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
@@ -249,6 +249,7 @@ static bool fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_set
     share->batch = micros * share->sizes[l->c.size];
     *out = *l;
     out->problem = share;
+    out->folded = true;
     out->c.width = ones;
     out->device_count = l->c.stage_count;
     out->stages = sl_vec_freeze(arena, l->stages, l->c.stage_count, sizeof *l->stages);

@@ -270,8 +270,9 @@ double sl_setup_lacks(const struct sl_setup *l) {
 }
 
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
-    int64_t all = (SL_ASYNC_ITERS - 1) * micros;
-    return devices >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - devices) / (double)all);
+    /* in flight; and where stages step together the first steps come up to an iteration later */
+    int64_t all = (SL_ASYNC_ITERS - 1) * micros, before = 2 * (int64_t)devices + micros + 1;
+    return before >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - before) / (double)all);
 }
 
 /* there[s]: forward passes that must end before the first of stage s begins; back[s]: gradients of
