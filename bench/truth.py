@@ -8,14 +8,14 @@ import subprocess
 import sys
 import tempfile
 
-# model, sizes, samples per step, micro-batch counts, synchronous and asynchronous schedules
+# model, sizes, samples per step, micro-batch counts
 MODELS = [
     ("gpt-nano", "L=6,C=192,H=6,T=128,P=128", 16, (4, 8, 16)),
-    ("bert-base", "L=4,C=192,H=4,F=768,T=96,P=96,V=2000", 16, (4, 8)),
-    ("mlp", "", 256, (4, 8)),
-    ("resnet18", "", 8, (4, 8)),
-    ("residual-lstm", "", 16, (4, 8)),
-    ("mmt", "", 16, (4, 8)),
+    ("bert-base", "L=4,C=256,H=4,F=1024,T=128,P=128,V=4000", 16, (4, 8)),
+    ("mlp", "W=2048,L=4", 512, (4, 8)),
+    ("resnet18", "cifar=1", 16, (4, 8)),
+    ("residual-lstm", "V=256,T=64,L=4,C=512,classes=0", 16, (4, 8)),
+    ("mmt", "L=2,C=256,H=4,F=1024,T=64", 16, (4, 8)),
 ]
 SCHEDULES = ("gpipe", "1f1b", "zb-h1", "2bw", "stash")
 GOALS = {"time_median": 5.0, "time_p95": 12.0, "memory": 3.0, "memory_under": 1.0}

@@ -44,23 +44,47 @@ static void draw_port(const struct sl_graph *graph, const struct sl_program_port
     }
 }
 
+static int reader_of(const struct sl_graph *graph, int value) {
+    for (int n = 0; n < graph->forward_count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++)
+            if (graph->nodes.at[n].in[i] == value)
+                return n;
+    return 0;
+}
+
+static int reader_of_seed(const struct sl_graph *graph, int loss) {
+    const struct sl_value *v = sl_graph_value(graph, graph->losses.at[loss].value);
+    return v->kind == SL_VALUE_NODE && v->node < graph->forward_count ? v->node : 0;
+}
+
 static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, bool seed) {
+    const struct sl_graph *graph = b->program->graph;
     for (int p = 0; p < ports->count; p++) {
-        struct sl_body_feed feed = {ports->at[p].operand,
-                                    malloc((size_t)ports->at[p].operand.numel * 4 + 64)};
+        const struct sl_program_port *port = &ports->at[p];
+        struct sl_body_feed feed = {.operand = port->operand,
+                                    .host = malloc((size_t)port->operand.numel * 4 + 64),
+                                    .input = seed ? -1 : port->index,
+                                    .reader = seed ? reader_of_seed(graph, port->index)
+                                                   : reader_of(graph, port->value)};
         if (!feed.host)
             return sl_fail(SL_ERR_SYSTEM, "no memory for an input");
-        draw_port(b->program->graph, &ports->at[p], seed, feed.host);
+        draw_port(graph, port, seed, feed.host);
         SL_PUSH(&b->feeds, feed);
     }
     return SL_OK;
 }
 
-sl_err sl_body_feed(struct sl_body *b, int slot) {
+sl_err sl_body_feed(struct sl_body *b, int slot, int64_t round) {
+    int64_t samples = b->program->samples;
     b->base[SL_SPACE_SLOT] = b->slots[slot];
     for (int64_t i = 0; i < b->feeds.count; i++) {
-        const struct sl_operand *o = &b->feeds.at[i].operand;
-        SL_TRY(upload(b, o->space, o->offset, b->feeds.at[i].host, o->numel * 4));
+        struct sl_body_feed *feed = &b->feeds.at[i];
+        const struct sl_operand *o = &feed->operand;
+        int64_t start = sl_clock_ns();
+        if (b->spec->fill && feed->input >= 0)
+            SL_TRY(b->spec->fill(b->spec->data, round * samples, samples, feed->input, feed->host));
+        SL_TRY(upload(b, o->space, o->offset, feed->host, o->numel * 4));
+        feed->dur_ns = sl_clock_ns() - start;
     }
     return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
 }
@@ -69,6 +93,7 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec, i
     struct sl_device_config config = {.threads = spec->threads};
     struct sl_program_spec program = {
         .graph = spec->graph, .samples = micro, .has_kernel = spec->device->has_kernel};
+    b->spec = spec;
     SL_TRY(spec->device->open(&config, &b->device));
     SL_TRY(sl_program_build(&program, &b->program));
     const struct sl_program *p = b->program;
@@ -201,7 +226,7 @@ sl_err sl_body_step_rate(struct sl_body *b, const struct sl_optim *optim, double
     SL_TRY_OUT(open_stepper(b, optim, &s));
     for (int round = -1; round < ROUNDS; round++) {
         int64_t now;
-        SL_TRY_OUT(sl_body_feed(b, 0));
+        SL_TRY_OUT(sl_body_feed(b, 0, 0));
         SL_TRY_OUT(sl_body_pass(b, SL_PHASE_F, 0));
         SL_TRY_OUT(sl_body_pass(b, SL_PHASE_B, 0));
         SL_TRY_OUT(step_once(b, &s, round + 2, &now));

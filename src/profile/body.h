@@ -12,9 +12,13 @@ enum { SL_BODY_SLOTS = 2 };
 struct sl_body_feed {
     struct sl_operand operand;
     void *host;
+    int input;      /* of the graph; -1: a seed */
+    int reader;     /* the first forward node that reads it; of a seed: that makes the loss */
+    int64_t dur_ns; /* the last time */
 };
 
 struct sl_body {
+    const struct sl_profile_spec *spec;
     struct sl_device *device;
     struct sl_program *program;
     struct sl_exec *exec;
@@ -26,8 +30,9 @@ struct sl_body {
 
 SL_MUST_CHECK sl_err sl_body_open(const struct sl_profile_spec *spec, int64_t micro,
                                   struct sl_body **out);
-/* The inputs into a slot: other values lie there once they have been read. */
-SL_MUST_CHECK sl_err sl_body_feed(struct sl_body *body, int slot);
+/* The inputs of micro-batch number `round` into a slot: other values lie there once they have been
+ * read. */
+SL_MUST_CHECK sl_err sl_body_feed(struct sl_body *body, int slot, int64_t round);
 void sl_body_close(struct sl_body *body);
 /* Gradients are added, as for all micro-batches but the first. */
 SL_MUST_CHECK sl_err sl_body_pass(struct sl_body *body, enum sl_phase phase, int slot);

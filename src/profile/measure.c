@@ -42,20 +42,25 @@ static int compare_samples(const void *a, const void *b) {
     return (x->signature > y->signature) - (x->signature < y->signature);
 }
 
-/* Instructions of one round into units and passes. */
-static void add_round(const struct run *r, const struct sl_program *p, const int64_t *op_ns,
-                      struct sample *out) {
+/* Instructions of one round into units and passes; what is fed is part of the forward pass of who
+ * reads it. */
+static void add_round(const struct run *r, const struct sl_body *body, struct sample *out) {
     const struct sl_graph *graph = r->spec->graph;
+    const struct sl_program *p = body->program;
     for (int u = 0; u < r->unit_count; u++)
         out[u] = (struct sample){.signature = r->signature[u], .unit = u};
-    for (int i = 0; i < p->instr_count; i++) {
-        const struct sl_node *node = &graph->nodes.at[p->instrs[i].node];
-        struct sample *s = &out[r->unit_of[node->of < 0 ? p->instrs[i].node : node->of]];
+    for (int i = 0, unit = 0; i < p->instr_count; i++) {
+        int n = p->instrs[i].node; /* -1: a copy, for the one before it */
+        if (n >= 0)
+            unit = r->unit_of[graph->nodes.at[n].of < 0 ? n : graph->nodes.at[n].of];
+        struct sample *s = &out[unit];
         int64_t *to = p->instrs[i].pass == SL_PASS_F   ? &s->f
                       : p->instrs[i].pass == SL_PASS_I ? &s->i
                                                        : &s->w;
-        *to += op_ns[i];
+        *to += body->op_ns[i];
     }
+    for (int64_t i = 0; i < body->feeds.count; i++)
+        out[r->unit_of[body->feeds.at[i].reader]].f += body->feeds.at[i].dur_ns;
 }
 
 static int64_t time_of(const struct sample *s, int what) {
@@ -152,7 +157,7 @@ struct crowd {
 static sl_err run_round(struct sl_body *body, int round, int64_t *extra_ns) {
     int64_t kernels = 0, slot = round & 1;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
-    SL_TRY(sl_body_feed(body, (int)slot));
+    SL_TRY(sl_body_feed(body, (int)slot, round));
     int64_t start = sl_clock_ns();
     SL_TRY(sl_body_pass(body, SL_PHASE_F, (int)slot));
     if (round > 0)
@@ -177,7 +182,7 @@ static void work(void *ctx, int64_t worker) {
         if (round < WARM)
             continue;
         c->extra[at] = extra;
-        add_round(r, body->program, body->op_ns, c->samples + at * r->unit_count);
+        add_round(r, body, c->samples + at * r->unit_count);
     }
     c->err[worker] = sl_body_step_rate(body, r->spec->optim, &c->step_rate[worker]);
 }
