@@ -52,3 +52,9 @@ void sl_log_status(bool keep, const char *fmt, ...) {
     }
     va_end(args);
 }
+
+void sl_log_status_end(void) {
+    if (status_open)
+        fputs("\r\033[K", stderr);
+    status_open = false;
+}

@@ -19,5 +19,7 @@ void sl_log_debug(const char *fmt, ...) SL_PRINTF(1, 2);
 
 /* One line that replaces itself on a terminal; elsewhere it is printed only when `keep`. */
 void sl_log_status(bool keep, const char *fmt, ...) SL_PRINTF(2, 3);
+/* Takes that line away, before data is printed. */
+void sl_log_status_end(void);
 
 #endif
