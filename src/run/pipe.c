@@ -306,6 +306,7 @@ static sl_err start_clock(struct sl_pipe *pipe) {
     pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
     SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
     pipe->last_ns = pipe->start_ns;
+    pipe->last_cpu_ns = sl_clock_process_ns();
     return SL_OK;
 }
 

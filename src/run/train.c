@@ -144,7 +144,7 @@ static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool
 
 sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_train_config *c = &train->config;
-    int64_t start = sl_clock_ns();
+    int64_t start = sl_clock_ns(), cpu = sl_clock_process_ns();
     struct sl_data_range range;
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));
@@ -155,6 +155,7 @@ sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     }
     SL_TRY(sl_train_apply(train, report));
     report->dur_ns = sl_clock_ns() - start;
+    report->cpu_ns = sl_clock_process_ns() - cpu;
     return report->skipped ? sl_train_find_bad(train, train->step - 1, &range, &report->bad)
                            : SL_OK;
 }

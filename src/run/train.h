@@ -21,6 +21,7 @@ struct sl_step_report {
     struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
+    int64_t cpu_ns;       /* processor time of this process meanwhile, of all its threads */
     double bubble;        /* pipelines: part of the workers' time without actions, in this run */
     int64_t worker_bytes; /* pipelines: memory of the largest worker; 0: one worker */
     double peak_share;    /* flops per second over those of sl_session_config; NAN: not known */
