@@ -32,8 +32,8 @@ static inline int sl_candidate_size(const struct sl_candidate *c, int stage) {
     return c->size_of ? c->size_of[stage] : c->size;
 }
 
-/* Can it be run? Where the ends of a tensor differ in their micro-batches, samples must come first
- * in it. */
+/* Is it sound? Every replica has a micro-batch, and where the ends of a tensor differ in the size of
+ * theirs, samples come first in it. */
 bool sl_candidate_check(const struct sl_problem *problem, const struct sl_candidate *candidate);
 
 struct sl_setup_stage {

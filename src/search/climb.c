@@ -22,6 +22,8 @@ static bool try_move(struct climb *c, const struct sl_candidate *move) {
     struct sl_setup layout;
     struct sl_score score;
     int64_t before = out->best.score.step_ns, bound;
+    if (!sl_candidate_check(c->contest->query->problem, move))
+        return false;
     sl_setup_build(&arena, c->contest->query->problem, move, &layout);
     bound = sl_setup_bound(&layout);
     if (bound < before)
@@ -103,7 +105,7 @@ static bool change_sizes(struct climb *c, struct sl_candidate *move) {
             own.size = now;
             for (int i = 0; i < move->stage_count; i++)
                 own.size = c->size_of[i] < own.size ? c->size_of[i] : own.size;
-            if (sl_candidate_check(query->problem, &own) && try_move(c, &own))
+            if (try_move(c, &own))
                 return true;
             c->size_of[s] = old;
         }

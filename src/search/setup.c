@@ -22,6 +22,11 @@ static int64_t size_of(const struct sl_setup *l, int stage) {
 }
 
 bool sl_candidate_check(const struct sl_problem *p, const struct sl_candidate *c) {
+    for (int s = 0; s < c->stage_count; s++) {
+        int64_t size = p->sizes[sl_candidate_size(c, s)];
+        if (c->width[s] > (p->batch + size - 1) / size)
+            return false;
+    }
     for (int t = 0; t < p->tensor_count && c->size_of; t++) {
         const struct sl_tensor *tensor = &p->tensors[t];
         for (int i = 0; i < tensor->to_count && tensor->whole; i++)
