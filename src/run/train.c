@@ -30,7 +30,7 @@ sl_err sl_train_open_optimizer(struct sl_train *train) {
     train->params = SL_NEW(&train->arena, struct sl_optim_param, count);
     train->step_items = SL_NEW(&train->arena, struct sl_step_item, count);
     train->norm_items = SL_NEW(&train->arena, struct sl_norm_item, count);
-    train->norm_sums = SL_NEW(&train->arena, double, count);
+    train->norm_sums = SL_NEW(&train->arena, double, 2 * count);
     for (int i = 0; i < p->param_count; i++) {
         struct sl_optim_shape shape = sl_plan_optim_shape(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
@@ -73,6 +73,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .grad_slots = 1,
         .state_count = sl_plan_slabs(&config->optim, &config->policy),
         .seed = config->seed,
+        .audit = config->audit,
     };
     train->config = *config;
     train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
