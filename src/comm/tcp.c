@@ -173,6 +173,7 @@ static void free_peer(struct tcp_peer *peer) {
         free(stray);
     }
     free(peer->reading);
+    free(peer->state);
     if (peer->got >= (int64_t)sizeof peer->head && peer->head.kind > TCP_SYNC)
         free(peer->into);
 }
@@ -183,7 +184,7 @@ static void free_comm(struct tcp_comm *comm) {
         free_peer(&comm->peers[r]);
     free(comm->peers);
     sl_post_close(&comm->post);
-    sl_gate_close(&comm->post.base.gate);
+    sl_comm_done(&comm->post.base);
     pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
@@ -213,8 +214,9 @@ static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
                                        .row = &post_row,
                                        .last_tag = INT_MAX},
                               .poll_fd = -1,
-                              .wake_fd = -1};
-    sl_gate_open(&comm->post.base.gate);
+                              .wake_fd = -1,
+                              .losing = -1};
+    sl_comm_init(&comm->post.base);
     pthread_mutex_init(&comm->lock, NULL);
     sl_err err = meet(comm, job ? job : &alone);
     if (err == SL_OK) {
@@ -289,5 +291,8 @@ const struct sl_transport sl_transport_tcp = {
     .settle = settle,
     .close = close_comm,
     .failed = told,
+    .look = tcp_look,
+    .is_lost = tcp_is_lost,
+    .who = tcp_who,
     SL_POST_FUNCTIONS,
 };
