@@ -1,11 +1,13 @@
 /* Drills. What they do is real: a process that is killed, stopped, or gets no more memory. */
 #include "cli/drill.h"
 
+#include "base/arena.h"
 #include "base/text.h"
 
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -24,11 +26,12 @@ static sl_err act_die(void) {
 
 static sl_err act_fail(void) { return sl_fail(SL_ERR_SYSTEM, "this is a drill: the worker fails"); }
 
-/* What is allocated stays; nothing more is given. */
+/* What is allocated stays; nothing more is given, and something more is asked for. */
 static sl_err act_memory(void) {
     const struct rlimit none = {0, 0};
     if (setrlimit(RLIMIT_AS, &none) != 0)
         return sl_fail(SL_ERR_SYSTEM, "this is a drill, but memory cannot be limited");
+    free(sl_realloc(NULL, (size_t)1 << 28));
     return SL_OK;
 }
 

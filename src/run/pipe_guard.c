@@ -44,7 +44,7 @@ static void put_worker(struct sl_text *out, const struct sl_pipe *pipe, const st
     char who[SL_WHO_TEXT];
     sl_comm_who(pipe->comm, rank_of(pipe, worker), who);
     bool lost = sl_comm_is_lost(pipe->comm, rank_of(pipe, worker));
-    sl_text_printf(out, "worker %d (%s): %s", worker, who, lost ? "when last heard of, " : "");
+    sl_text_printf(out, "worker %d (%s)%s: ", worker, who, lost ? ", now lost" : "");
     sl_work_put(out, pipe->config.plan, all, worker);
 }
 

@@ -103,7 +103,7 @@ void sl_work_put(struct sl_text *out, const struct sl_plan *plan, const struct s
                  int worker) {
     const struct sl_work *w = &all[worker];
     if (!w->known)
-        sl_text_put(out, "not heard of yet");
+        sl_text_put(out, "nothing is known");
     else if (!w->busy)
         sl_text_put(out, "in no action");
     else if (w->kind == SL_STEP || w->kind == SL_REDUCE || w->kind == SL_PREDICT)
