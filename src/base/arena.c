@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FIRST_BLOCK = 4096, LAST_BLOCK = 4 << 20, ALIGN = 16 };
 
@@ -17,7 +18,7 @@ struct sl_arena_block {
 
 _Noreturn void sl_out_of_memory(size_t size_bytes) {
     fprintf(stderr, "sluice: out of memory: could not allocate %zu bytes\n", size_bytes);
-    exit(SL_ERR_SYSTEM);
+    _exit(SL_ERR_SYSTEM); /* what runs at an exit may want memory, or a lock that is held */
 }
 
 void *sl_realloc(void *old, size_t size_bytes) {

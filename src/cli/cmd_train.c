@@ -7,6 +7,7 @@
 #include "base/par.h"
 #include "cli/comm_options.h"
 #include "cli/drill.h"
+#include "cli/live.h"
 #include "cli/run_stats.h"
 #include "profile/peak.h"
 #include "report/picture.h"
@@ -44,6 +45,7 @@ struct progress {
     struct sl_text trace; /* of the last run of a pipeline */
     int64_t *busy_ns;     /* [worker] over all runs, and how long they took */
     int64_t traced_ns;
+    struct sl_live live;
 };
 
 /* Tokens where the first loss counts items of an input, else samples. */
@@ -113,6 +115,12 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
     char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "";
     p->rate = p->rate == 0 ? rate : 0.9 * p->rate + 0.1 * rate;
+    if (p->live.on) {
+        p->live.shown.rate = p->rate;
+        p->live.shown.item = p->item;
+        sl_live_step(&p->live, r);
+        return;
+    }
     bool keep = !sl_log_is_terminal() && worth_a_line(p, r->step);
     if (!keep && now - p->last_print_ns < 100000000)
         return;
@@ -132,7 +140,8 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
 }
 
 static void on_eval(void *ctx, const struct sl_eval_report *r) {
-    (void)ctx;
+    struct progress *p = ctx;
+    p->live.shown.eval_loss = r->loss;
     char accuracy[48] = "";
     if (!isnan(r->accuracy))
         snprintf(accuracy, sizeof accuracy, "  accuracy %.2f%%", 100 * r->accuracy);
@@ -145,6 +154,9 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
     struct sl_arena arena = {0};
     struct sl_picture picture;
     bool drawn = p->trace.length > 0;
+    sl_live_trace(&p->live, timeline);
+    if (!p->busy_ns)
+        return;
     for (int w = 0; w < timeline->lane_count; w++)
         for (int64_t i = 0; i < timeline->lanes[w].count; i++) {
             const struct sl_span *span = &timeline->lanes[w].at[i];
@@ -171,6 +183,17 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
                                      "--out DIR");
     p->busy_ns = SL_NEW(arena, int64_t, c->plan->worker_count);
     return SL_OK;
+}
+
+/* Lanes need the measured timeline, of few steps at a time. Measuring changes no bits; all ranks
+ * measure, whichever of them has the terminal. */
+static void ask_dashboard(const struct sl_args *args, struct sl_session_config *c,
+                          struct progress *p) {
+    if (!sl_args_has(args, "--dashboard"))
+        return;
+    sl_live_open(&p->live, c);
+    c->trace_steps = c->trace ? 0 : 2;
+    c->trace |= c->plan != NULL;
 }
 
 /* Asynchronous schedules: one verdict over all stages, or each stage for itself as published. */
@@ -376,6 +399,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
+    ask_dashboard(args, &session, &progress);
     progress.session = &session;
     progress.config = &session.train;
     progress.choice = &choice;
@@ -387,6 +411,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, result);
+    sl_live_close(&progress.live);
     if (result->abandoned)
         leave(comm, err);
     if (err != SL_OK)
@@ -425,6 +450,7 @@ static const struct sl_option options[] = {
     {"--verdict", "all|stage", "who judges a gradient without a flush (default all)", false},
     {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
+    {"--dashboard", NULL, "loss curve and workers, live; lines where no terminal is", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},

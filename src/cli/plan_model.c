@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/machine_file.h"
+#include "profile/machine_file.h"
 #include "cli/model_file.h"
 #include "cli/plan_kinds.h"
 #include "cli/search_report.h"

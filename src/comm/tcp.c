@@ -215,6 +215,7 @@ static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
                                        .last_tag = INT_MAX},
                               .poll_fd = -1,
                               .wake_fd = -1,
+                              .lost = -1,
                               .losing = -1};
     sl_comm_init(&comm->post.base);
     pthread_mutex_init(&comm->lock, NULL);
@@ -252,7 +253,7 @@ static void choose_speaker(struct tcp_comm *comm) {
     pthread_mutex_lock(&comm->lock);
     base->speaker = base->rank;
     for (int r = base->rank - 1; r >= 0; r--)
-        if (!comm->peers[r].gone || comm->peers[r].told)
+        if (!comm->peers[r].lost && (!comm->peers[r].gone || comm->peers[r].told))
             base->speaker = r;
     pthread_mutex_unlock(&comm->lock);
 }

@@ -20,7 +20,7 @@
 static const int64_t lost_ns = 4000000000, telling_ns = 200000000;
 
 struct failure {
-    int32_t err;
+    int32_t err, lost; /* a rank, -1: none */
     char message[2048];
 };
 
@@ -75,7 +75,7 @@ bool tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes, int
 bool tcp_is_lost(struct sl_comm *base, int rank) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
     pthread_mutex_lock(&comm->lock);
-    bool lost = comm->peers[rank].gone && !comm->peers[rank].told;
+    bool lost = comm->peers[rank].lost;
     pthread_mutex_unlock(&comm->lock);
     return lost;
 }
@@ -85,22 +85,37 @@ void tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]) {
     snprintf(out, SL_WHO_TEXT, "rank %d, host %s, process %d", rank, who->host, who->pid);
 }
 
+/* The lowest rank that is left says what the thread's error is, at once. */
+static void say_loss(struct tcp_comm *comm, int rank) {
+    struct sl_comm *base = &comm->post.base;
+    int speaker = 0;
+    pthread_mutex_lock(&comm->lock);
+    comm->peers[rank].lost = true;
+    while (comm->peers[speaker].lost)
+        speaker++;
+    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&base->hooks_mutex);
+    if (base->say && !base->said && speaker == base->rank) {
+        base->say(sl_err_message());
+        base->said = true;
+    }
+    pthread_mutex_unlock(&base->hooks_mutex);
+}
+
 static void lose(struct tcp_comm *comm, int rank, const char *why) {
     const struct tcp_who *who = &comm->peers[rank].who;
     sl_err err = sl_fail(SL_ERR_PEER, "rank %d (host %s, process %d) is lost: %s", rank, who->host,
                          who->pid, why);
     struct sl_comm *base = &comm->post.base;
-    int speaker = 0;
-    while (tcp_is_lost(base, speaker))
-        speaker++;
+    pthread_mutex_lock(&comm->lock);
+    comm->peers[rank].lost = true;
+    pthread_mutex_unlock(&comm->lock);
     pthread_mutex_lock(&base->hooks_mutex);
     if (base->hooks.explain)
         base->hooks.explain(base->hooks.ctx, rank);
-    if (base->say && speaker == base->rank) {
-        base->say(sl_err_message());
-        base->said = true;
-    }
     pthread_mutex_unlock(&base->hooks_mutex);
+    say_loss(comm, rank);
+    comm->lost = rank;
     sl_gate_fail(&base->gate, err);
 }
 
@@ -152,7 +167,7 @@ void tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
 
 /* The first error here goes to all others, once. What came from another names its rank already. */
 void tcp_announce(struct tcp_comm *comm) {
-    struct failure failure = {0};
+    struct failure failure = {.lost = comm->lost};
     bool heard = false;
     if (comm->announced)
         return;
@@ -185,5 +200,9 @@ void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_
     if (failure.err <= SL_OK || failure.err > SL_ERR_PEER)
         failure.err = SL_ERR_PEER;
     sl_err_set_message(failure.message);
+    int lost = failure.lost;
+    if (lost >= 0 && lost < comm->post.base.ranks && lost != comm->post.base.rank &&
+        !atomic_load(&comm->post.base.gate.failed))
+        say_loss(comm, lost);
     sl_gate_fail(&comm->post.base.gate, (sl_err)failure.err);
 }

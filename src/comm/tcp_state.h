@@ -74,6 +74,7 @@ struct tcp_peer {
     int64_t state_bytes, state_ns;
     bool told; /* it has failed and said so, or it has ended in order */
     bool gone; /* nothing will come any more */
+    bool lost; /* somebody has found it lost */
 };
 
 struct tcp_comm {
@@ -85,6 +86,7 @@ struct tcp_comm {
     int poll_fd, wake_fd;
     atomic_bool stop;
     bool announced;
+    int lost;   /* the rank that we found lost, -1: none */
     int losing; /* a rank whose loss is about to be told, -1: none; the thread's own */
     int64_t losing_ns;
     char losing_why[160];

@@ -197,9 +197,8 @@ static sl_err log_staleness(struct session *s) {
  * with fresh weights that they would not have had. */
 static sl_err run_pipe(struct session *s) {
     enum { STEPS_DRAWN = 16 };
-    int64_t most = !sl_pipe_is_synchronous(s->pipe) ? INT64_MAX
-                   : s->config->trace               ? STEPS_DRAWN
-                                                    : 1;
+    int64_t drawn = s->config->trace_steps ? s->config->trace_steps : STEPS_DRAWN;
+    int64_t most = !sl_pipe_is_synchronous(s->pipe) ? INT64_MAX : s->config->trace ? drawn : 1;
     int64_t count = run_length(s, most);
     struct sl_step_report *reports = calloc((size_t)count, sizeof *reports);
     if (!reports)

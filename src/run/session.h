@@ -47,6 +47,8 @@ struct sl_session_config {
     bool together;  /* asynchronous schedules: one verdict before each step */
     bool staleness; /* log it */
     bool trace;     /* measure when everything happens in a pipeline */
+    int64_t
+        trace_steps; /* synchronous schedules: so many at a time; 0: enough for a good picture */
     /* After each run of the pipeline; `step` of the training run is the last one in it. */
     void (*on_trace)(void *ctx, const struct sl_timeline *timeline, int64_t step);
     void (*on_save)(void *ctx, int64_t step, int64_t dur_ns);
