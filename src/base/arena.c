@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { FIRST_BLOCK = 4096, LAST_BLOCK = 4 << 20, ALIGN = 16 };
 
@@ -17,8 +16,10 @@ struct sl_arena_block {
 };
 
 _Noreturn void sl_out_of_memory(size_t size_bytes) {
-    fprintf(stderr, "sluice: out of memory: could not allocate %zu bytes\n", size_bytes);
-    _exit(SL_ERR_SYSTEM); /* what runs at an exit may want memory, or a lock that is held */
+    /* Recorded as well: who was asked to speak at the exit of this process finds it there. */
+    (void)sl_fail(SL_ERR_SYSTEM, "out of memory: could not allocate %zu bytes", size_bytes);
+    fprintf(stderr, "sluice: %s\n", sl_err_message());
+    exit(SL_ERR_SYSTEM);
 }
 
 void *sl_realloc(void *old, size_t size_bytes) {

@@ -39,6 +39,7 @@ static const struct sl_option options[] = {
     {"--bandwidth", "BW", "imported: per level: 25GiB/s or 100GB/s,10Gb/s", false},
     {"--cpus", "C", "imported: CPU cores that may take a stage (dnn-partitioning)", false},
     {"--all-devices", NULL, "imported: no device may stay idle (pipedream)", false},
+    {"--non-contiguous", NULL, "imported: a device may take any set (dnn-partitioning)", false},
     {"--free-links", NULL, "imported: activations travel for nothing (pipedream's default)", false},
     {0},
 };

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Set for every process by Open MPI, by MPICH and its kin, and by srun with PMIx. */
 static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
@@ -24,6 +25,24 @@ static const char *launched_as(void) {
 /* Also from a thread that finds a rank lost. */
 static void say(const char *message) { fprintf(stderr, "sluice: %s\n", message); }
 
+/* ---- a process that cannot go on ---- */
+
+static struct sl_comm *still_open;
+
+/* Small allocations that fail end the process where it stands (base/arena.h). The other ranks hear
+ * why before it goes: the thread that ends it has the error in its record. */
+static void last_words(void) {
+    enum { PATIENCE_S = 5 };
+    struct sl_comm *comm = still_open;
+    still_open = NULL;
+    if (!comm)
+        return;
+    alarm(PATIENCE_S); /* it may have ended within the transport's own lock */
+    if (sl_comm_settle(comm, SL_ERR_SYSTEM) != SL_OK && comm->rank == comm->speaker &&
+        !sl_comm_has_said(comm))
+        say(sl_err_message());
+}
+
 sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     const char *name = sl_args_text(args, "--transport", launched_as());
     const struct sl_transport *row;
@@ -38,6 +57,8 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     SL_TRY(sl_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, &job, out));
     sl_comm_say(*out, say);
+    still_open = *out;
+    atexit(last_words);
     if (!sl_comm_speaks(*out))
         sl_log_open(SL_LOG_QUIET, false, false);
     return SL_OK;
@@ -115,6 +136,7 @@ sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
 }
 
 sl_err sl_comm_conclude(struct sl_comm *comm, sl_err err) {
+    still_open = NULL;
     if (comm)
         err = sl_comm_settle(comm, err);
     /* Without signs of life nobody knows who is left to speak. */

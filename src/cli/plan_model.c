@@ -19,6 +19,7 @@ struct question {
     struct sl_optim optim;
     const struct sl_problem *problem;
     struct sl_search_spec spec;
+    int64_t shown_ns; /* when progress was last shown */
 };
 
 static sl_err read_cost(const char *path, struct question *q) {
@@ -86,6 +87,20 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     return SL_OK;
 }
 
+/* At most ten lines a second; each replaces the last. */
+static void show_progress(void *ctx, const char *phase, const struct sl_result *so_far) {
+    struct question *q = ctx;
+    char best[SL_HUMAN_BYTES] = "none";
+    int64_t now = sl_clock_ns();
+    if (now - q->shown_ns < 100000000)
+        return;
+    q->shown_ns = now;
+    if (so_far->found)
+        sl_human_ns(so_far->best.score.step_ns, best);
+    sl_log_status(false, "plan: %s, %lld played, best step %s", phase, (long long)so_far->played,
+                  best);
+}
+
 static sl_err open_query(const struct sl_args *args, struct question *q) {
     const char *schedule = sl_args_text(args, "--schedule", "auto");
     double seconds = 0;
@@ -101,6 +116,8 @@ static sl_err open_query(const struct sl_args *args, struct question *q) {
         .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,
         .threads = (int)threads,
         .until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0,
+        .progress = show_progress,
+        .progress_ctx = q,
     };
     return SL_OK;
 }
@@ -133,6 +150,7 @@ sl_err sl_plan_model(const struct sl_args *args) {
         sl_search_report_json(&report, &text);
     else
         sl_search_report(&report, &text);
+    sl_log_status_end();
     SL_TRY_OUT(sl_print(&text));
 out:
     sl_text_free(&text);

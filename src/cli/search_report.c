@@ -47,6 +47,16 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
     }
 }
 
+/* Stages whose micro-batches are larger than the smallest. */
+static void put_sizes(const struct sl_search *s, struct sl_text *out) {
+    const struct sl_candidate *c = &s->setup.c;
+    for (int i = 0; i < c->stage_count; i++)
+        if (sl_candidate_size(c, i) != c->size)
+            sl_text_printf(out, "            s%d: %lld micro-batches of %lld\n", i,
+                           (long long)sl_setup_stage_micros(&s->setup, i),
+                           (long long)s->setup.problem->sizes[sl_candidate_size(c, i)]);
+}
+
 static void put_runners(const struct sl_search *s, struct sl_text *out) {
     const struct sl_result *r = &s->result;
     const struct sl_problem *p = s->setup.problem;
@@ -93,9 +103,8 @@ static void put_bound(const struct sl_result *r, struct sl_text *out) {
     if (r->proven)
         sl_text_put(out, "bound       proven: no cut, width or recomputation is faster\n");
     else if (r->lower_bound > 0)
-        sl_text_printf(out, "bound       %s, gap %.1f %%%s%s\n", sl_human_ns(r->lower_bound, bound),
-                       gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets",
-                       r->timed_out ? "; the time was up" : "");
+        sl_text_printf(out, "bound       %s, gap %.1f %%%s\n", sl_human_ns(r->lower_bound, bound),
+                       gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets");
 }
 
 void sl_search_report(const struct sl_search_report *report, struct sl_text *out) {
@@ -113,15 +122,17 @@ void sl_search_report(const struct sl_search_report *report, struct sl_text *out
     sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
                    s->setup.c.schedule, (long long)sl_setup_micros(&s->setup),
                    (long long)p->sizes[s->setup.c.size], (long long)p->batch);
+    put_sizes(s, out);
     sl_text_printf(out, "memory      %s of %s on the fullest worker (%s)\n",
                    sl_human_bytes(r->best.score.over_bytes + p->memory[worst], bytes),
                    sl_human_bytes(p->memory[worst], limit), s->bytes ? "exact" : "sums over units");
     put_bound(r, out);
     put_runners(s, out);
     put_what_if(report, out);
-    sl_text_printf(out, "search      %s: %s, %lld candidates, %lld played\n",
-                   report->spec->planner->name, sl_human_ns(report->search_ns, took),
-                   (long long)r->offered, (long long)r->played);
+    sl_text_printf(
+        out, "search      %s: %s, %lld candidates, %lld played; %s\n", report->spec->planner->name,
+        sl_human_ns(report->search_ns, took), (long long)r->offered, (long long)r->played,
+        r->timed_out ? "stopped by the time limit: this is the best plan so far" : "finished");
 }
 
 /* ---- JSON ---- */
@@ -131,6 +142,7 @@ static void stage_json(const struct sl_search *s, int i, struct sl_json_out *jso
     const struct sl_setup_stage *stage = &s->setup.stages[i];
     sl_json_open(json, '{');
     sl_json_put_int(json, "width", s->setup.c.width[i]);
+    sl_json_put_int(json, "micro_size", p->sizes[sl_candidate_size(&s->setup.c, i)]);
     sl_json_put_bool(json, "recompute", s->setup.c.recompute[i]);
     sl_json_put_int(json, "f_ns", stage->f);
     sl_json_put_int(json, "b_ns", stage->i + stage->w);

@@ -16,19 +16,10 @@
 #define SL_COMM_COMM_H
 
 #include "comm/gate.h"
+#include "comm/life.h"
 #include "device/device.h"
 
 struct sl_transport;
-
-/* What a transport that watches over its ranks asks of whoever uses it. Its threads call. */
-struct sl_comm_hooks {
-    void *ctx;
-    /* A rank is lost, and the error of the thread says so: add what is known. */
-    void (*explain)(void *ctx, int rank);
-    /* What the other ranks may see of this one: goes with every sign of life. */
-    void (*state)(void *ctx, void *out);
-    int64_t state_bytes;
-};
 
 /* A transport that is open: this process's view. Transports put their own fields behind. */
 struct sl_comm {
@@ -71,19 +62,6 @@ SL_MUST_CHECK sl_err sl_comm_settle(struct sl_comm *comm, sl_err err);
 void sl_comm_close(struct sl_comm *comm); /* NULL is fine */
 /* This worker failed with the error recorded in its thread. */
 void sl_comm_fail(struct sl_comm *comm, sl_err err);
-
-/* ---- signs of life ---- */
-
-void sl_comm_hook(struct sl_comm *comm, const struct sl_comm_hooks *hooks); /* NULL: none */
-/* A rank that is lost is said at once by the lowest that is left: launchers may kill all soon. */
-void sl_comm_say(struct sl_comm *comm, void (*say)(const char *message));
-bool sl_comm_has_said(struct sl_comm *comm);
-/* What another rank let us see last, and how long ago. False: nothing, or not of that size. */
-bool sl_comm_look(struct sl_comm *comm, int rank, void *out, int64_t size_bytes, int64_t *age_ns);
-bool sl_comm_is_lost(struct sl_comm *comm, int rank);
-enum { SL_WHO_TEXT = 128 };
-/* "rank 1, host a, process 4711" */
-void sl_comm_who(struct sl_comm *comm, int rank, char out[SL_WHO_TEXT]);
 
 /* Let a transport that needs it move what is under way; cheap. Called between actions. */
 void sl_comm_poll(struct sl_comm *comm);

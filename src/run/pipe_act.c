@@ -119,10 +119,12 @@ static sl_err give_piece(struct sl_pipe_worker *w, const struct where *at, const
                          const struct sl_piece *piece) {
     struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
+    int64_t before = sl_pipe_clock(w);
     char *message;
     note_wait(w, way, piece, SL_WAIT_PLACE);
     SL_TRY(sl_channel_reserve(channel, n, &message));
     sl_pipe_note_go(w);
+    w->waited_ns += sl_pipe_clock(w) - before;
     SL_TRY(copy_piece(at, way, piece, message, true));
     return sl_channel_send(channel, n, piece_bytes(at, way, piece));
 }

@@ -5,9 +5,9 @@
 #include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/pipe_guard.h"
 #include "run/scores.h"
 #include "run/store.h"
-#include "sched/waits.h"
 
 /* A pass whose weights are compared with the version they stand for. */
 struct sl_watch {
@@ -37,16 +37,6 @@ struct sl_seat_state {
     struct sl_watch watch[2];      /* of forwards, of backwards */
     SL_VEC(struct sl_staleness) watched;
     struct sl_scores scores; /* of an evaluation */
-};
-
-/* What a worker is at, for whoever looks (pipe_notes.c): one relaxed store each. */
-struct sl_notes {
-    atomic_int_least64_t done;  /* actions */
-    atomic_int_least64_t doing; /* kind, stage, micro-batch; -1: nothing */
-    atomic_int_least64_t wait;  /* for whom; 0: for nobody */
-    atomic_int_least64_t longest_ns[SL_KIND_COUNT];
-    uint32_t seen;                      /* bit k: kind k has been measured; the worker's own */
-    int64_t expected_ns[SL_KIND_COUNT]; /* by the schedule */
 };
 
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
@@ -117,7 +107,8 @@ struct sl_pipe {
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
-    int64_t start_step, start_sample, start_ns, last_ns;
+    int64_t start_step, start_sample, start_ns;
+    int64_t last_ns, last_cpu_ns; /* end of the step before */
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
@@ -161,31 +152,6 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 /* Of the channels that are read here, to out[worker]. */
 void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
-/* pipe_notes.c: NULL: none. */
-void sl_pipe_note_action(struct sl_pipe_worker *worker, const struct sl_action *action);
-void sl_pipe_note_done(struct sl_pipe_worker *worker, enum sl_kind kind, int64_t dur_ns);
-/* It waits for `peer`, or for a group; until sl_pipe_note_go. */
-struct sl_wait_note {
-    enum sl_wait wait;
-    bool grad;
-    int of, peer; /* edge or group; worker */
-    int32_t peer_micro;
-};
-void sl_pipe_note_wait(struct sl_pipe_worker *worker, struct sl_wait_note note);
-void sl_pipe_note_go(struct sl_pipe_worker *worker);
-/* What all workers are at, as far as this rank knows: out[worker_count]. Any thread. */
-void sl_pipe_read_notes(const struct sl_pipe *pipe, struct sl_work *out);
-/* What a rank shows of itself: its workers, in order. */
-int64_t sl_pipe_notes_bytes(const struct sl_pipe *pipe, int rank);
-void sl_pipe_show_notes(void *pipe, void *out);
-
-/* pipe_guard.c: the watchdog. Started workers are waited for until all have ended, or one has been
- * given up. */
-void sl_pipe_guard_open(struct sl_pipe *pipe);
-void sl_pipe_guard_close(struct sl_pipe *pipe);
-void sl_pipe_guard_start(struct sl_pipe *pipe, int workers);
-void sl_pipe_guard_ended(struct sl_pipe *pipe); /* by a worker */
-void sl_pipe_guard_wait(struct sl_pipe *pipe);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_policy.c */

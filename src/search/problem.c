@@ -179,7 +179,9 @@ static void fill_tensors(struct builder *b) {
                                             .sample_bytes = (int64_t)value_bytes(b, root)}));
                 tensor_of[root] = (int)tensors.count;
             }
-            add_reader(b->arena, &tensors.at[tensor_of[root] - 1], b->unit_of[n]);
+            struct sl_tensor *tensor = &tensors.at[tensor_of[root] - 1];
+            tensor->whole |= sl_graph_value(graph, in)->shape.batch != 1 || v->shape.batch != 1;
+            add_reader(b->arena, tensor, b->unit_of[n]);
         }
     b->p->tensor_count = (int)tensors.count;
     b->p->tensors = SL_VEC_FREEZE(&tensors, b->arena);

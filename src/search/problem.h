@@ -32,6 +32,7 @@ struct sl_tensor {
     const int *to; /* [to_count] ascending units, not `from` */
     int to_count;
     int64_t sample_bytes;
+    bool whole; /* its first size is not the batch: all its ends need one micro-batch size */
 };
 
 struct sl_unit_tie { /* units that read one parameter */

@@ -54,7 +54,7 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     for (int s = 0; s < l->c.stage_count; s++)
         stages[s] = (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
                                       .width = l->c.width[s],
-                                      .micro_size = p->sizes[l->c.size],
+                                      .micro_size = p->sizes[sl_candidate_size(&l->c, s)],
                                       .workers = l->workers[s],
                                       .recompute = l->c.recompute[s],
                                       .has_input = l->stages[s].reads_data,
@@ -77,37 +77,16 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     return sl_plan_build(arena, &draft, out);
 }
 
-/* Meetings over a tie: the largest tied parameter travels there and back. */
-static int64_t tie_ns(const struct sl_setup *l, int stage) {
-    const struct sl_problem *p = l->problem;
-    const struct sl_machine *m = p->machine;
-    double bytes = 0, slowest = INFINITY;
-    for (int t = 0; t < p->tie_count; t++) {
-        bool here = false, elsewhere = false;
-        for (int i = 0; i < p->ties[t].count; i++) {
-            int s = l->c.stage_of[p->ties[t].units[i]];
-            here |= s == stage;
-            elsewhere |= s != stage;
-        }
-        if (here && elsewhere)
-            bytes += 2.0 * (double)p->ties[t].bytes;
-    }
-    for (int i = 0; i < m->link_count; i++)
-        slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
-    return (int64_t)ceil(1e9 * bytes / slowest);
-}
-
 void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
-        int64_t tie = tie_ns(l, s);
         memset(out[s], 0, sizeof out[s]);
         int64_t extra = l->problem->action_ns;
         out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
         out[s][SL_I] = stage->i + extra;
         out[s][SL_W] = stage->w + extra;
         out[s][SL_B] = stage->i + stage->w + extra;
-        out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
+        out[s][SL_REDUCE] = stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
 }
@@ -206,7 +185,10 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 int64_t sl_setup_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
-    return 2 * sl_setup_micros(l) * l->c.stage_count * iterations;
+    int64_t passes = 0;
+    for (int s = 0; s < l->c.stage_count; s++)
+        passes += 2 * sl_setup_stage_micros(l, s) * iterations;
+    return passes;
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
@@ -243,7 +225,8 @@ sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
     enum { SMALL = 30000 };
     struct sl_arena arena = {0};
     struct sl_setup one;
-    bool folded = l->c.width[0] > 1 && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
+    bool folded =
+        l->c.width[0] > 1 && !l->c.size_of && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
     sl_err err = play(&arena, folded ? &one : l, NULL, out);
     if (folded && err == SL_OK)
         out->over_worker = l->workers[out->over_stage][0];

@@ -12,9 +12,9 @@ static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_s
         .graph = spec->graph,
         .stage_of = stage_of,
         .stage = stage,
-        .samples = setup->problem->sizes[setup->c.size],
+        .samples = setup->problem->sizes[sl_candidate_size(&setup->c, stage)],
         .has_kernel = spec->has_kernel,
-        .split = strncmp(setup->c.schedule, "zb", 2) == 0,
+        .split = sl_schedule_splits(setup->c.schedule),
         .recompute = setup->c.recompute[stage],
     };
     SL_TRY(sl_program_build(&program, &p));
