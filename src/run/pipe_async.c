@@ -144,9 +144,11 @@ static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
 
 static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
                            int from, struct sl_message *out) {
+    int64_t before = sl_pipe_clock(w);
     sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = from});
     SL_TRY(sl_channel_receive(channel, n, out));
     sl_pipe_note_go(w);
+    w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
 
@@ -339,11 +341,9 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
 sl_err sl_pipe_together_verdict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
                                 const struct sl_action *a, struct sl_norm_verdict *out) {
     int kept = (int)(a->version % VERDICTS_KEPT);
-    int64_t before = sl_pipe_clock(w);
     if (w->verdicts->version[kept] != a->version)
         SL_TRY(judge(w, a->version));
     SL_TRY(take_ties(w, seat, a, false));
-    w->waited_ns += sl_pipe_clock(w) - before;
     *out = w->verdicts->verdict[kept];
     return SL_OK;
 }

@@ -338,9 +338,10 @@ static bool may_be(const struct chain *c, int64_t limit) {
     int devices = c->p->machine->device_count;
     if (!c->sync) { /* as sl_async_bound has it */
         double all = (double)(SL_ASYNC_ITERS - 1) * (double)c->lanes[0].micros;
-        if (devices >= all)
+        double before = (double)sl_async_before(c->lanes[0].micros, devices);
+        if (before >= all)
             return true;
-        limit = (int64_t)ceil((double)(limit + 1) * all / (all - devices));
+        limit = (int64_t)ceil((double)(limit + 1) * all / (all - before));
     }
     c->left[0] = c->count;
     for (int k = 1; k <= devices; k++) {

@@ -55,6 +55,7 @@ struct sl_setup {
     int edge_count, device_count;
     int *device_of; /* [worker] */
     int **workers;  /* [stage][replica] */
+    bool folded;    /* one pipeline that stands for several */
 };
 
 void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
@@ -69,6 +70,8 @@ bool sl_schedule_splits(const char *schedule);
 /* The part of `busy_ns` per iteration that must lie between the first and the last step of an
  * asynchronous run: as many micro-batches as are in flight may have been done before. */
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
+/* How many micro-batches those are, at most. */
+int64_t sl_async_before(int64_t micros, int devices);
 /* Bytes that the fullest worker is likely to lack, from sums and windows; <= 0: it should fit. */
 double sl_setup_lacks(const struct sl_setup *setup);
 /* Micro-batches of an iteration: of a stage, and the most of any. */
@@ -82,10 +85,13 @@ SL_MUST_CHECK sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup
 void sl_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
 
 struct sl_score {
-    int64_t step_ns;    /* of one iteration; asynchronous: from step to step */
+    int64_t step_ns;    /* of one iteration; asynchronous: from step to step; times the tokens that
+                           staleness costs: what planners minimise */
+    int64_t sim_ns;     /* the same as it was played */
     int64_t over_bytes; /* the most that a worker lacks; <= 0: everything fits */
     int over_worker, over_stage;
     int64_t peak_bytes; /* of the fullest worker */
+    int64_t all_bytes;  /* of all workers */
     double bubble;      /* idle share, mean over workers */
 };
 

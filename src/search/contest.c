@@ -24,7 +24,7 @@ double sl_query_memory(const struct sl_query *query) {
 const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]) {
     static const char *const sync[] = {"1f1b", "gpipe", "zb-graph", NULL};
     if (!query->schedule)
-        return sync;
+        return query->schedules ? query->schedules : sync;
     one[0] = query->schedule;
     one[1] = NULL;
     return one;
@@ -100,13 +100,21 @@ static struct sl_found measure(const struct sl_problem *p, const struct sl_candi
     return found;
 }
 
+/* What the question rules out, whoever offers it. */
+static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c) {
+    for (int s = 0; s < c->stage_count; s++)
+        if (p->recompute == (c->recompute[s] ? SL_RECOMPUTE_NEVER : SL_RECOMPUTE_ALWAYS))
+            return false;
+    return true;
+}
+
 void sl_contest_offer(struct sl_contest *contest, const struct sl_candidate *c,
                       const char *planner) {
     const struct sl_problem *p = contest->query->problem;
     int devices = 0;
     for (int s = 0; s < c->stage_count; s++)
         devices += c->width[s];
-    if (devices > p->machine->device_count)
+    if (devices > p->machine->device_count || !is_allowed(p, c))
         return;
     for (int64_t i = 0; i < contest->at.count; i++)
         if (same(p, &contest->at.at[i].c, c))
@@ -176,6 +184,8 @@ static void take(struct sl_contest *contest, const struct sl_found *found) {
 bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *c, const char *planner,
                     struct sl_score *score) {
     const struct sl_problem *p = contest->query->problem;
+    if (!is_allowed(p, c))
+        return false;
     struct sl_found found = measure(p, c);
     struct batch batch = {p, &found, &(sl_err){SL_OK}};
     play_one(&batch, 0);

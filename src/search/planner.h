@@ -23,12 +23,13 @@ struct sl_result;
 
 struct sl_query {
     const struct sl_problem *problem;
-    const char *schedule; /* NULL: the synchronous ones */
-    int64_t until_ns;     /* sl_clock_ns at which to stop; 0: never */
-    int threads;          /* of the search; 0: all cores */
-    double memory_scale;  /* plans may use so much of the memory; 0: all */
-    double cut_scale;     /* and searches aim at so much of that, as their sums are estimates */
-    int effort;           /* nodes that the final search may visit; 0: usual */
+    const char *schedule;         /* NULL: the synchronous ones, or: */
+    const char *const *schedules; /* ends with NULL */
+    int64_t until_ns;             /* sl_clock_ns at which to stop; 0: never */
+    int threads;                  /* of the search; 0: all cores */
+    double memory_scale;          /* plans may use so much of the memory; 0: all */
+    double cut_scale; /* and searches aim at so much of that, as their sums are estimates */
+    int effort;       /* nodes that the final search may visit; 0: usual */
     /* Called now and then by the thread that asked; NULL: not. */
     void (*progress)(void *ctx, const char *phase, const struct sl_result *so_far);
     void *progress_ctx;

@@ -77,15 +77,25 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     return sl_plan_build(arena, &draft, out);
 }
 
+/* Where workers hand messages over themselves: into the ring, or out of it. */
+static int64_t copy_ns(const struct sl_setup *l, int stage) {
+    double bytes = (double)(l->stages[stage].in_bytes + l->stages[stage].out_bytes) *
+                   (double)l->problem->sizes[sl_candidate_size(&l->c, stage)];
+    return l->problem->copy_bytes_per_s > 0
+               ? (int64_t)ceil(1e9 * bytes / l->problem->copy_bytes_per_s)
+               : 0;
+}
+
 void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
         memset(out[s], 0, sizeof out[s]);
-        int64_t extra = l->problem->action_ns;
-        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
-        out[s][SL_I] = stage->i + extra;
+        int64_t extra = l->problem->action_ns, copy = copy_ns(l, s);
+        out[s][SL_F] = stage->f + extra + copy;
+        out[s][SL_RECOMPUTE] = stage->f;
+        out[s][SL_I] = stage->i + extra + copy;
         out[s][SL_W] = stage->w + extra;
-        out[s][SL_B] = stage->i + stage->w + extra;
+        out[s][SL_B] = stage->i + stage->w + extra + copy;
         out[s][SL_REDUCE] = stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
@@ -120,6 +130,8 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
+    if (l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+        return;
     if (level < 0) {
         uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
         ends(out, link, bus, (uint64_t)a, (uint64_t)b);
@@ -140,6 +152,7 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
         int64_t bytes = sl_sched_worker_bytes(sched, w), limit = plan->memory_bytes[w];
         int64_t over = limit ? bytes - limit : -1;
         out->peak_bytes = bytes > out->peak_bytes ? bytes : out->peak_bytes;
+        out->all_bytes += bytes;
         if (over > out->over_bytes) {
             out->over_bytes = over;
             out->over_worker = w;
@@ -147,6 +160,15 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
                 plan->worker_seat_count[w] ? plan->seats[plan->worker_seats[w][0]].stage : 0;
         }
     }
+}
+
+/* As a run does by default: without a flush stages step on one verdict, so that tied weights do not
+ * make them wait for each other. Replicas cannot yet. */
+static bool steps_together(const struct sl_setup *l) {
+    for (int s = 0; s < l->c.stage_count; s++)
+        if (l->c.width[s] > 1)
+            return false;
+    return !l->folded;
 }
 
 static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
@@ -161,6 +183,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     struct sl_sched_opts opts = {.schedule = l->c.schedule,
                                  .batch = l->problem->batch,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
+                                 .together = steps_together(l),
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
     if (sl_sched_build(arena, plan, &opts, &sched) != SL_OK) {
         struct sl_plan draft = *plan; /* without limits: by how much does it miss? */
@@ -171,7 +194,9 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     }
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
-    *out = (struct sl_score){.step_ns = sim->step_ns};
+    double tokens = sl_problem_tokens(l->problem, l->c.schedule);
+    *out = (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)sim->step_ns),
+                             .sim_ns = sim->step_ns};
     judge_memory(sched, plan, out);
     double idle = 0;
     for (int w = 0; w < plan->worker_count; w++)
@@ -206,6 +231,7 @@ static bool fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_set
     share->batch = micros * share->sizes[l->c.size];
     *out = *l;
     out->problem = share;
+    out->folded = true;
     out->c.width = ones;
     out->device_count = l->c.stage_count;
     out->stages = sl_vec_freeze(arena, l->stages, l->c.stage_count, sizeof *l->stages);

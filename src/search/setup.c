@@ -262,7 +262,7 @@ static int64_t pass_ns(const struct sl_setup *l, int s) {
 static int64_t wire_ns(const struct sl_setup *l, int s) {
     const struct sl_machine *m = l->problem->machine;
     double best = 0;
-    if (!l->stages[s].in_bytes)
+    if (!l->stages[s].in_bytes || l->problem->copy_bytes_per_s > 0)
         return 0;
     for (int i = 0; i < m->link_count; i++)
         best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
@@ -323,9 +323,14 @@ double sl_setup_lacks(const struct sl_setup *l) {
     return worst;
 }
 
+int64_t sl_async_before(int64_t micros, int devices) {
+    /* where stages step together the first steps come up to an iteration later */
+    return 2 * (int64_t)devices + micros + 1;
+}
+
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
-    int64_t all = (SL_ASYNC_ITERS - 1) * micros;
-    return devices >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - devices) / (double)all);
+    int64_t all = (SL_ASYNC_ITERS - 1) * micros, before = sl_async_before(micros, devices);
+    return before >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - before) / (double)all);
 }
 
 bool sl_schedule_splits(const char *schedule) {
