@@ -34,16 +34,6 @@ static int channel_at(const struct sl_pipe *pipe, int from, int to) {
 
 /* ---- opening ---- */
 
-/* Ahead of the reader by as many versions as either end has gradient buffers. */
-static int places_of(const struct sl_pipe *pipe) {
-    int most = 1;
-    for (int i = 0; i < pipe->config.plan->seat_count; i++) {
-        int count = pipe->sched->pools[i][SL_POOL_GRAD].count;
-        most = count > most ? count : most;
-    }
-    return 2 * most + 2;
-}
-
 static const struct sl_tie *tie_of(const struct sl_pipe *pipe, int group) {
     return &pipe->config.plan->ties[group - pipe->config.plan->stage_count];
 }
@@ -64,7 +54,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
     struct sl_channel_spec spec = {
         .from = sl_comm_rank_of(pipe->comm, from, count),
         .to = sl_comm_rank_of(pipe->comm, to, count),
-        .places = places_of(pipe),
+        .places = sl_sched_share_places(pipe->sched),
         .size_bytes = size_bytes,
         .device = device ? pipe->workers[to].device : NULL,
     };
