@@ -16,6 +16,21 @@ struct sl_watch {
     bool predicted;
 };
 
+/* The gradient of a replicated seat, cut into parts that are added up one by one (pipe_reduce.c).
+ */
+enum { SL_PARTS = 8 };
+struct sl_parts {
+    int count;                           /* 0: not replicated, or without parameters */
+    int64_t first[SL_PARTS + 1];         /* floats of the slab */
+    int ready[SL_WORKER_EVAL][SL_PARTS]; /* [program] instruction that completes the part */
+    unsigned begun;                      /* bit p: the sum of part p is under way */
+    int64_t since_ns;                    /* since when, the first of them */
+};
+
+struct sl_part_groups {
+    struct sl_group *at[SL_PARTS];
+};
+
 /* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
     struct sl_train train; /* its part of a training run: worker, optimizer, counts */
@@ -33,9 +48,16 @@ struct sl_seat_state {
     struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
     int kept;                      /* slab of what the policy keeps, -1: nothing */
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
-    struct sl_watch watch[2];      /* of forwards, of backwards */
+    struct sl_parts parts;
+    struct sl_watch watch[2]; /* of forwards, of backwards */
     SL_VEC(struct sl_staleness) watched;
     struct sl_scores scores; /* of an evaluation */
+};
+
+/* What the seats of a worker take turns with, as large as the neediest wants it. */
+struct sl_areas {
+    void *work, *staging, *scratch; /* of passes; of inputs, on the host; of optimizer steps */
+    int64_t bytes;                  /* of work */
 };
 
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
@@ -46,8 +68,16 @@ struct sl_pipe_worker {
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
+    struct sl_areas areas;
     atomic_int_least64_t doing; /* the action at hand, see pipe_lost.c */
     int steps_waiting;
+    struct {                        /* by the pass at hand, the gradient of: */
+        struct sl_seat_state *seat; /* NULL: none */
+        enum sl_worker_program program;
+        int grad_slot;
+    } completing;
+    int sums;                     /* parts of gradients under way */
+    int64_t since_ns;             /* sums of the REDUCE at hand; 0: with it */
     int *reduce_seen;             /* [groups] */
     int *member;                  /* [groups] this worker's place in each, -1: none */
     const float **terms;          /* [grads of the graph] its own, of the sum at hand */
@@ -102,6 +132,7 @@ struct sl_pipe {
     struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;                /* [edge] */
     struct sl_group *all, **groups;       /* of all workers; [sched groups] */
+    struct sl_part_groups *parts;         /* [stage] of its replicas */
     struct sl_channel **votes, ***shares; /* stepping together: [from, to]; [group][from, to] */
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */
@@ -120,6 +151,20 @@ struct sl_pipe {
 
 /* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
+/* pipe_areas.c: after the seats of a worker have been opened; before they are closed. */
+SL_MUST_CHECK sl_err sl_pipe_open_areas(struct sl_pipe_worker *worker);
+void sl_pipe_close_areas(struct sl_pipe_worker *worker);
+int64_t sl_pipe_bytes_here(const struct sl_pipe_worker *worker);
+/* pipe_reduce.c: the gradients of replicas. `complete` says before a B or W which seat's gradient
+ * it completes, if it does; `between` goes behind instructions, `poke` behind actions. */
+void sl_pipe_cut_parts(struct sl_pipe *pipe, struct sl_seat_state *seat);
+void sl_pipe_complete(struct sl_pipe_worker *worker, struct sl_seat_state *seat,
+                      const struct sl_action *action, struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_pipe_completed(struct sl_pipe_worker *worker);
+SL_MUST_CHECK sl_err sl_pipe_between(void *worker, int instr);
+SL_MUST_CHECK sl_err sl_pipe_poke(struct sl_pipe_worker *worker);
+SL_MUST_CHECK sl_err sl_pipe_reduce_replicas(struct sl_pipe_worker *worker,
+                                             const struct sl_action *action);
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
 SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);

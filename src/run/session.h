@@ -17,6 +17,7 @@ struct sl_session_start {
     int64_t params; /* elements of all parameters */
     int64_t bytes;  /* sl_session_bytes; of a pipeline: what its workers have allocated */
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
+    const int64_t *rank_bytes;   /* [ranks] of a pipeline: predicted for each process, else NULL */
 };
 
 struct sl_session_config {
