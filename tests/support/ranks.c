@@ -65,6 +65,11 @@ void ranks_renew(void) {
 
 bool ranks_fit(int workers) { return !first || workers >= first->ranks; }
 
+bool ranks_short(void) {
+    const char *full = getenv("SL_TEST_FULL");
+    return first && !(full && strcmp(full, "1") == 0);
+}
+
 const char *ranks_text(void) {
     static char text[64];
     if (first)

@@ -17,6 +17,9 @@ struct sl_comm *ranks_comm(void);
 void ranks_renew(void);
 /* Are there workers for all ranks? */
 bool ranks_fit(int workers);
+/* Ranks without SL_TEST_FULL: a message takes a turn of the scheduler where cores are few, so tests
+ * do a small part of what they do on threads. */
+bool ranks_short(void);
 /* "", or " on 3 ranks (mpi)". */
 const char *ranks_text(void);
 

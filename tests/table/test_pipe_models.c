@@ -113,7 +113,7 @@ struct counts {
 };
 
 /* One of so many combinations is tried, in the short run. */
-static int share(void) { return is_full() ? 1 : ranks_comm() ? 83 : 17; }
+static int share(void) { return is_full() ? 1 : ranks_comm() ? 211 : 17; }
 
 static void check_model(const struct model *model, int index, struct counts *counts) {
     static const int64_t batches[] = {8, 11}, micros[] = {8, 4};
@@ -143,7 +143,7 @@ static void test_models(void **state) {
     struct counts counts = {0};
     for (int m = 0; m < SL_COUNT(models); m++)
         check_model(&models[m], m, &counts);
-    assert_true(counts.ran > counts.refused);
+    assert_true(counts.ran > (ranks_short() ? 0 : counts.refused));
     printf(
         "count: %d pipelines of %d models bit-identical to one worker after %d steps, %d outside "
         "a schedule's domain%s\n",
@@ -249,7 +249,7 @@ static void test_one_bit(void **state) {
     int found = 0;
     for (int m = 0; m < SL_COUNT(models); m++) {
         struct pipe_case c;
-        if (!ranks_fit(3) || (ranks_comm() && !is_full() && m % 3 != 0))
+        if (!ranks_fit(3) || (ranks_short() && m != 4))
             continue;
         pipe_case_open_zoo(&c, models[m].name, models[m].sets);
         struct sl_train_config config = pipe_case_config(&c, "sgd", 4, 2, 3);
