@@ -8,6 +8,7 @@ endif()
 install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" OPTIONAL
     FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models" OPTIONAL)
+install(FILES python/sluice.py DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/python")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 foreach(module IN ITEMS mpi cuda)
     if(TARGET sluice_${module})

@@ -96,7 +96,11 @@ macro(sluice_rooms)
     file(GLOB files CONFIGURE_DEPENDS "${src}/device/cuda/*.cu" "${src}/comm/nccl*.cu")
     list(APPEND SL_CUDA_SOURCES ${files})
 
-    file(GLOB files CONFIGURE_DEPENDS "${src}/*/*.js" "${src}/*/*.css")
+    set(files "")
+    foreach(ending IN ITEMS js css txt bash fish zsh)
+        file(GLOB found CONFIGURE_DEPENDS "${src}/*/*.${ending}")
+        list(APPEND files ${found})
+    endforeach()
     sl_embed(files ${files})
     list(APPEND SL_LIB_SOURCES ${files})
 

@@ -49,6 +49,14 @@ if(SL_HAVE_LIB AND SL_CLI_MAIN)
     target_link_libraries(sluice_bin PRIVATE sluice_flags sluice_deps_static)
     # Modules (MPI, CUDA) that the binary loads call back into it.
     set_target_properties(sluice_bin PROPERTIES ENABLE_EXPORTS ON)
+    # An installation that was moved elsewhere may bring libraries along (tools/package.sh).
+    foreach(target IN ITEMS sluice_bin sluice)
+        if(TARGET ${target})
+            set_target_properties(${target} PROPERTIES INSTALL_RPATH
+                "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/sluice;$ORIGIN/sluice")
+            target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+        endif()
+    endforeach()
     if(SL_CLI_SOURCES)
         # For tests/unit/cli: the commands without main.
         add_library(sluice_cli_tested STATIC $<FILTER:$<TARGET_OBJECTS:sluice_cli>,EXCLUDE,cli/main\\.c>)

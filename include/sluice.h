@@ -8,6 +8,8 @@
 
 #include "sluice/err.h"
 #include "sluice/net.h"
+#include "sluice/pipeline.h"
+#include "sluice/train.h"
 
 #ifdef __cplusplus
 extern "C" {

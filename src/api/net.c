@@ -5,20 +5,13 @@
  */
 #include "sluice/net.h"
 
-#include "graph/model.h"
+#include "api/handles.h"
 #include "graph/stats.h"
 #include "op/registry.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct sl_net {
-    struct sl_graph *graph;
-    const char *scope;
-    struct sl_text text; /* what sl_net_print gave out */
-    char shape[SL_SHAPE_TEXT];
-};
 
 static const struct sl_model_options plain = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
 

@@ -2,10 +2,12 @@
 #include "base/log.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Written once by sl_log_open before threads start, then only read. */
 static enum sl_log_level log_level = SL_LOG_NORMAL;
-static bool log_terminal, log_colour, status_open;
+static bool log_terminal, log_colour;
+static int open_lines; /* of the status or frame that the cursor stands behind */
 
 void sl_log_open(enum sl_log_level level, bool terminal, bool colour) {
     log_level = level;
@@ -16,11 +18,20 @@ void sl_log_open(enum sl_log_level level, bool terminal, bool colour) {
 bool sl_log_is_terminal(void) { return log_terminal; }
 bool sl_log_has_colour(void) { return log_colour; }
 
+/* Takes away what will be drawn again: up to its first line, then everything below. */
+static void erase_open(void) {
+    if (open_lines > 1)
+        fprintf(stderr, "\r\033[%dA\033[J", open_lines - 1);
+    else if (open_lines == 1)
+        fputs("\r\033[K", stderr);
+    open_lines = 0;
+}
+
 static void put_line(const char *prefix, const char *fmt, va_list args) {
     char line[2048];
     vsnprintf(line, sizeof line, fmt, args);
-    fprintf(stderr, "%s%s%s\n", status_open ? "\r\033[K" : "", prefix, line);
-    status_open = false;
+    erase_open();
+    fprintf(stderr, "%s%s\n", prefix, line);
 }
 
 #define LOG_BODY(minimum, prefix)                                                                  \
@@ -45,10 +56,33 @@ void sl_log_status(bool keep, const char *fmt, ...) {
     if (keep) {
         put_line("", fmt, args);
     } else {
-        fputs("\r\033[K", stderr);
+        open_lines = open_lines ? open_lines : 1;
+        erase_open();
         vfprintf(stderr, fmt, args);
         fflush(stderr);
-        status_open = true;
+        open_lines = 1;
     }
     va_end(args);
+}
+
+void sl_log_status_end(void) { erase_open(); }
+
+void sl_log_frame(const char *lines) {
+    size_t length = strlen(lines);
+    if (log_level < SL_LOG_NORMAL || !log_terminal)
+        return;
+    erase_open();
+    while (length && lines[length - 1] == '\n')
+        length--;
+    fwrite(lines, 1, length, stderr);
+    fflush(stderr);
+    open_lines = 1;
+    for (size_t i = 0; i < length; i++)
+        open_lines += lines[i] == '\n';
+}
+
+void sl_log_keep_frame(void) {
+    if (open_lines)
+        fputs("\n", stderr);
+    open_lines = 0;
 }

@@ -4,9 +4,11 @@
 #include "cli/list.h"
 #include "cli/model_file.h"
 #include "cli/model_report.h"
+#include "comm/comm.h"
 #include "cost/machine.h"
 #include "data/data.h"
 #include "device/device.h"
+#include "interop/importer.h"
 #include "op/registry.h"
 #include "optim/lr.h"
 #include "optim/policy.h"
@@ -96,6 +98,13 @@ static const char *hyper_text(struct sl_listing *list, const struct sl_hyper *ta
     return out;
 }
 
+static sl_err fill_formats(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; sl_importers[i]; i++)
+        add_row(list, sl_importers[i]->name, NULL, sl_importers[i]->brief);
+    return SL_OK;
+}
+
 static sl_err fill_machines(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; i < sl_machine_row_count; i++)
@@ -142,10 +151,17 @@ static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list
     return SL_OK;
 }
 
-/* In alphabetical order. */
-static const struct sl_list_kind kinds[] = {
+static sl_err fill_transports(const struct sl_args *args, struct sl_listing *list) {
+    (void)args;
+    for (int i = 0; sl_transports[i]; i++)
+        add_row(list, sl_transports[i]->name, NULL, sl_transports[i]->brief);
+    return SL_OK;
+}
+
+const struct sl_list_kind sl_list_kinds[] = {
     {"data", "kinds of data sets: --data KIND:FILE", NULL, fill_data},
     {"devices", "what runs kernels", NULL, fill_devices},
+    {"formats", "inputs of other planners that 'import' reads", NULL, fill_formats},
     {"lr-schedules", "how the learning rate changes", "defaults", fill_lr_schedules},
     {"machines", "machines to plan for", NULL, fill_machines},
     {"models", "models by name", "parameters", fill_models},
@@ -154,22 +170,25 @@ static const struct sl_list_kind kinds[] = {
     {"planners", "planners of 'plan'", NULL, fill_planners},
     {"policies", "what to do about stale weights", "version rules", fill_policies},
     {"schedules", "pipeline schedules", NULL, fill_schedules},
+    {"transports", "how workers reach each other", NULL, fill_transports},
+    {0},
 };
+enum { KIND_COUNT = SL_COUNT(sl_list_kinds) - 1 };
 
 /* ---- the command ---- */
 
 static const char *kind_name(const void *ctx, int i) {
     (void)ctx;
-    return kinds[i].name;
+    return sl_list_kinds[i].name;
 }
 
 static sl_err find_kind(const char *name, const struct sl_list_kind **out) {
-    for (int i = 0; i < SL_COUNT(kinds); i++) {
-        *out = &kinds[i];
-        if (strcmp(kinds[i].name, name) == 0)
+    for (int i = 0; i < KIND_COUNT; i++) {
+        *out = &sl_list_kinds[i];
+        if (strcmp(sl_list_kinds[i].name, name) == 0)
             return SL_OK;
     }
-    const char *near = sl_nearest(name, SL_COUNT(kinds), kind_name, NULL);
+    const char *near = sl_nearest(name, KIND_COUNT, kind_name, NULL);
     if (near)
         return sl_fail(SL_ERR_USAGE, "list: no kind '%s'; did you mean '%s'?", name, near);
     return sl_fail(SL_ERR_USAGE, "list: no kind '%s'; 'sluice list' names them", name);
@@ -220,8 +239,9 @@ static sl_err run(const struct sl_args *args) {
         SL_TRY_OUT(find_kind(args->positional[0], &kind));
         SL_TRY_OUT(kind->fill(args, &list));
     } else {
-        for (int i = 0; i < SL_COUNT(kinds); i++)
-            SL_PUSH(&list.rows, ((struct sl_list_row){kinds[i].name, NULL, kinds[i].brief}));
+        for (int i = 0; i < KIND_COUNT; i++)
+            SL_PUSH(&list.rows,
+                    ((struct sl_list_row){sl_list_kinds[i].name, NULL, sl_list_kinds[i].brief}));
     }
     if (sl_args_has(args, "--json"))
         put_json(&text, &list);

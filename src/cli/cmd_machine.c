@@ -1,7 +1,7 @@
 /* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/machine_file.h"
+#include "profile/machine_file.h"
 #include "profile/here.h"
 
 #include <string.h>

@@ -4,11 +4,15 @@
 extern const struct sl_command sl_cmd_check;
 extern const struct sl_command sl_cmd_ckpt;
 extern const struct sl_command sl_cmd_compare;
+extern const struct sl_command sl_cmd_completion;
+extern const struct sl_command sl_cmd_doctor;
 extern const struct sl_command sl_cmd_eval;
+extern const struct sl_command sl_cmd_export;
 extern const struct sl_command sl_cmd_import;
 extern const struct sl_command sl_cmd_launch;
 extern const struct sl_command sl_cmd_list;
 extern const struct sl_command sl_cmd_machine;
+extern const struct sl_command sl_cmd_man;
 extern const struct sl_command sl_cmd_model;
 extern const struct sl_command sl_cmd_plan;
 extern const struct sl_command sl_cmd_profile;
@@ -25,11 +29,15 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_check,
     &sl_cmd_ckpt,
     &sl_cmd_compare,
+    &sl_cmd_completion,
+    &sl_cmd_doctor,
     &sl_cmd_eval,
+    &sl_cmd_export,
     &sl_cmd_import,
     &sl_cmd_launch,
     &sl_cmd_list,
     &sl_cmd_machine,
+    &sl_cmd_man,
     &sl_cmd_model,
     &sl_cmd_plan,
     &sl_cmd_profile,

@@ -36,7 +36,7 @@ static void put_overview(struct sl_text *text) {
                    "usage: sluice COMMAND [ARGUMENTS] [OPTIONS]\n\ncommands:\n",
                    sl_version());
     for (int i = 0; i < command_count(); i++)
-        sl_text_printf(text, "  %-9s %s\n", sl_commands[i]->name, sl_commands[i]->brief);
+        sl_text_printf(text, "  %-10s %s\n", sl_commands[i]->name, sl_commands[i]->brief);
     sl_text_put(text, "\n'sluice COMMAND --help' shows the options of a command.\n"
                       "exit status: 0 ok, 1 a check said no, 2 usage, 3 input, 4 system, "
                       "5 a peer failed\n");

@@ -173,6 +173,14 @@ static sl_err give_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
     return SL_OK;
 }
 
+static sl_err wait_for(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
+                       struct sl_message *out) {
+    int64_t before = sl_pipe_clock(w);
+    SL_TRY(sl_channel_receive(channel, n, out));
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
+}
+
 /* One use after the other into the sum; a message's uses are taken in their order. */
 static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
                        const struct sl_tie *tie, int grad_slot, const char **messages) {
@@ -208,7 +216,7 @@ static sl_err take_uses(struct sl_pipe_worker *w, struct sl_seat_state *seat, in
     for (int from = 0; from < count; from++) {
         struct sl_message message = {0};
         if (channels[channel_at(w->pipe, from, w->index)])
-            SL_TRY(sl_channel_receive(channels[channel_at(w->pipe, from, w->index)], n, &message));
+            SL_TRY(wait_for(w, channels[channel_at(w->pipe, from, w->index)], n, &message));
         w->messages[from] = message.at;
     }
     SL_TRY(add_uses(w, seat, tie, a->grad_slot, w->messages));
@@ -307,7 +315,7 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
         struct sl_message message;
         if (!channel)
             continue;
-        SL_TRY(sl_channel_receive(channel, n, &message));
+        SL_TRY(wait_for(w, channel, n, &message));
         const double *theirs = (const double *)(const void *)message.at;
         for (int64_t i = 0; i < params; i++)
             table[i] = table[i] == 0 ? theirs[i] : table[i];
@@ -323,11 +331,9 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
 sl_err sl_pipe_together_verdict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
                                 const struct sl_action *a, struct sl_norm_verdict *out) {
     int kept = (int)(a->version % VERDICTS_KEPT);
-    int64_t before = sl_pipe_clock(w);
     if (w->verdicts->version[kept] != a->version)
         SL_TRY(judge(w, a->version));
     SL_TRY(take_ties(w, seat, a, false));
-    w->waited_ns += sl_pipe_clock(w) - before;
     *out = w->verdicts->verdict[kept];
     return SL_OK;
 }

@@ -80,7 +80,8 @@ void sl_pipe_complete(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     w->completing.seat = completes ? seat : NULL;
     w->completing.program = pass->program;
     w->completing.grad_slot = pass->grad_slot;
-    if (completes && strcmp(w->device->row->name, "cuda") != 0) /* a GPU would lose its graph */
+    /* A GPU would lose its graph, and what an audit does again must not be read before. */
+    if (completes && !w->pipe->train.audit && strcmp(w->device->row->name, "cuda") != 0)
         pass->after = sl_pipe_between;
 }
 

@@ -5,6 +5,8 @@
 #include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/pipe_areas.h"
+#include "run/pipe_reduce.h"
 #include "run/scores.h"
 #include "run/store.h"
 
@@ -14,21 +16,6 @@ struct sl_watch {
     int64_t target; /* version, -1: none */
     int far;
     bool predicted;
-};
-
-/* The gradient of a replicated seat, cut into parts that are added up one by one (pipe_reduce.c).
- */
-enum { SL_PARTS = 8 };
-struct sl_parts {
-    int count;                           /* 0: not replicated, or without parameters */
-    int64_t first[SL_PARTS + 1];         /* floats of the slab */
-    int ready[SL_WORKER_EVAL][SL_PARTS]; /* [program] instruction that completes the part */
-    unsigned begun;                      /* bit p: the sum of part p is under way */
-    int64_t since_ns;                    /* since when, the first of them */
-};
-
-struct sl_part_groups {
-    struct sl_group *at[SL_PARTS];
 };
 
 /* A seat: a replica of a stage on its worker. */
@@ -54,12 +41,6 @@ struct sl_seat_state {
     struct sl_scores scores; /* of an evaluation */
 };
 
-/* What the seats of a worker take turns with, as large as the neediest wants it. */
-struct sl_areas {
-    void *work, *staging, *scratch; /* of passes; of inputs, on the host; of optimizer steps */
-    int64_t bytes;                  /* of work */
-};
-
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
@@ -71,22 +52,18 @@ struct sl_pipe_worker {
     struct sl_areas areas;
     atomic_int_least64_t doing; /* the action at hand, see pipe_lost.c */
     int steps_waiting;
-    struct {                        /* by the pass at hand, the gradient of: */
-        struct sl_seat_state *seat; /* NULL: none */
-        enum sl_worker_program program;
-        int grad_slot;
-    } completing;
-    int sums;                     /* parts of gradients under way */
-    int64_t since_ns;             /* sums of the REDUCE at hand; 0: with it */
-    int *reduce_seen;             /* [groups] */
-    int *member;                  /* [groups] this worker's place in each, -1: none */
-    const float **terms;          /* [grads of the graph] its own, of the sum at hand */
-    double *norms;                /* [graph params] of the step in the making */
-    struct sl_lane lane;          /* measured */
-    int64_t waited_ns;            /* in the action at hand */
-    int64_t busy_ns;              /* of this run: in actions, without waiting */
-    struct sl_verdicts *verdicts; /* stepping together (pipe_async.c) */
-    const char **messages;        /* [worker] of the sum at hand */
+    struct sl_completing completing; /* by the pass at hand */
+    int sums;                        /* parts of gradients under way */
+    int64_t since_ns;                /* sums of the REDUCE at hand; 0: with it */
+    int *reduce_seen;                /* [groups] */
+    int *member;                     /* [groups] this worker's place in each, -1: none */
+    const float **terms;             /* [grads of the graph] its own, of the sum at hand */
+    double *norms;                   /* [graph params] of the step in the making */
+    struct sl_lane lane;             /* measured */
+    int64_t waited_ns;               /* in the action at hand */
+    int64_t busy_ns;                 /* of this run: in actions, without waiting */
+    struct sl_verdicts *verdicts;    /* stepping together (pipe_async.c) */
+    const char **messages;           /* [worker] of the sum at hand */
     pthread_t thread;
 };
 
@@ -137,7 +114,8 @@ struct sl_pipe {
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
-    int64_t start_step, start_sample, start_ns, last_ns;
+    int64_t start_step, start_sample, start_ns;
+    int64_t last_ns, last_cpu_ns; /* end of the step before */
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
@@ -151,20 +129,6 @@ struct sl_pipe {
 
 /* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
 int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
-/* pipe_areas.c: after the seats of a worker have been opened; before they are closed. */
-SL_MUST_CHECK sl_err sl_pipe_open_areas(struct sl_pipe_worker *worker);
-void sl_pipe_close_areas(struct sl_pipe_worker *worker);
-int64_t sl_pipe_bytes_here(const struct sl_pipe_worker *worker);
-/* pipe_reduce.c: the gradients of replicas. `complete` says before a B or W which seat's gradient
- * it completes, if it does; `between` goes behind instructions, `poke` behind actions. */
-void sl_pipe_cut_parts(struct sl_pipe *pipe, struct sl_seat_state *seat);
-void sl_pipe_complete(struct sl_pipe_worker *worker, struct sl_seat_state *seat,
-                      const struct sl_action *action, struct sl_pass *pass);
-SL_MUST_CHECK sl_err sl_pipe_completed(struct sl_pipe_worker *worker);
-SL_MUST_CHECK sl_err sl_pipe_between(void *worker, int instr);
-SL_MUST_CHECK sl_err sl_pipe_poke(struct sl_pipe_worker *worker);
-SL_MUST_CHECK sl_err sl_pipe_reduce_replicas(struct sl_pipe_worker *worker,
-                                             const struct sl_action *action);
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
 SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);

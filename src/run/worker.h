@@ -31,11 +31,13 @@ struct sl_worker_config {
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
     bool borrows;    /* work area and staging come by sl_worker_lend */
+    int64_t audit;   /* do one of so many actions twice (run/audit.h); 0: none */
 };
 
 struct sl_worker {
     struct sl_device *device;
     const struct sl_graph *graph;
+    int stage;
     struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
     struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
@@ -44,9 +46,11 @@ struct sl_worker {
     void *state, *work;
     bool *tied;    /* [params] summed over stages by somebody else */
     void *staging; /* host: one input of one micro-batch */
+    int64_t slot_bytes;
     bool borrows, eval_in_work;
     int64_t work_bytes, staging_bytes; /* that it needs */
     int64_t bytes;                     /* all device memory, less what is lent */
+    struct sl_audit *audit;            /* NULL: nothing is done twice */
 };
 
 SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
@@ -72,6 +76,8 @@ struct sl_pass {
     void *ctx;
 };
 SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
+/* The same, never audited. */
+SL_MUST_CHECK sl_err sl_worker_run(struct sl_worker *worker, const struct sl_pass *pass);
 
 /* Which program serves training micro-batches of this size. */
 enum sl_worker_program sl_worker_program_for(const struct sl_worker *worker, int64_t samples);

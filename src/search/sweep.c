@@ -15,6 +15,10 @@ void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena) {
     sweep->head = SL_NEW(arena, int, sweep->ideals->count);
     sweep->need = SL_NEW(arena, int, sweep->ideals->count);
     sweep->corner = SL_NEW(arena, struct sl_sweep_corner, sweep->ideals->count);
+    sweep->nested = true;
+    for (int i = 1; i < sweep->ideals->count && sweep->nested; i++)
+        sweep->nested = sl_subset(sl_ideal(sweep->ideals, i - 1), sl_ideal(sweep->ideals, i),
+                                  sweep->ideals->words);
 }
 
 void sl_sweep_close(struct sl_sweep *sweep) { SL_VEC_FREE(&sweep->states); }
@@ -87,6 +91,8 @@ static void visit(struct sl_sweep *sweep, int i) {
         double work = sweep->work[i] - sweep->work[j];
         if (work > reach)
             break;
+        if (sweep->holds && sweep->nested && !sweep->holds(sweep, i, j))
+            break;
         /* nothing that this stage could add would be new */
         if (sweep->corner[j].devices <= from.devices + 1 &&
             sweep->corner[j].replicas <= from.replicas + sweep->step_replicas &&
@@ -145,8 +151,12 @@ bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
         double limit = prove ? *high * (1 - CLOSE) : *low + (*high - *low) / 2;
         int state = run(sweep, limit);
         if (state >= 0) {
-            *high = fmin(*high, sweep->accept(sweep, state));
+            double worst = sweep->accept(sweep, state);
+            *high = fmin(*high, worst);
             tight = 0;
+            /* sums so coarse (1e40 beside 1) that they decide nothing more: the gap stays open */
+            if (worst > limit * (1 + SLACK))
+                break;
         } else if (prove) {
             *low = *high;
         } else {

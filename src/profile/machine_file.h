@@ -1,8 +1,7 @@
 /* A MACHINE argument: a name of the library, a file, `here`, or HOSTSxDEVICES:mem=16G,... */
-#ifndef SL_CLI_MACHINE_FILE_H
-#define SL_CLI_MACHINE_FILE_H
+#ifndef SL_PROFILE_MACHINE_FILE_H
+#define SL_PROFILE_MACHINE_FILE_H
 
-#include "base/opt.h"
 #include "cost/machine.h"
 
 SL_MUST_CHECK sl_err sl_machine_argument(struct sl_arena *arena, const char *text,

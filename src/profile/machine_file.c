@@ -1,5 +1,5 @@
 /* Finding a machine: by name, in a file, on the command line, here. */
-#include "cli/machine_file.h"
+#include "profile/machine_file.h"
 
 #include "profile/here.h"
 
@@ -21,9 +21,11 @@ sl_err sl_machine_argument(struct sl_arena *arena, const char *text,
     size_t length = strlen(text);
     if (strcmp(text, "here") == 0)
         return sl_machine_here(arena, out);
-    if (strchr(text, '/') || (length > 8 && strcmp(text + length - 8, ".machine") == 0))
+    if (length > 8 && strcmp(text + length - 8, ".machine") == 0)
         return sl_machine_file(arena, text, out);
-    if (isdigit((unsigned char)*text))
+    if (isdigit((unsigned char)*text)) /* before the next: "10GB/s" */
         return sl_machine_spec(arena, text, out);
+    if (strchr(text, '/'))
+        return sl_machine_file(arena, text, out);
     return sl_machine_open(arena, text, out);
 }

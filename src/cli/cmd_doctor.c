@@ -1,0 +1,133 @@
+/* sluice doctor: what this machine has, what it lacks, and the command that mends it. */
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/doctor.h"
+#include "cli/sim_args.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const health_names[] = {
+    [SL_HEALTH_OK] = "ok", [SL_HEALTH_MISSING] = "missing", [SL_HEALTH_FAILS] = "fails"};
+
+static const struct {
+    const char *name, *brief;
+    void (*look)(struct sl_doctor *d);
+} groups[] = {
+    {"machine", "this machine", sl_doctor_machine},
+    {"ranks", "several processes", sl_doctor_ranks},
+    {"gpus", "GPUs", sl_doctor_gpus},
+    {"tools", "to build and test", sl_doctor_tools},
+};
+
+void sl_doctor_ok(struct sl_doctor *d, const char *name, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    SL_PUSH(&d->found, ((struct sl_finding){.group = d->group,
+                                            .name = name,
+                                            .what = sl_arena_dup(d->arena, text, strlen(text))}));
+}
+
+void sl_doctor_bad(struct sl_doctor *d, struct sl_finding finding) {
+    finding.group = d->group;
+    SL_PUSH(&d->found, finding);
+}
+
+static int count_bad(const struct sl_doctor *d, bool needed) {
+    int count = 0;
+    for (int64_t i = 0; i < d->found.count; i++)
+        count += d->found.at[i].health != SL_HEALTH_OK && d->found.at[i].needed == needed;
+    return count;
+}
+
+static void put_text(struct sl_text *text, const struct sl_doctor *d, bool colour) {
+    static const char *const paint[] = {"\033[32m", "\033[33m", "\033[31m"};
+    const char *group = "";
+    for (int64_t i = 0; i < d->found.count; i++) {
+        const struct sl_finding *f = &d->found.at[i];
+        for (int g = 0; g < SL_COUNT(groups); g++)
+            if (strcmp(group, f->group) != 0 && strcmp(groups[g].name, f->group) == 0)
+                sl_text_printf(text, "%s%s\n", i ? "\n" : "", groups[g].brief);
+        group = f->group;
+        sl_text_printf(text, "  %s%-7s%s  %-14s %s\n", colour ? paint[f->health] : "",
+                       health_names[f->health], colour ? "\033[0m" : "", f->name, f->what);
+        if (f->fix)
+            sl_text_printf(text, "  %-7s  %-14s try: %s\n", "", "", f->fix);
+    }
+    int needed = count_bad(d, true), wanted = count_bad(d, false);
+    if (needed)
+        sl_text_printf(text, "\n%d of what training needs is not good\n", needed);
+    else
+        sl_text_printf(text, "\nmodels can be trained here%s\n",
+                       wanted ? "; what is not ok above is only needed for what it says" : "");
+}
+
+static void put_json(struct sl_text *text, const struct sl_doctor *d) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_bool(&json, "ok", count_bad(d, true) == 0);
+    sl_json_key(&json, "checks");
+    sl_json_open(&json, '[');
+    for (int64_t i = 0; i < d->found.count; i++) {
+        const struct sl_finding *f = &d->found.at[i];
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "group", f->group);
+        sl_json_put_string(&json, "name", f->name);
+        sl_json_put_string(&json, "state", health_names[f->health]);
+        sl_json_put_bool(&json, "needed", f->needed);
+        sl_json_put_string(&json, "what", f->what);
+        if (f->fix)
+            sl_json_put_string(&json, "fix", f->fix);
+        sl_json_close(&json, '}');
+    }
+    sl_json_close(&json, ']');
+    sl_json_close(&json, '}');
+    sl_text_put(text, "\n");
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    struct sl_doctor d = {.args = args, .arena = &arena};
+    for (int g = 0; g < SL_COUNT(groups); g++) {
+        d.group = groups[g].name;
+        groups[g].look(&d);
+    }
+    if (sl_args_has(args, "--json"))
+        put_json(&text, &d);
+    else
+        put_text(&text, &d, sl_cli_colour());
+    sl_err err = sl_print(&text);
+    if (err == SL_OK && count_bad(&d, true)) {
+        sl_err_set_message(""); /* it is said */
+        err = SL_ERR_NO;
+    }
+    SL_VEC_FREE(&d.found);
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+    return err;
+}
+
+static const struct sl_option options[] = {
+    {"--quick", NULL, "start no other program: no ranks are tried, no compilers", false},
+    {"--models", "DIR", "look for models by name here first", false},
+    {0},
+};
+
+const struct sl_command sl_cmd_doctor = {
+    .name = "doctor",
+    .synopsis = "[--quick] [--json]",
+    .brief = "what this machine has, what is missing and how to get it",
+    .detail =
+        "Cores and binding, memory, clock, ranks with and without MPI (two of them train one\n"
+        "step), GPUs, compilers and libraries. What is not ok comes with a command to try.\n"
+        "Exit status 1 only when nothing could be trained here.\n\n"
+        "  sluice doctor\n"
+        "  sluice doctor --json | jq '.checks[] | select(.state != \"ok\")'",
+    .options = options,
+    .max_args = 0,
+    .run = run,
+};

@@ -1,0 +1,97 @@
+/* The dashboard of a training run. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli/live.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static bool speaks_utf8(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < SL_COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return strstr(value, "UTF-8") || strstr(value, "utf8");
+    }
+    return false;
+}
+
+/* The terminal may change its size at any time. */
+static void look_at_room(struct sl_live *live) {
+    struct winsize size;
+    live->room.columns = 80;
+    live->room.rows = 24;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+        live->room.columns = size.ws_col;
+        live->room.rows = size.ws_row;
+    }
+    live->room.columns--; /* a full line may wrap */
+    live->room.rows -= 2; /* for the line of the shell, and a note */
+}
+
+void sl_live_open(struct sl_live *live, const struct sl_session_config *session) {
+    *live = (struct sl_live){.on = sl_log_is_terminal()};
+    if (!live->on)
+        return;
+    live->room.colour = sl_log_has_colour();
+    live->room.unicode = speaks_utf8();
+    live->shown.steps = session->train.steps;
+    live->shown.eval_loss = NAN;
+    live->shown.title =
+        session->plan
+            ? sl_arena_printf(&live->arena, "%s, %s on %d workers", session->train.graph->name,
+                              session->schedule, session->plan->worker_count)
+            : sl_arena_printf(&live->arena, "%s, one worker", session->train.graph->name);
+}
+
+void sl_live_trace(struct sl_live *live, const struct sl_timeline *timeline) {
+    static const char nothing[] = "";
+    struct sl_arena old = live->arena;
+    if (!live->on)
+        return;
+    live->arena = (struct sl_arena){0};
+    live->shown.title = sl_arena_dup(&live->arena, live->shown.title, strlen(live->shown.title));
+    sl_picture_build(&live->arena, timeline, nothing, nothing, &live->lanes);
+    live->has_lanes = true;
+    sl_arena_free(&old);
+}
+
+static void draw(struct sl_live *live) {
+    struct sl_text frame = {0};
+    look_at_room(live);
+    sl_dashboard_put(&live->shown, live->has_lanes ? &live->lanes : NULL, &live->room, &frame);
+    sl_log_frame(frame.at);
+    sl_text_free(&frame);
+    live->drawn_ns = sl_clock_ns();
+}
+
+void sl_live_step(struct sl_live *live, const struct sl_step_report *r) {
+    enum { FRAME_NS = 100000000 };
+    struct sl_dashboard *d = &live->shown;
+    if (!live->on)
+        return;
+    sl_dashboard_add(d, r->loss);
+    d->step = r->step;
+    d->loss = r->loss;
+    d->norm = r->norm;
+    d->lr = r->lr;
+    d->left_ns = (d->steps - r->step) * r->dur_ns;
+    d->bubble = r->worker_bytes ? r->bubble : NAN;
+    d->bytes = r->worker_bytes ? r->worker_bytes : sl_run_stats_peak_bytes();
+    if (r->step == d->steps || sl_clock_ns() - live->drawn_ns > FRAME_NS)
+        draw(live);
+}
+
+void sl_live_close(struct sl_live *live) {
+    if (live->on && live->shown.step)
+        draw(live);
+    if (live->on)
+        sl_log_keep_frame();
+    sl_arena_free(&live->arena);
+}

@@ -1,0 +1,46 @@
+/* A training run on a terminal: how far it is, how it learns, what the workers do.
+ *
+ *     gpt-nano, 1f1b on 4 workers                 step 120/300  40 %  left 12.0 s
+ *     loss 2.3456  validation 2.4011  norm 0.93  lr 1.0e-03  12.3k tokens/s  ...
+ *       3.2 |\                                    the losses so far, over the whole width
+ *       2.1 |  ---___
+ *     0 |F0 F1 B0== ...                           the last steps that were measured, as a grid
+ */
+#ifndef SL_REPORT_DASHBOARD_H
+#define SL_REPORT_DASHBOARD_H
+
+#include "report/picture.h"
+
+enum { SL_DASHBOARD_KEPT = 1024 };
+
+struct sl_dashboard {
+    const char *title; /* "gpt-nano, 1f1b on 4 workers" */
+    int64_t step, steps;
+    double loss, eval_loss, norm, lr; /* NAN: none */
+    double rate;                      /* items per second */
+    const char *item;                 /* "tokens" */
+    double bubble;                    /* NAN: no pipeline */
+    int64_t bytes;                    /* of the largest worker, or the process */
+    int64_t left_ns;
+    /* losses so far: means of `per` steps each; when they are too many, neighbours are joined */
+    double losses[SL_DASHBOARD_KEPT];
+    int kept;
+    int64_t per;
+    double sum; /* of the mean in the making, and how many are in it */
+    int64_t in_sum;
+};
+
+struct sl_dashboard_room {
+    int columns, rows;
+    bool colour, unicode; /* else only ASCII */
+};
+
+/* One more step; a loss that is not finite leaves no mark. */
+void sl_dashboard_add(struct sl_dashboard *d, double loss);
+
+/* At most room->rows lines of at most room->columns columns each, every one ended. `lanes`: what
+ * was measured last, or NULL. */
+void sl_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lanes,
+                      const struct sl_dashboard_room *room, struct sl_text *out);
+
+#endif

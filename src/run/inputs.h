@@ -1,0 +1,12 @@
+/* What a model wants to be fed, as the data room is told. */
+#ifndef SL_RUN_INPUTS_H
+#define SL_RUN_INPUTS_H
+
+#include "data/data.h"
+#include "graph/graph.h"
+
+/* *out has a row for every input of the graph, in the arena. */
+SL_MUST_CHECK sl_err sl_run_describe_inputs(struct sl_arena *arena, const struct sl_graph *graph,
+                                            struct sl_data_input **out);
+
+#endif
