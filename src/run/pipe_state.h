@@ -3,7 +3,6 @@
 #define SL_RUN_PIPE_STATE_H
 
 #include "base/vec.h"
-#include "comm/comm.h"
 #include "run/pipe.h"
 #include "run/pipe_areas.h"
 #include "run/pipe_reduce.h"
