@@ -147,12 +147,14 @@ sl_err sl_pipe_reduce_replicas(struct sl_pipe_worker *w, const struct sl_action 
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read ours */
     for (int k = 0; k < seat->parts.count; k++)
         SL_TRY(begin_part(w, seat, k, action->grad_slot));
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = seat->stage});
     for (int k = seat->parts.count - 1; k >= 0; k--)
         SL_TRY(sl_group_sum_end(w->pipe->parts[seat->stage].at[k], w->member[seat->stage]));
     w->sums -= seat->parts.count;
     w->since_ns = seat->parts.begun ? seat->parts.since_ns : 0;
     seat->parts.begun = 0;
     SL_TRY(average_state(w, seat));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }

@@ -53,8 +53,10 @@ static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float 
     int64_t before = sl_pipe_clock(w);
     find_terms(w, tie, grad_slot);
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = group});
     SL_TRY(sl_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4, out));
     SL_TRY(sl_group_sum_end(sum, w->member[group]));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
@@ -165,7 +167,9 @@ static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(publish_norms(w, &w->seats[i]));
     int64_t before = sl_pipe_clock(w);
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = SL_WAIT_ALL});
     SL_TRY(sl_group_merge(pipe->all, w->index, w->norms, params));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     for (int64_t i = 0; i < params; i++)
         sum += w->norms[i];
