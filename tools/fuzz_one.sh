@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes one target for SL_FUZZ_SECONDS (10 when unset). Seeds come from tests/fuzz/corpus/NAME; what is
-# found stays in build/fuzz/corpus/NAME and is used again the next time.
+# found stays in build/fuzz/corpus/NAME and is used again the next time. Mutations begin with SL_FUZZ_SEED
+# (1 when unset, so that a finding can be repeated; 0 draws a new one).
 # Usage: tools/fuzz_one.sh NAME BINARY [libFuzzer option...]
 set -euo pipefail
 
@@ -14,7 +15,7 @@ found=$build/corpus/$name
 artifacts=$build/artifacts/$name
 mkdir -p "$found" "$artifacts"
 
-options=(-max_total_time="${SL_FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=2048 -max_len=65536
+options=(-seed="${SL_FUZZ_SEED:-1}" -max_total_time="${SL_FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=2048 -max_len=65536
     -print_final_stats=1 -verbosity=0 -artifact_prefix="$artifacts/")
 if [ -f "$src/tests/fuzz/$name.dict" ]; then
     options+=(-dict="$src/tests/fuzz/$name.dict")

@@ -148,14 +148,38 @@ static struct sl_out_buffer *output_of(const struct turn *t, const struct sl_poo
     return &t->e->outs[pool->in + ordinal % pool->count];
 }
 
-/* May the outputs be written? Raises *start to the time the last transfer has left. */
+/* Pieces that leave the worker; with `write` the others are handed over to stages here. */
+static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
+    const struct sl_edge *edge = &t->e->plan->edges[edge_number];
+    int other = grad ? edge->from : edge->to;
+    if (t->e->plain[edge_number]) {
+        if (t->e->plan->stages[other].workers[0] != t->worker)
+            return 1;
+        if (write)
+            hand_over(t, edge, grad, t->a->micro);
+        return 0;
+    }
+    struct sl_micro_range range = sl_deps_overlap(&t->e->view, t->a->stage, t->a->micro, other);
+    int32_t remote = 0;
+    for (int32_t x = range.low; x < range.high; x++) {
+        if (t->e->plan->seats[sl_deps_seat(&t->e->view, other, x)].worker != t->worker)
+            remote++;
+        else if (write)
+            hand_over(t, edge, grad, x);
+    }
+    return remote;
+}
+
+/* May the outputs be written? Raises *start to the time the last transfer has left. What stays on
+ * this worker needs no output buffer. */
 static bool outputs_free(struct turn *t, int64_t *start) {
     bool grad = t->a->kind != SL_F;
     int count = grad ? t->stage->in_count : t->stage->out_count;
     int first = grad ? 1 : 2 * t->stage->in_count;
     for (int i = 0; i < count; i++) {
         const struct sl_pool_state *pool = &t->s->pools[first + 2 * i];
-        if (!pool->used)
+        int edge = grad ? t->stage->in[i] : t->stage->out[i];
+        if (!pool->used || (!t->e->plain[edge] && !pieces(t, edge, grad, false)))
             continue;
         const struct sl_out_buffer *out = output_of(t, pool);
         if (out->pending)
@@ -166,33 +190,12 @@ static bool outputs_free(struct turn *t, int64_t *start) {
     return true;
 }
 
-/* Pieces that leave the worker; those for a stage on this worker are handed over. */
-static int32_t pieces(struct turn *t, int edge_number, bool grad) {
-    const struct sl_edge *edge = &t->e->plan->edges[edge_number];
-    int other = grad ? edge->from : edge->to;
-    if (t->e->plain[edge_number]) {
-        if (t->e->plan->stages[other].workers[0] != t->worker)
-            return 1;
-        hand_over(t, edge, grad, t->a->micro);
-        return 0;
-    }
-    struct sl_micro_range range = sl_deps_overlap(&t->e->view, t->a->stage, t->a->micro, other);
-    int32_t remote = 0;
-    for (int32_t x = range.low; x < range.high; x++) {
-        if (t->e->plan->seats[sl_deps_seat(&t->e->view, other, x)].worker == t->worker)
-            hand_over(t, edge, grad, x);
-        else
-            remote++;
-    }
-    return remote;
-}
-
 static void write_outputs(struct turn *t) {
     bool grad = t->a->kind != SL_F;
     int count = grad ? t->stage->in_count : t->stage->out_count;
     int first = grad ? 1 : 2 * t->stage->in_count;
     for (int i = 0; i < count; i++) {
-        int32_t remote = pieces(t, grad ? t->stage->in[i] : t->stage->out[i], grad);
+        int32_t remote = pieces(t, grad ? t->stage->in[i] : t->stage->out[i], grad, true);
         const struct sl_pool_state *pool = &t->s->pools[first + 2 * i];
         if (!remote || !pool->count)
             continue;

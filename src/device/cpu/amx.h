@@ -4,14 +4,19 @@
 
 #include "device/cpu/gemm_spec.h"
 
+/* Of a float in the tiles: three keep all of it, one is the nearest bf16. */
+#ifndef AMX_PARTS
+#define AMX_PARTS 3
+#endif
+
 enum {
-    AMX_ROWS = 16,           /* of a tile */
-    AMX_SIDE = 32,           /* rows, columns and k of a step: two tiles each */
-    AMX_TILE = 1024,         /* bytes */
-    AMX_PART = 2 * AMX_TILE, /* bytes of one part of a step */
-    AMX_STEP = 3 * AMX_PART, /* bytes of a step of a panel */
-    AMX_WIDE = 8 * AMX_SIDE, /* rows or columns that are packed together */
-    AMX_AT_ONCE = 4,         /* steps that a pack_fn is asked for */
+    AMX_ROWS = 16,                   /* of a tile */
+    AMX_SIDE = 32,                   /* rows, columns and k of a step: two tiles each */
+    AMX_TILE = 1024,                 /* bytes */
+    AMX_PART = 2 * AMX_TILE,         /* bytes of one part of a step */
+    AMX_STEP = AMX_PARTS * AMX_PART, /* bytes of a step of a panel */
+    AMX_WIDE = 8 * AMX_SIDE,         /* rows or columns that are packed together */
+    AMX_AT_ONCE = 4,                 /* steps that a pack_fn is asked for */
 };
 
 /* What a tile is packed from: x[r] is at `from` + r * ld. */

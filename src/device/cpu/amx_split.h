@@ -1,4 +1,4 @@
-/* Floats as sums of three bf16, packed for the tiles of AMX.
+/* Floats as sums of three bf16, or as the nearest one, packed for the tiles of AMX.
  *
  *   x = high + middle + low      exactly: 8 bits of mantissa each, rounded, so that every part is
  *                                at most 2^-9 of the one before
@@ -7,20 +7,25 @@
  * 32 of k and 16 columns, two of k side by side as the instruction wants them. Which two is free as
  * long as A and B agree: here k and k + 16, so that the two come from whole vectors.
  *
- * NaN stays NaN (in the low part); infinity becomes NaN; what is below 2^-126 counts as 0.
+ * NaN stays NaN (of three parts in the low one); infinity becomes NaN, as one part it stays; what
+ * is below 2^-126 counts as 0.
  */
 #ifndef SL_DEVICE_CPU_AMX_SPLIT_H
 #define SL_DEVICE_CPU_AMX_SPLIT_H
 
 #include "device/cpu/amx.h"
 
-/* The nearest bf16, in the upper half. */
-INLINE vu amx_nearest(vf x) { return ((vu)x + 0x8000u) & 0xFFFF0000u; }
+/* The nearest bf16, in the upper half. Only as one part it must be the even one of two, and NaN. */
+INLINE vu amx_nearest(vf x) {
+    if (AMX_PARTS == 1)
+        return bf16_nearest(x);
+    return ((vu)x + 0x8000u) & 0xFFFF0000u;
+}
 
-/* One row of the three tiles of a step: x0 are 16 values of k, x1 the next 16. */
+/* One row of the tiles of a step, a tile per part: x0 are 16 values of k, x1 the next 16. */
 INLINE void amx_split(vf x0, vf x1, char *to) {
 #pragma GCC unroll 3
-    for (int part = 0; part < 3; part++) {
+    for (int part = 0; part < AMX_PARTS; part++) {
         vu y0 = part < 2 ? amx_nearest(x0) : (vu)x0, y1 = part < 2 ? amx_nearest(x1) : (vu)x1;
         vu row = y0 >> 16 | y1;
         memcpy(to + part * AMX_PART, &row, sizeof row);

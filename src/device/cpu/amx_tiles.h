@@ -81,7 +81,33 @@ INLINE void amx_ask(const struct amx_block *t, int64_t step) {
             _tile_loadd(tile, from, row);                                                          \
     } while (0)
 
+#if AMX_PARTS == 1
+#define AMX_ALL_PARTS()                                                                            \
+    do {                                                                                           \
+        AMX_A_PART(0);                                                                             \
+        AMX_B_PART(0);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+    } while (0)
+#else
 /* Small products first; every product but the first loads one factor only. */
+#define AMX_ALL_PARTS()                                                                            \
+    do {                                                                                           \
+        AMX_A_PART(0);                                                                             \
+        AMX_B_PART(2);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+        AMX_B_PART(1);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+        AMX_A_PART(1);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+        AMX_B_PART(0);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+        AMX_A_PART(2);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+        AMX_A_PART(0);                                                                             \
+        AMX_MULTIPLY();                                                                            \
+    } while (0)
+#endif
+
 INLINE void amx_run_block(const struct amx_block *t, bool two_a, bool two_b) {
     const char *a = t->a, *b = t->b;
     const int64_t row = 4 * t->sums_step;
@@ -92,19 +118,7 @@ INLINE void amx_run_block(const struct amx_block *t, bool two_a, bool two_b) {
     AMX_START(3, two_a && two_b, below + AMX_ROWS);
     for (int64_t step = 0; step < t->steps; step++, a += AMX_STEP, b += AMX_STEP) {
         amx_ask(t, step);
-        AMX_A_PART(0);
-        AMX_B_PART(2);
-        AMX_MULTIPLY();
-        AMX_B_PART(1);
-        AMX_MULTIPLY();
-        AMX_A_PART(1);
-        AMX_MULTIPLY();
-        AMX_B_PART(0);
-        AMX_MULTIPLY();
-        AMX_A_PART(2);
-        AMX_MULTIPLY();
-        AMX_A_PART(0);
-        AMX_MULTIPLY();
+        AMX_ALL_PARTS();
     }
     _tile_stored(0, t->sums, row);
     if (two_b)

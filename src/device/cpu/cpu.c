@@ -3,6 +3,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/clock.h"
+#include "device/cpu/halves.h"
 #include "device/cpu/optim.h"
 #include "optim/norm.h"
 
@@ -44,15 +45,25 @@ sl_err sl_cpu_limit(const char *isa) {
     return SL_OK;
 }
 
-const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    for (int t = first_table; sl_cpu_tables[t]; t++) {
-        if (!sl_cpu_tables[t]->supported())
-            continue;
-        for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
+static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, const char *name) {
+    if (table->supported())
+        for (const struct sl_cpu_kernel *k = table->kernels; k->name; k++)
             if (strcmp(k->name, name) == 0)
                 return k;
-    }
     return NULL;
+}
+
+const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype) {
+    const struct sl_cpu_kernel *found = NULL;
+    if (dtype == SL_BF16 && first_table == 0)
+        found = find_in(&sl_cpu_table_bf16, name);
+    for (int t = first_table; sl_cpu_tables[t] && !found; t++)
+        found = find_in(sl_cpu_tables[t], name);
+    return found;
+}
+
+const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
+    return sl_cpu_find_for(name, SL_FLOAT);
 }
 
 static sl_err cpu_open(const struct sl_device_config *config, struct sl_device **out) {
@@ -132,17 +143,11 @@ static sl_err find_kernels(struct sl_exec *exec) {
     const struct sl_program *program = exec->program;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sl_instr *instr = &program->instrs[i];
-        exec->kernels[i] = sl_cpu_find(instr->kernel);
+        exec->kernels[i] = sl_cpu_find_for(instr->kernel, program->dtype);
         if (!exec->kernels[i])
             return sl_fail(SL_ERR_NO, "the cpu has no kernel for '%s'", instr->kernel);
     }
     return SL_OK;
-}
-
-static const char *cpu_lacks_bf16(void) {
-    return sl_cpu_has_bf16()
-               ? "this CPU multiplies bf16, but this build stores tensors as fp32 only"
-               : "this CPU has neither AVX512-BF16 nor AMX";
 }
 
 static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
@@ -151,10 +156,11 @@ static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL;
 static int64_t program_scratch(const struct sl_program *program, int threads) {
     int64_t most = 0;
     for (int i = 0; i < program->instr_count; i++) {
-        const struct sl_cpu_kernel *kernel = sl_cpu_find(program->instrs[i].kernel);
-        if (!kernel || !kernel->scratch_bytes)
+        const struct sl_instr *instr = &program->instrs[i];
+        const struct sl_cpu_kernel *kernel = sl_cpu_find_for(instr->kernel, program->dtype);
+        if (!kernel)
             continue;
-        int64_t need = kernel->scratch_bytes(&program->instrs[i], threads);
+        int64_t need = sl_cpu_halves_bytes(kernel, instr, threads);
         most = need > most ? need : most;
     }
     return most;
@@ -228,7 +234,10 @@ static void run_instr(struct cpu_device *cpu, const struct sl_exec *exec, int in
         call.in[i] = address(&instr->in[i], args);
     for (int i = 0; i < instr->out_count; i++)
         call.out[i] = address(&instr->out[i], args);
-    exec->kernels[index]->run(&call);
+    if (exec->program->dtype == SL_BF16)
+        sl_cpu_halves_run(exec->kernels[index], &call);
+    else
+        exec->kernels[index]->run(&call);
 }
 
 static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
@@ -287,6 +296,7 @@ static sl_err cpu_norm_sq(struct sl_device *device, const struct sl_norm_item *i
 const struct sl_device_row sl_device_cpu = {
     .name = "cpu",
     .brief = "cores of this machine",
+    .halves = true,
     .missing = cpu_missing,
     .open = cpu_open,
     .close = cpu_close,
@@ -296,7 +306,6 @@ const struct sl_device_row sl_device_cpu = {
     .download = cpu_copy,
     .copy = cpu_copy,
     .sync = cpu_sync,
-    .lacks_bf16 = cpu_lacks_bf16,
     .has_kernel = cpu_has_kernel,
     .bind = cpu_bind,
     .unbind = cpu_unbind,

@@ -48,8 +48,11 @@ struct sl_cpu_table {
     const struct sl_cpu_kernel *kernels;
 };
 extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
+/* Looked at before them for programs whose activations are bf16; of the best instruction set. */
+extern const struct sl_cpu_table sl_cpu_table_bf16;
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
+const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype);
 /* Use no better instruction set than this one (NULL: any), so that machines of different kinds give
  * the same bits. Before the first device is opened. */
 SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
@@ -58,7 +61,6 @@ SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
 bool sl_cpu_has_any(void);
 bool sl_cpu_has_avx2(void);
 bool sl_cpu_has_avx512(void);
-bool sl_cpu_has_bf16(void); /* products of bf16: AVX512-BF16 or AMX */
 bool sl_cpu_has_amx(void);
 
 #endif

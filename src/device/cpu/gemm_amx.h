@@ -1,5 +1,6 @@
 /* c = a b on the tiles of AMX, with the accuracy of float: six products of the parts of
- * amx_split.h. What is left out (middle x low, low x low) is below 2^-26 of a product.
+ * amx_split.h. What is left out (middle x low, low x low) is below 2^-26 of a product. With one
+ * part (heavy_bf16_amx.c) a and b are rounded to bf16.
  */
 #ifndef SL_DEVICE_CPU_GEMM_AMX_H
 #define SL_DEVICE_CPU_GEMM_AMX_H

@@ -1,6 +1,7 @@
 /* The table of light kernels: included last, once per instruction set. */
 #include "device/cpu/light_adding.h"
 #include "device/cpu/light_batchnorm_eval.h"
+#include "device/cpu/light_bf16.h"
 #include "device/cpu/light_copy.h"
 #include "device/cpu/light_dropout.h"
 #include "device/cpu/light_elementwise.h"
@@ -44,6 +45,8 @@ const struct sl_cpu_kernel LIGHT_TABLE[] = {
     {"bce_with_logits", k_bce_with_logits, mean_scratch},
     {"bce_with_logits_dt", k_bce_with_logits_dt, NULL},
     {"bce_with_logits_dx", k_bce_with_logits_dx, NULL},
+    {"bf16_round", k_bf16_round, NULL},
+    {"bf16_widen", k_bf16_widen, NULL},
     {"broadcast_mean", k_broadcast_mean, NULL},
     {"broadcast_to", k_broadcast_to, NULL},
     {"concat", k_concat, NULL},

@@ -32,6 +32,13 @@ INLINE void store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 /* a where the mask is all ones, b where it is 0. */
 INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
+/* The nearest bf16, the even one of two, in the upper half; NaN stays NaN. */
+INLINE vu bf16_nearest(vf x) {
+    vu bits = (vu)x, nan = (vu)(x != x);
+    vu near = bits + 0x7FFFu + (bits >> 16 & 1);
+    return ((nan & (bits | 0x400000u)) | (~nan & near)) & 0xFFFF0000u;
+}
+
 INLINE vf vabs(vf x) { return (vf)((vi)x & 0x7FFFFFFF); }
 /* |x| with the sign of s, for x >= 0. */
 INLINE vf with_sign(vf x, vf s) { return (vf)((vi)x | ((vi)s & INT32_MIN)); }

@@ -12,6 +12,7 @@ extern const struct sl_cpu_kernel sl_cpu_heavy_amx[];
 extern const struct sl_cpu_kernel sl_cpu_heavy_any[];
 extern const struct sl_cpu_kernel sl_cpu_heavy_avx2[];
 extern const struct sl_cpu_kernel sl_cpu_heavy_avx512[];
+extern const struct sl_cpu_kernel sl_cpu_heavy_bf16_amx[];
 extern const struct sl_cpu_kernel sl_cpu_light_any[];
 extern const struct sl_cpu_kernel sl_cpu_light_avx2[];
 extern const struct sl_cpu_kernel sl_cpu_light_avx512[];
@@ -52,8 +53,6 @@ bool sl_cpu_has_amx(void) {
     return has_amx;
 }
 
-bool sl_cpu_has_bf16(void) { return __builtin_cpu_supports("avx512bf16") || sl_cpu_has_amx(); }
-
 static const struct sl_cpu_table any = {"any", sl_cpu_has_any, sl_cpu_kernels_any};
 static const struct sl_cpu_table heavy_amx = {"amx", sl_cpu_has_amx, sl_cpu_heavy_amx};
 static const struct sl_cpu_table heavy_any = {"any", sl_cpu_has_any, sl_cpu_heavy_any};
@@ -63,6 +62,7 @@ static const struct sl_cpu_table light_any = {"any", sl_cpu_has_any, sl_cpu_ligh
 static const struct sl_cpu_table light_avx2 = {"avx2", sl_cpu_has_avx2, sl_cpu_light_avx2};
 static const struct sl_cpu_table light_avx512 = {"avx512", sl_cpu_has_avx512, sl_cpu_light_avx512};
 
+const struct sl_cpu_table sl_cpu_table_bf16 = {"amx", sl_cpu_has_amx, sl_cpu_heavy_bf16_amx};
 const struct sl_cpu_table *const sl_cpu_tables[] = {
     &heavy_amx, &heavy_avx512, &light_avx512, &heavy_avx2, &light_avx2,
     &heavy_any, &light_any,    &any,          NULL,
