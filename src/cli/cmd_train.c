@@ -227,7 +227,8 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 }
 
 static void put_config(struct sl_text *text, const struct sl_args *args,
-                       const struct sl_train_config *c) {
+                       const struct sl_session_config *session) {
+    const struct sl_train_config *c = &session->train;
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_text optim = {0}, lr = {0}, policy = {0};
     sl_optim_put(&optim, &c->optim);
@@ -256,6 +257,11 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
     sl_json_put_int(&json, "seed", (int64_t)c->seed);
+    if (session->plan) {
+        sl_json_put_string(&json, "schedule", session->schedule);
+        sl_json_put_string(&json, "verdict", session->together ? "all" : "stage");
+        sl_json_put_int(&json, "slack", session->slack);
+    }
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     sl_text_free(&optim);
@@ -347,7 +353,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_session_result result;
-    struct sl_text config_text = {0}, model_text = {0}, text = {0};
+    struct sl_text config_text = {0}, model_text = {0}, plan_text = {0}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -376,10 +382,13 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
-    put_config(&config_text, args, &session.train);
+    put_config(&config_text, args, &session);
     session.config = config_text.at;
     sl_model_write(inputs.graph, &model_text);
     session.model = model_text.at;
+    if (session.plan)
+        sl_plan_write(session.plan, &plan_text);
+    session.plan_text = plan_text.at;
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, &result);
@@ -395,6 +404,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
 out:
     sl_text_free(&config_text);
     sl_text_free(&model_text);
+    sl_text_free(&plan_text);
     sl_text_free(&progress.trace);
     sl_text_free(&text);
     sl_run_close(&inputs);
