@@ -5,7 +5,9 @@
 #
 # Times of models are roofline estimates for the machines that `sluice machine show` describes; every
 # plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
+# gap is step over lower bound. REPEATS=1 for a quick look (default 5).
 set -euo pipefail
+REPEATS=${REPEATS:-5}
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -90,28 +92,39 @@ twobw() {
     twobw_row gpt-3.8b p3-x8 2048
 }
 
-# ---- scale ----
-scale_row() { # NAME then options of plan
-    local name=$1
+# ---- scale: medians of REPEATS, on one thread and on all cores ----
+median() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
+
+scale_row() { # NAME then options of plan; sets cpu to the median on one thread
+    local name=$1 threads walls cpus i
     shift
-    plan "$@"
-    echo "RESULT bench=plan claim=scale problem=$name samples_per_s=$(get samples_per_s)" \
-        "depth=$(get depth) step_ns=$(get step_ns) lower_bound_ns=$(get lower_bound_ns)" \
-        "search_ms=$(get search_ms) cpu_s=$cpu" \
-        "$([ -s "$out/error" ] && echo "note=$(tr ' ' _ <"$out/error" | head -1)")"
+    for threads in $(nproc) 1; do # one thread last
+        walls=() cpus=()
+        for ((i = 0; i < REPEATS; i++)); do
+            plan "$@" --threads "$threads"
+            walls+=("$(get search_ms)") cpus+=("$cpu")
+        done
+        cpu=$(median "${cpus[@]}")
+        echo "RESULT bench=plan claim=scale problem=$name threads=$threads" \
+            "samples_per_s=$(get samples_per_s) depth=$(get depth) step_ns=$(get step_ns)" \
+            "lower_bound_ns=$(get lower_bound_ns) gap=$(per "$(get step_ns)" "$(get lower_bound_ns)")" \
+            "search_ms=$(median "${walls[@]}") cpu_s=$cpu" \
+            "$([ -s "$out/error" ] && echo "note=$(tr ' ' _ <"$out/error" | head -1)")"
+    done
 }
 
 scale() {
-    local layers cpus=()
+    local layers points=()
     scale_row gpt3-175b-1024 gpt-1.3b --set L=96,C=12288,H=96,T=2048,P=2048 --machine a100-x128 \
         --dtype bf16 --batch 1536 --schedule 1f1b
     for layers in 83 166 333 666; do # 15 nodes each
         scale_row "gpt-$((15 * layers))-operators" gpt2 --set "L=$layers" --machine p3-x8 \
             --dtype fp16 --batch 64 --schedule 1f1b
-        cpus+=("$cpu")
+        points+=("$layers $cpu")
     done
-    awk -v a="${cpus[0]}" -v b="${cpus[3]}" \
-        'BEGIN {printf "RESULT bench=plan claim=scale growth_exponent=%.2f\n", log(b / a) / log(666 / 83)}'
+    # the slope of log(cpu) over log(operators), least squares
+    printf '%s\n' "${points[@]}" | awk '{x = log($1); y = log($2); n++; a += x; b += y; c += x * x; d += x * y}
+        END {printf "RESULT bench=plan claim=scale growth_exponent=%.2f\n", (n * d - a * b) / (n * c - a * a)}'
     scale_row does-not-fit gpt-3.8b --machine p3.16xlarge --devices 2 --batch 8
 }
 

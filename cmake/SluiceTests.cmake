@@ -8,6 +8,7 @@
 #   tests/golden/x.sh            golden.x          exit 77 = skipped
 #   tests/tools/x.sh             tools.x           the checkers themselves (release only)
 #   examples/x.c                 example.x         compiled against include/ only
+#   tests/preload/fault.c        build/release/tests/libsl_fault.so, for scripts
 #   tests/support/*.c            linked into every cmocka test; include as "support/x.h"
 #   bench/x.c                    build/release/bench/x, not a test
 #
@@ -132,7 +133,7 @@ if(SL_HAVE_LIB AND NOT SL_SANITIZE STREQUAL "thread")
     foreach(file IN LISTS files)
         string(REGEX MATCH "/fuzz_([^/]+)\\.c$" _ "${file}")
         set(x "${CMAKE_MATCH_1}")
-        add_executable(fuzz_${x} "${file}")
+        add_executable(fuzz_${x} "${file}" "${tests}/fuzz/meter.c")
         set_target_properties(fuzz_${x} PROPERTIES
             RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
         target_include_directories(fuzz_${x} PRIVATE "${tests}")
@@ -148,6 +149,15 @@ if(SL_HAVE_LIB AND NOT SL_SANITIZE STREQUAL "thread")
         endif()
         sl_register("fuzz.${x}${SL_TEST_SUFFIX}" fuzz ${x})
     endforeach()
+endif()
+
+# ---- faults by LD_PRELOAD, for scripts ----
+if(SL_SANITIZE STREQUAL "")
+    add_library(sl_fault MODULE "${tests}/preload/fault.c")
+    set_target_properties(sl_fault PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+    target_link_libraries(sl_fault PRIVATE sluice_flags)
+    # It replaces functions of the C library, which hardened headers declare otherwise.
+    target_compile_options(sl_fault PRIVATE -U_FORTIFY_SOURCE -fno-builtin)
 endif()
 
 # ---- scripts ----

@@ -16,7 +16,9 @@ struct sl_arena_block {
 };
 
 _Noreturn void sl_out_of_memory(size_t size_bytes) {
-    fprintf(stderr, "sluice: out of memory: could not allocate %zu bytes\n", size_bytes);
+    /* Recorded as well: who was asked to speak at the exit of this process finds it there. */
+    (void)sl_fail(SL_ERR_SYSTEM, "out of memory: could not allocate %zu bytes", size_bytes);
+    fprintf(stderr, "sluice: %s\n", sl_err_message());
     exit(SL_ERR_SYSTEM);
 }
 

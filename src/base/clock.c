@@ -4,14 +4,14 @@
 
 #include <time.h>
 
-int64_t sl_clock_ns(void) {
+static int64_t read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int64_t sl_clock_cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+int64_t sl_clock_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+
+int64_t sl_clock_cpu_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+int64_t sl_clock_process_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }

@@ -9,4 +9,7 @@ int64_t sl_clock_ns(void);
 /* Processor time of this thread: what it takes does not depend on who else runs. */
 int64_t sl_clock_cpu_ns(void);
 
+/* Processor time of this process: of all its threads, in it and in the system. */
+int64_t sl_clock_process_ns(void);
+
 #endif

@@ -65,6 +65,8 @@ void sl_log_status(bool keep, const char *fmt, ...) {
     va_end(args);
 }
 
+void sl_log_status_end(void) { erase_open(); }
+
 void sl_log_frame(const char *lines) {
     size_t length = strlen(lines);
     if (log_level < SL_LOG_NORMAL || !log_terminal)

@@ -19,6 +19,8 @@ void sl_log_debug(const char *fmt, ...) SL_PRINTF(1, 2);
 
 /* One line that replaces itself on a terminal; elsewhere it is printed only when `keep`. */
 void sl_log_status(bool keep, const char *fmt, ...) SL_PRINTF(2, 3);
+/* Takes that line away, before data is printed. */
+void sl_log_status_end(void);
 
 /* Lines that replace themselves, on a terminal only. Notes go above them; they are drawn again with
  * the next frame. */

@@ -110,6 +110,10 @@ static void put_cost(struct sl_text *text, const struct sl_cost *cost) {
     }
 }
 
+static sl_err fill_input(const void *data, int64_t first, int64_t count, int input, void *out) {
+    return sl_data_fill(data, SL_DATA_TRAIN, first, count, input, out);
+}
+
 /* -o X.cost: every unit at every size, with all workers busy. */
 static sl_err run_cost(const struct sl_args *args, const char *path) {
     struct sl_run_inputs inputs = {0};
@@ -134,7 +138,9 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
                                    .rounds = (int)rounds,
                                    .sizes = sizes,
                                    .size_count = count,
-                                   .progress = show_progress};
+                                   .progress = show_progress,
+                                   .fill = fill_input,
+                                   .data = config.data};
     spec.ctx = &spec;
     SL_TRY_OUT(sl_profile_run(&arena, &spec, &cost));
     sl_cost_write(cost, &text);

@@ -43,6 +43,8 @@ struct progress {
     struct sl_text trace; /* of the last run of a pipeline */
     int64_t *busy_ns;     /* [worker] over all runs, and how long they took */
     int64_t traced_ns;
+    int64_t saves, every;        /* checkpoints: how many, and the pace that was told */
+    struct sl_save_report saved; /* all of them added up */
     struct sl_live live;
 };
 
@@ -86,6 +88,9 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
     if (p->choice->plan)
         say_pipeline(p, start);
     sl_text_free(&data);
+    if (start->copy_bytes)
+        sl_log_debug("checkpoints: written beside the run from a copy of %s",
+                     sl_human_bytes(start->copy_bytes, bytes));
     if (start->step)
         sl_log_note("resumed after step %lld", (long long)start->step);
     p->start_ns = sl_clock_ns();
@@ -144,6 +149,23 @@ static void on_eval(void *ctx, const struct sl_eval_report *r) {
     if (!isnan(r->accuracy))
         snprintf(accuracy, sizeof accuracy, "  accuracy %.2f%%", 100 * r->accuracy);
     sl_log_note("step %lld  validation loss %.4f%s", (long long)r->step, r->loss, accuracy);
+}
+
+/* The pace is told when it is known, and again when it has changed a lot. */
+static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
+    struct progress *p = ctx;
+    char stall[SL_HUMAN_BYTES], wrote[SL_HUMAN_BYTES];
+    p->saves++;
+    p->saved.stall_ns += r->stall_ns;
+    p->saved.write_ns += r->write_ns;
+    p->saved.cpu_ns += r->cpu_ns;
+    sl_log_debug("checkpoint of step %lld: the run waited %s, durable after %s", (long long)r->step,
+                 sl_human_ns(r->stall_ns, stall), sl_human_ns(r->write_ns, wrote));
+    if (!every || (every < 2 * p->every && 2 * every > p->every))
+        return;
+    p->every = every;
+    sl_log_note("checkpoints every %lld steps: the run waits %s for one, which is durable after %s",
+                (long long)every, sl_human_ns(r->stall_ns, stall), sl_human_ns(r->write_ns, wrote));
 }
 
 /* Bubbles are those of all runs of the pipeline; the first is drawn, and then the last. */
@@ -274,12 +296,20 @@ static sl_err parse_training(const struct sl_args *args, struct sl_train_config 
     c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
+    SL_TRY(sl_args_int(args, "--audit", 1, INT64_MAX, &c->audit));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
     return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
 }
 
+static const int64_t pace_ns = 30000000000; /* first checkpoint, and the least between two */
+
 static sl_err parse_saving(const struct sl_args *args, struct sl_session_config *c) {
     int64_t keep = 2;
+    const char *how = sl_args_text(args, "--save", "async");
+    if (strcmp(how, "async") != 0 && strcmp(how, "sync") != 0)
+        return sl_fail(SL_ERR_USAGE, "--save: expected async or sync, found '%s'", how);
+    c->save_stops = strcmp(how, "sync") == 0;
+    c->pace_ns = sl_args_has(args, "--checkpoint-every") ? 0 : pace_ns;
     SL_TRY(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &c->checkpoint_every));
     SL_TRY(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
     c->keep = (int)keep;
@@ -300,6 +330,11 @@ static void put_result(struct sl_text *text, const struct sl_session_config *c,
     sl_json_put_int(&json, "bytes", r->bytes);
     sl_json_put_int(&json, "step_items", c->train.batch * p->items_per_sample);
     sl_run_stats_put(&p->stats, &json);
+    sl_json_put_int(&json, "saves", p->saves);
+    sl_json_put_int(&json, "save_stall_ns", p->saved.stall_ns);
+    sl_json_put_int(&json, "save_write_ns", p->saved.write_ns);
+    sl_json_put_int(&json, "save_cpu_ns", p->saved.cpu_ns);
+    sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
@@ -315,6 +350,12 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
     sl_log_note("%s at step %lld of %lld after %s, loss %.4f", r->stopped ? "stopped" : "finished",
                 (long long)r->step, (long long)c->train.steps,
                 sl_human_ns(sl_clock_ns() - p->start_ns, took), r->last_loss);
+    if (c->train.audit)
+        sl_log_note("audit: %lld of %lld actions were done twice, with the same bits",
+                    (long long)r->audit.twice, (long long)r->audit.seen);
+    if (p->saves > 1)
+        sl_log_note("%lld checkpoints held the run up for %s", (long long)p->saves,
+                    sl_human_ns(p->saved.stall_ns, took));
     if (c->run)
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
@@ -365,6 +406,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
         .on_step = on_step,
         .on_eval = on_eval,
         .on_trace = on_trace,
+        .on_save = on_save,
     };
     sl_err err = SL_OK;
     sl_run_stats_open(&progress.stats);
@@ -429,13 +471,16 @@ static const struct sl_option options[] = {
     {"--verdict", "all|stage", "who judges a gradient without a flush (default all)", false},
     {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
+    {"--audit", "N", "do one of N actions twice and compare the bits; 1: all", false},
     {"--dashboard", NULL, "loss curve and workers, live; lines where no terminal is", false},
     {"--steps", "N", "optimizer steps (default 100)", false},
     SL_OPTIMIZER_OPTIONS,
     {"--eval-every", "N", "steps between evaluations, 0 for none", false},
     {"--eval-samples", "N", "samples of an evaluation (default 64)", false},
     {"--out", "DIR", "run directory: log, checkpoints", false},
-    {"--checkpoint-every", "N", "steps between checkpoints, 0: at the end", false},
+    {"--checkpoint-every", "N", "steps between checkpoints, 0: at the end (default: by their cost)",
+     false},
+    {"--save", "async|sync", "write checkpoints beside the run, or stop it (default async)", false},
     {"--keep", "K", "checkpoints to keep, 0 for all (default 2)", false},
     {"--requeue-exit", "N", "exit status when a signal stopped the run (default 0)", false},
     {"--resume", NULL, "continue the run in --out, or start it", false},

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Set for every process by Open MPI, by MPICH and its kin, and by srun with PMIx. */
 static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
@@ -19,6 +20,23 @@ static const char *launched_as(void) {
         if (getenv(launchers[i]))
             return "mpi";
     return "threads";
+}
+
+/* ---- a process that cannot go on ---- */
+
+static struct sl_comm *still_open;
+
+/* Small allocations that fail end the process where it stands (base/arena.h). The other ranks hear
+ * why before it goes: the thread that ends it has the error in its record. */
+static void last_words(void) {
+    enum { PATIENCE_S = 5 };
+    struct sl_comm *comm = still_open;
+    still_open = NULL;
+    if (!comm)
+        return;
+    alarm(PATIENCE_S); /* it may have ended within the transport's own lock */
+    if (sl_comm_settle(comm, SL_ERR_SYSTEM) != SL_OK && comm->rank == comm->speaker)
+        fprintf(stderr, "sluice: %s\n", sl_err_message());
 }
 
 sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
@@ -34,6 +52,8 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     struct sl_job job;
     SL_TRY(sl_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, &job, out));
+    still_open = *out;
+    atexit(last_words);
     if (!sl_comm_speaks(*out))
         sl_log_open(SL_LOG_QUIET, false, false);
     return SL_OK;
@@ -113,6 +133,7 @@ sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
 sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
     if (!comm)
         return err;
+    still_open = NULL;
     err = sl_comm_settle(comm, err);
     if (err != SL_OK && (comm->rank == comm->speaker || comm->broken))
         fprintf(stderr, "sluice: %s\n", sl_err_message());

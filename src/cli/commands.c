@@ -7,6 +7,7 @@ extern const struct sl_command sl_cmd_compare;
 extern const struct sl_command sl_cmd_completion;
 extern const struct sl_command sl_cmd_doctor;
 extern const struct sl_command sl_cmd_eval;
+extern const struct sl_command sl_cmd_export;
 extern const struct sl_command sl_cmd_import;
 extern const struct sl_command sl_cmd_launch;
 extern const struct sl_command sl_cmd_list;
@@ -32,6 +33,7 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_completion,
     &sl_cmd_doctor,
     &sl_cmd_eval,
+    &sl_cmd_export,
     &sl_cmd_import,
     &sl_cmd_launch,
     &sl_cmd_list,

@@ -82,7 +82,8 @@ static sl_err read_query(const struct sl_args *args, const struct sl_layers *lay
                                     .bandwidth = {layers->machine.bandwidth},
                                     .all_devices = sl_args_has(args, "--all-devices"),
                                     .straight = sl_args_has(args, "--straight"),
-                                    .free_links = sl_args_has(args, "--free-links")};
+                                    .free_links = sl_args_has(args, "--free-links"),
+                                    .scattered = sl_args_has(args, "--non-contiguous")};
     if (!(query->bandwidth[0] > 0))
         query->bandwidth[0] = 1e9; /* PipeDream's default */
     SL_TRY(sl_args_int(args, "--devices", 1, 1 << 20, &query->devices));

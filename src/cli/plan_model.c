@@ -17,8 +17,11 @@ struct question {
     const struct sl_machine *machine;
     const struct sl_cost *cost;
     struct sl_optim optim;
+    const struct sl_staleness_cost *staleness;
+    int staleness_count;
     const struct sl_problem *problem;
     struct sl_search_spec spec;
+    int64_t shown_ns; /* when progress was last shown */
 };
 
 static sl_err read_cost(const char *path, struct question *q) {
@@ -60,6 +63,64 @@ static sl_err open_machine(const struct sl_args *args, struct question *q) {
     return SL_OK;
 }
 
+static sl_err ask_recompute(const struct sl_args *args, enum sl_recompute *out) {
+    static const char *const names[] = {
+        [SL_RECOMPUTE_MAY] = "auto", [SL_RECOMPUTE_NEVER] = "none", [SL_RECOMPUTE_ALWAYS] = "all"};
+    const char *text = sl_args_text(args, "--recompute", "auto");
+    for (int i = 0; i < SL_COUNT(names); i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (enum sl_recompute)i;
+            return SL_OK;
+        }
+    return sl_fail(SL_ERR_USAGE, "plan: --recompute is auto, none or all, not '%s'", text);
+}
+
+/* '2bw=1.2,stash=1.05' : schedules without a flush to try, and the tokens that each costs. */
+static sl_err read_staleness(struct question *q, const char *text) {
+    enum { MOST = 16 };
+    struct sl_staleness_cost *at = SL_NEW(&q->arena, struct sl_staleness_cost, MOST);
+    while (*text) {
+        size_t length = strcspn(text, ","), name = strcspn(text, "=");
+        struct sl_staleness_cost *cost = &at[q->staleness_count];
+        if (q->staleness_count == MOST || name >= length)
+            return sl_fail(SL_ERR_USAGE, "plan: --staleness-cost: '%s' is not 2bw=1.2,stash=1.05",
+                           text);
+        cost->schedule = sl_arena_dup(&q->arena, text, name);
+        const char *number = sl_arena_dup(&q->arena, text + name + 1, length - name - 1);
+        SL_TRY(sl_parse_double(number, "--staleness-cost", &cost->tokens));
+        const struct sl_schedule *row = sl_schedule_find(cost->schedule);
+        if (!row || row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD)
+            return sl_fail(SL_ERR_USAGE,
+                           "plan: --staleness-cost: '%s' is no schedule with stale "
+                           "weights; see 'sluice list schedules'",
+                           cost->schedule);
+        if (!(cost->tokens >= 1 && cost->tokens <= 1000))
+            return sl_fail(SL_ERR_USAGE,
+                           "plan: --staleness-cost: %s=%s is not in 1..1000 times the tokens",
+                           cost->schedule, number);
+        q->staleness_count++;
+        text += length + (text[length] == ',');
+    }
+    q->staleness = at;
+    return SL_OK;
+}
+
+/* Without --schedule: the synchronous ones, and those whose staleness has a price. */
+static const char *const *schedules_to_try(struct question *q) {
+    const char *one[2];
+    int count = 0;
+    const char *const *sync = sl_query_schedules(&(struct sl_query){0}, one);
+    if (!q->staleness_count)
+        return NULL;
+    while (sync[count])
+        count++;
+    const char **all = SL_NEW(&q->arena, const char *, count + q->staleness_count + 1);
+    memcpy(all, sync, sizeof *all * (size_t)count);
+    for (int i = 0; i < q->staleness_count; i++)
+        all[count + i] = q->staleness[i].schedule;
+    return all;
+}
+
 static sl_err open_problem(const struct sl_args *args, struct question *q) {
     struct sl_problem_spec spec = {.graph = q->graph,
                                    .has_kernel = sl_device_find("cpu")->has_kernel,
@@ -67,7 +128,8 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
                                    .cost = q->cost,
                                    .optim = &q->optim,
                                    .batch = 64,
-                                   .straight = sl_args_has(args, "--straight")};
+                                   .straight = sl_args_has(args, "--straight"),
+                                   .whole_layers = sl_args_has(args, "--whole-layers")};
     const char *dtype = sl_args_text(args, "--dtype", "fp32");
     int64_t micros = 0;
     spec.precision = sl_precision_find(dtype);
@@ -76,6 +138,10 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &spec.batch));
     SL_TRY(sl_args_int(args, "--micro", 1, spec.batch, &micros));
     SL_TRY(sl_args_bytes(args, "--memory", &spec.memory));
+    SL_TRY(ask_recompute(args, &spec.recompute));
+    SL_TRY(read_staleness(q, sl_args_text(args, "--staleness-cost", "")));
+    spec.staleness = q->staleness;
+    spec.staleness_count = q->staleness_count;
     if (micros)
         spec.micro_size = (spec.batch + micros - 1) / micros;
     SL_TRY(sl_problem_build(&q->arena, &spec, &q->problem));
@@ -84,6 +150,20 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     q->spec.extra_bytes = sl_device_find("cpu")->extra_bytes;
     q->spec.optim = &q->optim;
     return SL_OK;
+}
+
+/* At most ten lines a second; each replaces the last. */
+static void show_progress(void *ctx, const char *phase, const struct sl_result *so_far) {
+    struct question *q = ctx;
+    char best[SL_HUMAN_BYTES] = "none";
+    int64_t now = sl_clock_ns();
+    if (now - q->shown_ns < 100000000)
+        return;
+    q->shown_ns = now;
+    if (so_far->found)
+        sl_human_ns(so_far->best.score.step_ns, best);
+    sl_log_status(false, "plan: %s, %lld played, best step %s", phase, (long long)so_far->played,
+                  best);
 }
 
 static sl_err open_query(const struct sl_args *args, struct question *q) {
@@ -99,8 +179,11 @@ static sl_err open_query(const struct sl_args *args, struct question *q) {
     q->spec.query = (struct sl_query){
         .problem = q->problem,
         .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,
+        .schedules = schedules_to_try(q),
         .threads = (int)threads,
         .until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0,
+        .progress = show_progress,
+        .progress_ctx = q,
     };
     return SL_OK;
 }
@@ -133,6 +216,7 @@ sl_err sl_plan_model(const struct sl_args *args) {
         sl_search_report_json(&report, &text);
     else
         sl_search_report(&report, &text);
+    sl_log_status_end();
     SL_TRY_OUT(sl_print(&text));
 out:
     sl_text_free(&text);

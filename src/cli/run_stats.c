@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* VmHWM of this process, 0 where there is no /proc. getrusage would count what the parent had
  * before exec. */
@@ -23,15 +22,6 @@ int64_t sl_run_stats_peak_bytes(void) {
     return (int64_t)kib * 1024;
 }
 
-/* User and system time: memory that is asked for and given back at every step is work too. */
-static int64_t cpu_ns(void) {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0)
-        return 0;
-    return (int64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000 +
-           (int64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
-}
-
 void sl_run_stats_open(struct sl_run_stats *stats) {
     memset(stats, 0, sizeof *stats);
     stats->empty_bytes = sl_run_stats_peak_bytes();
@@ -39,9 +29,10 @@ void sl_run_stats_open(struct sl_run_stats *stats) {
 
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report) {
     int64_t at = stats->steps++ - SL_RUN_STATS_WARM;
-    if (at >= 0)
-        stats->step_ns[at % SL_RUN_STATS_KEPT] = report->dur_ns;
-    *(at < 0 ? &stats->cpu_start_ns : &stats->cpu_end_ns) = cpu_ns();
+    if (at < 0)
+        return;
+    stats->step_ns[at % SL_RUN_STATS_KEPT] = report->dur_ns;
+    stats->cpu_ns += report->cpu_ns;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -59,7 +50,7 @@ void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json
         int64_t low = sorted[(kept - 1) / 2], high = sorted[kept / 2];
         median = 0.5e-9 * (double)(low + high);
         spread = 1e-9 * (double)(sorted[kept - 1] - sorted[0]) / median;
-        cpu = 1e-9 * (double)(stats->cpu_end_ns - stats->cpu_start_ns) / (double)counted;
+        cpu = 1e-9 * (double)stats->cpu_ns / (double)counted;
     }
     if (stats->empty_bytes)
         peak = (double)(sl_run_stats_peak_bytes() - stats->empty_bytes);

@@ -12,7 +12,7 @@ enum { SL_RUN_STATS_WARM = 2, SL_RUN_STATS_KEPT = 1024 };
 struct sl_run_stats {
     int64_t step_ns[SL_RUN_STATS_KEPT]; /* a ring: the last ones after warm-up */
     int64_t steps;                      /* with warm-up */
-    int64_t cpu_start_ns, cpu_end_ns;   /* of the process, around the steps that count */
+    int64_t cpu_ns;                     /* of the process, in the steps that count */
     int64_t empty_bytes;                /* high-water mark when the stats were opened */
 };
 

@@ -4,6 +4,7 @@
 #include "base/json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t worker_bytes(const struct sl_stage_bytes *b) {
@@ -45,6 +46,16 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
         if (i == s->bottleneck_stage)
             sl_text_put(out, "       ^ the bottleneck\n");
     }
+}
+
+/* Stages whose micro-batches are larger than the smallest. */
+static void put_sizes(const struct sl_search *s, struct sl_text *out) {
+    const struct sl_candidate *c = &s->setup.c;
+    for (int i = 0; i < c->stage_count; i++)
+        if (sl_candidate_size(c, i) != c->size)
+            sl_text_printf(out, "            s%d: %lld micro-batches of %lld\n", i,
+                           (long long)sl_setup_stage_micros(&s->setup, i),
+                           (long long)s->setup.problem->sizes[sl_candidate_size(c, i)]);
 }
 
 static void put_runners(const struct sl_search *s, struct sl_text *out) {
@@ -93,9 +104,8 @@ static void put_bound(const struct sl_result *r, struct sl_text *out) {
     if (r->proven)
         sl_text_put(out, "bound       proven: no cut, width or recomputation is faster\n");
     else if (r->lower_bound > 0)
-        sl_text_printf(out, "bound       %s, gap %.1f %%%s%s\n", sl_human_ns(r->lower_bound, bound),
-                       gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets",
-                       r->timed_out ? "; the time was up" : "");
+        sl_text_printf(out, "bound       %s, gap %.1f %%%s\n", sl_human_ns(r->lower_bound, bound),
+                       gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets");
 }
 
 void sl_search_report(const struct sl_search_report *report, struct sl_text *out) {
@@ -106,34 +116,53 @@ void sl_search_report(const struct sl_search_report *report, struct sl_text *out
     int64_t worst = s->setup.device_of[r->best.score.over_worker];
     put_stages(s, out);
     sl_text_printf(out, "step        %s (%s%s), %.4g samples/s, bubble %.1f %%\n",
-                   sl_human_ns(r->best.score.step_ns, step),
+                   sl_human_ns(r->best.score.sim_ns, step),
                    p->estimated ? "ESTIMATED: roofline, " : "simulated from measured times, ",
-                   p->precision, 1e9 * (double)p->batch / (double)r->best.score.step_ns,
+                   p->precision, 1e9 * (double)p->batch / (double)r->best.score.sim_ns,
                    100 * r->best.score.bubble);
+    double tokens = sl_problem_tokens(p, s->setup.c.schedule);
+    if (tokens > 1)
+        sl_text_printf(out, "staleness   %.4g times the tokens: worth a step of %s\n", tokens,
+                       sl_human_ns(r->best.score.step_ns, step));
     sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
                    s->setup.c.schedule, (long long)sl_setup_micros(&s->setup),
                    (long long)p->sizes[s->setup.c.size], (long long)p->batch);
+    put_sizes(s, out);
     sl_text_printf(out, "memory      %s of %s on the fullest worker (%s)\n",
                    sl_human_bytes(r->best.score.over_bytes + p->memory[worst], bytes),
                    sl_human_bytes(p->memory[worst], limit), s->bytes ? "exact" : "sums over units");
     put_bound(r, out);
     put_runners(s, out);
     put_what_if(report, out);
-    sl_text_printf(out, "search      %s: %s, %lld candidates, %lld played\n",
-                   report->spec->planner->name, sl_human_ns(report->search_ns, took),
-                   (long long)r->offered, (long long)r->played);
+    sl_text_printf(
+        out, "search      %s: %s, %lld candidates, %lld played; %s\n", report->spec->planner->name,
+        sl_human_ns(report->search_ns, took), (long long)r->offered, (long long)r->played,
+        r->timed_out ? "stopped by the time limit: this is the best plan so far" : "finished");
 }
 
 /* ---- JSON ---- */
 
-static void stage_json(const struct sl_search *s, int i, struct sl_json_out *json) {
+/* How long the simulator lets its actions take. */
+static void times_json(const int64_t *dur_ns, struct sl_json_out *json) {
+    sl_json_key(json, "action_ns");
+    sl_json_open(json, '{');
+    for (int k = 0; k < SL_KIND_COUNT; k++)
+        if (dur_ns[k])
+            sl_json_put_int(json, sl_kind_name((enum sl_kind)k), dur_ns[k]);
+    sl_json_close(json, '}');
+}
+
+static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
+                       struct sl_json_out *json) {
     const struct sl_problem *p = s->setup.problem;
     const struct sl_setup_stage *stage = &s->setup.stages[i];
     sl_json_open(json, '{');
     sl_json_put_int(json, "width", s->setup.c.width[i]);
+    sl_json_put_int(json, "micro_size", p->sizes[sl_candidate_size(&s->setup.c, i)]);
     sl_json_put_bool(json, "recompute", s->setup.c.recompute[i]);
     sl_json_put_int(json, "f_ns", stage->f);
     sl_json_put_int(json, "b_ns", stage->i + stage->w);
+    times_json(dur_ns, json);
     sl_json_put_int(json, "weight_bytes", worker_bytes(bytes_of(s, i)));
     sl_json_put_int(json, "stash_bytes", bytes_of(s, i)->stash);
     sl_json_key(json, "devices");
@@ -165,11 +194,14 @@ void sl_search_report_json(const struct sl_search_report *report, struct sl_text
     sl_json_put_int(&json, "micro_size", p->sizes[s->setup.c.size]);
     sl_json_put_int(&json, "devices", s->setup.device_count);
     sl_json_put_int(&json, "depth", s->plan->depth);
-    sl_json_put_int(&json, "step_ns", r->best.score.step_ns);
+    sl_json_put_int(&json, "step_ns", r->best.score.sim_ns);
+    sl_json_put_int(&json, "objective_ns", r->best.score.step_ns);
+    sl_json_put_double(&json, "staleness_tokens", sl_problem_tokens(p, s->setup.c.schedule));
     sl_json_put_double(&json, "samples_per_s",
-                       1e9 * (double)p->batch / (double)r->best.score.step_ns);
+                       1e9 * (double)p->batch / (double)r->best.score.sim_ns);
     sl_json_put_double(&json, "bubble", r->best.score.bubble);
     sl_json_put_int(&json, "peak_bytes", r->best.score.peak_bytes);
+    sl_json_put_int(&json, "all_bytes", r->best.score.all_bytes);
     sl_json_put_bool(&json, "exact_bytes", s->bytes != NULL);
     sl_json_put_int(&json, "bottleneck_ns", r->best.bottleneck);
     sl_json_put_int(&json, "bottleneck_stage", s->bottleneck_stage);
@@ -181,8 +213,13 @@ void sl_search_report_json(const struct sl_search_report *report, struct sl_text
     sl_json_put_int(&json, "played", r->played);
     sl_json_key(&json, "stages");
     sl_json_open(&json, '[');
+    int64_t(*dur)[SL_KIND_COUNT] = calloc((size_t)s->setup.c.stage_count, sizeof *dur);
+    if (!dur)
+        sl_out_of_memory((size_t)s->setup.c.stage_count * sizeof *dur);
+    sl_setup_times(&s->setup, dur);
     for (int i = 0; i < s->setup.c.stage_count; i++)
-        stage_json(s, i, &json);
+        stage_json(s, i, dur[i], &json);
+    free(dur);
     sl_json_close(&json, ']');
     sl_json_close(&json, '}');
     sl_text_put(out, "\n");

@@ -22,31 +22,37 @@ static void lock(struct sl_post *post) { pthread_mutex_lock(&tcp_of(post)->lock)
 
 static void unlock(struct sl_post *post) { pthread_mutex_unlock(&tcp_of(post)->lock); }
 
-static void start_send(struct tcp_comm *comm, struct tcp_out *out, int to) {
+/* Under the lock nothing may end the process: what fails is returned, and told by its caller. */
+static sl_err no_memory(size_t size_bytes) {
+    return sl_fail(SL_ERR_SYSTEM, "no memory for a message (%zu bytes)", size_bytes);
+}
+
+static sl_err start_send(struct tcp_comm *comm, const struct tcp_out *what, int to) {
+    struct tcp_out *out = malloc(sizeof *out);
+    if (!out)
+        return no_memory(sizeof *out);
+    *out = *what;
     atomic_store_explicit(&out->op->busy, true, memory_order_relaxed);
     tcp_queue(comm, to, out);
+    return SL_OK;
 }
 
 static sl_err post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
                         int64_t size_bytes, int to, int tag) {
-    struct tcp_out *out = sl_realloc(NULL, sizeof *out);
-    *out = (struct tcp_out){
+    struct tcp_out out = {
         .op = op, .head = {.kind = TCP_DATA, .tag = tag, .size_bytes = size_bytes}, .bytes = bytes};
-    start_send(tcp_of(post), out, to);
-    return SL_OK;
+    return start_send(tcp_of(post), &out, to);
 }
 
 static sl_err post_send_sync(struct sl_post *post, struct sl_transfer *op, const void *bytes,
                              int64_t size_bytes, int to, int tag) {
-    struct tcp_out *out = sl_realloc(NULL, sizeof *out);
-    *out = (struct tcp_out){.op = op,
-                            .head = {.kind = TCP_SYNC,
-                                     .tag = tag,
-                                     .size_bytes = size_bytes,
-                                     .serial = ++tcp_of(post)->peers[to].serial},
-                            .bytes = bytes};
-    start_send(tcp_of(post), out, to);
-    return SL_OK;
+    struct tcp_out out = {.op = op,
+                          .head = {.kind = TCP_SYNC,
+                                   .tag = tag,
+                                   .size_bytes = size_bytes,
+                                   .serial = ++tcp_of(post)->peers[to].serial},
+                          .bytes = bytes};
+    return start_send(tcp_of(post), &out, to);
 }
 
 /* A message that came before its receive. */
@@ -67,7 +73,7 @@ static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
     if (stray->head.size_bytes)
         memcpy(in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
     tcp_finish(comm, in->op, stray->head.size_bytes);
-    free(stray);
+    tcp_free_stray(stray);
     free(in);
     return SL_OK;
 }
@@ -75,7 +81,9 @@ static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
 static sl_err post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
                            int64_t size_bytes, int from, int tag) {
     struct tcp_comm *comm = tcp_of(post);
-    struct tcp_in *in = sl_realloc(NULL, sizeof *in), **end = &comm->peers[from].in;
+    struct tcp_in *in = malloc(sizeof *in), **end = &comm->peers[from].in;
+    if (!in)
+        return no_memory(sizeof *in);
     *in = (struct tcp_in){.op = op, .bytes = bytes, .room = size_bytes, .tag = tag};
     atomic_store_explicit(&op->busy, true, memory_order_relaxed);
     for (struct tcp_stray **at = &comm->peers[from].stray; *at; at = &(*at)->next)
@@ -148,7 +156,12 @@ static const struct sl_post_row post_row = {
 
 /* ---- start and end ---- */
 
-static void free_peer(struct tcp_peer *peer) {
+void tcp_free_stray(struct tcp_stray *stray) {
+    free(stray->bytes);
+    free(stray);
+}
+
+void tcp_free_peer(struct tcp_peer *peer) {
     if (peer->fd >= 0)
         close(peer->fd);
     while (peer->out) {
@@ -170,7 +183,7 @@ static void free_peer(struct tcp_peer *peer) {
         struct tcp_stray *stray = peer->stray;
         peer->stray = stray->next;
         free(stray->in);
-        free(stray);
+        tcp_free_stray(stray);
     }
     free(peer->reading);
     if (peer->got >= (int64_t)sizeof peer->head && peer->head.kind > TCP_SYNC)
@@ -180,7 +193,7 @@ static void free_peer(struct tcp_peer *peer) {
 static void free_comm(struct tcp_comm *comm) {
     tcp_stop_thread(comm);
     for (int r = 0; comm->peers && r < comm->post.base.ranks; r++)
-        free_peer(&comm->peers[r]);
+        tcp_free_peer(&comm->peers[r]);
     free(comm->peers);
     sl_post_close(&comm->post);
     sl_gate_close(&comm->post.base.gate);

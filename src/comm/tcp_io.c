@@ -14,7 +14,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { HEAD = sizeof(struct tcp_head), BEAT_MS = 500, CONTROL_MOST = 1 << 20 };
+enum {
+    HEAD = sizeof(struct tcp_head),
+    BEAT_MS = 500,
+    CONTROL_MOST = 1 << 20,
+    STRAY_FIRST = 1 << 16
+};
+
+static const int64_t message_most = (int64_t)1 << 40;
 
 /* ---- writing; under the lock ---- */
 
@@ -86,7 +93,11 @@ void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
 }
 
 void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
-    struct tcp_out *out = sl_realloc(NULL, sizeof *out + (size_t)head.size_bytes);
+    struct tcp_out *out = malloc(sizeof *out + (size_t)head.size_bytes);
+    if (!out) { /* under the lock: nothing here may end the process */
+        sl_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
+        return;
+    }
     *out = (struct tcp_out){.head = head};
     if (bytes)
         memcpy(out->own, bytes, (size_t)head.size_bytes);
@@ -120,13 +131,11 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     pthread_mutex_lock(&comm->lock);
     peer->reading = take_in(peer, head->tag);
     if (!peer->reading) {
-        struct tcp_stray *stray = malloc(sizeof *stray + (size_t)head->size_bytes);
-        if (stray) {
-            *stray = (struct tcp_stray){.head = *head};
-            add_stray(peer, stray);
-            peer->into = stray->bytes;
+        peer->straying = malloc(sizeof *peer->straying);
+        if (peer->straying) {
+            *peer->straying = (struct tcp_stray){.head = *head};
+            add_stray(peer, peer->straying);
         }
-        peer->straying = stray;
     } else {
         peer->into = peer->reading->bytes;
         if (head->kind == TCP_SYNC)
@@ -135,11 +144,26 @@ static sl_err place_message(struct tcp_comm *comm, int rank) {
     }
     pthread_mutex_unlock(&comm->lock);
     if (!peer->reading && !peer->straying)
-        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes for a message",
-                       (long long)head->size_bytes);
+        return sl_fail(SL_ERR_SYSTEM, "no memory for a message");
     if (peer->reading && peer->reading->room < head->size_bytes)
         return sl_fail(SL_ERR_PEER, "rank %d sent %lld bytes where %lld are expected", rank,
                        (long long)head->size_bytes, (long long)peer->reading->room);
+    return SL_OK;
+}
+
+/* Room for more of a message that nobody waits for. */
+static sl_err grow_stray(struct tcp_peer *peer) {
+    struct tcp_stray *stray = peer->straying;
+    int64_t size = peer->head.size_bytes, have = peer->got - HEAD;
+    if (!stray || have < stray->room || have == size)
+        return SL_OK;
+    int64_t room = stray->room ? 2 * stray->room : STRAY_FIRST;
+    room = room < size ? room : size;
+    char *bytes = realloc(stray->bytes, (size_t)room);
+    if (!bytes)
+        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes for a message", (long long)room);
+    stray->bytes = peer->into = bytes;
+    stray->room = room;
     return SL_OK;
 }
 
@@ -147,8 +171,9 @@ static sl_err begin_message(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     const struct tcp_head *head = &peer->head;
     bool data = head->kind == TCP_DATA || head->kind == TCP_SYNC;
+    peer->into = NULL;
     if (head->kind <= 0 || head->kind >= TCP_KIND_COUNT || head->size_bytes < 0 ||
-        (!data && head->size_bytes > CONTROL_MOST))
+        head->size_bytes > message_most || (!data && head->size_bytes > CONTROL_MOST))
         return sl_fail(SL_ERR_PEER, "rank %d sent something that is no message", rank);
     if (data)
         return place_message(comm, rank);
@@ -188,7 +213,7 @@ static void end_data(struct tcp_comm *comm, struct tcp_peer *peer) {
         memcpy(stray->in->bytes, stray->bytes, (size_t)stray->head.size_bytes);
     tcp_finish(comm, stray->in->op, stray->head.size_bytes);
     free(stray->in);
-    free(stray);
+    tcp_free_stray(stray);
 }
 
 static void end_message(struct tcp_comm *comm, int rank) {
@@ -213,12 +238,12 @@ static void end_message(struct tcp_comm *comm, int rank) {
     peer->into = NULL;
 }
 
-/* One piece; false: there is nothing more now. */
-static bool read_piece(struct tcp_comm *comm, int rank) {
+bool tcp_read_piece(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     bool in_head = peer->got < HEAD;
     char *into = in_head ? (char *)&peer->head + peer->got : peer->into + (peer->got - HEAD);
-    int64_t want = in_head ? HEAD - peer->got : peer->head.size_bytes - (peer->got - HEAD);
+    int64_t end = peer->straying ? peer->straying->room : peer->head.size_bytes;
+    int64_t want = in_head ? HEAD - peer->got : end - (peer->got - HEAD);
     ssize_t got = want ? recv(peer->fd, into, (size_t)want, MSG_DONTWAIT) : 0;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
@@ -228,13 +253,13 @@ static bool read_piece(struct tcp_comm *comm, int rank) {
     }
     peer->got += got;
     peer->heard_ns = sl_clock_ns();
-    if (peer->got == HEAD && in_head) {
-        sl_err err = begin_message(comm, rank);
-        if (err != SL_OK) {
-            sl_gate_fail(&comm->post.base.gate, err);
-            tcp_closed(comm, rank, "it does not speak our language");
-            return false;
-        }
+    sl_err err = peer->got == HEAD && in_head ? begin_message(comm, rank) : SL_OK;
+    if (err == SL_OK && peer->got >= HEAD)
+        err = grow_stray(peer);
+    if (err != SL_OK) {
+        sl_gate_fail(&comm->post.base.gate, err);
+        tcp_closed(comm, rank, "it does not speak our language");
+        return false;
     }
     if (peer->got >= HEAD && peer->got == HEAD + peer->head.size_bytes)
         end_message(comm, rank);
@@ -256,7 +281,7 @@ static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
         pthread_mutex_unlock(&comm->lock);
     }
     for (int i = 0; i < PIECES_MOST && !comm->peers[rank].gone; i++)
-        if (!read_piece(comm, rank))
+        if (!tcp_read_piece(comm, rank))
             break;
 }
 

@@ -267,11 +267,16 @@ static sl_err meet_as_other(struct meeting *m) {
     SL_TRY(meet_first(m, &hello));
     if (!read_all(m->fds[0], m->table, sizeof *m->table * (size_t)m->job->ranks, m->end_ns))
         return sl_fail(SL_ERR_PEER, "rank 0 (%s) ended before all ranks were there", m->job->meet);
-    for (int r = 0; r < m->job->ranks; r++)
+    for (int r = 0; r < m->job->ranks; r++) {
         m->who[r] = m->table[r].who;
+        m->who[r].host[TCP_HOST_TEXT - 1] = 0;
+    }
     for (int r = 1; r < m->job->rank; r++) {
         const struct hello *to = &m->table[r];
-        SL_TRY(connect_to((const struct sockaddr *)&to->at, (socklen_t)to->length, to->who.host,
+        if (to->length < 0 || to->length > (int32_t)sizeof to->at)
+            return sl_fail(SL_ERR_PEER, "rank 0 (%s) sent something that is no table of ranks",
+                           m->job->meet);
+        SL_TRY(connect_to((const struct sockaddr *)&to->at, (socklen_t)to->length, m->who[r].host,
                           m->end_ns, &m->fds[r]));
         SL_TRY(say_hello(m, &hello, r));
     }

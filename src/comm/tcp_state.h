@@ -51,7 +51,8 @@ struct tcp_stray {
     struct tcp_head head;
     bool complete;
     struct tcp_in *in; /* came to wait for it while it was still arriving */
-    char bytes[];
+    char *bytes;       /* grows as they arrive: a size that is only announced takes no memory */
+    int64_t room;
 };
 
 struct tcp_peer {
@@ -87,10 +88,16 @@ struct tcp_comm {
 
 static inline struct tcp_comm *tcp_of(struct sl_post *post) { return (struct tcp_comm *)post; }
 
+/* tcp.c: all that a peer holds. */
+void tcp_free_peer(struct tcp_peer *peer);
+void tcp_free_stray(struct tcp_stray *stray);
+
 /* tcp_io.c. Under the lock: put a message into the queue and write what can be written. */
 void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
 void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
 void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
+/* By the thread: one piece of what arrives; false: there is nothing more now. */
+bool tcp_read_piece(struct tcp_comm *comm, int rank);
 SL_MUST_CHECK sl_err tcp_start_thread(struct tcp_comm *comm);
 void tcp_stop_thread(struct tcp_comm *comm);
 void tcp_wake(struct tcp_comm *comm);

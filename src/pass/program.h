@@ -139,6 +139,9 @@ void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *n
  * numbered in an order in which no value goes backwards. */
 int sl_pass_units(struct sl_arena *arena, const struct sl_graph *graph,
                   bool (*has_kernel)(const char *name), int *unit_of);
+/* The same where nodes with one number keep[n] >= 0 stay together, too (graph/blocks.h). */
+int sl_pass_units_kept(struct sl_arena *arena, const struct sl_graph *graph,
+                       bool (*has_kernel)(const char *name), const int *keep, int *unit_of);
 
 /* The stage of every node, backward nodes included, given that of the forward nodes. A sum of
  * gradients belongs to the readers' stage when all of them are there, else to the producer's.

@@ -106,11 +106,19 @@ static void close_ranges(const struct sl_graph *graph, int *of, const int *unit_
     }
 }
 
-int sl_pass_units(struct sl_arena *arena, const struct sl_graph *graph,
-                  bool (*has_kernel)(const char *name), int *unit_of) {
+int sl_pass_units_kept(struct sl_arena *arena, const struct sl_graph *graph,
+                       bool (*has_kernel)(const char *name), const int *keep, int *unit_of) {
     int nodes = graph->forward_count, count;
     int *of = SL_NEW(arena, int, nodes + 1), *root = SL_NEW(arena, int, nodes + 1);
+    int *first = SL_NEW(arena, int, nodes + 2); /* by keep: a node, counted from 1 */
     join_nodes(graph, has_kernel, of, root);
+    for (int n = 0; n < nodes && keep; n++) {
+        if (keep[n] < 0)
+            continue;
+        if (!first[keep[n]])
+            first[keep[n]] = n + 1;
+        join(of, n, first[keep[n]] - 1);
+    }
     for (;;) {
         for (int n = 0; n < nodes; n++)
             root[n] = find(of, n);
@@ -119,4 +127,9 @@ int sl_pass_units(struct sl_arena *arena, const struct sl_graph *graph,
             return count;
         close_ranges(graph, of, unit_of);
     }
+}
+
+int sl_pass_units(struct sl_arena *arena, const struct sl_graph *graph,
+                  bool (*has_kernel)(const char *name), int *unit_of) {
+    return sl_pass_units_kept(arena, graph, has_kernel, NULL, unit_of);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "plan/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,22 +44,47 @@ static void draw_port(const struct sl_graph *graph, const struct sl_program_port
     }
 }
 
+static int reader_of(const struct sl_graph *graph, int value) {
+    for (int n = 0; n < graph->forward_count; n++)
+        for (int i = 0; i < graph->nodes.at[n].in_count; i++)
+            if (graph->nodes.at[n].in[i] == value)
+                return n;
+    return 0;
+}
+
+static int reader_of_seed(const struct sl_graph *graph, int loss) {
+    const struct sl_value *v = sl_graph_value(graph, graph->losses.at[loss].value);
+    return v->kind == SL_VALUE_NODE && v->node < graph->forward_count ? v->node : 0;
+}
+
 static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, bool seed) {
+    const struct sl_graph *graph = b->program->graph;
     for (int p = 0; p < ports->count; p++) {
-        struct sl_body_feed feed = {ports->at[p].operand,
-                                    malloc((size_t)ports->at[p].operand.numel * 4 + 64)};
+        const struct sl_program_port *port = &ports->at[p];
+        struct sl_body_feed feed = {.operand = port->operand,
+                                    .host = malloc((size_t)port->operand.numel * 4 + 64),
+                                    .input = seed ? -1 : port->index,
+                                    .reader = seed ? reader_of_seed(graph, port->index)
+                                                   : reader_of(graph, port->value)};
         if (!feed.host)
             return sl_fail(SL_ERR_SYSTEM, "no memory for an input");
-        draw_port(b->program->graph, &ports->at[p], seed, feed.host);
+        draw_port(graph, port, seed, feed.host);
         SL_PUSH(&b->feeds, feed);
     }
     return SL_OK;
 }
 
-sl_err sl_body_feed(struct sl_body *b) {
+sl_err sl_body_feed(struct sl_body *b, int slot, int64_t round) {
+    int64_t samples = b->program->samples;
+    b->base[SL_SPACE_SLOT] = b->slots[slot];
     for (int64_t i = 0; i < b->feeds.count; i++) {
-        const struct sl_operand *o = &b->feeds.at[i].operand;
-        SL_TRY(upload(b, o->space, o->offset, b->feeds.at[i].host, o->numel * 4));
+        struct sl_body_feed *feed = &b->feeds.at[i];
+        const struct sl_operand *o = &feed->operand;
+        int64_t start = sl_clock_ns();
+        if (b->spec->fill && feed->input >= 0)
+            SL_TRY(b->spec->fill(b->spec->data, round * samples, samples, feed->input, feed->host));
+        SL_TRY(upload(b, o->space, o->offset, feed->host, o->numel * 4));
+        feed->dur_ns = sl_clock_ns() - start;
     }
     return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
 }
@@ -67,13 +93,17 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec, i
     struct sl_device_config config = {.threads = spec->threads};
     struct sl_program_spec program = {
         .graph = spec->graph, .samples = micro, .has_kernel = spec->device->has_kernel};
+    b->spec = spec;
     SL_TRY(spec->device->open(&config, &b->device));
     SL_TRY(sl_program_build(&program, &b->program));
     const struct sl_program *p = b->program;
     SL_TRY(alloc(b, SL_SPACE_PARAM, p->param_bytes));
     SL_TRY(alloc(b, SL_SPACE_GRAD, p->grad_bytes));
     SL_TRY(alloc(b, SL_SPACE_STATE, p->state_bytes));
-    SL_TRY(alloc(b, SL_SPACE_SLOT, p->slot_bytes));
+    for (int i = 0; i < SL_BODY_SLOTS; i++) {
+        SL_TRY(alloc(b, SL_SPACE_SLOT, p->slot_bytes));
+        b->slots[i] = b->base[SL_SPACE_SLOT];
+    }
     SL_TRY(alloc(b, SL_SPACE_WORK, p->work_bytes));
     SL_TRY(fill_params(b));
     SL_TRY(draw_ports(b, &p->inputs, false));
@@ -95,8 +125,11 @@ void sl_body_close(struct sl_body *b) {
     if (b->exec)
         b->device->row->unbind(b->device, b->exec);
     for (int s = 0; s < SL_SPACE_COUNT && b->device; s++)
-        if (b->base[s])
+        if (b->base[s] && s != SL_SPACE_SLOT)
             b->device->row->free(b->device, b->base[s]);
+    for (int s = 0; s < SL_BODY_SLOTS && b->device; s++)
+        if (b->slots[s])
+            b->device->row->free(b->device, b->slots[s]);
     sl_program_close(b->program);
     if (b->device)
         b->device->row->close(b->device);
@@ -107,46 +140,105 @@ void sl_body_close(struct sl_body *b) {
     free(b);
 }
 
-sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase) {
-    struct sl_run_args args = {.phase = phase, .seed = 1, .op_ns = b->op_ns};
+sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
+    struct sl_run_args args = {.phase = phase, .accumulate = true, .seed = 1, .op_ns = b->op_ns};
     memcpy(args.base, b->base, sizeof args.base);
+    args.base[SL_SPACE_SLOT] = b->slots[slot];
     SL_TRY(b->device->row->run(b->device, b->exec, &args));
     return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
 }
 
-/* All parameters as one matrix, three times; the best of them. */
-sl_err sl_body_step_rate(struct sl_body *b, const struct sl_optim *optim, double *out) {
+/* What a step works on: parameters one by one, as the run has them. */
+struct stepper {
+    struct sl_arena arena;
+    struct sl_optim_param *params; /* [param] */
+    struct sl_step_item *items;
+    struct sl_norm_item *norms;
+    double *sums;
+    void *state[SL_OPTIM_STATE], *scratch;
+};
+
+static float *address(const struct sl_body *b, enum sl_space space, int64_t offset) {
+    return (float *)(void *)((char *)b->base[space] + offset);
+}
+
+static sl_err open_stepper(struct sl_body *b, const struct sl_optim *optim, struct stepper *s) {
+    const struct sl_program *p = b->program;
+    s->params = SL_NEW(&s->arena, struct sl_optim_param, p->param_count);
+    s->items = SL_NEW(&s->arena, struct sl_step_item, p->param_count);
+    s->norms = SL_NEW(&s->arena, struct sl_norm_item, p->param_count);
+    s->sums = SL_NEW(&s->arena, double, p->param_count);
+    int64_t scratch = sl_plan_optim_scratch(p, optim);
+    SL_TRY(b->device->row->alloc(b->device, scratch > 64 ? scratch : 64, &s->scratch));
+    for (int i = 0; i < sl_plan_optim_slabs(optim); i++)
+        SL_TRY(b->device->row->alloc(b->device, p->param_bytes, &s->state[i]));
+    for (int i = 0; i < p->param_count; i++) {
+        const struct sl_program_param *at = &p->params[i];
+        struct sl_optim_shape shape = sl_plan_optim_shape(p->graph, at->param);
+        float *grad = address(b, SL_SPACE_GRAD, p->uses[at->first_use].offset);
+        s->params[i] = sl_optim_for(optim, &shape);
+        s->norms[i] = (struct sl_norm_item){grad, at->numel, &s->sums[i]};
+        s->items[i] = (struct sl_step_item){.param = &s->params[i],
+                                            .io = {.count = at->numel,
+                                                   .rows = shape.rank > 0 ? shape.dim[0] : 1,
+                                                   .w = address(b, SL_SPACE_PARAM, at->offset),
+                                                   .g = grad,
+                                                   .scratch = s->scratch},
+                                            .lr = 1e-9};
+        s->items[i].io.cols = at->numel / s->items[i].io.rows;
+        for (int k = 0; k < s->params[i].optim.row->state_count; k++)
+            s->items[i].io.state[k] = (void *)((char *)s->state[k] + at->offset);
+    }
+    return SL_OK;
+}
+
+static void close_stepper(struct sl_body *b, struct stepper *s) {
+    for (int i = 0; i < SL_OPTIM_STATE; i++)
+        if (s->state[i])
+            b->device->row->free(b->device, s->state[i]);
+    if (s->scratch)
+        b->device->row->free(b->device, s->scratch);
+    sl_arena_free(&s->arena);
+}
+
+static sl_err step_once(struct sl_body *b, struct stepper *s, int64_t t, int64_t *out_ns) {
     const struct sl_device_row *row = b->device->row;
-    int64_t count = b->program->param_bytes / 4;
-    struct sl_optim_shape shape = {.rank = 1, .dim = {count}};
-    struct sl_optim_param param = sl_optim_for(optim, &shape);
-    void *state[SL_OPTIM_STATE] = {0};
-    struct sl_step_item item = {
-        .param = &param,
-        .io = {.count = count, .w = b->base[SL_SPACE_PARAM], .g = b->base[SL_SPACE_GRAD]},
-        .lr = 1e-9};
+    int count = b->program->param_count;
+    int64_t start = sl_clock_ns();
+    SL_TRY(row->norm_sq(b->device, s->norms, count));
+    for (int i = 0; i < count; i++)
+        s->items[i].coef = sl_optim_coef(&s->params[i], t, 1e-9, 1);
+    SL_TRY(row->step(b->device, s->items, count));
+    SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
+    *out_ns = sl_clock_ns() - start;
+    return SL_OK;
+}
+
+/* Between passes, as in a run: the middle of several, each after a pass has used the caches. */
+sl_err sl_body_step_rate(struct sl_body *b, const struct sl_optim *optim, double *out) {
+    enum { ROUNDS = 5 };
+    struct stepper s = {0};
+    int64_t ns[ROUNDS];
     sl_err err = SL_OK;
     *out = 0;
-    if (!count || b->program->grad_bytes < count * 4)
+    if (!b->program->param_bytes || !b->program->grad_bytes)
         return SL_OK;
-    for (int s = 0; s < SL_OPTIM_STATE; s++) {
-        SL_TRY_OUT(row->alloc(b->device, count * 4, &state[s]));
-        item.io.state[s] = state[s];
+    SL_TRY_OUT(open_stepper(b, optim, &s));
+    for (int round = -1; round < ROUNDS; round++) {
+        int64_t now;
+        SL_TRY_OUT(sl_body_feed(b, 0, 0));
+        SL_TRY_OUT(sl_body_pass(b, SL_PHASE_F, 0));
+        SL_TRY_OUT(sl_body_pass(b, SL_PHASE_B, 0));
+        SL_TRY_OUT(step_once(b, &s, round + 2, &now));
+        int at = round;
+        for (; at > 0 && ns[at - 1] > now; at--)
+            ns[at] = ns[at - 1];
+        if (round >= 0)
+            ns[at] = now;
     }
-    for (int round = 0; round < 3; round++) {
-        param.optim.row->coef(&param, round + 1, 1e-9, &item.coef);
-        item.coef.scale = 1;
-        int64_t start = sl_clock_ns();
-        SL_TRY_OUT(row->step(b->device, &item, 1));
-        SL_TRY_OUT(row->sync(b->device, SL_STREAM_COMPUTE));
-        double ns = (double)(sl_clock_ns() - start);
-        double rate = 4e9 * (double)count / (ns > 1 ? ns : 1);
-        *out = rate > *out ? rate : *out;
-    }
+    *out = 1e9 * (double)b->program->param_bytes / (double)(ns[ROUNDS / 2] + 1);
 out:
-    for (int s = 0; s < SL_OPTIM_STATE; s++)
-        if (state[s])
-            row->free(b->device, state[s]);
+    close_stepper(b, &s);
     return err;
 }
 

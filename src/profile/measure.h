@@ -19,6 +19,10 @@ struct sl_profile_spec {
     int size_count;
     void (*progress)(void *ctx, int done, int all); /* NULL: none */
     void *ctx;
+    /* `count` samples of an input of the graph from the training data; called by all workers at
+     * once. NULL: the same made-up numbers again and again. */
+    sl_err (*fill)(const void *data, int64_t first, int64_t count, int input, void *out);
+    const void *data;
 };
 
 SL_MUST_CHECK sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec,

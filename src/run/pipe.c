@@ -106,6 +106,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .grad_slots = pools[SL_POOL_GRAD].count,
         .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
+        .audit = c->audit,
     };
     seat->train.config = *c;
     seat->train.device = w->device;
@@ -306,6 +307,7 @@ static sl_err start_clock(struct sl_pipe *pipe) {
     pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
     SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
     pipe->last_ns = pipe->start_ns;
+    pipe->last_cpu_ns = sl_clock_process_ns();
     return SL_OK;
 }
 
@@ -372,6 +374,17 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;
     return SL_OK;
+}
+
+struct sl_audit_count sl_pipe_audit_count(const struct sl_pipe *pipe) {
+    struct sl_audit_count all = {0};
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        if (pipe->seat_at[s]) {
+            struct sl_audit_count one = sl_audit_count(pipe->seat_at[s]->train.worker);
+            all.seen += one.seen;
+            all.twice += one.twice;
+        }
+    return all;
 }
 
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe) {

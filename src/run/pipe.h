@@ -14,6 +14,7 @@
 #define SL_RUN_PIPE_H
 
 #include "comm/comm.h"
+#include "run/audit.h"
 #include "run/bind.h"
 #include "run/train.h"
 #include "sched/timeline.h"
@@ -56,10 +57,15 @@ SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
  * pipeline was opened with an eval_graph and eval_every > 0; the bits of sl_train_eval. */
 SL_MUST_CHECK sl_err sl_pipe_eval(struct sl_pipe *pipe, struct sl_eval_report *report);
 
-/* pipe_store.c: a checkpoint of the pipeline (see sl_train_save), and back, into every weight
- * version. Rank 0 writes and reads; all ranks must call. */
-SL_MUST_CHECK sl_err sl_pipe_save(struct sl_pipe *pipe, const char *run, int keep,
-                                  const char *config);
+/* pipe_store.c: a checkpoint of the pipeline (see sl_train_write), and back, into every weight
+ * version. Rank 0 writes and reads; all ranks must call. Who fails to write tells all workers. The
+ * copy is of what this rank has. */
+struct sl_copy;
+struct sl_save;
+SL_MUST_CHECK sl_err sl_pipe_open_copy(struct sl_pipe *pipe, struct sl_copy **out);
+SL_MUST_CHECK sl_err sl_pipe_write(void *pipe, const struct sl_copy *copy,
+                                   const struct sl_save *save);
+struct sl_store_place sl_pipe_place(const struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool weights_only);
 /* All tensors and the place in the run into a one-worker run on rank 0 (NULL elsewhere). */
 SL_MUST_CHECK sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train);
@@ -70,6 +76,9 @@ double sl_pipe_bubble(const struct sl_pipe *pipe);
 
 /* What was watched in the runs since the last call, in order; the caller frees it. */
 int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
+
+/* Of the workers of this rank, when the run is audited. */
+struct sl_audit_count sl_pipe_audit_count(const struct sl_pipe *pipe);
 
 bool sl_pipe_is_synchronous(const struct sl_pipe *pipe);
 int sl_pipe_stage_count(const struct sl_pipe *pipe);

@@ -100,12 +100,14 @@ static sl_err take_piece(struct sl_pipe_worker *w, const struct where *at, const
     return sl_channel_release(channel, n);
 }
 
-static sl_err give_piece(const struct where *at, const struct way *way,
+static sl_err give_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
                          const struct sl_piece *piece) {
     struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
+    int64_t before = sl_pipe_clock(w);
     char *message;
     SL_TRY(sl_channel_reserve(channel, n, &message));
+    w->waited_ns += sl_pipe_clock(w) - before;
     SL_TRY(copy_piece(at, way, piece, message, true));
     return sl_channel_send(channel, n, piece_bytes(at, way, piece));
 }
@@ -122,7 +124,7 @@ static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bo
         struct way way = way_of(w->pipe, at, edge, grad, out);
         const int32_t *begins = at_from ? way.link->of_from : way.link->of_to;
         for (int32_t p = begins[at->index]; p < begins[at->index + 1]; p++)
-            SL_TRY(out ? give_piece(at, &way, &way.link->pieces[p])
+            SL_TRY(out ? give_piece(w, at, &way, &way.link->pieces[p])
                        : take_piece(w, at, &way, &way.link->pieces[p]));
     }
     return SL_OK;

@@ -106,7 +106,8 @@ struct sl_pipe {
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
-    int64_t start_step, start_sample, start_ns, last_ns;
+    int64_t start_step, start_sample, start_ns;
+    int64_t last_ns, last_cpu_ns; /* end of the step before */
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;

@@ -173,14 +173,16 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat
 static void report_step(struct sl_pipe *pipe, int64_t version,
                         const struct sl_norm_verdict *verdict, double lr) {
     struct sl_step_report *report = &pipe->reports[version - 1];
-    int64_t now = sl_clock_ns();
+    int64_t now = sl_clock_ns(), cpu = sl_clock_process_ns();
     report->step = pipe->start_step + version;
     report->norm = verdict->norm;
     report->lr = lr;
     report->skipped = !verdict->finite;
     report->samples = pipe->train.batch;
     report->dur_ns = now - pipe->last_ns;
+    report->cpu_ns = cpu - pipe->last_cpu_ns;
     pipe->last_ns = now;
+    pipe->last_cpu_ns = cpu;
 }
 
 /* All workers meet; each comes to the same verdict and updates its own seats. */

@@ -4,6 +4,8 @@
  *   rank 0:   ask(GET piece) --> answer(bytes)      ask(PUT piece + bytes) -->      ask(END) -->
  *   others:   serve until END
  *
+ * The same in a thread beside the workers when the bytes come from a copy.
+ *
  * Files are those of one process, byte for byte.
  */
 #include "run/pipe_state.h"
@@ -135,7 +137,8 @@ static sl_err put_far(struct sl_pipe *pipe, int rank, struct post *post, const c
     return SL_OK;
 }
 
-static sl_err serve_one(struct sl_pipe *pipe, const struct post *post, const char *bytes) {
+static sl_err serve_one(struct sl_pipe *pipe, const struct sl_copy *copy, const struct post *post,
+                        const char *bytes) {
     int rank = pipe->comm->rank;
     const struct sl_seat_state *seat = pipe->seat_at[post->seat];
     struct sl_tensor_id id = {(enum sl_tensor_part)post->part, (int)post->index, (int)post->slab};
@@ -143,11 +146,15 @@ static sl_err serve_one(struct sl_pipe *pipe, const struct post *post, const cha
     if (post->kind == POST_PUT)
         return seat_put(seat, &id, post->from, post->size_bytes, bytes);
     SL_TRY(sl_channel_reserve(pipe->answer[rank], pipe->answered[rank], &at));
-    SL_TRY(seat_get(seat, &id, post->from, post->size_bytes, at));
+    if (copy)
+        sl_copy_get(copy, &id, post->from, post->size_bytes, at);
+    else
+        SL_TRY(seat_get(seat, &id, post->from, post->size_bytes, at));
     return sl_channel_send(pipe->answer[rank], pipe->answered[rank]++, post->size_bytes);
 }
 
-static sl_err serve(struct sl_pipe *pipe) {
+/* Answers from a copy, or from the seats. */
+static sl_err serve(struct sl_pipe *pipe, const struct sl_copy *copy) {
     int rank = pipe->comm->rank;
     for (;;) {
         struct sl_message message;
@@ -155,7 +162,7 @@ static sl_err serve(struct sl_pipe *pipe) {
         SL_TRY(sl_channel_receive(pipe->ask[rank], pipe->asked[rank], &message));
         memcpy(&post, message.at, sizeof post);
         if (post.kind != POST_END)
-            SL_TRY(serve_one(pipe, &post, message.at + sizeof post));
+            SL_TRY(serve_one(pipe, copy, &post, message.at + sizeof post));
         SL_TRY(sl_channel_release(pipe->ask[rank], pipe->asked[rank]++));
         if (post.kind == POST_END)
             return SL_OK;
@@ -171,12 +178,29 @@ static sl_err dismiss(struct sl_pipe *pipe) {
 
 /* ---- the store ---- */
 
-static bool pipe_has(void *ctx, const struct sl_tensor_id *id) {
-    const struct sl_pipe *pipe = ctx;
+/* What a store of a pipeline is about. */
+struct view {
+    struct sl_pipe *pipe;
+    const struct sl_copy *copy; /* what this rank has is read from it; NULL: from the seats */
+};
+
+/* The first seat of the first stage that has it, -1: none; all copies are the same. */
+static int holder_of(const struct sl_pipe *pipe, const struct sl_tensor_id *id) {
     for (int s = 0; s < pipe->config.plan->stage_count; s++)
         if (*holds_of(pipe, s, id))
-            return true;
-    return false;
+            return pipe->config.plan->stages[s].seat;
+    return -1;
+}
+
+static bool view_has(void *ctx, const struct sl_tensor_id *id) {
+    const struct view *view = ctx;
+    return holder_of(view->pipe, id) >= 0;
+}
+
+static bool view_here(void *ctx, const struct sl_tensor_id *id) {
+    const struct view *view = ctx;
+    int seat = holder_of(view->pipe, id);
+    return seat >= 0 && view->pipe->seat_at[seat];
 }
 
 static struct post post_of(enum post_kind kind, int seat, const struct sl_tensor_id *id) {
@@ -184,25 +208,26 @@ static struct post post_of(enum post_kind kind, int seat, const struct sl_tensor
         .kind = kind, .seat = seat, .part = id->part, .index = id->index, .slab = id->slab};
 }
 
-/* From the first stage that has it; all copies are the same. */
-static sl_err pipe_get(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
+static sl_err view_get(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
                        void *out) {
-    struct sl_pipe *pipe = ctx;
-    int stage = 0;
-    while (!*holds_of(pipe, stage, id))
-        stage++;
-    int seat = pipe->config.plan->stages[stage].seat;
-    if (pipe->seat_at[seat])
-        return seat_get(pipe->seat_at[seat], id, from, size_bytes, out);
+    const struct view *view = ctx;
+    int seat = holder_of(view->pipe, id);
+    const struct sl_seat_state *here = view->pipe->seat_at[seat];
+    if (here && view->copy) {
+        sl_copy_get(view->copy, id, from, size_bytes, out);
+        return SL_OK;
+    }
+    if (here)
+        return seat_get(here, id, from, size_bytes, out);
     struct post post = post_of(POST_GET, seat, id);
     post.from = from;
     post.size_bytes = size_bytes;
-    return get_far(pipe, rank_of_seat(pipe, seat), &post, out);
+    return get_far(view->pipe, rank_of_seat(view->pipe, seat), &post, out);
 }
 
-static sl_err pipe_put(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
+static sl_err view_put(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
                        const void *bytes) {
-    struct sl_pipe *pipe = ctx;
+    struct sl_pipe *pipe = ((const struct view *)ctx)->pipe;
     for (int seat = 0; seat < pipe->config.plan->seat_count; seat++) {
         if (!*holds_of(pipe, pipe->config.plan->seats[seat].stage, id))
             continue;
@@ -215,24 +240,45 @@ static sl_err pipe_put(void *ctx, const struct sl_tensor_id *id, int64_t from, i
     return SL_OK;
 }
 
-static struct sl_store store_of(struct sl_pipe *pipe) {
-    return (struct sl_store){&pipe->train, pipe, pipe_has, pipe_get, pipe_put};
+static struct sl_store store_of(struct view *view) {
+    return (struct sl_store){&view->pipe->train, view, view_has, view_here, view_get, view_put};
 }
 
-sl_err sl_pipe_save(struct sl_pipe *pipe, const char *run, int keep, const char *config) {
-    struct sl_store store = store_of(pipe);
-    struct sl_store_place place = {pipe->start_step, pipe->start_sample};
+sl_err sl_pipe_open_copy(struct sl_pipe *pipe, struct sl_copy **out) {
+    struct view *view = SL_NEW(&pipe->arena, struct view, 1); /* as long as the copy */
+    *view = (struct view){.pipe = pipe};
+    struct sl_store store = store_of(view);
+    return sl_copy_open(&store, out);
+}
+
+struct sl_store_place sl_pipe_place(const struct sl_pipe *pipe) {
+    return (struct sl_store_place){pipe->start_step, pipe->start_sample};
+}
+
+static sl_err write_all(struct sl_pipe *pipe, const struct sl_copy *copy,
+                        const struct sl_save *save) {
+    struct view view = {pipe, copy};
+    struct sl_store store = store_of(&view);
     if (pipe->comm->rank != 0)
-        return serve(pipe);
-    SL_TRY(sl_store_save(&store, place, run, keep, config));
+        return serve(pipe, copy);
+    SL_TRY(sl_store_save(&store, save));
     return dismiss(pipe);
 }
 
+sl_err sl_pipe_write(void *ctx, const struct sl_copy *copy, const struct sl_save *save) {
+    struct sl_pipe *pipe = ctx;
+    sl_err err = write_all(pipe, copy, save);
+    if (err != SL_OK) /* the workers may be at work, here and on other ranks */
+        sl_comm_fail(pipe->comm, err);
+    return err;
+}
+
 sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool weights_only) {
-    struct sl_store store = store_of(pipe);
+    struct view view = {.pipe = pipe};
+    struct sl_store store = store_of(&view);
     struct sl_store_place place = {0};
     if (pipe->comm->rank != 0) {
-        SL_TRY(serve(pipe));
+        SL_TRY(serve(pipe, NULL));
     } else {
         SL_TRY(sl_store_load(&store, run, weights_only, &place));
         SL_TRY(dismiss(pipe));
@@ -252,14 +298,15 @@ static sl_err gather_tensor(struct sl_pipe *pipe, struct sl_train *train,
                             const struct sl_tensor_id *id, void *piece) {
     char *to = sl_worker_memory(train->worker, id, 0);
     const struct sl_graph *graph = pipe->train.graph;
-    if (!to || !pipe_has(pipe, id))
+    struct view view = {.pipe = pipe};
+    if (!to || !view_has(&view, id))
         return SL_OK;
     int value = id->part == SL_PART_STATE ? graph->states.at[id->index].value
                                           : graph->params.at[id->index].value;
     int64_t size = sl_shape_numel(&sl_graph_value(graph, value)->shape, 1) * 4;
     for (int64_t from = 0; from < size; from += PIECE) {
         int64_t n = size - from < PIECE ? size - from : PIECE;
-        SL_TRY(pipe_get(pipe, id, from, n, piece));
+        SL_TRY(view_get(&view, id, from, n, piece));
         SL_TRY(train->device->row->upload(train->device, SL_STREAM_COMPUTE, to + from, piece, n));
         SL_TRY(train->device->row->sync(train->device, SL_STREAM_COMPUTE));
     }
@@ -285,7 +332,7 @@ static sl_err gather_all(struct sl_pipe *pipe, struct sl_train *train, void *pie
 sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train) {
     int64_t epoch = sl_data_count(pipe->train.data, SL_DATA_TRAIN);
     if (pipe->comm->rank != 0)
-        return serve(pipe);
+        return serve(pipe, NULL);
     void *piece = sl_realloc(NULL, PIECE);
     sl_err err = gather_all(pipe, train, piece);
     free(piece);

@@ -14,11 +14,8 @@ static struct sl_ckpt_item item_of(const struct sl_graph *graph, int value, cons
     return item;
 }
 
-typedef sl_err (*visit_fn)(void *ctx, const struct sl_ckpt_item *item,
-                           const struct sl_tensor_id *id);
-
 static sl_err visit_param(const struct sl_store *store, struct sl_arena *arena, int index,
-                          visit_fn visit, void *ctx) {
+                          sl_store_visit_fn visit, void *ctx) {
     const struct sl_graph *graph = store->config->graph;
     const struct sl_param *param = &graph->params.at[index];
     struct sl_ckpt_item item = item_of(graph, param->value, param->name);
@@ -44,9 +41,8 @@ static sl_err visit_param(const struct sl_store *store, struct sl_arena *arena, 
     return visit(ctx, &item, &id);
 }
 
-/* Every tensor of the run, in a fixed order. */
-static sl_err visit_tensors(const struct sl_store *store, struct sl_arena *arena, visit_fn visit,
-                            void *ctx) {
+sl_err sl_store_visit(const struct sl_store *store, struct sl_arena *arena, sl_store_visit_fn visit,
+                      void *ctx) {
     const struct sl_graph *graph = store->config->graph;
     for (int i = 0; i < graph->params.count; i++)
         SL_TRY(visit_param(store, arena, i, visit, ctx));
@@ -94,24 +90,23 @@ static void put_fingerprint(const struct sl_store *store, char out[32]) {
     snprintf(out, 32, "%016llx", (unsigned long long)sl_data_fingerprint(store->config->data));
 }
 
-sl_err sl_store_save(const struct sl_store *store, struct sl_store_place place, const char *run,
-                     int keep, const char *config) {
+sl_err sl_store_save(const struct sl_store *store, const struct sl_save *order) {
     struct sl_arena arena = {0};
     struct save_ctx save = {.store = store, .arena = &arena};
     char fingerprint[32];
     sl_err err = SL_OK;
     struct sl_ckpt_options options = {
-        .run = run,
-        .step = place.step,
+        .run = order->run,
+        .step = order->place.step,
         .seed = store->config->seed,
-        .cursor = place.sample,
+        .cursor = order->place.sample,
         .ranks = 1,
-        .keep = keep,
+        .keep = order->keep,
     };
     put_fingerprint(store, fingerprint);
     SL_TRY_OUT(sl_ckpt_begin(&options, &save.writer));
-    SL_TRY_OUT(visit_tensors(store, &arena, save_tensor, &save));
-    SL_TRY_OUT(sl_ckpt_note(save.writer, "config", config));
+    SL_TRY_OUT(sl_store_visit(store, &arena, save_tensor, &save));
+    SL_TRY_OUT(sl_ckpt_note(save.writer, "config", order->config));
     SL_TRY_OUT(sl_ckpt_note(save.writer, "data", fingerprint));
     struct sl_ckpt_writer *writer = save.writer;
     save.writer = NULL;
@@ -207,7 +202,7 @@ sl_err sl_store_load(const struct sl_store *store, const char *run, bool weights
     SL_TRY_OUT(sl_ckpt_open(run, -1, &load.ckpt));
     if (!weights_only)
         SL_TRY_OUT(check_data(store, load.ckpt));
-    SL_TRY_OUT(visit_tensors(store, &arena, load_tensor, &load));
+    SL_TRY_OUT(sl_store_visit(store, &arena, load_tensor, &load));
     if (!weights_only) {
         SL_TRY_OUT(check_found(&load));
         *place = (struct sl_store_place){sl_ckpt_step(load.ckpt), sl_ckpt_cursor(load.ckpt)};
@@ -256,23 +251,46 @@ static sl_err train_put(void *ctx, const struct sl_tensor_id *id, int64_t from, 
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-static struct sl_store store_of(struct sl_train *train) {
-    return (struct sl_store){&train->config, train, train_has, train_get, train_put};
+struct sl_store sl_train_store(struct sl_train *train) {
+    return (struct sl_store){&train->config, train, train_has, train_has, train_get, train_put};
 }
 
-sl_err sl_train_save(struct sl_train *train, const char *run, int keep, const char *config) {
+struct sl_store_place sl_train_place(const struct sl_train *train) {
     int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
-    struct sl_store store = store_of(train);
-    struct sl_store_place place = {train->step,
+    return (struct sl_store_place){train->step,
                                    train->cursor.epoch * epoch_samples + train->cursor.position};
-    return sl_store_save(&store, place, run, keep, config);
+}
+
+/* Who has what is asked of the run; only the bytes come from the copy. */
+struct copied {
+    struct sl_train *train;
+    const struct sl_copy *copy;
+};
+
+static bool copied_has(void *ctx, const struct sl_tensor_id *id) {
+    return train_has(((struct copied *)ctx)->train, id);
+}
+
+static sl_err copied_get(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
+                         void *out) {
+    sl_copy_get(((struct copied *)ctx)->copy, id, from, size_bytes, out);
+    return SL_OK;
+}
+
+sl_err sl_train_write(void *ctx, const struct sl_copy *copy, const struct sl_save *save) {
+    struct sl_train *train = ctx;
+    struct copied copied = {train, copy};
+    struct sl_store store = sl_train_store(train);
+    if (copy)
+        store = (struct sl_store){
+            .config = &train->config, .ctx = &copied, .has = copied_has, .get = copied_get};
+    return sl_store_save(&store, save);
 }
 
 sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only) {
     int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
-    struct sl_store store = store_of(train);
-    struct sl_store_place place = {train->step,
-                                   train->cursor.epoch * epoch_samples + train->cursor.position};
+    struct sl_store store = sl_train_store(train);
+    struct sl_store_place place = sl_train_place(train);
     SL_TRY(sl_store_load(&store, run, weights_only, &place));
     train->step = place.step;
     train->cursor.epoch = place.sample / epoch_samples;

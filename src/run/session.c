@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "graph/stats.h"
+#include "plan/pace.h"
 #include "run/ckpt.h"
 #include "run/log.h"
 
@@ -19,7 +20,11 @@ struct session {
     struct sl_train *train; /* one worker; NULL: a pipeline */
     bool speaks;            /* rank 0 */
     struct sl_run_log log;
-    int64_t saved_step;  /* -1: none yet */
+    struct sl_saver *saver; /* NULL: no directory */
+    int64_t copy_bytes;
+    int64_t saved_step; /* -1: none yet */
+    int64_t first_step, start_ns, steps_ns;
+    int64_t every;       /* paced saves: steps between them, 0: not known yet */
     double sample_flops; /* forward and backward of one sample */
 };
 
@@ -89,18 +94,76 @@ static sl_err start(struct session *s) {
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
-static sl_err save(struct session *s) {
+/* ---- saving ---- */
+
+/* Saves as often as its cost allows? */
+static bool is_paced(const struct session *s) {
     const struct sl_session_config *c = s->config;
-    int64_t step = step_of(s);
-    if (!c->run || s->saved_step == step)
+    return c->run && !c->checkpoint_every && c->pace_ns > 0 &&
+           (!s->pipe || sl_pipe_is_synchronous(s->pipe));
+}
+
+static sl_err open_saver(struct session *s) {
+    const struct sl_session_config *c = s->config;
+    struct sl_saver_config saver = {.ctx = s->pipe ? (void *)s->pipe : s->train,
+                                    .write = s->pipe ? sl_pipe_write : sl_train_write,
+                                    .run = c->run,
+                                    .config = c->config,
+                                    .keep = c->keep};
+    if (!c->run)
         return SL_OK;
-    int64_t begin = sl_clock_ns();
-    SL_TRY(s->pipe ? sl_pipe_save(s->pipe, c->run, c->keep, c->config)
-                   : sl_train_save(s->train, c->run, c->keep, c->config));
-    s->saved_step = step;
-    if (c->on_save && s->speaks)
-        c->on_save(c->ctx, step, sl_clock_ns() - begin);
+    if ((c->checkpoint_every > 0 || is_paced(s)) && !c->save_stops) {
+        struct sl_store store = s->pipe ? (struct sl_store){0} : sl_train_store(s->train);
+        SL_TRY(s->pipe ? sl_pipe_open_copy(s->pipe, &saver.copy)
+                       : sl_copy_open(&store, &saver.copy));
+        s->copy_bytes = sl_copy_bytes(saver.copy);
+    }
+    s->saver = sl_saver_open(&saver);
     return SL_OK;
+}
+
+/* What has become of the last save; its cost sets the pace. */
+static sl_err look_after_save(struct session *s, bool wait) {
+    enum { SHARE_PERCENT = 3 };
+    const struct sl_session_config *c = s->config;
+    struct sl_save_report report;
+    if (!s->saver)
+        return SL_OK;
+    SL_TRY(sl_saver_poll(s->saver, wait, &report));
+    if (report.step < 0 || !s->speaks)
+        return SL_OK;
+    if (is_paced(s) && s->result->steps_done)
+        s->every = sl_pace_steps(&(struct sl_pace){.share = SHARE_PERCENT / 100.0,
+                                                   .least_ns = c->pace_ns,
+                                                   .step_ns = s->steps_ns / s->result->steps_done,
+                                                   .stall_ns = report.stall_ns,
+                                                   .cpu_ns = report.cpu_ns,
+                                                   .write_ns = report.write_ns});
+    if (c->on_save)
+        c->on_save(c->ctx, &report, s->every);
+    return SL_OK;
+}
+
+/* Rank 0 says when; the others follow. */
+static bool is_save_due(const struct session *s) {
+    if (!is_paced(s) || !s->speaks)
+        return false;
+    if (!s->every)
+        return s->saved_step <= s->first_step && sl_clock_ns() - s->start_ns >= s->config->pace_ns;
+    return step_of(s) - s->saved_step >= s->every;
+}
+
+static sl_err save(struct session *s, bool wait) {
+    int64_t step = step_of(s);
+    if (!s->saver)
+        return SL_OK;
+    if (s->saved_step != step) {
+        SL_TRY(look_after_save(s, true)); /* there is one copy */
+        SL_TRY(sl_saver_save(s->saver, s->pipe ? sl_pipe_place(s->pipe) : sl_train_place(s->train),
+                             wait));
+        s->saved_step = step;
+    }
+    return look_after_save(s, wait);
 }
 
 static sl_err evaluate(struct session *s) {
@@ -127,6 +190,7 @@ static sl_err after_step(struct session *s, struct sl_step_report *report) {
     double flops = s->sample_flops * (double)report->samples / ((double)report->dur_ns * 1e-9);
     report->peak_share = c->peak_flops > 0 ? flops / c->peak_flops : NAN;
     s->result->steps_done++;
+    s->steps_ns += report->dur_ns;
     s->result->last_loss = report->loss;
     if (s->log.jsonl)
         SL_TRY(sl_run_log_step(&s->log, report));
@@ -135,7 +199,7 @@ static sl_err after_step(struct session *s, struct sl_step_report *report) {
     bool last = report->step == c->train.steps;
     if (c->train.eval_every > 0 && (due(c->train.eval_every, report->step) || last))
         SL_TRY(evaluate(s));
-    return due(c->checkpoint_every, report->step) ? save(s) : SL_OK;
+    return due(c->checkpoint_every, report->step) ? save(s, false) : look_after_save(s, false);
 }
 
 /* Steps until something other than a step happens, at most `most`. */
@@ -218,27 +282,36 @@ out:
     return err;
 }
 
-/* A signal to any rank stops all, after the same step. */
-static sl_err ask_stop(const struct session *s, bool *stop) {
-    *stop = s->config->stop && *s->config->stop;
-    return s->config->comm ? sl_comm_merge(s->config->comm, stop, sizeof *stop) : SL_OK;
+/* What comes now, the same on all ranks: a signal to any of them stops all; rank 0 knows when to
+ * save. */
+struct turn {
+    bool stop, save;
+};
+
+static sl_err ask_turn(const struct session *s, struct turn *turn) {
+    *turn = (struct turn){.stop = s->config->stop && *s->config->stop, .save = is_save_due(s)};
+    return s->config->comm ? sl_comm_merge(s->config->comm, turn, sizeof *turn) : SL_OK;
 }
 
 static sl_err run_steps(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_step_report report;
-    bool stop = false;
-    SL_TRY(ask_stop(s, &stop));
-    while (step_of(s) < c->train.steps && !stop) {
+    struct turn turn;
+    s->first_step = step_of(s);
+    s->start_ns = sl_clock_ns();
+    SL_TRY(ask_turn(s, &turn));
+    while (step_of(s) < c->train.steps && !turn.stop) {
         if (s->pipe) {
             SL_TRY(run_pipe(s));
         } else {
             SL_TRY(sl_train_step(s->train, &report));
             SL_TRY(after_step(s, &report));
         }
-        SL_TRY(ask_stop(s, &stop));
+        SL_TRY(ask_turn(s, &turn));
+        if (turn.save && !turn.stop)
+            SL_TRY(save(s, false));
     }
-    return save(s);
+    return save(s, true);
 }
 
 static sl_err open_pipe(struct session *s) {
@@ -259,7 +332,7 @@ static sl_err open_pipe(struct session *s) {
 int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
     struct sl_stage_bytes worker = sl_train_bytes(train);
     return sl_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
-           (config->run || config->init ? SL_CKPT_BUFFER_BYTES : 0);
+           sl_audit_bytes(train->worker) + (config->run || config->init ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
 /* What is computed again (recomputation) does not count as work done. */
@@ -286,6 +359,8 @@ static void tell_start(struct session *s) {
     } else {
         start.bytes = sl_session_bytes(c, s->train);
     }
+    start.copy_bytes = s->copy_bytes;
+    start.bytes += s->copy_bytes;
     s->result->bytes = start.bytes;
     if (c->on_start && s->speaks)
         c->on_start(c->ctx, &start);
@@ -299,11 +374,15 @@ static sl_err run_session(struct session *s) {
         SL_TRY(open_pipe(s));
     else
         SL_TRY(sl_train_open(&c->train, &s->train));
+    SL_TRY(open_saver(s));
     SL_TRY(start(s));
     s->result->was_finished = step_of(s) >= c->train.steps;
     tell_start(s);
     if (!s->result->was_finished)
         SL_TRY(run_steps(s));
+    if (c->train.audit)
+        s->result->audit =
+            s->pipe ? sl_pipe_audit_count(s->pipe) : sl_audit_count(s->train->worker);
     s->result->stopped = step_of(s) < c->train.steps;
     s->result->step = step_of(s);
     return SL_OK;
@@ -315,6 +394,7 @@ sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
     s.sample_flops = sample_flops(config->train.graph);
     sl_err err = run_session(&s);
+    sl_saver_close(s.saver);
     sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);
     sl_train_close(s.train);

@@ -7,15 +7,18 @@
 #ifndef SL_RUN_SESSION_H
 #define SL_RUN_SESSION_H
 
+#include "run/audit.h"
 #include "run/pipe.h"
+#include "run/saver.h"
 
 #include <signal.h>
 
 /* What a session is about to do. */
 struct sl_session_start {
-    int64_t step;   /* finished before */
-    int64_t params; /* elements of all parameters */
-    int64_t bytes;  /* sl_session_bytes; of a pipeline: what its workers have allocated */
+    int64_t step;       /* finished before */
+    int64_t params;     /* elements of all parameters */
+    int64_t bytes;      /* sl_session_bytes; of a pipeline: what its workers have allocated */
+    int64_t copy_bytes; /* of this process, for checkpoints beside the run; 0: saving stops it */
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
 };
 
@@ -33,7 +36,11 @@ struct sl_session_config {
     const char *plan_text;    /* of plan.plan; NULL: none */
     const char *init;         /* checkpoint to take weights from, or NULL */
     int64_t checkpoint_every; /* steps; 0: only at the end */
-    int keep;                 /* checkpoints */
+    /* > 0 and no checkpoint_every: the first save after so long, the others as its cost allows.
+     * Asynchronous schedules drain for a save, which changes them: they are saved at the end. */
+    int64_t pace_ns;
+    bool save_stops; /* the run, until a checkpoint is durable; else it is written beside the run */
+    int keep;        /* checkpoints */
     bool resume;
     double peak_flops; /* per second, what the cores in use reach at best; 0: not known */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
@@ -48,7 +55,8 @@ struct sl_session_config {
         trace_steps; /* synchronous schedules: so many at a time; 0: enough for a good picture */
     /* After each run of the pipeline; `step` of the training run is the last one in it. */
     void (*on_trace)(void *ctx, const struct sl_timeline *timeline, int64_t step);
-    void (*on_save)(void *ctx, int64_t step, int64_t dur_ns);
+    /* A checkpoint is durable; with pace_ns, the next one comes after `every` steps. */
+    void (*on_save)(void *ctx, const struct sl_save_report *report, int64_t every);
 };
 
 struct sl_session_result {
@@ -57,6 +65,7 @@ struct sl_session_result {
     bool stopped, was_finished, resumed;
     double last_loss, best_eval, last_eval; /* NAN: none */
     int64_t bytes;                          /* sl_session_bytes; of a pipeline: allocated */
+    struct sl_audit_count audit;            /* of this process */
 };
 
 /* What the process is predicted to need when one worker trains: the worker, its data set, saving.

@@ -1,15 +1,39 @@
 /* The optimizer step of one worker: sum the uses, judge the norm, step every parameter. */
+#include "run/audit.h"
 #include "run/train.h"
 
 #include <math.h>
+#include <string.h>
 
-sl_err sl_train_norms(struct sl_train *train, int grad_slot) {
+struct norms {
+    struct sl_train *train;
+    int grad_slot;
+};
+
+/* The second time the sums go beside the first, to be compared. */
+static sl_err act_norms(void *ctx, bool again) {
+    struct norms *norms = ctx;
+    struct sl_train *train = norms->train;
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     struct sl_norm_item *items = train->norm_items;
+    double *sums = train->norm_sums + (again ? p->param_count : 0);
     for (int i = 0; i < p->param_count; i++)
-        items[i] = (struct sl_norm_item){sl_worker_grad(train->worker, grad_slot, i),
-                                         p->params[i].numel, &train->norm_sums[i]};
-    return train->device->row->norm_sq(train->device, items, p->param_count);
+        items[i] = (struct sl_norm_item){sl_worker_grad(train->worker, norms->grad_slot, i),
+                                         p->params[i].numel, &sums[i]};
+    SL_TRY(train->device->row->norm_sq(train->device, items, p->param_count));
+    if (again && memcmp(train->norm_sums, sums, sizeof *sums * (size_t)p->param_count) != 0)
+        return sl_fail(SL_ERR_SYSTEM,
+                       "audit: stage %d computed the norms of its gradients twice "
+                       "and got different bits; a processor or memory of this host "
+                       "is not to be trusted",
+                       train->worker->stage);
+    return SL_OK;
+}
+
+sl_err sl_train_norms(struct sl_train *train, int grad_slot) {
+    struct norms norms = {train, grad_slot};
+    struct sl_audited audited = {.what = "norms", .act = act_norms, .ctx = &norms};
+    return sl_audit_act(train->worker, &audited);
 }
 
 static struct sl_step_item step_item(struct sl_train *train, const struct sl_update_args *args,
@@ -37,11 +61,38 @@ static struct sl_step_item step_item(struct sl_train *train, const struct sl_upd
     return item;
 }
 
-sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args) {
+struct update {
+    struct sl_train *train;
+    const struct sl_update_args *args;
+};
+
+static sl_err act_update(void *ctx, bool again) {
+    struct sl_train *train = ((struct update *)ctx)->train;
+    const struct sl_update_args *args = ((struct update *)ctx)->args;
     int count = train->worker->programs[SL_WORKER_FULL]->param_count;
+    (void)again;
     for (int i = 0; i < count; i++)
         train->step_items[i] = step_item(train, args, i);
     return train->device->row->step(train->device, train->step_items, count);
+}
+
+sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args) {
+    const struct sl_worker *w = train->worker;
+    const struct sl_program *p = w->programs[SL_WORKER_FULL];
+    struct update update = {train, args};
+    struct sl_audited audited = {
+        .what = "an optimizer step",
+        .regions = {{w->param[args->version], p->param_bytes, "weights"},
+                    {w->grad[args->grad_slot], p->grad_bytes, "gradients"}},
+        .region_count = 2,
+        .act = act_update,
+        .ctx = &update,
+    };
+    SL_ASSERT(2 + w->state_count <= SL_AUDIT_REGIONS);
+    for (int s = 0; s < w->state_count; s++)
+        audited.regions[audited.region_count++] =
+            (struct sl_region){w->opt[s], p->param_bytes, "optimizer state"};
+    return sl_audit_act(train->worker, &audited);
 }
 
 sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report) {

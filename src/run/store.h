@@ -16,8 +16,9 @@ struct sl_tensor_id {
 struct sl_store {
     const struct sl_train_config *config;
     void *ctx;
-    /* Does the run have it? (Parameters that no node reads are nowhere.) */
+    /* Does the run have it? (Parameters that no node reads are nowhere.) Does this process? */
     bool (*has)(void *ctx, const struct sl_tensor_id *id);
+    bool (*here)(void *ctx, const struct sl_tensor_id *id);
     sl_err (*get)(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
                   void *out);
     sl_err (*put)(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
@@ -29,12 +30,43 @@ struct sl_store_place {
     int64_t step, sample;
 };
 
-/* save.c: a checkpoint in `run`/ckpt; `config` is kept with it. Loading finds the latest;
- * weights_only: parameters and statistics, `*place` is left alone. */
-SL_MUST_CHECK sl_err sl_store_save(const struct sl_store *store, struct sl_store_place place,
-                                   const char *run, int keep, const char *config);
+/* A checkpoint to be: in `run`/ckpt, of which `keep` stay (0: all); `config` is kept with it. */
+struct sl_save {
+    const char *run, *config;
+    int keep;
+    struct sl_store_place place;
+};
+
+/* save.c. Loading finds the latest; weights_only: parameters and statistics, `*place` is left
+ * alone. */
+SL_MUST_CHECK sl_err sl_store_save(const struct sl_store *store, const struct sl_save *save);
 SL_MUST_CHECK sl_err sl_store_load(const struct sl_store *store, const char *run, bool weights_only,
                                    struct sl_store_place *place);
+
+/* Every tensor that the run has, in a fixed order; `item` says its name and shape. */
+struct sl_ckpt_item;
+typedef sl_err (*sl_store_visit_fn)(void *ctx, const struct sl_ckpt_item *item,
+                                    const struct sl_tensor_id *id);
+SL_MUST_CHECK sl_err sl_store_visit(const struct sl_store *store, struct sl_arena *arena,
+                                    sl_store_visit_fn visit, void *ctx);
+
+/* copy.c: the tensors that are here, as they were at one moment, for somebody who writes them while
+ * the run goes on. Its memory is there, and touched, as soon as it is open. */
+struct sl_copy;
+SL_MUST_CHECK sl_err sl_copy_open(const struct sl_store *store, struct sl_copy **out);
+void sl_copy_close(struct sl_copy *copy); /* NULL is fine */
+SL_MUST_CHECK sl_err sl_copy_take(struct sl_copy *copy);
+int64_t sl_copy_bytes(const struct sl_copy *copy);
+/* A piece of a tensor that is here. */
+void sl_copy_get(const struct sl_copy *copy, const struct sl_tensor_id *id, int64_t from,
+                 int64_t size_bytes, void *out);
+
+/* save.c: one worker as a store, and where it stands. Writing reads `copy`, while the run goes on;
+ * NULL: the run itself, which stands still. */
+struct sl_store sl_train_store(struct sl_train *train);
+struct sl_store_place sl_train_place(const struct sl_train *train);
+SL_MUST_CHECK sl_err sl_train_write(void *train, const struct sl_copy *copy,
+                                    const struct sl_save *save);
 
 /* Memory of a tensor on a worker (weights: of slab `version`), NULL when it has none of it. */
 char *sl_worker_memory(const struct sl_worker *worker, const struct sl_tensor_id *id, int version);

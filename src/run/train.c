@@ -30,7 +30,7 @@ sl_err sl_train_open_optimizer(struct sl_train *train) {
     train->params = SL_NEW(&train->arena, struct sl_optim_param, count);
     train->step_items = SL_NEW(&train->arena, struct sl_step_item, count);
     train->norm_items = SL_NEW(&train->arena, struct sl_norm_item, count);
-    train->norm_sums = SL_NEW(&train->arena, double, count);
+    train->norm_sums = SL_NEW(&train->arena, double, 2 * count);
     for (int i = 0; i < p->param_count; i++) {
         struct sl_optim_shape shape = sl_plan_optim_shape(train->config.graph, p->params[i].param);
         train->params[i] = sl_optim_for(&train->config.optim, &shape);
@@ -73,6 +73,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .grad_slots = 1,
         .state_count = sl_plan_slabs(&config->optim, &config->policy),
         .seed = config->seed,
+        .audit = config->audit,
     };
     train->config = *config;
     train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
@@ -144,7 +145,7 @@ static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool
 
 sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_train_config *c = &train->config;
-    int64_t start = sl_clock_ns();
+    int64_t start = sl_clock_ns(), cpu = sl_clock_process_ns();
     struct sl_data_range range;
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));
@@ -155,6 +156,7 @@ sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     }
     SL_TRY(sl_train_apply(train, report));
     report->dur_ns = sl_clock_ns() - start;
+    report->cpu_ns = sl_clock_process_ns() - cpu;
     return report->skipped ? sl_train_find_bad(train, train->step - 1, &range, &report->bad)
                            : SL_OK;
 }

@@ -21,6 +21,7 @@ struct sl_step_report {
     struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
+    int64_t cpu_ns;       /* processor time of this process meanwhile, of all its threads */
     double bubble;        /* pipelines: part of the workers' time without actions, in this run */
     int64_t worker_bytes; /* pipelines: memory of the largest worker; 0: one worker */
     double peak_share;    /* flops per second over those of sl_session_config; NAN: not known */
@@ -52,6 +53,7 @@ struct sl_train_config {
     bool recompute;
     uint64_t seed;
     struct sl_policy_use policy; /* of asynchronous pipelines */
+    int64_t audit;               /* do one of so many actions twice and compare; 0: none */
 };
 
 /* The state of a run: everything that a checkpoint holds. */
@@ -63,7 +65,7 @@ struct sl_train {
     struct sl_optim_param *params;   /* [program params] */
     struct sl_step_item *step_items; /* [program params], filled anew every step */
     struct sl_norm_item *norm_items;
-    double *norm_sums;
+    double *norm_sums; /* [program params], and as many for an audit */
     void *opt_scratch;
     struct sl_data_cursor cursor;
     int64_t step;   /* finished steps */
@@ -89,10 +91,8 @@ enum sl_worker_program sl_train_eval_program(const struct sl_train *train);
 /* A named output of the evaluation program, NULL when it has none. */
 const struct sl_program_port *sl_train_find_output(const struct sl_train *train, const char *name);
 
-/* save.c: a checkpoint of the run in `run`/ckpt; `config` is kept with it. Loading finds the
- * latest; weights_only: parameters and statistics, not the place in the run. */
-SL_MUST_CHECK sl_err sl_train_save(struct sl_train *train, const char *run, int keep,
-                                   const char *config);
+/* save.c: from the latest checkpoint of `run`; weights_only: parameters and statistics, not the
+ * place in the run. Saving is in run/store.h. */
 SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
 
 /* What the run is predicted to need of memory, all told: sl_stage_bytes_total of this. */

@@ -2,6 +2,7 @@
 #include "run/worker.h"
 
 #include "plan/bytes.h"
+#include "run/audit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,7 @@ static sl_err alloc_memory(struct sl_worker *w) {
         work = larger(work, p->work_bytes);
         staging = larger(staging, sl_plan_staging_bytes(p));
     }
+    w->slot_bytes = slot;
     SL_TRY(alloc_slabs(w, w->slots, slot, &w->slot));
     SL_TRY(alloc_slabs(w, w->versions, full->param_bytes, &w->param));
     SL_TRY(alloc_slabs(w, w->grad_slots, full->grad_bytes, &w->grad));
@@ -103,6 +105,7 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     sl_err err = SL_OK;
     w->device = device;
     w->graph = config->graph;
+    w->stage = config->stage;
     w->slots = config->slots;
     w->versions = config->versions;
     w->grad_slots = config->grad_slots;
@@ -113,6 +116,8 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));
     SL_TRY_OUT(sl_worker_init(w, config->seed));
+    if (config->audit)
+        SL_TRY_OUT(sl_audit_open(w, config->audit, config->seed));
     *out = w;
 out:
     if (err != SL_OK)
@@ -123,6 +128,7 @@ out:
 void sl_worker_close(struct sl_worker *w) {
     if (!w)
         return;
+    sl_audit_close(w);
     free_slabs(w, w->slots, w->slot);
     free_slabs(w, w->versions, w->param);
     free_slabs(w, w->grad_slots, w->grad);
@@ -163,6 +169,11 @@ void *sl_worker_operand(const struct sl_worker *w, const struct sl_pass *pass,
 }
 
 sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
+    return w->audit && pass->program != SL_WORKER_EVAL ? sl_audit_pass(w, pass)
+                                                       : sl_worker_run(w, pass);
+}
+
+sl_err sl_worker_run(struct sl_worker *w, const struct sl_pass *pass) {
     struct sl_run_args args = {
         .phase = pass->phase,
         .accumulate = pass->accumulate,
@@ -202,8 +213,16 @@ sl_err sl_worker_get_part(struct sl_worker *w, int slot, const struct sl_program
     return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
 }
 
-sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
+struct sum {
+    struct sl_worker *worker;
+    int grad_slot;
+};
+
+static sl_err sum_uses(void *ctx, bool again) {
+    struct sl_worker *w = ((struct sum *)ctx)->worker;
+    int grad_slot = ((struct sum *)ctx)->grad_slot;
     const struct sl_program *p = w->programs[0];
+    (void)again;
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_use *uses = &p->uses[p->params[i].first_use];
         char *slab = w->grad[grad_slot];
@@ -212,6 +231,18 @@ sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
                                        p->params[i].numel));
     }
     return SL_OK;
+}
+
+sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
+    struct sum sum = {w, grad_slot};
+    struct sl_audited audited = {
+        .what = "a sum of gradients",
+        .regions = {{w->grad[grad_slot], w->programs[0]->grad_bytes, "gradients"}},
+        .region_count = 1,
+        .act = sum_uses,
+        .ctx = &sum,
+    };
+    return sl_audit_act(w, &audited);
 }
 
 sl_err sl_worker_copy_weights(struct sl_worker *w, int to, int from) {

@@ -29,11 +29,13 @@ struct sl_worker_config {
     int grad_slots;  /* gradient slabs */
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
+    int64_t audit;   /* do one of so many actions twice (run/audit.h); 0: none */
 };
 
 struct sl_worker {
     struct sl_device *device;
     const struct sl_graph *graph;
+    int stage;
     struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
     struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
@@ -42,7 +44,9 @@ struct sl_worker {
     void *state, *work;
     bool *tied;    /* [params] summed over stages by somebody else */
     void *staging; /* host: one input of one micro-batch */
-    int64_t bytes; /* all device memory */
+    int64_t slot_bytes;
+    int64_t bytes;          /* all device memory */
+    struct sl_audit *audit; /* NULL: nothing is done twice */
 };
 
 SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
@@ -65,6 +69,8 @@ struct sl_pass {
     void *ctx;
 };
 SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
+/* The same, never audited. */
+SL_MUST_CHECK sl_err sl_worker_run(struct sl_worker *worker, const struct sl_pass *pass);
 
 /* Which program serves training micro-batches of this size. */
 enum sl_worker_program sl_worker_program_for(const struct sl_worker *worker, int64_t samples);

@@ -20,16 +20,26 @@ struct sl_candidate {
     const int *stage_of;   /* [unit] stages in pipeline order: no tensor goes backwards */
     const int *width;      /* [stage] */
     const bool *recompute; /* [stage] */
-    int size;              /* which of problem->sizes */
+    int size;              /* which of problem->sizes; the smallest of size_of */
+    const int *size_of;    /* [stage] likewise, where stages differ in it; NULL: all have `size` */
     const char *schedule;
     bool sequential;  /* stages stand in a row although their tensors would not need it */
     bool across;      /* replicas r of all stages are neighbours; else replicas of a stage are */
     const int *order; /* [devices] the devices to use, first stage first; NULL: 0, 1, 2, ... */
 };
 
+static inline int sl_candidate_size(const struct sl_candidate *c, int stage) {
+    return c->size_of ? c->size_of[stage] : c->size;
+}
+
+/* Is it sound? Every replica has a micro-batch, and where the ends of a tensor differ in the size of
+ * theirs, samples come first in it. */
+bool sl_candidate_check(const struct sl_problem *problem, const struct sl_candidate *candidate);
+
 struct sl_setup_stage {
-    int64_t f, i, w, step, reduce; /* ns of one pass; of one iteration */
-    int64_t in_bytes, out_bytes;   /* per sample */
+    int64_t f, i, w, step;       /* ns of one pass; of one iteration */
+    int64_t reduce;              /* over replicas, or stages with tied parameters */
+    int64_t in_bytes, out_bytes; /* per sample */
     struct sl_stage_bytes bytes;
     int first; /* position of its first device */
     bool reads_data;
@@ -45,6 +55,7 @@ struct sl_setup {
     int edge_count, device_count;
     int *device_of; /* [worker] */
     int **workers;  /* [stage][replica] */
+    bool folded;    /* one pipeline that stands for several */
 };
 
 void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
@@ -54,12 +65,17 @@ void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
 int64_t sl_setup_bottleneck(const struct sl_setup *layout, int *stage);
 /* No schedule of this layout ends an iteration sooner. */
 int64_t sl_setup_bound(const struct sl_setup *layout);
+/* Does the schedule part the gradients of weights from those of inputs? */
+bool sl_schedule_splits(const char *schedule);
 /* The part of `busy_ns` per iteration that must lie between the first and the last step of an
  * asynchronous run: as many micro-batches as are in flight may have been done before. */
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
+/* How many micro-batches those are, at most. */
+int64_t sl_async_before(int64_t micros, int devices);
 /* Bytes that the fullest worker is likely to lack, from sums and windows; <= 0: it should fit. */
 double sl_setup_lacks(const struct sl_setup *setup);
-/* Micro-batches of an iteration. */
+/* Micro-batches of an iteration: of a stage, and the most of any. */
+int64_t sl_setup_stage_micros(const struct sl_setup *layout, int stage);
 int64_t sl_setup_micros(const struct sl_setup *layout);
 
 /* The plan as data. Bytes are sums over units, or those in `exact` [stage] when it is given. */
@@ -69,10 +85,13 @@ SL_MUST_CHECK sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup
 void sl_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
 
 struct sl_score {
-    int64_t step_ns;    /* of one iteration; asynchronous: from step to step */
+    int64_t step_ns;    /* of one iteration; asynchronous: from step to step; times the tokens that
+                           staleness costs: what planners minimise */
+    int64_t sim_ns;     /* the same as it was played */
     int64_t over_bytes; /* the most that a worker lacks; <= 0: everything fits */
     int over_worker, over_stage;
     int64_t peak_bytes; /* of the fullest worker */
+    int64_t all_bytes;  /* of all workers */
     double bubble;      /* idle share, mean over workers */
 };
 
@@ -86,6 +105,8 @@ SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl
 /* Passes of one iteration: what playing it costs. */
 int64_t sl_setup_passes(const struct sl_setup *setup);
 
+/* Bytes of tied parameters over the slowest link. */
+int64_t sl_tie_ns(const struct sl_machine *machine, double bytes);
 /* A ring over w replicas on the devices of a stage. */
 int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width, double bytes);
 

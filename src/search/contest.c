@@ -24,10 +24,38 @@ double sl_query_memory(const struct sl_query *query) {
 const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]) {
     static const char *const sync[] = {"1f1b", "gpipe", "zb-graph", NULL};
     if (!query->schedule)
-        return sync;
+        return query->schedules ? query->schedules : sync;
     one[0] = query->schedule;
     one[1] = NULL;
     return one;
+}
+
+bool sl_query_mixes(const struct sl_query *query) {
+    return query->problem->size_count > 1 &&
+           (!query->schedule || strcmp(query->schedule, "graph") == 0);
+}
+
+static int place_of(const struct sl_candidate *c, int i) { return c->order ? c->order[i] : i; }
+
+/* Equal devices, where it matters which. */
+static bool same_places(const struct sl_problem *p, const struct sl_candidate *a,
+                        const struct sl_candidate *b) {
+    int used = 0;
+    if (p->machine->kind_count == 1 && p->machine->hosts_in_all == 1)
+        return true;
+    for (int s = 0; s < a->stage_count; s++)
+        used += a->width[s];
+    for (int i = 0; i < used; i++)
+        if (place_of(a, i) != place_of(b, i))
+            return false;
+    return true;
+}
+
+static bool same_sizes(const struct sl_candidate *a, const struct sl_candidate *b) {
+    for (int s = 0; s < a->stage_count; s++)
+        if (sl_candidate_size(a, s) != sl_candidate_size(b, s))
+            return false;
+    return true;
 }
 
 static bool same(const struct sl_problem *p, const struct sl_candidate *a,
@@ -38,7 +66,8 @@ static bool same(const struct sl_problem *p, const struct sl_candidate *a,
            strcmp(a->schedule, b->schedule) == 0 &&
            memcmp(a->width, b->width, sizeof *a->width * stages) == 0 &&
            memcmp(a->recompute, b->recompute, sizeof *a->recompute * stages) == 0 &&
-           memcmp(a->stage_of, b->stage_of, sizeof *a->stage_of * (size_t)p->unit_count) == 0;
+           memcmp(a->stage_of, b->stage_of, sizeof *a->stage_of * (size_t)p->unit_count) == 0 &&
+           same_sizes(a, b) && same_places(p, a, b);
 }
 
 static struct sl_candidate keep(struct sl_arena *arena, const struct sl_problem *p,
@@ -50,6 +79,8 @@ static struct sl_candidate keep(struct sl_arena *arena, const struct sl_problem 
     copy.stage_of = sl_vec_freeze(arena, c->stage_of, p->unit_count, sizeof *c->stage_of);
     copy.width = sl_vec_freeze(arena, c->width, c->stage_count, sizeof *c->width);
     copy.recompute = sl_vec_freeze(arena, c->recompute, c->stage_count, sizeof *c->recompute);
+    if (c->size_of)
+        copy.size_of = sl_vec_freeze(arena, c->size_of, c->stage_count, sizeof *c->size_of);
     if (c->order)
         copy.order = sl_vec_freeze(arena, c->order, devices, sizeof *c->order);
     return copy;
@@ -69,13 +100,21 @@ static struct sl_found measure(const struct sl_problem *p, const struct sl_candi
     return found;
 }
 
+/* What the question rules out, whoever offers it. */
+static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c) {
+    for (int s = 0; s < c->stage_count; s++)
+        if (p->recompute == (c->recompute[s] ? SL_RECOMPUTE_NEVER : SL_RECOMPUTE_ALWAYS))
+            return false;
+    return true;
+}
+
 void sl_contest_offer(struct sl_contest *contest, const struct sl_candidate *c,
                       const char *planner) {
     const struct sl_problem *p = contest->query->problem;
     int devices = 0;
     for (int s = 0; s < c->stage_count; s++)
         devices += c->width[s];
-    if (devices > p->machine->device_count)
+    if (devices > p->machine->device_count || !is_allowed(p, c))
         return;
     for (int64_t i = 0; i < contest->at.count; i++)
         if (same(p, &contest->at.at[i].c, c))
@@ -145,6 +184,8 @@ static void take(struct sl_contest *contest, const struct sl_found *found) {
 bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *c, const char *planner,
                     struct sl_score *score) {
     const struct sl_problem *p = contest->query->problem;
+    if (!is_allowed(p, c))
+        return false;
     struct sl_found found = measure(p, c);
     struct batch batch = {p, &found, &(sl_err){SL_OK}};
     play_one(&batch, 0);
@@ -191,6 +232,7 @@ static bool play_some(struct sl_contest *contest, struct sl_found *at, int *most
             break;
     }
     *most = count;
+    sl_contest_tell(contest, at->planner);
     sl_par_for(count, contest->query->threads, play_one, &batch);
     contest->out->played += count;
     for (int i = 0; i < count; i++) {
@@ -243,59 +285,13 @@ bool sl_contest_tired(const struct sl_contest *contest) {
     return contest->passes >= 8 * PASSES_MOST || sl_query_over(contest->query);
 }
 
+void sl_contest_tell(const struct sl_contest *contest, const char *phase) {
+    const struct sl_query *query = contest->query;
+    if (query->progress)
+        query->progress(query->progress_ctx, phase, contest->out);
+}
+
 void sl_contest_close(struct sl_contest *contest) { SL_VEC_FREE(&contest->at); }
-
-/* ---- what nothing can beat ---- */
-
-/* The longest way through the units, there and back. */
-static int64_t longest_way(const struct sl_problem *p, int size) {
-    struct sl_arena arena = {0};
-    int *order = SL_NEW(&arena, int, p->unit_count + 1);
-    int64_t *way = SL_NEW(&arena, int64_t, p->unit_count + 1), longest = 0;
-    SL_ASSERT(sl_dag_order(&arena, &p->dag, order));
-    for (int i = 0; i < p->unit_count; i++) {
-        int u = order[i];
-        int64_t least = INT64_MAX;
-        for (int k = 0; k < p->machine->kind_count; k++) {
-            const struct sl_unit_time *t = &sl_problem_times(p, size, k)[u];
-            least = t->f + t->i < least ? t->f + t->i : least;
-        }
-        for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
-            way[u] = way[p->dag.in[e]] > way[u] ? way[p->dag.in[e]] : way[u];
-        way[u] += least;
-        longest = way[u] > longest ? way[u] : longest;
-    }
-    sl_arena_free(&arena);
-    return longest;
-}
-
-int64_t sl_size_bound(const struct sl_problem *p, int size, bool async) {
-    int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
-    double speed = 0; /* micro-batches per nanosecond of all devices together */
-    for (int k = 0; k < p->machine->kind_count; k++) {
-        const struct sl_unit_time *t = sl_problem_times(p, size, k);
-        int64_t pass = 0;
-        int devices = 0;
-        for (int u = 0; u < p->unit_count; u++)
-            pass += t[u].f + t[u].i + t[u].w;
-        for (int d = 0; d < p->machine->device_count; d++)
-            devices += p->machine->kind_of[d] == k;
-        speed += (double)devices / (double)(pass ? pass : 1);
-    }
-    int64_t work = (int64_t)((double)micros / speed), way = longest_way(p, size);
-    if (async)
-        return sl_async_bound(work, micros, p->machine->device_count);
-    return work > way ? work : way;
-}
-
-int64_t sl_space_bound(const struct sl_problem *p, bool async) {
-    int64_t best = INT64_MAX;
-    for (int s = 0; s < p->size_count; s++) {
-        int64_t bound = sl_size_bound(p, s, async);
-        best = bound < best ? bound : best;
-    }
-    return best;
-}
 
 bool sl_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size) {
     const struct sl_schedule *row = sl_schedule_find(schedule);

@@ -14,8 +14,6 @@
 #include "search/candidate.h"
 #include "search/family.h"
 
-enum sl_recompute { SL_RECOMPUTE_NEVER, SL_RECOMPUTE_MAY, SL_RECOMPUTE_ALWAYS };
-
 /* What a planner allows itself. */
 struct sl_cut_rules {
     bool sequential; /* stages in a row */

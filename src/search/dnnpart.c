@@ -250,6 +250,33 @@ static sl_err nothing_fits(const struct sl_peer_query *query) {
                    (long long)query->cpus);
 }
 
+/* The best plan so far without the rule that sets are contiguous: one stage per device in use. */
+static void scatter(struct search *s) {
+    int *device_of = SL_NEW(s->arena, int, s->groups.count), accelerators = 0, cpus = 0, count = 0;
+    int devices = (int)(s->query->devices + s->query->cpus);
+    for (int n = 0; n < s->plan->stage_count; n++) {
+        const struct sl_peer_stage *stage = &s->plan->stages[n];
+        int device = stage->on_cpu ? (int)s->query->devices + cpus++ : accelerators++;
+        for (int i = 0; i < stage->count; i++)
+            device_of[s->groups.of[stage->layers[i]]] = device;
+    }
+    sl_dnnpart_scatter(s->arena, &s->groups, s->query, device_of);
+    struct sl_peer_stage *stages = SL_NEW(s->arena, struct sl_peer_stage, devices + 1);
+    int words = (s->groups.count + 63) / 64;
+    uint64_t *none = SL_NEW(s->arena, uint64_t, words);
+    double worst = 0;
+    for (int d = 0; d < devices; d++) {
+        uint64_t *set = SL_NEW(s->arena, uint64_t, words);
+        for (int g = 0; g < s->groups.count; g++)
+            if (device_of[g] == d)
+                set[g >> 6] |= 1ull << (g & 63);
+        stages[count] = make_stage(s, set, none, d >= s->query->devices);
+        worst = fmax(worst, stages[count].time);
+        count += stages[count].count > 0;
+    }
+    keep(s, stages, count, worst);
+}
+
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peer_query *query, struct sl_peer_plan *out) {
     struct search s = {.arena = arena, .layers = layers, .query = query, .plan = out};
@@ -268,7 +295,11 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         return nothing_fits(query);
     if (!complete)
         low = low_bound(&s, &chain);
-    out->proven = complete && low >= out->objective * (1 - 1e-9);
+    if (query->scattered) {
+        scatter(&s);
+        low = low_bound(&s, s.cuts);
+    }
+    out->proven = (complete || query->scattered) && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;
     return SL_OK;
 }

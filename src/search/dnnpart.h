@@ -28,4 +28,9 @@ struct sl_dnnpart_groups {
 void sl_dnnpart_group(struct sl_arena *arena, const struct sl_layers *layers,
                       struct sl_dnnpart_groups *out);
 
+/* Device of each group (accelerators, then CPU cores): in, a plan that fits; out, the best that
+ * annealing finds when sets need not be contiguous (dnnpart_scatter.c). */
+void sl_dnnpart_scatter(struct sl_arena *arena, const struct sl_dnnpart_groups *groups,
+                        const struct sl_peer_query *query, int *device_of);
+
 #endif

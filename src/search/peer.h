@@ -22,6 +22,7 @@ struct sl_peer_query {
     bool all_devices; /* pipedream: no device may stay idle, as its program demands */
     bool straight;    /* pipedream: no replication */
     bool free_links;  /* pipedream: activations cost nothing (its default) */
+    bool scattered;   /* dnn-partitioning: sets need not be contiguous */
 };
 
 /* Stages in pipeline order. */

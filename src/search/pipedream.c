@@ -287,31 +287,29 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     struct search s = {.arena = arena, .query = query};
     SL_TRY(open_search(&s, layers, out));
     int most = states_most(query), dropped = 0;
+    double low = 0;
     bool complete = sl_pipedream_list(arena, &s.graph, STATES_LIST, &s.states);
     out->ideals = complete ? s.states.ideals.count : 0;
     if (!complete || s.states.ideals.count > most) {
         struct sl_pipedream_states all = s.states;
-        sl_pipedream_chain(arena, &s.graph, &s.states);
+        sl_pipedream_chain(arena, &s.graph, !complete, &s.states);
         if (s.states.ideals.count > most)
             sl_pipedream_thin(arena, &s.states, INFINITY, most);
         search_states(&s, out);
         out->ideals = complete ? out->ideals : s.states.ideals.count;
+        low = sl_pipedream_bound(&s.graph, complete ? &all : NULL, query, out->objective);
         s.states = all;
         for (int l = 0; l < query->level_count; l++)
             s.level[l].base = NULL;
         if (complete)
             dropped = sl_pipedream_thin(arena, &s.states, dearest_cut(&s, out->objective), most);
     }
-    double total = s.states.ideals.count ? s.states.compute[s.states.ideals.count - 1] : 0;
     if (complete)
         search_states(&s, out);
     if (!(out->objective < INFINITY))
         return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph stays within the memory");
-    for (int i = 0; i < layers->count && !complete; i++)
-        if (!s.graph.removed[i])
-            total += (layers->at[i].forward + layers->at[i].backward) / 1000.0;
     out->proven = complete && !dropped;
-    out->lower_bound = out->proven ? out->objective : total / (double)query->devices;
+    out->lower_bound = out->proven ? out->objective : fmin(low, out->objective);
     return SL_OK;
 }
 
@@ -322,7 +320,7 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     SL_TRY(open_search(&s, layers, out));
     if (query->level_count != 1)
         return sl_fail(SL_ERR_USAGE, "pipedream: 'even' plans one level only");
-    sl_pipedream_chain(arena, &s.graph, &s.states);
+    sl_pipedream_chain(arena, &s.graph, false, &s.states);
     int64_t states = s.count = s.states.ideals.count;
     int count = (int)(query->devices < states ? query->devices : states);
     struct sl_peer_stage *stages = SL_NEW(arena, struct sl_peer_stage, count);

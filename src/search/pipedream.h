@@ -28,12 +28,21 @@ void sl_pipedream_open(struct sl_arena *arena, const struct sl_layers *layers,
 /* All states, or false when there are more than `most`. */
 bool sl_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *graph, int most,
                        struct sl_pipedream_states *out);
-/* The states along one topological order. */
-void sl_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+/* The states along one topological order; `more`: and those with the least cuts near it. */
+void sl_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph, bool more,
                         struct sl_pipedream_states *out);
+/* Least cuts, one for every class of pipedream_bound.c: [returned count][words]. */
+const uint64_t *sl_pipedream_cuts(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+                                  int *count);
 /* Keeps at most `most` states whose cut costs at most `bytes`, cheapest cuts first, and the last
  * state; returns how many states with such a cut were dropped. */
 int sl_pipedream_thin(struct sl_arena *arena, struct sl_pipedream_states *states, double bytes,
                       int most);
+
+/* Nothing below it is possible; at most `objective`, 0 when the graph is too large to say. `all`:
+ * the states of the graph where they are listed, or NULL (pipedream_bound.c). */
+double sl_pipedream_bound(const struct sl_pipedream_graph *graph,
+                          const struct sl_pipedream_states *all, const struct sl_peer_query *query,
+                          double objective);
 
 #endif

@@ -191,7 +191,17 @@ bool sl_pipedream_list(struct sl_arena *arena, const struct sl_pipedream_graph *
     return complete;
 }
 
-void sl_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph,
+/* Is a downset a state: is everything in it from the first source on, or needed by that? */
+static bool is_state(const struct sl_pipedream_graph *graph, const uint64_t *set, uint64_t *room) {
+    memset(room, 0, sizeof *room * (size_t)graph->words);
+    for (int v = 0; v < graph->dag.count; v++)
+        if (sl_bit(set, v) &&
+            (v == graph->first || sl_bit(graph->before + (int64_t)v * graph->words, graph->first)))
+            grow(graph, room, v);
+    return sl_bit(set, graph->first) && memcmp(room, set, sizeof *room * (size_t)graph->words) == 0;
+}
+
+void sl_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph *graph, bool more,
                         struct sl_pipedream_states *out) {
     struct listing list = {.graph = graph};
     int *order = SL_NEW(arena, int, graph->layers->count);
@@ -204,6 +214,11 @@ void sl_pipedream_chain(struct sl_arena *arena, const struct sl_pipedream_graph 
             grow(graph, set, order[i]);
             add_set(&list, set);
         }
+    int cuts = 0;
+    const uint64_t *least = more ? sl_pipedream_cuts(arena, graph, &cuts) : NULL;
+    for (int i = 0; i < cuts; i++)
+        if (is_state(graph, least + (int64_t)i * graph->words, set))
+            add_set(&list, least + (int64_t)i * graph->words);
     out->ideals = (struct sl_ideals){graph->layers->count, graph->words, (int)list.count,
                                      SL_VEC_FREEZE(&list.sets, arena)};
     finish(arena, graph, out);

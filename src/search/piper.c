@@ -164,6 +164,20 @@ static void pair(struct sl_sweep *sweep, int larger, int smaller) {
     }
 }
 
+/* Does the stage fit with one micro-batch in flight and the smallest options? */
+static bool holds(struct sl_sweep *sweep, int larger, int smaller) {
+    const struct sl_piper *piper = sweep->ctx;
+    for (int ti = 0; ti < piper->tensor_count; ti++) {
+        const struct sl_piper_table *t = &piper->cuts->table[ti];
+        double least = t->micro_low[larger] - t->micro_low[smaller] + t->fixed_low[larger] -
+                       t->fixed_low[smaller];
+        if (t->missing[larger] <= t->missing[smaller] &&
+            least <= piper->query->memory_bytes * (1 + 1e-12))
+            return true;
+    }
+    return false;
+}
+
 static struct sl_peer_stage make_stage(struct sl_piper *piper, const struct sl_piper_stage *stage,
                                        double enough) {
     struct sl_peer_stage out = {.d = stage->d, .t = piper->tensors[stage->tensor]};
@@ -219,6 +233,7 @@ static bool search(struct sl_piper *piper, struct sl_piper_cuts *cuts, double *l
                              .stage_devices = (int)devices,
                              .step_replicas = 1,
                              .pairs_most = PAIRS_MOST,
+                             .holds = holds,
                              .pair = pair,
                              .accept = accept,
                              .ctx = piper};

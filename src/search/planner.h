@@ -7,6 +7,7 @@
 #ifndef SL_SEARCH_PLANNER_H
 #define SL_SEARCH_PLANNER_H
 
+#include "search/bound.h"
 #include "search/cuts.h"
 
 struct sl_found {
@@ -18,14 +19,20 @@ struct sl_found {
     const char *planner; /* who offered it */
 };
 
+struct sl_result;
+
 struct sl_query {
     const struct sl_problem *problem;
-    const char *schedule; /* NULL: the synchronous ones */
-    int64_t until_ns;     /* sl_clock_ns at which to stop; 0: never */
-    int threads;          /* of the search; 0: all cores */
-    double memory_scale;  /* plans may use so much of the memory; 0: all */
-    double cut_scale;     /* and searches aim at so much of that, as their sums are estimates */
-    int effort;           /* nodes that the final search may visit; 0: usual */
+    const char *schedule;         /* NULL: the synchronous ones, or: */
+    const char *const *schedules; /* ends with NULL */
+    int64_t until_ns;             /* sl_clock_ns at which to stop; 0: never */
+    int threads;                  /* of the search; 0: all cores */
+    double memory_scale;          /* plans may use so much of the memory; 0: all */
+    double cut_scale; /* and searches aim at so much of that, as their sums are estimates */
+    int effort;       /* nodes that the final search may visit; 0: usual */
+    /* Called now and then by the thread that asked; NULL: not. */
+    void (*progress)(void *ctx, const char *phase, const struct sl_result *so_far);
+    void *progress_ctx;
 };
 
 enum { SL_RUNNERS = 5 };
@@ -89,16 +96,18 @@ void sl_offer_cuts(struct sl_contest *contest,
 
 /* Schedules to try: the query's, or the synchronous ones. Ends with NULL. */
 const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]);
+/* May stages have micro-batches of their own size? */
+bool sl_query_mixes(const struct sl_query *query);
 /* The share of the memory that searches aim at. */
 double sl_query_memory(const struct sl_query *query);
 bool sl_query_over(const struct sl_query *query); /* is the time up? */
+void sl_contest_tell(const struct sl_contest *contest, const char *phase);
 
 /* The final search over sequences of downsets (refine.c). */
 void sl_refine(struct sl_contest *contest, const struct sl_family *family, const char *planner);
-/* Nothing in the whole space is faster. */
-int64_t sl_size_bound(const struct sl_problem *problem, int size, bool async);
+/* Small moves from the best plan (climb.c). */
+void sl_climb(struct sl_contest *contest, const char *planner);
 /* Can no plan with this micro-batch size win any more? */
 bool sl_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size);
-int64_t sl_space_bound(const struct sl_problem *problem, bool async);
 
 #endif

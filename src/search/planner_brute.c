@@ -1,6 +1,10 @@
-/* brute: every way to put units into stages, every width, every choice of recomputation, played.
+/* brute: every way to put units into stages, every order of the stages, with their true edges or in
+ * a row, every width, every choice of recomputation, replicas beside each other or across, every
+ * place, played.
  * The oracle of the others on small problems; shares no code with their searches. */
 #include "search/planner.h"
+
+#include <string.h>
 
 enum { BRUTE_UNITS = 10, BRUTE_DEVICES = 6 };
 
@@ -9,68 +13,127 @@ struct brute {
     const struct sl_problem *p;
     const char *schedule;
     int size, stages;
-    int block[BRUTE_UNITS]; /* of units, by first appearance */
+    int size_of[BRUTE_DEVICES];            /* [stage] */
+    bool mixed;                            /* stages may differ in it */
+    int block[BRUTE_UNITS];                /* of units, by first appearance */
+    bool before[BRUTE_UNITS][BRUTE_UNITS]; /* does a tensor go from block to block? */
+    int rank[BRUTE_UNITS];                 /* [block] its stage; -1: none yet */
+    bool in_row; /* every stage hands something to the next: the row adds nothing */
     int stage_of[BRUTE_UNITS], width[BRUTE_DEVICES];
     bool recompute[BRUTE_DEVICES];
 };
 
-/* Blocks in an order in which no tensor goes back; false: two blocks need each other. */
-static bool sort_blocks(struct brute *b) {
-    bool before[BRUTE_UNITS][BRUTE_UNITS] = {0}, done[BRUTE_UNITS] = {0};
-    int rank[BRUTE_UNITS] = {0};
-    for (int t = 0; t < b->p->tensor_count; t++)
-        for (int i = 0; i < b->p->tensors[t].to_count; i++)
-            before[b->block[b->p->tensors[t].from]][b->block[b->p->tensors[t].to[i]]] = true;
-    for (int at = 0; at < b->stages; at++) {
-        int next = -1;
-        for (int k = 0; k < b->stages && next < 0; k++) {
-            bool ready = !done[k];
-            for (int i = 0; i < b->stages; i++)
-                ready &= i == k || done[i] || !before[i][k];
-            next = ready ? k : -1;
-        }
-        if (next < 0)
-            return false;
-        done[next] = true;
-        rank[next] = at;
+/* Every device in every place, unless all are alike. */
+static void try_places(struct brute *b, struct sl_candidate *c, int *order, int at) {
+    const struct sl_machine *m = b->p->machine;
+    struct sl_score score;
+    int used = 0;
+    for (int s = 0; s < b->stages; s++)
+        used += b->width[s];
+    if (at == used || at == BRUTE_DEVICES || (m->kind_count == 1 && m->hosts_in_all == 1)) {
+        c->order = at == used ? order : NULL;
+        sl_contest_try(b->contest, c, "brute", &score);
+        return;
     }
-    for (int u = 0; u < b->p->unit_count; u++)
-        b->stage_of[u] = rank[b->block[u]];
-    return true;
+    for (int d = 0; d < m->device_count; d++) {
+        bool taken = false;
+        for (int i = 0; i < at; i++)
+            taken |= order[i] == d;
+        order[at] = d;
+        if (!taken)
+            try_places(b, c, order, at + 1);
+    }
 }
 
 static void try_recompute(struct brute *b) {
+    bool wide = false;
+    for (int s = 0; s < b->stages; s++)
+        wide |= b->stages > 1 && b->width[s] > 1;
     for (int bits = 0; bits < 1 << b->stages; bits++) {
-        struct sl_score score;
         for (int s = 0; s < b->stages; s++)
             b->recompute[s] = bits >> s & 1;
-        struct sl_candidate c = {.stage_count = b->stages,
-                                 .stage_of = b->stage_of,
-                                 .width = b->width,
-                                 .recompute = b->recompute,
-                                 .size = b->size,
-                                 .schedule = b->schedule};
-        sl_contest_try(b->contest, &c, "brute", &score);
+        for (int kind = 0; kind < 4; kind++) {
+            int order[BRUTE_DEVICES];
+            struct sl_candidate c = {.stage_count = b->stages,
+                                     .stage_of = b->stage_of,
+                                     .width = b->width,
+                                     .recompute = b->recompute,
+                                     .size = b->size,
+                                     .size_of = b->mixed ? b->size_of : NULL,
+                                     .schedule = b->schedule,
+                                     .sequential = kind & 1,
+                                     .across = kind & 2};
+            if (!(c.sequential && b->in_row) && !(c.across && !wide) &&
+                sl_candidate_check(b->p, &c))
+                try_places(b, &c, order, 0);
+        }
+    }
+}
+
+/* Every choice of micro-batch sizes whose smallest is b->size. */
+static void try_sizes(struct brute *b, int stage, bool has_smallest) {
+    if (stage == b->stages) {
+        if (has_smallest)
+            try_recompute(b);
+        return;
+    }
+    for (int size = b->size; size < (b->mixed ? b->p->size_count : b->size + 1); size++) {
+        b->size_of[stage] = size;
+        if (b->width[stage] <= (b->p->batch + b->p->sizes[size] - 1) / b->p->sizes[size])
+            try_sizes(b, stage + 1, has_smallest || size == b->size);
     }
 }
 
 static void try_widths(struct brute *b, int stage, int left) {
     if (stage == b->stages) {
-        try_recompute(b);
+        try_sizes(b, 0, false);
         return;
     }
     int most = b->p->straight ? 1 : left - (b->stages - stage - 1);
-    int64_t micros = b->p->batch / b->p->sizes[b->size];
-    for (int w = 1; w <= most && (w == 1 || w <= micros); w++) {
+    int64_t micros = (b->p->batch + b->p->sizes[b->size] - 1) / b->p->sizes[b->size];
+    for (int w = 1; w <= most && w <= micros; w++) {
         b->width[stage] = w;
         try_widths(b, stage + 1, left - w);
     }
 }
 
+/* Every order of the blocks in which no tensor goes back; none when two blocks need each other. */
+static void try_orders(struct brute *b, int at, int last) {
+    bool in_row = b->in_row;
+    if (at == b->stages) {
+        for (int u = 0; u < b->p->unit_count; u++)
+            b->stage_of[u] = b->rank[b->block[u]];
+        try_widths(b, 0, b->p->machine->device_count);
+        return;
+    }
+    for (int k = 0; k < b->stages; k++) {
+        bool ready = b->rank[k] < 0;
+        for (int i = 0; i < b->stages; i++)
+            ready &= i == k || b->rank[i] >= 0 || !b->before[i][k];
+        if (!ready)
+            continue;
+        b->rank[k] = at;
+        b->in_row = in_row && (last < 0 || b->before[last][k]);
+        try_orders(b, at + 1, k);
+        b->rank[k] = -1;
+    }
+    b->in_row = in_row;
+}
+
+static void order_blocks(struct brute *b) {
+    memset(b->before, 0, sizeof b->before);
+    for (int t = 0; t < b->p->tensor_count; t++)
+        for (int i = 0; i < b->p->tensors[t].to_count; i++)
+            b->before[b->block[b->p->tensors[t].from]][b->block[b->p->tensors[t].to[i]]] = true;
+    for (int k = 0; k < b->stages; k++)
+        b->rank[k] = -1;
+    b->in_row = true;
+    try_orders(b, 0, -1);
+}
+
 static void try_blocks(struct brute *b, int unit) {
     if (unit == b->p->unit_count) {
-        if (sort_blocks(b))
-            try_widths(b, 0, b->p->machine->device_count);
+        order_blocks(b);
         return;
     }
     int old = b->stages;
@@ -94,6 +157,11 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
             struct brute b = {.contest = &contest, .p = p, .schedule = *s, .size = size};
             try_blocks(&b, 0);
         }
+    for (int size = 0; size < p->size_count && sl_query_mixes(query); size++) {
+        struct brute b = {
+            .contest = &contest, .p = p, .schedule = "graph", .size = size, .mixed = true};
+        try_blocks(&b, 0);
+    }
     out->proven = out->complete = true;
     if (out->found)
         out->lower_bound = out->best.score.step_ns;

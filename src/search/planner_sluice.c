@@ -69,6 +69,7 @@ static void offer_own(struct sl_contest *contest, const struct sl_family *family
                                  .size = size,
                                  .recompute = again ? SL_RECOMPUTE_ALWAYS : SL_RECOMPUTE_MAY};
     contest->out->tight_bytes = INT64_MAX;
+    sl_contest_tell(contest, "cuts");
     sl_par_for(count, contest->query->threads, search_one, &jobs);
     for (int i = 0; i < count; i++) {
         struct sl_cut_found *found = &jobs.at[i].found;
@@ -108,6 +109,7 @@ static void play_others(struct sl_contest *contest) {
     sl_contest_play(contest);
     bool large = contest->query->problem->unit_count > 256; /* piper takes long to say no */
     for (int i = 0; i < SL_COUNT(cuts) - large && !sl_query_over(contest->query); i++) {
+        sl_contest_tell(contest, cuts[i]);
         sl_offer_cuts(contest, cuts[i]);
         offer_free(contest);
         sl_contest_play(contest);
@@ -127,8 +129,10 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     sl_refine(&contest, &family, "sluice");
     out->timed_out |= sl_query_over(query);
     out->proven &= out->found && !out->timed_out;
-    const struct sl_schedule *row = query->schedule ? sl_schedule_find(query->schedule) : NULL;
-    out->lower_bound = sl_space_bound(p, row && row->rule != SL_RULE_SYNC);
+    const char *one[2];
+    sl_contest_tell(&contest, "bound");
+    out->lower_bound = sl_space_bound(p, sl_query_schedules(query, one), sl_query_mixes(query));
+    out->proven |= out->found && out->best.score.step_ns <= out->lower_bound;
     if (out->proven)
         out->lower_bound = out->best.score.step_ns;
     sl_contest_close(&contest);

@@ -6,6 +6,7 @@
 #include "search/problem.h"
 
 #include "base/vec.h"
+#include "graph/blocks.h"
 #include "pass/program.h"
 
 #include <math.h>
@@ -27,6 +28,13 @@ const struct sl_precision *sl_precision_find(const char *name) {
     return NULL;
 }
 
+double sl_problem_tokens(const struct sl_problem *p, const char *schedule) {
+    for (int i = 0; i < p->staleness_count; i++)
+        if (strcmp(p->staleness[i].schedule, schedule) == 0)
+            return p->staleness[i].tokens;
+    return 1;
+}
+
 struct builder {
     const struct sl_problem_spec *spec;
     const struct sl_graph *graph;
@@ -35,7 +43,8 @@ struct builder {
     struct sl_problem *p;
     int *unit_of; /* [forward node] */
     struct sl_unit *units;
-    uint64_t *signature; /* [unit] */
+    int *fine_of; /* [forward node] units as a profile has them: larger ones are made of them */
+    int fine_count;
 };
 
 /* The value whose memory a value is. */
@@ -179,7 +188,9 @@ static void fill_tensors(struct builder *b) {
                                             .sample_bytes = (int64_t)value_bytes(b, root)}));
                 tensor_of[root] = (int)tensors.count;
             }
-            add_reader(b->arena, &tensors.at[tensor_of[root] - 1], b->unit_of[n]);
+            struct sl_tensor *tensor = &tensors.at[tensor_of[root] - 1];
+            tensor->whole |= sl_graph_value(graph, in)->shape.batch != 1 || v->shape.batch != 1;
+            add_reader(b->arena, tensor, b->unit_of[n]);
         }
     b->p->tensor_count = (int)tensors.count;
     b->p->tensors = SL_VEC_FREEZE(&tensors, b->arena);
@@ -242,17 +253,42 @@ static void estimate(struct builder *b, int64_t samples, const struct sl_device_
                                        (int64_t)llround(sum[u][SL_PASS_W]), 0};
 }
 
-static sl_err look_up(struct builder *b, int64_t samples, struct sl_unit_time *out) {
-    for (int u = 0; u < b->p->unit_count; u++) {
+/* Times of a unit are those of the measured ones that it is made of. */
+static sl_err look_up(struct builder *b, const uint64_t *signature, int64_t samples,
+                      struct sl_unit_time *out) {
+    bool *seen = SL_NEW(b->arena, bool, b->fine_count + 1);
+    memset(out, 0, sizeof *out * (size_t)b->p->unit_count);
+    for (int n = 0; n < b->graph->forward_count; n++) {
         struct sl_cost_row row;
-        if (!sl_cost_find(b->spec->cost, b->signature[u], samples, &row))
+        if (seen[b->fine_of[n]])
+            continue;
+        seen[b->fine_of[n]] = true;
+        struct sl_unit_time *unit = &out[b->unit_of[n]];
+        if (!sl_cost_find(b->spec->cost, signature[b->fine_of[n]], samples, &row))
             return sl_fail(SL_ERR_NO,
                            "the cost table (of %s) has no row for unit %s; measure this model: "
                            "sluice profile %s -o x.cost",
-                           b->spec->cost->model, b->units[u].name, b->graph->name);
-        out[u] = (struct sl_unit_time){row.f, row.i, row.w, 0};
+                           b->spec->cost->model, b->units[b->unit_of[n]].name, b->graph->name);
+        unit->f += row.f;
+        unit->i += row.i;
+        unit->w += row.w;
     }
     return SL_OK;
+}
+
+static uint64_t *sign_units(struct builder *b) {
+    int *nodes = SL_NEW(b->arena, int, b->graph->forward_count + 1);
+    int *at = SL_NEW(b->arena, int, b->fine_count + 2);
+    uint64_t *signature = SL_NEW(b->arena, uint64_t, b->fine_count + 1);
+    for (int n = 0; n < b->graph->forward_count; n++)
+        at[b->fine_of[n] + 2]++;
+    for (int u = 0; u < b->fine_count; u++)
+        at[u + 2] += at[u + 1];
+    for (int n = 0; n < b->graph->forward_count; n++)
+        nodes[at[b->fine_of[n] + 1]++] = n;
+    for (int u = 0; u < b->fine_count; u++)
+        signature[u] = sl_cost_signature(b->graph, nodes + at[u], at[u + 1] - at[u]);
+    return signature;
 }
 
 static sl_err fill_times(struct builder *b) {
@@ -261,12 +297,11 @@ static sl_err fill_times(struct builder *b) {
     struct sl_unit_time *times =
         SL_NEW(b->arena, struct sl_unit_time, (int64_t)p->size_count * kinds * p->unit_count);
     p->times = times;
-    for (int u = 0; u < p->unit_count && b->spec->cost; u++)
-        b->signature[u] = sl_cost_signature(b->graph, b->units[u].nodes, b->units[u].node_count);
+    uint64_t *signature = b->spec->cost ? sign_units(b) : NULL;
     for (int s = 0; s < p->size_count; s++)
         for (int k = 0; k < kinds; k++, times += p->unit_count) {
             if (b->spec->cost)
-                SL_TRY(look_up(b, p->sizes[s], times));
+                SL_TRY(look_up(b, signature, p->sizes[s], times));
             else
                 estimate(b, p->sizes[s], &p->machine->kinds[k], times);
             for (int u = 0; u < p->unit_count; u++)
@@ -294,22 +329,41 @@ static void fill_sizes(struct builder *b) {
     p->size_count = count;
 }
 
+/* What no stage border parts; repeated blocks too, when they are to stay whole. */
+static void find_units(struct builder *b) {
+    const struct sl_problem_spec *spec = b->spec;
+    int nodes = spec->graph->forward_count, *keep = NULL;
+    b->unit_of = SL_NEW(b->arena, int, nodes + 1);
+    b->fine_of = SL_NEW(b->arena, int, nodes + 1);
+    b->fine_count = sl_pass_units(b->arena, spec->graph, spec->has_kernel, b->fine_of);
+    if (spec->whole_layers) {
+        struct sl_blocks blocks;
+        keep = SL_NEW(b->arena, int, nodes + 1);
+        sl_graph_blocks(b->arena, spec->graph, &blocks);
+        sl_blocks_keep(&blocks, nodes, keep);
+    }
+    b->p->unit_count =
+        sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, keep, b->unit_of);
+}
+
 sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
                         const struct sl_problem **out) {
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
     struct builder b = {.spec = spec, .graph = spec->graph, .arena = arena, .p = p};
     b.precision = spec->precision ? spec->precision : sl_precision_find("fp32");
-    b.unit_of = SL_NEW(arena, int, spec->graph->forward_count + 1);
     *p = (struct sl_problem){.model = spec->graph->name,
                              .graph_nodes = spec->graph->forward_count,
                              .machine = spec->machine,
                              .batch = spec->batch,
                              .estimated = !spec->cost,
                              .action_ns = spec->cost ? spec->cost->action_ns : 0,
+                             .copy_bytes_per_s = spec->cost ? spec->cost->link_bytes_per_s : 0,
                              .straight = spec->straight,
+                             .recompute = spec->recompute,
+                             .staleness = spec->staleness,
+                             .staleness_count = spec->staleness_count,
                              .precision = b.precision->name};
-    p->unit_count = sl_pass_units(arena, spec->graph, spec->has_kernel, b.unit_of);
-    b.signature = SL_NEW(arena, uint64_t, p->unit_count + 1);
+    find_units(&b);
     fill_units(&b, p->unit_count);
     fill_params(&b);
     fill_stash(&b);

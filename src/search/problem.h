@@ -32,6 +32,7 @@ struct sl_tensor {
     const int *to; /* [to_count] ascending units, not `from` */
     int to_count;
     int64_t sample_bytes;
+    bool whole; /* its first size is not the batch: all its ends need one micro-batch size */
 };
 
 struct sl_unit_tie { /* units that read one parameter */
@@ -44,6 +45,16 @@ struct sl_unit_tie { /* units that read one parameter */
 struct sl_unit_time {
     int64_t f, i, w, step; /* step: optimizer, once per iteration */
 };
+
+/* What stale weights cost, as the user states it: with this schedule so many times the tokens are
+ * needed for the same loss. At least 1. */
+struct sl_staleness_cost {
+    const char *schedule;
+    double tokens;
+};
+
+/* Zero is the usual one. */
+enum sl_recompute { SL_RECOMPUTE_MAY, SL_RECOMPUTE_NEVER, SL_RECOMPUTE_ALWAYS };
 
 struct sl_problem {
     const char *model;
@@ -63,7 +74,11 @@ struct sl_problem {
     const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
     bool estimated;                   /* roofline; else measured */
     int64_t action_ns;                /* of every pass, beside its kernels */
+    double copy_bytes_per_s;          /* both ends of a message copy it themselves; 0: links do */
     bool straight;                    /* no replicas */
+    enum sl_recompute recompute;      /* which stages may */
+    const struct sl_staleness_cost *staleness;
+    int staleness_count;
     const char *precision;
 };
 
@@ -94,7 +109,14 @@ struct sl_problem_spec {
     int64_t micro_size; /* 0: try several */
     int64_t memory;     /* limit per device, instead of the machine's; 0: the machine's */
     bool straight;
+    bool whole_layers; /* cut between repeated blocks only (graph/blocks.h) */
+    enum sl_recompute recompute;
+    const struct sl_staleness_cost *staleness; /* kept, not copied */
+    int staleness_count;
 };
+
+/* 1 where nothing is said. */
+double sl_problem_tokens(const struct sl_problem *problem, const char *schedule);
 
 SL_MUST_CHECK sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
                                       const struct sl_problem **out);

@@ -1,45 +1,72 @@
 /* The final search on simulated time: branch and bound over sequences of downsets, last stage
- * first, and then a climb by small moves.
+ * first; a whole plan is tried with its true edges and in a row, with replicas beside each other
+ * and across, and in every place.
  *
  * A partial plan is given up when a bound says that no completion beats the best plan so far: the
  * way through the units in front of a stage, all of its passes, and the way back (as in
  * sl_setup_bound, with units instead of stages), or the work that is left on the devices that are
  * left. On small graphs the search ends and the best plan is proven; on large ones it stops after a
- * number of nodes, says so, and the climb goes on from the best plan.
+ * number of nodes, says so, and a climb (climb.c) goes on from the best plan.
  */
+#include "search/places.h"
 #include "search/planner.h"
 
 #include <math.h>
 #include <string.h>
+
+enum { PLACES_MOST = 64 };
 
 struct branch {
     struct sl_contest *contest;
     const struct sl_problem *p;
     const struct sl_family *family;
     const char *planner, *schedule;
-    int size;
-    int64_t micros;
+    int size, size_last; /* that stages may have; asynchronous plans have one */
     bool sync, split;
     int64_t *up_f, *up_b; /* [unit] the longest way that ends with this unit */
-    int64_t *left;        /* [ideal] work of one micro-batch */
+    double *left;         /* [ideal] work of the whole batch */
     double memory;        /* of the largest device */
     int64_t nodes;        /* that may still be visited */
     bool stopped;
     int depth;
-    int *path;  /* [stage from the last] downset in front of it */
-    int *width; /* likewise */
+    int *path;            /* [stage from the last] downset in front of it */
+    int *width, *size_of; /* likewise */
     bool *recompute;
+    struct sl_arena *arena;
+    struct sl_places *places; /* [devices used]; listed when needed */
 };
 
 /* ---- bounds of partial plans ---- */
 
-static int64_t least(const struct branch *b, int unit, int what) {
+static int64_t micros_of(const struct branch *b, int size) {
+    return (b->p->batch + b->p->sizes[size] - 1) / b->p->sizes[size];
+}
+
+static int64_t least(const struct branch *b, int size, int unit, int what) {
     int64_t best = INT64_MAX;
     for (int k = 0; k < b->p->machine->kind_count; k++) {
-        const struct sl_unit_time *t = &sl_problem_times(b->p, b->size, k)[unit];
+        const struct sl_unit_time *t = &sl_problem_times(b->p, size, k)[unit];
         int64_t time = what == 0 ? t->f : what == 1 ? t->i + (b->split ? 0 : t->w) : t->i + t->w;
         best = time < best ? time : best;
     }
+    return best;
+}
+
+/* The same over the sizes that a stage may have. */
+static int64_t least_of_sizes(const struct branch *b, int unit, int what) {
+    int64_t best = INT64_MAX;
+    for (int size = b->size; size <= b->size_last; size++) {
+        int64_t time = least(b, size, unit, what);
+        best = time < best ? time : best;
+    }
+    return best;
+}
+
+static double least_work(const struct branch *b, int unit) {
+    double best = INFINITY;
+    for (int size = b->size; size <= b->size_last; size++)
+        best = fmin(best, (double)micros_of(b, size) *
+                              (double)(least(b, size, unit, 0) + least(b, size, unit, 2)));
     return best;
 }
 
@@ -48,7 +75,7 @@ static void fill_ways(struct branch *b, struct sl_arena *arena) {
     int *order = SL_NEW(arena, int, dag->count + 1);
     b->up_f = SL_NEW(arena, int64_t, dag->count + 1);
     b->up_b = SL_NEW(arena, int64_t, dag->count + 1);
-    b->left = SL_NEW(arena, int64_t, b->family->ideals.count);
+    b->left = SL_NEW(arena, double, b->family->ideals.count);
     SL_ASSERT(sl_dag_order(arena, dag, order));
     for (int i = 0; i < dag->count; i++) {
         int u = order[i];
@@ -57,30 +84,33 @@ static void fill_ways(struct branch *b, struct sl_arena *arena) {
             b->up_f[u] = b->up_f[from] > b->up_f[u] ? b->up_f[from] : b->up_f[u];
             b->up_b[u] = b->up_b[from] > b->up_b[u] ? b->up_b[from] : b->up_b[u];
         }
-        b->up_f[u] += least(b, u, 0);
-        b->up_b[u] += least(b, u, 1);
+        b->up_f[u] += least_of_sizes(b, u, 0);
+        b->up_b[u] += least_of_sizes(b, u, 1);
+        double work = least_work(b, u);
         for (int k = 0; k < b->family->ideals.count; k++)
             if (sl_bit(sl_ideal(&b->family->ideals, k), u))
-                b->left[k] += least(b, u, 0) + least(b, u, 2);
+                b->left[k] += work;
     }
 }
 
 /* The stage between two downsets: the way there and back, and what it holds. */
 struct piece {
-    int64_t there, back;
+    int size;
+    int64_t there, back, i;
     struct sl_cut_stage sum;
 };
 
-static void measure(const struct branch *b, int larger, int smaller, struct piece *out) {
+static void measure(const struct branch *b, int larger, int smaller, int size, struct piece *out) {
     const struct sl_family *f = b->family;
     const uint64_t *a = sl_ideal(&f->ideals, larger), *c = sl_ideal(&f->ideals, smaller);
-    *out = (struct piece){0};
+    *out = (struct piece){.size = size};
     for (int w = 0; w < f->ideals.words; w++)
         for (uint64_t bits = a[w] & ~c[w]; bits; bits &= bits - 1) {
             int u = w * 64 + __builtin_ctzll(bits);
             const struct sl_unit *unit = &b->p->units[u];
-            out->sum.f += least(b, u, 0);
-            out->sum.b += least(b, u, 2);
+            out->sum.f += least(b, size, u, 0);
+            out->sum.b += least(b, size, u, 2);
+            out->i += least(b, size, u, 1);
             out->sum.params += (double)unit->params;
             out->sum.fixed += (double)(unit->grads + unit->state);
             out->sum.stash += unit->stash;
@@ -103,19 +133,73 @@ static bool too_slow(const struct branch *b, int64_t bound) {
     return out->found && bound >= out->best.score.step_ns;
 }
 
-static int64_t bound_of(const struct branch *b, int64_t way, int64_t busy) {
-    return b->sync ? way + busy : sl_async_bound(busy, b->micros, b->p->machine->device_count);
+/* `rounds` passes of a piece; where weights come later, the way back does not wait for them. */
+static int64_t bound_of(const struct branch *b, const struct piece *piece, int64_t rounds,
+                        bool again) {
+    int64_t f = piece->sum.f * (again ? 2 : 1), busy = rounds * (f + piece->sum.b);
+    if (!b->sync)
+        return sl_async_bound(busy, micros_of(b, b->size), b->p->machine->device_count);
+    int64_t way = piece->back + (b->split ? rounds * (f + piece->i) : busy);
+    return piece->there + (way > busy ? way : busy);
 }
 
 /* ---- branch ---- */
 
+/* Every stage hands something to the next: in a row it is the same plan. */
+static bool is_row(const struct sl_setup *layout) {
+    for (int s = 0; s + 1 < layout->c.stage_count; s++) {
+        bool next = false;
+        for (int e = layout->edge_at[s]; e < layout->edge_at[s + 1]; e++)
+            next |= layout->edges[e].to == s + 1;
+        if (!next)
+            return false;
+    }
+    return true;
+}
+
+/* One kind of plan in all places; returns whether its stages are in a row anyway. */
+static bool play_places(struct branch *b, struct sl_candidate *c, int used) {
+    struct sl_places *places = &b->places[used];
+    bool row = false;
+    if (!places->count)
+        sl_places_list(b->arena, b->p, used, PLACES_MOST, places);
+    if (!places->complete)
+        b->contest->out->proven = false;
+    for (int i = 0; i < places->count; i++) {
+        struct sl_arena arena = {0};
+        struct sl_setup layout;
+        struct sl_score score;
+        c->order = places->at[i];
+        sl_setup_build(&arena, b->p, c, &layout);
+        row = is_row(&layout);
+        if (!too_slow(b, sl_setup_bound(&layout)))
+            sl_contest_try(b->contest, c, b->planner, &score);
+        sl_arena_free(&arena);
+    }
+    return row;
+}
+
+static void play_kinds(struct branch *b, struct sl_candidate *c) {
+    int used = 0;
+    bool row = false;
+    for (int s = 0; s < c->stage_count; s++)
+        used += c->width[s];
+    for (int kind = 0; kind < 4; kind++) {
+        c->sequential = kind & 1;
+        c->across = kind & 2;
+        if ((c->sequential && row) ||
+            (c->across && (c->stage_count == 1 || used == c->stage_count)))
+            continue;
+        row |= play_places(b, c, used) && !c->sequential;
+    }
+}
+
 static void play(struct branch *b) {
     struct sl_arena arena = {0};
     const struct sl_ideals *ideals = &b->family->ideals;
-    struct sl_setup layout;
-    struct sl_score score;
     int *stage_of = SL_NEW(&arena, int, b->p->unit_count + 1);
     int *width = SL_NEW(&arena, int, b->depth);
+    int *size_of = SL_NEW(&arena, int, b->depth), smallest = b->size_last;
     bool *recompute = SL_NEW(&arena, bool, b->depth);
     for (int s = 0; s < b->depth; s++) { /* path[0] is the last stage */
         int at = b->depth - 1 - s;
@@ -126,16 +210,18 @@ static void play(struct branch *b) {
                 stage_of[u] = s;
         width[s] = b->width[at];
         recompute[s] = b->recompute[at];
+        size_of[s] = b->size_of[at];
+        smallest = size_of[s] < smallest ? size_of[s] : smallest;
     }
     struct sl_candidate c = {.stage_count = b->depth,
                              .stage_of = stage_of,
                              .width = width,
                              .recompute = recompute,
-                             .size = b->size,
+                             .size = smallest,
+                             .size_of = b->size < b->size_last ? size_of : NULL,
                              .schedule = b->schedule};
-    sl_setup_build(&arena, b->p, &c, &layout);
-    if (!too_slow(b, sl_setup_bound(&layout)))
-        sl_contest_try(b->contest, &c, b->planner, &score);
+    if (sl_candidate_check(b->p, &c))
+        play_kinds(b, &c);
     sl_arena_free(&arena);
 }
 
@@ -143,20 +229,20 @@ static void visit(struct branch *b, int larger, int devices);
 
 static void choose_width(struct branch *b, int smaller, int devices, const struct piece *piece) {
     int most = b->p->straight ? 1 : devices;
+    int64_t micros = micros_of(b, piece->size);
     for (int again = 0; again < 2; again++)
-        for (int w = 1; w <= most && w <= b->micros; w++) {
+        for (int w = 1; w <= most && w <= micros; w++) {
             struct sl_cut_stage sum = piece->sum;
-            int64_t rounds = (b->micros + w - 1) / w;
-            int64_t busy = rounds * (sum.f + sum.b + (again ? sum.f : 0));
             sum.width = w;
             sum.recompute = again;
-            if (sl_cut_bytes(&(struct sl_memory_rule){0}, 1, b->p->sizes[b->size], &sum, 1) >
+            if (sl_cut_bytes(&(struct sl_memory_rule){0}, 1, b->p->sizes[piece->size], &sum, 1) >
                 b->memory)
                 break;
-            if (too_slow(b, bound_of(b, piece->there + piece->back, busy)))
+            if (too_slow(b, bound_of(b, piece, (micros + w - 1) / w, again)))
                 continue;
             b->width[b->depth] = w;
             b->recompute[b->depth] = again;
+            b->size_of[b->depth] = piece->size;
             b->path[b->depth++] = smaller;
             visit(b, smaller, devices - w);
             b->depth--;
@@ -170,25 +256,31 @@ static void visit(struct branch *b, int larger, int devices) {
         return;
     }
     if (larger == 0) {
+        sl_contest_tell(b->contest, "branch and bound");
         play(b);
         return;
     }
-    if (devices < 1 || too_slow(b, bound_of(b, 0,
-                                            (int64_t)floor((double)b->left[larger] *
-                                                           (double)b->micros / devices))))
+    if (devices < 1)
+        return;
+    int64_t work = (int64_t)floor(b->left[larger] / devices);
+    if (!b->sync)
+        work = sl_async_bound(work, micros_of(b, b->size), b->p->machine->device_count);
+    if (too_slow(b, work))
         return;
     for (int smaller = larger - 1; smaller >= 0 && !b->stopped; smaller--) {
         struct piece piece;
         if (!b->family->nested &&
             !sl_subset(sl_ideal(ideals, smaller), sl_ideal(ideals, larger), ideals->words))
             continue;
-        measure(b, larger, smaller, &piece);
-        choose_width(b, smaller, devices, &piece);
+        for (int size = b->size; size <= b->size_last; size++) {
+            measure(b, larger, smaller, size, &piece);
+            choose_width(b, smaller, devices, &piece);
+        }
     }
 }
 
 static void branch(struct sl_contest *contest, const struct sl_family *family, const char *planner,
-                   const char *schedule, int size) {
+                   const char *schedule, int size, int size_last) {
     enum { USUAL = 20000, LARGE = 1 << 16 };
     const struct sl_problem *p = contest->query->problem;
     const struct sl_schedule *row = sl_schedule_find(schedule);
@@ -200,19 +292,22 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
                        .planner = planner,
                        .schedule = schedule,
                        .size = size,
-                       .micros = (p->batch + p->sizes[size] - 1) / p->sizes[size],
+                       .size_last = size_last,
                        .sync = !row || row->rule == SL_RULE_SYNC,
-                       .split = strncmp(schedule, "zb", 2) == 0,
+                       .split = sl_schedule_splits(schedule),
+                       .arena = &arena,
                        .nodes = contest->query->effort ? contest->query->effort
                                                        : USUAL / (1 + p->unit_count / 32)};
     b.path = SL_NEW(&arena, int, devices + 1);
+    b.places = SL_NEW(&arena, struct sl_places, devices + 1);
     b.width = SL_NEW(&arena, int, devices + 1);
     b.recompute = SL_NEW(&arena, bool, devices + 1);
+    b.size_of = SL_NEW(&arena, int, devices + 1);
     for (int d = 0; d < devices; d++) {
         double memory = p->memory[d] > 0 ? (double)p->memory[d] : INFINITY;
         b.memory = memory > b.memory ? memory : b.memory;
     }
-    if (2 * b.micros * devices > LARGE) /* a play takes a while: the climb has to do */
+    if (2 * micros_of(&b, size) * devices > LARGE) /* a play takes a while: the climb has to do */
         b.nodes = 0;
     fill_ways(&b, &arena);
     visit(&b, family->ideals.count - 1, devices);
@@ -221,112 +316,16 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
     sl_arena_free(&arena);
 }
 
-/* ---- climb ---- */
-
-struct climb {
-    struct sl_contest *contest;
-    const char *planner;
-    struct sl_arena arena;
-    int *stage_of, *width;
-    bool *recompute;
-    int64_t passes; /* that may still be played */
-};
-
-static bool try_move(struct climb *c, const struct sl_candidate *move) {
-    struct sl_result *out = c->contest->out;
-    struct sl_arena arena = {0};
-    struct sl_setup layout;
-    struct sl_score score;
-    int64_t before = out->best.score.step_ns, bound;
-    sl_setup_build(&arena, c->contest->query->problem, move, &layout);
-    bound = sl_setup_bound(&layout);
-    if (bound < before)
-        c->passes -= sl_setup_passes(&layout);
-    sl_arena_free(&arena);
-    if (bound >= before || c->passes <= 0)
-        return false;
-    sl_contest_try(c->contest, move, c->planner, &score);
-    return out->best.score.step_ns < before;
-}
-
-/* May unit u go to stage `to` without a tensor going backwards? */
-static bool may_move(const struct sl_problem *p, const int *stage_of, int u, int to) {
-    for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
-        if (stage_of[p->dag.in[e]] > to)
-            return false;
-    for (int e = p->dag.out_at[u]; e < p->dag.out_at[u + 1]; e++)
-        if (stage_of[p->dag.out[e]] < to)
-            return false;
-    return true;
-}
-
-static bool move_units(struct climb *c, struct sl_candidate *move) {
-    const struct sl_problem *p = c->contest->query->problem;
-    int *count = SL_NEW(&c->arena, int, move->stage_count);
-    for (int u = 0; u < p->unit_count; u++)
-        count[c->stage_of[u]]++;
-    for (int u = 0; u < p->unit_count && !sl_query_over(c->contest->query); u++)
-        for (int step = -1; step <= 1; step += 2) {
-            int from = c->stage_of[u], to = from + step;
-            if (to < 0 || to >= move->stage_count || count[from] < 2 ||
-                !may_move(p, c->stage_of, u, to))
-                continue;
-            c->stage_of[u] = to;
-            if (try_move(c, move))
-                return true;
-            c->stage_of[u] = from;
-        }
-    return false;
-}
-
-static bool change_stages(struct climb *c, struct sl_candidate *move) {
-    const struct sl_problem *p = c->contest->query->problem;
-    int used = 0;
-    for (int s = 0; s < move->stage_count; s++)
-        used += c->width[s];
-    for (int s = 0; s < move->stage_count && !sl_query_over(c->contest->query); s++) {
-        c->recompute[s] ^= true;
-        if (try_move(c, move))
-            return true;
-        c->recompute[s] ^= true;
-        if (used >= p->machine->device_count || p->straight)
-            continue;
-        c->width[s]++;
-        move->order = NULL;
-        if (try_move(c, move))
-            return true;
-        c->width[s]--;
-    }
-    return false;
-}
-
-static void climb(struct sl_contest *contest, const char *planner) {
-    enum { PASSES = 1 << 18 };
-    const struct sl_problem *p = contest->query->problem;
-    struct climb c = {.contest = contest, .planner = planner, .passes = PASSES};
-    for (bool better = contest->out->found; better;) {
-        struct sl_candidate move = contest->out->best.c;
-        c.stage_of = sl_vec_freeze(&c.arena, move.stage_of, p->unit_count, sizeof(int));
-        c.width = sl_vec_freeze(&c.arena, move.width, move.stage_count, sizeof(int));
-        c.recompute = sl_vec_freeze(&c.arena, move.recompute, move.stage_count, sizeof(bool));
-        move.stage_of = c.stage_of;
-        move.width = c.width;
-        move.recompute = c.recompute;
-        better = move_units(&c, &move);
-        if (!better)
-            better = change_stages(&c, &move);
-        better &= !sl_query_over(contest->query);
-    }
-    sl_arena_free(&c.arena);
-}
-
 void sl_refine(struct sl_contest *contest, const struct sl_family *family, const char *planner) {
     const struct sl_problem *p = contest->query->problem;
     const char *one[2];
-    contest->out->proven = family->complete && p->machine->kind_count == 1;
+    contest->out->proven = family->complete;
     contest->out->complete = family->complete;
     for (const char *const *s = sl_query_schedules(contest->query, one); *s; s++)
         for (int size = 0; size < p->size_count; size++)
-            branch(contest, family, planner, *s, size);
-    climb(contest, planner);
+            if (!sl_contest_hopeless(contest, *s, size))
+                branch(contest, family, planner, *s, size, size);
+    if (sl_query_mixes(contest->query))
+        branch(contest, family, planner, "graph", 0, p->size_count - 1);
+    sl_climb(contest, planner);
 }

@@ -54,7 +54,7 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     for (int s = 0; s < l->c.stage_count; s++)
         stages[s] = (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
                                       .width = l->c.width[s],
-                                      .micro_size = p->sizes[l->c.size],
+                                      .micro_size = p->sizes[sl_candidate_size(&l->c, s)],
                                       .workers = l->workers[s],
                                       .recompute = l->c.recompute[s],
                                       .has_input = l->stages[s].reads_data,
@@ -77,37 +77,26 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
     return sl_plan_build(arena, &draft, out);
 }
 
-/* Meetings over a tie: the largest tied parameter travels there and back. */
-static int64_t tie_ns(const struct sl_setup *l, int stage) {
-    const struct sl_problem *p = l->problem;
-    const struct sl_machine *m = p->machine;
-    double bytes = 0, slowest = INFINITY;
-    for (int t = 0; t < p->tie_count; t++) {
-        bool here = false, elsewhere = false;
-        for (int i = 0; i < p->ties[t].count; i++) {
-            int s = l->c.stage_of[p->ties[t].units[i]];
-            here |= s == stage;
-            elsewhere |= s != stage;
-        }
-        if (here && elsewhere)
-            bytes += 2.0 * (double)p->ties[t].bytes;
-    }
-    for (int i = 0; i < m->link_count; i++)
-        slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
-    return (int64_t)ceil(1e9 * bytes / slowest);
+/* Where workers hand messages over themselves: into the ring, or out of it. */
+static int64_t copy_ns(const struct sl_setup *l, int stage) {
+    double bytes = (double)(l->stages[stage].in_bytes + l->stages[stage].out_bytes) *
+                   (double)l->problem->sizes[sl_candidate_size(&l->c, stage)];
+    return l->problem->copy_bytes_per_s > 0
+               ? (int64_t)ceil(1e9 * bytes / l->problem->copy_bytes_per_s)
+               : 0;
 }
 
 void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
-        int64_t tie = tie_ns(l, s);
         memset(out[s], 0, sizeof out[s]);
-        int64_t extra = l->problem->action_ns;
-        out[s][SL_F] = out[s][SL_RECOMPUTE] = stage->f + extra;
-        out[s][SL_I] = stage->i + extra;
+        int64_t extra = l->problem->action_ns, copy = copy_ns(l, s);
+        out[s][SL_F] = stage->f + extra + copy;
+        out[s][SL_RECOMPUTE] = stage->f;
+        out[s][SL_I] = stage->i + extra + copy;
         out[s][SL_W] = stage->w + extra;
-        out[s][SL_B] = stage->i + stage->w + extra;
-        out[s][SL_REDUCE] = tie > stage->reduce ? tie : stage->reduce;
+        out[s][SL_B] = stage->i + stage->w + extra + copy;
+        out[s][SL_REDUCE] = stage->reduce;
         out[s][SL_STEP] = stage->step;
     }
 }
@@ -141,6 +130,8 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
+    if (l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+        return;
     if (level < 0) {
         uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
         ends(out, link, bus, (uint64_t)a, (uint64_t)b);
@@ -161,6 +152,7 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
         int64_t bytes = sl_sched_worker_bytes(sched, w), limit = plan->memory_bytes[w];
         int64_t over = limit ? bytes - limit : -1;
         out->peak_bytes = bytes > out->peak_bytes ? bytes : out->peak_bytes;
+        out->all_bytes += bytes;
         if (over > out->over_bytes) {
             out->over_bytes = over;
             out->over_worker = w;
@@ -168,6 +160,15 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
                 plan->worker_seat_count[w] ? plan->seats[plan->worker_seats[w][0]].stage : 0;
         }
     }
+}
+
+/* As a run does by default: without a flush stages step on one verdict, so that tied weights do not
+ * make them wait for each other. Replicas cannot yet. */
+static bool steps_together(const struct sl_setup *l) {
+    for (int s = 0; s < l->c.stage_count; s++)
+        if (l->c.width[s] > 1)
+            return false;
+    return !l->folded;
 }
 
 static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
@@ -182,6 +183,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     struct sl_sched_opts opts = {.schedule = l->c.schedule,
                                  .batch = l->problem->batch,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
+                                 .together = steps_together(l),
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
     if (sl_sched_build(arena, plan, &opts, &sched) != SL_OK) {
         struct sl_plan draft = *plan; /* without limits: by how much does it miss? */
@@ -192,7 +194,9 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     }
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
-    *out = (struct sl_score){.step_ns = sim->step_ns};
+    double tokens = sl_problem_tokens(l->problem, l->c.schedule);
+    *out = (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)sim->step_ns),
+                             .sim_ns = sim->step_ns};
     judge_memory(sched, plan, out);
     double idle = 0;
     for (int w = 0; w < plan->worker_count; w++)
@@ -206,7 +210,10 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 int64_t sl_setup_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
-    return 2 * sl_setup_micros(l) * l->c.stage_count * iterations;
+    int64_t passes = 0;
+    for (int s = 0; s < l->c.stage_count; s++)
+        passes += 2 * sl_setup_stage_micros(l, s) * iterations;
+    return passes;
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
@@ -224,6 +231,7 @@ static bool fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_set
     share->batch = micros * share->sizes[l->c.size];
     *out = *l;
     out->problem = share;
+    out->folded = true;
     out->c.width = ones;
     out->device_count = l->c.stage_count;
     out->stages = sl_vec_freeze(arena, l->stages, l->c.stage_count, sizeof *l->stages);
@@ -243,7 +251,8 @@ sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
     enum { SMALL = 30000 };
     struct sl_arena arena = {0};
     struct sl_setup one;
-    bool folded = l->c.width[0] > 1 && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
+    bool folded =
+        l->c.width[0] > 1 && !l->c.size_of && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
     sl_err err = play(&arena, folded ? &one : l, NULL, out);
     if (folded && err == SL_OK)
         out->over_worker = l->workers[out->over_stage][0];

@@ -3,6 +3,7 @@
 
 #include "plan/bytes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_spec *spec,
@@ -12,9 +13,9 @@ static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_s
         .graph = spec->graph,
         .stage_of = stage_of,
         .stage = stage,
-        .samples = setup->problem->sizes[setup->c.size],
+        .samples = setup->problem->sizes[sl_candidate_size(&setup->c, stage)],
         .has_kernel = spec->has_kernel,
-        .split = strncmp(setup->c.schedule, "zb", 2) == 0,
+        .split = sl_schedule_splits(setup->c.schedule),
         .recompute = setup->c.recompute[stage],
     };
     SL_TRY(sl_program_build(&program, &p));
@@ -70,39 +71,22 @@ static sl_err settle_any(struct sl_arena *arena, const struct sl_search_spec *sp
     return SL_OK;
 }
 
-static sl_err nothing_fits(const struct sl_search_spec *spec, const struct sl_result *r) {
-    const struct sl_problem *p = spec->query.problem;
-    char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
-    if (!r->near_found)
-        return sl_fail(SL_ERR_NO,
-                       "no plan of %s for %s: unit %s alone lacks %s on a device of its own; "
-                       "use devices with more memory or a smaller micro-batch",
-                       p->model, p->machine->name, p->units[r->tight_unit].name,
-                       sl_human_bytes(r->tight_bytes > 0 ? r->tight_bytes : 0, a));
-    const struct sl_score *s = &r->near.score;
-    return sl_fail(SL_ERR_NO,
-                   "no plan of %s fits %s: the nearest has %d stages (%s, micro-batch %lld), and "
-                   "stage s%d on worker %d needs %s more than the %s there are. It would fit with "
-                   "that much memory, with more devices, or with a smaller batch",
-                   p->model, p->machine->name, r->near.c.stage_count, r->near.c.schedule,
-                   (long long)p->sizes[r->near.c.size], s->over_stage, s->over_worker,
-                   sl_human_bytes(s->over_bytes, a), sl_human_bytes(p->memory[0], b));
-}
-
 /* The next search may use so much of the memory that what it takes for fitting does fit. */
 static void shrink(double *scale, const struct sl_score *score) {
     double limit = (double)(score->peak_bytes - score->over_bytes);
     *scale *= 0.99 * limit / (double)score->peak_bytes;
 }
 
-sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
-                     struct sl_search *out) {
+/* Searches until the plan fits with its true bytes; *fits: one was found. Otherwise out->result
+ * knows what came near. */
+static sl_err look(struct sl_arena *arena, const struct sl_search_spec *spec, struct sl_search *out,
+                   bool *fits) {
     enum { ROUNDS = 6 };
     struct sl_query query = spec->query;
-    bool fits = false;
     *out = (struct sl_search){0};
+    *fits = false;
     query.memory_scale = query.cut_scale = 1;
-    for (int round = 0; round < ROUNDS && !fits; round++) {
+    for (int round = 0; round < ROUNDS && !*fits; round++) {
         struct sl_result result = {.tight_unit = 0};
         SL_TRY(spec->planner->run(arena, &query, &result));
         const struct sl_score *near = &result.near.score;
@@ -114,21 +98,103 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
             out->result.found = false;
             continue;
         }
-        if (!result.found)
-            return nothing_fits(spec, result.near_found ? &result : &out->result);
+        if (!result.found) {
+            if (result.near_found || !out->result.near_found)
+                out->result = result;
+            return SL_OK;
+        }
         result.proven &= round == 0; /* under the memory that the first search had */
         out->result = result;
         out->rounds = round + 1;
-        SL_TRY(settle_any(arena, spec, out, &fits));
-        if (!fits)
+        SL_TRY(settle_any(arena, spec, out, fits));
+        if (!*fits)
             shrink(&query.memory_scale, &out->result.best.score);
     }
-    if (!fits) {
-        if (out->result.found)
-            out->result.near = out->result.best;
+    if (!*fits && out->result.found) {
+        out->result.near = out->result.best;
         out->result.near_found = true;
-        return nothing_fits(spec, &out->result);
     }
+    return SL_OK;
+}
+
+/* Does something fit when every device has `times` its memory? */
+static bool fits_with(const struct sl_search_spec *spec, double times) {
+    struct sl_arena arena = {0};
+    struct sl_search_spec more = *spec;
+    struct sl_problem p = *spec->query.problem;
+    struct sl_search found;
+    bool fits = false;
+    int64_t *bytes = SL_NEW(&arena, int64_t, p.machine->device_count);
+    for (int d = 0; d < p.machine->device_count; d++)
+        bytes[d] = (int64_t)((double)p.memory[d] * times);
+    p.memory = bytes;
+    more.query.problem = &p;
+    sl_err err = look(&arena, &more, &found, &fits);
+    sl_arena_free(&arena);
+    return err == SL_OK && fits;
+}
+
+/* How many times the memory is enough, to a few percent; 0: not found. Large problems are not
+ * searched again and again. */
+static double find_memory(const struct sl_search_spec *spec) {
+    enum { DOUBLINGS = 8, HALVINGS = 5, LARGE = 1 << 14 };
+    const struct sl_problem *p = spec->query.problem;
+    double low = 1, high = 1;
+    if ((int64_t)p->unit_count * p->machine->device_count > LARGE || sl_query_over(&spec->query))
+        return 0;
+    for (int i = 0; i < DOUBLINGS && high == low; i++) {
+        if (fits_with(spec, 2 * high))
+            high *= 2;
+        else
+            low = high = 2 * high;
+    }
+    for (int i = 0; i < HALVINGS && high > low; i++) {
+        double middle = (low + high) / 2;
+        *(fits_with(spec, middle) ? &high : &low) = middle;
+    }
+    return high > low ? high : 0;
+}
+
+static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *spec,
+                           struct sl_result *r) {
+    const struct sl_problem *p = spec->query.problem;
+    struct sl_search exact;
+    bool fits;
+    if (r->near_found) /* by how much does it miss in true bytes? */
+        SL_TRY(settle(arena, spec, &r->near, &exact, &fits));
+    char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], advice[128] = "more memory";
+    double times = find_memory(spec);
+    if (r->near_found)
+        snprintf(advice, sizeof advice, "about %s a device",
+                 sl_human_bytes(r->near.score.peak_bytes, a));
+    if (times > 0)
+        snprintf(advice, sizeof advice, "%s a device (--memory %lld)",
+                 sl_human_bytes((int64_t)((double)p->memory[0] * times), a),
+                 (long long)((double)p->memory[0] * times));
+    if (!r->near_found)
+        return sl_fail(SL_ERR_NO,
+                       "no plan of %s for %s: unit %s alone lacks %s on a device of its own; it "
+                       "fits with %s; or try a smaller micro-batch",
+                       p->model, p->machine->name, p->units[r->tight_unit].name,
+                       sl_human_bytes(r->tight_bytes > 0 ? r->tight_bytes : 0, a), advice);
+    const struct sl_score *s = &r->near.score;
+    int64_t over = s->over_bytes > 0 ? s->over_bytes : 0;
+    return sl_fail(
+        SL_ERR_NO,
+        "no plan of %s fits %s: the nearest has %d stages (%s, micro-batch %lld), and "
+        "stage s%d on worker %d needs %s more than the %s there are. It fits with %s; or "
+        "try more devices, a smaller batch, an optimizer with less state",
+        p->model, p->machine->name, r->near.c.stage_count, r->near.c.schedule,
+        (long long)p->sizes[r->near.c.size], s->over_stage, s->over_worker, sl_human_bytes(over, a),
+        sl_human_bytes(p->memory[0], b), advice);
+}
+
+sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
+                     struct sl_search *out) {
+    bool fits;
+    SL_TRY(look(arena, spec, out, &fits));
+    if (!fits)
+        return nothing_fits(arena, spec, &out->result);
     sl_setup_bottleneck(&out->setup, &out->bottleneck_stage);
     return sl_setup_plan(arena, &out->setup, out->bytes, &out->plan);
 }

@@ -6,9 +6,34 @@
 #include <math.h>
 #include <string.h>
 
-int64_t sl_setup_micros(const struct sl_setup *l) {
-    int64_t size = l->problem->sizes[l->c.size];
+static int64_t micros_of(const struct sl_setup *l, int size_index) {
+    int64_t size = l->problem->sizes[size_index];
     return (l->problem->batch + size - 1) / size;
+}
+
+int64_t sl_setup_micros(const struct sl_setup *l) { return micros_of(l, l->c.size); }
+
+int64_t sl_setup_stage_micros(const struct sl_setup *l, int stage) {
+    return micros_of(l, sl_candidate_size(&l->c, stage));
+}
+
+static int64_t size_of(const struct sl_setup *l, int stage) {
+    return l->problem->sizes[sl_candidate_size(&l->c, stage)];
+}
+
+bool sl_candidate_check(const struct sl_problem *p, const struct sl_candidate *c) {
+    for (int s = 0; s < c->stage_count; s++) {
+        int64_t size = p->sizes[sl_candidate_size(c, s)];
+        if (c->width[s] > (p->batch + size - 1) / size)
+            return false;
+    }
+    for (int t = 0; t < p->tensor_count && c->size_of; t++) {
+        const struct sl_tensor *tensor = &p->tensors[t];
+        for (int i = 0; i < tensor->to_count && tensor->whole; i++)
+            if (c->size_of[c->stage_of[tensor->from]] != c->size_of[c->stage_of[tensor->to[i]]])
+                return false;
+    }
+    return true;
 }
 
 /* ---- places ---- */
@@ -99,7 +124,8 @@ static void sum_units(struct sl_setup *l, const int *kind) {
     double *stash = calloc((size_t)l->c.stage_count, sizeof *stash);
     for (int u = 0; u < p->unit_count; u++) {
         int s = l->c.stage_of[u];
-        const struct sl_unit_time *t = &sl_problem_times(p, l->c.size, kind[s])[u];
+        const struct sl_unit_time *t =
+            &sl_problem_times(p, sl_candidate_size(&l->c, s), kind[s])[u];
         struct sl_setup_stage *stage = &l->stages[s];
         stage->f += t->f;
         stage->i += t->i;
@@ -113,7 +139,7 @@ static void sum_units(struct sl_setup *l, const int *kind) {
         stage->reads_data |= p->units[u].reads_data;
     }
     for (int s = 0; s < l->c.stage_count; s++) {
-        double size = (double)p->sizes[l->c.size];
+        double size = (double)size_of(l, s);
         l->stages[s].bytes.stash = (int64_t)ceil(stash[s] * size);
         l->stages[s].bytes.work = (int64_t)ceil(work[s] * size);
     }
@@ -137,21 +163,47 @@ int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int w
            2 * (width - 1) * latency;
 }
 
+/* Meetings over a tie: the largest tied parameter travels there and back. */
+static int64_t tie_ns(const struct sl_setup *l, int stage) {
+    const struct sl_problem *p = l->problem;
+    double bytes = 0;
+    for (int t = 0; t < p->tie_count; t++) {
+        bool here = false, elsewhere = false;
+        for (int i = 0; i < p->ties[t].count; i++) {
+            int s = l->c.stage_of[p->ties[t].units[i]];
+            here |= s == stage;
+            elsewhere |= s != stage;
+        }
+        if (here && elsewhere)
+            bytes += 2.0 * (double)p->ties[t].bytes;
+    }
+    return sl_tie_ns(p->machine, bytes);
+}
+
+int64_t sl_tie_ns(const struct sl_machine *m, double bytes) {
+    double slowest = INFINITY;
+    for (int i = 0; i < m->link_count; i++)
+        slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
+    return (int64_t)ceil(1e9 * bytes / slowest);
+}
+
 static void sum_reduce(struct sl_arena *arena, struct sl_setup *l) {
     for (int s = 0; s < l->c.stage_count; s++) {
         int *devices = SL_NEW(arena, int, l->c.width[s]);
         for (int r = 0; r < l->c.width[s]; r++)
             devices[r] = l->device_of[l->workers[s][r]];
-        l->stages[s].reduce = sl_reduce_ns(l->problem->machine, devices, l->c.width[s],
-                                           (double)l->stages[s].bytes.params);
+        int64_t tie = tie_ns(l, s),
+                reduce = sl_reduce_ns(l->problem->machine, devices, l->c.width[s],
+                                      (double)l->stages[s].bytes.params);
+        l->stages[s].reduce = tie > reduce ? tie : reduce;
     }
 }
 
 /* What is stashed: what units leave behind and what came in. */
 static void sum_stash(struct sl_setup *l) {
-    int64_t size = l->problem->sizes[l->c.size];
     for (int s = 0; s < l->c.stage_count; s++) {
         struct sl_setup_stage *stage = &l->stages[s];
+        int64_t size = size_of(l, s);
         stage->bytes.stash += stage->in_bytes * size;
         stage->bytes.saved = l->c.recompute[s] ? stage->in_bytes * size : 0;
     }
@@ -198,7 +250,7 @@ void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
 /* ---- bounds ---- */
 
 static int64_t rounds(const struct sl_setup *l, int s) {
-    return (sl_setup_micros(l) + l->c.width[s] - 1) / l->c.width[s];
+    return (sl_setup_stage_micros(l, s) + l->c.width[s] - 1) / l->c.width[s];
 }
 
 static int64_t pass_ns(const struct sl_setup *l, int s) {
@@ -210,11 +262,11 @@ static int64_t pass_ns(const struct sl_setup *l, int s) {
 static int64_t wire_ns(const struct sl_setup *l, int s) {
     const struct sl_machine *m = l->problem->machine;
     double best = 0;
-    if (!l->stages[s].in_bytes)
+    if (!l->stages[s].in_bytes || l->problem->copy_bytes_per_s > 0)
         return 0;
     for (int i = 0; i < m->link_count; i++)
         best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
-    double bytes = (double)l->stages[s].in_bytes * (double)l->problem->sizes[l->c.size];
+    double bytes = (double)l->stages[s].in_bytes * (double)size_of(l, s);
     double link = 0; /* the link to the neighbour upstream */
     if (l->stages[s].first > 0)
         link = sl_machine_between(m, l->device_of[l->stages[s].first - 1],
@@ -242,10 +294,10 @@ double sl_setup_lacks(const struct sl_setup *l) {
     const struct sl_problem *p = l->problem;
     struct sl_memory_rule rule = sl_memory_rule(l->c.schedule);
     int64_t *window = calloc((size_t)l->c.stage_count, sizeof *window);
-    int64_t size = p->sizes[l->c.size];
     double worst = -INFINITY;
     for (int s = l->c.stage_count - 1; s >= 0; s--) {
         const struct sl_stage_bytes *b = &l->stages[s].bytes;
+        int64_t size = size_of(l, s), micros = sl_setup_stage_micros(l, s);
         struct sl_cut_stage sum = {.params = (double)b->params,
                                    .fixed = (double)(b->grads + b->state),
                                    .in = (double)l->stages[s].in_bytes,
@@ -254,11 +306,13 @@ double sl_setup_lacks(const struct sl_setup *l) {
                                    .recompute = l->c.recompute[s]};
         sum.stash = (double)b->stash / (double)size - sum.in;
         sum.work = (double)b->work / (double)size;
-        for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++)
-            if (window[l->edges[e].to] > window[s])
-                window[s] = window[l->edges[e].to];
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++) { /* in micro-batches of s */
+            int to = l->edges[e].to;
+            int64_t behind = (window[to] * size_of(l, to) + size - 1) / size;
+            window[s] = behind > window[s] ? behind : window[s];
+        }
         window[s] += l->c.width[s];
-        double bytes = sl_cut_bytes(&rule, sl_setup_micros(l), size, &sum, window[s]);
+        double bytes = sl_cut_bytes(&rule, micros, size, &sum, window[s]);
         for (int r = 0; r < l->c.width[s]; r++) {
             double limit = (double)p->memory[l->device_of[l->workers[s][r]]];
             if (limit > 0 && bytes - limit > worst)
@@ -269,20 +323,37 @@ double sl_setup_lacks(const struct sl_setup *l) {
     return worst;
 }
 
+int64_t sl_async_before(int64_t micros, int devices) {
+    /* where stages step together the first steps come up to an iteration later */
+    return 2 * (int64_t)devices + micros + 1;
+}
+
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
-    int64_t all = (SL_ASYNC_ITERS - 1) * micros;
-    return devices >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - devices) / (double)all);
+    int64_t all = (SL_ASYNC_ITERS - 1) * micros, before = sl_async_before(micros, devices);
+    return before >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - before) / (double)all);
+}
+
+bool sl_schedule_splits(const char *schedule) {
+    return strncmp(schedule, "zb", 2) == 0 || strncmp(schedule, "dualpipe", 8) == 0;
 }
 
 /* there[s]: forward passes that must end before the first of stage s begins; back[s]: gradients of
- * inputs that follow its last. Stages are in pipeline order. Asynchronous schedules hide both. */
+ * inputs that follow its last; behind[s]: the way of a micro-batch from its forward to its backward
+ * pass on s, before which no backward pass begins. Stages are in pipeline order. Asynchronous
+ * schedules hide both. */
 int64_t sl_setup_bound(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC;
-    bool split = row && strncmp(row->name, "zb", 2) == 0;
-    split |= row && strncmp(row->name, "dualpipe", 8) == 0;
+    bool split = sl_schedule_splits(l->c.schedule);
     int count = l->c.stage_count;
-    int64_t *there = calloc((size_t)count * 2, sizeof *there), *back = there + count, most = 0;
+    int64_t *there = calloc((size_t)count * 3, sizeof *there), *back = there + count, most = 0;
+    int64_t *behind = back + count;
+    for (int s = count - 1; s >= 0; s--)
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
+            const struct sl_setup_stage *to = &l->stages[l->edges[e].to];
+            int64_t way = to->f + to->i + (split ? 0 : to->w) + behind[l->edges[e].to];
+            behind[s] = way > behind[s] ? way : behind[s];
+        }
     for (int s = 0; s < count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
         for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
@@ -291,11 +362,14 @@ int64_t sl_setup_bound(const struct sl_setup *l) {
             there[to] = f > there[to] ? f : there[to];
             back[to] = b > back[to] ? b : back[to];
         }
-        int64_t end = l->stages[s].step + l->stages[s].reduce;
-        end = end > back[s] ? end : back[s];
-        int64_t busy = rounds(l, s) * pass_ns(l, s), all = there[s] + busy + end;
+        int64_t late = split ? rounds(l, s) * stage->w : 0; /* may run beside the way back */
+        int64_t busy = rounds(l, s) * pass_ns(l, s), own = busy + stage->step + stage->reduce;
+        int64_t all = there[s] + (own > busy - late + back[s] ? own : busy - late + back[s]);
+        int64_t after = there[s] + stage->f + behind[s] + rounds(l, s) * (stage->i + stage->w) +
+                        stage->step + stage->reduce;
+        all = after > all ? after : all;
         if (!sync)
-            all = sl_async_bound(busy + end, sl_setup_micros(l), l->device_count);
+            all = sl_async_bound(own, sl_setup_micros(l), l->device_count);
         most = all > most ? all : most;
     }
     free(there);

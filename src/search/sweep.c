@@ -15,6 +15,10 @@ void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena) {
     sweep->head = SL_NEW(arena, int, sweep->ideals->count);
     sweep->need = SL_NEW(arena, int, sweep->ideals->count);
     sweep->corner = SL_NEW(arena, struct sl_sweep_corner, sweep->ideals->count);
+    sweep->nested = true;
+    for (int i = 1; i < sweep->ideals->count && sweep->nested; i++)
+        sweep->nested = sl_subset(sl_ideal(sweep->ideals, i - 1), sl_ideal(sweep->ideals, i),
+                                  sweep->ideals->words);
 }
 
 void sl_sweep_close(struct sl_sweep *sweep) { SL_VEC_FREE(&sweep->states); }
@@ -86,6 +90,8 @@ static void visit(struct sl_sweep *sweep, int i) {
     for (int j = count_within(sweep, i, left) - 1; j >= 0; j--) {
         double work = sweep->work[i] - sweep->work[j];
         if (work > reach)
+            break;
+        if (sweep->holds && sweep->nested && !sweep->holds(sweep, i, j))
             break;
         /* nothing that this stage could add would be new */
         if (sweep->corner[j].devices <= from.devices + 1 &&

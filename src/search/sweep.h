@@ -41,11 +41,14 @@ struct sl_sweep {
     int stage_devices;              /* most of one stage */
     int step_replicas;              /* least that a stage on devices adds */
     bool (*without)(struct sl_sweep *sweep, int larger, int smaller); /* a stage without devices? */
+    /* May the stage fit in memory? A larger one fits no better. NULL: there is no telling. */
+    bool (*holds)(struct sl_sweep *sweep, int larger, int smaller);
     /* Adds the states that the stage larger \ smaller makes possible, for every state of larger. */
     void (*pair)(struct sl_sweep *sweep, int larger, int smaller);
     /* The plan that ends in this state; returns its objective, at most the limit. */
     double (*accept)(struct sl_sweep *sweep, int state);
     void *ctx;
+    bool nested; /* each downset contains all smaller ones */
     /* the running sweep */
     double limit;
     int left;                       /* devices that the larger downset of the pair leaves at most */

@@ -40,6 +40,18 @@ rc=0
 "$SLUICE" plan gpt-nano --machine laptop --batch 8 --memory 1MiB 2>"$dir/why" || rc=$?
 [ $rc -eq 1 ] || fail "exit $rc for a plan that does not fit"
 grep -qE "lacks|needs .* more than" "$dir/why" || fail "$(cat "$dir/why")"
+# and what would make it fit does
+more=$(sed -n 's/.*--memory \([0-9]*\)).*/\1/p' "$dir/why")
+[ -n "$more" ] || fail "no advice: $(cat "$dir/why")"
+"$SLUICE" plan gpt-nano --machine laptop --batch 8 --memory "$more" --quiet >/dev/null || fail "$more bytes do not fit"
+# without a flush is faster, and at a price in tokens it is not
+for price in 1 9; do
+    "$SLUICE" plan gpt-nano --machine laptop --batch 8 --straight --staleness-cost "2bw=$price" --json --quiet \
+        >"$dir/price$price.json" || fail "staleness $price"
+done
+grep -q '"schedule": "2bw"' "$dir/price1.json" || fail "free staleness is not taken"
+grep -q '"schedule": "2bw"' "$dir/price9.json" && fail "staleness at nine times the tokens is taken"
+"$SLUICE" plan gpt-nano --machine laptop --staleness-cost 1f1b=2 --quiet 2>/dev/null && fail "1f1b is not stale"
 # a table of another model is refused
 rc=0
 "$SLUICE" plan lenet --cost "$dir/x.cost" --machine laptop 2>"$dir/why" || rc=$?

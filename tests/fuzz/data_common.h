@@ -3,28 +3,29 @@
 #define SL_FUZZ_DATA_COMMON_H
 
 #include "data/data.h"
+#include "fuzz/meter.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SL_FUZZ_CONSTANT_BYTES = 4 << 20 };
-
-/* Memory is at most twice the file and a constant; gzip content is really there. */
 static inline void sl_fuzz_check(bool fine) {
     if (!fine)
         abort();
 }
 
-/* Open; when that succeeds, memory is bounded by `justified` bytes of input, and every sample of
- * the first fifty is either read or refused. */
+/* Open, with memory for at most twice the `justified` bytes (of gzip: what may be in it) and a
+ * constant; every sample of the first fifty is either read or refused. */
 static inline void sl_fuzz_open(const struct sl_data_spec *spec, const struct sl_data_file *files,
                                 int file_count, int64_t justified) {
     struct sl_data *data;
-    if (sl_data_open_memory(spec, files, file_count, &data) != SL_OK) {
+    sl_meter_start();
+    sl_err opened = sl_data_open_memory(spec, files, file_count, &data);
+    sl_meter_check(justified, SL_METER_CONSTANT_BYTES);
+    if (opened != SL_OK) {
         sl_fuzz_check(sl_err_message()[0] != 0);
         return;
     }
-    sl_fuzz_check(sl_data_bytes(data) <= 2 * justified + SL_FUZZ_CONSTANT_BYTES);
+    sl_fuzz_check(sl_data_bytes(data) <= 2 * justified + SL_METER_CONSTANT_BYTES);
     int64_t count = sl_data_count(data, SL_DATA_TRAIN);
     sl_fuzz_check(count > 0);
     for (int input = 0; input < spec->input_count; input++) {

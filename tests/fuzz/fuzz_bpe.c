@@ -33,11 +33,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_str vocab = {text, zero ? (size_t)(zero - text) : size};
     struct sl_str merges = {zero ? zero + 1 : NULL, zero ? size - vocab.length - 1 : 0};
     struct sl_tokenizer *t;
-    if (sl_tokenizer_read("fuzz", vocab, merges, &t) != SL_OK) {
+    sl_meter_start();
+    sl_err err = sl_tokenizer_read("fuzz", vocab, merges, &t);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err != SL_OK) {
         sl_fuzz_check(sl_err_message()[0] != 0);
         return 0;
     }
-    sl_fuzz_check(sl_tokenizer_bytes(t) <= 2 * (int64_t)size + SL_FUZZ_CONSTANT_BYTES);
+    sl_fuzz_check(sl_tokenizer_bytes(t) <= 2 * (int64_t)size + SL_METER_CONSTANT_BYTES);
     round_trip(t, text, size);
     struct sl_tokens ids = {0};
     sl_tokenizer_encode(t, text, size, true, &ids);

@@ -1,5 +1,6 @@
 /* .cost files: read, write, read again: the same text, never a crash. */
 #include "cost/cost.h"
+#include "fuzz/meter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_text once = {0}, twice = {0};
     const struct sl_cost *cost;
-    if (sl_cost_read(&arena, "fuzz", (const char *)data, size, &cost) == SL_OK) {
+    sl_meter_start();
+    sl_err err = sl_cost_read(&arena, "fuzz", (const char *)data, size, &cost);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err == SL_OK) {
         sl_cost_write(cost, &once);
         if (sl_cost_read(&arena, "again", once.at, once.length, &cost) != SL_OK)
             abort();

@@ -1,5 +1,6 @@
 /* Any bytes as a PyTorch schedule CSV: an error or a schedule; what lowers must verify, simulate
  * and survive being written and read again. */
+#include "fuzz/meter.h"
 #include "interop/torch_csv.h"
 #include "sim/sim.h"
 
@@ -31,7 +32,10 @@ static void check(struct sl_arena *arena, const struct sl_sched *passes) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_sched *sched;
-    if (sl_torch_csv_read(&arena, "fuzz", (const char *)data, size, &sched) == SL_OK)
+    sl_meter_start();
+    sl_err err = sl_torch_csv_read(&arena, "fuzz", (const char *)data, size, &sched);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err == SL_OK)
         check(&arena, sched);
     sl_arena_free(&arena);
     return 0;

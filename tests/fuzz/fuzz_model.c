@@ -1,6 +1,7 @@
 /* The model reader on any text. What reads must differentiate, and write(read(write(x))) must be
  * write(x). A line "%%" divides the input into a main text and the texts that `use a`, `use b` and
  * `use c` find. */
+#include "fuzz/meter.h"
 #include "graph/model.h"
 #include "graph/stats.h"
 #include "op/registry.h"
@@ -11,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PARTS = 4 };
+enum { PARTS = 4, NODES_MOST = 2000, NODE_BYTES = 2048 };
 
 struct parts {
     struct sl_str at[PARTS];
@@ -87,14 +88,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .sets = sets,
         .set_count = size % 2,
         .eval = size % 3 == 0,
-        .node_limit = 2000,
+        .node_limit = NODES_MOST,
         .step_limit = 20000,
         .find_used = find_used,
         .find_ctx = &parts,
     };
     if (size % 5 == 0)
         try_pieces(&parts.at[0], &options);
-    if (sl_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph) != SL_OK) {
+    sl_meter_start();
+    sl_err err = sl_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph);
+    /* A text is a program: what it builds is bounded by its limits, not by its length. */
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES + NODES_MOST * NODE_BYTES);
+    if (err != SL_OK) {
         SL_ASSERT(*sl_err_message());
         return 0;
     }

@@ -1,5 +1,6 @@
 /* safetensors reader: whatever is accepted must hold the promises of base/safetensors.h. */
 #include "base/safetensors.h"
+#include "fuzz/meter.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,7 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 1)
         return 0;
     int64_t file_bytes = (int64_t)(size - 1) + ((int64_t)data[size - 1] << (data[size - 1] % 32));
-    if (sl_st_parse("fuzz", data, size - 1, file_bytes, &st) != SL_OK)
+    sl_meter_start();
+    sl_err err = sl_st_parse("fuzz", data, size - 1, file_bytes, &st);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err != SL_OK)
         return 0;
     if (check_tensors(&st) != st.file_bytes - st.data_start)
         abort();

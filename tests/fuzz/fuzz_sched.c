@@ -1,4 +1,5 @@
 /* .sched files: read, lower when they are passes, verify, write, read again: never a crash. */
+#include "fuzz/meter.h"
 #include "sched/sched.h"
 
 #include <stdlib.h>
@@ -24,9 +25,11 @@ static void round_trip(const struct sl_sched *sched) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_sched *sched, *lowered;
-    if (sl_sched_read(&arena, "fuzz", (const char *)data, size, &sched) == SL_OK) {
+    sl_meter_start();
+    sl_err err = sl_sched_read(&arena, "fuzz", (const char *)data, size, &sched);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err == SL_OK) {
         round_trip(sched);
-        sl_err err = SL_OK;
         if (!sched->lowered) {
             err = sl_sched_lower(&arena, sched, &lowered);
             sched = lowered;

@@ -1,4 +1,5 @@
 /* Any bytes as a trace file: an error or a picture that can be drawn in every form. */
+#include "fuzz/meter.h"
 #include "report/picture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -6,7 +7,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_picture picture, again;
-    if (sl_report_trace_read(&arena, "fuzz", (const char *)data, size, &picture) == SL_OK) {
+    sl_meter_start();
+    sl_err err = sl_report_trace_read(&arena, "fuzz", (const char *)data, size, &picture);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err == SL_OK) {
         struct sl_text text = {0};
         sl_report_grid(&picture, &(struct sl_grid_opts){.most_lanes = 8, .critical = true}, &text);
         if (picture.lane_count < 100) {

@@ -3,10 +3,14 @@
 #ifndef SL_FUZZ_PEER_COMMON_H
 #define SL_FUZZ_PEER_COMMON_H
 
+#include "fuzz/meter.h"
 #include "interop/importer.h"
 #include "search/peer.h"
 
 #include <stdlib.h>
+
+/* Cuts grow with 2^layers where nothing hangs together, and pairs of them with 3^layers. */
+enum { PLANNED_MOST = 8 };
 
 static void fuzz_plan(const char *name, struct sl_arena *arena, const struct sl_layers *layers) {
     struct sl_peer_plan plan;
@@ -31,10 +35,13 @@ static int fuzz_peer(const char *name, const uint8_t *data, size_t size) {
     struct sl_text text = {0};
     const struct sl_layers *layers;
     const struct sl_importer *importer = sl_importer_find(name);
-    if (importer->read(&arena, "fuzz", (const char *)data, size, &layers) == SL_OK) {
+    sl_meter_start();
+    sl_err err = importer->read(&arena, "fuzz", (const char *)data, size, &layers);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err == SL_OK) {
         sl_layers_summary(layers, &text);
         sl_layers_summary_json(layers, &text);
-        if (layers->count <= 16)
+        if (layers->count <= PLANNED_MOST)
             fuzz_plan(name, &arena, layers);
     }
     sl_text_free(&text);

@@ -166,7 +166,7 @@ static bool covers(struct eval *eval, bool (*skips)(const struct sl_layers *, in
     for (int i = 0; i < layers->count; i++)
         if ((eval->stage[i] < 0) != (skips && skips(layers, i)))
             return false;
-    for (int e = 0; e < layers->edge_count; e++) {
+    for (int e = 0; e < layers->edge_count && !eval->query->scattered; e++) {
         int from = layers->edges[e].from, to = layers->edges[e].to;
         if (eval->stage[from] > eval->stage[to] && eval->stage[to] >= 0 &&
             !layers->at[from].is_backward && !layers->at[to].is_backward)

@@ -26,6 +26,35 @@ static const struct sl_machine *draw_machine(struct sl_arena *arena, struct dice
     return out;
 }
 
+/* Two hosts with unlike devices, or one host with two kinds, behind links that differ. */
+static const struct sl_machine *draw_mixed(struct sl_arena *arena, struct dice *dice, int devices) {
+    struct sl_device_kind kinds[] = {{"d", 1 << 20, 1e9, {2e9}, 1, 0},
+                                     {"e", 1 << 20, 1e9, {1e9}, 1, 0}};
+    double fast = (double)(1 + dice_below(dice, 9)) * 1e8;
+    struct sl_link links[] = {
+        {"wire", fast, dice_below(dice, 3) * 17, SL_LINK_PAIR},
+        {"net", fast / (double)(2 + dice_below(dice, 9)), dice_below(dice, 3) * 29, SL_LINK_PORT}};
+    bool kind = dice_below(dice, 2), hosts = dice_below(dice, 2) || !kind;
+    int half = devices / 2;
+    struct sl_host_part parts[] = {{0, devices - half}, {kind, half}};
+    struct sl_host two[] = {{"h", 1, 0, &parts[0], 1}, {"g", 1, 0, &parts[1], 1}};
+    struct sl_host one = {"h", 1, 0, parts, 2};
+    struct sl_level level = {"all", 2, 1};
+    struct sl_machine draft = {.name = "mixed",
+                               .brief = "",
+                               .kinds = kinds,
+                               .kind_count = 1 + kind,
+                               .links = links,
+                               .link_count = 2,
+                               .hosts = hosts ? two : &one,
+                               .host_count = 1 + hosts,
+                               .levels = &level,
+                               .level_count = hosts};
+    const struct sl_machine *out;
+    SL_ASSERT(sl_machine_build(arena, &draft, &out) == SL_OK);
+    return out;
+}
+
 static void add(struct sl_tensor *t, struct sl_arena *arena, int to) {
     if (!t->to)
         t->to = SL_NEW(arena, int, 16);
@@ -36,8 +65,10 @@ static void add(struct sl_tensor *t, struct sl_arena *arena, int to) {
 static void draw_tensors(struct sl_arena *arena, struct dice *dice, struct sl_problem *p) {
     int kind = (int)dice_below(dice, 3), n = p->unit_count;
     struct sl_tensor *t = SL_NEW(arena, struct sl_tensor, n);
-    for (int u = 0; u < n; u++)
+    for (int u = 0; u < n; u++) {
         t[u] = (struct sl_tensor){.from = u, .sample_bytes = 1 + dice_below(dice, 40)};
+        t[u].whole = p->size_count > 1 && dice_below(dice, 6) == 0;
+    }
     for (int u = 1; u < n; u++) {
         if (kind == 0)
             add(&t[u - 1], arena, u);
@@ -64,15 +95,30 @@ static void draw_tensors(struct sl_arena *arena, struct dice *dice, struct sl_pr
     p->tensors = used;
 }
 
+/* Two units share what the smaller of them has. */
+static void draw_tie(struct sl_arena *arena, struct dice *dice, struct sl_problem *p) {
+    struct sl_unit_tie *tie = SL_NEW(arena, struct sl_unit_tie, 1);
+    int *units = SL_NEW(arena, int, 2);
+    units[0] = (int)dice_below(dice, p->unit_count - 1);
+    units[1] = units[0] + 1 + (int)dice_below(dice, p->unit_count - 1 - units[0]);
+    int64_t a = p->units[units[0]].params, b = p->units[units[1]].params;
+    *tie = (struct sl_unit_tie){"w", units, 2, a < b ? a : b};
+    p->ties = tie;
+    p->tie_count = tie->bytes > 0;
+}
+
 const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
                                       struct problem_size most) {
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
     int devices = 1 + (int)dice_below(dice, most.devices);
-    *p = (struct sl_problem){.model = "drawn", .precision = "none", .size_count = 1};
+    *p = (struct sl_problem){.model = "drawn", .precision = "none", .size_count = 1 + most.sized};
     p->unit_count = 2 + (int)dice_below(dice, most.units - 1);
-    p->machine = draw_machine(arena, dice, devices);
+    p->machine = most.mixed && devices > 1 ? draw_mixed(arena, dice, devices)
+                                           : draw_machine(arena, dice, devices);
     struct sl_unit *units = SL_NEW(arena, struct sl_unit, p->unit_count);
-    struct sl_unit_time *times = SL_NEW(arena, struct sl_unit_time, p->unit_count);
+    int kinds = p->machine->kind_count;
+    struct sl_unit_time *times =
+        SL_NEW(arena, struct sl_unit_time, (int64_t)p->unit_count * kinds * p->size_count);
     double all = 0, largest = 0;
     int64_t size = 1 + dice_below(dice, 2);
     for (int u = 0; u < p->unit_count; u++) {
@@ -84,18 +130,28 @@ const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
         units[u].state = 2 * units[u].params;
         times[u] = (struct sl_unit_time){101 + 97 * dice_below(dice, 20), 53 * dice_below(dice, 30),
                                          59 * dice_below(dice, 30), dice_below(dice, 200)};
+        for (int k = 1; k < kinds * p->size_count; k++) { /* slower, not by one factor */
+            struct sl_unit_time *t = &times[k * p->unit_count + u];
+            *t = times[u];
+            t->f += dice_below(dice, 1500);
+            t->i += dice_below(dice, 1500);
+            t->w += dice_below(dice, 1500);
+        }
         double one = 4.0 * (double)units[u].params + (units[u].stash + 60) * 3 * (double)size;
         all += one;
         largest = one > largest ? one : largest;
     }
     p->units = units;
     p->times = times;
+    if (most.tied)
+        draw_tie(arena, dice, p);
     draw_tensors(arena, dice, p);
     sl_problem_finish(arena, p);
-    int64_t *sizes = SL_NEW(arena, int64_t, 1), *memory = SL_NEW(arena, int64_t, devices);
+    int64_t *sizes = SL_NEW(arena, int64_t, 2), *memory = SL_NEW(arena, int64_t, devices);
     sizes[0] = size;
+    sizes[1] = 2 * size;
     p->sizes = sizes;
-    p->batch = size * (1 + dice_below(dice, 6));
+    p->batch = sizes[most.sized] * (1 + dice_below(dice, most.sized ? 3 : 6));
     double tight = (double)(dice_below(dice, 12)) / 8; /* of what an even share would need */
     int64_t limit = dice_below(dice, 3) ? (int64_t)(largest + tight * all / devices) : 0;
     for (int d = 0; d < devices; d++)

@@ -1,4 +1,5 @@
-/* Random planning problems: chains, series-parallel graphs, general DAGs, on a flat machine. */
+/* Random planning problems: chains, series-parallel graphs, general DAGs, on flat machines or mixed
+ * ones. */
 #ifndef SL_TESTS_PROBLEM_CASES_H
 #define SL_TESTS_PROBLEM_CASES_H
 
@@ -7,6 +8,9 @@
 
 struct problem_size {
     int units, devices; /* at most */
+    bool mixed;         /* two hosts and two kinds of devices, some of the time */
+    bool sized;         /* two micro-batch sizes */
+    bool tied;          /* two units read one parameter */
 };
 
 /* Units from 2, devices from 1. Memory is tight in two cases of three. */

@@ -1,6 +1,7 @@
 /* A profile has a row for every signature and size, and the search finds all of them. */
 #include "profile/measure.h"
 
+#include "base/clock.h"
 #include "support/pipe_case.h"
 
 #include <setjmp.h>
@@ -64,7 +65,47 @@ static void every_unit(void **state) {
     sl_arena_free(&arena);
 }
 
+/* Feeding counts as forward time of who reads it, and is asked for by number. */
+static sl_err fill_slowly(const void *data, int64_t first, int64_t count, int input, void *out) {
+    (void)data;
+    int64_t until = sl_clock_ns() + 3000000;
+    while (input == 0 && sl_clock_ns() < until)
+        ;
+    assert_true(first % count == 0);
+    memset(out, 0, (size_t)count * 4);
+    return SL_OK;
+}
+
+/* An LSTM's program has copies that belong to no node. */
+static void copies_and_feeds(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct pipe_case c;
+    const struct sl_cost *cost;
+    struct sl_optim optim;
+    const int64_t sizes[] = {2};
+    int slow = 0;
+    pipe_case_open_zoo(&c, "residual-lstm", "V=16,T=4,L=3,C=8,classes=0");
+    assert_int_equal(sl_optim_parse("sgd", &optim), SL_OK);
+    struct sl_profile_spec spec = {.graph = c.graph,
+                                   .device = sl_device_find("cpu"),
+                                   .optim = &optim,
+                                   .threads = 1,
+                                   .busy = 1,
+                                   .rounds = 3,
+                                   .sizes = sizes,
+                                   .size_count = 1,
+                                   .fill = fill_slowly};
+    assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
+    for (int i = 0; i < cost->row_count; i++)
+        slow += cost->rows[i].f >= 2900000; /* no less, however busy the machine is */
+    assert_true(slow >= 1);
+    pipe_case_close(&c);
+    sl_arena_free(&arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_unit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_unit),
+                                       cmocka_unit_test(copies_and_feeds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,7 @@ static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64
             fail_msg("%s: %s", what, sl_err_message());
     }
     int wrong = 0;
+    int64_t cpu_ns = 0;
     for (int s = 0; s < l.stages; s++) {
         const char *name = loop_difference(&l, pipe, s);
         if (name && expect)
@@ -61,6 +62,10 @@ static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64
         if (reports[i].loss != l.loss[i])
             fail_msg("%s: loss of step %d is %.17g, not %.17g", what, i + 1, reports[i].loss,
                      l.loss[i]);
+        else
+            cpu_ns += reports[i].cpu_ns;
+    if (expect && cpu_ns <= 0)
+        fail_msg("%s: took no processor time", what);
     sl_pipe_close(pipe);
     loop_close(&l);
     return wrong;

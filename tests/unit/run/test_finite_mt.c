@@ -145,6 +145,7 @@ static void spoilt_input(void **state) {
 static void healthy_steps(void **state) {
     static const char *const models[][2] = {
         {"gpt-nano", "V=37,T=12,P=12,L=2,C=20,H=5,drop=0.1"},
+        {"resnet18", "cifar=1,S=9,W=2,N1=1,N2=1,N3=1,N4=0,classes=3"},
         {"residual-lstm", "V=37,T=6,L=2,C=12,classes=0"},
         {"bert-base", "V=11,T=5,P=7,L=4,C=8,H=2"},
         {"clip", "G=2,S=8,patch=4,VC=8,VL=2,VH=2,V=11,T=5,TC=8,TL=2,TH=2,E=5"},

@@ -2,6 +2,7 @@
  * series-parallel ones and general DAGs, with memory limits, replication, options, CPUs, levels. */
 #include "base/rng.h"
 #include "base/vec.h"
+#include "search/pipedream.h"
 #include "support/plan_brute.h"
 #include "support/plan_eval.h"
 
@@ -204,8 +205,25 @@ static void test_dnnpart(void **state) {
 
 /* ---- pipedream ---- */
 
+/* The bound for large graphs holds on small ones, too, whatever plan is known; is it any good? */
+static bool check_bound(struct sl_arena *arena, const struct sl_layers *layers,
+                        const struct sl_peer_query *query, double brute) {
+    struct sl_pipedream_graph graph;
+    double share = 0;
+    sl_pipedream_open(arena, layers, &graph);
+    struct sl_pipedream_states states;
+    assert_true(sl_pipedream_list(arena, &graph, 1 << 16, &states));
+    double bound = sl_pipedream_bound(&graph, NULL, query, 3 * brute);
+    double other = sl_pipedream_bound(&graph, &states, query, 3 * brute);
+    if (bound > brute * (1 + 1e-9) || other > brute * (1 + 1e-9))
+        fail_msg("bounds %.17g and %.17g, best plan %.17g", bound, other, brute);
+    for (int i = 0; i < layers->count; i++)
+        share += graph.removed[i] ? 0 : (layers->at[i].forward + layers->at[i].backward) / 1000.0;
+    return bound > share / (double)query->devices * (1 + 1e-6);
+}
+
 static void test_pipedream(void **state) {
-    int64_t wanted = graphs_wanted(5000);
+    int64_t wanted = graphs_wanted(5000), stronger = 0;
     (void)state;
     for (int64_t n = 0; n < wanted; n++) {
         struct sl_arena arena = {0};
@@ -223,10 +241,15 @@ static void test_pipedream(void **state) {
         query.level[1] = 1 + below(&g, 3);
         query.devices = query.level[0] * (two ? query.level[1] : 1);
         const struct sl_layers *layers = freeze(&arena, &g, "pipedream");
-        compare("pipedream", layers, &query, sl_brute_pipedream(layers, &query), (uint64_t)n);
+        double brute = sl_brute_pipedream(layers, &query);
+        compare("pipedream", layers, &query, brute, (uint64_t)n);
+        stronger += check_bound(&arena, layers, &query, brute);
         sl_arena_free(&arena);
     }
-    printf("count: %lld random graphs under PipeDream's model\n", (long long)wanted);
+    printf("count: %lld random graphs under PipeDream's model, on %lld the bound is above an even "
+           "share of the work\n",
+           (long long)wanted, (long long)stronger);
+    assert_true(stronger > wanted / 4);
 }
 
 int main(void) {

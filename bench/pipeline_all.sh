@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# All that is measured about the speed of pipelines, in one command; prints RESULT lines.
+#
+#   ./dev bench pipeline_all [--quick] [--python PATH]
+#
+# With 16 cores or more: 8 stages of 2 threads; graphs of stages run. With fewer: 2 stages of 1
+# thread; graphs of stages are simulated from measured passes. --quick: fewer steps than the 50 that
+# count, for a look of less than 6 minutes on 2 cores. --python: also torch's pipelines.
+set -euo pipefail
+cd "$SRC_DIR"
+bench=$BUILD_DIR/bench
+quick='' python=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) quick=yes ;;
+    --python) python=(--python "${2:?--python PATH}") && shift ;;
+    *) echo "usage: ./dev bench pipeline_all [--quick] [--python PATH]" >&2 && exit 2 ;;
+    esac
+    shift
+done
+cores=$(nproc)
+if [ "$cores" -ge 16 ]; then
+    shape=(--stages 8 --threads 2) simulate=0
+else
+    shape=(--stages 2 --threads 1) simulate=1
+fi
+if [ "$quick" ]; then
+    steps=6 rounds=1 bound=1 turns=3
+else
+    steps=50 rounds=1 bound=6 turns=7
+fi
+echo "# $cores cores, $(uname -m), load $(cut -d' ' -f1-3 /proc/loadavg)"
+"$bench/pipeline_overhead"
+"$bench/pipeline" "${shape[@]}" --cases trace
+"$bench/pipeline_graphs" --simulate $simulate
+"$bench/async_cost" "${shape[@]}" --rounds $turns
+"$bench/pipeline" "${shape[@]}" --cases gpt --steps $steps --rounds $rounds --bound-steps $bound "${python[@]}"
+echo "# load $(cut -d' ' -f1-3 /proc/loadavg)"

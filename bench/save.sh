@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Checkpoints beside the run: how long training stands still for one, against a save that stops it, and
+# what the default interval costs.
+#
+#   ./dev bench save [--rounds N] [--seconds S]      default: 5 rounds; 120 s for the cost, 0: leave it out
+#
+# stall: both ways in turn, the middle of the rounds. cost: one run with the default interval, one without
+# checkpoints, the same number of steps, in turn; share_pct is what the log's own numbers add up to.
+set -euo pipefail
+rounds=5 seconds=120
+while [ $# -gt 0 ]; do
+    case $1 in
+    --rounds) rounds=${2:?} && shift ;;
+    --seconds) seconds=${2:?} && shift ;;
+    *) echo "usage: ./dev bench save [--rounds N] [--seconds S]" >&2 && exit 2 ;;
+    esac
+    shift
+done
+work=$(mktemp -d -p "${SL_BENCH_DIR:-.}" save.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+number() { sed -n "s/.*\"$1\": *\\([0-9.e+]*\\).*/\\1/p" "$work/out" | head -n 1; }
+middle() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+# train ARGUMENTS...: the result in $work/out
+train() {
+    rm -rf "$work/run"
+    "$SLUICE" train "${model[@]}" "$@" --quiet --json >"$work/out"
+}
+
+stall() { # NAME ARGUMENTS OF TRAIN...
+    local name=$1 round how
+    shift
+    model=("$@")
+    : >"$work/sync" && : >"$work/async"
+    for ((round = 0; round < rounds; round++)); do
+        for how in sync async; do
+            # six steps between saves: the writer is done before the next one
+            train --steps 12 --checkpoint-every 6 --save $how --out "$work/run"
+            echo $(($(number save_stall_ns) / $(number saves))) >>"$work/$how"
+            bytes=$(du -sb "$work/run/ckpt/step-00000012" | cut -f1)
+        done
+    done
+    awk -v name="$name" -v bytes="$bytes" -v s="$(middle <"$work/sync")" -v a="$(middle <"$work/async")" 'BEGIN {
+        printf "RESULT bench=save what=stall model=%s bytes=%d sync_ms=%.2f async_ms=%.2f ratio_pct=%.2f\n",
+            name, bytes, s / 1e6, a / 1e6, 100 * a / s }'
+}
+stall gpt-tiny gpt-tiny --batch 16 --micro 2
+stall gpt-8M-2-stages gpt-tiny --set C=256 --batch 8 --micro 4 --stages 2
+stall mlp-wide mlp --set W=2048 --batch 8
+
+cost() {
+    local steps each
+    model=(gpt-tiny --batch 16)
+    train --steps 20
+    each=$(number step_s)
+    steps=$(awk -v s="$seconds" -v e="$each" 'BEGIN { print int(s / e) + 1 }')
+    local begin=$EPOCHREALTIME with without
+    train --steps "$steps" --out "$work/run"
+    with=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
+    local stalled cpu saves every
+    stalled=$(number save_stall_ns) cpu=$(number save_cpu_ns) saves=$(number saves) every=$(number save_every)
+    begin=$EPOCHREALTIME
+    train --steps "$steps" --checkpoint-every 0 --out "$work/run"
+    without=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
+    awk -v steps="$steps" -v w="$with" -v o="$without" -v st="$stalled" -v c="$cpu" -v n="$saves" -v e="$every" 'BEGIN {
+        printf "RESULT bench=save what=cost model=gpt-tiny steps=%d saves=%d every=%d with_s=%.1f without_s=%.1f over_pct=%.2f share_pct=%.2f\n",
+            steps, n, e, w, o, 100 * (w - o) / o, 100 * (st + c) / 1e9 / w }'
+}
+[ "$seconds" = 0 ] || cost

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Predicted against measured: configurations that `sluice plan` plans from a profile, then really run on
+# threads and MPI. Every prediction is in a file before its run starts; nothing is fitted to the runs.
+#
+# Usage: ./dev bench truth [--cores N] [--only MODEL]... [--seconds S] [--keep DIR] [--write]
+#   --cores N    workers x threads at most; default 2 (or what there is)
+#   --seconds S  how long a run should take (default 3)
+#   --keep DIR   leave cost tables, plans, predictions.jsonl and results.jsonl there
+#   --write      write docs/truth.md
+# Needs a quiet machine: about 10 minutes on 2 cores. Exit status 1 when a goal is missed.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+command -v python3 >/dev/null || { echo "bench truth: needs python3" && exit 77; }
+export SLUICE=${SLUICE:-$root/build/release/sluice}
+exec python3 "$root/bench/truth.py" --root "$root" "$@"

@@ -1,0 +1,105 @@
+/* sluice export: a plan in the words of another system. */
+#include "cli/command.h"
+#include "cli/model_file.h"
+#include "interop/exporter.h"
+#include "plan/model.h"
+
+#include <stdlib.h>
+
+struct job {
+    struct sl_arena arena;
+    struct sl_graph *graph;
+    const struct sl_exporter *row;
+    struct sl_export what;
+};
+
+static sl_err read_plan(const char *path, struct job *job) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, (int64_t)1 << 30, &text, &length));
+    sl_err err = sl_plan_read(&job->arena, path, text, length, &job->what.plan);
+    free(text);
+    return err;
+}
+
+/* The model that the plan names, unless --model says where it is. */
+static sl_err open_graph(const struct sl_args *args, struct job *job) {
+    const struct sl_plan *plan = job->what.plan;
+    const char *model = sl_args_text(args, "--model", plan->model);
+    if (!model || !plan->node_count)
+        return sl_fail(SL_ERR_NO,
+                       "%s: this plan is of no model, and %s wants the names of its parts",
+                       args->positional[0], job->row->name);
+    SL_TRY(sl_model_open(args, model, false, &job->graph));
+    SL_TRY(sl_graph_autodiff(job->graph));
+    int *stage_of = SL_NEW(&job->arena, int, job->graph->forward_count + 1);
+    SL_TRY(sl_plan_stage_of(plan, job->graph, stage_of));
+    job->what.graph = job->graph;
+    job->what.stage_of = stage_of;
+    return SL_OK;
+}
+
+static sl_err open_sched(const struct sl_args *args, struct job *job) {
+    const struct sl_plan *plan = job->what.plan;
+    struct sl_sched_opts opts = {.schedule = sl_args_text(args, "--schedule", plan->schedule),
+                                 .batch = plan->batch};
+    SL_TRY(sl_args_int(args, "--batch", 1, INT64_MAX >> 16, &opts.batch));
+    if (!opts.schedule || !opts.batch)
+        return sl_fail(SL_ERR_USAGE, "export: this plan names no %s; give %s",
+                       opts.schedule ? "batch" : "schedule",
+                       opts.schedule ? "--batch B" : "--schedule S");
+    return sl_sched_build(&job->arena, plan, &opts, &job->what.sched);
+}
+
+static sl_err run_job(const struct sl_args *args, struct job *job, struct sl_text *text) {
+    const char *to = sl_args_text(args, "--to", NULL), *path = sl_args_text(args, "-o", "-");
+    if (!to)
+        return sl_fail(SL_ERR_USAGE, "export: --to csv, dot, json, megatron or torchtitan");
+    SL_TRY(sl_exporter_find(to, &job->row));
+    SL_TRY(read_plan(args->positional[0], job));
+    if (job->row->needs_graph)
+        SL_TRY(open_graph(args, job));
+    if (job->row->needs_sched)
+        SL_TRY(open_sched(args, job));
+    job->what.comms = sl_args_has(args, "--comms");
+    SL_TRY(job->row->write(&job->what, text));
+    return sl_file_write(path, text->at, text->length);
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct job job = {0};
+    struct sl_text text = {0};
+    sl_err err = run_job(args, &job, &text);
+    sl_text_free(&text);
+    sl_graph_close(job.graph);
+    sl_arena_free(&job.arena);
+    return err;
+}
+
+static const struct sl_option options[] = {
+    {"--to", "TARGET", "csv, dot, json, megatron or torchtitan", false},
+    {"-o", "FILE", "default standard output", false},
+    {"--model", "MODEL", "the model, when its name is not enough to find it", false},
+    SL_MODEL_OPTIONS,
+    {"--schedule", "S", "csv: instead of the plan's", false},
+    {"--batch", "B", "csv: instead of the plan's", false},
+    {"--comms", NULL, "csv: with sends and receives", false},
+    {0},
+};
+
+const struct sl_command sl_cmd_export = {
+    .name = "export",
+    .synopsis = "X.plan --to TARGET [-o FILE]",
+    .brief = "write a plan for another system",
+    .detail =
+        "csv is the schedule as PyTorch's pipelining reads it, dot a picture for Graphviz, json\n"
+        "everything the plan says. megatron prints options of Megatron-LM with the layout string,\n"
+        "torchtitan the modules of every stage; both cut between layers, so plan for them with\n"
+        "'sluice plan --whole-layers'. What a target cannot say is refused with the reason.\n\n"
+        "  sluice export gpt.plan --to megatron\n"
+        "  sluice export gpt.plan --to dot -o gpt.dot && dot -Tsvg gpt.dot -o gpt.svg",
+    .options = options,
+    .min_args = 1,
+    .max_args = 1,
+    .run = run,
+};

@@ -1,0 +1,137 @@
+/* torchtitan: the [parallelism] table of its configuration, with the modules of every stage.
+ *
+ * A module is what a parameter's name begins with: the numbered block it is in, or all but its last
+ * part. Names of Hugging Face's decoders are written as torchtitan's own decoders have them. */
+#include "interop/exporter.h"
+
+#include "base/sort.h"
+#include "base/vec.h"
+#include "graph/blocks.h"
+
+struct module {
+    const char *name; /* as torchtitan has it */
+    int stage, node;  /* where, and the first node that reads one of its parameters */
+};
+
+typedef SL_VEC(struct module) module_vec;
+
+static const struct {
+    const char *theirs, *ours;
+    bool begins; /* else the whole name */
+} renames[] = {
+    {"tok_embeddings", "model.embed_tokens", false},
+    {"layers.", "model.layers.", true},
+    {"norm", "model.norm", false},
+    {"output", "lm_head", false},
+};
+
+static const char *module_name(struct sl_arena *arena, const char *param) {
+    const char *dot = strrchr(param, '.');
+    size_t length = sl_block_length(param);
+    if (!length)
+        length = dot ? (size_t)(dot - param) : strlen(param);
+    const char *name = sl_arena_dup(arena, param, length);
+    for (int i = 0; i < SL_COUNT(renames); i++) {
+        size_t size = strlen(renames[i].ours);
+        if (renames[i].begins ? strncmp(name, renames[i].ours, size) == 0
+                              : strcmp(name, renames[i].ours) == 0)
+            return sl_arena_printf(arena, "%s%s", renames[i].theirs, name + size);
+    }
+    return name;
+}
+
+static sl_err add_use(const struct sl_export *x, const struct sl_param_grad *use, const char *name,
+                      module_vec *modules) {
+    int stage = x->stage_of[use->node];
+    for (int64_t i = 0; i < modules->count; i++) {
+        struct module *m = &modules->at[i];
+        if (strcmp(m->name, name) != 0)
+            continue;
+        if (m->stage != stage)
+            return sl_fail(SL_ERR_NO,
+                           "torchtitan has a module in one stage, and %s is read in %s and in %s; "
+                           "plan with --whole-layers%s",
+                           name, x->plan->stages[m->stage].name, x->plan->stages[stage].name,
+                           sl_block_length(name) ? "" : ", or untie the weights");
+        m->node = use->node < m->node ? use->node : m->node;
+        return SL_OK;
+    }
+    SL_PUSH(modules, ((struct module){name, stage, use->node}));
+    return SL_OK;
+}
+
+static int compare_modules(const void *a, const void *b) {
+    const struct module *x = a, *y = b;
+    return x->stage != y->stage ? (x->stage > y->stage) - (x->stage < y->stage)
+                                : (x->node > y->node) - (x->node < y->node);
+}
+
+/* Schedules that torch has by name; others are handed over as CSV. */
+static void put_schedule(const struct sl_plan *plan, struct sl_text *out) {
+    static const char *const names[][2] = {{"1f1b", "1F1B"},
+                                           {"dualpipev", "DualPipeV"},
+                                           {"gpipe", "GPipe"},
+                                           {"interleaved", "Interleaved1F1B"},
+                                           {"zb-v", "ZBVZeroBubble"}};
+    for (int i = 0; plan->schedule && i < SL_COUNT(names); i++)
+        if (strcmp(names[i][0], plan->schedule) == 0) {
+            sl_text_printf(out, "pipeline_parallel_schedule = \"%s\"\n", names[i][1]);
+            return;
+        }
+    if (plan->schedule)
+        sl_text_printf(out,
+                       "# schedule %s: sluice export --to csv, then "
+                       "pipeline_parallel_schedule_csv = \"FILE\"\n",
+                       plan->schedule);
+}
+
+static void put_modules(const struct sl_plan *plan, const module_vec *modules,
+                        struct sl_text *out) {
+    int64_t at = 0;
+    sl_text_put(out, "module_fqns_per_model_part = [\n");
+    for (int s = 0; s < plan->stage_count; s++) {
+        sl_text_put(out, "    [");
+        for (bool first = true; at < modules->count && modules->at[at].stage == s; at++) {
+            sl_text_printf(out, "%s\"%s\"", first ? "" : ", ", modules->at[at].name);
+            first = false;
+        }
+        sl_text_put(out, "],\n");
+    }
+    sl_text_put(out, "]\n");
+}
+
+static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, module_vec *modules,
+                       struct sl_text *out) {
+    const struct sl_plan *plan = x->plan;
+    SL_TRY(sl_export_check_row(plan, "torchtitan"));
+    for (int64_t g = 0; g < x->graph->grads.count; g++) {
+        const struct sl_param_grad *use = &x->graph->grads.at[g];
+        const char *name = module_name(arena, x->graph->params.at[use->param].name);
+        SL_TRY(add_use(x, use, name, modules));
+    }
+    sl_sort(modules->at, modules->count, sizeof *modules->at, compare_modules);
+    sl_text_printf(out, "[parallelism]\npipeline_parallel_degree = %d\n", sl_export_ranks(plan));
+    if (plan->stages[0].width > 1)
+        sl_text_printf(out, "data_parallel_replicate_degree = %d\n", plan->stages[0].width);
+    put_schedule(plan, out);
+    sl_text_printf(out, "pipeline_parallel_microbatch_size = %lld\n",
+                   (long long)plan->stages[0].micro_size);
+    put_modules(plan, modules, out);
+    return SL_OK;
+}
+
+static sl_err write_torchtitan(const struct sl_export *x, struct sl_text *out) {
+    struct sl_arena arena = {0};
+    module_vec modules = {0};
+    sl_err err = write_in(x, &arena, &modules, out);
+    SL_VEC_FREE(&modules);
+    sl_arena_free(&arena);
+    return err;
+}
+
+const struct sl_exporter sl_export_torchtitan = {
+    .name = "torchtitan",
+    .brief = "torchtitan's [parallelism], with the modules of every stage",
+    .needs_graph = true,
+    .write = write_torchtitan,
+};

@@ -1,0 +1,19 @@
+/* How often a run saves itself: seldom enough to cost `share`, and never two saves at a time. The
+ * writer's processor time counts in full, as if every core were busy. */
+#include "plan/pace.h"
+
+#include <math.h>
+
+enum { STEPS_MOST = 1000000000 };
+
+int64_t sl_pace_steps(const struct sl_pace *pace) {
+    double step = fmax((double)pace->step_ns, 1);
+    double cost = (double)(pace->stall_ns + pace->cpu_ns);
+    double apart = fmax(cost / (pace->share * step), (double)pace->write_ns / step);
+    double steps = ceil(fmax(apart, (double)pace->least_ns / step));
+    return steps < 1 ? 1 : steps < STEPS_MOST ? (int64_t)steps : STEPS_MOST;
+}
+
+double sl_pace_cost(const struct sl_pace *pace, int64_t every) {
+    return (double)(pace->stall_ns + pace->cpu_ns) / ((double)pace->step_ns * (double)every);
+}

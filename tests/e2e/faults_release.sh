@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# A fault on one rank (no memory, a full disk, data that cannot be read any more, a clock that jumps): all
+# ranks end with the same status, the first error is said, the last checkpoint loads.
+set -euo pipefail
+preload=$BUILD_DIR/tests/libsl_fault.so
+[ -f "$preload" ] || { echo "skipped: no $preload" && exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "FAILED: $*"
+    tail -n 5 "$work"/err* 2>/dev/null
+    exit 1
+}
+ranks=3
+seq 1 30000 >"$work/text.txt"
+gpt=(train gpt-nano --set "V=256,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --stages 3 --quiet)
+data=$work/text.txt
+port=$((20000 + $$ % 20000))
+# run NAME FAULT ARGUMENTS...: every rank's status in status[]
+run() {
+    local r pids=()
+    rm -f "$work"/err*
+    port=$((port + 1))
+    for ((r = ranks - 1; r >= 0; r--)); do
+        SLUICE_RANK=$r SLUICE_RANKS=$ranks SLUICE_MEET=127.0.0.1:$port SLUICE_KEY=$$ SL_FAULT="$2" LD_PRELOAD=$preload \
+            timeout 120 "$SLUICE" "${gpt[@]}" "${@:3}" --data "$data" --out "$work/$1" 2>"$work/err.$r" &
+        pids[r]=$!
+    done
+    status=()
+    for ((r = 0; r < ranks; r++)); do
+        status[r]=0
+        wait "${pids[r]}" || status[r]=$?
+    done
+}
+injected=0
+same() { # NAME STATUS MESSAGE: all ranks ended so, and it was said
+    local r
+    for ((r = 0; r < ranks; r++)); do
+        [ "${status[r]}" = "$2" ] || fail "$1: rank $r ended with ${status[r]}, not $2"
+    done
+    [ -z "$3" ] || cat "$work"/err* | grep -q "$3" || fail "$1: '$3' was not said"
+    injected=$((injected + 1))
+}
+
+run whole "9 none 0" --steps 12
+same whole 0 ""
+# A clock that jumps on one rank is no reason to end, and changes nothing.
+for n in 1 50 3000; do
+    run "clock$n" "1 clock $n" --steps 12
+    same "clock at $n" 0 ""
+    diff -r "$work/whole/ckpt" "$work/clock$n/ckpt" || fail "a clock that jumps changed the run"
+done
+for victim in 0 2; do # the first and the last stage read data
+    run "data$victim" "$victim data 400" --steps 100000 --checkpoint-every 4
+    same "unreadable data on rank $victim" 4 "text.txt: cannot read at byte"
+done
+for victim in 0 1 2; do
+    run "alloc$victim" "$victim alloc 3000" --steps 100000 --checkpoint-every 4
+    same "no memory on rank $victim" 4 "memory"
+done
+# Rank 0 writes: the disk is full while the run goes on beside the writer.
+for n in 1 450 900; do # writes; the first checkpoint has about 200
+    run "space$n" "0 space $n" --steps 100000 --checkpoint-every 4
+    same "full disk at write $n" 4 "No space left on device"
+    [ "$n" = 1 ] || "$SLUICE" ckpt verify "$work/space$n" >/dev/null || fail "full disk: the checkpoint does not verify"
+done
+# The data file shrinks under all of them.
+cp "$work/text.txt" "$work/small.txt"
+data=$work/small.txt
+(
+    for ((i = 0; i < 2400 && $(find "$work/shrunk/ckpt/latest" 2>/dev/null | wc -l) == 0; i++)); do sleep 0.05; done
+    truncate -s 100 "$data"
+) &
+run shrunk "9 none 0" --steps 100000 --checkpoint-every 4
+same "a data file that shrinks" 4 "somebody is writing to it"
+echo "count: $injected faults on one of $ranks ranks, the same end on all"

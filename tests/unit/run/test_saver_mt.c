@@ -1,0 +1,273 @@
+/* Saving beside the run: the checkpoint is that of the moment it was asked for, byte for byte that
+ * of a save that stops the run, however late it is written; errors come back; the pace holds. */
+#include "run/ckpt.h"
+#include "run/session.h"
+#include "support/ckpt_tree.h"
+#include "support/data_files.h"
+#include "support/pipe_case.h"
+#include "support/pipe_models.h"
+
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 7, SAVED = 3, STAGES = 3 };
+
+static struct sl_arena arena;
+
+static const char *fresh_dir(void) { return sl_tree_make(&arena); }
+
+static uint64_t hash_of(const char *run, int64_t step) {
+    struct sl_ckpt *ckpt;
+    SL_TEST_OK(sl_ckpt_open(run, step, &ckpt));
+    SL_TEST_OK(sl_ckpt_verify(ckpt));
+    uint64_t hash = sl_ckpt_hash(ckpt); /* of everything: names, shapes, bytes, notes */
+    sl_ckpt_close(ckpt);
+    return hash;
+}
+
+/* A writer that does not begin before it is told to. */
+struct late {
+    void *run; /* sl_train or sl_pipe */
+    sl_err (*write)(void *run, const struct sl_copy *copy, const struct sl_save *save);
+    sem_t may;
+    bool fails;
+};
+
+static sl_err write_late(void *ctx, const struct sl_copy *copy, const struct sl_save *save) {
+    struct late *late = ctx;
+    sem_wait(&late->may);
+    if (late->fails)
+        return sl_fail(SL_ERR_SYSTEM, "no room for step %d", (int)save->place.step);
+    return late->write(late->run, copy, save);
+}
+
+static struct sl_saver *open_saver(struct late *late, struct sl_copy *copy, const char *run) {
+    sem_init(&late->may, 0, 0);
+    return sl_saver_open(&(struct sl_saver_config){
+        .copy = copy, .ctx = late, .write = write_late, .run = run, .config = "{}", .keep = 0});
+}
+
+static void step_train(void *run) {
+    struct sl_step_report report;
+    SL_TEST_OK(sl_train_step(run, &report));
+}
+
+static void step_pipe(void *run) {
+    struct sl_step_report report;
+    SL_TEST_OK(sl_pipe_run(run, 1, &report));
+}
+
+static struct sl_store_place train_place(void *run) { return sl_train_place(run); }
+static struct sl_store_place pipe_place(void *run) { return sl_pipe_place(run); }
+
+/* Save at step SAVED while the run goes on to STEPS; then save that one, and compare with saves of
+ * a run that stood still. */
+static void save_late(struct late *late, struct sl_copy *copy, void (*step)(void *run),
+                      struct sl_store_place (*place)(void *run), const char *run) {
+    struct sl_saver *saver = open_saver(late, copy, run);
+    struct sl_save_report report;
+    for (int i = 0; i < STEPS; i++) {
+        step(late->run);
+        if (i + 1 == SAVED)
+            SL_TEST_OK(sl_saver_save(saver, place(late->run), false));
+        SL_TEST_OK(sl_saver_poll(saver, false, &report));
+        assert_int_equal(report.step, -1);
+    }
+    assert_false(sl_ckpt_exists(run));
+    sem_post(&late->may);
+    sem_post(&late->may);
+    SL_TEST_OK(sl_saver_save(saver, place(late->run), true));
+    SL_TEST_OK(sl_saver_poll(saver, false, &report));
+    assert_int_equal(report.step, STEPS);
+    sl_saver_close(saver);
+    sem_destroy(&late->may);
+}
+
+static void compare_with_still(struct pipe_case *c, const char *run) {
+    struct sl_train_config config = pipe_case_config(c, "adamw", 6, 3, STEPS);
+    const char *still = fresh_dir();
+    struct sl_train *train;
+    SL_TEST_OK(sl_train_open(&config, &train));
+    for (int i = 0; i < STEPS; i++) {
+        step_train(train);
+        struct sl_save save = {.run = still, .config = "{}", .place = sl_train_place(train)};
+        if (i + 1 == SAVED || i + 1 == STEPS)
+            SL_TEST_OK(sl_train_write(train, NULL, &save));
+    }
+    assert_true(hash_of(run, SAVED) == hash_of(still, SAVED));
+    assert_true(hash_of(run, STEPS) == hash_of(still, STEPS));
+    assert_true(hash_of(run, SAVED) != hash_of(run, STEPS));
+    sl_train_close(train);
+    sl_tree_remove(still);
+}
+
+static void one_worker_is_copied(void **state) {
+    struct pipe_case c;
+    struct sl_train *train;
+    struct sl_copy *copy;
+    (void)state;
+    pipe_case_open(&c, pipe_model_image); /* it has running statistics */
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    SL_TEST_OK(sl_train_open(&config, &train));
+    struct sl_store store = sl_train_store(train);
+    SL_TEST_OK(sl_copy_open(&store, &copy));
+    const char *run = fresh_dir();
+    save_late(&(struct late){.run = train, .write = sl_train_write}, copy, step_train, train_place,
+              run);
+    compare_with_still(&c, run);
+    sl_train_close(train);
+    sl_tree_remove(run);
+    pipe_case_close(&c);
+}
+
+static void a_pipeline_is_copied(void **state) {
+    struct pipe_case c;
+    struct sl_pipe *pipe;
+    struct sl_copy *copy;
+    (void)state;
+    pipe_case_open(&c, pipe_model_image);
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    pipe_case_cut(&c, &config, STAGES, NULL);
+    struct sl_pipe_config options = {
+        .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"};
+    SL_TEST_OK(sl_pipe_open(&options, &pipe));
+    SL_TEST_OK(sl_pipe_open_copy(pipe, &copy));
+    const char *run = fresh_dir();
+    save_late(&(struct late){.run = pipe, .write = sl_pipe_write}, copy, step_pipe, pipe_place,
+              run);
+    compare_with_still(&c, run);
+    sl_pipe_close(pipe);
+    sl_tree_remove(run);
+    pipe_case_close(&c);
+}
+
+/* The error of a writer is that of the next thing asked of the saver, whatever that is. */
+static void errors_come_back(void **state) {
+    struct pipe_case c;
+    struct sl_train *train;
+    (void)state;
+    pipe_case_open(&c, pipe_model_image);
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    SL_TEST_OK(sl_train_open(&config, &train));
+    struct sl_store store = sl_train_store(train);
+    for (int how = 0; how < 3; how++) {
+        struct late late = {.run = train, .write = sl_train_write, .fails = true};
+        struct sl_save_report report;
+        struct sl_copy *copy;
+        SL_TEST_OK(sl_copy_open(&store, &copy));
+        struct sl_saver *saver = open_saver(&late, copy, "none");
+        SL_TEST_OK(sl_saver_save(saver, (struct sl_store_place){how, 0}, false));
+        sem_post(&late.may);
+        sl_err err = how == 0   ? sl_saver_save(saver, (struct sl_store_place){9, 0}, false)
+                     : how == 1 ? sl_saver_save(saver, (struct sl_store_place){9, 0}, true)
+                                : sl_saver_poll(saver, true, &report);
+        char want[32];
+        snprintf(want, sizeof want, "no room for step %d", how);
+        assert_int_equal(err, SL_ERR_SYSTEM);
+        assert_string_equal(sl_err_message(), want);
+        sl_saver_close(saver);
+        sem_destroy(&late.may);
+    }
+    sl_train_close(train);
+    pipe_case_close(&c);
+}
+
+/* ---- sessions ---- */
+
+struct seen {
+    int saves;
+    int64_t every;
+};
+
+static void on_save(void *ctx, const struct sl_save_report *report, int64_t every) {
+    struct seen *seen = ctx;
+    assert_true(report->stall_ns > 0 && report->write_ns > 0);
+    seen->saves++;
+    seen->every = every;
+}
+
+static struct seen run_session(struct pipe_case *c, const struct sl_session_config *how,
+                               const char *run) {
+    struct seen seen = {0};
+    struct sl_session_result result;
+    struct sl_session_config session = *how;
+    session.train = pipe_case_config(c, "adamw", 6, 3, STEPS);
+    session.run = run;
+    session.config = session.model = "{}";
+    session.on_save = on_save;
+    session.ctx = &seen;
+    if (how->schedule) {
+        session.plan = c->plan;
+        session.stage_of = c->stage_of;
+    }
+    SL_TEST_OK(sl_session_run(&session, &result));
+    assert_int_equal(result.step, STEPS);
+    return seen;
+}
+
+/* Every step saved, both ways, on one worker and on three: the same files. */
+static void sessions_save_the_same(void **state) {
+    struct pipe_case c;
+    static const char *const schedules[] = {NULL, "1f1b", "zb-h1"};
+    (void)state;
+    pipe_case_open(&c, pipe_model_image);
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    const char *still = fresh_dir();
+    run_session(&c, &(struct sl_session_config){.checkpoint_every = 1, .save_stops = true}, still);
+    for (int i = 0; i < SL_COUNT(schedules); i++) {
+        struct sl_session_config how = {.checkpoint_every = 1, .schedule = schedules[i]};
+        const char *run = fresh_dir();
+        c.split = i == 2;
+        pipe_case_cut(&c, &config, STAGES, NULL);
+        struct seen seen = run_session(&c, &how, run);
+        assert_int_equal(seen.saves, STEPS);
+        for (int64_t step = 1; step <= STEPS; step++)
+            assert_true(hash_of(run, step) == hash_of(still, step));
+        sl_tree_remove(run);
+    }
+    sl_tree_remove(still);
+    pipe_case_close(&c);
+}
+
+/* With a pace: a first save, then as its cost allows; only the last where the schedule would have
+ * to drain. */
+static void sessions_find_their_pace(void **state) {
+    struct pipe_case c;
+    (void)state;
+    pipe_case_open(&c, pipe_model_gpt);
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    pipe_case_cut(&c, &config, STAGES, NULL);
+    for (int i = 0; i < 3; i++) {
+        const char *run = fresh_dir();
+        struct sl_session_config how = {.pace_ns = 1,
+                                        .schedule = i == 0   ? NULL
+                                                    : i == 1 ? "1f1b"
+                                                             : "2bw"};
+        struct seen seen = run_session(&c, &how, run);
+        if (i < 2)
+            assert_true(seen.saves >= 2 && seen.every >= 1);
+        else
+            assert_true(seen.saves == 1 && seen.every == 0);
+        hash_of(run, STEPS);
+        sl_tree_remove(run);
+    }
+    pipe_case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_worker_is_copied),     cmocka_unit_test(a_pipeline_is_copied),
+        cmocka_unit_test(errors_come_back),         cmocka_unit_test(sessions_save_the_same),
+        cmocka_unit_test(sessions_find_their_pace),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sl_arena_free(&arena);
+    return failed;
+}
