@@ -35,7 +35,7 @@ if [ -z "$data" ]; then
         LC_ALL=C sort | xargs cat >"$data"
 fi
 # A branching model that fits a laptop: three towers that join.
-towers=(mmt --set branches=3,T=16,L=2,C=64,H=4,F=128,classes=10)
+towers=(mmt --set 'branches=3,T=16,L=2,C=64,H=4,F=128,classes=10')
 
 say "1. This machine"
 run doctor --quick

@@ -394,7 +394,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_session_result result;
-    struct sl_text config_text = {0}, model_text = {0}, plan_text = {0}, text = {0};
+    struct sl_text texts[3] = {{0}}, text = {0}; /* texts: config, model, plan */
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -424,13 +424,13 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
-    put_config(&config_text, args, &session);
-    session.config = config_text.at;
-    sl_model_write(inputs.graph, &model_text);
-    session.model = model_text.at;
+    put_config(&texts[0], args, &session);
+    sl_model_write(inputs.graph, &texts[1]);
     if (session.plan)
-        sl_plan_write(session.plan, &plan_text);
-    session.plan_text = plan_text.at;
+        sl_plan_write(session.plan, &texts[2]);
+    session.config = texts[0].at;
+    session.model = texts[1].at;
+    session.plan_text = texts[2].at;
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, &result);
@@ -444,9 +444,8 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
         SL_TRY_OUT(sl_print(&text));
     }
 out:
-    sl_text_free(&config_text);
-    sl_text_free(&model_text);
-    sl_text_free(&plan_text);
+    for (int i = 0; i < SL_COUNT(texts); i++)
+        sl_text_free(&texts[i]);
     sl_text_free(&progress.trace);
     sl_text_free(&text);
     sl_run_close(&inputs);
