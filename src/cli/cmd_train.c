@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "cli/comm_options.h"
+#include "cli/drill.h"
 #include "cli/live.h"
 #include "cli/run_stats.h"
 #include "profile/peak.h"
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t stop_asked;
 
@@ -291,6 +293,20 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_text_free(&lr);
 }
 
+/* What the run directory says of the run. */
+enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, TEXTS };
+
+static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
+                      struct sl_session_config *session) {
+    put_config(&texts[CONFIG_TEXT], args, session);
+    sl_model_write(session->train.graph, &texts[MODEL_TEXT]);
+    if (session->plan)
+        sl_plan_write(session->plan, &texts[PLAN_TEXT]);
+    session->config = texts[CONFIG_TEXT].at;
+    session->model = texts[MODEL_TEXT].at;
+    session->plan_text = texts[PLAN_TEXT].at;
+}
+
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
     c->bind = sl_args_has(args, "--bind");
@@ -313,6 +329,23 @@ static sl_err parse_saving(const struct sl_args *args, struct sl_session_config 
     SL_TRY(sl_args_int(args, "--checkpoint-every", 0, INT64_MAX, &c->checkpoint_every));
     SL_TRY(sl_args_int(args, "--keep", 0, 1 << 30, &keep));
     c->keep = (int)keep;
+    return SL_OK;
+}
+
+/* A drill, and when a worker counts as stalled. */
+static sl_err parse_watch(const struct sl_args *args, struct sl_session_config *c,
+                          struct sl_drill *drill) {
+    double seconds = (double)SL_STALL_NS * 1e-9;
+    SL_TRY(sl_args_double(args, "--stall-timeout", seconds, 1e9, &seconds));
+    c->stall_ns = (int64_t)(seconds * 1e9);
+    const char *text = sl_args_text(args, "--drill", NULL);
+    if (!text)
+        return SL_OK;
+    if (!c->plan)
+        return sl_fail(SL_ERR_USAGE, "--drill needs a pipeline: --stages N or --plan X.plan");
+    SL_TRY(sl_drill_parse(text, c->plan->worker_count, drill));
+    c->before = sl_drill_before;
+    c->before_ctx = drill;
     return SL_OK;
 }
 
@@ -390,11 +423,19 @@ static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *
     return SL_OK;
 }
 
-static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *stopped) {
+/* A worker is stuck, and may use anything when it comes back: nothing is taken down. */
+static _Noreturn void leave(struct sl_comm *comm, sl_err err) {
+    err = sl_comm_conclude(comm, err);
+    fflush(NULL);
+    _exit((int)err);
+}
+
+static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
+                     struct sl_session_result *result) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
-    struct sl_session_result result;
-    struct sl_text texts[3] = {{0}}, text = {0}; /* texts: config, model, plan */
+    struct sl_drill drill = {0};
+    struct sl_text texts[TEXTS] = {{0}}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -416,6 +457,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
     SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
+    SL_TRY_OUT(parse_watch(args, &session, &drill));
     SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
@@ -424,27 +466,22 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
-    put_config(&texts[0], args, &session);
-    sl_model_write(inputs.graph, &texts[1]);
-    if (session.plan)
-        sl_plan_write(session.plan, &texts[2]);
-    session.config = texts[0].at;
-    session.model = texts[1].at;
-    session.plan_text = texts[2].at;
+    put_texts(texts, args, &session);
     measure_peak(args, &session);
     catch_signals();
-    err = sl_session_run(&session, &result);
+    err = sl_session_run(&session, result);
     sl_live_close(&progress.live);
+    if (result->abandoned)
+        leave(comm, err);
     SL_TRY_OUT(err);
-    say_result(&session, &result, &progress);
-    *stopped = result.stopped;
+    say_result(&session, result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
     if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
-        put_result(&text, &session, &result, &progress);
+        put_result(&text, &session, result, &progress);
         SL_TRY_OUT(sl_print(&text));
     }
 out:
-    for (int i = 0; i < SL_COUNT(texts); i++)
+    for (int i = 0; i < TEXTS; i++)
         sl_text_free(&texts[i]);
     sl_text_free(&progress.trace);
     sl_text_free(&text);
@@ -454,12 +491,13 @@ out:
 
 static sl_err run(const struct sl_args *args) {
     struct sl_comm *comm;
-    bool stopped = false;
+    struct sl_session_result result = {0};
     int64_t requeue = 0;
     SL_TRY(sl_args_int(args, "--requeue-exit", 0, 125, &requeue));
     SL_TRY(sl_comm_start(args, &comm));
-    SL_TRY(sl_comm_finish(comm, run_on(comm, args, &stopped)));
-    return stopped ? (sl_err)requeue : SL_OK; /* said already: a scheduler reads the status */
+    SL_TRY(sl_comm_finish(comm, run_on(comm, args, &result)));
+    return result.stopped ? (sl_err)requeue
+                          : SL_OK; /* said already: a scheduler reads the status */
 }
 
 static const struct sl_option options[] = {
@@ -481,6 +519,8 @@ static const struct sl_option options[] = {
      false},
     {"--save", "async|sync", "write checkpoints beside the run, or stop it (default async)", false},
     {"--keep", "K", "checkpoints to keep, 0 for all (default 2)", false},
+    {"--stall-timeout", "S", "seconds in one action before it may count as stalled (5)", false},
+    {"--drill", "WHAT:W:N", "practise: worker W does WHAT before its action N; see docs", false},
     {"--requeue-exit", "N", "exit status when a signal stopped the run (default 0)", false},
     {"--resume", NULL, "continue the run in --out, or start it", false},
     {"--init", "CKPT", "start from the weights of a run or checkpoint", false},
