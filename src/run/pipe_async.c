@@ -132,14 +132,32 @@ static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
     return pipe->start_step + version - 1;
 }
 
+static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
+                           int from, struct sl_message *out) {
+    int64_t before = sl_pipe_clock(w);
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = from});
+    SL_TRY(sl_channel_receive(channel, n, out));
+    sl_pipe_note_go(w);
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
+}
+
+static sl_err reserve_for(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n, int to,
+                          char **out) {
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = to});
+    SL_TRY(sl_channel_reserve(channel, n, out));
+    sl_pipe_note_go(w);
+    return SL_OK;
+}
+
 /* Own uses, in graph order, to one other holder. */
 static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
-                        const struct sl_tie *tie, const struct sl_action *a,
-                        struct sl_channel *channel) {
+                        const struct sl_tie *tie, const struct sl_action *a, int to) {
     const struct sl_graph *graph = w->pipe->train.graph;
+    struct sl_channel *channel = w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
     int64_t n = number_of(w->pipe, a->version), at = 0;
     char *message;
-    SL_TRY(sl_channel_reserve(channel, n, &message));
+    SL_TRY(reserve_for(w, channel, n, to, &message));
     for (int64_t g = 0; g < graph->grads.count; g++) {
         if (strcmp(graph->params.at[graph->grads.at[g].param].name, tie->name) != 0 ||
             w->pipe->config.stage_of[graph->grads.at[g].node] != seat->stage)
@@ -156,18 +174,9 @@ static sl_err give_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
                         const struct sl_action *a) {
     int count = w->pipe->config.plan->worker_count;
     for (int to = 0; to < count; to++) {
-        struct sl_channel *channel = w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
-        if (channel)
-            SL_TRY(send_uses(w, seat, tie_of(w->pipe, a->slot), a, channel));
+        if (w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)])
+            SL_TRY(send_uses(w, seat, tie_of(w->pipe, a->slot), a, to));
     }
-    return SL_OK;
-}
-
-static sl_err wait_for(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
-                       struct sl_message *out) {
-    int64_t before = sl_pipe_clock(w);
-    SL_TRY(sl_channel_receive(channel, n, out));
-    w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
 
@@ -206,7 +215,8 @@ static sl_err take_uses(struct sl_pipe_worker *w, struct sl_seat_state *seat, in
     for (int from = 0; from < count; from++) {
         struct sl_message message = {0};
         if (channels[channel_at(w->pipe, from, w->index)])
-            SL_TRY(wait_for(w, channels[channel_at(w->pipe, from, w->index)], n, &message));
+            SL_TRY(
+                receive_from(w, channels[channel_at(w->pipe, from, w->index)], n, from, &message));
         w->messages[from] = message.at;
     }
     SL_TRY(add_uses(w, seat, tie, a->grad_slot, w->messages));
@@ -252,7 +262,7 @@ static sl_err send_votes(struct sl_pipe_worker *w, int64_t version, const double
         char *message;
         if (!channel)
             continue;
-        SL_TRY(sl_channel_reserve(channel, n, &message));
+        SL_TRY(reserve_for(w, channel, n, to, &message));
         memcpy(message, table, (size_t)bytes);
         SL_TRY(sl_channel_send(channel, n, bytes));
     }
@@ -305,7 +315,7 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
         struct sl_message message;
         if (!channel)
             continue;
-        SL_TRY(wait_for(w, channel, n, &message));
+        SL_TRY(receive_from(w, channel, n, from, &message));
         const double *theirs = (const double *)(const void *)message.at;
         for (int64_t i = 0; i < params; i++)
             table[i] = table[i] == 0 ? theirs[i] : table[i];
