@@ -9,7 +9,6 @@
 #include "sched/schedule.h"
 #include "sim/sim.h"
 
-#include <math.h>
 #include <string.h>
 
 static sl_err read_study(const char *path, struct sl_arena *arena, const struct sl_study **out) {
@@ -88,24 +87,6 @@ struct matrix {
     SL_VEC(struct sl_study_cell) tune, cells;
 };
 
-static double last_loss(const struct sl_study_cell *c) {
-    double loss = c->record ? c->record->evals[c->record->eval_count - 1].loss : (double)NAN;
-    return isfinite(loss) ? loss : (double)INFINITY;
-}
-
-/* The rate with the lowest last loss of a tuning run; the first where none was made. */
-static double tuned(const struct sl_study *s, const struct matrix *m, int task, int mode) {
-    double rate = s->tasks[task].rates[0], best = (double)INFINITY;
-    for (int64_t i = 0; i < m->tune.count; i++) {
-        const struct sl_study_cell *c = &m->tune.at[i];
-        if (c->task == task && c->mode == mode && last_loss(c) < best) {
-            best = last_loss(c);
-            rate = c->rate;
-        }
-    }
-    return rate;
-}
-
 static bool chosen(const char *only, const char *name) {
     size_t length = strlen(name);
     for (const char *at = only; at && (at = strstr(at, name)); at += length)
@@ -140,7 +121,10 @@ static sl_err list_cells(const struct sl_args *args, const struct sl_study *s, s
             for (int i = 0; chosen(only, s->tasks[t].name) && i < s->tasks[t].mode_count; i++) {
                 int mode = s->tasks[t].modes[i];
                 struct sl_study_cell cell = {
-                    .task = t, .mode = mode, .seed = s->seeds[k], .rate = tuned(s, m, t, mode)};
+                    .task = t,
+                    .mode = mode,
+                    .seed = s->seeds[k],
+                    .rate = sl_study_best_rate(s, m->tune.at, m->tune.count, t, mode)};
                 SL_PUSH(&m->cells, cell);
             }
     return m->cells.count ? SL_OK
@@ -183,6 +167,7 @@ static sl_err put_all(const struct sl_args *args, const struct sl_study_pool *p,
     struct sl_study_table table =
         sl_study_table_build(p->arena, p->study, m->cells.at, m->cells.count, times);
     sl_study_put_table(&table, &markdown);
+    sl_study_put_tuning(p->study, m->tune.at, m->tune.count, &markdown);
     sl_study_put_page(&table, &page);
     put_json(&table, &json);
     const char *html = sl_arena_printf(p->arena, "%s/study.html", p->out);

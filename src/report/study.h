@@ -134,6 +134,13 @@ enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
                                      const struct sl_study_claim *claim);
 const char *sl_study_verdict_text(enum sl_study_verdict verdict);
 
+/* Tuning: the rate with the lowest last loss of a tuning run (the first where none was made), and
+ * all of them as a table. */
+double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
+                          int64_t count, int task, int mode);
+void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,
+                         int64_t count, struct sl_text *out);
+
 /* The table with notes and claims as Markdown, and as a page with a chart for every task. */
 void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out);
 void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out);

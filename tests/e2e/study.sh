@@ -35,9 +35,10 @@ done
 kill -KILL $pid
 wait $pid 2>/dev/null || true
 study >table 2>notes || fail "$(cat notes)"
-[ "$(grep -c '^| ' table)" = 9 ] || fail "rows: $(cat table)"
+[ "$(grep -c '^| ' table)" = 13 ] || fail "rows: $(cat table)"
 grep -q '^| vanilla | .* | 2 | ' table || fail "two seeds of vanilla: $(cat table)"
 grep -q '^| anybody: it learns | reproduces |' table || fail "the claim: $(cat table)"
+grep -q '^| 2bw | .*\*\*.* | [-+]' table || fail "the tuning: $(cat table)"
 cmp -s table x/study.md || fail "study.md is not the table"
 [ "$(grep -c '<g class="curve' x/study.html)" = 5 ] || fail "curves"
 [ "$(find x/cells -name log.jsonl | wc -l)" = 16 ] || fail "cells"

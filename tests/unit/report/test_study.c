@@ -231,6 +231,32 @@ static void claims(void **state) {
     assert_int_equal(sl_study_judge(&table, &claim), SL_CLAIM_UNKNOWN);
 }
 
+/* The best rate of a mode, what is lost, what was not run. */
+static void tuning(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    const struct sl_study *s;
+    const double losses[] = {3, 2, 2.5, NAN};
+    struct sl_study_cell c[4];
+    assert_int_equal(read_text(&arena, good, &s), SL_OK);
+    for (int i = 0; i < 4; i++)
+        c[i] = (struct sl_study_cell){.mode = i / 2,
+                                      .rate = i % 2 ? 0.002 : 0.001,
+                                      .tune = true,
+                                      .record = record(&arena, 5, &losses[i], 1)};
+    assert_true(sl_study_best_rate(s, c, 4, 0, 0) == 0.002);
+    assert_true(sl_study_best_rate(s, c, 4, 0, 1) == 0.001);
+    assert_true(sl_study_best_rate(s, c, 4, 0, 2) == 0.001); /* the first */
+    sl_study_put_tuning(s, c, 4, &text);
+    assert_non_null(strstr(text.at, "| 1f1b | 3.0000 | **2.0000** | |\n"));
+    assert_non_null(strstr(text.at, "| 2bw | **2.5000** | lost | +25.00 |\n"));
+    assert_non_null(strstr(text.at, "| vanilla | | | |\n"));
+    assert_null(strstr(text.at, "Tuning of two"));
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
 static int times_in(const char *text, const char *what) {
     int count = 0;
     for (; (text = strstr(text, what)); text++)
@@ -275,7 +301,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip), cmocka_unit_test(sabotage), cmocka_unit_test(cells),
         cmocka_unit_test(intervals),  cmocka_unit_test(rows),     cmocka_unit_test(claims),
-        cmocka_unit_test(pages),
+        cmocka_unit_test(pages),      cmocka_unit_test(tuning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
