@@ -7,11 +7,11 @@
  * (all), or with clipping and the verdict alone (clip), against one in which every stage steps for
  * itself and nothing is tied. The schedules take turns round by round; `ratio` is the throughput
  * with over that without, by the clock, `cpu_ratio` by processor time, each the median of the
- * rounds with quartiles of the cpu ratio. Fill and drain are in both.
+ * rounds with quartiles of the cpu ratio. Fill and drain are in both. `step` is how much longer
+ * REDUCE and STEP take, as a part of the workers' time, from the measured timelines.
  *
  * predict: what a policy adds to a step. `predict` is the part of the workers' time that is spent
- * in PREDICT, `step` how much longer the optimizer step takes than without a policy, as a part of
- * that time; `share` is their sum, from the measured timelines. cpu_ratio as above.
+ * in PREDICT, `step` as above, against no policy; `share` is their sum. The ratios as above.
  *
  * A step has as many tokens as in bench/pipeline.c (16 micro-batches of 4 x 128): the work on
  * weights is to that on activations what it is there.
@@ -83,6 +83,26 @@ static void put_ratios(struct race *race, int v, int64_t rounds) {
            race->cpu[v][rounds - 1 - rounds / 4]);
 }
 
+/* Seconds of all workers: in PREDICT, in STEP and REDUCE, in all. */
+struct shares {
+    double predict, step, all;
+};
+
+static struct shares read_shares(const struct sl_pipe *pipe) {
+    const struct sl_timeline *timeline = sl_pipe_timeline(pipe);
+    struct shares s = {0};
+    for (int w = 0; w < timeline->lane_count; w++)
+        for (int64_t i = 0; i < timeline->lanes[w].count; i++) {
+            const struct sl_span *span = &timeline->lanes[w].at[i];
+            double took = (double)(span->end_ns - span->start_ns) / 1e9;
+            enum sl_kind kind = (enum sl_kind)span->action.kind;
+            s.predict += kind == SL_PREDICT ? took : 0;
+            s.step += kind == SL_STEP || kind == SL_REDUCE ? took : 0;
+            s.all += kind == SL_SEND || kind == SL_RECV ? 0 : took;
+        }
+    return s;
+}
+
 /* ---- clipping, NaN, ties ---- */
 
 static void bench_verdict(const struct options *o, const char *schedule) {
@@ -96,9 +116,13 @@ static void bench_verdict(const struct options *o, const char *schedule) {
         race.pipes[v] = open_pipe(&b[v], even_plan(&b[v], (int)o->stages, false), schedule, v > 0);
     }
     run_race(&race, o, &arena);
+    struct shares none = read_shares(race.pipes[0]);
     for (int v = 1; v < VARIANTS; v++) {
-        printf("RESULT bench=async_cost case=verdict with=%s schedule=%s stages=%lld threads=%lld",
-               names[v], schedule, (long long)o->stages, (long long)o->threads);
+        struct shares with = read_shares(race.pipes[v]);
+        printf("RESULT bench=async_cost case=verdict with=%s schedule=%s stages=%lld threads=%lld "
+               "step=%.4f",
+               names[v], schedule, (long long)o->stages, (long long)o->threads,
+               (with.step - none.step) / with.all);
         put_ratios(&race, v, o->rounds);
         printf("\n");
     }
@@ -121,26 +145,6 @@ static const struct policy {
     {"pipemare", "async", "adamw"},       {"lr-rescale", "async", "adamw"},
     {"nesterov-async", "async", "nadam"},
 };
-
-/* Seconds of all workers: in PREDICT, in STEP and REDUCE, in all. */
-struct shares {
-    double predict, step, all;
-};
-
-static struct shares read_shares(const struct sl_pipe *pipe) {
-    const struct sl_timeline *timeline = sl_pipe_timeline(pipe);
-    struct shares s = {0};
-    for (int w = 0; w < timeline->lane_count; w++)
-        for (int64_t i = 0; i < timeline->lanes[w].count; i++) {
-            const struct sl_span *span = &timeline->lanes[w].at[i];
-            double took = (double)(span->end_ns - span->start_ns) / 1e9;
-            enum sl_kind kind = (enum sl_kind)span->action.kind;
-            s.predict += kind == SL_PREDICT ? took : 0;
-            s.step += kind == SL_STEP || kind == SL_REDUCE ? took : 0;
-            s.all += kind == SL_SEND || kind == SL_RECV ? 0 : took;
-        }
-    return s;
-}
 
 static void bench_predict(const struct options *o, const struct policy *policy) {
     struct sl_arena arena = {0};

@@ -25,14 +25,14 @@ else
     shape=(--stages 2 --threads 1) simulate=1
 fi
 if [ "$quick" ]; then
-    steps=6 rounds=1 bound=1 turns=3
+    steps=6 bound=2 turns=(--rounds 3 --steps 3 --set 'L=2,C=256')
 else
-    steps=50 rounds=1 bound=6 turns=7
+    steps=50 bound=6 turns=(--rounds 7)
 fi
 echo "# $cores cores, $(uname -m), load $(cut -d' ' -f1-3 /proc/loadavg)"
+"$bench/pipeline" "${shape[@]}" --cases gpt --steps $steps --bound-steps $bound "${python[@]}"
 "$bench/pipeline_overhead"
 "$bench/pipeline" "${shape[@]}" --cases trace
+"$bench/async_cost" "${shape[@]}" "${turns[@]}"
 "$bench/pipeline_graphs" --simulate $simulate
-"$bench/async_cost" "${shape[@]}" --rounds $turns
-"$bench/pipeline" "${shape[@]}" --cases gpt --steps $steps --rounds $rounds --bound-steps $bound "${python[@]}"
 echo "# load $(cut -d' ' -f1-3 /proc/loadavg)"

@@ -44,7 +44,7 @@ graphpipe_row() { # MODEL DEVICES BATCH [--set ...]
         local speed
         speed=$(get samples_per_s)
         case $planner in
-        pipedream | piper) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print a > b ? a : b}') ;;
+        pipedream | piper) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print (a > b) ? a : b}') ;;
         esac
         echo "RESULT bench=plan claim=graphpipe model=$model ${label:+set=$label }devices=$devices" \
             "batch=$batch planner=$planner samples_per_s=$speed depth=$(get depth) widths=$(widths)" \
@@ -65,11 +65,11 @@ graphpipe() {
     done
 }
 
-# ---- 2BW: p3.16xlarge, mixed precision ----
+# ---- 2BW: p3.16xlarge, mixed precision; the published code does not tie the head without a flush ----
 twobw_row() { # MODEL MACHINE BATCH
     local schedule
     for schedule in 2bw 1f1b gpipe; do
-        plan "$1" --machine "$2" --batch "$3" --dtype fp16 --planner 2bw --schedule "$schedule"
+        plan "$1" --set tied=0 --machine "$2" --batch "$3" --dtype fp16 --planner 2bw --schedule "$schedule"
         echo "RESULT bench=plan claim=2bw model=$1 machine=$2 batch=$3 schedule=$schedule" \
             "samples_per_s=$(get samples_per_s) widths=$(widths) micro=$(get micro_size)" \
             "peak_bytes=$(get peak_bytes) search_ms=$(get search_ms) cpu_s=$cpu"
@@ -85,7 +85,29 @@ twobw_row() { # MODEL MACHINE BATCH
     done
 }
 
+# As published: one pipeline of this depth, recomputation on, each schedule with the largest
+# micro-batch that fits. Several such pipelines side by side share the batch.
+twobw_paper() { # MODEL MACHINE DEPTH BATCH-OF-ONE-PIPELINE
+    local schedule size flush=0
+    for schedule in 1f1b 2bw gpipe; do
+        for size in 64 32 16 8 4 2 1; do
+            [ $(($4 % size)) = 0 ] || continue
+            plan "$1" --set tied=0 --machine "$2" --devices "$3" --straight --recompute all --batch "$4" \
+                --micro $(($4 / size)) --dtype fp16 --planner 2bw --schedule "$schedule"
+            [ "$(get depth)" != 0 ] && break
+        done
+        [ "$schedule" = 1f1b ] && flush=$(get samples_per_s)
+        echo "RESULT bench=plan claim=2bw rule=largest-micro-batch model=$1 machine=$2 depth=$(get depth) batch=$4" \
+            "schedule=$schedule micro=$(get micro_size) samples_per_s=$(get samples_per_s)" \
+            "over_flush=$(per "$(get samples_per_s)" "$flush") peak_bytes=$(get peak_bytes) search_ms=$(get search_ms)"
+    done
+}
+
 twobw() {
+    twobw_paper gpt-2.2b p3.16xlarge 8 64
+    twobw_paper gpt-2.2b p3.16xlarge 8 256
+    twobw_paper gpt-3.8b p3-x8 16 128
+    twobw_paper gpt-3.8b p3-x8 16 512
     twobw_row gpt-2.2b p3.16xlarge 64
     twobw_row gpt-2.2b p3.16xlarge 256
     twobw_row gpt-3.8b p3-x8 512

@@ -4,10 +4,10 @@
  * and end. The launcher gives them time for that, then kills what is left (a stopped process does
  * not end by itself). Ranks die with the launcher (PR_SET_PDEATHSIG), so that none is left over.
  */
+#include "cli/launch.h"
+
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/vec.h"
-#include "cli/command.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,19 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MOST = 1024 };
+enum { AGENT_FAILED = 255 };                /* ssh could not, or can no longer, reach its host */
 static const int64_t grace_ns = 4000000000; /* from the first end that is not good */
-
-struct launch {
-    const char *program;
-    const char *argv[SL_ARGS_MOST + 4];
-    int argc;
-    int64_t ranks, restarts;
-    pid_t pids[RANKS_MOST]; /* 0: ended */
-    int alive;
-    int killed_rank, signal; /* the first rank that a signal ended, and which; -1: none */
-    int status;              /* first exit status that is not 0 */
-};
 
 static volatile sig_atomic_t forward;
 
@@ -46,7 +35,8 @@ static sl_err listen_here(int *fd, int *port) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
     *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*fd < 0 || bind(*fd, (struct sockaddr *)&at, length) != 0 || listen(*fd, RANKS_MOST) != 0 ||
+    if (*fd < 0 || bind(*fd, (struct sockaddr *)&at, length) != 0 ||
+        listen(*fd, SL_LAUNCH_RANKS_MOST) != 0 ||
         getsockname(*fd, (struct sockaddr *)&at, &length) != 0)
         return sl_fail(SL_ERR_SYSTEM, "cannot listen on this host: %s", strerror(errno));
     *port = ntohs(at.sin_port);
@@ -63,12 +53,17 @@ static sl_err make_key(char key[33]) {
 }
 
 /* In the child: becomes the rank. Only what is safe after a fork of one thread. */
-static _Noreturn void become(const struct launch *l, int rank, int fd, pid_t parent) {
+static _Noreturn void become(const struct sl_launch *l, int rank, int fd, pid_t parent) {
     char text[32];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(SL_ERR_PEER); /* it died before we asked */
     setpgid(0, 0);          /* Ctrl-C comes through the launcher, once */
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    if (l->host_count)
+        sl_launch_become(l, rank);
     snprintf(text, sizeof text, "%d", rank);
     setenv("SLUICE_RANK", text, 1);
     if (rank == 0) {
@@ -76,31 +71,38 @@ static _Noreturn void become(const struct launch *l, int rank, int fd, pid_t par
         snprintf(text, sizeof text, "%d", fd);
         setenv("SLUICE_MEET_FD", text, 1);
     }
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
     execv(l->program, (char *const *)(uintptr_t)l->argv);
     fprintf(stderr, "sluice: %s: cannot start: %s\n", l->program, strerror(errno));
     _exit(SL_ERR_SYSTEM);
 }
 
-static void signal_all(struct launch *l, int signal) {
+static void signal_all(struct sl_launch *l, int signal) {
     for (int r = 0; r < l->ranks; r++)
         if (l->pids[r])
             kill(l->pids[r], signal);
 }
 
-static sl_err start(struct launch *l) {
-    char key[33], meet[64], ranks[32];
-    int fd, port;
-    SL_TRY(listen_here(&fd, &port));
-    SL_TRY(make_key(key));
-    snprintf(meet, sizeof meet, "127.0.0.1:%d", port);
+/* Where the ranks meet: on this host a port that is held already. */
+static sl_err choose_meet(struct sl_launch *l, int *fd) {
+    char ranks[32];
+    int port;
+    *fd = -1;
+    SL_TRY(make_key(l->key));
+    if (l->host_count)
+        return sl_launch_choose_meet(l);
+    SL_TRY(listen_here(fd, &port));
+    snprintf(l->meet, sizeof l->meet, "127.0.0.1:%d", port);
     snprintf(ranks, sizeof ranks, "%d", (int)l->ranks);
     setenv("SLUICE_RANKS", ranks, 1);
-    setenv("SLUICE_MEET", meet, 1);
-    setenv("SLUICE_KEY", key, 1);
+    setenv("SLUICE_MEET", l->meet, 1);
+    setenv("SLUICE_KEY", l->key, 1);
     unsetenv("SLUICE_MEET_FD");
+    return SL_OK;
+}
+
+static sl_err start(struct sl_launch *l) {
+    int fd;
+    SL_TRY(choose_meet(l, &fd));
     l->alive = 0;
     l->killed_rank = -1;
     l->signal = l->status = 0;
@@ -118,11 +120,12 @@ static sl_err start(struct launch *l) {
         l->pids[r] = pid;
         l->alive++;
     }
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     return err;
 }
 
-static void ended(struct launch *l, pid_t pid, int status) {
+static void ended(struct sl_launch *l, pid_t pid, int status) {
     for (int r = 0; r < l->ranks; r++) {
         if (l->pids[r] != pid)
             continue;
@@ -138,7 +141,7 @@ static void ended(struct launch *l, pid_t pid, int status) {
 }
 
 /* Until all have ended. */
-static void look_after(struct launch *l) {
+static void look_after(struct sl_launch *l) {
     int64_t first_ns = 0;
     while (l->alive > 0) {
         const struct timespec nap = {.tv_nsec = 20000000};
@@ -166,19 +169,22 @@ static void look_after(struct launch *l) {
     }
 }
 
-static bool has_argument(const struct launch *l, const char *name) {
-    for (int i = 2; i < l->argc; i++)
-        if (strncmp(l->argv[i], name, strlen(name)) == 0)
-            return true;
-    return false;
+/* The same command, to go on with; a drill is for the first time only. */
+static sl_err prepare_again(struct sl_launch *l) {
+    sl_launch_drop(l, "--drill", true);
+    if (!sl_launch_argument(l, "--resume"))
+        l->argv[l->argc++] = "--resume";
+    l->argv[l->argc] = NULL;
+    return l->host_count ? sl_launch_look_again(l) : SL_OK;
 }
 
 /* The first time with what was asked for; then again, from the last good checkpoint. */
-static sl_err run_job(struct launch *l) {
+static sl_err run_job(struct sl_launch *l) {
     for (int64_t again = 0;; again++) {
         SL_TRY(start(l));
         look_after(l);
-        bool lost = l->killed_rank >= 0 || l->status == SL_ERR_PEER;
+        bool lost = l->killed_rank >= 0 || l->status == SL_ERR_PEER ||
+                    (l->host_count && l->status == AGENT_FAILED);
         if (!lost && l->status == 0)
             return SL_OK;
         if (l->killed_rank >= 0)
@@ -190,27 +196,32 @@ static sl_err run_job(struct launch *l) {
         }
         sl_log_note("restart %lld of %lld, from the last good checkpoint", (long long)again + 1,
                     (long long)l->restarts);
-        if (!has_argument(l, "--resume"))
-            l->argv[l->argc++] = "--resume";
-        l->argv[l->argc] = NULL;
+        SL_TRY(prepare_again(l));
     }
 }
 
 static sl_err run(const struct sl_args *args) {
-    static struct launch l;
+    static struct sl_launch l;
     struct sigaction pass = {.sa_handler = on_signal};
     int passed[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+    if (sl_args_has(args, "--probe"))
+        return sl_launch_probe(sl_args_text(args, "--probe", ""));
     l.ranks = 0;
-    SL_TRY(sl_args_int(args, "-n", 1, RANKS_MOST, &l.ranks));
+    SL_TRY(sl_args_int(args, "-n", 1, SL_LAUNCH_RANKS_MOST, &l.ranks));
     SL_TRY(sl_args_int(args, "--restarts", 0, INT64_MAX / 2, &l.restarts));
     if (l.ranks == 0)
         return sl_fail(SL_ERR_USAGE,
                        "launch: how many ranks? e.g. sluice launch -n 4 -- train ...");
+    if (args->positional_count == 0)
+        return sl_fail(SL_ERR_USAGE, "launch: which command? e.g. sluice launch -n 4 -- train ...");
     l.program = sl_args_text(args, "--program", "/proc/self/exe");
     l.argv[l.argc++] = sl_args_has(args, "--program") ? l.program : "sluice";
     for (int i = 0; i < args->positional_count; i++)
         l.argv[l.argc++] = args->positional[i];
-    if (l.restarts && !has_argument(&l, "--out"))
+    if (sl_args_has(args, "--hosts"))
+        SL_TRY(sl_launch_read_hosts(&l, sl_args_text(args, "--hosts", ""),
+                                    sl_args_text(args, "--agent", "ssh")));
+    if (l.restarts && !sl_launch_argument(&l, "--out"))
         return sl_fail(SL_ERR_USAGE,
                        "launch: --restarts needs a run with --out DIR to continue, and "
                        "--checkpoint-every N to have something to continue from");
@@ -220,8 +231,11 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"-n", "N", "ranks: processes to start on this host", false},
+    {"-n", "N", "ranks: processes to start", false},
     {"--restarts", "R", "start again so often when a rank is lost (default 0)", false},
+    {"--hosts", "A,B=ADDR", "deal the ranks over these hosts (default: this one)", false},
+    {"--agent", "COMMAND", "what starts a command on a host (default ssh)", false},
+    {"--probe", "HOST:PORT", "only say by the exit status whether that is reached", false},
     {"--program", "PATH", "start this instead of sluice", false},
     {0},
 };
@@ -229,13 +243,14 @@ static const struct sl_option options[] = {
 const struct sl_command sl_cmd_launch = {
     .name = "launch",
     .synopsis = "-n N [--restarts R] -- COMMAND ...",
-    .brief = "start a command as several processes on this host",
+    .brief = "start a command as several processes, on one host or several",
     .detail =
         "Example: sluice launch -n 4 --restarts 3 -- train gpt-nano --stages 4 --out run\n"
-        "--checkpoint-every 50. No MPI and no SSH is needed. When a rank dies, stops or is cut\n"
-        "off, the others say which and end; the job exits with 5, or starts again.",
+        "--checkpoint-every 50. No MPI is needed, and on one host no SSH. When a rank dies, stops\n"
+        "or is cut off, the others say which and end; the job exits with 5, or starts again, with\n"
+        "fewer ranks where a host is gone.",
     .options = options,
-    .min_args = 1,
+    .min_args = 0,
     .max_args = -1,
     .run = run,
 };

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/par.h"
 #include "cli/comm_options.h"
+#include "cli/drill.h"
 #include "cli/live.h"
 #include "cli/run_stats.h"
 #include "profile/peak.h"
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t stop_asked;
 
@@ -310,6 +312,23 @@ static sl_err parse_saving(const struct sl_args *args, struct sl_session_config 
     return SL_OK;
 }
 
+/* A drill, and when a worker counts as stalled. */
+static sl_err parse_watch(const struct sl_args *args, struct sl_session_config *c,
+                          struct sl_drill *drill) {
+    double seconds = (double)SL_STALL_NS * 1e-9;
+    SL_TRY(sl_args_double(args, "--stall-timeout", seconds, 1e9, &seconds));
+    c->stall_ns = (int64_t)(seconds * 1e9);
+    const char *text = sl_args_text(args, "--drill", NULL);
+    if (!text)
+        return SL_OK;
+    if (!c->plan)
+        return sl_fail(SL_ERR_USAGE, "--drill needs a pipeline: --stages N or --plan X.plan");
+    SL_TRY(sl_drill_parse(text, c->plan->worker_count, drill));
+    c->before = sl_drill_before;
+    c->before_ctx = drill;
+    return SL_OK;
+}
+
 static void put_result(struct sl_text *text, const struct sl_session_config *c,
                        const struct sl_session_result *r, const struct progress *p) {
     struct sl_json_out json = {.text = text, .indent = 2};
@@ -384,10 +403,18 @@ static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *
     return SL_OK;
 }
 
-static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *stopped) {
+/* A worker is stuck, and may use anything when it comes back: nothing is taken down. */
+static _Noreturn void leave(struct sl_comm *comm, sl_err err) {
+    err = sl_comm_conclude(comm, err);
+    fflush(NULL);
+    _exit((int)err);
+}
+
+static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
+                     struct sl_session_result *result) {
     struct sl_run_inputs inputs;
     struct progress progress = {0};
-    struct sl_session_result result;
+    struct sl_drill drill = {0};
     struct sl_text config_text = {0}, model_text = {0}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
@@ -410,6 +437,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     SL_TRY_OUT(parse_saving(args, &session));
     struct sl_pipe_choice choice;
     SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
+    SL_TRY_OUT(parse_watch(args, &session, &drill));
     SL_TRY_OUT(ask_verdict(args, &session));
     SL_TRY_OUT(ask_staleness(args, &session));
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
@@ -424,14 +452,15 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args, bool *sto
     session.model = model_text.at;
     measure_peak(args, &session);
     catch_signals();
-    err = sl_session_run(&session, &result);
+    err = sl_session_run(&session, result);
     sl_live_close(&progress.live);
+    if (result->abandoned)
+        leave(comm, err);
     SL_TRY_OUT(err);
-    say_result(&session, &result, &progress);
-    *stopped = result.stopped;
+    say_result(&session, result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
     if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
-        put_result(&text, &session, &result, &progress);
+        put_result(&text, &session, result, &progress);
         SL_TRY_OUT(sl_print(&text));
     }
 out:
@@ -445,12 +474,13 @@ out:
 
 static sl_err run(const struct sl_args *args) {
     struct sl_comm *comm;
-    bool stopped = false;
+    struct sl_session_result result = {0};
     int64_t requeue = 0;
     SL_TRY(sl_args_int(args, "--requeue-exit", 0, 125, &requeue));
     SL_TRY(sl_comm_start(args, &comm));
-    SL_TRY(sl_comm_finish(comm, run_on(comm, args, &stopped)));
-    return stopped ? (sl_err)requeue : SL_OK; /* said already: a scheduler reads the status */
+    SL_TRY(sl_comm_finish(comm, run_on(comm, args, &result)));
+    return result.stopped ? (sl_err)requeue
+                          : SL_OK; /* said already: a scheduler reads the status */
 }
 
 static const struct sl_option options[] = {
@@ -472,6 +502,8 @@ static const struct sl_option options[] = {
      false},
     {"--save", "async|sync", "write checkpoints beside the run, or stop it (default async)", false},
     {"--keep", "K", "checkpoints to keep, 0 for all (default 2)", false},
+    {"--stall-timeout", "S", "seconds in one action before it may count as stalled (5)", false},
+    {"--drill", "WHAT:W:N", "practise: worker W does WHAT before its action N; see docs", false},
     {"--requeue-exit", "N", "exit status when a signal stopped the run (default 0)", false},
     {"--resume", NULL, "continue the run in --out, or start it", false},
     {"--init", "CKPT", "start from the weights of a run or checkpoint", false},

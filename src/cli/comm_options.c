@@ -22,6 +22,9 @@ static const char *launched_as(void) {
     return "threads";
 }
 
+/* Also from a thread that finds a rank lost. */
+static void say(const char *message) { fprintf(stderr, "sluice: %s\n", message); }
+
 /* ---- a process that cannot go on ---- */
 
 static struct sl_comm *still_open;
@@ -35,8 +38,9 @@ static void last_words(void) {
     if (!comm)
         return;
     alarm(PATIENCE_S); /* it may have ended within the transport's own lock */
-    if (sl_comm_settle(comm, SL_ERR_SYSTEM) != SL_OK && comm->rank == comm->speaker)
-        fprintf(stderr, "sluice: %s\n", sl_err_message());
+    if (sl_comm_settle(comm, SL_ERR_SYSTEM) != SL_OK && comm->rank == comm->speaker &&
+        !sl_comm_has_said(comm))
+        say(sl_err_message());
 }
 
 sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
@@ -52,6 +56,7 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     struct sl_job job;
     SL_TRY(sl_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, &job, out));
+    sl_comm_say(*out, say);
     still_open = *out;
     atexit(last_words);
     if (!sl_comm_speaks(*out))
@@ -130,14 +135,23 @@ sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
     return SL_OK;
 }
 
+sl_err sl_comm_conclude(struct sl_comm *comm, sl_err err) {
+    still_open = NULL;
+    if (comm)
+        err = sl_comm_settle(comm, err);
+    /* Without signs of life nobody knows who is left to speak. */
+    bool speaks = !comm || ((comm->rank == comm->speaker || (comm->broken && !comm->life)) &&
+                            !sl_comm_has_said(comm));
+    if (err != SL_OK && speaks && *sl_err_message())
+        say(sl_err_message());
+    sl_err_set_message(""); /* it is said */
+    return err;
+}
+
 sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
     if (!comm)
         return err;
-    still_open = NULL;
-    err = sl_comm_settle(comm, err);
-    if (err != SL_OK && (comm->rank == comm->speaker || comm->broken))
-        fprintf(stderr, "sluice: %s\n", sl_err_message());
+    err = sl_comm_conclude(comm, err);
     sl_comm_close(comm);
-    sl_err_set_message(""); /* it is said */
     return err;
 }

@@ -22,7 +22,10 @@ SL_MUST_CHECK sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args 
 /* --bind */
 SL_MUST_CHECK sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out);
 
-/* The end of a command: `err` is how it went here; returns how it went for all. */
+/* The end of a command: `err` is how it went here; returns how it went for all, and says it. NULL:
+ * nobody else. */
+SL_MUST_CHECK sl_err sl_comm_conclude(struct sl_comm *comm, sl_err err);
+/* The same, and closes. */
 SL_MUST_CHECK sl_err sl_comm_finish(struct sl_comm *comm, sl_err err);
 
 /* Is this the rank that prints and writes files? */

@@ -3,6 +3,9 @@
 
 #include "base/arena.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
                     struct sl_comm **out) {
     return row->open(job, out);
@@ -21,11 +24,63 @@ void sl_comm_fail(struct sl_comm *comm, sl_err err) {
         comm->row->failed(comm);
 }
 
-void sl_comm_explain(struct sl_comm *comm, void (*explain)(void *ctx, int rank), void *ctx) {
-    pthread_mutex_lock(&comm->gate.mutex);
-    comm->explain = explain;
-    comm->explain_ctx = ctx;
-    pthread_mutex_unlock(&comm->gate.mutex);
+void sl_comm_init(struct sl_comm *comm) {
+    sl_gate_open(&comm->gate);
+    pthread_mutex_init(&comm->hooks_mutex, NULL);
+}
+
+void sl_comm_done(struct sl_comm *comm) {
+    sl_gate_close(&comm->gate);
+    pthread_mutex_destroy(&comm->hooks_mutex);
+}
+
+/* ---- signs of life ---- */
+
+static struct sl_comm *life_of(struct sl_comm *comm) { return comm->life ? comm->life : comm; }
+
+void sl_comm_hook(struct sl_comm *comm, const struct sl_comm_hooks *hooks) {
+    comm = life_of(comm);
+    pthread_mutex_lock(&comm->hooks_mutex);
+    comm->hooks = hooks ? *hooks : (struct sl_comm_hooks){0};
+    pthread_mutex_unlock(&comm->hooks_mutex);
+}
+
+void sl_comm_say(struct sl_comm *comm, void (*say)(const char *message)) {
+    comm = life_of(comm);
+    pthread_mutex_lock(&comm->hooks_mutex);
+    comm->say = say;
+    pthread_mutex_unlock(&comm->hooks_mutex);
+}
+
+bool sl_comm_has_said(struct sl_comm *comm) {
+    comm = life_of(comm);
+    pthread_mutex_lock(&comm->hooks_mutex);
+    bool said = comm->said;
+    pthread_mutex_unlock(&comm->hooks_mutex);
+    return said;
+}
+
+bool sl_comm_look(struct sl_comm *comm, int rank, void *out, int64_t size_bytes, int64_t *age_ns) {
+    comm = life_of(comm);
+    return comm->row->look && comm->row->look(comm, rank, out, size_bytes, age_ns);
+}
+
+bool sl_comm_is_lost(struct sl_comm *comm, int rank) {
+    comm = life_of(comm);
+    return comm->row->is_lost && comm->row->is_lost(comm, rank);
+}
+
+void sl_comm_who(struct sl_comm *comm, int rank, char out[SL_WHO_TEXT]) {
+    char host[64] = "?";
+    comm = life_of(comm);
+    if (comm->row->who) {
+        comm->row->who(comm, rank, out);
+    } else if (rank == comm->rank) {
+        gethostname(host, sizeof host - 1);
+        snprintf(out, SL_WHO_TEXT, "rank %d, host %s, process %d", rank, host, (int)getpid());
+    } else {
+        snprintf(out, SL_WHO_TEXT, "rank %d", rank);
+    }
 }
 
 void sl_comm_poll(struct sl_comm *comm) {

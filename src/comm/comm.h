@@ -16,6 +16,7 @@
 #define SL_COMM_COMM_H
 
 #include "comm/gate.h"
+#include "comm/life.h"
 #include "device/device.h"
 
 struct sl_transport;
@@ -25,13 +26,20 @@ struct sl_comm {
     const struct sl_transport *row;
     struct sl_gate gate;
     int rank, ranks;
-    bool broken; /* after settling: some rank did not answer, and close ends all */
-    int speaker; /* who says what went wrong: 0, unless it is lost */
-    /* A rank is lost, and the error of the thread says so: add what is known. NULL: nothing.
-     * Under the mutex of the gate. */
-    void (*explain)(void *ctx, int rank);
-    void *explain_ctx;
+    bool broken;                /* after settling: some rank did not answer, and close ends all */
+    int speaker;                /* who says what went wrong: 0, unless it is lost */
+    atomic_int_least64_t moved; /* grows while messages come in */
+    /* A transport that brings signs of life, for one that has none; NULL: none, or this itself. */
+    struct sl_comm *life;
+    pthread_mutex_t hooks_mutex; /* never taken under another lock of the transport */
+    struct sl_comm_hooks hooks;
+    void (*say)(const char *message); /* at once, when a rank is lost; NULL: at the end */
+    bool said;
 };
+
+/* What all transports begin and end with. */
+void sl_comm_init(struct sl_comm *comm);
+void sl_comm_done(struct sl_comm *comm);
 
 /* Which rank of which job this process is, for transports whose launcher does not tell. */
 struct sl_job {
@@ -54,7 +62,7 @@ SL_MUST_CHECK sl_err sl_comm_settle(struct sl_comm *comm, sl_err err);
 void sl_comm_close(struct sl_comm *comm); /* NULL is fine */
 /* This worker failed with the error recorded in its thread. */
 void sl_comm_fail(struct sl_comm *comm, sl_err err);
-void sl_comm_explain(struct sl_comm *comm, void (*explain)(void *ctx, int rank), void *ctx);
+
 /* Let a transport that needs it move what is under way; cheap. Called between actions. */
 void sl_comm_poll(struct sl_comm *comm);
 
@@ -147,6 +155,10 @@ struct sl_transport {
     void (*close)(struct sl_comm *comm);
     void (*failed)(struct sl_comm *comm); /* the gate has failed here; NULL: it finds out */
     sl_err (*merge)(struct sl_comm *comm, void *bytes, int64_t size_bytes);
+    /* Signs of life; NULL where there are none. */
+    bool (*look)(struct sl_comm *comm, int rank, void *out, int64_t size_bytes, int64_t *age_ns);
+    bool (*is_lost)(struct sl_comm *comm, int rank);
+    void (*who)(struct sl_comm *comm, int rank, char out[SL_WHO_TEXT]);
 
     sl_err (*channel_open)(struct sl_comm *comm, const struct sl_channel_spec *spec,
                            struct sl_channel **out);

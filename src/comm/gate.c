@@ -18,6 +18,12 @@ void sl_gate_close(struct sl_gate *gate) {
     pthread_cond_destroy(&gate->wake);
 }
 
+void sl_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer) {
+    pthread_mutex_lock(&gate->mutex);
+    gate->outer = outer;
+    pthread_mutex_unlock(&gate->mutex);
+}
+
 void sl_gate_ring(struct sl_gate *gate) {
     atomic_thread_fence(memory_order_seq_cst); /* against the sleeper's increment, then look */
     if (atomic_load(&gate->sleepers) == 0)
@@ -35,7 +41,10 @@ void sl_gate_fail(struct sl_gate *gate, sl_err err) {
     }
     atomic_store(&gate->failed, true);
     pthread_cond_broadcast(&gate->wake);
+    struct sl_gate *outer = gate->outer;
     pthread_mutex_unlock(&gate->mutex);
+    if (outer)
+        sl_gate_fail(outer, err);
 }
 
 sl_err sl_gate_error(struct sl_gate *gate) {

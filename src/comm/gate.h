@@ -20,10 +20,12 @@ struct sl_gate {
      * sleeping. True: something moved. NULL: waiters sleep until somebody rings. */
     bool (*poll)(void *ctx);
     void *poll_ctx;
+    struct sl_gate *outer; /* fails with this one; NULL: none; guarded by mutex */
 };
 
 void sl_gate_open(struct sl_gate *gate);
 void sl_gate_close(struct sl_gate *gate);
+void sl_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer);
 /* Something changed: wake whoever sleeps. */
 void sl_gate_ring(struct sl_gate *gate);
 /* This worker failed with the error recorded in its thread. The first one counts. */

@@ -5,6 +5,8 @@
  * actions and between the instructions of a program; there is no thread for it, which would take a
  * core away from computing (docs/design).
  *
+ * Signs of life travel beside MPI (mpi_life.c): a rank that dies takes no call of ours with it.
+ *
  * Failure: the first error of a rank goes to all others as a message; everyone who waits gets it.
  * At the end each rank that failed, or heard of it, has told all others so, and waits (a while) for
  * their telling: then nobody is left waiting, and MPI can be shut down in order.
@@ -155,6 +157,7 @@ static bool test_ops(struct mpi_comm *comm) {
             op->done(op, count);
         atomic_store_explicit(&op->busy, false, memory_order_release);
     }
+    atomic_fetch_add_explicit(&comm->post.base.moved, done, memory_order_relaxed);
     return true;
 }
 
@@ -162,7 +165,7 @@ static void announce(struct mpi_comm *comm) {
     comm->announced = true;
     comm->told->err = (int)sl_gate_error(&comm->post.base.gate);
     /* What we heard from others says already whose it is. */
-    if (comm->failed_ranks > 0 || comm->told->err == SL_OK)
+    if (comm->failed_ranks > 0 || comm->told->err == SL_OK || mpi_life_lost(comm) > 0)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
     else
         snprintf(comm->told->message, sizeof comm->told->message, "rank %d: %s",
@@ -230,7 +233,7 @@ static sl_err start_mpi(struct mpi_comm *comm) {
 }
 
 static void free_comm(struct mpi_comm *comm) {
-    sl_gate_close(&comm->post.base.gate);
+    sl_comm_done(&comm->post.base);
     pthread_mutex_destroy(&comm->lock);
     free(comm->requests);
     free(comm->ops);
@@ -246,7 +249,7 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
     struct mpi_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct mpi_comm){.post = {.base = {.row = row}, .row = &post_row}};
     comm->node = MPI_COMM_NULL;
-    sl_gate_open(&comm->post.base.gate);
+    sl_comm_init(&comm->post.base);
     pthread_mutex_init(&comm->lock, NULL);
     comm->told = sl_realloc(NULL, sizeof *comm->told);
     comm->heard = sl_realloc(NULL, sizeof *comm->heard);
@@ -261,8 +264,10 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
     comm->post.base.gate.poll = poll;
     comm->post.base.gate.poll_ctx = comm;
     comm->hear.done = hear;
-    if (comm->post.base.ranks > 1)
+    if (comm->post.base.ranks > 1) {
         listen(comm);
+        mpi_life_open(comm);
+    }
     *out = &comm->post.base;
     return SL_OK;
 }
@@ -272,7 +277,7 @@ static bool hear_all(struct mpi_comm *comm) {
     int64_t end = sl_clock_ns() + patience_ns;
     while (sl_clock_ns() < end) {
         poll(comm);
-        if (comm->failed_ranks >= comm->post.base.ranks - 1)
+        if (comm->failed_ranks + mpi_life_lost(comm) >= comm->post.base.ranks - 1)
             return true;
         sched_yield();
     }
@@ -301,11 +306,15 @@ static sl_err settle(struct sl_comm *base, sl_err err) {
     if (err != SL_OK)
         sl_gate_fail(&base->gate, err);
     sl_err first = sl_gate_error(&base->gate);
-    base->broken = first != SL_OK && !hear_all(comm);
+    base->broken = first != SL_OK && (!hear_all(comm) || mpi_life_lost(comm) > 0);
+    while (base->speaker < base->rank && sl_comm_is_lost(base, base->speaker))
+        base->speaker++;
     return first;
 }
 
 static void close_comm(struct sl_comm *base) {
+    if (!base->broken)
+        mpi_life_close((struct mpi_comm *)base);
     if (base->broken)
         MPI_Abort(((struct mpi_comm *)base)->world, (int)base->gate.err);
     stop_mpi((struct mpi_comm *)base);

@@ -38,4 +38,10 @@ SL_MUST_CHECK sl_err mpi_node_open(struct mpi_comm *comm);
 sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out);
 void mpi_node_close(struct mpi_comm *comm, bool failed);
 
+/* mpi_life.c: signs of life beside MPI, which has none: connections over TCP. Where they cannot be
+ * made, on one host or another, all go without. */
+void mpi_life_open(struct mpi_comm *comm);
+void mpi_life_close(struct mpi_comm *comm);
+int mpi_life_lost(struct mpi_comm *comm); /* ranks */
+
 #endif

@@ -186,6 +186,7 @@ void tcp_free_peer(struct tcp_peer *peer) {
         tcp_free_stray(stray);
     }
     free(peer->reading);
+    free(peer->state);
     if (peer->got >= (int64_t)sizeof peer->head && peer->head.kind > TCP_SYNC)
         free(peer->into);
 }
@@ -196,7 +197,7 @@ static void free_comm(struct tcp_comm *comm) {
         tcp_free_peer(&comm->peers[r]);
     free(comm->peers);
     sl_post_close(&comm->post);
-    sl_gate_close(&comm->post.base.gate);
+    sl_comm_done(&comm->post.base);
     pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
@@ -226,8 +227,10 @@ static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
                                        .row = &post_row,
                                        .last_tag = INT_MAX},
                               .poll_fd = -1,
-                              .wake_fd = -1};
-    sl_gate_open(&comm->post.base.gate);
+                              .wake_fd = -1,
+                              .lost = -1,
+                              .losing = -1};
+    sl_comm_init(&comm->post.base);
     pthread_mutex_init(&comm->lock, NULL);
     sl_err err = meet(comm, job ? job : &alone);
     if (err == SL_OK) {
@@ -263,7 +266,7 @@ static void choose_speaker(struct tcp_comm *comm) {
     pthread_mutex_lock(&comm->lock);
     base->speaker = base->rank;
     for (int r = base->rank - 1; r >= 0; r--)
-        if (!comm->peers[r].gone || comm->peers[r].told)
+        if (!comm->peers[r].lost && (!comm->peers[r].gone || comm->peers[r].told))
             base->speaker = r;
     pthread_mutex_unlock(&comm->lock);
 }
@@ -302,5 +305,8 @@ const struct sl_transport sl_transport_tcp = {
     .settle = settle,
     .close = close_comm,
     .failed = told,
+    .look = tcp_look,
+    .is_lost = tcp_is_lost,
+    .who = tcp_who,
     SL_POST_FUNCTIONS,
 };

@@ -17,6 +17,7 @@
 enum {
     HEAD = sizeof(struct tcp_head),
     BEAT_MS = 500,
+    LOSING_MS = 50, /* between looks while a loss is about to be told */
     CONTROL_MOST = 1 << 20,
     STRAY_FIRST = 1 << 16
 };
@@ -234,6 +235,8 @@ static void end_message(struct tcp_comm *comm, int rank) {
     peer->into[size] = 0;
     if (kind == TCP_FAIL)
         tcp_hear_failure(comm, rank, peer->into, size);
+    else if (kind == TCP_BEAT)
+        tcp_keep_state(comm, rank, size);
     free(peer->into);
     peer->into = NULL;
 }
@@ -253,6 +256,8 @@ bool tcp_read_piece(struct tcp_comm *comm, int rank) {
     }
     peer->got += got;
     peer->heard_ns = sl_clock_ns();
+    if (!in_head && (peer->head.kind == TCP_DATA || peer->head.kind == TCP_SYNC))
+        atomic_fetch_add_explicit(&comm->post.base.moved, got, memory_order_relaxed);
     sl_err err = peer->got == HEAD && in_head ? begin_message(comm, rank) : SL_OK;
     if (err == SL_OK && peer->got >= HEAD)
         err = grow_stray(peer);
@@ -291,19 +296,24 @@ static void *thread_main(void *arg) {
     struct epoll_event events[EVENTS];
     int64_t beat_ns = 0, last_ns = sl_clock_ns();
     while (!atomic_load(&comm->stop)) {
-        int count = epoll_wait(comm->poll_fd, events, EVENTS, BEAT_MS / 2);
+        int wait_ms = comm->losing >= 0 ? LOSING_MS : BEAT_MS / 2;
+        int count = epoll_wait(comm->poll_fd, events, EVENTS, wait_ms);
         int64_t now = sl_clock_ns(), away = now - last_ns;
         last_ns = now;
         for (int i = 0; i < count; i++)
             serve(comm, &events[i]);
-        if (now - beat_ns >= BEAT_MS * 1000000LL) {
+        if (now - beat_ns >= BEAT_MS * 1000000LL || comm->losing >= 0) {
             beat_ns = now;
             tcp_beat(comm);
         }
-        if (atomic_load(&comm->post.base.gate.failed))
+        if (atomic_load(&comm->post.base.gate.failed)) {
+            comm->losing = -1;
             tcp_announce(comm);
-        else
+        } else if (comm->losing >= 0) {
+            tcp_tell_loss(comm, now);
+        } else {
             tcp_check_lost(comm, now, away);
+        }
     }
     return NULL;
 }

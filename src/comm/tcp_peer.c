@@ -3,41 +3,127 @@
  * Whatever arrives is a sign of life; when there is nothing to say, a heartbeat is, twice a second.
  * Lost is who closes the connection without a word, or is silent for lost_ns. The thread of
  * connections does all this: it answers while workers compute, and not when the process is stopped.
+ *
+ * A sign of life carries what the rank is at. When a connection closes, everyone tells so at once,
+ * and the loss is said telling_ns later: then all who wait for the lost one are known to wait.
  */
 #include "comm/tcp_state.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-static const int64_t lost_ns = 4000000000;
+static const int64_t lost_ns = 4000000000, telling_ns = 200000000;
 
 struct failure {
-    int32_t err;
+    int32_t err, lost; /* a rank, -1: none */
     char message[2048];
 };
 
 void tcp_beat(struct tcp_comm *comm) {
+    struct sl_comm *base = &comm->post.base;
+    struct tcp_head head = {.kind = TCP_BEAT};
+    char *state = NULL;
+    pthread_mutex_lock(&base->hooks_mutex);
+    if (base->hooks.state) {
+        head.size_bytes = base->hooks.state_bytes;
+        state = sl_realloc(NULL, (size_t)head.size_bytes);
+        base->hooks.state(base->hooks.ctx, state);
+    }
+    pthread_mutex_unlock(&base->hooks_mutex);
     pthread_mutex_lock(&comm->lock);
-    for (int r = 0; r < comm->post.base.ranks; r++) {
+    for (int r = 0; r < base->ranks; r++) {
         struct tcp_peer *peer = &comm->peers[r];
         if (peer->fd >= 0 && !peer->gone && !peer->out) /* else there is something to say */
-            tcp_control(comm, r, (struct tcp_head){.kind = TCP_BEAT}, NULL);
+            tcp_control(comm, r, head, state);
     }
     pthread_mutex_unlock(&comm->lock);
+    free(state);
+}
+
+/* The payload that has just come becomes what is known of the rank. */
+void tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes) {
+    struct tcp_peer *peer = &comm->peers[rank];
+    if (size_bytes == 0)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    char *old = peer->state;
+    peer->state = peer->into;
+    peer->state_bytes = size_bytes;
+    peer->state_ns = peer->heard_ns;
+    peer->into = old; /* freed by who reads */
+    pthread_mutex_unlock(&comm->lock);
+}
+
+bool tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes, int64_t *age_ns) {
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+    struct tcp_peer *peer = &comm->peers[rank];
+    pthread_mutex_lock(&comm->lock);
+    bool found = peer->state && peer->state_bytes == size_bytes;
+    if (found) {
+        memcpy(out, peer->state, (size_t)size_bytes);
+        *age_ns = sl_clock_ns() - peer->state_ns;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return found;
+}
+
+bool tcp_is_lost(struct sl_comm *base, int rank) {
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+    pthread_mutex_lock(&comm->lock);
+    bool lost = comm->peers[rank].lost;
+    pthread_mutex_unlock(&comm->lock);
+    return lost;
+}
+
+void tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]) {
+    const struct tcp_who *who = &((struct tcp_comm *)base)->peers[rank].who;
+    snprintf(out, SL_WHO_TEXT, "rank %d, host %s, process %d", rank, who->host, who->pid);
+}
+
+/* The lowest rank that is left says what the thread's error is, at once. */
+static void say_loss(struct tcp_comm *comm, int rank) {
+    struct sl_comm *base = &comm->post.base;
+    int speaker = 0;
+    pthread_mutex_lock(&comm->lock);
+    comm->peers[rank].lost = true;
+    while (comm->peers[speaker].lost)
+        speaker++;
+    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&base->hooks_mutex);
+    if (base->say && !base->said && speaker == base->rank) {
+        base->say(sl_err_message());
+        base->said = true;
+    }
+    pthread_mutex_unlock(&base->hooks_mutex);
 }
 
 static void lose(struct tcp_comm *comm, int rank, const char *why) {
     const struct tcp_who *who = &comm->peers[rank].who;
     sl_err err = sl_fail(SL_ERR_PEER, "rank %d (host %s, process %d) is lost: %s", rank, who->host,
                          who->pid, why);
-    pthread_mutex_lock(&comm->post.base.gate.mutex);
-    if (comm->post.base.explain)
-        comm->post.base.explain(comm->post.base.explain_ctx, rank);
-    pthread_mutex_unlock(&comm->post.base.gate.mutex);
-    sl_gate_fail(&comm->post.base.gate, err);
+    struct sl_comm *base = &comm->post.base;
+    pthread_mutex_lock(&comm->lock);
+    comm->peers[rank].lost = true;
+    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&base->hooks_mutex);
+    if (base->hooks.explain)
+        base->hooks.explain(base->hooks.ctx, rank);
+    pthread_mutex_unlock(&base->hooks_mutex);
+    say_loss(comm, rank);
+    comm->lost = rank;
+    sl_gate_fail(&base->gate, err);
+}
+
+void tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
+    if (now_ns - comm->losing_ns < telling_ns)
+        return;
+    lose(comm, comm->losing, comm->losing_why);
+    comm->losing = -1;
 }
 
 /* A process that was stopped itself has heard nobody: that time does not count. */
@@ -70,14 +156,18 @@ void tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
     peer->gone = true;
     epoll_ctl(comm->poll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
     pthread_mutex_unlock(&comm->lock);
-    if (!told && !atomic_load(&comm->post.base.gate.failed))
-        lose(comm, rank, why);
+    if (!told && !atomic_load(&comm->post.base.gate.failed) && comm->losing < 0) {
+        comm->losing = rank;
+        comm->losing_ns = sl_clock_ns();
+        snprintf(comm->losing_why, sizeof comm->losing_why, "%s", why);
+        tcp_beat(comm);
+    }
     sl_gate_ring(&comm->post.base.gate);
 }
 
 /* The first error here goes to all others, once. What came from another names its rank already. */
 void tcp_announce(struct tcp_comm *comm) {
-    struct failure failure = {0};
+    struct failure failure = {.lost = comm->lost};
     bool heard = false;
     if (comm->announced)
         return;
@@ -110,5 +200,9 @@ void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_
     if (failure.err <= SL_OK || failure.err > SL_ERR_PEER)
         failure.err = SL_ERR_PEER;
     sl_err_set_message(failure.message);
+    int lost = failure.lost;
+    if (lost >= 0 && lost < comm->post.base.ranks && lost != comm->post.base.rank &&
+        !atomic_load(&comm->post.base.gate.failed))
+        say_loss(comm, lost);
     sl_gate_fail(&comm->post.base.gate, (sl_err)failure.err);
 }

@@ -71,8 +71,11 @@ struct tcp_peer {
     struct tcp_in *reading; /* a receive */
     struct tcp_stray *straying;
     int64_t heard_ns;
+    char *state; /* what it let us see last */
+    int64_t state_bytes, state_ns;
     bool told; /* it has failed and said so, or it has ended in order */
     bool gone; /* nothing will come any more */
+    bool lost; /* somebody has found it lost */
 };
 
 struct tcp_comm {
@@ -84,6 +87,10 @@ struct tcp_comm {
     int poll_fd, wake_fd;
     atomic_bool stop;
     bool announced;
+    int lost;   /* the rank that we found lost, -1: none */
+    int losing; /* a rank whose loss is about to be told, -1: none; the thread's own */
+    int64_t losing_ns;
+    char losing_why[160];
 };
 
 static inline struct tcp_comm *tcp_of(struct sl_post *post) { return (struct tcp_comm *)post; }
@@ -105,6 +112,12 @@ void tcp_wake(struct tcp_comm *comm);
 /* tcp_peer.c: heartbeats, failures, and who is lost. Called by the thread. */
 void tcp_beat(struct tcp_comm *comm);
 void tcp_check_lost(struct tcp_comm *comm, int64_t now_ns, int64_t away_ns);
+/* A connection has closed: soon after, when all have told what they wait for. */
+void tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns);
+void tcp_keep_state(struct tcp_comm *comm, int rank, int64_t size_bytes);
+bool tcp_look(struct sl_comm *base, int rank, void *out, int64_t size_bytes, int64_t *age_ns);
+bool tcp_is_lost(struct sl_comm *base, int rank);
+void tcp_who(struct sl_comm *base, int rank, char out[SL_WHO_TEXT]);
 void tcp_announce(struct tcp_comm *comm);
 void tcp_closed(struct tcp_comm *comm, int rank, const char *why);
 void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_t size_bytes);

@@ -34,7 +34,7 @@ static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
     (void)job;
     struct sl_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct sl_comm){.row = &sl_transport_threads, .ranks = 1};
-    sl_gate_open(&comm->gate);
+    sl_comm_init(comm);
     *out = comm;
     return SL_OK;
 }
@@ -45,7 +45,7 @@ static sl_err settle(struct sl_comm *comm, sl_err err) {
 }
 
 static void close_comm(struct sl_comm *comm) {
-    sl_gate_close(&comm->gate);
+    sl_comm_done(comm);
     free(comm);
 }
 

@@ -90,7 +90,8 @@ static sl_err swap(struct sl_worker *w, char *at, char *shadow, int64_t size_byt
 static sl_err compare(struct sl_worker *w, const struct sl_audited *a, const struct sl_region *r,
                       int64_t from, const char *shadow) {
     struct sl_audit *audit = w->audit;
-    int64_t size = r->size_bytes - from < PIECE ? r->size_bytes - from : PIECE, i = 0;
+    int64_t size = r->size_bytes - from < PIECE ? r->size_bytes - from : PIECE;
+    long long i = 0;
     const struct sl_device_row *row = w->device->row;
     SL_TRY(row->download(w->device, SL_STREAM_COMPUTE, audit->own, (char *)r->at + from, size));
     SL_TRY(row->download(w->device, SL_STREAM_COMPUTE, audit->other, shadow, size));
@@ -103,7 +104,7 @@ static sl_err compare(struct sl_worker *w, const struct sl_audited *a, const str
                    "audit: stage %d did %s twice and got different bits (%s, byte %lld: %02x and "
                    "%02x); a processor or memory of this host is not to be trusted. The last "
                    "checkpoint is from before this step",
-                   w->stage, a->what, r->name, (long long)(from + i), (uint8_t)audit->other[i],
+                   w->stage, a->what, r->name, (long long)from + i, (uint8_t)audit->other[i],
                    (uint8_t)audit->own[i]);
 }
 

@@ -51,8 +51,8 @@ static sl_err open_pair(struct pair *p) {
         .slack = c->slack,
         .comm = c->comm,
         .bind = c->bind,
-        .delay = c->delay,
-        .delay_ctx = c->ctx,
+        .before = c->before,
+        .before_ctx = c->ctx,
     };
     p->ones = calloc(count, sizeof *p->ones);
     p->pipes = calloc(count, sizeof *p->pipes);

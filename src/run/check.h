@@ -19,7 +19,7 @@ struct sl_check_config {
     /* For tests that want to see a check fail: called when a pipeline has been opened (twice when
      * steps are searched), and by worker threads before every action. NULL: nothing. */
     void (*opened)(void *ctx, struct sl_pipe *pipe);
-    void (*delay)(void *ctx, int worker, int64_t action);
+    sl_err (*before)(void *ctx, int worker, int64_t action);
     void *ctx;
 };
 

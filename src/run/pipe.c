@@ -205,9 +205,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     SL_TRY_OUT(count_bytes(pipe));
-    for (int w = 0; w < plan->worker_count; w++)
-        sl_pipe_note_action(&pipe->workers[w], NULL);
-    sl_pipe_explain(pipe, true);
+    sl_pipe_guard_open(pipe);
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -227,7 +225,9 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     if (!pipe)
         return;
     if (pipe->comm)
-        sl_pipe_explain(pipe, false);
+        sl_pipe_guard_close(pipe);
+    if (sl_pipe_is_abandoned(pipe))
+        return;
     sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
     sl_pipe_together_close(pipe);
@@ -263,8 +263,9 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
             for (int64_t i = 0; i < list->count; i++) {
                 int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
                 struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
-                if (w->pipe->config.delay)
-                    w->pipe->config.delay(w->pipe->config.delay_ctx, w->index, number++);
+                sl_pipe_note_action(w, &action);
+                if (w->pipe->config.before)
+                    SL_TRY(w->pipe->config.before(w->pipe->config.before_ctx, w->index, number++));
                 SL_TRY(sl_pipe_act_traced(w, &action));
                 sl_comm_poll(w->pipe->comm);
             }
@@ -279,6 +280,8 @@ static void *worker_main(void *arg) {
         err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
+    sl_pipe_note_action(w, NULL);
+    sl_pipe_guard_ended(w->pipe);
     return NULL;
 }
 
@@ -337,12 +340,19 @@ static void add_losses(struct sl_pipe *pipe, int64_t steps) {
 
 sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
+    sl_pipe_guard_start(pipe, pipe->workers_here);
     for (; w < count; w++)
         if (sl_pipe_is_here(pipe, w) &&
             pthread_create(&pipe->workers[w].thread, NULL, worker_main, &pipe->workers[w]) != 0) {
             sl_comm_fail(pipe->comm, sl_fail(SL_ERR_SYSTEM, "cannot start worker %d", w));
             break;
         }
+    for (int missing = w; missing < count; missing++)
+        if (sl_pipe_is_here(pipe, missing))
+            sl_pipe_guard_ended(pipe);
+    sl_pipe_guard_wait(pipe);
+    if (sl_pipe_is_abandoned(pipe))
+        return sl_gate_error(&pipe->comm->gate);
     while (w-- > 0)
         if (sl_pipe_is_here(pipe, w))
             pthread_join(pipe->workers[w].thread, NULL);
@@ -358,10 +368,7 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
-    sl_err err = sl_pipe_run_workers(pipe);
-    for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        sl_pipe_note_action(&pipe->workers[w], NULL);
-    SL_TRY(err);
+    SL_TRY(sl_pipe_run_workers(pipe));
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);

@@ -28,6 +28,8 @@ struct sl_staleness {
     double predicted, stale; /* root mean square, over all elements of the stage's weights */
 };
 
+static const int64_t SL_STALL_NS = 5000000000;
+
 struct sl_pipe_config {
     const struct sl_train_config *train;
     const struct sl_plan *plan;
@@ -37,17 +39,22 @@ struct sl_pipe_config {
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     enum sl_bind_mode bind;
     bool trace;
-    bool staleness; /* watch it */
-    bool together;  /* asynchronous schedules: one verdict (norm, finite) before each step */
-    /* Called by worker threads before every action: tests wait here. NULL: nothing. */
-    void (*delay)(void *ctx, int worker, int64_t action);
-    void *delay_ctx;
+    bool staleness;   /* watch it */
+    bool together;    /* asynchronous schedules: one verdict (norm, finite) before each step */
+    int64_t stall_ns; /* no action is stalled sooner (pipe_guard.c); 0: SL_STALL_NS */
+    /* Called by worker threads before every action: tests wait here, and drills fail. NULL: none.
+     */
+    sl_err (*before)(void *ctx, int worker, int64_t action);
+    void *before_ctx;
 };
 
 struct sl_pipe;
 
 SL_MUST_CHECK sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out);
+/* After a stall a worker may never come back: then its memory, and all that the configuration
+ * names, stays as it is (sl_pipe_is_abandoned). */
 void sl_pipe_close(struct sl_pipe *pipe);
+bool sl_pipe_is_abandoned(const struct sl_pipe *pipe);
 
 /* Run `steps` optimizer steps; reports[steps] is filled. */
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,

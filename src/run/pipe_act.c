@@ -39,7 +39,7 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *sea
 /* One way over an edge, as one end sees it. */
 struct way {
     const struct sl_ports *ports;
-    int peer; /* stage at the other end */
+    int edge, peer; /* peer: stage at the other end */
     struct sl_link *link;
     bool grad;
 };
@@ -51,7 +51,7 @@ static struct way way_of(const struct sl_pipe *pipe, const struct where *at, int
     const struct sl_ports *ports =
         out ? (grad ? &p->send_grad : &p->send_act) : (grad ? &p->recv_grad : &p->recv_act);
     int peer = e->from == at->seat->stage ? e->to : e->from;
-    return (struct way){ports, peer, &pipe->links[edge], grad};
+    return (struct way){ports, edge, peer, &pipe->links[edge], grad};
 }
 
 /* The ports of one edge, in the order both ends agree on: the samples of a piece to a message or
@@ -85,13 +85,28 @@ static int64_t piece_bytes(const struct where *at, const struct way *way,
     return piece->count == at->count ? bytes : bytes / at->count * piece->count;
 }
 
+/* For whoever asks what this worker waits for: the worker at the other end of a piece. */
+static void note_wait(struct sl_pipe_worker *w, const struct way *way, const struct sl_piece *piece,
+                      enum sl_wait wait) {
+    const struct sl_plan *plan = w->pipe->config.plan;
+    const struct sl_edge *e = &plan->edges[way->edge];
+    int width = plan->stages[e->to].width;
+    bool to = way->peer == e->to;
+    struct sl_wait_note note = {.wait = wait, .grad = way->grad, .of = way->edge};
+    note.peer = plan->stages[way->peer].workers[to ? piece->pair % width : piece->pair / width];
+    note.peer_micro = to ? piece->to : piece->from;
+    sl_pipe_note_wait(w, note);
+}
+
 static sl_err take_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
                          const struct sl_piece *piece) {
     struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     struct sl_message message;
     int64_t before = sl_pipe_clock(w);
+    note_wait(w, way, piece, SL_WAIT_MESSAGE);
     SL_TRY(sl_channel_receive(channel, n, &message));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     sl_pipe_note_arrival(w->pipe, way->link, way->grad,
                          at->iteration * way->link->piece_count + (piece - way->link->pieces),
@@ -106,7 +121,9 @@ static sl_err give_piece(struct sl_pipe_worker *w, const struct where *at, const
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     int64_t before = sl_pipe_clock(w);
     char *message;
+    note_wait(w, way, piece, SL_WAIT_PLACE);
     SL_TRY(sl_channel_reserve(channel, n, &message));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     SL_TRY(copy_piece(at, way, piece, message, true));
     return sl_channel_send(channel, n, piece_bytes(at, way, piece));

@@ -34,16 +34,6 @@ static int channel_at(const struct sl_pipe *pipe, int from, int to) {
 
 /* ---- opening ---- */
 
-/* Ahead of the reader by as many versions as either end has gradient buffers. */
-static int places_of(const struct sl_pipe *pipe) {
-    int most = 1;
-    for (int i = 0; i < pipe->config.plan->seat_count; i++) {
-        int count = pipe->sched->pools[i][SL_POOL_GRAD].count;
-        most = count > most ? count : most;
-    }
-    return 2 * most + 2;
-}
-
 static const struct sl_tie *tie_of(const struct sl_pipe *pipe, int group) {
     return &pipe->config.plan->ties[group - pipe->config.plan->stage_count];
 }
@@ -64,7 +54,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
     struct sl_channel_spec spec = {
         .from = sl_comm_rank_of(pipe->comm, from, count),
         .to = sl_comm_rank_of(pipe->comm, to, count),
-        .places = places_of(pipe),
+        .places = sl_sched_share_places(pipe->sched),
         .size_bytes = size_bytes,
         .device = device ? pipe->workers[to].device : NULL,
     };
@@ -142,14 +132,32 @@ static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
     return pipe->start_step + version - 1;
 }
 
+static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
+                           int from, struct sl_message *out) {
+    int64_t before = sl_pipe_clock(w);
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = from});
+    SL_TRY(sl_channel_receive(channel, n, out));
+    sl_pipe_note_go(w);
+    w->waited_ns += sl_pipe_clock(w) - before;
+    return SL_OK;
+}
+
+static sl_err reserve_for(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n, int to,
+                          char **out) {
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = to});
+    SL_TRY(sl_channel_reserve(channel, n, out));
+    sl_pipe_note_go(w);
+    return SL_OK;
+}
+
 /* Own uses, in graph order, to one other holder. */
 static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
-                        const struct sl_tie *tie, const struct sl_action *a,
-                        struct sl_channel *channel) {
+                        const struct sl_tie *tie, const struct sl_action *a, int to) {
     const struct sl_graph *graph = w->pipe->train.graph;
+    struct sl_channel *channel = w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
     int64_t n = number_of(w->pipe, a->version), at = 0;
     char *message;
-    SL_TRY(sl_channel_reserve(channel, n, &message));
+    SL_TRY(reserve_for(w, channel, n, to, &message));
     for (int64_t g = 0; g < graph->grads.count; g++) {
         if (strcmp(graph->params.at[graph->grads.at[g].param].name, tie->name) != 0 ||
             w->pipe->config.stage_of[graph->grads.at[g].node] != seat->stage)
@@ -166,9 +174,8 @@ static sl_err give_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
                         const struct sl_action *a) {
     int count = w->pipe->config.plan->worker_count;
     for (int to = 0; to < count; to++) {
-        struct sl_channel *channel = w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
-        if (channel)
-            SL_TRY(send_uses(w, seat, tie_of(w->pipe, a->slot), a, channel));
+        if (w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)])
+            SL_TRY(send_uses(w, seat, tie_of(w->pipe, a->slot), a, to));
     }
     return SL_OK;
 }
@@ -208,7 +215,8 @@ static sl_err take_uses(struct sl_pipe_worker *w, struct sl_seat_state *seat, in
     for (int from = 0; from < count; from++) {
         struct sl_message message = {0};
         if (channels[channel_at(w->pipe, from, w->index)])
-            SL_TRY(sl_channel_receive(channels[channel_at(w->pipe, from, w->index)], n, &message));
+            SL_TRY(
+                receive_from(w, channels[channel_at(w->pipe, from, w->index)], n, from, &message));
         w->messages[from] = message.at;
     }
     SL_TRY(add_uses(w, seat, tie, a->grad_slot, w->messages));
@@ -254,7 +262,7 @@ static sl_err send_votes(struct sl_pipe_worker *w, int64_t version, const double
         char *message;
         if (!channel)
             continue;
-        SL_TRY(sl_channel_reserve(channel, n, &message));
+        SL_TRY(reserve_for(w, channel, n, to, &message));
         memcpy(message, table, (size_t)bytes);
         SL_TRY(sl_channel_send(channel, n, bytes));
     }
@@ -307,7 +315,7 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
         struct sl_message message;
         if (!channel)
             continue;
-        SL_TRY(sl_channel_receive(channel, n, &message));
+        SL_TRY(receive_from(w, channel, n, from, &message));
         const double *theirs = (const double *)(const void *)message.at;
         for (int64_t i = 0; i < params; i++)
             table[i] = table[i] == 0 ? theirs[i] : table[i];
@@ -323,11 +331,9 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
 sl_err sl_pipe_together_verdict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
                                 const struct sl_action *a, struct sl_norm_verdict *out) {
     int kept = (int)(a->version % VERDICTS_KEPT);
-    int64_t before = sl_pipe_clock(w);
     if (w->verdicts->version[kept] != a->version)
         SL_TRY(judge(w, a->version));
     SL_TRY(take_ties(w, seat, a, false));
-    w->waited_ns += sl_pipe_clock(w) - before;
     *out = w->verdicts->verdict[kept];
     return SL_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/pipe_guard.h"
 #include "run/scores.h"
 #include "run/store.h"
 
@@ -46,7 +47,7 @@ struct sl_pipe_worker {
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
-    atomic_int_least64_t doing; /* the action at hand, see pipe_lost.c */
+    struct sl_notes notes;
     int steps_waiting;
     int *reduce_seen;             /* [groups] */
     int *member;                  /* [groups] this worker's place in each, -1: none */
@@ -117,6 +118,7 @@ struct sl_pipe {
     bool *holds;                       /* [stage][params, then states] */
     struct sl_channel **ask, **answer; /* [rank] between it and rank 0 */
     int64_t *asked, *answered;         /* [rank] messages so far */
+    struct sl_guard *guard;            /* pipe_guard.c */
 };
 
 /* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
@@ -150,9 +152,6 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 /* Of the channels that are read here, to out[worker]. */
 void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
-/* pipe_lost.c: NULL: none. While on, a lost rank is explained. */
-void sl_pipe_note_action(struct sl_pipe_worker *worker, const struct sl_action *action);
-void sl_pipe_explain(struct sl_pipe *pipe, bool on);
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_policy.c */

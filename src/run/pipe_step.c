@@ -54,8 +54,10 @@ static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float 
     int64_t before = sl_pipe_clock(w);
     find_terms(w, tie, grad_slot);
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = group});
     SL_TRY(sl_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4));
     SL_TRY(sl_group_sum_end(sum, w->member[group], out));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
@@ -74,8 +76,10 @@ static sl_err sum_replicas(struct sl_pipe_worker *w, int stage, void *slab, int6
     if (size_bytes == 0)
         return SL_OK;
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read ours */
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = stage});
     SL_TRY(sl_group_sum_begin(w->pipe->groups[stage], w->member[stage], &term, size_bytes / 4));
     SL_TRY(sl_group_sum_end(w->pipe->groups[stage], w->member[stage], slab));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
@@ -194,7 +198,9 @@ static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(publish_norms(w, &w->seats[i]));
     int64_t before = sl_pipe_clock(w);
+    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = SL_WAIT_ALL});
     SL_TRY(sl_group_merge(pipe->all, w->index, w->norms, params));
+    sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     for (int64_t i = 0; i < params; i++)
         sum += w->norms[i];

@@ -19,11 +19,11 @@ static int64_t lane_length(const struct sl_pipe *pipe, int worker) {
 sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
     int64_t start = sl_pipe_clock(w);
     w->waited_ns = 0;
-    sl_pipe_note_action(w, action);
     SL_TRY(sl_pipe_act(w, action));
     int64_t end = sl_pipe_clock(w);
     start += w->waited_ns;
     w->busy_ns += end - start;
+    sl_pipe_note_done(w, (enum sl_kind)action->kind, end - start);
     if (!w->pipe->config.trace)
         return SL_OK;
     struct sl_span *span = &w->lane.at[w->lane.count++];

@@ -323,6 +323,9 @@ static sl_err open_pipe(struct session *s) {
                                   .comm = c->comm,
                                   .bind = c->bind,
                                   .staleness = c->staleness,
+                                  .stall_ns = c->stall_ns,
+                                  .before = c->before,
+                                  .before_ctx = c->before_ctx,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
 }
@@ -392,6 +395,7 @@ sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
     s.sample_flops = sample_flops(config->train.graph);
     sl_err err = run_session(&s);
+    result->abandoned = sl_pipe_is_abandoned(s.pipe);
     sl_saver_close(s.saver);
     sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);

@@ -47,6 +47,10 @@ struct sl_session_config {
     void (*on_start)(void *ctx, const struct sl_session_start *start);
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     void (*on_eval)(void *ctx, const struct sl_eval_report *report);
+    int64_t stall_ns; /* see sl_pipe_config */
+    /* Before every action of a pipeline, by its worker; see sl_pipe_config. */
+    sl_err (*before)(void *ctx, int worker, int64_t action);
+    void *before_ctx;
     bool together;  /* asynchronous schedules: one verdict before each step */
     bool staleness; /* log it */
     bool trace;     /* measure when everything happens in a pipeline */
@@ -62,6 +66,7 @@ struct sl_session_result {
     int64_t steps_done; /* in this session */
     int64_t step;       /* of the run */
     bool stopped, was_finished, resumed;
+    bool abandoned; /* a worker is stuck: what the configuration names must stay */
     double last_loss, best_eval, last_eval; /* NAN: none */
     int64_t bytes;                          /* sl_session_bytes; of a pipeline: allocated */
     struct sl_audit_count audit;            /* of this process */

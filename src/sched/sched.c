@@ -151,9 +151,42 @@ int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro)
     return left < size ? left : size;
 }
 
+int sl_sched_share_places(const struct sl_sched *sched) {
+    int32_t most = 1;
+    for (int i = 0; i < sched->plan->seat_count; i++)
+        if (sched->pools[i][SL_POOL_GRAD].count > most)
+            most = sched->pools[i][SL_POOL_GRAD].count;
+    return 2 * most + 2;
+}
+
+static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int worker) {
+    for (int i = 0; i < tie->count; i++)
+        if (plan->stages[tie->stages[i]].workers[0] == worker)
+            return true;
+    return false;
+}
+
+/* Stepping together: places for the gradients of tied parameters from their other holders, and one
+ * for the largest sum. */
+static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
+    const struct sl_plan *plan = sched->plan;
+    int64_t sum = 0, most = 0;
+    for (int t = 0; sched->together && t < plan->tie_count; t++) {
+        const struct sl_tie *tie = &plan->ties[t];
+        int others = 0;
+        for (int w = 0; w < plan->worker_count && holds(plan, tie, worker); w++)
+            others += w != worker && holds(plan, tie, w);
+        if (tie->bytes > (INT64_MAX / 4 - sum) / (others * sl_sched_share_places(sched) + 1))
+            return INT64_MAX / 4;
+        sum += others * sl_sched_share_places(sched) * tie->bytes;
+        most = tie->bytes > most ? tie->bytes : most;
+    }
+    return sum + most;
+}
+
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
-    int64_t sum = 0, work = 0;
+    int64_t sum = tied_bytes(sched, worker), work = 0;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];

@@ -154,6 +154,9 @@ int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 /* Samples of a micro-batch (the last of an iteration may be short). */
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
 
+/* Stepping together: places between two holders of a tie, ahead of the reader by gradient buffers.
+ */
+int sl_sched_share_places(const struct sl_sched *sched);
 /* Bytes a worker allocates: weights, gradients, state, all pools, the largest workspace. */
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
 

@@ -181,6 +181,41 @@ try:
     print(f"count: {checks} checks in the browser; 1000 lanes open in {took:.1f} s, "
           f"five changes of view take {frame:.0f} ms")
 
+    # the curves of a run: loss, gradient norm, learning rate, staleness of 4 stages
+    open_page("run.html")
+    expect("charts of staleness", js("return [...document.querySelectorAll('figcaption')]"
+           ".filter(f => f.textContent.startsWith('stage ')).map(f => f.textContent).sort()[0]"),
+           "stage 0, forward")
+    expect("curves are lines", js("return [...document.querySelectorAll('path.line')]"
+           ".every(p => /^M[0-9.]+ [0-9.]+L/.test(p.getAttribute('d')))"), True)
+    pair = "[...document.querySelectorAll('figure')].find(f => f.textContent.includes('stage 0, forward'))"
+    expect("predicted and stale", js(f"return [...{pair}.querySelectorAll('.curve')].map(c => c.dataset.name)"),
+           ["stale to true", "predicted to true"])
+    js(f"{pair}.scrollIntoView({{block: 'center'}}); {pair}.querySelector('svg').id = 'watched'")
+    settle()
+    pointer(centre("#watched"))
+    settle()
+    expect("values under the pointer", js("const t = document.getElementById('tip');"
+           "return [t.hidden, t.textContent.split('\\n').length]"), [False, 3])
+    shot("staleness")
+    no_errors("run.html")
+
+    # a study: curves with bands that the legend switches off
+    open_page("study.html")
+    expect("title of the study", js("return document.querySelector('h1').textContent"),
+           "a study <b>for a test")
+    expect("curves of the study", js("return document.documentElement.dataset.ready"), "2")
+    expect("bands", js("return document.querySelectorAll('path.band').length"), 2)
+    seen = "return [...document.querySelectorAll('.curve')].map(c => c.getClientRects().length > 0)"
+    expect("both are seen", js(seen), [True, True])
+    click(".legend button[data-i='1']")
+    expect("one is off", js(seen), [True, False])
+    expect("and says so", js("return document.querySelector(\".legend button[data-i='1']\")"
+           ".getAttribute('aria-pressed')"), "false")
+    expect("rows", js("return document.querySelectorAll('td:first-child').length"), 2)
+    shot("study")
+    no_errors("study.html")
+
     open_page("evil.html")
     expect("title as text", js("return document.querySelector('h2').textContent"),
            "</script><script>bad()</script>")

@@ -31,6 +31,22 @@ sed -i 's/"title": *"gpipe"/"title": "<\/script><script>bad()<\/script>"/' "$wor
 "$SLUICE" report "$work/evil.trace.json" -o "$work/evil.html"
 [ "$(grep -c 'bad()</script>' "$work/evil.html")" = 0 ] || fail "a title became markup"
 
+# A run with watched weights, and a study.
+"$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 4 --schedule async \
+    --policy spectrain --batch 4 --micro 4 --steps 30 --eval-every 10 --log-staleness --quiet --out "$work/run"
+"$SLUICE" report "$work/run" -o "$work/run.html"
+cat >"$work/x.study" <<'END'
+sluice-study 1
+study pages "a study <b>for a test"
+train "--data synthetic --eval-samples 8 --models {models}"
+seeds 1 2
+mode "1f1b" "--schedule 1f1b"
+mode "2bw" "--schedule 2bw" against "1f1b"
+task mlp "mlp" stages 2 steps 20 batch 4 micro 2 evals 10 rates 0.01
+END
+"$SLUICE" study "$work/x.study" --set "models=$SRC_DIR/models" --out "$work/study" --quiet >/dev/null
+cp "$work/study/study.html" "$work/study.html"
+
 chromedriver --port=0 >"$work/driver.log" 2>&1 &
 driver=$!
 for _ in $(seq 100); do

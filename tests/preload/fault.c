@@ -44,7 +44,7 @@ __attribute__((constructor)) static void start(void) {
     dl_iterate_phdr(find_program, NULL);
     if (fault && sscanf(fault, "%d %15s %lld", &victim, found, &after) == 3 &&
         (!rank || atoi(rank) == victim))
-        strcpy(kind, found);
+        snprintf(kind, sizeof kind, "%s", found);
 }
 
 /* The N-th; or all from there on. */

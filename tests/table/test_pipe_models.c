@@ -157,16 +157,17 @@ static void opened(void *ctx, struct sl_pipe *pipe) {
     s->seen = 0;
 }
 
-static void flip(void *ctx, int worker, int64_t action) {
+static sl_err flip(void *ctx, int worker, int64_t action) {
     struct saboteur *s = ctx;
     uint32_t bits;
     (void)action;
     if (worker != s->stage || s->seen++ != s->step * s->per_step || s->param < 0)
-        return;
+        return SL_OK;
     float *at = sl_worker_weight(sl_pipe_worker(s->pipe, s->stage), 0, s->param);
     memcpy(&bits, at, sizeof bits);
     bits ^= 1;
     memcpy(at, &bits, sizeof bits);
+    return SL_OK;
 }
 
 static struct sl_check_report run_check(const struct pipe_case *c,
@@ -178,7 +179,7 @@ static struct sl_check_report run_check(const struct pipe_case *c,
                                            .stage_of = c->stage_of,
                                            .schedule = "1f1b",
                                            .opened = opened,
-                                           .delay = flip,
+                                           .before = flip,
                                            .ctx = saboteur};
     if (sl_check(&check_config, &report) != SL_OK)
         fail_msg("%s", sl_err_message());

@@ -40,16 +40,17 @@ static void opened(void *ctx, struct sl_pipe *pipe) {
     s->seen = 0;
 }
 
-static void before_action(void *ctx, int worker, int64_t action) {
+static sl_err before_action(void *ctx, int worker, int64_t action) {
     struct saboteur *s = ctx;
     (void)action;
     if (worker != s->stage || s->seen++ != s->when)
-        return;
+        return SL_OK;
     const struct sl_worker *w = sl_pipe_worker(s->pipe, s->stage);
     float *at = s->what == SL_CHECK_STATE   ? w->state
                 : s->what == SL_CHECK_OPTIM ? w->opt[1]
                                             : w->param[0];
     at[0] += 0x1p-7F; /* not a last bit: that may well be rounded away by the next step */
+    return SL_OK;
 }
 
 static struct sl_check_report check(const struct pipe_case *c, const struct sl_train_config *train,
@@ -60,7 +61,7 @@ static struct sl_check_report check(const struct pipe_case *c, const struct sl_t
                                      .stage_of = c->stage_of,
                                      .schedule = schedule,
                                      .opened = opened,
-                                     .delay = before_action,
+                                     .before = before_action,
                                      .ctx = saboteur};
     if (sl_check(&config, &report) != SL_OK)
         fail_msg("%s", sl_err_message());

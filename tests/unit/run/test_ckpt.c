@@ -149,6 +149,39 @@ static void without_latest_the_newest_is_taken(void **state) {
     must(sl_tree_check(run, -1, &step));
 }
 
+/* A checkpoint cannot make its reader open a file elsewhere: `latest` names a step and nothing
+ * else, files have names that follow from numbers, and links are not followed. */
+static void nothing_leads_out_of_the_directory(void **state) {
+    (void)state;
+    static const char *const names[] = {"../step-00000004",
+                                        "step-00000004/../../x/step-00000004",
+                                        "/step-00000004",
+                                        "step-00000004/",
+                                        "..",
+                                        "."};
+    static const char *const files[] = {"manifest.json", "weights-000-of-001.safetensors"};
+    int64_t step;
+    must(sl_tree_save(run, 4, 1, 0, NULL));
+    must(sl_tree_check(run, -1, &step));
+    for (int i = 0; i < SL_COUNT(names); i++) {
+        struct sl_text text = {0};
+        sl_ckpt_latest_put(&text, names[i], 0);
+        must(sl_file_write(in_run("ckpt/latest"), text.at, text.length));
+        must_fail(sl_tree_check(run, -1, &step), "it names no step");
+        sl_text_free(&text);
+    }
+    for (int i = 0; i < SL_COUNT(files); i++) {
+        const char *path = sl_arena_printf(&arena, "%s/ckpt/step-00000004/%s", run, files[i]);
+        const char *elsewhere = sl_arena_printf(&arena, "%s/elsewhere-%d", run, i);
+        must(sl_tree_check(run, 4, &step));
+        assert_int_equal(rename(path, elsewhere), 0);
+        assert_int_equal(symlink(elsewhere, path), 0);
+        must_fail(sl_tree_check(run, 4, &step), files[i]);
+        assert_int_equal(rename(elsewhere, path), 0);
+    }
+    must(sl_tree_check(run, 4, &step));
+}
+
 static void writers_must_agree(void **state) {
     (void)state;
     struct sl_ckpt_writer *writers[2];
@@ -225,6 +258,7 @@ int main(void) {
         TEST(only_the_last_are_kept),
         TEST(a_killed_save_is_cleared_away),
         TEST(without_latest_the_newest_is_taken),
+        TEST(nothing_leads_out_of_the_directory),
         TEST(writers_must_agree),
         TEST(bad_names_and_shapes_are_refused),
         cmocka_unit_test(step_names),

@@ -37,7 +37,7 @@ static const char tied[] =
 /* Delays are read from a table, so that the hook costs nothing and needs no lock. */
 static uint8_t delays[TABLE];
 
-static void wait_some(void *ctx, int worker, int64_t action) {
+static sl_err wait_some(void *ctx, int worker, int64_t action) {
     (void)ctx;
     int level = delays[(worker * 131 + action) % TABLE];
     if (level == 1)
@@ -46,6 +46,7 @@ static void wait_some(void *ctx, int worker, int64_t action) {
         struct timespec time = {.tv_nsec = 1000L * level};
         nanosleep(&time, NULL);
     }
+    return SL_OK;
 }
 
 static void choose_delays(uint64_t seed) {
@@ -126,7 +127,7 @@ static void test_delays(void **state) {
                                         .plan = cases[c].plan,
                                         .stage_of = cases[c].stage_of,
                                         .schedule = schedules[s],
-                                        .delay = wait_some,
+                                        .before = wait_some,
                                         .trace = run % 3 == 0};
         choose_delays((uint64_t)run);
         if (run_hash(&config) != want[c][s])

@@ -1,0 +1,246 @@
+#!/usr/bin/env bash
+# Bad days, one after the other: processes that are killed or stopped, workers that stall or fail, memory and disk
+# that give out, links that are cut; on threads, on ranks over TCP and MPI, on one host and on namespaces.
+# For each: did the job end, was the culprit named, is a process left, does the last checkpoint load?
+#     ./dev bench injections [--count N] [--jobs J] [--only PLACE/FAULT] [--write]
+# --write puts the table into docs/reliability.md. A hang is a job that has not ended 60 s after the injection.
+set -euo pipefail
+count=60 jobs=2 only="" write=0
+while [ $# -gt 0 ]; do
+    case $1 in
+    --count) count=${2:?} && shift ;;
+    --jobs) jobs=${2:?} && shift ;;
+    --only) only=${2:?} && shift ;;
+    --write) write=1 ;;
+    *) echo "injections: unknown option $1" >&2 && exit 2 ;;
+    esac
+    shift
+done
+: "${SLUICE:?run it as ./dev bench injections}" "${SRC_DIR:?}" "${BUILD_DIR:?}"
+work=$(mktemp -d)
+ranks=3
+patience=60
+gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet --stages 3
+    --steps 1000000 --checkpoint-every 8 --keep 2)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_base_warn_component_unused=0 OMPI_MCA_hwloc_base_binding_policy=none
+
+# ---- hosts of a lane: two namespaces with a link, and names of their own ----
+make_hosts() { # LANE
+    local a=sl-a$1-$$ b=sl-b$1-$$ net=10.$((78 + $1)).0
+    ip netns add "$a" && ip netns add "$b" &&
+        ip link add wire netns "$a" type veth peer name wire netns "$b" &&
+        ip -n "$a" addr add $net.1/24 dev wire && ip -n "$b" addr add $net.2/24 dev wire &&
+        ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
+        ip -n "$a" link set wire up && ip -n "$b" link set wire up
+}
+drop_hosts() {
+    local name
+    for name in $(ip netns list 2>/dev/null | awk -v mark="-$$\$" '$1 ~ mark { print $1 }'); do
+        ip netns del "$name" 2>/dev/null || true
+    done
+}
+clean() {
+    drop_hosts
+    for mount in "$work"/disk*; do
+        ! mountpoint -q "$mount" 2>/dev/null || umount -l "$mount"
+    done
+    rm -rf "$work"
+}
+trap clean EXIT
+# What mpirun starts on another host, and every rank of a namespace: HOST COMMAND...
+cat >"$work/enter" <<'TEXT'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" sh -c "$*"
+TEXT
+cat >"$work/enter-exec" <<'TEXT'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
+TEXT
+chmod +x "$work/enter" "$work/enter-exec"
+
+# ---- what there is ----
+places=(threads tcp)
+if command -v mpirun >/dev/null && [ -e "$BUILD_DIR/libsluice_mpi.so" ]; then places+=(mpi); fi
+if command -v ip >/dev/null && make_hosts 90 2>/dev/null; then
+    places+=(tcp-hosts)
+    [[ " ${places[*]} " != *" mpi "* ]] || places+=(mpi-hosts)
+else
+    echo "no namespaces here: nothing is cut" >&2
+fi
+drop_hosts
+disks=0
+mkdir "$work/disk"
+if mount -t tmpfs -o size=1m none "$work/disk" 2>/dev/null; then
+    disks=1
+    umount "$work/disk"
+else
+    echo "nothing can be mounted here: no disk is filled" >&2
+fi
+rmdir "$work/disk"
+cases=()
+for place in "${places[@]}"; do
+    faults=(kill stall memory fail)
+    [ "$place" = threads ] || faults+=(stop)
+    [ $disks = 0 ] || faults+=(disk)
+    [[ $place != *hosts ]] || faults+=(cut)
+    for fault in "${faults[@]}"; do
+        [[ -n $only && $place/$fault != "$only" ]] || cases+=("$place/$fault")
+    done
+done
+[ ${#cases[@]} -gt 0 ] || { echo "injections: nothing matches $only" >&2 && exit 2; }
+
+# ---- one injection ----
+# start PLACE RUN ARGUMENTS...: replaces this process by the job.
+start() {
+    local place=$1 run=$2 a=sl-a$lane-$$ b=sl-b$lane-$$
+    shift 2
+    local train=(train "${gpt[@]}" --out "$run" "$@")
+    case $place in
+    threads) exec "$SLUICE" "${train[@]}" ;;
+    tcp) exec "$SLUICE" launch -n $ranks -- "${train[@]}" ;;
+    mpi) exec mpirun -n $ranks "$SLUICE" "${train[@]}" ;;
+    tcp-hosts)
+        exec "$SLUICE" launch -n $ranks --hosts "$a=10.$((78 + lane)).0.1,$b=10.$((78 + lane)).0.2" \
+            --agent "$work/enter-exec" -- "${train[@]}"
+        ;;
+    mpi-hosts)
+        exec "$work/enter-exec" "$a" mpirun --host "$a:2,$b:1" -n $ranks --mca plm_rsh_agent "$work/enter" \
+            --mca oob_tcp_if_include wire --mca btl_tcp_if_include wire "$SLUICE" "${train[@]}"
+        ;;
+    esac
+}
+processes() { pgrep -f -- "--out $1( |\$)" || true; }
+# rank_pid RUN RANK
+rank_pid() {
+    local pid
+    for pid in $(processes "$1"); do
+        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qxE "(SLUICE_RANK|OMPI_COMM_WORLD_RANK)=$2" &&
+            [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$SLUICE")" ]; then
+            echo "$pid"
+            return
+        fi
+    done
+}
+hurt() { # PLACE FAULT RUN VICTIM
+    local place=$1 fault=$2 run=$3 victim=$4 pid
+    case $fault in
+    kill | stop)
+        if [ "$place" = threads ]; then
+            pid=$(processes "$run" | tail -n 1)
+        else
+            pid=$(rank_pid "$run" "$victim")
+        fi
+        kill "-${fault^^}" "$pid"
+        ;;
+    disk) head -c 64M /dev/zero >"$run/../full" 2>/dev/null || true ;;
+    cut) ip -n "sl-a$lane-$$" link set wire down ;;
+    esac
+}
+# names PLACE FAULT VICTIM FILE: do the survivors say who it was?
+names() {
+    local place=$1 fault=$2 victim=$3 file=$4 is="worker $3 \(.*\) is stalled: .* of stage"
+    case $fault in
+    kill) [ "$place" = threads ] || grep -qE "rank $victim \(.*\) is lost: .*it held stage .*\(worker $victim\)" "$file" ;;
+    stop) grep -qE "rank $victim \(.*\) is lost: .*it held stage .*\(worker $victim\)" "$file" ;;
+    cut) grep -qE "rank [012] \(.*\) is lost: no sign of life.*it held stage" "$file" ;;
+    stall) grep -qE "$is" "$file" ;;
+    fail) grep -qE "(rank $victim: )?this is a drill: the worker fails" "$file" ;;
+    memory) grep -qE "memory|allocate" "$file" && { [ "$place" = threads ] || grep -qE "rank $victim( |:)" "$file"; } ;;
+    disk) grep -qE "No space left|full" "$file" ;;
+    esac
+}
+# await JOB: false when it has not ended in time.
+await() {
+    local i
+    for ((i = 0; i < patience * 10; i++)); do
+        kill -0 "$1" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    return 1
+}
+inject() { # NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readable seconds"
+    local number=$1 place=$2 fault=$3 name=$work/$1 run victim status=0 ended=1 named=0 orphans=0 readable=0
+    local extra=() begin job i pid
+    run=$name/run
+    mkdir -p "$name"
+    victim=$((RANDOM % ranks))
+    if [ "$fault" = disk ]; then
+        mkdir "$work/disk$number"
+        mount -t tmpfs -o size=8m none "$work/disk$number"
+        run=$work/disk$number/run
+    fi
+    # After the first checkpoint: a step has 40 actions or so.
+    case $fault in stall | memory | fail) extra=(--drill "$fault:$victim:$((400 + RANDOM % 800))") ;; esac
+    [[ $place != *hosts ]] || make_hosts "$lane"
+    (start "$place" "$run" "${extra[@]}") >"$name.out" 2>&1 &
+    job=$!
+    # A loaded machine may take long to start it; only then the clock runs.
+    until [ -e "$run/ckpt/latest" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
+    sleep "0.$((RANDOM % 9))"
+    begin=$(date +%s%N)
+    hurt "$place" "$fault" "$run" "$victim" || true
+    await $job || ended=0
+    local seconds=$((($(date +%s%N) - begin) / 1000000))
+    [ $ended = 1 ] || kill -KILL $job
+    wait $job 2>/dev/null || status=$?
+    [ $status != 0 ] || ended=0 # it must not have ended well
+    # A process that was killed needs the processor once more to be gone.
+    for ((i = 0; i < 30; i++)); do
+        orphans=$(processes "$run" | wc -l)
+        [ "$orphans" != 0 ] || break
+        sleep 0.1
+    done
+    for pid in $(processes "$run"); do kill -KILL "$pid" 2>/dev/null || true; done
+    ! names "$place" "$fault" "$victim" "$name.out" || named=1
+    ! "$SLUICE" ckpt verify "$run" >/dev/null 2>&1 || readable=1
+    if [ $ended = 0 ] || [ $named = 0 ] || [ "$orphans" != 0 ] || [ $readable = 0 ]; then
+        echo "injection $number: $place $fault of $victim: status $status, ended $ended, named $named, orphans $orphans, readable $readable" >&2
+        tail -n 12 "$name.out" >&2
+    fi
+    echo "$place $fault $ended $named $orphans $readable $seconds"
+    [[ $place != *hosts ]] || { ip netns del "sl-a$lane-$$" && ip netns del "sl-b$lane-$$"; }
+    [ "$fault" != disk ] || umount -l "$work/disk$number"
+    rm -rf "$name" "$name.out"
+}
+for ((lane = 0; lane < jobs; lane++)); do
+    (
+        trap - EXIT
+        RANDOM=$((lane + 1))
+        for ((i = lane; i < count; i += jobs)); do
+            case=${cases[i % ${#cases[@]}]}
+            inject "$i" "${case%/*}" "${case#*/}"
+        done
+    ) >"$work/lane$lane" &
+    lanes[lane]=$!
+done
+for ((lane = 0; lane < jobs; lane++)); do wait "${lanes[lane]}"; done
+
+# ---- the table ----
+table() {
+    sort "$work"/lane* | awk '
+        BEGIN { print "| where | what | injections | hangs | named | orphans | unreadable checkpoints | longest, s |"
+                print "|---|---|---|---|---|---|---|---|" }
+        { key = $1 " | " $2; if (!(key in n)) order[++keys] = key
+          n[key]++; hang[key] += 1 - $3; named[key] += $4; left[key] += $5; bad[key] += 1 - $6
+          if ($7 > most[key]) most[key] = $7
+          N++; H += 1 - $3; M += $4; L += $5; B += 1 - $6; if ($7 > T) T = $7 }
+        END { for (i = 1; i <= keys; i++) { k = order[i]
+                printf "| %s | %d | %d | %d | %d | %d | %.1f |\n", k, n[k], hang[k], named[k], left[k], bad[k], most[k] / 1000 }
+              printf "| all | | %d | %d | %d (%.1f %%) | %d | %d | %.1f |\n", N, H, M, 100 * M / N, L, B, T / 1000
+              printf "RESULT bench=injections count=%d hangs=%d named=%d orphans=%d unreadable=%d\n", N, H, M, L, B >"/dev/stderr" }'
+}
+table >"$work/table"
+cat "$work/table"
+if [ $write = 1 ]; then
+    awk -v table="$work/table" '
+        /<!-- injections -->/ { print; while ((getline line < table) > 0) print line; skip = 1 }
+        /<!-- end of injections -->/ { skip = 0 } !skip && !/<!-- injections -->/ { print }' \
+        "$SRC_DIR/docs/reliability.md" >"$work/document"
+    cat "$work/document" >"$SRC_DIR/docs/reliability.md"
+fi
+! grep -qE '^[^ ]+ [^ ]+ 0 |^[^ ]+ [^ ]+ 1 [01] [1-9]|^[^ ]+ [^ ]+ 1 [01] 0 0' "$work"/lane*

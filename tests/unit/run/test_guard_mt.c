@@ -1,0 +1,105 @@
+/* The watchdog on threads: a worker that stands still in one action is named with its stage, action
+ * and micro-batch, and those who wait for it are in the chain; one that fails is every one's error.
+ */
+#include "support/pipe_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STAGES = 4, PATIENCE = 120 };
+
+static const char model[] =
+    "model deep\nsize N = 6\ninput x : float[B, N]\ninput label : int[B] < 3\n"
+    "fn part(x) {\nparam w[6, 6] ~ normal(0.5)\nreturn tanh(matmul(x, w))\n}\n"
+    "a = part(x) as p1\nb = part(a) as p2\nc = part(b) as p3\nd = part(c) as p4\n"
+    "param wl[3, 6] ~ normal(0.4)\nloss cross_entropy(matmul(d, wl, tb = 1), label)\n";
+
+/* Stands still until the run has failed, so that its thread can end; or fails. */
+struct trouble {
+    struct sl_comm *comm;
+    int worker;
+    int64_t when, seen;
+    bool fails;
+};
+
+static sl_err before(void *ctx, int worker, int64_t action) {
+    struct trouble *t = ctx;
+    const struct timespec nap = {.tv_nsec = 1000000};
+    (void)action;
+    if (worker != t->worker || t->seen++ != t->when)
+        return SL_OK;
+    if (t->fails)
+        return sl_fail(SL_ERR_SYSTEM, "worker %d has had enough", worker);
+    while (!atomic_load(&t->comm->gate.failed))
+        nanosleep(&nap, NULL);
+    return SL_OK;
+}
+
+static sl_err run(const struct pipe_case *c, const struct sl_train_config *train,
+                  const char *schedule, struct trouble *trouble) {
+    const struct sl_transport *threads;
+    struct sl_step_report reports[8];
+    struct sl_pipe *pipe = NULL;
+    assert_int_equal(sl_transport_find("threads", &threads), SL_OK);
+    assert_int_equal(sl_comm_open(threads, NULL, &trouble->comm), SL_OK);
+    struct sl_pipe_config config = {.train = train,
+                                    .plan = c->plan,
+                                    .stage_of = c->stage_of,
+                                    .schedule = schedule,
+                                    .comm = trouble->comm,
+                                    .stall_ns = 1500000000,
+                                    .before = before,
+                                    .before_ctx = trouble};
+    alarm(PATIENCE);
+    assert_int_equal(sl_pipe_open(&config, &pipe), SL_OK);
+    sl_err err = sl_pipe_run(pipe, 8, reports);
+    assert_false(sl_pipe_is_abandoned(pipe));
+    sl_pipe_close(pipe);
+    sl_comm_close(trouble->comm);
+    alarm(0);
+    return err;
+}
+
+static void test_guard(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"1f1b", "2bw"};
+    struct pipe_case c;
+    char want[64], text[2048];
+    pipe_case_open(&c, model);
+    struct sl_train_config train = pipe_case_config(&c, "sgd", 8, 4, 8);
+    pipe_case_cut(&c, &train, STAGES, NULL);
+    for (int s = 0; s < SL_COUNT(schedules); s++) {
+        struct trouble stall = {.worker = 1 + s, .when = 23};
+        assert_int_equal(run(&c, &train, schedules[s], &stall), SL_ERR_PEER);
+        snprintf(text, sizeof text, "%s", sl_err_message());
+        snprintf(want, sizeof want, "worker %d (rank 0, host ", stall.worker);
+        if (strncmp(text, want, strlen(want)) != 0 || !strstr(text, "is stalled: ") ||
+            !strstr(text, " of stage "))
+            fail_msg("%s: %s", schedules[s], text);
+        /* Somebody waits for it, and the last line is its own. */
+        const char *last = strrchr(text, '\n');
+        snprintf(want, sizeof want, "\n  worker %d (", stall.worker);
+        if (!strstr(text, ", waits for ") || !last || strncmp(last, want, strlen(want)) != 0)
+            fail_msg("%s: no chain: %s", schedules[s], text);
+    }
+    for (int worker = 0; worker < STAGES; worker++) {
+        struct trouble fails = {.worker = worker, .when = 17, .fails = true};
+        assert_int_equal(run(&c, &train, "1f1b", &fails), SL_ERR_SYSTEM);
+        snprintf(want, sizeof want, "worker %d has had enough", worker);
+        assert_string_equal(sl_err_message(), want);
+    }
+    pipe_case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_guard)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
