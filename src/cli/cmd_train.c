@@ -256,7 +256,8 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 }
 
 static void put_config(struct sl_text *text, const struct sl_args *args,
-                       const struct sl_train_config *c) {
+                       const struct sl_session_config *session) {
+    const struct sl_train_config *c = &session->train;
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_text optim = {0}, lr = {0}, policy = {0};
     sl_optim_put(&optim, &c->optim);
@@ -285,11 +286,30 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
     sl_json_put_int(&json, "seed", (int64_t)c->seed);
+    if (session->plan) {
+        sl_json_put_string(&json, "schedule", session->schedule);
+        sl_json_put_string(&json, "verdict", session->together ? "all" : "stage");
+        sl_json_put_int(&json, "slack", session->slack);
+    }
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     sl_text_free(&optim);
     sl_text_free(&policy);
     sl_text_free(&lr);
+}
+
+/* What the run directory says of the run. */
+enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, TEXTS };
+
+static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
+                      struct sl_session_config *session) {
+    put_config(&texts[CONFIG_TEXT], args, session);
+    sl_model_write(session->train.graph, &texts[MODEL_TEXT]);
+    if (session->plan)
+        sl_plan_write(session->plan, &texts[PLAN_TEXT]);
+    session->config = texts[CONFIG_TEXT].at;
+    session->model = texts[MODEL_TEXT].at;
+    session->plan_text = texts[PLAN_TEXT].at;
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
@@ -423,7 +443,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_drill drill = {0};
-    struct sl_text config_text = {0}, model_text = {0}, text = {0};
+    struct sl_text texts[TEXTS] = {{0}}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -454,10 +474,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
-    put_config(&config_text, args, &session.train);
-    session.config = config_text.at;
-    sl_model_write(inputs.graph, &model_text);
-    session.model = model_text.at;
+    put_texts(texts, args, &session);
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, result);
@@ -473,8 +490,8 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
             SL_TRY_OUT(sl_print(&text));
     }
 out:
-    sl_text_free(&config_text);
-    sl_text_free(&model_text);
+    for (int i = 0; i < TEXTS; i++)
+        sl_text_free(&texts[i]);
     sl_text_free(&progress.trace);
     free(progress.rank_bytes);
     sl_text_free(&text);

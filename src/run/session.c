@@ -89,6 +89,8 @@ static sl_err start(struct session *s) {
         SL_TRY(write_beside(c->run, "config.json", c->config));
         SL_TRY(write_beside(c->run, "model.model", c->model));
     }
+    if (c->plan_text) /* a resumed run may be cut anew */
+        SL_TRY(write_beside(c->run, "plan.plan", c->plan_text));
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
