@@ -140,5 +140,9 @@ void sl_run_page_put(const struct sl_run_page *page, struct sl_text *out) {
     put_small(page->record, "learning rate", false, out);
     sl_text_put(out, "</div>\n");
     put_staleness(page->record, out);
+    if (page->pipeline)
+        sl_run_pipeline_put(page->pipeline, out);
+    if (page->op_count)
+        sl_run_ops_put(page->ops, page->op_count, out);
     sl_chart_page_close(out);
 }

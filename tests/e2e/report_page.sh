@@ -35,6 +35,19 @@ sed -i 's/"title": *"gpipe"/"title": "<\/script><script>bad()<\/script>"/' "$wor
 "$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 4 --schedule async \
     --policy spectrain --batch 4 --micro 4 --steps 30 --eval-every 10 --log-staleness --quiet --out "$work/run"
 "$SLUICE" report "$work/run" -o "$work/run.html"
+# A traced run, and the directory of one with 1,000 stages and 100,000 actions.
+"$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 3 --batch 8 --micro 4 \
+    --steps 16 --trace --quiet --out "$work/traced-run"
+"$SLUICE" report "$work/traced-run" --ops -o "$work/traced.html"
+"$SLUICE" sched "$work/traced-run/plan.plan" --schedule 1f1b --batch 8 --iters 16 >"$work/traced.txt"
+mkdir "$work/thousand-run"
+cp "$work/traced-run/log.jsonl" "$work/traced-run/model.model" "$work/thousand-run"
+echo '{"model": "<b>thousand", "schedule": "1f1b", "batch": 50, "policy": "none"}' >"$work/thousand-run/config.json"
+"$SLUICE" sched --chain 1000 --schedule 1f1b --micro 50 -o "$work/thousand.sched" >/dev/null
+(echo 'sluice-plan 1' && sed -n '2,/^program/p' "$work/thousand.sched" | grep -v ^program) >"$work/thousand-run/plan.plan"
+"$SLUICE" sim --chain 1000 --schedule 1f1b --micro 50 --costs 'F=1us,I=1us,W=1us' --quiet \
+    -o "$work/thousand-run/timeline.trace.json" >/dev/null
+"$SLUICE" report "$work/thousand-run" -o "$work/thousand.html"
 cat >"$work/x.study" <<'END'
 sluice-study 1
 study pages "a study <b>for a test"
