@@ -1,6 +1,34 @@
 #!/usr/bin/env bash
 # How well asynchronous training learns: every mode against the synchronous one, paired by seed, with equal
-# tokens. See bench/converge.py --help. Usage: ./dev bench converge [--quick] [--seeds N] [--jobs J] [--out DIR]
+# tokens; bench/converge.study says what is run and how. Finished runs are kept: the same command goes on.
+# Usage: ./dev bench converge [--quick] [--docs] [options of 'sluice study': --seeds N --jobs J --limit S ...]
+#   --quick   a tenth of the steps, no tuning: minutes
+#   --docs    writes docs/convergence.md from what was measured
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-exec python3 "$root/bench/converge.py" --root "$root" "$@"
+sluice=${SLUICE:-$root/build/release/sluice}
+out=$root/build/converge docs= options=(--limit 5000)
+for argument; do
+    case $argument in
+    --quick) options=(--part 0.1 --no-tune --seeds 3 --limit 240) out=$root/build/converge-quick ;;
+    --docs) docs=1 ;;
+    *) options+=("$argument") ;;
+    esac
+done
+data=$root/../shared/data
+[ -d "$data" ] || data=$root/../../shared/data
+mkdir -p "$out"
+"$sluice" study "$root/bench/converge.study" --out "$out" --set "data=$data" --set "models=$root/models" \
+    --set "bench=$root/bench" --json "${options[@]}" >"$out/rows.json"
+cat "$out/study.md"
+python3 - "$out/rows.json" <<'END'
+import json, sys
+for r in json.load(open(sys.argv[1])):
+    text = lambda v, n=3: "no" if v is None else "%.*f" % (n, v)
+    print("RESULT bench=converge task=%s mode=%s rate=%g seeds=%d last=%s diff_pct=%s ci_pct=%s best=%s "
+          "best_diff_pct=%s best_ci_pct=%s steps_to_target=%s sooner_simulated=%s" % (
+              r["task"], r["mode"].replace(" ", "_"), r["rate"], r["seeds"], text(r["last"], 4),
+              text(r["last_percent"]), text(r["last_interval"]), text(r["best"], 4), text(r["best_percent"]),
+              text(r["best_interval"]), text(r["steps_to_target"], 0), text(r["sooner_simulated"])))
+END
+[ -z "$docs" ] || cp "$out/study.md" "$root/docs/convergence.md"

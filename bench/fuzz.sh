@@ -29,7 +29,7 @@ plan|src/plan/text.c
 safetensors|src/base/safetensors_in.c
 sched|src/sched/text.c
 tcp|src/comm/tcp_io.c
-tokens|src/data/kind_f32.c src/data/kind_text.c src/data/kind_tokens.c src/data/tokens.c
+tokens|src/data/kind_f32.c src/data/kind_tokens.c
 trace|src/report/trace_read.c
 TABLE
 }

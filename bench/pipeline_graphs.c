@@ -8,7 +8,8 @@
  * which each waits for the one before it, as planners that know only sequences have it. Batches are
  * fixed, of 4 micro-batches. `ratio` is that of the best graph to the best chain that needs no
  * more memory per worker than 1.1 times the graph's (fits=1; weights do not cut into equal parts),
- * with recomputation if it must; `any_memory_ratio` to the best of all chains.
+ * with recomputation if it must; `any_memory_ratio` to the best of all chains; `plain_ratio` to the
+ * best that fits of gpipe and 1f1b, which GraphPipe compares with.
  *
  * --simulate 1, for machines with fewer than 4 T cores: the times of all stages are measured one by
  * one, by processor time, and the schedules are played with them; messages take no time. Else the
@@ -18,7 +19,7 @@
 
 #include "sim/sim.h"
 
-enum { WORKERS = 4, MICROS = 4 };
+enum { WORKERS = 4, MICROS = 4, CUTS = 3, KINDS = CUTS + 2 };
 
 struct options {
     int64_t threads, steps, rounds, simulate;
@@ -30,6 +31,7 @@ struct entry { /* a pipeline in the race */
     const int *stage_of;
     const char *schedule;
     bool graph;
+    int kind;      /* entries of the same are the same stages */
     int64_t bytes; /* of the neediest worker */
     double rate;   /* samples per second */
 };
@@ -40,8 +42,10 @@ struct race {
     struct bench b;
     struct entry entries[32];
     int count;
-    double graph, chain, any; /* samples per second: best graph, chain that fits, any chain */
-    int64_t bytes;            /* of the best graph's neediest worker: the limit */
+    int64_t (*times[KINDS][2])[SL_KIND_COUNT]; /* simulated: of whole, of split backwards */
+    /* samples per second: best graph, chain that fits, such a chain with whole backwards, any */
+    double graph, chain, plain, any;
+    int64_t bytes; /* of the best graph's neediest worker: the limit */
 };
 
 /* ---- the field ---- */
@@ -63,21 +67,24 @@ static const struct sl_plan *make_chain(struct bench *b, const struct sl_plan *p
     return plan;
 }
 
-static void enter(struct race *race, const struct sl_plan *plan, const char *schedule, bool graph) {
+static void enter(struct race *race, const struct sl_plan *plan, const char *schedule, int kind) {
     struct bench *b = &race->b;
     int64_t nodes = b->graph->forward_count;
     int *stage_of = SL_NEW(&b->arena, int, nodes);
     memcpy(stage_of, b->stage_of, sizeof *stage_of * (size_t)nodes);
     SL_ASSERT(race->count < SL_COUNT(race->entries));
-    race->entries[race->count++] =
-        (struct entry){.plan = plan, .stage_of = stage_of, .schedule = schedule, .graph = graph};
+    race->entries[race->count++] = (struct entry){.plan = plan,
+                                                  .stage_of = stage_of,
+                                                  .schedule = schedule,
+                                                  .graph = kind < CUTS,
+                                                  .kind = kind};
 }
 
 /* A stage for every branch and the join; and the costliest of them halved, so that workers with
  * little to do can take a part. */
 static void enter_graphs(struct race *race) {
     static const char *const schedules[] = {"graph", "zb-graph"};
-    static const int cuts[] = {0, WORKERS + 2, 2 * WORKERS};
+    static const int cuts[CUTS] = {0, WORKERS + 2, 2 * WORKERS};
     struct bench *b = &race->b;
     for (int i = 0; i < SL_COUNT(schedules) * SL_COUNT(cuts); i++) {
         int stages, worker_of[64], cut = cuts[i / SL_COUNT(schedules)];
@@ -85,7 +92,7 @@ static void enter_graphs(struct race *race) {
             sl_plan_cut_branches(b->graph, b->train.device->has_kernel, cut, b->stage_of, &stages));
         sl_plan_spread(b->graph, b->stage_of, stages, WORKERS, worker_of);
         enter(race, plan_of(b, stages, WORKERS, worker_of, false),
-              schedules[i % SL_COUNT(schedules)], true);
+              schedules[i % SL_COUNT(schedules)], i / SL_COUNT(schedules));
     }
 }
 
@@ -95,7 +102,7 @@ static void enter_chains(struct race *race) {
     static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-graph"};
     struct bench *b = &race->b;
     for (int i = 0; i < 2 * SL_COUNT(schedules); i++)
-        enter(race, make_chain(b, even_plan(b, WORKERS, i % 2)), schedules[i / 2], false);
+        enter(race, make_chain(b, even_plan(b, WORKERS, i % 2)), schedules[i / 2], CUTS + i % 2);
 }
 
 /* ---- measuring ---- */
@@ -170,27 +177,35 @@ static int64_t time_part(struct sl_seat_state *seat, int phase) {
     return least;
 }
 
-static void simulate_entry(struct race *race, struct entry *e) {
-    struct sl_pipe *pipe = open_entry(race, e);
-    struct sl_arena arena = {0};
-    int64_t(*dur)[SL_KIND_COUNT] =
-        (int64_t(*)[SL_KIND_COUNT])SL_NEW(&arena, int64_t, e->plan->stage_count * SL_KIND_COUNT);
-    for (int i = 0; i < e->plan->seat_count; i++) {
+/* Times of all stages of a pipeline that is open: dur[stage][kind]. */
+static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[SL_KIND_COUNT]) {
+    for (int i = 0; i < pipe->config.plan->seat_count; i++) {
         struct sl_seat_state *seat = pipe->seat_at[i];
-        const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
         int64_t *of = dur[seat->stage];
-        bool split = p->end[SL_PHASE_W] > p->begin[SL_PHASE_W];
         of[SL_F] = time_part(seat, SL_PHASE_F);
         of[SL_B] = split ? 0 : time_part(seat, SL_PHASE_B);
         of[SL_I] = split ? time_part(seat, SL_PHASE_I) : 0;
         of[SL_W] = split ? time_part(seat, SL_PHASE_W) : 0;
         of[SL_STEP] = time_part(seat, -1);
     }
-    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+}
+
+/* Entries of a kind differ in their schedule only and share one measurement. */
+static void simulate_entry(struct race *race, struct entry *e) {
+    struct sl_pipe *pipe = open_entry(race, e);
+    struct sl_arena *arena = &race->b.arena;
+    const struct sl_program *p = pipe->seat_at[0]->train.worker->programs[SL_WORKER_FULL];
+    bool split = p->end[SL_PHASE_W] > p->begin[SL_PHASE_W];
+    int64_t(**dur)[SL_KIND_COUNT] = &race->times[e->kind][split];
+    if (!*dur) {
+        *dur =
+            (int64_t(*)[SL_KIND_COUNT])SL_NEW(arena, int64_t, e->plan->stage_count * SL_KIND_COUNT);
+        time_stages(pipe, split, *dur);
+    }
+    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT]) * dur};
     const struct sl_sim *sim;
-    must(sl_sim_run(&arena, pipe->sched, &opts, &sim));
+    must(sl_sim_run(arena, pipe->sched, &opts, &sim));
     e->rate = (double)race->b.train.batch / ((double)sim->step_ns / 1e9);
-    sl_arena_free(&arena);
     sl_pipe_close(pipe);
 }
 
@@ -202,8 +217,11 @@ static void put_entry(struct race *race, const struct entry *e) {
     race->bytes = best ? e->bytes : race->bytes;
     race->graph = best ? e->rate : race->graph;
     bool fits = e->bytes <= race->bytes + race->bytes / 10;
+    bool whole = strcmp(e->schedule, "gpipe") == 0 || strcmp(e->schedule, "1f1b") == 0;
     if (!e->graph && fits && e->rate > race->chain)
         race->chain = e->rate;
+    if (!e->graph && fits && whole && e->rate > race->plain)
+        race->plain = e->rate;
     if (!e->graph && e->rate > race->any)
         race->any = e->rate;
     printf("RESULT bench=pipeline_graphs case=%s simulated=%lld layout=%s schedule=%s stages=%d "
@@ -235,9 +253,10 @@ static void bench_graph(const struct options *o, const char *name, const char *s
         }
     printf("RESULT bench=pipeline_graphs case=%s simulated=%lld threads=%lld micros=%d "
            "graph_samples_s=%.2f chain_samples_s=%.2f ratio=%.3f any_memory_samples_s=%.2f "
-           "any_memory_ratio=%.3f\n",
+           "any_memory_ratio=%.3f plain_ratio=%.3f\n",
            name, (long long)o->simulate, (long long)o->threads, MICROS, race.graph, race.chain,
-           race.chain > 0 ? race.graph / race.chain : 0, race.any, race.graph / race.any);
+           race.chain > 0 ? race.graph / race.chain : 0, race.any, race.graph / race.any,
+           race.plain > 0 ? race.graph / race.plain : 0);
     fflush(stdout);
     close_bench(&race.b);
 }

@@ -1,6 +1,8 @@
 /* What the runtime adds to an action when kernels do nothing, on threads and over MPI.
  *
- *   bench/pipeline_overhead [threads|mpi|mpi-p2p]    mpi: mpirun -n 2 bench/pipeline_overhead mpi
+ *   bench/pipeline_overhead [threads|mpi|mpi-p2p [ROUNDS]]
+ *
+ * With mpi: mpirun -n 2 bench/pipeline_overhead mpi; each rank needs a core of its own.
  *
  * Two stages, a batch of 64 micro-batches, messages of 64 bytes: `us_per_action` is the time of a
  * run divided by the actions of a worker (F, B or I and W, SEND, RECV, STEP), the best of several
@@ -18,7 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGES = 2, MICROS = 64, STEPS = 40, ROUNDS = 15 };
+enum { STAGES = 2, MICROS = 64, STEPS = 40 };
+
+static int rounds = 15;
 
 static const char model[] = "model chain\ninput x : float[B, 16]\ninput label : int[B] < 16\n"
                             "param w0[16, 16] ~ normal(0.2)\nparam w1[16, 16] ~ normal(0.2)\n"
@@ -143,7 +147,7 @@ static void time_runs(const struct bench *b, struct sl_comm *comm, const char *s
         must(sl_pipe_open(&config, &pipes[i]));
         best[i] = 1e30;
     }
-    for (int i = 0; i < 2 * ROUNDS; i++) {
+    for (int i = 0; i < 2 * rounds; i++) {
         int64_t start = sl_clock_ns();
         must(sl_pipe_run(pipes[i % 2], STEPS, reports));
         double took = (double)(sl_clock_ns() - start) / 1e3;
@@ -178,6 +182,7 @@ int main(int argc, char **argv) {
     empty.step = step_nothing;
     empty.norm_sq = norm_of_nothing;
     must(sl_transport_find(argc > 1 ? argv[1] : "threads", &row));
+    rounds = argc > 2 ? atoi(argv[2]) : rounds;
     must(sl_comm_open(row, NULL, &comm));
     open_bench(&b, &empty);
     for (int i = 0; i < SL_COUNT(schedules); i++)

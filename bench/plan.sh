@@ -44,7 +44,7 @@ graphpipe_row() { # MODEL DEVICES BATCH [--set ...]
         local speed
         speed=$(get samples_per_s)
         case $planner in
-        pipedream | piper) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print a > b ? a : b}') ;;
+        pipedream | piper) best=$(awk -v a="$best" -v b="$speed" 'BEGIN {print (a > b) ? a : b}') ;;
         esac
         echo "RESULT bench=plan claim=graphpipe model=$model ${label:+set=$label }devices=$devices" \
             "batch=$batch planner=$planner samples_per_s=$speed depth=$(get depth) widths=$(widths)" \
@@ -94,7 +94,7 @@ twobw_paper() { # MODEL MACHINE DEPTH BATCH-OF-ONE-PIPELINE
             [ $(($4 % size)) = 0 ] || continue
             plan "$1" --set tied=0 --machine "$2" --devices "$3" --straight --recompute all --batch "$4" \
                 --micro $(($4 / size)) --dtype fp16 --planner 2bw --schedule "$schedule"
-            [ "$(get depth)" = "$3" ] && break
+            [ "$(get depth)" != 0 ] && break
         done
         [ "$schedule" = 1f1b ] && flush=$(get samples_per_s)
         echo "RESULT bench=plan claim=2bw rule=largest-micro-batch model=$1 machine=$2 depth=$(get depth) batch=$4" \

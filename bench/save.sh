@@ -34,19 +34,20 @@ stall() { # NAME ARGUMENTS OF TRAIN...
     : >"$work/sync" && : >"$work/async"
     for ((round = 0; round < rounds; round++)); do
         for how in sync async; do
-            # six steps between saves: the writer is done before the next one
-            train --steps 12 --checkpoint-every 6 --save $how --out "$work/run"
-            echo $(($(number save_stall_ns) / $(number saves))) >>"$work/$how"
-            bytes=$(du -sb "$work/run/ckpt/step-00000012" | cut -f1)
+            # one step: a second save would wait for the writer of the first
+            train --steps 1 --checkpoint-every 1 --save $how --out "$work/run"
+            number save_stall_ns >>"$work/$how"
+            bytes=$(du -sb "$work/run/ckpt/step-00000001" | cut -f1)
         done
     done
     awk -v name="$name" -v bytes="$bytes" -v s="$(middle <"$work/sync")" -v a="$(middle <"$work/async")" 'BEGIN {
         printf "RESULT bench=save what=stall model=%s bytes=%d sync_ms=%.2f async_ms=%.2f ratio_pct=%.2f\n",
             name, bytes, s / 1e6, a / 1e6, 100 * a / s }'
 }
-stall gpt-tiny gpt-tiny --batch 16 --micro 2
-stall gpt-8M-2-stages gpt-tiny --set C=256 --batch 8 --micro 4 --stages 2
-stall mlp-wide mlp --set W=2048 --batch 8
+stall gpt-tiny gpt-tiny --batch 1
+stall gpt-tiny-2-stages gpt-tiny --batch 2 --micro 2 --stages 2
+stall mlp-2048 mlp --set W=2048 --batch 1
+stall mlp-4096 mlp --set W=4096 --batch 1
 
 cost() {
     local steps each

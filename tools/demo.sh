@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# ./dev demo: a small language model learns this project's own sources, on one worker and as a
-# pipeline, and then writes some. Takes about a minute on two cores after the build.
+# ./dev demo: what Sluice does, on this machine, in about two minutes on two cores after the build.
 #
 #   ./dev demo [--data FILE] [--steps N] [--out DIR]
+#
+# Text to learn from: the project's own sources and documents, unless --data names a file.
 set -euo pipefail
 
 sluice=${SLUICE:-build/release/sluice}
 data=
-steps=300
+steps=240
 out=demo-run
 while [ $# -gt 0 ]; do
     case $1 in
@@ -33,28 +34,56 @@ if [ -z "$data" ]; then
     find src include docs models -type f \( -name '*.c' -o -name '*.h' -o -name '*.md' -o -name '*.model' \) |
         LC_ALL=C sort | xargs cat >"$data"
 fi
+# A branching model that fits a laptop: three towers that join.
+towers=(mmt --set 'branches=3,T=16,L=2,C=64,H=4,F=128,classes=10')
 
-say "1. The model: what it is and what it costs"
+say "1. This machine"
+run doctor --quick
+run machine discover -o "$out/here.machine"
+
+say "2. Two models: a small language model, and one with branches"
 run model gpt-nano
+run profile gpt-nano --micro-batch 4 -o "$out/nano.cost"
+run profile "${towers[@]}" --micro-batch 4 -o "$out/towers.cost"
 
-say "2. A schedule is data: generated, lowered, proved, and played in the simulator"
-run sched --chain 3 --schedule 1f1b --micro 8
+say "3. Plans, and why they were chosen (for four cores; how many are here does not matter)"
+run plan gpt-nano --cost "$out/nano.cost" --machine '1x4:mem=2G,intra=5GB/s' --batch 16 --micro 4 \
+    --schedule 1f1b --time-limit 10 -o "$out/nano.plan"
+run plan "${towers[@]}" --cost "$out/towers.cost" --machine '1x4:mem=2G,intra=5GB/s' --batch 16 --micro 4 \
+    --time-limit 10 -o "$out/towers.plan"
+
+say "4. A schedule is data: generated, lowered, proved, written, and proved again from the file"
+run sched "$out/nano.plan" --schedule 1f1b --batch 16 -o "$out/nano.sched"
+run verify "$out/nano.sched"
 run sim --chain 3 --schedule 1f1b --micro 8 --costs 'F=1,I=1,W=1'
 
-say "3. Training on one worker, on the text of $data"
+say "5. Training on one worker, on the text of $data"
 common=(gpt-nano --data "$data" --batch 16 --micro 4 --lr 2e-3)
-run train "${common[@]}" --steps "$steps" --eval-every $((steps / 3)) --out "$out/one"
+run train "${common[@]}" --steps "$steps" --eval-every $((steps / 3 > 0 ? steps / 3 : 1)) --dashboard --out "$out/one"
 
-say "4. The same run as a pipeline of three stages: the same bits"
+say "6. The same as a pipeline of three stages: the same bits"
 run train "${common[@]}" --steps 20 --out "$out/one-20" --quiet
-run train "${common[@]}" --steps 20 --out "$out/pipe-20" --stages 3 --schedule 1f1b
-run compare "$out/one-20" "$out/pipe-20"
+run train "${common[@]}" --steps 20 --out "$out/1f1b" --stages 3 --schedule 1f1b --trace --dashboard
+run compare "$out/one-20" "$out/1f1b"
 
-say "5. Without flushes: PipeDream-2BW, two weight versions on every stage"
-run train "${common[@]}" --steps 40 --stages 3 --schedule 2bw --clip 0 --out "$out/2bw"
+say "7. Without flushes: PipeDream-2BW, two weight versions on every stage; and a graph of stages"
+run train "${common[@]}" --steps 20 --stages 3 --schedule 2bw --trace --out "$out/2bw"
+run train "${towers[@]}" --plan "$out/towers.plan" --batch 16 --micro 4 --steps 10 --trace --out "$out/towers"
 
-say "6. What it learned"
+say "8. What it learned"
 run eval "$out/one"
 run sample "$out/one" --prompt "static " --tokens 200
 
-say "Written to $out/: one, one-20, pipe-20, 2bw (each with log.jsonl, config.json, ckpt/)"
+say "9. Pages to look at, with any browser, without a network"
+run report "$out/1f1b" --ops -o "$out/demo.html"
+run report "$out/1f1b/timeline.trace.json" "$out/2bw/timeline.trace.json" -o "$out/compare.html"
+run report "$out/towers" -o "$out/towers.html"
+
+say "Written:"
+for file in "$out"/*; do
+    if [ -d "$file" ]; then
+        echo "  $file/: config.json model.model log.jsonl ckpt/ TensorBoard events$([ -f "$file/plan.plan" ] && echo ' plan.plan')$([ -f "$file/timeline.trace.json" ] && echo ' timeline.trace.json')"
+    else
+        echo "  $file"
+    fi
+done

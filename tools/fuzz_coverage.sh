@@ -14,7 +14,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$src"
-sources=("tests/fuzz/fuzz_$name.c" tests/fuzz/replay_main.c)
+sources=("tests/fuzz/fuzz_$name.c" tests/fuzz/meter.c tests/fuzz/replay_main.c)
 for room in $rooms; do
     sources+=("src/$room"/*.c)
 done
@@ -23,7 +23,7 @@ compile() { # FILE: only the reader itself is counted
     local flags=()
     # shellcheck disable=SC2053
     [[ $1 == $pattern ]] && flags=(-fprofile-instr-generate -fcoverage-mapping)
-    clang -w -O0 -std=c11 -D_GNU_SOURCE -DSL_VERSION_STRING='""' -Isrc -Iinclude "${flags[@]}" \
+    clang -w -O0 -std=c11 -D_GNU_SOURCE -DSL_VERSION_STRING='""' -Isrc -Iinclude -Itests "${flags[@]}" \
         -c "$1" -o "$work/$(tr / _ <<<"$1").o"
 }
 export pattern

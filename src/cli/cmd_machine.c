@@ -1,8 +1,8 @@
 /* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
 #include "base/json.h"
 #include "cli/command.h"
-#include "profile/machine_file.h"
 #include "profile/here.h"
+#include "profile/machine_file.h"
 
 #include <string.h>
 

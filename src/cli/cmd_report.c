@@ -1,7 +1,12 @@
-/* sluice report: timelines as one self-contained page, or as a picture. */
+/* sluice report: timelines as one self-contained page, or as a picture; the page of a run. */
 #include "cli/command.h"
+#include "cli/run_report.h"
 #include "cli/sched_args.h"
 #include "cli/sim_args.h"
+
+static bool is_run(struct sl_arena *arena, const char *path) {
+    return sl_file_exists(sl_arena_printf(arena, "%s/log.jsonl", path));
+}
 
 static sl_err add(const struct sl_args *args, const char *path, const char *schedule,
                   struct sl_arena *arena, struct sl_picture *out) {
@@ -21,6 +26,8 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         return sl_fail(SL_ERR_USAGE, "report: where to? -o X.html (or .svg, .trace.json, .txt)");
     if (against && files > 1)
         return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
+    if (files == 1 && !against && is_run(arena, args->positional[0]))
+        return sl_run_report(args, arena);
     for (int i = 0; i < (files ? files : 1); i++)
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)
@@ -39,18 +46,23 @@ static sl_err run(const struct sl_args *args) {
 
 const struct sl_command sl_cmd_report = {
     .name = "report",
-    .synopsis = "(X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
-    .brief = "draw timelines: one page, SVG, Perfetto",
+    .synopsis = "(RUN | X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
+    .brief = "draw a run's curves, or timelines: one page, SVG, Perfetto",
     .detail =
         "A plan or schedule is verified and simulated, a trace is drawn as it is. Two of them\n"
         "are compared on one page with one time scale. The page needs no network.\n\n"
+        "Of a run directory: losses, staleness (after --log-staleness), stages over the model,\n"
+        "memory, and after --trace the measured timeline against the predicted one, time per\n"
+        "action and why it takes this long.\n\n"
         "  sluice report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 -o x.html\n"
-        "  sluice report predicted.trace.json measured.trace.json -o x.html",
+        "  sluice report predicted.trace.json measured.trace.json -o x.html\n"
+        "  sluice report run --ops -o run.html",
     .options =
         (const struct sl_option[]){
             SL_SCHED_OPTIONS,
             SL_SIM_OPTIONS,
             {"--against", "S", "a second schedule on the same plan, to compare", false},
+            {"--ops", NULL, "of a run: also measure its kernels, here and now", false},
             {"-o", "FILE", "X.html, X.svg, X.trace.json or X.txt", true},
             {0}},
     .min_args = 0,

@@ -45,7 +45,8 @@ struct progress {
     struct sl_text trace; /* of the last run of a pipeline */
     int64_t *busy_ns;     /* [worker] over all runs, and how long they took */
     int64_t traced_ns;
-    int64_t saves, every;        /* checkpoints: how many, and the pace that was told */
+    int64_t *rank_bytes;  /* [rank] predicted, where this one speaks for several; else NULL */
+    int64_t saves, every; /* checkpoints: how many, and the pace that was told */
     struct sl_save_report saved; /* all of them added up */
     struct sl_live live;
 };
@@ -77,6 +78,10 @@ static void say_pipeline(const struct progress *p, const struct sl_session_start
 
 static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
+    if (p->session->comm && start->rank_bytes) {
+        size_t bytes = sizeof *p->rank_bytes * (size_t)p->session->comm->ranks;
+        p->rank_bytes = memcpy(sl_realloc(p->rank_bytes, bytes), start->rank_bytes, bytes);
+    }
     const struct sl_train_config *c = p->config;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
     struct sl_text data = {0};
@@ -251,7 +256,8 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 }
 
 static void put_config(struct sl_text *text, const struct sl_args *args,
-                       const struct sl_train_config *c) {
+                       const struct sl_session_config *session) {
+    const struct sl_train_config *c = &session->train;
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_text optim = {0}, lr = {0}, policy = {0};
     sl_optim_put(&optim, &c->optim);
@@ -280,11 +286,30 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
     sl_json_put_int(&json, "seed", (int64_t)c->seed);
+    if (session->plan) {
+        sl_json_put_string(&json, "schedule", session->schedule);
+        sl_json_put_string(&json, "verdict", session->together ? "all" : "stage");
+        sl_json_put_int(&json, "slack", session->slack);
+    }
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     sl_text_free(&optim);
     sl_text_free(&policy);
     sl_text_free(&lr);
+}
+
+/* What the run directory says of the run. */
+enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, TEXTS };
+
+static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
+                      struct sl_session_config *session) {
+    put_config(&texts[CONFIG_TEXT], args, session);
+    sl_model_write(session->train.graph, &texts[MODEL_TEXT]);
+    if (session->plan)
+        sl_plan_write(session->plan, &texts[PLAN_TEXT]);
+    session->config = texts[CONFIG_TEXT].at;
+    session->model = texts[MODEL_TEXT].at;
+    session->plan_text = texts[PLAN_TEXT].at;
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
@@ -329,8 +354,8 @@ static sl_err parse_watch(const struct sl_args *args, struct sl_session_config *
     return SL_OK;
 }
 
-static void put_result(struct sl_text *text, const struct sl_session_config *c,
-                       const struct sl_session_result *r, const struct progress *p) {
+static sl_err put_result(struct sl_text *text, const struct sl_session_config *c,
+                         const struct sl_session_result *r, const struct progress *p) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", c->train.graph->name);
@@ -349,8 +374,11 @@ static void put_result(struct sl_text *text, const struct sl_session_config *c,
     sl_json_put_int(&json, "save_cpu_ns", p->saved.cpu_ns);
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
+    if (c->comm)
+        SL_TRY(sl_run_stats_put_ranks(&p->stats, c->comm, p->rank_bytes, &json));
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
+    return SL_OK;
 }
 
 static void say_result(const struct sl_session_config *c, const struct sl_session_result *r,
@@ -415,7 +443,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     struct sl_run_inputs inputs;
     struct progress progress = {0};
     struct sl_drill drill = {0};
-    struct sl_text config_text = {0}, model_text = {0}, text = {0};
+    struct sl_text texts[TEXTS] = {{0}}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -446,10 +474,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
-    put_config(&config_text, args, &session.train);
-    session.config = config_text.at;
-    sl_model_write(inputs.graph, &model_text);
-    session.model = model_text.at;
+    put_texts(texts, args, &session);
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, result);
@@ -459,14 +484,16 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(err);
     say_result(&session, result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
-    if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
-        put_result(&text, &session, result, &progress);
-        SL_TRY_OUT(sl_print(&text));
+    if (sl_args_has(args, "--json")) {
+        SL_TRY_OUT(put_result(&text, &session, result, &progress));
+        if (sl_comm_speaks(comm))
+            SL_TRY_OUT(sl_print(&text));
     }
 out:
-    sl_text_free(&config_text);
-    sl_text_free(&model_text);
+    for (int i = 0; i < TEXTS; i++)
+        sl_text_free(&texts[i]);
     sl_text_free(&progress.trace);
+    free(progress.rank_bytes);
     sl_text_free(&text);
     sl_run_close(&inputs);
     return err;

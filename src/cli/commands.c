@@ -20,6 +20,7 @@ extern const struct sl_command sl_cmd_report;
 extern const struct sl_command sl_cmd_sample;
 extern const struct sl_command sl_cmd_sched;
 extern const struct sl_command sl_cmd_sim;
+extern const struct sl_command sl_cmd_study;
 extern const struct sl_command sl_cmd_train;
 extern const struct sl_command sl_cmd_verify;
 extern const struct sl_command sl_cmd_version;
@@ -45,6 +46,7 @@ const struct sl_command *const sl_commands[] = {
     &sl_cmd_sample,
     &sl_cmd_sched,
     &sl_cmd_sim,
+    &sl_cmd_study,
     &sl_cmd_train,
     &sl_cmd_verify,
     &sl_cmd_version,

@@ -2,11 +2,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "profile/machine_file.h"
 #include "cli/model_file.h"
 #include "cli/plan_kinds.h"
 #include "cli/search_report.h"
 #include "device/device.h"
+#include "profile/machine_file.h"
 
 #include <stdlib.h>
 #include <string.h>

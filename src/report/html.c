@@ -1,6 +1,7 @@
 /* The page: data as JSON, a script and a style sheet that are part of the program. The script draws
  * small pictures as SVG elements and large ones on a canvas. */
 #include "report/assets.h"
+#include "report/markup.h"
 #include "report/picture.h"
 
 #include <string.h>
@@ -82,14 +83,6 @@ static void put_guarded(struct sl_text *out, const char *text, size_t length) {
     }
 }
 
-static void put_escaped(struct sl_text *out, const char *text) {
-    for (; *text; text++)
-        if (*text == '<' || *text == '&')
-            sl_text_put(out, *text == '<' ? "&lt;" : "&amp;");
-        else
-            sl_text_put_bytes(out, text, 1);
-}
-
 void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text *out) {
     struct sl_text data = {0};
     struct sl_json_out json = {.text = &data};
@@ -110,12 +103,10 @@ void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text
         put_picture(&pictures[i], &json);
     sl_json_close(&json, ']');
     sl_json_close(&json, '}');
-    sl_text_put(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-                     "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                     "<link rel=\"icon\" href=\"data:,\">\n<title>");
+    sl_markup_head(out);
     for (int i = 0; i < count; i++) {
         sl_text_put(out, i ? " and " : "");
-        put_escaped(out, pictures[i].title);
+        sl_markup_escape(out, pictures[i].title);
     }
     sl_text_put(out, " - Sluice</title>\n<style>\n");
     sl_text_put_bytes(out, sl_asset_page_css, sl_asset_page_css_size);

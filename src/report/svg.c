@@ -1,5 +1,6 @@
 /* The grid as a standalone SVG: lanes, bars with their micro-batch, critical path, memory curve,
  * time axis, legend. Follows the reader's light or dark scheme. */
+#include "report/markup.h"
 #include "report/picture.h"
 
 #include <string.h>
@@ -13,17 +14,6 @@ struct svg {
     int width, lane;
     int first_stage; /* of the lane; further ones are paler */
 };
-
-static void put_escaped(struct sl_text *out, const char *text) {
-    for (; *text; text++)
-        switch (*text) {
-        case '<': sl_text_put(out, "&lt;"); break;
-        case '>': sl_text_put(out, "&gt;"); break;
-        case '&': sl_text_put(out, "&amp;"); break;
-        case '"': sl_text_put(out, "&quot;"); break;
-        default: sl_text_put_bytes(out, text, 1);
-        }
-}
 
 static double x_of(const struct svg *s, int64_t time_ns) {
     return LABEL + (double)time_ns * s->scale;
@@ -39,7 +29,7 @@ static void put_bar(struct svg *s, const struct sl_bar *bar, int y) {
                    bar->kind, bar->critical ? " c" : "", bar->stage > s->first_stage ? " d" : "", x,
                    y, w > 0.4 ? w : 0.4, BAR);
     sl_text_printf(s->out, "%s ", sl_kind_name((enum sl_kind)bar->kind));
-    put_escaped(s->out, s->p->stages[bar->stage]);
+    sl_markup_escape(s->out, s->p->stages[bar->stage]);
     if (bar->micro >= 0)
         sl_text_printf(s->out, ", micro-batch %d", bar->micro);
     sl_text_printf(s->out, ", %lld to %lld ns</title>", (long long)bar->start_ns,
@@ -137,7 +127,7 @@ void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                    "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>",
                    width, height, width, height);
-    put_escaped(out, picture->title);
+    sl_markup_escape(out, picture->title);
     sl_text_printf(out, ": %d workers, %s</title>\n", picture->lane_count,
                    sl_human_ns(picture->end_ns, end));
     put_style(&s);
@@ -145,7 +135,7 @@ void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *
                    "<rect class=\"a\" style=\"stroke:none\" width=\"%d\" height=\"%d\"/>"
                    "<text class=\"h\" x=\"8\" y=\"20\">",
                    width, height);
-    put_escaped(out, picture->title);
+    sl_markup_escape(out, picture->title);
     sl_text_put(out, "</text>\n");
     put_axis(&s, height);
     for (int l = 0; l < picture->lane_count; l++) {

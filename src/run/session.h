@@ -20,6 +20,7 @@ struct sl_session_start {
     int64_t bytes;      /* sl_session_bytes; of a pipeline: what its workers have allocated */
     int64_t copy_bytes; /* of this process, for checkpoints beside the run; 0: saving stops it */
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
+    const int64_t *rank_bytes;   /* [ranks] of a pipeline: predicted for each process, else NULL */
 };
 
 struct sl_session_config {
@@ -33,6 +34,7 @@ struct sl_session_config {
     const char *run;          /* directory; NULL: keep nothing */
     const char *config;       /* JSON text of config.json */
     const char *model;        /* flat model text of model.model */
+    const char *plan_text;    /* of plan.plan; NULL: none */
     const char *init;         /* checkpoint to take weights from, or NULL */
     int64_t checkpoint_every; /* steps; 0: only at the end */
     /* > 0 and no checkpoint_every: the first save after so long, the others as its cost allows.

@@ -2,7 +2,8 @@
  *
  *     what did this start wait for?  The latest of
  *       an action:    the action before it on its worker; its messages; a buffer it fills, whose
- *                     transfer had to leave first; for REDUCE whoever came last
+ *                     transfer had to leave first; for REDUCE whoever came last; for STEP, where
+ *                     all step together, the part that was given last
  *       a transfer:   the action before its SEND; the action before its RECV; the wire
  */
 #include "base/vec.h"
@@ -113,6 +114,26 @@ static void offer_group(struct walk *w, const struct sl_action *a) {
             }
 }
 
+/* Stepping together: a step waits for the parts of all its groups, a word on the verdict for those
+ * of its ties. A timeline does not say how long parts are on their way, so the one that was given
+ * last is taken for the one that was waited for; the way is its time. */
+static void offer_parts(struct walk *w, const struct sl_action *a) {
+    const struct sl_timeline *t = w->timeline;
+    const struct sl_plan *plan = t->sched->plan;
+    int verdict = sl_sched_verdict(plan);
+    w->best = (struct sl_moment){-1, 0};
+    w->best_ns = -1;
+    for (int l = 0; l < t->lane_count; l++)
+        for (int64_t i = 0; i < t->lanes[l].count; i++) {
+            const struct sl_action *b = &t->lanes[l].at[i].action;
+            bool own = b->slot == verdict
+                           ? a->kind == SL_STEP
+                           : b->kind == SL_REDUCE && sl_sched_in_group(plan, b->slot, a->stage);
+            if (b->kind == SL_REDUCE && b->version == a->version && own)
+                offer(w, (struct sl_moment){l, i}, t->lanes[l].at[i].end_ns);
+        }
+}
+
 static int by_end(const void *a, const void *b, const struct walk *w) {
     const struct sl_moment *x = a, *y = b;
     int64_t ex = span_at(w, *x)->end_ns, ey = span_at(w, *y)->end_ns;
@@ -183,6 +204,12 @@ static void offer_wire(struct walk *w, struct sl_moment m) {
         offer(w, any, w->limit_ns);
 }
 
+static bool waits_for_parts(const struct walk *w, const struct sl_action *a) {
+    const struct sl_sched *sched = w->timeline->sched;
+    bool verdict = a->kind == SL_REDUCE && a->slot == sl_sched_verdict(sched->plan);
+    return sched->together && (verdict || a->kind == SL_STEP);
+}
+
 /* What the start of `m` waited for. */
 static bool step_back(struct walk *w, struct sl_moment m) {
     const struct sl_span *span = span_at(w, m);
@@ -197,7 +224,7 @@ static bool step_back(struct walk *w, struct sl_moment m) {
         offer_before(w, recv);
     if (!message)
         offer_inputs(w, &span->action);
-    if (span->action.kind == SL_REDUCE && w->best_ns < w->limit_ns)
+    if (span->action.kind == SL_REDUCE && !w->timeline->sched->together && w->best_ns < w->limit_ns)
         offer_group(w, &span->action);
     if (message && w->best_ns < w->limit_ns)
         offer_wire(w, m);
@@ -206,6 +233,8 @@ static bool step_back(struct walk *w, struct sl_moment m) {
     offer_posts(w, m, POST_DEPTH);
     if (message)
         offer_posts(w, recv, POST_DEPTH);
+    if (w->best_ns < w->limit_ns && waits_for_parts(w, &span->action))
+        offer_parts(w, &span->action);
     return w->best.lane >= 0;
 }
 
@@ -249,6 +278,8 @@ void sl_timeline_critical(struct sl_arena *arena, const struct sl_timeline *time
         struct sl_moment send, recv;
         if (span->action.kind == SL_SEND && sl_matches_find(w.matches, &span->action, &send, &recv))
             end = span_at(&w, recv)->end_ns;
+        if (span->action.kind == SL_REDUCE && timeline->sched->together)
+            end = until; /* the way of a part */
         add_time(out, span, (end < until ? end : until) - span->start_ns);
         until = span->start_ns;
         SL_PUSH(&w.path, at);

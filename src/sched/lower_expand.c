@@ -298,8 +298,9 @@ sl_err sl_low_expand(struct sl_low *low) {
     for (int i = 0; low->flat.together && i < plan->stage_count; i++)
         if (plan->stages[i].width > 1)
             return sl_fail(SL_ERR_NO,
-                           "stage %s has %d replicas; stages step together on one verdict only "
-                           "where none has",
+                           "stage %s has %d replicas, and stages step together on one verdict only "
+                           "where none has; train it with --verdict stage --clip 0, or without "
+                           "replicas",
                            plan->stages[i].name, plan->stages[i].width);
     for (int i = 0; i < plan->stage_count; i++)
         if (low->flat.rule == SL_RULE_STASH || (low->flat.rule == SL_RULE_VSYNC && i == e.entry))

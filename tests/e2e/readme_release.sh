@@ -17,10 +17,17 @@ while IFS= read -r command; do
     }
     count=$((count + 1))
 done <<<"$commands"
+# The picture is what the program draws today.
+"$SLUICE" report --chain 4 --schedule zb-h1 --micro 8 --costs 'F=1us,I=1us,W=1us' -o "$work/zb-h1.svg"
+cmp "$work/zb-h1.svg" "$SRC_DIR/docs/pictures/zb-h1.svg" || { echo "FAILED: docs/pictures/zb-h1.svg is not what report draws" && exit 1; }
 (cd "$SRC_DIR" && SLUICE=$SLUICE bash tools/demo.sh --steps 6 --out "$work/demo") >"$work/out" 2>&1 || {
     tail -20 "$work/out"
     echo "FAILED: the demo"
     exit 1
 }
+sed -n '/^Written:/,$s/^  \([^ :]*\).*/\1/p' "$work/out" | while IFS= read -r file; do
+    [ -s "$file" ] || { echo "FAILED: the demo names $file, which is not there" && exit 1; }
+done
+[ -s "$work/demo/demo.html" ] || { echo "FAILED: the demo leaves no demo.html" && exit 1; }
 grep -q '^equal: ' "$work/out" || { echo "FAILED: the demo's pipeline differs from one worker" && exit 1; }
 echo "count: $count commands of the README, and the demo"

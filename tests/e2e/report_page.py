@@ -89,6 +89,53 @@ def no_errors(page):
 
 
 try:
+    # a run that was traced
+    FRAME = "const d = document.getElementById('timeline').contentDocument;"
+
+    def open_run(name):
+        took = open_page(name)
+        for _ in range(200):
+            if js(FRAME + "return d && d.documentElement.dataset.ready || ''"):
+                return took
+            time.sleep(0.05)
+        raise SystemExit(f"FAILED: the timeline of {name} never becomes ready")
+
+    open_run("traced.html")
+    headings = js("return [...document.querySelectorAll('h2')].map(h => h.textContent)")
+    expect("sections", headings, ["Why it takes this long", "Predicted against measured", "Timeline",
+                                  "Stages", "Memory per stage", "Time per action", "Time per op"])
+    expect("boxes", js("return document.querySelectorAll('g.stage').length"), 3)
+    expect("edges", js("return document.querySelectorAll('path.edge').length"), 2)
+    expect("predicted and measured",
+           js(FRAME + "return [...d.querySelectorAll('.panel h2')].map(h => h.textContent)"),
+           ["predicted", "measured"])
+    bars = js(FRAME + "return [...d.querySelectorAll('.panel')].map(p => p.querySelectorAll('rect.bar').length)")
+    expect("as many actions predicted as measured", bars[0] == bars[1] > 0, True)
+    rows = js("return [...document.querySelectorAll('table.bars')][0].innerText")
+    for line in open(f"{FOLDER}/traced.txt").read().splitlines()[2:]:
+        total = line.split("  ")[-1].strip()
+        expect(f"memory {total} of the verifier is on the page", total in rows, True)
+    axis = FRAME + "return d.querySelector('svg.axis').textContent"
+    before = js(axis)
+    js("document.getElementById('timeline').scrollIntoView()")  # what is not seen is not drawn
+    settle()
+    js(FRAME + "d.querySelector(\"button[title='zoom in']\").click()")
+    for _ in range(200):  # the frame draws when it is its turn
+        if js(axis) != before:
+            break
+        time.sleep(0.05)
+    expect("the timeline zooms", js(axis) != before, True)
+    expect("a page to print", len(call("POST", f"{HERE}/print", {})) > 10000, True)
+    shot("run-traced")
+    no_errors("traced.html")
+
+    took_run = open_run("thousand.html")
+    expect("boxes", js("return document.querySelectorAll('g.stage').length"), 1000)
+    expect("actions", js(FRAME + "return d.documentElement.dataset.ready"), str(2 * 1000 * 101))
+    expect("names are text", js("return document.querySelectorAll('p b b').length"), 0)
+    shot("run-thousand")
+    no_errors("thousand.html")
+
     # one schedule: 4 workers x 8 micro-batches x (F, B) and a STEP each
     open_page("one.html")
     expect("bars", js("return document.querySelectorAll('rect.bar').length"), 4 * (2 * 8 + 1))
@@ -179,7 +226,42 @@ try:
     click("canvas")
     no_errors("big.html")
     print(f"count: {checks} checks in the browser; 1000 lanes open in {took:.1f} s, "
-          f"five changes of view take {frame:.0f} ms")
+          f"a run of 1000 stages in {took_run:.1f} s, five changes of view take {frame:.0f} ms")
+
+    # the curves of a run: loss, gradient norm, learning rate, staleness of 4 stages
+    open_page("run.html")
+    expect("charts of staleness", js("return [...document.querySelectorAll('figcaption')]"
+           ".filter(f => f.textContent.startsWith('stage ')).map(f => f.textContent).sort()[0]"),
+           "stage 0, forward")
+    expect("curves are lines", js("return [...document.querySelectorAll('path.line')]"
+           ".every(p => /^M[0-9.]+ [0-9.]+L/.test(p.getAttribute('d')))"), True)
+    pair = "[...document.querySelectorAll('figure')].find(f => f.textContent.includes('stage 0, forward'))"
+    expect("predicted and stale", js(f"return [...{pair}.querySelectorAll('.curve')].map(c => c.dataset.name)"),
+           ["stale to true", "predicted to true"])
+    js(f"{pair}.scrollIntoView({{block: 'center'}}); {pair}.querySelector('svg').id = 'watched'")
+    settle()
+    pointer(centre("#watched"))
+    settle()
+    expect("values under the pointer", js("const t = document.getElementById('tip');"
+           "return [t.hidden, t.textContent.split('\\n').length]"), [False, 3])
+    shot("staleness")
+    no_errors("run.html")
+
+    # a study: curves with bands that the legend switches off
+    open_page("study.html")
+    expect("title of the study", js("return document.querySelector('h1').textContent"),
+           "a study <b>for a test")
+    expect("curves of the study", js("return document.documentElement.dataset.ready"), "2")
+    expect("bands", js("return document.querySelectorAll('path.band').length"), 2)
+    seen = "return [...document.querySelectorAll('.curve')].map(c => c.getClientRects().length > 0)"
+    expect("both are seen", js(seen), [True, True])
+    click(".legend button[data-i='1']")
+    expect("one is off", js(seen), [True, False])
+    expect("and says so", js("return document.querySelector(\".legend button[data-i='1']\")"
+           ".getAttribute('aria-pressed')"), "false")
+    expect("rows", js("return document.querySelectorAll('td:first-child').length"), 2)
+    shot("study")
+    no_errors("study.html")
 
     open_page("evil.html")
     expect("title as text", js("return document.querySelector('h2').textContent"),

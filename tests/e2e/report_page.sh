@@ -31,6 +31,35 @@ sed -i 's/"title": *"gpipe"/"title": "<\/script><script>bad()<\/script>"/' "$wor
 "$SLUICE" report "$work/evil.trace.json" -o "$work/evil.html"
 [ "$(grep -c 'bad()</script>' "$work/evil.html")" = 0 ] || fail "a title became markup"
 
+# A run with watched weights, and a study.
+"$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 4 --schedule async \
+    --policy spectrain --batch 4 --micro 4 --steps 30 --eval-every 10 --log-staleness --quiet --out "$work/run"
+"$SLUICE" report "$work/run" -o "$work/run.html"
+# A traced run, and the directory of one with 1,000 stages and 100,000 actions.
+"$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 3 --batch 8 --micro 4 \
+    --steps 16 --trace --quiet --out "$work/traced-run"
+"$SLUICE" report "$work/traced-run" --ops -o "$work/traced.html"
+"$SLUICE" sched "$work/traced-run/plan.plan" --schedule 1f1b --batch 8 --iters 16 >"$work/traced.txt"
+mkdir "$work/thousand-run"
+cp "$work/traced-run/log.jsonl" "$work/traced-run/model.model" "$work/thousand-run"
+echo '{"model": "<b>thousand", "schedule": "1f1b", "batch": 50, "policy": "none"}' >"$work/thousand-run/config.json"
+"$SLUICE" sched --chain 1000 --schedule 1f1b --micro 50 -o "$work/thousand.sched" >/dev/null
+(echo 'sluice-plan 1' && sed -n '2,/^program/p' "$work/thousand.sched" | grep -v ^program) >"$work/thousand-run/plan.plan"
+"$SLUICE" sim --chain 1000 --schedule 1f1b --micro 50 --costs 'F=1us,I=1us,W=1us' --quiet \
+    -o "$work/thousand-run/timeline.trace.json" >/dev/null
+"$SLUICE" report "$work/thousand-run" -o "$work/thousand.html"
+cat >"$work/x.study" <<'END'
+sluice-study 1
+study pages "a study <b>for a test"
+train "--data synthetic --eval-samples 8 --models {models}"
+seeds 1 2
+mode "1f1b" "--schedule 1f1b"
+mode "2bw" "--schedule 2bw" against "1f1b"
+task mlp "mlp" stages 2 steps 20 batch 4 micro 2 evals 10 rates 0.01
+END
+"$SLUICE" study "$work/x.study" --set "models=$SRC_DIR/models" --out "$work/study" --quiet >/dev/null
+cp "$work/study/study.html" "$work/study.html"
+
 chromedriver --port=0 >"$work/driver.log" 2>&1 &
 driver=$!
 for _ in $(seq 100); do

@@ -170,10 +170,56 @@ static void relax_reduce(const struct slow *s, struct slow_action *x, bool last)
     x->end = x->start + longest;
 }
 
+/* Stepping together: REDUCE gives a part and goes on; the part is there dur later. When all parts
+ * of group `slot` for this version are there; *highest is the stage that speaks for the group: the
+ * one with the longest way down, the first of equals. */
+static int64_t all_given(const struct slow *s, int slot, int32_t version, int *highest) {
+    const struct sl_plan *plan = s->sched->plan;
+    int64_t last = 0;
+    *highest = -1;
+    for (int v = 0; v < plan->worker_count; v++) {
+        const struct slow_worker *o = &s->out->workers[v];
+        for (int j = 0; j < o->count; j++) {
+            const struct sl_action *b = &o->at[j].a;
+            if (b->kind != SL_REDUCE || b->slot != slot || b->version != version)
+                continue;
+            int over =
+                *highest < 0 ? 1 : plan->stages[b->stage].height - plan->stages[*highest].height;
+            if (over > 0 || (over == 0 && b->stage < *highest))
+                *highest = b->stage;
+            last = later(last, o->at[j].start + s->opts->dur_ns[b->stage][SL_REDUCE]);
+        }
+    }
+    return last;
+}
+
+/* What a stage waits for: a step for every group that it gives a part to, its word on the verdict
+ * (the last group) for the sums that it speaks for. */
+static int64_t together_ready(const struct slow *s, const struct slow_worker *w,
+                              const struct slow_action *x) {
+    int verdict = s->sched->plan->stage_count + s->sched->plan->tie_count, highest;
+    int64_t ready = 0;
+    if (x->a.kind == SL_REDUCE && x->a.slot != verdict)
+        return 0;
+    for (int j = 0; j < w->count; j++) {
+        const struct sl_action *b = &w->at[j].a;
+        if (b->kind != SL_REDUCE || b->stage != x->a.stage || b->version != x->a.version)
+            continue;
+        int64_t given = all_given(s, b->slot, b->version, &highest);
+        if (x->a.kind == SL_STEP || (b->slot != verdict && highest == x->a.stage))
+            ready = later(ready, given);
+    }
+    return ready;
+}
+
 static void relax(const struct slow *s, struct slow_worker *w, int i) {
     struct slow_action *x = &w->at[i];
     x->start = later(x->start, i ? w->at[i - 1].end : 0);
-    if (x->a.kind == SL_REDUCE) {
+    if (s->sched->together && (x->a.kind == SL_REDUCE || x->a.kind == SL_STEP))
+        x->start = later(x->start, together_ready(s, w, x));
+    if (x->a.kind == SL_REDUCE && s->sched->together) {
+        x->end = x->start;
+    } else if (x->a.kind == SL_REDUCE) {
         relax_reduce(s, x, last_of_group(w, i));
     } else if (x->a.kind == SL_SEND) {
         const struct transfer *t = &s->transfers[x->partner];

@@ -189,7 +189,7 @@ static void a_pipeline_names_the_stage(void **state) {
         struct flip flip = {.at = 1, .seed = 2};
         struct sl_step_report report;
         struct sl_pipe *pipe;
-        char want[32];
+        char want[64];
         SL_TEST_OK(sl_pipe_open(&options, &pipe));
         sl_audit_harm(sl_pipe_worker(pipe, s), &(struct sl_harm){flip_after, &flip});
         assert_int_equal(sl_pipe_run(pipe, 1, &report), SL_ERR_SYSTEM);

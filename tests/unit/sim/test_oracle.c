@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static int64_t played, shared_wires, skipped, peaks;
+static int64_t played, shared_wires, skipped, peaks, together;
 
 static void draw_costs(struct dice *dice, int stages, int64_t (*dur)[SL_KIND_COUNT]) {
     static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
@@ -105,7 +105,6 @@ static void one(uint64_t at) {
     int rows;
     const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
     struct sched_case c = sched_case_draw(&arena, &dice, registry[dice_below(&dice, rows)], 5);
-    c.opts.together = false; /* the slow simulator does not know it */
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(&arena, c.plan->stage_count * (int64_t)sizeof(int64_t[SL_KIND_COUNT]));
     draw_costs(&dice, c.plan->stage_count, dur);
@@ -131,6 +130,7 @@ static void one(uint64_t at) {
     check_totals(&c, at, sched, opts, sim);
     shared_wires += opts.net.route && links.bytes_per_s &&
                     (links.half_duplex || links.sharing != SL_SHARE_NONE);
+    together += sched->together;
     played++;
     sl_arena_free(&arena);
 }
@@ -142,8 +142,10 @@ static void random_schedules(void **state) {
     for (int64_t i = only ? atoi(only) : 0; i < (only ? atoi(only) + 1 : count); i++)
         one((uint64_t)i);
     printf("count: simulated against the slow simulator %lld (%lld with shared wires, %lld with "
-           "repetitions left out, %lld peaks)\n",
-           (long long)played, (long long)shared_wires, (long long)skipped, (long long)peaks);
+           "repetitions left out, %lld peaks, %lld stepping together)\n",
+           (long long)played, (long long)shared_wires, (long long)skipped, (long long)peaks,
+           (long long)together);
+    assert_true(only || together * 20 > played);
     assert_true(only || played * 10 > count * 8);
 }
 

@@ -1,0 +1,184 @@
+/* The page of a run directory: reads what the run left there and, where it was traced, plays its
+ * schedule with the pass times it had. */
+#include "cli/run_report.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/vec.h"
+#include "cli/op_times.h"
+#include "cli/sim_args.h"
+#include "op/registry.h"
+#include "report/curves.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A run with a timeline longer than this is shown without a prediction. */
+static const int64_t passes_most = 2000000;
+
+struct run {
+    const char *path;
+    struct sl_arena *arena;
+    struct sl_run_page page;
+    struct sl_run_pipeline pipeline;
+    struct sl_graph *graph;
+    struct sl_picture measured, predicted;
+};
+
+static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
+                         struct sl_run_page *page) {
+    enum { FACTS_MOST = 64 };
+    const char *(*facts)[2] = sl_arena_alloc(arena, (int64_t)sizeof *facts * FACTS_MOST);
+    page->facts = (const char *const(*)[2])facts;
+    SL_TRY(sl_json_take(json, SL_JSON_OBJECT));
+    for (;;) {
+        SL_TRY(sl_json_next(json));
+        if (json->event == SL_JSON_OBJECT_END)
+            return SL_OK;
+        const char *name = sl_json_unescape(json, arena);
+        SL_TRY(sl_json_next(json));
+        bool plain = json->event == SL_JSON_STRING || json->event == SL_JSON_NUMBER;
+        if (plain && json->string.length && page->fact_count < FACTS_MOST) {
+            facts[page->fact_count][0] = name;
+            facts[page->fact_count++][1] = sl_json_unescape(json, arena);
+        }
+        SL_TRY(sl_json_skip(json));
+    }
+}
+
+/* RUN/name as a whole; the text lives in the arena. */
+static sl_err read_of_run(struct sl_arena *arena, const char *run, const char *name,
+                          const char **path, struct sl_str *out) {
+    char *text;
+    size_t length;
+    *path = sl_arena_printf(arena, "%s/%s", run, name);
+    SL_TRY(sl_file_read(*path, (int64_t)1 << 32, &text, &length));
+    *out = (struct sl_str){sl_arena_dup(arena, text, length), length};
+    free(text);
+    return SL_OK;
+}
+
+static const char *fact(const struct run *r, const char *name, const char *fallback) {
+    for (int i = 0; i < r->page.fact_count; i++)
+        if (strcmp(r->page.facts[i][0], name) == 0)
+            return r->page.facts[i][1];
+    return fallback;
+}
+
+static bool has_file(const struct run *r, const char *name) {
+    return sl_file_exists(sl_arena_printf(r->arena, "%s/%s", r->path, name));
+}
+
+/* Steps of the first stage in the picture. */
+static int64_t iterations_of(const struct sl_picture *picture) {
+    int64_t steps = 0;
+    for (int l = 0; l < picture->lane_count && steps == 0; l++)
+        for (int64_t i = picture->lane_at[l]; i < picture->lane_at[l + 1]; i++)
+            steps += picture->bars[i].kind == SL_STEP && picture->bars[i].stage == 0;
+    return steps;
+}
+
+/* As the run built it. */
+static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t iters,
+                          const struct sl_sched **out) {
+    struct sl_policy_use *policy = SL_NEW(r->arena, struct sl_policy_use, 1);
+    struct sl_sched_opts opts = {.schedule = fact(r, "schedule", "1f1b"),
+                                 .iters = iters,
+                                 .policy = policy,
+                                 .together = strcmp(fact(r, "verdict", "all"), "all") == 0};
+    SL_TRY(sl_policy_parse(fact(r, "policy", "none"), policy));
+    SL_TRY(sl_parse_int(fact(r, "batch", "0"), "batch", &opts.batch));
+    SL_TRY(sl_parse_int(fact(r, "slack", "0"), "slack", &opts.slack));
+    return sl_sched_build(r->arena, plan, &opts, out);
+}
+
+/* The same schedule, every pass as long as it was on average, messages for nothing. */
+static sl_err predict(struct run *r, const struct sl_plan *plan) {
+    int64_t iters = iterations_of(&r->measured);
+    int64_t(*dur)[SL_KIND_COUNT] =
+        sl_arena_alloc(r->arena, (int64_t)sizeof *dur * plan->stage_count);
+    const struct sl_sim *sim;
+    r->pipeline.measured = &r->measured;
+    if (r->measured.stage_count != plan->stage_count || iters == 0 ||
+        r->measured.lane_at[r->measured.lane_count] > passes_most)
+        return SL_OK;
+    sl_picture_durations(&r->measured, dur);
+    SL_TRY(build_sched(r, plan, iters, &r->pipeline.sched));
+    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur, .timeline = true};
+    SL_TRY(sl_sim_run(r->arena, r->pipeline.sched, &opts, &sim));
+    sl_picture_build(r->arena, sim->timeline, "predicted",
+                     "the schedule, with the mean pass times of this run", &r->predicted);
+    r->measured.title = "measured";
+    r->pipeline.predicted = &r->predicted;
+    return SL_OK;
+}
+
+static sl_err read_pipeline(struct run *r) {
+    const struct sl_plan *plan;
+    const char *path;
+    struct sl_str text;
+    if (!has_file(r, "plan.plan"))
+        return SL_OK;
+    SL_TRY(read_of_run(r->arena, r->path, "plan.plan", &path, &text));
+    SL_TRY(sl_plan_read(r->arena, path, text.at, text.length, &plan));
+    SL_TRY(build_sched(r, plan, 1, &r->pipeline.sched));
+    if (plan->node_count == r->graph->nodes.count)
+        r->pipeline.graph = r->graph;
+    r->page.pipeline = &r->pipeline;
+    if (!has_file(r, "timeline.trace.json"))
+        return SL_OK;
+    path = sl_arena_printf(r->arena, "%s/timeline.trace.json", r->path);
+    SL_TRY(sl_cli_trace(path, r->arena, &r->measured));
+    return predict(r, plan);
+}
+
+/* With the micro-batches of the run, on synthetic data. */
+static sl_err measure_ops(struct run *r, const char *model) {
+    enum { ROUNDS = 3 };
+    static const struct sl_option option = {"--batch", "B", "", false};
+    struct sl_args args = {.command = "report", .option = {&option}, .option_count = 1};
+    int64_t batch = 1, micros = 1;
+    SL_TRY(sl_parse_int(fact(r, "batch", "1"), "batch", &batch));
+    SL_TRY(sl_parse_int(fact(r, "micro", "1"), "micro", &micros));
+    if (batch < 1 || micros < 1)
+        return sl_fail(SL_ERR_INPUT, "%s/config.json: batch and micro are counts", r->path);
+    args.value[0] = sl_arena_printf(r->arena, "%lld", (long long)((batch + micros - 1) / micros));
+    return sl_op_times(&args, model, ROUNDS, r->arena, &r->page.ops, &r->page.op_count);
+}
+
+static sl_err read_run(const struct sl_args *args, struct run *r) {
+    struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
+    struct sl_json_in json;
+    struct sl_str log, config;
+    const char *path;
+    SL_TRY(read_of_run(r->arena, r->path, "config.json", &path, &config));
+    sl_json_read(&json, path, config.at, config.length);
+    SL_TRY(take_facts(&json, r->arena, &r->page));
+    SL_TRY(read_of_run(r->arena, r->path, "log.jsonl", &path, &log));
+    SL_TRY(sl_record_read(r->arena, path, log.at, log.length, &r->page.record));
+    path = sl_arena_printf(r->arena, "%s/model.model", r->path);
+    SL_TRY(sl_model_read_file(path, &options, &r->graph));
+    SL_TRY(read_pipeline(r));
+    if (!sl_args_has(args, "--ops"))
+        return SL_OK;
+    return measure_ops(r, path);
+}
+
+sl_err sl_run_report(const struct sl_args *args, struct sl_arena *arena) {
+    struct run r = {.path = args->positional[0], .arena = arena};
+    struct sl_text text = {0};
+    const char *to;
+    sl_err err = SL_OK;
+    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
+        if (!sl_cli_ends(to, ".html"))
+            return sl_fail(SL_ERR_USAGE, "%s: a run is drawn as a page, X.html", to);
+    r.page.title = r.path;
+    SL_TRY_OUT(read_run(args, &r));
+    sl_run_page_put(&r.page, &text);
+    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
+        SL_TRY_OUT(sl_file_write(to, text.at, text.length));
+out:
+    sl_text_free(&text);
+    sl_graph_close(r.graph);
+    return err;
+}

@@ -1,0 +1,291 @@
+/* The runs of a study as processes.
+ *
+ * A cell's directory has a hash of its arguments in its name, so a study that was changed finds the
+ * cells that are still the same and no others. Runs die with us (PR_SET_PDEATHSIG) and are killed
+ * when we are asked to stop: what has no last evaluation in its log starts anew, because a run
+ * without a flush that was drained somewhere else would have other bits.
+ */
+#include "cli/study_run.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { JOBS_MOST = 1024, LOG_LIMIT = 1 << 30 };
+
+struct job {
+    pid_t pid; /* 0: free */
+    int64_t cell, start_ns;
+};
+
+struct run {
+    struct sl_study_pool *pool;
+    struct sl_study_cell *cells;
+    int64_t count, done, fresh, next;
+    const char *what;
+    struct job jobs[JOBS_MOST];
+    int alive;
+    int64_t spent_ns; /* by the runs that ended */
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void ask_stop(int signal) {
+    (void)signal;
+    stop_asked = 1;
+}
+
+/* ---- files ---- */
+
+static sl_err make_dir(const char *path) {
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return sl_fail(SL_ERR_SYSTEM, "%s: cannot make the directory: %s", path, strerror(errno));
+    return SL_OK;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at) {
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* One study at a time in a directory. Runs inherit the lock, so that those of a study that was
+ * killed are gone before others begin. */
+static sl_err lock(struct sl_study_pool *p) {
+    const char *path = sl_arena_printf(p->arena, "%s/lock", p->out);
+    if (p->locked)
+        return SL_OK;
+    int fd = open(path, O_RDWR | O_CREAT, 0666); /* stays open to the end */
+    if (fd < 0)
+        return sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        sl_log_note("%s: another study is at work here; waiting for it", p->out);
+        if (flock(fd, LOCK_EX) != 0)
+            return sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    }
+    p->locked = true;
+    return SL_OK;
+}
+
+/* The log of a cell, if the run came to its end. */
+static sl_err load(struct sl_study_pool *p, struct sl_study_cell *cell, const char *dir) {
+    const char *path = sl_arena_printf(p->arena, "%s/log.jsonl", dir);
+    const struct sl_record *record;
+    char *text;
+    size_t length;
+    if (!sl_file_exists(path))
+        return SL_OK;
+    SL_TRY(sl_file_read(path, LOG_LIMIT, &text, &length));
+    sl_err err = sl_record_read(p->arena, path, text, length, &record);
+    free(text);
+    SL_TRY(err);
+    if (record->eval_count &&
+        record->evals[record->eval_count - 1].step >= sl_study_steps(p->study, &p->how, cell))
+        cell->record = record;
+    return SL_OK;
+}
+
+static const char *dir_of(const struct sl_study_pool *p, const char *name) {
+    return sl_arena_printf(p->arena, "%s/cells/%s", p->out, name);
+}
+
+/* ---- one run ---- */
+
+/* Many threads on one core beat many on several when there are more threads than cores: they hand
+ * over instead of disturbing each other. The bits do not depend on it. */
+static void pin(int slot) {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    int count = CPU_COUNT(&all), want = slot % count;
+    CPU_ZERO(&one);
+    for (size_t c = 0; c < CPU_SETSIZE; c++)
+        if (CPU_ISSET(c, &all) && want-- == 0)
+            CPU_SET(c, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static _Noreturn void become(const char *const *argv, const char *said, int slot, pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(SL_ERR_PEER);
+    setpgid(0, 0); /* Ctrl-C comes to us, not to them */
+    if (slot >= 0)
+        pin(slot);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int log = open(said, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(log >= 0 ? log : null, STDERR_FILENO);
+    execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+    _exit(SL_ERR_SYSTEM);
+}
+
+static sl_err start(struct run *r, int slot, int64_t at, const char *const *words, int count,
+                    const char *dir) {
+    const char *argv[SL_STUDY_WORDS + 8] = {"sluice"};
+    const struct sl_study_pool *p = r->pool;
+    const char *more[] = {"--out", dir, "--keep", "1", "--resume", "--quiet"};
+    int argc = 1;
+    for (int i = 0; i < count; i++)
+        argv[argc++] = words[i];
+    for (int i = 0; i < SL_COUNT(more); i++)
+        argv[argc++] = more[i];
+    int64_t threads = p->jobs * p->study->tasks[r->cells[at].task].stages;
+    bool crowded = threads > sysconf(_SC_NPROCESSORS_ONLN);
+    const char *said = sl_arena_printf(p->arena, "%s.err", dir);
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        become(argv, said, crowded ? slot : -1, parent);
+    if (pid < 0)
+        return sl_fail(SL_ERR_SYSTEM, "cannot start a run: %s", strerror(errno));
+    r->jobs[slot] = (struct job){.pid = pid, .cell = at, .start_ns = sl_clock_ns()};
+    r->alive++;
+    return SL_OK;
+}
+
+static void say(struct run *r, const struct sl_study_cell *cell) {
+    enum { WIDE = 24 };
+    const struct sl_study *s = r->pool->study;
+    char bar[WIDE + 1] = "", left[SL_HUMAN_BYTES] = "";
+    int64_t todo = r->count - r->done;
+    for (int i = 0; i < WIDE; i++)
+        bar[i] = i < WIDE * r->done / r->count ? '#' : '.';
+    if (r->fresh && todo)
+        sl_human_ns(r->spent_ns / r->fresh * todo / r->pool->jobs, left);
+    sl_log_status(!sl_log_is_terminal(), "%s [%s] %lld/%lld  %s, %s, seed %lld: %.4f%s%s", r->what,
+                  bar, (long long)r->done, (long long)r->count, s->tasks[cell->task].name,
+                  s->modes[cell->mode].name, (long long)cell->seed,
+                  cell->record->evals[cell->record->eval_count - 1].loss, *left ? "  left " : "",
+                  left);
+}
+
+/* The last line that a run said. */
+static sl_err fail_run(const struct run *r, const char *dir, int status) {
+    const char *path = sl_arena_printf(r->pool->arena, "%s.err", dir);
+    char *text, *line;
+    size_t length;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : SL_ERR_PEER;
+    SL_TRY(sl_file_read(path, LOG_LIMIT, &text, &length));
+    while (length && text[length - 1] == '\n')
+        text[--length] = 0;
+    line = strrchr(text, '\n');
+    sl_fail((sl_err)code, "%s: the run ended with status %d: %s", dir, code,
+            line ? line + 1 : text);
+    free(text);
+    return (sl_err)code;
+}
+
+static const char *name_of(const struct run *r, const struct sl_study_cell *cell,
+                           const char *words[SL_STUDY_WORDS], int *count, sl_err *err) {
+    const struct sl_study_pool *p = r->pool;
+    *err = sl_study_words(p->arena, p->study, &p->how, cell, words, count);
+    return *err == SL_OK ? dir_of(p, sl_study_cell_name(p->arena, p->study, cell, words, *count))
+                         : NULL;
+}
+
+static sl_err finish(struct run *r, int slot, int status) {
+    struct job *job = &r->jobs[slot];
+    struct sl_study_cell *cell = &r->cells[job->cell];
+    const char *words[SL_STUDY_WORDS];
+    sl_err err;
+    int count;
+    const char *dir = name_of(r, cell, words, &count, &err);
+    SL_TRY(err);
+    job->pid = 0;
+    r->alive--;
+    r->spent_ns += sl_clock_ns() - job->start_ns;
+    if (status != 0)
+        return fail_run(r, dir, status);
+    SL_TRY(load(r->pool, cell, dir));
+    if (!cell->record)
+        return sl_fail(SL_ERR_SYSTEM, "%s: the run ended before its last evaluation", dir);
+    if (!r->pool->keep_weights)
+        nftw(sl_arena_printf(r->pool->arena, "%s/ckpt", dir), remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    r->done++;
+    r->fresh++;
+    say(r, cell);
+    return SL_OK;
+}
+
+/* ---- all of them ---- */
+
+static bool over(const struct sl_study_pool *p) {
+    return p->limit_ns && sl_clock_ns() - p->start_ns > p->limit_ns;
+}
+
+/* Starts runs while there are places; cells that are there already cost nothing. */
+static sl_err fill(struct run *r) {
+    while (r->next < r->count && r->alive < r->pool->jobs && !stop_asked) {
+        struct sl_study_cell *cell = &r->cells[r->next];
+        const char *words[SL_STUDY_WORDS];
+        sl_err err;
+        int count, slot = 0;
+        const char *dir = name_of(r, cell, words, &count, &err);
+        SL_TRY(err);
+        SL_TRY(load(r->pool, cell, dir));
+        if (!cell->record && over(r->pool)) {
+            r->pool->left++;
+        } else if (cell->record) {
+            r->done++;
+        } else {
+            while (r->jobs[slot].pid)
+                slot++;
+            SL_TRY(start(r, slot, r->next, words, count, dir));
+        }
+        r->next++;
+    }
+    return SL_OK;
+}
+
+static sl_err look_after(struct run *r) {
+    for (;;) {
+        SL_TRY(fill(r));
+        if (!r->alive || stop_asked)
+            return SL_OK;
+        int status;
+        pid_t pid = waitpid(-1, &status, 0); /* a signal wakes us */
+        for (int i = 0; pid > 0 && i < r->pool->jobs; i++)
+            if (r->jobs[i].pid == pid)
+                SL_TRY(finish(r, i, status));
+    }
+}
+
+sl_err sl_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells, int64_t count,
+                         const char *what) {
+    static struct run r;
+    struct sigaction stop = {.sa_handler = ask_stop};
+    r = (struct run){.pool = pool, .cells = cells, .count = count, .what = what};
+    if (pool->jobs > JOBS_MOST)
+        pool->jobs = JOBS_MOST;
+    SL_TRY(make_dir(pool->out));
+    SL_TRY(make_dir(sl_arena_printf(pool->arena, "%s/cells", pool->out)));
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    SL_TRY(lock(pool));
+    sl_err err = look_after(&r);
+    for (int i = 0; i < pool->jobs; i++)
+        if (r.jobs[i].pid) {
+            kill(r.jobs[i].pid, SIGKILL);
+            waitpid(r.jobs[i].pid, NULL, 0);
+        }
+    if (err == SL_OK && stop_asked)
+        err =
+            sl_fail(SL_ERR_SYSTEM, "stopped; %lld of %lld runs are left: the same command goes on",
+                    (long long)(count - r.done), (long long)count);
+    return err;
+}

@@ -1,0 +1,181 @@
+/* From cells to rows: means, differences paired by seed, the time to a target. */
+#include "report/study.h"
+
+#include "base/vec.h"
+
+#include <math.h>
+
+/* 97.5 % quantiles of Student's distribution by degrees of freedom; beyond, within 0.1 %. */
+static double student(int freedom) {
+    static const double table[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                   2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+                                   2.120, 2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069,
+                                   2.064, 2.060,  2.056, 2.052, 2.048, 2.045, 2.042};
+    if (freedom < SL_COUNT(table))
+        return table[freedom];
+    return 1.959964 + 2.372 / freedom + 2.8 / ((double)freedom * freedom);
+}
+
+struct sl_interval sl_interval_of(const double *values, int count) {
+    double mean = 0, square = 0;
+    for (int i = 0; i < count; i++)
+        mean += values[i] / count;
+    for (int i = 0; i < count; i++)
+        square += (values[i] - mean) * (values[i] - mean);
+    if (count < 2)
+        return (struct sl_interval){mean, (double)INFINITY};
+    return (struct sl_interval){mean,
+                                student(count - 1) * sqrt(square / (count - 1)) / sqrt(count)};
+}
+
+/* A loss that is not finite counts as infinite: the run is lost, and no mean may hide it. */
+static double loss_at(const struct sl_record *r, int64_t i) {
+    return isfinite(r->evals[i].loss) ? r->evals[i].loss : (double)INFINITY;
+}
+
+static double last_of(const struct sl_study_cell *c) {
+    return loss_at(c->record, c->record->eval_count - 1);
+}
+
+static double best_of(const struct sl_study_cell *c) {
+    double best = (double)INFINITY;
+    for (int64_t i = 0; i < c->record->eval_count; i++)
+        best = fmin(best, loss_at(c->record, i));
+    return best;
+}
+
+/* Steps until the validation loss has come down to the target, between two evaluations by a
+ * straight line; NAN: it never does. */
+static double crossing(const struct sl_record *r, double target) {
+    for (int64_t i = 0; i < r->eval_count; i++) {
+        double y = loss_at(r, i), before = i ? loss_at(r, i - 1) : y;
+        if (!(y <= target))
+            continue;
+        if (!(before > y) || !isfinite(before))
+            return (double)r->evals[i].step;
+        double share = (before - target) / (before - y);
+        return (double)r->evals[i - 1].step +
+               share * (double)(r->evals[i].step - r->evals[i - 1].step);
+    }
+    return (double)NAN;
+}
+
+struct maker {
+    const struct sl_study *study;
+    const struct sl_study_cell *cells;
+    int64_t count;
+    struct sl_arena *arena;
+};
+
+static const struct sl_study_cell *find(const struct maker *m, int task, int mode, int64_t seed) {
+    for (int64_t i = 0; i < m->count; i++) {
+        const struct sl_study_cell *c = &m->cells[i];
+        if (!c->tune && c->task == task && c->mode == mode && c->seed == seed && c->record &&
+            c->record->eval_count)
+            return c;
+    }
+    return NULL;
+}
+
+/* Losses, paired with the mode it is compared with; false: no seed in common. */
+static bool compare(const struct maker *m, struct sl_study_row *row) {
+    const struct sl_study *s = m->study;
+    double last[SL_STUDY_MOST], best[SL_STUDY_MOST];
+    const struct sl_study_cell *cells[SL_STUDY_MOST];
+    for (int i = 0; i < s->seed_count; i++) {
+        const struct sl_study_cell *own = find(m, row->task, row->mode, s->seeds[i]);
+        const struct sl_study_cell *base =
+            find(m, row->task, s->modes[row->mode].base, s->seeds[i]);
+        if (!own || !base)
+            continue;
+        last[row->seeds] = 100 * (last_of(own) / last_of(base) - 1);
+        best[row->seeds] = 100 * (best_of(own) / best_of(base) - 1);
+        cells[row->seeds++] = own;
+        row->rate = own->rate;
+    }
+    for (int i = 0; i < row->seeds; i++) {
+        row->last += last_of(cells[i]) / row->seeds;
+        row->best += best_of(cells[i]) / row->seeds;
+    }
+    row->last_diff = sl_interval_of(last, row->seeds);
+    row->best_diff = sl_interval_of(best, row->seeds);
+    row->cells = sl_vec_freeze(m->arena, cells, row->seeds, sizeof *cells);
+    return row->seeds > 0;
+}
+
+/* Counted in steps of the task, of `batch` samples. */
+static void reach(const struct sl_study *s, double target, struct sl_study_row *row) {
+    row->target = target;
+    row->reached = 0;
+    for (int i = 0; i < row->seeds; i++) {
+        const struct sl_study_cell *c = row->cells[i];
+        double samples = (double)sl_study_step_samples(s, c);
+        row->reached +=
+            crossing(c->record, target) * samples / (double)s->tasks[row->task].batch / row->seeds;
+    }
+}
+
+static struct sl_study_row *find_row(struct sl_study_row *rows, int64_t count, int mode) {
+    for (int64_t i = 0; i < count; i++)
+        if (rows[i].mode == mode)
+            return &rows[i];
+    return NULL;
+}
+
+/* How soon, by the row that it is compared with. */
+static void measure_time(const struct sl_study *s, struct sl_study_row *row,
+                         const struct sl_study_row *base) {
+    row->sooner = (double)NAN;
+    reach(s, base->last * (1 + s->target / 100), row);
+    if (row->step_time > 0 && base->step_time > 0)
+        row->sooner = base->reached * base->step_time / (row->reached * row->step_time);
+}
+
+struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct sl_study *study,
+                                           const struct sl_study_cell *cells, int64_t count,
+                                           const double *step_time) {
+    struct maker m = {.study = study, .cells = cells, .count = count, .arena = arena};
+    SL_VEC(struct sl_study_row) out = {0};
+    for (int t = 0; t < study->task_count; t++) {
+        const struct sl_study_task *task = &study->tasks[t];
+        int64_t first = out.count;
+        for (int i = 0; i < task->mode_count; i++) {
+            struct sl_study_row row = {.task = t, .mode = task->modes[i]};
+            row.step_time = step_time[t * study->mode_count + row.mode];
+            if (compare(&m, &row))
+                SL_PUSH(&out, row);
+        }
+        for (int bases = 1; bases >= 0; bases--) /* what others are compared with comes first */
+            for (int64_t i = first; i < out.count; i++) {
+                int base = study->modes[out.at[i].mode].base;
+                if ((base == out.at[i].mode) == bases)
+                    measure_time(study, &out.at[i],
+                                 find_row(out.at + first, out.count - first, base));
+            }
+    }
+    struct sl_study_table table = {
+        .study = study, .rows = SL_VEC_FREEZE(&out, arena), .count = (int)out.count};
+    SL_VEC_FREE(&out);
+    return table;
+}
+
+enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
+                                     const struct sl_study_claim *claim) {
+    for (int i = 0; i < table->count; i++) {
+        const struct sl_study_row *r = &table->rows[i];
+        if (r->task != claim->task || r->mode != claim->mode || r->seeds < 2)
+            continue;
+        if (r->last_diff.mean + r->last_diff.half <= claim->within)
+            return SL_CLAIM_HOLDS;
+        if (!(r->last_diff.mean - r->last_diff.half <= claim->within))
+            return SL_CLAIM_FAILS; /* a run that is lost fails too */
+        return SL_CLAIM_UNDECIDED;
+    }
+    return SL_CLAIM_UNKNOWN;
+}
+
+const char *sl_study_verdict_text(enum sl_study_verdict verdict) {
+    static const char *const names[] = {"not measured", "reproduces", "does NOT reproduce here",
+                                        "these seeds cannot tell"};
+    return names[verdict];
+}

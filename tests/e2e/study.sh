@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# sluice study: a small matrix with tuning; finished runs are not run again, a changed one is; a study that
+# was killed goes on to the same table; what is refused is said.
+set -euo pipefail
+fail() { echo "FAILED: $*" && exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+cat >x.study <<'END'
+sluice-study 1
+study delays "what a delay costs"
+train "--data synthetic --eval-samples 8 --models {models}"
+seeds 1 2
+tune seed 9 part 0.5
+mode "1f1b" "--schedule 1f1b"
+mode "2bw" "--schedule 2bw" against "1f1b"
+mode "vanilla" "--schedule async --verdict stage --clip 0" against "1f1b" split
+task gpt "gpt-nano --set T=8,C=16,H=2,L=2" stages 2 steps 6 batch 4 micro 2 evals 3 rates 0.001 0.01
+task mlp "mlp" stages 2 steps 4 batch 4 micro 2 evals 2 rates 0.01 modes "1f1b" "2bw"
+claim gpt "2bw" within 1000 "anybody: it learns"
+note "a small one"
+END
+study() { "$SLUICE" study x.study --set "models=$SRC_DIR/models" --jobs 2 "$@"; }
+
+study --dry-run >runs
+[ "$(wc -l <runs)" = $((6 + 2 * (3 + 2))) ] || fail "--dry-run: number of runs"
+grep -q -- '--schedule async .*--batch 2 --micro 1 --steps 12 ' runs || fail "a split mode"
+
+# killed on the way: the same command goes on
+study >/dev/null 2>&1 & pid=$!
+for _ in $(seq 1200); do
+    [ -z "$(find x/cells -name log.jsonl 2>/dev/null)" ] || break
+    sleep 0.05
+done
+kill -KILL $pid
+wait $pid 2>/dev/null || true
+study >table 2>notes || fail "$(cat notes)"
+[ "$(grep -c '^| ' table)" = 13 ] || fail "rows: $(cat table)"
+grep -q '^| vanilla | .* | 2 | ' table || fail "two seeds of vanilla: $(cat table)"
+grep -q '^| anybody: it learns | reproduces |' table || fail "the claim: $(cat table)"
+grep -q '^| 2bw | .*\*\*.* | [-+]' table || fail "the tuning: $(cat table)"
+cmp -s table x/study.md || fail "study.md is not the table"
+[ "$(grep -c '<g class="curve' x/study.html)" = 5 ] || fail "curves"
+[ "$(find x/cells -name log.jsonl | wc -l)" = 16 ] || fail "cells"
+[ -z "$(find x/cells -name ckpt)" ] || fail "checkpoints stayed"
+
+# again: nothing runs but what has no end in its log; the first cell was cut off above
+find x/cells -name log.jsonl -printf '%p %T@\n' | sort >before
+log=$(find x/cells -path '*gpt.2bw.seed1.*' -name log.jsonl)
+head -c 300 "$log" >cut && mv cut "$log"
+study >again 2>>notes
+cmp -s table again || fail "another table: $(diff table again)"
+find x/cells -name log.jsonl -printf '%p %T@\n' | sort >after
+[ "$(diff before after | grep -c '^>')" = 1 ] || fail "finished runs were run again"
+# a cell is what its command makes
+eval "\"\$SLUICE\" $(head -1 runs | cut -d' ' -f2-) --quiet --out own"
+losses() { grep -o '"eval_loss": [0-9.]*' "$1"/log.jsonl; }
+losses own >a
+losses "$(find x/cells -maxdepth 1 -type d -name 'gpt.1f1b.seed9.tune.*' -exec grep -l '"lr": 0.001,' {}/log.jsonl \; |
+    head -1 | xargs dirname)" >b
+cmp -s a b || fail "a cell has other losses than its command: $(paste a b)"
+
+study --json --tasks gpt --seeds 1 >rows.json 2>>notes
+grep -q '"last_interval": null' rows.json || fail "one seed has no interval"
+sed -i 's/--schedule 2bw/--schedule 2bw --policy spectrain/' x.study
+if study >/dev/null 2>why; then fail "an unsound mode was accepted"; fi
+grep -q "spectrain.*does not go with" why || fail "the reason is not told: $(cat why)"
+status=0
+"$SLUICE" study x.study >/dev/null 2>why || status=$?
+[ $status = 3 ] && grep -q '{models} is not known' why || fail "unknown let: $status $(cat why)"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The `sh` blocks of the tutorials run, in order, in one directory for each document.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin"
+ln -s "$SLUICE" "$work/bin/sluice"
+export PATH=$work/bin:$PATH
+count=0
+for document in "$SRC_DIR"/docs/tutorials/*.md; do
+    name=$(basename "$document" .md)
+    mkdir "$work/$name"
+    # One script: what a block leaves behind (files, a background job) the next may use.
+    awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$document" >"$work/$name.sh"
+    [ -s "$work/$name.sh" ] || { echo "FAILED: $document has no commands" && exit 1; }
+    (cd "$work/$name" && timeout 300 bash -euo pipefail -x "$work/$name.sh") >"$work/out" 2>&1 </dev/null || {
+        tail -n 25 "$work/out"
+        echo "FAILED: $document"
+        exit 1
+    }
+    count=$((count + $(grep -c '^ *\(if \)\?sluice' "$work/$name.sh")))
+done
+echo "count: $count commands of the tutorials"
