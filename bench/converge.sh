@@ -7,19 +7,20 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
-out=$root/build/converge docs= options=(--limit 5000)
-for argument; do
-    case $argument in
-    --quick) options=(--part 0.1 --no-tune --seeds 3 --limit 240) out=$root/build/converge-quick ;;
+out=$root/build/converge docs= limit=5000 options=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) limit=240 out=$root/build/converge-quick options+=(--part 0.1 --no-tune --seeds 3) ;;
+    --limit) limit=$2 && shift ;;
     --docs) docs=1 ;;
-    *) options+=("$argument") ;;
+    *) options+=("$1") ;;
     esac
+    shift
 done
-data=$root/../shared/data
-[ -d "$data" ] || data=$root/../../shared/data
+cd "$root" # the study's paths are relative, so that finished runs are found wherever the tree lies
+[ -d ../shared/data ] || { echo "converge: ../shared/data with tinyshakespeare.txt and MNIST is missing" && exit 1; }
 mkdir -p "$out"
-"$sluice" study "$root/bench/converge.study" --out "$out" --set "data=$data" --set "models=$root/models" \
-    --set "bench=$root/bench" --json "${options[@]}" >"$out/rows.json"
+"$sluice" study bench/converge.study --out "$out" --json --limit "$limit" "${options[@]}" >"$out/rows.json"
 cat "$out/study.md"
 python3 - "$out/rows.json" <<'END'
 import json, sys

@@ -1,11 +1,30 @@
 #!/usr/bin/env python3
 """Transfers and compute in a measured timeline (timeline.trace.json of `sluice train --trace`).
 
-One RESULT line: how long messages took from the end of the pass that made them to their arrival, and
-what part of that time their sender and their receiver spent computing."""
+One RESULT line for messages: how long they took from the end of the pass that made them to their arrival,
+and what part of that time their sender and their receiver spent computing. One for the sums of replicas:
+how long they were under way, and what part of that time their worker, and any worker, spent in passes."""
 import bisect
 import json
 import sys
+
+
+def sums(spans, busy):
+    """REDUCE with since_ns: its sums were under way from then on."""
+    passes = {}
+    for e in spans:
+        if e["cat"] in ("F", "B", "I", "W", "RECOMPUTE"):
+            passes.setdefault(e["pid"], []).append((e["args"]["start_ns"], e["args"]["end_ns"]))
+    for lane in passes.values():
+        lane.sort()
+    made = [(e["pid"], e["args"]["since_ns"], e["args"]["end_ns"]) for e in spans if e["args"].get("since_ns")]
+    if not made:
+        return
+    whole = sum(b - a for _, a, b in made)
+    own = sum(busy(passes.get(w, []), a, b) for w, a, b in made)
+    some = sum(max(busy(lane, a, b) for lane in passes.values()) for _, a, b in made)
+    print("RESULT bench=overlap sums=%d mean_us=%.1f own_worker_computes=%.3f some_worker_computes=%.3f" %
+          (len(made), whole / len(made) / 1e3, own / whole, some / whole))
 
 
 def main():
@@ -30,6 +49,7 @@ def main():
             total += max(0, min(b, end) - max(a, start))
         return total
 
+    sums(spans, busy)
     took = sorted(b - a for _, _, a, b in sends if b > a)
     if not took:
         sys.exit("overlap: the timeline has no messages")

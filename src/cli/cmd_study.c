@@ -168,6 +168,9 @@ static sl_err put_all(const struct sl_args *args, const struct sl_study_pool *p,
         sl_study_table_build(p->arena, p->study, m->cells.at, m->cells.count, times);
     sl_study_put_table(&table, &markdown);
     sl_study_put_tuning(p->study, m->tune.at, m->tune.count, &markdown);
+    if (p->left)
+        sl_text_printf(&markdown, "\n%lld runs of this study have not been made yet.\n",
+                       (long long)p->left);
     sl_study_put_page(&table, &page);
     put_json(&table, &json);
     const char *html = sl_arena_printf(p->arena, "%s/study.html", p->out);
@@ -239,14 +242,14 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
                               .jobs = sl_par_cores(),
                               .keep_weights = sl_args_has(args, "--keep-weights"),
                               .start_ns = sl_clock_ns()};
-    int64_t limit_s = 0;
+    int64_t limit_s = -1;
     SL_TRY(read_study(args->positional[0], arena, &p.study));
     p.out = p.out ? p.out : default_out(arena, args->positional[0]);
     SL_TRY(sl_args_int(args, "--jobs", 1, 1024, &p.jobs));
-    SL_TRY(sl_args_int(args, "--limit", 1, 1 << 30, &limit_s));
+    SL_TRY(sl_args_int(args, "--limit", 0, 1 << 30, &limit_s));
     SL_TRY(sl_args_double(args, "--part", 1e-9, 1000, &p.how.part));
     SL_TRY(take_sets(args, arena, &p.how));
-    p.limit_ns = limit_s * 1000000000;
+    p.limit_ns = limit_s < 0 ? -1 : limit_s * 1000000000;
     double *times = SL_NEW(arena, double, p.study->task_count *p.study->mode_count);
     SL_TRY(step_times(&p, times)); /* also finds what is wrong with the options of a cell */
     list_tuning(args, p.study, m);
@@ -278,7 +281,7 @@ static const struct sl_option options[] = {
     {"--tasks", "T,U", "only these tasks", false},
     {"--part", "X", "factor on all steps, to try a study out", false},
     {"--no-tune", NULL, "the first rate of a task instead of the best of the tuning seed", false},
-    {"--limit", "S", "start no run after S seconds; the same command goes on later", false},
+    {"--limit", "S", "start no run after S seconds; 0: a table of what is there", false},
     {"--set", "K=TEXT", "what {K} stands for, before the study's own let", true},
     {"--keep-weights", NULL, "keep the checkpoints of the runs", false},
     {"--dry-run", NULL, "print the runs as commands", false},

@@ -45,7 +45,8 @@ struct progress {
     struct sl_text trace; /* of the last run of a pipeline */
     int64_t *busy_ns;     /* [worker] over all runs, and how long they took */
     int64_t traced_ns;
-    int64_t saves, every;        /* checkpoints: how many, and the pace that was told */
+    int64_t *rank_bytes;  /* [rank] predicted, where this one speaks for several; else NULL */
+    int64_t saves, every; /* checkpoints: how many, and the pace that was told */
     struct sl_save_report saved; /* all of them added up */
     struct sl_live live;
 };
@@ -77,6 +78,10 @@ static void say_pipeline(const struct progress *p, const struct sl_session_start
 
 static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
+    if (p->session->comm && start->rank_bytes) {
+        size_t bytes = sizeof *p->rank_bytes * (size_t)p->session->comm->ranks;
+        p->rank_bytes = memcpy(sl_realloc(p->rank_bytes, bytes), start->rank_bytes, bytes);
+    }
     const struct sl_train_config *c = p->config;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
     struct sl_text data = {0};
@@ -349,8 +354,8 @@ static sl_err parse_watch(const struct sl_args *args, struct sl_session_config *
     return SL_OK;
 }
 
-static void put_result(struct sl_text *text, const struct sl_session_config *c,
-                       const struct sl_session_result *r, const struct progress *p) {
+static sl_err put_result(struct sl_text *text, const struct sl_session_config *c,
+                         const struct sl_session_result *r, const struct progress *p) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", c->train.graph->name);
@@ -369,8 +374,11 @@ static void put_result(struct sl_text *text, const struct sl_session_config *c,
     sl_json_put_int(&json, "save_cpu_ns", p->saved.cpu_ns);
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
+    if (c->comm)
+        SL_TRY(sl_run_stats_put_ranks(&p->stats, c->comm, p->rank_bytes, &json));
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
+    return SL_OK;
 }
 
 static void say_result(const struct sl_session_config *c, const struct sl_session_result *r,
@@ -476,14 +484,16 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(err);
     say_result(&session, result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
-    if (sl_args_has(args, "--json") && sl_comm_speaks(comm)) {
-        put_result(&text, &session, result, &progress);
-        SL_TRY_OUT(sl_print(&text));
+    if (sl_args_has(args, "--json")) {
+        SL_TRY_OUT(put_result(&text, &session, result, &progress));
+        if (sl_comm_speaks(comm))
+            SL_TRY_OUT(sl_print(&text));
     }
 out:
     for (int i = 0; i < TEXTS; i++)
         sl_text_free(&texts[i]);
     sl_text_free(&progress.trace);
+    free(progress.rank_bytes);
     sl_text_free(&text);
     sl_run_close(&inputs);
     return err;

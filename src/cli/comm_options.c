@@ -10,8 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Set for every process by Open MPI, by MPICH and its kin, and by srun with PMIx. */
-static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+/* Set for every process by Open MPI, by MPICH and its kin (srun --mpi=pmi2 too), by srun
+ * --mpi=pmix, by MVAPICH, and by Cray's launcher. */
+static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "MV2_COMM_WORLD_RANK", "PALS_RANKID"};
 
 static const char *launched_as(void) {
     if (getenv("SLUICE_RANK")) /* 'sluice launch', also within somebody else's job */
@@ -19,7 +21,7 @@ static const char *launched_as(void) {
     for (int i = 0; i < SL_COUNT(launchers); i++)
         if (getenv(launchers[i]))
             return "mpi";
-    return "threads";
+    return sl_job_is_step(getenv) ? "tcp" : "threads"; /* srun --mpi=none */
 }
 
 /* Also from a thread that finds a rank lost. */
@@ -49,13 +51,16 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     *out = NULL;
     sl_err err = sl_transport_find(name, &row);
     if (err != SL_OK && !sl_args_has(args, "--transport"))
-        return sl_err_context(err, "this process was started as one of several ranks");
+        return sl_err_context(err, "this process was started as one of several ranks; under srun, "
+                                   "'--transport tcp' needs no MPI");
     SL_TRY(err);
     if (strcmp(row->name, "threads") == 0)
         return SL_OK;
     struct sl_job job;
-    SL_TRY(sl_job_read(getenv, &job));
-    SL_TRY(sl_comm_open(row, &job, out));
+    bool mpi = strncmp(row->name, "mpi", 3) == 0; /* which knows by itself who is who */
+    if (!mpi)
+        SL_TRY(sl_job_read(getenv, &job));
+    SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));
     sl_comm_say(*out, say);
     still_open = *out;
     atexit(last_words);

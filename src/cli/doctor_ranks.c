@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 60 };
+enum { PATIENCE_S = 120 };
 
 /* Two ranks that train one step of a small pipeline. */
 #define TRIAL                                                                                      \
@@ -62,7 +62,7 @@ static void try_ranks(struct sl_doctor *d, const char *name, const char *const *
     } else {
         explain(d, &said, &f);
         if (status == SL_CAPTURE_LATE)
-            f.what = "two ranks did not train one step within a minute";
+            f.what = "two ranks did not train one step within two minutes";
         sl_doctor_bad(d, f);
     }
     sl_text_free(&said);

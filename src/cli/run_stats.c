@@ -59,3 +59,24 @@ void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json
     sl_json_put_double(json, "step_cpu_s", cpu);
     sl_json_put_double(json, "peak_bytes", peak);
 }
+
+sl_err sl_run_stats_put_ranks(const struct sl_run_stats *stats, struct sl_comm *comm,
+                              const int64_t *predicted, struct sl_json_out *json) {
+    struct sl_arena arena = {0};
+    int64_t *peaks = SL_NEW(&arena, int64_t, comm->ranks);
+    peaks[comm->rank] = sl_run_stats_peak_bytes() - stats->empty_bytes;
+    sl_err err = sl_comm_merge(comm, peaks, comm->ranks * (int64_t)sizeof *peaks);
+    sl_json_key(json, "ranks");
+    sl_json_open(json, '[');
+    for (int r = 0; r < comm->ranks; r++) {
+        sl_json_open(json, '{');
+        sl_json_put_int(json, "rank", r);
+        if (predicted)
+            sl_json_put_int(json, "bytes", predicted[r]);
+        sl_json_put_int(json, "peak_bytes", peaks[r]);
+        sl_json_close(json, '}');
+    }
+    sl_json_close(json, ']');
+    sl_arena_free(&arena);
+    return err;
+}

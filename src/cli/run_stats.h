@@ -20,6 +20,10 @@ struct sl_run_stats {
 int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
+/* A member `ranks`: predicted bytes and peak_bytes of every process; all ranks call, one has the
+ * text. `predicted` is read there only; NULL: it is not known. */
+SL_MUST_CHECK sl_err sl_run_stats_put_ranks(const struct sl_run_stats *stats, struct sl_comm *comm,
+                                            const int64_t *predicted, struct sl_json_out *json);
 /* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean CPU time)
  * and peak_bytes (high-water mark less what it was at open); null where nothing was measured. */
 void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json);

@@ -225,7 +225,7 @@ static sl_err finish(struct run *r, int slot, int status) {
 /* ---- all of them ---- */
 
 static bool over(const struct sl_study_pool *p) {
-    return p->limit_ns && sl_clock_ns() - p->start_ns > p->limit_ns;
+    return p->limit_ns >= 0 && sl_clock_ns() - p->start_ns >= p->limit_ns;
 }
 
 /* Starts runs while there are places; cells that are there already cost nothing. */

@@ -10,7 +10,7 @@ struct sl_study_pool {
     struct sl_study_how how;
     const char *out;  /* OUT/cells/NAME is a run directory, NAME.err what the run said */
     int64_t jobs;     /* at a time */
-    int64_t limit_ns; /* no run is started later than this after start_ns; 0: no limit */
+    int64_t limit_ns; /* no run is started later than this after start_ns; -1: no limit */
     int64_t start_ns;
     bool keep_weights; /* else checkpoints of finished runs are removed */
     bool locked;       /* private */

@@ -111,6 +111,27 @@ sl_err sl_comm_agree(struct sl_comm *comm, const char *what, uint64_t hash) {
     return err;
 }
 
+struct consent {
+    int64_t err;
+    char message[1016];
+};
+
+sl_err sl_comm_consent(struct sl_comm *comm, sl_err err) {
+    struct sl_arena arena = {0};
+    struct consent *all = SL_NEW(&arena, struct consent, comm->ranks);
+    all[comm->rank].err = err;
+    if (err != SL_OK)
+        snprintf(all[comm->rank].message, sizeof all->message, "%s", sl_err_message());
+    sl_err shared = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
+    for (int r = 0; r < comm->ranks && shared == SL_OK; r++) {
+        shared = (sl_err)all[r].err;
+        if (shared != SL_OK)
+            sl_err_set_message(all[r].message);
+    }
+    sl_arena_free(&arena);
+    return shared;
+}
+
 sl_err sl_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
                        struct sl_channel **out) {
     SL_ASSERT(spec->from >= 0 && spec->from < comm->ranks && spec->to >= 0 &&
@@ -163,11 +184,15 @@ sl_err sl_group_merge(struct sl_group *group, int member, double *table, int64_t
 }
 
 sl_err sl_group_sum_begin(struct sl_group *group, int member, const float *const *terms,
-                          int64_t count) {
+                          int64_t count, float *out) {
     SL_ASSERT(group->spec.term_count > 0 && count <= group->spec.sum_most);
-    return group->comm->row->sum_begin(group, member, terms, count);
+    return group->comm->row->sum_begin(group, member, terms, count, out);
 }
 
-sl_err sl_group_sum_end(struct sl_group *group, int member, float *out) {
-    return group->comm->row->sum_end(group, member, out);
+sl_err sl_group_sum_poke(struct sl_group *group, int member) {
+    return group->comm->row->sum_poke(group, member);
+}
+
+sl_err sl_group_sum_end(struct sl_group *group, int member) {
+    return group->comm->row->sum_end(group, member);
 }

@@ -44,14 +44,17 @@ void sl_comm_done(struct sl_comm *comm);
 /* Which rank of which job this process is, for transports whose launcher does not tell. */
 struct sl_job {
     int rank, ranks;
-    const char *meet; /* HOST:PORT of rank 0 */
-    int meet_fd;      /* that listens there already, or -1 */
-    uint64_t key;     /* of the job: strangers are turned away */
+    char meet[320]; /* HOST:PORT of rank 0; "": there is one rank */
+    bool anywhere;  /* rank 0 listens at all its addresses: HOST may mean another one there */
+    int meet_fd;    /* that listens there already, or -1 */
+    uint64_t key;   /* of the job: strangers are turned away */
     int64_t patience_ns;
 };
-/* From SLUICE_RANK, SLUICE_RANKS, SLUICE_MEET, SLUICE_KEY, ...; lookup is getenv. One rank where
- * nothing is set. */
+/* job.c: from SLUICE_RANK, SLUICE_RANKS, SLUICE_MEET, SLUICE_KEY, ..., else from what srun sets;
+ * lookup is getenv. One rank where nothing is set. */
 SL_MUST_CHECK sl_err sl_job_read(char *(*lookup)(const char *name), struct sl_job *out);
+/* Is this process one of several tasks of a Slurm step? */
+bool sl_job_is_step(char *(*lookup)(const char *name));
 
 SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
                                   struct sl_comm **out);
@@ -75,6 +78,10 @@ SL_MUST_CHECK sl_err sl_comm_merge(struct sl_comm *comm, void *bytes, int64_t si
 
 /* All ranks come with the same hash of `what`, or all fail and name who does not. */
 SL_MUST_CHECK sl_err sl_comm_agree(struct sl_comm *comm, const char *what, uint64_t hash);
+
+/* Before something that all ranks do together: `err` is how this one got there. SL_OK only if all
+ * are well, else the error of the first that is not, everywhere; nothing has failed by that. */
+SL_MUST_CHECK sl_err sl_comm_consent(struct sl_comm *comm, sl_err err);
 
 /* ---- channels ---- */
 
@@ -138,12 +145,13 @@ SL_MUST_CHECK sl_err sl_group_meet(struct sl_group *group, int member);
 SL_MUST_CHECK sl_err sl_group_merge(struct sl_group *group, int member, double *table,
                                     int64_t count);
 /* out[i] = terms[0][i] + terms[1][i] + ..., added in this order with one rounding each. A member
- * gives its own terms, in ascending order, and must leave them alone until the end has returned;
- * `out` may be one of them, and no member may touch another's. Between begin and end a member can
- * work on other things, while a transport that moves data by itself does so. */
+ * gives its own terms, in ascending order, and must leave them and `out` alone until the end has
+ * returned; `out` may be one of them, and no member may touch another's. Between begin and end a
+ * member can work on other things; each poke does what can be done by then without waiting. */
 SL_MUST_CHECK sl_err sl_group_sum_begin(struct sl_group *group, int member,
-                                        const float *const *terms, int64_t count);
-SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member, float *out);
+                                        const float *const *terms, int64_t count, float *out);
+SL_MUST_CHECK sl_err sl_group_sum_poke(struct sl_group *group, int member);
+SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member);
 
 /* ---- transports ---- */
 
@@ -173,8 +181,9 @@ struct sl_transport {
     void (*group_close)(struct sl_group *group);
     sl_err (*group_merge)(struct sl_group *group, int member, double *table, int64_t count);
     sl_err (*sum_begin)(struct sl_group *group, int member, const float *const *terms,
-                        int64_t count);
-    sl_err (*sum_end)(struct sl_group *group, int member, float *out);
+                        int64_t count, float *out);
+    sl_err (*sum_poke)(struct sl_group *group, int member);
+    sl_err (*sum_end)(struct sl_group *group, int member);
 };
 
 /* All that this build knows, in alphabetical order; ends with NULL. */

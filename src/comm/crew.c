@@ -28,7 +28,7 @@ struct sl_slice sl_slice_of(int64_t count, int i, int n) {
     return (struct sl_slice){first, end > first ? end - first : 0};
 }
 
-enum { BLOCK = 1 << 15 }; /* floats: stays in a core's cache */
+enum { BLOCK = 1 << 13 }; /* floats: stays in a core's cache */
 
 sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device) {
     *adder = (struct sl_adder){.device = device};

@@ -108,15 +108,14 @@ static bool all_say(const struct mpi_comm *comm, bool yes) {
 static sl_err meet(struct mpi_comm *comm, const struct place *place, struct in_addr at, int fd) {
     struct sl_comm *base = &comm->post.base;
     const struct sl_transport *tcp;
-    char text[INET_ADDRSTRLEN], meet_at[64];
-    inet_ntop(AF_INET, &at, text, sizeof text);
-    snprintf(meet_at, sizeof meet_at, "%s:%d", text, place->port);
+    char text[INET_ADDRSTRLEN];
     struct sl_job job = {.rank = base->rank,
                          .ranks = base->ranks,
-                         .meet = meet_at,
                          .meet_fd = fd,
                          .key = place->key,
                          .patience_ns = 20000000000};
+    inet_ntop(AF_INET, &at, text, sizeof text);
+    snprintf(job.meet, sizeof job.meet, "%s:%d", text, place->port);
     SL_TRY(sl_transport_find("tcp", &tcp));
     SL_TRY(sl_comm_open(tcp, &job, &base->life));
     sl_gate_set_outer(&base->life->gate, &base->gate);

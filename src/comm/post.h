@@ -88,8 +88,9 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
 void sl_post_group_close(struct sl_group *group);
 sl_err sl_post_group_merge(struct sl_group *group, int member, double *table, int64_t count);
 sl_err sl_post_sum_begin(struct sl_group *group, int member, const float *const *terms,
-                         int64_t count);
-sl_err sl_post_sum_end(struct sl_group *group, int member, float *out);
+                         int64_t count, float *out);
+sl_err sl_post_sum_poke(struct sl_group *group, int member);
+sl_err sl_post_sum_end(struct sl_group *group, int member);
 
 #define SL_POST_FUNCTIONS                                                                          \
     .merge = sl_post_merge_all, .channel_open = sl_post_channel_open,                              \
@@ -97,6 +98,6 @@ sl_err sl_post_sum_end(struct sl_group *group, int member, float *out);
     .send = sl_post_channel_send, .receive = sl_post_channel_receive,                              \
     .release = sl_post_channel_release, .group_open = sl_post_group_open,                          \
     .group_close = sl_post_group_close, .group_merge = sl_post_group_merge,                        \
-    .sum_begin = sl_post_sum_begin, .sum_end = sl_post_sum_end
+    .sum_begin = sl_post_sum_begin, .sum_poke = sl_post_sum_poke, .sum_end = sl_post_sum_end
 
 #endif

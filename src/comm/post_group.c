@@ -6,7 +6,8 @@
  * matter to an or.
  *
  * Sums: rank r adds up slice r of all terms, in their order, and hands it to the other ranks. The
- * slices of the terms travel from sum_begin on.
+ * slices of the terms travel from the moment that all members of a rank have begun; when those of
+ * the others have come, its leader's next poke adds, and the result travels.
  */
 #include "comm/post.h"
 
@@ -32,9 +33,11 @@ struct group {
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
     int op_count;
-    atomic_int begun;
-    sl_err begin_err;
-    float *out; /* the leader's */
+    atomic_int begun;            /* members here that have begun the sum at hand */
+    atomic_int_least64_t posted; /* sums that all members here have begun */
+    int64_t sums;                /* that the leader has begun */
+    bool added;                  /* by the leader: its rank's slice */
+    float **outs;                /* [member_count] of members here */
 };
 
 /* ---- tables ---- */
@@ -136,15 +139,19 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
 }
 
 sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *terms,
-                         int64_t count) {
+                         int64_t count, float *out) {
     struct group *group = (struct group *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
     float *arrived = group->arrived;
     for (int t = 0; t < base->spec.term_count; t++)
         if (base->spec.terms[t] == member)
             group->terms[t] = *terms++;
-    if (member == group->leader)
+    group->outs[member] = out;
+    if (member == group->leader) {
         group->sum_count = count;
+        group->added = false;
+        group->sums++;
+    }
     if (atomic_fetch_add(&group->begun, 1) + 1 < group->crew.members)
         return SL_OK;
     /* The last one here: all terms of this rank are known. */
@@ -155,17 +162,32 @@ sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *
     for (int t = 0; t < base->spec.term_count && err == SL_OK; t++)
         err = move_term(group, t, &arrived);
     sl_post_unlock(post);
+    atomic_fetch_add(&group->posted, 1);
+    sl_gate_ring(&base->comm->gate);
     return err;
 }
 
-/* The leader: own slice, then everybody's. */
-static sl_err sum_slices(struct group *group, float *out) {
+static bool is_posted(void *ctx) {
+    struct group *group = ctx;
+    return atomic_load_explicit(&group->posted, memory_order_acquire) >= group->sums;
+}
+
+static bool is_idle(struct group *group) {
+    for (int i = 0; i < group->op_count; i++)
+        if (atomic_load_explicit(&group->ops[i].busy, memory_order_acquire))
+            return false;
+    return true;
+}
+
+/* The leader, when the terms have come: own slice, then it and everybody's on their way. */
+static sl_err add_slice(struct group *group) {
     struct sl_post *post = (struct sl_post *)group->base.comm;
     struct sl_slice own = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
     int tag = group->ranks.tag + SL_MERGE_STEPS, term_count = group->base.spec.term_count;
+    float *out = group->outs[group->leader];
     sl_err err = SL_OK;
-    SL_TRY(sl_post_wait(post, group->ops, group->op_count));
     SL_TRY(sl_adder_sum(&group->adder, group->terms, term_count, own, out));
+    group->added = true;
     group->op_count = 0;
     sl_post_lock(post);
     for (int r = 0; r < group->ranks.count && err == SL_OK; r++) {
@@ -179,20 +201,34 @@ static sl_err sum_slices(struct group *group, float *out) {
                                group->ranks.at[r], tag);
     }
     sl_post_unlock(post);
-    SL_TRY(err);
+    return err;
+}
+
+sl_err sl_post_sum_poke(struct sl_group *base, int member) {
+    struct group *group = (struct group *)base;
+    if (member != group->leader || group->added || !is_posted(group) || !is_idle(group))
+        return SL_OK;
+    return add_slice(group);
+}
+
+static sl_err finish_sum(struct group *group) {
+    struct sl_post *post = (struct sl_post *)group->base.comm;
+    if (!group->added) {
+        SL_TRY(sl_gate_wait(&post->base.gate, is_posted, group));
+        SL_TRY(sl_post_wait(post, group->ops, group->op_count));
+        SL_TRY(add_slice(group));
+    }
     return sl_post_wait(post, group->ops, group->op_count);
 }
 
-sl_err sl_post_sum_end(struct sl_group *base, int member, float *out) {
+sl_err sl_post_sum_end(struct sl_group *base, int member) {
     struct group *group = (struct group *)base;
+    float *out = group->outs[member];
     if (member == group->leader)
-        group->out = out;
-    SL_TRY(sl_crew_meet(&group->crew));
-    if (member == group->leader)
-        SL_TRY(sum_slices(group, out));
+        SL_TRY(finish_sum(group));
     SL_TRY(sl_crew_meet(&group->crew));
     if (member != group->leader)
-        memcpy(out, group->out, (size_t)group->sum_count * sizeof *out);
+        memcpy(out, group->outs[group->leader], (size_t)group->sum_count * sizeof *out);
     return sl_crew_meet(&group->crew);
 }
 
@@ -230,6 +266,7 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
         group->slice_most = count > group->slice_most ? count : group->slice_most;
     }
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
+    group->outs = SL_NEW(&group->arena, float *, spec->member_count);
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
     int64_t bytes = (far * group->slice_most + 16) * 4 / 64 * 64 + 64;

@@ -7,7 +7,6 @@
 #include "comm/tcp_state.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,50 +29,16 @@ struct hello {
     struct sockaddr_storage at; /* where it listens */
 };
 
-/* ---- how this process was started ---- */
-
-static sl_err read_number(const char *text, const char *name, int64_t low, int64_t high,
-                          int64_t *out) {
-    if (!text)
-        return SL_OK;
-    SL_TRY(sl_parse_int(text, name, out));
-    if (*out < low || *out > high)
-        return sl_fail(SL_ERR_USAGE, "%s: %lld is not between %lld and %lld", name, (long long)*out,
-                       (long long)low, (long long)high);
-    return SL_OK;
-}
-
-sl_err sl_job_read(char *(*lookup)(const char *name), struct sl_job *job) {
-    const char *key = lookup("SLUICE_KEY");
-    int64_t rank = 0, ranks = 1, fd = -1, patience_s = 60;
-    SL_TRY(read_number(lookup("SLUICE_RANKS"), "SLUICE_RANKS", 1, TCP_RANKS_MOST, &ranks));
-    SL_TRY(read_number(lookup("SLUICE_RANK"), "SLUICE_RANK", 0, ranks - 1, &rank));
-    SL_TRY(read_number(lookup("SLUICE_MEET_FD"), "SLUICE_MEET_FD", 0, 1 << 20, &fd));
-    SL_TRY(read_number(lookup("SLUICE_PATIENCE"), "SLUICE_PATIENCE", 1, 86400, &patience_s));
-    *job = (struct sl_job){.rank = (int)rank,
-                           .ranks = (int)ranks,
-                           .meet = lookup("SLUICE_MEET"),
-                           .meet_fd = rank == 0 ? (int)fd : -1,
-                           .key = key ? sl_hash(key, strlen(key)) : 0,
-                           .patience_ns = patience_s * 1000000000};
-    if (ranks > 1 && !job->meet)
-        return sl_fail(SL_ERR_USAGE,
-                       "SLUICE_RANKS is %lld, but SLUICE_MEET=HOST:PORT of rank 0 is "
-                       "not set; 'sluice launch' does it",
-                       (long long)ranks);
-    return SL_OK;
-}
-
 /* ---- sockets ---- */
 
-static sl_err find_address(const char *meet, bool listen, struct addrinfo **out) {
+static sl_err find_address(const struct sl_job *job, bool listen, struct addrinfo **out) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = listen ? AI_PASSIVE : 0};
-    const char *colon = strrchr(meet, ':');
+    const char *meet = job->meet, *colon = strrchr(meet, ':');
     char host[256];
     if (!colon || colon == meet || !colon[1] || (size_t)(colon - meet) >= sizeof host)
         return sl_fail(SL_ERR_USAGE, "SLUICE_MEET: '%s' is not HOST:PORT", meet);
     snprintf(host, sizeof host, "%.*s", (int)(colon - meet), meet);
-    int code = getaddrinfo(host, colon + 1, &hints, out);
+    int code = getaddrinfo(listen && job->anywhere ? NULL : host, colon + 1, &hints, out);
     if (code != 0)
         return sl_fail(SL_ERR_SYSTEM, "%s: cannot find the host: %s", meet, gai_strerror(code));
     return SL_OK;
@@ -221,7 +186,7 @@ static sl_err meet_as_first(struct meeting *m) {
     struct addrinfo *found;
     m->listener = m->job->meet_fd;
     if (m->listener < 0) {
-        SL_TRY(find_address(m->job->meet, true, &found));
+        SL_TRY(find_address(m->job, true, &found));
         sl_err err = listen_at(found->ai_addr, found->ai_addrlen, m->job->meet, &m->listener);
         freeaddrinfo(found);
         SL_TRY(err);
@@ -244,7 +209,7 @@ static sl_err say_hello(struct meeting *m, const struct hello *hello, int rank) 
 /* It listens at the address by which it reaches the meeting place. */
 static sl_err meet_first(struct meeting *m, struct hello *hello) {
     struct addrinfo *found;
-    SL_TRY(find_address(m->job->meet, false, &found));
+    SL_TRY(find_address(m->job, false, &found));
     sl_err err = connect_to(found->ai_addr, found->ai_addrlen, m->job->meet, m->end_ns, &m->fds[0]);
     freeaddrinfo(found);
     SL_TRY(err);

@@ -1,8 +1,9 @@
 /* The transport of one process.
  *
- * A sum of a group: member i adds up slice i of all terms, in their order, into its own `out`; they
- * meet; each copies the other slices from their makers; they meet again. Slice i of a member's
- * memory is read by member i alone until the first meeting, so `out` may be a term.
+ * A sum of a group: when all have begun it, member i adds up slice i of all terms, in their order,
+ * into its own `out`; when all have added, each copies the other slices from their makers; then
+ * they meet. Slice i of a member's memory is read by member i alone until all have added, so `out`
+ * may be a term.
  */
 #include "comm/threads.h"
 
@@ -27,7 +28,10 @@ struct group {
     const float **terms;     /* [term_count] of the sum at hand */
     float **outs;            /* [member_count] */
     struct sl_adder *adders; /* [member_count] */
+    int64_t *sums;           /* [member_count] begun so far */
+    bool *added;             /* [member_count] its slice of the sum at hand */
     int64_t sum_count;
+    atomic_int_least64_t begun, slices; /* of all sums: begins of members, slices added */
 };
 
 static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
@@ -124,6 +128,8 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count + 1);
     group->outs = SL_NEW(&group->arena, float *, members);
     group->adders = SL_NEW(&group->arena, struct sl_adder, members);
+    group->sums = SL_NEW(&group->arena, int64_t, members);
+    group->added = SL_NEW(&group->arena, bool, members);
     sl_err err = SL_OK;
     for (int i = 0; i < members && spec->term_count && err == SL_OK; i++)
         err = sl_adder_open(&group->adders[i], spec->devices[i]);
@@ -151,30 +157,67 @@ static sl_err merge(struct sl_group *base, int member, double *table, int64_t co
     return SL_OK;
 }
 
-static sl_err sum_begin(struct sl_group *base, int member, const float *const *terms,
-                        int64_t count) {
+struct count {
+    atomic_int_least64_t *at;
+    int64_t want;
+};
+
+static bool has_come(void *ctx) {
+    const struct count *count = ctx;
+    return atomic_load_explicit(count->at, memory_order_acquire) >= count->want;
+}
+
+/* All members have come to this point of the sum that the member is in. */
+static struct count all_of(const struct group *group, int member, atomic_int_least64_t *at) {
+    return (struct count){at, group->sums[member] * group->base.spec.member_count};
+}
+
+static sl_err sum_begin(struct sl_group *base, int member, const float *const *terms, int64_t count,
+                        float *out) {
     struct group *group = (struct group *)base;
     for (int t = 0; t < base->spec.term_count; t++)
         if (base->spec.terms[t] == member)
             group->terms[t] = *terms++;
     if (member == 0)
         group->sum_count = count;
+    group->outs[member] = out;
+    group->added[member] = false;
+    group->sums[member]++;
+    atomic_fetch_add(&group->begun, 1);
+    sl_gate_ring(&base->comm->gate);
     return SL_OK;
 }
 
-static sl_err sum_end(struct sl_group *base, int member, float *out) {
+static sl_err add_slice(struct group *group, int member) {
+    const struct sl_group_spec *spec = &group->base.spec;
+    struct sl_slice own = sl_slice_of(group->sum_count, member, spec->member_count);
+    SL_TRY(sl_adder_sum(&group->adders[member], group->terms, spec->term_count, own,
+                        group->outs[member]));
+    group->added[member] = true;
+    atomic_fetch_add(&group->slices, 1);
+    sl_gate_ring(&group->base.comm->gate);
+    return SL_OK;
+}
+
+static sl_err sum_poke(struct sl_group *base, int member) {
+    struct group *group = (struct group *)base;
+    struct count begun = all_of(group, member, &group->begun);
+    return !group->added[member] && has_come(&begun) ? add_slice(group, member) : SL_OK;
+}
+
+static sl_err sum_end(struct sl_group *base, int member) {
     struct group *group = (struct group *)base;
     int members = base->spec.member_count;
     struct sl_device *device = group->adders[member].device;
-    group->outs[member] = out;
-    SL_TRY(sl_crew_meet(&group->crew));
-    int64_t count = group->sum_count;
-    struct sl_slice own = sl_slice_of(count, member, members);
-    const struct sl_adder *adder = &group->adders[member];
-    SL_TRY(sl_adder_sum(adder, group->terms, base->spec.term_count, own, out));
-    SL_TRY(sl_crew_meet(&group->crew));
+    struct count begun = all_of(group, member, &group->begun);
+    struct count added = all_of(group, member, &group->slices);
+    float *out = group->outs[member];
+    SL_TRY(sl_gate_wait(&base->comm->gate, has_come, &begun));
+    if (!group->added[member])
+        SL_TRY(add_slice(group, member));
+    SL_TRY(sl_gate_wait(&base->comm->gate, has_come, &added));
     for (int i = 0; i < members; i++) {
-        struct sl_slice slice = sl_slice_of(count, i, members);
+        struct sl_slice slice = sl_slice_of(group->sum_count, i, members);
         if (i != member)
             SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out + slice.first,
                                      group->outs[i] + slice.first, slice.count * 4));
@@ -200,5 +243,6 @@ const struct sl_transport sl_transport_threads = {
     .group_close = close_group,
     .group_merge = merge,
     .sum_begin = sum_begin,
+    .sum_poke = sum_poke,
     .sum_end = sum_end,
 };

@@ -25,6 +25,7 @@ static struct sl_bar bar_of(const struct sl_span *span) {
     return (struct sl_bar){.start_ns = span->start_ns,
                            .end_ns = span->end_ns,
                            .bytes = span->live_bytes,
+                           .since_ns = span->since_ns,
                            .micro = a->kind <= SL_RECOMPUTE ? a->micro : -1,
                            .version = a->version,
                            .stage = a->stage,

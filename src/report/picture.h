@@ -13,6 +13,7 @@
 
 struct sl_bar {
     int64_t start_ns, end_ns, bytes;
+    int64_t since_ns; /* REDUCE: its sums were under way from here on; 0: with the bar */
     int32_t micro, version;
     uint16_t stage; /* index into stages */
     uint8_t kind;   /* enum sl_kind, no SEND and RECV */

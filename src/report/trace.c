@@ -63,9 +63,26 @@ static void put_bar(const struct sl_picture *p, struct sl_json_out *json, int la
     sl_json_put_int(json, "bytes", bar->bytes);
     sl_json_put_int(json, "start_ns", bar->start_ns);
     sl_json_put_int(json, "end_ns", bar->end_ns);
+    if (bar->since_ns)
+        sl_json_put_int(json, "since_ns", bar->since_ns);
     sl_json_put_bool(json, "critical", bar->critical);
     sl_json_close(json, '}');
     sl_json_close(json, '}');
+}
+
+/* Sums that are made while passes run: a track of their own, which Perfetto shows above them. */
+static void put_sum(const struct sl_picture *p, struct sl_json_out *json, int lane,
+                    const struct sl_bar *bar, int64_t id) {
+    struct sl_text name = {0};
+    sl_text_printf(&name, "sum of %s v%d", p->stages[bar->stage], bar->version);
+    for (int end = 0; end < 2; end++) {
+        open_event(json, end ? "e" : "b", name.at, lane, 0);
+        sl_json_put_string(json, "cat", "sum");
+        sl_json_put_int(json, "id", id);
+        put_us(json, "ts", end ? bar->end_ns : bar->since_ns);
+        sl_json_close(json, '}');
+    }
+    sl_text_free(&name);
 }
 
 static void put_counter(struct sl_json_out *json, int lane, const struct sl_bar *bar) {
@@ -144,6 +161,8 @@ void sl_report_trace(const struct sl_picture *p, struct sl_text *out) {
             sl_text_put(out, "\n");
             put_bar(p, &json, l, &p->bars[i]);
             put_counter(&json, l, &p->bars[i]);
+            if (p->bars[i].since_ns)
+                put_sum(p, &json, l, &p->bars[i], i);
         }
     }
     for (int64_t i = 0; i < p->arrow_count; i++) {

@@ -10,7 +10,7 @@ enum { LANE_MOST = SL_WORKER_MOST };
 
 struct event {
     struct sl_str phase, kind, stage, from, to;
-    int64_t lane, micro, version, bytes, start_ns, end_ns, message, peer;
+    int64_t lane, micro, version, bytes, start_ns, end_ns, since_ns, message, peer;
     bool critical, grad, timed;
 };
 
@@ -55,9 +55,9 @@ static sl_err read_arg(struct reader *r, struct event *e, struct sl_str key) {
     struct {
         const char *name;
         int64_t *out;
-    } numbers[] = {{"micro", &e->micro},       {"version", &e->version}, {"bytes", &e->bytes},
-                   {"start_ns", &e->start_ns}, {"end_ns", &e->end_ns},   {"message", &e->message},
-                   {"peer", &e->peer}};
+    } numbers[] = {{"micro", &e->micro},       {"version", &e->version},  {"bytes", &e->bytes},
+                   {"start_ns", &e->start_ns}, {"end_ns", &e->end_ns},    {"message", &e->message},
+                   {"peer", &e->peer},         {"since_ns", &e->since_ns}};
     for (int i = 0; i < SL_COUNT(numbers); i++)
         if (sl_str_is(key, numbers[i].name)) {
             e->timed |= numbers[i].out == &e->end_ns;
@@ -147,7 +147,8 @@ static sl_err put_event(struct reader *r, const struct event *e) {
     if (!sl_str_is(e->phase, "X") || !e->timed)
         return SL_OK;
     if (e->lane >= LANE_MOST || e->start_ns < 0 || e->end_ns < e->start_ns || e->micro < -1 ||
-        e->micro > INT32_MAX || e->version < 0 || e->version > INT32_MAX || e->bytes < 0)
+        e->micro > INT32_MAX || e->version < 0 || e->version > INT32_MAX || e->bytes < 0 ||
+        e->since_ns < 0 || e->since_ns > e->end_ns)
         return sl_json_fail(&r->json, "an event is out of range");
     while (kind < SL_KIND_COUNT && !sl_str_is(e->kind, sl_kind_name((enum sl_kind)kind)))
         kind++;
@@ -160,6 +161,7 @@ static sl_err put_event(struct reader *r, const struct event *e) {
                         .bar = {.start_ns = e->start_ns,
                                 .end_ns = e->end_ns,
                                 .bytes = e->bytes,
+                                .since_ns = e->since_ns,
                                 .micro = (int32_t)e->micro,
                                 .version = (int32_t)e->version,
                                 .kind = (uint8_t)kind,

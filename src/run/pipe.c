@@ -106,6 +106,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .grad_slots = pools[SL_POOL_GRAD].count,
         .state_count = sl_plan_slabs(&c->optim, &c->policy),
         .seed = c->seed,
+        .borrows = true,
         .audit = c->audit,
     };
     seat->train.config = *c;
@@ -116,9 +117,10 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
     seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
     seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
     SL_TRY(sl_pipe_policy_params(pipe, seat));
+    sl_pipe_cut_parts(pipe, seat);
     if (pipe->config.staleness)
         SL_TRY(sl_pipe_watch_open(seat));
-    return sl_train_open_optimizer(&seat->train);
+    return SL_OK;
 }
 
 static sl_err open_worker(struct sl_pipe *pipe, int index) {
@@ -144,7 +146,7 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
         pipe->seat_at[plan->worker_seats[index][i]] = seat;
         SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
     }
-    return SL_OK;
+    return sl_pipe_open_areas(w);
 }
 
 static sl_err open_workers(struct sl_pipe *pipe) {
@@ -153,18 +155,18 @@ static sl_err open_workers(struct sl_pipe *pipe) {
         here += sl_pipe_is_here(pipe, w);
     enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
     SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
-    for (int w = 0; w < count; w++)
-        SL_TRY(open_worker(pipe, w));
-    return SL_OK;
+    sl_err err = SL_OK;
+    for (int w = 0; w < count && err == SL_OK; w++)
+        err = open_worker(pipe, w);
+    return sl_comm_consent(pipe->comm, err); /* a stage may be refused where it is opened */
 }
 
 /* All ranks know the memory of all workers. */
 static sl_err count_bytes(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     pipe->worker_bytes = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    for (int s = 0; s < plan->seat_count; s++)
-        if (pipe->seat_at[s])
-            pipe->worker_bytes[plan->seats[s].worker] += pipe->seat_at[s]->train.worker->bytes;
+    for (int w = 0; w < plan->worker_count; w++)
+        pipe->worker_bytes[w] = sl_pipe_bytes_here(&pipe->workers[w]);
     sl_pipe_add_message_bytes(pipe, pipe->worker_bytes);
     return sl_comm_merge(pipe->comm, pipe->worker_bytes,
                          plan->worker_count * (int64_t)sizeof *pipe->worker_bytes);
@@ -216,8 +218,6 @@ out:
 static void close_seat(struct sl_seat_state *seat) {
     sl_pipe_watch_close(seat);
     sl_worker_close(seat->train.worker);
-    if (seat->train.device)
-        seat->train.device->row->free(seat->train.device, seat->train.opt_scratch);
     sl_arena_free(&seat->train.arena);
 }
 
@@ -236,6 +236,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         for (int i = 0; i < worker->seat_count; i++)
             close_seat(&worker->seats[i]);
+        sl_pipe_close_areas(worker);
         free(worker->lane.at);
         if (!worker->device)
             continue;
@@ -268,6 +269,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
                     SL_TRY(w->pipe->config.before(w->pipe->config.before_ctx, w->index, number++));
                 SL_TRY(sl_pipe_act_traced(w, &action));
                 sl_comm_poll(w->pipe->comm);
+                SL_TRY(sl_pipe_poke(w));
             }
     }
     return SL_OK;
@@ -423,6 +425,10 @@ const struct sl_timeline *sl_pipe_timeline(const struct sl_pipe *pipe) {
 }
 
 const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe) { return pipe->worker_bytes; }
+
+int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker) {
+    return sl_sched_worker_bytes(pipe->sched, worker);
+}
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
 

@@ -96,7 +96,8 @@ struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int rep
 int sl_pipe_newest(const struct sl_pipe *pipe, int stage);
 const struct sl_timeline *
 sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
-/* Memory of each worker, of all ranks. */
+/* Memory of each worker, of all ranks: allocated; and what the verifier has counted for it. */
 const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe);
+int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker);
 
 #endif

@@ -158,16 +158,9 @@ static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
                           seat->train.counts);
 }
 
-/* A transport that needs it moves messages between the instructions of a pass, too: MPI moves a
- * large one only while somebody calls it. */
-static sl_err poll_comm(void *ctx, int instr) {
-    (void)instr;
-    sl_comm_poll(ctx);
-    return SL_OK;
-}
-
-static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at,
+static struct sl_pass pass_of(struct sl_pipe_worker *w, const struct where *at,
                               const struct sl_action *action, enum sl_phase phase) {
+    const struct sl_pipe *pipe = w->pipe;
     return (struct sl_pass){
         .program = at->which,
         .phase = phase,
@@ -177,8 +170,8 @@ static struct sl_pass pass_of(const struct sl_pipe *pipe, const struct where *at
         .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
-        .after = pipe->comm->gate.poll ? poll_comm : NULL,
-        .ctx = pipe->comm,
+        .after = pipe->comm->gate.poll || w->sums ? sl_pipe_between : NULL,
+        .ctx = w,
     };
 }
 
@@ -191,7 +184,7 @@ static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
 static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
-    struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);
+    struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     pass.version = at.seat->newest;
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
@@ -207,7 +200,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
         return evaluate(w, action);
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
-    struct sl_pass pass = pass_of(w->pipe, &at, action, SL_PHASE_F);
+    struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     SL_TRY(count_items(w->pipe, &at));
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
@@ -223,13 +216,16 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     enum sl_phase phase = action->kind == SL_B   ? SL_PHASE_B
                           : action->kind == SL_I ? SL_PHASE_I
                                                  : SL_PHASE_W;
-    struct sl_pass pass = pass_of(w->pipe, &at, action, phase);
+    struct sl_pass pass = pass_of(w, &at, action, phase);
     if (action->kind != SL_W)
         SL_TRY(move_messages(w, &at, true, false));
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
+    if (action->kind != SL_I)
+        sl_pipe_complete(w, at.seat, action, &pass);
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_I)
         at.seat->filled |= (uint64_t)1 << action->grad_slot;
+    SL_TRY(sl_pipe_completed(w));
     return action->kind == SL_W ? SL_OK : move_messages(w, &at, true, true);
 }
 

@@ -139,28 +139,37 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
     return sl_channel_open(pipe->comm, &spec, grad ? &link->grads[pair] : &link->acts[pair]);
 }
 
-/* Parts of a micro-batch are taken out of a value by samples: these must come first in it. */
-static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *edge) {
+static sl_err refuse_sizes(const struct sl_pipe *pipe, const struct sl_edge *edge, int value) {
     const struct sl_plan *plan = pipe->config.plan;
     const struct sl_stage *from = &plan->stages[edge->from], *to = &plan->stages[edge->to];
-    const struct sl_seat_state *here = pipe->seat_at[from->seat];
-    if (from->micro_size == to->micro_size || !here)
+    const struct sl_graph *graph = pipe->train.graph;
+    char name[SL_NAME_TEXT], shape[SL_SHAPE_TEXT];
+    return sl_fail(SL_ERR_NO,
+                   "%s %s goes from stage %s to stage %s, which have micro-batches of %lld and "
+                   "%lld samples, and its first size is not the batch; give these stages one "
+                   "micro-batch size",
+                   sl_graph_value_name(graph, value, name),
+                   sl_shape_text(&sl_graph_value(graph, value)->shape, shape), from->name, to->name,
+                   (long long)from->micro_size, (long long)to->micro_size);
+}
+
+/* Parts of a micro-batch are taken out of a value by samples: these must come first in it. Looks at
+ * the graph, not at programs, so that all ranks come to the same answer. */
+static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *edge) {
+    const struct sl_stage *stages = pipe->config.plan->stages;
+    const struct sl_graph *graph = pipe->train.graph;
+    const int *stage_of = pipe->config.stage_of;
+    if (stages[edge->from].micro_size == stages[edge->to].micro_size)
         return SL_OK;
-    const struct sl_program *p = here->train.worker->programs[program_of(pipe)];
-    const struct sl_ports *both[] = {&p->send_act, &p->recv_grad};
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < both[k]->count; i++) {
-            const struct sl_value *v = sl_graph_value(p->graph, both[k]->at[i].value);
-            char name[SL_NAME_TEXT], shape[SL_SHAPE_TEXT];
-            if (both[k]->at[i].peer == edge->to && v->shape.batch != 1)
-                return sl_fail(SL_ERR_NO,
-                               "%s %s goes from stage %s to stage %s, which have micro-batches of "
-                               "%lld and %lld samples, and its first size is not the batch; give "
-                               "these stages one micro-batch size",
-                               sl_graph_value_name(p->graph, both[k]->at[i].value, name),
-                               sl_shape_text(&v->shape, shape), from->name, to->name,
-                               (long long)from->micro_size, (long long)to->micro_size);
+    for (int n = 0; n < graph->forward_count; n++) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        for (int i = 0; stage_of[n] == edge->to && i < node->in_count; i++) {
+            const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
+            if (v && v->kind == SL_VALUE_NODE && stage_of[v->node] == edge->from &&
+                v->shape.batch != 1)
+                return refuse_sizes(pipe, edge, node->in[i]);
         }
+    }
     return SL_OK;
 }
 
@@ -230,7 +239,7 @@ static void list_terms(const struct sl_pipe *pipe, const struct sl_tie *tie, con
     spec->sum_most = tie->bytes / 4;
 }
 
-/* The replicas of a stage, in order. Their vectors: all gradients; running statistics. */
+/* The replicas of a stage, in order. Their vectors: parts of the gradients; running statistics. */
 static void list_replicas(const struct sl_pipe *pipe, int stage, const int *member, int *terms,
                           struct sl_group_spec *spec) {
     const struct sl_stage *s = &pipe->config.plan->stages[stage];
@@ -239,11 +248,24 @@ static void list_replicas(const struct sl_pipe *pipe, int stage, const int *memb
         terms[spec->term_count++] = member[s->workers[r]];
         if (!seat)
             continue;
-        const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
-        int64_t most = p->grad_bytes > p->state_bytes ? p->grad_bytes : p->state_bytes;
-        spec->sum_most = most / 4;
+        spec->sum_most = seat->train.worker->programs[SL_WORKER_FULL]->state_bytes / 4;
     }
     spec->terms = terms;
+}
+
+/* All ranks open as many, whatever the parts are where the stage is. */
+static sl_err open_parts(struct sl_pipe *pipe, int stage, struct sl_group_spec *spec) {
+    const struct sl_stage *s = &pipe->config.plan->stages[stage];
+    for (int k = 0; k < SL_PARTS; k++) {
+        for (int r = 0; r < s->width; r++) {
+            const struct sl_seat_state *seat = pipe->seat_at[s->seat + r];
+            if (seat)
+                spec->sum_most = seat->parts.first[k + 1] - seat->parts.first[k];
+        }
+        spec->sum_most = spec->sum_most > 0 ? spec->sum_most : 0;
+        SL_TRY(sl_group_open(pipe->comm, spec, &pipe->parts[stage].at[k]));
+    }
+    return SL_OK;
 }
 
 /* Members of a group are workers, not seats. */
@@ -269,7 +291,8 @@ static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scrat
         list_terms(pipe, &plan->ties[group - plan->stage_count], member, terms, &spec);
     else
         list_replicas(pipe, group, member, terms, &spec);
-    return sl_group_open(pipe->comm, &spec, &pipe->groups[group]);
+    SL_TRY(sl_group_open(pipe->comm, &spec, &pipe->groups[group]));
+    return group < plan->stage_count ? open_parts(pipe, group, &spec) : SL_OK;
 }
 
 static sl_err open_all(struct sl_pipe *pipe, struct sl_arena *scratch) {
@@ -290,6 +313,7 @@ sl_err sl_pipe_link(struct sl_pipe *pipe) {
     struct sl_arena scratch = {0};
     sl_err err = SL_OK;
     pipe->groups = SL_NEW(&pipe->arena, struct sl_group *, count + 1);
+    pipe->parts = SL_NEW(&pipe->arena, struct sl_part_groups, pipe->config.plan->stage_count);
     SL_TRY_OUT(sl_pipe_open_links(pipe));
     SL_TRY_OUT(open_all(pipe, &scratch));
     for (int g = 0; g < count; g++)
@@ -315,5 +339,7 @@ void sl_pipe_unlink(struct sl_pipe *pipe) {
     sl_pipe_close_links(pipe);
     for (int g = 0; pipe->groups && g < sl_sched_group_count(plan); g++)
         sl_group_close(pipe->groups[g]);
+    for (int k = 0; pipe->parts && k < plan->stage_count * SL_PARTS; k++)
+        sl_group_close(pipe->parts[k / SL_PARTS].at[k % SL_PARTS]);
     sl_group_close(pipe->all);
 }

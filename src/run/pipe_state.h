@@ -3,9 +3,10 @@
 #define SL_RUN_PIPE_STATE_H
 
 #include "base/vec.h"
-#include "comm/comm.h"
 #include "run/pipe.h"
+#include "run/pipe_areas.h"
 #include "run/pipe_guard.h"
+#include "run/pipe_reduce.h"
 #include "run/scores.h"
 #include "run/store.h"
 
@@ -34,7 +35,8 @@ struct sl_seat_state {
     struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
     int kept;                      /* slab of what the policy keeps, -1: nothing */
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
-    struct sl_watch watch[2];      /* of forwards, of backwards */
+    struct sl_parts parts;
+    struct sl_watch watch[2]; /* of forwards, of backwards */
     SL_VEC(struct sl_staleness) watched;
     struct sl_scores scores; /* of an evaluation */
 };
@@ -47,17 +49,21 @@ struct sl_pipe_worker {
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
+    struct sl_areas areas;
     struct sl_notes notes;
     int steps_waiting;
-    int *reduce_seen;             /* [groups] */
-    int *member;                  /* [groups] this worker's place in each, -1: none */
-    const float **terms;          /* [grads of the graph] its own, of the sum at hand */
-    double *norms;                /* [graph params] of the step in the making */
-    struct sl_lane lane;          /* measured */
-    int64_t waited_ns;            /* in the action at hand */
-    int64_t busy_ns;              /* of this run: in actions, without waiting */
-    struct sl_verdicts *verdicts; /* stepping together (pipe_async.c) */
-    const char **messages;        /* [worker] of the sum at hand */
+    struct sl_completing completing; /* by the pass at hand */
+    int sums;                        /* parts of gradients under way */
+    int64_t since_ns;                /* sums of the REDUCE at hand; 0: with it */
+    int *reduce_seen;                /* [groups] */
+    int *member;                     /* [groups] this worker's place in each, -1: none */
+    const float **terms;             /* [grads of the graph] its own, of the sum at hand */
+    double *norms;                   /* [graph params] of the step in the making */
+    struct sl_lane lane;             /* measured */
+    int64_t waited_ns;               /* in the action at hand */
+    int64_t busy_ns;                 /* of this run: in actions, without waiting */
+    struct sl_verdicts *verdicts;    /* stepping together (pipe_async.c) */
+    const char **messages;           /* [worker] of the sum at hand */
     pthread_t thread;
 };
 
@@ -103,6 +109,7 @@ struct sl_pipe {
     struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;                /* [edge] */
     struct sl_group *all, **groups;       /* of all workers; [sched groups] */
+    struct sl_part_groups *parts;         /* [stage] of its replicas */
     struct sl_channel **votes, ***shares; /* stepping together: [from, to]; [group][from, to] */
     struct sl_step_report *reports;
     double *loss_terms;  /* [steps][most micros][losses] of this run */

@@ -1,10 +1,9 @@
-/* Optimizer steps and reductions of a pipeline.
+/* Optimizer steps and reductions of a pipeline; those of replicas are in pipe_reduce.c.
  *
  * Synchronous: all workers meet at the step of an iteration. Each puts the norms of its gradients
  * into a table; they merge their tables, and each adds the table up in graph order, so that all
  * come to the verdict that one worker would have come to, bit for bit.
  *
- * Replicas: each adds up its own micro-batches; then replicas are added in order, for every use.
  * Tied parameters: their holders add up all uses in graph order; each has the sum for its gradient.
  */
 #include "run/pipe_state.h"
@@ -55,8 +54,8 @@ static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float 
     find_terms(w, tie, grad_slot);
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
     sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = group});
-    SL_TRY(sl_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4));
-    SL_TRY(sl_group_sum_end(sum, w->member[group], out));
+    SL_TRY(sl_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4, out));
+    SL_TRY(sl_group_sum_end(sum, w->member[group]));
     sl_pipe_note_go(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
@@ -69,36 +68,6 @@ static bool holds_tie(const struct sl_tie *tie, int stage) {
     return false;
 }
 
-/* One vector of the replicas of a stage: afterwards each has the sum, replica 0 first. */
-static sl_err sum_replicas(struct sl_pipe_worker *w, int stage, void *slab, int64_t size_bytes) {
-    const float *term = slab;
-    int64_t before = sl_pipe_clock(w);
-    if (size_bytes == 0)
-        return SL_OK;
-    SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read ours */
-    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = stage});
-    SL_TRY(sl_group_sum_begin(w->pipe->groups[stage], w->member[stage], &term, size_bytes / 4));
-    SL_TRY(sl_group_sum_end(w->pipe->groups[stage], w->member[stage], slab));
-    sl_pipe_note_go(w);
-    w->waited_ns += sl_pipe_clock(w) - before;
-    return SL_OK;
-}
-
-/* The gradient is the sum over replicas; running statistics are their mean. A replica without a
- * micro-batch in this iteration adds zeros, and its statistics as they were. */
-static sl_err reduce_replicas(struct sl_pipe_worker *w, const struct sl_action *action) {
-    int stage = action->stage;
-    struct sl_seat_state *seat =
-        w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
-    struct sl_worker *worker = seat->train.worker;
-    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
-    if (!(seat->filled >> action->grad_slot & 1))
-        SL_TRY(sl_worker_clear_grads(worker, action->grad_slot));
-    SL_TRY(sum_replicas(w, stage, worker->grad[action->grad_slot], p->grad_bytes));
-    SL_TRY(sum_replicas(w, stage, worker->state, p->state_bytes));
-    return sl_worker_scale_state(worker, 1.0F / (float)w->pipe->config.plan->stages[stage].width);
-}
-
 /* A worker that holds several seats of the group acts at its last one. */
 sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_plan *plan = w->pipe->config.plan;
@@ -107,7 +76,7 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
         return sl_pipe_together_reduce(
             w, w->pipe->seat_at[sl_sched_seat(plan, action->stage, w->index)], action);
     if (group < plan->stage_count)
-        return reduce_replicas(w, action);
+        return sl_pipe_reduce_replicas(w, action);
     const struct sl_tie *tie = &plan->ties[group - plan->stage_count];
     for (int i = 0; i < w->seat_count; i++)
         here += holds_tie(tie, w->seats[i].stage);

@@ -18,7 +18,7 @@ static int64_t lane_length(const struct sl_pipe *pipe, int worker) {
 /* A span is work: what an action waits for others comes before it. */
 sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
     int64_t start = sl_pipe_clock(w);
-    w->waited_ns = 0;
+    w->waited_ns = w->since_ns = 0;
     SL_TRY(sl_pipe_act(w, action));
     int64_t end = sl_pipe_clock(w);
     start += w->waited_ns;
@@ -27,9 +27,11 @@ sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *acti
     if (!w->pipe->config.trace)
         return SL_OK;
     struct sl_span *span = &w->lane.at[w->lane.count++];
-    *span = (struct sl_span){.action = *action, .start_ns = start, .end_ns = end};
-    for (int i = 0; i < w->seat_count; i++)
-        span->live_bytes += w->seats[i].train.worker->bytes;
+    *span = (struct sl_span){.action = *action,
+                             .start_ns = start,
+                             .end_ns = end,
+                             .live_bytes = sl_pipe_bytes_here(w),
+                             .since_ns = w->since_ns};
     return SL_OK;
 }
 

@@ -352,11 +352,26 @@ static int64_t count_params(const struct sl_graph *graph) {
     return count;
 }
 
+/* What the verifier has counted for the workers of a rank, its data set, saving. */
+static int64_t *predict_ranks(const struct session *s, struct sl_arena *arena) {
+    const struct sl_session_config *c = s->config;
+    int ranks = c->comm ? c->comm->ranks : 1;
+    int64_t *bytes = SL_NEW(arena, int64_t, ranks);
+    for (int w = 0; w < c->plan->worker_count; w++)
+        bytes[c->comm ? sl_comm_rank_of(c->comm, w, c->plan->worker_count) : 0] +=
+            sl_pipe_proved_bytes(s->pipe, w);
+    for (int r = 0; r < ranks; r++)
+        bytes[r] += sl_data_bytes(c->train.data) + (c->run || c->init ? SL_CKPT_BUFFER_BYTES : 0);
+    return bytes;
+}
+
 static void tell_start(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s), .params = count_params(c->train.graph)};
+    struct sl_arena arena = {0};
     if (s->pipe) {
         start.worker_bytes = sl_pipe_bytes(s->pipe);
+        start.rank_bytes = predict_ranks(s, &arena);
         for (int w = 0; w < c->plan->worker_count; w++)
             start.bytes += start.worker_bytes[w];
     } else {
@@ -367,6 +382,7 @@ static void tell_start(struct session *s) {
     s->result->bytes = start.bytes;
     if (c->on_start && s->speaks)
         c->on_start(c->ctx, &start);
+    sl_arena_free(&arena);
 }
 
 static sl_err run_session(struct session *s) {

@@ -20,6 +20,7 @@ struct sl_session_start {
     int64_t bytes;      /* sl_session_bytes; of a pipeline: what its workers have allocated */
     int64_t copy_bytes; /* of this process, for checkpoints beside the run; 0: saving stops it */
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
+    const int64_t *rank_bytes;   /* [ranks] of a pipeline: predicted for each process, else NULL */
 };
 
 struct sl_session_config {

@@ -61,14 +61,24 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Evaluation happens between passes: it lives in a slot when that is large enough, else in WORK,
  * which nothing else uses then. */
-static void place_eval(struct sl_worker *w, int64_t slot_bytes) {
-    const struct sl_program *eval = w->programs[SL_WORKER_EVAL];
-    bool fits = w->slots > 0 && (!eval || eval->slot_bytes <= slot_bytes);
-    w->slot[w->slots] = fits ? w->slot[0] : w->work;
+void sl_worker_lend(struct sl_worker *w, void *work, void *staging) {
+    w->work = work;
+    w->staging = staging;
+    w->slot[w->slots] = w->eval_in_work ? work : w->slot[0];
+}
+
+static sl_err alloc_work(struct sl_worker *w) {
+    void *work = NULL;
+    if (w->borrows)
+        return SL_OK;
+    SL_TRY(alloc_bytes(w, w->work_bytes, &work));
+    sl_worker_lend(w, work, sl_realloc(NULL, (size_t)w->staging_bytes));
+    return SL_OK;
 }
 
 static sl_err alloc_memory(struct sl_worker *w) {
     const struct sl_program *full = w->programs[SL_WORKER_FULL];
+    const struct sl_program *eval = w->programs[SL_WORKER_EVAL];
     int64_t slot = 0, work = 0, staging = 0;
     for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
         const struct sl_program *p = w->programs[i];
@@ -88,9 +98,10 @@ static sl_err alloc_memory(struct sl_worker *w) {
     SL_TRY(alloc_slabs(w, w->grad_slots, full->grad_bytes, &w->grad));
     SL_TRY(alloc_slabs(w, w->state_count, full->param_bytes, &w->opt));
     SL_TRY(alloc_bytes(w, full->state_bytes, &w->state));
-    SL_TRY(alloc_bytes(w, work, &w->work));
-    place_eval(w, slot);
-    w->staging = sl_realloc(NULL, (size_t)staging);
+    w->work_bytes = work;
+    w->staging_bytes = staging;
+    w->eval_in_work = w->slots == 0 || (eval && eval->slot_bytes > slot);
+    SL_TRY(alloc_work(w));
     w->tied = calloc((size_t)full->param_count + 1, sizeof *w->tied);
     if (!w->tied)
         sl_out_of_memory((size_t)full->param_count);
@@ -110,6 +121,7 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     w->versions = config->versions;
     w->grad_slots = config->grad_slots;
     w->state_count = config->state_count;
+    w->borrows = config->borrows;
     if (config->dtype == SL_BF16 && !device->row->halves)
         SL_TRY_OUT(
             sl_fail(SL_ERR_NO, "device '%s' has no bf16; leave --dtype away", device->row->name));
@@ -134,12 +146,14 @@ void sl_worker_close(struct sl_worker *w) {
     free_slabs(w, w->grad_slots, w->grad);
     free_slabs(w, w->state_count, w->opt);
     w->device->row->free(w->device, w->state);
-    w->device->row->free(w->device, w->work);
+    if (!w->borrows) {
+        w->device->row->free(w->device, w->work);
+        free(w->staging);
+    }
     for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
         w->device->row->unbind(w->device, w->execs[i]);
         sl_program_close(w->programs[i]);
     }
-    free(w->staging);
     free(w->tied);
     free(w);
 }

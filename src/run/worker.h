@@ -3,6 +3,7 @@
  *
  * All memory is allocated when the worker is opened: a weight slab per version, gradient slabs, a
  * slot per micro-batch in flight, one work area, optimizer state. Nothing is allocated after that.
+ * Stages that one thread runs in turn have one work area: it is lent to each of them.
  */
 #ifndef SL_RUN_WORKER_H
 #define SL_RUN_WORKER_H
@@ -29,6 +30,7 @@ struct sl_worker_config {
     int grad_slots;  /* gradient slabs */
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
+    bool borrows;    /* work area and staging come by sl_worker_lend */
     int64_t audit;   /* do one of so many actions twice (run/audit.h); 0: none */
 };
 
@@ -45,13 +47,18 @@ struct sl_worker {
     bool *tied;    /* [params] summed over stages by somebody else */
     void *staging; /* host: one input of one micro-batch */
     int64_t slot_bytes;
-    int64_t bytes;          /* all device memory */
-    struct sl_audit *audit; /* NULL: nothing is done twice */
+    bool borrows, eval_in_work;
+    int64_t work_bytes, staging_bytes; /* that it needs */
+    int64_t bytes;                     /* all device memory, less what is lent */
+    struct sl_audit *audit;            /* NULL: nothing is done twice */
 };
 
 SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
                                     struct sl_worker **out);
 void sl_worker_close(struct sl_worker *worker);
+/* Before its first pass, to a worker that borrows: work_bytes of the device, staging_bytes of the
+ * host. Nothing in them lasts from one pass to the next. */
+void sl_worker_lend(struct sl_worker *worker, void *work, void *staging);
 
 /* init.c: initial values into every weight version and the running statistics. */
 SL_MUST_CHECK sl_err sl_worker_init(struct sl_worker *worker, uint64_t seed);

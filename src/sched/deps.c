@@ -35,6 +35,12 @@ int32_t sl_deps_share(int32_t micros, int width, int replica) {
     return replica < micros ? (micros - replica + width - 1) / width : 0;
 }
 
+bool sl_deps_completes(const struct sl_sched *sched, int stage, int32_t micro) {
+    int32_t micros = sched->micros[stage], index = micro % micros;
+    return index + sched->plan->stages[stage].width >=
+           sl_sched_micros(sched, stage, micro / micros);
+}
+
 int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro) {
     const struct sl_stage *s = &sched->plan->stages[stage];
     if (s->width == 1)

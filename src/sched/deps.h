@@ -35,6 +35,9 @@ int sl_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
 int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
 /* Micro-batches of an iteration (of `micros` of the stage) that fall on a replica. */
 int32_t sl_deps_share(int32_t micros, int width, int replica);
+/* Is this the seat's last micro-batch of its iteration? Gradients are added in ascending order: its
+ * B or W completes what REDUCE then adds up. */
+bool sl_deps_completes(const struct sl_sched *sched, int stage, int32_t micro);
 
 /* policy.c: a pass as policies see it (RECOMPUTE is a part of the backward), and a stage. */
 struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched, const struct sl_action *pass);

@@ -11,6 +11,7 @@ struct sl_span {
     int64_t start_ns, end_ns; /* from the start of the timeline; SEND, RECV: of the transfer, until
                                  it has left (SEND) or arrived (RECV) */
     int64_t live_bytes;       /* of this worker, the most while the action runs */
+    int64_t since_ns;         /* REDUCE: when its sums began to be made, 0: with the action */
 };
 
 struct sl_lane {

@@ -106,8 +106,8 @@ struct chain {
     bool windowed; /* it is known how many micro-batches are in flight */
     double memory; /* of the largest device */
     struct ring *ring;
-    struct { /* the largest tie on the path: its first and last place; a stage pays unless it has
-                both */
+    struct { /* the largest tie on the path, its first and last place: a stage pays that has the
+                last and not the first; whoever has the first might have both with more units */
         int first, last;
         int64_t ns;
     } tie;
@@ -257,22 +257,26 @@ static bool in_time(const struct chain *c, const struct tail *t, int y, int64_t 
     int64_t f = b->f - a->f, i = b->i - a->i, w = b->w - a->w;
     int64_t passes = rounds * (f + i + (t->recompute ? f : 0)), late = rounds * w;
     int64_t end = b->step - a->step, tie = 0;
-    if ((y <= c->tie.first && c->tie.first < t->x) != (y <= c->tie.last && c->tie.last < t->x))
+    if (c->tie.first < y && y <= c->tie.last && c->tie.last < t->x)
         tie = c->tie.ns;
     int64_t reduce = 0;
     if (t->width > 1)
         reduce = (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
                            c->ring[t->width].bandwidth) +
                  2 * (t->width - 1) * c->ring[t->width].latency_ns;
-    end += reduce > tie ? reduce : tie;
-    if (!c->sync)
-        return passes + late + end <= limit;
+    if (!c->sync) /* stages that step together over a tie do not wait */
+        return passes + late + end + (c->p->tie_count ? 0 : reduce) <= limit;
+    end += reduce + tie;
     const struct place *whole = &c->front[c->count], *next = &c->front[t->x];
+    int64_t back = front->i + (c->split ? 0 : front->w);
     int64_t behind = whole->f - next->f + whole->i - next->i;
     behind += c->split ? 0 : whole->w - next->w;
-    if (front->f + f + behind + rounds * (i + w) + end > limit)
-        return false; /* no backward pass before the first micro-batch came back */
-    int64_t back = front->i + (c->split ? 0 : front->w);
+    /* no backward pass before the first micro-batch came back, and until then only those forward
+     * passes that the window allows */
+    int64_t live = (t->behind + 2 * t->width - 1) / t->width;
+    int64_t after = rounds * (i + w) + (c->windowed && rounds > live ? (rounds - live) * f : 0);
+    if (front->f + f + behind + after + (back > end && !c->split ? back : end) > limit)
+        return false;
     if (!c->split) /* what is before it waits for all of its passes */
         passes += late;
     return front->f + passes + back <= limit &&
@@ -324,8 +328,8 @@ static void add_device(const struct chain *c, const struct lane *lane, int k, in
         next = next_tail(c, w, &t);
         t.behind = k - w;
         t.x = c->left[t.behind];
-        if (t.behind && t.x == c->left[t.behind - 1])
-            continue; /* with fewer devices behind it was better */
+        if (t.behind && t.x == c->left[t.behind - 1] && !c->windowed)
+            continue; /* with fewer devices behind it was better, unless a window is the limit */
         for (int again = 0; again < 2; again++) {
             t.recompute = again;
             c->left[k] = reach(c, &t, c->left[k], limit);
@@ -364,8 +368,7 @@ static void open_chain(struct sl_arena *arena, const struct sl_problem *p, const
                           .sync = !row || row->rule == SL_RULE_SYNC,
                           .split = sl_schedule_splits(schedule),
                           .rule = sl_memory_rule(schedule)};
-    out->windowed = sizes == 1 && (strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "2bw") == 0 ||
-                                   strcmp(schedule, "graph") == 0);
+    out->windowed = sizes == 1 && sl_schedule_windowed(schedule);
     for (int d = 0; d < p->machine->device_count; d++)
         out->memory = fmax(out->memory, p->memory[d] > 0 ? (double)p->memory[d] : INFINITY);
     out->left = SL_NEW(arena, int, p->machine->device_count + 1);

@@ -32,13 +32,14 @@ static inline int sl_candidate_size(const struct sl_candidate *c, int stage) {
     return c->size_of ? c->size_of[stage] : c->size;
 }
 
-/* Is it sound? Every replica has a micro-batch, and where the ends of a tensor differ in the size of
- * theirs, samples come first in it. */
+/* Is it sound? Every replica has a micro-batch, and where the ends of a tensor differ in the size
+ * of theirs, samples come first in it. */
 bool sl_candidate_check(const struct sl_problem *problem, const struct sl_candidate *candidate);
 
 struct sl_setup_stage {
     int64_t f, i, w, step;       /* ns of one pass; of one iteration */
-    int64_t reduce;              /* over replicas, or stages with tied parameters */
+    int64_t reduce;              /* over replicas and stages with tied parameters */
+    int meetings;                /* of which that is the sum */
     int64_t in_bytes, out_bytes; /* per sample */
     struct sl_stage_bytes bytes;
     int first; /* position of its first device */
@@ -67,6 +68,8 @@ int64_t sl_setup_bottleneck(const struct sl_setup *layout, int *stage);
 int64_t sl_setup_bound(const struct sl_setup *layout);
 /* Does the schedule part the gradients of weights from those of inputs? */
 bool sl_schedule_splits(const char *schedule);
+/* Is it 1F1B, with as many micro-batches in flight as replicas from the stage on? */
+bool sl_schedule_windowed(const char *schedule);
 /* The part of `busy_ns` per iteration that must lie between the first and the last step of an
  * asynchronous run: as many micro-batches as are in flight may have been done before. */
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
@@ -74,6 +77,9 @@ int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
 int64_t sl_async_before(int64_t micros, int devices);
 /* Bytes that the fullest worker is likely to lack, from sums and windows; <= 0: it should fit. */
 double sl_setup_lacks(const struct sl_setup *setup);
+/* Turns recomputation off wherever the stage should fit without, in `recompute` [stage]; true:
+ * something changed. `scale`: so much of the memory may be used. */
+bool sl_setup_ease(const struct sl_setup *setup, double scale, bool *recompute);
 /* Micro-batches of an iteration: of a stage, and the most of any. */
 int64_t sl_setup_stage_micros(const struct sl_setup *layout, int stage);
 int64_t sl_setup_micros(const struct sl_setup *layout);

@@ -91,6 +91,12 @@ void sl_contest_close(struct sl_contest *contest);
 void sl_offer_even(struct sl_contest *contest);
 void sl_offer_2bw(struct sl_contest *contest);
 void sl_offer_hetpipe(struct sl_contest *contest);
+void sl_offer_shapes(struct sl_contest *contest); /* depth x width, balanced (shapes.c) */
+/* What was offered with recomputation, without it wherever that should fit. */
+void sl_offer_eased(struct sl_contest *contest);
+/* Units of `order` in runs of nearly equal time, at most `stages`; returns how many. */
+int sl_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
+                int *stage_of);
 void sl_offer_cuts(struct sl_contest *contest,
                    const char *planner); /* graphpipe, pipedream, piper */
 

@@ -21,7 +21,7 @@ static int runs(const struct sl_unit_time *t, const int *order, int count, int64
     return stage + 1;
 }
 
-static int even(const struct sl_problem *p, const int *order, int size, int stages, int *stage_of) {
+int sl_even_cut(const struct sl_problem *p, const int *order, int size, int stages, int *stage_of) {
     const struct sl_unit_time *t = sl_problem_times(p, size, 0);
     int64_t low = 0, high = 0;
     for (int u = 0; u < p->unit_count; u++)
@@ -53,7 +53,8 @@ void sl_offer_even(struct sl_contest *contest) {
         for (int size = 0; size < p->size_count; size++)
             for (int again = 0; again < 2; again++) {
                 memset(recompute, again, sizeof *recompute * (size_t)devices);
-                struct sl_candidate c = {.stage_count = even(p, order, size, devices, stage_of),
+                struct sl_candidate c = {.stage_count =
+                                             sl_even_cut(p, order, size, devices, stage_of),
                                          .stage_of = stage_of,
                                          .width = width,
                                          .recompute = recompute,

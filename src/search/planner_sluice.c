@@ -124,6 +124,10 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     int most = p->unit_count <= 64 ? 2048 : p->unit_count <= 256 ? 1024 : 0;
     sl_family_build(&scratch, p, most, &family);
     play_others(&contest);
+    sl_contest_tell(&contest, "shapes");
+    sl_offer_shapes(&contest);
+    sl_offer_eased(&contest);
+    sl_contest_play(&contest);
     offer_own(&contest, &family);
     sl_contest_play(&contest);
     sl_refine(&contest, &family, "sluice");

@@ -96,7 +96,8 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         out[s][SL_I] = stage->i + extra + copy;
         out[s][SL_W] = stage->w + extra;
         out[s][SL_B] = stage->i + stage->w + extra + copy;
-        out[s][SL_REDUCE] = stage->reduce;
+        out[s][SL_REDUCE] = /* every meeting takes an equal share */
+            stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
         out[s][SL_STEP] = stage->step;
     }
 }
@@ -207,7 +208,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 
 /* ---- large regular setups ---- */
 
-int64_t sl_setup_passes(const struct sl_setup *l) {
+static int64_t count_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
     int64_t passes = 0;
@@ -216,15 +217,23 @@ int64_t sl_setup_passes(const struct sl_setup *l) {
     return passes;
 }
 
+/* Are all stages equally wide, and is it worth it? */
+static bool folds(const struct sl_setup *l) {
+    enum { SMALL = 30000 };
+    bool equal = l->c.width[0] > 1 && !l->c.size_of && count_passes(l) > SMALL;
+    for (int s = 0; s < l->c.stage_count; s++)
+        equal &= l->c.width[s] == l->c.width[0];
+    return equal;
+}
+
+int64_t sl_setup_passes(const struct sl_setup *l) {
+    return folds(l) ? count_passes(l) / l->c.width[0] : count_passes(l);
+}
+
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
  * them stands for all, with its share of the batch and the reduction before the step. */
-static bool fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_setup *out) {
+static void fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_setup *out) {
     int width = l->c.width[0], *ones = SL_NEW(arena, int, l->c.stage_count);
-    for (int s = 0; s < l->c.stage_count; s++) {
-        ones[s] = 1;
-        if (l->c.width[s] != width)
-            return false;
-    }
     int64_t micros = (sl_setup_micros(l) + width - 1) / width;
     struct sl_problem *share = SL_NEW(arena, struct sl_problem, 1);
     *share = *l->problem;
@@ -238,21 +247,21 @@ static bool fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_set
     out->device_of = SL_NEW(arena, int, l->c.stage_count);
     out->workers = SL_NEW(arena, int *, l->c.stage_count);
     for (int s = 0; s < l->c.stage_count; s++) {
+        ones[s] = 1;
         out->device_of[s] = l->device_of[l->workers[s][0]];
         out->workers[s] = SL_NEW(arena, int, 1);
         *out->workers[s] = s;
         out->stages[s].step += l->stages[s].reduce;
         out->stages[s].reduce = 0;
     }
-    return true;
 }
 
 sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
-    enum { SMALL = 30000 };
     struct sl_arena arena = {0};
     struct sl_setup one;
-    bool folded =
-        l->c.width[0] > 1 && !l->c.size_of && sl_setup_passes(l) > SMALL && fold(&arena, l, &one);
+    bool folded = folds(l);
+    if (folded)
+        fold(&arena, l, &one);
     sl_err err = play(&arena, folded ? &one : l, NULL, out);
     if (folded && err == SL_OK)
         out->over_worker = l->workers[out->over_stage][0];

@@ -163,8 +163,8 @@ int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int w
            2 * (width - 1) * latency;
 }
 
-/* Meetings over a tie: the largest tied parameter travels there and back. */
-static int64_t tie_ns(const struct sl_setup *l, int stage) {
+/* Ties of the stage with others: the tied parameters travel there and back. */
+static int64_t tie_ns(const struct sl_setup *l, int stage, int *meetings) {
     const struct sl_problem *p = l->problem;
     double bytes = 0;
     for (int t = 0; t < p->tie_count; t++) {
@@ -174,8 +174,10 @@ static int64_t tie_ns(const struct sl_setup *l, int stage) {
             here |= s == stage;
             elsewhere |= s != stage;
         }
-        if (here && elsewhere)
+        if (here && elsewhere) {
             bytes += 2.0 * (double)p->ties[t].bytes;
+            ++*meetings;
+        }
     }
     return sl_tie_ns(p->machine, bytes);
 }
@@ -192,10 +194,11 @@ static void sum_reduce(struct sl_arena *arena, struct sl_setup *l) {
         int *devices = SL_NEW(arena, int, l->c.width[s]);
         for (int r = 0; r < l->c.width[s]; r++)
             devices[r] = l->device_of[l->workers[s][r]];
-        int64_t tie = tie_ns(l, s),
-                reduce = sl_reduce_ns(l->problem->machine, devices, l->c.width[s],
-                                      (double)l->stages[s].bytes.params);
-        l->stages[s].reduce = tie > reduce ? tie : reduce;
+        struct sl_setup_stage *stage = &l->stages[s];
+        stage->meetings = l->c.width[s] > 1;
+        stage->reduce =
+            sl_reduce_ns(l->problem->machine, devices, l->c.width[s], (double)stage->bytes.params) +
+            tie_ns(l, s, &stage->meetings);
     }
 }
 
@@ -290,39 +293,6 @@ int64_t sl_setup_bottleneck(const struct sl_setup *l, int *stage) {
     return most;
 }
 
-double sl_setup_lacks(const struct sl_setup *l) {
-    const struct sl_problem *p = l->problem;
-    struct sl_memory_rule rule = sl_memory_rule(l->c.schedule);
-    int64_t *window = calloc((size_t)l->c.stage_count, sizeof *window);
-    double worst = -INFINITY;
-    for (int s = l->c.stage_count - 1; s >= 0; s--) {
-        const struct sl_stage_bytes *b = &l->stages[s].bytes;
-        int64_t size = size_of(l, s), micros = sl_setup_stage_micros(l, s);
-        struct sl_cut_stage sum = {.params = (double)b->params,
-                                   .fixed = (double)(b->grads + b->state),
-                                   .in = (double)l->stages[s].in_bytes,
-                                   .out = (double)l->stages[s].out_bytes,
-                                   .width = l->c.width[s],
-                                   .recompute = l->c.recompute[s]};
-        sum.stash = (double)b->stash / (double)size - sum.in;
-        sum.work = (double)b->work / (double)size;
-        for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++) { /* in micro-batches of s */
-            int to = l->edges[e].to;
-            int64_t behind = (window[to] * size_of(l, to) + size - 1) / size;
-            window[s] = behind > window[s] ? behind : window[s];
-        }
-        window[s] += l->c.width[s];
-        double bytes = sl_cut_bytes(&rule, micros, size, &sum, window[s]);
-        for (int r = 0; r < l->c.width[s]; r++) {
-            double limit = (double)p->memory[l->device_of[l->workers[s][r]]];
-            if (limit > 0 && bytes - limit > worst)
-                worst = bytes - limit;
-        }
-    }
-    free(window);
-    return worst;
-}
-
 int64_t sl_async_before(int64_t micros, int devices) {
     /* where stages step together the first steps come up to an iteration later */
     return 2 * (int64_t)devices + micros + 1;
@@ -337,41 +307,72 @@ bool sl_schedule_splits(const char *schedule) {
     return strncmp(schedule, "zb", 2) == 0 || strncmp(schedule, "dualpipe", 8) == 0;
 }
 
-/* there[s]: forward passes that must end before the first of stage s begins; back[s]: gradients of
- * inputs that follow its last; behind[s]: the way of a micro-batch from its forward to its backward
- * pass on s, before which no backward pass begins. Stages are in pipeline order. Asynchronous
- * schedules hide both. */
+bool sl_schedule_windowed(const char *schedule) {
+    return strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "2bw") == 0 ||
+           strcmp(schedule, "graph") == 0;
+}
+
+/* What a stage waits for. Stages are in pipeline order. */
+struct wait {
+    int64_t there;  /* forward passes that must end before its first begins */
+    int64_t back;   /* gradients of inputs that follow its last */
+    int64_t behind; /* way of a micro-batch from its forward to its backward pass */
+    int64_t window; /* replicas from here to the end */
+};
+
+static void find_waits(const struct sl_setup *l, bool split, struct wait *out) {
+    for (int s = l->c.stage_count - 1; s >= 0; s--) {
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++) {
+            const struct sl_setup_stage *to = &l->stages[l->edges[e].to];
+            const struct wait *next = &out[l->edges[e].to];
+            int64_t way = to->f + to->i + (split ? 0 : to->w) + next->behind;
+            out[s].behind = way > out[s].behind ? way : out[s].behind;
+            out[s].window = next->window > out[s].window ? next->window : out[s].window;
+        }
+        out[s].window += l->c.width[s];
+    }
+    for (int s = 0; s < l->c.stage_count; s++)
+        for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++) {
+            const struct sl_setup_stage *stage = &l->stages[s];
+            struct wait *next = &out[l->edges[e].to];
+            int64_t f = out[s].there + stage->f;
+            int64_t b = out[s].back + stage->i + (split ? 0 : stage->w);
+            next->there = f > next->there ? f : next->there;
+            next->back = b > next->back ? b : next->back;
+        }
+}
+
+/* Passes of a synchronous iteration on a stage, and what comes before and after them. */
+static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *wait, bool split) {
+    const struct sl_setup_stage *stage = &l->stages[s];
+    int64_t width = l->c.width[s], n = rounds(l, s), busy = n * pass_ns(l, s);
+    int64_t late = split ? n * stage->w : 0; /* may run beside the way back */
+    int64_t end = stage->step + stage->reduce, live = (wait->window + width - 1) / width;
+    int64_t own = busy + end, way = busy - late + wait->back;
+    /* no backward pass before the first micro-batch came back, and until then only those forward
+     * passes that the window allows */
+    int64_t after = stage->f + wait->behind + n * (stage->i + stage->w);
+    if (sl_schedule_windowed(l->c.schedule) && !l->c.size_of && n > live)
+        after += (n - live) * stage->f;
+    after += wait->back > end && !split ? wait->back : end;
+    own = own > way ? own : way;
+    return wait->there + (own > after ? own : after);
+}
+
+/* Asynchronous schedules hide all waiting, and reductions where stages step together over ties. */
 int64_t sl_setup_bound(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
-    bool sync = !row || row->rule == SL_RULE_SYNC;
-    bool split = sl_schedule_splits(l->c.schedule);
-    int count = l->c.stage_count;
-    int64_t *there = calloc((size_t)count * 3, sizeof *there), *back = there + count, most = 0;
-    int64_t *behind = back + count;
-    for (int s = count - 1; s >= 0; s--)
-        for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
-            const struct sl_setup_stage *to = &l->stages[l->edges[e].to];
-            int64_t way = to->f + to->i + (split ? 0 : to->w) + behind[l->edges[e].to];
-            behind[s] = way > behind[s] ? way : behind[s];
-        }
-    for (int s = 0; s < count; s++) {
-        const struct sl_setup_stage *stage = &l->stages[s];
-        for (int e = l->edge_at[s]; e < l->edge_at[s + 1] && sync; e++) {
-            int to = l->edges[e].to;
-            int64_t f = there[s] + stage->f, b = back[s] + stage->i + (split ? 0 : stage->w);
-            there[to] = f > there[to] ? f : there[to];
-            back[to] = b > back[to] ? b : back[to];
-        }
-        int64_t late = split ? rounds(l, s) * stage->w : 0; /* may run beside the way back */
-        int64_t busy = rounds(l, s) * pass_ns(l, s), own = busy + stage->step + stage->reduce;
-        int64_t all = there[s] + (own > busy - late + back[s] ? own : busy - late + back[s]);
-        int64_t after = there[s] + stage->f + behind[s] + rounds(l, s) * (stage->i + stage->w) +
-                        stage->step + stage->reduce;
-        all = after > all ? after : all;
-        if (!sync)
-            all = sl_async_bound(own, sl_setup_micros(l), l->device_count);
+    bool sync = !row || row->rule == SL_RULE_SYNC, split = sl_schedule_splits(l->c.schedule);
+    struct wait *wait = calloc((size_t)l->c.stage_count, sizeof *wait);
+    int64_t most = 0;
+    find_waits(l, split, wait);
+    for (int s = 0; s < l->c.stage_count; s++) {
+        int64_t own = rounds(l, s) * pass_ns(l, s) + l->stages[s].step;
+        own += l->problem->tie_count ? 0 : l->stages[s].reduce;
+        int64_t all = sync ? stage_bound(l, s, &wait[s], split)
+                           : sl_async_bound(own, sl_setup_micros(l), l->device_count);
         most = all > most ? all : most;
     }
-    free(there);
+    free(wait);
     return most;
 }

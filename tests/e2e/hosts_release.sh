@@ -19,6 +19,7 @@ make_hosts() {
     ip netns add "$a" && ip netns add "$b" &&
         ip link add wire netns "$a" type veth peer name wire netns "$b" &&
         ip -n "$a" addr add 10.77.0.1/24 dev wire && ip -n "$b" addr add 10.77.0.2/24 dev wire &&
+        ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
         ip -n "$a" link set wire up && ip -n "$b" link set wire up
 }
 if ! command -v ip >/dev/null || ! make_hosts 2>"$work/err"; then
@@ -63,3 +64,24 @@ wait $other || status=$?
 grep -q "rank 1 (host .*) is lost: no sign of life" "$work/err.0" || fail "rank 0 does not name rank 1"
 grep -q "rank 0 (host .*) is lost: no sign of life" "$work/err.1" || fail "rank 1 does not name rank 0"
 "$SLUICE" ckpt verify "$work/cut" >/dev/null || fail "the checkpoint does not load"
+
+# The launcher over hosts: when one is cut off, the run goes on without it, on fewer stages, to the same weights.
+ip -n "$a" link set wire up
+until ip netns exec "$a" "$SLUICE" launch --probe 10.77.0.2:9; do sleep 0.1; done 2>/dev/null
+"$SLUICE" launch -n 2 --hosts "$a=10.77.0.1,$b=10.77.0.2" --agent "ip netns exec" --restarts 3 -- train "${gpt[@]:0:7}" --stages 2 \
+    --steps 96 --checkpoint-every 8 --out "$work/fewer" 2>"$work/err.fewer" &
+job=$!
+until [ -e "$work/fewer/ckpt/latest" ]; do
+    kill -0 $job 2>/dev/null || fail "launch --hosts ended before its first checkpoint"
+    sleep 0.02
+done
+ip -n "$a" link set wire down
+wait $job || fail "launch --hosts did not go on without a host"
+if grep -q "is lost" "$work/err.fewer"; then # else it was finished before the cut
+    grep -q "host $b is gone" "$work/err.fewer" || fail "the host that is gone is not named"
+    grep -q "1 ranks instead of 2: planned again, --stages 1 instead of 2" "$work/err.fewer" || fail "no word of the new plan"
+fi
+"$SLUICE" train "${gpt[@]}" --steps 96 --out "$work/whole" 2>"$work/err" || fail "undisturbed"
+for file in "$work/whole/ckpt/step-00000096"/*.safetensors; do
+    cmp "$file" "$work/fewer/ckpt/step-00000096/$(basename "$file")" || fail "other weights after the loss of a host"
+done

@@ -20,5 +20,5 @@ export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_po
 run_ranks() {
     local count=$1
     shift
-    timeout "${SL_TEST_PATIENCE:-120}" "$mpirun" -n "$count" "$@"
+    timeout "${SL_TEST_PATIENCE:-600}" "$mpirun" -n "$count" "$@"
 }

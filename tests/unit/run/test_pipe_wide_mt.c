@@ -1,10 +1,12 @@
 /* Pipelines with replicas and with micro-batch sizes of their own against the same stages in one
  * thread (run/serial.h), bit for bit: ties, running statistics, skip edges, two losses, short last
- * micro-batches, several stages on a worker, Chimera. And the reference against one worker. */
+ * micro-batches, several stages on a worker, Chimera. And the reference against one worker. On
+ * threads, and over ranks (tests/e2e/mpi_models_release.sh). */
 #include "base/rng.h"
 #include "run/check.h"
 #include "run/serial.h"
 #include "support/pipe_case.h"
+#include "support/ranks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,8 +54,12 @@ static const char *const models[] = {
     "a = mix(image) as m1\nb = mix(a) as m2\nc = mix(b) as m3\nd = mix(c) as m4\n"
     "e = mix(d) as m5\nparam wl[5, 2] ~ normal(0.4)\n"
     "loss cross_entropy(matmul(global_avgpool(e), wl, tb = 1), label)\n",
+    /* gradients that are added up in several parts */
+    "model broad\nsize C = 160\ninput x : float[B, C]\ninput label : int[B] < 5\n"
+    "repeat i in 0..5 as h {\nparam w[C, C] ~ normal(0.1)\nx = relu(matmul(x, w, tb = 1))\n}\n"
+    "param last[5, C] ~ normal(0.1)\nloss cross_entropy(matmul(x, last, tb = 1), label)\n",
 };
-enum { TIED, SKIPS, BRANCHES, IMAGE };
+enum { TIED, SKIPS, BRANCHES, IMAGE, BROAD };
 
 static bool is_full(void) {
     const char *full = getenv("SL_TEST_FULL");
@@ -99,9 +105,13 @@ static void draw(struct drawn *d, int stages, uint64_t seed, bool own_sizes) {
 static bool check(const struct pipe_case *c, const struct sl_train_config *config,
                   const char *schedule, const char *what) {
     struct sl_check_report report;
-    struct sl_check_config check_config = {
-        .train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = schedule};
+    struct sl_check_config check_config = {.train = config,
+                                           .plan = c->plan,
+                                           .stage_of = c->stage_of,
+                                           .schedule = schedule,
+                                           .comm = ranks_comm()};
     sl_err err = sl_check(&check_config, &report);
+    ranks_renew();
     if (err != SL_OK && err != SL_ERR_NO)
         fail_msg("%s, %s: %s", what, schedule, sl_err_message());
     if (err == SL_OK && report.kind != SL_CHECK_SAME)
@@ -114,7 +124,7 @@ static bool check(const struct pipe_case *c, const struct sl_train_config *confi
 static void test_wide(void **state) {
     (void)state;
     static const char *const schedules[] = {"gpipe", "1f1b", "kfkb", "graph", "zb-h1", "zb-graph"};
-    int draws = is_full() ? 200 : 5, ran = 0, refused = 0;
+    int draws = is_full() ? 200 : ranks_short() ? 1 : 5, ran = 0, refused = 0;
     for (int m = 0; m < SL_COUNT(models); m++) {
         struct pipe_case c;
         pipe_case_open(&c, models[m]);
@@ -132,6 +142,8 @@ static void test_wide(void **state) {
                 bool branches = m == BRANCHES;
                 int stages = branches ? 4 : 2 + i % 4;
                 draw(&d, stages, seed, i % 2);
+                if (!ranks_fit(d.layout.workers) || (ranks_short() && (m + s) % 5 != 0))
+                    continue;
                 if (branches)
                     pipe_case_cut_by_name(&c, &config, stages, NULL);
                 else
@@ -145,8 +157,8 @@ static void test_wide(void **state) {
     }
     assert_true(ran > refused);
     printf("count: %d pipelines with replicas and own sizes are the reference, %d outside a "
-           "schedule's domain\n",
-           ran, refused);
+           "schedule's domain%s\n",
+           ran, refused, ranks_text());
 }
 
 static void test_chimera(void **state) {
@@ -158,6 +170,8 @@ static void test_chimera(void **state) {
         for (int stages = 2; stages <= 6; stages += 2) {
             struct sl_train_config config = pipe_case_config(&c, "adamw", 14, 7, STEPS);
             struct drawn d;
+            if (!ranks_fit(stages) || (ranks_short() && stages > 2))
+                continue;
             pipe_case_cut(&c, &config, stages, NULL);
             for (int s = 0; s < stages; s++) {
                 d.width[s] = 2;
@@ -176,7 +190,7 @@ static void test_chimera(void **state) {
         }
         pipe_case_close(&c);
     }
-    printf("count: %d crossing pipelines\n", ran);
+    printf("count: %d crossing pipelines%s\n", ran, ranks_text());
 }
 
 /* Slack changes when things happen, not what: the weights of 2bw, and sums of synchronous rows. */
@@ -184,6 +198,8 @@ static void test_slack(void **state) {
     (void)state;
     struct pipe_case c;
     float *want = NULL;
+    if (ranks_comm())
+        skip();
     pipe_case_open(&c, models[TIED]);
     struct sl_train_config config = pipe_case_config(&c, "adamw", 12, 6, STEPS);
     pipe_case_cut(&c, &config, 4, NULL);
@@ -258,5 +274,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_serial), cmocka_unit_test(test_wide),
                                        cmocka_unit_test(test_chimera),
                                        cmocka_unit_test(test_slack)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ranks_open();
+    return ranks_close(cmocka_run_group_tests(tests, NULL, NULL));
 }
