@@ -264,9 +264,9 @@ static bool in_time(const struct chain *c, const struct tail *t, int y, int64_t 
         reduce = (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
                            c->ring[t->width].bandwidth) +
                  2 * (t->width - 1) * c->ring[t->width].latency_ns;
+    if (!c->sync) /* stages that step together over a tie do not wait */
+        return passes + late + end + (c->p->tie_count ? 0 : reduce) <= limit;
     end += reduce + tie;
-    if (!c->sync)
-        return passes + late + end <= limit;
     const struct place *whole = &c->front[c->count], *next = &c->front[t->x];
     int64_t back = front->i + (c->split ? 0 : front->w);
     int64_t behind = whole->f - next->f + whole->i - next->i;

@@ -359,7 +359,7 @@ static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *w
     return wait->there + (own > after ? own : after);
 }
 
-/* Asynchronous schedules hide all waiting. */
+/* Asynchronous schedules hide all waiting, and reductions where stages step together over ties. */
 int64_t sl_setup_bound(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     bool sync = !row || row->rule == SL_RULE_SYNC, split = sl_schedule_splits(l->c.schedule);
@@ -367,7 +367,8 @@ int64_t sl_setup_bound(const struct sl_setup *l) {
     int64_t most = 0;
     find_waits(l, split, wait);
     for (int s = 0; s < l->c.stage_count; s++) {
-        int64_t own = rounds(l, s) * pass_ns(l, s) + l->stages[s].step + l->stages[s].reduce;
+        int64_t own = rounds(l, s) * pass_ns(l, s) + l->stages[s].step;
+        own += l->problem->tie_count ? 0 : l->stages[s].reduce;
         int64_t all = sync ? stage_bound(l, s, &wait[s], split)
                            : sl_async_bound(own, sl_setup_micros(l), l->device_count);
         most = all > most ? all : most;

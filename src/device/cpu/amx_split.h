@@ -27,7 +27,7 @@ INLINE void amx_split(vf x0, vf x1, char *to) {
 #pragma GCC unroll 3
     for (int part = 0; part < AMX_PARTS; part++) {
         vu y0 = part < 2 ? amx_nearest(x0) : (vu)x0, y1 = part < 2 ? amx_nearest(x1) : (vu)x1;
-        vu row = y0 >> 16 | y1;
+        vu row = y0 >> 16 | (y1 & 0xFFFF0000u); /* of tiny values bits are left in the lower half */
         memcpy(to + part * AMX_PART, &row, sizeof row);
         x0 -= (vf)y0;
         x1 -= (vf)y1;

@@ -116,6 +116,26 @@ static void test_not_finite(void **state) {
     }
 }
 
+/* Factors near the smallest floats, and below them, stay small: their last part has bits where
+ * other parts have none. Row 5 of a, then column 5 of b. */
+static void test_tiny(void **state) {
+    static struct factors f;
+    for (int t = 0; sl_cpu_tables[t]; t++) {
+        const struct sl_cpu_kernel *kernel = matmul_of(sl_cpu_tables[t]);
+        for (int n = 0; kernel && n < 2; n++) {
+            fill(&f, 100);
+            for (uint32_t k = 0; k < 100; k++) {
+                uint32_t bits = (k % 3 * 0x03000000u) + 0x7F12u + k * 977u; /* 0 to 1e-33 */
+                memcpy(n ? &f.b[k * N + 5] : &f.a[5 * 100 + k], &bits, sizeof bits);
+            }
+            multiply(kernel, &f, *state);
+            for (int i = 0; i < M * N; i++)
+                if ((n ? i % N == 5 : i / N == 5) && !(fabsf(f.y[i]) < 1e-20f))
+                    fail_msg("%s: element %d is %g", sl_cpu_tables[t]->isa, i, (double)f.y[i]);
+        }
+    }
+}
+
 /* No better kernel than was allowed, and a refusal that says what there is. */
 static void test_limit(void **state) {
     (void)state;
@@ -148,6 +168,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_element),
         cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_limit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
