@@ -51,7 +51,7 @@ static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
     peer->out = out->next;
     if (!peer->out)
         peer->out_end = &peer->out;
-    if (out->head.kind == TCP_SYNC && out->op) {
+    if (out->head.kind == TCP_SYNC && out->op && !out->acked) {
         out->next = peer->unacked;
         peer->unacked = out;
         return;
@@ -191,6 +191,8 @@ static void acknowledged(struct tcp_comm *comm, struct tcp_peer *peer) {
             free(out);
             return;
         }
+    for (struct tcp_out *out = peer->out; out; out = out->next)
+        out->acked |= out->head.kind == TCP_SYNC && out->head.serial == peer->head.serial;
 }
 
 static void end_data(struct tcp_comm *comm, struct tcp_peer *peer) {

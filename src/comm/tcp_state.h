@@ -33,6 +33,7 @@ struct tcp_out {
     struct tcp_head head;
     const char *bytes;
     int64_t sent; /* of header and payload */
+    bool acked;   /* a slow link: the ACK came before the last byte was written */
     char own[];   /* payload of control messages */
 };
 

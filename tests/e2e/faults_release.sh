@@ -60,7 +60,7 @@ for victim in 0 1 2; do
     run "alloc$victim" "$victim alloc 3000" --steps 100000 --checkpoint-every 4
     [ "${status[victim]}" = 4 ] || [ "${status[victim]}" = 142 ] || fail "no memory on rank $victim: it ended with ${status[victim]}"
     others=$(for ((r = 0; r < ranks; r++)); do [ $r = "$victim" ] || echo "${status[r]}"; done | sort -u)
-    [ "$others" = 4 ] || [ "$others" = 5 ] || fail "no memory on rank $victim: the others ended with" $others
+    [ "$others" = 4 ] || [ "$others" = 5 ] || fail "no memory on rank $victim: the others ended with $others"
     cat "$work"/err* | grep -q "memory" || fail "no memory on rank $victim: nobody said so"
     injected=$((injected + 1))
 done
