@@ -20,6 +20,7 @@ csv|src/data/kind_csv.c
 csv_sched|src/interop/torch_csv_read.c
 dnnpart|src/interop/dnnpart.c src/interop/draft.c
 idx|src/data/kind_idx.c
+log|src/report/record.c
 machine|src/cost/machine_text.c
 megatron|src/data/kind_megatron.c
 model|src/graph/model_*.c
@@ -28,6 +29,7 @@ piper|src/interop/piper.c src/interop/draft.c
 plan|src/plan/text.c
 safetensors|src/base/safetensors_in.c
 sched|src/sched/text.c
+study|src/report/study_text.c
 tcp|src/comm/tcp_io.c
 tokens|src/data/kind_f32.c src/data/kind_tokens.c
 trace|src/report/trace_read.c

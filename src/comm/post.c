@@ -14,8 +14,6 @@ void sl_post_open(struct sl_post *post) {
         post->everyone.at[r] = r;
 }
 
-void sl_post_close(struct sl_post *post) { free(post->everyone.at); }
-
 void sl_post_lock(struct sl_post *post) { post->row->lock(post); }
 
 void sl_post_unlock(struct sl_post *post) { post->row->unlock(post); }

@@ -30,6 +30,9 @@ struct sl_post {
     struct sl_ranks everyone;
     int next_tag, last_tag;
     int *host_of; /* [ranks] a number for each one's host; NULL: memory is not shared */
+    /* Closed after a failure while a transfer could still touch their memory: they live as long as
+     * the transport. Under the lock. */
+    struct sl_channel *left;
 };
 
 struct sl_post_row {

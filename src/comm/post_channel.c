@@ -25,6 +25,7 @@ struct channel {
     struct sl_channel base;
     struct sl_ring ring; /* memory of the end that is here; both ends when both are */
     struct place *places;
+    struct sl_channel *next_left; /* of those that outlive their closing */
     int tag;
     bool local;  /* one ring: both ends are here, or on this host */
     bool shared; /* its memory is shared by ranks */
@@ -129,6 +130,22 @@ static sl_err wait_sent(struct channel *channel) {
     return SL_OK;
 }
 
+static void free_channel(struct channel *channel) {
+    if (!channel->shared)
+        sl_ring_close(&channel->ring);
+    free(channel->places);
+    free(channel);
+}
+
+void sl_post_close(struct sl_post *post) {
+    while (post->left) {
+        struct channel *channel = (struct channel *)post->left;
+        post->left = channel->next_left;
+        free_channel(channel);
+    }
+    free(post->everyone.at);
+}
+
 void sl_post_channel_close(struct sl_channel *base) {
     struct channel *channel = (struct channel *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
@@ -138,13 +155,13 @@ void sl_post_channel_close(struct sl_channel *base) {
     sl_post_lock(post);
     for (int i = 0; channel->places && i < base->spec.places; i++)
         idle &= sl_post_drop(post, &channel->places[i].op);
+    if (!idle) {
+        channel->next_left = post->left;
+        post->left = base;
+    }
     sl_post_unlock(post);
-    if (!idle)
-        return;
-    if (!channel->shared)
-        sl_ring_close(&channel->ring);
-    free(channel->places);
-    free(channel);
+    if (idle)
+        free_channel(channel);
 }
 
 sl_err sl_post_channel_reserve(struct sl_channel *base, int64_t n, char **out) {

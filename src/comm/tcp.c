@@ -287,9 +287,12 @@ static sl_err settle(struct sl_comm *base, sl_err err) {
 
 static void close_comm(struct sl_comm *base) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
+    /* Who fails and cannot say so (its thread of connections has ended) must not leave politely:
+     * the others would wait for it. */
+    bool polite = !atomic_load(&base->gate.failed) || atomic_load(&comm->announced);
     pthread_mutex_lock(&comm->lock);
     for (int r = 0; r < base->ranks; r++)
-        if (comm->peers[r].fd >= 0 && !comm->peers[r].gone)
+        if (polite && comm->peers[r].fd >= 0 && !comm->peers[r].gone)
             tcp_control(comm, r, (struct tcp_head){.kind = TCP_BYE}, NULL);
     pthread_mutex_unlock(&comm->lock);
     hear_all(comm, true, 1000000000); /* closing while data is under way would lose it */

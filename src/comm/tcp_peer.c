@@ -169,9 +169,8 @@ void tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
 void tcp_announce(struct tcp_comm *comm) {
     struct failure failure = {.lost = comm->lost};
     bool heard = false;
-    if (comm->announced)
+    if (atomic_load(&comm->announced))
         return;
-    comm->announced = true;
     for (int r = 0; r < comm->post.base.ranks; r++)
         heard |= comm->peers[r].told || comm->peers[r].gone;
     failure.err = (int32_t)sl_gate_error(&comm->post.base.gate);
@@ -185,6 +184,7 @@ void tcp_announce(struct tcp_comm *comm) {
     for (int r = 0; r < comm->post.base.ranks; r++)
         if (comm->peers[r].fd >= 0 && !comm->peers[r].gone)
             tcp_control(comm, r, head, &failure);
+    atomic_store(&comm->announced, true);
     pthread_mutex_unlock(&comm->lock);
 }
 

@@ -87,9 +87,9 @@ struct tcp_comm {
     bool has_thread;
     int poll_fd, wake_fd;
     atomic_bool stop;
-    bool announced;
-    int lost;   /* the rank that we found lost, -1: none */
-    int losing; /* a rank whose loss is about to be told, -1: none; the thread's own */
+    atomic_bool announced; /* the others were told of our failure */
+    int lost;              /* the rank that we found lost, -1: none */
+    int losing;            /* a rank whose loss is about to be told, -1: none; the thread's own */
     int64_t losing_ns;
     char losing_why[160];
 };
