@@ -7,7 +7,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
-out=$root/build/converge docs= limit=5000 options=()
+out=$root/build/converge docs="" limit=5000 options=()
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) limit=240 out=$root/build/converge-quick options+=(--part 0.1 --no-tune --seeds 3) ;;

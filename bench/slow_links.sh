@@ -9,6 +9,7 @@ steps=12
 : "${SLUICE:?run it as ./dev bench slow_links}"
 work=$(mktemp -d)
 a=sl-a-$$ b=sl-b-$$
+# shellcheck disable=SC2317 # called by the trap
 clean() {
     ip netns del "$a" 2>/dev/null || true
     ip netns del "$b" 2>/dev/null || true

@@ -59,9 +59,12 @@ static sl_err post_send_sync(struct sl_post *post, struct sl_transfer *op, const
 static sl_err take_stray(struct tcp_comm *comm, int from, struct tcp_stray **at,
                          struct tcp_in *in) {
     struct tcp_stray *stray = *at;
-    if (stray->head.size_bytes > in->room)
-        return sl_fail(SL_ERR_PEER, "rank %d sent %lld bytes where %lld are expected", from,
-                       (long long)stray->head.size_bytes, (long long)in->room);
+    if (stray->head.size_bytes > in->room) {
+        sl_err err = sl_fail(SL_ERR_PEER, "rank %d sent %lld bytes where %lld are expected", from,
+                             (long long)stray->head.size_bytes, (long long)in->room);
+        free(in);
+        return err;
+    }
     if (stray->head.kind == TCP_SYNC)
         tcp_control(comm, from, (struct tcp_head){.kind = TCP_ACK, .serial = stray->head.serial},
                     NULL);

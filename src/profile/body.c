@@ -236,7 +236,8 @@ sl_err sl_body_step_rate(struct sl_body *b, const struct sl_optim *optim, double
         if (round >= 0)
             ns[at] = now;
     }
-    *out = 1e9 * (double)b->program->param_bytes / (double)(ns[ROUNDS / 2] + 1);
+    int64_t median_ns = ns[ROUNDS / 2] + 1;
+    *out = 1e9 * (double)b->program->param_bytes / (double)median_ns;
 out:
     close_stepper(b, &s);
     return err;

@@ -78,7 +78,7 @@ static double energy(const struct scatter *s) {
             power *= power;
         sum += power;
     }
-    return log(sum) / (1 << POWER_LOG2);
+    return sum > 0 ? log(sum) / (1 << POWER_LOG2) : -INFINITY;
 }
 
 static bool allowed(const struct scatter *s, int group, int device) {

@@ -67,4 +67,4 @@ refused "nodes" "$dir/x.plan" --to megatron # another size of the model
 refused "in a row only" "$dir/mmt.plan" --to megatron
 rc=0
 "$SLUICE" export "$dir/x.plan" --to megatrom 2>"$dir/why" || rc=$?
-[ $rc = 2 ] && grep -q megatron "$dir/why" || fail "an unknown target: exit $rc"
+{ [ $rc = 2 ] && grep -q megatron "$dir/why"; } || fail "an unknown target: exit $rc"

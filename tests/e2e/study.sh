@@ -47,7 +47,7 @@ cmp -s table x/study.md || fail "study.md is not the table"
 # again: nothing runs but what has no end in its log; the first cell was cut off above
 find x/cells -name log.jsonl -printf '%p %T@\n' | sort >before
 log=$(find x/cells -path '*gpt.2bw.seed1.*' -name log.jsonl)
-head -c 300 "$log" >cut && mv cut "$log"
+head -c 300 "$log" >short && mv short "$log"
 study >again 2>>notes
 cmp -s table again || fail "another table: $(diff table again)"
 find x/cells -name log.jsonl -printf '%p %T@\n' | sort >after
@@ -67,4 +67,4 @@ if study >/dev/null 2>why; then fail "an unsound mode was accepted"; fi
 grep -q "spectrain.*does not go with" why || fail "the reason is not told: $(cat why)"
 status=0
 "$SLUICE" study x.study >/dev/null 2>why || status=$?
-[ $status = 3 ] && grep -q '{models} is not known' why || fail "unknown let: $status $(cat why)"
+{ [ $status = 3 ] && grep -q '{models} is not known' why; } || fail "unknown let: $status $(cat why)"

@@ -49,6 +49,7 @@ same_bytes() { # DTYPE OPTIONS OF TRAIN...
 PIPES
 }
 
+# shellcheck disable=SC2154 # work: of the caller
 weights() { # NAME DTYPE OPTIONS: a hash of all weights and optimizer state
     "$SLUICE" train gpt-tiny --models "$SRC_DIR/models" --set V=64,T=64,P=64,L=4,C=128,H=2 --batch 8 \
         --micro 4 --steps 6 --quiet --out "$work/$2-$1" --dtype "${@:2}" >/dev/null

@@ -34,7 +34,7 @@ INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)
 
 /* The nearest bf16, the even one of two, in the upper half; NaN stays NaN. */
 INLINE vu bf16_nearest(vf x) {
-    vu bits = (vu)x, nan = (vu)(x != x);
+    vu bits = (vu)x, nan = (vu)((bits & 0x7FFFFFFFu) > 0x7F800000u);
     vu near = bits + 0x7FFFu + (bits >> 16 & 1);
     return ((nan & (bits | 0x400000u)) | (~nan & near)) & 0xFFFF0000u;
 }
