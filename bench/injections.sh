@@ -26,22 +26,19 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export OMPI_MCA_btl_base_warn_component_unused=0 OMPI_MCA_hwloc_base_binding_policy=none
 
 # ---- hosts of a lane: two namespaces with a link, and names of their own ----
-make_hosts() { # LANE
-    local a=sl-a$1-$$ b=sl-b$1-$$ net=10.$((78 + $1)).0
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add wire netns "$a" type veth peer name wire netns "$b" &&
-        ip -n "$a" addr add $net.1/24 dev wire && ip -n "$b" addr add $net.2/24 dev wire &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
-        ip -n "$a" link set wire up && ip -n "$b" link set wire up
+# shellcheck source=tests/support/two_hosts.sh
+. "$(dirname "$0")/../tests/support/two_hosts.sh"
+make_lane() { # LANE
+    make_hosts "sl-a$1-$$" "sl-b$1-$$" "10.$((78 + $1)).0"
 }
-drop_hosts() {
+drop_lanes() {
     local name
     for name in $(ip netns list 2>/dev/null | awk -v mark="-$$\$" '$1 ~ mark { print $1 }'); do
         ip netns del "$name" 2>/dev/null || true
     done
 }
 clean() {
-    drop_hosts
+    drop_lanes
     for mount in "$work"/disk*; do
         ! mountpoint -q "$mount" 2>/dev/null || umount -l "$mount"
     done
@@ -66,13 +63,13 @@ chmod +x "$work/enter" "$work/enter-exec"
 # ---- what there is ----
 places=(threads tcp)
 if command -v mpirun >/dev/null && [ -e "$BUILD_DIR/libsluice_mpi.so" ]; then places+=(mpi); fi
-if command -v ip >/dev/null && make_hosts 90 2>/dev/null; then
+if command -v ip >/dev/null && make_lane 90 2>/dev/null; then
     places+=(tcp-hosts)
     [[ " ${places[*]} " != *" mpi "* ]] || places+=(mpi-hosts)
 else
     echo "no namespaces here: nothing is cut" >&2
 fi
-drop_hosts
+drop_lanes
 disks=0
 mkdir "$work/disk"
 if mount -t tmpfs -o size=1m none "$work/disk" 2>/dev/null; then
@@ -188,7 +185,7 @@ inject() { # NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readabl
     fi
     # Soon after the first checkpoint, at step 8: a step has about 30 actions.
     case $fault in stall | memory | fail) extra=(--drill "$fault:$victim:$((300 + RANDOM % 140))") ;; esac
-    [[ $place != *hosts ]] || make_hosts "$lane"
+    [[ $place != *hosts ]] || make_lane "$lane"
     (start "$place" "$run" "${extra[@]}") >"$name.out" 2>&1 &
     job=$!
     # A loaded machine may take long to start it; only then the clock runs.

@@ -7,25 +7,22 @@ set -euo pipefail
 steps=12
 [ "${1:-}" != --steps ] || steps=${2:?}
 : "${SLUICE:?run it as ./dev bench slow_links}"
+# shellcheck source=tests/support/two_hosts.sh
+. "$(dirname "$0")/../tests/support/two_hosts.sh"
 work=$(mktemp -d)
 a=sl-a-$$ b=sl-b-$$
 # shellcheck disable=SC2317 # called by the trap
 clean() {
-    ip netns del "$a" 2>/dev/null || true
-    ip netns del "$b" 2>/dev/null || true
+    drop_hosts "$a" "$b"
     rm -rf "$work"
 }
 trap clean EXIT
-make_hosts() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add wire netns "$a" type veth peer name wire netns "$b" &&
-        ip -n "$a" addr add 10.76.0.1/24 dev wire && ip -n "$b" addr add 10.76.0.2/24 dev wire &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
-        ip -n "$a" link set wire up && ip -n "$b" link set wire up &&
+make_shaped() {
+    make_hosts "$a" "$b" 10.76.0 &&
         ip netns exec "$a" tc qdisc add dev wire root tbf rate 1gbit burst 128kb latency 50ms &&
         ip netns exec "$b" tc qdisc add dev wire root tbf rate 1gbit burst 128kb latency 50ms
 }
-if ! command -v ip >/dev/null || ! make_hosts 2>"$work/err"; then
+if ! command -v ip >/dev/null || ! make_shaped 2>"$work/err"; then
     echo "slow_links: no namespaces or no tc here: $(tail -n 1 "$work/err")" >&2
     exit 77
 fi

@@ -15,7 +15,7 @@ found=$build/corpus/$name
 artifacts=$build/artifacts/$name
 mkdir -p "$found" "$artifacts"
 
-options=(-seed="${SL_FUZZ_SEED:-1}" -max_total_time="${SL_FUZZ_SECONDS:-10}" -timeout=60 -rss_limit_mb=2048 -max_len=65536
+options=(-seed="${SL_FUZZ_SEED:-1}" -max_total_time="${SL_FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=2048 -max_len=65536
     -print_final_stats=1 -verbosity=0 -artifact_prefix="$artifacts/")
 if [ -f "$src/tests/fuzz/$name.dict" ]; then
     options+=(-dict="$src/tests/fuzz/$name.dict")

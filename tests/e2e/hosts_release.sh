@@ -2,11 +2,12 @@
 # Two hosts made of network namespaces: ranks over real TCP, also on a link of 100 Mbit/s, leave the bytes of
 # threads; a link that is cut is reported by both sides. Skips where namespaces are not allowed.
 set -euo pipefail
+# shellcheck source=tests/support/two_hosts.sh
+. "$SRC_DIR/tests/support/two_hosts.sh"
 work=$(mktemp -d)
 a=sl-a-$$ b=sl-b-$$
 clean() {
-    ip netns del "$a" 2>/dev/null || true
-    ip netns del "$b" 2>/dev/null || true
+    drop_hosts "$a" "$b"
     rm -rf "$work"
 }
 trap clean EXIT
@@ -15,14 +16,7 @@ fail() {
     cat "$work"/err* 2>/dev/null | tail -n 20
     exit 1
 }
-make_hosts() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add wire netns "$a" type veth peer name wire netns "$b" &&
-        ip -n "$a" addr add 10.77.0.1/24 dev wire && ip -n "$b" addr add 10.77.0.2/24 dev wire &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
-        ip -n "$a" link set wire up && ip -n "$b" link set wire up
-}
-if ! command -v ip >/dev/null || ! make_hosts 2>"$work/err"; then
+if ! command -v ip >/dev/null || ! make_hosts "$a" "$b" 10.77.0 2>"$work/err"; then
     echo "skipped: network namespaces are not allowed here (or no iproute2)"
     exit 77
 fi

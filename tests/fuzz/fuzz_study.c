@@ -1,14 +1,13 @@
 /* .study files: read, write, read again: the same text; the arguments of a cell; never a crash. */
+#include "fuzz/round_trip.h"
 #include "report/study.h"
 
-#include <stdlib.h>
-#include <string.h>
+SL_FUZZ_ROUND_TRIP(study)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
-    struct sl_text once = {0}, twice = {0};
     const struct sl_study *study;
     if (sl_study_read(&arena, "fuzz", (const char *)data, size, &study) == SL_OK) {
         const char *words[SL_STUDY_WORDS];
@@ -17,15 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         int count;
         if (sl_study_words(&arena, study, &how, &cell, words, &count) == SL_OK)
             sl_study_cell_name(&arena, study, &cell, words, count);
-        sl_study_write(study, &once);
-        if (sl_study_read(&arena, "again", once.at, once.length, &study) != SL_OK)
-            abort();
-        sl_study_write(study, &twice);
-        if (once.length != twice.length || memcmp(once.at, twice.at, once.length) != 0)
-            abort();
+        same_again(&arena, study);
     }
-    sl_text_free(&once);
-    sl_text_free(&twice);
     sl_arena_free(&arena);
     return 0;
 }

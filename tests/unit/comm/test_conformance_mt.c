@@ -239,7 +239,7 @@ static void test_back_pressure(void **state) {
 
 /* ---- groups ---- */
 
-enum { TABLE = 37, ROUNDS = 24, TERMS = 9 };
+enum { TABLE = 37, ROUNDS = 60, TERMS = 9 };
 
 /* Workers 0, 2, 3 and 5; worker 2 has several terms, worker 5 none. */
 static const int members[] = {0, 2, 3, 5};

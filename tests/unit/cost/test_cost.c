@@ -1,5 +1,6 @@
 /* Cost tables: text there and back, interpolation, files that are wrong. */
 #include "cost/cost.h"
+#include "support/texts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,11 +53,14 @@ static void look_up(void **state) {
     sl_arena_free(&arena);
 }
 
+static sl_err reads(struct sl_arena *arena, const char *text) {
+    const struct sl_cost *out;
+    return read_text(arena, text, &out);
+}
+
 static void sabotage(void **state) {
     (void)state;
-    static const struct {
-        const char *from, *to, *message;
-    } rows[] = {
+    static const struct sabotage rows[] = {
         {"sluice-cost 1", "sluice-cost 3", "format 3"},
         {"threads 1", "threads 0", "threads is not in"},
         {"00000000000000b2", "b2", "sixteen"},
@@ -68,21 +72,7 @@ static void sabotage(void **state) {
         {"\"cpu\"", "\"\"", "names a model and a device"},
         {"unit", "unitt", "expected measured"},
     };
-    for (int i = 0; i < SL_COUNT(rows); i++) {
-        struct sl_arena arena = {0};
-        struct sl_text text = {0};
-        const struct sl_cost *c;
-        const char *at = strstr(good, rows[i].from);
-        assert_non_null(at);
-        sl_text_put_bytes(&text, good, (size_t)(at - good));
-        sl_text_put(&text, rows[i].to);
-        sl_text_put(&text, at + strlen(rows[i].from));
-        if (read_text(&arena, text.at, &c) != SL_ERR_INPUT ||
-            !strstr(sl_err_message(), rows[i].message))
-            fail_msg("row %d: %s", i, sl_err_message());
-        sl_text_free(&text);
-        sl_arena_free(&arena);
-    }
+    sabotage_text(good, rows, SL_COUNT(rows), reads);
 }
 
 int main(void) {

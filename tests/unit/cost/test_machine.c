@@ -1,5 +1,6 @@
 /* Machines: text there and back, what lies between devices, and files that are wrong. */
 #include "cost/machine.h"
+#include "support/texts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,12 +79,14 @@ static void first_devices(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Each row spoils one thing; the message names it. */
+static sl_err reads(struct sl_arena *arena, const char *text) {
+    const struct sl_machine *out;
+    return read_text(arena, text, &out);
+}
+
 static void sabotage(void **state) {
     (void)state;
-    static const struct {
-        const char *from, *to, *message;
-    } rows[] = {
+    static const struct sabotage rows[] = {
         {"machine two", "machin two", "expected machine, kind"},
         {"memory 1000", "memory 0", "memory must be positive"},
         {"stream 7", "stream 0", "stream and fp32"},
@@ -106,21 +109,7 @@ static void sabotage(void **state) {
         {"sluice-machine 1", "sluice-machine 2", "format 2 is not known"},
         {"\"a small one\"", "\"a \\\" one\"", "strange character"},
     };
-    for (int i = 0; i < SL_COUNT(rows); i++) {
-        struct sl_arena arena = {0};
-        struct sl_text text = {0};
-        const struct sl_machine *m;
-        const char *at = strstr(good, rows[i].from);
-        assert_non_null(at);
-        sl_text_put_bytes(&text, good, (size_t)(at - good));
-        sl_text_put(&text, rows[i].to);
-        sl_text_put(&text, at + strlen(rows[i].from));
-        if (read_text(&arena, text.at, &m) != SL_ERR_INPUT ||
-            !strstr(sl_err_message(), rows[i].message))
-            fail_msg("row %d: %s", i, sl_err_message());
-        sl_text_free(&text);
-        sl_arena_free(&arena);
-    }
+    sabotage_text(good, rows, SL_COUNT(rows), reads);
 }
 
 static void library(void **state) {

@@ -2,6 +2,7 @@
 #include "report/chart.h"
 #include "report/curves.h"
 #include "run/log.h"
+#include "support/texts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,13 +100,6 @@ static void wrong_files(void **state) {
     assert_int_equal(read_text(&arena, "", &r), SL_OK);
     assert_int_equal(r->step_count + r->eval_count + r->stale_count, 0);
     sl_arena_free(&arena);
-}
-
-static int times_in(const char *text, const char *what) {
-    int count = 0;
-    for (; (text = strstr(text, what)); text++)
-        count++;
-    return count;
 }
 
 /* One chart per stage and direction that is in the log; two curves where something was predicted.

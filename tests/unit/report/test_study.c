@@ -1,6 +1,7 @@
 /* Studies: text there and back, what is refused, the arguments of cells, statistics against values
  * worked out by hand, the verdict on claims, names that cannot become markup. */
 #include "report/study.h"
+#include "support/texts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,12 +50,14 @@ static void round_trip(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Each row spoils one thing; the message names it. */
+static sl_err reads(struct sl_arena *arena, const char *text) {
+    const struct sl_study *out;
+    return read_text(arena, text, &out);
+}
+
 static void sabotage(void **state) {
     (void)state;
-    static const struct {
-        const char *from, *to, *message;
-    } rows[] = {
+    static const struct sabotage rows[] = {
         {"sluice-study 1", "sluice-study 2", "format 2 is not known"},
         {"seeds 1 2 3", "seeds", "a seed at least"},
         {"seeds 1 2 3", "seeds 1 2 1", "seed 1 is there twice"},
@@ -79,21 +82,7 @@ static void sabotage(void **state) {
         {"\"equal tokens\"", "\"equal \\\" tokens\"", "strange character"},
         {"evals 5", "steps 5", "expected 'evals'"},
     };
-    for (int i = 0; i < SL_COUNT(rows); i++) {
-        struct sl_arena arena = {0};
-        struct sl_text text = {0};
-        const struct sl_study *s;
-        const char *at = strstr(good, rows[i].from);
-        assert_non_null(at);
-        sl_text_put_bytes(&text, good, (size_t)(at - good));
-        sl_text_put(&text, rows[i].to);
-        sl_text_put(&text, at + strlen(rows[i].from));
-        if (read_text(&arena, text.at, &s) != SL_ERR_INPUT ||
-            !strstr(sl_err_message(), rows[i].message))
-            fail_msg("row %d: %s", i, sl_err_message());
-        sl_text_free(&text);
-        sl_arena_free(&arena);
-    }
+    sabotage_text(good, rows, SL_COUNT(rows), reads);
 }
 
 static void join(const char *const *words, int count, char *out, size_t room) {
@@ -255,13 +244,6 @@ static void tuning(void **state) {
     assert_null(strstr(text.at, "Tuning of two"));
     sl_text_free(&text);
     sl_arena_free(&arena);
-}
-
-static int times_in(const char *text, const char *what) {
-    int count = 0;
-    for (; (text = strstr(text, what)); text++)
-        count++;
-    return count;
 }
 
 static void pages(void **state) {
