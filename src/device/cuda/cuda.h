@@ -34,6 +34,7 @@ struct sl_cuda_draw {
 enum { SL_CUDA_WATCHES = 32 };
 
 struct sl_cuda_gemms; /* cuBLASLt plans by shape; see gemm.h */
+struct sl_dnn_plans;  /* of cuDNN; see dnn_graph.h */
 
 struct sl_cuda_device {
     struct sl_device device; /* first: the handle is this struct */
@@ -42,6 +43,7 @@ struct sl_cuda_device {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
     struct sl_cuda_gemms *gemms;
+    struct sl_dnn_plans *plans;
     void *workspace; /* of the libraries, on the compute stream */
     int64_t workspace_bytes;
     bool tf32;             /* fp32 products may round their factors to tf32 */
@@ -63,8 +65,14 @@ struct sl_cuda_device {
     } room;
 };
 
+/* Which operands of an instruction are images with their channels last: bits, by number. */
+struct sl_cuda_last {
+    uint32_t in, out;
+};
+
 struct sl_cuda_call {
     const struct sl_instr *instr;
+    struct sl_cuda_last last;
     const void *in[SL_INSTR_IN]; /* NULL: absent */
     void *out[SL_INSTR_OUT];
     struct sl_cuda_device *device;
@@ -80,6 +88,9 @@ struct sl_cuda_kernel {
     sl_err (*run)(const struct sl_cuda_call *call);
     int64_t (*scratch_bytes)(const struct sl_instr *instr); /* NULL: none */
     bool halves; /* reads weights in bf16 when activations are (products, convolutions) */
+    /* Scratch that the device's libraries ask for, the kernel's own included; the call has no
+     * addresses yet. NULL: none. */
+    int64_t (*library_bytes)(const struct sl_cuda_call *call);
 };
 
 /* Tables, one per family of kernels; ends with NULL. */
@@ -93,6 +104,10 @@ sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
 #define SL_CUDA(call_) sl_cuda_check((call_), #call_)
 #define SL_CUBLAS(call_) sl_cuda_blas_check((call_), #call_)
 #define SL_CUDNN(call_) sl_cuda_dnn_check((call_), #call_)
+
+/* layout.c: which images of a program lie with their channels last, for each instruction. */
+void sl_cuda_layout(struct sl_cuda_device *cuda, const struct sl_program *program,
+                    const struct sl_instr *instrs, struct sl_cuda_last *out);
 
 /* exec.c */
 bool sl_cuda_has_kernel(const char *name);

@@ -30,6 +30,7 @@ struct sl_exec {
     struct sl_instr *instrs; /* as in the program, weights read in bf16 where kernels want that */
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
+    struct sl_cuda_last *last;             /* [instr_count] */
     void *scratch;
     int64_t scratch_bytes;
     void *halves; /* the slab of weights in bf16, or NULL */
@@ -59,6 +60,7 @@ void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
     free(exec->operands);
     free(exec->instrs);
     free(exec->kernels);
+    free(exec->last);
     free(exec);
 }
 
@@ -107,10 +109,22 @@ static sl_err find_kernels(struct sl_exec *exec) {
                 exec->halves_bytes = exec->program->param_bytes / 2;
             }
         exec->draws |= strstr(instr->kernel, "dropout") != NULL;
-        int64_t need = kernel->scratch_bytes ? kernel->scratch_bytes(instr) : 0;
-        exec->scratch_bytes = need > exec->scratch_bytes ? need : exec->scratch_bytes;
     }
     return SL_OK;
+}
+
+static int64_t more(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
+    for (int i = 0; i < exec->program->instr_count; i++) {
+        const struct sl_cuda_kernel *kernel = exec->kernels[i];
+        struct sl_cuda_call call = {
+            .instr = &exec->instrs[i], .device = cuda, .last = exec->last[i]};
+        if (kernel->scratch_bytes)
+            exec->scratch_bytes = more(exec->scratch_bytes, kernel->scratch_bytes(call.instr));
+        if (kernel->library_bytes)
+            exec->scratch_bytes = more(exec->scratch_bytes, kernel->library_bytes(&call));
+    }
 }
 
 static sl_err alloc_exec(struct sl_exec *exec) {
@@ -132,6 +146,9 @@ sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
     SL_TRY_OUT(SL_CUDA(cudaSetDevice(sl_cuda_of(device)->index)));
     copy_instrs(exec);
     SL_TRY_OUT(find_kernels(exec));
+    exec->last = zeroed((size_t)program->instr_count, sizeof *exec->last);
+    sl_cuda_layout(sl_cuda_of(device), program, exec->instrs, exec->last);
+    plan_scratch(sl_cuda_of(device), exec);
     SL_TRY_OUT(alloc_exec(exec));
     *out = exec;
 out:
@@ -161,6 +178,7 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     const struct sl_instr *instr = &exec->instrs[index];
     struct sl_cuda_call call = {
         .instr = instr,
+        .last = exec->last[index],
         .device = cuda,
         .stream = cuda->streams[SL_STREAM_COMPUTE],
         .scratch = exec->scratch,

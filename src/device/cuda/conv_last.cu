@@ -1,0 +1,221 @@
+/* conv2d and its gradients on images with their channels last, by cuDNN's graphs.
+ *
+ *   scratch   [workspace] [image] [image] [filter]
+ *
+ * An image that lies the other way or is fp32 (pixels from the host) is turned into scratch, with
+ * channels of zeros up to a multiple of 8; filters are turned each time, they are small.
+ */
+#include "device/cuda/conv_last.h"
+#include "device/cuda/dnn_graph.h"
+#include "device/cuda/kernels.cuh"
+
+typedef __nv_bfloat16 bf16;
+
+static const i64 most_workspace = (i64)256 << 20;
+
+enum { X = 1, W, Y };
+
+struct key { /* of a plan */
+    sl_dnn_convolution conv;
+    i64 x[4], w[4], y[4]; /* as [B,C,H,W], [K,C,R,S], [B,K,H,W]; channels padded */
+};
+
+/* The operands by their roles: numbers of inputs, or OUT. */
+enum { OUT = -1 };
+struct roles {
+    sl_dnn_conv what;
+    int x, w, y;
+};
+
+static roles roles_of(const sl_instr *instr) {
+    if (strcmp(instr->kernel, "conv2d_dx") == 0)
+        return {SL_DNN_CONV_DX, OUT, 1, 0};
+    if (strcmp(instr->kernel, "conv2d_dw") == 0)
+        return {SL_DNN_CONV_DW, 1, OUT, 0};
+    return {SL_DNN_CONV, 0, 1, OUT};
+}
+
+static const sl_operand &operand_of(const sl_instr *instr, int role) {
+    return role == OUT ? instr->out[0] : instr->in[role];
+}
+
+static i64 up_to_8(i64 n) { return (n + 7) / 8 * 8; }
+
+static key key_of(const sl_instr *instr) {
+    roles r = roles_of(instr);
+    const union sl_attr *attr = instr->attr;
+    key k;
+    memset(&k, 0, sizeof k);
+    k.conv.what = r.what;
+    for (int i = 0; i < 2; i++) {
+        k.conv.stride[i] = attr[0].ints.at[i];
+        k.conv.pad[i] = attr[1].ints.at[i];
+        k.conv.gap[i] = attr[2].ints.at[i];
+    }
+    for (int i = 0; i < 4; i++) {
+        k.x[i] = operand_of(instr, r.x).shape.dim[i];
+        k.w[i] = operand_of(instr, r.w).shape.dim[i];
+        k.y[i] = operand_of(instr, r.y).shape.dim[i];
+    }
+    k.x[1] = k.w[1] = up_to_8(k.x[1]);
+    return k;
+}
+
+static sl_dnn_tensor last(const i64 *dim) {
+    return {NULL,
+            CUDNN_DATA_BFLOAT16,
+            {dim[0], dim[1], dim[2], dim[3]},
+            {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]}};
+}
+
+static void make_graph(sl_dnn_graph *g, const void *of) {
+    const key *k = (const key *)of;
+    sl_dnn_tensor x = last(k->x), w = last(k->w), y = last(k->y);
+    g->exact = true;
+    g->most_workspace = most_workspace;
+    sl_dnn_convolve(g, &k->conv, sl_dnn_memory(g, X, &x), sl_dnn_memory(g, W, &w),
+                    sl_dnn_memory(g, Y, &y));
+}
+
+bool sl_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
+    roles r = roles_of(instr);
+    key k = key_of(instr);
+    if (instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
+        return false;
+    return sl_dnn_find(cuda, &k, sizeof k, make_graph) != NULL;
+}
+
+/* ---- turning ---- */
+
+/* A thread has eight channels of a pixel, of `planes` that there are. */
+static __global__ void to_last(bf16 *y, array x, i64 pixels, i64 plane, i64 channels, i64 width) {
+    GRID_LOOP(i, pixels * (width / 8)) {
+        i64 pixel = i % pixels, first = i / pixels * 8;
+        i64 from = pixel / plane * channels * plane + pixel % plane;
+        eight e;
+        for (int k = 0; k < 8; k++)
+            e.v[k] = first + k < channels ? get(x, from + (first + k) * plane) : 0;
+        put8(array{y, 1}, pixel * width + first, e);
+    }
+}
+
+static __global__ void from_last(array y, const bf16 *x, i64 pixels, i64 plane, i64 channels,
+                                 i64 width) {
+    GRID_LOOP(i, pixels * (width / 8)) {
+        i64 pixel = i % pixels, first = i / pixels * 8;
+        i64 to = pixel / plane * channels * plane + pixel % plane;
+        eight e = get8(array{(void *)x, 1}, pixel * width + first);
+        for (int k = 0; k < 8 && first + k < channels; k++)
+            put(y, to + (first + k) * plane, e.v[k]);
+    }
+}
+
+/* [K,C,R,S] to [K,R,S,width] and back; area = R S */
+static __global__ void turn_filter(bf16 *y, array w, i64 count, i64 area, i64 channels, i64 width) {
+    GRID_LOOP(i, count) {
+        i64 c = i % width, at = i / width % area, k = i / width / area;
+        y[i] = __float2bfloat16(c < channels ? get(w, (k * channels + c) * area + at) : 0);
+    }
+}
+
+static __global__ void turn_back(array w, const bf16 *made, i64 count, i64 area, i64 channels,
+                                 i64 width, bool add) {
+    GRID_LOOP(i, count) {
+        i64 at = i % area, c = i / area % channels, k = i / area / channels;
+        put(w, i, __bfloat162float(made[(k * area + at) * width + c]), add);
+    }
+}
+
+/* ---- running ---- */
+
+struct place { /* in scratch */
+    i64 x, y, w, bytes;
+};
+
+static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
+static i64 half_bytes(const i64 *dim) { return padded(2 * dim[0] * dim[1] * dim[2] * dim[3]); }
+
+static bool in_place(const sl_cuda_call *call, int role) {
+    return role == OUT ? call->last.out & 1 : call->last.in >> role & 1;
+}
+
+static place places_of(const sl_cuda_call *call, const key &k, i64 workspace) {
+    roles r = roles_of(call->instr);
+    place p = {padded(workspace), 0, 0, 0};
+    p.y = p.x + (in_place(call, r.x) ? 0 : half_bytes(k.x));
+    p.w = p.y + (in_place(call, r.y) ? 0 : half_bytes(k.y));
+    p.bytes = p.w + half_bytes(k.w);
+    return p;
+}
+
+i64 sl_conv_last_bytes(const sl_cuda_call *call) {
+    key k = key_of(call->instr);
+    if (!call->last.in && !call->last.out)
+        return 0;
+    sl_dnn_graph *g = sl_dnn_find(call->device, &k, sizeof k, make_graph);
+    return g ? places_of(call, k, g->workspace_bytes).bytes : 0;
+}
+
+/* Where the image of a role lies with its channels last; inputs are turned when they do not. */
+static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *dim) {
+    if (in_place(call, role))
+        return role == OUT ? call->out[0] : (void *)call->in[role];
+    void *at = (char *)call->scratch + place;
+    if (role == OUT)
+        return at;
+    const sl_operand &o = call->instr->in[role];
+    i64 plane = dim[2] * dim[3], pixels = dim[0] * plane;
+    to_last<<<blocks_for(pixels * dim[1] / 8, THREADS), THREADS, 0, call->stream>>>(
+        (bf16 *)at, in_array(call, role), pixels, plane, o.shape.dim[1], dim[1]);
+    return at;
+}
+
+static __global__ void add_bias(bf16 *y, array bias, i64 count, i64 channels) {
+    GRID_LOOP(i, count)
+    y[i] = __float2bfloat16(__bfloat162float(y[i]) + get(bias, i % channels));
+}
+
+static void finish(const sl_cuda_call *call, const key &k, void *made, const roles &r) {
+    const sl_operand &out = call->instr->out[0];
+    const i64 *dim = r.what == SL_DNN_CONV_DX ? k.x : k.y;
+    i64 plane = dim[2] * dim[3], pixels = dim[0] * plane;
+    if (r.what == SL_DNN_CONV_DW)
+        turn_back<<<blocks_for(out.numel, THREADS), THREADS, 0, call->stream>>>(
+            out_array(call, 0), (const bf16 *)made, out.numel, k.w[2] * k.w[3], out.shape.dim[1],
+            k.w[1], call->add);
+    else if (!in_place(call, OUT))
+        from_last<<<blocks_for(pixels * dim[1] / 8, THREADS), THREADS, 0, call->stream>>>(
+            out_array(call, 0), (const bf16 *)made, pixels, plane, out.shape.dim[1], dim[1]);
+}
+
+sl_err sl_conv_last(const sl_cuda_call *call) {
+    const sl_instr *instr = call->instr;
+    roles r = roles_of(instr);
+    key k = key_of(instr);
+    sl_dnn_graph *g = sl_dnn_find(call->device, &k, sizeof k, make_graph);
+    if (!g)
+        return sl_fail(SL_ERR_NO, "cuDNN has no convolution of this shape");
+    place p = places_of(call, k, g->workspace_bytes);
+    sl_dnn_binding b = {};
+    bf16 *w = (bf16 *)((char *)call->scratch + p.w);
+    void *x = image_at(call, r.x, p.x, k.x), *y = image_at(call, r.y, p.y, k.y);
+    if (r.w != OUT) {
+        const sl_operand &o = instr->in[r.w];
+        i64 area = k.w[2] * k.w[3], count = k.w[0] * area * k.w[1];
+        turn_filter<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
+            w, in_array(call, r.w), count, area, o.shape.dim[1], k.w[1]);
+    }
+    sl_dnn_bind(&b, X, x);
+    sl_dnn_bind(&b, W, w);
+    sl_dnn_bind(&b, Y, y);
+    b.workspace = call->scratch;
+    SL_TRY(SL_CUDNN(cudnnSetStream(call->device->dnn, call->stream)));
+    SL_TRY(sl_dnn_run(g, call->device->dnn, &b));
+    if (r.what == SL_DNN_CONV && instr->in_count > 2 && call->in[2]) {
+        i64 count = k.y[0] * k.y[1] * k.y[2] * k.y[3];
+        add_bias<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
+            (bf16 *)y, in_array(call, 2), count, k.y[1]);
+    }
+    finish(call, k, r.what == SL_DNN_CONV_DX ? x : r.what == SL_DNN_CONV_DW ? (void *)w : y, r);
+    return launched(call);
+}
