@@ -167,8 +167,14 @@ struct load_side {
     array x;
     i64 row, col; /* strides */
     bool wide;
-    __device__ float one(i64 k, i64 j) const { return get(x, k * row + j * col); }
-    __device__ eight many(i64 k, i64 j) const { return get8(x, k * row + j); }
+    __device__ __forceinline__ void one(i64 k, i64 j, float &sum) const {
+        sum += get(x, k * row + j * col);
+    }
+    __device__ __forceinline__ void many(i64 k, i64 j, eight &sum) const {
+        eight e = get8(x, k * row + j);
+        for (int i = 0; i < 8; i++)
+            sum.v[i] += e.v[i];
+    }
 };
 
 static sl_err with_sums(const sl_cuda_call *call, int side) {
@@ -180,7 +186,7 @@ static sl_err with_sums(const sl_cuda_call *call, int side) {
         (char *)call->scratch + cast_bytes(call->instr, g, 0) + cast_bytes(call->instr, g, 1);
     array x = in_array(call, side);
     load_side load = {x, turned ? 1 : n, turned ? g.k : 1, !turned && fit8(x)};
-    return sum_columns_in(call, out_array(call, 1), g.k, n, load, call->add, scratch);
+    return sum_columns_in(call, out_array(call, 1), g.k, n, load, scratch);
 }
 
 static sl_err k_matmul_sum_a(const sl_cuda_call *call) { return with_sums(call, 0); }

@@ -104,22 +104,13 @@ static one_loops loops_of(const axes &a, i64 *results) {
     return l;
 }
 
-struct load_plain {
-    array x;
-    i64 n;
-    bool wide;
-    __device__ float one(i64 row, i64 col) const { return get(x, row * n + col); }
-    __device__ eight many(i64 row, i64 col) const { return get8(x, row * n + col); }
-};
-
 static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor) {
     axes a = axes_of(&call->instr->in[0].shape, summed);
     array y = out_array(call, 0), x = in_array(call, 0);
     i64 results;
     one_loops l = loops_of(a, &results);
     if (a.rank == 2 && a.summed[0] && factor == 1 && a.size[1] >= 32)
-        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)},
-                           call->add);
+        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)});
     if (l.count <= 64)
         reduce_small<<<blocks_for(results, THREADS), THREADS, 0, call->stream>>>(y, x, l, results,
                                                                                  factor, call->add);
