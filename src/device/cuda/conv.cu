@@ -1,6 +1,6 @@
 /* conv2d and its gradients by cuDNN, in the layout of our images ([B,C,H,W]); only algorithms that
  * are deterministic. The weight's gradient is made in scratch and then added to its accumulator.
- * Where an image has its channels last, conv_last.cu takes over. */
+ * In bf16 conv_last.cu comes first. */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/kernels.cuh"
 
@@ -171,7 +171,7 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, bool half) {
 static sl_err closing(const sl_cuda_call *call, bool half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, bool half)) {
     conv c = {};
-    if (call->last.in || call->last.out)
+    if (sl_conv_last_takes(call->device, call->instr))
         return sl_conv_last(call);
     sl_err err = run(call, &c, half);
     close_conv(&c);
@@ -186,7 +186,7 @@ static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, is_ha
 
 static i64 conv_bytes(const sl_cuda_call *call) {
     const sl_instr *instr = call->instr;
-    if (call->last.in || call->last.out)
+    if (sl_conv_last_takes(call->device, instr))
         return sl_conv_last_bytes(call);
     return most_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +
            image_bytes(instr->out[0]);

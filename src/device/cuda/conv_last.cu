@@ -7,9 +7,7 @@
  */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/dnn_graph.h"
-#include "device/cuda/kernels.cuh"
-
-typedef __nv_bfloat16 bf16;
+#include "device/cuda/turn.cuh"
 
 static const i64 most_workspace = (i64)256 << 20;
 
@@ -80,35 +78,13 @@ static void make_graph(sl_dnn_graph *g, const void *of) {
 bool sl_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
     roles r = roles_of(instr);
     key k = key_of(instr);
-    if (instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
+    bool half = operand_of(instr, r.y).dtype == SL_BF16; /* pixels may be fp32, results not */
+    if (!half || instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
         return false;
     return sl_dnn_find(cuda, &k, sizeof k, make_graph) != NULL;
 }
 
 /* ---- turning ---- */
-
-/* A thread has eight channels of a pixel, of `planes` that there are. */
-static __global__ void to_last(bf16 *y, array x, i64 pixels, i64 plane, i64 channels, i64 width) {
-    GRID_LOOP(i, pixels * (width / 8)) {
-        i64 pixel = i % pixels, first = i / pixels * 8;
-        i64 from = pixel / plane * channels * plane + pixel % plane;
-        eight e;
-        for (int k = 0; k < 8; k++)
-            e.v[k] = first + k < channels ? get(x, from + (first + k) * plane) : 0;
-        put8(array{y, 1}, pixel * width + first, e);
-    }
-}
-
-static __global__ void from_last(array y, const bf16 *x, i64 pixels, i64 plane, i64 channels,
-                                 i64 width) {
-    GRID_LOOP(i, pixels * (width / 8)) {
-        i64 pixel = i % pixels, first = i / pixels * 8;
-        i64 to = pixel / plane * channels * plane + pixel % plane;
-        eight e = get8(array{(void *)x, 1}, pixel * width + first);
-        for (int k = 0; k < 8 && first + k < channels; k++)
-            put(y, to + (first + k) * plane, e.v[k]);
-    }
-}
 
 /* [K,C,R,S] to [K,R,S,width] and back; area = R S */
 static __global__ void turn_filter(bf16 *y, array w, i64 count, i64 area, i64 channels, i64 width) {
@@ -150,8 +126,6 @@ static place places_of(const sl_cuda_call *call, const key &k, i64 workspace) {
 
 i64 sl_conv_last_bytes(const sl_cuda_call *call) {
     key k = key_of(call->instr);
-    if (!call->last.in && !call->last.out)
-        return 0;
     sl_dnn_graph *g = sl_dnn_find(call->device, &k, sizeof k, make_graph);
     return g ? places_of(call, k, g->workspace_bytes).bytes : 0;
 }

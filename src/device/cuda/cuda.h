@@ -105,9 +105,25 @@ sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
 #define SL_CUBLAS(call_) sl_cuda_blas_check((call_), #call_)
 #define SL_CUDNN(call_) sl_cuda_dnn_check((call_), #call_)
 
-/* layout.c: which images of a program lie with their channels last, for each instruction. */
-void sl_cuda_layout(struct sl_cuda_device *cuda, const struct sl_program *program,
-                    const struct sl_instr *instrs, struct sl_cuda_last *out);
+/* layout.c: which images of a program lie with their channels last, for each instruction; and which
+ * are turned where, because they come from other stages or go there: as [B,C,H,W]. */
+struct sl_cuda_turn {
+    struct sl_operand image; /* in SLOT */
+    enum sl_phase phase;
+    bool at_end;  /* of the phase, else at its beginning */
+    bool to_last; /* else back */
+};
+struct sl_cuda_layout {
+    struct sl_cuda_last *last; /* [instr_count] */
+    struct sl_cuda_turn *turns;
+    int turn_count;
+};
+void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *program,
+                         const struct sl_instr *instrs, struct sl_cuda_layout *out);
+void sl_cuda_layout_free(struct sl_cuda_layout *layout);
+/* turn.cu: in place, by way of scratch of the image's size. */
+sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,
+                    cudaStream_t stream);
 
 /* exec.c */
 bool sl_cuda_has_kernel(const char *name);

@@ -1,9 +1,9 @@
 /* Images with their channels last.
  *
  * Programs speak of images as [B,C,H,W]; tensor cores and sums over pixels want [B,H,W,C]. Which
- * values are stored that way is decided here, per program, and nobody outside of it can tell: only
- * values that instructions of the program both write and read, that do not cross its border, and
- * whose every user knows the other layout.
+ * values are stored that way is decided here, per program, and nobody outside of it can tell: those
+ * whose every user knows the other layout. Images from and to other stages are turned at the
+ * border, so that a stage computes as the whole model does, to the bit.
  *
  *   a kernel that needs some operands in the same layout puts them into one class;
  *   one that does not know the layout binds its operands to [B,C,H,W], and their classes with them
@@ -132,20 +132,47 @@ static void see_instr(struct sl_cuda_device *cuda, struct image *all,
     }
 }
 
-static void bind_ports(struct image *all, int count, const struct sl_ports *ports) {
+static void bind_ports(struct image *all, const struct sl_ports *ports) {
     for (int i = 0; i < ports->count; i++)
-        if (ports->at[i].operand.value >= 0 && ports->at[i].operand.value < count)
-            bind_value(all, ports->at[i].operand.value);
+        bind_value(all, ports->at[i].operand.value);
+}
+
+/* Values that come from another stage, or go there. */
+static void see_ports(struct image *all, const struct sl_ports *ports, bool come) {
+    for (int i = 0; i < ports->count; i++) {
+        const struct sl_operand *o = &ports->at[i].operand;
+        see(all, o, true, -1);
+        all[o->value].written |= come;
+        all[o->value].read |= !come;
+    }
+}
+
+static int most_value(int most, int count, const struct sl_operand *o) {
+    for (int i = 0; i < count; i++)
+        most = o[i].value > most ? o[i].value : most;
+    return most;
+}
+
+enum { PORTS = 8, CROSSING = 4 };
+
+/* The first CROSSING are those to and from other stages: forward in, out, backward in, out. */
+static void ports_of(const struct sl_program *p, const struct sl_ports *out[PORTS]) {
+    const struct sl_ports *all[PORTS] = {&p->recv_act, &p->send_act, &p->recv_grad, &p->send_grad,
+                                         &p->inputs,   &p->seeds,    &p->losses,    &p->outputs};
+    memcpy(out, all, sizeof all);
 }
 
 static int value_count(const struct sl_program *p, const struct sl_instr *instrs) {
+    const struct sl_ports *ports[PORTS];
     int most = -1;
     for (int i = 0; i < p->instr_count; i++) {
-        for (int k = 0; k < instrs[i].in_count; k++)
-            most = instrs[i].in[k].value > most ? instrs[i].in[k].value : most;
-        for (int k = 0; k < instrs[i].out_count; k++)
-            most = instrs[i].out[k].value > most ? instrs[i].out[k].value : most;
+        most = most_value(most, instrs[i].in_count, instrs[i].in);
+        most = most_value(most, instrs[i].out_count, instrs[i].out);
     }
+    ports_of(p, ports);
+    for (int i = 0; i < PORTS; i++)
+        for (int k = 0; k < ports[i]->count; k++)
+            most = most_value(most, 1, &ports[i]->at[k].operand);
     return most + 1;
 }
 
@@ -154,30 +181,100 @@ static bool lies_last(struct image *all, const struct sl_operand *o) {
            !all[first_of(all, o->value)].bound;
 }
 
-void sl_cuda_layout(struct sl_cuda_device *cuda, const struct sl_program *p,
-                    const struct sl_instr *instrs, struct sl_cuda_last *out) {
+static bool is_read(const struct sl_program *p, const struct sl_instr *instrs, int value,
+                    enum sl_phase phase) {
+    for (int i = p->begin[phase]; i < p->end[phase]; i++)
+        for (int k = 0; k < instrs[i].in_count; k++)
+            if (instrs[i].in[k].space != SL_SPACE_NONE && instrs[i].in[k].value == value)
+                return true;
+    return false;
+}
+
+/* A gradient on its way while a phase W reads it cannot be turned for both. */
+static void bind_late(struct image *all, const struct sl_program *p,
+                      const struct sl_instr *instrs) {
+    for (int i = 0; i < p->send_grad.count; i++)
+        if (is_read(p, instrs, p->send_grad.at[i].operand.value, SL_PHASE_W))
+            bind_value(all, p->send_grad.at[i].operand.value);
+}
+
+/* ---- what is turned ---- */
+
+static void add_turn(struct sl_cuda_layout *out, struct sl_cuda_turn turn) {
+    out->turns = sl_realloc(out->turns, sizeof *out->turns * (size_t)(out->turn_count + 1));
+    out->turns[out->turn_count++] = turn;
+}
+
+/* Programs have either I and W or B; a phase that does not exist is never run. What was sent
+ * forward is turned again where the backward pass reads it: by then it has arrived. */
+static void make_turns(struct image *all, const struct sl_program *p, const struct sl_instr *instrs,
+                       struct sl_cuda_layout *out) {
+    static const enum sl_phase back[] = {SL_PHASE_I, SL_PHASE_B};
+    const struct sl_ports *ports[PORTS];
+    ports_of(p, ports);
+    for (int which = 0; which < CROSSING; which++)
+        for (int i = 0; i < ports[which]->count; i++) {
+            const struct sl_operand *o = &ports[which]->at[i].operand;
+            bool at_end = which % 2, backward = which >= 2;
+            bool again = which == 1 && (is_read(p, instrs, o->value, SL_PHASE_I) ||
+                                        is_read(p, instrs, o->value, SL_PHASE_W) ||
+                                        is_read(p, instrs, o->value, SL_PHASE_B));
+            if (!lies_last(all, o))
+                continue;
+            if (!backward)
+                add_turn(out, (struct sl_cuda_turn){*o, SL_PHASE_F, at_end, !at_end});
+            for (int k = 0; k < SL_COUNT(back) && (backward || again); k++)
+                add_turn(out, (struct sl_cuda_turn){*o, back[k], backward && at_end,
+                                                    !(backward && at_end)});
+        }
+}
+
+static void mark(struct image *all, const struct sl_program *p, const struct sl_instr *instrs,
+                 struct sl_cuda_last *last) {
+    for (int i = 0; i < p->instr_count; i++) {
+        for (int k = 0; k < instrs[i].in_count; k++)
+            last[i].in |= (uint32_t)lies_last(all, &instrs[i].in[k]) << k;
+        for (int k = 0; k < instrs[i].out_count; k++)
+            last[i].out |= (uint32_t)lies_last(all, &instrs[i].out[k]) << k;
+    }
+}
+
+static void *zeroed(int count, size_t size) {
+    void *memory = calloc((size_t)count + 1, size);
+    if (!memory)
+        sl_out_of_memory(((size_t)count + 1) * size);
+    return memory;
+}
+
+void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *p,
+                         const struct sl_instr *instrs, struct sl_cuda_layout *out) {
+    const struct sl_ports *ports[PORTS];
     int count = value_count(p, instrs);
-    if (p->dtype != SL_BF16 || count == 0)
+    out->last = zeroed(p->instr_count, sizeof *out->last);
+    if (p->dtype != SL_BF16)
         return;
-    struct image *all = calloc((size_t)count, sizeof *all);
-    if (!all)
-        sl_out_of_memory(sizeof *all * (size_t)count);
+    struct image *all = zeroed(count, sizeof *all);
     for (int i = 0; i < count; i++)
         all[i].up = i;
     for (int i = 0; i < p->instr_count; i++)
         see_instr(cuda, all, &instrs[i]);
-    const struct sl_ports *borders[] = {&p->inputs,    &p->recv_act, &p->send_act, &p->recv_grad,
-                                        &p->send_grad, &p->seeds,    &p->losses,   &p->outputs};
-    for (int i = 0; i < SL_COUNT(borders); i++)
-        bind_ports(all, count, borders[i]);
+    ports_of(p, ports);
+    for (int i = 0; i < PORTS; i++) {
+        if (i < CROSSING)
+            see_ports(all, ports[i], i % 2 == 0);
+        else
+            bind_ports(all, ports[i]);
+    }
+    bind_late(all, p, instrs);
     for (int i = 0; i < count; i++)
         if (!all[i].written || !all[i].read)
             bind_value(all, i);
-    for (int i = 0; i < p->instr_count; i++) {
-        for (int k = 0; k < instrs[i].in_count; k++)
-            out[i].in |= (uint32_t)lies_last(all, &instrs[i].in[k]) << k;
-        for (int k = 0; k < instrs[i].out_count; k++)
-            out[i].out |= (uint32_t)lies_last(all, &instrs[i].out[k]) << k;
-    }
+    mark(all, p, instrs, out->last);
+    make_turns(all, p, instrs, out);
     free(all);
+}
+
+void sl_cuda_layout_free(struct sl_cuda_layout *layout) {
+    free(layout->last);
+    free(layout->turns);
 }
