@@ -361,6 +361,8 @@ static const struct sl_op_case large[] = {
      0},
     {"attention", "odd40", {SL_X("B,77,2,40"), SL_X("B,131,2,40"), SL_X("B,131,2,40")}, NULL, 0},
     {"attention", "wide", {SL_X("B,128,2,64"), SL_X("B,256,2,64"), SL_X("B,256,2,64")}, NULL, 0},
+    {"conv2d", "eights", {SL_X("B,16,9,13"), SL_W("24,16,3,3"), SL_W("24")}, "pad=1 stride=2", 0},
+    {"conv2d", "pixels", {SL_X("B,3,11,7"), SL_W("8,3,5,3")}, "pad=2,1", 0},
     {"conv2d", "large", {SL_X("B,19,11,37"), SL_W("23,19,3,3"), SL_W("23")}, "pad=1", 0},
     {"cross_entropy", "odd", {SL_XR("B,5,1031", -9, 9), SL_I("B,5", 1031)}, NULL, 0},
     {"cross_entropy", "large", {SL_XR("B,5,2056", -9, 9), SL_IM("B,5", 2056, -100)}, NULL, 0},

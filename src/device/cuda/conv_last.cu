@@ -159,7 +159,8 @@ static void finish(const sl_cuda_call *call, const key &k, void *made, const rol
             k.w[1], call->add);
     else if (!in_place(call, OUT))
         from_last<<<blocks_for(pixels * dim[1] / 8, THREADS), THREADS, 0, call->stream>>>(
-            out_array(call, 0), (const bf16 *)made, pixels, plane, out.shape.dim[1], dim[1]);
+            out_array(call, 0), (const bf16 *)made, pixels, plane, out.shape.dim[1], dim[1],
+            call->add);
 }
 
 sl_err sl_conv_last(const sl_cuda_call *call) {

@@ -12,6 +12,6 @@ extern "C" sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, voi
                                                 dim[1], dim[1]);
     else
         from_last<<<blocks, THREADS, 0, stream>>>(array{image, 1}, (const bf16 *)scratch, pixels,
-                                                  plane, dim[1], dim[1]);
+                                                  plane, dim[1], dim[1], false);
     return sl_cuda_check(cudaGetLastError(), "turning an image");
 }

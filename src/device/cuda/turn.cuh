@@ -19,13 +19,13 @@ static __global__ void to_last(bf16 *y, array x, i64 pixels, i64 plane, i64 chan
 }
 
 static __global__ void from_last(array y, const bf16 *x, i64 pixels, i64 plane, i64 channels,
-                                 i64 width) {
+                                 i64 width, bool add) {
     GRID_LOOP(i, pixels * (width / 8)) {
         i64 pixel = i % pixels, first = i / pixels * 8;
         i64 to = pixel / plane * channels * plane + pixel % plane;
         eight e = get8(array{(void *)x, 1}, pixel * width + first);
         for (int k = 0; k < 8 && first + k < channels; k++)
-            put(y, to + (first + k) * plane, e.v[k]);
+            put(y, to + (first + k) * plane, e.v[k], add);
     }
 }
 
