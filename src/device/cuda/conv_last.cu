@@ -86,19 +86,21 @@ bool sl_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
 
 /* ---- turning ---- */
 
-/* [K,C,R,S] to [K,R,S,width] and back; area = R S */
-static __global__ void turn_filter(bf16 *y, array w, i64 count, i64 area, i64 channels, i64 width) {
+struct filter {                /* [K,C,R,S], or with its channels last and padded [K,R,S,width] */
+    i64 area, channels, width; /* area: R S */
+};
+
+static __global__ void turn_filter(bf16 *y, array w, filter f, i64 count) {
     GRID_LOOP(i, count) {
-        i64 c = i % width, at = i / width % area, k = i / width / area;
-        y[i] = __float2bfloat16(c < channels ? get(w, (k * channels + c) * area + at) : 0);
+        i64 c = i % f.width, at = i / f.width % f.area, k = i / f.width / f.area;
+        y[i] = __float2bfloat16(c < f.channels ? get(w, (k * f.channels + c) * f.area + at) : 0);
     }
 }
 
-static __global__ void turn_back(array w, const bf16 *made, i64 count, i64 area, i64 channels,
-                                 i64 width, bool add) {
+static __global__ void turn_back(array w, const bf16 *made, filter f, i64 count, bool add) {
     GRID_LOOP(i, count) {
-        i64 at = i % area, c = i / area % channels, k = i / area / channels;
-        put(w, i, __bfloat162float(made[(k * area + at) * width + c]), add);
+        i64 at = i % f.area, c = i / f.area % f.channels, k = i / f.area / f.channels;
+        put(w, i, __bfloat162float(made[(k * f.area + at) * f.width + c]), add);
     }
 }
 
@@ -137,10 +139,9 @@ static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *
     void *at = (char *)call->scratch + place;
     if (role == OUT)
         return at;
-    const sl_operand &o = call->instr->in[role];
-    i64 plane = dim[2] * dim[3], pixels = dim[0] * plane;
-    to_last<<<blocks_for(pixels * dim[1] / 8, THREADS), THREADS, 0, call->stream>>>(
-        (bf16 *)at, in_array(call, role), pixels, plane, o.shape.dim[1], dim[1]);
+    i64 plane = dim[2] * dim[3];
+    turning z = {dim[0] * plane, plane, call->instr->in[role].shape.dim[1], dim[1]};
+    to_last<<<turning_blocks(z), THREADS, 0, call->stream>>>((bf16 *)at, in_array(call, role), z);
     return at;
 }
 
@@ -152,15 +153,15 @@ static __global__ void add_bias(bf16 *y, array bias, i64 count, i64 channels) {
 static void finish(const sl_cuda_call *call, const key &k, void *made, const roles &r) {
     const sl_operand &out = call->instr->out[0];
     const i64 *dim = r.what == SL_DNN_CONV_DX ? k.x : k.y;
-    i64 plane = dim[2] * dim[3], pixels = dim[0] * plane;
+    i64 plane = dim[2] * dim[3];
+    turning z = {dim[0] * plane, plane, out.shape.dim[1], dim[1]};
+    filter f = {k.w[2] * k.w[3], out.shape.dim[1], k.w[1]};
     if (r.what == SL_DNN_CONV_DW)
         turn_back<<<blocks_for(out.numel, THREADS), THREADS, 0, call->stream>>>(
-            out_array(call, 0), (const bf16 *)made, out.numel, k.w[2] * k.w[3], out.shape.dim[1],
-            k.w[1], call->add);
+            out_array(call, 0), (const bf16 *)made, f, out.numel, call->add);
     else if (!in_place(call, OUT))
-        from_last<<<blocks_for(pixels * dim[1] / 8, THREADS), THREADS, 0, call->stream>>>(
-            out_array(call, 0), (const bf16 *)made, pixels, plane, out.shape.dim[1], dim[1],
-            call->add);
+        from_last<<<turning_blocks(z), THREADS, 0, call->stream>>>(
+            out_array(call, 0), (const bf16 *)made, z, call->add);
 }
 
 sl_err sl_conv_last(const sl_cuda_call *call) {
@@ -175,10 +176,10 @@ sl_err sl_conv_last(const sl_cuda_call *call) {
     bf16 *w = (bf16 *)((char *)call->scratch + p.w);
     void *x = image_at(call, r.x, p.x, k.x), *y = image_at(call, r.y, p.y, k.y);
     if (r.w != OUT) {
-        const sl_operand &o = instr->in[r.w];
-        i64 area = k.w[2] * k.w[3], count = k.w[0] * area * k.w[1];
+        filter f = {k.w[2] * k.w[3], instr->in[r.w].shape.dim[1], k.w[1]};
+        i64 count = k.w[0] * f.area * f.width;
         turn_filter<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-            w, in_array(call, r.w), count, area, o.shape.dim[1], k.w[1]);
+            w, in_array(call, r.w), f, count);
     }
     sl_dnn_bind(&b, X, x);
     sl_dnn_bind(&b, W, w);

@@ -71,6 +71,16 @@ static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, wind
 
 /* ---- with channels last: a thread has eight channels of a pixel; planes = samples times n ---- */
 
+/* The largest so far and where it was; a NaN wins. */
+static __device__ __forceinline__ void take_larger(eight &most, int32_t *best, const eight &e,
+                                                   int32_t at) {
+    for (int k = 0; k < 8; k++)
+        if (e.v[k] > most.v[k] || (isnan(e.v[k]) && !isnan(most.v[k]))) {
+            most.v[k] = e.v[k];
+            best[k] = at;
+        }
+}
+
 static __global__ void maxpool_last(array y, int32_t *index, array x, window w, i64 n) {
     GRID_LOOP(i, w.planes / 8 * w.oh * w.ow) {
         i64 col = i % (n / 8) * 8, out = i / (n / 8), sample = out / (w.oh * w.ow);
@@ -82,14 +92,9 @@ static __global__ void maxpool_last(array y, int32_t *index, array x, window w, 
         for (int k = 0; k < 8; k++)
             best[k] = (int32_t)(rows.from * w.w + cols.from);
         for (i64 r = rows.from; r < rows.to; r++)
-            for (i64 c = cols.from; c < cols.to; c++) {
-                eight e = get8(x, (from + r * w.w + c) * n + col);
-                for (int k = 0; k < 8; k++)
-                    if (e.v[k] > most.v[k] || (isnan(e.v[k]) && !isnan(most.v[k]))) {
-                        most.v[k] = e.v[k];
-                        best[k] = (int32_t)(r * w.w + c);
-                    }
-            }
+            for (i64 c = cols.from; c < cols.to; c++)
+                take_larger(most, best, get8(x, (from + r * w.w + c) * n + col),
+                            (int32_t)(r * w.w + c));
         put8(y, out * n + col, most);
         for (int k = 0; k < 8; k++)
             index[out * n + col + k] = best[k];
