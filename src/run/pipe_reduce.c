@@ -15,9 +15,8 @@
  */
 #include "run/pipe_state.h"
 
+#include "device/host.h"
 #include "sched/deps.h"
-
-#include <string.h>
 
 enum { PART_LEAST = 1 << 14 }; /* floats: less is not worth a message */
 
@@ -81,7 +80,7 @@ void sl_pipe_complete(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     w->completing.program = pass->program;
     w->completing.grad_slot = pass->grad_slot;
     /* A GPU would lose its graph, and what an audit does again must not be read before. */
-    if (completes && !w->pipe->train.audit && strcmp(w->device->row->name, "cuda") != 0)
+    if (completes && !w->pipe->train.audit && sl_device_is_host(w->device->row))
         pass->after = sl_pipe_between;
 }
 
