@@ -78,7 +78,7 @@ for ((r = 0; r < ranks; r++)); do cp "$work/text.txt" "$work/rank$r/own.txt"; do
 data=own.txt
 rm "$work/rank2/own.txt"
 run gone "9 none 0" --steps 100000
-same "a data file that is gone from rank 2" 2 "rank 2: own.txt"
+same "a data file that is gone from rank 2" 3 "rank 2: own.txt"
 # The data file shrinks under all of them.
 cp "$work/text.txt" "$work/small.txt"
 data=$work/small.txt
