@@ -44,8 +44,7 @@ INLINE int64_t amx_piece(int64_t count, int threads) {
     return up_to(most(1, count / pieces), 3 * AMX_SIDE);
 }
 
-/* Blocks of k whose far sides are packed at once, so that threads meet seldom; one thread alone
- * keeps one of them nearer. */
+/* Blocks of k whose far sides are packed at once, so that threads meet seldom. */
 INLINE int64_t amx_depth(int64_t side, int64_t k, int64_t kc, int threads) {
     return threads == 1 ? 1 : least((k + kc - 1) / kc, most(1, AMX_FAR / (side * kc)));
 }
