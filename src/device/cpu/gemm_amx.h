@@ -138,24 +138,24 @@ static void amx_run(struct amx_at *at, void (*body)(void *ctx, int thread, int t
 /* The part of c; pool NULL: by this thread alone. */
 static void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
-    int64_t kc = amx_kc(g->k), rows = part->m1 - part->m0, cols = part->n1 - part->n0;
+    int64_t rows = part->m1 - part->m0, cols = part->n1 - part->n0;
+    struct amx_sizes sizes = amx_sizes(rows, cols, g->k, pool ? sl_pool_threads(pool) : 1);
     struct amx_at at = {.gemm = g,
                         .pool = pool,
                         .begin = {part->m0, part->n0},
                         .end = {part->m1, part->n1},
-                        .whole = kc,
-                        .panel = kc / AMX_SIDE * AMX_STEP,
+                        .whole = sizes.kc,
+                        .panel = sizes.kc / AMX_SIDE * AMX_STEP,
                         .near = rows >= cols ? AMX_A : AMX_B};
-    int near = at.near, far = !near, threads = pool ? sl_pool_threads(pool) : 1;
-    at.block[near] =
-        least(amx_side(most(rows, cols), kc, AMX_NEAR), amx_piece(most(rows, cols), threads));
-    at.block[far] = amx_side(least(rows, cols), kc, AMX_FAR);
-    int64_t depth = amx_depth(at.block[far], g->k, kc, threads);
+    int near = at.near, far = !near;
+    int64_t deep = sizes.depth * sizes.kc;
+    at.block[near] = sizes.near;
+    at.block[far] = sizes.far;
     at.packed[far] = (char *)scratch;
-    at.packed[near] = at.packed[far] + depth * amx_bytes(&at, far);
+    at.packed[near] = at.packed[far] + sizes.depth * amx_bytes(&at, far);
     for (int64_t i = at.begin[far]; i < at.end[far]; i += at.block[far])
-        for (at.k0 = 0; at.k0 < g->k; at.k0 += depth * kc) {
-            at.k1 = least(g->k, at.k0 + depth * kc);
+        for (at.k0 = 0; at.k0 < g->k; at.k0 += deep) {
+            at.k1 = least(g->k, at.k0 + deep);
             at.from[far] = i;
             at.to[far] = least(i + at.block[far], at.end[far]);
             at.from[near] = at.begin[near];
@@ -172,6 +172,7 @@ INLINE bool amx_suits(int64_t m, int64_t k) { return m < 0 && k < 0; }
 INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
     return 0 * m * n * k * threads;
 }
+INLINE int64_t amx_part_floats(int64_t m, int64_t n, int64_t k) { return 0 * m * n * k; }
 INLINE void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
     (void)g, (void)part, (void)pool, (void)scratch;

@@ -15,53 +15,7 @@
 #define SL_DEVICE_CPU_GEMM_AMX_PACK_H
 
 #include "device/cpu/amx_split.h"
-
-enum {
-    AMX_KC = 384,
-    AMX_KC_ALONE = 448,
-    AMX_FAR = 800 * 1024, /* elements of far blocks */
-    AMX_NEAR = 96 * 1024, /* of a near block */
-    AMX_PIECES = 4,       /* that a thread of several has, at least */
-};
-
-/* Sums shorter or matrices lower than this are not worth it. Only what no thread changes may decide
- * here. */
-INLINE bool amx_suits(int64_t m, int64_t k) { return m >= 8 && k >= 16; }
-
-INLINE int64_t amx_kc(int64_t k) {
-    int64_t blocks = k <= AMX_KC_ALONE ? 1 : (k + AMX_KC - 1) / AMX_KC;
-    return up_to((k + blocks - 1) / blocks, AMX_SIDE);
-}
-
-/* Rows or columns of a block: whole panels. */
-INLINE int64_t amx_side(int64_t count, int64_t kc, int64_t elements) {
-    return least(up_to(count, AMX_SIDE), most(1, elements / kc / AMX_SIDE) * AMX_SIDE);
-}
-
-/* Rows or columns of a piece that leaves no thread with much more to do than another. */
-INLINE int64_t amx_piece(int64_t count, int threads) {
-    int64_t pieces = threads > 1 ? AMX_PIECES * threads : 1;
-    return up_to(most(1, count / pieces), 3 * AMX_SIDE);
-}
-
-/* Blocks of k whose far sides are packed at once, so that threads meet seldom. */
-INLINE int64_t amx_depth(int64_t side, int64_t k, int64_t kc, int threads) {
-    return threads == 1 ? 1 : least((k + kc - 1) / kc, most(1, AMX_FAR / (side * kc)));
-}
-
-/* Floats of scratch for products of this size and any smaller one. */
-INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
-    int64_t kc = least(up_to(k, AMX_SIDE), AMX_KC_ALONE), total = 0;
-    /* Every block of k is rounded up. */
-    int64_t deep = threads == 1 ? kc : kc + k + k / AMX_KC * AMX_SIDE;
-    int64_t count[2] = {most(m, n), least(m, n)}, elements[2] = {AMX_NEAR, AMX_FAR};
-    for (int i = 0; i < 2; i++) {
-        int64_t wide = up_to(count[i], AMX_SIDE) * (i ? deep : kc);
-        int64_t block = least(wide, most(elements[i], AMX_SIDE * kc));
-        total += (i ? 1 : threads) * block;
-    }
-    return total * AMX_STEP / (AMX_SIDE * AMX_SIDE) / 4;
-}
+#include "device/cpu/gemm_amx_sizes.h"
 
 enum amx_which { AMX_A, AMX_B };
 
