@@ -94,6 +94,9 @@ sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
 #define SL_CUBLAS(call_) sl_cuda_blas_check((call_), #call_)
 #define SL_CUDNN(call_) sl_cuda_dnn_check((call_), #call_)
 
+/* facts.c: the GPUs of this computer */
+int sl_cuda_list(struct sl_device_facts *out, int most);
+
 /* exec.c */
 bool sl_cuda_has_kernel(const char *name);
 sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
