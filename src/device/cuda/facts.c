@@ -72,7 +72,7 @@ static double attribute(enum cudaDeviceAttr which, int index) {
  * multiply-adds of fp32 and 2048 of bf16 a cycle. */
 static void find_one(int index, struct sl_device_facts *out) {
     struct cudaDeviceProp prop;
-    *out = (struct sl_device_facts){{0}};
+    *out = (struct sl_device_facts){.processors = 0};
     if (cudaGetDeviceProperties(&prop, index) != cudaSuccess)
         return;
     snprintf(out->name, sizeof out->name, "%.63s", prop.name);
