@@ -47,7 +47,8 @@ struct progress {
     int64_t traced_ns;
     int64_t *rank_bytes;  /* [rank] predicted, where this one speaks for several; else NULL */
     int64_t saves, every; /* checkpoints: how many, and the pace that was told */
-    struct sl_save_report saved; /* all of them added up */
+    int64_t saves_beside, beside_stall_ns; /* those of them that did not stop the run */
+    struct sl_save_report saved;           /* all of them added up */
     struct sl_live live;
 };
 
@@ -164,6 +165,8 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
     char stall[SL_HUMAN_BYTES], wrote[SL_HUMAN_BYTES];
     p->saves++;
     p->saved.stall_ns += r->stall_ns;
+    p->saves_beside += r->beside;
+    p->beside_stall_ns += r->beside ? r->stall_ns : 0;
     p->saved.write_ns += r->write_ns;
     p->saved.cpu_ns += r->cpu_ns;
     sl_log_debug("checkpoint of step %lld: the run waited %s, durable after %s", (long long)r->step,
@@ -372,6 +375,8 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
     sl_json_put_int(&json, "save_stall_ns", p->saved.stall_ns);
     sl_json_put_int(&json, "save_write_ns", p->saved.write_ns);
     sl_json_put_int(&json, "save_cpu_ns", p->saved.cpu_ns);
+    sl_json_put_int(&json, "saves_beside", p->saves_beside);
+    sl_json_put_int(&json, "save_beside_stall_ns", p->beside_stall_ns);
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     if (c->comm)
