@@ -406,6 +406,20 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
+/* Of devices that say it themselves; false: they do not. */
+static bool know_peak(struct sl_session_config *c) {
+    const struct sl_device_row *row = c->train.device;
+    struct sl_device_facts facts;
+    int count = row->list ? row->list(&facts, 1) : 0, workers = c->plan ? c->plan->worker_count : 1;
+    if (count < 1)
+        return false;
+    c->peak_flops = c->train.dtype == SL_BF16 ? facts.flops_bf16
+                    : c->train.tf32           ? facts.flops_bf16 / 2
+                                              : facts.flops_fp32;
+    c->peak_flops *= workers < count ? workers : count;
+    return true;
+}
+
 /* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
  * anything else is in memory, and only where somebody will see it. */
 static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
@@ -414,6 +428,8 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
     int cores = sl_par_cores();
     bool seen = c->run || !sl_args_has(args, "--quiet");
     if (!seen || !sl_comm_speaks(c->comm) || !c->train.device->has_kernel)
+        return;
+    if (know_peak(c))
         return;
     if (!c->comm && threads > cores)
         threads = cores;

@@ -1,6 +1,5 @@
 /* The table of devices. */
 #include "device/device.h"
-#include "device/host.h"
 
 #include <string.h>
 
@@ -22,8 +21,4 @@ const struct sl_device_row *sl_device_find(const char *name) {
         if (strcmp(sl_devices[i]->name, name) == 0)
             return sl_devices[i];
     return NULL;
-}
-
-bool sl_device_is_host(const struct sl_device_row *row) {
-    return row == &sl_device_cpu || row == &sl_device_reference;
 }

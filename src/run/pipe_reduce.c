@@ -15,7 +15,6 @@
  */
 #include "run/pipe_state.h"
 
-#include "device/host.h"
 #include "sched/deps.h"
 
 enum { PART_LEAST = 1 << 14 }; /* floats: less is not worth a message */
@@ -79,8 +78,8 @@ void sl_pipe_complete(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     w->completing.seat = completes ? seat : NULL;
     w->completing.program = pass->program;
     w->completing.grad_slot = pass->grad_slot;
-    /* A GPU would lose its graph, and what an audit does again must not be read before. */
-    if (completes && !w->pipe->train.audit && sl_device_is_host(w->device->row))
+    /* What an audit does again must not be read before. */
+    if (completes && !w->pipe->train.audit && !w->device->row->whole)
         pass->after = sl_pipe_between;
 }
 

@@ -1,5 +1,4 @@
 /* Saving and loading a run: parameters, running statistics, optimizer state, cursor. */
-#include "device/host.h"
 #include "plan/bytes.h"
 #include "run/ckpt.h"
 #include "run/store.h"
@@ -254,8 +253,7 @@ static sl_err train_put(void *ctx, const struct sl_tensor_id *id, int64_t from, 
 
 const void *sl_train_at_rest(const struct sl_train *train, const struct sl_tensor_id *id) {
     bool rests = train->copy && id->part != SL_PART_STATE && train->worker->versions == 1;
-    return rests && sl_device_is_host(train->device->row) ? sl_worker_memory(train->worker, id, 0)
-                                                          : NULL;
+    return rests && !train->device->row->apart ? sl_worker_memory(train->worker, id, 0) : NULL;
 }
 
 static const void *train_at_rest(void *ctx, const struct sl_tensor_id *id) {
