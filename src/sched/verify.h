@@ -66,6 +66,8 @@ struct sl_meeting {
 
 struct sl_ver {
     struct sl_arena arena;
+    const struct sl_sched_watch *watch; /* NULL: nobody is told */
+    int64_t played, told, all;          /* actions */
     const struct sl_plan *plan;
     struct sl_sched view; /* with as many repetitions as are played */
     struct sl_seat_state *seats;
