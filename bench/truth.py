@@ -49,14 +49,12 @@ def call(args, timeout=600):
 def configurations(options):
     """What is planned and run: dictionaries, in the order of models. With --share 2 every other one, so that
     all schedules, transports and so on are there on every number of workers."""
-    number = 0
-    for name, sizes, batch, micros in MODELS:
+    for number, (name, sizes, batch, micros) in enumerate(MODELS):
         if options.only and name not in options.only:
             continue
-        for p in options.workers or [w for w in (2, 4, 8) if w <= options.cores < 8 * w]:
-            number += 1
+        for shape, p in enumerate(options.workers or [w for w in (2, 4, 8) if w <= options.cores < 8 * w]):
             for at, (schedule, micro, recompute, transport) in enumerate(VARIANTS):
-                if (at + number) % options.share:
+                if (at + number + shape) % options.share:
                     continue
                 yield {"model": name, "sizes": sizes, "batch": batch, "workers": p,
                        "threads": max(1, options.cores // p), "schedule": schedule,
