@@ -34,6 +34,8 @@ struct sl_schedule {
 /* All rows in alphabetical order; *count of them. */
 const struct sl_schedule *const *sl_schedule_registry(int *count);
 const struct sl_schedule *sl_schedule_find(const char *name); /* NULL when absent */
+/* SL_ERR_USAGE with the nearest name. */
+SL_MUST_CHECK sl_err sl_schedule_require(const char *name, const struct sl_schedule **out);
 
 /* The claim of a schedule for a seat. */
 SL_MUST_CHECK sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
