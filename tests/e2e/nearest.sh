@@ -30,7 +30,10 @@ for name in $(names optimizers); do
     suggests "$name" 2 train mlp --optimizer "${name}x" --steps 1
     suggests "$name" 2 plan mlp --machine laptop --optimizer "${name}x"
 done
-for name in $(names devices); do suggests "$name" 2 train mlp --device "${name}x" --steps 1; done
+for name in $(names devices); do
+    suggests "$name" 2 train mlp --device "${name}x" --steps 1
+    suggests "$name" 2 machine discover --device "${name}x"
+done
 for name in $(names machines); do
     suggests "$name" 2 plan mlp --machine "${name}x"
     suggests "$name" 2 machine show "${name}x"
