@@ -29,6 +29,7 @@ struct group {
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
+    int64_t arrived_bytes;
     int64_t slice_most, sum_count;
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
@@ -270,11 +271,16 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
     int64_t bytes = (far * group->slice_most + 16) * 4 / 64 * 64 + 64;
+    group->arrived_bytes = bytes;
     group->arrived = aligned_alloc(64, (size_t)bytes);
     if (!group->arrived)
         return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
                        (long long)bytes);
     return sl_adder_open(&group->adder, spec->devices[group->leader]);
+}
+
+static int64_t bytes_of(const struct group *group) {
+    return group->arrived_bytes + group->arena.used_bytes;
 }
 
 sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
@@ -297,6 +303,7 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
         if (spec->term_count)
             err = open_sums(group, spec);
     }
+    comm->bytes += bytes_of(group);
     if (err != SL_OK)
         sl_post_group_close(&group->base);
     else
@@ -314,6 +321,7 @@ void sl_post_group_close(struct sl_group *base) {
     sl_post_unlock(post);
     if (!idle)
         return;
+    base->comm->bytes -= bytes_of(group);
     sl_adder_close(&group->adder);
     free(group->arrived);
     sl_arena_free(&group->arena);
