@@ -1,6 +1,7 @@
 /* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
 #include "base/json.h"
 #include "cli/command.h"
+#include "profile/devices.h"
 #include "profile/here.h"
 #include "profile/machine_file.h"
 
@@ -47,10 +48,31 @@ static void put_summary(struct sl_text *text, const struct sl_machine *m) {
     }
 }
 
+/* Cores, or the devices that --device names. */
+static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
+                       const struct sl_machine **out) {
+    const char *name = sl_args_text(args, "--device", "cpu");
+    const struct sl_device_row *row = sl_device_find(name);
+    if (!row)
+        return sl_fail(SL_ERR_USAGE, "--device: unknown device '%s'; see 'sluice list devices'",
+                       name);
+    return strcmp(name, "cpu") == 0 ? sl_machine_here(arena, out)
+                                    : sl_machine_devices(arena, row, out);
+}
+
+/* What else there is to plan for. */
+static void put_others(struct sl_text *text, struct sl_arena *arena) {
+    for (int i = 0; sl_devices[i]; i++) {
+        const char *here = sl_devices_text(arena, sl_devices[i]);
+        if (here)
+            sl_text_printf(text, "  also here: %s (--device %s)\n", here, sl_devices[i]->name);
+    }
+}
+
 static sl_err find(const struct sl_args *args, struct sl_arena *arena, const char *verb,
                    const struct sl_machine **out) {
     if (strcmp(verb, "discover") == 0)
-        return sl_machine_here(arena, out);
+        return discover(args, arena, out);
     if (args->positional_count < 2)
         return sl_fail(SL_ERR_USAGE, "machine %s: which one? See 'sluice machine ls'", verb);
     if (strcmp(verb, "check") == 0)
@@ -85,6 +107,9 @@ static sl_err run(const struct sl_args *args) {
         sl_text_put(&text, file.at);
     else
         put_summary(&text, machine);
+    if (strcmp(verb, "discover") == 0 && !sl_args_has(args, "--device") &&
+        !sl_args_has(args, "--text"))
+        put_others(&text, &arena);
     SL_TRY_OUT(sl_print(&text));
 out:
     sl_text_free(&text);
@@ -96,12 +121,13 @@ out:
 static const struct sl_option options[] = {
     {"--text", NULL, "the machine as a .machine file", false},
     {"-o", "FILE", "write the .machine file", false},
+    {"--device", "D", "discover: cpu (default, cores), or cuda: the GPUs", false},
     {0},
 };
 
 const struct sl_command sl_cmd_machine = {
     .name = "machine",
-    .synopsis = "ls | show MACHINE | check FILE | discover [-o X.machine]",
+    .synopsis = "ls | show MACHINE | check FILE | discover [--device D] [-o X.machine]",
     .brief = "machines to plan for: the built-in ones, files, this computer",
     .detail = "MACHINE is a name, a file, 'here', or HOSTSxDEVICES:mem=16G,intra=100GB/s,"
               "inter=10Gb/s.\n\n"

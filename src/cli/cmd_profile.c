@@ -134,6 +134,8 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
                                    .device = config.device,
                                    .optim = &config.optim,
                                    .threads = config.threads,
+                                   .dtype = config.dtype,
+                                   .tf32 = config.tf32,
                                    .busy = (int)busy,
                                    .rounds = (int)rounds,
                                    .sizes = sizes,

@@ -47,7 +47,8 @@ struct progress {
     int64_t traced_ns;
     int64_t *rank_bytes;  /* [rank] predicted, where this one speaks for several; else NULL */
     int64_t saves, every; /* checkpoints: how many, and the pace that was told */
-    struct sl_save_report saved; /* all of them added up */
+    int64_t saves_beside, beside_stall_ns; /* those of them that did not stop the run */
+    struct sl_save_report saved;           /* all of them added up */
     struct sl_live live;
 };
 
@@ -164,6 +165,8 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
     char stall[SL_HUMAN_BYTES], wrote[SL_HUMAN_BYTES];
     p->saves++;
     p->saved.stall_ns += r->stall_ns;
+    p->saves_beside += r->beside;
+    p->beside_stall_ns += r->beside ? r->stall_ns : 0;
     p->saved.write_ns += r->write_ns;
     p->saved.cpu_ns += r->cpu_ns;
     sl_log_debug("checkpoint of step %lld: the run waited %s, durable after %s", (long long)r->step,
@@ -372,6 +375,8 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
     sl_json_put_int(&json, "save_stall_ns", p->saved.stall_ns);
     sl_json_put_int(&json, "save_write_ns", p->saved.write_ns);
     sl_json_put_int(&json, "save_cpu_ns", p->saved.cpu_ns);
+    sl_json_put_int(&json, "saves_beside", p->saves_beside);
+    sl_json_put_int(&json, "save_beside_stall_ns", p->beside_stall_ns);
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     if (c->comm)
@@ -401,6 +406,20 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
+/* Of devices that say it themselves; false: they do not. */
+static bool know_peak(struct sl_session_config *c) {
+    const struct sl_device_row *row = c->train.device;
+    struct sl_device_facts facts;
+    int count = row->list ? row->list(&facts, 1) : 0, workers = c->plan ? c->plan->worker_count : 1;
+    if (count < 1)
+        return false;
+    c->peak_flops = c->train.dtype == SL_BF16 ? facts.flops_bf16
+                    : c->train.tf32           ? facts.flops_bf16 / 2
+                                              : facts.flops_fp32;
+    c->peak_flops *= workers < count ? workers : count;
+    return true;
+}
+
 /* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
  * anything else is in memory, and only where somebody will see it. */
 static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
@@ -409,6 +428,8 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
     int cores = sl_par_cores();
     bool seen = c->run || !sl_args_has(args, "--quiet");
     if (!seen || !sl_comm_speaks(c->comm) || !c->train.device->has_kernel)
+        return;
+    if (know_peak(c))
         return;
     if (!c->comm && threads > cores)
         threads = cores;

@@ -121,9 +121,15 @@ static const char *const *schedules_to_try(struct question *q) {
     return all;
 }
 
+/* What was measured there is fused as there; else as on the CPU. */
+static const struct sl_device_row *device_of(const struct question *q) {
+    const struct sl_device_row *row = q->cost ? sl_device_find(q->cost->device) : NULL;
+    return row ? row : sl_device_find("cpu");
+}
+
 static sl_err open_problem(const struct sl_args *args, struct question *q) {
     struct sl_problem_spec spec = {.graph = q->graph,
-                                   .has_kernel = sl_device_find("cpu")->has_kernel,
+                                   .has_kernel = device_of(q)->has_kernel,
                                    .machine = q->machine,
                                    .cost = q->cost,
                                    .optim = &q->optim,
@@ -147,7 +153,7 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     SL_TRY(sl_problem_build(&q->arena, &spec, &q->problem));
     q->spec.graph = q->graph;
     q->spec.has_kernel = spec.has_kernel;
-    q->spec.extra_bytes = sl_device_find("cpu")->extra_bytes;
+    q->spec.extra_bytes = device_of(q)->extra_bytes;
     q->spec.optim = &q->optim;
     return SL_OK;
 }

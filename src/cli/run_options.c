@@ -65,12 +65,11 @@ static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out
     out->tf32 = strcmp(name, "tf32") == 0;
     if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
         return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
-    if (out->device->halves || strcmp(name, "fp32") == 0)
-        return SL_OK;
-    const char *why =
-        out->device->lacks_bf16 ? out->device->lacks_bf16() : "its kernels know fp32 only";
-    return sl_fail(SL_ERR_NO, "--dtype %s on device '%s': %s; train with --dtype fp32", name,
-                   out->device->name, why);
+    if ((out->dtype == SL_BF16 && !out->device->halves) || (out->tf32 && !out->device->tf32))
+        return sl_fail(SL_ERR_NO,
+                       "--dtype %s: device '%s' does not compute in it; train with --dtype fp32",
+                       name, out->device->name);
+    return SL_OK;
 }
 
 sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,

@@ -35,7 +35,7 @@ SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inp
         {"--seed", "S", "of initial weights, data order and dropout", false},                      \
         {"--threads", "T", "threads of a worker (default 1)", false},                              \
         {"--device", "D", "see 'sluice list devices' (default cpu)", false},                       \
-        {"--dtype", "T", "fp32 (default); GPUs also: tf32, bf16 activations", false}, {            \
+        {"--dtype", "T", "fp32 (default), bf16 activations; GPUs also: tf32", false}, {            \
         "--recompute", NULL, "keep only inputs; run the forward pass again", false                 \
     }
 

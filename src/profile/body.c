@@ -90,9 +90,11 @@ sl_err sl_body_feed(struct sl_body *b, int slot, int64_t round) {
 }
 
 static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec, int64_t micro) {
-    struct sl_device_config config = {.threads = spec->threads};
-    struct sl_program_spec program = {
-        .graph = spec->graph, .samples = micro, .has_kernel = spec->device->has_kernel};
+    struct sl_device_config config = {.threads = spec->threads, .tf32 = spec->tf32};
+    struct sl_program_spec program = {.graph = spec->graph,
+                                      .samples = micro,
+                                      .has_kernel = spec->device->has_kernel,
+                                      .dtype = spec->dtype};
     b->spec = spec;
     SL_TRY(spec->device->open(&config, &b->device));
     SL_TRY(sl_program_build(&program, &b->program));
@@ -246,22 +248,22 @@ out:
 sl_err sl_body_copy_rate(struct sl_body *b, double *out) {
     enum { BYTES = 4 << 20 };
     const struct sl_device_row *row = b->device->row;
-    void *memory = NULL, *host = malloc(BYTES);
+    void *from = NULL, *to = NULL;
     sl_err err = SL_OK;
     *out = 0;
-    if (!host)
-        return sl_fail(SL_ERR_SYSTEM, "no memory");
-    SL_TRY_OUT(row->alloc(b->device, BYTES, &memory));
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &from));
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &to));
     for (int round = 0; round < 5; round++) {
         int64_t start = sl_clock_ns();
-        SL_TRY_OUT(row->download(b->device, SL_STREAM_SEND, host, memory, BYTES));
+        SL_TRY_OUT(row->copy(b->device, SL_STREAM_SEND, to, from, BYTES));
         SL_TRY_OUT(row->sync(b->device, SL_STREAM_SEND));
         double ns = (double)(sl_clock_ns() - start), rate = 1e9 * BYTES / (ns > 1 ? ns : 1);
         *out = rate > *out ? rate : *out;
     }
 out:
-    if (memory)
-        row->free(b->device, memory);
-    free(host);
+    if (from)
+        row->free(b->device, from);
+    if (to)
+        row->free(b->device, to);
     return err;
 }

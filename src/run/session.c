@@ -113,11 +113,8 @@ static sl_err open_saver(struct session *s) {
     if (!c->run)
         return SL_OK;
     if ((c->checkpoint_every > 0 || is_paced(s)) && !c->save_stops) {
-        struct sl_store store = {0};
-        if (!s->pipe)
-            store = sl_train_store(s->train);
         SL_TRY(s->pipe ? sl_pipe_open_copy(s->pipe, &saver.copy)
-                       : sl_copy_open(&store, &saver.copy));
+                       : sl_train_open_copy(s->train, &saver.copy));
         s->copy_bytes = sl_copy_bytes(saver.copy);
     }
     s->saver = sl_saver_open(&saver);

@@ -96,13 +96,31 @@ static sl_err set_batch(struct sl_gen *gen) {
     return SL_OK;
 }
 
+/* Does the plan say how long passes take? */
+static bool has_times(const struct sl_plan *plan) {
+    for (int i = 0; i < plan->stage_count; i++)
+        if (!plan->stages[i].times.f)
+            return false;
+    return true;
+}
+
 static void set_durations(struct sl_gen *gen) {
+    bool known = has_times(gen->plan);
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(gen->arena, (int64_t)sizeof *dur * gen->plan->stage_count);
     for (int i = 0; i < gen->plan->stage_count; i++) {
         static const int64_t units[SL_KIND_COUNT] = {
             [SL_F] = 1, [SL_B] = 2, [SL_I] = 1, [SL_W] = 1, [SL_RECOMPUTE] = 1};
-        memcpy(dur[i], gen->opts->dur_ns ? gen->opts->dur_ns[i] : units, sizeof dur[i]);
+        const struct sl_stage_times *t = &gen->plan->stages[i].times;
+        const int64_t planned[SL_KIND_COUNT] = {[SL_F] = t->f,
+                                                [SL_B] = t->b,
+                                                [SL_I] = t->i,
+                                                [SL_W] = t->w,
+                                                [SL_RECOMPUTE] = t->recompute,
+                                                [SL_REDUCE] = t->reduce,
+                                                [SL_STEP] = t->step};
+        const int64_t *of = gen->opts->dur_ns ? gen->opts->dur_ns[i] : known ? planned : units;
+        memcpy(dur[i], of, sizeof dur[i]);
     }
     gen->sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     gen->dur_ns = gen->sched->dur_ns;

@@ -177,7 +177,7 @@ struct sl_sched_opts {
                            needs; hides transfers and uneven passes, costs stash */
     const struct sl_policy_use *policy; /* NULL: none */
     bool together; /* asynchronous schedules: one verdict for all stages before each step */
-    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
+    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */
 };
 
 /* generate -> lower -> verify. What comes out may be simulated and executed. SL_ERR_NO outside the
