@@ -45,6 +45,19 @@ sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
                    near ? "'?" : "");
 }
 
+int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
+    const struct sl_schedule *row = sl_schedule_find(opts->schedule);
+    struct sl_arena scratch = {0};
+    struct sl_sched_opts more = *opts;
+    const struct sl_sched *sched;
+    if (!row || !row->slack)
+        return 0;
+    more.slack = row->slack;
+    sl_err err = sl_sched_build(&scratch, plan, &more, &sched);
+    sl_arena_free(&scratch);
+    return err == SL_OK ? row->slack : 0;
+}
+
 /* --- numbers --- */
 
 static sl_err set_batch(struct sl_gen *gen) {
