@@ -37,7 +37,8 @@ END
     # What it holds is what 'sim' takes, on the schedule as it runs.
     iters=1
     [ "$schedule" != 2bw ] || iters=64
-    "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --together -o x.sched --quiet >/dev/null
+    "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --together \
+        --slack "$(number slack "$schedule/config.json")" -o x.sched --quiet >/dev/null
     "$SLUICE" sim x.sched --costs "$(sed -n 's/^ *"costs": "\(.*\)",/\1/p' "$schedule/forecast.json")" \
         --links "$(sed -n 's/^ *"links": "\(.*\)"/\1/p' "$schedule/forecast.json")" --json --quiet >sim.json
     [ "$(number step_ns sim.json)" = "$step" ] || fail "$schedule: sim says $(number step_ns sim.json), forecast $step"
