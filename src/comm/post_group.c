@@ -29,6 +29,7 @@ struct group {
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
+    int64_t arrived_bytes;
     int64_t slice_most, sum_count;
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
@@ -38,6 +39,15 @@ struct group {
     int64_t sums;                /* that the leader has begun */
     bool added;                  /* by the leader: its rank's slice */
     float **outs;                /* [member_count] of members here */
+    struct mirror *mirrors;      /* [member_count] of members here */
+    struct sl_device *host;      /* adds where the leader's memory is apart; else NULL */
+};
+
+/* The memory of a member whose device is apart, on the host: messages are made of that. */
+struct mirror {
+    struct sl_device *device; /* NULL: it needs none */
+    float *terms;             /* [own terms][sum_most], and behind them what its sum becomes */
+    float *out;               /* where the sum goes */
 };
 
 /* ---- tables ---- */
@@ -138,15 +148,37 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
     return SL_OK;
 }
 
+/* A member's terms and where its sum goes, as messages reach them. */
+static sl_err place_member(struct group *group, int member, const float *const *terms,
+                           int64_t count, float *out) {
+    const struct sl_group_spec *spec = &group->base.spec;
+    struct mirror *mirror = &group->mirrors[member];
+    float *at = mirror->terms;
+    group->outs[member] = out;
+    for (int t = 0; t < spec->term_count; t++) {
+        if (spec->terms[t] != member)
+            continue;
+        group->terms[t] = *terms++;
+        if (!mirror->device)
+            continue;
+        SL_TRY(mirror->device->row->download(mirror->device, SL_STREAM_COMPUTE, at, group->terms[t],
+                                             count * 4));
+        group->terms[t] = at;
+        at += spec->sum_most;
+    }
+    if (!mirror->device)
+        return SL_OK;
+    mirror->out = out;
+    group->outs[member] = at;
+    return mirror->device->row->sync(mirror->device, SL_STREAM_COMPUTE);
+}
+
 sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *terms,
                          int64_t count, float *out) {
     struct group *group = (struct group *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
     float *arrived = group->arrived;
-    for (int t = 0; t < base->spec.term_count; t++)
-        if (base->spec.terms[t] == member)
-            group->terms[t] = *terms++;
-    group->outs[member] = out;
+    SL_TRY(place_member(group, member, terms, count, out));
     if (member == group->leader) {
         group->sum_count = count;
         group->added = false;
@@ -229,6 +261,13 @@ sl_err sl_post_sum_end(struct sl_group *base, int member) {
     SL_TRY(sl_crew_meet(&group->crew));
     if (member != group->leader)
         memcpy(out, group->outs[group->leader], (size_t)group->sum_count * sizeof *out);
+    struct mirror *mirror = &group->mirrors[member];
+    if (mirror->device) {
+        const struct sl_device_row *row = mirror->device->row;
+        SL_TRY(
+            row->upload(mirror->device, SL_STREAM_COMPUTE, mirror->out, out, group->sum_count * 4));
+        SL_TRY(row->sync(mirror->device, SL_STREAM_COMPUTE));
+    }
     return sl_crew_meet(&group->crew);
 }
 
@@ -257,6 +296,33 @@ static int *copy_ints(struct sl_arena *arena, const int *from, int count) {
     return to;
 }
 
+static sl_err alloc_floats(int64_t floats, float **out) {
+    int64_t bytes = floats * 4 / 64 * 64 + 64;
+    *out = aligned_alloc(64, (size_t)bytes);
+    if (*out)
+        return SL_OK;
+    return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
+                   (long long)bytes);
+}
+
+static sl_err open_mirrors(struct group *group, const struct sl_group_spec *spec) {
+    group->mirrors = SL_NEW(&group->arena, struct mirror, spec->member_count);
+    for (int i = 0; i < spec->member_count; i++) {
+        int64_t own = 0;
+        if (spec->ranks[i] != group->base.comm->rank || !spec->devices[i]->row->apart)
+            continue;
+        for (int t = 0; t < spec->term_count; t++)
+            own += spec->terms[t] == i;
+        group->mirrors[i].device = spec->devices[i];
+        SL_TRY(alloc_floats((own + 1) * spec->sum_most, &group->mirrors[i].terms));
+    }
+    if (!group->mirrors[group->leader].device)
+        return sl_adder_open(&group->adder, spec->devices[group->leader]);
+    struct sl_device_config config = {.threads = 1};
+    SL_TRY(sl_device_find("cpu")->open(&config, &group->host));
+    return sl_adder_open(&group->adder, group->host);
+}
+
 static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     int far = 0;
     for (int t = 0; t < spec->term_count; t++)
@@ -269,12 +335,13 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->outs = SL_NEW(&group->arena, float *, spec->member_count);
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
-    int64_t bytes = (far * group->slice_most + 16) * 4 / 64 * 64 + 64;
-    group->arrived = aligned_alloc(64, (size_t)bytes);
-    if (!group->arrived)
-        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
-                       (long long)bytes);
-    return sl_adder_open(&group->adder, spec->devices[group->leader]);
+    group->arrived_bytes = (far * group->slice_most + 16) * (int64_t)sizeof *group->arrived;
+    SL_TRY(alloc_floats(far * group->slice_most + 16, &group->arrived));
+    return open_mirrors(group, spec);
+}
+
+static int64_t bytes_of(const struct group *group) {
+    return group->arrived_bytes + group->arena.used_bytes;
 }
 
 sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
@@ -297,6 +364,7 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
         if (spec->term_count)
             err = open_sums(group, spec);
     }
+    comm->bytes += bytes_of(group);
     if (err != SL_OK)
         sl_post_group_close(&group->base);
     else
@@ -314,7 +382,12 @@ void sl_post_group_close(struct sl_group *base) {
     sl_post_unlock(post);
     if (!idle)
         return;
+    base->comm->bytes -= bytes_of(group);
     sl_adder_close(&group->adder);
+    if (group->host)
+        group->host->row->close(group->host);
+    for (int i = 0; group->mirrors && i < base->spec.member_count; i++)
+        free(group->mirrors[i].terms);
     free(group->arrived);
     sl_arena_free(&group->arena);
     free(group);

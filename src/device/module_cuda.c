@@ -36,6 +36,10 @@ static const struct sl_device_row *loaded(void) {
 
 static const char *missing(void) { return loaded() ? module->missing() : why; }
 
+static int list(struct sl_device_facts *out, int most) {
+    return loaded() ? module->list(out, most) : 0;
+}
+
 static sl_err open_device(const struct sl_device_config *config, struct sl_device **out) {
     if (!loaded())
         return sl_fail(SL_ERR_SYSTEM, "device 'cuda' cannot be used here: %s", why);
@@ -109,7 +113,11 @@ const struct sl_device_row sl_device_cuda = {
     .name = "cuda",
     .brief = "an NVIDIA GPU",
     .halves = true,
+    .tf32 = true,
+    .whole = true,
+    .apart = true,
     .missing = missing,
+    .list = list,
     .open = open_device,
     .close = close_device,
     .alloc = alloc_bytes,

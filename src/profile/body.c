@@ -34,15 +34,20 @@ static sl_err fill_params(struct sl_body *b) {
 
 /* Integers in their range, floats around 0, seeds 1. */
 static void draw_port(const struct sl_graph *graph, const struct sl_program_port *port,
-                      enum sl_feed_kind kind, uint32_t *x) {
+                      enum sl_feed_kind kind, void *out) {
     int64_t below = kind == SL_FEED_INPUT ? graph->inputs.at[port->index].below : 0;
+    uint32_t *words = out;
+    uint16_t *halves = out;
     for (int64_t i = 0; i < port->operand.numel; i++) {
-        uint32_t draw = sl_rng_u32(2, (uint64_t)port->value, (uint64_t)i);
+        uint32_t draw = sl_rng_u32(2, (uint64_t)port->value, (uint64_t)i), bits;
         float value = kind == SL_FEED_SEED ? 1.0f : (float)(draw >> 8) / 16777216.0f - 0.5f;
+        memcpy(&bits, &value, 4);
         if (port->operand.dtype == SL_INT)
-            x[i] = draw % (uint32_t)(below > 0 && below < INT32_MAX ? below : 2);
+            words[i] = draw % (uint32_t)(below > 0 && below < INT32_MAX ? below : 2);
+        else if (port->operand.dtype == SL_BF16)
+            halves[i] = (uint16_t)(bits >> 16);
         else
-            memcpy(&x[i], &value, 4);
+            words[i] = bits;
     }
 }
 
@@ -119,13 +124,16 @@ static int64_t message_bytes(const struct sl_program *p) {
 
 static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
                         const struct sl_body_part *part, int64_t micro) {
-    struct sl_device_config config = {
-        .threads = spec->threads, .bind = part->place >= 0, .place = part->place};
+    struct sl_device_config config = {.threads = spec->threads,
+                                      .bind = part->place >= 0,
+                                      .place = part->place,
+                                      .tf32 = spec->tf32};
     struct sl_program_spec program = {.graph = spec->graph,
                                       .stage_of = part->stage_of,
                                       .stage = part->stage,
                                       .samples = micro,
-                                      .has_kernel = spec->device->has_kernel};
+                                      .has_kernel = spec->device->has_kernel,
+                                      .dtype = spec->dtype};
     b->spec = spec;
     b->part = *part;
     SL_TRY(spec->device->open(&config, &b->device));
@@ -331,22 +339,22 @@ sl_err sl_body_step_rates(struct sl_body *b, const struct sl_optim *optim, struc
 sl_err sl_body_copy_rate(struct sl_body *b, double *out) {
     enum { BYTES = 4 << 20 };
     const struct sl_device_row *row = b->device->row;
-    void *memory = NULL, *host = malloc(BYTES);
+    void *from = NULL, *to = NULL;
     sl_err err = SL_OK;
     *out = 0;
-    if (!host)
-        return sl_fail(SL_ERR_SYSTEM, "no memory");
-    SL_TRY_OUT(row->alloc(b->device, BYTES, &memory));
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &from));
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &to));
     for (int round = 0; round < 5; round++) {
         int64_t start = sl_clock_ns();
-        SL_TRY_OUT(row->download(b->device, SL_STREAM_SEND, host, memory, BYTES));
+        SL_TRY_OUT(row->copy(b->device, SL_STREAM_SEND, to, from, BYTES));
         SL_TRY_OUT(row->sync(b->device, SL_STREAM_SEND));
         double ns = (double)(sl_clock_ns() - start), rate = 1e9 * BYTES / (ns > 1 ? ns : 1);
         *out = rate > *out ? rate : *out;
     }
 out:
-    if (memory)
-        row->free(b->device, memory);
-    free(host);
+    if (from)
+        row->free(b->device, from);
+    if (to)
+        row->free(b->device, to);
     return err;
 }

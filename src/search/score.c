@@ -46,37 +46,6 @@ static void fill_ties(struct sl_arena *arena, const struct sl_setup *l, struct s
     draft->ties = ties;
 }
 
-sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
-                     const struct sl_stage_bytes *exact, const struct sl_plan **out) {
-    const struct sl_problem *p = l->problem;
-    struct sl_stage *stages = SL_NEW(arena, struct sl_stage, l->c.stage_count);
-    int64_t *memory = SL_NEW(arena, int64_t, l->device_count);
-    for (int s = 0; s < l->c.stage_count; s++)
-        stages[s] = (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
-                                      .width = l->c.width[s],
-                                      .micro_size = p->sizes[sl_candidate_size(&l->c, s)],
-                                      .workers = l->workers[s],
-                                      .recompute = l->c.recompute[s],
-                                      .has_input = l->stages[s].reads_data,
-                                      .bytes = exact ? exact[s] : l->stages[s].bytes};
-    if (p->graph_nodes)
-        fill_nodes(arena, l, stages);
-    for (int w = 0; w < l->device_count; w++)
-        memory[w] = p->memory ? p->memory[l->device_of[w]] : 0;
-    struct sl_plan draft = {.model = p->model,
-                            .node_count = p->graph_nodes,
-                            .stages = stages,
-                            .stage_count = l->c.stage_count,
-                            .edges = l->edges,
-                            .edge_count = l->edge_count,
-                            .worker_count = l->device_count,
-                            .memory_bytes = memory,
-                            .schedule = l->c.schedule,
-                            .batch = p->batch};
-    fill_ties(arena, l, &draft);
-    return sl_plan_build(arena, &draft, out);
-}
-
 /* Where workers hand messages over themselves: into the ring, or out of it. */
 static int64_t copy_ns(const struct sl_setup *l, int stage) {
     double bytes = (double)(l->stages[stage].in_bytes + l->stages[stage].out_bytes) *
@@ -112,6 +81,56 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     }
 }
 
+/* What was simulated is what shall run: schedules go by these times, unless a plan cannot say them.
+ */
+static void fill_times(struct sl_arena *arena, const struct sl_setup *l, struct sl_stage *stages) {
+    int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * l->c.stage_count);
+    sl_setup_times(l, dur);
+    for (int64_t i = 0; i < (int64_t)l->c.stage_count * SL_KIND_COUNT; i++)
+        if (dur[i / SL_KIND_COUNT][i % SL_KIND_COUNT] > SL_STAGE_NS_MOST)
+            return;
+    for (int s = 0; s < l->c.stage_count; s++)
+        stages[s].times = (struct sl_stage_times){.f = dur[s][SL_F],
+                                                  .b = dur[s][SL_B],
+                                                  .i = dur[s][SL_I],
+                                                  .w = dur[s][SL_W],
+                                                  .recompute = dur[s][SL_RECOMPUTE],
+                                                  .reduce = dur[s][SL_REDUCE],
+                                                  .step = dur[s][SL_STEP]};
+}
+
+sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
+                     const struct sl_stage_bytes *exact, const struct sl_plan **out) {
+    const struct sl_problem *p = l->problem;
+    struct sl_stage *stages = SL_NEW(arena, struct sl_stage, l->c.stage_count);
+    int64_t *memory = SL_NEW(arena, int64_t, l->device_count);
+    for (int s = 0; s < l->c.stage_count; s++)
+        stages[s] = (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
+                                      .width = l->c.width[s],
+                                      .micro_size = p->sizes[sl_candidate_size(&l->c, s)],
+                                      .workers = l->workers[s],
+                                      .recompute = l->c.recompute[s],
+                                      .has_input = l->stages[s].reads_data,
+                                      .bytes = exact ? exact[s] : l->stages[s].bytes};
+    fill_times(arena, l, stages);
+    if (p->graph_nodes)
+        fill_nodes(arena, l, stages);
+    for (int w = 0; w < l->device_count; w++)
+        memory[w] = p->memory ? p->memory[l->device_of[w]] : 0;
+    struct sl_plan draft = {.model = p->model,
+                            .node_count = p->graph_nodes,
+                            .stages = stages,
+                            .stage_count = l->c.stage_count,
+                            .edges = l->edges,
+                            .edge_count = l->edge_count,
+                            .worker_count = l->device_count,
+                            .memory_bytes = memory,
+                            .schedule = l->c.schedule,
+                            .batch = p->batch};
+    fill_ties(arena, l, &draft);
+    return sl_plan_build(arena, &draft, out);
+}
+
 /* ---- the network ---- */
 
 /* Names of wires: what it is, of whom, in which direction. */
@@ -141,7 +160,7 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
-    if (l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+    if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
         return;
     if (level < 0) {
         uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-enum { SL_CUDA_MODULE_VERSION = 1 };
+enum { SL_CUDA_MODULE_VERSION = 2 };
 
 struct sl_cuda_host {
     int version;                            /* SL_CUDA_MODULE_VERSION of the program */
