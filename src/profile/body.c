@@ -69,6 +69,15 @@ static int reader_of_seed(const struct sl_graph *graph, int loss) {
     return v->kind == SL_VALUE_NODE && v->node < graph->forward_count ? v->node : 0;
 }
 
+/* What a neighbour would have sent lies in memory of the device. */
+static sl_err post(struct sl_body *b, struct sl_body_feed *feed) {
+    const struct sl_device_row *row = b->device->row;
+    int64_t bytes = sl_operand_bytes(&feed->operand);
+    SL_TRY(row->alloc(b->device, larger(bytes, 64), &feed->message));
+    SL_TRY(row->upload(b->device, SL_STREAM_COMPUTE, feed->message, feed->host, bytes));
+    return row->sync(b->device, SL_STREAM_COMPUTE);
+}
+
 static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, enum sl_feed_kind kind) {
     const struct sl_graph *graph = b->program->graph;
     for (int p = 0; p < ports->count; p++) {
@@ -86,20 +95,27 @@ static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, enum s
             return sl_fail(SL_ERR_SYSTEM, "no memory for an input");
         draw_port(graph, port, kind, feed.host);
         SL_PUSH(&b->feeds, feed);
+        if (kind == SL_FEED_ACT || kind == SL_FEED_GRAD)
+            SL_TRY(post(b, &b->feeds.at[b->feeds.count - 1]));
     }
     return SL_OK;
 }
 
 static sl_err put_feed(struct sl_body *b, struct sl_body_feed *feed, int slot, int64_t round) {
     const struct sl_operand *o = &feed->operand;
+    const struct sl_device_row *row = b->device->row;
     int64_t samples = b->program->samples, start = sl_clock_ns();
     b->base[SL_SPACE_SLOT] = b->slots[slot];
     if (b->spec->fill && feed->input >= 0)
         SL_TRY(b->spec->fill(b->spec->data, round * samples, samples, feed->input, feed->host));
-    SL_TRY(upload(b, o->space, o->offset, feed->host, sl_operand_bytes(o)));
-    SL_TRY(b->device->row->sync(b->device, SL_STREAM_COMPUTE));
+    if (feed->message)
+        SL_TRY(row->copy(b->device, SL_STREAM_COMPUTE, (char *)b->slots[slot] + o->offset,
+                         feed->message, sl_operand_bytes(o)));
+    else
+        SL_TRY(upload(b, o->space, o->offset, feed->host, sl_operand_bytes(o)));
+    SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
     feed->dur_ns = sl_clock_ns() - start;
-    if (feed->kind == SL_FEED_ACT || feed->kind == SL_FEED_GRAD) {
+    if (feed->message) {
         b->copied_bytes += sl_operand_bytes(o);
         b->copied_ns += feed->dur_ns;
     }
@@ -152,9 +168,7 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
     SL_TRY(draw_ports(b, &p->seeds, SL_FEED_SEED));
     SL_TRY(draw_ports(b, &p->recv_act, SL_FEED_ACT));
     SL_TRY(draw_ports(b, &p->recv_grad, SL_FEED_GRAD));
-    b->message = malloc((size_t)message_bytes(p) + 64);
-    if (!b->message)
-        return sl_fail(SL_ERR_SYSTEM, "no memory for a message");
+    SL_TRY(b->device->row->alloc(b->device, larger(message_bytes(p), 64), &b->message));
     b->op_ns = calloc((size_t)p->instr_count + 1, sizeof *b->op_ns);
     return b->device->row->bind(b->device, b->program, &b->exec);
 }
@@ -178,13 +192,17 @@ void sl_body_close(struct sl_body *b) {
     for (int s = 0; s < SL_BODY_SLOTS && b->device; s++)
         if (b->slots[s])
             b->device->row->free(b->device, b->slots[s]);
+    for (int64_t i = 0; i < b->feeds.count; i++) {
+        free(b->feeds.at[i].host);
+        if (b->feeds.at[i].message)
+            b->device->row->free(b->device, b->feeds.at[i].message);
+    }
+    if (b->message)
+        b->device->row->free(b->device, b->message);
     sl_program_close(b->program);
     if (b->device)
         b->device->row->close(b->device);
-    for (int64_t i = 0; i < b->feeds.count; i++)
-        free(b->feeds.at[i].host);
     SL_VEC_FREE(&b->feeds);
-    free(b->message);
     free(b->op_ns);
     free(b);
 }
@@ -194,8 +212,8 @@ static sl_err send(struct sl_body *b, const struct sl_ports *ports, int slot) {
     int64_t start = sl_clock_ns();
     for (int i = 0; i < ports->count; i++) {
         const struct sl_operand *o = &ports->at[i].operand;
-        SL_TRY(b->device->row->download(b->device, SL_STREAM_COMPUTE, b->message,
-                                        (char *)b->slots[slot] + o->offset, sl_operand_bytes(o)));
+        SL_TRY(b->device->row->copy(b->device, SL_STREAM_COMPUTE, b->message,
+                                    (char *)b->slots[slot] + o->offset, sl_operand_bytes(o)));
         b->copied_bytes += sl_operand_bytes(o);
     }
     SL_TRY(b->device->row->sync(b->device, SL_STREAM_COMPUTE));

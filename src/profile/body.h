@@ -16,6 +16,7 @@ struct sl_body_feed {
     enum sl_feed_kind kind;
     struct sl_operand operand;
     void *host;
+    void *message;  /* of the device, where messages lie; NULL: from the host */
     int input;      /* of the graph; -1: none */
     int reader;     /* the first node of the part that reads it; of a seed: that makes the loss; -1:
                        part of the copy of a message */
@@ -39,7 +40,7 @@ struct sl_body {
     void *slots[SL_BODY_SLOTS];
     int64_t *op_ns;                    /* [instr] */
     SL_VEC(struct sl_body_feed) feeds; /* inputs, seeds, messages */
-    void *message;                     /* host: what leaves */
+    void *message;                     /* of the device: what leaves */
     int64_t copied_bytes, copied_ns;   /* messages in and out, since the caller set them to 0 */
 };
 
