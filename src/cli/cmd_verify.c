@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/sched_args.h"
+#include "sched/watch.h"
 
 #include <string.h>
 

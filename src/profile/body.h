@@ -3,7 +3,7 @@
 #define SL_PROFILE_BODY_H
 
 #include "base/vec.h"
-#include "profile/crowd.h"
+#include "comm/crowd.h"
 #include "profile/measure.h"
 
 /* Micro-batches in flight: a pass finds the caches as a pipeline leaves them, not with its own

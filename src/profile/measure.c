@@ -121,6 +121,10 @@ struct member {
 struct crowd {
     struct run *run;
     struct member *members; /* [busy] */
+    struct sample *samples; /* [count] of all members */
+    int64_t count;
+    int64_t *extra; /* [busy][round] */
+    double *copies; /* [busy][round] */
 };
 
 /* Medians of the passes of a worker, by the samples of each round, added to `out`. */
@@ -224,48 +228,55 @@ static struct sl_body_rates mean_rates(const struct member *members, int count) 
 }
 
 /* Everybody has measured: from samples to rows. */
-static sl_err conclude(struct run *r, struct crowd *c, struct sample *samples, int64_t count,
-                       int64_t *extra, double *copies, int64_t micro) {
+static sl_err conclude(struct run *r, struct crowd *c, int64_t micro) {
     const struct sl_profile_spec *spec = r->spec;
     double whole[3] = {0};
     int64_t rounds = (int64_t)spec->busy * spec->rounds;
     int64_t *scratch = SL_NEW(r->arena, int64_t, spec->rounds + 1);
     for (int w = 0; w < spec->busy; w++)
         pass_medians(&c->members[w], spec->rounds, scratch, whole);
-    add_rows(r, samples, count, whole, micro);
+    add_rows(r, c->samples, c->count, whole, micro);
     r->rates = mean_rates(c->members, spec->busy);
-    r->action_ns = quantile(extra, rounds, 0.5);
+    r->action_ns = quantile(c->extra, rounds, 0.5);
     r->action_ns = r->action_ns > 0 ? r->action_ns : 0;
-    r->copy_rate = median_rate(copies, rounds);
+    r->copy_rate = median_rate(c->copies, rounds);
     return r->copy_rate > 0 ? SL_OK : sl_body_copy_rate(c->members[0].body, &r->copy_rate);
+}
+
+static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
+    const struct sl_profile_spec *spec = r->spec;
+    int64_t rounds = spec->rounds, at = 0;
+    struct crowd c = {.run = r,
+                      .members = SL_NEW(arena, struct member, spec->busy),
+                      .extra = SL_NEW(arena, int64_t, spec->busy * rounds),
+                      .copies = SL_NEW(arena, double, spec->busy *rounds)};
+    for (int w = 0; w < spec->busy; w++) {
+        struct sl_slice slice = r->slices[w % r->slice_count];
+        c.members[w] = (struct member){
+            .slice = slice, .extra = c.extra + w * rounds, .copy_rate = c.copies + w * rounds};
+        c.count += rounds * (slice.last - slice.first);
+    }
+    c.samples = SL_NEW(arena, struct sample, c.count);
+    for (int w = 0; w < spec->busy; w++) {
+        c.members[w].samples = c.samples + at;
+        at += rounds * (c.members[w].slice.last - c.members[w].slice.first);
+    }
+    return c;
 }
 
 static sl_err measure_size(struct run *r, int64_t micro) {
     const struct sl_profile_spec *spec = r->spec;
     struct sl_arena arena = {0};
-    struct crowd c = {r, SL_NEW(&arena, struct member, spec->busy)};
+    struct crowd c = open_crowd(r, &arena);
     int place = sl_crowd_place(spec->busy, spec->threads);
-    int64_t rounds = spec->rounds, count = 0;
-    int64_t *extra = SL_NEW(&arena, int64_t, spec->busy * rounds);
-    double *copies = SL_NEW(&arena, double, spec->busy *rounds);
     sl_err err = SL_OK;
-    for (int w = 0; w < spec->busy; w++)
-        count +=
-            rounds * (r->slices[w % r->slice_count].last - r->slices[w % r->slice_count].first);
-    struct sample *samples = SL_NEW(&arena, struct sample, count), *at = samples;
     for (int w = 0; w < spec->busy; w++) {
-        struct member *m = &c.members[w];
         struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, w % r->slice_count,
                                     place < 0 ? -1 : place + w * spec->threads};
-        *m = (struct member){.slice = r->slices[w % r->slice_count],
-                             .samples = at,
-                             .extra = extra + w * rounds,
-                             .copy_rate = copies + w * rounds};
-        at += rounds * (m->slice.last - m->slice.first);
-        SL_TRY_OUT(sl_body_open(spec, &part, micro, &m->body));
+        SL_TRY_OUT(sl_body_open(spec, &part, micro, &c.members[w].body));
     }
     SL_TRY_OUT(sl_crowd_run(spec->busy, spec->threads, work, &c));
-    err = conclude(r, &c, samples, count, extra, copies, micro);
+    err = conclude(r, &c, micro);
 out:
     for (int w = 0; w < spec->busy; w++)
         sl_body_close(c.members[w].body);

@@ -191,13 +191,6 @@ SL_MUST_CHECK sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_p
 SL_MUST_CHECK sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
                                     struct sl_sched **out);
 SL_MUST_CHECK sl_err sl_sched_verify(const struct sl_sched *sched);
-/* The same for long ones: tells now and then how many of the actions to play are done. */
-struct sl_sched_watch {
-    void (*tell)(void *ctx, int64_t done, int64_t all);
-    void *ctx;
-};
-SL_MUST_CHECK sl_err sl_sched_verify_watched(const struct sl_sched *sched,
-                                             const struct sl_sched_watch *watch);
 
 /* Text (.sched); holds its plan. Lowered or passes only. */
 SL_MUST_CHECK sl_err sl_sched_read(struct sl_arena *arena, const char *file, const char *text,

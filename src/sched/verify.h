@@ -13,6 +13,7 @@
 #include "base/vec.h"
 #include "sched/deps.h"
 #include "sched/lower.h"
+#include "sched/watch.h"
 
 enum { SL_DONE_F = 1, SL_DONE_RECOMPUTE = 2, SL_DONE_I = 4, SL_DONE_W = 8 };
 

@@ -1,5 +1,5 @@
 /* Workers side by side: starting, meeting, ending. */
-#include "profile/crowd.h"
+#include "comm/crowd.h"
 
 #include "base/arena.h"
 #include "device/bind.h"

@@ -1,6 +1,6 @@
-/* Workers that measure side by side: threads of their own, bound as a run would bind them. */
-#ifndef SL_PROFILE_CROWD_H
-#define SL_PROFILE_CROWD_H
+/* Workers of one process side by side, for measuring: threads of their own, bound as a run would bind them. */
+#ifndef SL_COMM_CROWD_H
+#define SL_COMM_CROWD_H
 
 #include "base/err.h"
 
