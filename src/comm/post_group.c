@@ -29,6 +29,7 @@ struct group {
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
+    int64_t arrived_bytes;
     int64_t slice_most, sum_count;
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
@@ -334,8 +335,13 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->outs = SL_NEW(&group->arena, float *, spec->member_count);
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
+    group->arrived_bytes = (far * group->slice_most + 16) * (int64_t)sizeof *group->arrived;
     SL_TRY(alloc_floats(far * group->slice_most + 16, &group->arrived));
     return open_mirrors(group, spec);
+}
+
+static int64_t bytes_of(const struct group *group) {
+    return group->arrived_bytes + group->arena.used_bytes;
 }
 
 sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
@@ -358,6 +364,7 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
         if (spec->term_count)
             err = open_sums(group, spec);
     }
+    comm->bytes += bytes_of(group);
     if (err != SL_OK)
         sl_post_group_close(&group->base);
     else
@@ -375,6 +382,7 @@ void sl_post_group_close(struct sl_group *base) {
     sl_post_unlock(post);
     if (!idle)
         return;
+    base->comm->bytes -= bytes_of(group);
     sl_adder_close(&group->adder);
     if (group->host)
         group->host->row->close(group->host);
