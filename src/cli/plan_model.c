@@ -8,7 +8,6 @@
 #include "device/device.h"
 #include "profile/machine_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct question {
@@ -23,15 +22,6 @@ struct question {
     struct sl_search_spec spec;
     int64_t shown_ns; /* when progress was last shown */
 };
-
-static sl_err read_cost(const char *path, struct question *q) {
-    char *text;
-    size_t length;
-    SL_TRY(sl_file_read(path, 1 << 28, &text, &length));
-    sl_err err = sl_cost_read(&q->arena, path, text, length, &q->cost);
-    free(text);
-    return err;
-}
 
 /* A profile of this computer's threads also knows what lies between them. */
 static void use_measured_link(struct question *q) {
@@ -58,7 +48,7 @@ static sl_err open_machine(const struct sl_args *args, struct question *q) {
         SL_TRY(sl_machine_first(&q->arena, q->machine, (int)devices, &q->machine));
     const char *cost = sl_args_text(args, "--cost", NULL);
     if (cost)
-        SL_TRY(read_cost(cost, q));
+        SL_TRY(sl_cost_file(&q->arena, cost, &q->cost));
     use_measured_link(q);
     return SL_OK;
 }
@@ -179,9 +169,9 @@ static sl_err open_query(const struct sl_args *args, struct question *q) {
     SL_TRY(sl_planner_find(sl_args_text(args, "--planner", "sluice"), &q->spec.planner));
     SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
-    if (strcmp(schedule, "auto") != 0 && !sl_schedule_find(schedule))
-        return sl_fail(SL_ERR_USAGE, "plan: no schedule '%s'; see 'sluice list schedules'",
-                       schedule);
+    const struct sl_schedule *row;
+    if (strcmp(schedule, "auto") != 0)
+        SL_TRY(sl_schedule_require(schedule, &row));
     q->spec.query = (struct sl_query){
         .problem = q->problem,
         .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,

@@ -67,6 +67,8 @@ static sl_err open_shared(struct channel *channel) {
         .memory = memory + heads,
         .places = (struct sl_place *)(void *)memory,
     };
+    if (spec->from == post->base.rank || spec->to == post->base.rank)
+        post->base.bytes += sl_ring_bytes(&channel->ring);
     return SL_OK;
 }
 
@@ -97,6 +99,7 @@ static sl_err open_end(struct channel *channel) {
         SL_TRY(find_memory((struct sl_post *)comm, receives ? spec->device : spec->sender,
                            &host.device));
     SL_TRY(sl_ring_open(&channel->ring, &comm->gate, &host));
+    comm->bytes += sl_ring_bytes(&channel->ring);
     if (channel->local)
         return SL_OK;
     channel->places = calloc((size_t)spec->places, sizeof *channel->places);
@@ -145,8 +148,10 @@ static sl_err wait_sent(struct channel *channel) {
 }
 
 static void free_channel(struct channel *channel) {
-    if (!channel->shared)
+    if (!channel->shared) { /* else the transport keeps it */
+        channel->base.comm->bytes -= sl_ring_bytes(&channel->ring);
         sl_ring_close(&channel->ring);
+    }
     free(channel->places);
     free(channel);
 }

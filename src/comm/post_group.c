@@ -28,6 +28,7 @@ struct group {
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
+    int64_t arrived_bytes;
     int64_t slice_most, sum_count;
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
@@ -323,6 +324,7 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->mirrors = SL_NEW(&group->arena, struct mirror, spec->member_count);
     group->devices = SL_NEW(&group->arena, struct sl_device *, spec->member_count);
     SL_TRY(open_mirrors(group, spec));
+    group->arrived_bytes = (far * group->slice_most + 16) * (int64_t)sizeof *group->arrived;
     return alloc_arrived(group, far * group->slice_most + 16);
 }
 
@@ -332,6 +334,10 @@ static sl_err connect_ranks(const struct group *group) {
         for (int b = 0; b < a; b++)
             SL_TRY(sl_far_connect(post, group->ranks.at[a], group->ranks.at[b]));
     return SL_OK;
+}
+
+static int64_t bytes_of(const struct group *group) {
+    return group->arrived_bytes + group->arena.used_bytes;
 }
 
 sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
@@ -354,6 +360,7 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
         if (spec->term_count)
             err = open_sums(group, spec);
     }
+    comm->bytes += bytes_of(group);
     if (err != SL_OK)
         sl_post_group_close(&group->base);
     else
@@ -371,6 +378,7 @@ void sl_post_group_close(struct sl_group *base) {
     sl_post_unlock(post);
     if (!idle)
         return;
+    base->comm->bytes -= bytes_of(group);
     struct sl_device *device = group->adder.device;
     if (device && device->row->apart && group->arrived)
         device->row->free(device, group->arrived);

@@ -46,6 +46,18 @@ static sl_err load(const struct sl_transport *row, const struct sl_transport **o
     return SL_OK;
 }
 
+static int count_rows(void) {
+    int count = 0;
+    while (sl_transports[count])
+        count++;
+    return count;
+}
+
+static const char *row_name(const void *ctx, int i) {
+    (void)ctx;
+    return sl_transports[i]->name;
+}
+
 sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
     for (const struct sl_transport *const *row = sl_transports; *row; row++) {
         if (strcmp((*row)->name, name) != 0)
@@ -53,5 +65,8 @@ sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
         *out = *row;
         return (*row)->module ? load(*row, out) : SL_OK;
     }
-    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'; see 'sluice list transports'", name);
+    const char *near = sl_nearest(name, count_rows(), row_name, NULL);
+    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'%s%s%s", name,
+                   near ? "; did you mean '" : "; see 'sluice list transports'", near ? near : "",
+                   near ? "'?" : "");
 }

@@ -3,7 +3,7 @@
  * A unit is known by its signature (ops, shapes, attributes; not its place in the model), so that
  * one row serves every repeated block, and a model with two layers can be measured to plan one with
  * ninety-six. Between two sizes times are interpolated, beyond them the last slope goes on.
- * Text: docs/formats-cost.md.
+ * Text: docs/formats-machine.md.
  */
 #ifndef SL_COST_COST_H
 #define SL_COST_COST_H
@@ -41,6 +41,9 @@ SL_MUST_CHECK sl_err sl_cost_build(struct sl_arena *arena, const struct sl_cost 
 SL_MUST_CHECK sl_err sl_cost_check(const struct sl_cost *cost);
 SL_MUST_CHECK sl_err sl_cost_read(struct sl_arena *arena, const char *file, const char *text,
                                   size_t length, const struct sl_cost **out);
+/* The same from a file. */
+SL_MUST_CHECK sl_err sl_cost_file(struct sl_arena *arena, const char *path,
+                                  const struct sl_cost **out);
 void sl_cost_write(const struct sl_cost *cost, struct sl_text *out);
 
 /* Times of a unit at a micro-batch size; false: it was not measured. */

@@ -13,6 +13,8 @@
 #include "base/lex.h"
 #include "base/vec.h"
 
+#include <stdlib.h>
+
 struct reader {
     struct sl_lex lex;
     struct sl_arena *arena;
@@ -133,6 +135,15 @@ sl_err sl_cost_read(struct sl_arena *arena, const char *file, const char *text, 
         err = sl_err_context(err, "%s", file);
 out:
     SL_VEC_FREE(&r.rows);
+    return err;
+}
+
+sl_err sl_cost_file(struct sl_arena *arena, const char *path, const struct sl_cost **out) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, 1 << 28, &text, &length));
+    sl_err err = sl_cost_read(arena, path, text, length, out);
+    free(text);
     return err;
 }
 

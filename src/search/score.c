@@ -150,7 +150,7 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
-    if (l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+    if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
         return;
     if (level < 0) {
         uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
