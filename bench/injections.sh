@@ -46,6 +46,9 @@ clean() {
 }
 trap clean EXIT
 write_agents "$work"
+# mpirun passes on what ranks say when it has ended the job, up to 2 s later: they say it here.
+printf '#!/bin/sh\nexec "$@" 2>"$SL_SAY"\n' >"$work/say"
+chmod +x "$work/say"
 
 # ---- what there is ----
 places=(threads tcp)
@@ -87,14 +90,15 @@ start() {
     case $place in
     threads) exec "$SLUICE" "${train[@]}" ;;
     tcp) exec "$SLUICE" launch -n $ranks -- "${train[@]}" ;;
-    mpi) exec mpirun -n $ranks "$SLUICE" "${train[@]}" ;;
+    mpi) SL_SAY=$name.pipe exec mpirun -n $ranks "$work/say" "$SLUICE" "${train[@]}" ;;
     tcp-hosts)
         exec "$SLUICE" launch -n $ranks --hosts "$a=10.$((78 + lane)).0.1,$b=10.$((78 + lane)).0.2" \
             --agent "$work/enter-exec" -- "${train[@]}"
         ;;
     mpi-hosts)
         exec "$work/enter-exec" "$a" mpirun --host "$a:2,$b:1" -n $ranks --mca plm_rsh_agent "$work/enter" \
-            --mca oob_tcp_if_include wire --mca btl_tcp_if_include wire "$SLUICE" "${train[@]}"
+            --mca oob_tcp_if_include wire --mca btl_tcp_if_include wire -x SL_SAY="$name.pipe" \
+            "$work/say" "$SLUICE" "${train[@]}"
         ;;
     esac
 }

@@ -20,7 +20,7 @@ struct question {
     int staleness_count;
     const struct sl_problem *problem;
     struct sl_search_spec spec;
-    int64_t shown_ns; /* when progress was last shown */
+    int64_t start_ns, shown_ns; /* of the search; when progress was last shown */
 };
 
 /* A profile of this computer's threads also knows what lies between them. */
@@ -145,21 +145,25 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     q->spec.has_kernel = spec.has_kernel;
     q->spec.extra_bytes = device_of(q)->extra_bytes;
     q->spec.optim = &q->optim;
+    q->spec.threads = q->cost ? q->cost->threads : 1;
     return SL_OK;
 }
 
 /* At most ten lines a second; each replaces the last. */
 static void show_progress(void *ctx, const char *phase, const struct sl_result *so_far) {
     struct question *q = ctx;
-    char best[SL_HUMAN_BYTES] = "none";
+    char best[SL_HUMAN_BYTES] = "none", took[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES];
     int64_t now = sl_clock_ns();
     if (now - q->shown_ns < 100000000)
         return;
     q->shown_ns = now;
     if (so_far->found)
         sl_human_ns(so_far->best.score.step_ns, best);
-    sl_log_status(false, "plan: %s, %lld played, best step %s", phase, (long long)so_far->played,
-                  best);
+    int64_t until = q->spec.query.until_ns;
+    sl_log_status(false, "plan: %s, %lld played, best step %s, %s so far%s%s", phase,
+                  (long long)so_far->played, best, sl_human_ns(now - q->start_ns, took),
+                  until > now ? ", left at most " : "",
+                  until > now ? sl_human_ns(until - now, left) : "");
 }
 
 static sl_err open_query(const struct sl_args *args, struct question *q) {
@@ -200,7 +204,7 @@ sl_err sl_plan_model(const struct sl_args *args) {
     sl_err err = SL_OK;
     const char *path = sl_args_text(args, "-o", NULL);
     SL_TRY_OUT(open_question(args, &q));
-    int64_t start = sl_clock_ns();
+    int64_t start = q.start_ns = sl_clock_ns();
     SL_TRY_OUT(sl_search_run(&q.arena, &q.spec, &search));
     struct sl_search_report report = {
         .spec = &q.spec, .search = &search, .cost = q.cost, .search_ns = sl_clock_ns() - start};
