@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include "base/module.h"
+#include "comm/far_rows.h"
 #include "comm/tcp.h"
 #include "comm/threads.h"
 
@@ -20,8 +21,17 @@ static const struct sl_transport mpi_p2p = {
     .module = "libsluice_mpi.so",
 };
 
-const struct sl_transport *const sl_transports[] = {&mpi, &mpi_p2p, &sl_transport_tcp,
-                                                    &sl_transport_threads, NULL};
+const struct sl_transport *const sl_transports[] = {
+    &mpi,
+    &mpi_p2p,
+#if SL_HAVE_CUDA
+    &sl_transport_nccl,
+    &sl_transport_nccl_mpi,
+#endif
+    &sl_transport_tcp,
+    &sl_transport_threads,
+    NULL,
+};
 
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {
     char symbol[64];

@@ -87,6 +87,8 @@ static sl_err start(struct session *s) {
         SL_TRY(load(s, c->run, false));
         s->result->resumed = true;
         s->saved_step = step_of(s);
+        if (s->speaks)
+            sl_ckpt_clean(c->run);
     } else if (c->init) {
         SL_TRY(load(s, c->init, true));
     }
