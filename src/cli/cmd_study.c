@@ -106,7 +106,7 @@ static void list_tuning(const struct sl_args *args, const struct sl_study *s, st
                                              .mode = s->tasks[t].modes[i],
                                              .seed = s->tune_seed,
                                              .rate = s->tasks[t].rates[r],
-                                             .tune = true};
+                                             .kind = SL_CELL_TUNE};
                 SL_PUSH(&m->tune, cell);
             }
 }
@@ -129,6 +129,36 @@ static sl_err list_cells(const struct sl_args *args, const struct sl_study *s, s
             }
     return m->cells.count ? SL_OK
                           : sl_fail(SL_ERR_USAGE, "--tasks %s: none of them is in the study", only);
+}
+
+/* Alone on the machine, every worker on a core of its own: the time of a step. */
+static sl_err run_timed(struct sl_study_pool *p, struct matrix *m) {
+    SL_VEC(struct sl_study_cell) timed = {0};
+    for (int64_t i = 0; i < m->cells.count && m->cells.at[i].seed == p->study->seeds[0]; i++) {
+        struct sl_study_cell cell = m->cells.at[i];
+        cell.kind = SL_CELL_TIME;
+        cell.record = NULL;
+        SL_PUSH(&timed, cell);
+    }
+    int64_t jobs = p->jobs;
+    p->jobs = 1;
+    sl_err err = sl_study_pool_run(p, timed.at, timed.count, "time");
+    p->jobs = jobs;
+    for (int64_t i = 0; err == SL_OK && i < timed.count; i++)
+        SL_PUSH(&m->cells, timed.at[i]);
+    SL_VEC_FREE(&timed);
+    return err;
+}
+
+static sl_err check_cores(const struct sl_args *args, const struct sl_study *s) {
+    const char *only = sl_args_text(args, "--tasks", NULL);
+    for (int t = 0; t < s->task_count; t++)
+        if (chosen(only, s->tasks[t].name) && s->tasks[t].stages > sl_par_cores())
+            return sl_fail(SL_ERR_USAGE,
+                           "--time: task '%s' has %d workers, and there are %d cores: no time of a "
+                           "step can be measured here",
+                           s->tasks[t].name, s->tasks[t].stages, sl_par_cores());
+    return SL_OK;
 }
 
 /* ---- what is said ---- */
@@ -154,6 +184,8 @@ static void put_json(const struct sl_study_table *table, struct sl_text *out) {
         sl_json_put_double(&json, "target", r->target);
         sl_json_put_double(&json, "steps_to_target", r->reached);
         sl_json_put_double(&json, "sooner_simulated", r->sooner);
+        sl_json_put_double(&json, "step_ms", r->step_ms);
+        sl_json_put_double(&json, "sooner_measured", r->sooner_measured);
         sl_json_close(&json, '}');
     }
     sl_json_close(&json, ']');
@@ -215,9 +247,12 @@ static const char *default_out(struct sl_arena *arena, const char *file) {
                  : sl_arena_dup(arena, name, (size_t)(dot - name));
 }
 
-static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m) {
-    struct sl_text text = {0};
+/* Commands, one a line; as JSON a list of lists of words. */
+static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m, bool as_json) {
+    struct sl_text text = {0}, listed = {0};
+    struct sl_json_out json = {.text = &listed, .indent = 2};
     sl_err err = SL_OK;
+    sl_json_open(&json, '[');
     for (int64_t i = 0; err == SL_OK && i < m->tune.count + m->cells.count; i++) {
         const char *words[SL_STUDY_WORDS];
         int count;
@@ -225,13 +260,20 @@ static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m) {
                              i < m->tune.count ? &m->tune.at[i] : &m->cells.at[i - m->tune.count],
                              words, &count);
         sl_text_put(&text, "sluice");
-        for (int w = 0; err == SL_OK && w < count; w++)
+        sl_json_open(&json, '[');
+        for (int w = 0; err == SL_OK && w < count; w++) {
             sl_text_printf(&text, " %s", words[w]);
+            sl_json_string(&json, words[w]);
+        }
+        sl_json_close(&json, ']');
         sl_text_put(&text, "\n");
     }
+    sl_json_close(&json, ']');
+    sl_text_put(&listed, "\n");
     if (err == SL_OK)
-        err = sl_print(&text);
+        err = sl_print(as_json ? &listed : &text);
     sl_text_free(&text);
+    sl_text_free(&listed);
     return err;
 }
 
@@ -248,19 +290,24 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     SL_TRY(sl_args_int(args, "--jobs", 1, 1024, &p.jobs));
     SL_TRY(sl_args_int(args, "--limit", 0, 1 << 30, &limit_s));
     SL_TRY(sl_args_double(args, "--part", 1e-9, 1000, &p.how.part));
+    SL_TRY(sl_args_int(args, "--time", 1, 1 << 30, &p.how.time_steps));
     SL_TRY(take_sets(args, arena, &p.how));
+    if (p.how.time_steps)
+        SL_TRY(check_cores(args, p.study));
     p.limit_ns = limit_s < 0 ? -1 : limit_s * 1000000000;
     double *times = SL_NEW(arena, double, p.study->task_count *p.study->mode_count);
     SL_TRY(step_times(&p, times)); /* also finds what is wrong with the options of a cell */
     list_tuning(args, p.study, m);
     if (sl_args_has(args, "--dry-run")) {
         SL_TRY(list_cells(args, p.study, m));
-        return dry_run(&p, m);
+        return dry_run(&p, m, sl_args_has(args, "--json"));
     }
     if (m->tune.count)
         SL_TRY(sl_study_pool_run(&p, m->tune.at, m->tune.count, "tune"));
     SL_TRY(list_cells(args, p.study, m));
     SL_TRY(sl_study_pool_run(&p, m->cells.at, m->cells.count, "run"));
+    if (p.how.time_steps)
+        SL_TRY(run_timed(&p, m));
     return put_all(args, &p, m, times);
 }
 
@@ -281,6 +328,7 @@ static const struct sl_option options[] = {
     {"--tasks", "T,U", "only these tasks", false},
     {"--part", "X", "factor on all steps, to try a study out", false},
     {"--no-tune", NULL, "the first rate of a task instead of the best of the tuning seed", false},
+    {"--time", "N", "then N steps of each mode alone on the machine: measured times", false},
     {"--limit", "S", "start no run after S seconds; 0: a table of what is there", false},
     {"--set", "K=TEXT", "what {K} stands for, before the study's own let", true},
     {"--keep-weights", NULL, "keep the checkpoints of the runs", false},

@@ -42,15 +42,11 @@ static const char *device_name(const void *ctx, int i) {
     return sl_devices[i]->name;
 }
 
-static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
-    const char *name = sl_args_text(args, "--device", "cpu");
-    *out = sl_device_find(name);
-    if (*out) {
-        const char *why = (*out)->missing();
-        return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", name, why)
-                   : SL_OK;
-    }
+sl_err sl_run_device(const char *name, const struct sl_device_row **out) {
     int count = 0;
+    *out = sl_device_find(name);
+    if (*out)
+        return SL_OK;
     while (sl_devices[count])
         count++;
     const char *near = sl_nearest(name, count, device_name, NULL);
@@ -59,18 +55,24 @@ static sl_err find_device(const struct sl_args *args, const struct sl_device_row
                    near ? "'?" : "");
 }
 
+static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
+    SL_TRY(sl_run_device(sl_args_text(args, "--device", "cpu"), out));
+    const char *why = (*out)->missing();
+    return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", (*out)->name, why)
+               : SL_OK;
+}
+
 static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out) {
     const char *name = sl_args_text(args, "--dtype", "fp32");
     out->dtype = strcmp(name, "bf16") == 0 ? SL_BF16 : SL_FLOAT;
     out->tf32 = strcmp(name, "tf32") == 0;
     if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
         return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
-    if (out->device->halves || strcmp(name, "fp32") == 0)
-        return SL_OK;
-    const char *why =
-        out->device->lacks_bf16 ? out->device->lacks_bf16() : "its kernels know fp32 only";
-    return sl_fail(SL_ERR_NO, "--dtype %s on device '%s': %s; train with --dtype fp32", name,
-                   out->device->name, why);
+    if ((out->dtype == SL_BF16 && !out->device->halves) || (out->tf32 && !out->device->tf32))
+        return sl_fail(SL_ERR_NO,
+                       "--dtype %s: device '%s' does not compute in it; train with --dtype fp32",
+                       name, out->device->name);
+    return SL_OK;
 }
 
 sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,

@@ -67,11 +67,17 @@ void sl_study_write(const struct sl_study *study, struct sl_text *out);
 
 /* ---- cells ---- */
 
+enum sl_study_kind {
+    SL_CELL_RUN,
+    SL_CELL_TUNE, /* a part of the steps, for the rate */
+    SL_CELL_TIME, /* some steps alone on the machine, for the time of one */
+};
+
 struct sl_study_cell {
+    enum sl_study_kind kind;
     int task, mode;
     int64_t seed;
     double rate; /* of the task; a split mode trains with less */
-    bool tune;
     /* what came of it; NULL: not run (yet) */
     const struct sl_record *record;
 };
@@ -79,6 +85,7 @@ struct sl_study_cell {
 /* What a caller may change about a study without editing it. */
 struct sl_study_how {
     double part;                    /* factor on all steps */
+    int64_t time_steps;             /* of the task, in a cell that is timed */
     const struct sl_study_let *set; /* go before those of the file */
     int set_count;
 };
@@ -114,6 +121,8 @@ struct sl_study_row {
     double reached;   /* steps (of the task) until then, mean; NAN: not by all seeds */
     double step_time; /* given; 0: not known */
     double sooner;    /* than what it is compared with; NAN: unknown */
+    double step_ms;   /* measured, of a step of the task; NAN: was not */
+    double sooner_measured;
     const struct sl_study_cell *const *cells; /* [seeds] */
 };
 
@@ -121,6 +130,7 @@ struct sl_study_table {
     const struct sl_study *study;
     const struct sl_study_row *rows;
     int count;
+    bool timed; /* some row has a measured time */
 };
 
 /* Rows in the order of tasks and modes; those without a common seed are left out. `step_time` is

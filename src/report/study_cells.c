@@ -93,8 +93,9 @@ static int64_t parts(const struct sl_study *s, const struct sl_study_cell *c) {
 
 int64_t sl_study_steps(const struct sl_study *s, const struct sl_study_how *how,
                        const struct sl_study_cell *c) {
-    double steps = (double)s->tasks[c->task].steps * how->part * (c->tune ? s->tune_part : 1);
-    int64_t whole = (int64_t)(steps + 0.5);
+    double steps =
+        (double)s->tasks[c->task].steps * how->part * (c->kind == SL_CELL_TUNE ? s->tune_part : 1);
+    int64_t whole = c->kind == SL_CELL_TIME ? how->time_steps : (int64_t)(steps + 0.5);
     return (whole > 1 ? whole : 1) * parts(s, c);
 }
 
@@ -176,7 +177,8 @@ static void put_int(struct writer *w, const char *option, int64_t value) {
 static sl_err put_all(struct writer *w, const struct sl_study_cell *c) {
     const struct sl_study *s = w->study;
     const struct sl_study_task *t = &s->tasks[c->task];
-    int64_t split = parts(s, c), every = w->steps / (c->tune && t->evals > 2 ? 2 : t->evals);
+    int64_t most = c->kind == SL_CELL_RUN ? t->evals : c->kind == SL_CELL_TUNE ? 2 : 1;
+    int64_t split = parts(s, c), every = w->steps / (t->evals < most ? t->evals : most);
     SL_TRY(put_words(w, "train"));
     SL_TRY(put_words(w, t->options));
     SL_TRY(put_words(w, s->options));
@@ -216,6 +218,7 @@ sl_err sl_study_words(struct sl_arena *arena, const struct sl_study *study,
 const char *sl_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
                                const struct sl_study_cell *cell, const char *const *words,
                                int count) {
+    static const char *const kinds[] = {"", ".tune", ".time"};
     char hash[SL_HASH_TEXT];
     struct sl_hasher *hasher = sl_hasher_open();
     char *mode =
@@ -227,5 +230,5 @@ const char *sl_study_cell_name(struct sl_arena *arena, const struct sl_study *st
     for (char *at = mode; *at; at++)
         *at = (char)(isalnum((unsigned char)*at) ? *at : '-');
     return sl_arena_printf(arena, "%.60s.%.60s.seed%lld%s.%.8s", study->tasks[cell->task].name,
-                           mode, (long long)cell->seed, cell->tune ? ".tune" : "", hash);
+                           mode, (long long)cell->seed, kinds[cell->kind], hash);
 }

@@ -8,11 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS = 9, CELL = 48 };
+enum { COLUMNS = 11, UNTIMED = 9, CELL = 48 };
 
-static const char *const heads[COLUMNS] = {
-    "mode",      "rate",          "seeds",           "last loss",         "difference, %",
-    "best loss", "difference, %", "steps to target", "sooner (simulated)"};
+static const char *const heads[COLUMNS] = {"mode",
+                                           "rate",
+                                           "seeds",
+                                           "last loss",
+                                           "difference, %",
+                                           "best loss",
+                                           "difference, %",
+                                           "steps to target",
+                                           "sooner (simulated)",
+                                           "ms a step",
+                                           "sooner (measured)"};
+
+/* The measured columns are there if anything was measured. */
+static int columns(const struct sl_study_table *table) { return table->timed ? COLUMNS : UNTIMED; }
 
 static void put_diff(char out[CELL], const struct sl_study *s, const struct sl_study_row *r,
                      struct sl_interval d) {
@@ -38,6 +49,11 @@ static void fill(const struct sl_study *s, const struct sl_study_row *r, char ou
         snprintf(out[7], CELL, "%.0f", r->reached);
     if (isfinite(r->sooner))
         snprintf(out[8], CELL, "%.2fx", r->sooner);
+    out[9][0] = out[10][0] = 0;
+    if (isfinite(r->step_ms))
+        snprintf(out[9], CELL, "%.3g", r->step_ms);
+    if (isfinite(r->sooner_measured))
+        snprintf(out[10], CELL, "%.2fx", r->sooner_measured);
 }
 
 /* ---- Markdown ---- */
@@ -58,17 +74,17 @@ static void table_of(const struct sl_study_table *table, int task, struct sl_tex
                 "%lld samples, %lld steps.\n\n|",
                 t->name, t->options, t->stages, (long long)t->micro, (long long)t->batch,
                 (long long)t->steps);
-            for (int c = 0; c < COLUMNS; c++)
+            for (int c = 0; c < columns(table); c++)
                 sl_text_printf(out, " %s |", heads[c]);
             sl_text_put(out, "\n|");
-            for (int c = 0; c < COLUMNS; c++)
+            for (int c = 0; c < columns(table); c++)
                 sl_text_put(out, "---|");
             sl_text_put(out, "\n");
             headed = true;
         }
         fill(s, &rows[i], cells);
         sl_text_put(out, "|");
-        for (int c = 0; c < COLUMNS; c++)
+        for (int c = 0; c < columns(table); c++)
             sl_text_printf(out, " %s |", cells[c]);
         sl_text_put(out, "\n");
     }
@@ -165,9 +181,9 @@ static void chart_of(const struct sl_study_table *table, int task, struct sl_tex
     sl_arena_free(&arena);
 }
 
-static void html_row(const char *tag, const char *const *cells, struct sl_text *out) {
+static void html_row(const char *tag, const char *const *cells, int count, struct sl_text *out) {
     sl_text_put(out, "<tr>");
-    for (int c = 0; c < COLUMNS; c++) {
+    for (int c = 0; c < count; c++) {
         sl_text_printf(out, "<%s>", tag);
         sl_markup_escape(out, cells[c]);
         sl_text_printf(out, "</%s>", tag);
@@ -177,16 +193,16 @@ static void html_row(const char *tag, const char *const *cells, struct sl_text *
 
 static void html_table(const struct sl_study_table *table, int task, struct sl_text *out) {
     sl_text_put(out, "<div class=\"wide\"><table>");
-    html_row("th", heads, out);
+    html_row("th", heads, columns(table), out);
     for (int i = 0; i < table->count; i++) {
         char cells[COLUMNS][CELL];
         const char *at[COLUMNS];
         if (table->rows[i].task != task)
             continue;
         fill(table->study, &table->rows[i], cells);
-        for (int c = 0; c < COLUMNS; c++)
+        for (int c = 0; c < columns(table); c++)
             at[c] = cells[c];
-        html_row("td", at, out);
+        html_row("td", at, columns(table), out);
     }
     sl_text_put(out, "</table></div>\n");
 }

@@ -67,14 +67,29 @@ struct maker {
     struct sl_arena *arena;
 };
 
-static const struct sl_study_cell *find(const struct maker *m, int task, int mode, int64_t seed) {
+static const struct sl_study_cell *find(const struct maker *m, enum sl_study_kind kind, int task,
+                                        int mode, int64_t seed) {
     for (int64_t i = 0; i < m->count; i++) {
         const struct sl_study_cell *c = &m->cells[i];
-        if (!c->tune && c->task == task && c->mode == mode && c->seed == seed && c->record &&
+        if (c->kind == kind && c->task == task && c->mode == mode && c->seed == seed && c->record &&
             c->record->eval_count)
             return c;
     }
     return NULL;
+}
+
+/* Of a step of the task, from the runs that had the machine to themselves; what a run does once
+ * (first use of memory, the fill of the pipeline) is in its first tenth, which does not count. */
+static double time_step(const struct maker *m, int task, int mode) {
+    double total = 0, samples = 0;
+    for (int i = 0; i < m->study->seed_count; i++) {
+        const struct sl_study_cell *c = find(m, SL_CELL_TIME, task, mode, m->study->seeds[i]);
+        for (int64_t k = c ? c->record->step_count / 10 : 0; c && k < c->record->step_count; k++) {
+            total += c->record->steps[k].ms;
+            samples += (double)c->record->steps[k].samples;
+        }
+    }
+    return samples > 0 ? total / samples * (double)m->study->tasks[task].batch : (double)NAN;
 }
 
 /* Losses, paired with the mode it is compared with; false: no seed in common. */
@@ -83,9 +98,9 @@ static bool compare(const struct maker *m, struct sl_study_row *row) {
     double last[SL_STUDY_MOST], best[SL_STUDY_MOST];
     const struct sl_study_cell *cells[SL_STUDY_MOST];
     for (int i = 0; i < s->seed_count; i++) {
-        const struct sl_study_cell *own = find(m, row->task, row->mode, s->seeds[i]);
+        const struct sl_study_cell *own = find(m, SL_CELL_RUN, row->task, row->mode, s->seeds[i]);
         const struct sl_study_cell *base =
-            find(m, row->task, s->modes[row->mode].base, s->seeds[i]);
+            find(m, SL_CELL_RUN, row->task, s->modes[row->mode].base, s->seeds[i]);
         if (!own || !base)
             continue;
         last[row->seeds] = 100 * (last_of(own) / last_of(base) - 1);
@@ -123,12 +138,13 @@ static struct sl_study_row *find_row(struct sl_study_row *rows, int64_t count, i
 }
 
 /* How soon, by the row that it is compared with. */
-static void measure_time(const struct sl_study *s, struct sl_study_row *row,
-                         const struct sl_study_row *base) {
+static void tell_time(const struct sl_study *s, struct sl_study_row *row,
+                      const struct sl_study_row *base) {
     row->sooner = (double)NAN;
     reach(s, base->last * (1 + s->target / 100), row);
     if (row->step_time > 0 && base->step_time > 0)
         row->sooner = base->reached * base->step_time / (row->reached * row->step_time);
+    row->sooner_measured = base->reached * base->step_ms / (row->reached * row->step_ms);
 }
 
 struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct sl_study *study,
@@ -136,12 +152,15 @@ struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct 
                                            const double *step_time) {
     struct maker m = {.study = study, .cells = cells, .count = count, .arena = arena};
     SL_VEC(struct sl_study_row) out = {0};
+    bool timed = false;
     for (int t = 0; t < study->task_count; t++) {
         const struct sl_study_task *task = &study->tasks[t];
         int64_t first = out.count;
         for (int i = 0; i < task->mode_count; i++) {
             struct sl_study_row row = {.task = t, .mode = task->modes[i]};
             row.step_time = step_time[t * study->mode_count + row.mode];
+            row.step_ms = time_step(&m, t, row.mode);
+            timed |= isfinite(row.step_ms);
             if (compare(&m, &row))
                 SL_PUSH(&out, row);
         }
@@ -149,12 +168,13 @@ struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct 
             for (int64_t i = first; i < out.count; i++) {
                 int base = study->modes[out.at[i].mode].base;
                 if ((base == out.at[i].mode) == bases)
-                    measure_time(study, &out.at[i],
-                                 find_row(out.at + first, out.count - first, base));
+                    tell_time(study, &out.at[i], find_row(out.at + first, out.count - first, base));
             }
     }
-    struct sl_study_table table = {
-        .study = study, .rows = SL_VEC_FREEZE(&out, arena), .count = (int)out.count};
+    struct sl_study_table table = {.study = study,
+                                   .rows = SL_VEC_FREEZE(&out, arena),
+                                   .count = (int)out.count,
+                                   .timed = timed};
     SL_VEC_FREE(&out);
     return table;
 }

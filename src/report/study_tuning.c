@@ -13,8 +13,8 @@ struct view {
 static double loss_of(const struct view *v, int task, int mode, double rate) {
     for (int64_t i = 0; i < v->count; i++) {
         const struct sl_study_cell *c = &v->cells[i];
-        if (!c->tune || c->task != task || c->mode != mode || c->rate != rate || !c->record ||
-            !c->record->eval_count)
+        if (c->kind != SL_CELL_TUNE || c->task != task || c->mode != mode || c->rate != rate ||
+            !c->record || !c->record->eval_count)
             continue;
         double loss = c->record->evals[c->record->eval_count - 1].loss;
         return isfinite(loss) ? loss : (double)INFINITY;
@@ -68,7 +68,7 @@ void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cel
         const struct sl_study_task *t = &study->tasks[task];
         bool any = false;
         for (int64_t i = 0; i < count; i++)
-            any |= cells[i].tune && cells[i].task == task && cells[i].record;
+            any |= cells[i].kind == SL_CELL_TUNE && cells[i].task == task && cells[i].record;
         if (!any)
             continue;
         sl_text_printf(out,

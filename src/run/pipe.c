@@ -371,6 +371,8 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
+    if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
+        reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
@@ -428,6 +430,17 @@ const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe) { return pipe->worker_b
 
 int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker) {
     return sl_sched_worker_bytes(pipe->sched, worker);
+}
+
+int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe) {
+    int64_t bytes = 0, messages = 0;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        if (!sl_pipe_is_here(pipe, w))
+            continue;
+        bytes += sl_sched_worker_bytes(pipe->sched, w);
+        messages += sl_sched_message_bytes(pipe->sched, w);
+    }
+    return bytes + (pipe->comm->bytes > messages ? pipe->comm->bytes - messages : 0);
 }
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }

@@ -68,8 +68,9 @@ struct sl_train {
     double *norm_sums; /* [program params], and as many for an audit */
     void *opt_scratch;
     struct sl_data_cursor cursor;
-    int64_t step;   /* finished steps */
-    double *counts; /* [losses] items that count in this batch */
+    int64_t step;         /* finished steps */
+    double *counts;       /* [losses] items that count in this batch */
+    struct sl_copy *copy; /* what steps wait for while it is taken; NULL: nothing */
 };
 
 SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);

@@ -6,7 +6,7 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2 && exit 1; }
-"$SLUICE" list devices | grep -q '^  cuda .*GPU$' || exit 77
+"$SLUICE" list devices | grep '^  cuda ' | grep -vq '(not here' || exit 77
 # shellcheck source=tests/support/small_models.sh
 . "$SRC_DIR/tests/support/small_models.sh"
 

@@ -60,6 +60,16 @@ losses "$(find x/cells -maxdepth 1 -type d -name 'gpt.1f1b.seed9.tune.*' -exec g
     head -1 | xargs dirname)" >b
 cmp -s a b || fail "a cell has other losses than its command: $(paste a b)"
 
+# measured times of a step, where every worker has a core
+if [ "$(nproc)" -ge 2 ]; then
+    study --time 4 >timed 2>>notes
+    grep -q '^| 2bw | .*x | [0-9.]* | [0-9.]*x |$' timed || fail "measured times: $(cat timed)"
+fi
+sed 's/stages 2/stages 4096/' x.study >wide.study
+status=0
+"$SLUICE" study wide.study --set "models=$SRC_DIR/models" --time 4 >/dev/null 2>why || status=$?
+{ [ $status = 2 ] && grep -q '4096 workers, and there are' why; } || fail "too few cores: $status $(cat why)"
+
 study --json --tasks gpt --seeds 1 >rows.json 2>>notes
 grep -q '"last_interval": null' rows.json || fail "one seed has no interval"
 sed -i 's/--schedule 2bw/--schedule 2bw --policy spectrain/' x.study

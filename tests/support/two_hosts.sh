@@ -10,6 +10,15 @@ make_hosts() { # A B NET
         ip -n "$1" link set wire up && ip -n "$2" link set wire up
 }
 
+# Two agents in a folder, which do a command on a host, under the host's name: DIR/enter HOST 'COMMAND ...', as mpirun
+# asks, and DIR/enter-exec HOST COMMAND...
+write_agents() { # DIR
+    local within="exec ip netns exec \"\$host\" unshare --uts sh -c 'hostname \"\$0\" && exec \"\$@\"' \"\$host\""
+    printf '#!/bin/sh\nhost=$1\nshift\n%s sh -c "$*"\n' "$within" >"$1/enter"
+    printf '#!/bin/sh\nhost=$1\nshift\n%s "$@"\n' "$within" >"$1/enter-exec"
+    chmod +x "$1/enter" "$1/enter-exec"
+}
+
 drop_hosts() { # A B
     ip netns del "$1" 2>/dev/null || true
     ip netns del "$2" 2>/dev/null || true

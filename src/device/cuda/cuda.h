@@ -31,7 +31,7 @@ struct sl_cuda_draw {
     int64_t first_sample;
 };
 
-enum { SL_CUDA_WATCHES = 32 };
+enum { SL_CUDA_SLABS = 64 };
 
 struct sl_cuda_gemms; /* cuBLASLt plans by shape; see gemm.h */
 struct sl_dnn_plans;  /* of cuDNN; see dnn_graph.h */
@@ -46,13 +46,14 @@ struct sl_cuda_device {
     struct sl_dnn_plans *plans;
     void *workspace; /* of the libraries, on the compute stream */
     int64_t workspace_bytes;
-    bool tf32;             /* fp32 products may round their factors to tf32 */
-    int64_t generation;    /* counts what changed weights: steps, uploads, copies */
-    struct sl_cuda_watch { /* slabs of weights that have copies in bf16 */
+    bool tf32;            /* fp32 products may round their factors to tf32 */
+    struct sl_cuda_slab { /* weights (a version of them) with their copy in bf16 */
         const char *at;
         int64_t size_bytes;
-    } watch[SL_CUDA_WATCHES];
-    int watch_count;
+        void *halves;
+        bool fresh; /* halves are of the weights as they are */
+    } slabs[SL_CUDA_SLABS];
+    int slab_count;
     struct sl_cuda_pin { /* a ring of pinned memory for uploads and scalars */
         char *at;
         int64_t size_bytes, next; /* next: in the half at hand */
@@ -125,6 +126,9 @@ void sl_cuda_layout_free(struct sl_cuda_layout *layout);
 sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,
                     cudaStream_t stream);
 
+/* facts.c: the GPUs of this computer */
+int sl_cuda_list(struct sl_device_facts *out, int most);
+
 /* exec.c */
 bool sl_cuda_has_kernel(const char *name);
 sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
@@ -140,6 +144,12 @@ sl_err sl_cuda_predict(struct sl_device *device, const struct sl_step_item *item
                        double ahead);
 sl_err sl_cuda_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count);
 sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item);
+/* halves.c: something wrote to this memory, or it is gone; weights in bf16, made anew where they
+ * changed. */
+void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
+void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
+sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+                      void **out);
 /* cast.cu: fp32 to bf16 */
 sl_err sl_cuda_round(void *to, const void *from, int64_t count, cudaStream_t stream);
 

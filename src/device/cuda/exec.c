@@ -33,10 +33,8 @@ struct sl_exec {
     struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
-    void *halves; /* the slab of weights in bf16, or NULL */
-    int64_t halves_bytes;
-    const void *halves_of; /* which slab they were made of, */
-    int64_t halves_at;     /* and at which generation of weights */
+    bool halved;  /* products read weights in bf16, */
+    void *halves; /* of the version of the run at hand */
     struct sl_cuda_draw *draw;
     bool draws;
     struct graph graphs[MOST_GRAPHS];
@@ -54,7 +52,6 @@ void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
     for (int i = 0; exec->events && i <= exec->program->instr_count; i++)
         cudaEventDestroy(exec->events[i]);
     cudaFree(exec->scratch);
-    cudaFree(exec->halves);
     cudaFree(exec->draw);
     free(exec->events);
     free(exec->operands);
@@ -106,7 +103,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
         for (int k = 0; k < instr->in_count; k++)
             if (is_halved(exec, kernel, &instr->in[k])) {
                 instr->in[k].dtype = SL_BF16;
-                exec->halves_bytes = exec->program->param_bytes / 2;
+                exec->halved = true;
             }
         exec->draws |= strstr(instr->kernel, "dropout") != NULL;
     }
@@ -133,8 +130,6 @@ static sl_err alloc_exec(struct sl_exec *exec) {
     void *draw;
     if (exec->scratch_bytes)
         SL_TRY(SL_CUDA(cudaMalloc(&exec->scratch, (size_t)exec->scratch_bytes)));
-    if (exec->halves_bytes)
-        SL_TRY(SL_CUDA(cudaMalloc(&exec->halves, (size_t)exec->halves_bytes)));
     SL_TRY(SL_CUDA(cudaMalloc(&draw, sizeof(struct sl_cuda_draw))));
     exec->draw = draw;
     return SL_OK;
@@ -160,7 +155,7 @@ out:
 
 int64_t sl_cuda_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
     (void)device;
-    return exec->scratch_bytes + exec->halves_bytes;
+    return exec->scratch_bytes + (exec->halved ? exec->program->param_bytes / 2 : 0);
 }
 
 /* ---- running ---- */
@@ -255,29 +250,6 @@ static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
     return SL_OK;
 }
 
-/* With more slabs than places, every write counts as one to weights. */
-static void watch(struct sl_cuda_device *cuda, const void *slab, int64_t size_bytes) {
-    for (int i = 0; i < cuda->watch_count; i++)
-        if (cuda->watch[i].at == slab)
-            return;
-    if (cuda->watch_count == SL_CUDA_WATCHES)
-        cuda->watch[0] = (struct sl_cuda_watch){NULL, INT64_MAX};
-    else
-        cuda->watch[cuda->watch_count++] = (struct sl_cuda_watch){slab, size_bytes};
-}
-
-static sl_err refresh_halves(struct sl_cuda_device *cuda, struct sl_exec *exec,
-                             const struct sl_run_args *args) {
-    const void *masters = args->base[SL_SPACE_PARAM];
-    if (!exec->halves || (exec->halves_of == masters && exec->halves_at == cuda->generation))
-        return SL_OK;
-    watch(cuda, masters, exec->program->param_bytes);
-    exec->halves_of = masters;
-    exec->halves_at = cuda->generation;
-    return sl_cuda_round(exec->halves, masters, exec->program->param_bytes / 4,
-                         cuda->streams[SL_STREAM_COMPUTE]);
-}
-
 static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
                         const struct sl_run_args *args) {
     struct sl_cuda_draw *pinned;
@@ -332,7 +304,9 @@ sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct 
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     bool fresh = false;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    SL_TRY(refresh_halves(cuda, exec, args));
+    if (exec->halved)
+        SL_TRY(sl_cuda_halves(cuda, args->base[SL_SPACE_PARAM], exec->program->param_bytes,
+                              &exec->halves));
     SL_TRY(send_draw(cuda, exec, args));
     if (args->after)
         return launch_watched(cuda, exec, args);

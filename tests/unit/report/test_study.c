@@ -112,7 +112,7 @@ static void cells(void **state) {
     names[0] = sl_study_cell_name(&arena, s, &cell, words, count);
     /* a step after every micro-batch: four times as many, a quarter as large, half the rate */
     cell.mode = 2;
-    cell.tune = true;
+    cell.kind = SL_CELL_TUNE;
     assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
     join(words, count, text, sizeof text);
     assert_string_equal(text, "train gpt-nano --data /d/x.txt --clip 0 --lr-schedule "
@@ -126,6 +126,11 @@ static void cells(void **state) {
     assert_memory_equal(names[1], "gpt.vanilla.seed2.tune.", 23);
     assert_string_not_equal(names[0], names[1]);
     assert_string_not_equal(names[1], names[2]);
+    cell.kind = SL_CELL_TIME; /* steps of the task, one evaluation at the end */
+    how.time_steps = 25;
+    assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
+    join(words, count, text, sizeof text);
+    assert_non_null(strstr(text, "--steps 100 --eval-every 100 "));
     how.set_count = 0; /* nobody says what {data} is */
     assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_ERR_INPUT);
     assert_non_null(strstr(sl_err_message(), "{data} is not known"));
@@ -153,6 +158,20 @@ static const struct sl_record *record(struct sl_arena *arena, int64_t every, con
     r->evals = evals;
     r->eval_count = count;
     return r;
+}
+
+/* Twenty steps, the first two very slow. */
+static struct sl_study_cell timed_cell(struct sl_arena *arena, int mode, int64_t samples,
+                                       double ms) {
+    struct sl_record *r = SL_NEW(arena, struct sl_record, 1);
+    *r = *record(arena, 20, (const double[]){1}, 1);
+    struct sl_record_step *steps = SL_NEW(arena, struct sl_record_step, 20);
+    for (int i = 0; i < 20; i++)
+        steps[i] = (struct sl_record_step){
+            .step = i + 1, .samples = samples, .ms = i < 2 ? 1000 * ms : ms};
+    r->steps = steps;
+    r->step_count = 20;
+    return (struct sl_study_cell){.kind = SL_CELL_TIME, .mode = mode, .seed = 1, .record = r};
 }
 
 static void rows(void **state) {
@@ -191,6 +210,18 @@ static void rows(void **state) {
     assert_true(fabs(r[1].sooner - 19.1 * 30 / (r[1].reached * 20)) < 1e-9);
     /* a split mode's 40 steps are 10 of the task: reached at 10, and 20 + 10 * 0.91 */
     assert_true(fabs(r[2].reached - (10 + 29.1) / 2) < 1e-9);
+    /* measured: 10 samples in 2 ms but for the first tenth, of batches of 12; 3 in 0.5 ms */
+    assert_true(!table.timed && isnan(r[1].step_ms) && isnan(r[1].sooner_measured));
+    struct sl_study_cell more[8];
+    memcpy(more, c, sizeof c);
+    more[6] = timed_cell(&arena, 0, 10, 2);
+    more[7] = timed_cell(&arena, 1, 3, 0.5);
+    table = sl_study_table_build(&arena, s, more, 8, times);
+    r = table.rows;
+    assert_true(table.timed && fabs(r[0].step_ms - 2.4) < 1e-9 && fabs(r[1].step_ms - 2) < 1e-9);
+    assert_true(fabs(r[1].sooner_measured - 19.1 * 2.4 / (r[1].reached * 2)) < 1e-9);
+    assert_true(r[1].seeds == 2 && isnan(r[2].sooner_measured));
+    table = sl_study_table_build(&arena, s, c, 6, times);
     /* never reached, and lost: no number is made up */
     c[2].record = record(&arena, 10, (const double[]){4, NAN, NAN}, 3);
     table = sl_study_table_build(&arena, s, c, 6, times);
@@ -232,7 +263,7 @@ static void tuning(void **state) {
     for (int i = 0; i < 4; i++)
         c[i] = (struct sl_study_cell){.mode = i / 2,
                                       .rate = i % 2 ? 0.002 : 0.001,
-                                      .tune = true,
+                                      .kind = SL_CELL_TUNE,
                                       .record = record(&arena, 5, &losses[i], 1)};
     assert_true(sl_study_best_rate(s, c, 4, 0, 0) == 0.002);
     assert_true(sl_study_best_rate(s, c, 4, 0, 1) == 0.001);
