@@ -185,7 +185,7 @@ static sl_err check_size(const att &z) {
 /* ---- by cuDNN ---- */
 
 /* Of a backward pass: so much at most for the scores' gradients of a part of the batch. */
-static const i64 most_scores = (i64)256 << 20;
+static const i64 most_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
     return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
@@ -214,10 +214,9 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
         key->dv_row = row_of(out[2]);
         halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
     }
-    if (instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE)
-        return false;
+    key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
     return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
-           key->width <= 128 && (!key->causal || key->queries == key->keys);
+           key->width <= 128 && (!key->causal || (key->queries == key->keys && !key->masked));
 }
 
 /* The largest part of the batch whose scores fit. */
@@ -234,22 +233,49 @@ static i64 dots_of(const sl_dnn_attention &key) {
     return key.backward ? padded(key.batch * key.heads * key.queries * (i64)sizeof(float)) : 0;
 }
 
-/* Does cuDNN take it? The key is then that of a part of the batch, the scratch of that: [dots]
- * [workspace]. */
+static i64 bias_of(const sl_dnn_attention &key, i64 batch) {
+    return key.masked ? padded(batch * key.keys * 2) : 0;
+}
+
+/* Does cuDNN take it? The key is then that of a part of the batch; scratch: [dots] of that, [bias]
+ * of all, [workspace]. */
 static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
                      i64 *bytes) {
     if (!dnn_key(instr, q, key))
         return false;
+    i64 batch = key->batch;
     if (key->backward)
         key->batch = part_of(*key);
     i64 workspace = sl_dnn_attention_bytes(cuda, key);
-    *bytes = dots_of(*key) + workspace;
+    *bytes = dots_of(*key) + bias_of(*key, batch) + workspace;
     return workspace >= 0;
 }
 
+/* A mask as what is added to scores: finite, so that nothing is NaN where all keys are hidden. */
+static __global__ void to_bias(__nv_bfloat16 *bias, const int32_t *mask, i64 count) {
+    GRID_LOOP(i, count) bias[i] = __float2bfloat16(mask[i] ? 0 : -1e30f);
+}
+
+/* A block per sample: where it sees no key at all, y and lse are 0. */
+static __global__ void blind_samples(att z) {
+    i64 b = blockIdx.x, each = z.t * z.hq;
+    int sees = 0;
+    for (i64 j = threadIdx.x; j < z.s; j += blockDim.x)
+        sees |= z.mask[b * z.s + j] != 0;
+    if (__syncthreads_or(sees))
+        return;
+    for (i64 i = threadIdx.x; i < each * z.d; i += blockDim.x)
+        put(z.y, b * each * z.d + i, 0);
+    for (i64 i = threadIdx.x; i < each; i += blockDim.x)
+        put(z.lse, b * each + i, 0);
+}
+
 static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key) {
-    char *scratch = (char *)call->scratch;
+    char *scratch = (char *)call->scratch, *bias = scratch + dots_of(key);
     i64 y_row = z.hq * z.d;
+    if (key.masked)
+        to_bias<<<blocks_for(z.b * z.s, THREADS), THREADS, 0, call->stream>>>((__nv_bfloat16 *)bias,
+                                                                              z.mask, z.b * z.s);
     for (i64 b = 0; b < z.b; b += key.batch) {
         i64 t = b * z.t * 2, s = b * z.s * 2; /* bytes, times a row's elements */
         sl_dnn_attention_io io = {};
@@ -265,12 +291,15 @@ static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_atten
             io.dv = (char *)z.dv.at + s * z.dv_row;
         }
         io.dots = (float *)scratch;
-        io.workspace = scratch + dots_of(key);
+        io.bias = bias + s;
+        io.workspace = bias + bias_of(key, z.b);
         io.scale = z.scale;
         io.stream = call->stream;
         SL_TRY(sl_dnn_attention_run(call->device, &key, &io));
     }
-    return SL_OK;
+    if (key.masked && !key.backward)
+        blind_samples<<<(unsigned)z.b, THREADS, 0, call->stream>>>(z);
+    return launched(call);
 }
 
 static i64 dnn_bytes(const sl_cuda_call *call) {
