@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLUICE = os.environ.get("SLUICE", str(ROOT / "build/release/sluice"))
 PICTURES = ROOT / "docs/pictures"
 FIXTURES = ROOT / "tests/fixtures"
-RUN = "demo-run"  # in FIXTURES; the page's title
+RUN = "nano-run"  # in FIXTURES; the page's title
 WIDTH, COLOURS = 1000, 128
 MODEL = ["gpt-nano", "--models", str(ROOT / "models"), "--set", "T=32,C=64,H=4,L=4"]
 
