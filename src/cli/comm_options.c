@@ -77,7 +77,7 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     if (strcmp(row->name, "threads") == 0)
         return SL_OK;
     struct sl_job job;
-    bool mpi = strncmp(row->name, "mpi", 3) == 0; /* which knows by itself who is who */
+    bool mpi = strstr(row->name, "mpi") != NULL; /* which knows by itself who is who */
     if (!mpi)
         SL_TRY(sl_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));

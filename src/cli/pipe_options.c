@@ -7,24 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *schedule_name(const void *ctx, int i) {
-    int count;
-    (void)ctx;
-    return sl_schedule_registry(&count)[i]->name;
-}
-
-static sl_err find_schedule(const char *name, const struct sl_schedule **out) {
-    int count;
-    *out = sl_schedule_find(name);
-    if (*out)
-        return SL_OK;
-    sl_schedule_registry(&count);
-    const char *near = sl_nearest(name, count, schedule_name, NULL);
-    return sl_fail(SL_ERR_USAGE, "--schedule: there is no schedule '%s'%s%s%s", name,
-                   near ? "; did you mean '" : "; see 'sluice list schedules'", near ? near : "",
-                   near ? "'?" : "");
-}
-
 struct cut_out {
     struct sl_arena *arena;
     int *stage_of; /* [forward nodes] */
@@ -116,7 +98,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
                           struct sl_arena *arena, struct sl_pipe_choice *out) {
     int64_t stages = 0;
     const struct sl_schedule *schedule;
-    SL_TRY(find_schedule(out->schedule, &schedule));
+    SL_TRY(sl_schedule_require(out->schedule, &schedule));
     SL_TRY(sl_args_int(args, "--stages", 1, 4096, &stages));
     struct cut_out cut = {.arena = arena, .stage_of = out->stage_of, .stages = (int)stages};
     SL_TRY(cut_stages(args, c, schedule, &cut));

@@ -42,21 +42,24 @@ static const char *device_name(const void *ctx, int i) {
     return sl_devices[i]->name;
 }
 
-static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
-    const char *name = sl_args_text(args, "--device", "cpu");
-    *out = sl_device_find(name);
-    if (*out) {
-        const char *why = (*out)->missing();
-        return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", name, why)
-                   : SL_OK;
-    }
+sl_err sl_run_device(const char *name, const struct sl_device_row **out) {
     int count = 0;
+    *out = sl_device_find(name);
+    if (*out)
+        return SL_OK;
     while (sl_devices[count])
         count++;
     const char *near = sl_nearest(name, count, device_name, NULL);
     return sl_fail(SL_ERR_USAGE, "--device: unknown device '%s'%s%s%s", name,
                    near ? "; did you mean '" : "; see 'sluice list devices'", near ? near : "",
                    near ? "'?" : "");
+}
+
+static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
+    SL_TRY(sl_run_device(sl_args_text(args, "--device", "cpu"), out));
+    const char *why = (*out)->missing();
+    return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", (*out)->name, why)
+               : SL_OK;
 }
 
 static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out) {

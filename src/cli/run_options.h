@@ -20,6 +20,9 @@ SL_MUST_CHECK sl_err sl_run_open(const struct sl_args *args, const char *model,
 SL_MUST_CHECK sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in);
 void sl_run_close(struct sl_run_inputs *inputs);
 
+/* A device of that name, or SL_ERR_USAGE with the nearest one. */
+SL_MUST_CHECK sl_err sl_run_device(const char *name, const struct sl_device_row **out);
+
 /* The options into a configuration; opens the inputs. */
 SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *inputs,
                                    struct sl_train_config *out);

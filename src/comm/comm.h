@@ -91,6 +91,7 @@ struct sl_channel_spec {
     int places;
     int64_t size_bytes;       /* of the largest message */
     struct sl_device *device; /* of who receives: places are its memory; NULL: the host's */
+    struct sl_device *sender; /* of who sends, where it is here; NULL: it fills from the host */
 };
 
 struct sl_channel {

@@ -371,6 +371,8 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
+    if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
+        reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);

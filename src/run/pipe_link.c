@@ -127,12 +127,14 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
     struct sl_link *link = &pipe->links[e];
     struct ends ends = ends_of(plan, &plan->edges[e], pair, grad);
     const struct sl_seat_state *reader = pipe->seat_at[ends.reader];
+    const struct sl_seat_state *sender = pipe->seat_at[ends.sender];
     struct sl_channel_spec spec = {
         .from = rank_of(pipe, plan->seats[ends.sender].worker),
         .to = rank_of(pipe, plan->seats[ends.reader].worker),
         .places = places_of(pipe, e, pair, grad),
         .size_bytes = message_bytes(pipe, e, ends, grad),
         .device = reader ? reader->train.device : NULL,
+        .sender = sender ? sender->train.device : NULL,
     };
     if (link->per_iteration[pair] == 0)
         return SL_OK;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,6 +52,13 @@ static sl_err write_beside(const char *run, const char *name, const char *text) 
     return err;
 }
 
+static void remove_beside(const char *run, const char *name) {
+    struct sl_text path = {0};
+    sl_text_printf(&path, "%s/%s", run, name);
+    remove(path.at);
+    sl_text_free(&path);
+}
+
 static int64_t step_of(const struct session *s) {
     return s->pipe ? sl_pipe_step_count(s->pipe) : s->train->step;
 }
@@ -79,6 +87,8 @@ static sl_err start(struct session *s) {
         SL_TRY(load(s, c->run, false));
         s->result->resumed = true;
         s->saved_step = step_of(s);
+        if (s->speaks)
+            sl_ckpt_clean(c->run);
     } else if (c->init) {
         SL_TRY(load(s, c->init, true));
     }
@@ -91,6 +101,10 @@ static sl_err start(struct session *s) {
     }
     if (c->plan_text) /* a resumed run may be cut anew */
         SL_TRY(write_beside(c->run, "plan.plan", c->plan_text));
+    if (c->forecast) /* an old one is not of this plan */
+        SL_TRY(write_beside(c->run, "forecast.json", c->forecast));
+    else
+        remove_beside(c->run, "forecast.json");
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 

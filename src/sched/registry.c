@@ -35,7 +35,7 @@ static const char *row_name(const void *ctx, int i) {
     return rows[i]->name;
 }
 
-static sl_err find_row(const char *name, const struct sl_schedule **out) {
+sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
     *out = sl_schedule_find(name ? name : "");
     if (*out)
         return SL_OK;
@@ -127,7 +127,7 @@ static void set_durations(struct sl_gen *gen) {
 }
 
 static sl_err open_gen(struct sl_gen *gen) {
-    SL_TRY(find_row(gen->opts->schedule, &gen->row));
+    SL_TRY(sl_schedule_require(gen->opts->schedule, &gen->row));
     gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;

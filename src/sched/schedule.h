@@ -37,6 +37,8 @@ struct sl_schedule {
 /* All rows in alphabetical order; *count of them. */
 const struct sl_schedule *const *sl_schedule_registry(int *count);
 const struct sl_schedule *sl_schedule_find(const char *name); /* NULL when absent */
+/* SL_ERR_USAGE with the nearest name. */
+SL_MUST_CHECK sl_err sl_schedule_require(const char *name, const struct sl_schedule **out);
 
 /* The row's slack, or 0 where workers have no memory for it, or it is refused otherwise. */
 int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);

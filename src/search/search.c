@@ -19,10 +19,11 @@ static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_s
         .recompute = setup->c.recompute[stage],
     };
     SL_TRY(sl_program_build(&program, &p));
-    sl_plan_bytes(
-        &(struct sl_bytes_spec){
-            .full = p, .optim = spec->optim, .threads = 1, .extra_bytes = spec->extra_bytes},
-        out);
+    sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
+                                          .optim = spec->optim,
+                                          .threads = spec->threads > 0 ? spec->threads : 1,
+                                          .extra_bytes = spec->extra_bytes},
+                  out);
     sl_program_close(p);
     return SL_OK;
 }
@@ -71,6 +72,44 @@ static sl_err settle_any(struct sl_arena *arena, const struct sl_search_spec *sp
     return SL_OK;
 }
 
+static bool is_before(const struct sl_found *a, const struct sl_found *b) {
+    return a->score.step_ns < b->score.step_ns;
+}
+
+/* Searches play large setups as one of their pipelines; here runners-up are played as a whole, as
+ * the best one was, so that they compare. One that turns out better, and fits, takes its place. */
+static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
+                           struct sl_search *out) {
+    struct sl_result *r = &out->result;
+    struct sl_search other;
+    for (int i = 0; i < r->runner_count; i++) {
+        struct sl_found *runner = &r->runner[i];
+        struct sl_score score;
+        bool fits;
+        sl_setup_build(arena, spec->query.problem, &runner->c, &other.setup);
+        if (sl_setup_score(&other.setup, NULL, &score) != SL_OK)
+            continue; /* as it was */
+        runner->score = score;
+        if (!is_before(runner, &r->best))
+            continue;
+        SL_TRY(settle(arena, spec, runner, &other, &fits));
+        if (!fits)
+            continue;
+        struct sl_found swap = r->best;
+        r->best = *runner;
+        *runner = swap;
+        out->setup = other.setup;
+        out->bytes = other.bytes;
+    }
+    for (int i = 1; i < r->runner_count; i++)
+        for (int k = i; k > 0 && is_before(&r->runner[k], &r->runner[k - 1]); k--) {
+            struct sl_found swap = r->runner[k];
+            r->runner[k] = r->runner[k - 1];
+            r->runner[k - 1] = swap;
+        }
+    return SL_OK;
+}
+
 /* The next search may use so much of the memory that what it takes for fitting does fit. */
 static void shrink(double *scale, const struct sl_score *score) {
     double limit = (double)(score->peak_bytes - score->over_bytes);
@@ -109,6 +148,8 @@ static sl_err look(struct sl_arena *arena, const struct sl_search_spec *spec, st
         SL_TRY(settle_any(arena, spec, out, fits));
         if (!*fits)
             shrink(&query.memory_scale, &out->result.best.score);
+        else
+            SL_TRY(rank_runners(arena, spec, out));
     }
     if (!*fits && out->result.found) {
         out->result.near = out->result.best;
