@@ -38,7 +38,7 @@ static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_r
             return sl_fail(
                 SL_ERR_NO,
                 "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
-                "of device '%s' computes both; they must be in one stage",
+                "computes both on device '%s'; they must be in one stage",
                 group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
                 c->plan->stages[b].name, device->name);
     }
