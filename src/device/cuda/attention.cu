@@ -185,7 +185,7 @@ static sl_err check_size(const att &z) {
 /* ---- by cuDNN ---- */
 
 /* Of a backward pass: so much at most for the scores' gradients of a part of the batch. */
-static const i64 most_scores = (i64)256 << 20;
+static const i64 most_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
     return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
@@ -216,7 +216,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
     }
     key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
     return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
-           key->width <= 128 && !key->masked && (!key->causal || key->queries == key->keys);
+           key->width <= 128 && (!key->causal || (key->queries == key->keys && !key->masked));
 }
 
 /* The largest part of the batch whose scores fit. */

@@ -3,6 +3,7 @@
  *
  *   sums of blocks -> part[2][block][C] in scratch -> a warp per channel adds them up, in order
  *
+ * Images are bf16; kernels say so where it is known, so that loads need not wait for each other.
  * The variance comes from one pass: sums of x - x0 and its square, x0 the channel's first pixel.
  */
 #include "device/cuda/batchnorm_last.cuh"
@@ -71,6 +72,7 @@ static __device__ void put_parts(const pixels &z, const walk &w, const eight &a,
 }
 
 static __global__ void __launch_bounds__(WALKERS) moments(array x, pixels z) {
+    x.half = 1;
     walk w = walk_of(z);
     eight a = {}, b = {};
     if (w.col < z.n) {
@@ -96,6 +98,7 @@ static __device__ __forceinline__ eight read_eight(array a, i64 i) {
     return a.at ? get8(a, i) : eight{};
 }
 static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
+    d.dy.half = d.x.half = 1;
     walk w = walk_of(z);
     eight a = {}, b = {};
     if (w.col < z.n) {
@@ -161,6 +164,7 @@ struct affine {
     array y, x, w, b, mean, rstd;
 };
 static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
+    f.x.half = f.y.half = 1;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;
@@ -182,6 +186,7 @@ struct slope {
     bool add;
 };
 static __global__ void __launch_bounds__(WALKERS) bend(slope s, pixels z) {
+    s.dx.half = s.dy.half = s.x.half = 1;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;

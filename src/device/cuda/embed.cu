@@ -6,6 +6,9 @@
  *
  *   indices  7 3 7 3 3      keys 3 3 3 7 7      dw[3] = dy[1] + dy[3] + dy[4]
  *                           from 1 3 4 0 2      dw[7] = dy[0] + dy[2]
+ *
+ * A table of few rows has long runs: the sorted positions are cut into pieces, and what a piece
+ * begins with of a run from before it is added up by a block of its own, into scratch.
  */
 #include "device/cuda/kernels.cuh"
 
@@ -61,24 +64,62 @@ static sl_err k_embed_bag(const sl_cuda_call *call) {
 
 static __global__ void number(int32_t *out, i64 count) { GRID_LOOP(i, count) out[i] = (int32_t)i; }
 
-/* A block per sorted position; the first one of a row does the row's sum. z.count positions, of
- * which z.bag share a row of dy. */
-static __global__ void scatter(array dw, array dy, const int32_t *key, const int32_t *from,
-                               bags z) {
-    i64 first = blockIdx.x, n = z.n;
-    int32_t row = key[first];
-    if (first > 0 && key[first - 1] == row)
+enum { PIECE = 64 };
+
+struct sorted {
+    const int32_t *key, *from;
+    float *part; /* [pieces][n] */
+};
+
+/* The sum of sorted positions [first, last), column j. z.bag of them share a row of dy. */
+static __device__ __forceinline__ float sum_run(array dy, const sorted &s, const bags &z, i64 first,
+                                                i64 last, i64 j) {
+    float sum = 0;
+#pragma unroll 4
+    for (i64 i = first; i < last; i++)
+        sum += get(dy, s.from[i] / z.bag * z.n + j);
+    return sum;
+}
+
+/* Where the run that `first` belongs to ends, or the piece. */
+static __device__ __forceinline__ i64 run_end(const sorted &s, i64 first, i64 count) {
+    i64 end = (first / PIECE + 1) * PIECE, i = first + 1;
+    end = end < count ? end : count;
+    while (i < end && s.key[i] == s.key[first])
+        i++;
+    return i;
+}
+
+/* A block per piece: what it begins with of a run from before it. */
+static __global__ void scatter_parts(array dy, sorted s, bags z) {
+    i64 first = (i64)blockIdx.x * PIECE;
+    if (first == 0 || s.key[first - 1] != s.key[first])
         return;
-    for (i64 j = threadIdx.x; j < n; j += blockDim.x) {
-        float sum = 0;
-        for (i64 i = first; i < z.count && key[i] == row; i++)
-            sum += get(dy, from[i] / z.bag * n + j);
-        put(dw, row * n + j, z.factor * sum, true);
+    i64 last = run_end(s, first, z.count);
+    for (i64 j = threadIdx.x; j < z.n; j += blockDim.x)
+        s.part[blockIdx.x * z.n + j] = sum_run(dy, s, z, first, last, j);
+}
+
+/* A block per sorted position; the first one of a row does the row's sum. */
+static __global__ void scatter(array dw, array dy, sorted s, bags z) {
+    i64 first = blockIdx.x, next = (first / PIECE + 1) * PIECE, end = next;
+    int32_t row = s.key[first];
+    if (first > 0 && s.key[first - 1] == row)
+        return;
+    i64 last = run_end(s, first, z.count);
+    while (last == next && end < z.count && s.key[end] == row)
+        end += PIECE;
+    for (i64 j = threadIdx.x; j < z.n; j += blockDim.x) {
+        float sum = sum_run(dy, s, z, first, last, j);
+        for (i64 p = next; p < end; p += PIECE)
+            sum += s.part[p / PIECE * z.n + j];
+        put(dw, row * z.n + j, z.factor * sum, true);
     }
 }
 
 struct sort_room { /* in scratch */
     int32_t *keys, *order, *from;
+    float *part;
     void *temp;
     size_t temp_bytes;
     i64 bytes;
@@ -91,14 +132,15 @@ static int bits_of(i64 rows) {
     return bits;
 }
 
-static sort_room sort_layout(void *scratch, i64 count, i64 rows) {
+static sort_room sort_layout(void *scratch, i64 count, i64 rows, i64 n) {
     i64 each = (count * 4 + 255) / 256 * 256;
+    i64 parts = ((count + PIECE - 1) / PIECE * n * 4 + 255) / 256 * 256;
     char *at = (char *)scratch;
     sort_room r = {(int32_t *)at, (int32_t *)(at + each), (int32_t *)(at + 2 * each),
-                   at + 3 * each};
+                   (float *)(at + 3 * each), at + 3 * each + parts};
     cub::DeviceRadixSort::SortPairs(NULL, r.temp_bytes, r.keys, r.keys, r.order, r.from, (int)count,
                                     0, bits_of(rows));
-    r.bytes = 3 * each + (i64)r.temp_bytes;
+    r.bytes = 3 * each + parts + (i64)r.temp_bytes;
     return r;
 }
 
@@ -107,7 +149,7 @@ static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
     i64 count = call->instr->in[1].numel;
     const int32_t *index = (const int32_t *)call->in[1];
     array dw = out_array(call, 0);
-    sort_room r = sort_layout(call->scratch, count, rows_);
+    sort_room r = sort_layout(call->scratch, count, rows_, n);
     if (!call->add)
         SL_TRY(SL_CUDA(
             cudaMemsetAsync(dw.at, 0, (size_t)(rows_ * n * (dw.half ? 2 : 4)), call->stream)));
@@ -115,9 +157,11 @@ static sl_err scatter_rows(const sl_cuda_call *call, i64 bag, float factor) {
     SL_TRY(SL_CUDA(cub::DeviceRadixSort::SortPairs(r.temp, r.temp_bytes, index, r.keys, r.order,
                                                    r.from, (int)count, 0, bits_of(rows_),
                                                    call->stream)));
-    unsigned threads = n < 128 ? 64 : 256;
-    scatter<<<(unsigned)count, threads, 0, call->stream>>>(dw, in_array(call, 0), r.keys, r.from,
-                                                           bags{count, bag, n, factor});
+    unsigned threads = n < 128 ? 64 : 256, pieces = (unsigned)((count + PIECE - 1) / PIECE);
+    sorted s = {r.keys, r.from, r.part};
+    bags z = {count, bag, n, factor};
+    scatter_parts<<<pieces, threads, 0, call->stream>>>(in_array(call, 0), s, z);
+    scatter<<<(unsigned)count, threads, 0, call->stream>>>(dw, in_array(call, 0), s, z);
     return launched(call);
 }
 
@@ -130,7 +174,9 @@ static sl_err k_embed_bag_dw(const sl_cuda_call *call) {
 }
 
 static i64 scatter_scratch(const sl_instr *instr) {
-    return sort_layout(NULL, instr->in[1].numel, instr->out[0].shape.dim[0]).bytes;
+    return sort_layout(NULL, instr->in[1].numel, instr->out[0].shape.dim[0],
+                       instr->out[0].shape.dim[1])
+        .bytes;
 }
 
 /* clang-format off */

@@ -8,11 +8,12 @@
  * changed, and what dropout draws from.
  */
 #include "device/cuda/cuda.h"
+#include "pass/holes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GRAPHS = 64 };
+enum { MOST_GRAPHS = 64, ROOMY = 32 << 20 };
 
 struct key {
     enum sl_phase phase;
@@ -33,6 +34,8 @@ struct sl_exec {
     struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
+    struct sl_hole
+        *holes;   /* [instr_count]: where those that need much have their scratch instead */
     bool halved;  /* products read weights in bf16, */
     void *halves; /* of the version of the run at hand */
     struct sl_cuda_draw *draw;
@@ -57,6 +60,7 @@ void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
     free(exec->operands);
     free(exec->instrs);
     free(exec->kernels);
+    free(exec->holes);
     sl_cuda_layout_free(&exec->layout);
     free(exec);
 }
@@ -120,11 +124,21 @@ static int64_t scratch_of(struct sl_cuda_device *cuda, const struct sl_exec *exe
     return more(own, kernel->library_bytes ? kernel->library_bytes(&call) : 0);
 }
 
+/* Scratch is shared by all instructions; who needs much takes a hole of the slot, if there is one.
+ */
 static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
-    for (int i = 0; i < exec->program->instr_count; i++)
-        exec->scratch_bytes = more(exec->scratch_bytes, scratch_of(cuda, exec, i));
+    struct sl_lives *lives = sl_lives_open(exec->program);
+    exec->holes = zeroed((size_t)exec->program->instr_count, sizeof *exec->holes);
+    for (int i = 0; i < exec->program->instr_count; i++) {
+        int64_t need = scratch_of(cuda, exec, i);
+        if (need >= ROOMY)
+            exec->holes[i] = sl_lives_hole(lives, i, need);
+        if (exec->holes[i].space == SL_SPACE_NONE)
+            exec->scratch_bytes = more(exec->scratch_bytes, need);
+    }
     for (int i = 0; i < exec->layout.turn_count; i++)
         exec->scratch_bytes = more(exec->scratch_bytes, 2 * exec->layout.turns[i].image.numel);
+    sl_lives_close(lives);
 }
 
 static sl_err alloc_exec(struct sl_exec *exec) {
@@ -183,6 +197,9 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
         .draw = exec->draw,
         .samples = exec->program->samples,
     };
+    struct sl_hole hole = exec->holes[index];
+    if (hole.space != SL_SPACE_NONE)
+        call.scratch = (char *)args->base[hole.space] + hole.offset;
     for (int i = 0; i < instr->in_count; i++)
         call.in[i] = address(exec, &instr->in[i], args);
     for (int i = 0; i < instr->out_count; i++)

@@ -151,6 +151,15 @@ struct ce {
     float smoothing;
 };
 
+enum { AT_ONCE = 4 }; /* eights that a thread asks for before it works on the first */
+
+static __device__ __forceinline__ float sum_of(const eight &e) {
+    float sum = 0;
+    for (int k = 0; k < 8; k++)
+        sum += e.v[k];
+    return sum;
+}
+
 /* A row of n elements from `base` on: those before the first multiple of 8, eights, the rest. */
 struct stretch {
     i64 head, eights, singles;
@@ -165,17 +174,26 @@ static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide)
     return {head, eights, n - 8 * eights};
 }
 
-/* A row's loss goes to `loss`; 0 where the target does not count. */
-static __global__ void ce_rows(ce c, float *loss, bool wide) {
+/* A row's loss goes to `loss`; 0 where the target does not count. HALF: logits are bf16; known
+ * here, loads need not wait for each other. */
+template <bool HALF> static __global__ void ce_rows(ce c, float *loss, bool wide) {
+    c.x.half = HALF;
     i64 row = blockIdx.x, base = row * c.n;
     online o = {-INFINITY, 0};
     float all = 0;
     stretch s = stretch_of(base, c.n, wide);
-    for (i64 j = threadIdx.x; j < s.eights; j += blockDim.x) {
-        eight e = get8(c.x, base + s.head + 8 * j);
-        see(o, e);
-        for (int k = 0; k < 8; k++)
-            all += e.v[k];
+    for (i64 j = threadIdx.x; j < s.eights; j += AT_ONCE * blockDim.x) {
+        eight e[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (j + u * blockDim.x < s.eights)
+                e[u] = get8(c.x, base + s.head + 8 * (j + u * blockDim.x));
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (j + u * blockDim.x < s.eights) {
+                see(o, e[u]);
+                all += c.smoothing > 0 ? sum_of(e[u]) : 0;
+            }
     }
     for (i64 j = threadIdx.x; j < s.singles; j += blockDim.x) {
         float v = get(c.x, base + s.single(j));
@@ -233,33 +251,61 @@ static sl_err k_cross_entropy(const sl_cuda_call *call) {
     c.lse = out_array(call, 1);
     float *loss = (float *)call->scratch;
     bool wide = fit8(c.x);
-    ce_rows<<<(unsigned)count, ce_threads(c.n), 0, call->stream>>>(c, loss, wide);
+    unsigned threads = ce_threads(c.n);
+    if (c.x.half)
+        ce_rows<true><<<(unsigned)count, threads, 0, call->stream>>>(c, loss, wide);
+    else
+        ce_rows<false><<<(unsigned)count, threads, 0, call->stream>>>(c, loss, wide);
     ce_end<<<1, 1024, 0, call->stream>>>(c, out_array(call, 0), loss, count, NULL, call->add);
     return launched(call);
 }
 
+struct slopes {                     /* of a row */
+    float lse, spread, scale, peak; /* peak: what the target has more than the others */
+    i64 target;
+    __device__ __forceinline__ float of(float x, i64 j) const {
+        return scale * (fast_exp(x - lse) - (spread + (j == target ? peak : 0)));
+    }
+};
+
+/* Of eight logits from column `col` on, to dx from `at` on. */
+static __device__ __forceinline__ void put_slopes(array dx, i64 at, eight e, const slopes &g,
+                                                  i64 col, bool add) {
+    eight old = add ? get8(dx, at) : eight{};
+    for (int k = 0; k < 8; k++) {
+        float v = g.of(e.v[k], col + k);
+        e.v[k] = add ? old.v[k] + v : v;
+    }
+    put8(dx, at, e);
+}
+
+/* SAME: logits and dx are of the type HALF says. */
+template <bool SAME, bool HALF>
 static __global__ void ce_dx(ce c, array dx, array dloss, const float *count, bool wide, bool add) {
+    if (SAME)
+        c.x.half = dx.half = HALF;
     i64 row = blockIdx.x, base = row * c.n;
-    float lse = get(c.lse, row), each = *count > 0 ? get(dloss, 0) / *count : 0;
+    float each = *count > 0 ? get(dloss, 0) / *count : 0;
     int32_t t = c.target[row];
-    float spread = c.smoothing / (float)c.n, scale = t == c.ignore ? 0 : each;
+    slopes g = {get(c.lse, row), c.smoothing / (float)c.n, t == c.ignore ? 0 : each,
+                1 - c.smoothing, t};
     stretch s = stretch_of(base, c.n, wide);
-    for (i64 j = threadIdx.x; j < s.eights; j += blockDim.x) {
-        i64 at = s.head + 8 * j;
-        eight e = get8(c.x, base + at), old;
-        if (add)
-            old = get8(dx, base + at);
-        for (int k = 0; k < 8; k++) {
-            float want = spread + (at + k == t ? 1 - c.smoothing : 0);
-            float v = scale * (fast_exp(e.v[k] - lse) - want);
-            e.v[k] = add ? old.v[k] + v : v;
-        }
-        put8(dx, base + at, e);
+    for (i64 j = threadIdx.x; j < s.eights; j += AT_ONCE * blockDim.x) {
+        eight e[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (j + u * blockDim.x < s.eights)
+                e[u] = get8(c.x, base + s.head + 8 * (j + u * blockDim.x));
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+            if (j + u * blockDim.x < s.eights) {
+                i64 at = s.head + 8 * (j + u * blockDim.x);
+                put_slopes(dx, base + at, e[u], g, at, add);
+            }
     }
     for (i64 i = threadIdx.x; i < s.singles; i += blockDim.x) {
         i64 j = s.single(i);
-        float want = spread + (j == t ? 1 - c.smoothing : 0);
-        put(dx, base + j, scale * (fast_exp(get(c.x, base + j) - lse) - want), add);
+        put(dx, base + j, g.of(get(c.x, base + j), j), add);
     }
 }
 
@@ -271,8 +317,14 @@ static sl_err k_cross_entropy_dx(const sl_cuda_call *call) {
     float *valid = (float *)call->scratch;
     bool wide = fit8(c.x, dx);
     ce_end<<<1, 1024, 0, call->stream>>>(c, array{}, NULL, count, valid, false);
-    ce_dx<<<(unsigned)count, ce_threads(c.n), 0, call->stream>>>(c, dx, in_array(call, 0), valid,
-                                                                 wide, call->add);
+    unsigned blocks = (unsigned)count, threads = ce_threads(c.n);
+    array dloss = in_array(call, 0);
+    if (c.x.half && dx.half)
+        ce_dx<true, true>
+            <<<blocks, threads, 0, call->stream>>>(c, dx, dloss, valid, wide, call->add);
+    else
+        ce_dx<false, false>
+            <<<blocks, threads, 0, call->stream>>>(c, dx, dloss, valid, wide, call->add);
     return launched(call);
 }
 

@@ -191,7 +191,8 @@ static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) {
 
 /* ---- a weight's gradient with its bias' ---- */
 
-struct load_side {
+/* HALF: x is bf16; known here, loads need not wait for each other. */
+template <bool HALF> struct load_side {
     array x;
     i64 row, col; /* strides */
     bool wide;
@@ -199,7 +200,7 @@ struct load_side {
         sum += get(x, k * row + j * col);
     }
     __device__ __forceinline__ void many(i64 k, i64 j, eight &sum) const {
-        eight e = get8(x, k * row + j);
+        eight e = get8(array{x.at, HALF}, k * row + j);
         for (int i = 0; i < 8; i++)
             sum.v[i] += e.v[i];
     }
@@ -213,8 +214,13 @@ static sl_err with_sums(const sl_cuda_call *call, int side) {
     char *scratch =
         (char *)call->scratch + cast_bytes(call->instr, g, 0) + cast_bytes(call->instr, g, 1);
     array x = in_array(call, side);
-    load_side load = {x, turned ? 1 : n, turned ? g.k : 1, !turned && fit8(x)};
-    return sum_columns_in(call, out_array(call, 1), g.k, n, load, scratch);
+    i64 row = turned ? 1 : n, col = turned ? g.k : 1;
+    bool wide = !turned && fit8(x);
+    if (x.half)
+        return sum_columns_in(call, out_array(call, 1), g.k, n, load_side<true>{x, row, col, wide},
+                              scratch);
+    return sum_columns_in(call, out_array(call, 1), g.k, n, load_side<false>{x, row, col, wide},
+                          scratch);
 }
 
 static sl_err k_matmul_sum_a(const sl_cuda_call *call) { return with_sums(call, 0); }

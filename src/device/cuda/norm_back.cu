@@ -160,23 +160,52 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. */
-template <int K>
+/* A row of bf16 on its way: asked for while the row before it is at work. */
+template <int K> struct pending {
+    uint4 dy[K], x[K];
+    float mean, rstd;
+    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane) {
+        mean = get(a.mean, row);
+        rstd = get(a.rstd, row);
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < a.z.n) {
+                i64 from = row * a.z.n + at(k, lane);
+                dy[k] = *(const uint4 *)((const __nv_bfloat16 *)a.dy.at + from);
+                x[k] = *(const uint4 *)((const __nv_bfloat16 *)a.x.at + from);
+            }
+    }
+};
+
+static __device__ __forceinline__ eight unpack(const uint4 &raw) {
+    return get8(array{(void *)&raw, 1}, 0);
+}
+
+/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy and x are
+ * bf16. */
+template <int K, bool HALF>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
+    i64 row = first + threadIdx.x / 32;
     eight dw[K] = {}, db[K] = {};
-    for (i64 row = first + threadIdx.x / 32; row < last; row += COLUMN_ROWS) {
-        float mean = get(a.mean, row), rstd = get(a.rstd, row), sum = 0, dot = 0;
+    pending<K> next;
+    if (HALF && row < last)
+        next.ask(a, row, lane);
+    for (; row < last; row += COLUMN_ROWS) {
+        float mean = HALF ? next.mean : get(a.mean, row);
+        float rstd = HALF ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
         eight g[K], hat[K];
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = get8(a.dy, row * n + at(k, lane));
-                hat[k] = get8(a.x, row * n + at(k, lane));
+                g[k] = HALF ? unpack(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
+                hat[k] = HALF ? unpack(next.x[k]) : get8(a.x, row * n + at(k, lane));
             }
+        if (HALF && row + COLUMN_ROWS < last)
+            next.ask(a, row + COLUMN_ROWS, lane);
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
@@ -204,16 +233,25 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     put_part<K>(p.b, db, n, all);
 }
 
-static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+template <bool HALF>
+static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
     if (a.z.n <= 256)
-        norm_grad<1><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<1, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 512)
-        norm_grad<2><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<2, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 768)
-        norm_grad<3><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<3, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
     else
-        norm_grad<4><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<4, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
+}
+
+/* dx may lie on dy or x: a row is read before it is written, and by the same warp. */
+static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    if (a.dy.half && a.x.half)
+        launch_grad<true>(call, a, p, chunks);
+    else
+        launch_grad<false>(call, a, p, chunks);
     end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
     end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
     return launched(call);
