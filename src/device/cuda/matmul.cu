@@ -77,6 +77,29 @@ static __device__ float slope_of(float x, bool erf) {
     return 0.5f * (1 + t + x * (1 - t * t) * inner);
 }
 
+/* The same for results in bf16: erfc by a polynomial (Abramowitz and Stegun 7.1.26), off by at most
+ * 1.5e-7. below: the share of the normal distribution below x; bell: exp(-x^2 / 2). */
+struct normal {
+    float below, bell;
+};
+static __device__ __forceinline__ normal normal_of(float x) {
+    float bell = fast_exp(-0.5f * x * x);
+    float t = __fdividef(1, 1 + 0.3275911f * 0.70710678118654752440f * fabsf(x));
+    float tail = 0.5f * bell * t *
+                 (0.254829592f + t * (-0.284496736f +
+                                      t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return {x > 0 ? 1 - tail : tail, bell};
+}
+static __device__ __forceinline__ float gelu_half(float x, bool erf) {
+    return erf ? x * normal_of(x).below : gelu_of(x, false);
+}
+static __device__ __forceinline__ float slope_half(float x, bool erf) {
+    if (!erf)
+        return slope_of(x, false);
+    normal n = normal_of(x);
+    return n.below + x * 0.39894228040143267794f * n.bell;
+}
+
 struct tail_args {
     array y, second, bias, other; /* y holds the product */
     i64 n;                        /* columns */
@@ -88,7 +111,9 @@ struct tail_args {
 static __device__ __forceinline__ float finish_one(const tail_args &t, float v, float bias,
                                                    float r) {
     v += bias;
-    return t.f == ADD ? v + r : t.f == GELU_DX ? v * slope_of(r, t.erf) : v;
+    if (t.f == GELU_DX)
+        return v * (t.y.half ? slope_half(r, t.erf) : slope_of(r, t.erf));
+    return t.f == ADD ? v + r : v;
 }
 
 static __global__ void finish(tail_args t, i64 count) {
@@ -97,12 +122,16 @@ static __global__ void finish(tail_args t, i64 count) {
             finish_one(t, get(t.y, i), t.bias.at ? get(t.bias, i % t.n) : 0,
                        t.other.at ? get(t.other, i) : 0));
         if (t.f == GELU)
-            put(t.second, i, gelu_of(get(t.y, i), t.erf));
+            put(t.second, i,
+                t.y.half ? gelu_half(get(t.y, i), t.erf) : gelu_of(get(t.y, i), t.erf));
     }
 }
 
-/* Eight at a time; gelu is of the rounded product, as above. */
-static __global__ void finish8(tail_args t, i64 eights) {
+/* Eight at a time; gelu is of the rounded product, as above. HALF: all but the bias is bf16; known
+ * here, loads need not wait for each other. */
+template <bool HALF> static __global__ void finish8(tail_args t, i64 eights) {
+    if (HALF)
+        t.y.half = t.second.half = t.other.half = 1;
     GRID_LOOP(e, eights) {
         i64 i = 8 * e;
         eight v = get8(t.y, i), bias = t.bias.at ? get8(t.bias, i % t.n) : eight{};
@@ -116,7 +145,7 @@ static __global__ void finish8(tail_args t, i64 eights) {
             continue;
         for (int k = 0; k < 8; k++) {
             float x = t.y.half ? __bfloat162float(__float2bfloat16(v.v[k])) : v.v[k];
-            v.v[k] = gelu_of(x, t.erf);
+            v.v[k] = t.y.half ? gelu_half(x, t.erf) : gelu_of(x, t.erf);
         }
         put8(t.second, i, v);
     }
@@ -124,8 +153,11 @@ static __global__ void finish8(tail_args t, i64 eights) {
 
 static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     i64 count = call->instr->out[0].numel;
-    if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other))
-        finish8<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
+    bool half = t.y.half && (!t.second.at || t.second.half) && (!t.other.at || t.other.half);
+    if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other) && half)
+        finish8<true><<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
+    else if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other))
+        finish8<false><<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
     else
         finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
     return launched(call);
