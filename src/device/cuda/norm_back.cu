@@ -181,30 +181,34 @@ static __device__ __forceinline__ eight unpack(const uint4 &raw) {
     return get8(array{(void *)&raw, 1}, 0);
 }
 
-/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy and x are
- * bf16. */
+/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x and dx
+ * are bf16. Long rows take so many registers that a multiprocessor has one block only: there the
+ * next row is asked for ahead. */
 template <int K, bool HALF>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
+    constexpr bool AHEAD = HALF && K > 3;
+    if (HALF)
+        a.dy.half = a.x.half = a.dx.half = 1;
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
     i64 row = first + threadIdx.x / 32;
     eight dw[K] = {}, db[K] = {};
     pending<K> next;
-    if (HALF && row < last)
+    if (AHEAD && row < last)
         next.ask(a, row, lane);
     for (; row < last; row += COLUMN_ROWS) {
-        float mean = HALF ? next.mean : get(a.mean, row);
-        float rstd = HALF ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
+        float mean = AHEAD ? next.mean : get(a.mean, row);
+        float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
         eight g[K], hat[K];
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = HALF ? unpack(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
-                hat[k] = HALF ? unpack(next.x[k]) : get8(a.x, row * n + at(k, lane));
+                g[k] = AHEAD ? unpack(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
+                hat[k] = AHEAD ? unpack(next.x[k]) : get8(a.x, row * n + at(k, lane));
             }
-        if (HALF && row + COLUMN_ROWS < last)
+        if (AHEAD && row + COLUMN_ROWS < last)
             next.ask(a, row + COLUMN_ROWS, lane);
 #pragma unroll
         for (int k = 0; k < K; k++)
@@ -248,7 +252,7 @@ static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i
 
 /* dx may lie on dy or x: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    if (a.dy.half && a.x.half)
+    if (a.dy.half && a.x.half && a.dx.half)
         launch_grad<true>(call, a, p, chunks);
     else
         launch_grad<false>(call, a, p, chunks);
