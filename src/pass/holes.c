@@ -95,7 +95,8 @@ struct sl_lives *sl_lives_open(const struct sl_program *p) {
                                       &p->send_grad, &p->seeds,    &p->losses,   &p->outputs};
     for (int i = 0; i < SL_COUNT(ports); i++)
         see_ports(lives, ports[i]);
-    qsort(lives->at, (size_t)lives->count, sizeof *lives->at, by_value);
+    if (lives->count > 0)
+        qsort(lives->at, (size_t)lives->count, sizeof *lives->at, by_value);
     stretch(lives);
     return lives;
 }
