@@ -246,6 +246,8 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
     i64 batch = key->batch;
     if (key->backward)
         key->batch = part_of(*key);
+    if (key->batch < batch && (key->queries % 8 || key->keys % 8)) /* parts begin aligned */
+        return false;
     i64 workspace = sl_dnn_attention_bytes(cuda, key);
     *bytes = dots_of(*key) + bias_of(*key, batch) + workspace;
     return workspace >= 0;
