@@ -64,6 +64,7 @@ for case in $cases; do
         echo "$line"
         mine+=$(grep RESULT <<<"$round")$'\n' theirs+=$line$'\n'
     done
+    # shellcheck disable=SC2154 # of the coproc
     wait "$torch_PID" || true
     a=$(field step_ms <<<"$mine" | median) b=$(field step_ms <<<"$theirs" | median)
     echo "RESULT bench=cuda model=$model batch=$batch ratio=$(awk "BEGIN { printf \"%.3f\", $b / $a }")" \

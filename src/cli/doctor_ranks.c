@@ -72,7 +72,7 @@ static void try_ranks(struct sl_doctor *d, const char *name, const char *const *
 static void look_module(struct sl_doctor *d) {
     const struct sl_transport *row;
     if (sl_transport_find("mpi", &row) == SL_OK)
-        sl_doctor_ok(d, "MPI module", "libsluice_mpi.so");
+        sl_doctor_ok(d, "MPI module", "libsluice_mpi.so, built for %s", row->made_for);
     else
         sl_doctor_bad(d, (struct sl_finding){.name = "MPI module",
                                              .health = SL_HEALTH_MISSING,

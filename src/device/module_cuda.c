@@ -8,6 +8,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct sl_device_row *module; /* written once; NULL: not to be had */
+static const struct sl_far_row *far;
 static char why[512];
 
 static void load(void) {
@@ -24,14 +25,22 @@ static void load(void) {
         return;
     }
     sl_cuda_module_fn *entry = (sl_cuda_module_fn *)(uintptr_t)found;
-    module = entry(&host);
-    if (!module)
+    const struct sl_cuda_module *both = entry(&host);
+    if (both) {
+        module = both->device;
+        far = both->far;
+    } else
         snprintf(why, sizeof why, "libsluice_cuda.so was built with another version of sluice");
 }
 
 static const struct sl_device_row *loaded(void) {
     pthread_once(&once, load);
     return module;
+}
+
+const struct sl_far_row *sl_far_gpus(const char **out_why) {
+    *out_why = loaded() ? far->missing() : why;
+    return *out_why ? NULL : far;
 }
 
 static const char *missing(void) { return loaded() ? module->missing() : why; }

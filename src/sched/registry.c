@@ -35,7 +35,7 @@ static const char *row_name(const void *ctx, int i) {
     return rows[i]->name;
 }
 
-static sl_err find_row(const char *name, const struct sl_schedule **out) {
+sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
     *out = sl_schedule_find(name ? name : "");
     if (*out)
         return SL_OK;
@@ -43,6 +43,19 @@ static sl_err find_row(const char *name, const struct sl_schedule **out) {
     return sl_fail(SL_ERR_USAGE, "unknown schedule '%s'%s%s%s", name ? name : "",
                    near ? "; did you mean '" : "; see 'sluice list schedules'", near ? near : "",
                    near ? "'?" : "");
+}
+
+int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
+    const struct sl_schedule *row = sl_schedule_find(opts->schedule);
+    struct sl_arena scratch = {0};
+    struct sl_sched_opts more = *opts;
+    const struct sl_sched *sched;
+    if (!row || !row->slack)
+        return 0;
+    more.slack = row->slack;
+    sl_err err = sl_sched_build(&scratch, plan, &more, &sched);
+    sl_arena_free(&scratch);
+    return err == SL_OK ? row->slack : 0;
 }
 
 /* --- numbers --- */
@@ -114,7 +127,7 @@ static void set_durations(struct sl_gen *gen) {
 }
 
 static sl_err open_gen(struct sl_gen *gen) {
-    SL_TRY(find_row(gen->opts->schedule, &gen->row));
+    SL_TRY(sl_schedule_require(gen->opts->schedule, &gen->row));
     gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;

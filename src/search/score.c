@@ -55,6 +55,16 @@ static int64_t copy_ns(const struct sl_setup *l, int stage) {
                : 0;
 }
 
+/* Several versions of the weights: a step begins with a copy of them. */
+static int64_t version_ns(const struct sl_setup *l, int stage) {
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    bool copies = row && (row->rule == SL_RULE_2BW || row->rule == SL_RULE_STASH ||
+                          row->rule == SL_RULE_VSYNC);
+    double rate = l->problem->version_bytes_per_s;
+    return copies && rate > 0 ? (int64_t)ceil(1e9 * (double)l->stages[stage].bytes.params / rate)
+                              : 0;
+}
+
 void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
@@ -67,7 +77,7 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         out[s][SL_B] = stage->i + stage->w + extra + copy;
         out[s][SL_REDUCE] = /* every meeting takes an equal share */
             stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
-        out[s][SL_STEP] = stage->step;
+        out[s][SL_STEP] = stage->step + version_ns(l, s);
     }
 }
 
@@ -150,7 +160,7 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
-    if (l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+    if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
         return;
     if (level < 0) {
         uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
@@ -191,6 +201,21 @@ static bool steps_together(const struct sl_setup *l) {
     return !l->folded;
 }
 
+/* A synchronous step judges one norm of all gradients: updates begin when the last worker is there,
+ * and the iteration ends with the longest. */
+static int64_t end_of_step(const struct sl_plan *plan, const struct sl_sim *sim,
+                           const int64_t (*dur)[SL_KIND_COUNT]) {
+    int64_t meet = 0, longest = 0;
+    for (int w = 0; w < plan->worker_count; w++) {
+        int64_t own = 0;
+        for (int i = 0; i < plan->worker_seat_count[w]; i++)
+            own += dur[plan->seats[plan->worker_seats[w][i]].stage][SL_STEP];
+        meet = sim->workers[w].last_ns - own > meet ? sim->workers[w].last_ns - own : meet;
+        longest = own > longest ? own : longest;
+    }
+    return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
+}
+
 static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                    const struct sl_stage_bytes *exact, struct sl_score *out) {
     const struct sl_plan *plan;
@@ -215,8 +240,11 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
-    *out = (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)sim->step_ns),
-                             .sim_ns = sim->step_ns};
+    int64_t step_ns = row && row->rule == SL_RULE_SYNC
+                          ? end_of_step(plan, sim, (const int64_t(*)[SL_KIND_COUNT])dur)
+                          : sim->step_ns;
+    *out =
+        (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)step_ns), .sim_ns = step_ns};
     judge_memory(sched, plan, out);
     double idle = 0;
     for (int w = 0; w < plan->worker_count; w++)
@@ -227,7 +255,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 
 /* ---- large regular setups ---- */
 
-static int64_t count_passes(const struct sl_setup *l) {
+int64_t sl_setup_all_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
     int64_t passes = 0;
@@ -239,14 +267,14 @@ static int64_t count_passes(const struct sl_setup *l) {
 /* Are all stages equally wide, and is it worth it? */
 static bool folds(const struct sl_setup *l) {
     enum { SMALL = 30000 };
-    bool equal = l->c.width[0] > 1 && !l->c.size_of && count_passes(l) > SMALL;
+    bool equal = l->c.width[0] > 1 && !l->c.size_of && sl_setup_all_passes(l) > SMALL;
     for (int s = 0; s < l->c.stage_count; s++)
         equal &= l->c.width[s] == l->c.width[0];
     return equal;
 }
 
 int64_t sl_setup_passes(const struct sl_setup *l) {
-    return folds(l) ? count_passes(l) / l->c.width[0] : count_passes(l);
+    return folds(l) ? sl_setup_all_passes(l) / l->c.width[0] : sl_setup_all_passes(l);
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of

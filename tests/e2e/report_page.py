@@ -108,7 +108,7 @@ try:
     expect("edges", js("return document.querySelectorAll('path.edge').length"), 2)
     expect("predicted and measured",
            js(FRAME + "return [...d.querySelectorAll('.panel h2')].map(h => h.textContent)"),
-           ["predicted", "measured"])
+           ["forecast", "measured"])
     bars = js(FRAME + "return [...d.querySelectorAll('.panel')].map(p => p.querySelectorAll('rect.bar').length)")
     expect("as many actions predicted as measured", bars[0] == bars[1] > 0, True)
     rows = js("return [...document.querySelectorAll('table.bars')][0].innerText")

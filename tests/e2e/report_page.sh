@@ -36,7 +36,9 @@ sed -i 's/"title": *"gpipe"/"title": "<\/script><script>bad()<\/script>"/' "$wor
     --policy spectrain --batch 4 --micro 4 --steps 30 --eval-every 10 --log-staleness --quiet --out "$work/run"
 "$SLUICE" report "$work/run" -o "$work/run.html"
 # A traced run, and the directory of one with 1,000 stages and 100,000 actions.
-"$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 3 --batch 8 --micro 4 \
+tiny=(gpt-nano --set "T=8,C=16,H=2,L=4" --models "$SRC_DIR/models")
+"$SLUICE" profile "${tiny[@]}" --micro-batch 2 --rounds 2 -o "$work/x.cost" --quiet >/dev/null
+"$SLUICE" train "${tiny[@]}" --stages 3 --batch 8 --micro 4 --cost "$work/x.cost" \
     --steps 16 --trace --quiet --out "$work/traced-run"
 "$SLUICE" report "$work/traced-run" --ops -o "$work/traced.html"
 "$SLUICE" sched "$work/traced-run/plan.plan" --schedule 1f1b --batch 8 --iters 16 >"$work/traced.txt"

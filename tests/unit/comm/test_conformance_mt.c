@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "support/apart.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,42 +26,15 @@ enum { WORKERS = 6, PLACES = 3, LARGE = (2 << 20) + 12 };
 static struct sl_comm *comm;
 static struct sl_device *devices[WORKERS];
 
-/* ---- devices whose memory is apart: who touches it without them dies ---- */
+static bool apart; /* all devices are (support/apart.h) */
 
-static const uintptr_t far_away = (uintptr_t)1 << 62;
-static struct sl_device_row apart_row; /* the CPU's, apart */
-static bool apart;                     /* all devices are */
-
-static void *from_far(const void *at) { return (void *)((uintptr_t)at & ~far_away); }
-static void *as_seen(void *at) { return apart ? (void *)((uintptr_t)at | far_away) : at; }
-
-static sl_err apart_alloc(struct sl_device *device, int64_t size_bytes, void **out) {
-    SL_TRY(sl_device_find("cpu")->alloc(device, size_bytes, out));
-    *out = (void *)((uintptr_t)*out | far_away);
-    return SL_OK;
-}
-static void apart_free(struct sl_device *device, void *memory) {
-    sl_device_find("cpu")->free(device, from_far(memory));
-}
-static sl_err apart_copy(struct sl_device *device, enum sl_stream stream, void *to,
-                         const void *from, int64_t size_bytes) {
-    return sl_device_find("cpu")->copy(device, stream, from_far(to), from_far(from), size_bytes);
-}
-static sl_err apart_add(struct sl_device *device, void *y, const void *x, int64_t numel) {
-    return sl_device_find("cpu")->add(device, from_far(y), from_far(x), numel);
-}
+static void *as_seen(void *at) { return apart ? apart_hide(at) : at; }
 
 static void set_apart(bool on) {
     apart = on;
-    apart_row = *sl_device_find("cpu");
-    apart_row.apart = true;
-    apart_row.alloc = apart_alloc;
-    apart_row.free = apart_free;
-    apart_row.upload = apart_row.download = apart_row.copy = apart_copy;
-    apart_row.add = apart_add;
     for (int w = 0; w < WORKERS; w++)
         if (devices[w])
-            devices[w]->row = on ? &apart_row : sl_device_find("cpu");
+            devices[w]->row = on ? apart_row() : sl_device_find("cpu");
 }
 
 /* ---- workers as threads ---- */
@@ -120,7 +94,12 @@ struct net {
 static void open_net(struct net *net) {
     for (int a = 0; a < WORKERS; a++)
         for (int b = 0; b < WORKERS; b++) {
-            struct sl_channel_spec spec = {rank_of(a), rank_of(b), PLACES, net->size_bytes, NULL};
+            struct sl_channel_spec spec = {
+                .from = rank_of(a),
+                .to = rank_of(b),
+                .places = PLACES,
+                .size_bytes = net->size_bytes,
+            };
             if (a != b)
                 assert_int_equal(sl_channel_open(comm, &spec, &net->at[a][b]), SL_OK);
         }
@@ -267,7 +246,8 @@ static void test_back_pressure(void **state) {
     (void)state;
     struct chain c = {.count = 500};
     for (int w = 0; w + 1 < WORKERS; w++) {
-        struct sl_channel_spec spec = {rank_of(w), rank_of(w + 1), PLACES, 1, NULL};
+        struct sl_channel_spec spec = {
+            .from = rank_of(w), .to = rank_of(w + 1), .places = PLACES, .size_bytes = 1};
         assert_int_equal(sl_channel_open(comm, &spec, &c.at[w]), SL_OK);
     }
     run_well(pass_on, &c);
@@ -531,7 +511,8 @@ int main(void) {
     const char *name = getenv("SL_TEST_TRANSPORT");
     int failed = 0;
     for (const struct sl_transport *const *row = sl_transports; *row; row++) {
-        if (name ? strcmp((*row)->name, name) != 0 : (*row)->module != NULL)
+        bool needs = (*row)->module || !(*row)->close; /* a module; GPUs over another transport */
+        if (name ? strcmp((*row)->name, name) != 0 : needs)
             continue;
         if (sl_transport_find((*row)->name, &chosen) != SL_OK) {
             fprintf(stderr, "%s\n", sl_err_message());
