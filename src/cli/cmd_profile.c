@@ -159,6 +159,7 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     SL_TRY_OUT(read_sizes(sl_args_text(args, "--micro-batch", "1,2,4,8"), sizes, &count));
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &config));
+    SL_TRY_OUT(sl_run_one_device(&config));
     SL_TRY_OUT(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &config.optim));
     struct sl_profile_spec spec = {.graph = inputs.graph,
                                    .device = config.device,

@@ -108,8 +108,9 @@ SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
 /* The same for searches: large setups of equal widths are played as one of their pipelines, without
  * what the others do to shared links. */
 SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
-/* Passes of one iteration: what playing it costs. */
+/* Passes of one iteration: what playing it costs so, and as a whole. */
 int64_t sl_setup_passes(const struct sl_setup *setup);
+int64_t sl_setup_all_passes(const struct sl_setup *setup);
 
 /* Bytes of tied parameters over the slowest link. */
 int64_t sl_tie_ns(const struct sl_machine *machine, double bytes);

@@ -255,7 +255,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 
 /* ---- large regular setups ---- */
 
-static int64_t count_passes(const struct sl_setup *l) {
+int64_t sl_setup_all_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
     int64_t passes = 0;
@@ -267,14 +267,14 @@ static int64_t count_passes(const struct sl_setup *l) {
 /* Are all stages equally wide, and is it worth it? */
 static bool folds(const struct sl_setup *l) {
     enum { SMALL = 30000 };
-    bool equal = l->c.width[0] > 1 && !l->c.size_of && count_passes(l) > SMALL;
+    bool equal = l->c.width[0] > 1 && !l->c.size_of && sl_setup_all_passes(l) > SMALL;
     for (int s = 0; s < l->c.stage_count; s++)
         equal &= l->c.width[s] == l->c.width[0];
     return equal;
 }
 
 int64_t sl_setup_passes(const struct sl_setup *l) {
-    return folds(l) ? count_passes(l) / l->c.width[0] : count_passes(l);
+    return folds(l) ? sl_setup_all_passes(l) / l->c.width[0] : sl_setup_all_passes(l);
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of

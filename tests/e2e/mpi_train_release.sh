@@ -20,8 +20,8 @@ via=()
 same() {
     local name=$1 ranks=$2
     shift 2
-    [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
-    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --out "$work/$name.$ranks" 2>"$work/err" || fail "$name on $ranks ranks"
+    [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --checkpoint-every 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
+    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --checkpoint-every 5 --out "$work/$name.$ranks" 2>"$work/err" || fail "$name on $ranks ranks"
     diff -r "$work/$name/ckpt" "$work/$name.$ranks/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
     # Times differ, everything else in the log does not.
     diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$work/$name.$ranks/log.jsonl") ||
