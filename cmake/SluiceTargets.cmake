@@ -89,7 +89,8 @@ if("cuda" IN_LIST SL_FEATURES AND SL_HAVE_LIB)
     list(FILTER SL_CUDA_HOST_SOURCES INCLUDE REGEX "\\.c$")
     list(FILTER SL_CUDA_SOURCES INCLUDE REGEX "\\.cu$")
     # Its own copies of the little it uses; errors go to the program (device/cuda/host.c).
-    add_library(sluice_cuda_host OBJECT ${SL_CUDA_HOST_SOURCES} src/base/arena.c src/optim/norm.c)
+    add_library(sluice_cuda_host OBJECT ${SL_CUDA_HOST_SOURCES} src/base/arena.c src/optim/norm.c
+        src/pass/holes.c)
     target_include_directories(sluice_cuda_host PRIVATE ${SL_INCLUDES})
     target_include_directories(sluice_cuda_host SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(sluice_cuda_host PRIVATE sluice_flags)
@@ -102,6 +103,6 @@ if("cuda" IN_LIST SL_FEATURES AND SL_HAVE_LIB)
     set_source_files_properties("${PROJECT_SOURCE_DIR}/src/device/cuda/optim.cu" PROPERTIES
         COMPILE_OPTIONS "-fmad=false")
     target_link_libraries(sluice_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "${SL_cudnn_LIBRARY}")
-    target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL)
+    target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL,-z,defs) # nothing of the program
     message(STATUS "CUDA module: TRUE")
 endif()

@@ -149,7 +149,7 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
         if (config->policy.row)
             return sl_fail(SL_ERR_USAGE, "--policy needs an asynchronous pipeline: --stages N or "
                                          "--plan X.plan, and --schedule");
-        return SL_OK;
+        return sl_run_one_device(config);
     }
     out->stage_of = SL_NEW(arena, int, config->graph->forward_count);
     if (!file) {

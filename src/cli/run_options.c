@@ -55,11 +55,39 @@ sl_err sl_run_device(const char *name, const struct sl_device_row **out) {
                    near ? "'?" : "");
 }
 
-static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
-    SL_TRY(sl_run_device(sl_args_text(args, "--device", "cpu"), out));
+static sl_err find_device(const char *name, const struct sl_device_row **out) {
+    SL_TRY(sl_run_device(name, out));
     const char *why = (*out)->missing();
     return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", (*out)->name, why)
                : SL_OK;
+}
+
+/* 'cuda', or 'cuda,cpu' for the workers of a pipeline in turn. */
+static sl_err find_devices(const struct sl_args *args, struct sl_train_config *out) {
+    const char *at = sl_args_text(args, "--device", "cpu");
+    int count = 0;
+    for (;; at++) {
+        char name[32];
+        size_t length = strcspn(at, ",");
+        if (count == SL_KINDS_MOST || length >= sizeof name)
+            return sl_fail(SL_ERR_USAGE, "--device: '%s' is not D or D,D,... (at most %d)", at,
+                           SL_KINDS_MOST);
+        memcpy(name, at, length);
+        name[length] = 0;
+        SL_TRY(find_device(name, &out->kinds[count++]));
+        at += length;
+        if (!*at)
+            break;
+    }
+    out->device = out->kinds[0];
+    out->kind_count = count > 1 ? count : 0;
+    return SL_OK;
+}
+
+sl_err sl_run_one_device(const struct sl_train_config *config) {
+    if (!config->kind_count)
+        return SL_OK;
+    return sl_fail(SL_ERR_USAGE, "several devices need a pipeline: --stages N or --plan X.plan");
 }
 
 static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out) {
@@ -68,10 +96,13 @@ static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out
     out->tf32 = strcmp(name, "tf32") == 0;
     if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
         return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
-    if ((out->dtype == SL_BF16 && !out->device->halves) || (out->tf32 && !out->device->tf32))
-        return sl_fail(SL_ERR_NO,
-                       "--dtype %s: device '%s' does not compute in it; train with --dtype fp32",
-                       name, out->device->name);
+    for (int i = 0; i < (out->kind_count ? out->kind_count : 1); i++)
+        if ((out->dtype == SL_BF16 && !out->kinds[i]->halves) ||
+            (out->tf32 && !out->kinds[i]->tf32))
+            return sl_fail(SL_ERR_NO,
+                           "--dtype %s: device '%s' does not compute in it; train with --dtype "
+                           "fp32",
+                           name, out->kinds[i]->name);
     return SL_OK;
 }
 
@@ -86,7 +117,7 @@ sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
         .micros = 1,
         .recompute = sl_args_has(args, "--recompute"),
     };
-    SL_TRY(find_device(args, &out->device));
+    SL_TRY(find_devices(args, out));
     SL_TRY(find_dtype(args, out));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
     SL_TRY(sl_args_int(args, "--seed", 0, INT64_MAX, &seed));

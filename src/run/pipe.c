@@ -21,11 +21,16 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
     return SL_OK;
 }
 
+static const struct sl_device_row *device_of(const struct sl_train_config *c, int worker) {
+    return c->kind_count ? c->kinds[worker % c->kind_count] : c->device;
+}
+
 /* Nodes that one kernel computes round differently when they are cut apart. */
-static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) {
+static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_row *device,
+                        struct sl_arena *arena) {
     const struct sl_graph *graph = c->train->graph;
     int *group = SL_NEW(arena, int, graph->forward_count + 1);
-    sl_pass_glue(graph, c->train->device->has_kernel, group);
+    sl_pass_glue(graph, device->has_kernel, group);
     for (int n = 0; n < graph->forward_count; n++) {
         const struct sl_node *node = &graph->nodes.at[n], *first = &graph->nodes.at[group[n]];
         int a = c->stage_of[group[n]], b = c->stage_of[n];
@@ -33,9 +38,9 @@ static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) 
             return sl_fail(
                 SL_ERR_NO,
                 "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
-                "computes both; they must be in one stage",
+                "computes both on device '%s'; they must be in one stage",
                 group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
-                c->plan->stages[b].name);
+                c->plan->stages[b].name, device->name);
     }
     return SL_OK;
 }
@@ -97,7 +102,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
         .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
         .eval_samples = full,
-        .has_kernel = c->device->has_kernel,
+        .has_kernel = w->device->row->has_kernel,
         .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
@@ -134,7 +139,7 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
     w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
-    SL_TRY(pipe->train.device->open(&device, &w->device));
+    SL_TRY(device_of(&pipe->train, index)->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
@@ -195,7 +200,8 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
     pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    SL_TRY_OUT(check_cut(config, &pipe->arena));
+    for (int i = 0; i < (pipe->train.kind_count ? pipe->train.kind_count : 1); i++)
+        SL_TRY_OUT(check_cut(config, device_of(&pipe->train, i), &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)

@@ -203,9 +203,12 @@ static bool steps_together(const struct sl_setup *l) {
 
 /* A synchronous step judges one norm of all gradients: updates begin when the last worker is there,
  * and the iteration ends with the longest. */
-static int64_t end_of_step(const struct sl_plan *plan, const struct sl_sim *sim,
-                           const int64_t (*dur)[SL_KIND_COUNT]) {
+int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                   const int64_t (*dur)[SL_KIND_COUNT]) {
+    const struct sl_plan *plan = sched->plan;
     int64_t meet = 0, longest = 0;
+    if (sched->rule != SL_RULE_SYNC)
+        return sim->step_ns;
     for (int w = 0; w < plan->worker_count; w++) {
         int64_t own = 0;
         for (int i = 0; i < plan->worker_seat_count[w]; i++)
@@ -240,9 +243,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
-    int64_t step_ns = row && row->rule == SL_RULE_SYNC
-                          ? end_of_step(plan, sim, (const int64_t(*)[SL_KIND_COUNT])dur)
-                          : sim->step_ns;
+    int64_t step_ns = sl_step_ns(sched, sim, (const int64_t(*)[SL_KIND_COUNT])dur);
     *out =
         (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)step_ns), .sim_ns = step_ns};
     judge_memory(sched, plan, out);
@@ -255,7 +256,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 
 /* ---- large regular setups ---- */
 
-static int64_t count_passes(const struct sl_setup *l) {
+int64_t sl_setup_all_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
     int64_t passes = 0;
@@ -267,14 +268,14 @@ static int64_t count_passes(const struct sl_setup *l) {
 /* Are all stages equally wide, and is it worth it? */
 static bool folds(const struct sl_setup *l) {
     enum { SMALL = 30000 };
-    bool equal = l->c.width[0] > 1 && !l->c.size_of && count_passes(l) > SMALL;
+    bool equal = l->c.width[0] > 1 && !l->c.size_of && sl_setup_all_passes(l) > SMALL;
     for (int s = 0; s < l->c.stage_count; s++)
         equal &= l->c.width[s] == l->c.width[0];
     return equal;
 }
 
 int64_t sl_setup_passes(const struct sl_setup *l) {
-    return folds(l) ? count_passes(l) / l->c.width[0] : count_passes(l);
+    return folds(l) ? sl_setup_all_passes(l) / l->c.width[0] : sl_setup_all_passes(l);
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of

@@ -76,19 +76,27 @@ static bool is_before(const struct sl_found *a, const struct sl_found *b) {
     return a->score.step_ns < b->score.step_ns;
 }
 
-/* Searches play large setups as one of their pipelines; here runners-up are played as a whole, as
- * the best one was, so that they compare. One that turns out better, and fits, takes its place. */
+/* Searches play large setups as one of their pipelines, and the best one was then played as a
+ * whole. Runners-up are, too, so that they compare; one that turns out better, and fits, takes its
+ * place. Where that would take long they stay as far behind as the search saw them (best_ns: the
+ * best). */
 static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
-                           struct sl_search *out) {
+                           int64_t best_ns, struct sl_search *out) {
+    enum { PASSES_MOST = 1 << 15 };
     struct sl_result *r = &out->result;
     struct sl_search other;
+    double scale = (double)r->best.score.step_ns / (double)(best_ns > 0 ? best_ns : 1);
     for (int i = 0; i < r->runner_count; i++) {
         struct sl_found *runner = &r->runner[i];
         struct sl_score score;
         bool fits;
         sl_setup_build(arena, spec->query.problem, &runner->c, &other.setup);
-        if (sl_setup_score(&other.setup, NULL, &score) != SL_OK)
-            continue; /* as it was */
+        if (sl_setup_all_passes(&other.setup) > PASSES_MOST ||
+            sl_setup_score(&other.setup, NULL, &score) != SL_OK) {
+            runner->score.step_ns = (int64_t)((double)runner->score.step_ns * scale);
+            runner->score.sim_ns = (int64_t)((double)runner->score.sim_ns * scale);
+            continue;
+        }
         runner->score = score;
         if (!is_before(runner, &r->best))
             continue;
@@ -145,11 +153,12 @@ static sl_err look(struct sl_arena *arena, const struct sl_search_spec *spec, st
         result.proven &= round == 0; /* under the memory that the first search had */
         out->result = result;
         out->rounds = round + 1;
+        int64_t best_ns = result.best.score.step_ns;
         SL_TRY(settle_any(arena, spec, out, fits));
         if (!*fits)
             shrink(&query.memory_scale, &out->result.best.score);
         else
-            SL_TRY(rank_runners(arena, spec, out));
+            SL_TRY(rank_runners(arena, spec, best_ns, out));
     }
     if (!*fits && out->result.found) {
         out->result.near = out->result.best;

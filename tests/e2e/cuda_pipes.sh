@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pipelines whose workers share one GPU, held to one worker there, bit for bit: chains and graphs of
-# stages, replicas, ties, clipping, recomputation; 2bw on any number of stages; checkpoints and resuming.
-# Skipped without a GPU.
+# stages, replicas, ties, clipping, recomputation; 2bw on any number of stages; checkpoints and resuming;
+# a CPU in the same pipeline; ranks that share the GPU. Skipped without a GPU.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -60,4 +60,23 @@ same whole again
 run half --dtype bf16 --steps 4 --stages 2
 run half --dtype bf16 --steps 8 --stages 4 --resume
 same whole half
+
+# 4: a CPU and a GPU in one pipeline: near the GPU alone. The head is not tied.
+pair() { # DEVICES: the last loss
+    "$SLUICE" train mmt --models "$models" --set branches=2,T=16,L=2,C=64,H=1,F=128,classes=7 --device "$1" --batch 8 \
+        --micro 4 --steps 6 --stages 2 --quiet --json | sed -n 's/^ *"loss": \([^,]*\),$/\1/p'
+}
+gpu=$(pair cuda) both=$(pair cuda,cpu)
+awk -v a="$gpu" -v b="$both" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-4 * a) }' ||
+    fail "cuda,cpu ends at $both, cuda at $gpu"
+
+# 5: ranks that share the GPU, through the host: the bytes of threads, ties and replicas too.
+for how in "--stages 2" "--stages 1 --replicas 2"; do
+    # shellcheck disable=SC2086 # words
+    run "threads${how// /}" --dtype bf16 --steps 6 $how
+    # shellcheck disable=SC2086 # words
+    "$SLUICE" launch -n 2 -- train $gpt --models "$models" --device cuda --batch 8 --micro 4 --quiet --dtype bf16 --steps 6 \
+        $how --out "$work/ranks${how// /}" >"$work/out" 2>&1 || fail "launch $how: $(cat "$work/out")"
+    same "threads${how// /}" "ranks${how// /}"
+done
 echo "ok"

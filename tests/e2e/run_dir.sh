@@ -47,6 +47,18 @@ for case in "cpu tf32" "reference tf32" "reference bf16"; do
         fail "--dtype $dtype on $device: $(cat "$work/err")"
     [ ! -e "$work/$dtype" ] || fail "a refused run left its folder"
 done
+# Workers of a pipeline on two kinds of device: near one kind alone.
+pair() { # DEVICES: the last loss
+    "$SLUICE" train mmt --set branches=2,T=4,L=1,C=8,H=2,F=8,classes=3 --device "$1" --batch 8 --micro 4 --steps 4 \
+        --stages 2 --quiet --json | sed -n 's/^ *"loss": \([^,]*\),$/\1/p'
+}
+one=$(pair cpu) both=$(pair cpu,reference)
+awk -v a="$one" -v b="$both" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-4 * a) }' ||
+    fail "cpu,reference ends at '$both', cpu at '$one'"
+rc=0
+"$SLUICE" train gpt-nano --device cpu,reference --steps 1 2>"$work/err" || rc=$?
+[ $rc -eq 2 ] || fail "two devices, one worker: exit $rc"
+grep -q "several devices need a pipeline" "$work/err" || fail "two devices, one worker: $(cat "$work/err")"
 rc=0
 "$SLUICE" train gpt-nano --dtype int3 --steps 1 2>"$work/err" || rc=$?
 [ $rc -eq 2 ] || fail "--dtype int3: exit $rc, not 2"

@@ -5,6 +5,7 @@
 #include "op/registry.h"
 #include "pass/program.h"
 #include "plan/model.h"
+#include "support/apart.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,6 +85,8 @@ void pipe_case_close(struct pipe_case *c) {
 const struct sl_device_row *pipe_case_device(void) {
     const char *name = getenv("SL_TEST_DEVICE");
     const struct sl_device_row *row = sl_device_find(name ? name : "cpu");
+    if (name && strcmp(name, "apart") == 0)
+        row = apart_row();
     if (!row || row->missing())
         fail_msg("SL_TEST_DEVICE=%s: %s", name, row ? row->missing() : "there is none");
     return row;

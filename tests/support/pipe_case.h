@@ -23,7 +23,7 @@ void pipe_case_open(struct pipe_case *c, const char *model);
 void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets);
 void pipe_case_close(struct pipe_case *c);
 
-/* The CPU, or what SL_TEST_DEVICE names (tests/e2e/cuda_oracles.sh). */
+/* The CPU, or what SL_TEST_DEVICE names: a device, or "apart" (support/apart.h). */
 const struct sl_device_row *pipe_case_device(void);
 
 /* Batch, micro-batches, optimizer and steps; adam-sized learning rate, no clipping, seed 5. */

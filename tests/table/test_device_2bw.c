@@ -167,6 +167,9 @@ static void test_2bw(void **state) {
 }
 
 int main(void) {
+    for (int i = 0; sl_devices[i]; i++)
+        if (sl_devices[i]->missing())
+            printf("without '%s': %s\n", sl_devices[i]->name, sl_devices[i]->missing());
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_2bw)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* The CUDA device: opening, memory, streams. */
+#include "device/cuda/dnn_graph.h"
 #include "device/cuda/gemm.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static void cuda_close(struct sl_device *device) {
     cudaSetDevice(cuda->index);
     cudaDeviceSynchronize();
     sl_gemms_close(cuda->gemms);
+    sl_dnn_plans_close(cuda->plans);
     if (cuda->blas)
         cublasLtDestroy(cuda->blas);
     if (cuda->dnn)

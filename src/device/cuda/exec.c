@@ -30,6 +30,7 @@ struct sl_exec {
     struct sl_instr *instrs; /* as in the program, weights read in bf16 where kernels want that */
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
+    struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
     bool halved;  /* products read weights in bf16, */
@@ -56,6 +57,7 @@ void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
     free(exec->operands);
     free(exec->instrs);
     free(exec->kernels);
+    sl_cuda_layout_free(&exec->layout);
     free(exec);
 }
 
@@ -104,10 +106,25 @@ static sl_err find_kernels(struct sl_exec *exec) {
                 exec->halved = true;
             }
         exec->draws |= strstr(instr->kernel, "dropout") != NULL;
-        int64_t need = kernel->scratch_bytes ? kernel->scratch_bytes(instr) : 0;
-        exec->scratch_bytes = need > exec->scratch_bytes ? need : exec->scratch_bytes;
     }
     return SL_OK;
+}
+
+static int64_t more(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t scratch_of(struct sl_cuda_device *cuda, const struct sl_exec *exec, int i) {
+    const struct sl_cuda_kernel *kernel = exec->kernels[i];
+    struct sl_cuda_call call = {
+        .instr = &exec->instrs[i], .device = cuda, .last = exec->layout.last[i]};
+    int64_t own = kernel->scratch_bytes ? kernel->scratch_bytes(call.instr) : 0;
+    return more(own, kernel->library_bytes ? kernel->library_bytes(&call) : 0);
+}
+
+static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
+    for (int i = 0; i < exec->program->instr_count; i++)
+        exec->scratch_bytes = more(exec->scratch_bytes, scratch_of(cuda, exec, i));
+    for (int i = 0; i < exec->layout.turn_count; i++)
+        exec->scratch_bytes = more(exec->scratch_bytes, 2 * exec->layout.turns[i].image.numel);
 }
 
 static sl_err alloc_exec(struct sl_exec *exec) {
@@ -127,6 +144,8 @@ sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
     SL_TRY_OUT(SL_CUDA(cudaSetDevice(sl_cuda_of(device)->index)));
     copy_instrs(exec);
     SL_TRY_OUT(find_kernels(exec));
+    sl_cuda_layout_make(sl_cuda_of(device), program, exec->instrs, &exec->layout);
+    plan_scratch(sl_cuda_of(device), exec);
     SL_TRY_OUT(alloc_exec(exec));
     *out = exec;
 out:
@@ -156,6 +175,7 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     const struct sl_instr *instr = &exec->instrs[index];
     struct sl_cuda_call call = {
         .instr = instr,
+        .last = exec->layout.last[index],
         .device = cuda,
         .stream = cuda->streams[SL_STREAM_COMPUTE],
         .scratch = exec->scratch,
@@ -170,24 +190,38 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     return exec->kernels[index]->run(&call);
 }
 
+/* Images that cross the stage's border. */
+static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exec,
+                          const struct sl_run_args *args, bool at_end) {
+    for (int i = 0; i < exec->layout.turn_count; i++) {
+        const struct sl_cuda_turn *turn = &exec->layout.turns[i];
+        if (turn->phase == args->phase && turn->at_end == at_end)
+            SL_TRY(sl_cuda_turn(turn, address(exec, &turn->image, args), exec->scratch,
+                                cuda->streams[SL_STREAM_COMPUTE]));
+    }
+    return SL_OK;
+}
+
 static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                          const struct sl_run_args *args) {
     const struct sl_program *p = exec->program;
+    SL_TRY(turn_images(cuda, exec, args, false));
     for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++)
         SL_TRY(launch_one(cuda, exec, i, args));
-    return SL_OK;
+    return turn_images(cuda, exec, args, true);
 }
 
 /* With somebody looking at what every instruction made. */
 static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                              const struct sl_run_args *args) {
     const struct sl_program *p = exec->program;
+    SL_TRY(turn_images(cuda, exec, args, false));
     for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++) {
         SL_TRY(launch_one(cuda, exec, i, args));
         SL_TRY(SL_CUDA(cudaStreamSynchronize(cuda->streams[SL_STREAM_COMPUTE])));
         SL_TRY(args->after(args->ctx, i));
     }
-    return SL_OK;
+    return turn_images(cuda, exec, args, true);
 }
 
 /* With the time of every instruction. */
@@ -201,11 +235,13 @@ static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
         for (int i = 0; i <= p->instr_count; i++)
             SL_TRY(SL_CUDA(cudaEventCreate(&exec->events[i])));
     }
+    SL_TRY(turn_images(cuda, exec, args, false));
     SL_TRY(SL_CUDA(cudaEventRecord(exec->events[begin], stream)));
     for (int i = begin; i < end; i++) {
         SL_TRY(launch_one(cuda, exec, i, args));
         SL_TRY(SL_CUDA(cudaEventRecord(exec->events[i + 1], stream)));
     }
+    SL_TRY(turn_images(cuda, exec, args, true));
     SL_TRY(SL_CUDA(cudaStreamSynchronize(stream)));
     for (int i = begin; i < end; i++) {
         float ms;

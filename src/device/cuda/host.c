@@ -25,12 +25,15 @@ sl_cuda_module(const struct sl_cuda_host *host) {
     return &module;
 }
 
+static _Thread_local char message[2048];
+
 sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
-    char text[2048];
-    vsnprintf(text, sizeof text, fmt, args);
-    set_message(text);
+    vsnprintf(message, sizeof message, fmt, args);
+    set_message(message);
     return code;
 }
+
+const char *sl_err_message(void) { return message; }
 
 sl_err sl_fail(sl_err code, const char *fmt, ...) {
     va_list args;
