@@ -47,7 +47,10 @@ clean() {
 trap clean EXIT
 write_agents "$work"
 # mpirun passes on what ranks say when it has ended the job, up to 2 s later: they say it here.
-printf '#!/bin/sh\nexec "$@" 2>"$SL_SAY"\n' >"$work/say"
+cat >"$work/say" <<'TEXT'
+#!/bin/sh
+exec "$@" 2>"$SL_SAY"
+TEXT
 chmod +x "$work/say"
 
 # ---- what there is ----
@@ -207,7 +210,10 @@ inject() {
     done
     for pid in $(processes "$run"); do kill -KILL "$pid" 2>/dev/null || true; done
     # Who still has the pipe open (a daemon of mpirun beyond a cut link) will not say more.
-    for ((i = 0; i < 20; i++)); do kill -0 $stamper 2>/dev/null && sleep 0.1 || break; done
+    for ((i = 0; i < 20; i++)); do
+        kill -0 $stamper 2>/dev/null || break
+        sleep 0.1
+    done
     kill $stamper 2>/dev/null || true
     wait $stamper 2>/dev/null || true
     pattern=$(naming "$place" "$fault" "$victim")

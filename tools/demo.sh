@@ -82,7 +82,7 @@ run report "$out/towers" -o "$out/towers.html"
 say "Written:"
 for file in "$out"/*; do
     if [ -d "$file" ]; then
-        echo "  $file/: config.json model.model log.jsonl ckpt/ TensorBoard events$([ -f "$file/plan.plan" ] && echo ' plan.plan')$([ -f "$file/timeline.trace.json" ] && echo ' timeline.trace.json')"
+        echo "  $file/: $(cd "$file" && find . -type f | sed 's|^\./||' | LC_ALL=C sort | paste -sd ' ')"
     else
         echo "  $file"
     fi

@@ -91,11 +91,24 @@ static sl_err read_sizes(const char *list, int64_t *sizes, int *count) {
     }
 }
 
+struct measuring {
+    struct sl_profile_spec spec;
+    int64_t start_ns;
+};
+
+/* Sizes take as long as they are large. */
 static void show_progress(void *ctx, int done, int all) {
-    const struct sl_profile_spec *spec = ctx;
-    sl_log_status(false, "profile: micro-batch %lld (%d of %d), %d worker%s",
+    const struct measuring *m = ctx;
+    const struct sl_profile_spec *spec = &m->spec;
+    double before = 0, behind = 0;
+    char left[SL_HUMAN_BYTES];
+    for (int i = 0; i < all; i++)
+        *(i < done ? &before : &behind) += (double)spec->sizes[i];
+    double left_ns = (double)(sl_clock_ns() - m->start_ns) * behind / (before > 0 ? before : 1);
+    sl_log_status(false, "profile: micro-batch %lld (%d of %d), %d worker%s%s%s",
                   (long long)spec->sizes[done], done + 1, all, spec->busy,
-                  spec->busy == 1 ? "" : "s");
+                  spec->busy == 1 ? "" : "s", done ? ", left " : "",
+                  done ? sl_human_ns((int64_t)left_ns, left) : "");
 }
 
 static void put_cost(struct sl_text *text, const struct sl_cost *cost) {
@@ -161,21 +174,22 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     SL_TRY_OUT(sl_run_config(args, &inputs, &config));
     SL_TRY_OUT(sl_run_one_device(&config));
     SL_TRY_OUT(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &config.optim));
-    struct sl_profile_spec spec = {.graph = inputs.graph,
-                                   .device = config.device,
-                                   .optim = &config.optim,
-                                   .threads = config.threads,
-                                   .dtype = config.dtype,
-                                   .tf32 = config.tf32,
-                                   .busy = (int)busy,
-                                   .rounds = (int)rounds,
-                                   .sizes = sizes,
-                                   .size_count = count,
-                                   .progress = show_progress,
-                                   .fill = fill_input,
-                                   .data = config.data};
-    spec.ctx = &spec;
-    SL_TRY_OUT(sl_profile_run(&arena, &spec, &cost));
+    struct measuring m = {.start_ns = sl_clock_ns()};
+    m.spec = (struct sl_profile_spec){.graph = inputs.graph,
+                                      .device = config.device,
+                                      .optim = &config.optim,
+                                      .threads = config.threads,
+                                      .dtype = config.dtype,
+                                      .tf32 = config.tf32,
+                                      .busy = (int)busy,
+                                      .rounds = (int)rounds,
+                                      .sizes = sizes,
+                                      .size_count = count,
+                                      .progress = show_progress,
+                                      .fill = fill_input,
+                                      .data = config.data,
+                                      .ctx = &m};
+    SL_TRY_OUT(sl_profile_run(&arena, &m.spec, &cost));
     sl_cost_write(cost, &text);
     SL_TRY_OUT(sl_file_write(path, text.at, text.length));
     if (sl_args_has(args, "--json"))

@@ -40,8 +40,8 @@ sl_err sl_forecast_play(const struct sl_forecast *f, const struct sl_sched *sche
 }
 
 /* A step of the schedule as it will run: of many, where they overlap. */
-static sl_err play(const struct sl_session_config *c, struct sl_arena *arena,
-                   struct sl_forecast *out) {
+static sl_err play(const struct sl_session_config *c, const int64_t (*dur)[SL_KIND_COUNT],
+                   struct sl_arena *arena, struct sl_forecast *out) {
     const struct sl_schedule *row = sl_schedule_find(c->schedule);
     struct sl_sched_opts opts = {.schedule = c->schedule,
                                  .batch = c->train.batch,
@@ -56,7 +56,7 @@ static sl_err play(const struct sl_session_config *c, struct sl_arena *arena,
     double idle = 0;
     for (int w = 0; w < c->plan->worker_count; w++)
         idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
-    out->step_ns = sim->step_ns;
+    out->step_ns = sl_step_ns(sched, sim, dur);
     out->bubble = idle / c->plan->worker_count;
     return SL_OK;
 }
@@ -88,7 +88,7 @@ sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_conf
     out->cost = path;
     out->costs = put_costs(arena, c->plan, dur);
     out->links = sl_arena_printf(arena, "latency=%lldns", (long long)cost->link_latency_ns);
-    return play(c, arena, out);
+    return play(c, (const int64_t(*)[SL_KIND_COUNT])dur, arena, out);
 }
 
 void sl_forecast_say(const struct sl_forecast *f) {

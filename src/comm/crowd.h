@@ -1,4 +1,5 @@
-/* Workers of one process side by side, for measuring: threads of their own, bound as a run would bind them. */
+/* Workers of one process side by side, for measuring: threads of their own, bound as a run would
+ * bind them. */
 #ifndef SL_COMM_CROWD_H
 #define SL_COMM_CROWD_H
 

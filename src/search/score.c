@@ -203,9 +203,12 @@ static bool steps_together(const struct sl_setup *l) {
 
 /* A synchronous step judges one norm of all gradients: updates begin when the last worker is there,
  * and the iteration ends with the longest. */
-static int64_t end_of_step(const struct sl_plan *plan, const struct sl_sim *sim,
-                           const int64_t (*dur)[SL_KIND_COUNT]) {
+int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                   const int64_t (*dur)[SL_KIND_COUNT]) {
+    const struct sl_plan *plan = sched->plan;
     int64_t meet = 0, longest = 0;
+    if (sched->rule != SL_RULE_SYNC)
+        return sim->step_ns;
     for (int w = 0; w < plan->worker_count; w++) {
         int64_t own = 0;
         for (int i = 0; i < plan->worker_seat_count[w]; i++)
@@ -240,9 +243,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
-    int64_t step_ns = row && row->rule == SL_RULE_SYNC
-                          ? end_of_step(plan, sim, (const int64_t(*)[SL_KIND_COUNT])dur)
-                          : sim->step_ns;
+    int64_t step_ns = sl_step_ns(sched, sim, (const int64_t(*)[SL_KIND_COUNT])dur);
     *out =
         (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)step_ns), .sim_ns = step_ns};
     judge_memory(sched, plan, out);

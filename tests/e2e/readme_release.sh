@@ -25,6 +25,15 @@ done <<<"$commands"
 sed -n '/^Written:/,$s/^  \([^ :]*\).*/\1/p' "$work/out" | while IFS= read -r file; do
     [ -s "$file" ] || { echo "FAILED: the demo names $file, which is not there" && exit 1; }
 done
+# It names every file that it wrote.
+(cd "$work/demo" && find . -type f | sed 's|^\./||') | while IFS= read -r file; do
+    if [ "${file%%/*}" = "$file" ]; then
+        named=$(grep -cxF "  $work/demo/$file" "$work/out" || true)
+    else
+        named=$(grep -F "  $work/demo/${file%%/*}/: " "$work/out" | tr ' ' '\n' | grep -cxF "${file#*/}" || true)
+    fi
+    [ "$named" = 1 ] || { echo "FAILED: the demo does not name $file" && exit 1; }
+done
 [ -s "$work/demo/demo.html" ] || { echo "FAILED: the demo leaves no demo.html" && exit 1; }
 grep -q '^equal: ' "$work/out" || { echo "FAILED: the demo's pipeline differs from one worker" && exit 1; }
 echo "count: $count commands of the README, and the demo"

@@ -57,7 +57,8 @@ awk -v a="$one" -v b="$both" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d
     fail "cpu,reference ends at '$both', cpu at '$one'"
 rc=0
 "$SLUICE" train gpt-nano --device cpu,reference --steps 1 2>"$work/err" || rc=$?
-[ $rc -eq 2 ] && grep -q "several devices need a pipeline" "$work/err" || fail "two devices, one worker: exit $rc"
+[ $rc -eq 2 ] || fail "two devices, one worker: exit $rc"
+grep -q "several devices need a pipeline" "$work/err" || fail "two devices, one worker: $(cat "$work/err")"
 rc=0
 "$SLUICE" train gpt-nano --dtype int3 --steps 1 2>"$work/err" || rc=$?
 [ $rc -eq 2 ] || fail "--dtype int3: exit $rc, not 2"

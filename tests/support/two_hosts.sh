@@ -13,9 +13,18 @@ make_hosts() { # A B NET
 # Two agents in a folder, which do a command on a host, under the host's name: DIR/enter HOST 'COMMAND ...', as mpirun
 # asks, and DIR/enter-exec HOST COMMAND...
 write_agents() { # DIR
-    local within="exec ip netns exec \"\$host\" unshare --uts sh -c 'hostname \"\$0\" && exec \"\$@\"' \"\$host\""
-    printf '#!/bin/sh\nhost=$1\nshift\n%s sh -c "$*"\n' "$within" >"$1/enter"
-    printf '#!/bin/sh\nhost=$1\nshift\n%s "$@"\n' "$within" >"$1/enter-exec"
+    cat >"$1/enter-exec" <<'TEXT'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
+TEXT
+    cat >"$1/enter" <<'TEXT'
+#!/bin/sh
+host=$1
+shift
+exec "$(dirname "$0")/enter-exec" "$host" sh -c "$*"
+TEXT
     chmod +x "$1/enter" "$1/enter-exec"
 }
 
