@@ -18,13 +18,13 @@ compared=0
 via=()
 # same NAME RANKS ARGUMENTS...: the run on threads and on ranks leave the same files.
 same() {
-    local name=$1 ranks=$2
+    local name=$1 ranks=$2 out=$work/$1.$compared
     shift 2
     [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --checkpoint-every 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
-    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --checkpoint-every 5 --out "$work/$name.$ranks" 2>"$work/err" || fail "$name on $ranks ranks"
-    diff -r "$work/$name/ckpt" "$work/$name.$ranks/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
+    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --checkpoint-every 5 --out "$out" 2>"$work/err" || fail "$name on $ranks ranks"
+    diff -r "$work/$name/ckpt" "$out/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
     # Times differ, everything else in the log does not.
-    diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$work/$name.$ranks/log.jsonl") ||
+    diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$out/log.jsonl") ||
         fail "$name: $ranks ranks wrote another log"
     compared=$((compared + 1))
 }
