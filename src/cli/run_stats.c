@@ -52,7 +52,8 @@ static int64_t sort_steps(const struct sl_run_stats *stats, int64_t sorted[SL_RU
 }
 
 static double median_s(const int64_t *sorted, int64_t kept) {
-    return 0.5e-9 * (double)(sorted[(kept - 1) / 2] + sorted[kept / 2]);
+    int64_t low = sorted[(kept - 1) / 2], high = sorted[kept / 2];
+    return 0.5e-9 * (double)(low + high);
 }
 
 double sl_run_stats_step_s(const struct sl_run_stats *stats) {
