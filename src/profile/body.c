@@ -336,10 +336,11 @@ static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd 
         insert(step_ns, round, step);
         insert(copy_ns, round, copy);
     }
+    int middle = ROUNDS / 2;
     if (has_step)
         *out = (struct sl_body_rates){
-            1e9 * (double)b->program->param_bytes / (double)(step_ns[ROUNDS / 2] + 1),
-            1e9 * (double)b->program->param_bytes / (double)(copy_ns[ROUNDS / 2] + 1)};
+            1e9 * (double)b->program->param_bytes / (double)(step_ns[middle] + 1),
+            1e9 * (double)b->program->param_bytes / (double)(copy_ns[middle] + 1)};
     return SL_OK;
 }
 

@@ -45,6 +45,13 @@ static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_r
     return SL_OK;
 }
 
+static sl_err check_cuts(const struct sl_pipe_config *c, struct sl_arena *arena) {
+    SL_TRY(check_cut(c, c->train->device, arena));
+    for (int i = 0; i < c->train->kind_count; i++)
+        SL_TRY(check_cut(c, c->train->kinds[i], arena));
+    return SL_OK;
+}
+
 static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
     struct sl_sched_opts opts = {
         .schedule = pipe->config.schedule,
@@ -200,8 +207,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
     pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    for (int i = 0; i < (pipe->train.kind_count ? pipe->train.kind_count : 1); i++)
-        SL_TRY_OUT(check_cut(config, device_of(&pipe->train, i), &pipe->arena));
+    SL_TRY_OUT(check_cuts(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)

@@ -38,7 +38,7 @@ def shape(line):
     if re.match(r"[0-9] \|", line):
         return line[:3]
     line = re.sub(r"[0-9][0-9.e+-]*", "0", re.sub(r"\s+", " ", line).strip())
-    return re.sub(r"0k?( (ns|us|ms|s|KiB|MiB))?(?= |$|/|,)", "0", line)
+    return re.sub(r"0[kMG]?( (ns|us|ms|s|KiB|MiB|GiB))?(?= |$|/|,)", "0", line)
 
 drawn = {}
 for text in xml.parse(p.PICTURES / "dashboard.svg").getroot().iter("{http://www.w3.org/2000/svg}text"):
