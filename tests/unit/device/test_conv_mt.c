@@ -20,7 +20,6 @@ struct conv_case {
     bool bias, add;
 };
 
-/* Few rows of few images are looked at closely; all of them are compared between threads. */
 static const struct conv_case cases[] = {
     {.b = 5, .c = 6, .size = 20, .o = 98, .k = 3, .stride = 1, .pad = 1, .groups = 1, .bias = true},
     {.b = 7, .c = 97, .size = 17, .o = 5, .k = 3, .stride = 1, .pad = 1, .groups = 1, .add = true},
