@@ -215,8 +215,10 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
         halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
     }
     key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
+    /* Not with a mask: going backwards with a bias, cuDNN's gradients were off in
+     * table.device_kernels (mask64, mask_some64). */
     return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
-           key->width <= 128 && (!key->causal || (key->queries == key->keys && !key->masked));
+           key->width <= 128 && !key->masked && (!key->causal || key->queries == key->keys);
 }
 
 /* The largest part of the batch whose scores fit. */
