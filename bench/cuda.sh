@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # Training steps on one GPU against compiled PyTorch: the same model, batch, optimizer and clipping.
-# Prints the time of every kernel and RESULT lines; step_ms is the median of 15 steps:
+# Both take turns: three rounds of 15 steps each, ours in a process of its own, PyTorch compiled once.
+# Prints RESULT lines:
 #
-#   bench=step model= batch= dtype=bf16 step_ms= ... gib=     sluice (gib: what the worker planned)
-#   bench=cuda who=torch_compile ...                          PyTorch, when --python is given
-#   bench=cuda model= batch= ratio=                           PyTorch's time over ours
+#   bench=step model= batch= dtype=bf16 step_ms= ... gib=     sluice, per round (gib: what it took)
+#   bench=cuda who=torch_compile ...                          PyTorch, per round, when --python is given
+#   bench=cuda model= batch= ratio= ours_ms= torch_ms= ours_gib= torch_gib=
+#                                           medians of the rounds; ratio: PyTorch's time over ours
 #
-# Usage: ./dev bench cuda [--python PATH] [--cases "gpt2:16 gpt2:32 ..."] [--dtype bf16] [--table]
+# Usage: ./dev bench cuda [--python PATH] [--cases "gpt2:16 resnet50:256 ..."] [--dtype bf16] [--rounds 3] [--table]
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bench=${SL_BENCH_STEP:-$root/build/release/bench/step}
 models=${SL_BENCH_MODELS:-$root/models}
-python="" cases="gpt2:16 gpt2:32 gpt2:64 gpt2-355m:32" dtype=bf16 filter=RESULT
-usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; }
+python="" dtype=bf16 filter=RESULT rounds=3
+cases="gpt2:16 gpt2:32 gpt2:64 gpt2-355m:32 resnet50:256 bert-large:32 mmt:64"
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; }
 while [ $# -gt 0 ]; do
     case $1 in
     --python) python=${2:?--python needs a path} && shift ;;
     --cases) cases=${2:?--cases needs MODEL:BATCH ...} && shift ;;
     --dtype) dtype=${2:?--dtype needs a name} && shift ;;
+    --rounds) rounds=${2:?--rounds needs a number} && shift ;;
     --table) filter="RESULT\|KERNEL" ;;
     -h | --help) usage && exit 0 ;;
     *) echo "bench cuda: unknown option $1" >&2 && exit 2 ;;
@@ -25,18 +29,44 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+sets_of() { # the sizes in which the opponent has the model
+    case $1 in
+    gpt2*) echo V=50304 ;;
+    bert-large) echo T=512 ;;
+    *) echo "" ;;
+    esac
+}
 field() { sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
+median() { sort -g | sed -n "$(((rounds + 1) / 2))p"; }
 
-for case in $cases; do
-    model=${case%:*} batch=${case#*:}
-    if ! out=$("$bench" "$models/$model.model" V=50304 "$batch" "$dtype"); then
-        echo "$out"
+ours() { # MODEL BATCH: one round
+    local out
+    if ! out=$("$bench" "$models/$1.model" "$(sets_of "$1")" "$2" "$dtype"); then
+        echo "$out" >&2
         exit 77
     fi
     grep "$filter" <<<"$out"
-    [ -n "$python" ] || continue
-    other=$("$python" "$root/bench/cuda_torch.py" "$model" "$batch" | grep RESULT)
-    echo "$other"
-    ours=$(grep RESULT <<<"$out" | field step_ms) theirs=$(field step_ms <<<"$other")
-    echo "RESULT bench=cuda model=$model batch=$batch ratio=$(awk "BEGIN { print $theirs / $ours }")"
+}
+
+for case in $cases; do
+    model=${case%:*} batch=${case#*:} mine="" theirs=""
+    if [ -z "$python" ]; then
+        ours "$model" "$batch"
+        continue
+    fi
+    coproc torch { exec "$python" "$root/bench/cuda_torch.py" "$model" "$batch" --rounds "$rounds" 2>&1; }
+    for _ in $(seq "$rounds"); do
+        while read -r line <&"${torch[0]}" && [ "$line" != READY ]; do echo "$line" >&2; done
+        round=$(ours "$model" "$batch")
+        echo "$round"
+        echo go >&"${torch[1]}"
+        while read -r line <&"${torch[0]}" && [[ $line != RESULT* ]]; do echo "$line" >&2; done
+        echo "$line"
+        mine+=$(grep RESULT <<<"$round")$'\n' theirs+=$line$'\n'
+    done
+    # shellcheck disable=SC2154 # of the coproc
+    wait "$torch_PID" || true
+    a=$(field step_ms <<<"$mine" | median) b=$(field step_ms <<<"$theirs" | median)
+    echo "RESULT bench=cuda model=$model batch=$batch ratio=$(awk "BEGIN { printf \"%.3f\", $b / $a }")" \
+        "ours_ms=$a torch_ms=$b ours_gib=$(field gib <<<"$mine" | median) torch_gib=$(field gib <<<"$theirs" | median)"
 done

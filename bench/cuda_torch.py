@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The opponent of `./dev bench cuda`: the same models, batches and optimizer in PyTorch on one GPU.
 
-bf16 autocast, fp32 weights, torch.compile, SDPA, fused AdamW, clipping to norm 1; random data that stays
-on the GPU. Prints one RESULT line: median milliseconds of a step and peak memory. Never a dependency of
-the product; run by bench/cuda.sh when --python is given.
+bf16 autocast, fp32 weights, torch.compile, SDPA, fused AdamW, clipping to norm 1, images channels-last;
+random data that stays on the GPU. Prints one RESULT line per round: median milliseconds of a step and peak
+memory. With --rounds it compiles once and waits for a line on standard input before each round, so that
+bench/cuda.sh lets both sides take turns. Never a dependency of the product.
 """
 import argparse
 import statistics
+import sys
 
 import torch
 from torch import nn
@@ -14,9 +16,9 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    def __init__(self, c, h, causal):
+    def __init__(self, c, h, causal, gelu="tanh"):
         super().__init__()
-        self.h, self.causal = h, causal
+        self.h, self.causal, self.gelu = h, causal, gelu
         self.ln1, self.ln2 = nn.LayerNorm(c), nn.LayerNorm(c)
         self.qkv, self.proj = nn.Linear(c, 3 * c), nn.Linear(c, c)
         self.up, self.down = nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
@@ -27,7 +29,7 @@ class Block(nn.Module):
         q, k, v = (a.view(b, t, self.h, c // self.h).transpose(1, 2) for a in (q, k, v))
         a = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.proj(a.transpose(1, 2).reshape(b, t, c))
-        return x + self.down(F.gelu(self.up(self.ln2(x)), approximate="tanh"))
+        return x + self.down(F.gelu(self.up(self.ln2(x)), approximate=self.gelu))
 
 
 class Gpt(nn.Module):
@@ -47,13 +49,125 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
+class BertLayer(nn.Module):
+    """models/bert-base.model: norms behind the sums, three products for q, k and v, a mask of padding."""
+
+    def __init__(self, c, h, f):
+        super().__init__()
+        self.h = h
+        self.q, self.k, self.v, self.out = (nn.Linear(c, c) for _ in range(4))
+        self.up, self.down = nn.Linear(c, f), nn.Linear(f, c)
+        self.ln1, self.ln2 = nn.LayerNorm(c, eps=1e-12), nn.LayerNorm(c, eps=1e-12)
+
+    def forward(self, x, mask):
+        b, t, c = x.shape
+        q, k, v = (w(x).view(b, t, self.h, c // self.h).transpose(1, 2) for w in (self.q, self.k, self.v))
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = self.ln1(x + self.out(a.transpose(1, 2).reshape(b, t, c)))
+        return self.ln2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(nn.Module):
+    def __init__(self, v, t, c, h, layers):
+        super().__init__()
+        self.words, self.kinds = nn.Embedding(v, c), nn.Embedding(2, c)
+        self.places = nn.Parameter(torch.randn(t, c) * 0.02)
+        self.ln, self.lnh = nn.LayerNorm(c, eps=1e-12), nn.LayerNorm(c, eps=1e-12)
+        self.layers = nn.ModuleList(BertLayer(c, h, 4 * c) for _ in range(layers))
+        self.dense, self.bias = nn.Linear(c, c), nn.Parameter(torch.zeros(v))
+        nn.init.normal_(self.words.weight, std=0.02)
+
+    def forward(self, tokens, segments, mask, targets):
+        x = self.ln(self.words(tokens) + self.kinds(segments) + self.places)
+        for layer in self.layers:
+            x = layer(x, mask[:, None, None, :] != 0)
+        h = self.lnh(F.gelu(self.dense(x)))
+        logits = F.linear(h, self.words.weight, self.bias)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+class Mmt(nn.Module):
+    """models/mmt.model: GraphPipe's multi-modal transformer."""
+
+    def __init__(self, branches, c, h, layers, classes):
+        super().__init__()
+        self.towers = nn.ModuleList(
+            nn.ModuleList(Block(c, h, False, "none") for _ in range(layers)) for _ in range(branches)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(c) for _ in range(branches))
+        self.head = nn.Linear(branches * c, classes)
+
+    def forward(self, label, *features):
+        ends = []
+        for tower, norm, x in zip(self.towers, self.norms, features):
+            for block in tower:
+                x = block(x)
+            ends.append(norm(x))
+        return F.cross_entropy(self.head(torch.cat(ends, dim=2).mean(dim=1)), label)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inner, n, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inner, n, 1, bias=False), nn.BatchNorm2d(n)
+        self.conv2, self.bn2 = nn.Conv2d(n, n, 3, stride, 1, bias=False), nn.BatchNorm2d(n)
+        self.conv3, self.bn3 = nn.Conv2d(n, 4 * n, 1, bias=False), nn.BatchNorm2d(4 * n)
+        self.short = nn.Identity()
+        if inner != 4 * n or stride != 1:
+            self.short = nn.Sequential(nn.Conv2d(inner, 4 * n, 1, stride, bias=False), nn.BatchNorm2d(4 * n))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + self.short(x))
+
+
+class Resnet50(nn.Module):
+    def __init__(self):
+        super().__init__()
+        blocks, inner = [], 64
+        for group, count in enumerate((3, 4, 6, 3)):
+            for i in range(count):
+                n = 64 << group
+                blocks.append(Bottleneck(inner, n, 2 if group and not i else 1))
+                inner = 4 * n
+        self.conv, self.bn = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        self.blocks, self.fc = nn.Sequential(*blocks), nn.Linear(2048, 1000)
+
+    def forward(self, image, label):
+        x = F.max_pool2d(F.relu(self.bn(self.conv(image))), 3, 2, 1)
+        return F.cross_entropy(self.fc(self.blocks(x).mean(dim=(2, 3))), label)
+
+
+def ints(below, *shape):
+    return torch.randint(below, shape, device="cuda")
+
+
 def tokens(v, b, t):
-    return [torch.randint(v, (b, t), device="cuda") for _ in range(2)]
+    return [ints(v, b, t) for _ in range(2)]
+
+
+def bert_large(b):
+    v, t = 30522, 512
+    return Bert(v, t, 1024, 16, 24), [ints(v, b, t), ints(2, b, t), ints(2, b, t), ints(v, b, t)]
+
+
+def mmt(b):
+    features = [torch.randn(b, 256, 1024, device="cuda") for _ in range(4)]
+    return Mmt(4, 1024, 16, 8, 1000), [ints(1000, b), *features]
+
+
+def resnet50(b):
+    image = torch.randn(b, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+    return Resnet50().to(memory_format=torch.channels_last), [image, ints(1000, b)]
 
 
 MODELS = {
+    "bert-large": bert_large,
     "gpt2": lambda b: (Gpt(50304, 1024, 768, 12, 12), tokens(50304, b, 1024)),
     "gpt2-355m": lambda b: (Gpt(50304, 1024, 1024, 16, 24), tokens(50304, b, 1024)),
+    "mmt": mmt,
+    "resnet50": resnet50,
 }
 
 
@@ -62,6 +176,7 @@ def main():
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("batch", type=int)
     parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--eager", action="store_true")
     args = parser.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -83,21 +198,31 @@ def main():
         step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(args.steps):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        step()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    times.sort()
-    print(
-        f"RESULT bench=cuda who={'torch' if args.eager else 'torch_compile'} model={args.model} "
-        f"batch={args.batch} step_ms={statistics.median(times):.3f} low_ms={times[0]:.3f} "
-        f"high_ms={times[-1]:.3f} gib={torch.cuda.max_memory_allocated() / 2**30:.3f} "
-        f"torch={torch.__version__}"
-    )
+    for _ in range(args.rounds or 1):
+        if args.rounds and not wait():
+            break
+        times = sorted(timed(step) for _ in range(args.steps))
+        print(
+            f"RESULT bench=cuda who={'torch' if args.eager else 'torch_compile'} model={args.model} "
+            f"batch={args.batch} step_ms={statistics.median(times):.3f} low_ms={times[0]:.3f} "
+            f"high_ms={times[-1]:.3f} gib={torch.cuda.max_memory_allocated() / 2**30:.3f} "
+            f"torch={torch.__version__}",
+            flush=True,
+        )
+
+
+def wait():
+    print("READY", flush=True)
+    return sys.stdin.readline() != ""
+
+
+def timed(step):
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    step()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end)
 
 
 main()

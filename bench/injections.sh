@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Bad days, one after the other: processes that are killed or stopped, workers that stall or fail, memory and disk
 # that give out, links that are cut; on threads, on ranks over TCP and MPI, on one host and on namespaces.
-# For each: did the job end, was the culprit named, is a process left, does the last checkpoint load?
+# For each: did the job end, was the culprit named, and how soon, is a process left, does the last checkpoint load?
 #     ./dev bench injections [--count N] [--jobs J] [--only PLACE/FAULT] [--write]
-# --write puts the table into docs/reliability.md. A hang is a job that has not ended 60 s after the injection.
+# --write puts the table into docs/reliability.md. A hang is a job that has not ended 60 s after the injection; drills
+# happen some steps later, so there the time counts from the last step.
 set -euo pipefail
 count=60 jobs=2 only="" write=0
 while [ $# -gt 0 ]; do
@@ -45,20 +46,13 @@ clean() {
     rm -rf "$work"
 }
 trap clean EXIT
-# What mpirun starts on another host, and every rank of a namespace: HOST COMMAND...
-cat >"$work/enter" <<'TEXT'
+write_agents "$work"
+# mpirun passes on what ranks say when it has ended the job, up to 2 s later: they say it here.
+cat >"$work/say" <<'TEXT'
 #!/bin/sh
-host=$1
-shift
-exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" sh -c "$*"
+exec "$@" 2>"$SL_SAY"
 TEXT
-cat >"$work/enter-exec" <<'TEXT'
-#!/bin/sh
-host=$1
-shift
-exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
-TEXT
-chmod +x "$work/enter" "$work/enter-exec"
+chmod +x "$work/say"
 
 # ---- what there is ----
 places=(threads tcp)
@@ -100,14 +94,15 @@ start() {
     case $place in
     threads) exec "$SLUICE" "${train[@]}" ;;
     tcp) exec "$SLUICE" launch -n $ranks -- "${train[@]}" ;;
-    mpi) exec mpirun -n $ranks "$SLUICE" "${train[@]}" ;;
+    mpi) SL_SAY=$name.pipe exec mpirun -n $ranks "$work/say" "$SLUICE" "${train[@]}" ;;
     tcp-hosts)
         exec "$SLUICE" launch -n $ranks --hosts "$a=10.$((78 + lane)).0.1,$b=10.$((78 + lane)).0.2" \
             --agent "$work/enter-exec" -- "${train[@]}"
         ;;
     mpi-hosts)
         exec "$work/enter-exec" "$a" mpirun --host "$a:2,$b:1" -n $ranks --mca plm_rsh_agent "$work/enter" \
-            --mca oob_tcp_if_include wire --mca btl_tcp_if_include wire "$SLUICE" "${train[@]}"
+            --mca oob_tcp_if_include wire --mca btl_tcp_if_include wire -x SL_SAY="$name.pipe" \
+            "$work/say" "$SLUICE" "${train[@]}"
         ;;
     esac
 }
@@ -138,24 +133,32 @@ hurt() { # PLACE FAULT RUN VICTIM
     cut) ip -n "sl-a$lane-$$" link set wire down ;;
     esac
 }
-# names PLACE FAULT VICTIM FILE: do the survivors say who it was?
-names() {
-    local place=$1 fault=$2 victim=$3 file=$4 is="worker $3 \(.*\) is stalled: .* of stage"
-    case $fault in
-    kill) [ "$place" = threads ] || grep -qE "rank $victim \(.*\) is lost: .*it held stage .*\(worker $victim\)" "$file" ;;
-    stop) grep -qE "rank $victim \(.*\) is lost: .*it held stage .*\(worker $victim\)" "$file" ;;
-    cut) grep -qE "rank [012] \(.*\) is lost: no sign of life.*it held stage" "$file" ;;
-    stall) grep -qE "$is" "$file" ;;
-    fail) grep -qE "(rank $victim: )?this is a drill: the worker fails" "$file" ;;
-    memory) grep -qE "memory|allocate" "$file" && { [ "$place" = threads ] || [ "$victim" = 0 ] || grep -qE "rank $victim( |:)" "$file"; } ;;
-    disk) grep -qE "No space left|full" "$file" ;;
+# naming PLACE FAULT VICTIM: what the survivors say of who it was. Threads: when the process is killed nobody is left.
+naming() {
+    local place=$1 fault=$2 victim=$3
+    case $place/$fault in
+    threads/kill) echo "" ;;
+    */memory) [ "$place" = threads ] || [ "$victim" = 0 ] && echo "memory|allocate" || echo "rank $victim( |:)" ;;
+    */kill | */stop) echo "rank $victim \(.*\) is lost: .*it held stage .*\(worker $victim\)" ;;
+    */cut) echo "rank [012] \(.*\) is lost: no sign of life.*it held stage" ;;
+    */stall) echo "worker $victim \(.*\) is stalled: .* of stage" ;;
+    */fail) echo "(rank $victim: )?this is a drill: the worker fails" ;;
+    */disk) echo "No space left|full" ;;
     esac
 }
-# await JOB RUN PLACE: false when it has not ended in time. Over a link that is cut mpirun waits for its own daemon on
+# Every line with the moment it came, in microseconds.
+stamp() {
+    local line
+    while IFS= read -r line; do echo "${EPOCHREALTIME/[.,]/} $line"; done
+}
+# await JOB RUN PLACE/FAULT: false when it has not ended in time. Over a link that is cut mpirun waits for its own daemon on
 # the other side; what counts there are the ranks.
 await() {
-    local i
+    local i steps=0 now
     for ((i = 0; i < patience * 10; i++)); do
+        if [[ $3 == */@(stall|memory|fail) ]] && now=$(stat -c %s "$2/log.jsonl" 2>/dev/null) && [ "$now" != "$steps" ]; then
+            steps=$now i=0
+        fi
         kill -0 "$1" 2>/dev/null || return 0
         if [ "$3" = mpi-hosts/cut ] && ! ranks_left "$2"; then
             kill -KILL "$1"
@@ -172,11 +175,16 @@ ranks_left() { # RUN
     done
     return 1
 }
-inject() { # NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readable seconds"
+# inject NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readable ms ms_named"; both from the injection on,
+# ms_named - where that moment is the worker's own (drills) or nobody is left to name it.
+inject() {
     local number=$1 place=$2 fault=$3 name=$work/$1 run victim status=0 ended=1 named=0 orphans=0 readable=0
-    local extra=() begin job i pid
+    local extra=() begin job i pid stamper pattern first ms_named=-
     run=$name/run
     mkdir -p "$name"
+    mkfifo "$name.pipe"
+    stamp <"$name.pipe" >"$name.out" &
+    stamper=$!
     victim=$((RANDOM % ranks))
     if [ "$fault" = disk ]; then
         mkdir "$work/disk$number"
@@ -186,15 +194,15 @@ inject() { # NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readabl
     # Soon after the first checkpoint, at step 8: a step has about 30 actions.
     case $fault in stall | memory | fail) extra=(--drill "$fault:$victim:$((300 + RANDOM % 140))") ;; esac
     [[ $place != *hosts ]] || make_lane "$lane"
-    (start "$place" "$run" "${extra[@]}") >"$name.out" 2>&1 &
+    (start "$place" "$run" "${extra[@]}") >"$name.pipe" 2>&1 &
     job=$!
     # A loaded machine may take long to start it; only then the clock runs.
     until [ -e "$run/ckpt/latest" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
     sleep "0.$((RANDOM % 9))"
-    begin=$(date +%s%N)
+    begin=${EPOCHREALTIME/[.,]/}
     hurt "$place" "$fault" "$run" "$victim" || true
     await $job "$run" "$place/$fault" || ended=0
-    local seconds=$((($(date +%s%N) - begin) / 1000000))
+    local ms=$(((${EPOCHREALTIME/[.,]/} - begin) / 1000))
     [ $ended = 1 ] || kill -KILL $job
     wait $job 2>/dev/null || status=$?
     [ $status != 0 ] || ended=0 # it must not have ended well
@@ -205,17 +213,29 @@ inject() { # NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readabl
         sleep 0.1
     done
     for pid in $(processes "$run"); do kill -KILL "$pid" 2>/dev/null || true; done
-    ! names "$place" "$fault" "$victim" "$name.out" || named=1
+    # Who still has the pipe open (a daemon of mpirun beyond a cut link) will not say more.
+    for ((i = 0; i < 20; i++)); do
+        kill -0 $stamper 2>/dev/null || break
+        sleep 0.1
+    done
+    kill $stamper 2>/dev/null || true
+    wait $stamper 2>/dev/null || true
+    pattern=$(naming "$place" "$fault" "$victim")
+    [[ -n $pattern ]] || named=1
+    if [[ -n $pattern ]] && first=$(grep -m 1 -E "$pattern" "$name.out"); then
+        named=1
+        [[ $fault != @(kill|stop|cut|disk) ]] || ms_named=$(((${first%% *} - begin) / 1000))
+    fi
     # None at all is not a bad one: a drill may come before the first has been written.
     if [ ! -e "$run/ckpt/latest" ] || "$SLUICE" ckpt verify "$run" >/dev/null 2>&1; then readable=1; fi
     if [ $ended = 0 ] || [ $named = 0 ] || [ "$orphans" != 0 ] || [ $readable = 0 ]; then
         echo "injection $number: $place $fault of $victim: status $status, ended $ended, named $named, orphans $orphans, readable $readable" >&2
         tail -n 12 "$name.out" >&2
     fi
-    echo "$place $fault $ended $named $orphans $readable $seconds"
+    echo "$place $fault $ended $named $orphans $readable $ms $ms_named"
     [[ $place != *hosts ]] || { ip netns del "sl-a$lane-$$" && ip netns del "sl-b$lane-$$"; }
     [ "$fault" != disk ] || umount -l "$work/disk$number"
-    rm -rf "$name" "$name.out"
+    rm -rf "$name" "$name.out" "$name.pipe"
 }
 for ((lane = 0; lane < jobs; lane++)); do
     (
@@ -233,16 +253,20 @@ for ((lane = 0; lane < jobs; lane++)); do wait "${lanes[lane]}"; done
 # ---- the table ----
 table() {
     sort "$work"/lane* | awk '
-        BEGIN { print "| where | what | injections | hangs | named | orphans | unreadable checkpoints | longest, s |"
-                print "|---|---|---|---|---|---|---|---|" }
+        BEGIN { print "| where | what | injections | hangs | named | orphans | unreadable checkpoints | named after, s | over after, s |"
+                print "|---|---|---|---|---|---|---|---|---|" }
         { key = $1 " | " $2; if (!(key in n)) order[++keys] = key
           n[key]++; hang[key] += 1 - $3; named[key] += $4; left[key] += $5; bad[key] += 1 - $6
           if ($7 > most[key]) most[key] = $7
+          if ($8 != "-") { timed[key] = 1; if ($8 > late[key]) late[key] = $8; if ($8 > T8) T8 = $8 }
+          if ($8 != "-" && $2 != "disk" && $8 > 5000) over++
+          if ($8 != "-" && $1 ~ /^tcp/ && $7 - $8 > 5000) slow++
           N++; H += 1 - $3; M += $4; L += $5; B += 1 - $6; if ($7 > T) T = $7 }
         END { for (i = 1; i <= keys; i++) { k = order[i]
-                printf "| %s | %d | %d | %d | %d | %d | %.1f |\n", k, n[k], hang[k], named[k], left[k], bad[k], most[k] / 1000 }
-              printf "| all | | %d | %d | %d (%.1f %%) | %d | %d | %.1f |\n", N, H, M, 100 * M / N, L, B, T / 1000
-              printf "RESULT bench=injections count=%d hangs=%d named=%d orphans=%d unreadable=%d\n", N, H, M, L, B >"/dev/stderr" }'
+                printf "| %s | %d | %d | %d | %d | %d | %s | %.1f |\n", k, n[k], hang[k], named[k], left[k], bad[k],
+                    timed[k] ? sprintf("%.2f", late[k] / 1000) : "", most[k] / 1000 }
+              printf "| all | | %d | %d | %d (%.1f %%) | %d | %d | %.2f | %.1f |\n", N, H, M, 100 * M / N, L, B, T8 / 1000, T / 1000
+              printf "RESULT bench=injections count=%d hangs=%d named=%d orphans=%d unreadable=%d named_over_5s=%d launch_over_5s_more=%d\n", N, H, M, L, B, over, slow >"/dev/stderr" }'
 }
 table >"$work/table"
 cat "$work/table"

@@ -32,7 +32,10 @@ fi
 echo "# $cores cores, $(uname -m), load $(cut -d' ' -f1-3 /proc/loadavg)"
 "$bench/pipeline" "${shape[@]}" --cases gpt --steps $steps --bound-steps $bound "${python[@]}"
 "$bench/pipeline_overhead"
-"$bench/pipeline" "${shape[@]}" --cases trace
+if command -v mpirun >/dev/null && [ -e "$BUILD_DIR/libsluice_mpi.so" ]; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 "$bench/pipeline_overhead" mpi
+fi
+"$bench/pipeline" --cases trace
 "$bench/async_cost" "${shape[@]}" "${turns[@]}"
 "$bench/pipeline_graphs" --simulate $simulate
 echo "# load $(cut -d' ' -f1-3 /proc/loadavg)"

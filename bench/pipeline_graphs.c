@@ -6,10 +6,12 @@
  * mmt and candle-uno have 4 branches. A graph of stages has a stage for each branch and one for
  * what joins them (and the costliest halved) on 4 workers; a chain has 4 stages in graph order, in
  * which each waits for the one before it, as planners that know only sequences have it. Batches are
- * fixed, of 4 micro-batches. `ratio` is that of the best graph to the best chain that needs no
- * more memory per worker than 1.1 times the graph's (fits=1; weights do not cut into equal parts),
- * with recomputation if it must; `any_memory_ratio` to the best of all chains; `plain_ratio` to the
- * best that fits of gpipe and 1f1b, which GraphPipe compares with.
+ * fixed, of 4 micro-batches, and large, as in GraphPipe's experiments, which fill the memory with
+ * activations. The first 0 to 4 stages of a chain recompute (again; the first hold most
+ * micro-batches). A line per memory of a worker: the least that any graph needs, what the fastest
+ * graph needs, and any; within it, and within 1.1 times it for chains, because weights do not cut
+ * into equal parts, `ratio` is that of the best graph to the best chain, `plain_ratio` to the best
+ * of gpipe and 1f1b, which GraphPipe compares with.
  *
  * --simulate 1, for machines with fewer than 4 T cores: the times of all stages are measured one by
  * one, by processor time, and the schedules are played with them; messages take no time. Else the
@@ -19,7 +21,7 @@
 
 #include "sim/sim.h"
 
-enum { WORKERS = 4, MICROS = 4, CUTS = 3, KINDS = CUTS + 2 };
+enum { WORKERS = 4, MICROS = 4, CUTS = 3, CHAIN = CUTS, AGAIN, KINDS };
 
 struct options {
     int64_t threads, steps, rounds, simulate;
@@ -32,6 +34,7 @@ struct entry { /* a pipeline in the race */
     const char *schedule;
     bool graph;
     int kind;      /* entries of the same are the same stages */
+    int again;     /* of a chain: so many first stages recompute */
     int64_t bytes; /* of the neediest worker */
     double rate;   /* samples per second */
 };
@@ -40,12 +43,10 @@ struct race {
     const char *name;
     const struct options *options;
     struct bench b;
-    struct entry entries[32];
+    struct entry entries[40];
     int count;
     int64_t (*times[KINDS][2])[SL_KIND_COUNT]; /* simulated: of whole, of split backwards */
-    /* samples per second: best graph, chain that fits, such a chain with whole backwards, any */
-    double graph, chain, plain, any;
-    int64_t bytes; /* of the best graph's neediest worker: the limit */
+    int64_t bytes;                             /* of the fastest graph's neediest worker */
 };
 
 /* ---- the field ---- */
@@ -67,7 +68,8 @@ static const struct sl_plan *make_chain(struct bench *b, const struct sl_plan *p
     return plan;
 }
 
-static void enter(struct race *race, const struct sl_plan *plan, const char *schedule, int kind) {
+static struct entry *enter(struct race *race, const struct sl_plan *plan, const char *schedule,
+                           int kind) {
     struct bench *b = &race->b;
     int64_t nodes = b->graph->forward_count;
     int *stage_of = SL_NEW(&b->arena, int, nodes);
@@ -78,6 +80,7 @@ static void enter(struct race *race, const struct sl_plan *plan, const char *sch
                                                   .schedule = schedule,
                                                   .graph = kind < CUTS,
                                                   .kind = kind};
+    return &race->entries[race->count - 1];
 }
 
 /* A stage for every branch and the join; and the costliest of them halved, so that workers with
@@ -96,23 +99,37 @@ static void enter_graphs(struct race *race) {
     }
 }
 
+/* An even cut whose first stages recompute. */
+static const struct sl_plan *chain_plan(struct bench *b, int again) {
+    const struct sl_plan *kept = even_plan(b, WORKERS, false), *spent = even_plan(b, WORKERS, true);
+    struct sl_plan draft = *kept;
+    struct sl_stage *stages = SL_NEW(&b->arena, struct sl_stage, WORKERS);
+    for (int s = 0; s < WORKERS; s++)
+        stages[s] = (s < again ? spent : kept)->stages[s];
+    draft.stages = stages;
+    return make_chain(b, &draft);
+}
+
 /* interleaved and zb-v are no candidates: they take chains without edges over several stages, and
- * here every branch's end goes to the join. */
+ * here every branch's end goes to the join. gpipe holds all micro-batches and zb-h2 more than
+ * zb-h1: neither saves memory by recomputing what the others would not. Chains of which no stage
+ * and all stages recompute come first: simulations take the others' times from them. */
 static void enter_chains(struct race *race) {
-    static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-graph"};
-    struct bench *b = &race->b;
-    for (int i = 0; i < 2 * SL_COUNT(schedules); i++)
-        enter(race, make_chain(b, even_plan(b, WORKERS, i % 2)), schedules[i / 2], CUTS + i % 2);
+    static const char *const schedules[] = {"1f1b", "zb-h1", "zb-graph", "gpipe", "zb-h2"};
+    static const int again[] = {0, WORKERS, 1, 2, 3};
+    for (int i = 0; i < SL_COUNT(again); i++)
+        for (int k = 0; k < (again[i] ? 3 : SL_COUNT(schedules)); k++)
+            enter(race, chain_plan(&race->b, again[i]), schedules[k], again[i] ? AGAIN : CHAIN)
+                ->again = again[i];
 }
 
 /* ---- measuring ---- */
 
-static int64_t most_bytes(const struct sl_sched *sched) {
+/* What the neediest worker has allocated. */
+static int64_t most_bytes(const struct sl_pipe *pipe) {
     int64_t most = 0;
-    for (int w = 0; w < sched->plan->worker_count; w++) {
-        int64_t bytes = sl_sched_worker_bytes(sched, w);
-        most = bytes > most ? bytes : most;
-    }
+    for (int w = 0; w < WORKERS; w++)
+        most = sl_pipe_bytes(pipe)[w] > most ? sl_pipe_bytes(pipe)[w] : most;
     return most;
 }
 
@@ -121,15 +138,23 @@ static struct sl_pipe *open_entry(struct race *race, struct entry *e) {
         .train = &race->b.train, .plan = e->plan, .stage_of = e->stage_of, .schedule = e->schedule};
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
-    e->bytes = most_bytes(pipe->sched);
+    e->bytes = most_bytes(pipe);
     return pipe;
 }
 
+/* In the memory of the fastest graph so far. */
+static bool fits(const struct race *race, const struct entry *e) {
+    return e->bytes <= race->bytes + race->bytes / 10;
+}
+
+/* Chains that recompute and still do not fit are left out. */
 static void run_entry(struct race *race, struct entry *e) {
     struct sl_pipe *pipe = open_entry(race, e);
-    run_steps(pipe, 1); /* memory is touched */
-    double rate = (double)race->b.train.batch / run_steps(pipe, race->options->steps).wall;
-    e->rate = rate > e->rate ? rate : e->rate;
+    if (!e->again || fits(race, e)) {
+        run_steps(pipe, 1); /* memory is touched */
+        double rate = (double)race->b.train.batch / run_steps(pipe, race->options->steps).wall;
+        e->rate = rate > e->rate ? rate : e->rate;
+    }
     sl_pipe_close(pipe);
 }
 
@@ -190,19 +215,24 @@ static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[S
     }
 }
 
-/* Entries of a kind differ in their schedule only and share one measurement. */
+/* Entries of a kind differ in their schedule only and share one measurement; chains of which some
+ * stages recompute are made of two kinds. */
 static void simulate_entry(struct race *race, struct entry *e) {
     struct sl_pipe *pipe = open_entry(race, e);
     struct sl_arena *arena = &race->b.arena;
     const struct sl_program *p = pipe->seat_at[0]->train.worker->programs[SL_WORKER_FULL];
     bool split = p->end[SL_PHASE_W] > p->begin[SL_PHASE_W];
+    int64_t cells = (int64_t)e->plan->stage_count * SL_KIND_COUNT;
     int64_t(**dur)[SL_KIND_COUNT] = &race->times[e->kind][split];
     if (!*dur) {
-        *dur =
-            (int64_t(*)[SL_KIND_COUNT])SL_NEW(arena, int64_t, e->plan->stage_count * SL_KIND_COUNT);
+        *dur = (int64_t(*)[SL_KIND_COUNT])SL_NEW(arena, int64_t, cells);
         time_stages(pipe, split, *dur);
     }
-    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT]) * dur};
+    int64_t(*own)[SL_KIND_COUNT] = (int64_t(*)[SL_KIND_COUNT])SL_NEW(arena, int64_t, cells);
+    memcpy(own, *dur, sizeof(int64_t) * (size_t)cells);
+    for (int s = e->again; e->kind == AGAIN && s < WORKERS; s++)
+        memcpy(own[s], race->times[CHAIN][split][s], sizeof own[s]);
+    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])own};
     const struct sl_sim *sim;
     must(sl_sim_run(arena, pipe->sched, &opts, &sim));
     e->rate = (double)race->b.train.batch / ((double)sim->step_ns / 1e9);
@@ -211,25 +241,63 @@ static void simulate_entry(struct race *race, struct entry *e) {
 
 /* ---- the race ---- */
 
-/* Graphs come first, so that the memory of the best of them is known when chains are judged. */
-static void put_entry(struct race *race, const struct entry *e) {
-    bool best = e->graph && e->rate > race->graph;
-    race->bytes = best ? e->bytes : race->bytes;
-    race->graph = best ? e->rate : race->graph;
-    bool fits = e->bytes <= race->bytes + race->bytes / 10;
-    bool whole = strcmp(e->schedule, "gpipe") == 0 || strcmp(e->schedule, "1f1b") == 0;
-    if (!e->graph && fits && e->rate > race->chain)
-        race->chain = e->rate;
-    if (!e->graph && fits && whole && e->rate > race->plain)
-        race->plain = e->rate;
-    if (!e->graph && e->rate > race->any)
-        race->any = e->rate;
+static void put_entry(const struct race *race, const struct entry *e) {
     printf("RESULT bench=pipeline_graphs case=%s simulated=%lld layout=%s schedule=%s stages=%d "
-           "workers=%d depth=%d recompute=%d samples_s=%.2f worker_bytes=%lld fits=%d\n",
+           "workers=%d depth=%d again=%d samples_s=%.2f worker_bytes=%lld\n",
            race->name, (long long)race->options->simulate, e->graph ? "graph" : "chain",
-           e->schedule, e->plan->stage_count, WORKERS, e->plan->depth, e->plan->stages[0].recompute,
-           e->rate, (long long)e->bytes, fits);
+           e->schedule, e->plan->stage_count, WORKERS, e->plan->depth, e->again, e->rate,
+           (long long)e->bytes);
     fflush(stdout);
+}
+
+enum field { GRAPHS, CHAINS, WHOLE_CHAINS }; /* whole backwards: gpipe, 1f1b */
+
+/* The fastest of a field whose workers have so much; NULL: nobody. */
+static const struct entry *best_of(const struct race *race, enum field field, int64_t bytes) {
+    const struct entry *best = NULL;
+    for (int i = 0; i < race->count; i++) {
+        const struct entry *e = &race->entries[i];
+        bool whole = strcmp(e->schedule, "gpipe") == 0 || strcmp(e->schedule, "1f1b") == 0;
+        if (e->graph == (field == GRAPHS) && (field != WHOLE_CHAINS || whole) && e->rate > 0 &&
+            e->bytes <= bytes && (!best || e->rate > best->rate))
+            best = e;
+    }
+    return best;
+}
+
+static double rate_of(const struct entry *e) { return e ? e->rate : 0; }
+
+static void put_ratios(const struct race *race, const char *memory, int64_t bytes) {
+    int64_t more = bytes < INT64_MAX ? bytes + bytes / 10 : bytes;
+    const struct entry *graph = best_of(race, GRAPHS, bytes), *chain = best_of(race, CHAINS, more);
+    const struct entry *whole = best_of(race, WHOLE_CHAINS, more);
+    printf("RESULT bench=pipeline_graphs case=%s simulated=%lld memory=%s threads=%lld micros=%d "
+           "graph=%s graph_samples_s=%.2f chain=%s again=%d chain_samples_s=%.2f ratio=%.3f "
+           "plain_ratio=%.3f\n",
+           race->name, (long long)race->options->simulate, memory,
+           (long long)race->options->threads, MICROS, graph ? graph->schedule : "none",
+           rate_of(graph), chain ? chain->schedule : "none", chain ? chain->again : 0,
+           rate_of(chain), chain ? rate_of(graph) / chain->rate : 0,
+           whole ? rate_of(graph) / whole->rate : 0);
+    fflush(stdout);
+}
+
+static int64_t least_bytes(const struct race *race) {
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < race->count; i++)
+        if (race->entries[i].graph && race->entries[i].bytes < least)
+            least = race->entries[i].bytes;
+    return least;
+}
+
+/* In turns, and then their numbers. */
+static void run_field(struct race *race, int first, int last) {
+    int64_t rounds = race->options->simulate ? 1 : race->options->rounds;
+    for (int64_t r = 0; r < rounds; r++)
+        for (int i = first; i < last; i++)
+            (race->options->simulate ? simulate_entry : run_entry)(race, &race->entries[i]);
+    for (int i = first; i < last; i++)
+        put_entry(race, &race->entries[i]);
 }
 
 static void bench_graph(const struct options *o, const char *name, const char *sets,
@@ -243,21 +311,14 @@ static void bench_graph(const struct options *o, const char *name, const char *s
     race.b.train.steps = o->steps;
     race.b.train.bind = WORKERS * o->threads <= sl_bind_count();
     enter_graphs(&race);
+    int graphs = race.count;
     enter_chains(&race);
-    int64_t rounds = o->simulate ? 1 : o->rounds;
-    for (int64_t r = 0; r < rounds; r++)
-        for (int i = 0; i < race.count; i++) {
-            (o->simulate ? simulate_entry : run_entry)(&race, &race.entries[i]);
-            if (r + 1 == rounds)
-                put_entry(&race, &race.entries[i]);
-        }
-    printf("RESULT bench=pipeline_graphs case=%s simulated=%lld threads=%lld micros=%d "
-           "graph_samples_s=%.2f chain_samples_s=%.2f ratio=%.3f any_memory_samples_s=%.2f "
-           "any_memory_ratio=%.3f plain_ratio=%.3f\n",
-           name, (long long)o->simulate, (long long)o->threads, MICROS, race.graph, race.chain,
-           race.chain > 0 ? race.graph / race.chain : 0, race.any, race.graph / race.any,
-           race.plain > 0 ? race.graph / race.plain : 0);
-    fflush(stdout);
+    run_field(&race, 0, graphs);
+    race.bytes = best_of(&race, GRAPHS, INT64_MAX)->bytes;
+    run_field(&race, graphs, race.count);
+    put_ratios(&race, "least", least_bytes(&race));
+    put_ratios(&race, "fastest", race.bytes);
+    put_ratios(&race, "any", INT64_MAX);
     close_bench(&race.b);
 }
 
@@ -271,8 +332,8 @@ int main(int argc, char **argv) {
     if (!read_options(argc, argv, options) || o.threads < 1 || o.steps < 3 || o.rounds < 1)
         return 2;
     if (is_listed(o.cases, "mmt"))
-        bench_graph(&o, "mmt", "branches=4,T=64,L=2,C=256,H=4,F=1024,classes=10", 16);
+        bench_graph(&o, "mmt", "branches=4,T=64,L=2,C=256,H=4,F=1024,classes=10", 64);
     if (is_listed(o.cases, "candle-uno"))
-        bench_graph(&o, "candle-uno", "branches=4,L=4,W=1024,shrink=4", 256);
+        bench_graph(&o, "candle-uno", "branches=4,L=4,W=1024,shrink=4", 2048);
     return 0;
 }

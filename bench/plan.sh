@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Planners: the peers' own inputs, the claims of GraphPipe and PipeDream-2BW in simulation, and scale.
 #
-#   ./dev bench plan [peers|graphpipe|2bw|scale]...      default: all of them
+#   ./dev bench plan [peers|judge|graphpipe|2bw|scale]...      default: all of them
+#   judge: the command on every input of the peers, its plans evaluated again by plan_judge.py
 #
 # Times of models are roofline estimates for the machines that `sluice machine show` describes; every
 # plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
@@ -152,11 +153,22 @@ scale() {
 
 peers() { "$BUILD_DIR/bench/plan_peers"; }
 
+judge() {
+    local inputs
+    for inputs in "$SRC_DIR"/../shared/data/planner-inputs "$SRC_DIR"/../../shared/data/planner-inputs; do
+        if [ -d "$inputs" ]; then
+            python3 "$SRC_DIR/bench/plan_judge.py" "$SLUICE" "$inputs"
+            return
+        fi
+    done
+    echo "no planner inputs beside this tree (../shared/data/planner-inputs)" >&2
+}
+
 for part in "${@:-all}"; do
     case $part in
-    all) peers && graphpipe && twobw && scale ;;
-    peers | graphpipe | scale) "$part" ;;
+    all) peers && judge && graphpipe && twobw && scale ;;
+    peers | judge | graphpipe | scale) "$part" ;;
     2bw) twobw ;;
-    *) echo "bench plan: peers, graphpipe, 2bw or scale" >&2 && exit 2 ;;
+    *) echo "bench plan: peers, judge, graphpipe, 2bw or scale" >&2 && exit 2 ;;
     esac
 done

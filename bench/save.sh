@@ -4,7 +4,8 @@
 #
 #   ./dev bench save [--rounds N] [--seconds S]      default: 5 rounds; 120 s for the cost, 0: leave it out
 #
-# stall: both ways in turn, the middle of the rounds. cost: one run with the default interval, one without
+# stall: both ways in turn, the middle of the rounds; what the run waits at the border of a step, and what the next
+# optimizer step waits for the copy. cost: one run with the default interval, one without
 # checkpoints, the same number of steps, in turn; share_pct is what the log's own numbers add up to.
 set -euo pipefail
 rounds=5 seconds=120
@@ -34,10 +35,13 @@ stall() { # NAME ARGUMENTS OF TRAIN...
     : >"$work/sync" && : >"$work/async"
     for ((round = 0; round < rounds; round++)); do
         for how in sync async; do
-            # one step: a second save would wait for the writer of the first
-            train --steps 1 --checkpoint-every 1 --save $how --out "$work/run"
-            number save_stall_ns >>"$work/$how"
-            bytes=$(du -sb "$work/run/ckpt/step-00000001" | cut -f1)
+            # A save, a step, which may have to wait for the copy, and the last save, which stops either run.
+            train --steps 3 --checkpoint-every 2 --save $how --out "$work/run"
+            case $how in
+            sync) awk -v ns="$(number save_stall_ns)" -v n="$(number saves)" 'BEGIN { print ns / n }' >>"$work/sync" ;;
+            async) number save_beside_stall_ns >>"$work/async" ;;
+            esac
+            bytes=$(du -sb "$work/run/ckpt/step-00000002" | cut -f1)
         done
     done
     awk -v name="$name" -v bytes="$bytes" -v s="$(middle <"$work/sync")" -v a="$(middle <"$work/async")" 'BEGIN {

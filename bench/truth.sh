@@ -2,10 +2,14 @@
 # Predicted against measured: configurations that `sluice plan` plans from a profile, then really run on
 # threads and MPI. Every prediction is in a file before its run starts; nothing is fitted to the runs.
 #
-# Usage: ./dev bench truth [--cores N] [--only MODEL]... [--seconds S] [--keep DIR] [--write]
+# Usage: ./dev bench truth [--cores N] [--only MODEL]... [--workers N]... [--share N] [--seconds S]
+#                          [--rounds N] [--budget S] [--keep DIR] [--results FILE] [--write]
 #   --cores N    workers x threads at most; default 2 (or what there is)
-#   --seconds S  how long a run should take (default 3)
+#   --share N    every Nth configuration
+#   --seconds S  how long a run should take (default 3); --rounds N: micro-batches of a profile (default 25)
+#   --budget S   begin no model after so many seconds
 #   --keep DIR   leave cost tables, plans, predictions.jsonl and results.jsonl there
+#   --results F  run nothing: the results.jsonl of another machine
 #   --write      write docs/truth.md
 # Needs a quiet machine: about 10 minutes on 2 cores. Exit status 1 when a goal is missed.
 set -euo pipefail

@@ -2,7 +2,7 @@
 # One document may describe several formats; the other names are links to the first.
 set(SL_FORMAT_PAGES "formats|model" "formats-sched|plan,sched" "formats-machine|machine,cost"
     "formats-ckpt|ckpt" "formats-data|data" "formats-timeline|trace,csv" "formats-export|export-formats"
-    "formats-study|study")
+    "formats-study|study" "formats-json|json")
 set(SL_MAN_DIR "${PROJECT_BINARY_DIR}/man")
 file(MAKE_DIRECTORY "${SL_MAN_DIR}/man1" "${SL_MAN_DIR}/man5")
 find_program(SL_AWK NAMES awk)

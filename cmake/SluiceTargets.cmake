@@ -102,6 +102,6 @@ if("cuda" IN_LIST SL_FEATURES AND SL_HAVE_LIB)
     set_source_files_properties("${PROJECT_SOURCE_DIR}/src/device/cuda/optim.cu" PROPERTIES
         COMPILE_OPTIONS "-fmad=false")
     target_link_libraries(sluice_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "${SL_cudnn_LIBRARY}")
-    target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL)
+    target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL,-z,defs) # nothing of the program
     message(STATUS "CUDA module: TRUE")
 endif()

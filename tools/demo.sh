@@ -63,12 +63,12 @@ run train "${common[@]}" --steps "$steps" --eval-every $((steps / 3 > 0 ? steps 
 
 say "6. The same as a pipeline of three stages: the same bits"
 run train "${common[@]}" --steps 20 --out "$out/one-20" --quiet
-run train "${common[@]}" --steps 20 --out "$out/1f1b" --stages 3 --schedule 1f1b --trace --dashboard
+run train "${common[@]}" --steps 20 --out "$out/1f1b" --stages 3 --schedule 1f1b --cost "$out/nano.cost" --trace --dashboard
 run compare "$out/one-20" "$out/1f1b"
 
 say "7. Without flushes: PipeDream-2BW, two weight versions on every stage; and a graph of stages"
 run train "${common[@]}" --steps 20 --stages 3 --schedule 2bw --trace --out "$out/2bw"
-run train "${towers[@]}" --plan "$out/towers.plan" --batch 16 --micro 4 --steps 10 --trace --out "$out/towers"
+run train "${towers[@]}" --plan "$out/towers.plan" --batch 16 --micro 4 --steps 10 --cost "$out/towers.cost" --trace --out "$out/towers"
 
 say "8. What it learned"
 run eval "$out/one"
@@ -82,7 +82,7 @@ run report "$out/towers" -o "$out/towers.html"
 say "Written:"
 for file in "$out"/*; do
     if [ -d "$file" ]; then
-        echo "  $file/: config.json model.model log.jsonl ckpt/ TensorBoard events$([ -f "$file/plan.plan" ] && echo ' plan.plan')$([ -f "$file/timeline.trace.json" ] && echo ' timeline.trace.json')"
+        echo "  $file/: $(cd "$file" && find . -type f | sed 's|^\./||' | LC_ALL=C sort | paste -sd ' ')"
     else
         echo "  $file"
     fi

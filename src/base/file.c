@@ -1,10 +1,9 @@
-/* Whole files: read with a limit, write to a temporary name and rename. */
+/* Whole files: read with a limit, write all or nothing. */
 #define _POSIX_C_SOURCE 200809L
-#include "base/text.h"
+#include "base/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,49 +48,10 @@ out:
     return err;
 }
 
-static sl_err write_all(int fd, const char *path, const char *bytes, size_t length) {
-    while (length) {
-        ssize_t put = write(fd, bytes, length);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return sl_fail(SL_ERR_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
-        bytes += put;
-        length -= (size_t)put;
-    }
-    return SL_OK;
-}
-
 sl_err sl_file_write(const char *path, const void *bytes, size_t length) {
-    if (strcmp(path, "-") == 0)
-        return write_all(STDOUT_FILENO, "standard output", bytes, length);
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) { /* /dev/null, a pipe: no rename */
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
-        if (fd < 0)
-            return sl_fail(SL_ERR_SYSTEM, "%s: cannot open: %s", path, strerror(errno));
-        sl_err err = write_all(fd, path, bytes, length);
-        close(fd);
-        return err;
-    }
-    struct sl_text temporary = {0};
-    sl_err err = SL_OK;
-    sl_text_printf(&temporary, "%s.%ld.tmp", path, (long)getpid());
-    int fd = open(temporary.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        err = sl_fail(SL_ERR_SYSTEM, "%s: cannot create: %s", path, strerror(errno));
-        goto out;
-    }
-    err = write_all(fd, path, bytes, length);
-    if (close(fd) != 0 && err == SL_OK)
-        err = sl_fail(SL_ERR_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
-    if (err == SL_OK && rename(temporary.at, path) != 0)
-        err = sl_fail(SL_ERR_SYSTEM, "%s: cannot rename into place: %s", path, strerror(errno));
-    if (err != SL_OK)
-        unlink(temporary.at);
-out:
-    sl_text_free(&temporary);
-    return err;
+    struct sl_outfile file;
+    SL_TRY(sl_outfile_open(&file, path));
+    return sl_outfile_close(&file, sl_outfile_write(&file, bytes, length));
 }
 
 bool sl_file_exists(const char *path) { return access(path, F_OK) == 0; }

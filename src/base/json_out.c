@@ -25,15 +25,42 @@ static void begin_item(struct sl_json_out *json) {
     newline(json);
 }
 
+/* Bytes of the UTF-8 character that begins here, 0 when none does. */
+static int utf8_bytes(const unsigned char *at) {
+    static const struct {
+        unsigned char from, to, second_from, second_to;
+        int bytes;
+    } rows[] = {
+        {0x20, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+    for (int i = 0; i < SL_COUNT(rows); i++) {
+        if (*at < rows[i].from || *at > rows[i].to)
+            continue;
+        if (rows[i].bytes > 1 && (at[1] < rows[i].second_from || at[1] > rows[i].second_to))
+            return 0;
+        for (int k = 2; k < rows[i].bytes; k++)
+            if ((at[k] & 0xc0) != 0x80)
+                return 0;
+        return rows[i].bytes;
+    }
+    return 0;
+}
+
+/* Names of files may hold anything, JSON only UTF-8: other bytes become U+FFFD. */
 static void put_quoted(struct sl_text *text, const char *value) {
     sl_text_put(text, "\"");
-    for (const unsigned char *at = (const unsigned char *)value; *at; at++) {
+    for (const unsigned char *at = (const unsigned char *)value; *at;) {
+        int bytes = utf8_bytes(at);
         if (*at == '"' || *at == '\\')
             sl_text_printf(text, "\\%c", *at);
         else if (*at < 0x20)
             sl_text_printf(text, "\\u%04x", *at);
+        else if (bytes)
+            sl_text_put_bytes(text, at, (size_t)bytes);
         else
-            sl_text_put_bytes(text, at, 1);
+            sl_text_put(text, "\xef\xbf\xbd");
+        at += bytes ? bytes : 1;
     }
     sl_text_put(text, "\"");
 }

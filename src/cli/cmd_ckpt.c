@@ -1,15 +1,12 @@
 /* sluice ckpt: list, verify and convert checkpoints. */
-#define _POSIX_C_SOURCE 200809L
 #include "base/json.h"
+#include "base/outfile.h"
 #include "cli/command.h"
 #include "run/ckpt_files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- ls ---- */
 
@@ -181,14 +178,8 @@ out:
 
 /* ---- convert ---- */
 
-struct output {
-    int fd;
-    const char *path;
-};
-
 static sl_err write_output(void *ctx, const void *bytes, size_t length) {
-    const struct output *output = ctx;
-    return sl_ckpt_write_all(&sl_ckpt_system_files, output->fd, output->path, bytes, length);
+    return sl_outfile_write(ctx, bytes, length);
 }
 
 static sl_err put_bytes(void *ctx, const void *bytes, int64_t size) {
@@ -212,7 +203,7 @@ static sl_err announce(const struct sl_ckpt *ckpt, bool state, struct sl_st_writ
     return SL_OK;
 }
 
-static sl_err write_tensors(const struct sl_ckpt *ckpt, bool state, struct output *output) {
+static sl_err write_tensors(const struct sl_ckpt *ckpt, bool state, struct sl_outfile *output) {
     struct sl_st_writer writer;
     const struct sl_st_entry *entry;
     sl_err err = SL_OK;
@@ -227,26 +218,11 @@ out:
     return err;
 }
 
-/* To a temporary name beside the target, then renamed: a damaged checkpoint leaves no file. */
+/* A damaged checkpoint leaves no file. */
 static sl_err convert_to(const struct sl_ckpt *ckpt, bool state, const char *path) {
-    struct sl_arena arena = {0};
-    const char *temporary = sl_arena_printf(&arena, "%s.%ld.tmp", path, (long)getpid());
-    struct output output = {open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), path};
-    sl_err err = SL_OK;
-    if (output.fd < 0) {
-        err = sl_fail(SL_ERR_SYSTEM, "%s: cannot create: %s", path, strerror(errno));
-        goto out;
-    }
-    err = write_tensors(ckpt, state, &output);
-    if (close(output.fd) != 0 && err == SL_OK)
-        err = sl_fail(SL_ERR_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
-    if (err == SL_OK && rename(temporary, path) != 0)
-        err = sl_fail(SL_ERR_SYSTEM, "%s: cannot rename into place: %s", path, strerror(errno));
-    if (err != SL_OK)
-        unlink(temporary);
-out:
-    sl_arena_free(&arena);
-    return err;
+    struct sl_outfile output;
+    SL_TRY(sl_outfile_open(&output, path));
+    return sl_outfile_close(&output, write_tensors(ckpt, state, &output));
 }
 
 static sl_err run_convert(const struct sl_args *args, const char *path) {
@@ -259,10 +235,10 @@ static sl_err run_convert(const struct sl_args *args, const char *path) {
         return sl_fail(SL_ERR_USAGE, "ckpt convert: -o FILE.safetensors is missing ('-': standard "
                                      "output)");
     SL_TRY(sl_ckpt_open(path, step, &ckpt));
-    struct output output = {STDOUT_FILENO, "standard output"};
-    sl_err err = strcmp(target, "-") == 0 ? write_tensors(ckpt, state, &output)
-                                          : convert_to(ckpt, state, target);
+    sl_err err = convert_to(ckpt, state, target);
     sl_ckpt_close(ckpt);
+    if (err == SL_OK && sl_args_has(args, "--json") && strcmp(target, "-") != 0)
+        err = sl_print_written(args, "-o");
     return err;
 }
 

@@ -1,4 +1,5 @@
 /* sluice export: a plan in the words of another system. */
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "interop/exporter.h"
@@ -51,6 +52,19 @@ static sl_err open_sched(const struct sl_args *args, struct job *job) {
     return sl_sched_build(&job->arena, plan, &opts, &job->what.sched);
 }
 
+static sl_err print_json(const char *target, const char *exported) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "target", target);
+    sl_json_put_string(&json, "text", exported);
+    sl_json_close(&json, '}');
+    sl_text_put(&text, "\n");
+    sl_err err = sl_print(&text);
+    sl_text_free(&text);
+    return err;
+}
+
 static sl_err run_job(const struct sl_args *args, struct job *job, struct sl_text *text) {
     const char *to = sl_args_text(args, "--to", NULL), *path = sl_args_text(args, "-o", "-");
     if (!to)
@@ -63,7 +77,13 @@ static sl_err run_job(const struct sl_args *args, struct job *job, struct sl_tex
         SL_TRY(open_sched(args, job));
     job->what.comms = sl_args_has(args, "--comms");
     SL_TRY(job->row->write(&job->what, text));
-    return sl_file_write(path, text->at, text->length);
+    if (!sl_args_has(args, "--json"))
+        return sl_file_write(path, text->at, text->length);
+    if (sl_args_has(args, "-o")) {
+        SL_TRY(sl_file_write(path, text->at, text->length));
+        return sl_print_written(args, "-o");
+    }
+    return print_json(job->row->name, text->at);
 }
 
 static sl_err run(const struct sl_args *args) {

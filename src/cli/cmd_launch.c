@@ -7,6 +7,7 @@
 #include "cli/launch.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 
 #include <arpa/inet.h>
@@ -181,6 +182,7 @@ static sl_err prepare_again(struct sl_launch *l) {
 /* The first time with what was asked for; then again, from the last good checkpoint. */
 static sl_err run_job(struct sl_launch *l) {
     for (int64_t again = 0;; again++) {
+        l->restarted = again;
         SL_TRY(start(l));
         look_after(l);
         bool lost = l->killed_rank >= 0 || l->status == SL_ERR_PEER ||
@@ -198,6 +200,21 @@ static sl_err run_job(struct sl_launch *l) {
                     (long long)l->restarts);
         SL_TRY(prepare_again(l));
     }
+}
+
+/* Behind what the command itself has printed. */
+static sl_err print_json(const struct sl_launch *l, sl_err status) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_int(&json, "ranks", l->ranks);
+    sl_json_put_int(&json, "restarts", l->restarted);
+    sl_json_put_int(&json, "status", (int64_t)status);
+    sl_json_close(&json, '}');
+    sl_text_put(&text, "\n");
+    sl_err err = sl_print(&text);
+    sl_text_free(&text);
+    return status != SL_OK ? status : err;
 }
 
 static sl_err run(const struct sl_args *args) {
@@ -227,7 +244,8 @@ static sl_err run(const struct sl_args *args) {
                        "--checkpoint-every N to have something to continue from");
     for (int i = 0; i < SL_COUNT(passed); i++)
         sigaction(passed[i], &pass, NULL);
-    return run_job(&l);
+    sl_err err = run_job(&l);
+    return sl_args_has(args, "--json") ? print_json(&l, err) : err;
 }
 
 static const struct sl_option options[] = {

@@ -12,6 +12,7 @@
 #include "op/registry.h"
 #include "optim/lr.h"
 #include "optim/policy.h"
+#include "profile/devices.h"
 #include "sched/schedule.h"
 #include "search/planner.h"
 
@@ -66,9 +67,13 @@ static void add_row(struct sl_listing *list, const char *name, const char *detai
 }
 
 static void add_device(struct sl_listing *list, const struct sl_device_row *row) {
-    const char *why = row->missing();
-    add_row(list, row->name, NULL,
-            why ? sl_arena_printf(&list->arena, "%s (not here: %s)", row->brief, why) : row->brief);
+    const char *why = row->missing(), *here = why ? NULL : sl_devices_text(&list->arena, row);
+    const char *text = row->brief;
+    if (why)
+        text = sl_arena_printf(&list->arena, "%s (not here: %s)", row->brief, why);
+    else if (here)
+        text = sl_arena_printf(&list->arena, "%s: %s", row->brief, here);
+    add_row(list, row->name, NULL, text);
 }
 
 static sl_err fill_data(const struct sl_args *args, struct sl_listing *list) {

@@ -1,6 +1,8 @@
 /* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/run_options.h"
+#include "profile/devices.h"
 #include "profile/here.h"
 #include "profile/machine_file.h"
 
@@ -47,17 +49,96 @@ static void put_summary(struct sl_text *text, const struct sl_machine *m) {
     }
 }
 
+static void kinds_json(struct sl_json_out *json, const struct sl_machine *m) {
+    sl_json_key(json, "kinds");
+    sl_json_open(json, '[');
+    for (int k = 0; k < m->kind_count; k++) {
+        const struct sl_device_kind *kind = &m->kinds[k];
+        int64_t count = 0;
+        for (int d = 0; d < m->device_count; d++)
+            count += m->kind_of[d] == k;
+        sl_json_open(json, '{');
+        sl_json_put_string(json, "name", kind->name);
+        sl_json_put_int(json, "count", count);
+        sl_json_put_int(json, "memory_bytes", kind->memory_bytes);
+        sl_json_put_double(json, "memory_bytes_per_s", kind->stream);
+        for (int i = 0; i < SL_MATH_COUNT; i++)
+            sl_json_put_double(json, sl_math_names[i],
+                               kind->flops[i] > 0 ? kind->flops[i] : kind->flops[SL_MATH_FP32]);
+        sl_json_put_double(json, "efficiency", kind->efficiency);
+        sl_json_put_int(json, "overhead_ns", kind->overhead_ns);
+        sl_json_close(json, '}');
+    }
+    sl_json_close(json, ']');
+}
+
+static void machine_json(struct sl_text *text, const struct sl_machine *m) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "name", m->name);
+    sl_json_put_string(&json, "brief", m->brief);
+    sl_json_put_int(&json, "devices", m->device_count);
+    sl_json_put_int(&json, "hosts", m->hosts_in_all);
+    kinds_json(&json, m);
+    sl_json_key(&json, "levels"); /* inside a host, then outwards */
+    sl_json_open(&json, '[');
+    for (int l = -1; l < m->level_count; l++) {
+        const struct sl_link *link = &m->links[l < 0 ? m->hosts[0].link : m->levels[l].link];
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "name", l < 0 ? "host" : m->levels[l].name);
+        sl_json_put_int(&json, "hosts", l < 0 ? 1 : m->levels[l].hosts);
+        sl_json_put_string(&json, "link", link->name);
+        sl_json_put_double(&json, "bytes_per_s", link->bandwidth);
+        sl_json_put_int(&json, "latency_ns", link->latency_ns);
+        sl_json_close(&json, '}');
+    }
+    sl_json_close(&json, ']');
+    sl_json_close(&json, '}');
+    sl_text_put(text, "\n");
+}
+
+static const char *const verbs[] = {"check", "discover", "ls", "show"};
+
+static const char *verb_name(const void *ctx, int i) {
+    (void)ctx;
+    return verbs[i];
+}
+
+/* Cores, or the devices that --device names. */
+static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
+                       const struct sl_machine **out) {
+    const char *name = sl_args_text(args, "--device", "cpu");
+    const struct sl_device_row *row;
+    SL_TRY(sl_run_device(name, &row));
+    return strcmp(name, "cpu") == 0 ? sl_machine_here(arena, out)
+                                    : sl_machine_devices(arena, row, out);
+}
+
+/* What else there is to plan for. */
+static void put_others(struct sl_text *text, struct sl_arena *arena) {
+    for (int i = 0; sl_devices[i]; i++) {
+        const char *here = sl_devices_text(arena, sl_devices[i]);
+        if (here)
+            sl_text_printf(text, "  also here: %s (--device %s)\n", here, sl_devices[i]->name);
+    }
+}
+
 static sl_err find(const struct sl_args *args, struct sl_arena *arena, const char *verb,
                    const struct sl_machine **out) {
+    bool known = false;
+    for (int i = 0; i < SL_COUNT(verbs); i++)
+        known |= strcmp(verb, verbs[i]) == 0;
     if (strcmp(verb, "discover") == 0)
-        return sl_machine_here(arena, out);
-    if (args->positional_count < 2)
+        return discover(args, arena, out);
+    if (known && args->positional_count < 2)
         return sl_fail(SL_ERR_USAGE, "machine %s: which one? See 'sluice machine ls'", verb);
     if (strcmp(verb, "check") == 0)
         return sl_machine_file(arena, args->positional[1], out);
     if (strcmp(verb, "show") == 0)
         return sl_machine_argument(arena, args->positional[1], out);
-    return sl_fail(SL_ERR_USAGE, "machine: '%s' is none of ls, show, check, discover", verb);
+    const char *near = sl_nearest(verb, SL_COUNT(verbs), verb_name, NULL);
+    return sl_fail(SL_ERR_USAGE, "machine: '%s' is none of check, discover, ls, show%s%s%s", verb,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static sl_err run(const struct sl_args *args) {
@@ -79,12 +160,17 @@ static sl_err run(const struct sl_args *args) {
     sl_machine_write(machine, &file);
     if (path)
         SL_TRY_OUT(sl_file_write(path, file.at, file.length));
-    if (strcmp(verb, "check") == 0)
+    if (sl_args_has(args, "--json"))
+        machine_json(&text, machine);
+    else if (strcmp(verb, "check") == 0)
         sl_text_printf(&text, "%s: ok, %d devices\n", args->positional[1], machine->device_count);
     else if (sl_args_has(args, "--text"))
         sl_text_put(&text, file.at);
     else
         put_summary(&text, machine);
+    if (strcmp(verb, "discover") == 0 && !sl_args_has(args, "--device") &&
+        !sl_args_has(args, "--text"))
+        put_others(&text, &arena);
     SL_TRY_OUT(sl_print(&text));
 out:
     sl_text_free(&text);
@@ -96,12 +182,13 @@ out:
 static const struct sl_option options[] = {
     {"--text", NULL, "the machine as a .machine file", false},
     {"-o", "FILE", "write the .machine file", false},
+    {"--device", "D", "discover: cpu (default, cores), or cuda: the GPUs", false},
     {0},
 };
 
 const struct sl_command sl_cmd_machine = {
     .name = "machine",
-    .synopsis = "ls | show MACHINE | check FILE | discover [-o X.machine]",
+    .synopsis = "ls | show MACHINE | check FILE | discover [--device D] [-o X.machine]",
     .brief = "machines to plan for: the built-in ones, files, this computer",
     .detail = "MACHINE is a name, a file, 'here', or HOSTSxDEVICES:mem=16G,intra=100GB/s,"
               "inter=10Gb/s.\n\n"

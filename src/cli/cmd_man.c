@@ -1,4 +1,5 @@
 /* sluice man: manual pages, one or all. */
+#include "base/json.h"
 #include "cli/man_page.h"
 
 #include <string.h>
@@ -8,11 +9,11 @@ static const char *command_name(const void *ctx, int i) {
     return sl_commands[i]->name;
 }
 
-static sl_err put_page(struct sl_text *text, const char *name) {
+static sl_err find_command(const char *name, const struct sl_command **out) {
     int count = 0;
     for (; sl_commands[count]; count++)
         if (strcmp(sl_commands[count]->name, name) == 0) {
-            sl_man_command(text, sl_commands[count]);
+            *out = sl_commands[count];
             return SL_OK;
         }
     const char *near = sl_nearest(name, count, command_name, NULL);
@@ -21,37 +22,86 @@ static sl_err put_page(struct sl_text *text, const char *name) {
                    near ? "'?" : "");
 }
 
-static sl_err write_page(const char *folder, const char *name) {
-    struct sl_text text = {0}, path = {0};
-    sl_err err = SL_OK;
-    if (*name)
-        SL_TRY_OUT(put_page(&text, name));
+static void put_page(struct sl_text *text, const struct sl_command *command) {
+    if (command)
+        sl_man_command(text, command);
     else
-        sl_man_overview(&text);
-    sl_text_printf(&path, "%s/sluice%s%s.1", folder, *name ? "-" : "", name);
-    SL_TRY_OUT(sl_file_write(path.at, text.at, text.length));
-out:
+        sl_man_overview(text);
+}
+
+static sl_err write_page(const char *folder, const struct sl_command *command) {
+    struct sl_text text = {0}, path = {0};
+    put_page(&text, command);
+    sl_text_printf(&path, "%s/sluice%s%s.1", folder, command ? "-" : "",
+                   command ? command->name : "");
+    sl_err err = sl_file_write(path.at, text.at, text.length);
     sl_text_free(&text);
     sl_text_free(&path);
     return err;
 }
 
+static sl_err write_all(const struct sl_args *args, const char *folder) {
+    SL_TRY(write_page(folder, NULL));
+    for (int i = 0; sl_commands[i]; i++)
+        SL_TRY(write_page(folder, sl_commands[i]));
+    return sl_args_has(args, "--json") ? sl_print_written(args, "-o") : SL_OK;
+}
+
+/* ---- the tables themselves ---- */
+
+static void options_json(struct sl_json_out *json, const struct sl_option *options) {
+    for (; options->name; options++) {
+        sl_json_open(json, '{');
+        sl_json_put_string(json, "name", options->name);
+        if (options->arg)
+            sl_json_put_string(json, "value", options->arg);
+        sl_json_put_string(json, "help", options->help);
+        sl_json_put_bool(json, "repeats", options->repeats);
+        sl_json_close(json, '}');
+    }
+}
+
+static void command_json(struct sl_json_out *json, const struct sl_command *command) {
+    sl_json_open(json, '{');
+    sl_json_put_string(json, "name", command->name);
+    sl_json_put_string(json, "synopsis", command->synopsis);
+    sl_json_put_string(json, "brief", command->brief);
+    sl_json_put_string(json, "detail", command->detail ? command->detail : "");
+    sl_json_key(json, "options");
+    sl_json_open(json, '[');
+    options_json(json, command->options);
+    options_json(json, sl_common_options);
+    sl_json_close(json, ']');
+    sl_json_close(json, '}');
+}
+
+/* One command, or all of them in a list. */
+static void put_json(struct sl_text *text, const struct sl_command *command) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    if (command) {
+        command_json(&json, command);
+    } else {
+        sl_json_open(&json, '[');
+        for (int i = 0; sl_commands[i]; i++)
+            command_json(&json, sl_commands[i]);
+        sl_json_close(&json, ']');
+    }
+    sl_text_put(text, "\n");
+}
+
 static sl_err run(const struct sl_args *args) {
     struct sl_text text = {0};
+    const struct sl_command *command = NULL;
     const char *folder = sl_args_text(args, "-o", NULL);
-    sl_err err = SL_OK;
-    if (folder) {
-        SL_TRY(write_page(folder, ""));
-        for (int i = 0; sl_commands[i]; i++)
-            SL_TRY(write_page(folder, sl_commands[i]->name));
-        return SL_OK;
-    }
+    if (folder)
+        return write_all(args, folder);
     if (args->positional_count)
-        SL_TRY_OUT(put_page(&text, args->positional[0]));
+        SL_TRY(find_command(args->positional[0], &command));
+    if (sl_args_has(args, "--json"))
+        put_json(&text, command);
     else
-        sl_man_overview(&text);
-    SL_TRY_OUT(sl_print(&text));
-out:
+        put_page(&text, command);
+    sl_err err = sl_print(&text);
     sl_text_free(&text);
     return err;
 }
@@ -62,7 +112,7 @@ const struct sl_command sl_cmd_man = {
     .brief = "manual pages, from the tables that the options are read by",
     .detail =
         "The page of a command, or of sluice itself, for man(1); with -o all of them as files.\n"
-        "An installation has them in share/man.\n\n"
+        "An installation has them in share/man. With --json the tables of options themselves.\n\n"
         "  sluice man train | man -l -",
     .options =
         (const struct sl_option[]){{"-o", "DIR", "write all pages into this directory", false},

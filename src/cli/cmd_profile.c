@@ -91,11 +91,24 @@ static sl_err read_sizes(const char *list, int64_t *sizes, int *count) {
     }
 }
 
+struct measuring {
+    struct sl_profile_spec spec;
+    int64_t start_ns;
+};
+
+/* Sizes take as long as they are large. */
 static void show_progress(void *ctx, int done, int all) {
-    const struct sl_profile_spec *spec = ctx;
-    sl_log_status(false, "profile: micro-batch %lld (%d of %d), %d worker%s",
+    const struct measuring *m = ctx;
+    const struct sl_profile_spec *spec = &m->spec;
+    double before = 0, behind = 0;
+    char left[SL_HUMAN_BYTES];
+    for (int i = 0; i < all; i++)
+        *(i < done ? &before : &behind) += (double)spec->sizes[i];
+    double left_ns = (double)(sl_clock_ns() - m->start_ns) * behind / (before > 0 ? before : 1);
+    sl_log_status(false, "profile: micro-batch %lld (%d of %d), %d worker%s%s%s",
                   (long long)spec->sizes[done], done + 1, all, spec->busy,
-                  spec->busy == 1 ? "" : "s");
+                  spec->busy == 1 ? "" : "s", done ? ", left " : "",
+                  done ? sl_human_ns((int64_t)left_ns, left) : "");
 }
 
 static void put_cost(struct sl_text *text, const struct sl_cost *cost) {
@@ -114,6 +127,36 @@ static sl_err fill_input(const void *data, int64_t first, int64_t count, int inp
     return sl_data_fill(data, SL_DATA_TRAIN, first, count, input, out);
 }
 
+static void cost_json(struct sl_text *text, const struct sl_cost *cost) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "model", cost->model);
+    sl_json_put_string(&json, "device", cost->device);
+    sl_json_put_int(&json, "threads", cost->threads);
+    sl_json_put_int(&json, "busy", cost->busy);
+    sl_json_put_double(&json, "step_bytes_per_s", cost->step_bytes_per_s);
+    sl_json_put_double(&json, "link_bytes_per_s", cost->link_bytes_per_s);
+    sl_json_put_int(&json, "link_latency_ns", cost->link_latency_ns);
+    sl_json_put_int(&json, "action_ns", cost->action_ns);
+    sl_json_key(&json, "units");
+    sl_json_open(&json, '[');
+    for (int i = 0; i < cost->row_count; i++) {
+        const struct sl_cost_row *row = &cost->rows[i];
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "name", row->name);
+        sl_json_put_int(&json, "micro", row->micro);
+        sl_json_put_int(&json, "f_ns", row->f);
+        sl_json_put_int(&json, "i_ns", row->i);
+        sl_json_put_int(&json, "w_ns", row->w);
+        sl_json_put_double(&json, "spread", row->spread);
+        sl_json_put_int(&json, "seen", row->seen);
+        sl_json_close(&json, '}');
+    }
+    sl_json_close(&json, ']');
+    sl_json_close(&json, '}');
+    sl_text_put(text, "\n");
+}
+
 /* -o X.cost: every unit at every size, with all workers busy. */
 static sl_err run_cost(const struct sl_args *args, const char *path) {
     struct sl_run_inputs inputs = {0};
@@ -129,23 +172,30 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     SL_TRY_OUT(read_sizes(sl_args_text(args, "--micro-batch", "1,2,4,8"), sizes, &count));
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &config));
+    SL_TRY_OUT(sl_run_one_device(&config));
     SL_TRY_OUT(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &config.optim));
-    struct sl_profile_spec spec = {.graph = inputs.graph,
-                                   .device = config.device,
-                                   .optim = &config.optim,
-                                   .threads = config.threads,
-                                   .busy = (int)busy,
-                                   .rounds = (int)rounds,
-                                   .sizes = sizes,
-                                   .size_count = count,
-                                   .progress = show_progress,
-                                   .fill = fill_input,
-                                   .data = config.data};
-    spec.ctx = &spec;
-    SL_TRY_OUT(sl_profile_run(&arena, &spec, &cost));
+    struct measuring m = {.start_ns = sl_clock_ns()};
+    m.spec = (struct sl_profile_spec){.graph = inputs.graph,
+                                      .device = config.device,
+                                      .optim = &config.optim,
+                                      .threads = config.threads,
+                                      .dtype = config.dtype,
+                                      .tf32 = config.tf32,
+                                      .busy = (int)busy,
+                                      .rounds = (int)rounds,
+                                      .sizes = sizes,
+                                      .size_count = count,
+                                      .progress = show_progress,
+                                      .fill = fill_input,
+                                      .data = config.data,
+                                      .ctx = &m};
+    SL_TRY_OUT(sl_profile_run(&arena, &m.spec, &cost));
     sl_cost_write(cost, &text);
     SL_TRY_OUT(sl_file_write(path, text.at, text.length));
-    put_cost(&table, cost);
+    if (sl_args_has(args, "--json"))
+        cost_json(&table, cost);
+    else
+        put_cost(&table, cost);
     if (strcmp(path, "-") != 0)
         SL_TRY_OUT(sl_print(&table));
 out:

@@ -40,6 +40,8 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
 static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     sl_err err = run_in(args, &arena);
+    if (err == SL_OK && sl_args_has(args, "--json"))
+        err = sl_print_written(args, "-o");
     sl_arena_free(&arena);
     return err;
 }

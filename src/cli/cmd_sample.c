@@ -1,6 +1,7 @@
 /* sluice sample: text from a trained language model, one token after another. */
 #include "cli/command.h"
 
+#include "base/json.h"
 #include "base/rng.h"
 #include "cli/run_dir.h"
 
@@ -92,13 +93,32 @@ static sl_err score(struct sampler *s, const struct sl_tokens *tokens, const flo
     return SL_OK;
 }
 
-static sl_err write_text(struct sampler *s, const char *prompt, int64_t count) {
+/* In JSON a byte 0 would end the text. */
+static void put_json(struct sl_text *text, const char *run, const char *prompt,
+                     struct sl_text *written, int64_t tokens) {
+    struct sl_json_out json = {.text = text, .indent = 2};
+    for (size_t i = 0; i < written->length; i++)
+        if (!written->at[i])
+            written->at[i] = (char)0xff;
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "run", run);
+    sl_json_put_string(&json, "prompt", prompt);
+    sl_json_put_string(&json, "text", written->length ? written->at : "");
+    sl_json_put_int(&json, "tokens", tokens);
+    sl_json_close(&json, '}');
+    sl_text_put(text, "\n");
+}
+
+/* Token by token as they come; as JSON at the end. */
+static sl_err write_text(struct sampler *s, const struct sl_args *args, const char *prompt,
+                         int64_t count) {
     struct sl_tokens tokens = {0};
-    struct sl_text text = {0};
+    struct sl_text text = {0}, said = {0};
     const float *row;
+    bool as_json = sl_args_has(args, "--json");
     sl_err err = SL_OK;
     sl_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &tokens);
-    sl_text_put(&text, prompt);
+    sl_text_put(&text, as_json ? "" : prompt);
     for (int64_t i = 0; i < tokens.count; i++)
         if (tokens.at[i] >= s->vocab)
             SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "the prompt has a token the model does not know"));
@@ -108,12 +128,18 @@ static sl_err write_text(struct sampler *s, const char *prompt, int64_t count) {
         SL_PUSH(&tokens, token);
         struct sl_str bytes = sl_tokenizer_decode(s->tokenizer, token);
         sl_text_put_bytes(&text, bytes.at, bytes.length);
+        if (as_json)
+            continue;
         SL_TRY_OUT(sl_print(&text));
         text.length = 0;
     }
-    sl_text_put(&text, "\n");
-    SL_TRY_OUT(sl_print(&text));
+    if (as_json)
+        put_json(&said, args->positional[0], prompt, &text, count);
+    else
+        sl_text_put(&text, "\n");
+    SL_TRY_OUT(sl_print(as_json ? &said : &text));
 out:
+    sl_text_free(&said);
     SL_VEC_FREE(&tokens);
     sl_text_free(&text);
     return err;
@@ -133,7 +159,7 @@ static sl_err run(const struct sl_args *args) {
         SL_TRY_OUT(sl_fail(SL_ERR_USAGE, "--prompt: give at least one character"));
     SL_TRY_OUT(sl_run_dir_open(args, args->positional[0], 1, &dir));
     SL_TRY_OUT(open_sampler(&s));
-    SL_TRY_OUT(write_text(&s, prompt, count));
+    SL_TRY_OUT(write_text(&s, args, prompt, count));
 out:
     free(s.window);
     free(s.scores);

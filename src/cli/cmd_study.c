@@ -247,9 +247,12 @@ static const char *default_out(struct sl_arena *arena, const char *file) {
                  : sl_arena_dup(arena, name, (size_t)(dot - name));
 }
 
-static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m) {
-    struct sl_text text = {0};
+/* Commands, one a line; as JSON a list of lists of words. */
+static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m, bool as_json) {
+    struct sl_text text = {0}, listed = {0};
+    struct sl_json_out json = {.text = &listed, .indent = 2};
     sl_err err = SL_OK;
+    sl_json_open(&json, '[');
     for (int64_t i = 0; err == SL_OK && i < m->tune.count + m->cells.count; i++) {
         const char *words[SL_STUDY_WORDS];
         int count;
@@ -257,13 +260,20 @@ static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m) {
                              i < m->tune.count ? &m->tune.at[i] : &m->cells.at[i - m->tune.count],
                              words, &count);
         sl_text_put(&text, "sluice");
-        for (int w = 0; err == SL_OK && w < count; w++)
+        sl_json_open(&json, '[');
+        for (int w = 0; err == SL_OK && w < count; w++) {
             sl_text_printf(&text, " %s", words[w]);
+            sl_json_string(&json, words[w]);
+        }
+        sl_json_close(&json, ']');
         sl_text_put(&text, "\n");
     }
+    sl_json_close(&json, ']');
+    sl_text_put(&listed, "\n");
     if (err == SL_OK)
-        err = sl_print(&text);
+        err = sl_print(as_json ? &listed : &text);
     sl_text_free(&text);
+    sl_text_free(&listed);
     return err;
 }
 
@@ -290,7 +300,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     list_tuning(args, p.study, m);
     if (sl_args_has(args, "--dry-run")) {
         SL_TRY(list_cells(args, p.study, m));
-        return dry_run(&p, m);
+        return dry_run(&p, m, sl_args_has(args, "--json"));
     }
     if (m->tune.count)
         SL_TRY(sl_study_pool_run(&p, m->tune.at, m->tune.count, "tune"));

@@ -7,6 +7,7 @@
 #include "base/par.h"
 #include "cli/comm_options.h"
 #include "cli/drill.h"
+#include "cli/forecast.h"
 #include "cli/live.h"
 #include "cli/run_stats.h"
 #include "profile/peak.h"
@@ -47,8 +48,10 @@ struct progress {
     int64_t traced_ns;
     int64_t *rank_bytes;  /* [rank] predicted, where this one speaks for several; else NULL */
     int64_t saves, every; /* checkpoints: how many, and the pace that was told */
-    struct sl_save_report saved; /* all of them added up */
+    int64_t saves_beside, beside_stall_ns; /* those of them that did not stop the run */
+    struct sl_save_report saved;           /* all of them added up */
     struct sl_live live;
+    struct sl_forecast forecast;
 };
 
 /* Tokens where the first loss counts items of an input, else samples. */
@@ -74,6 +77,7 @@ static void say_pipeline(const struct progress *p, const struct sl_session_start
     sl_log_note("pipeline: %d stages on %d workers%s, schedule %s, verified; at most %s each",
                 plan->stage_count, plan->worker_count, ranks, p->choice->schedule,
                 sl_human_bytes(most, bytes));
+    sl_forecast_say(&p->forecast);
 }
 
 static void on_start(void *ctx, const struct sl_session_start *start) {
@@ -164,6 +168,8 @@ static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
     char stall[SL_HUMAN_BYTES], wrote[SL_HUMAN_BYTES];
     p->saves++;
     p->saved.stall_ns += r->stall_ns;
+    p->saves_beside += r->beside;
+    p->beside_stall_ns += r->beside ? r->stall_ns : 0;
     p->saved.write_ns += r->write_ns;
     p->saved.cpu_ns += r->cpu_ns;
     sl_log_debug("checkpoint of step %lld: the run waited %s, durable after %s", (long long)r->step,
@@ -299,17 +305,20 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 }
 
 /* What the run directory says of the run. */
-enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, TEXTS };
+enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, FORECAST_TEXT, TEXTS };
 
 static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
-                      struct sl_session_config *session) {
+                      const struct sl_forecast *forecast, struct sl_session_config *session) {
     put_config(&texts[CONFIG_TEXT], args, session);
     sl_model_write(session->train.graph, &texts[MODEL_TEXT]);
     if (session->plan)
         sl_plan_write(session->plan, &texts[PLAN_TEXT]);
+    if (forecast->cost)
+        sl_forecast_write(forecast, &texts[FORECAST_TEXT]);
     session->config = texts[CONFIG_TEXT].at;
     session->model = texts[MODEL_TEXT].at;
     session->plan_text = texts[PLAN_TEXT].at;
+    session->forecast = texts[FORECAST_TEXT].at;
 }
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
@@ -367,11 +376,15 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
     sl_json_put_bool(&json, "resumed", r->resumed);
     sl_json_put_int(&json, "bytes", r->bytes);
     sl_json_put_int(&json, "step_items", c->train.batch * p->items_per_sample);
+    if (p->forecast.cost)
+        sl_json_put_double(&json, "forecast_s", 1e-9 * (double)p->forecast.step_ns);
     sl_run_stats_put(&p->stats, &json);
     sl_json_put_int(&json, "saves", p->saves);
     sl_json_put_int(&json, "save_stall_ns", p->saved.stall_ns);
     sl_json_put_int(&json, "save_write_ns", p->saved.write_ns);
     sl_json_put_int(&json, "save_cpu_ns", p->saved.cpu_ns);
+    sl_json_put_int(&json, "saves_beside", p->saves_beside);
+    sl_json_put_int(&json, "save_beside_stall_ns", p->beside_stall_ns);
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     if (c->comm)
@@ -391,6 +404,7 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
     sl_log_note("%s at step %lld of %lld after %s, loss %.4f", r->stopped ? "stopped" : "finished",
                 (long long)r->step, (long long)c->train.steps,
                 sl_human_ns(sl_clock_ns() - p->start_ns, took), r->last_loss);
+    sl_forecast_judge(&p->forecast, sl_run_stats_step_s(&p->stats));
     if (c->train.audit)
         sl_log_note("audit: %lld of %lld actions were done twice, with the same bits",
                     (long long)r->audit.twice, (long long)r->audit.seen);
@@ -401,6 +415,20 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         sl_log_note("run directory: %s%s", c->run, r->stopped ? " (continue with --resume)" : "");
 }
 
+/* Of devices that say it themselves; false: they do not. */
+static bool know_peak(struct sl_session_config *c) {
+    const struct sl_device_row *row = c->train.device;
+    struct sl_device_facts facts;
+    int count = row->list ? row->list(&facts, 1) : 0, workers = c->plan ? c->plan->worker_count : 1;
+    if (count < 1)
+        return false;
+    c->peak_flops = c->train.dtype == SL_BF16 ? facts.flops_bf16
+                    : c->train.tf32           ? facts.flops_bf16 / 2
+                                              : facts.flops_fp32;
+    c->peak_flops *= workers < count ? workers : count;
+    return true;
+}
+
 /* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
  * anything else is in memory, and only where somebody will see it. */
 static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
@@ -409,6 +437,8 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
     int cores = sl_par_cores();
     bool seen = c->run || !sl_args_has(args, "--quiet");
     if (!seen || !sl_comm_speaks(c->comm) || !c->train.device->has_kernel)
+        return;
+    if (know_peak(c))
         return;
     if (!c->comm && threads > cores)
         threads = cores;
@@ -474,7 +504,8 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
-    put_texts(texts, args, &session);
+    SL_TRY_OUT(sl_forecast_make(args, &session, &inputs.arena, &progress.forecast));
+    put_texts(texts, args, &progress.forecast, &session);
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, result);
@@ -518,6 +549,7 @@ static const struct sl_option options[] = {
     {"--verdict", "all|stage", "who judges a gradient without a flush (default all)", false},
     {"--log-staleness", NULL, "distance of read weights from those they stand for", false},
     {"--trace", NULL, "measure the pipeline: DIR/timeline.trace.json, bubbles", false},
+    {"--cost", "X.cost", "tell a step before it runs (sluice profile): DIR/forecast.json", false},
     {"--audit", "N", "do one of N actions twice and compare the bits; 1: all", false},
     {"--dashboard", NULL, "loss curve and workers, live; lines where no terminal is", false},
     {"--steps", "N", "optimizer steps (default 100)", false},

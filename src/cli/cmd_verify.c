@@ -1,6 +1,9 @@
 /* sluice verify: prove a schedule from a file, or print the shortest reason why not. */
+#include "base/clock.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/sched_args.h"
+#include "sched/watch.h"
 
 #include <string.h>
 
@@ -14,17 +17,39 @@ static sl_err limit_memory(struct sl_arena *arena, int64_t bytes, struct sl_sche
     return sl_plan_build(arena, &draft, &sched->plan);
 }
 
+struct progress {
+    int64_t start_ns, shown_ns;
+};
+
+/* At most ten lines a second, on a terminal; each replaces the last. */
+static void show_progress(void *ctx, int64_t done, int64_t all) {
+    struct progress *p = ctx;
+    char left[SL_HUMAN_BYTES];
+    int64_t now = sl_clock_ns();
+    if (now - p->shown_ns < 100000000)
+        return;
+    p->shown_ns = now;
+    double each = (double)(now - p->start_ns) / (double)done;
+    sl_log_status(false, "verify: %lld of %lld actions, %.0f %%, left %s", (long long)done,
+                  (long long)all, 100.0 * (double)done / (double)all,
+                  sl_human_ns((int64_t)(each * (double)(all - done)), left));
+}
+
 static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     struct sl_sched *sched;
     struct sl_text text = {0};
     int64_t memory = 0;
     SL_TRY(sl_args_bytes(args, "--memory", &memory));
+    sl_log_status(false, "verify: reading %s", args->positional[0]);
     SL_TRY(sl_cli_sched_read(args->positional[0], arena, &sched));
     if (memory) /* before lowering, which posts receives by what there is */
         SL_TRY(limit_memory(arena, memory, sched));
     if (!sched->lowered)
         SL_TRY(sl_sched_lower(arena, sched, &sched));
-    SL_TRY(sl_sched_verify(sched));
+    struct progress progress = {.start_ns = sl_clock_ns()};
+    struct sl_sched_watch watch = {show_progress, &progress};
+    SL_TRY(sl_sched_verify_watched(sched, &watch));
+    sl_log_status_end();
     sl_cli_sched_summary(sched, NULL, sl_args_has(args, "--json"), &text);
     sl_err err = sl_print(&text);
     sl_text_free(&text);

@@ -12,16 +12,36 @@
 
 /* Set for every process by Open MPI, by MPICH and its kin (srun --mpi=pmi2 too), by srun
  * --mpi=pmix, by MVAPICH, and by Cray's launcher. */
-static const char *const launchers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
-                                        "MV2_COMM_WORLD_RANK", "PALS_RANKID"};
+static const struct {
+    const char *rank, *size; /* size NULL: not told */
+} launchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"PMIX_RANK", NULL},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},   {"PALS_RANKID", NULL},
+};
 
 static const char *launched_as(void) {
     if (getenv("SLUICE_RANK")) /* 'sluice launch', also within somebody else's job */
         return "tcp";
     for (int i = 0; i < SL_COUNT(launchers); i++)
-        if (getenv(launchers[i]))
+        if (getenv(launchers[i].rank))
             return "mpi";
     return sl_job_is_step(getenv) ? "tcp" : "threads"; /* srun --mpi=none */
+}
+
+/* Under the mpirun of another MPI every process believes to be alone, and all would do the same
+ * work into the same files. */
+static sl_err check_launcher(const struct sl_comm *comm) {
+    for (int i = 0; comm->ranks == 1 && i < SL_COUNT(launchers); i++) {
+        const char *size = launchers[i].size ? getenv(launchers[i].size) : NULL;
+        if (size && atoi(size) > 1)
+            return sl_fail(
+                SL_ERR_SYSTEM,
+                "started as one of %s ranks, but the MPI module, built for %s, sees one: "
+                "the launcher belongs to another MPI; use the mpirun of %s, or 'sluice "
+                "launch'",
+                size, comm->row->made_for, comm->row->made_for);
+    }
+    return SL_OK;
 }
 
 /* Also from a thread that finds a rank lost. */
@@ -57,10 +77,16 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     if (strcmp(row->name, "threads") == 0)
         return SL_OK;
     struct sl_job job;
-    bool mpi = strncmp(row->name, "mpi", 3) == 0; /* which knows by itself who is who */
+    bool mpi = strstr(row->name, "mpi") != NULL; /* which knows by itself who is who */
     if (!mpi)
         SL_TRY(sl_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));
+    err = mpi ? check_launcher(*out) : SL_OK;
+    if (err != SL_OK) {
+        sl_comm_close(*out);
+        *out = NULL;
+        return err;
+    }
     sl_comm_say(*out, say);
     still_open = *out;
     atexit(last_words);

@@ -23,4 +23,7 @@ extern const struct sl_option sl_common_options[];
 /* Print a text to standard output; a write error is a system error. */
 SL_MUST_CHECK sl_err sl_print(const struct sl_text *text);
 
+/* For --json of commands that only write files: {"written": [...]}, the values of an option. */
+SL_MUST_CHECK sl_err sl_print_written(const struct sl_args *args, const char *option);
+
 #endif

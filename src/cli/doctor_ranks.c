@@ -2,6 +2,7 @@
 #include "cli/capture.h"
 #include "cli/doctor.h"
 #include "comm/comm.h"
+#include "profile/devices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,7 @@ static void try_ranks(struct sl_doctor *d, const char *name, const char *const *
 static void look_module(struct sl_doctor *d) {
     const struct sl_transport *row;
     if (sl_transport_find("mpi", &row) == SL_OK)
-        sl_doctor_ok(d, "MPI module", "libsluice_mpi.so");
+        sl_doctor_ok(d, "MPI module", "libsluice_mpi.so, built for %s", row->made_for);
     else
         sl_doctor_bad(d, (struct sl_finding){.name = "MPI module",
                                              .health = SL_HEALTH_MISSING,
@@ -128,8 +129,9 @@ void sl_doctor_gpus(struct sl_doctor *d) {
     bool there = sl_file_exists("/dev/nvidia0");
     const struct sl_device_row *row = sl_device_find("cuda");
     const char *why = row ? row->missing() : "this build has no CUDA module";
+    const char *here = why ? NULL : sl_devices_text(d->arena, row);
     if (!why)
-        sl_doctor_ok(d, "CUDA", "%s, usable", row->brief);
+        sl_doctor_ok(d, "CUDA", "%s", here ? here : row->brief);
     else if (there)
         sl_doctor_bad(
             d, (struct sl_finding){.name = "CUDA",

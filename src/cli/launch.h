@@ -19,6 +19,7 @@ struct sl_launch {
     const char *argv[SL_ARGS_MOST + 4];
     int argc;
     int64_t ranks, restarts;
+    int64_t restarted; /* so often */
     /* With --hosts: who starts a command there ("ssh"), and where it listens; else none. */
     struct sl_launch_host hosts[SL_LAUNCH_HOSTS_MOST];
     int host_count;

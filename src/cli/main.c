@@ -1,10 +1,12 @@
 /* sluice: find the command, parse its options, run it, say what went wrong, exit. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/json.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "device/cpu/cpu.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,23 @@ sl_err sl_print(const struct sl_text *text) {
     if (fflush(stdout) != 0)
         return sl_fail(SL_ERR_SYSTEM, "cannot write to standard output");
     return SL_OK;
+}
+
+sl_err sl_print_written(const struct sl_args *args, const char *option) {
+    struct sl_text text = {0};
+    struct sl_json_out json = {.text = &text, .indent = 2};
+    const char *path;
+    sl_json_open(&json, '{');
+    sl_json_key(&json, "written");
+    sl_json_open(&json, '[');
+    for (int i = 0; (path = sl_args_nth(args, option, i)); i++)
+        sl_json_string(&json, path);
+    sl_json_close(&json, ']');
+    sl_json_close(&json, '}');
+    sl_text_put(&text, "\n");
+    sl_err err = sl_print(&text);
+    sl_text_free(&text);
+    return err;
 }
 
 static void put_overview(struct sl_text *text) {
@@ -114,6 +133,7 @@ static sl_err dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f is an error, not the end */
     sl_err err = dispatch(argc, argv);
     if (err != SL_OK && *sl_err_message()) /* else it is said already */
         fprintf(stderr, "sluice: %s\n", sl_err_message());

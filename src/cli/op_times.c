@@ -56,6 +56,7 @@ sl_err sl_op_times(const struct sl_args *args, const char *model, int64_t rounds
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_run_open(args, model, &inputs));
     SL_TRY_OUT(sl_run_config(args, &inputs, &config));
+    SL_TRY_OUT(sl_run_one_device(&config));
     config.eval_graph = NULL;
     SL_TRY_OUT(sl_train_open(&config, &train));
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];

@@ -7,24 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *schedule_name(const void *ctx, int i) {
-    int count;
-    (void)ctx;
-    return sl_schedule_registry(&count)[i]->name;
-}
-
-static sl_err find_schedule(const char *name, const struct sl_schedule **out) {
-    int count;
-    *out = sl_schedule_find(name);
-    if (*out)
-        return SL_OK;
-    sl_schedule_registry(&count);
-    const char *near = sl_nearest(name, count, schedule_name, NULL);
-    return sl_fail(SL_ERR_USAGE, "--schedule: there is no schedule '%s'%s%s%s", name,
-                   near ? "; did you mean '" : "; see 'sluice list schedules'", near ? near : "",
-                   near ? "'?" : "");
-}
-
 struct cut_out {
     struct sl_arena *arena;
     int *stage_of; /* [forward nodes] */
@@ -116,7 +98,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
                           struct sl_arena *arena, struct sl_pipe_choice *out) {
     int64_t stages = 0;
     const struct sl_schedule *schedule;
-    SL_TRY(find_schedule(out->schedule, &schedule));
+    SL_TRY(sl_schedule_require(out->schedule, &schedule));
     SL_TRY(sl_args_int(args, "--stages", 1, 4096, &stages));
     struct cut_out cut = {.arena = arena, .stage_of = out->stage_of, .stages = (int)stages};
     SL_TRY(cut_stages(args, c, schedule, &cut));
@@ -137,10 +119,22 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
     };
     SL_TRY(replicate(args, schedule, &cut, &spec));
     SL_TRY(sl_plan_from_model(arena, &spec, &out->plan));
-    struct sl_sched_opts opts = {
-        .schedule = out->schedule, .batch = c->batch, .slack = out->slack, .iters = 1};
+    struct sl_sched_opts opts = {.schedule = out->schedule, .batch = c->batch, .iters = 1};
     spec.split = splits(out->plan, &opts);
     return spec.split ? sl_plan_from_model(arena, &spec, &out->plan) : SL_OK;
+}
+
+/* What was asked for; else what the schedule takes by itself. */
+static sl_err choose_slack(const struct sl_args *args, const struct sl_train_config *c,
+                           struct sl_pipe_choice *out) {
+    bool planned = out->plan->batch && !sl_args_has(args, "--batch");
+    struct sl_sched_opts opts = {.schedule = out->schedule,
+                                 .batch = planned ? out->plan->batch : c->batch,
+                                 .iters = 2,
+                                 .policy = &c->policy,
+                                 .together = true}; /* needs most */
+    out->slack = sl_schedule_slack(out->plan, &opts);
+    return sl_args_int(args, "--slack", 0, 1 << 20, &out->slack);
 }
 
 sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *config,
@@ -155,12 +149,13 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
         if (config->policy.row)
             return sl_fail(SL_ERR_USAGE, "--policy needs an asynchronous pipeline: --stages N or "
                                          "--plan X.plan, and --schedule");
-        return SL_OK;
+        return sl_run_one_device(config);
     }
-    SL_TRY(sl_args_int(args, "--slack", 0, 1 << 20, &out->slack));
     out->stage_of = SL_NEW(arena, int, config->graph->forward_count);
-    if (!file)
-        return from_stages(args, config, arena, out);
+    if (!file) {
+        SL_TRY(from_stages(args, config, arena, out));
+        return choose_slack(args, config, out);
+    }
     char *text;
     size_t length;
     SL_TRY(sl_file_read(file, PLAN_LIMIT, &text, &length));
@@ -169,5 +164,6 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
     SL_TRY(err);
     if (!sl_args_has(args, "--schedule") && out->plan->schedule)
         out->schedule = out->plan->schedule;
+    SL_TRY(choose_slack(args, config, out));
     return sl_plan_stage_of(out->plan, config->graph, out->stage_of);
 }

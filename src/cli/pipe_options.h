@@ -7,7 +7,7 @@
 #define SL_PIPE_OPTIONS                                                                            \
     {"--stages", "N", "cut the model into N stages, a worker thread each", false},                 \
         {"--workers", "W", "workers that hold the stages (default: one each)", false},             \
-        {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
+        {"--slack", "K", "micro-batches that may wait between stages (2bw: 1, others: 0)", false}, \
         {"--replicas", "W", "of every stage, each with every W-th micro-batch (default 1)",        \
          false},                                                                                   \
         {"--cut", "WAY", "even (default), or branches: along those of the model", false},          \

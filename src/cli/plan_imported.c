@@ -4,6 +4,7 @@
 #include "cli/layers_file.h"
 #include "cli/plan_kinds.h"
 #include "cli/plan_report.h"
+#include "search/planner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,10 +100,13 @@ static sl_err read_query(const struct sl_args *args, const struct sl_layers *lay
 }
 
 static sl_err find_planner(const char *name, bool *even) {
+    const struct sl_planner *row;
     *even = strcmp(name, "even") == 0;
     if (*even || strcmp(name, "sluice") == 0)
         return SL_OK;
-    return sl_fail(SL_ERR_USAGE, "plan: no planner '%s'; there are even and sluice", name);
+    SL_TRY(sl_planner_find(name, &row));
+    return sl_fail(SL_ERR_NO, "plan: planner '%s' plans models; of files there are even and sluice",
+                   name);
 }
 
 sl_err sl_plan_imported(const struct sl_args *args) {
@@ -116,6 +120,9 @@ sl_err sl_plan_imported(const struct sl_args *args) {
     struct sl_plan_report report = {.file = args->positional[0],
                                     .planner = sl_args_text(args, "--planner", "sluice"),
                                     .plan = &plan};
+    if (sl_args_has(args, "-o"))
+        SL_TRY_OUT(sl_fail(SL_ERR_USAGE, "plan: -o writes plans of models; of this one --json has "
+                                         "everything"));
     SL_TRY_OUT(find_planner(report.planner, &even));
     SL_TRY_OUT(
         sl_layers_open(&arena, report.file, sl_args_text(args, "--cost-model", NULL), &layers));

@@ -8,7 +8,6 @@
 #include "device/device.h"
 #include "profile/machine_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct question {
@@ -21,17 +20,8 @@ struct question {
     int staleness_count;
     const struct sl_problem *problem;
     struct sl_search_spec spec;
-    int64_t shown_ns; /* when progress was last shown */
+    int64_t start_ns, shown_ns; /* of the search; when progress was last shown */
 };
-
-static sl_err read_cost(const char *path, struct question *q) {
-    char *text;
-    size_t length;
-    SL_TRY(sl_file_read(path, 1 << 28, &text, &length));
-    sl_err err = sl_cost_read(&q->arena, path, text, length, &q->cost);
-    free(text);
-    return err;
-}
 
 /* A profile of this computer's threads also knows what lies between them. */
 static void use_measured_link(struct question *q) {
@@ -58,7 +48,7 @@ static sl_err open_machine(const struct sl_args *args, struct question *q) {
         SL_TRY(sl_machine_first(&q->arena, q->machine, (int)devices, &q->machine));
     const char *cost = sl_args_text(args, "--cost", NULL);
     if (cost)
-        SL_TRY(read_cost(cost, q));
+        SL_TRY(sl_cost_file(&q->arena, cost, &q->cost));
     use_measured_link(q);
     return SL_OK;
 }
@@ -121,9 +111,15 @@ static const char *const *schedules_to_try(struct question *q) {
     return all;
 }
 
+/* What was measured there is fused as there; else as on the CPU. */
+static const struct sl_device_row *device_of(const struct question *q) {
+    const struct sl_device_row *row = q->cost ? sl_device_find(q->cost->device) : NULL;
+    return row ? row : sl_device_find("cpu");
+}
+
 static sl_err open_problem(const struct sl_args *args, struct question *q) {
     struct sl_problem_spec spec = {.graph = q->graph,
-                                   .has_kernel = sl_device_find("cpu")->has_kernel,
+                                   .has_kernel = device_of(q)->has_kernel,
                                    .machine = q->machine,
                                    .cost = q->cost,
                                    .optim = &q->optim,
@@ -147,23 +143,27 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     SL_TRY(sl_problem_build(&q->arena, &spec, &q->problem));
     q->spec.graph = q->graph;
     q->spec.has_kernel = spec.has_kernel;
-    q->spec.extra_bytes = sl_device_find("cpu")->extra_bytes;
+    q->spec.extra_bytes = device_of(q)->extra_bytes;
     q->spec.optim = &q->optim;
+    q->spec.threads = q->cost ? q->cost->threads : 1;
     return SL_OK;
 }
 
 /* At most ten lines a second; each replaces the last. */
 static void show_progress(void *ctx, const char *phase, const struct sl_result *so_far) {
     struct question *q = ctx;
-    char best[SL_HUMAN_BYTES] = "none";
+    char best[SL_HUMAN_BYTES] = "none", took[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES];
     int64_t now = sl_clock_ns();
     if (now - q->shown_ns < 100000000)
         return;
     q->shown_ns = now;
     if (so_far->found)
         sl_human_ns(so_far->best.score.step_ns, best);
-    sl_log_status(false, "plan: %s, %lld played, best step %s", phase, (long long)so_far->played,
-                  best);
+    int64_t until = q->spec.query.until_ns;
+    sl_log_status(false, "plan: %s, %lld played, best step %s, %s so far%s%s", phase,
+                  (long long)so_far->played, best, sl_human_ns(now - q->start_ns, took),
+                  until > now ? ", left at most " : "",
+                  until > now ? sl_human_ns(until - now, left) : "");
 }
 
 static sl_err open_query(const struct sl_args *args, struct question *q) {
@@ -173,9 +173,9 @@ static sl_err open_query(const struct sl_args *args, struct question *q) {
     SL_TRY(sl_planner_find(sl_args_text(args, "--planner", "sluice"), &q->spec.planner));
     SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
-    if (strcmp(schedule, "auto") != 0 && !sl_schedule_find(schedule))
-        return sl_fail(SL_ERR_USAGE, "plan: no schedule '%s'; see 'sluice list schedules'",
-                       schedule);
+    const struct sl_schedule *row;
+    if (strcmp(schedule, "auto") != 0)
+        SL_TRY(sl_schedule_require(schedule, &row));
     q->spec.query = (struct sl_query){
         .problem = q->problem,
         .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,
@@ -204,7 +204,7 @@ sl_err sl_plan_model(const struct sl_args *args) {
     sl_err err = SL_OK;
     const char *path = sl_args_text(args, "-o", NULL);
     SL_TRY_OUT(open_question(args, &q));
-    int64_t start = sl_clock_ns();
+    int64_t start = q.start_ns = sl_clock_ns();
     SL_TRY_OUT(sl_search_run(&q.arena, &q.spec, &search));
     struct sl_search_report report = {
         .spec = &q.spec, .search = &search, .cost = q.cost, .search_ns = sl_clock_ns() - start};

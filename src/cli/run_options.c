@@ -42,15 +42,11 @@ static const char *device_name(const void *ctx, int i) {
     return sl_devices[i]->name;
 }
 
-static sl_err find_device(const struct sl_args *args, const struct sl_device_row **out) {
-    const char *name = sl_args_text(args, "--device", "cpu");
-    *out = sl_device_find(name);
-    if (*out) {
-        const char *why = (*out)->missing();
-        return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", name, why)
-                   : SL_OK;
-    }
+sl_err sl_run_device(const char *name, const struct sl_device_row **out) {
     int count = 0;
+    *out = sl_device_find(name);
+    if (*out)
+        return SL_OK;
     while (sl_devices[count])
         count++;
     const char *near = sl_nearest(name, count, device_name, NULL);
@@ -59,18 +55,55 @@ static sl_err find_device(const struct sl_args *args, const struct sl_device_row
                    near ? "'?" : "");
 }
 
+static sl_err find_device(const char *name, const struct sl_device_row **out) {
+    SL_TRY(sl_run_device(name, out));
+    const char *why = (*out)->missing();
+    return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", (*out)->name, why)
+               : SL_OK;
+}
+
+/* 'cuda', or 'cuda,cpu' for the workers of a pipeline in turn. */
+static sl_err find_devices(const struct sl_args *args, struct sl_train_config *out) {
+    const char *at = sl_args_text(args, "--device", "cpu");
+    int count = 0;
+    for (;; at++) {
+        char name[32];
+        size_t length = strcspn(at, ",");
+        if (count == SL_KINDS_MOST || length >= sizeof name)
+            return sl_fail(SL_ERR_USAGE, "--device: '%s' is not D or D,D,... (at most %d)", at,
+                           SL_KINDS_MOST);
+        memcpy(name, at, length);
+        name[length] = 0;
+        SL_TRY(find_device(name, &out->kinds[count++]));
+        at += length;
+        if (!*at)
+            break;
+    }
+    out->device = out->kinds[0];
+    out->kind_count = count > 1 ? count : 0;
+    return SL_OK;
+}
+
+sl_err sl_run_one_device(const struct sl_train_config *config) {
+    if (!config->kind_count)
+        return SL_OK;
+    return sl_fail(SL_ERR_USAGE, "several devices need a pipeline: --stages N or --plan X.plan");
+}
+
 static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out) {
     const char *name = sl_args_text(args, "--dtype", "fp32");
     out->dtype = strcmp(name, "bf16") == 0 ? SL_BF16 : SL_FLOAT;
     out->tf32 = strcmp(name, "tf32") == 0;
     if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
         return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
-    if (out->device->halves || strcmp(name, "fp32") == 0)
-        return SL_OK;
-    const char *why =
-        out->device->lacks_bf16 ? out->device->lacks_bf16() : "its kernels know fp32 only";
-    return sl_fail(SL_ERR_NO, "--dtype %s on device '%s': %s; train with --dtype fp32", name,
-                   out->device->name, why);
+    for (int i = 0; i < (out->kind_count ? out->kind_count : 1); i++)
+        if ((out->dtype == SL_BF16 && !out->kinds[i]->halves) ||
+            (out->tf32 && !out->kinds[i]->tf32))
+            return sl_fail(SL_ERR_NO,
+                           "--dtype %s: device '%s' does not compute in it; train with --dtype "
+                           "fp32",
+                           name, out->kinds[i]->name);
+    return SL_OK;
 }
 
 sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
@@ -84,7 +117,7 @@ sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
         .micros = 1,
         .recompute = sl_args_has(args, "--recompute"),
     };
-    SL_TRY(find_device(args, &out->device));
+    SL_TRY(find_devices(args, out));
     SL_TRY(find_dtype(args, out));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
     SL_TRY(sl_args_int(args, "--seed", 0, INT64_MAX, &seed));

@@ -20,6 +20,11 @@ SL_MUST_CHECK sl_err sl_run_open(const struct sl_args *args, const char *model,
 SL_MUST_CHECK sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in);
 void sl_run_close(struct sl_run_inputs *inputs);
 
+/* A device of that name, or SL_ERR_USAGE with the nearest one. */
+SL_MUST_CHECK sl_err sl_run_device(const char *name, const struct sl_device_row **out);
+/* Of what has no pipeline: SL_ERR_USAGE when --device names several. */
+SL_MUST_CHECK sl_err sl_run_one_device(const struct sl_train_config *config);
+
 /* The options into a configuration; opens the inputs. */
 SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *inputs,
                                    struct sl_train_config *out);
@@ -34,8 +39,8 @@ SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inp
         {"--micro", "M", "micro-batches they are cut into", false},                                \
         {"--seed", "S", "of initial weights, data order and dropout", false},                      \
         {"--threads", "T", "threads of a worker (default 1)", false},                              \
-        {"--device", "D", "see 'sluice list devices' (default cpu)", false},                       \
-        {"--dtype", "T", "fp32 (default); GPUs also: tf32, bf16 activations", false}, {            \
+        {"--device", "D", "see 'sluice list devices' (default cpu); D,D: workers in turn", false}, \
+        {"--dtype", "T", "fp32 (default), bf16 activations; GPUs also: tf32", false}, {            \
         "--recompute", NULL, "keep only inputs; run the forward pass again", false                 \
     }
 

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/vec.h"
+#include "cli/forecast.h"
 #include "cli/op_times.h"
 #include "cli/sim_args.h"
 #include "op/registry.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run with a timeline longer than this is shown without a prediction. */
+/* A run with a timeline longer than this is shown alone. */
 static const int64_t passes_most = 2000000;
 
 struct run {
@@ -22,7 +23,7 @@ struct run {
     struct sl_run_page page;
     struct sl_run_pipeline pipeline;
     struct sl_graph *graph;
-    struct sl_picture measured, predicted;
+    struct sl_picture measured, replayed, foretold;
 };
 
 static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
@@ -93,24 +94,51 @@ static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t ite
 }
 
 /* The same schedule, every pass as long as it was on average, messages for nothing. */
-static sl_err predict(struct run *r, const struct sl_plan *plan) {
-    int64_t iters = iterations_of(&r->measured);
+static sl_err replay(struct run *r, const struct sl_plan *plan) {
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(r->arena, (int64_t)sizeof *dur * plan->stage_count);
     const struct sl_sim *sim;
+    sl_picture_durations(&r->measured, dur);
+    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur, .timeline = true};
+    SL_TRY(sl_sim_run(r->arena, r->pipeline.sched, &opts, &sim));
+    sl_picture_build(r->arena, sim->timeline, "replayed",
+                     "the schedule, with the mean pass times of this run", &r->replayed);
+    r->pipeline.replayed = &r->replayed;
+    return SL_OK;
+}
+
+/* The same schedule with the times that were told before the run. */
+static sl_err foretell(struct run *r) {
+    const struct sl_forecast *forecast;
+    const struct sl_sim *sim;
+    const char *path;
+    struct sl_str text;
+    if (!has_file(r, "forecast.json"))
+        return SL_OK;
+    SL_TRY(read_of_run(r->arena, r->path, "forecast.json", &path, &text));
+    SL_TRY(sl_forecast_read(r->arena, path, text.at, text.length, &forecast));
+    sl_err err = sl_forecast_play(forecast, r->pipeline.sched, true, r->arena, &sim);
+    if (err != SL_OK)
+        return sl_err_context(SL_ERR_INPUT, "%s", path);
+    sl_picture_build(r->arena, sim->timeline, "forecast",
+                     sl_arena_printf(r->arena, "made before the run from %s", forecast->cost),
+                     &r->foretold);
+    r->pipeline.foretold = &r->foretold;
+    r->pipeline.cost = forecast->cost;
+    return SL_OK;
+}
+
+/* What the measured timeline is compared with, as long as it is. */
+static sl_err predict(struct run *r, const struct sl_plan *plan) {
+    int64_t iters = iterations_of(&r->measured);
     r->pipeline.measured = &r->measured;
+    r->measured.title = "measured";
     if (r->measured.stage_count != plan->stage_count || iters == 0 ||
         r->measured.lane_at[r->measured.lane_count] > passes_most)
         return SL_OK;
-    sl_picture_durations(&r->measured, dur);
     SL_TRY(build_sched(r, plan, iters, &r->pipeline.sched));
-    struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur, .timeline = true};
-    SL_TRY(sl_sim_run(r->arena, r->pipeline.sched, &opts, &sim));
-    sl_picture_build(r->arena, sim->timeline, "predicted",
-                     "the schedule, with the mean pass times of this run", &r->predicted);
-    r->measured.title = "measured";
-    r->pipeline.predicted = &r->predicted;
-    return SL_OK;
+    SL_TRY(replay(r, plan));
+    return foretell(r);
 }
 
 static sl_err read_pipeline(struct run *r) {

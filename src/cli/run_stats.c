@@ -40,17 +40,34 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Times of the steps that are kept, ascending; how many. */
+static int64_t sort_steps(const struct sl_run_stats *stats, int64_t sorted[SL_RUN_STATS_KEPT]) {
+    int64_t counted = stats->steps - SL_RUN_STATS_WARM;
+    if (counted <= 0)
+        return 0;
+    int64_t kept = counted < SL_RUN_STATS_KEPT ? counted : SL_RUN_STATS_KEPT;
+    memcpy(sorted, stats->step_ns, sizeof *sorted * (size_t)kept);
+    sl_sort(sorted, kept, sizeof *sorted, by_size);
+    return kept;
+}
+
+static double median_s(const int64_t *sorted, int64_t kept) {
+    int64_t low = sorted[(kept - 1) / 2], high = sorted[kept / 2];
+    return 0.5e-9 * (double)(low + high);
+}
+
+double sl_run_stats_step_s(const struct sl_run_stats *stats) {
+    int64_t sorted[SL_RUN_STATS_KEPT], kept = sort_steps(stats, sorted);
+    return kept ? median_s(sorted, kept) : (double)NAN;
+}
+
 void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json) {
     double median = NAN, spread = NAN, cpu = NAN, peak = NAN;
-    int64_t sorted[SL_RUN_STATS_KEPT], counted = stats->steps - SL_RUN_STATS_WARM;
-    if (counted > 0) {
-        int64_t kept = counted < SL_RUN_STATS_KEPT ? counted : SL_RUN_STATS_KEPT;
-        memcpy(sorted, stats->step_ns, sizeof *sorted * (size_t)kept);
-        sl_sort(sorted, kept, sizeof *sorted, by_size);
-        int64_t low = sorted[(kept - 1) / 2], high = sorted[kept / 2];
-        median = 0.5e-9 * (double)(low + high);
+    int64_t sorted[SL_RUN_STATS_KEPT], kept = sort_steps(stats, sorted);
+    if (kept > 0) {
+        median = median_s(sorted, kept);
         spread = 1e-9 * (double)(sorted[kept - 1] - sorted[0]) / median;
-        cpu = 1e-9 * (double)stats->cpu_ns / (double)counted;
+        cpu = 1e-9 * (double)stats->cpu_ns / (double)(stats->steps - SL_RUN_STATS_WARM);
     }
     if (stats->empty_bytes)
         peak = (double)(sl_run_stats_peak_bytes() - stats->empty_bytes);

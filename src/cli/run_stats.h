@@ -20,6 +20,8 @@ struct sl_run_stats {
 int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
+/* Median of the steps that count; NAN: there are none. */
+double sl_run_stats_step_s(const struct sl_run_stats *stats);
 /* A member `ranks`: predicted bytes and peak_bytes of every process; all ranks call, one has the
  * text. `predicted` is read there only; NULL: it is not known. */
 SL_MUST_CHECK sl_err sl_run_stats_put_ranks(const struct sl_run_stats *stats, struct sl_comm *comm,

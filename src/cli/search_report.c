@@ -2,6 +2,7 @@
 #include "cli/search_report.h"
 
 #include "base/json.h"
+#include "plan/bytes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,6 +180,16 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_close(json, '}');
 }
 
+/* All workers as threads of one process. */
+static int64_t process_bytes(const struct sl_search_report *report) {
+    const struct sl_search *s = report->search;
+    int64_t all = s->result.best.score.all_bytes;
+    if (!s->bytes)
+        return all;
+    return all - (s->setup.device_count - 1) *
+                     sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
+}
+
 void sl_search_report_json(const struct sl_search_report *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->setup.problem;
@@ -202,6 +213,7 @@ void sl_search_report_json(const struct sl_search_report *report, struct sl_text
     sl_json_put_double(&json, "bubble", r->best.score.bubble);
     sl_json_put_int(&json, "peak_bytes", r->best.score.peak_bytes);
     sl_json_put_int(&json, "all_bytes", r->best.score.all_bytes);
+    sl_json_put_int(&json, "process_bytes", process_bytes(report));
     sl_json_put_bool(&json, "exact_bytes", s->bytes != NULL);
     sl_json_put_int(&json, "bottleneck_ns", r->best.bottleneck);
     sl_json_put_int(&json, "bottleneck_stage", s->bottleneck_stage);

@@ -27,6 +27,7 @@ struct sl_comm {
     struct sl_gate gate;
     int rank, ranks;
     bool broken;                /* after settling: some rank did not answer, and close ends all */
+    int64_t bytes;              /* of the channels and groups of this process, both ends' rings */
     int speaker;                /* who says what went wrong: 0, unless it is lost */
     atomic_int_least64_t moved; /* grows while messages come in */
     /* A transport that brings signs of life, for one that has none; NULL: none, or this itself. */
@@ -90,6 +91,7 @@ struct sl_channel_spec {
     int places;
     int64_t size_bytes;       /* of the largest message */
     struct sl_device *device; /* of who receives: places are its memory; NULL: the host's */
+    struct sl_device *sender; /* of who sends, where it is here; NULL: it fills from the host */
 };
 
 struct sl_channel {
@@ -157,7 +159,8 @@ SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member);
 
 struct sl_transport {
     const char *name, *brief;
-    const char *module; /* file that holds the rest of the row; NULL: this build does */
+    const char *module;   /* file that holds the rest of the row; NULL: this build does */
+    const char *made_for; /* of a module: the library it was built for; NULL: none */
     sl_err (*open)(const struct sl_job *job, struct sl_comm **out); /* job: may be NULL */
     sl_err (*settle)(struct sl_comm *comm, sl_err err);
     void (*close)(struct sl_comm *comm);

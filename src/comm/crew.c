@@ -28,11 +28,13 @@ struct sl_slice sl_slice_of(int64_t count, int i, int n) {
     return (struct sl_slice){first, end > first ? end - first : 0};
 }
 
-enum { BLOCK = 1 << 13 }; /* floats: stays in a core's cache */
+/* Floats: on the host a block stays in a core's cache, elsewhere it is worth a launch. */
+enum { BLOCK = 1 << 13, BLOCK_APART = 1 << 22 };
 
 sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device) {
-    *adder = (struct sl_adder){.device = device};
-    return device->row->alloc(device, BLOCK * (int64_t)sizeof(float), &adder->block);
+    *adder =
+        (struct sl_adder){.device = device, .floats = device->row->apart ? BLOCK_APART : BLOCK};
+    return device->row->alloc(device, adder->floats * (int64_t)sizeof(float), &adder->block);
 }
 
 void sl_adder_close(struct sl_adder *adder) {
@@ -45,8 +47,9 @@ sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms, int
                     struct sl_slice slice, float *out) {
     struct sl_device *device = adder->device;
     const struct sl_device_row *row = device->row;
-    for (int64_t at = slice.first; at < slice.first + slice.count; at += BLOCK) {
-        int64_t left = slice.first + slice.count - at, n = left < BLOCK ? left : BLOCK;
+    for (int64_t at = slice.first; at < slice.first + slice.count; at += adder->floats) {
+        int64_t left = slice.first + slice.count - at;
+        int64_t n = left < adder->floats ? left : adder->floats;
         SL_TRY(row->copy(device, SL_STREAM_COMPUTE, adder->block, terms[0] + at, n * 4));
         for (int t = 1; t < term_count; t++)
             SL_TRY(row->add(device, adder->block, terms[t] + at, n));

@@ -24,6 +24,7 @@ struct sl_slice sl_slice_of(int64_t count, int i, int n);
 struct sl_adder {
     struct sl_device *device;
     void *block;
+    int64_t floats; /* of the block */
 };
 SL_MUST_CHECK sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device);
 void sl_adder_close(struct sl_adder *adder);

@@ -344,6 +344,7 @@ static sl_err open_p2p(const struct sl_job *job, struct sl_comm **out) {
 const struct sl_transport sl_transport_mpi = {
     .name = "mpi",
     .brief = "ranks of an MPI job",
+    .made_for = SL_MPI_MADE_FOR,
     .open = open_mpi,
     .settle = settle,
     .close = close_comm,
@@ -353,6 +354,7 @@ const struct sl_transport sl_transport_mpi = {
 const struct sl_transport sl_transport_mpi_p2p = {
     .name = "mpi-p2p",
     .brief = "ranks of an MPI job, messages only",
+    .made_for = SL_MPI_MADE_FOR,
     .open = open_p2p,
     .settle = settle,
     .close = close_comm,

@@ -31,6 +31,17 @@ struct mpi_comm {
 sl_err mpi_check(int code, const char *call);
 #define SL_MPI(call) mpi_check((call), #call)
 
+/* Which MPI this module was built for: it runs under the mpirun of that one only. */
+#ifdef OMPI_MAJOR_VERSION
+#define SL_MPI_NUMBER(a, b, c) "Open MPI " #a "." #b "." #c
+#define SL_MPI_NAME(a, b, c) SL_MPI_NUMBER(a, b, c)
+#define SL_MPI_MADE_FOR SL_MPI_NAME(OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION)
+#elif defined MPICH_VERSION
+#define SL_MPI_MADE_FOR "MPICH " MPICH_VERSION
+#else
+#define SL_MPI_MADE_FOR "MPI"
+#endif
+
 extern const struct sl_transport sl_transport_mpi, sl_transport_mpi_p2p;
 
 /* mpi_node.c: the ranks of this host, and memory that they share. */

@@ -2,6 +2,7 @@
 #include "comm/post.h"
 
 #include "base/arena.h"
+#include "comm/far.h"
 
 #include <stdlib.h>
 
@@ -20,21 +21,28 @@ void sl_post_unlock(struct sl_post *post) { post->row->unlock(post); }
 
 sl_err sl_post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
                     int64_t size_bytes, int to, int tag) {
+    if (post->far && sl_far_owns(post->far, bytes))
+        return sl_far_send(post->far, op, bytes, size_bytes, to, tag);
     return post->row->send(post, op, bytes, size_bytes, to, tag);
 }
 
 sl_err sl_post_send_sync(struct sl_post *post, struct sl_transfer *op, const void *bytes,
                          int64_t size_bytes, int to, int tag) {
+    if (post->far && sl_far_owns(post->far, bytes))
+        return sl_far_send(post->far, op, bytes, size_bytes, to, tag);
     return post->row->send_sync(post, op, bytes, size_bytes, to, tag);
 }
 
 sl_err sl_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
                        int64_t size_bytes, int from, int tag) {
+    if (post->far && sl_far_owns(post->far, bytes))
+        return sl_far_receive(post->far, op, bytes, size_bytes, from, tag);
     return post->row->receive(post, op, bytes, size_bytes, from, tag);
 }
 
 bool sl_post_drop(struct sl_post *post, struct sl_transfer *op) {
-    return post->row->drop(post, op);
+    bool found = false, free = post->far ? sl_far_drop(post->far, op, &found) : true;
+    return found ? free : post->row->drop(post, op);
 }
 
 sl_err sl_post_take_tags(struct sl_post *post, int64_t count, int *first) {
@@ -64,6 +72,42 @@ static bool all_done(void *ctx) {
 sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count) {
     struct wait wait = {ops, count};
     return sl_gate_wait(&post->base.gate, all_done, &wait);
+}
+
+static void or_bytes(void *into, const void *from, int64_t size_bytes) {
+    unsigned char *a = into;
+    const unsigned char *b = from;
+    for (int64_t i = 0; i < size_bytes; i++)
+        a[i] |= b[i];
+}
+
+/* In step k a rank sends what it has to the one 2^k further and takes in what comes from the one
+ * 2^k before. After log2(ranks) steps it has everybody's, some of it twice, which does not matter
+ * to an or. */
+sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes, void *scratch,
+                     int64_t size_bytes) {
+    int tag = ranks->tag, count = ranks->count;
+    for (int64_t reach = 1; reach < count; reach *= 2, tag++) {
+        struct sl_transfer ops[2] = {{0}, {0}};
+        int to = ranks->at[(ranks->me + reach) % count];
+        int from = ranks->at[(ranks->me - reach + count) % count];
+        sl_post_lock(post);
+        sl_err err = sl_post_receive(post, &ops[0], scratch, size_bytes, from, tag);
+        if (err == SL_OK)
+            err = sl_post_send(post, &ops[1], bytes, size_bytes, to, tag);
+        sl_post_unlock(post);
+        if (err == SL_OK)
+            err = sl_post_wait(post, ops, 2);
+        if (err != SL_OK) { /* the operations are gone with this function */
+            sl_post_lock(post);
+            (void)sl_post_drop(post, &ops[0]);
+            (void)sl_post_drop(post, &ops[1]);
+            sl_post_unlock(post);
+            return err;
+        }
+        or_bytes(bytes, scratch, size_bytes);
+    }
+    return SL_OK;
 }
 
 sl_err sl_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes) {

@@ -17,6 +17,8 @@ struct sl_transfer {
     atomic_bool busy;
 };
 
+struct sl_far;
+
 /* Ranks that merge tables: who, which of them this one is, and the tags they use. */
 struct sl_ranks {
     int *at, count;
@@ -33,6 +35,7 @@ struct sl_post {
     /* Closed after a failure while a transfer could still touch their memory: they live as long as
      * the transport. Under the lock. */
     struct sl_channel *left;
+    struct sl_far *far; /* links for device memory (far.h); NULL: messages are the host's */
 };
 
 struct sl_post_row {

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "comm/far.h"
 
 #include <stdlib.h>
 
@@ -66,6 +67,8 @@ static sl_err open_shared(struct channel *channel) {
         .memory = memory + heads,
         .places = (struct sl_place *)(void *)memory,
     };
+    if (spec->from == post->base.rank || spec->to == post->base.rank)
+        post->base.bytes += sl_ring_bytes(&channel->ring);
     return SL_OK;
 }
 
@@ -76,14 +79,27 @@ static bool is_shared(const struct sl_post *post, const struct sl_channel_spec *
            host[post->base.rank] == host[spec->to];
 }
 
+static sl_err find_memory(const struct sl_post *post, struct sl_device *end,
+                          struct sl_device **out) {
+    *out = post->far ? end : NULL;
+    if (!*out || end->row->apart)
+        return SL_OK;
+    return sl_fail(SL_ERR_NO,
+                   "transport '%s' moves memory of GPUs, and device '%s' computes in the host's; "
+                   "use --device cuda, or --transport tcp or mpi",
+                   post->base.row->name, end->row->name);
+}
+
 static sl_err open_end(struct channel *channel) {
     struct sl_comm *comm = channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
     struct sl_channel_spec host = *spec;
     bool receives = spec->to == comm->rank;
-    if (!channel->local)
-        host.device = NULL; /* messages are memory of the host */
+    if (!channel->local) /* messages are the host's memory, unless there are links */
+        SL_TRY(find_memory((struct sl_post *)comm, receives ? spec->device : spec->sender,
+                           &host.device));
     SL_TRY(sl_ring_open(&channel->ring, &comm->gate, &host));
+    comm->bytes += sl_ring_bytes(&channel->ring);
     if (channel->local)
         return SL_OK;
     channel->places = calloc((size_t)spec->places, sizeof *channel->places);
@@ -104,6 +120,7 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
                             struct sl_channel **out) {
     int tag;
     SL_TRY(sl_post_take_tags((struct sl_post *)comm, spec->places, &tag));
+    SL_TRY(sl_far_connect((struct sl_post *)comm, spec->from, spec->to));
     struct channel *channel = sl_realloc(NULL, sizeof *channel);
     *channel = (struct channel){.base = {comm, *spec},
                                 .tag = tag,
@@ -131,8 +148,10 @@ static sl_err wait_sent(struct channel *channel) {
 }
 
 static void free_channel(struct channel *channel) {
-    if (!channel->shared)
+    if (!channel->shared) { /* else the transport keeps it */
+        channel->base.comm->bytes -= sl_ring_bytes(&channel->ring);
         sl_ring_close(&channel->ring);
+    }
     free(channel->places);
     free(channel);
 }

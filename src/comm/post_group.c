@@ -1,9 +1,7 @@
 /* Groups over tagged messages. The members of a rank are a crew; its first one, the leader, speaks
  * with the leaders of the other ranks.
  *
- * Tables: in step k a leader sends what it has to the one 2^k further and takes in what comes from
- * the one 2^k before. After log2(ranks) steps it has everybody's, some of it twice, which does not
- * matter to an or.
+ * Tables: leaders merge theirs (sl_post_merge) between two meetings of their crews.
  *
  * Sums: rank r adds up slice r of all terms, in their order, and hands it to the other ranks. The
  * slices of the terms travel from the moment that all members of a rank have begun; when those of
@@ -12,6 +10,7 @@
 #include "comm/post.h"
 
 #include "base/arena.h"
+#include "comm/far.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,7 @@ struct group {
     /* sums */
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
+    int64_t arrived_bytes;
     int64_t slice_most, sum_count;
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
@@ -38,48 +38,25 @@ struct group {
     int64_t sums;                /* that the leader has begun */
     bool added;                  /* by the leader: its rank's slice */
     float **outs;                /* [member_count] of members here */
+    struct mirror *mirrors;      /* [member_count] of members here */
+    struct sl_device *host;      /* adds for a leader that has a mirror; else NULL */
+    struct sl_device **devices;  /* [member_count] of members here */
+};
+
+/* The memory of a member whose device is apart, on the host: messages are made of that. */
+struct mirror {
+    struct sl_device *device; /* NULL: it needs none */
+    float *terms;             /* [own terms][sum_most], and behind them what its sum becomes */
+    float *out;               /* where the sum goes */
 };
 
 /* ---- tables ---- */
-
-static void or_bytes(void *into, const void *from, int64_t size_bytes) {
-    unsigned char *a = into;
-    const unsigned char *b = from;
-    for (int64_t i = 0; i < size_bytes; i++)
-        a[i] |= b[i];
-}
 
 static int index_in(const int *ranks, int count, int rank) {
     for (int i = 0; i < count; i++)
         if (ranks[i] == rank)
             return i;
     return -1;
-}
-
-sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes, void *scratch,
-                     int64_t size_bytes) {
-    int tag = ranks->tag, count = ranks->count;
-    for (int64_t reach = 1; reach < count; reach *= 2, tag++) {
-        struct sl_transfer ops[2] = {{0}, {0}};
-        int to = ranks->at[(ranks->me + reach) % count];
-        int from = ranks->at[(ranks->me - reach + count) % count];
-        sl_post_lock(post);
-        sl_err err = sl_post_receive(post, &ops[0], scratch, size_bytes, from, tag);
-        if (err == SL_OK)
-            err = sl_post_send(post, &ops[1], bytes, size_bytes, to, tag);
-        sl_post_unlock(post);
-        if (err == SL_OK)
-            err = sl_post_wait(post, ops, 2);
-        if (err != SL_OK) { /* the operations are gone with this function */
-            sl_post_lock(post);
-            (void)sl_post_drop(post, &ops[0]);
-            (void)sl_post_drop(post, &ops[1]);
-            sl_post_unlock(post);
-            return err;
-        }
-        or_bytes(bytes, scratch, size_bytes);
-    }
-    return SL_OK;
 }
 
 /* As in one process, with a leader's merge between two meetings. */
@@ -138,15 +115,37 @@ static sl_err move_term(struct group *group, int term, float **arrived) {
     return SL_OK;
 }
 
+/* A member's terms and where its sum goes, as messages reach them. */
+static sl_err place_member(struct group *group, int member, const float *const *terms,
+                           int64_t count, float *out) {
+    const struct sl_group_spec *spec = &group->base.spec;
+    struct mirror *mirror = &group->mirrors[member];
+    float *at = mirror->terms;
+    group->outs[member] = out;
+    for (int t = 0; t < spec->term_count; t++) {
+        if (spec->terms[t] != member)
+            continue;
+        group->terms[t] = *terms++;
+        if (!mirror->device)
+            continue;
+        SL_TRY(mirror->device->row->download(mirror->device, SL_STREAM_COMPUTE, at, group->terms[t],
+                                             count * 4));
+        group->terms[t] = at;
+        at += spec->sum_most;
+    }
+    if (!mirror->device)
+        return SL_OK;
+    mirror->out = out;
+    group->outs[member] = at;
+    return mirror->device->row->sync(mirror->device, SL_STREAM_COMPUTE);
+}
+
 sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *terms,
                          int64_t count, float *out) {
     struct group *group = (struct group *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
     float *arrived = group->arrived;
-    for (int t = 0; t < base->spec.term_count; t++)
-        if (base->spec.terms[t] == member)
-            group->terms[t] = *terms++;
-    group->outs[member] = out;
+    SL_TRY(place_member(group, member, terms, count, out));
     if (member == group->leader) {
         group->sum_count = count;
         group->added = false;
@@ -221,14 +220,26 @@ static sl_err finish_sum(struct group *group) {
     return sl_post_wait(post, group->ops, group->op_count);
 }
 
+/* The sum to a member: from its leader, and into its device. */
+static sl_err hand_out(struct group *group, int member, float *out) {
+    struct mirror *mirror = &group->mirrors[member];
+    struct sl_device *device = group->devices[member];
+    int64_t bytes = group->sum_count * 4;
+    const float *sum = group->outs[group->leader];
+    if (mirror->device)
+        SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, mirror->out, sum, bytes));
+    else if (member != group->leader)
+        SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out, sum, bytes));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
 sl_err sl_post_sum_end(struct sl_group *base, int member) {
     struct group *group = (struct group *)base;
     float *out = group->outs[member];
     if (member == group->leader)
         SL_TRY(finish_sum(group));
     SL_TRY(sl_crew_meet(&group->crew));
-    if (member != group->leader)
-        memcpy(out, group->outs[group->leader], (size_t)group->sum_count * sizeof *out);
+    SL_TRY(hand_out(group, member, out));
     return sl_crew_meet(&group->crew);
 }
 
@@ -257,6 +268,47 @@ static int *copy_ints(struct sl_arena *arena, const int *from, int count) {
     return to;
 }
 
+static sl_err alloc_floats(int64_t floats, float **out) {
+    int64_t bytes = floats * 4 / 64 * 64 + 64;
+    *out = aligned_alloc(64, (size_t)bytes);
+    if (*out)
+        return SL_OK;
+    return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
+                   (long long)bytes);
+}
+
+static sl_err open_mirrors(struct group *group, const struct sl_group_spec *spec) {
+    bool links = ((struct sl_post *)group->base.comm)->far != NULL;
+    for (int i = 0; i < spec->member_count; i++) {
+        int64_t own = 0;
+        if (spec->ranks[i] != group->base.comm->rank)
+            continue;
+        group->devices[i] = spec->devices[i];
+        if (!spec->devices[i]->row->apart || links)
+            continue;
+        for (int t = 0; t < spec->term_count; t++)
+            own += spec->terms[t] == i;
+        group->mirrors[i].device = spec->devices[i];
+        SL_TRY(alloc_floats((own + 1) * spec->sum_most, &group->mirrors[i].terms));
+    }
+    if (!group->mirrors[group->leader].device)
+        return sl_adder_open(&group->adder, spec->devices[group->leader]);
+    struct sl_device_config config = {.threads = 1};
+    SL_TRY(sl_device_find("cpu")->open(&config, &group->host));
+    return sl_adder_open(&group->adder, group->host);
+}
+
+/* What comes lies where it is added up. */
+static sl_err alloc_arrived(struct group *group, int64_t floats) {
+    struct sl_device *device = group->adder.device;
+    void *memory;
+    if (!device->row->apart)
+        return alloc_floats(floats, &group->arrived);
+    SL_TRY(device->row->alloc(device, floats * 4, &memory));
+    group->arrived = memory;
+    return SL_OK;
+}
+
 static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     int far = 0;
     for (int t = 0; t < spec->term_count; t++)
@@ -269,12 +321,23 @@ static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     group->outs = SL_NEW(&group->arena, float *, spec->member_count);
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
-    int64_t bytes = (far * group->slice_most + 16) * 4 / 64 * 64 + 64;
-    group->arrived = aligned_alloc(64, (size_t)bytes);
-    if (!group->arrived)
-        return sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes to add up gradients",
-                       (long long)bytes);
-    return sl_adder_open(&group->adder, spec->devices[group->leader]);
+    group->mirrors = SL_NEW(&group->arena, struct mirror, spec->member_count);
+    group->devices = SL_NEW(&group->arena, struct sl_device *, spec->member_count);
+    SL_TRY(open_mirrors(group, spec));
+    group->arrived_bytes = (far * group->slice_most + 16) * (int64_t)sizeof *group->arrived;
+    return alloc_arrived(group, far * group->slice_most + 16);
+}
+
+static sl_err connect_ranks(const struct group *group) {
+    struct sl_post *post = (struct sl_post *)group->base.comm;
+    for (int a = 0; a < group->ranks.count; a++)
+        for (int b = 0; b < a; b++)
+            SL_TRY(sl_far_connect(post, group->ranks.at[a], group->ranks.at[b]));
+    return SL_OK;
+}
+
+static int64_t bytes_of(const struct group *group) {
+    return group->arrived_bytes + group->arena.used_bytes;
 }
 
 sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
@@ -287,8 +350,8 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
     group->base.spec.terms = copy_ints(&group->arena, spec->terms, spec->term_count);
     group->base.spec.devices = NULL;
     list_ranks(group, spec);
-    sl_err err = SL_OK;
-    if (group->ranks.me >= 0) {
+    sl_err err = spec->term_count ? connect_ranks(group) : SL_OK;
+    if (err == SL_OK && group->ranks.me >= 0) {
         group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
         for (int i = 0; i < 2; i++)
             group->merged[i] = SL_NEW(&group->arena, uint64_t, spec->table_most + 1);
@@ -297,6 +360,7 @@ sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec
         if (spec->term_count)
             err = open_sums(group, spec);
     }
+    comm->bytes += bytes_of(group);
     if (err != SL_OK)
         sl_post_group_close(&group->base);
     else
@@ -314,8 +378,17 @@ void sl_post_group_close(struct sl_group *base) {
     sl_post_unlock(post);
     if (!idle)
         return;
+    base->comm->bytes -= bytes_of(group);
+    struct sl_device *device = group->adder.device;
+    if (device && device->row->apart && group->arrived)
+        device->row->free(device, group->arrived);
+    else
+        free(group->arrived);
     sl_adder_close(&group->adder);
-    free(group->arrived);
+    if (group->host)
+        group->host->row->close(group->host);
+    for (int i = 0; group->mirrors && i < base->spec.member_count; i++)
+        free(group->mirrors[i].terms);
     sl_arena_free(&group->arena);
     free(group);
 }

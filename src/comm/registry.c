@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 
 #include "base/module.h"
+#include "comm/far_rows.h"
 #include "comm/tcp.h"
 #include "comm/threads.h"
 
@@ -20,8 +21,17 @@ static const struct sl_transport mpi_p2p = {
     .module = "libsluice_mpi.so",
 };
 
-const struct sl_transport *const sl_transports[] = {&mpi, &mpi_p2p, &sl_transport_tcp,
-                                                    &sl_transport_threads, NULL};
+const struct sl_transport *const sl_transports[] = {
+    &mpi,
+    &mpi_p2p,
+#if SL_HAVE_CUDA
+    &sl_transport_nccl,
+    &sl_transport_nccl_mpi,
+#endif
+    &sl_transport_tcp,
+    &sl_transport_threads,
+    NULL,
+};
 
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {
     char symbol[64];
@@ -36,6 +46,18 @@ static sl_err load(const struct sl_transport *row, const struct sl_transport **o
     return SL_OK;
 }
 
+static int count_rows(void) {
+    int count = 0;
+    while (sl_transports[count])
+        count++;
+    return count;
+}
+
+static const char *row_name(const void *ctx, int i) {
+    (void)ctx;
+    return sl_transports[i]->name;
+}
+
 sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
     for (const struct sl_transport *const *row = sl_transports; *row; row++) {
         if (strcmp((*row)->name, name) != 0)
@@ -43,6 +65,8 @@ sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
         *out = *row;
         return (*row)->module ? load(*row, out) : SL_OK;
     }
-    return sl_fail(SL_ERR_USAGE,
-                   "there is no transport '%s'; there are mpi, mpi-p2p, tcp and threads", name);
+    const char *near = sl_nearest(name, count_rows(), row_name, NULL);
+    return sl_fail(SL_ERR_USAGE, "there is no transport '%s'%s%s%s", name,
+                   near ? "; did you mean '" : "; see 'sluice list transports'", near ? near : "",
+                   near ? "'?" : "");
 }

@@ -29,6 +29,10 @@ sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
     return err;
 }
 
+int64_t sl_ring_bytes(const struct sl_ring *ring) {
+    return ring->count * (ring->size_bytes + (int64_t)sizeof *ring->places);
+}
+
 void sl_ring_close(struct sl_ring *ring) {
     if (ring->device && ring->memory)
         ring->device->row->free(ring->device, ring->memory);

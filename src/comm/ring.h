@@ -21,6 +21,7 @@ struct sl_ring {
 SL_MUST_CHECK sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
                                   const struct sl_channel_spec *spec);
 void sl_ring_close(struct sl_ring *ring);
+int64_t sl_ring_bytes(const struct sl_ring *ring);
 SL_MUST_CHECK sl_err sl_ring_reserve(struct sl_ring *ring, int64_t n, char **out);
 void sl_ring_send(struct sl_ring *ring, int64_t n, int64_t size_bytes);
 SL_MUST_CHECK sl_err sl_ring_receive(struct sl_ring *ring, int64_t n, struct sl_message *out);

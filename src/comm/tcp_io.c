@@ -1,5 +1,4 @@
-/* The thread of the TCP transport: it reads everything that arrives, writes what a sender could not
- * write at once, and keeps the heartbeats. */
+/* Messages of the TCP transport: writing as far as a socket takes it, reading what has arrived. */
 #include "comm/tcp_state.h"
 
 #include "base/arena.h"
@@ -9,18 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum {
-    HEAD = sizeof(struct tcp_head),
-    BEAT_MS = 500,
-    LOSING_MS = 50, /* between looks while a loss is about to be told */
-    CONTROL_MOST = 1 << 20,
-    STRAY_FIRST = 1 << 16
-};
+enum { HEAD = sizeof(struct tcp_head), CONTROL_MOST = 1 << 20, STRAY_FIRST = 1 << 16 };
 
 static const int64_t message_most = (int64_t)1 << 40;
 
@@ -61,7 +53,7 @@ static void written(struct tcp_comm *comm, struct tcp_peer *peer) {
 }
 
 /* As much as the socket takes. Errors are left to the reader, who learns of them, too. */
-static void write_some(struct tcp_comm *comm, int rank) {
+void tcp_write_some(struct tcp_comm *comm, int rank) {
     struct tcp_peer *peer = &comm->peers[rank];
     while (peer->out && !peer->gone) {
         struct tcp_out *out = peer->out;
@@ -90,7 +82,7 @@ void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
     *peer->out_end = out;
     peer->out_end = &out->next;
     if (first)
-        write_some(comm, to);
+        tcp_write_some(comm, to);
 }
 
 void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
@@ -271,90 +263,4 @@ bool tcp_read_piece(struct tcp_comm *comm, int rank) {
     if (peer->got >= HEAD && peer->got == HEAD + peer->head.size_bytes)
         end_message(comm, rank);
     return true;
-}
-
-static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
-    enum { PIECES_MOST = 64 }; /* then it is the turn of the others */
-    if (event->data.u32 == UINT32_MAX) {
-        uint64_t drained;
-        while (read(comm->wake_fd, &drained, sizeof drained) > 0)
-            continue;
-        return;
-    }
-    int rank = (int)event->data.u32;
-    if (event->events & EPOLLOUT) {
-        pthread_mutex_lock(&comm->lock);
-        write_some(comm, rank);
-        pthread_mutex_unlock(&comm->lock);
-    }
-    for (int i = 0; i < PIECES_MOST && !comm->peers[rank].gone; i++)
-        if (!tcp_read_piece(comm, rank))
-            break;
-}
-
-static void *thread_main(void *arg) {
-    enum { EVENTS = 64 };
-    struct tcp_comm *comm = arg;
-    struct epoll_event events[EVENTS];
-    int64_t beat_ns = 0, last_ns = sl_clock_ns();
-    while (!atomic_load(&comm->stop)) {
-        int wait_ms = comm->losing >= 0 ? LOSING_MS : BEAT_MS / 2;
-        int count = epoll_wait(comm->poll_fd, events, EVENTS, wait_ms);
-        int64_t now = sl_clock_ns(), away = now - last_ns;
-        last_ns = now;
-        for (int i = 0; i < count; i++)
-            serve(comm, &events[i]);
-        if (now - beat_ns >= BEAT_MS * 1000000LL || comm->losing >= 0) {
-            beat_ns = now;
-            tcp_beat(comm);
-        }
-        if (atomic_load(&comm->post.base.gate.failed)) {
-            comm->losing = -1;
-            tcp_announce(comm);
-        } else if (comm->losing >= 0) {
-            tcp_tell_loss(comm, now);
-        } else {
-            tcp_check_lost(comm, now, away);
-        }
-    }
-    return NULL;
-}
-
-void tcp_wake(struct tcp_comm *comm) {
-    uint64_t one = 1;
-    if (comm->wake_fd >= 0 && write(comm->wake_fd, &one, sizeof one) < 0)
-        return; /* it is awake: the counter is full */
-}
-
-sl_err tcp_start_thread(struct tcp_comm *comm) {
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
-    comm->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (comm->poll_fd < 0 || comm->wake_fd < 0 ||
-        epoll_ctl(comm->poll_fd, EPOLL_CTL_ADD, comm->wake_fd, &event) != 0)
-        return sl_fail(SL_ERR_SYSTEM, "cannot watch connections: %s", strerror(errno));
-    for (int r = 0; r < comm->post.base.ranks; r++) {
-        event.data.u32 = (uint32_t)r;
-        comm->peers[r].heard_ns = sl_clock_ns();
-        if (comm->peers[r].fd >= 0 &&
-            epoll_ctl(comm->poll_fd, EPOLL_CTL_ADD, comm->peers[r].fd, &event) != 0)
-            return sl_fail(SL_ERR_SYSTEM, "cannot watch connections: %s", strerror(errno));
-    }
-    if (pthread_create(&comm->thread, NULL, thread_main, comm) != 0)
-        return sl_fail(SL_ERR_SYSTEM, "cannot start the thread of connections");
-    comm->has_thread = true;
-    return SL_OK;
-}
-
-void tcp_stop_thread(struct tcp_comm *comm) {
-    atomic_store(&comm->stop, true);
-    tcp_wake(comm);
-    if (comm->has_thread)
-        pthread_join(comm->thread, NULL);
-    comm->has_thread = false;
-    if (comm->wake_fd >= 0)
-        close(comm->wake_fd);
-    if (comm->poll_fd >= 0)
-        close(comm->poll_fd);
-    comm->wake_fd = comm->poll_fd = -1;
 }

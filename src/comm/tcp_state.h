@@ -104,8 +104,11 @@ void tcp_free_stray(struct tcp_stray *stray);
 void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out);
 void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes);
 void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_bytes);
+void tcp_write_some(struct tcp_comm *comm, int rank); /* what its socket takes now */
 /* By the thread: one piece of what arrives; false: there is nothing more now. */
 bool tcp_read_piece(struct tcp_comm *comm, int rank);
+
+/* tcp_thread.c */
 SL_MUST_CHECK sl_err tcp_start_thread(struct tcp_comm *comm);
 void tcp_stop_thread(struct tcp_comm *comm);
 void tcp_wake(struct tcp_comm *comm);

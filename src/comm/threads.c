@@ -71,6 +71,7 @@ static sl_err open_channel(struct sl_comm *comm, const struct sl_channel_spec *s
         free(channel);
         return err;
     }
+    comm->bytes += sl_ring_bytes(&channel->ring);
     *out = &channel->base;
     return SL_OK;
 }
@@ -80,6 +81,7 @@ static struct sl_ring *ring_of(struct sl_channel *channel) {
 }
 
 static void close_channel(struct sl_channel *channel) {
+    channel->comm->bytes -= sl_ring_bytes(ring_of(channel));
     sl_ring_close(ring_of(channel));
     free(channel);
 }

@@ -44,7 +44,8 @@ sl_err sl_cost_check(const struct sl_cost *c) {
         return sl_fail(SL_ERR_INPUT, "a cost table names a model and a device");
     if (c->threads < 1 || c->busy < 1)
         return sl_fail(SL_ERR_INPUT, "a cost table needs threads and busy workers, at least one");
-    if (!is_rate(c->step_bytes_per_s) || !is_rate(c->link_bytes_per_s) || c->link_latency_ns < 0 ||
+    if (!is_rate(c->step_bytes_per_s) || !is_rate(c->version_bytes_per_s) ||
+        !is_rate(c->link_bytes_per_s) || c->link_latency_ns < 0 ||
         c->link_latency_ns > 1000000000000 || c->action_ns < 0 || c->action_ns > 1000000000)
         return sl_fail(SL_ERR_INPUT, "step, link or action of the cost table is out of range");
     for (int i = 0; i < c->row_count; i++) {

@@ -3,7 +3,7 @@
  * A unit is known by its signature (ops, shapes, attributes; not its place in the model), so that
  * one row serves every repeated block, and a model with two layers can be measured to plan one with
  * ninety-six. Between two sizes times are interpolated, beyond them the last slope goes on.
- * Text: docs/formats-cost.md.
+ * Text: docs/formats-machine.md.
  */
 #ifndef SL_COST_COST_H
 #define SL_COST_COST_H
@@ -30,8 +30,9 @@ struct sl_cost {
     int busy;                       /* workers that computed at the same time */
     const struct sl_cost_row *rows; /* by signature, then micro */
     int row_count;
-    double step_bytes_per_s; /* optimizer: bytes of parameters per second; 0: not measured */
-    double link_bytes_per_s; /* between two workers; 0: not measured */
+    double step_bytes_per_s;    /* optimizer: bytes of parameters per second; 0: not measured */
+    double version_bytes_per_s; /* copying parameters to another version; 0: not measured */
+    double link_bytes_per_s;    /* between two workers; 0: not measured */
     int64_t link_latency_ns;
     int64_t action_ns; /* what an action costs beside its kernels */
 };
@@ -41,6 +42,9 @@ SL_MUST_CHECK sl_err sl_cost_build(struct sl_arena *arena, const struct sl_cost 
 SL_MUST_CHECK sl_err sl_cost_check(const struct sl_cost *cost);
 SL_MUST_CHECK sl_err sl_cost_read(struct sl_arena *arena, const char *file, const char *text,
                                   size_t length, const struct sl_cost **out);
+/* The same from a file. */
+SL_MUST_CHECK sl_err sl_cost_file(struct sl_arena *arena, const char *path,
+                                  const struct sl_cost **out);
 void sl_cost_write(const struct sl_cost *cost, struct sl_text *out);
 
 /* Times of a unit at a micro-batch size; false: it was not measured. */

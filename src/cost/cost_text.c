@@ -3,6 +3,7 @@
  *     sluice-cost 1
  *     measured "gpt-tiny" on "cpu" threads 1 busy 2
  *     step bandwidth 2.1e9
+ *     version bandwidth 6.5e9
  *     link bandwidth 5.2e9 latency 900
  *     action 350
  *     unit "00f1a2b3c4d5e6f7" micro 4 f 120311 i 130870 w 119002 spread 0.02 seen 18 "h.0.mlp"
@@ -12,6 +13,8 @@
 #include "base/hash.h"
 #include "base/lex.h"
 #include "base/vec.h"
+
+#include <stdlib.h>
 
 struct reader {
     struct sl_lex lex;
@@ -64,6 +67,12 @@ static sl_err read_step(void *reader) {
     return sl_lex_take_number(&r->lex, "bytes per second", &r->draft.step_bytes_per_s);
 }
 
+static sl_err read_version(void *reader) {
+    struct reader *r = reader;
+    SL_TRY(take_word(r, "bandwidth"));
+    return sl_lex_take_number(&r->lex, "bytes per second", &r->draft.version_bytes_per_s);
+}
+
 static sl_err read_link(void *reader) {
     struct reader *r = reader;
     SL_TRY(take_word(r, "bandwidth"));
@@ -100,11 +109,9 @@ static sl_err read_unit(void *reader) {
 }
 
 static sl_err read_lines(struct reader *r) {
-    static const struct sl_lex_line lines[] = {{"measured", read_measured},
-                                               {"step", read_step},
-                                               {"link", read_link},
-                                               {"action", read_action},
-                                               {"unit", read_unit}};
+    static const struct sl_lex_line lines[] = {{"measured", read_measured}, {"step", read_step},
+                                               {"version", read_version},   {"link", read_link},
+                                               {"action", read_action},     {"unit", read_unit}};
     int64_t format;
     SL_TRY(sl_lex_skip_newlines(&r->lex));
     SL_TRY(take_field(r, "sluice-cost", &format));
@@ -115,7 +122,8 @@ static sl_err read_lines(struct reader *r) {
     SL_TRY(sl_lex_take_lines(&r->lex, lines, SL_COUNT(lines), r));
     char found[64];
     if (r->lex.tok.kind != SL_TOK_END)
-        return sl_lex_fail(&r->lex, "expected measured, step, link, action or unit, found %s",
+        return sl_lex_fail(&r->lex,
+                           "expected measured, step, version, link, action or unit, found %s",
                            sl_lex_found(&r->lex, found));
     return SL_OK;
 }
@@ -136,12 +144,25 @@ out:
     return err;
 }
 
+sl_err sl_cost_file(struct sl_arena *arena, const char *path, const struct sl_cost **out) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, 1 << 28, &text, &length));
+    sl_err err = sl_cost_read(arena, path, text, length, out);
+    free(text);
+    return err;
+}
+
 void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
     char hash[SL_HASH_TEXT];
     sl_text_printf(out, "sluice-cost 1\nmeasured \"%s\" on \"%s\" threads %d busy %d\n", c->model,
                    c->device, c->threads, c->busy);
     sl_text_put(out, "step bandwidth ");
     sl_text_put_double(out, c->step_bytes_per_s);
+    if (c->version_bytes_per_s > 0) {
+        sl_text_put(out, "\nversion bandwidth ");
+        sl_text_put_double(out, c->version_bytes_per_s);
+    }
     sl_text_put(out, "\nlink bandwidth ");
     sl_text_put_double(out, c->link_bytes_per_s);
     sl_text_printf(out, " latency %lld\naction %lld\n", (long long)c->link_latency_ns,

@@ -60,11 +60,27 @@ struct sl_norm_item {
     double *sum; /* host memory: the result */
 };
 
+/* What is known of one device; 0 or "": not known. */
+struct sl_device_facts {
+    char name[64];
+    int64_t memory_bytes;
+    int processors;                /* multiprocessors of a GPU */
+    double stream;                 /* bytes per second to and from its memory, at most */
+    double flops_fp32, flops_bf16; /* per second, at most */
+    double host_rate, peer_rate;   /* bytes per second: to the host, to a neighbour of its kind */
+    int peer_links;                /* NVLinks that are up; 0: neighbours go through the host */
+};
+
 struct sl_device_row {
     const char *name, *brief;
     bool halves; /* takes programs whose activations are bf16 */
+    bool tf32;   /* can round the factors of fp32 products to tf32 */
+    bool whole;  /* runs a phase as a whole; to look behind every instruction costs much */
+    bool apart;  /* its memory is not the host's: only upload, download and copy reach it */
     /* NULL when usable, else why not. */
     const char *(*missing)(void);
+    /* How many there are here; the first `most` are described. NULL: the computer itself. */
+    int (*list)(struct sl_device_facts *out, int most);
     sl_err (*open)(const struct sl_device_config *config, struct sl_device **out);
     void (*close)(struct sl_device *device);
 
@@ -79,9 +95,6 @@ struct sl_device_row {
     sl_err (*copy)(struct sl_device *device, enum sl_stream stream, void *to, const void *from,
                    int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
-
-    /* Why tensors cannot be stored as bf16 on this device; NULL: it never can. */
-    const char *(*lacks_bf16)(void);
 
     /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */
     bool (*has_kernel)(const char *name);

@@ -8,6 +8,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct sl_device_row *module; /* written once; NULL: not to be had */
+static const struct sl_far_row *far;
 static char why[512];
 
 static void load(void) {
@@ -24,8 +25,11 @@ static void load(void) {
         return;
     }
     sl_cuda_module_fn *entry = (sl_cuda_module_fn *)(uintptr_t)found;
-    module = entry(&host);
-    if (!module)
+    const struct sl_cuda_module *both = entry(&host);
+    if (both) {
+        module = both->device;
+        far = both->far;
+    } else
         snprintf(why, sizeof why, "libsluice_cuda.so was built with another version of sluice");
 }
 
@@ -34,7 +38,16 @@ static const struct sl_device_row *loaded(void) {
     return module;
 }
 
+const struct sl_far_row *sl_far_gpus(const char **out_why) {
+    *out_why = loaded() ? far->missing() : why;
+    return *out_why ? NULL : far;
+}
+
 static const char *missing(void) { return loaded() ? module->missing() : why; }
+
+static int list(struct sl_device_facts *out, int most) {
+    return loaded() ? module->list(out, most) : 0;
+}
 
 static sl_err open_device(const struct sl_device_config *config, struct sl_device **out) {
     if (!loaded())
@@ -109,7 +122,11 @@ const struct sl_device_row sl_device_cuda = {
     .name = "cuda",
     .brief = "an NVIDIA GPU",
     .halves = true,
+    .tf32 = true,
+    .whole = true,
+    .apart = true,
     .missing = missing,
+    .list = list,
     .open = open_device,
     .close = close_device,
     .alloc = alloc_bytes,

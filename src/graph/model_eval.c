@@ -44,7 +44,16 @@ const char *sl_val_name(const struct sl_val *value) {
     return value->kind == SL_VAL_DIM && value->dim.batch ? "a multiple of B" : names[value->kind];
 }
 
+/* With another name behind it, two dots would part them. */
+static sl_err check_end(struct sl_eval *ev, struct sl_str name, struct sl_pos pos) {
+    return name.length && name.at[name.length - 1] == '.'
+               ? sl_lex_fail_at(ev->lex, pos, "the name '%.*s' ends with a dot",
+                                (int)(name.length < 40 ? name.length : 40), name.at)
+               : SL_OK;
+}
+
 sl_err sl_eval_path(struct sl_eval *ev, struct sl_str name, struct sl_pos pos, const char **out) {
+    SL_TRY(check_end(ev, name, pos));
     if (strlen(ev->scope) + name.length + 1 >= SL_NAME_TEXT / 2)
         return sl_lex_fail_at(ev->lex, pos, "the name '%.20s...%.*s' is longer than %d",
                               *ev->scope ? ev->scope : name.at,
@@ -325,6 +334,7 @@ static sl_err eval_stmt(struct sl_eval *ev, const struct sl_stmt *stmt) {
     case SL_STMT_SCOPE:
         if (ev->frame != &ev->global)
             return sl_lex_fail_at(ev->lex, stmt->pos, "scope is for the top level");
+        SL_TRY(check_end(ev, stmt->name, stmt->pos));
         ev->scope = sl_arena_dup(&ev->graph->arena, stmt->name.at, stmt->name.length);
         return SL_OK;
     }

@@ -24,7 +24,8 @@ static double flops(const struct sl_op_view *v) {
 }
 
 static int grad(struct sl_grad *g, int input) {
-    union sl_attr attr[1] = {{.shape = *sl_grad_shape(g, g->in[input])}};
+    union sl_attr attr[4] = {{.shape = *sl_grad_shape(g, g->in[input])}};
+    memcpy(attr + 1, g->attr, sizeof attr[0] * 3);
     return sl_grad_emit(g, "maxpool_dx", 2, (int[]){g->dout[0], g->out[1]}, attr);
 }
 
@@ -58,12 +59,14 @@ static void ref(const struct sl_ref *r) {
     }
 }
 
-static const struct sl_attr_desc attrs[] = {
-    {"kernel", SL_ATTR_INTS, NULL, NULL},
-    {"stride", SL_ATTR_INTS, "0,0", NULL}, /* 0: the kernel */
-    {"pad", SL_ATTR_INTS, "0,0", NULL},
-    {0},
-};
+/* clang-format off */
+#define WINDOW                                                                                     \
+    {"kernel", SL_ATTR_INTS, NULL, NULL},                                                          \
+    {"stride", SL_ATTR_INTS, "0,0", NULL}, /* 0: the kernel */                                     \
+    {"pad", SL_ATTR_INTS, "0,0", NULL}
+/* clang-format on */
+
+static const struct sl_attr_desc attrs[] = {WINDOW, {0}};
 
 const struct sl_op sl_op_maxpool = {
     .name = "maxpool",
@@ -92,7 +95,8 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-static const struct sl_attr_desc dx_attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
+/* The index says it all; the window tells a device where to look. */
+static const struct sl_attr_desc dx_attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, WINDOW, {0}};
 
 const struct sl_op sl_op_maxpool_dx = {
     .name = "maxpool_dx",

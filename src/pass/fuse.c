@@ -5,6 +5,7 @@
  *   matmul, gelu_dx     -> matmul_gelu_dx    the gradient through gelu on the way out
  *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
  *   add, layernorm      -> add_layernorm
+ *   layernorm_dx, layernorm_dw, sum_to -> layernorm_grad
  *
  * The second instruction moves up to the first; what else it reads must be there by then. A fused
  * kernel need not give the bits of the two it stands for, so what is fused in the whole model must
@@ -190,6 +191,29 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
     return true;
 }
 
+/* The three gradients of a layernorm read the same rows. */
+static bool fuse_layernorm_grad(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int dy = first->in[0].value, x = first->in[1].value;
+    int w = find_reader(b, i, "layernorm_dw", dy), s = find_reader(b, i, "sum_to", dy);
+    if (b->spec->split || w < 0 || s < 0 || !plain(first) ||
+        !b->spec->has_kernel(SL_FUSED_LAYERNORM_GRAD))
+        return false;
+    struct sl_instr *dw = &b->instrs.at[w], *db = &b->instrs.at[s];
+    int64_t n = first->in[2].numel;
+    if (dw->in[1].value != x || !dw->accumulate || !db->accumulate || db->out[0].shape.rank != 1 ||
+        db->out[0].numel != n || db->in[0].row)
+        return false;
+    set_operands(b, first, 5, 3);
+    first->out[1] = dw->out[0];
+    first->out[2] = db->out[0];
+    first->accumulate = true;
+    first->kernel = SL_FUSED_LAYERNORM_GRAD;
+    remove_instr(b, first, dw);
+    remove_instr(b, first, db);
+    return true;
+}
+
 static void compact(struct sl_build *b) {
     int64_t kept = 0;
     int forward_end = 0, split_at = 0;
@@ -216,6 +240,8 @@ void sl_build_fuse(struct sl_build *b) {
             (void)(fuse_gelu(b, i) || fuse_gelu_dx(b, i) || fuse_add(b, i));
         else if (is(instr, "add"))
             fuse_layernorm(b, i);
+        else if (is(instr, "layernorm_dx"))
+            fuse_layernorm_grad(b, i);
     }
     compact(b);
 }

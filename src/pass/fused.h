@@ -6,6 +6,7 @@
  *
  *   kernel              in          out               stands for
  *   add_layernorm       x r w b?    sum y mean rstd   sum = x + r, then layernorm (its attr)
+ *   layernorm_grad      dy x w mean rstd   dx dw db   layernorm_dx, layernorm_dw and the sum of dy
  *   matmul_add          a b bias? r y                 y = a b + bias + r (r like y; may be y)
  *   matmul_gelu         a b bias?   pre y             pre = a b + bias, y = gelu(pre), tanh
  *   matmul_gelu_erf     a b bias?   pre y             the same, approx=erf
@@ -17,12 +18,15 @@
  * The last two give a weight's gradient together with its bias' gradient: with y = x w + bias,
  * dw = x' dy is matmul_sum_b; with y = x w' + bias, dw = dy' x is matmul_sum_a. b of matmul_sum_b
  * may be transposed; products with leading sizes of their own are not fused with sums. When
- * sl_instr.accumulate is set, both outputs are accumulators.
+ * sl_instr.accumulate is set, both outputs are accumulators. layernorm_grad joins an I and two W
+ * instructions: it is not used in split programs, so it must give the bits of the three it stands
+ * for; dw and db are its accumulators, dx is not.
  */
 #ifndef SL_PASS_FUSED_H
 #define SL_PASS_FUSED_H
 
 #define SL_FUSED_ADD_LAYERNORM "add_layernorm"
+#define SL_FUSED_LAYERNORM_GRAD "layernorm_grad"
 #define SL_FUSED_MATMUL_ADD "matmul_add"
 #define SL_FUSED_MATMUL_GELU "matmul_gelu"
 #define SL_FUSED_MATMUL_GELU_DX "matmul_gelu_dx"

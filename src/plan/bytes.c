@@ -85,6 +85,13 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
     };
 }
 
+int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
+                             int64_t (*extra_bytes)(const struct sl_program *program,
+                                                    int threads)) {
+    const struct sl_program nothing = {.graph = graph}; /* and no thread: what is left is mapped */
+    return sl_graph_bytes(graph) + (extra_bytes ? extra_bytes(&nothing, 0) : 0);
+}
+
 int64_t sl_stage_bytes_total(const struct sl_stage_bytes *b) {
     return b->params + b->grads + b->state + b->stash + b->saved + b->work;
 }

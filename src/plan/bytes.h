@@ -23,6 +23,11 @@ void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out)
 /* A worker with one stage, one weight version and one micro-batch in flight. */
 int64_t sl_stage_bytes_total(const struct sl_stage_bytes *bytes);
 
+/* What workers that are threads of one process have once, and each counts: the graph, and what a
+ * process maps for the device whose extra_bytes (or NULL) this is. */
+int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
+                             int64_t (*extra_bytes)(const struct sl_program *program, int threads));
+
 /* A parameter as its optimizer sees it. */
 struct sl_optim_shape sl_plan_optim_shape(const struct sl_graph *graph, int param);
 

@@ -40,6 +40,15 @@ static sl_err check_bytes(const struct sl_stage *stage) {
     return SL_OK;
 }
 
+static sl_err check_times(const struct sl_stage *stage) {
+    const struct sl_stage_times *t = &stage->times;
+    const int64_t all[] = {t->f, t->b, t->i, t->w, t->recompute, t->reduce, t->step};
+    for (int i = 0; i < SL_COUNT(all); i++)
+        if (all[i] < 0 || all[i] > SL_STAGE_NS_MOST)
+            return sl_fail(SL_ERR_INPUT, "stage %s: times out of range", stage->name);
+    return SL_OK;
+}
+
 static sl_err check_stage(const struct sl_plan *plan, const struct sl_stage *stage) {
     if (!is_name(stage->name))
         return sl_fail(SL_ERR_INPUT, "stage %d: '%s' is not a name (letters, digits, _ . -)",
@@ -62,6 +71,7 @@ static sl_err check_stage(const struct sl_plan *plan, const struct sl_stage *sta
         if (i && stage->nodes[i] <= stage->nodes[i - 1])
             return sl_fail(SL_ERR_INPUT, "stage %s: nodes are not ascending", stage->name);
     }
+    SL_TRY(check_times(stage));
     return check_bytes(stage);
 }
 

@@ -39,6 +39,14 @@ struct sl_stage_bytes {
     int64_t work;   /* scratch while an action runs */
 };
 
+static const int64_t SL_STAGE_NS_MOST = INT64_MAX >> 24;
+
+/* What the planner expects the actions of one seat to take, in nanoseconds: per micro-batch, of a
+ * full one; reduce and step: of one. Some schedules put passes in order by it. All 0: unsaid. */
+struct sl_stage_times {
+    int64_t f, b, i, w, recompute, reduce, step;
+};
+
 struct sl_stage {
     const char *name;
     int width;          /* replicas */
@@ -49,6 +57,7 @@ struct sl_stage {
     bool recompute; /* F stores only its inputs; RECOMPUTE comes before B or I */
     bool has_input; /* reads training data of its own (sources always do) */
     struct sl_stage_bytes bytes;
+    struct sl_stage_times times;
     /* derived by sl_plan_build */
     int height;          /* edges on the longest path to a sink */
     int seat;            /* seats of this stage are seat .. seat + width - 1 */

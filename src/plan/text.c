@@ -8,6 +8,7 @@
  *     memory 0 17179869184
  *     stage a width 2 micro 4 on 0 1 [recompute] [input]
  *     bytes a params 10 grads 10 state 20 stash 4 saved 1 kept 2 work 0
+ *     takes a f 120 b 249 i 130 w 119 recompute 100 reduce 0 step 40
  *     nodes a 0..4 7
  *     edge a b 4096
  *     tie embed 1024 a b
@@ -108,6 +109,20 @@ static sl_err read_bytes(void *reader) {
     for (int i = 0; i < SL_COUNT(words); i++) {
         SL_TRY(take_word(r->lex, words[i]));
         SL_TRY(take_range(r->lex, words[i], 0, INT64_MAX >> 16, fields[i]));
+    }
+    return SL_OK;
+}
+
+static sl_err read_times(void *reader) {
+    struct reader *r = reader;
+    static const char *const words[] = {"f", "b", "i", "w", "recompute", "reduce", "step"};
+    int stage;
+    SL_TRY(take_stage(r, &stage));
+    struct sl_stage_times *t = &r->stages.at[stage].times;
+    int64_t *const fields[] = {&t->f, &t->b, &t->i, &t->w, &t->recompute, &t->reduce, &t->step};
+    for (int i = 0; i < SL_COUNT(words); i++) {
+        SL_TRY(take_word(r->lex, words[i]));
+        SL_TRY(take_range(r->lex, "nanoseconds", 0, SL_STAGE_NS_MOST, fields[i]));
     }
     return SL_OK;
 }
@@ -215,8 +230,9 @@ static sl_err read_lines(struct reader *r) {
     static const struct sl_lex_line lines[] = {{"model", read_model},   {"schedule", read_schedule},
                                                {"batch", read_batch},   {"workers", read_workers},
                                                {"memory", read_memory}, {"stage", read_stage},
-                                               {"bytes", read_bytes},   {"nodes", read_nodes},
-                                               {"edge", read_edge},     {"tie", read_tie}};
+                                               {"bytes", read_bytes},   {"takes", read_times},
+                                               {"nodes", read_nodes},   {"edge", read_edge},
+                                               {"tie", read_tie}};
     return sl_lex_take_lines(r->lex, lines, SL_COUNT(lines), r);
 }
 
@@ -274,6 +290,17 @@ static void write_nodes(const struct sl_stage *stage, struct sl_text *out) {
     sl_text_put(out, "\n");
 }
 
+static void write_times(const struct sl_stage *stage, struct sl_text *out) {
+    const struct sl_stage_times *t = &stage->times;
+    if (t->f || t->b || t->i || t->w || t->recompute || t->reduce || t->step)
+        sl_text_printf(out,
+                       "takes %s f %lld b %lld i %lld w %lld recompute %lld reduce %lld step "
+                       "%lld\n",
+                       stage->name, (long long)t->f, (long long)t->b, (long long)t->i,
+                       (long long)t->w, (long long)t->recompute, (long long)t->reduce,
+                       (long long)t->step);
+}
+
 static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
     const struct sl_stage_bytes *b = &stage->bytes;
     sl_text_printf(out, "stage %s width %d micro %lld on", stage->name, stage->width,
@@ -288,6 +315,7 @@ static void write_stage(const struct sl_stage *stage, struct sl_text *out) {
                    stage->name, (long long)b->params, (long long)b->grads, (long long)b->state,
                    (long long)b->stash, (long long)b->saved, (long long)b->kept,
                    (long long)b->work);
+    write_times(stage, out);
     write_nodes(stage, out);
 }
 

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
 static sl_err alloc(struct sl_body *b, enum sl_space space, int64_t bytes) {
-    return b->device->row->alloc(b->device, bytes > 64 ? bytes : 64, &b->base[space]);
+    return b->device->row->alloc(b->device, larger(bytes, 64), &b->base[space]);
 }
 
 static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, const void *from,
@@ -31,25 +33,35 @@ static sl_err fill_params(struct sl_body *b) {
 }
 
 /* Integers in their range, floats around 0, seeds 1. */
-static void draw_port(const struct sl_graph *graph, const struct sl_program_port *port, bool seed,
-                      uint32_t *x) {
-    int64_t below = seed ? 0 : graph->inputs.at[port->index].below;
+static void draw_port(const struct sl_graph *graph, const struct sl_program_port *port,
+                      enum sl_feed_kind kind, void *out) {
+    int64_t below = kind == SL_FEED_INPUT ? graph->inputs.at[port->index].below : 0;
+    uint32_t *words = out;
+    uint16_t *halves = out;
     for (int64_t i = 0; i < port->operand.numel; i++) {
-        uint32_t draw = sl_rng_u32(2, (uint64_t)port->value, (uint64_t)i);
-        float value = seed ? 1.0f : (float)(draw >> 8) / 16777216.0f - 0.5f;
+        uint32_t draw = sl_rng_u32(2, (uint64_t)port->value, (uint64_t)i), bits;
+        float value = kind == SL_FEED_SEED ? 1.0f : (float)(draw >> 8) / 16777216.0f - 0.5f;
+        memcpy(&bits, &value, 4);
         if (port->operand.dtype == SL_INT)
-            x[i] = draw % (uint32_t)(below > 0 && below < INT32_MAX ? below : 2);
+            words[i] = draw % (uint32_t)(below > 0 && below < INT32_MAX ? below : 2);
+        else if (port->operand.dtype == SL_BF16)
+            halves[i] = (uint16_t)(bits >> 16);
         else
-            memcpy(&x[i], &value, 4);
+            words[i] = bits;
     }
 }
 
-static int reader_of(const struct sl_graph *graph, int value) {
+static bool is_here(const struct sl_body *b, int node) {
+    return !b->part.stage_of || b->part.stage_of[node] == b->part.stage;
+}
+
+static int reader_of(const struct sl_body *b, int value) {
+    const struct sl_graph *graph = b->program->graph;
     for (int n = 0; n < graph->forward_count; n++)
         for (int i = 0; i < graph->nodes.at[n].in_count; i++)
-            if (graph->nodes.at[n].in[i] == value)
+            if (graph->nodes.at[n].in[i] == value && is_here(b, n))
                 return n;
-    return 0;
+    return -1;
 }
 
 static int reader_of_seed(const struct sl_graph *graph, int loss) {
@@ -57,43 +69,89 @@ static int reader_of_seed(const struct sl_graph *graph, int loss) {
     return v->kind == SL_VALUE_NODE && v->node < graph->forward_count ? v->node : 0;
 }
 
-static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, bool seed) {
+/* What a neighbour would have sent lies in memory of the device. */
+static sl_err post(struct sl_body *b, struct sl_body_feed *feed) {
+    const struct sl_device_row *row = b->device->row;
+    int64_t bytes = sl_operand_bytes(&feed->operand);
+    SL_TRY(row->alloc(b->device, larger(bytes, 64), &feed->message));
+    SL_TRY(row->upload(b->device, SL_STREAM_COMPUTE, feed->message, feed->host, bytes));
+    return row->sync(b->device, SL_STREAM_COMPUTE);
+}
+
+static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, enum sl_feed_kind kind) {
     const struct sl_graph *graph = b->program->graph;
     for (int p = 0; p < ports->count; p++) {
         const struct sl_program_port *port = &ports->at[p];
-        struct sl_body_feed feed = {.operand = port->operand,
+        struct sl_body_feed feed = {.kind = kind,
+                                    .operand = port->operand,
                                     .host = malloc((size_t)port->operand.numel * 4 + 64),
-                                    .input = seed ? -1 : port->index,
-                                    .reader = seed ? reader_of_seed(graph, port->index)
-                                                   : reader_of(graph, port->value)};
+                                    .input = kind == SL_FEED_INPUT ? port->index : -1,
+                                    .reader = -1};
+        if (kind == SL_FEED_INPUT)
+            feed.reader = reader_of(b, port->value);
+        if (kind == SL_FEED_SEED)
+            feed.reader = reader_of_seed(graph, port->index);
         if (!feed.host)
             return sl_fail(SL_ERR_SYSTEM, "no memory for an input");
-        draw_port(graph, port, seed, feed.host);
+        draw_port(graph, port, kind, feed.host);
         SL_PUSH(&b->feeds, feed);
+        if (kind == SL_FEED_ACT || kind == SL_FEED_GRAD)
+            SL_TRY(post(b, &b->feeds.at[b->feeds.count - 1]));
+    }
+    return SL_OK;
+}
+
+static sl_err put_feed(struct sl_body *b, struct sl_body_feed *feed, int slot, int64_t round) {
+    const struct sl_operand *o = &feed->operand;
+    const struct sl_device_row *row = b->device->row;
+    int64_t samples = b->program->samples, start = sl_clock_ns();
+    b->base[SL_SPACE_SLOT] = b->slots[slot];
+    if (b->spec->fill && feed->input >= 0)
+        SL_TRY(b->spec->fill(b->spec->data, round * samples, samples, feed->input, feed->host));
+    if (feed->message)
+        SL_TRY(row->copy(b->device, SL_STREAM_COMPUTE, (char *)b->slots[slot] + o->offset,
+                         feed->message, sl_operand_bytes(o)));
+    else
+        SL_TRY(upload(b, o->space, o->offset, feed->host, sl_operand_bytes(o)));
+    SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
+    feed->dur_ns = sl_clock_ns() - start;
+    if (feed->message) {
+        b->copied_bytes += sl_operand_bytes(o);
+        b->copied_ns += feed->dur_ns;
     }
     return SL_OK;
 }
 
 sl_err sl_body_feed(struct sl_body *b, int slot, int64_t round) {
-    int64_t samples = b->program->samples;
-    b->base[SL_SPACE_SLOT] = b->slots[slot];
-    for (int64_t i = 0; i < b->feeds.count; i++) {
-        struct sl_body_feed *feed = &b->feeds.at[i];
-        const struct sl_operand *o = &feed->operand;
-        int64_t start = sl_clock_ns();
-        if (b->spec->fill && feed->input >= 0)
-            SL_TRY(b->spec->fill(b->spec->data, round * samples, samples, feed->input, feed->host));
-        SL_TRY(upload(b, o->space, o->offset, feed->host, o->numel * 4));
-        feed->dur_ns = sl_clock_ns() - start;
-    }
-    return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
+    for (int64_t i = 0; i < b->feeds.count; i++)
+        if (b->feeds.at[i].kind <= SL_FEED_SEED)
+            SL_TRY(put_feed(b, &b->feeds.at[i], slot, round));
+    return SL_OK;
 }
 
-static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec, int64_t micro) {
-    struct sl_device_config config = {.threads = spec->threads};
-    struct sl_program_spec program = {
-        .graph = spec->graph, .samples = micro, .has_kernel = spec->device->has_kernel};
+static int64_t message_bytes(const struct sl_program *p) {
+    int64_t most = 0;
+    for (int i = 0; i < p->send_act.count; i++)
+        most = larger(most, sl_operand_bytes(&p->send_act.at[i].operand));
+    for (int i = 0; i < p->send_grad.count; i++)
+        most = larger(most, sl_operand_bytes(&p->send_grad.at[i].operand));
+    return most;
+}
+
+static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
+                        const struct sl_body_part *part, int64_t micro) {
+    struct sl_device_config config = {.threads = spec->threads,
+                                      .bind = part->place >= 0,
+                                      .place = part->place,
+                                      .tf32 = spec->tf32};
+    struct sl_program_spec program = {.graph = spec->graph,
+                                      .stage_of = part->stage_of,
+                                      .stage = part->stage,
+                                      .samples = micro,
+                                      .has_kernel = spec->device->has_kernel,
+                                      .dtype = spec->dtype};
     b->spec = spec;
+    b->part = *part;
     SL_TRY(spec->device->open(&config, &b->device));
     SL_TRY(sl_program_build(&program, &b->program));
     const struct sl_program *p = b->program;
@@ -106,17 +164,21 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec, i
     }
     SL_TRY(alloc(b, SL_SPACE_WORK, p->work_bytes));
     SL_TRY(fill_params(b));
-    SL_TRY(draw_ports(b, &p->inputs, false));
-    SL_TRY(draw_ports(b, &p->seeds, true));
+    SL_TRY(draw_ports(b, &p->inputs, SL_FEED_INPUT));
+    SL_TRY(draw_ports(b, &p->seeds, SL_FEED_SEED));
+    SL_TRY(draw_ports(b, &p->recv_act, SL_FEED_ACT));
+    SL_TRY(draw_ports(b, &p->recv_grad, SL_FEED_GRAD));
+    SL_TRY(b->device->row->alloc(b->device, larger(message_bytes(p), 64), &b->message));
     b->op_ns = calloc((size_t)p->instr_count + 1, sizeof *b->op_ns);
     return b->device->row->bind(b->device, b->program, &b->exec);
 }
 
-sl_err sl_body_open(const struct sl_profile_spec *spec, int64_t micro, struct sl_body **out) {
+sl_err sl_body_open(const struct sl_profile_spec *spec, const struct sl_body_part *part,
+                    int64_t micro, struct sl_body **out) {
     *out = calloc(1, sizeof **out);
     if (!*out)
         return sl_fail(SL_ERR_SYSTEM, "no memory");
-    return open_body(*out, spec, micro);
+    return open_body(*out, spec, part, micro);
 }
 
 void sl_body_close(struct sl_body *b) {
@@ -130,22 +192,46 @@ void sl_body_close(struct sl_body *b) {
     for (int s = 0; s < SL_BODY_SLOTS && b->device; s++)
         if (b->slots[s])
             b->device->row->free(b->device, b->slots[s]);
+    for (int64_t i = 0; i < b->feeds.count; i++) {
+        free(b->feeds.at[i].host);
+        if (b->feeds.at[i].message)
+            b->device->row->free(b->device, b->feeds.at[i].message);
+    }
+    if (b->message)
+        b->device->row->free(b->device, b->message);
     sl_program_close(b->program);
     if (b->device)
         b->device->row->close(b->device);
-    for (int64_t i = 0; i < b->feeds.count; i++)
-        free(b->feeds.at[i].host);
     SL_VEC_FREE(&b->feeds);
     free(b->op_ns);
     free(b);
 }
 
+/* What neighbours would read: out of the slot, as a run copies it into their messages. */
+static sl_err send(struct sl_body *b, const struct sl_ports *ports, int slot) {
+    int64_t start = sl_clock_ns();
+    for (int i = 0; i < ports->count; i++) {
+        const struct sl_operand *o = &ports->at[i].operand;
+        SL_TRY(b->device->row->copy(b->device, SL_STREAM_COMPUTE, b->message,
+                                    (char *)b->slots[slot] + o->offset, sl_operand_bytes(o)));
+        b->copied_bytes += sl_operand_bytes(o);
+    }
+    SL_TRY(b->device->row->sync(b->device, SL_STREAM_COMPUTE));
+    b->copied_ns += ports->count ? sl_clock_ns() - start : 0;
+    return SL_OK;
+}
+
 sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
+    bool forward = phase == SL_PHASE_F;
     struct sl_run_args args = {.phase = phase, .accumulate = true, .seed = 1, .op_ns = b->op_ns};
+    for (int64_t i = 0; i < b->feeds.count; i++)
+        if (b->feeds.at[i].kind == (forward ? SL_FEED_ACT : SL_FEED_GRAD))
+            SL_TRY(put_feed(b, &b->feeds.at[i], slot, 0));
     memcpy(args.base, b->base, sizeof args.base);
     args.base[SL_SPACE_SLOT] = b->slots[slot];
     SL_TRY(b->device->row->run(b->device, b->exec, &args));
-    return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
+    SL_TRY(b->device->row->sync(b->device, SL_STREAM_COMPUTE));
+    return send(b, forward ? &b->program->send_act : &b->program->send_grad, slot);
 }
 
 /* What a step works on: parameters one by one, as the run has them. */
@@ -155,7 +241,7 @@ struct stepper {
     struct sl_step_item *items;
     struct sl_norm_item *norms;
     double *sums;
-    void *state[SL_OPTIM_STATE], *scratch;
+    void *state[SL_OPTIM_STATE], *scratch, *version;
 };
 
 static float *address(const struct sl_body *b, enum sl_space space, int64_t offset) {
@@ -169,9 +255,10 @@ static sl_err open_stepper(struct sl_body *b, const struct sl_optim *optim, stru
     s->norms = SL_NEW(&s->arena, struct sl_norm_item, p->param_count);
     s->sums = SL_NEW(&s->arena, double, p->param_count);
     int64_t scratch = sl_plan_optim_scratch(p, optim);
-    SL_TRY(b->device->row->alloc(b->device, scratch > 64 ? scratch : 64, &s->scratch));
+    SL_TRY(b->device->row->alloc(b->device, larger(scratch, 64), &s->scratch));
+    SL_TRY(b->device->row->alloc(b->device, larger(p->param_bytes, 64), &s->version));
     for (int i = 0; i < sl_plan_optim_slabs(optim); i++)
-        SL_TRY(b->device->row->alloc(b->device, p->param_bytes, &s->state[i]));
+        SL_TRY(b->device->row->alloc(b->device, larger(p->param_bytes, 64), &s->state[i]));
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_param *at = &p->params[i];
         struct sl_optim_shape shape = sl_plan_optim_shape(p->graph, at->param);
@@ -198,10 +285,14 @@ static void close_stepper(struct sl_body *b, struct stepper *s) {
             b->device->row->free(b->device, s->state[i]);
     if (s->scratch)
         b->device->row->free(b->device, s->scratch);
+    if (s->version)
+        b->device->row->free(b->device, s->version);
     sl_arena_free(&s->arena);
 }
 
-static sl_err step_once(struct sl_body *b, struct stepper *s, int64_t t, int64_t *out_ns) {
+/* The norm and the update; then the weights once more, to another version. */
+static sl_err step_once(struct sl_body *b, struct stepper *s, int64_t t, int64_t *step_ns,
+                        int64_t *copy_ns) {
     const struct sl_device_row *row = b->device->row;
     int count = b->program->param_count;
     int64_t start = sl_clock_ns();
@@ -210,35 +301,56 @@ static sl_err step_once(struct sl_body *b, struct stepper *s, int64_t t, int64_t
         s->items[i].coef = sl_optim_coef(&s->params[i], t, 1e-9, 1);
     SL_TRY(row->step(b->device, s->items, count));
     SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
-    *out_ns = sl_clock_ns() - start;
+    *step_ns = sl_clock_ns() - start;
+    start = sl_clock_ns();
+    SL_TRY(row->copy(b->device, SL_STREAM_COMPUTE, s->version, b->base[SL_SPACE_PARAM],
+                     b->program->param_bytes));
+    SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
+    *copy_ns = sl_clock_ns() - start;
     return SL_OK;
 }
 
+static void insert(int64_t *sorted, int count, int64_t value) {
+    int at = count;
+    for (; at > 0 && sorted[at - 1] > value; at--)
+        sorted[at] = sorted[at - 1];
+    sorted[at] = value;
+}
+
 /* Between passes, as in a run: the middle of several, each after a pass has used the caches. */
-sl_err sl_body_step_rate(struct sl_body *b, const struct sl_optim *optim, double *out) {
+static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd,
+                          struct sl_body_rates *out) {
     enum { ROUNDS = 5 };
-    struct stepper s = {0};
-    int64_t ns[ROUNDS];
-    sl_err err = SL_OK;
-    *out = 0;
-    if (!b->program->param_bytes || !b->program->grad_bytes)
-        return SL_OK;
-    SL_TRY_OUT(open_stepper(b, optim, &s));
+    int64_t step_ns[ROUNDS], copy_ns[ROUNDS];
+    bool has_step = b->program->param_bytes && b->program->grad_bytes;
     for (int round = -1; round < ROUNDS; round++) {
-        int64_t now;
-        SL_TRY_OUT(sl_body_feed(b, 0, 0));
-        SL_TRY_OUT(sl_body_pass(b, SL_PHASE_F, 0));
-        SL_TRY_OUT(sl_body_pass(b, SL_PHASE_B, 0));
-        SL_TRY_OUT(step_once(b, &s, round + 2, &now));
-        int at = round;
-        for (; at > 0 && ns[at - 1] > now; at--)
-            ns[at] = ns[at - 1];
-        if (round >= 0)
-            ns[at] = now;
+        int64_t step = 0, copy = 0;
+        SL_TRY(sl_body_feed(b, 0, 0));
+        SL_TRY(sl_body_pass(b, SL_PHASE_F, 0));
+        SL_TRY(sl_body_pass(b, SL_PHASE_B, 0));
+        SL_TRY(sl_crowd_meet(crowd));
+        if (has_step)
+            SL_TRY(step_once(b, s, round + 2, &step, &copy));
+        if (round < 0)
+            continue;
+        insert(step_ns, round, step);
+        insert(copy_ns, round, copy);
     }
-    int64_t median_ns = ns[ROUNDS / 2] + 1;
-    *out = 1e9 * (double)b->program->param_bytes / (double)median_ns;
-out:
+    int middle = ROUNDS / 2;
+    if (has_step)
+        *out = (struct sl_body_rates){
+            1e9 * (double)b->program->param_bytes / (double)(step_ns[middle] + 1),
+            1e9 * (double)b->program->param_bytes / (double)(copy_ns[middle] + 1)};
+    return SL_OK;
+}
+
+sl_err sl_body_step_rates(struct sl_body *b, const struct sl_optim *optim, struct sl_crowd *crowd,
+                          struct sl_body_rates *out) {
+    struct stepper s = {0};
+    *out = (struct sl_body_rates){0};
+    sl_err err = open_stepper(b, optim, &s);
+    if (err == SL_OK)
+        err = step_rounds(b, &s, crowd, out);
     close_stepper(b, &s);
     return err;
 }
@@ -246,22 +358,22 @@ out:
 sl_err sl_body_copy_rate(struct sl_body *b, double *out) {
     enum { BYTES = 4 << 20 };
     const struct sl_device_row *row = b->device->row;
-    void *memory = NULL, *host = malloc(BYTES);
+    void *from = NULL, *to = NULL;
     sl_err err = SL_OK;
     *out = 0;
-    if (!host)
-        return sl_fail(SL_ERR_SYSTEM, "no memory");
-    SL_TRY_OUT(row->alloc(b->device, BYTES, &memory));
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &from));
+    SL_TRY_OUT(row->alloc(b->device, BYTES, &to));
     for (int round = 0; round < 5; round++) {
         int64_t start = sl_clock_ns();
-        SL_TRY_OUT(row->download(b->device, SL_STREAM_SEND, host, memory, BYTES));
+        SL_TRY_OUT(row->copy(b->device, SL_STREAM_SEND, to, from, BYTES));
         SL_TRY_OUT(row->sync(b->device, SL_STREAM_SEND));
         double ns = (double)(sl_clock_ns() - start), rate = 1e9 * BYTES / (ns > 1 ? ns : 1);
         *out = rate > *out ? rate : *out;
     }
 out:
-    if (memory)
-        row->free(b->device, memory);
-    free(host);
+    if (from)
+        row->free(b->device, from);
+    if (to)
+        row->free(b->device, to);
     return err;
 }

@@ -3,44 +3,66 @@
 #define SL_PROFILE_BODY_H
 
 #include "base/vec.h"
+#include "comm/crowd.h"
 #include "profile/measure.h"
 
 /* Micro-batches in flight: a pass finds the caches as a pipeline leaves them, not with its own
  * activations still there. */
 enum { SL_BODY_SLOTS = 2 };
 
+enum sl_feed_kind { SL_FEED_INPUT, SL_FEED_SEED, SL_FEED_ACT, SL_FEED_GRAD };
+
 struct sl_body_feed {
+    enum sl_feed_kind kind;
     struct sl_operand operand;
     void *host;
-    int input;      /* of the graph; -1: a seed */
-    int reader;     /* the first forward node that reads it; of a seed: that makes the loss */
+    void *message;  /* of the device, where messages lie; NULL: from the host */
+    int input;      /* of the graph; -1: none */
+    int reader;     /* the first node of the part that reads it; of a seed: that makes the loss; -1:
+                       part of the copy of a message */
     int64_t dur_ns; /* the last time */
+};
+
+/* What a body holds: a stage, and where its threads are. */
+struct sl_body_part {
+    const int *stage_of; /* [forward node]; NULL: the whole model */
+    int stage;
+    int place; /* device/bind.h; -1: anywhere */
 };
 
 struct sl_body {
     const struct sl_profile_spec *spec;
+    struct sl_body_part part;
     struct sl_device *device;
     struct sl_program *program;
     struct sl_exec *exec;
     void *base[SL_SPACE_COUNT];
     void *slots[SL_BODY_SLOTS];
     int64_t *op_ns;                    /* [instr] */
-    SL_VEC(struct sl_body_feed) feeds; /* inputs and seeds */
+    SL_VEC(struct sl_body_feed) feeds; /* inputs, seeds, messages */
+    void *message;                     /* of the device: what leaves */
+    int64_t copied_bytes, copied_ns;   /* messages in and out, since the caller set them to 0 */
 };
 
-SL_MUST_CHECK sl_err sl_body_open(const struct sl_profile_spec *spec, int64_t micro,
+SL_MUST_CHECK sl_err sl_body_open(const struct sl_profile_spec *spec,
+                                  const struct sl_body_part *part, int64_t micro,
                                   struct sl_body **out);
 /* The inputs of micro-batch number `round` into a slot: other values lie there once they have been
  * read. */
 SL_MUST_CHECK sl_err sl_body_feed(struct sl_body *body, int slot, int64_t round);
 void sl_body_close(struct sl_body *body);
-/* Gradients are added, as for all micro-batches but the first. */
+/* Gradients are added, as for all micro-batches but the first. Messages are copied as in a run. */
 SL_MUST_CHECK sl_err sl_body_pass(struct sl_body *body, enum sl_phase phase, int slot);
-/* Bytes of parameters that a step takes per second, the norm of the gradient included; 0 when there
- * are none. */
-SL_MUST_CHECK sl_err sl_body_step_rate(struct sl_body *body, const struct sl_optim *optim,
-                                       double *out);
-/* Bytes per second of a hand-over: out of one worker's memory, into another's. */
+
+/* Bytes of parameters per second: of a step, the norm of the gradient included, and of copying them
+ * to another version; 0 when there are none. */
+struct sl_body_rates {
+    double step, version;
+};
+/* All of the crowd step at the same time, as synchronous runs do. */
+SL_MUST_CHECK sl_err sl_body_step_rates(struct sl_body *body, const struct sl_optim *optim,
+                                        struct sl_crowd *crowd, struct sl_body_rates *out);
+/* Bytes per second of a copy between host and device, for a body without messages. */
 SL_MUST_CHECK sl_err sl_body_copy_rate(struct sl_body *body, double *out);
 
 #endif

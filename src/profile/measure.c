@@ -2,10 +2,10 @@
 #include "profile/measure.h"
 
 #include "base/clock.h"
-#include "base/par.h"
 #include "base/sort.h"
 #include "profile/body.h"
 #include "profile/link.h"
+#include "profile/slices.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,9 +21,13 @@ struct run {
     int *unit_of; /* [forward node] */
     int unit_count;
     uint64_t *signature; /* [unit] */
+    const struct sl_slice *slices;
+    int slice_count;
+    int *stage_of; /* [forward node] its slice */
     struct sl_arena *arena;
     SL_VEC(struct sl_cost_row) rows;
-    double step_rate, copy_rate;
+    struct sl_body_rates rates;
+    double copy_rate;
     int64_t action_ns;
 };
 
@@ -43,24 +47,27 @@ static int compare_samples(const void *a, const void *b) {
 }
 
 /* Instructions of one round into units and passes; what is fed is part of the forward pass of who
- * reads it. */
-static void add_round(const struct run *r, const struct sl_body *body, struct sample *out) {
+ * reads it. A sum of gradients may be of a node of another slice: it counts to the unit before it,
+ * and so do copies. */
+static void add_round(const struct run *r, const struct sl_body *body, const struct sl_slice *slice,
+                      struct sample *out) {
     const struct sl_graph *graph = r->spec->graph;
     const struct sl_program *p = body->program;
-    for (int u = 0; u < r->unit_count; u++)
-        out[u] = (struct sample){.signature = r->signature[u], .unit = u};
-    for (int i = 0, unit = 0; i < p->instr_count; i++) {
-        int n = p->instrs[i].node; /* -1: a copy, for the one before it */
-        if (n >= 0)
-            unit = r->unit_of[graph->nodes.at[n].of < 0 ? n : graph->nodes.at[n].of];
-        struct sample *s = &out[unit];
+    for (int u = slice->first; u < slice->last; u++)
+        out[u - slice->first] = (struct sample){.signature = r->signature[u], .unit = u};
+    for (int i = 0, unit = slice->first; i < p->instr_count; i++) {
+        int n = p->instrs[i].node; /* -1: a copy */
+        int of = n < 0 ? unit : r->unit_of[graph->nodes.at[n].of < 0 ? n : graph->nodes.at[n].of];
+        unit = of >= slice->first && of < slice->last ? of : unit;
+        struct sample *s = &out[unit - slice->first];
         int64_t *to = p->instrs[i].pass == SL_PASS_F   ? &s->f
                       : p->instrs[i].pass == SL_PASS_I ? &s->i
                                                        : &s->w;
         *to += body->op_ns[i];
     }
     for (int64_t i = 0; i < body->feeds.count; i++)
-        out[r->unit_of[body->feeds.at[i].reader]].f += body->feeds.at[i].dur_ns;
+        if (body->feeds.at[i].reader >= 0)
+            out[r->unit_of[body->feeds.at[i].reader] - slice->first].f += body->feeds.at[i].dur_ns;
 }
 
 static int64_t time_of(const struct sample *s, int what) {
@@ -100,25 +107,44 @@ static void stretch(struct run *r, int64_t first, const double share[3]) {
     }
 }
 
-/* Medians of the passes of all units together, by the samples of each round. */
-static void pass_medians(const struct run *r, const struct sample *at, int64_t rounds,
-                         int64_t *scratch, double out[3]) {
+/* ---- workers ---- */
+
+struct member {
+    struct sl_slice slice;
+    struct sl_body *body;
+    struct sample *samples; /* [round][unit of the slice] */
+    int64_t *extra;         /* [round] beside kernels, per pass */
+    double *copy_rate;      /* [round] */
+    struct sl_body_rates rates;
+};
+
+struct crowd {
+    struct run *run;
+    struct member *members; /* [busy] */
+    struct sample *samples; /* [count] of all members */
+    int64_t count;
+    int64_t *extra; /* [busy][round] */
+    double *copies; /* [busy][round] */
+};
+
+/* Medians of the passes of a worker, by the samples of each round, added to `out`. */
+static void pass_medians(const struct member *m, int rounds, int64_t *scratch, double out[3]) {
+    int units = m->slice.last - m->slice.first;
     for (int what = 0; what < 3; what++) {
-        for (int64_t k = 0; k < rounds; k++) {
+        for (int k = 0; k < rounds; k++) {
             scratch[k] = 0;
-            for (int u = 0; u < r->unit_count; u++)
-                scratch[k] += time_of(&at[k * r->unit_count + u], what);
+            for (int u = 0; u < units; u++)
+                scratch[k] += time_of(&m->samples[(int64_t)k * units + u], what);
         }
-        out[what] = (double)quantile(scratch, rounds, 0.5);
+        out[what] += (double)quantile(scratch, rounds, 0.5);
     }
 }
 
-/* One row per signature. */
-static void add_rows(struct run *r, struct sample *at, int64_t rounds, int64_t micro) {
-    int64_t count = rounds * r->unit_count, before = r->rows.count;
-    int64_t *scratch = SL_NEW(r->arena, int64_t, count + 1);
-    double whole[3], sum[3] = {0}, share[3];
-    pass_medians(r, at, rounds, scratch, whole);
+/* One row per signature. `at`: all samples of all workers. */
+static void add_rows(struct run *r, struct sample *at, int64_t count, const double whole[3],
+                     int64_t micro) {
+    int64_t before = r->rows.count, *scratch = SL_NEW(r->arena, int64_t, count + 1);
+    double sum[3] = {0}, share[3];
     sl_sort(at, count, sizeof *at, compare_samples);
     for (int64_t i = 0, j; i < count; i = j) {
         for (j = i; j < count && at[j].signature == at[i].signature;)
@@ -131,7 +157,7 @@ static void add_rows(struct run *r, struct sample *at, int64_t rounds, int64_t m
         row.i = middle(at + i, j - i, 1, scratch, NULL);
         row.w = middle(at + i, j - i, 2, scratch, NULL);
         (void)middle(at + i, j - i, 3, scratch, &row.spread);
-        double units = (double)(j - i) / (double)rounds;
+        double units = (double)(j - i) / (double)r->spec->rounds;
         sum[0] += units * (double)row.f;
         sum[1] += units * (double)row.i;
         sum[2] += units * (double)row.w;
@@ -142,78 +168,149 @@ static void add_rows(struct run *r, struct sample *at, int64_t rounds, int64_t m
     stretch(r, before, share);
 }
 
-/* ---- workers ---- */
-
-struct crowd {
-    const struct run *run;
-    struct sl_body **bodies; /* [busy] */
-    struct sample *samples;  /* [busy][round][unit] */
-    int64_t *extra;          /* [busy][round] beside kernels, per pass */
-    double *step_rate;       /* [busy] */
-    sl_err *err;
-};
-
 /* Forward of one micro-batch, backward of the one before: two are in flight. */
-static sl_err run_round(struct sl_body *body, int round, int64_t *extra_ns) {
+static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) {
     int64_t kernels = 0, slot = round & 1;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
+    body->copied_bytes = body->copied_ns = 0;
     SL_TRY(sl_body_feed(body, (int)slot, round));
     int64_t start = sl_clock_ns();
     SL_TRY(sl_body_pass(body, SL_PHASE_F, (int)slot));
     if (round > 0)
         SL_TRY(sl_body_pass(body, SL_PHASE_B, (int)!slot));
-    int64_t all = sl_clock_ns() - start;
+    int64_t all = sl_clock_ns() - start - body->copied_ns;
     for (int i = 0; i < body->program->instr_count; i++)
         kernels += body->op_ns[i];
     *extra_ns = (all - kernels) / 2;
     return SL_OK;
 }
 
-static void work(void *ctx, int64_t worker) {
+/* Whoever has measured enough goes on until all have: everybody is busy all the time. */
+static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
     enum { WARM = 2 };
-    struct crowd *c = ctx;
-    const struct run *r = c->run;
-    struct sl_body *body = c->bodies[worker];
-    for (int round = 0; round < r->spec->rounds + WARM; round++) {
-        int64_t extra, at = worker * r->spec->rounds + round - WARM;
-        c->err[worker] = run_round(body, round, &extra);
-        if (c->err[worker] != SL_OK)
-            return;
-        if (round < WARM)
+    const struct run *r = ((struct crowd *)ctx)->run;
+    struct member *m = &((struct crowd *)ctx)->members[worker];
+    struct sl_body *body = m->body;
+    bool told = false;
+    for (int64_t round = 0; round < r->spec->rounds + WARM || !sl_crowd_is_done(crowd, &told);
+         round++) {
+        int64_t extra, at = round - WARM;
+        SL_TRY(run_round(body, round, &extra));
+        if (at < 0 || at >= r->spec->rounds)
             continue;
-        c->extra[at] = extra;
-        add_round(r, body, c->samples + at * r->unit_count);
+        m->extra[at] = extra;
+        m->copy_rate[at] = 1e9 * (double)body->copied_bytes / (double)(body->copied_ns + 1);
+        add_round(r, body, &m->slice, m->samples + at * (m->slice.last - m->slice.first));
     }
-    c->err[worker] = sl_body_step_rate(body, r->spec->optim, &c->step_rate[worker]);
+    return sl_body_step_rates(body, r->spec->optim, crowd, &m->rates);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_rate(double *at, int64_t count) {
+    sl_sort(at, count, sizeof *at, compare_doubles);
+    return at[count / 2];
+}
+
+/* Rates of those who have any, their mean. */
+static struct sl_body_rates mean_rates(const struct member *members, int count) {
+    struct sl_body_rates sum = {0};
+    int have = 0;
+    for (int w = 0; w < count; w++) {
+        sum.step += members[w].rates.step;
+        sum.version += members[w].rates.version;
+        have += members[w].rates.step > 0;
+    }
+    return (struct sl_body_rates){sum.step / (have ? have : 1), sum.version / (have ? have : 1)};
+}
+
+/* Everybody has measured: from samples to rows. */
+static sl_err conclude(struct run *r, struct crowd *c, int64_t micro) {
+    const struct sl_profile_spec *spec = r->spec;
+    double whole[3] = {0};
+    int64_t rounds = (int64_t)spec->busy * spec->rounds;
+    int64_t *scratch = SL_NEW(r->arena, int64_t, spec->rounds + 1);
+    for (int w = 0; w < spec->busy; w++)
+        pass_medians(&c->members[w], spec->rounds, scratch, whole);
+    add_rows(r, c->samples, c->count, whole, micro);
+    r->rates = mean_rates(c->members, spec->busy);
+    r->action_ns = quantile(c->extra, rounds, 0.5);
+    r->action_ns = r->action_ns > 0 ? r->action_ns : 0;
+    r->copy_rate = median_rate(c->copies, rounds);
+    return r->copy_rate > 0 ? SL_OK : sl_body_copy_rate(c->members[0].body, &r->copy_rate);
+}
+
+static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
+    const struct sl_profile_spec *spec = r->spec;
+    int64_t rounds = spec->rounds, at = 0;
+    struct crowd c = {.run = r,
+                      .members = SL_NEW(arena, struct member, spec->busy),
+                      .extra = SL_NEW(arena, int64_t, spec->busy * rounds),
+                      .copies = SL_NEW(arena, double, spec->busy *rounds)};
+    for (int w = 0; w < spec->busy; w++) {
+        struct sl_slice slice = r->slices[w % r->slice_count];
+        c.members[w] = (struct member){
+            .slice = slice, .extra = c.extra + w * rounds, .copy_rate = c.copies + w * rounds};
+        c.count += rounds * (slice.last - slice.first);
+    }
+    c.samples = SL_NEW(arena, struct sample, c.count);
+    for (int w = 0; w < spec->busy; w++) {
+        c.members[w].samples = c.samples + at;
+        at += rounds * (c.members[w].slice.last - c.members[w].slice.first);
+    }
+    return c;
 }
 
 static sl_err measure_size(struct run *r, int64_t micro) {
     const struct sl_profile_spec *spec = r->spec;
     struct sl_arena arena = {0};
-    int64_t rounds = (int64_t)spec->busy * spec->rounds;
-    struct crowd c = {r,
-                      SL_NEW(&arena, struct sl_body *, spec->busy),
-                      SL_NEW(&arena, struct sample, rounds * r->unit_count),
-                      SL_NEW(&arena, int64_t, rounds),
-                      SL_NEW(&arena, double, spec->busy),
-                      SL_NEW(&arena, sl_err, spec->busy)};
+    struct crowd c = open_crowd(r, &arena);
+    int place = sl_crowd_place(spec->busy, spec->threads);
     sl_err err = SL_OK;
-    for (int i = 0; i < spec->busy; i++)
-        SL_TRY_OUT(sl_body_open(spec, micro, &c.bodies[i]));
-    sl_par_for(spec->busy, spec->busy, work, &c);
-    r->step_rate = 0;
-    for (int i = 0; i < spec->busy; i++) {
-        SL_TRY_OUT(c.err[i]);
-        r->step_rate += c.step_rate[i] / spec->busy;
+    for (int w = 0; w < spec->busy; w++) {
+        struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, w % r->slice_count,
+                                    place < 0 ? -1 : place + w * spec->threads};
+        SL_TRY_OUT(sl_body_open(spec, &part, micro, &c.members[w].body));
     }
-    add_rows(r, c.samples, rounds, micro);
-    r->action_ns = quantile(c.extra, rounds, 0.5);
-    r->action_ns = r->action_ns > 0 ? r->action_ns : 0;
-    SL_TRY_OUT(sl_body_copy_rate(c.bodies[0], &r->copy_rate));
+    SL_TRY_OUT(sl_crowd_run(spec->busy, spec->threads, work, &c));
+    err = conclude(r, &c, micro);
 out:
-    for (int i = 0; i < spec->busy; i++)
-        sl_body_close(c.bodies[i]);
+    for (int w = 0; w < spec->busy; w++)
+        sl_body_close(c.members[w].body);
     sl_arena_free(&arena);
+    return err;
+}
+
+/* A slice for every worker: the whole model runs a few times to see how long its units take. */
+static sl_err cut_slices(struct run *r) {
+    enum { ROUNDS = 3 };
+    const struct sl_profile_spec *spec = r->spec;
+    const struct sl_slice whole = {0, r->unit_count};
+    struct sl_body_part all = {NULL, 0, -1};
+    struct sample *samples = SL_NEW(r->arena, struct sample, r->unit_count + 1);
+    int64_t extra, *unit_ns = SL_NEW(r->arena, int64_t, r->unit_count + 1);
+    struct sl_body *body = NULL;
+    sl_err err = SL_OK;
+    if (spec->busy > 1) {
+        SL_TRY_OUT(sl_body_open(spec, &all, spec->sizes[0], &body));
+        for (int round = 0; round < ROUNDS; round++)
+            SL_TRY_OUT(run_round(body, round, &extra));
+        add_round(r, body, &whole, samples);
+    }
+    for (int u = 0; u < r->unit_count; u++)
+        unit_ns[u] = time_of(&samples[u], 3);
+    r->slice_count = sl_slices_cut(r->arena, unit_ns, r->unit_count, spec->busy, &r->slices);
+    r->stage_of = SL_NEW(r->arena, int, spec->graph->forward_count + 1);
+    for (int n = 0, slice = 0; n < spec->graph->forward_count; n++) {
+        for (slice = 0; r->slices[slice].last <= r->unit_of[n];)
+            slice++;
+        r->stage_of[n] = slice;
+    }
+out:
+    sl_body_close(body);
     return err;
 }
 
@@ -233,6 +330,7 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                 nodes[count++] = n;
         r.signature[u] = sl_cost_signature(graph, nodes, count);
     }
+    SL_TRY_OUT(cut_slices(&r));
     for (int s = 0; s < spec->size_count; s++) {
         if (spec->progress)
             spec->progress(spec->ctx, s, spec->size_count);
@@ -246,7 +344,8 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .busy = spec->busy,
                             .rows = r.rows.at,
                             .row_count = (int)r.rows.count,
-                            .step_bytes_per_s = floor(r.step_rate),
+                            .step_bytes_per_s = floor(r.rates.step),
+                            .version_bytes_per_s = floor(r.rates.version),
                             .link_bytes_per_s = floor(r.copy_rate),
                             .link_latency_ns = latency_ns,
                             .action_ns = r.action_ns};

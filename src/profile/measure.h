@@ -15,6 +15,8 @@ struct sl_profile_spec {
     const struct sl_device_row *device;
     const struct sl_optim *optim;
     int threads, busy, rounds;
+    enum sl_dtype dtype;  /* of activations */
+    bool tf32;            /* of products */
     const int64_t *sizes; /* [size_count] micro-batch sizes */
     int size_count;
     void (*progress)(void *ctx, int done, int all); /* NULL: none */

@@ -57,6 +57,18 @@ function listen(figure) {
   return curves.length;
 }
 
+/* The timelines are a page of their own: as high as they are, where that is no more than a window or two. */
+const frame = document.getElementById('timeline');
+if (frame) {
+  const fit = most => () => {
+    const inner = frame.contentDocument && frame.contentDocument.body;
+    if (inner) frame.style.height = Math.max(420, Math.min(most, inner.scrollHeight + 4)) + 'px';
+  };
+  frame.addEventListener('load', fit(1100));
+  fit(1100)();
+  window.addEventListener('beforeprint', fit(1e5));
+}
+
 const count = [...document.querySelectorAll('figure.chart')].reduce((n, f) => n + listen(f), 0);
 document.documentElement.dataset.ready = String(count || 'none');
 })();

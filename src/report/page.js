@@ -92,7 +92,7 @@ class Panel {
   /* --- elements --- */
   build() {
     const idle = 1 - this.busy.reduce((a, b) => a + b, 0) / (this.end * this.lanes.length || 1);
-    const stats = [['step', time(this.end)], ['idle', percent(idle)], ['largest peak', size(Math.max(0, ...this.peak))],
+    const stats = [['in all', time(this.end)], ['idle', percent(idle)], ['largest peak', size(Math.max(0, ...this.peak))],
       ['workers', this.lanes.length], ['actions', this.count]];
     const [pass, weight, transfer, gap] = this.critical, total = pass + weight + transfer + gap;
     const parts = [[pass, COLOURS[0], 'passes'], [weight, COLOURS[8], 'reduce and step'], [transfer, '#c0392b', 'messages'], [gap, 'transparent', 'waiting']];
@@ -462,6 +462,7 @@ function start() {
   setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
   look(0, view.end);
   panels.forEach(p => p.draw());
+  if (window.frameElement) document.body.classList.add('embedded');
   document.documentElement.dataset.ready = String(panels.reduce((n, p) => n + p.count, 0));
 }
 start();

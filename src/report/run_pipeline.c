@@ -150,7 +150,7 @@ static double mean_idle(const struct sl_picture *picture) {
 
 /* Which worker has most to do, what the critical path is made of, what the schedule allows. */
 static void put_why(const struct sl_run_pipeline *p, struct sl_text *out) {
-    const struct sl_picture *m = p->measured, *q = p->predicted;
+    const struct sl_picture *m = p->measured, *q = p->replayed;
     const struct sl_plan *plan = p->sched->plan;
     int64_t busiest = 0, sum = 0;
     int who = 0;
@@ -187,24 +187,74 @@ static void put_why(const struct sl_run_pipeline *p, struct sl_text *out) {
     sl_text_put(out, "</ul>\n");
 }
 
+/* Mean times of every stage and kind of action: what was told, and what it was. */
+static void put_kinds(const struct sl_run_pipeline *p, struct sl_text *out) {
+    const struct sl_plan *plan = p->sched->plan;
+    int rows = plan->stage_count < ROWS_MOST ? plan->stage_count : ROWS_MOST;
+    struct sl_arena arena = {0};
+    int64_t size = (int64_t)sizeof(int64_t[SL_KIND_COUNT]) * plan->stage_count;
+    int64_t(*told)[SL_KIND_COUNT] = sl_arena_alloc(&arena, size);
+    int64_t(*was)[SL_KIND_COUNT] = sl_arena_alloc(&arena, size);
+    sl_picture_durations(p->foretold, told);
+    sl_picture_durations(p->measured, was);
+    sl_text_put(out, "<details><summary>Actions</summary><table><thead><tr><th>stage</th><th>action"
+                     "</th><th>forecast</th><th>measured</th><th></th></tr></thead><tbody>\n");
+    for (int s = 0; s < rows; s++)
+        for (int k = 0; k < SL_KIND_COUNT; k++) {
+            if (!told[s][k] && !was[s][k])
+                continue;
+            sl_text_put(out, "<tr><td>");
+            sl_markup_escape(out, plan->stages[s].name);
+            sl_text_printf(out, "</td><td>%s</td>", sl_kind_name((enum sl_kind)k));
+            put_time_cell(out, told[s][k]);
+            put_time_cell(out, was[s][k]);
+            sl_text_put(out, "<td>");
+            if (told[s][k])
+                sl_text_printf(out, "%+.1f %%", 100 * ((double)was[s][k] / (double)told[s][k] - 1));
+            sl_text_put(out, "</td></tr>\n");
+        }
+    sl_text_put(out, "</tbody></table></details>\n");
+    put_rest(out, plan->stage_count, "stages");
+    sl_arena_free(&arena);
+}
+
+static void put_workers(const struct sl_picture *told, const struct sl_picture *was,
+                        struct sl_text *out) {
+    int rows = was->lane_count < ROWS_MOST ? was->lane_count : ROWS_MOST;
+    sl_text_put(out, "<details><summary>Workers</summary><table><thead><tr><th>worker</th>"
+                     "<th>idle, predicted</th><th>idle, measured</th></tr></thead><tbody>\n");
+    for (int l = 0; l < rows; l++)
+        sl_text_printf(out, "<tr><td>%d</td><td>%.1f %%</td><td>%.1f %%</td></tr>\n", l,
+                       100 * idle_of(told, l), 100 * idle_of(was, l));
+    sl_text_put(out, "</tbody></table></details>\n");
+    put_rest(out, was->lane_count, "workers");
+}
+
+/* What the timeline is compared with: a forecast, or else the schedule without disturbances. */
+static const struct sl_picture *expected(const struct sl_run_pipeline *p) {
+    return p->foretold ? p->foretold : p->replayed;
+}
+
 static void put_compared(const struct sl_run_pipeline *p, struct sl_text *out) {
-    const struct sl_picture *m = p->measured, *q = p->predicted;
-    int rows = m->lane_count < ROWS_MOST ? m->lane_count : ROWS_MOST;
+    const struct sl_picture *m = p->measured, *q = expected(p);
     char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
     if (!q || q->lane_count != m->lane_count)
         return;
     sl_text_printf(out,
                    "<h2>Predicted against measured</h2>\n<p>%s predicted, <b>%s</b> measured: "
-                   "%+.1f %%. The prediction plays the schedule with the mean pass times of this "
-                   "run.</p>\n<details><summary>Workers</summary><table><thead><tr><th>worker</th>"
-                   "<th>idle, predicted</th><th>idle, measured</th></tr></thead><tbody>\n",
+                   "%+.1f %%. ",
                    sl_human_ns(q->end_ns, a), sl_human_ns(m->end_ns, b),
                    100 * ((double)m->end_ns / (double)(q->end_ns + !q->end_ns) - 1));
-    for (int l = 0; l < rows; l++)
-        sl_text_printf(out, "<tr><td>%d</td><td>%.1f %%</td><td>%.1f %%</td></tr>\n", l,
-                       100 * idle_of(q, l), 100 * idle_of(m, l));
-    sl_text_put(out, "</tbody></table></details>\n");
-    put_rest(out, m->lane_count, "workers");
+    if (p->foretold) {
+        sl_text_put(out, "The prediction was made before the run began, from ");
+        sl_markup_escape(out, p->cost);
+        sl_text_put(out, " alone.</p>\n");
+        put_kinds(p, out);
+    } else {
+        sl_text_put(out, "The prediction plays the schedule with the mean pass times of this run; "
+                         "<code>train --cost X.cost</code> makes one before it begins.</p>\n");
+    }
+    put_workers(q, m, out);
 }
 
 /* The timeline page as a frame of its own: its script and its names stay apart from ours. */
@@ -212,8 +262,8 @@ static void put_timelines(const struct sl_run_pipeline *p, struct sl_text *out) 
     struct sl_picture pictures[SL_REPORT_MOST];
     struct sl_text page = {0};
     int count = 0;
-    if (p->predicted)
-        pictures[count++] = *p->predicted;
+    if (expected(p))
+        pictures[count++] = *expected(p);
     pictures[count++] = *p->measured;
     sl_report_html(pictures, count, &page);
     sl_text_put(out, "<h2>Timeline</h2>\n<iframe id=\"timeline\" title=\"timeline\" srcdoc=\"");

@@ -15,10 +15,12 @@ struct sl_op_time {
 };
 
 struct sl_run_pipeline {
-    const struct sl_graph *graph;       /* of the run's model; NULL: not known */
-    const struct sl_sched *sched;       /* as it ran, with its plan */
-    const struct sl_picture *measured;  /* NULL: it was not traced */
-    const struct sl_picture *predicted; /* NULL: as above */
+    const struct sl_graph *graph;      /* of the run's model; NULL: not known */
+    const struct sl_sched *sched;      /* as it ran, with its plan */
+    const struct sl_picture *measured; /* NULL: it was not traced */
+    const struct sl_picture *replayed; /* the schedule with the mean times of the run; NULL: none */
+    const struct sl_picture *foretold; /* with times that were told before the run; NULL: none */
+    const char *cost;                  /* the table that those came from */
 };
 
 void sl_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out);

@@ -321,7 +321,9 @@ static void put_number(struct sl_text *out, const char *word, double value) {
 }
 
 void sl_study_write(const struct sl_study *s, struct sl_text *out) {
-    sl_text_printf(out, "sluice-study 1\nstudy %s \"%s\"\n", s->name, s->brief);
+    sl_text_put(out, "sluice-study 1\n");
+    if (s->name[0])
+        sl_text_printf(out, "study %s \"%s\"\n", s->name, s->brief);
     for (int i = 0; i < s->let_count; i++)
         sl_text_printf(out, "let %s \"%s\"\n", s->lets[i].name, s->lets[i].text);
     sl_text_printf(out, "train \"%s\"\nseeds", s->options);

@@ -40,6 +40,9 @@ static const struct sl_worker *reference(const struct pair *p, int stage) {
     return p->one ? p->one->worker : sl_serial_worker(p->serial, stage);
 }
 
+/* A check looks for other bits, not for stalls, and may share its cores with many. */
+static const int64_t stall_ns = 300000000000;
+
 static sl_err open_pair(struct pair *p) {
     const struct sl_check_config *c = p->config;
     size_t count = (size_t)c->train->steps + 1;
@@ -51,6 +54,7 @@ static sl_err open_pair(struct pair *p) {
         .slack = c->slack,
         .comm = c->comm,
         .bind = c->bind,
+        .stall_ns = stall_ns,
         .before = c->before,
         .before_ctx = c->ctx,
     };

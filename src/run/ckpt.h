@@ -81,6 +81,9 @@ void sl_ckpt_end(struct sl_ckpt_writer *writer, bool committed);
 /* write, commit and end for a single writer. */
 SL_MUST_CHECK sl_err sl_ckpt_save(struct sl_ckpt_writer *writer);
 
+/* Remove what killed saves have left in a run that nobody writes to. */
+void sl_ckpt_clean(const char *run);
+
 /* ---- reading ---- */
 
 struct sl_ckpt_tensor {

@@ -170,6 +170,24 @@ void sl_ckpt_remove_dir(const struct sl_ckpt_files *files, const char *dir) {
     sl_arena_free(&arena);
 }
 
+void sl_ckpt_tidy(const struct sl_ckpt_files *files, const char *root) {
+    struct sl_arena arena = {0};
+    struct sl_ckpt_names names;
+    if (sl_ckpt_names(root, &arena, &names) == SL_OK)
+        for (int64_t i = 0; i < names.count; i++) {
+            const char *path = sl_arena_printf(&arena, "%s/%s", root, names.at[i]);
+            if (strncmp(names.at[i], ".tmp-", 5) == 0 && files->unlink(files->ctx, path) != 0)
+                sl_ckpt_remove_dir(files, path);
+        }
+    sl_arena_free(&arena);
+}
+
+void sl_ckpt_clean(const char *run) {
+    struct sl_arena arena = {0};
+    sl_ckpt_tidy(&sl_ckpt_system_files, sl_ckpt_root(&arena, run));
+    sl_arena_free(&arena);
+}
+
 int64_t sl_ckpt_dir_step(const char *name) {
     if (strncmp(name, "step-", 5) != 0)
         return -1;

@@ -43,6 +43,8 @@ SL_MUST_CHECK sl_err sl_ckpt_names(const char *dir, struct sl_arena *arena,
                                    struct sl_ckpt_names *out);
 /* The files in it and the directory itself; never follows a link. Failures are left for later. */
 void sl_ckpt_remove_dir(const struct sl_ckpt_files *files, const char *dir);
+/* What saves that were killed have left in RUN/ckpt. */
+void sl_ckpt_tidy(const struct sl_ckpt_files *files, const char *root);
 
 /* "step-00001000" or "step-00001000.2": the step, or -1. */
 int64_t sl_ckpt_dir_step(const char *name);

@@ -324,13 +324,11 @@ out:
 static void prune(struct sl_ckpt_writer *writer, const char *kept) {
     struct sl_ckpt_names names;
     int older = 0;
+    sl_ckpt_tidy(writer->files, writer->root);
     if (sl_ckpt_names(writer->root, &writer->arena, &names) != SL_OK)
         return;
     for (int64_t i = names.count - 1; i >= 0; i--) {
         int64_t step = sl_ckpt_dir_step(names.at[i]);
-        const char *path = sl_arena_printf(&writer->arena, "%s/%s", writer->root, names.at[i]);
-        if (strncmp(names.at[i], ".tmp-", 5) == 0)
-            sl_ckpt_remove_dir(writer->files, path);
         if (step < 0 || step > writer->options.step || strcmp(names.at[i], kept) == 0)
             continue;
         if (step < writer->options.step)

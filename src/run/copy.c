@@ -1,7 +1,10 @@
 /* The tensors of a process as they were at one moment. */
+#include "base/clock.h"
 #include "run/ckpt.h"
 #include "run/store.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +13,7 @@ enum { ALIGN = 64 };
 struct place {
     struct sl_tensor_id id;
     int64_t offset, size_bytes;
+    const void *from; /* still to be copied from there; NULL: it is here */
 };
 
 struct sl_copy {
@@ -18,6 +22,11 @@ struct sl_copy {
     int64_t *offsets; /* [key_of] -1: not here */
     int64_t params, states, slabs, size_bytes;
     char *memory;
+    pthread_mutex_t mutex;
+    pthread_cond_t taken;
+    atomic_bool taking; /* begun and not finished */
+    atomic_int waiters;
+    atomic_int_least64_t waited_ns;
 };
 
 /* Weights, then each slab of the optimizer, then states. */
@@ -35,7 +44,7 @@ static sl_err add_place(void *ctx, const struct sl_ckpt_item *item, const struct
     if (!copy->store.here(copy->store.ctx, id))
         return SL_OK;
     copy->offsets[key_of(copy, id)] = copy->size_bytes;
-    SL_PUSH(&copy->places, ((struct place){*id, copy->size_bytes, size}));
+    SL_PUSH(&copy->places, ((struct place){*id, copy->size_bytes, size, NULL}));
     copy->size_bytes += (size + ALIGN - 1) / ALIGN * ALIGN;
     return SL_OK;
 }
@@ -58,6 +67,8 @@ static sl_err plan(struct sl_copy *copy) {
 sl_err sl_copy_open(const struct sl_store *store, struct sl_copy **out) {
     struct sl_copy *copy = sl_realloc(NULL, sizeof *copy);
     *copy = (struct sl_copy){.store = *store};
+    pthread_mutex_init(&copy->mutex, NULL);
+    pthread_cond_init(&copy->taken, NULL);
     sl_err err = SL_OK;
     SL_TRY_OUT(plan(copy));
     copy->memory = aligned_alloc(ALIGN, (size_t)(copy->size_bytes ? copy->size_bytes : ALIGN));
@@ -83,17 +94,54 @@ void sl_copy_close(struct sl_copy *copy) {
     SL_VEC_FREE(&copy->places);
     free(copy->offsets);
     free(copy->memory);
+    pthread_cond_destroy(&copy->taken);
+    pthread_mutex_destroy(&copy->mutex);
     free(copy);
 }
 
-sl_err sl_copy_take(struct sl_copy *copy) {
+sl_err sl_copy_begin(struct sl_copy *copy) {
     for (int64_t i = 0; i < copy->places.count; i++) {
-        const struct place *place = &copy->places.at[i];
-        SL_TRY(copy->store.get(copy->store.ctx, &place->id, 0, place->size_bytes,
-                               copy->memory + place->offset));
+        struct place *place = &copy->places.at[i];
+        place->from = copy->store.at_rest(copy->store.ctx, &place->id);
+        if (!place->from)
+            SL_TRY(copy->store.get(copy->store.ctx, &place->id, 0, place->size_bytes,
+                                   copy->memory + place->offset));
     }
+    atomic_store(&copy->taking, true);
     return SL_OK;
 }
+
+void sl_copy_finish(struct sl_copy *copy) {
+    for (int64_t i = 0; i < copy->places.count; i++) {
+        struct place *place = &copy->places.at[i];
+        if (place->from)
+            memcpy(copy->memory + place->offset, place->from, (size_t)place->size_bytes);
+        place->from = NULL;
+    }
+    pthread_mutex_lock(&copy->mutex);
+    atomic_store(&copy->taking, false);
+    pthread_cond_broadcast(&copy->taken);
+    pthread_mutex_unlock(&copy->mutex);
+}
+
+void sl_copy_await(struct sl_copy *copy) {
+    if (!copy || !atomic_load(&copy->taking))
+        return;
+    int64_t begin = sl_clock_ns();
+    atomic_fetch_add(&copy->waiters, 1);
+    pthread_mutex_lock(&copy->mutex);
+    while (atomic_load(&copy->taking))
+        pthread_cond_wait(&copy->taken, &copy->mutex);
+    pthread_mutex_unlock(&copy->mutex);
+    atomic_fetch_sub(&copy->waiters, 1);
+    int64_t waited = sl_clock_ns() - begin, most = atomic_load(&copy->waited_ns);
+    while (waited > most && !atomic_compare_exchange_weak(&copy->waited_ns, &most, waited))
+        continue;
+}
+
+int sl_copy_waiters(const struct sl_copy *copy) { return atomic_load(&copy->waiters); }
+
+int64_t sl_copy_waited_ns(struct sl_copy *copy) { return atomic_exchange(&copy->waited_ns, 0); }
 
 int64_t sl_copy_bytes(const struct sl_copy *copy) { return copy->size_bytes; }
 

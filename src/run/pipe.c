@@ -21,11 +21,16 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
     return SL_OK;
 }
 
+static const struct sl_device_row *device_of(const struct sl_train_config *c, int worker) {
+    return c->kind_count ? c->kinds[worker % c->kind_count] : c->device;
+}
+
 /* Nodes that one kernel computes round differently when they are cut apart. */
-static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) {
+static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_row *device,
+                        struct sl_arena *arena) {
     const struct sl_graph *graph = c->train->graph;
     int *group = SL_NEW(arena, int, graph->forward_count + 1);
-    sl_pass_glue(graph, c->train->device->has_kernel, group);
+    sl_pass_glue(graph, device->has_kernel, group);
     for (int n = 0; n < graph->forward_count; n++) {
         const struct sl_node *node = &graph->nodes.at[n], *first = &graph->nodes.at[group[n]];
         int a = c->stage_of[group[n]], b = c->stage_of[n];
@@ -33,10 +38,17 @@ static sl_err check_cut(const struct sl_pipe_config *c, struct sl_arena *arena) 
             return sl_fail(
                 SL_ERR_NO,
                 "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
-                "computes both; they must be in one stage",
+                "computes both on device '%s'; they must be in one stage",
                 group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
-                c->plan->stages[b].name);
+                c->plan->stages[b].name, device->name);
     }
+    return SL_OK;
+}
+
+static sl_err check_cuts(const struct sl_pipe_config *c, struct sl_arena *arena) {
+    SL_TRY(check_cut(c, c->train->device, arena));
+    for (int i = 0; i < c->train->kind_count; i++)
+        SL_TRY(check_cut(c, c->train->kinds[i], arena));
     return SL_OK;
 }
 
@@ -97,7 +109,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
         .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
         .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
         .eval_samples = full,
-        .has_kernel = c->device->has_kernel,
+        .has_kernel = w->device->row->has_kernel,
         .dtype = c->dtype,
         .split = split,
         .recompute = pipe->config.plan->stages[stage].recompute,
@@ -134,7 +146,7 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     if (!sl_pipe_is_here(pipe, index))
         return SL_OK;
     w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
-    SL_TRY(pipe->train.device->open(&device, &w->device));
+    SL_TRY(device_of(&pipe->train, index)->open(&device, &w->device));
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
@@ -195,7 +207,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
     pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
     pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    SL_TRY_OUT(check_cut(config, &pipe->arena));
+    SL_TRY_OUT(check_cuts(config, &pipe->arena));
     SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
     for (int s = 0; s < plan->stage_count; s++)
         if (pipe->sched->micros[s] > pipe->most_micros)
@@ -371,6 +383,8 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
+    if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
+        reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
     add_losses(pipe, steps);
@@ -428,6 +442,17 @@ const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe) { return pipe->worker_b
 
 int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker) {
     return sl_sched_worker_bytes(pipe->sched, worker);
+}
+
+int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe) {
+    int64_t bytes = 0, messages = 0;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        if (!sl_pipe_is_here(pipe, w))
+            continue;
+        bytes += sl_sched_worker_bytes(pipe->sched, w);
+        messages += sl_sched_message_bytes(pipe->sched, w);
+    }
+    return bytes + (pipe->comm->bytes > messages ? pipe->comm->bytes - messages : 0);
 }
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }

@@ -161,6 +161,7 @@ static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
 static struct sl_pass pass_of(struct sl_pipe_worker *w, const struct where *at,
                               const struct sl_action *action, enum sl_phase phase) {
     const struct sl_pipe *pipe = w->pipe;
+    bool between = (pipe->comm->gate.poll || w->sums) && !w->device->row->whole;
     return (struct sl_pass){
         .program = at->which,
         .phase = phase,
@@ -170,7 +171,7 @@ static struct sl_pass pass_of(struct sl_pipe_worker *w, const struct where *at,
         .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
-        .after = pipe->comm->gate.poll || w->sums ? sl_pipe_between : NULL,
+        .after = between ? sl_pipe_between : NULL,
         .ctx = w,
     };
 }

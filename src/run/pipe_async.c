@@ -57,7 +57,10 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
         .places = sl_sched_share_places(pipe->sched),
         .size_bytes = size_bytes,
         .device = device ? pipe->workers[to].device : NULL,
+        .sender = device ? pipe->workers[from].device : NULL,
     };
+    if (spec.device && spec.sender && spec.device->row != spec.sender->row)
+        spec.device = spec.sender = NULL; /* both reach the host's memory */
     return sl_channel_open(pipe->comm, &spec, out);
 }
 

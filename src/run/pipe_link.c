@@ -127,13 +127,17 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
     struct sl_link *link = &pipe->links[e];
     struct ends ends = ends_of(plan, &plan->edges[e], pair, grad);
     const struct sl_seat_state *reader = pipe->seat_at[ends.reader];
+    const struct sl_seat_state *sender = pipe->seat_at[ends.sender];
     struct sl_channel_spec spec = {
         .from = rank_of(pipe, plan->seats[ends.sender].worker),
         .to = rank_of(pipe, plan->seats[ends.reader].worker),
         .places = places_of(pipe, e, pair, grad),
         .size_bytes = message_bytes(pipe, e, ends, grad),
         .device = reader ? reader->train.device : NULL,
+        .sender = sender ? sender->train.device : NULL,
     };
+    if (reader && sender && spec.device->row != spec.sender->row)
+        spec.device = spec.sender = NULL; /* both reach the host's memory */
     if (link->per_iteration[pair] == 0)
         return SL_OK;
     return sl_channel_open(pipe->comm, &spec, grad ? &link->grads[pair] : &link->acts[pair]);
@@ -268,6 +272,18 @@ static sl_err open_parts(struct sl_pipe *pipe, int stage, struct sl_group_spec *
     return SL_OK;
 }
 
+/* Threads add up each other's memory as it is. */
+static sl_err check_kinds(const struct sl_pipe *pipe, struct sl_device *const *devices, int count) {
+    for (int i = 1; i < count && pipe->own_comm; i++)
+        if (devices[i]->row != devices[0]->row)
+            return sl_fail(SL_ERR_NO,
+                           "devices '%s' and '%s' share tied weights or are replicas of a stage, "
+                           "which threads of one process cannot add up; untie them, cut elsewhere, "
+                           "or give each worker a process ('sluice launch')",
+                           devices[0]->row->name, devices[i]->row->name);
+    return SL_OK;
+}
+
 /* Members of a group are workers, not seats. */
 static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scratch) {
     const struct sl_plan *plan = pipe->config.plan;
@@ -287,6 +303,7 @@ static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scrat
         devices[spec.member_count] = pipe->workers[w].device;
         ranks[spec.member_count++] = rank_of(pipe, w);
     }
+    SL_TRY(check_kinds(pipe, devices, spec.member_count));
     if (group >= plan->stage_count)
         list_terms(pipe, &plan->ties[group - plan->stage_count], member, terms, &spec);
     else

@@ -178,6 +178,7 @@ sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
         seat->rates[i] = rate_of(pipe, seat, i, args->t);
     args->lr_of = seat->rates;
     args->delta = seat->kept >= 0 && !(row && row->kept == SL_KEPT_VELOCITY);
+    sl_copy_await(seat->train.copy);
     if (feedback)
         SL_TRY(feed_back(pipe, seat, args, -1));
     if (follows)

@@ -17,8 +17,6 @@
 
 #include "sched/deps.h"
 
-#include <string.h>
-
 enum { PART_LEAST = 1 << 14 }; /* floats: less is not worth a message */
 
 /* ---- parts ---- */
@@ -80,8 +78,8 @@ void sl_pipe_complete(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     w->completing.seat = completes ? seat : NULL;
     w->completing.program = pass->program;
     w->completing.grad_slot = pass->grad_slot;
-    /* A GPU would lose its graph, and what an audit does again must not be read before. */
-    if (completes && !w->pipe->train.audit && strcmp(w->device->row->name, "cuda") != 0)
+    /* What an audit does again must not be read before. */
+    if (completes && !w->pipe->train.audit && !w->device->row->whole)
         pass->after = sl_pipe_between;
 }
 

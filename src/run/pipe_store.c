@@ -240,15 +240,26 @@ static sl_err view_put(void *ctx, const struct sl_tensor_id *id, int64_t from, i
     return SL_OK;
 }
 
+static const void *view_at_rest(void *ctx, const struct sl_tensor_id *id) {
+    const struct view *view = ctx;
+    const struct sl_seat_state *seat = view->pipe->seat_at[holder_of(view->pipe, id)];
+    return seat ? sl_train_at_rest(&seat->train, id) : NULL;
+}
+
 static struct sl_store store_of(struct view *view) {
-    return (struct sl_store){&view->pipe->train, view, view_has, view_here, view_get, view_put};
+    return (struct sl_store){&view->pipe->train, view,     view_has,    view_here,
+                             view_get,           view_put, view_at_rest};
 }
 
 sl_err sl_pipe_open_copy(struct sl_pipe *pipe, struct sl_copy **out) {
     struct view *view = SL_NEW(&pipe->arena, struct view, 1); /* as long as the copy */
     *view = (struct view){.pipe = pipe};
     struct sl_store store = store_of(view);
-    return sl_copy_open(&store, out);
+    SL_TRY(sl_copy_open(&store, out));
+    for (int s = 0; s < pipe->config.plan->seat_count; s++)
+        if (pipe->seat_at[s])
+            pipe->seat_at[s]->train.copy = *out;
+    return SL_OK;
 }
 
 struct sl_store_place sl_pipe_place(const struct sl_pipe *pipe) {

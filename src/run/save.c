@@ -251,8 +251,25 @@ static sl_err train_put(void *ctx, const struct sl_tensor_id *id, int64_t from, 
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
+const void *sl_train_at_rest(const struct sl_train *train, const struct sl_tensor_id *id) {
+    bool rests = train->copy && id->part != SL_PART_STATE && train->worker->versions == 1;
+    return rests && !train->device->row->apart ? sl_worker_memory(train->worker, id, 0) : NULL;
+}
+
+static const void *train_at_rest(void *ctx, const struct sl_tensor_id *id) {
+    return sl_train_at_rest(ctx, id);
+}
+
 struct sl_store sl_train_store(struct sl_train *train) {
-    return (struct sl_store){&train->config, train, train_has, train_has, train_get, train_put};
+    return (struct sl_store){&train->config, train,     train_has,    train_has,
+                             train_get,      train_put, train_at_rest};
+}
+
+sl_err sl_train_open_copy(struct sl_train *train, struct sl_copy **out) {
+    struct sl_store store = sl_train_store(train);
+    SL_TRY(sl_copy_open(&store, out));
+    train->copy = *out;
+    return SL_OK;
 }
 
 struct sl_store_place sl_train_place(const struct sl_train *train) {

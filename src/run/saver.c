@@ -21,7 +21,8 @@ struct sl_saver {
     sl_err err;
     char message[2048];
     struct sl_save_report report;
-    bool told; /* the report has been handed out */
+    bool told;         /* the report has been handed out */
+    int64_t waited_ns; /* for a writer, since the last save began */
 };
 
 struct sl_saver *sl_saver_open(const struct sl_saver_config *config) {
@@ -37,6 +38,7 @@ struct sl_saver *sl_saver_open(const struct sl_saver_config *config) {
 static void *write_beside(void *arg) {
     struct sl_saver *saver = arg;
     int64_t begin = sl_clock_ns(), cpu = sl_clock_cpu_ns();
+    sl_copy_finish(saver->config.copy);                     /* somebody may be waiting for that */
     setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE); /* of this thread; no is no harm */
     saver->err = saver->config.write(saver->config.ctx, saver->config.copy, &saver->save);
     if (saver->err != SL_OK)
@@ -49,9 +51,12 @@ static void *write_beside(void *arg) {
 
 /* The end of the writer, and how it went. */
 static sl_err finish(struct sl_saver *saver) {
+    int64_t begin = sl_clock_ns();
     if (!saver->writing)
         return SL_OK;
     pthread_join(saver->thread, NULL);
+    saver->waited_ns += sl_clock_ns() - begin;
+    saver->report.stall_ns += sl_copy_waited_ns(saver->config.copy);
     saver->writing = false;
     saver->told = false;
     if (saver->err != SL_OK)
@@ -71,25 +76,31 @@ void sl_saver_close(struct sl_saver *saver) {
 static sl_err save_here(struct sl_saver *saver, int64_t begin) {
     int64_t cpu = sl_clock_cpu_ns();
     SL_TRY(saver->config.write(saver->config.ctx, NULL, &saver->save));
-    saver->report.stall_ns = saver->report.write_ns = sl_clock_ns() - begin;
+    saver->report.write_ns = sl_clock_ns() - begin;
+    saver->report.stall_ns += saver->report.write_ns;
     saver->report.cpu_ns = sl_clock_cpu_ns() - cpu;
     saver->told = false;
     return SL_OK;
 }
 
 sl_err sl_saver_save(struct sl_saver *saver, struct sl_store_place place, bool wait) {
-    int64_t begin = sl_clock_ns();
     SL_TRY(finish(saver));
+    int64_t begin = sl_clock_ns();
     saver->save.place = place;
-    saver->report = (struct sl_save_report){.step = place.step};
+    saver->report = (struct sl_save_report){.step = place.step, .stall_ns = saver->waited_ns};
+    saver->waited_ns = 0;
     if (!saver->config.copy || wait)
         return save_here(saver, begin);
-    SL_TRY(sl_copy_take(saver->config.copy));
+    SL_TRY(sl_copy_begin(saver->config.copy));
+    saver->report.beside = true;
     atomic_store(&saver->done, false);
-    if (pthread_create(&saver->thread, NULL, write_beside, saver) != 0)
+    if (pthread_create(&saver->thread, NULL, write_beside, saver) != 0) {
+        sl_copy_finish(saver->config.copy);
+        saver->report.beside = false;
         return save_here(saver, begin);
+    }
     saver->writing = true;
-    saver->report.stall_ns = sl_clock_ns() - begin;
+    saver->report.stall_ns += sl_clock_ns() - begin;
     return SL_OK;
 }
 

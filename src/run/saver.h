@@ -1,8 +1,9 @@
-/* Saving beside the run: the step loop only copies what is to be saved into memory that was planned
- * for it; a thread hashes, writes, fsyncs and renames while the next steps run.
+/* Saving beside the run: the step loop only copies what passes write; a thread copies the rest
+ * while the passes of the next step read it, and hashes, writes, fsyncs and renames while steps go
+ * on.
  *
- *   step loop   ... | wait for the writer, copy | step   step   step   step ... | wait, copy | ...
- *   writer                                      | hash, write, fsync, rename |               | ...
+ *   step loop   ... | wait for the writer, begin | passes, await | step   step ... | wait, begin |
+ * ... writer                                       | finish | hash, write, fsync, rename | | ...
  *
  * There is one copy: a save that comes while the last one is being written waits for it. The files
  * are those of a save that stops the run, byte for byte.
@@ -24,9 +25,10 @@ struct sl_saver_config {
 /* What a save has cost. */
 struct sl_save_report {
     int64_t step;
-    int64_t stall_ns; /* the run waited for it */
+    int64_t stall_ns; /* the run waited for it, at its border and before the next optimizer step */
     int64_t write_ns; /* until it was durable, after the run went on */
     int64_t cpu_ns;   /* of the writer's thread */
+    bool beside;      /* the run went on meanwhile */
 };
 
 struct sl_saver;

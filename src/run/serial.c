@@ -44,6 +44,7 @@ static sl_err open_part(struct sl_serial *s, int stage) {
         .samples = part->size,
         .last_samples = c->batch - part->size * (part->micros - 1),
         .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
         .recompute = of->recompute,
         .slots = (int)part->micros,
         .versions = 1,
@@ -73,7 +74,7 @@ sl_err sl_serial_open(const struct sl_train_config *config, const struct sl_plan
     s->stage_of = stage_of;
     s->parts = SL_NEW(&s->arena, struct part, plan->stage_count);
     s->norms = SL_NEW(&s->arena, double, config->graph->params.count);
-    struct sl_device_config device = {.threads = config->threads};
+    struct sl_device_config device = {.threads = config->threads, .tf32 = config->tf32};
     SL_TRY_OUT(config->device->open(&device, &s->device));
     for (int i = 0; i < plan->stage_count; i++)
         SL_TRY_OUT(open_part(s, i));

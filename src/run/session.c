@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,6 +52,13 @@ static sl_err write_beside(const char *run, const char *name, const char *text) 
     return err;
 }
 
+static void remove_beside(const char *run, const char *name) {
+    struct sl_text path = {0};
+    sl_text_printf(&path, "%s/%s", run, name);
+    remove(path.at);
+    sl_text_free(&path);
+}
+
 static int64_t step_of(const struct session *s) {
     return s->pipe ? sl_pipe_step_count(s->pipe) : s->train->step;
 }
@@ -79,6 +87,8 @@ static sl_err start(struct session *s) {
         SL_TRY(load(s, c->run, false));
         s->result->resumed = true;
         s->saved_step = step_of(s);
+        if (s->speaks)
+            sl_ckpt_clean(c->run);
     } else if (c->init) {
         SL_TRY(load(s, c->init, true));
     }
@@ -91,6 +101,10 @@ static sl_err start(struct session *s) {
     }
     if (c->plan_text) /* a resumed run may be cut anew */
         SL_TRY(write_beside(c->run, "plan.plan", c->plan_text));
+    if (c->forecast) /* an old one is not of this plan */
+        SL_TRY(write_beside(c->run, "forecast.json", c->forecast));
+    else
+        remove_beside(c->run, "forecast.json");
     return sl_run_log_open(&s->log, c->run, step_of(s));
 }
 
@@ -113,11 +127,8 @@ static sl_err open_saver(struct session *s) {
     if (!c->run)
         return SL_OK;
     if ((c->checkpoint_every > 0 || is_paced(s)) && !c->save_stops) {
-        struct sl_store store = {0};
-        if (!s->pipe)
-            store = sl_train_store(s->train);
         SL_TRY(s->pipe ? sl_pipe_open_copy(s->pipe, &saver.copy)
-                       : sl_copy_open(&store, &saver.copy));
+                       : sl_train_open_copy(s->train, &saver.copy));
         s->copy_bytes = sl_copy_bytes(saver.copy);
     }
     s->saver = sl_saver_open(&saver);
@@ -354,26 +365,27 @@ static int64_t count_params(const struct sl_graph *graph) {
     return count;
 }
 
-/* What the verifier has counted for the workers of a rank, its data set, saving. */
-static int64_t *predict_ranks(const struct session *s, struct sl_arena *arena) {
+/* What every rank needs for its workers, its data set, saving. */
+static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int64_t **out) {
     const struct sl_session_config *c = s->config;
     int ranks = c->comm ? c->comm->ranks : 1;
-    int64_t *bytes = SL_NEW(arena, int64_t, ranks);
-    for (int w = 0; w < c->plan->worker_count; w++)
-        bytes[c->comm ? sl_comm_rank_of(c->comm, w, c->plan->worker_count) : 0] +=
-            sl_pipe_proved_bytes(s->pipe, w);
-    for (int r = 0; r < ranks; r++)
-        bytes[r] += sl_data_bytes(c->train.data) + (c->run || c->init ? SL_CKPT_BUFFER_BYTES : 0);
-    return bytes;
+    *out = SL_NEW(arena, int64_t, ranks);
+    (*out)[c->comm ? c->comm->rank : 0] = sl_pipe_rank_bytes(s->pipe) + s->copy_bytes +
+                                          sl_data_bytes(c->train.data) +
+                                          (c->run || c->init ? SL_CKPT_BUFFER_BYTES : 0);
+    return c->comm ? sl_comm_merge(c->comm, *out, ranks * (int64_t)sizeof **out) : SL_OK;
 }
 
-static void tell_start(struct session *s) {
+static sl_err tell_start(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_session_start start = {.step = step_of(s), .params = count_params(c->train.graph)};
     struct sl_arena arena = {0};
+    sl_err err = SL_OK;
     if (s->pipe) {
+        int64_t *ranks;
+        err = predict_ranks(s, &arena, &ranks);
+        start.rank_bytes = ranks;
         start.worker_bytes = sl_pipe_bytes(s->pipe);
-        start.rank_bytes = predict_ranks(s, &arena);
         for (int w = 0; w < c->plan->worker_count; w++)
             start.bytes += start.worker_bytes[w];
     } else {
@@ -382,9 +394,10 @@ static void tell_start(struct session *s) {
     start.copy_bytes = s->copy_bytes;
     start.bytes += s->copy_bytes;
     s->result->bytes = start.bytes;
-    if (c->on_start && s->speaks)
+    if (c->on_start && s->speaks && err == SL_OK)
         c->on_start(c->ctx, &start);
     sl_arena_free(&arena);
+    return err;
 }
 
 static sl_err run_session(struct session *s) {
@@ -398,7 +411,7 @@ static sl_err run_session(struct session *s) {
     SL_TRY(open_saver(s));
     SL_TRY(start(s));
     s->result->was_finished = step_of(s) >= c->train.steps;
-    tell_start(s);
+    SL_TRY(tell_start(s));
     if (!s->result->was_finished)
         SL_TRY(run_steps(s));
     if (c->train.audit)

@@ -35,6 +35,7 @@ struct sl_session_config {
     const char *config;       /* JSON text of config.json */
     const char *model;        /* flat model text of model.model */
     const char *plan_text;    /* of plan.plan; NULL: none */
+    const char *forecast;     /* of forecast.json; NULL: none */
     const char *init;         /* checkpoint to take weights from, or NULL */
     int64_t checkpoint_every; /* steps; 0: only at the end */
     /* > 0 and no checkpoint_every: the first save after so long, the others as its cost allows.

@@ -1,6 +1,6 @@
 /* The optimizer step of one worker: sum the uses, judge the norm, step every parameter. */
 #include "run/audit.h"
-#include "run/train.h"
+#include "run/store.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,6 +80,7 @@ sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args
     const struct sl_worker *w = train->worker;
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
     struct update update = {train, args};
+    sl_copy_await(train->copy);
     struct sl_audited audited = {
         .what = "an optimizer step",
         .regions = {{w->param[args->version], p->param_bytes, "weights"},

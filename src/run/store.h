@@ -23,6 +23,9 @@ struct sl_store {
                   void *out);
     sl_err (*put)(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
                   const void *bytes);
+    /* Host memory that only optimizer steps of this process write, NULL: it is not, or passes write
+     * it, too. */
+    const void *(*at_rest)(void *ctx, const struct sl_tensor_id *id);
 };
 
 /* Where a run stands. */
@@ -51,11 +54,20 @@ SL_MUST_CHECK sl_err sl_store_visit(const struct sl_store *store, struct sl_aren
                                     sl_store_visit_fn visit, void *ctx);
 
 /* copy.c: the tensors that are here, as they were at one moment, for somebody who writes them while
- * the run goes on. Its memory is there, and touched, as soon as it is open. */
+ * the run goes on. Its memory is there, and touched, as soon as it is open.
+ *
+ * It is taken in two parts: what passes write, and what is not in host memory, while the run stands
+ * still (begin); the rest by another thread (finish), beside passes, which only read it. Who is
+ * about to write weights or optimizer state waits for the end of that (await). */
 struct sl_copy;
 SL_MUST_CHECK sl_err sl_copy_open(const struct sl_store *store, struct sl_copy **out);
 void sl_copy_close(struct sl_copy *copy); /* NULL is fine */
-SL_MUST_CHECK sl_err sl_copy_take(struct sl_copy *copy);
+SL_MUST_CHECK sl_err sl_copy_begin(struct sl_copy *copy);
+void sl_copy_finish(struct sl_copy *copy);
+void sl_copy_await(struct sl_copy *copy); /* NULL is fine */
+/* How many wait now, and the longest that one has waited since the last call. */
+int sl_copy_waiters(const struct sl_copy *copy);
+int64_t sl_copy_waited_ns(struct sl_copy *copy);
 int64_t sl_copy_bytes(const struct sl_copy *copy);
 /* A piece of a tensor that is here. */
 void sl_copy_get(const struct sl_copy *copy, const struct sl_tensor_id *id, int64_t from,
@@ -68,7 +80,13 @@ struct sl_store_place sl_train_place(const struct sl_train *train);
 SL_MUST_CHECK sl_err sl_train_write(void *train, const struct sl_copy *copy,
                                     const struct sl_save *save);
 
+/* A copy of it, for which its optimizer steps wait from now on. */
+SL_MUST_CHECK sl_err sl_train_open_copy(struct sl_train *train, struct sl_copy **out);
+
 /* Memory of a tensor on a worker (weights: of slab `version`), NULL when it has none of it. */
 char *sl_worker_memory(const struct sl_worker *worker, const struct sl_tensor_id *id, int version);
+/* at_rest of a store: when there is a copy that steps wait for. With several weight versions slabs
+ * take turns, and the start of a run moves them, too. */
+const void *sl_train_at_rest(const struct sl_train *train, const struct sl_tensor_id *id);
 
 #endif

@@ -35,11 +35,17 @@ struct sl_eval_report {
     int64_t dur_ns;
 };
 
+enum { SL_KINDS_MOST = 8 };
+
 struct sl_train_config {
     const struct sl_graph *graph;      /* differentiated; to evaluate only: the eval graph */
     const struct sl_graph *eval_graph; /* or NULL */
     const struct sl_data *data;
     const struct sl_device_row *device;
+    /* Pipelines over several kinds of device: worker w computes on kinds[w mod kind_count];
+     * `device` is the first. 0: all on `device`. */
+    const struct sl_device_row *kinds[SL_KINDS_MOST];
+    int kind_count;
     int threads;
     bool bind;           /* every thread to a place of its own (device/bind.h) */
     enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16 */
@@ -68,8 +74,9 @@ struct sl_train {
     double *norm_sums; /* [program params], and as many for an audit */
     void *opt_scratch;
     struct sl_data_cursor cursor;
-    int64_t step;   /* finished steps */
-    double *counts; /* [losses] items that count in this batch */
+    int64_t step;         /* finished steps */
+    double *counts;       /* [losses] items that count in this batch */
+    struct sl_copy *copy; /* what steps wait for while it is taken; NULL: nothing */
 };
 
 SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);

@@ -214,7 +214,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     out->versions = newest ? 1 : out->delay + 1;
 }
 
-#define ROW(c_name, text_name, text_brief, version_rule, window_function)                          \
+#define ROW(c_name, text_name, text_brief, version_rule, window_function, own_slack)               \
     const struct sl_schedule sl_schedule_##c_name = {                                              \
         .name = (text_name),                                                                       \
         .brief = (text_brief),                                                                     \
@@ -223,17 +223,18 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
         .rule = (version_rule),                                                                    \
         .check = check,                                                                            \
         .window = (window_function),                                                               \
+        .slack = (own_slack),                                                                      \
         .claim = claim,                                                                            \
     }
 
 ROW(2bw, "2bw", "no flush, two weight versions, delay one (PipeDream-2BW)", SL_RULE_2BW,
-    capped_window);
+    capped_window, 1);
 ROW(async, "async", "no flush, no protection: every pass reads the newest weights", SL_RULE_NEWEST,
-    window_of);
+    window_of, 0);
 ROW(paci, "paci",
     "async by another name: a step every m backwards, so F and B differ by few versions (PACI)",
-    SL_RULE_NEWEST, window_of);
+    SL_RULE_NEWEST, window_of, 0);
 ROW(stash, "stash", "no flush, backward on the stashed weights of its forward (PipeDream)",
-    SL_RULE_STASH, window_of);
+    SL_RULE_STASH, window_of, 0);
 ROW(vsync, "vsync", "no flush, one version per micro-batch on all stages (vertical sync)",
-    SL_RULE_VSYNC, vsync_window);
+    SL_RULE_VSYNC, vsync_window, 0);

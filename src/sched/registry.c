@@ -35,7 +35,7 @@ static const char *row_name(const void *ctx, int i) {
     return rows[i]->name;
 }
 
-static sl_err find_row(const char *name, const struct sl_schedule **out) {
+sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
     *out = sl_schedule_find(name ? name : "");
     if (*out)
         return SL_OK;
@@ -43,6 +43,19 @@ static sl_err find_row(const char *name, const struct sl_schedule **out) {
     return sl_fail(SL_ERR_USAGE, "unknown schedule '%s'%s%s%s", name ? name : "",
                    near ? "; did you mean '" : "; see 'sluice list schedules'", near ? near : "",
                    near ? "'?" : "");
+}
+
+int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
+    const struct sl_schedule *row = sl_schedule_find(opts->schedule);
+    struct sl_arena scratch = {0};
+    struct sl_sched_opts more = *opts;
+    const struct sl_sched *sched;
+    if (!row || !row->slack)
+        return 0;
+    more.slack = row->slack;
+    sl_err err = sl_sched_build(&scratch, plan, &more, &sched);
+    sl_arena_free(&scratch);
+    return err == SL_OK ? row->slack : 0;
 }
 
 /* --- numbers --- */
@@ -83,20 +96,38 @@ static sl_err set_batch(struct sl_gen *gen) {
     return SL_OK;
 }
 
+/* Does the plan say how long passes take? */
+static bool has_times(const struct sl_plan *plan) {
+    for (int i = 0; i < plan->stage_count; i++)
+        if (!plan->stages[i].times.f)
+            return false;
+    return true;
+}
+
 static void set_durations(struct sl_gen *gen) {
+    bool known = has_times(gen->plan);
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(gen->arena, (int64_t)sizeof *dur * gen->plan->stage_count);
     for (int i = 0; i < gen->plan->stage_count; i++) {
         static const int64_t units[SL_KIND_COUNT] = {
             [SL_F] = 1, [SL_B] = 2, [SL_I] = 1, [SL_W] = 1, [SL_RECOMPUTE] = 1};
-        memcpy(dur[i], gen->opts->dur_ns ? gen->opts->dur_ns[i] : units, sizeof dur[i]);
+        const struct sl_stage_times *t = &gen->plan->stages[i].times;
+        const int64_t planned[SL_KIND_COUNT] = {[SL_F] = t->f,
+                                                [SL_B] = t->b,
+                                                [SL_I] = t->i,
+                                                [SL_W] = t->w,
+                                                [SL_RECOMPUTE] = t->recompute,
+                                                [SL_REDUCE] = t->reduce,
+                                                [SL_STEP] = t->step};
+        const int64_t *of = gen->opts->dur_ns ? gen->opts->dur_ns[i] : known ? planned : units;
+        memcpy(dur[i], of, sizeof dur[i]);
     }
     gen->sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
     gen->dur_ns = gen->sched->dur_ns;
 }
 
 static sl_err open_gen(struct sl_gen *gen) {
-    SL_TRY(find_row(gen->opts->schedule, &gen->row));
+    SL_TRY(sl_schedule_require(gen->opts->schedule, &gen->row));
     gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;

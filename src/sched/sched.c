@@ -166,11 +166,10 @@ static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int work
     return false;
 }
 
-/* Stepping together: places for the gradients of tied parameters from their other holders, and one
- * for the largest sum. */
+/* Stepping together: places for the gradients of tied parameters from their other holders. */
 static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
-    int64_t sum = 0, most = 0;
+    int64_t sum = 0;
     for (int t = 0; sched->together && t < plan->tie_count; t++) {
         const struct sl_tie *tie = &plan->ties[t];
         int others = 0;
@@ -179,14 +178,34 @@ static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
         if (tie->bytes > (INT64_MAX / 4 - sum) / (others * sl_sched_share_places(sched) + 1))
             return INT64_MAX / 4;
         sum += others * sl_sched_share_places(sched) * tie->bytes;
-        most = tie->bytes > most ? tie->bytes : most;
     }
-    return sum + most;
+    return sum;
+}
+
+/* And one for the largest sum. */
+static int64_t tied_sum_bytes(const struct sl_sched *sched) {
+    int64_t most = 0;
+    for (int t = 0; sched->together && t < sched->plan->tie_count; t++)
+        if (sched->plan->ties[t].bytes > most)
+            most = sched->plan->ties[t].bytes;
+    return most < INT64_MAX / 4 ? most : INT64_MAX / 4;
+}
+
+int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker) {
+    const struct sl_plan *plan = sched->plan;
+    int64_t sum = tied_bytes(sched, worker);
+    for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
+        int seat = plan->worker_seats[worker][i];
+        const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
+        for (int j = SL_POOL_EDGES; j < sl_pool_count(stage); j++)
+            sum += sched->pools[seat][j].count * sched->pools[seat][j].bytes;
+    }
+    return sum;
 }
 
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
-    int64_t sum = tied_bytes(sched, worker), work = 0;
+    int64_t sum = tied_bytes(sched, worker) + tied_sum_bytes(sched), work = 0;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];

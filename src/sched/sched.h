@@ -154,11 +154,11 @@ int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 /* Samples of a micro-batch (the last of an iteration may be short). */
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
 
-/* Stepping together: places between two holders of a tie, ahead of the reader by gradient buffers.
- */
+/* Stepping together: places between two holders of a tie. */
 int sl_sched_share_places(const struct sl_sched *sched);
-/* Bytes a worker allocates: weights, gradients, state, all pools, the largest workspace. */
+/* Bytes a worker allocates: weights, gradients, state, pools, workspace; of these, for messages. */
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
+int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker);
 
 int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, not repeated */
 
@@ -177,7 +177,7 @@ struct sl_sched_opts {
                            needs; hides transfers and uneven passes, costs stash */
     const struct sl_policy_use *policy; /* NULL: none */
     bool together; /* asynchronous schedules: one verdict for all stages before each step */
-    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: F=I=W=1, B=2 and so on */
+    const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */
 };
 
 /* generate -> lower -> verify. What comes out may be simulated and executed. SL_ERR_NO outside the

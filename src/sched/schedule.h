@@ -21,6 +21,9 @@ struct sl_schedule {
     enum sl_rule rule;
     enum sl_layout layout; /* what a sketch (--chain) should look like */
     bool layout_chunks;    /* wants several stages per worker */
+    /* Slack that training takes unless told otherwise and where it fits: only a row whose weights
+     * it does not make staler and that is there for speed more than for memory has any. */
+    int slack;
     /* SL_ERR_NO with the constraint's name when the plan or the numbers are outside the domain. */
     sl_err (*check)(const struct sl_gen *gen);
     /* Synchronous rows: the passes of one iteration, numbered from 0 (sl_gen_put). NULL: one stream
@@ -34,6 +37,11 @@ struct sl_schedule {
 /* All rows in alphabetical order; *count of them. */
 const struct sl_schedule *const *sl_schedule_registry(int *count);
 const struct sl_schedule *sl_schedule_find(const char *name); /* NULL when absent */
+/* SL_ERR_USAGE with the nearest name. */
+SL_MUST_CHECK sl_err sl_schedule_require(const char *name, const struct sl_schedule **out);
+
+/* The row's slack, or 0 where workers have no memory for it, or it is refused otherwise. */
+int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
 
 /* The claim of a schedule for a seat. */
 SL_MUST_CHECK sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,

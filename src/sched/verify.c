@@ -81,6 +81,16 @@ static sl_err run_worker(struct sl_ver *v, int worker) {
     return SL_OK;
 }
 
+/* Not too often: a look at the clock costs as much as an action. */
+static void tell(struct sl_ver *v, int64_t more) {
+    enum { EVERY = 1 << 16 };
+    v->played += more;
+    if (!v->watch || v->played - v->told < EVERY)
+        return;
+    v->told = v->played;
+    v->watch->tell(v->watch->ctx, v->played, v->all);
+}
+
 static sl_err run_segment(struct sl_ver *v, int segment, int32_t rep) {
     bool stuck = false;
     v->segment = segment;
@@ -94,7 +104,9 @@ static sl_err run_segment(struct sl_ver *v, int segment, int32_t rep) {
     for (int64_t i = 0; i < v->ready.count; i++) {
         int w = v->ready.at[i];
         v->queued[w] = false;
+        int64_t before = v->at[w];
         SL_TRY(run_worker(v, w));
+        tell(v, v->at[w] - before);
         if (i > 1 << 16 && i * 2 > v->ready.count) { /* forget what is done */
             memmove(v->ready.at, v->ready.at + i + 1,
                     sizeof *v->ready.at * (size_t)(v->ready.count - i - 1));
@@ -262,8 +274,17 @@ static sl_err check_end(const struct sl_ver *v) {
     return SL_OK;
 }
 
+static int64_t count_actions(const struct sl_sched *view) {
+    int64_t count = 0;
+    for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++)
+        for (int w = 0; w < view->plan->worker_count; w++)
+            count += view->lists[seg][w].count * (seg == SL_PERIOD ? view->reps : 1);
+    return count;
+}
+
 static sl_err verify(struct sl_ver *v, int32_t reps) {
     struct sl_border *before = NULL;
+    v->all = count_actions(&v->view);
     SL_TRY(check_sizes(v));
     open_state(v);
     SL_TRY(run_segment(v, SL_PROLOGUE, 0));
@@ -279,7 +300,11 @@ static sl_err verify(struct sl_ver *v, int32_t reps) {
 }
 
 sl_err sl_sched_verify(const struct sl_sched *sched) {
-    struct sl_ver v = {.plan = sched->plan, .view = *sched};
+    return sl_sched_verify_watched(sched, NULL);
+}
+
+sl_err sl_sched_verify_watched(const struct sl_sched *sched, const struct sl_sched_watch *watch) {
+    struct sl_ver v = {.plan = sched->plan, .view = *sched, .watch = watch};
     if (!sched->lowered)
         return sl_fail(SL_ERR_NO, "a schedule is verified after it is lowered");
     SL_TRY(sl_policy_serves(&sched->policy, sl_rule_name(sched->rule), NULL));

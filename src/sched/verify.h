@@ -13,6 +13,7 @@
 #include "base/vec.h"
 #include "sched/deps.h"
 #include "sched/lower.h"
+#include "sched/watch.h"
 
 enum { SL_DONE_F = 1, SL_DONE_RECOMPUTE = 2, SL_DONE_I = 4, SL_DONE_W = 8 };
 
@@ -66,6 +67,8 @@ struct sl_meeting {
 
 struct sl_ver {
     struct sl_arena arena;
+    const struct sl_sched_watch *watch; /* NULL: nobody is told */
+    int64_t played, told, all;          /* actions */
     const struct sl_plan *plan;
     struct sl_sched view; /* with as many repetitions as are played */
     struct sl_seat_state *seats;

@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "sched/schedule.h"
 #include "search/problem.h"
+#include "sim/sim.h"
 
 /* Iterations to play of an asynchronous schedule: long enough to be in the steady state. */
 enum { SL_ASYNC_ITERS = 64 };
@@ -105,11 +106,17 @@ struct sl_score {
 SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
                                     const struct sl_stage_bytes *exact, struct sl_score *out);
 
+/* A step of a schedule as a run has it, which was played with these times, one iteration of it when
+ * it is synchronous. */
+int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                   const int64_t (*dur_ns)[SL_KIND_COUNT]);
+
 /* The same for searches: large setups of equal widths are played as one of their pipelines, without
  * what the others do to shared links. */
 SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
-/* Passes of one iteration: what playing it costs. */
+/* Passes of one iteration: what playing it costs so, and as a whole. */
 int64_t sl_setup_passes(const struct sl_setup *setup);
+int64_t sl_setup_all_passes(const struct sl_setup *setup);
 
 /* Bytes of tied parameters over the slowest link. */
 int64_t sl_tie_ns(const struct sl_machine *machine, double bytes);

@@ -23,6 +23,7 @@ struct search {
     SL_VEC(struct label) labels;
     SL_VEC(int) windows;
     int *scratch; /* windows of the label in the making */
+    int *needs;   /* [ideal] devices that what is inside takes at least */
 };
 
 /* ---- labels ---- */
@@ -118,10 +119,15 @@ static void add_stage(struct search *s, int at, int smaller, int window, struct 
 }
 
 static void try_pair(struct search *s, int larger, int smaller, struct sl_cut_stage *stage) {
-    sl_cut_border(&s->t, larger, smaller, stage);
-    s->out->pairs++;
+    int needs = s->needs[smaller] + sl_cut_needs(&s->t, larger, smaller);
+    bool known = false; /* its border */
     for (int at = s->head[larger]; at >= 0; at = s->labels.at[at].next) {
         struct label label = s->labels.at[at];
+        if (label.devices + needs > s->t.rules->devices)
+            continue; /* too few are left, however they are used */
+        if (!known)
+            sl_cut_border(&s->t, larger, smaller, stage);
+        known = true;
         int behind = window_behind(s, &label, smaller);
         int plain = 0, again = 0;
         stage->recompute = false;
@@ -144,8 +150,10 @@ static void sweep(struct search *s, int64_t limit) {
     s->t.limit = limit;
     s->out->sweeps++;
     s->labels.count = s->windows.count = 0;
-    for (int i = 0; i <= last; i++)
+    for (int i = 0; i <= last; i++) {
         s->head[i] = -1;
+        s->needs[i] = sl_cut_needs(&s->t, i, 0);
+    }
     s->scratch[0] = 0;
     add_label(s, (struct label){.ideal = last, .from = -1, .next = -1});
     for (int larger = last; larger > 0; larger--) {
@@ -163,6 +171,7 @@ static void sweep(struct search *s, int64_t limit) {
             }
             double step = sl_cut_work(&s->t, s->t.family->nested ? smaller + 1 : larger, smaller);
             stage.work = s->t.family->nested && stage.work > step ? stage.work : step;
+            s->out->pairs++;
             try_pair(s, larger, smaller, &stage);
         }
     }
@@ -292,6 +301,7 @@ void sl_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
     *out = (struct sl_cut_found){0};
     s.head = SL_NEW(arena, int, family->ideals.count);
     s.scratch = SL_NEW(arena, int, problem->tensor_count + 1);
+    s.needs = SL_NEW(arena, int, family->ideals.count);
     sl_cut_table_build(arena, problem, family, rules, &s.t);
     if (bisect(&s, until_ns, &best)) {
         out->best = best;

@@ -195,6 +195,19 @@ int sl_cut_width(const struct sl_cut_table *s, int larger, int smaller, int firs
     return 0;
 }
 
+/* A stage of width w does micros / w rounds at least, so that w >= micros * pass / limit; and so
+ * for the sum over stages. */
+int sl_cut_needs(const struct sl_cut_table *s, int larger, int smaller) {
+    if (larger == smaller)
+        return 0;
+    if (s->p->machine->kind_count > 1)
+        return 1;
+    const struct sl_cut_sums *a = &s->sums[0][larger], *b = &s->sums[0][smaller];
+    double pass = (double)(a->f - b->f + a->b - b->b);
+    double needs = ceil((double)s->micros * pass / (double)s->limit * (1 - 1e-9));
+    return needs < 1 ? 1 : needs > s->rules->devices ? s->rules->devices + 1 : (int)needs;
+}
+
 /* One device alone must do this much in time. */
 bool sl_cut_hopeless(const struct sl_cut_table *s, int larger, int smaller) {
     int64_t fastest = INT64_MAX;

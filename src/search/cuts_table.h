@@ -39,6 +39,8 @@ void sl_cut_border(const struct sl_cut_table *table, int larger, int smaller,
  * stages behind it have window `behind`. */
 int sl_cut_width(const struct sl_cut_table *table, int larger, int smaller, int first, int behind,
                  struct sl_cut_stage *stage);
+/* Devices that larger \ smaller takes at least within the limit, in however many stages. */
+int sl_cut_needs(const struct sl_cut_table *table, int larger, int smaller);
 /* Is it too slow on any number of devices? */
 bool sl_cut_hopeless(const struct sl_cut_table *table, int larger, int smaller);
 

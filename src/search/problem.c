@@ -351,18 +351,20 @@ sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *sp
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
     struct builder b = {.spec = spec, .graph = spec->graph, .arena = arena, .p = p};
     b.precision = spec->precision ? spec->precision : sl_precision_find("fp32");
-    *p = (struct sl_problem){.model = spec->graph->name,
-                             .graph_nodes = spec->graph->forward_count,
-                             .machine = spec->machine,
-                             .batch = spec->batch,
-                             .estimated = !spec->cost,
-                             .action_ns = spec->cost ? spec->cost->action_ns : 0,
-                             .copy_bytes_per_s = spec->cost ? spec->cost->link_bytes_per_s : 0,
-                             .straight = spec->straight,
-                             .recompute = spec->recompute,
-                             .staleness = spec->staleness,
-                             .staleness_count = spec->staleness_count,
-                             .precision = b.precision->name};
+    *p =
+        (struct sl_problem){.model = spec->graph->name,
+                            .graph_nodes = spec->graph->forward_count,
+                            .machine = spec->machine,
+                            .batch = spec->batch,
+                            .estimated = !spec->cost,
+                            .action_ns = spec->cost ? spec->cost->action_ns : 0,
+                            .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,
+                            .copy_bytes_per_s = spec->cost ? spec->cost->link_bytes_per_s : 0,
+                            .straight = spec->straight,
+                            .recompute = spec->recompute,
+                            .staleness = spec->staleness,
+                            .staleness_count = spec->staleness_count,
+                            .precision = b.precision->name};
     find_units(&b);
     fill_units(&b, p->unit_count);
     fill_params(&b);

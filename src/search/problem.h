@@ -74,9 +74,10 @@ struct sl_problem {
     const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
     bool estimated;                   /* roofline; else measured */
     int64_t action_ns;                /* of every pass, beside its kernels */
-    double copy_bytes_per_s;          /* both ends of a message copy it themselves; 0: links do */
-    bool straight;                    /* no replicas */
-    enum sl_recompute recompute;      /* which stages may */
+    double version_bytes_per_s;  /* steps that make a new version copy weights; 0: for nothing */
+    double copy_bytes_per_s;     /* both ends of a message copy it themselves; 0: links do */
+    bool straight;               /* no replicas */
+    enum sl_recompute recompute; /* which stages may */
     const struct sl_staleness_cost *staleness;
     int staleness_count;
     const char *precision;

@@ -46,6 +46,59 @@ static void fill_ties(struct sl_arena *arena, const struct sl_setup *l, struct s
     draft->ties = ties;
 }
 
+/* Where workers hand messages over themselves: into the ring, or out of it. */
+static int64_t copy_ns(const struct sl_setup *l, int stage) {
+    double bytes = (double)(l->stages[stage].in_bytes + l->stages[stage].out_bytes) *
+                   (double)l->problem->sizes[sl_candidate_size(&l->c, stage)];
+    return l->problem->copy_bytes_per_s > 0
+               ? (int64_t)ceil(1e9 * bytes / l->problem->copy_bytes_per_s)
+               : 0;
+}
+
+/* Several versions of the weights: a step begins with a copy of them. */
+static int64_t version_ns(const struct sl_setup *l, int stage) {
+    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    bool copies = row && (row->rule == SL_RULE_2BW || row->rule == SL_RULE_STASH ||
+                          row->rule == SL_RULE_VSYNC);
+    double rate = l->problem->version_bytes_per_s;
+    return copies && rate > 0 ? (int64_t)ceil(1e9 * (double)l->stages[stage].bytes.params / rate)
+                              : 0;
+}
+
+void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
+    for (int s = 0; s < l->c.stage_count; s++) {
+        const struct sl_setup_stage *stage = &l->stages[s];
+        memset(out[s], 0, sizeof out[s]);
+        int64_t extra = l->problem->action_ns, copy = copy_ns(l, s);
+        out[s][SL_F] = stage->f + extra + copy;
+        out[s][SL_RECOMPUTE] = stage->f;
+        out[s][SL_I] = stage->i + extra + copy;
+        out[s][SL_W] = stage->w + extra;
+        out[s][SL_B] = stage->i + stage->w + extra + copy;
+        out[s][SL_REDUCE] = /* every meeting takes an equal share */
+            stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
+        out[s][SL_STEP] = stage->step + version_ns(l, s);
+    }
+}
+
+/* What was simulated is what shall run: schedules go by these times, unless a plan cannot say them.
+ */
+static void fill_times(struct sl_arena *arena, const struct sl_setup *l, struct sl_stage *stages) {
+    int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * l->c.stage_count);
+    sl_setup_times(l, dur);
+    for (int64_t i = 0; i < (int64_t)l->c.stage_count * SL_KIND_COUNT; i++)
+        if (dur[i / SL_KIND_COUNT][i % SL_KIND_COUNT] > SL_STAGE_NS_MOST)
+            return;
+    for (int s = 0; s < l->c.stage_count; s++)
+        stages[s].times = (struct sl_stage_times){.f = dur[s][SL_F],
+                                                  .b = dur[s][SL_B],
+                                                  .i = dur[s][SL_I],
+                                                  .w = dur[s][SL_W],
+                                                  .recompute = dur[s][SL_RECOMPUTE],
+                                                  .reduce = dur[s][SL_REDUCE],
+                                                  .step = dur[s][SL_STEP]};
+}
+
 sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
                      const struct sl_stage_bytes *exact, const struct sl_plan **out) {
     const struct sl_problem *p = l->problem;
@@ -59,6 +112,7 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
                                       .recompute = l->c.recompute[s],
                                       .has_input = l->stages[s].reads_data,
                                       .bytes = exact ? exact[s] : l->stages[s].bytes};
+    fill_times(arena, l, stages);
     if (p->graph_nodes)
         fill_nodes(arena, l, stages);
     for (int w = 0; w < l->device_count; w++)
@@ -75,31 +129,6 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
                             .batch = p->batch};
     fill_ties(arena, l, &draft);
     return sl_plan_build(arena, &draft, out);
-}
-
-/* Where workers hand messages over themselves: into the ring, or out of it. */
-static int64_t copy_ns(const struct sl_setup *l, int stage) {
-    double bytes = (double)(l->stages[stage].in_bytes + l->stages[stage].out_bytes) *
-                   (double)l->problem->sizes[sl_candidate_size(&l->c, stage)];
-    return l->problem->copy_bytes_per_s > 0
-               ? (int64_t)ceil(1e9 * bytes / l->problem->copy_bytes_per_s)
-               : 0;
-}
-
-void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
-    for (int s = 0; s < l->c.stage_count; s++) {
-        const struct sl_setup_stage *stage = &l->stages[s];
-        memset(out[s], 0, sizeof out[s]);
-        int64_t extra = l->problem->action_ns, copy = copy_ns(l, s);
-        out[s][SL_F] = stage->f + extra + copy;
-        out[s][SL_RECOMPUTE] = stage->f;
-        out[s][SL_I] = stage->i + extra + copy;
-        out[s][SL_W] = stage->w + extra;
-        out[s][SL_B] = stage->i + stage->w + extra + copy;
-        out[s][SL_REDUCE] = /* every meeting takes an equal share */
-            stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
-        out[s][SL_STEP] = stage->step;
-    }
 }
 
 /* ---- the network ---- */
@@ -131,7 +160,7 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
-    if (l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+    if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
         return;
     if (level < 0) {
         uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
@@ -172,6 +201,24 @@ static bool steps_together(const struct sl_setup *l) {
     return !l->folded;
 }
 
+/* A synchronous step judges one norm of all gradients: updates begin when the last worker is there,
+ * and the iteration ends with the longest. */
+int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                   const int64_t (*dur)[SL_KIND_COUNT]) {
+    const struct sl_plan *plan = sched->plan;
+    int64_t meet = 0, longest = 0;
+    if (sched->rule != SL_RULE_SYNC)
+        return sim->step_ns;
+    for (int w = 0; w < plan->worker_count; w++) {
+        int64_t own = 0;
+        for (int i = 0; i < plan->worker_seat_count[w]; i++)
+            own += dur[plan->seats[plan->worker_seats[w][i]].stage][SL_STEP];
+        meet = sim->workers[w].last_ns - own > meet ? sim->workers[w].last_ns - own : meet;
+        longest = own > longest ? own : longest;
+    }
+    return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
+}
+
 static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                    const struct sl_stage_bytes *exact, struct sl_score *out) {
     const struct sl_plan *plan;
@@ -196,8 +243,9 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     struct sl_sim_opts play = {.net = {route, l}};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
-    *out = (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)sim->step_ns),
-                             .sim_ns = sim->step_ns};
+    int64_t step_ns = sl_step_ns(sched, sim, (const int64_t(*)[SL_KIND_COUNT])dur);
+    *out =
+        (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)step_ns), .sim_ns = step_ns};
     judge_memory(sched, plan, out);
     double idle = 0;
     for (int w = 0; w < plan->worker_count; w++)
@@ -208,7 +256,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 
 /* ---- large regular setups ---- */
 
-static int64_t count_passes(const struct sl_setup *l) {
+int64_t sl_setup_all_passes(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
     int64_t passes = 0;
@@ -220,14 +268,14 @@ static int64_t count_passes(const struct sl_setup *l) {
 /* Are all stages equally wide, and is it worth it? */
 static bool folds(const struct sl_setup *l) {
     enum { SMALL = 30000 };
-    bool equal = l->c.width[0] > 1 && !l->c.size_of && count_passes(l) > SMALL;
+    bool equal = l->c.width[0] > 1 && !l->c.size_of && sl_setup_all_passes(l) > SMALL;
     for (int s = 0; s < l->c.stage_count; s++)
         equal &= l->c.width[s] == l->c.width[0];
     return equal;
 }
 
 int64_t sl_setup_passes(const struct sl_setup *l) {
-    return folds(l) ? count_passes(l) / l->c.width[0] : count_passes(l);
+    return folds(l) ? sl_setup_all_passes(l) / l->c.width[0] : sl_setup_all_passes(l);
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of

@@ -19,10 +19,11 @@ static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_s
         .recompute = setup->c.recompute[stage],
     };
     SL_TRY(sl_program_build(&program, &p));
-    sl_plan_bytes(
-        &(struct sl_bytes_spec){
-            .full = p, .optim = spec->optim, .threads = 1, .extra_bytes = spec->extra_bytes},
-        out);
+    sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
+                                          .optim = spec->optim,
+                                          .threads = spec->threads > 0 ? spec->threads : 1,
+                                          .extra_bytes = spec->extra_bytes},
+                  out);
     sl_program_close(p);
     return SL_OK;
 }
@@ -71,6 +72,52 @@ static sl_err settle_any(struct sl_arena *arena, const struct sl_search_spec *sp
     return SL_OK;
 }
 
+static bool is_before(const struct sl_found *a, const struct sl_found *b) {
+    return a->score.step_ns < b->score.step_ns;
+}
+
+/* Searches play large setups as one of their pipelines, and the best one was then played as a
+ * whole. Runners-up are, too, so that they compare; one that turns out better, and fits, takes its
+ * place. Where that would take long they stay as far behind as the search saw them (best_ns: the
+ * best). */
+static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
+                           int64_t best_ns, struct sl_search *out) {
+    enum { PASSES_MOST = 1 << 15 };
+    struct sl_result *r = &out->result;
+    struct sl_search other;
+    double scale = (double)r->best.score.step_ns / (double)(best_ns > 0 ? best_ns : 1);
+    for (int i = 0; i < r->runner_count; i++) {
+        struct sl_found *runner = &r->runner[i];
+        struct sl_score score;
+        bool fits;
+        sl_setup_build(arena, spec->query.problem, &runner->c, &other.setup);
+        if (sl_setup_all_passes(&other.setup) > PASSES_MOST ||
+            sl_setup_score(&other.setup, NULL, &score) != SL_OK) {
+            runner->score.step_ns = (int64_t)((double)runner->score.step_ns * scale);
+            runner->score.sim_ns = (int64_t)((double)runner->score.sim_ns * scale);
+            continue;
+        }
+        runner->score = score;
+        if (!is_before(runner, &r->best))
+            continue;
+        SL_TRY(settle(arena, spec, runner, &other, &fits));
+        if (!fits)
+            continue;
+        struct sl_found swap = r->best;
+        r->best = *runner;
+        *runner = swap;
+        out->setup = other.setup;
+        out->bytes = other.bytes;
+    }
+    for (int i = 1; i < r->runner_count; i++)
+        for (int k = i; k > 0 && is_before(&r->runner[k], &r->runner[k - 1]); k--) {
+            struct sl_found swap = r->runner[k];
+            r->runner[k] = r->runner[k - 1];
+            r->runner[k - 1] = swap;
+        }
+    return SL_OK;
+}
+
 /* The next search may use so much of the memory that what it takes for fitting does fit. */
 static void shrink(double *scale, const struct sl_score *score) {
     double limit = (double)(score->peak_bytes - score->over_bytes);
@@ -106,9 +153,12 @@ static sl_err look(struct sl_arena *arena, const struct sl_search_spec *spec, st
         result.proven &= round == 0; /* under the memory that the first search had */
         out->result = result;
         out->rounds = round + 1;
+        int64_t best_ns = result.best.score.step_ns;
         SL_TRY(settle_any(arena, spec, out, fits));
         if (!*fits)
             shrink(&query.memory_scale, &out->result.best.score);
+        else
+            SL_TRY(rank_runners(arena, spec, best_ns, out));
     }
     if (!*fits && out->result.found) {
         out->result.near = out->result.best;

@@ -14,6 +14,7 @@ struct sl_search_spec {
     bool (*has_kernel)(const char *name); /* of the device, as extra_bytes */
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);
     const struct sl_optim *optim;
+    int threads; /* of a worker, for its bytes; 0: one */
 };
 
 struct sl_search {

@@ -261,20 +261,21 @@ static int64_t pass_ns(const struct sl_setup *l, int s) {
     return stage->f + stage->i + stage->w + (l->c.recompute[s] ? stage->f : 0);
 }
 
-/* The best that any link into the stage could do. */
+/* The best that any link into the stage could do. Within a host passes may have paid for it. */
 static int64_t wire_ns(const struct sl_setup *l, int s) {
     const struct sl_machine *m = l->problem->machine;
-    double best = 0;
-    if (!l->stages[s].in_bytes || l->problem->copy_bytes_per_s > 0)
-        return 0;
+    double best = 0, link = 0; /* the link to the neighbour upstream */
+    bool within = true;
     for (int i = 0; i < m->link_count; i++)
         best = m->links[i].bandwidth > best ? m->links[i].bandwidth : best;
     double bytes = (double)l->stages[s].in_bytes * (double)size_of(l, s);
-    double link = 0; /* the link to the neighbour upstream */
-    if (l->stages[s].first > 0)
-        link = sl_machine_between(m, l->device_of[l->stages[s].first - 1],
-                                  l->device_of[l->stages[s].first])
-                   ->bandwidth;
+    if (l->stages[s].first > 0) {
+        int from = l->device_of[l->stages[s].first - 1], to = l->device_of[l->stages[s].first];
+        link = sl_machine_between(m, from, to)->bandwidth;
+        within = m->host_of[from] == m->host_of[to];
+    }
+    if (!l->stages[s].in_bytes || (within && l->problem->copy_bytes_per_s > 0))
+        return 0;
     return (int64_t)floor(1e9 * (double)rounds(l, s) * bytes / (link > 0 ? link : best));
 }
 

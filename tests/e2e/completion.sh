@@ -68,23 +68,56 @@ for command in $("$SLUICE" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/
     expect "sluice $command --" "${options[@]}"
 done
 
-if command -v fish >/dev/null; then
-    got=$(fish -c 'sluice completion fish | source; complete -C "sluice train --optimizer adam"' | cut -f1 | sort | tr '\n' ' ')
-    [ "$got" = "adam adamw " ] || fail "fish: '$got'"
-    got=$(fish -c 'sluice completion fish | source; complete -C "sluice tr"' | cut -f1 | tr '\n' ' ')
-    [ "$got" = "train " ] || fail "fish: '$got'"
-    echo "fish: ok"
+# The shells themselves, as a person has them: what is typed, what the tab key makes of it, what runs.
+cd "$work"
+sluice sched --chain 2 --schedule 1f1b --micro 2 -o only.sched --quiet >/dev/null
+typed() { # SET-UP SHELL...
+    {
+        echo "$1"
+        printf '%s\t%s\t%s\t%s\n' \
+            "sluice versi" "sluice version " "--json" '"name": "sluice"' \
+            "sluice sched --chain 4 --sche" "--schedule " "gpipe --micro 2" "gpipe (sync)" \
+            "sluice sched --chain 4 --micro 4 --schedule inter" "interleaved " "" "interleaved (sync)" \
+            "sluice machine disc" "machine discover " "--json" '"devices"' \
+            "sluice verify onl" "only.sched " "--json" '"verified": true' \
+            "sluice launch -n 1 -- vers" "version " "" "sluice "
+    } >"$work/script"
+    python3 "$SRC_DIR/tests/e2e/type_in_shell.py" "$work/script" "${@:2}" || exit 1
+    count=$((count + 6))
+}
+if command -v python3 >/dev/null; then
+    typed 'source <(sluice completion bash)' bash --norc -i
+    if command -v zsh >/dev/null; then
+        typed 'autoload -Uz compinit; compinit -u -D; source <(sluice completion zsh)' zsh -f -i
+        # As an installation has it: a file on fpath.
+        mkdir "$work/site" && sluice completion zsh >"$work/site/_sluice"
+        typed "fpath=($work/site \$fpath); autoload -Uz compinit; compinit -u -D" zsh -f -i
+    fi
 fi
-if command -v zsh >/dev/null; then
-    # compdef and _describe as a terminal session has them; what is described is what is offered.
-    got=$(zsh -f -c '
-        compdef() { :; }
-        _describe() { print -l ${(P)2%%:*} }
-        _files() { print :files }
-        source <(sluice completion zsh)
-        words=(sluice train --optimizer adam) CURRENT=4
-        _sluice' | sort | tr '\n' ' ')
-    [ "$got" = "adam adamw " ] || fail "zsh: '$got'"
-    echo "zsh: ok"
+if command -v fish >/dev/null; then
+    in_fish() { # LINE
+        # shellcheck disable=SC2016
+        fish --no-config -c 'sluice completion fish | source; complete -C $argv[1]' -- "$1" | cut -f1 | sort | tr '\n' ' '
+    }
+    fish_gives() { # LINE WORDS...
+        local got want
+        got=$(in_fish "$1")
+        want=$(printf '%s\n' "${@:2}" | sort | tr '\n' ' ')
+        [ "$got" = "$want" ] || fail "fish: '$1' gives '$got', expected '$want'"
+        count=$((count + 1))
+    }
+    fish_gives "sluice tr" train
+    fish_gives "sluice train --optimizer adam" adam adamw
+    fish_gives "sluice train --verdict " all stage
+    fish_gives "sluice sched --schedule=zb-h" --schedule=zb-h1 --schedule=zb-h2
+    fish_gives "sluice plan gpt-nano --planner graph" graphpipe
+    fish_gives "sluice machine di" discover
+    fish_gives "sluice verify onl" only.sched
+    fish_gives "sluice launch -n 2 -- train --transport t" tcp threads
+    for command in train plan sim launch; do
+        mapfile -t options < <("$SLUICE" "$command" --help | sed -n '/^options:/,$s/^  \(--[^ ]*\).*/\1/p')
+        fish_gives "sluice $command --" "${options[@]}"
+    done
+    echo "fish: ok"
 fi
 echo "count: $count completions"

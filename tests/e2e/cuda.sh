@@ -1,17 +1,34 @@
 #!/usr/bin/env bash
 # Training on a GPU against training on the CPU: ten steps of small models, fp32 within 1e-4 and bf16
-# within 2 % of the loss; the same bytes twice; synchronous pipelines with the bytes of one stage.
+# within 2 % of the loss; the same bytes twice; synchronous pipelines with the bytes of one stage; the same curve.
 # Skipped without a GPU.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2 && exit 1; }
-"$SLUICE" list devices | grep -q '^  cuda .*GPU$' || exit 77
+"$SLUICE" list devices | grep '^  cuda ' | grep -vq '(not here' || exit 77
 # shellcheck source=tests/support/small_models.sh
 . "$SRC_DIR/tests/support/small_models.sh"
 
 near_the_cpu "fp32:1e-4 tf32:2e-3 bf16:2e-2" --device cuda
 for dtype in fp32 bf16; do
     same_bytes $dtype --device cuda
+done
+# A gpt-tiny learns the same curve: every step of 100, and it does learn.
+curve() { # NAME OPTIONS OF TRAIN...: the loss of every step
+    "$SLUICE" train gpt-tiny --models "$SRC_DIR/models" --set V=64,T=32,P=32,L=2,C=64,H=1 --batch 16 --steps 100 --lr 3e-3 \
+        --quiet --out "$work/curve-$1" "${@:2}" >/dev/null
+    sed -n 's/.*"loss": \([^,]*\),.*/\1/p' "$work/curve-$1/log.jsonl" >"$work/$1.curve"
+}
+curve cpu
+for dtype in fp32:2e-3 bf16:5e-2; do
+    curve "${dtype%:*}" --device cuda --dtype "${dtype%:*}"
+    paste "$work/cpu.curve" "$work/${dtype%:*}.curve" | awk -v t="${dtype#*:}" '
+        NR == 1 { first = $2 }
+        { d = ($1 - $2) / $1; d = d < 0 ? -d : d; worst = d > worst ? d : worst; last = $2 }
+        END {
+            printf "curve: %d steps, %g to %g, at most %.2g from the CPU\n", NR, first, last, worst
+            exit !(NR == 100 && last < first / 2 && worst <= t)
+        }' || fail "gpt-tiny learns another curve in ${dtype%:*}"
 done
 echo "ok"

@@ -66,8 +66,19 @@ class Screen:
         return ["".join(line.get(c, (" ",))[0] for c in range(max(line, default=-1) + 1)).rstrip()
                 for line in self.lines]
 
+    @staticmethod
+    def runs(line):
+        """(column, text, paint) of neighbours that are painted alike; two blanks end a run."""
+        found = []
+        for x, (char, paint) in sorted(line.items()):
+            last = found[-1] if found else None
+            if last and last[0] + len(last[1]) == x and last[2] == paint and not (last[1] + char).endswith("  "):
+                last[1] += char
+            else:
+                found.append([x, char, paint])
+        return found
+
     def svg(self, rows):
-        palette = {}
         def colour(code, ground):
             found = re.search(ground + r";5;(\d+)", code)
             if not found:
@@ -84,13 +95,14 @@ class Screen:
                f'font-family="DejaVu Sans Mono,Menlo,Consolas,monospace" font-size="13">'
                f'<rect width="100%" height="100%" rx="6" fill="#14171c"/>']
         for y, line in enumerate(lines):
-            for x, (char, paint) in sorted(line.items()):
-                back = colour(paint, "48")
+            for x, text, paint in self.runs(line):
+                back, wide = colour(paint, "48"), 8 * len(text)
                 if back:
-                    out.append(f'<rect x="{8 + x * 8}" y="{8 + y * 17}" width="8.2" height="15" fill="{back}"/>')
-                if char != " ":
+                    out.append(f'<rect x="{8 + x * 8}" y="{8 + y * 17}" width="{wide}.2" height="15" fill="{back}"/>')
+                if text.strip():
                     ink = colour(paint, "38") or "#d7dae0"
-                    out.append(f'<text x="{8 + x * 8}" y="{20 + y * 17}" fill="{ink}">{html.escape(char)}</text>')
+                    out.append(f'<text x="{8 + x * 8}" y="{20 + y * 17}" fill="{ink}" textLength="{wide}" '
+                               f'xml:space="preserve">{html.escape(text)}</text>')
         return "\n".join(out + ["</svg>\n"])
 
 

@@ -16,16 +16,19 @@ seq 1 30000 >"$work/text.txt"
 gpt=(train gpt-nano --set "V=256,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --stages 3 --quiet)
 data=$work/text.txt
 port=$((20000 + $$ % 20000))
-# run NAME FAULT ARGUMENTS...: every rank's status in status[]
+# run NAME FAULT ARGUMENTS...: every rank's status in status[]; each in a folder of its own.
 run() {
     local r pids=()
     rm -f "$work"/err*
     port=$((port + 1))
     for ((r = ranks - 1; r >= 0; r--)); do
+        mkdir -p "$work/rank$r"
+        cd "$work/rank$r"
         SLUICE_RANK=$r SLUICE_RANKS=$ranks SLUICE_MEET=127.0.0.1:$port SLUICE_KEY=$$ SL_FAULT="$2" LD_PRELOAD=$preload \
             timeout -k 5 120 "$SLUICE" "${gpt[@]}" "${@:3}" --data "$data" --out "$work/$1" 2>"$work/err.$r" &
         pids[r]=$!
     done
+    cd "$work"
     status=()
     for ((r = 0; r < ranks; r++)); do
         status[r]=0
@@ -70,6 +73,12 @@ for n in 1 450 900; do # writes; the first checkpoint has about 200
     same "full disk at write $n" 4 "No space left on device"
     [ "$n" = 1 ] || "$SLUICE" ckpt verify "$work/space$n" >/dev/null || fail "full disk: the checkpoint does not verify"
 done
+# A data file that is gone from one host.
+for ((r = 0; r < ranks; r++)); do cp "$work/text.txt" "$work/rank$r/own.txt"; done
+data=own.txt
+rm "$work/rank2/own.txt"
+run gone "9 none 0" --steps 100000
+same "a data file that is gone from rank 2" 3 "rank 2: own.txt"
 # The data file shrinks under all of them.
 cp "$work/text.txt" "$work/small.txt"
 data=$work/small.txt

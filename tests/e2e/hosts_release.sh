@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Two hosts made of network namespaces: ranks over real TCP, also on a link of 100 Mbit/s, leave the bytes of
-# threads; a link that is cut is reported by both sides. Skips where namespaces are not allowed.
+# Two hosts made of network namespaces, with names of their own: ranks over real TCP, by 'sluice' and by MPI, also on
+# links of 1 Gbit/s and 100 Mbit/s, leave the bytes of threads; a link that is cut is reported by both sides. Skips
+# where namespaces are not allowed.
 set -euo pipefail
 # shellcheck source=tests/support/two_hosts.sh
 . "$SRC_DIR/tests/support/two_hosts.sh"
@@ -20,11 +21,12 @@ if ! command -v ip >/dev/null || ! make_hosts "$a" "$b" 10.77.0 2>"$work/err"; t
     echo "skipped: network namespaces are not allowed here (or no iproute2)"
     exit 77
 fi
+write_agents "$work"
 gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet --stages 2)
 # on HOST RANK ARGUMENTS...
 on() {
     SLUICE_RANK=$2 SLUICE_RANKS=2 SLUICE_MEET=10.77.0.1:29501 SLUICE_KEY=$$ \
-        ip netns exec "$1" timeout 60 "$SLUICE" train "${gpt[@]}" "${@:3}" 2>"$work/err.$2"
+        "$work/enter-exec" "$1" timeout 60 "$SLUICE" train "${gpt[@]}" "${@:3}" 2>"$work/err.$2"
 }
 "$SLUICE" train "${gpt[@]}" --steps 4 --out "$work/threads" 2>"$work/err" || fail "threads"
 same() { # NAME
@@ -33,12 +35,31 @@ same() { # NAME
     wait $! || fail "$1: rank 1"
     diff -r "$work/threads/ckpt" "$work/$1/ckpt" || fail "$1: other bytes than threads"
 }
+same_mpi() { # NAME: mpirun's own agent enters the hosts
+    local status=0
+    (
+        # shellcheck source=tests/support/mpi.sh
+        . "$SRC_DIR/tests/support/mpi.sh"
+        exec timeout -k 5 300 "$work/enter-exec" "$a" mpirun --host "$a:1,$b:1" -n 2 \
+            --mca plm_rsh_agent "$work/enter" --mca oob_tcp_if_include wire --mca btl_tcp_if_include wire \
+            "$SLUICE" train "${gpt[@]}" --steps 4 --out "$work/$1"
+    ) >"$work/err.mpi" 2>&1 || status=$?
+    [ $status != 77 ] || return 0
+    [ $status = 0 ] || fail "$1"
+    diff -r "$work/threads/ckpt" "$work/$1/ckpt" || fail "$1: other bytes than threads"
+}
+shape() { # RATE
+    for host in "$a" "$b"; do
+        ip netns exec "$host" tc qdisc replace dev wire root tbf rate "$1" burst 128kb latency 50ms || return 1
+    done
+}
 same plain
-if ip netns exec "$a" tc qdisc add dev wire root tbf rate 100mbit burst 64kb latency 50ms 2>"$work/err"; then
-    same shaped
-else
-    echo "the link cannot be shaped here (tc tbf): only at full speed"
-fi
+same_mpi mpi
+for rate in 1gbit 100mbit; do
+    shape $rate 2>"$work/err" || { echo "the link cannot be shaped here (tc tbf): only at full speed" && break; }
+    same "tcp-$rate"
+done
+same_mpi mpi-slow
 
 on "$b" 1 --steps 1000000 --checkpoint-every 8 --out "$work/cut" &
 other=$!
@@ -55,8 +76,8 @@ wait $first || status=$?
 status=0
 wait $other || status=$?
 [ $status = 5 ] || fail "rank 1 of a cut link: status $status"
-grep -q "rank 1 (host .*) is lost: no sign of life" "$work/err.0" || fail "rank 0 does not name rank 1"
-grep -q "rank 0 (host .*) is lost: no sign of life" "$work/err.1" || fail "rank 1 does not name rank 0"
+grep -q "rank 1 (host $b, .*) is lost: no sign of life" "$work/err.0" || fail "rank 0 does not name rank 1"
+grep -q "rank 0 (host $a, .*) is lost: no sign of life" "$work/err.1" || fail "rank 1 does not name rank 0"
 "$SLUICE" ckpt verify "$work/cut" >/dev/null || fail "the checkpoint does not load"
 
 # The launcher over hosts: when one is cut off, the run goes on without it, on fewer stages, to the same weights.

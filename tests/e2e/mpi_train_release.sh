@@ -18,13 +18,13 @@ compared=0
 via=()
 # same NAME RANKS ARGUMENTS...: the run on threads and on ranks leave the same files.
 same() {
-    local name=$1 ranks=$2
+    local name=$1 ranks=$2 out=$work/$1.$compared
     shift 2
-    [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
-    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --out "$work/$name.$ranks" 2>"$work/err" || fail "$name on $ranks ranks"
-    diff -r "$work/$name/ckpt" "$work/$name.$ranks/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
+    [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --checkpoint-every 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
+    run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --checkpoint-every 5 --out "$out" 2>"$work/err" || fail "$name on $ranks ranks"
+    diff -r "$work/$name/ckpt" "$out/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
     # Times differ, everything else in the log does not.
-    diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$work/$name.$ranks/log.jsonl") ||
+    diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$out/log.jsonl") ||
         fail "$name: $ranks ranks wrote another log"
     compared=$((compared + 1))
 }
@@ -34,16 +34,23 @@ via=(--transport mpi-p2p)
 same 1f1b 3 "${gpt[@]}" --stages 4
 via=()
 same 2bw 4 "${gpt[@]}" --stages 4 --schedule 2bw --clip 0
-same graph 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
+same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --clip 0.05 --eval-every 2 --eval-samples 8
+same mmt 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
 if [ "${SL_TEST_FULL:-0}" = 1 ]; then
-    for schedule in gpipe zb-h1 interleaved; do
-        stages=4 workers=4
-        [ $schedule != interleaved ] || workers=2
-        same $schedule $workers "${gpt[@]}" --stages $stages --workers $workers --schedule $schedule
+    # Every schedule of the registry; twice on threads and on ranks is four times the same.
+    for schedule in $("$SLUICE" list schedules --json | sed -n 's/.*"name": "\([^"]*\)".*/\1/p' | grep -vx 'forward\|1f1b\|2bw'); do
+        workers=4
+        case $schedule in interleaved | zb-v | dualpipe-v) workers=2 ;; esac
+        shape=("${gpt[@]}" --stages 4 --workers "$workers" --schedule "$schedule")
+        case $schedule in chimera) shape=("${gpt[@]}" --stages 4 --schedule "$schedule") ;; esac
+        same "$schedule" $workers "${shape[@]}"
+        same "$schedule" 2 "${shape[@]}"
+        via=(--transport mpi-p2p)
+        same "$schedule" $((workers - 1)) "${shape[@]}"
+        via=()
     done
-    for schedule in stash vsync async; do
-        same $schedule 4 "${gpt[@]}" --stages 4 --schedule $schedule --clip 0
-        same $schedule 3 "${gpt[@]}" --stages 4 --schedule $schedule --clip 0
+    for schedule in 2bw stash vsync async paci; do
+        same $schedule.alone 4 "${gpt[@]}" --stages 4 --schedule $schedule --verdict stage --clip 0
     done
 fi
 echo "count: checkpoints of ranks against threads $compared"

@@ -52,6 +52,12 @@ done
 grep -q '"schedule": "2bw"' "$dir/price1.json" || fail "free staleness is not taken"
 grep -q '"schedule": "2bw"' "$dir/price9.json" && fail "staleness at nine times the tokens is taken"
 "$SLUICE" plan gpt-nano --machine laptop --staleness-cost 1f1b=2 --quiet 2>/dev/null && fail "1f1b is not stale"
+# measured passes, and a link between hosts that is slower than they are: 8 messages each way take their time
+"$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "2x1:mem=8G,intra=10GB/s,inter=8Mb/s" --batch 8 --micro 8 \
+    --planner even --schedule 1f1b --json -o "$dir/slow.plan" --quiet >"$dir/slow.json" || fail "a slow link"
+step=$(sed -n 's/^  "step_ns": \([0-9]*\),/\1/p' "$dir/slow.json")
+sample=$(sed -n 's/^edge s0 s1 //p' "$dir/slow.plan") # bytes, and so microseconds
+[ "$step" -ge $((16 * sample * 1000 / 2)) ] || fail "a step of $step ns over a link that needs $sample us for a message"
 # a table of another model is refused
 rc=0
 "$SLUICE" plan lenet --cost "$dir/x.cost" --machine laptop 2>"$dir/why" || rc=$?

@@ -37,6 +37,28 @@ refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --opti
 
 # The log tells the share of the machine's peak, where there is a device to measure.
 grep -q '"peak_percent": [0-9.]*}' "$work/run/log.jsonl" || fail "no share of the peak in log.jsonl"
+# What a device does not compute in is refused before anything is written.
+for case in "cpu tf32" "reference tf32" "reference bf16"; do
+    read -r device dtype <<<"$case"
+    rc=0
+    "$SLUICE" train gpt-nano --device "$device" --dtype "$dtype" --steps 1 --out "$work/$dtype" 2>"$work/err" || rc=$?
+    [ $rc -eq 1 ] || fail "--dtype $dtype on $device: exit $rc, not 1"
+    grep -q "device '$device' does not compute in it; train with --dtype fp32" "$work/err" ||
+        fail "--dtype $dtype on $device: $(cat "$work/err")"
+    [ ! -e "$work/$dtype" ] || fail "a refused run left its folder"
+done
+# Workers of a pipeline on two kinds of device: near one kind alone.
+pair() { # DEVICES: the last loss
+    "$SLUICE" train mmt --set branches=2,T=4,L=1,C=8,H=2,F=8,classes=3 --device "$1" --batch 8 --micro 4 --steps 4 \
+        --stages 2 --quiet --json | sed -n 's/^ *"loss": \([^,]*\),$/\1/p'
+}
+one=$(pair cpu) both=$(pair cpu,reference)
+awk -v a="$one" -v b="$both" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-4 * a) }' ||
+    fail "cpu,reference ends at '$both', cpu at '$one'"
+rc=0
+"$SLUICE" train gpt-nano --device cpu,reference --steps 1 2>"$work/err" || rc=$?
+[ $rc -eq 2 ] || fail "two devices, one worker: exit $rc"
+grep -q "several devices need a pipeline" "$work/err" || fail "two devices, one worker: $(cat "$work/err")"
 rc=0
 "$SLUICE" train gpt-nano --dtype int3 --steps 1 2>"$work/err" || rc=$?
 [ $rc -eq 2 ] || fail "--dtype int3: exit $rc, not 2"

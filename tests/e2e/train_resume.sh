@@ -116,6 +116,8 @@ done
 
 # What --out and --resume say.
 cp -r "$work/whole" "$work/before"
+mkdir "$work/whole/ckpt/.tmp-old-step-00000002" # killed while its last save cleared away
+: >"$work/whole/ckpt/.tmp-latest"
 expect 0 "--resume of a finished run" train "$work/whole" $steps --resume
 diff -r "$work/before/ckpt" "$work/whole/ckpt" >/dev/null || fail "resuming a finished run wrote a checkpoint"
 check_log "$work/whole" $steps

@@ -11,10 +11,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* As the report of one writer, and as those of two that say the same: merged or refused. */
+static void merge(const struct sl_ckpt_manifest *manifest, struct sl_arena *arena) {
+    const struct sl_ckpt_manifest parts[2] = {*manifest, *manifest};
+    struct sl_ckpt_manifest merged;
+    struct sl_text text = {0};
+    for (int count = 1; count <= 2; count++)
+        if (sl_ckpt_manifest_merge(parts, count, arena, &merged) == SL_OK)
+            sl_ckpt_manifest_put(&text, &merged);
+    sl_text_free(&text);
+}
+
 static void check_again(struct sl_ckpt_manifest *manifest) {
     struct sl_text first = {0}, second = {0};
     struct sl_arena arena = {0};
     struct sl_ckpt_manifest again;
+    merge(manifest, &arena);
     sl_ckpt_manifest_put(&first, manifest);
     char *copy = sl_arena_dup(&arena, first.at, first.length);
     if (sl_ckpt_manifest_read("again", copy, first.length, &arena, &again) != SL_OK)

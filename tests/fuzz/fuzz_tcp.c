@@ -1,6 +1,6 @@
 /* What a peer sends over TCP: any bytes, in pieces, while some receives wait. Each ends as a
  * message of the right size, or the transport says who talks nonsense. The first byte chooses the
- * receives. */
+ * receives, and whether a message of ours waits for its ACK. */
 #include "comm/tcp.h"
 #include "comm/tcp_state.h"
 #include "fuzz/meter.h"
@@ -13,12 +13,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { RECEIVES = 3, ROOM = 48 };
+enum { RECEIVES = 3, ROOM = 48, WAITS = 1 << RECEIVES };
 
 struct world {
     struct tcp_comm comm;
     struct tcp_peer peers[2];
-    struct sl_transfer ops[RECEIVES];
+    struct sl_transfer ops[RECEIVES + 1];
     char into[RECEIVES][ROOM];
     int far; /* the peer's end */
 };
@@ -53,6 +53,12 @@ static void open_world(struct world *w, uint8_t choice) {
         *in = (struct tcp_in){
             .next = w->peers[1].in, .op = &w->ops[i], .bytes = w->into[i], .room = ROOM, .tag = i};
         w->peers[1].in = in;
+    }
+    if (choice & WAITS) {
+        struct tcp_out *out = malloc(sizeof *out);
+        atomic_store(&w->ops[RECEIVES].busy, true);
+        *out = (struct tcp_out){.op = &w->ops[RECEIVES], .head = {.kind = TCP_SYNC, .serial = 1}};
+        w->peers[1].unacked = out;
     }
 }
 

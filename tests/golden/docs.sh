@@ -46,8 +46,17 @@ for document in "$SRC_DIR"/*.md "$SRC_DIR"/docs/*.md "$SRC_DIR"/docs/*/*.md; do
         models=$((models + 1))
     done
 done
+# Links lead somewhere.
+links=0
+for document in "$SRC_DIR"/*.md "$SRC_DIR"/docs/*.md "$SRC_DIR"/docs/*/*.md; do
+    while IFS= read -r target; do
+        [ -e "$(dirname "$document")/$target" ] || fail "$document: there is no $target"
+        links=$((links + 1))
+    done < <(grep -oE '\]\([^)#: ]+' "$document" | cut -c3- | grep -v '^http' || true)
+done
+[ "$links" -gt 50 ] || fail "only $links links"
 rm -rf "$blocks"
 if [ "$sessions" = 0 ] || [ "$models" = 0 ]; then
     fail "nothing found"
 fi
-echo "count: $sessions sessions and $models models of the documents"
+echo "count: $sessions sessions, $models models and $links links of the documents"

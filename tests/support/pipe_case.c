@@ -5,6 +5,7 @@
 #include "op/registry.h"
 #include "pass/program.h"
 #include "plan/model.h"
+#include "support/apart.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 
 #include <cmocka.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void open_data(struct pipe_case *c) {
@@ -80,12 +82,22 @@ void pipe_case_close(struct pipe_case *c) {
     sl_arena_free(&c->arena);
 }
 
+const struct sl_device_row *pipe_case_device(void) {
+    const char *name = getenv("SL_TEST_DEVICE");
+    const struct sl_device_row *row = sl_device_find(name ? name : "cpu");
+    if (name && strcmp(name, "apart") == 0)
+        row = apart_row();
+    if (!row || row->missing())
+        fail_msg("SL_TEST_DEVICE=%s: %s", name, row ? row->missing() : "there is none");
+    return row;
+}
+
 struct sl_train_config pipe_case_config(const struct pipe_case *c, const char *optimizer,
                                         int64_t batch, int64_t micros, int64_t steps) {
     struct sl_train_config config = {
         .graph = c->graph,
         .data = c->data,
-        .device = sl_device_find("cpu"),
+        .device = pipe_case_device(),
         .threads = 1,
         .base_lr = 0.01,
         .batch = batch,
@@ -117,6 +129,7 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .worker_count = workers,
         .worker_of = own,
         .has_kernel = config->device->has_kernel,
+        .dtype = config->dtype,
         .extra_bytes = config->device->extra_bytes,
         .threads = config->threads,
     };

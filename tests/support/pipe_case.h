@@ -23,6 +23,9 @@ void pipe_case_open(struct pipe_case *c, const char *model);
 void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets);
 void pipe_case_close(struct pipe_case *c);
 
+/* The CPU, or what SL_TEST_DEVICE names: a device, or "apart" (support/apart.h). */
+const struct sl_device_row *pipe_case_device(void);
+
 /* Batch, micro-batches, optimizer and steps; adam-sized learning rate, no clipping, seed 5. */
 struct sl_train_config pipe_case_config(const struct pipe_case *c, const char *optimizer,
                                         int64_t batch, int64_t micros, int64_t steps);

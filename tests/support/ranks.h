@@ -13,6 +13,8 @@ int ranks_close(int failed);
 
 /* What pipelines are opened with; NULL: threads. */
 struct sl_comm *ranks_comm(void);
+/* Of their watchdog: more ranks than cores are slow, not stalled. */
+static const int64_t ranks_stall_ns = 300000000000;
 /* Between two tests of many: shared memory is given back. All ranks call it. */
 void ranks_renew(void);
 /* Are there workers for all ranks? */

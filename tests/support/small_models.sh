@@ -17,6 +17,7 @@ bert-base V=53,T=13,P=15,L=2,C=20,H=2,F=36 adamw
 dlrm dense_branches=2,sparse_branches=3,L=2,W=17,N=11,rows=31,E=5,bag=4,top=2 adam
 residual-lstm V=29,T=11,L=2,C=18,classes=0 sgd
 resnet18 cifar=1,S=9,W=3,classes=7 momentum
+resnet18 S=33,W=8,classes=5 momentum
 MODELS
 }
 

@@ -10,6 +10,24 @@ make_hosts() { # A B NET
         ip -n "$1" link set wire up && ip -n "$2" link set wire up
 }
 
+# Two agents in a folder, which do a command on a host, under the host's name: DIR/enter HOST 'COMMAND ...', as mpirun
+# asks, and DIR/enter-exec HOST COMMAND...
+write_agents() { # DIR
+    cat >"$1/enter-exec" <<'TEXT'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
+TEXT
+    cat >"$1/enter" <<'TEXT'
+#!/bin/sh
+host=$1
+shift
+exec "$(dirname "$0")/enter-exec" "$host" sh -c "$*"
+TEXT
+    chmod +x "$1/enter" "$1/enter-exec"
+}
+
 drop_hosts() { # A B
     ip netns del "$1" 2>/dev/null || true
     ip netns del "$2" 2>/dev/null || true

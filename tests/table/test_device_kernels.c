@@ -349,9 +349,34 @@ static const struct sl_op_case large[] = {
      {SL_X("B,150,1,64"), SL_X("B,70,1,64"), SL_X("B,70,1,64")},
      "causal=1",
      0},
+    {"attention",
+     "equal64",
+     {SL_X("B,192,3,64"), SL_X("B,192,3,64"), SL_X("B,192,3,64")},
+     "causal=1",
+     0},
+    {"attention",
+     "odd128",
+     {SL_X("B,150,2,128"), SL_X("B,150,2,128"), SL_X("B,150,2,128")},
+     "causal=1 scale=0.3",
+     0},
+    {"attention",
+     "mask64",
+     {SL_X("B,150,2,64"), SL_X("B,131,2,64"), SL_X("B,131,2,64"), SL_I("B,131", 2)},
+     NULL,
+     0},
+    {"attention",
+     "mask_some64",
+     {SL_X("B*5,9,2,64"), SL_X("B*5,2,2,64"), SL_X("B*5,2,2,64"), SL_I("B*5,2", 2)},
+     NULL,
+     0},
+    {"attention", "odd40", {SL_X("B,77,2,40"), SL_X("B,131,2,40"), SL_X("B,131,2,40")}, NULL, 0},
     {"attention", "wide", {SL_X("B,128,2,64"), SL_X("B,256,2,64"), SL_X("B,256,2,64")}, NULL, 0},
+    {"conv2d", "eights", {SL_X("B,16,9,13"), SL_W("24,16,3,3"), SL_W("24")}, "pad=1 stride=2", 0},
+    {"conv2d", "pixels", {SL_X("B,3,11,7"), SL_W("8,3,5,3")}, "pad=2,1", 0},
     {"conv2d", "large", {SL_X("B,19,11,37"), SL_W("23,19,3,3"), SL_W("23")}, "pad=1", 0},
+    {"cross_entropy", "odd", {SL_XR("B,5,1031", -9, 9), SL_I("B,5", 1031)}, NULL, 0},
     {"cross_entropy", "large", {SL_XR("B,5,2056", -9, 9), SL_IM("B,5", 2056, -100)}, NULL, 0},
+    {"embed", "few", {SL_W("3,40"), SL_I("B,331", 3)}, NULL, 0},
     {"embed", "large", {SL_W("97,72"), SL_I("B,131", 97)}, NULL, 0},
     {"layernorm", "large", {SL_X("B,137,264"), SL_W("264"), SL_W("264")}, NULL, 0},
     {"layernorm", "long", {SL_X("B,37,1064"), SL_W("1064"), SL_W("1064")}, NULL, 0},
@@ -361,6 +386,7 @@ static const struct sl_op_case large[] = {
       SL_X("B,53")},
      NULL,
      0},
+    {"maxpool", "large", {SL_X("B,8,37,21")}, "kernel=3 stride=2 pad=1", 0},
     {"matmul", "large", {SL_X("B,37,136"), SL_W("136,216"), SL_W("216")}, NULL, 0},
     {"reduce_sum", "large", {SL_X("B,61,97,3")}, "axes=1,3", 0},
     {"rmsnorm", "large", {SL_X("B,7,1024"), SL_W("1024")}, NULL, 0},
@@ -505,10 +531,113 @@ static void fused_kernels_agree_with_the_cpu(void **state) {
     assert_int_equal(failures, 0);
 }
 
+/* ---- layernorm_grad against the three it stands for: near the reference, and their bits ---- */
+
+static struct sl_shape norm_shape(int which, int64_t rows, int64_t n) {
+    return which < 2    ? SL_SHAPE(2, 0, rows, n)
+           : which == 2 ? SL_SHAPE(1, 0, n)
+                        : SL_SHAPE(1, 0, rows);
+}
+
+static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dtype) {
+    *b = (struct bench){.instr = {.op = sl_op_find(sl_str("layernorm_dx")),
+                                  .kernel = SL_FUSED_LAYERNORM_GRAD,
+                                  .in_count = 5,
+                                  .out_count = 3,
+                                  .accumulate = true}};
+    b->ref = (struct sl_ref){.samples = 1, .in_count = 5, .out_count = 3};
+    for (int i = 0; i < 5; i++) {
+        struct sl_array array = new_array(norm_shape(i, rows, n), false);
+        for (int64_t j = 0; j < sl_numel(&array.shape); j++)
+            array.f[j] = sl_rng_uniform(SEED, (uint64_t)i, (uint64_t)j) - (i == 4 ? -0.5 : 0.5);
+        take_input(b, i, &array, i < 2 ? dtype : SL_FLOAT);
+        free(array.f);
+    }
+    for (int i = 0; i < 3; i++) {
+        b->ref.out[i] = new_array(i ? norm_shape(2, rows, n) : norm_shape(0, rows, n), false);
+        b->out[i] = make_operand(b, b->ref.out[i].shape, i ? SL_FLOAT : dtype);
+    }
+    b->instr.in = b->in;
+    b->instr.out = b->out;
+    struct sl_ref dx = {.in_count = 5, .out_count = 1}, dw = {.in_count = 4, .out_count = 1};
+    memcpy(dx.in, b->ref.in, sizeof dx.in);
+    dx.out[0] = b->ref.out[0];
+    dw.out[0] = b->ref.out[1];
+    for (int i = 0; i < 4; i++)
+        dw.in[i] = b->ref.in[i < 2 ? i : i + 1];
+    sl_op_find(sl_str("layernorm_dx"))->ref(&dx);
+    sl_op_find(sl_str("layernorm_dw"))->ref(&dw);
+    for (int64_t j = 0; j < rows * n; j++)
+        b->ref.out[2].f[j % n] = (j < n ? 0 : b->ref.out[2].f[j % n]) + b->ref.in[0].f[j];
+}
+
+/* One of the three alone, on the same memory; its output `out` must have the same bits. */
+static void try_apart(struct bench *b, const struct where *at, const char *kernel, int out,
+                      const char *together) {
+    static const int from[3][5] = {{0, 1, 2, 3, 4}, {0, 1, 3, 4}, {0}};
+    static const int counts[] = {5, 4, 1};
+    struct bench alone = *b;
+    union sl_attr attr[1] = {{.shape = b->out[2].shape}};
+    alone.instr.op = sl_op_find(sl_str(kernel));
+    alone.instr.kernel = kernel;
+    alone.instr.attr = attr;
+    alone.instr.accumulate = false;
+    alone.instr.in_count = counts[out];
+    alone.instr.out_count = 1;
+    struct sl_operand in[5], result = b->out[out];
+    for (int i = 0; i < counts[out]; i++)
+        in[i] = b->in[from[out][i]];
+    alone.instr.in = in;
+    alone.instr.out = &result;
+    char *work = run_bench(&alone, at->device, at->dtype, PLAIN);
+    if (memcmp(work + result.offset, together + result.offset, (size_t)sl_operand_bytes(&result)) !=
+        0) {
+        failures++;
+        print_error("%s: layernorm_grad and %s differ in bits\n", at->device->row->name, kernel);
+    }
+    free(work);
+}
+
+static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
+    static const int64_t sizes[][2] = {{1, 8},     {37, 131},  {300, 264},
+                                       {129, 768}, {70, 1024}, {20001, 40}};
+    for (int s = 0; s < SL_COUNT(sizes); s++) {
+        struct bench b;
+        struct where at = {"layernorm_grad", "fused", device, dtype, sizes[s][0]};
+        open_norm(&b, sizes[s][0], sizes[s][1], dtype);
+        char *work = run_bench(&b, device, dtype, PLAIN);
+        judge(&b, work, 0, "fused", &at);
+        try_apart(&b, &at, "layernorm_dx", 0, work);
+        try_apart(&b, &at, "layernorm_dw", 1, work);
+        try_apart(&b, &at, "sum_to", 2, work);
+        free(work);
+        close_bench(&b);
+    }
+}
+
+static void layernorm_grad_is_the_three_it_stands_for(void **state) {
+    struct sl_device_config config = {.threads = 1};
+    struct sl_device *device;
+    int at = 0;
+    (void)state;
+    failures = 0;
+    for (const struct sl_device_row *row; (row = next_device(&at));) {
+        if (!row->has_kernel(SL_FUSED_LAYERNORM_GRAD))
+            continue;
+        must(row->open(&config, &device), row->name);
+        try_norm_grad(device, SL_FLOAT);
+        if (row->halves)
+            try_norm_grad(device, SL_BF16);
+        device->row->close(device);
+    }
+    assert_int_equal(failures, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_agree_with_references),
         cmocka_unit_test(fused_kernels_agree_with_the_cpu),
+        cmocka_unit_test(layernorm_grad_is_the_three_it_stands_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

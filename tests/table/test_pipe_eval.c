@@ -88,7 +88,7 @@ static bool check(const struct pipe_case *c, const struct sl_train_config *confi
 
 static void test_eval(void **state) {
     (void)state;
-    static const char *const schedules[] = {"1f1b", "2bw", "zb-graph"};
+    static const char *const schedules[] = {"1f1b", "2bw", "zb-graph", "stash", "vsync", "paci"};
     int ran = 0, refused = 0;
     for (int m = 0; m < SL_COUNT(models); m++) {
         struct pipe_case c;

@@ -50,17 +50,18 @@ INLINE void amx_ask(const struct amx_block *t, int64_t step) {
         amx_ask_ahead(t->ahead);
 }
 
-#define AMX_A_PART(part)                                                                           \
+/* Tiles: 0 to 3 sums, 4 and 5 rows of A, 6 and 7 columns of B. */
+#define AMX_LOAD_A(from)                                                                           \
     do {                                                                                           \
-        _tile_loadd(4, a + (part)*AMX_PART, 64);                                                   \
+        _tile_loadd(4, from, 64);                                                                  \
         if (two_a)                                                                                 \
-            _tile_loadd(5, a + (part)*AMX_PART + AMX_TILE, 64);                                    \
+            _tile_loadd(5, (from) + AMX_TILE, 64);                                                 \
     } while (0)
-#define AMX_B_PART(part)                                                                           \
+#define AMX_LOAD_B(from)                                                                           \
     do {                                                                                           \
-        _tile_loadd(6, b + (part)*AMX_PART, 64);                                                   \
+        _tile_loadd(6, from, 64);                                                                  \
         if (two_b)                                                                                 \
-            _tile_loadd(7, b + (part)*AMX_PART + AMX_TILE, 64);                                    \
+            _tile_loadd(7, (from) + AMX_TILE, 64);                                                 \
     } while (0)
 #define AMX_MULTIPLY()                                                                             \
     do {                                                                                           \
@@ -72,6 +73,50 @@ INLINE void amx_ask(const struct amx_block *t, int64_t step) {
         if (two_a && two_b)                                                                        \
             _tile_dpbf16ps(3, 5, 7);                                                               \
     } while (0)
+/* Multiply, and load what comes next into each tile as soon as it has been read: a load hides
+ * behind two multiplications, which matters most where another thread has half of the core. */
+#define AMX_THEN_A(from)                                                                           \
+    do {                                                                                           \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        if (two_b)                                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                               \
+        _tile_loadd(4, from, 64);                                                                  \
+        if (two_a)                                                                                 \
+            _tile_dpbf16ps(2, 5, 6);                                                               \
+        if (two_a && two_b)                                                                        \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+        if (two_a)                                                                                 \
+            _tile_loadd(5, (from) + AMX_TILE, 64);                                                 \
+    } while (0)
+#define AMX_THEN_B(from)                                                                           \
+    do {                                                                                           \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        if (two_a)                                                                                 \
+            _tile_dpbf16ps(2, 5, 6);                                                               \
+        _tile_loadd(6, from, 64);                                                                  \
+        if (two_b)                                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                               \
+        if (two_a && two_b)                                                                        \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+        if (two_b)                                                                                 \
+            _tile_loadd(7, (from) + AMX_TILE, 64);                                                 \
+    } while (0)
+#define AMX_THEN_BOTH(from_a, from_b)                                                              \
+    do {                                                                                           \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        if (two_b)                                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                               \
+        _tile_loadd(4, from_a, 64);                                                                \
+        if (two_a)                                                                                 \
+            _tile_dpbf16ps(2, 5, 6);                                                               \
+        _tile_loadd(6, from_b, 64);                                                                \
+        if (two_a && two_b)                                                                        \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+        if (two_a)                                                                                 \
+            _tile_loadd(5, (from_a) + AMX_TILE, 64);                                               \
+        if (two_b)                                                                                 \
+            _tile_loadd(7, (from_b) + AMX_TILE, 64);                                               \
+    } while (0)
 
 #define AMX_START(tile, used, from)                                                                \
     do {                                                                                           \
@@ -81,30 +126,18 @@ INLINE void amx_ask(const struct amx_block *t, int64_t step) {
             _tile_loadd(tile, from, row);                                                          \
     } while (0)
 
+/* All products of the parts of a step but the last, small ones first: A0 B2, A0 B1, A1 B1, A1 B0,
+ * A2 B0, then A0 B0. Each loads one factor for the next. */
 #if AMX_PARTS == 1
-#define AMX_ALL_PARTS()                                                                            \
-    do {                                                                                           \
-        AMX_A_PART(0);                                                                             \
-        AMX_B_PART(0);                                                                             \
-        AMX_MULTIPLY();                                                                            \
-    } while (0)
+#define AMX_SMALL_PARTS()
 #else
-/* Small products first; every product but the first loads one factor only. */
-#define AMX_ALL_PARTS()                                                                            \
+#define AMX_SMALL_PARTS()                                                                          \
     do {                                                                                           \
-        AMX_A_PART(0);                                                                             \
-        AMX_B_PART(2);                                                                             \
-        AMX_MULTIPLY();                                                                            \
-        AMX_B_PART(1);                                                                             \
-        AMX_MULTIPLY();                                                                            \
-        AMX_A_PART(1);                                                                             \
-        AMX_MULTIPLY();                                                                            \
-        AMX_B_PART(0);                                                                             \
-        AMX_MULTIPLY();                                                                            \
-        AMX_A_PART(2);                                                                             \
-        AMX_MULTIPLY();                                                                            \
-        AMX_A_PART(0);                                                                             \
-        AMX_MULTIPLY();                                                                            \
+        AMX_THEN_B(b + AMX_PART);                                                                  \
+        AMX_THEN_A(a + AMX_PART);                                                                  \
+        AMX_THEN_B(b);                                                                             \
+        AMX_THEN_A(a + 2 * AMX_PART);                                                              \
+        AMX_THEN_A(a);                                                                             \
     } while (0)
 #endif
 
@@ -116,10 +149,18 @@ INLINE void amx_run_block(const struct amx_block *t, bool two_a, bool two_b) {
     AMX_START(1, two_b, right);
     AMX_START(2, two_a, below);
     AMX_START(3, two_a && two_b, below + AMX_ROWS);
-    for (int64_t step = 0; step < t->steps; step++, a += AMX_STEP, b += AMX_STEP) {
+    AMX_LOAD_A(a);
+    AMX_LOAD_B(b + AMX_PARTS * AMX_PART - AMX_PART);
+    for (int64_t step = 0;;) {
         amx_ask(t, step);
-        AMX_ALL_PARTS();
+        AMX_SMALL_PARTS();
+        if (++step >= t->steps)
+            break;
+        a += AMX_STEP;
+        b += AMX_STEP;
+        AMX_THEN_BOTH(a, b + AMX_PARTS * AMX_PART - AMX_PART);
     }
+    AMX_MULTIPLY();
     _tile_stored(0, t->sums, row);
     if (two_b)
         _tile_stored(1, right, row);

@@ -6,8 +6,8 @@
  *   p = exp(s - maximum)     per lane
  *   o [D, NR] = o correction + v' p      v read where it lies: D runs down the rows
  *
- * T x S is never kept, only KEYS x NR. A pair is a sample and a query head; the threads share the
- * blocks of all pairs by their number of visible keys.
+ * T x S is never kept, only KEYS x NR. A pair is a sample and a query head; the threads take
+ * pairs, or pieces of them.
  */
 #ifndef SL_DEVICE_CPU_ATTENTION_H
 #define SL_DEVICE_CPU_ATTENTION_H
@@ -98,6 +98,13 @@ static void attend_block(struct attend *w) {
     unpack_turned(w->o, rows, z->d, 1, w->y + query_at(z, w->b, w->h, w->t0, z->y_step), z->y_step);
 }
 
+/* A pair in one piece, whose keys are packed once; in more where there are few pairs. Of causal
+ * attention every piece has early blocks and late ones. */
+static int64_t attend_pieces(const struct attention *z, int threads) {
+    int64_t blocks = (z->t + NR - 1) / NR, pairs = z->b * z->hq;
+    return threads == 1 ? 1 : least(blocks, (4 * threads + pairs - 1) / pairs);
+}
+
 static void attention_part(void *ctx, int thread, int threads) {
     const struct sl_cpu_call *call = ctx;
     const struct attention z = attention_of(call->instr, 0, call->in[3]);
@@ -115,19 +122,16 @@ static void attention_part(void *ctx, int thread, int threads) {
                        .amx = amx_attends(&z),
                        .packed_pair = -1};
     attend_tiles_open(&z, &w.tiles, w.packed_k);
-    int64_t total = 0, before = 0, per_pair = 0;
-    for (int64_t t = 0; t < z.t; t += NR)
-        per_pair += keys_of(&z, least(t + NR, z.t) - 1) + NR;
-    total = per_pair * z.b * z.hq;
-    for (int64_t pair = 0; pair < z.b * z.hq; pair++)
-        for (w.t0 = 0; w.t0 < z.t; w.t0 += NR) {
-            if (before * threads / total == thread) {
-                w.b = pair / z.hq;
-                w.h = pair % z.hq;
-                attend_block(&w);
-            }
-            before += keys_of(&z, least(w.t0 + NR, z.t) - 1) + NR;
+    int64_t blocks = (z.t + NR - 1) / NR, pieces = attend_pieces(&z, threads);
+    for (int64_t i; (i = sl_pool_take(call->pool, pieces * z.b * z.hq, thread)) >= 0;) {
+        int64_t pair = i / pieces, piece = i % pieces;
+        w.b = pair / z.hq;
+        w.h = pair % z.hq;
+        for (int64_t block = piece; block < blocks; block += pieces) {
+            w.t0 = block * NR;
+            attend_block(&w);
         }
+    }
     attend_tiles_close(&z);
 }
 

@@ -173,10 +173,9 @@ static void attention_dqkv_part(void *ctx, int thread, int threads) {
                             .dq = call->out[0],
                             .dk = call->out[1],
                             .dv = call->out[2]};
-    int64_t from, to;
+    (void)threads;
     back_open(&w, (float *)call->scratch + thread * back_floats(&w.z));
-    sl_pool_range(w.z.b * w.z.hk, 1, thread, threads, &from, &to);
-    for (int64_t pair = from; pair < to; pair++)
+    for (int64_t pair; (pair = sl_pool_take(call->pool, w.z.b * w.z.hk, thread)) >= 0;)
         back_pair(&w, pair / w.z.hk, pair % w.z.hk);
 }
 

@@ -74,6 +74,10 @@ static int64_t conv_room_floats(const struct conv *v, int64_t m, int64_t n, int6
            up_to(v->images * v->cg * v->hp * v->wp, 16) + up_to(part_floats(m, n, k), 16);
 }
 
+static struct conv_source conv_source(const struct conv_room *room) {
+    return (struct conv_source){.x = room->x, .pixel_at = room->pixel_at, .tap_at = room->tap_at};
+}
+
 /* Where a column of a padded image lies in its row. */
 INLINE int64_t column_at(const struct conv *v, int64_t column) {
     int64_t s = v->stride[1];

@@ -271,7 +271,7 @@ static void add_part(void *ctx, int thread, int threads) {
 
 static sl_err cpu_add(struct sl_device *device, void *y, const void *x, int64_t numel) {
     struct add_job job = {y, x, numel};
-    sl_pool_run(cpu_of(device)->pool, add_part, &job);
+    sl_pool_share(cpu_of(device)->pool, add_part, &job);
     return SL_OK;
 }
 

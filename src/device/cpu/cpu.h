@@ -1,8 +1,9 @@
 /* The CPU device: a pool of threads, scratch memory, and tables of kernels per instruction set.
  *
- * A kernel gets its operands as pointers and splits its own work over the pool with static ranges,
- * so that for a fixed number of threads the same program gives the same bits. Kernels are plain C
- * compiled once per instruction set (kernels_avx2.c, kernels_avx512.c include the same source).
+ * A kernel gets its operands as pointers and splits its own work over the pool. Which thread does
+ * what may depend on how fast it is (sl_pool_take); the bits of a result never do. Kernels are
+ * plain C compiled once per instruction set (kernels_avx2.c, kernels_avx512.c include the same
+ * source).
  */
 #ifndef SL_DEVICE_CPU_CPU_H
 #define SL_DEVICE_CPU_CPU_H
@@ -19,10 +20,19 @@ void sl_pool_close(struct sl_pool *pool);
 int sl_pool_threads(const struct sl_pool *pool);
 /* Call body(ctx, t, threads) once on every thread; returns when all are done. */
 void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads), void *ctx);
+/* Inside sl_pool_run, in one loop per run: which of `count` pieces this thread does next, -1: none
+ * is left. Every piece goes to one thread; what it computes must not depend on which. */
+int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread);
+/* Call body(ctx, part, parts) for every part, some per thread, each by whoever is free: for work
+ * that is the same however it is split. */
+void sl_pool_share(struct sl_pool *pool, void (*body)(void *ctx, int part, int parts), void *ctx);
 
 /* The part [*from, *to) of [0, count) of a thread, in multiples of `grain`. */
 void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
                    int64_t *to);
+
+/* Scratch is laid out in whole lines of memory. */
+static inline int64_t sl_whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct sl_cpu_call {
     const struct sl_instr *instr;

@@ -98,56 +98,71 @@ static void amx_block(struct amx_at *at) {
         }
 }
 
-/* A thread's part of the near side against the far block. */
+/* Rows or columns of the near side from i on against the far blocks. */
+static void amx_through(struct amx_at *at, int64_t i) {
+    int near = at->near, far = !near;
+    char *packed = at->packed[far];
+    at->from[near] = i;
+    at->to[near] = least(i + at->block[near], at->end[near]);
+    for (at->pc = at->k0; at->pc < at->k1; at->pc += at->whole) {
+        at->kc = least(at->whole, at->gemm->k - at->pc);
+        amx_pack_range(at, near, at->from[near], at->to[near]);
+        amx_plan_ahead(at);
+        amx_block(at);
+        at->packed[far] += amx_bytes(at, far);
+    }
+    at->packed[far] = packed;
+}
+
+/* The near side, block by block. */
 static void amx_near(void *ctx, int thread, int threads) {
     struct amx_at at = *(const struct amx_at *)ctx;
-    int near = at.near;
-    int64_t begin, end, base = at.begin[near];
-    sl_pool_range(at.end[near] - base, AMX_SIDE, thread, threads, &begin, &end);
-    begin += base;
-    end += base;
-    at.packed[near] += thread * (at.block[near] / AMX_SIDE * at.panel);
+    int64_t base = at.begin[at.near], side = at.block[at.near];
+    int64_t blocks = (at.end[at.near] - base + side - 1) / side;
+    (void)threads;
+    at.packed[at.near] += thread * amx_bytes(&at, at.near);
     amx_open();
-    for (int64_t i = begin; i < end; i += at.block[near]) {
-        at.from[near] = i;
-        at.to[near] = least(i + at.block[near], end);
-        amx_pack_range(&at, near, at.from[near], at.to[near]);
-        amx_plan_ahead(&at, begin, end);
-        amx_block(&at);
-    }
+    for (int64_t p = -1; (p = amx_take(&at, blocks, thread, p)) >= 0;)
+        amx_through(&at, base + p * side);
     amx_close();
+}
+
+/* Calls body on every thread. */
+static void amx_run(struct amx_at *at, void (*body)(void *ctx, int thread, int threads)) {
+    if (at->pool)
+        sl_pool_run(at->pool, body, at);
+    else
+        body(at, 0, 1);
 }
 
 /* The part of c; pool NULL: by this thread alone. */
 static void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
-    int64_t kc = amx_kc(g->k), rows = part->m1 - part->m0, cols = part->n1 - part->n0;
+    int64_t rows = part->m1 - part->m0, cols = part->n1 - part->n0;
+    struct amx_sizes sizes = amx_sizes(rows, cols, g->k, pool ? sl_pool_threads(pool) : 1);
     struct amx_at at = {.gemm = g,
+                        .pool = pool,
                         .begin = {part->m0, part->n0},
                         .end = {part->m1, part->n1},
-                        .panel = kc / AMX_SIDE * AMX_STEP,
+                        .whole = sizes.kc,
+                        .panel = sizes.kc / AMX_SIDE * AMX_STEP,
                         .near = rows >= cols ? AMX_A : AMX_B};
     int near = at.near, far = !near;
-    at.block[near] = amx_side(most(rows, cols), kc, AMX_NEAR);
-    at.block[far] = amx_side(least(rows, cols), kc, AMX_FAR);
+    int64_t deep = sizes.depth * sizes.kc;
+    at.block[near] = sizes.near;
+    at.block[far] = sizes.far;
     at.packed[far] = (char *)scratch;
-    at.packed[near] = at.packed[far] + at.block[far] / AMX_SIDE * at.panel;
+    at.packed[near] = at.packed[far] + sizes.depth * amx_bytes(&at, far);
     for (int64_t i = at.begin[far]; i < at.end[far]; i += at.block[far])
-        for (at.pc = 0; at.pc < g->k; at.pc += kc) {
+        for (at.k0 = 0; at.k0 < g->k; at.k0 += deep) {
+            at.k1 = least(g->k, at.k0 + deep);
             at.from[far] = i;
             at.to[far] = least(i + at.block[far], at.end[far]);
             at.from[near] = at.begin[near];
-            at.kc = least(kc, g->k - at.pc);
-            if (pool) {
-                sl_pool_run(pool, amx_pack_far, &at);
-                sl_pool_run(pool, amx_near, &at);
-            } else {
-                amx_pack_far(&at, 0, 1);
-                amx_near(&at, 0, 1);
-            }
+            amx_run(&at, amx_pack_far);
+            amx_run(&at, amx_near);
         }
 }
-
 #else
 
 #include "device/cpu/amx.h"
@@ -157,6 +172,7 @@ INLINE bool amx_suits(int64_t m, int64_t k) { return m < 0 && k < 0; }
 INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
     return 0 * m * n * k * threads;
 }
+INLINE int64_t amx_part_floats(int64_t m, int64_t n, int64_t k) { return 0 * m * n * k; }
 INLINE void amx_product(const struct gemm *g, const struct part *part, struct sl_pool *pool,
                         float *scratch) {
     (void)g, (void)part, (void)pool, (void)scratch;

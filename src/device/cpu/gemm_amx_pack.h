@@ -1,11 +1,12 @@
 /* Blocks of a product on AMX: what is packed when, and by which thread.
  *
  *   for the far side by blocks                   the lower of A and B
- *     for pc in k by KC   (order of summation)   far block [.., KC] packed by all threads: L3
- *       for the near side by blocks              each thread its own part
+ *     for k by DEPTH x KC                        far blocks [.., KC] packed by all threads: L3
+ *       for the near side by blocks              each taken by one thread
+ *         for pc in DEPTH by KC   (order of summation)
  *                                                near block [.., KC] packed: L2
- *         for panels of 32 of far
- *           for panels of 32 of near: 32 x 32 results in four tiles
+ *           for panels of 32 of far
+ *             for panels of 32 of near: 32 x 32 results in four tiles
  *
  * An element of c is computed by one thread, in an order that depends on k alone: the bits do not
  * depend on the threads.
@@ -14,58 +15,36 @@
 #define SL_DEVICE_CPU_GEMM_AMX_PACK_H
 
 #include "device/cpu/amx_split.h"
-
-enum {
-    AMX_KC = 384,
-    AMX_KC_ALONE = 448,
-    AMX_FAR = 800 * 1024, /* elements of a far block */
-    AMX_NEAR = 96 * 1024,
-};
-
-/* Sums shorter or matrices lower than this are not worth it. Only what no thread changes may decide
- * here. */
-INLINE bool amx_suits(int64_t m, int64_t k) { return m >= 8 && k >= 16; }
-
-INLINE int64_t amx_kc(int64_t k) {
-    int64_t blocks = k <= AMX_KC_ALONE ? 1 : (k + AMX_KC - 1) / AMX_KC;
-    return up_to((k + blocks - 1) / blocks, AMX_SIDE);
-}
-
-/* Rows or columns of a block: whole panels. */
-INLINE int64_t amx_side(int64_t count, int64_t kc, int64_t elements) {
-    return least(up_to(count, AMX_SIDE), most(1, elements / kc / AMX_SIDE) * AMX_SIDE);
-}
-
-/* Bytes of a packed block. */
-INLINE int64_t amx_bytes(int64_t side, int64_t kc) {
-    return side / AMX_SIDE * (kc / AMX_SIDE) * AMX_STEP;
-}
-
-/* Floats of scratch for products of this size and any smaller one. */
-INLINE int64_t amx_floats(int64_t m, int64_t n, int64_t k, int threads) {
-    int64_t kc = least(up_to(k, AMX_SIDE), AMX_KC_ALONE), total = 0;
-    int64_t count[2] = {most(m, n), least(m, n)}, elements[2] = {AMX_NEAR, AMX_FAR};
-    for (int i = 0; i < 2; i++) {
-        int64_t wide = up_to(count[i], AMX_SIDE) * kc;
-        int64_t block = least(wide, most(elements[i], AMX_SIDE * kc));
-        total += (i ? 1 : threads) * block;
-    }
-    return total * AMX_STEP / (AMX_SIDE * AMX_SIDE) / 4;
-}
+#include "device/cpu/gemm_amx_sizes.h"
 
 enum amx_which { AMX_A, AMX_B };
 
 struct amx_at {
     const struct gemm *gemm;
+    struct sl_pool *pool;     /* NULL: this thread alone */
     int64_t begin[2], end[2]; /* rows and columns of the part */
     int64_t from[2], to[2];   /* of the block */
+    int64_t k0, k1;           /* of the far blocks */
     int64_t pc, kc;
+    int64_t whole;    /* kc of every block of k but the last */
     int64_t block[2]; /* sides of blocks */
     char *packed[2];
     int64_t panel; /* bytes: 32 rows of A or columns of B */
     int near;
     struct amx_ahead ahead;
 };
+
+/* Bytes of a packed block. */
+INLINE int64_t amx_bytes(const struct amx_at *at, int which) {
+    return at->block[which] / AMX_SIDE * at->panel;
+}
+
+/* Which of `count` pieces comes next, `last` being the one before: as sl_pool_take. */
+INLINE int64_t amx_take(const struct amx_at *at, int64_t count, int thread, int64_t last) {
+    if (at->pool)
+        return sl_pool_take(at->pool, count, thread);
+    return last + 1 < count ? last + 1 : -1;
+}
 
 static struct amx_source amx_source_of(const struct amx_at *at, int which, int64_t i, int64_t pc) {
     const struct matrix *m = which == AMX_A ? &at->gemm->a : &at->gemm->b;
@@ -131,27 +110,41 @@ static void amx_pack_range(const struct amx_at *at, int which, int64_t from, int
     }
 }
 
-/* A thread's share of the far block. */
+/* The far blocks, piece by piece, each through all of their k: sums have an order. */
 static void amx_pack_far(void *ctx, int thread, int threads) {
-    const struct amx_at *at = ctx;
-    int64_t from, to, base = at->from[!at->near];
-    sl_pool_range(at->to[!at->near] - base, AMX_SIDE, thread, threads, &from, &to);
-    amx_pack_range(at, !at->near, base + from, base + to);
+    struct amx_at at = *(const struct amx_at *)ctx;
+    int far = !at.near;
+    int64_t base = at.from[far], count = at.to[far] - base;
+    int64_t side = least(AMX_WIDE, amx_piece(count, threads)), pieces = (count + side - 1) / side;
+    char *packed = at.packed[far];
+    for (int64_t p = -1; (p = amx_take(&at, pieces, thread, p)) >= 0;) {
+        at.packed[far] = packed;
+        for (at.pc = at.k0; at.pc < at.k1; at.pc += at.whole) {
+            at.kc = least(at.whole, at.gemm->k - at.pc);
+            amx_pack_range(&at, far, base + p * side, base + least(count, (p + 1) * side));
+            at.packed[far] += amx_bytes(&at, far);
+        }
+    }
 }
 
-/* The block of the near side after this one, [.., end) being this thread's: same k, or the next. */
-static void amx_plan_ahead(struct amx_at *at, int64_t begin, int64_t end) {
+/* What is packed next of the near side: the next k of these rows, the rows below, or the first ones
+ * with the k of the next far blocks. */
+static void amx_plan_ahead(struct amx_at *at) {
     const struct gemm *g = at->gemm;
-    int64_t i = at->to[at->near], pc = at->pc;
+    int64_t i = at->from[at->near], pc = at->pc + at->whole, end = at->end[at->near];
     at->ahead = (struct amx_ahead){0};
-    if (i >= end) {
-        i = begin;
-        pc += at->kc;
+    if (pc >= at->k1) {
+        i = at->to[at->near];
+        pc = at->k0;
     }
-    if (pc >= g->k || (at->near == AMX_A ? g->pack_a != NULL : g->pack_b != NULL))
+    if (i >= end && !at->pool) {
+        i = at->begin[at->near];
+        pc = at->k1;
+    }
+    if (i >= end || pc >= g->k || (at->near == AMX_A ? g->pack_a != NULL : g->pack_b != NULL))
         return;
     struct amx_source s = amx_source_of(at, at->near, i, pc);
-    int64_t count = least(at->block[at->near], end - i), kc = least(at->kc, g->k - pc);
+    int64_t count = least(at->block[at->near], end - i), kc = least(at->whole, g->k - pc);
     at->ahead = (struct amx_ahead){.at = s.from,
                                    .ld = s.ld,
                                    .rows = s.k_in_lanes ? count : kc,

@@ -43,7 +43,7 @@ static int64_t gemm_scratch(int64_t m, int64_t n, int64_t k, int64_t count, int 
     int rows = 1, cols = 1;
     if (amx_suits(m, k))
         return count < threads ? up_to(amx_floats(m, n, k, threads) / threads + 1, LINE)
-                               : amx_floats(m, n, k, 1);
+                               : amx_part_floats(m, n, k);
     if (count < threads)
         gemm_grid(m, n, threads, &rows, &cols);
     return gemm_floats((m + rows - 1) / rows, (n + cols - 1) / cols + VL, k);
@@ -51,7 +51,7 @@ static int64_t gemm_scratch(int64_t m, int64_t n, int64_t k, int64_t count, int 
 
 /* Scratch and product of a part by one thread, for kernels that divide their work themselves. */
 INLINE int64_t part_floats(int64_t m, int64_t n, int64_t k) {
-    return most(gemm_floats(m, n, k), amx_floats(m, n, k, 1));
+    return most(gemm_floats(m, n, k), amx_part_floats(m, n, k));
 }
 
 /* Images are packed once per group of channels: with few of these, packing for AMX costs more than

@@ -13,8 +13,6 @@ struct widened {
     struct sl_operand in[SL_INSTR_IN], out[SL_INSTR_OUT];
 };
 
-static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 static struct sl_operand as_float(const struct sl_operand *operand) {
     struct sl_operand wide = *operand;
     if (operand->dtype == SL_BF16) {
@@ -39,11 +37,11 @@ static bool is_half(const struct sl_operand *operand) {
 }
 
 static int64_t copy_bytes(const struct sl_operand *operand) {
-    return is_half(operand) ? whole_lines(operand->numel * (int64_t)sizeof(float)) : 0;
+    return is_half(operand) ? sl_whole_lines(operand->numel * (int64_t)sizeof(float)) : 0;
 }
 
 static int64_t own_bytes(const struct sl_cpu_kernel *kernel, const struct widened *w, int threads) {
-    return kernel->scratch_bytes ? whole_lines(kernel->scratch_bytes(&w->instr, threads)) : 0;
+    return kernel->scratch_bytes ? sl_whole_lines(kernel->scratch_bytes(&w->instr, threads)) : 0;
 }
 
 int64_t sl_cpu_halves_bytes(const struct sl_cpu_kernel *kernel, const struct sl_instr *instr,

@@ -1,6 +1,6 @@
 /* The heavy kernels of one instruction set; included by one file per set, which names the table. */
 #include "device/cpu/attention_grad.h"
-#include "device/cpu/conv2d_grad.h"
+#include "device/cpu/conv2d_dw.h"
 #include "device/cpu/lstm_grad.h"
 #include "device/cpu/matmul.h"
 

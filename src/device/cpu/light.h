@@ -1,8 +1,8 @@
 /* What the light kernels share: splitting, rows, shapes with their strides.
  *
- * A kernel is two functions: k_name(call) decides how to split, name_part(ctx, thread, threads)
+ * A kernel is two functions: k_name(call) decides how to split, name_part(ctx, part, parts)
  * does a part; ctx is the call. Work below SMALL elements is not worth waking the other threads.
- * Which elements a thread gets never changes a result: reductions have a fixed order.
+ * How many parts there are and who does them never changes a result: reductions have a fixed order.
  */
 #ifndef SL_DEVICE_CPU_LIGHT_H
 #define SL_DEVICE_CPU_LIGHT_H
@@ -17,7 +17,7 @@ static void split(const struct sl_cpu_call *call, int64_t elements, part *body) 
     if (elements < SMALL)
         body((void *)call, 0, 1);
     else
-        sl_pool_run(call->pool, body, (void *)call);
+        sl_pool_share(call->pool, body, (void *)call);
 }
 
 INLINE int64_t numel_in(const struct sl_cpu_call *call, int i) {

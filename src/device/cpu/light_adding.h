@@ -15,11 +15,9 @@ static int64_t no_scratch(const struct sl_instr *instr, int threads) {
     return 0;
 }
 
-static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 static int64_t adding_scratch(const struct sl_instr *instr, int threads, kernel_scratch *own) {
     int64_t copy = sl_shape_numel(&instr->out[0].shape, 1) * (int64_t)sizeof(float);
-    return whole_lines(own(instr, threads)) + (instr->accumulate ? copy : 0);
+    return sl_whole_lines(own(instr, threads)) + (instr->accumulate ? copy : 0);
 }
 
 static void run_adding(const struct sl_cpu_call *call, kernel_run *run, kernel_scratch *own) {
@@ -30,7 +28,7 @@ static void run_adding(const struct sl_cpu_call *call, kernel_run *run, kernel_s
     struct sl_cpu_call inner = *call, sum = *call;
     int64_t threads = sl_pool_threads(call->pool);
     inner.add = false;
-    inner.out[0] = (char *)call->scratch + whole_lines(own(call->instr, (int)threads));
+    inner.out[0] = (char *)call->scratch + sl_whole_lines(own(call->instr, (int)threads));
     run(&inner);
     sum.in[0] = inner.out[0];
     k_copy(&sum);

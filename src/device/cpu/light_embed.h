@@ -93,7 +93,7 @@ static void embed_dw(struct embed_dw *job) {
         return;
     }
     if (!call->add)
-        sl_pool_run(call->pool, clear_part, job);
+        sl_pool_share(call->pool, clear_part, job);
     sl_pool_run(call->pool, embed_dw_part, job);
 }
 

@@ -63,7 +63,7 @@ static void norm_dw(const struct sl_cpu_call *call, const float *mean, const flo
     if (rows.count * rows.n < SMALL)
         norm_dw_part(&job, 0, 1);
     else
-        sl_pool_run(call->pool, norm_dw_part, &job);
+        sl_pool_share(call->pool, norm_dw_part, &job);
     sum_split(&sum, columns_part);
 }
 

@@ -67,7 +67,7 @@ static void sum_to_shape(const struct sl_cpu_call *call, const struct sl_shape *
     else if (sl_shape_numel(wide, 1) < SMALL)
         walk_part(&walk, 0, 1);
     else
-        sl_pool_run(call->pool, walk_part, &walk);
+        sl_pool_share(call->pool, walk_part, &walk);
 }
 
 static void k_sum_to(const struct sl_cpu_call *call) {

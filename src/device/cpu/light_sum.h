@@ -97,7 +97,7 @@ static void sum_split(struct sum_job *job, part *body) {
     if (job->outer * job->rows * job->n < SMALL)
         body(job, 0, 1);
     else
-        sl_pool_run(job->call->pool, body, job);
+        sl_pool_share(job->call->pool, body, job);
 }
 
 static int64_t sum_scratch(const struct sl_instr *instr, int threads) {

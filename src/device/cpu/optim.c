@@ -73,7 +73,7 @@ static void line_part(void *ctx, int thread, int threads) {
 static void line_run(struct line *line, struct sl_pool *pool) {
     for (int i = 0; i < line->count; i++)
         line->total += line->items[i].io.count;
-    sl_pool_run(pool, line_part, line);
+    sl_pool_share(pool, line_part, line);
 }
 
 static struct sl_step_io range_of(const struct sl_step_io *io, int64_t from, int64_t to) {
@@ -184,7 +184,7 @@ void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
     int64_t size_bytes = all_subtrees(items, count) * (int64_t)sizeof(double);
     double *sums = sl_cpu_room_take(room, size_bytes);
     struct norm_line line = {optim, items, count, sums};
-    sl_pool_run(pool, norm_part, &line);
+    sl_pool_share(pool, norm_part, &line);
     for (int i = 0; i < count; i++) {
         int64_t subtrees = subtrees_of(items[i].count);
         *items[i].sum = sl_norm_sq_tree(sums, subtrees);

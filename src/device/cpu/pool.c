@@ -3,6 +3,10 @@
  *   round:   even                      odd...
  *   caller:  set job, round++  --->  run part 0  --->  wait until `left` is 0
  *   helper:  wait for round    --->  run part t  --->  left--
+ *
+ * Cores are not equally fast: another's work on the same core halves one of them for a while. So
+ * work in pieces is taken piece by piece (sl_pool_take): first a thread's own range, which its
+ * cache may still hold, then what is left of the others'.
  */
 #include "device/bind.h"
 #include "device/cpu/cpu.h"
@@ -12,13 +16,19 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { SPINS = 20000 };
+enum { SPINS = 20000, PARTS = 4 /* of a thread, in sl_pool_share */ };
+
+/* How many pieces of a thread's range are taken; a line of memory of its own. */
+struct taken {
+    _Alignas(64) _Atomic int64_t count;
+};
 
 struct sl_pool {
     int threads, place;
     pthread_t *ids;
     void (*body)(void *ctx, int thread, int threads);
     void *ctx;
+    struct taken *taken; /* per thread */
     _Atomic unsigned round;
     atomic_int left, sleepers;
     atomic_bool stop;
@@ -86,6 +96,9 @@ sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out) {
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pool->ids = sl_realloc(NULL, sizeof *pool->ids * (size_t)threads);
+    pool->taken = aligned_alloc(64, sizeof *pool->taken * (size_t)threads);
+    if (!pool->taken)
+        sl_out_of_memory(sizeof *pool->taken * (size_t)threads);
     for (int t = 1; t < threads; t++) {
         struct helper *helper = sl_realloc(NULL, sizeof *helper);
         *helper = (struct helper){pool, t};
@@ -113,6 +126,7 @@ void sl_pool_close(struct sl_pool *pool) {
         pthread_join(pool->ids[t], NULL);
     pthread_mutex_destroy(&pool->mutex);
     pthread_cond_destroy(&pool->wake);
+    free(pool->taken);
     free(pool->ids);
     free(pool);
 }
@@ -121,6 +135,8 @@ int sl_pool_threads(const struct sl_pool *pool) { return pool->threads; }
 
 void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
                  void *ctx) {
+    for (int t = 0; t < pool->threads; t++)
+        atomic_store_explicit(&pool->taken[t].count, 0, memory_order_relaxed);
     if (pool->threads == 1) {
         body(ctx, 0, 1);
         return;
@@ -144,4 +160,36 @@ void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_
     int64_t first = grains * thread / threads, last = grains * (thread + 1) / threads;
     *from = first * grain < count ? first * grain : count;
     *to = last * grain < count ? last * grain : count;
+}
+
+int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread) {
+    for (int i = 0; i < pool->threads; i++) {
+        int owner = (thread + i) % pool->threads;
+        int64_t from, to;
+        sl_pool_range(count, 1, owner, pool->threads, &from, &to);
+        from += atomic_fetch_add_explicit(&pool->taken[owner].count, 1, memory_order_relaxed);
+        if (from < to)
+            return from;
+    }
+    return -1;
+}
+
+struct shared {
+    struct sl_pool *pool;
+    void (*body)(void *ctx, int part, int parts);
+    void *ctx;
+};
+
+static void share_part(void *ctx, int thread, int threads) {
+    const struct shared *job = ctx;
+    int parts = PARTS * threads;
+    for (int64_t i; (i = sl_pool_take(job->pool, parts, thread)) >= 0;)
+        job->body(job->ctx, (int)i, parts);
+}
+
+void sl_pool_share(struct sl_pool *pool, void (*body)(void *ctx, int part, int parts), void *ctx) {
+    if (pool->threads == 1)
+        body(ctx, 0, 1);
+    else
+        sl_pool_run(pool, share_part, &(struct shared){pool, body, ctx});
 }

@@ -1,11 +1,13 @@
 /* attention and its gradients for any head size and dtype: one warp per query (forward, dq) or key
  * (dk, dv), lanes over keys or queries for the scores and over features for the sums. The score
- * matrix is never stored. Heads of 64 and 128 in bf16 are served by flash*.cu.
+ * matrix is never stored. In bf16 cuDNN serves what it takes (attention_dnn.c), and flash*.cu other
+ * heads of 64.
  *
  *   y = softmax(scale q k') v     lse kept;     D_t = dy_t y_t (sum over features)
  *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p' dy
  */
 #include "device/cuda/attention.cuh"
+#include "device/cuda/attention_dnn.h"
 
 enum { WARPS = 4, MOST_D = 256, PER_LANE = MOST_D / 32 };
 
@@ -180,9 +182,142 @@ static sl_err check_size(const att &z) {
                                    MOST_D, (int)z.d);
 }
 
+/* ---- by cuDNN ---- */
+
+/* Of a backward pass: so much at most for the scores' gradients of a part of the batch. */
+static const i64 most_scores = (i64)1 << 30;
+
+static bool plain_half(const sl_operand &o) {
+    return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
+}
+
+/* q: the number of the first of the inputs q, k, v. */
+static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
+    const sl_operand *in = instr->in + q, *out = instr->out;
+    int mask = q ? 6 : 3;
+    memset(key, 0, sizeof *key);
+    key->backward = q != 0;
+    key->causal = instr->attr[0].i != 0;
+    key->batch = in[0].shape.dim[0];
+    key->queries = in[0].shape.dim[1];
+    key->heads = in[0].shape.dim[2];
+    key->width = in[0].shape.dim[3];
+    key->keys = in[1].shape.dim[1];
+    key->q_row = row_of(in[0]);
+    key->k_row = row_of(in[1]);
+    key->v_row = row_of(in[2]);
+    bool halves = plain_half(in[0]) && plain_half(in[1]) && plain_half(in[2]) &&
+                  plain_half(q ? instr->in[4] : out[0]) && (!q || plain_half(instr->in[0]));
+    if (q) {
+        key->dq_row = row_of(out[0]);
+        key->dk_row = row_of(out[1]);
+        key->dv_row = row_of(out[2]);
+        halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
+    }
+    key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
+    return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
+           key->width <= 128 && !key->masked && (!key->causal || key->queries == key->keys);
+}
+
+/* The largest part of the batch whose scores fit. */
+static i64 part_of(const sl_dnn_attention &key) {
+    i64 each = key.heads * key.queries * key.keys * 2, part = key.batch;
+    while (part > 1 && (key.batch % part || part * each > most_scores))
+        part--;
+    return part;
+}
+
+static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
+
+static i64 dots_of(const sl_dnn_attention &key) {
+    return key.backward ? padded(key.batch * key.heads * key.queries * (i64)sizeof(float)) : 0;
+}
+
+static i64 bias_of(const sl_dnn_attention &key, i64 batch) {
+    return key.masked ? padded(batch * key.keys * 2) : 0;
+}
+
+/* Does cuDNN take it? The key is then that of a part of the batch; scratch: [dots] of that, [bias]
+ * of all, [workspace]. */
+static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
+                     i64 *bytes) {
+    if (!dnn_key(instr, q, key))
+        return false;
+    i64 batch = key->batch;
+    if (key->backward)
+        key->batch = part_of(*key);
+    i64 workspace = sl_dnn_attention_bytes(cuda, key);
+    *bytes = dots_of(*key) + bias_of(*key, batch) + workspace;
+    return workspace >= 0;
+}
+
+/* A mask as what is added to scores: finite, so that nothing is NaN where all keys are hidden. */
+static __global__ void to_bias(__nv_bfloat16 *bias, const int32_t *mask, i64 count) {
+    GRID_LOOP(i, count) bias[i] = __float2bfloat16(mask[i] ? 0 : -1e30f);
+}
+
+/* A block per sample: where it sees no key at all, y and lse are 0. */
+static __global__ void blind_samples(att z) {
+    i64 b = blockIdx.x, each = z.t * z.hq;
+    int sees = 0;
+    for (i64 j = threadIdx.x; j < z.s; j += blockDim.x)
+        sees |= z.mask[b * z.s + j] != 0;
+    if (__syncthreads_or(sees))
+        return;
+    for (i64 i = threadIdx.x; i < each * z.d; i += blockDim.x)
+        put(z.y, b * each * z.d + i, 0);
+    for (i64 i = threadIdx.x; i < each; i += blockDim.x)
+        put(z.lse, b * each + i, 0);
+}
+
+static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key) {
+    char *scratch = (char *)call->scratch, *bias = scratch + dots_of(key);
+    i64 y_row = z.hq * z.d;
+    if (key.masked)
+        to_bias<<<blocks_for(z.b * z.s, THREADS), THREADS, 0, call->stream>>>((__nv_bfloat16 *)bias,
+                                                                              z.mask, z.b * z.s);
+    for (i64 b = 0; b < z.b; b += key.batch) {
+        i64 t = b * z.t * 2, s = b * z.s * 2; /* bytes, times a row's elements */
+        sl_dnn_attention_io io = {};
+        io.q = (char *)z.q.at + t * z.q_row;
+        io.k = (char *)z.k.at + s * z.k_row;
+        io.v = (char *)z.v.at + s * z.v_row;
+        io.y = (char *)z.y.at + t * y_row;
+        io.lse = (float *)z.lse.at + b * z.hq * z.t;
+        if (key.backward) {
+            io.dy = (char *)z.dy.at + t * y_row;
+            io.dq = (char *)z.dq.at + t * z.dq_row;
+            io.dk = (char *)z.dk.at + s * z.dk_row;
+            io.dv = (char *)z.dv.at + s * z.dv_row;
+        }
+        io.dots = (float *)scratch;
+        io.bias = bias + s;
+        io.workspace = bias + bias_of(key, z.b);
+        io.scale = z.scale;
+        io.stream = call->stream;
+        SL_TRY(sl_dnn_attention_run(call->device, &key, &io));
+    }
+    if (key.masked && !key.backward)
+        blind_samples<<<(unsigned)z.b, THREADS, 0, call->stream>>>(z);
+    return launched(call);
+}
+
+static i64 dnn_bytes(const sl_cuda_call *call) {
+    sl_dnn_attention key;
+    i64 bytes;
+    bool backward = call->instr->out_count > 2;
+    return dnn_fits(call->device, call->instr, backward, &key, &bytes) ? bytes : 0;
+}
+
+/* ---- kernels ---- */
+
 static sl_err k_attention(const sl_cuda_call *call) {
     att z = att_forward(call);
+    sl_dnn_attention key;
+    i64 bytes;
     SL_TRY(check_size(z));
+    if (dnn_fits(call->device, call->instr, 0, &key, &bytes))
+        return dnn_run(call, z, key);
     if (flash_fits(z))
         return flash_forward(call, z);
     forward<<<warps_for(z.b * z.hq * z.t), 32 * WARPS, 0, call->stream>>>(z);
@@ -191,7 +326,11 @@ static sl_err k_attention(const sl_cuda_call *call) {
 
 static sl_err k_attention_dqkv(const sl_cuda_call *call) {
     att z = att_backward(call);
+    sl_dnn_attention key;
+    i64 bytes;
     SL_TRY(check_size(z));
+    if (dnn_fits(call->device, call->instr, 1, &key, &bytes))
+        return dnn_run(call, z, key);
     i64 queries = z.b * z.hq * z.t;
     if (flash_fits(z)) {
         row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
@@ -207,8 +346,8 @@ static i64 dots_bytes(const sl_instr *instr) { return instr->in[5].numel * (i64)
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_attentions[] = {
-    {"attention", k_attention},
-    {"attention_dqkv", k_attention_dqkv, dots_bytes},
+    {"attention", k_attention, NULL, false, dnn_bytes},
+    {"attention_dqkv", k_attention_dqkv, dots_bytes, false, dnn_bytes},
     {},
 };
 /* clang-format on */

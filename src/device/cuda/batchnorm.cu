@@ -1,4 +1,6 @@
-/* batchnorm over [B,C,...]: one block per channel for the sums, then elementwise. */
+/* batchnorm over [B,C,...]: one block per channel for the sums, then elementwise. Images with their
+ * channels last: batchnorm_last.cu. */
+#include "device/cuda/batchnorm_last.cuh"
 #include "device/cuda/kernels.cuh"
 
 struct channels {
@@ -63,6 +65,8 @@ static sl_err k_batchnorm(const sl_cuda_call *call) {
             channels_of(&call->instr->in[0].shape),
             (float)call->instr->attr[0].f,
             (float)call->instr->attr[1].f};
+    if (call->last.in & 1)
+        return bn_last(call);
     bn_channel<<<(unsigned)a.z.count, 512, 0, call->stream>>>(a);
     return launched(call);
 }
@@ -103,12 +107,16 @@ static sl_err run_back(const sl_cuda_call *call, const bn_grad &a) {
 }
 
 static sl_err k_batchnorm_dx(const sl_cuda_call *call) {
+    if (call->last.in & 1)
+        return bn_last_dx(call);
     return run_back(call, bn_grad{in_array(call, 0), in_array(call, 1), in_array(call, 2),
                                   in_array(call, 3), in_array(call, 4), out_array(call, 0),
                                   channels_of(&call->instr->in[1].shape), true, call->add});
 }
 
 static sl_err k_batchnorm_dw(const sl_cuda_call *call) {
+    if (call->last.in & 1)
+        return bn_last_dw(call);
     return run_back(call, bn_grad{in_array(call, 0), in_array(call, 1), array{}, in_array(call, 2),
                                   in_array(call, 3), out_array(call, 0),
                                   channels_of(&call->instr->in[1].shape), false, call->add});
@@ -173,9 +181,9 @@ static sl_err k_batchnorm_eval_dw(const sl_cuda_call *call) {
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_batchnorms[] = {
-    {"batchnorm", k_batchnorm},
-    {"batchnorm_dw", k_batchnorm_dw},
-    {"batchnorm_dx", k_batchnorm_dx},
+    {"batchnorm", k_batchnorm, NULL, false, bn_last_bytes},
+    {"batchnorm_dw", k_batchnorm_dw, NULL, false, bn_last_bytes},
+    {"batchnorm_dx", k_batchnorm_dx, NULL, false, bn_last_bytes},
     {"batchnorm_eval", k_batchnorm_eval},
     {"batchnorm_eval_dw", k_batchnorm_eval_dw},
     {"batchnorm_eval_dx", k_batchnorm_eval_dx},

@@ -2,8 +2,10 @@
  *
  *   rows in chunks ->  part[chunk][n] in scratch  ->  sums over chunks, in order
  *
- * A functor F has  float one(row, col)  and  eight many(row, col)  for eight columns from col on,
- * which is used where n is a multiple of 8 and f.wide is set.
+ * A functor F has  one(row, col, sum)  and  many(row, col, sums)  for eight columns from col on,
+ * which is used where n is a multiple of 8 and f.wide is set; both add to what they are given. Row
+ * r of a chunk goes to sum r mod 8; these are added in order, then the chunks: chunks c, c + 8, ...
+ * first.
  */
 #ifndef SL_DEVICE_CUDA_COLUMNS_CUH
 #define SL_DEVICE_CUDA_COLUMNS_CUH
@@ -20,7 +22,7 @@ static __global__ void column_parts(float *part, i64 count, i64 n, i64 each, F f
     i64 last = first + each < count ? first + each : count;
     float sum = 0;
     for (i64 row = first + threadIdx.y; col < n && row < last; row += COLUMN_ROWS)
-        sum += f.one(row, col);
+        f.one(row, col, sum);
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || col >= n)
@@ -39,11 +41,8 @@ static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F 
     eight sum = {};
     if (col < n) {
 #pragma unroll 4
-        for (i64 row = first + threadIdx.y; row < last; row += COLUMN_ROWS) {
-            eight e = f.many(row, col);
-            for (int k = 0; k < 8; k++)
-                sum.v[k] += e.v[k];
-        }
+        for (i64 row = first + threadIdx.y; row < last; row += COLUMN_ROWS)
+            f.many(row, col, sum);
     }
     for (int k = 0; k < 8; k++)
         sums[threadIdx.y][k][threadIdx.x] = sum.v[k];
@@ -57,17 +56,32 @@ static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F 
 }
 
 static __global__ void column_ends(array y, const float *part, i64 chunks, i64 n, bool add) {
-    GRID_LOOP(col, n) {
-        float sum = 0;
-        for (i64 c = 0; c < chunks; c++)
+    __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
+    i64 col = (i64)blockIdx.x * COLUMNS + threadIdx.x;
+    float sum = 0;
+    if (col < n) {
+#pragma unroll 8
+        for (i64 c = threadIdx.y; c < chunks; c += COLUMN_ROWS)
             sum += part[c * n + col];
-        put(y, col, sum, add);
     }
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || col >= n)
+        return;
+    for (int r = 1; r < COLUMN_ROWS; r++)
+        sum += sums[r][threadIdx.x];
+    put(y, col, sum, add);
+}
+
+static inline void end_columns(const sl_cuda_call *call, array y, const float *part, i64 chunks,
+                               i64 n) {
+    column_ends<<<(unsigned)((n + COLUMNS - 1) / COLUMNS), dim3(COLUMNS, COLUMN_ROWS), 0,
+                  call->stream>>>(y, part, chunks, n, call->add);
 }
 
 /* scratch: column_scratch(count, n) bytes */
 template <class F>
-static sl_err sum_columns_in(const sl_cuda_call *call, array y, i64 count, i64 n, F f, bool add,
+static sl_err sum_columns_in(const sl_cuda_call *call, array y, i64 count, i64 n, F f,
                              void *scratch) {
     i64 chunks = column_chunks(count), each = (count + chunks - 1) / chunks;
     bool wide = f.wide && n % 8 == 0;
@@ -79,13 +93,27 @@ static sl_err sum_columns_in(const sl_cuda_call *call, array y, i64 count, i64 n
         column_parts8<<<grid, threads, 0, call->stream>>>(part, count, n, each, f);
     else
         column_parts<<<grid, threads, 0, call->stream>>>(part, count, n, each, f);
-    column_ends<<<blocks_for(n, THREADS), THREADS, 0, call->stream>>>(y, part, chunks, n, add);
+    end_columns(call, y, part, chunks, n);
     return launched(call);
 }
 
 template <class F>
-static sl_err sum_columns(const sl_cuda_call *call, array y, i64 count, i64 n, F f, bool add) {
-    return sum_columns_in(call, y, count, n, f, add, call->scratch);
+static sl_err sum_columns(const sl_cuda_call *call, array y, i64 count, i64 n, F f) {
+    return sum_columns_in(call, y, count, n, f, call->scratch);
 }
+
+struct load_plain { /* the elements of x themselves */
+    array x;
+    i64 n;
+    bool wide;
+    __device__ __forceinline__ void one(i64 row, i64 col, float &sum) const {
+        sum = __fadd_rn(sum, get(x, row * n + col));
+    }
+    __device__ __forceinline__ void many(i64 row, i64 col, eight &sum) const {
+        eight e = get8(x, row * n + col);
+        for (int k = 0; k < 8; k++)
+            sum.v[k] = __fadd_rn(sum.v[k], e.v[k]);
+    }
+};
 
 #endif

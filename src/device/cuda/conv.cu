@@ -1,5 +1,7 @@
 /* conv2d and its gradients by cuDNN, in the layout of our images ([B,C,H,W]); only algorithms that
- * are deterministic. The weight's gradient is made in scratch and then added to its accumulator. */
+ * are deterministic. The weight's gradient is made in scratch and then added to its accumulator.
+ * In bf16 conv_last.cu comes first. */
+#include "device/cuda/conv_last.h"
 #include "device/cuda/kernels.cuh"
 
 static const i64 most_workspace = (i64)256 << 20;
@@ -166,34 +168,35 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, bool half) {
     return finish(call, dw, half);
 }
 
-static sl_err closing(const sl_cuda_call *call,
+static sl_err closing(const sl_cuda_call *call, bool half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, bool half)) {
     conv c = {};
-    sl_err err = run(call, &c, is_half(call));
+    if (sl_conv_last_takes(call->device, call->instr))
+        return sl_conv_last(call);
+    sl_err err = run(call, &c, half);
     close_conv(&c);
     return err;
 }
 
 static sl_err k_conv2d(const sl_cuda_call *call) {
-    conv c = {};
-    bool half = call->instr->out[0].dtype == SL_BF16;
-    sl_err err = run_forward(call, &c, half);
-    close_conv(&c);
-    return err;
+    return closing(call, call->instr->out[0].dtype == SL_BF16, run_forward);
 }
-static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, run_dx); }
-static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, run_dw); }
+static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, is_half(call), run_dx); }
+static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, is_half(call), run_dw); }
 
-static i64 scratch(const sl_instr *instr) {
+static i64 conv_bytes(const sl_cuda_call *call) {
+    const sl_instr *instr = call->instr;
+    if (sl_conv_last_takes(call->device, instr))
+        return sl_conv_last_bytes(call);
     return most_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +
            image_bytes(instr->out[0]);
 }
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_convolutions[] = {
-    {"conv2d", k_conv2d, scratch, true},
-    {"conv2d_dw", k_conv2d_dw, scratch, true},
-    {"conv2d_dx", k_conv2d_dx, scratch, true},
+    {"conv2d", k_conv2d, NULL, true, conv_bytes},
+    {"conv2d_dw", k_conv2d_dw, NULL, true, conv_bytes},
+    {"conv2d_dx", k_conv2d_dx, NULL, true, conv_bytes},
     {},
 };
 /* clang-format on */

@@ -31,9 +31,10 @@ struct sl_cuda_draw {
     int64_t first_sample;
 };
 
-enum { SL_CUDA_WATCHES = 32 };
+enum { SL_CUDA_SLABS = 64 };
 
 struct sl_cuda_gemms; /* cuBLASLt plans by shape; see gemm.h */
+struct sl_dnn_plans;  /* of cuDNN; see dnn_graph.h */
 
 struct sl_cuda_device {
     struct sl_device device; /* first: the handle is this struct */
@@ -42,15 +43,17 @@ struct sl_cuda_device {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
     struct sl_cuda_gemms *gemms;
+    struct sl_dnn_plans *plans;
     void *workspace; /* of the libraries, on the compute stream */
     int64_t workspace_bytes;
-    bool tf32;             /* fp32 products may round their factors to tf32 */
-    int64_t generation;    /* counts what changed weights: steps, uploads, copies */
-    struct sl_cuda_watch { /* slabs of weights that have copies in bf16 */
+    bool tf32;            /* fp32 products may round their factors to tf32 */
+    struct sl_cuda_slab { /* weights (a version of them) with their copy in bf16 */
         const char *at;
         int64_t size_bytes;
-    } watch[SL_CUDA_WATCHES];
-    int watch_count;
+        void *halves;
+        bool fresh; /* halves are of the weights as they are */
+    } slabs[SL_CUDA_SLABS];
+    int slab_count;
     struct sl_cuda_pin { /* a ring of pinned memory for uploads and scalars */
         char *at;
         int64_t size_bytes, next; /* next: in the half at hand */
@@ -63,8 +66,14 @@ struct sl_cuda_device {
     } room;
 };
 
+/* Which operands of an instruction are images with their channels last: bits, by number. */
+struct sl_cuda_last {
+    uint32_t in, out;
+};
+
 struct sl_cuda_call {
     const struct sl_instr *instr;
+    struct sl_cuda_last last;
     const void *in[SL_INSTR_IN]; /* NULL: absent */
     void *out[SL_INSTR_OUT];
     struct sl_cuda_device *device;
@@ -80,6 +89,9 @@ struct sl_cuda_kernel {
     sl_err (*run)(const struct sl_cuda_call *call);
     int64_t (*scratch_bytes)(const struct sl_instr *instr); /* NULL: none */
     bool halves; /* reads weights in bf16 when activations are (products, convolutions) */
+    /* Scratch that the device's libraries ask for, the kernel's own included; the call has no
+     * addresses yet. NULL: none. */
+    int64_t (*library_bytes)(const struct sl_cuda_call *call);
 };
 
 /* Tables, one per family of kernels; ends with NULL. */
@@ -93,6 +105,29 @@ sl_err sl_cuda_dnn_check(cudnnStatus_t status, const char *what);
 #define SL_CUDA(call_) sl_cuda_check((call_), #call_)
 #define SL_CUBLAS(call_) sl_cuda_blas_check((call_), #call_)
 #define SL_CUDNN(call_) sl_cuda_dnn_check((call_), #call_)
+
+/* layout.c: which images of a program lie with their channels last, for each instruction; and which
+ * are turned where, because they come from other stages or go there: as [B,C,H,W]. */
+struct sl_cuda_turn {
+    struct sl_operand image; /* in SLOT */
+    enum sl_phase phase;
+    bool at_end;  /* of the phase, else at its beginning */
+    bool to_last; /* else back */
+};
+struct sl_cuda_layout {
+    struct sl_cuda_last *last; /* [instr_count] */
+    struct sl_cuda_turn *turns;
+    int turn_count;
+};
+void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *program,
+                         const struct sl_instr *instrs, struct sl_cuda_layout *out);
+void sl_cuda_layout_free(struct sl_cuda_layout *layout);
+/* turn.cu: in place, by way of scratch of the image's size. */
+sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,
+                    cudaStream_t stream);
+
+/* facts.c: the GPUs of this computer */
+int sl_cuda_list(struct sl_device_facts *out, int most);
 
 /* exec.c */
 bool sl_cuda_has_kernel(const char *name);
@@ -109,6 +144,12 @@ sl_err sl_cuda_predict(struct sl_device *device, const struct sl_step_item *item
                        double ahead);
 sl_err sl_cuda_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count);
 sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item);
+/* halves.c: something wrote to this memory, or it is gone; weights in bf16, made anew where they
+ * changed. */
+void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
+void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
+sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+                      void **out);
 /* cast.cu: fp32 to bf16 */
 sl_err sl_cuda_round(void *to, const void *from, int64_t count, cudaStream_t stream);
 

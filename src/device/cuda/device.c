@@ -1,4 +1,5 @@
 /* The CUDA device: opening, memory, streams. */
+#include "device/cuda/dnn_graph.h"
 #include "device/cuda/gemm.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static void cuda_close(struct sl_device *device) {
     cudaSetDevice(cuda->index);
     cudaDeviceSynchronize();
     sl_gemms_close(cuda->gemms);
+    sl_dnn_plans_close(cuda->plans);
     if (cuda->blas)
         cublasLtDestroy(cuda->blas);
     if (cuda->dnn)
@@ -35,6 +37,8 @@ static void cuda_close(struct sl_device *device) {
     for (int i = 0; i < 2; i++)
         if (cuda->pin.done[i])
             cudaEventDestroy(cuda->pin.done[i]);
+    for (int i = 0; i < cuda->slab_count; i++)
+        cudaFree(cuda->slabs[i].halves);
     cudaFree(cuda->workspace);
     cudaFree(cuda->room.at);
     cudaFreeHost(cuda->pin.at);
@@ -93,6 +97,7 @@ static void cuda_free(struct sl_device *device, void *memory) {
     if (!memory)
         return;
     cudaSetDevice(sl_cuda_of(device)->index);
+    sl_cuda_forget(sl_cuda_of(device), memory);
     cudaFree(memory);
 }
 
@@ -126,15 +131,6 @@ sl_err sl_cuda_room(struct sl_cuda_device *cuda, int64_t size_bytes, void **out)
     return SL_OK;
 }
 
-/* Something was written there: are there weights with a copy in bf16? */
-static void touch(struct sl_cuda_device *cuda, const void *to, int64_t size_bytes) {
-    const char *from = to;
-    for (int i = 0; i < cuda->watch_count; i++)
-        if (from < cuda->watch[i].at + cuda->watch[i].size_bytes &&
-            cuda->watch[i].at < from + size_bytes)
-            cuda->generation++;
-}
-
 /* `from` may be used again at once: small pieces go through pinned memory, others wait. */
 static sl_err cuda_upload(struct sl_device *device, enum sl_stream stream, void *to,
                           const void *from, int64_t size_bytes) {
@@ -142,7 +138,7 @@ static sl_err cuda_upload(struct sl_device *device, enum sl_stream stream, void 
     cudaStream_t where = cuda->streams[stream];
     void *pinned;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    touch(cuda, to, size_bytes);
+    sl_cuda_touch(cuda, to, size_bytes);
     if (stream == SL_STREAM_COMPUTE && size_bytes <= PINNED / 4) {
         SL_TRY(sl_cuda_pin(cuda, size_bytes, where, &pinned));
         memcpy(pinned, from, (size_t)size_bytes);
@@ -165,7 +161,7 @@ static sl_err cuda_copy(struct sl_device *device, enum sl_stream stream, void *t
                         int64_t size_bytes) {
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    touch(cuda, to, size_bytes);
+    sl_cuda_touch(cuda, to, size_bytes);
     return SL_CUDA(
         cudaMemcpyAsync(to, from, (size_t)size_bytes, cudaMemcpyDefault, cuda->streams[stream]));
 }
@@ -180,7 +176,11 @@ const struct sl_device_row sl_device_cuda = {
     .name = "cuda",
     .brief = "an NVIDIA GPU",
     .halves = true,
+    .tf32 = true,
+    .whole = true,
+    .apart = true,
     .missing = cuda_missing,
+    .list = sl_cuda_list,
     .open = cuda_open,
     .close = cuda_close,
     .alloc = cuda_alloc,

@@ -30,12 +30,11 @@ struct sl_exec {
     struct sl_instr *instrs; /* as in the program, weights read in bf16 where kernels want that */
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
+    struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
-    void *halves; /* the slab of weights in bf16, or NULL */
-    int64_t halves_bytes;
-    const void *halves_of; /* which slab they were made of, */
-    int64_t halves_at;     /* and at which generation of weights */
+    bool halved;  /* products read weights in bf16, */
+    void *halves; /* of the version of the run at hand */
     struct sl_cuda_draw *draw;
     bool draws;
     struct graph graphs[MOST_GRAPHS];
@@ -53,12 +52,12 @@ void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec) {
     for (int i = 0; exec->events && i <= exec->program->instr_count; i++)
         cudaEventDestroy(exec->events[i]);
     cudaFree(exec->scratch);
-    cudaFree(exec->halves);
     cudaFree(exec->draw);
     free(exec->events);
     free(exec->operands);
     free(exec->instrs);
     free(exec->kernels);
+    sl_cuda_layout_free(&exec->layout);
     free(exec);
 }
 
@@ -104,21 +103,34 @@ static sl_err find_kernels(struct sl_exec *exec) {
         for (int k = 0; k < instr->in_count; k++)
             if (is_halved(exec, kernel, &instr->in[k])) {
                 instr->in[k].dtype = SL_BF16;
-                exec->halves_bytes = exec->program->param_bytes / 2;
+                exec->halved = true;
             }
         exec->draws |= strstr(instr->kernel, "dropout") != NULL;
-        int64_t need = kernel->scratch_bytes ? kernel->scratch_bytes(instr) : 0;
-        exec->scratch_bytes = need > exec->scratch_bytes ? need : exec->scratch_bytes;
     }
     return SL_OK;
+}
+
+static int64_t more(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t scratch_of(struct sl_cuda_device *cuda, const struct sl_exec *exec, int i) {
+    const struct sl_cuda_kernel *kernel = exec->kernels[i];
+    struct sl_cuda_call call = {
+        .instr = &exec->instrs[i], .device = cuda, .last = exec->layout.last[i]};
+    int64_t own = kernel->scratch_bytes ? kernel->scratch_bytes(call.instr) : 0;
+    return more(own, kernel->library_bytes ? kernel->library_bytes(&call) : 0);
+}
+
+static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
+    for (int i = 0; i < exec->program->instr_count; i++)
+        exec->scratch_bytes = more(exec->scratch_bytes, scratch_of(cuda, exec, i));
+    for (int i = 0; i < exec->layout.turn_count; i++)
+        exec->scratch_bytes = more(exec->scratch_bytes, 2 * exec->layout.turns[i].image.numel);
 }
 
 static sl_err alloc_exec(struct sl_exec *exec) {
     void *draw;
     if (exec->scratch_bytes)
         SL_TRY(SL_CUDA(cudaMalloc(&exec->scratch, (size_t)exec->scratch_bytes)));
-    if (exec->halves_bytes)
-        SL_TRY(SL_CUDA(cudaMalloc(&exec->halves, (size_t)exec->halves_bytes)));
     SL_TRY(SL_CUDA(cudaMalloc(&draw, sizeof(struct sl_cuda_draw))));
     exec->draw = draw;
     return SL_OK;
@@ -132,6 +144,8 @@ sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
     SL_TRY_OUT(SL_CUDA(cudaSetDevice(sl_cuda_of(device)->index)));
     copy_instrs(exec);
     SL_TRY_OUT(find_kernels(exec));
+    sl_cuda_layout_make(sl_cuda_of(device), program, exec->instrs, &exec->layout);
+    plan_scratch(sl_cuda_of(device), exec);
     SL_TRY_OUT(alloc_exec(exec));
     *out = exec;
 out:
@@ -142,7 +156,7 @@ out:
 
 int64_t sl_cuda_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
     (void)device;
-    return exec->scratch_bytes + exec->halves_bytes;
+    return exec->scratch_bytes + (exec->halved ? exec->program->param_bytes / 2 : 0);
 }
 
 /* ---- running ---- */
@@ -161,6 +175,7 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     const struct sl_instr *instr = &exec->instrs[index];
     struct sl_cuda_call call = {
         .instr = instr,
+        .last = exec->layout.last[index],
         .device = cuda,
         .stream = cuda->streams[SL_STREAM_COMPUTE],
         .scratch = exec->scratch,
@@ -175,24 +190,38 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     return exec->kernels[index]->run(&call);
 }
 
+/* Images that cross the stage's border. */
+static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exec,
+                          const struct sl_run_args *args, bool at_end) {
+    for (int i = 0; i < exec->layout.turn_count; i++) {
+        const struct sl_cuda_turn *turn = &exec->layout.turns[i];
+        if (turn->phase == args->phase && turn->at_end == at_end)
+            SL_TRY(sl_cuda_turn(turn, address(exec, &turn->image, args), exec->scratch,
+                                cuda->streams[SL_STREAM_COMPUTE]));
+    }
+    return SL_OK;
+}
+
 static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                          const struct sl_run_args *args) {
     const struct sl_program *p = exec->program;
+    SL_TRY(turn_images(cuda, exec, args, false));
     for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++)
         SL_TRY(launch_one(cuda, exec, i, args));
-    return SL_OK;
+    return turn_images(cuda, exec, args, true);
 }
 
 /* With somebody looking at what every instruction made. */
 static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                              const struct sl_run_args *args) {
     const struct sl_program *p = exec->program;
+    SL_TRY(turn_images(cuda, exec, args, false));
     for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++) {
         SL_TRY(launch_one(cuda, exec, i, args));
         SL_TRY(SL_CUDA(cudaStreamSynchronize(cuda->streams[SL_STREAM_COMPUTE])));
         SL_TRY(args->after(args->ctx, i));
     }
-    return SL_OK;
+    return turn_images(cuda, exec, args, true);
 }
 
 /* With the time of every instruction. */
@@ -206,11 +235,13 @@ static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
         for (int i = 0; i <= p->instr_count; i++)
             SL_TRY(SL_CUDA(cudaEventCreate(&exec->events[i])));
     }
+    SL_TRY(turn_images(cuda, exec, args, false));
     SL_TRY(SL_CUDA(cudaEventRecord(exec->events[begin], stream)));
     for (int i = begin; i < end; i++) {
         SL_TRY(launch_one(cuda, exec, i, args));
         SL_TRY(SL_CUDA(cudaEventRecord(exec->events[i + 1], stream)));
     }
+    SL_TRY(turn_images(cuda, exec, args, true));
     SL_TRY(SL_CUDA(cudaStreamSynchronize(stream)));
     for (int i = begin; i < end; i++) {
         float ms;
@@ -218,29 +249,6 @@ static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
         args->op_ns[i] += (int64_t)((double)ms * 1e6);
     }
     return SL_OK;
-}
-
-/* With more slabs than places, every write counts as one to weights. */
-static void watch(struct sl_cuda_device *cuda, const void *slab, int64_t size_bytes) {
-    for (int i = 0; i < cuda->watch_count; i++)
-        if (cuda->watch[i].at == slab)
-            return;
-    if (cuda->watch_count == SL_CUDA_WATCHES)
-        cuda->watch[0] = (struct sl_cuda_watch){NULL, INT64_MAX};
-    else
-        cuda->watch[cuda->watch_count++] = (struct sl_cuda_watch){slab, size_bytes};
-}
-
-static sl_err refresh_halves(struct sl_cuda_device *cuda, struct sl_exec *exec,
-                             const struct sl_run_args *args) {
-    const void *masters = args->base[SL_SPACE_PARAM];
-    if (!exec->halves || (exec->halves_of == masters && exec->halves_at == cuda->generation))
-        return SL_OK;
-    watch(cuda, masters, exec->program->param_bytes);
-    exec->halves_of = masters;
-    exec->halves_at = cuda->generation;
-    return sl_cuda_round(exec->halves, masters, exec->program->param_bytes / 4,
-                         cuda->streams[SL_STREAM_COMPUTE]);
 }
 
 static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
@@ -297,7 +305,9 @@ sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct 
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     bool fresh = false;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    SL_TRY(refresh_halves(cuda, exec, args));
+    if (exec->halved)
+        SL_TRY(sl_cuda_halves(cuda, args->base[SL_SPACE_PARAM], exec->program->param_bytes,
+                              &exec->halves));
     SL_TRY(send_draw(cuda, exec, args));
     if (args->after)
         return launch_watched(cuda, exec, args);

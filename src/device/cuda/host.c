@@ -6,13 +6,14 @@
 #include <stdio.h>
 
 extern const struct sl_device_row sl_device_cuda;
+extern const struct sl_far_row sl_far_nccl;
 sl_cuda_module_fn sl_cuda_module;
 
 /* Set once, before any device is opened. */
 static void (*set_message)(const char *text);
 static void (*assert_fail)(const char *expr, const char *file, int line);
 
-__attribute__((visibility("default"))) const struct sl_device_row *
+__attribute__((visibility("default"))) const struct sl_cuda_module *
 sl_cuda_module(const struct sl_cuda_host *host) {
     if (host->version != SL_CUDA_MODULE_VERSION ||
         host->device_row_bytes != sizeof(struct sl_device_row) ||
@@ -20,15 +21,19 @@ sl_cuda_module(const struct sl_cuda_host *host) {
         return NULL;
     set_message = host->set_message;
     assert_fail = host->assert_fail;
-    return &sl_device_cuda;
+    static const struct sl_cuda_module module = {&sl_device_cuda, &sl_far_nccl};
+    return &module;
 }
 
+static _Thread_local char message[2048];
+
 sl_err sl_vfail(sl_err code, const char *fmt, va_list args) {
-    char text[2048];
-    vsnprintf(text, sizeof text, fmt, args);
-    set_message(text);
+    vsnprintf(message, sizeof message, fmt, args);
+    set_message(message);
     return code;
 }
+
+const char *sl_err_message(void) { return message; }
 
 sl_err sl_fail(sl_err code, const char *fmt, ...) {
     va_list args;

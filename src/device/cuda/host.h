@@ -7,8 +7,9 @@
 #define SL_DEVICE_CUDA_HOST_H
 
 #include "device/device.h"
+#include "device/far.h"
 
-enum { SL_CUDA_MODULE_VERSION = 1 };
+enum { SL_CUDA_MODULE_VERSION = 2 };
 
 struct sl_cuda_host {
     int version;                            /* SL_CUDA_MODULE_VERSION of the program */
@@ -17,8 +18,13 @@ struct sl_cuda_host {
     void (*assert_fail)(const char *expr, const char *file, int line); /* does not return */
 };
 
+struct sl_cuda_module {
+    const struct sl_device_row *device;
+    const struct sl_far_row *far;
+};
+
 /* NULL when the module was built for another program. */
-typedef const struct sl_device_row *sl_cuda_module_fn(const struct sl_cuda_host *host);
+typedef const struct sl_cuda_module *sl_cuda_module_fn(const struct sl_cuda_host *host);
 #define SL_CUDA_MODULE_SYMBOL "sl_cuda_module"
 
 #endif

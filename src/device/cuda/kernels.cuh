@@ -145,7 +145,9 @@ static inline rows rows_of(const sl_operand &operand) {
 
 /* Sums over columns of [count, n] arrays, two blocks deep; see columns.cu. f(i) is called for every
  * element and summed over rows. */
-static inline i64 column_chunks(i64 count) { return count < 64 ? 1 : count < 16384 ? 32 : 128; }
+static inline i64 column_chunks(i64 count) {
+    return count < 64 ? 1 : count < 2048 ? 32 : count < 16384 ? 132 : 264;
+}
 static inline i64 column_scratch(i64 count, i64 n) {
     return column_chunks(count) * n * (i64)sizeof(float);
 }

@@ -151,23 +151,34 @@ struct ce {
     float smoothing;
 };
 
+/* A row of n elements from `base` on: those before the first multiple of 8, eights, the rest. */
+struct stretch {
+    i64 head, eights, singles;
+    /* The j-th of those that are in no eight. */
+    __device__ __forceinline__ i64 single(i64 j) const { return j < head ? j : j + 8 * eights; }
+};
+static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide) {
+    i64 head = (8 - base % 8) % 8;
+    if (!wide || head > n)
+        return {n, 0, n};
+    i64 eights = (n - head) / 8;
+    return {head, eights, n - 8 * eights};
+}
+
 /* A row's loss goes to `loss`; 0 where the target does not count. */
 static __global__ void ce_rows(ce c, float *loss, bool wide) {
     i64 row = blockIdx.x, base = row * c.n;
     online o = {-INFINITY, 0};
     float all = 0;
-    i64 start = 0;
-    if (wide) {
-        for (i64 j = threadIdx.x; j < c.n / 8; j += blockDim.x) {
-            eight e = get8(c.x, base + 8 * j);
-            see(o, e);
-            for (int k = 0; k < 8; k++)
-                all += e.v[k];
-        }
-        start = c.n / 8 * 8;
+    stretch s = stretch_of(base, c.n, wide);
+    for (i64 j = threadIdx.x; j < s.eights; j += blockDim.x) {
+        eight e = get8(c.x, base + s.head + 8 * j);
+        see(o, e);
+        for (int k = 0; k < 8; k++)
+            all += e.v[k];
     }
-    for (i64 j = start + threadIdx.x; j < c.n; j += blockDim.x) {
-        float v = get(c.x, base + j);
+    for (i64 j = threadIdx.x; j < s.singles; j += blockDim.x) {
+        float v = get(c.x, base + s.single(j));
         see(o, v);
         all += v;
     }
@@ -221,7 +232,7 @@ static sl_err k_cross_entropy(const sl_cuda_call *call) {
     i64 count = call->instr->in[0].numel / c.n;
     c.lse = out_array(call, 1);
     float *loss = (float *)call->scratch;
-    bool wide = c.n % 8 == 0 && fit8(c.x);
+    bool wide = fit8(c.x);
     ce_rows<<<(unsigned)count, ce_threads(c.n), 0, call->stream>>>(c, loss, wide);
     ce_end<<<1, 1024, 0, call->stream>>>(c, out_array(call, 0), loss, count, NULL, call->add);
     return launched(call);
@@ -232,22 +243,21 @@ static __global__ void ce_dx(ce c, array dx, array dloss, const float *count, bo
     float lse = get(c.lse, row), each = *count > 0 ? get(dloss, 0) / *count : 0;
     int32_t t = c.target[row];
     float spread = c.smoothing / (float)c.n, scale = t == c.ignore ? 0 : each;
-    i64 start = 0;
-    if (wide) {
-        for (i64 j = threadIdx.x; j < c.n / 8; j += blockDim.x) {
-            eight e = get8(c.x, base + 8 * j), old;
-            if (add)
-                old = get8(dx, base + 8 * j);
-            for (int k = 0; k < 8; k++) {
-                float want = spread + (8 * j + k == t ? 1 - c.smoothing : 0);
-                float v = scale * (fast_exp(e.v[k] - lse) - want);
-                e.v[k] = add ? old.v[k] + v : v;
-            }
-            put8(dx, base + 8 * j, e);
+    stretch s = stretch_of(base, c.n, wide);
+    for (i64 j = threadIdx.x; j < s.eights; j += blockDim.x) {
+        i64 at = s.head + 8 * j;
+        eight e = get8(c.x, base + at), old;
+        if (add)
+            old = get8(dx, base + at);
+        for (int k = 0; k < 8; k++) {
+            float want = spread + (at + k == t ? 1 - c.smoothing : 0);
+            float v = scale * (fast_exp(e.v[k] - lse) - want);
+            e.v[k] = add ? old.v[k] + v : v;
         }
-        start = c.n / 8 * 8;
+        put8(dx, base + at, e);
     }
-    for (i64 j = start + threadIdx.x; j < c.n; j += blockDim.x) {
+    for (i64 i = threadIdx.x; i < s.singles; i += blockDim.x) {
+        i64 j = s.single(i);
         float want = spread + (j == t ? 1 - c.smoothing : 0);
         put(dx, base + j, scale * (fast_exp(get(c.x, base + j) - lse) - want), add);
     }
@@ -259,7 +269,7 @@ static sl_err k_cross_entropy_dx(const sl_cuda_call *call) {
     c.lse = in_array(call, 3);
     array dx = out_array(call, 0);
     float *valid = (float *)call->scratch;
-    bool wide = c.n % 8 == 0 && fit8(c.x, dx);
+    bool wide = fit8(c.x, dx);
     ce_end<<<1, 1024, 0, call->stream>>>(c, array{}, NULL, count, valid, false);
     ce_dx<<<(unsigned)count, ce_threads(c.n), 0, call->stream>>>(c, dx, in_array(call, 0), valid,
                                                                  wide, call->add);

@@ -84,22 +84,50 @@ struct tail_args {
     bool erf;
 };
 
+/* v: the product; r: what is added or whose slope counts. The result, and its gelu. */
+static __device__ __forceinline__ float finish_one(const tail_args &t, float v, float bias,
+                                                   float r) {
+    v += bias;
+    return t.f == ADD ? v + r : t.f == GELU_DX ? v * slope_of(r, t.erf) : v;
+}
+
 static __global__ void finish(tail_args t, i64 count) {
     GRID_LOOP(i, count) {
-        float v = get(t.y, i) + (t.bias.at ? get(t.bias, i % t.n) : 0);
-        if (t.f == ADD)
-            v += get(t.other, i);
-        if (t.f == GELU_DX)
-            v *= slope_of(get(t.other, i), t.erf);
-        put(t.y, i, v);
+        put(t.y, i,
+            finish_one(t, get(t.y, i), t.bias.at ? get(t.bias, i % t.n) : 0,
+                       t.other.at ? get(t.other, i) : 0));
         if (t.f == GELU)
             put(t.second, i, gelu_of(get(t.y, i), t.erf));
     }
 }
 
+/* Eight at a time; gelu is of the rounded product, as above. */
+static __global__ void finish8(tail_args t, i64 eights) {
+    GRID_LOOP(e, eights) {
+        i64 i = 8 * e;
+        eight v = get8(t.y, i), bias = t.bias.at ? get8(t.bias, i % t.n) : eight{};
+        eight r = t.other.at ? get8(t.other, i) : eight{};
+        bool changes = t.bias.at || t.other.at;
+        for (int k = 0; k < 8; k++)
+            v.v[k] = finish_one(t, v.v[k], bias.v[k], r.v[k]);
+        if (changes)
+            put8(t.y, i, v);
+        if (t.f != GELU)
+            continue;
+        for (int k = 0; k < 8; k++) {
+            float x = t.y.half ? __bfloat162float(__float2bfloat16(v.v[k])) : v.v[k];
+            v.v[k] = gelu_of(x, t.erf);
+        }
+        put8(t.second, i, v);
+    }
+}
+
 static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     i64 count = call->instr->out[0].numel;
-    finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
+    if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other))
+        finish8<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
+    else
+        finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
     return launched(call);
 }
 
@@ -167,8 +195,14 @@ struct load_side {
     array x;
     i64 row, col; /* strides */
     bool wide;
-    __device__ float one(i64 k, i64 j) const { return get(x, k * row + j * col); }
-    __device__ eight many(i64 k, i64 j) const { return get8(x, k * row + j); }
+    __device__ __forceinline__ void one(i64 k, i64 j, float &sum) const {
+        sum += get(x, k * row + j * col);
+    }
+    __device__ __forceinline__ void many(i64 k, i64 j, eight &sum) const {
+        eight e = get8(x, k * row + j);
+        for (int i = 0; i < 8; i++)
+            sum.v[i] += e.v[i];
+    }
 };
 
 static sl_err with_sums(const sl_cuda_call *call, int side) {
@@ -180,7 +214,7 @@ static sl_err with_sums(const sl_cuda_call *call, int side) {
         (char *)call->scratch + cast_bytes(call->instr, g, 0) + cast_bytes(call->instr, g, 1);
     array x = in_array(call, side);
     load_side load = {x, turned ? 1 : n, turned ? g.k : 1, !turned && fit8(x)};
-    return sum_columns_in(call, out_array(call, 1), g.k, n, load, call->add, scratch);
+    return sum_columns_in(call, out_array(call, 1), g.k, n, load, scratch);
 }
 
 static sl_err k_matmul_sum_a(const sl_cuda_call *call) { return with_sums(call, 0); }

@@ -152,9 +152,9 @@ extern "C" sl_err sl_cuda_step(sl_device *device, const sl_step_item *items, int
     int used = 0;
     sl_err err = SL_OK;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    cuda->generation++;
     for (int i = 0; i < count && err == SL_OK; i++) {
         item it = item_from(&items[i], blocks);
+        sl_cuda_touch(cuda, items[i].io.w, items[i].io.count * 4);
         if (it.rule == RULES) {
             err = strcmp(items[i].param->optim.row->name, "muon") == 0
                       ? sl_cuda_muon(cuda, &items[i])
@@ -177,9 +177,9 @@ extern "C" sl_err sl_cuda_predict(sl_device *device, const sl_step_item *items, 
     item *list = (item *)sl_realloc(NULL, sizeof *list * (size_t)(count + 1));
     i64 blocks = 0;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
-    cuda->generation++;
     for (int i = 0; i < count; i++) {
         list[i] = item_from(&items[i], blocks);
+        sl_cuda_touch(cuda, items[i].out, items[i].io.count * 4);
         list[i].by = (float)(items[i].lr * ahead);
         if (items[i].param->optim.row->delta_from == SL_DELTA_STATE)
             list[i].delta = NULL;

@@ -4,6 +4,7 @@
  * The axes are brought into the form [kept, summed, kept, summed, ...] with neighbours merged. Two
  * shapes have kernels of their own: columns ([summed, kept]: bias gradients) and rows ([kept,
  * summed]); anything else is one block per result. All orders are fixed. */
+#include "device/cuda/batchnorm_last.cuh"
 #include "device/cuda/columns.cuh"
 
 struct axes { /* merged; innermost last */
@@ -103,22 +104,13 @@ static one_loops loops_of(const axes &a, i64 *results) {
     return l;
 }
 
-struct load_plain {
-    array x;
-    i64 n;
-    bool wide;
-    __device__ float one(i64 row, i64 col) const { return get(x, row * n + col); }
-    __device__ eight many(i64 row, i64 col) const { return get8(x, row * n + col); }
-};
-
 static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor) {
     axes a = axes_of(&call->instr->in[0].shape, summed);
     array y = out_array(call, 0), x = in_array(call, 0);
     i64 results;
     one_loops l = loops_of(a, &results);
     if (a.rank == 2 && a.summed[0] && factor == 1 && a.size[1] >= 32)
-        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)},
-                           call->add);
+        return sum_columns(call, y, a.size[0], a.size[1], load_plain{x, a.size[1], fit8(x)});
     if (l.count <= 64)
         reduce_small<<<blocks_for(results, THREADS), THREADS, 0, call->stream>>>(y, x, l, results,
                                                                                  factor, call->add);
@@ -129,6 +121,8 @@ static sl_err reduce(const sl_cuda_call *call, const bool *summed, float factor)
 }
 
 static sl_err k_sum_to(const sl_cuda_call *call) {
+    if (call->last.in & 1) /* over all but the channels: layout.c */
+        return sum_channels_last(call);
     const sl_shape *x = &call->instr->in[0].shape, *y = &call->instr->out[0].shape;
     bool summed[SL_MAX_RANK];
     for (int i = 0; i < x->rank; i++) {
@@ -152,7 +146,28 @@ static sl_err k_reduce_mean(const sl_cuda_call *call) {
         call, (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
 }
 
+/* Channels last: a thread has eight channels of a sample. */
+static __global__ void mean_last(array y, array x, i64 samples, i64 plane, i64 n) {
+    GRID_LOOP(i, samples * (n / 8)) {
+        i64 sample = i / (n / 8), col = i % (n / 8) * 8;
+        eight sum = {};
+        for (i64 p = 0; p < plane; p++) {
+            eight e = get8(x, (sample * plane + p) * n + col);
+            for (int k = 0; k < 8; k++)
+                sum.v[k] += e.v[k];
+        }
+        for (int k = 0; k < 8; k++)
+            put(y, sample * n + col + k, sum.v[k] / (float)plane);
+    }
+}
+
 static sl_err k_global_avgpool(const sl_cuda_call *call) {
+    const int64_t *dim = call->instr->in[0].shape.dim;
+    if (call->last.in & 1) {
+        mean_last<<<blocks_for(dim[0] * dim[1] / 8, 64), 64, 0, call->stream>>>(
+            out_array(call, 0), in_array(call, 0), dim[0], dim[2] * dim[3], dim[1]);
+        return launched(call);
+    }
     const bool summed[SL_MAX_RANK] = {false, false, true, true};
     return reduce(call, summed,
                   (float)((double)call->instr->out[0].numel / (double)call->instr->in[0].numel));
@@ -168,7 +183,7 @@ extern "C" const struct sl_cuda_kernel sl_cuda_reductions[] = {
     {"global_avgpool", k_global_avgpool},
     {"reduce_mean", k_reduce_mean},
     {"reduce_sum", k_reduce_sum, scratch_in},
-    {"sum_to", k_sum_to, scratch_in},
+    {"sum_to", k_sum_to, scratch_in, false, bn_last_bytes},
     {},
 };
 /* clang-format on */

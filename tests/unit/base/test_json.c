@@ -58,11 +58,37 @@ static void a_number_is_kept_as_written(void **state) {
     assert_true(sl_str_is(json.string, "2e+03"));
 }
 
+/* Characters stay, bytes that are none become U+FFFD; what was written once is written again the
+ * same. */
+static void strings_are_utf8(void **state) {
+    static const struct {
+        const char *value, *want;
+    } rows[] = {
+        {"a\"\\\n\x7f", "\"a\\\"\\\\\\u000a\x7f\""},
+        {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\""},
+        {"\xff", "\"\xef\xbf\xbd\""},
+        {"\xc3", "\"\xef\xbf\xbd\""},                                 /* the end is missing */
+        {"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},                 /* too long for its value */
+        {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* half of a pair */
+        {"\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+        {"\xe2\x82z", "\"\xef\xbf\xbd\xef\xbf\xbdz\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sl_text text = {0};
+        struct sl_json_out json = {.text = &text};
+        sl_json_string(&json, rows[i].value);
+        assert_string_equal(text.at, rows[i].want);
+        sl_text_free(&text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_numbers_are_exact),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(a_number_is_kept_as_written),
+        cmocka_unit_test(strings_are_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

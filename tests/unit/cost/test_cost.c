@@ -15,6 +15,7 @@ static const char good[] =
     "sluice-cost 1\n"
     "measured \"gpt\" on \"cpu\" threads 1 busy 2\n"
     "step bandwidth 2.1e+03\n"
+    "version bandwidth 6.5e+03\n"
     "link bandwidth 5.2e+03 latency 900\n"
     "action 350\n"
     "unit \"00000000000000a1\" micro 2 f 100 i 200 w 300 spread 0.02 seen 18 \"h.0.mlp\"\n"
@@ -64,6 +65,8 @@ static void sabotage(void **state) {
         {"sluice-cost 1", "sluice-cost 3", "format 3"},
         {"threads 1", "threads 0", "threads is not in"},
         {"00000000000000b2", "b2", "sixteen"},
+        {"version bandwidth 6.5e+03", "version bandwidth -1", "out of range"},
+        {"version bandwidth", "version width", "expected 'bandwidth'"},
         {"micro 2", "micro 0", "micro is not in"},
         {"micro 2", "micro 4", "twice"},
         {"seen 1 ", "seen 0 ", "number of measurements"},

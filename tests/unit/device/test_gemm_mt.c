@@ -268,6 +268,17 @@ static void fused(void **state) {
             }
 }
 
+/* Several blocks of k, packed at once and in more than one go; several pieces of the near side. */
+static void deep(void **state) {
+    static const struct product products[] = {
+        {.m = 37, .n = 211, .k = 900, .ta = true, .kernel = "matmul_sum_b"},
+        {.m = 211, .n = 37, .k = 900, .ta = true, .add = true, .kernel = "matmul_sum_a"},
+        {.m = 12, .n = 20, .k = 26000, .ta = true, .add = true, .kernel = "matmul_sum_b"},
+    };
+    for (int i = 0; i < SL_COUNT(products); i++)
+        try_product(&products[i], *state);
+}
+
 /* Workers side by side, each with its own threads and memory. */
 struct worker {
     pthread_t id;
@@ -316,6 +327,7 @@ int main(void) {
         cmocka_unit_test(sizes_and_sides),
         cmocka_unit_test(batches),
         cmocka_unit_test(fused),
+        cmocka_unit_test(deep),
         cmocka_unit_test(workers_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

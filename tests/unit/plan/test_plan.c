@@ -24,6 +24,7 @@ static const char full[] = "sluice-plan 1\n"
                            "nodes b 3 4\n"
                            "stage c width 1 micro 3 on 3 input\n"
                            "bytes c params 7 grads 0 state 0 stash 0 saved 0 kept 0 work 0\n"
+                           "takes c f 37 b 83 i 41 w 43 recompute 31 reduce 3 step 5\n"
                            "nodes c 6 7\n"
                            "edge a b 4099\n"
                            "edge a c 5\n"
@@ -114,6 +115,9 @@ static void test_refused(void **state) {
     refuse("tie embed 5 a c", "tie embed 5 a", "two stages or more");
     refuse("edge b c 7", "edge b d 7", "no stage is called 'd'");
     refuse("workers 4", "workers 4000000", "not in 1..65535");
+    refuse("takes c f 37", "takes c f 999999999999", "nanoseconds 999999999999 is not in");
+    refuse("takes c f 37", "takes d f 37", "no stage is called 'd'");
+    refuse("recompute 31 reduce", "reduce", "expected 'recompute'");
 }
 
 int main(void) {

@@ -33,7 +33,8 @@ static int check_rule(const struct cut *cut, const struct loop_rule *rule, int64
                                 .plan = cut->c->plan,
                                 .stage_of = cut->c->stage_of,
                                 .schedule = schedule,
-                                .comm = ranks_comm()};
+                                .comm = ranks_comm(),
+                                .stall_ns = ranks_stall_ns};
     struct sl_pipe *pipe = NULL;
     struct sl_step_report reports[STEPS];
     char what[160];

@@ -7,9 +7,12 @@
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -116,8 +119,7 @@ static void one_worker_is_copied(void **state) {
     pipe_case_open(&c, pipe_model_image); /* it has running statistics */
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
     SL_TEST_OK(sl_train_open(&config, &train));
-    struct sl_store store = sl_train_store(train);
-    SL_TEST_OK(sl_copy_open(&store, &copy));
+    SL_TEST_OK(sl_train_open_copy(train, &copy));
     const char *run = fresh_dir();
     save_late(&(struct late){.run = train, .write = sl_train_write}, copy, step_train, train_place,
               run);
@@ -148,6 +150,76 @@ static void a_pipeline_is_copied(void **state) {
     pipe_case_close(&c);
 }
 
+/* A step on its way in another thread. */
+struct stepping {
+    void *run;
+    void (*step)(void *run);
+    atomic_bool ended;
+};
+
+static void *step_beside(void *arg) {
+    struct stepping *s = arg;
+    s->step(s->run);
+    atomic_store(&s->ended, true);
+    return NULL;
+}
+
+/* What has begun to be copied stays as it is until it is copied, however early the next step comes:
+ * the step waits. */
+static void save_while_stepping(struct stepping *s, struct sl_copy *copy,
+                                sl_err (*write)(void *, const struct sl_copy *,
+                                                const struct sl_save *),
+                                struct sl_store_place (*place)(void *run), const char *run) {
+    pthread_t thread;
+    for (int i = 0; i < SAVED; i++)
+        s->step(s->run);
+    struct sl_save save = {.run = run, .config = "{}", .place = place(s->run)};
+    SL_TEST_OK(sl_copy_begin(copy));
+    assert_int_equal(pthread_create(&thread, NULL, step_beside, s), 0);
+    while (!sl_copy_waiters(copy) && !atomic_load(&s->ended))
+        sched_yield();
+    assert_false(atomic_load(&s->ended));
+    sl_copy_finish(copy);
+    pthread_join(thread, NULL);
+    assert_true(sl_copy_waited_ns(copy) > 0);
+    SL_TEST_OK(write(s->run, copy, &save));
+    for (int i = SAVED + 1; i < STEPS; i++)
+        s->step(s->run);
+    save.place = place(s->run);
+    SL_TEST_OK(write(s->run, NULL, &save));
+}
+
+static void steps_wait_for_the_copy(void **state) {
+    struct pipe_case c;
+    struct sl_train *train;
+    struct sl_pipe *pipe;
+    struct sl_copy *copy;
+    (void)state;
+    pipe_case_open(&c, pipe_model_image);
+    struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    const char *run = fresh_dir(), *pipe_run = fresh_dir();
+    SL_TEST_OK(sl_train_open(&config, &train));
+    SL_TEST_OK(sl_train_open_copy(train, &copy));
+    save_while_stepping(&(struct stepping){.run = train, .step = step_train}, copy, sl_train_write,
+                        train_place, run);
+    compare_with_still(&c, run);
+    sl_copy_close(copy);
+    pipe_case_cut(&c, &config, STAGES, NULL);
+    struct sl_pipe_config options = {
+        .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"};
+    SL_TEST_OK(sl_pipe_open(&options, &pipe));
+    SL_TEST_OK(sl_pipe_open_copy(pipe, &copy));
+    save_while_stepping(&(struct stepping){.run = pipe, .step = step_pipe}, copy, sl_pipe_write,
+                        pipe_place, pipe_run);
+    compare_with_still(&c, pipe_run);
+    sl_copy_close(copy);
+    sl_pipe_close(pipe);
+    sl_train_close(train);
+    sl_tree_remove(run);
+    sl_tree_remove(pipe_run);
+    pipe_case_close(&c);
+}
+
 /* The error of a writer is that of the next thing asked of the saver, whatever that is. */
 static void errors_come_back(void **state) {
     struct pipe_case c;
@@ -156,12 +228,11 @@ static void errors_come_back(void **state) {
     pipe_case_open(&c, pipe_model_image);
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
     SL_TEST_OK(sl_train_open(&config, &train));
-    struct sl_store store = sl_train_store(train);
     for (int how = 0; how < 3; how++) {
         struct late late = {.run = train, .write = sl_train_write, .fails = true};
         struct sl_save_report report;
         struct sl_copy *copy;
-        SL_TEST_OK(sl_copy_open(&store, &copy));
+        SL_TEST_OK(sl_train_open_copy(train, &copy));
         struct sl_saver *saver = open_saver(&late, copy, "none");
         SL_TEST_OK(sl_saver_save(saver, (struct sl_store_place){how, 0}, false));
         sem_post(&late.may);
@@ -263,9 +334,9 @@ static void sessions_find_their_pace(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_worker_is_copied),     cmocka_unit_test(a_pipeline_is_copied),
-        cmocka_unit_test(errors_come_back),         cmocka_unit_test(sessions_save_the_same),
-        cmocka_unit_test(sessions_find_their_pace),
+        cmocka_unit_test(one_worker_is_copied),    cmocka_unit_test(a_pipeline_is_copied),
+        cmocka_unit_test(steps_wait_for_the_copy), cmocka_unit_test(errors_come_back),
+        cmocka_unit_test(sessions_save_the_same),  cmocka_unit_test(sessions_find_their_pace),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sl_arena_free(&arena);

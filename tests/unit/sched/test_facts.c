@@ -252,6 +252,39 @@ static void test_domains(void **state) {
     sl_arena_free(&arena);
 }
 
+/* 2bw takes slack by itself, where there is memory for it. It is not staler for it. */
+static void test_own_slack(void **state) {
+    struct sl_arena arena = {0};
+    const struct sl_plan *plan = chain(&arena, 3, 3, SL_LAYOUT_LOOP);
+    struct sl_sched_opts opts = {.schedule = "2bw", .micros = 8, .iters = 4};
+    (void)state;
+    int count;
+    const struct sl_schedule *const *rows = sl_schedule_registry(&count);
+    for (int i = 0; i < count; i++) {
+        opts.schedule = rows[i]->name;
+        bool takes = strcmp(opts.schedule, "2bw") == 0;
+        assert_int_equal(sl_schedule_slack(plan, &opts), takes);
+    }
+    opts.schedule = "2bw";
+    const struct sl_sched *tight = build(&arena, plan, opts);
+    opts.slack = 1;
+    const struct sl_sched *loose = build(&arena, plan, opts);
+    struct sl_plan draft = *plan;
+    int64_t memory[3];
+    draft.memory_bytes = memory;
+    for (int i = 0; i < 2; i++) {
+        for (int w = 0; w < 3; w++) {
+            assert_true(sl_sched_worker_bytes(loose, w) >= sl_sched_worker_bytes(tight, w));
+            assert_int_equal(loose->pools[w][SL_POOL_WEIGHT].count, 2);
+            memory[w] = sl_sched_worker_bytes(i ? loose : tight, w);
+        }
+        const struct sl_plan *limited;
+        assert_int_equal(sl_plan_build(&arena, &draft, &limited), SL_OK);
+        assert_int_equal(sl_schedule_slack(limited, &opts), i);
+    }
+    sl_arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_2bw_vector),
@@ -262,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_paci),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_domains),
+        cmocka_unit_test(test_own_slack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,63 @@ static void sized(void **state) {
     assert_true(fitting > count / 2 && differ > 0);
 }
 
+/* The text of a schedule; `plan` may have gone through a file. */
+static struct sl_text sched_text(struct sl_arena *arena, const struct sl_plan *plan,
+                                 const int64_t (*dur)[SL_KIND_COUNT]) {
+    const struct sl_sched *sched;
+    struct sl_text text = {0};
+    struct sl_sched_opts opts = {
+        .schedule = plan->schedule, .batch = plan->batch, .iters = 1, .dur_ns = dur};
+    assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
+    sl_sched_write(sched, &text);
+    return text;
+}
+
+/* Who runs a plan file builds the very schedule that the planner has simulated. */
+static void files_run_as_simulated(void **state) {
+    (void)state;
+    int64_t count = test_count(2000), fitting = 0, timed = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct sl_arena arena = {0};
+        struct dice dice = {31, (uint64_t)i, 0};
+        const struct sl_problem *p =
+            problem_draw(&arena, &dice, (struct problem_size){.units = 7, .devices = 4});
+        struct sl_result ours = plan(&arena, p, "sluice", schedules[i % SL_COUNT(schedules)], 0);
+        struct sl_text file = {0};
+        struct sl_setup setup;
+        const struct sl_plan *made, *again;
+        if (ours.found) {
+            sl_setup_build(&arena, p, &ours.best.c, &setup);
+            assert_int_equal(sl_setup_plan(&arena, &setup, NULL, &made), SL_OK);
+            int64_t(*dur)[SL_KIND_COUNT] =
+                sl_arena_alloc(&arena, (int64_t)sizeof *dur * made->stage_count);
+            sl_setup_times(&setup, dur);
+            sl_plan_write(made, &file);
+            assert_int_equal(sl_plan_read(&arena, "x.plan", file.at, file.length, &again), SL_OK);
+            struct sl_text want = sched_text(&arena, made, (const int64_t(*)[SL_KIND_COUNT])dur);
+            struct sl_text got = sched_text(&arena, again, NULL);
+            assert_string_equal(got.at, want.at);
+            for (int s = 0; s < made->stage_count; s++)
+                for (int k = 0; k < SL_KIND_COUNT; k++)
+                    dur[s][k] = k == SL_B ? 2 : k < SL_SEND;
+            struct sl_text other = sched_text(&arena, made, (const int64_t(*)[SL_KIND_COUNT])dur);
+            const char *a = strstr(got.at, "worker 0"), *b = strstr(other.at, "worker 0");
+            timed += strcmp(a, b) != 0;
+            sl_text_free(&want);
+            sl_text_free(&got);
+            sl_text_free(&other);
+            fitting++;
+        }
+        sl_text_free(&file);
+        sl_arena_free(&arena);
+    }
+    printf(
+        "count: %lld of %lld plans make the simulated schedule from their file; %lld have another "
+        "order without times\n",
+        (long long)fitting, (long long)count, (long long)timed);
+    assert_true(fitting > count / 2 && timed > 0);
+}
+
 /* sluice offers what the others offer. */
 static void never_loses(void **state) {
     (void)state;
@@ -182,8 +239,11 @@ static void never_loses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bottleneck), cmocka_unit_test(simulated),
-                                       cmocka_unit_test(placed), cmocka_unit_test(sized),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bottleneck),
+                                       cmocka_unit_test(simulated),
+                                       cmocka_unit_test(placed),
+                                       cmocka_unit_test(sized),
+                                       cmocka_unit_test(files_run_as_simulated),
                                        cmocka_unit_test(never_loses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

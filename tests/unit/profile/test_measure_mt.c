@@ -55,9 +55,10 @@ static void every_unit(void **state) {
     }
     for (int i = 0; i < cost->row_count; i++)
         seen += cost->rows[i].seen;
-    assert_int_equal(seen, units * 2 * 2 * 2); /* workers, rounds, sizes */
-    assert_true(cost->row_count < 2 * units);  /* blocks that are alike share a row */
+    assert_int_equal(seen, units * 2 * 2); /* rounds, sizes: each unit is in one worker's slice */
+    assert_true(cost->row_count < 2 * units); /* blocks that are alike share a row */
     assert_true(cost->step_bytes_per_s > 0 && cost->link_bytes_per_s > 0);
+    assert_true(cost->version_bytes_per_s > 0);
     sl_cost_write(cost, &text);
     assert_int_equal(sl_cost_read(&arena, "t", text.at, text.length, &again), SL_OK);
     sl_text_free(&text);

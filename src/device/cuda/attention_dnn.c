@@ -1,0 +1,214 @@
+/* attention as graphs of cuDNN, in the form that its fused engines know:
+ *
+ *   forward    s = scale q k'      hidden keys: -inf      lse = max + log sum exp(s - max)
+ *              p = softmax(s)      y = p v
+ *   backward   dots = sum dy y     p = exp(s - lse)       dv = p' dy
+ *              ds = p (dy v' - dots) scale                dk = ds' q      dq = ds k
+ *
+ * dq is one product of the stored ds, not a sum that blocks add to in any order: the engine that
+ * takes this form is deterministic, at the price of a workspace of batch x heads x T x S bf16.
+ */
+#include "device/cuda/attention_dnn.h"
+
+#include "device/cuda/dnn_graph.h"
+
+#include <math.h>
+
+enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV, DOTS, SCALE, LOWEST, ONE, BIAS };
+
+static const cudnnDataType_t half = CUDNN_DATA_BFLOAT16, full = CUDNN_DATA_FLOAT;
+
+/* ---- tensors: [batch, heads, positions, width] and [batch, heads, queries, keys] ---- */
+
+static sl_dnn_tensor turned(sl_dnn_tensor t) {
+    sl_dnn_tensor other = t;
+    other.dim[2] = t.dim[3];
+    other.dim[3] = t.dim[2];
+    other.stride[2] = t.stride[3];
+    other.stride[3] = t.stride[2];
+    return other;
+}
+
+static sl_dnn_tensor rows(const struct sl_dnn_attention *z, int64_t positions, int64_t row) {
+    return (sl_dnn_tensor){
+        NULL, half, {z->batch, z->heads, positions, z->width}, {positions * row, z->width, row, 1}};
+}
+
+static sl_dnn_tensor scores(const struct sl_dnn_attention *z, cudnnDataType_t type) {
+    int64_t plane = z->queries * z->keys;
+    return (sl_dnn_tensor){NULL,
+                           type,
+                           {z->batch, z->heads, z->queries, z->keys},
+                           {z->heads * plane, plane, z->keys, 1}};
+}
+
+static sl_dnn_tensor column(const struct sl_dnn_attention *z) {
+    return (sl_dnn_tensor){
+        NULL, full, {z->batch, z->heads, z->queries, 1}, {z->heads * z->queries, z->queries, 1, 1}};
+}
+
+static sl_dnn_tensor memory(struct sl_dnn_graph *g, int64_t id, sl_dnn_tensor like) {
+    return sl_dnn_memory(g, id, &like);
+}
+static sl_dnn_tensor inner(struct sl_dnn_graph *g, sl_dnn_tensor like) {
+    return sl_dnn_inner(g, &like);
+}
+
+/* ---- graphs ---- */
+
+static void combine(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_tensor x,
+                    sl_dnn_tensor b, sl_dnn_tensor y) {
+    struct sl_dnn_map map = {.mode = mode, .x = &x, .b = &b, .math = full};
+    sl_dnn_map(g, &map, y);
+}
+
+/* The number of its row (axis 2) or column (3) for each score. */
+static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axis) {
+    struct sl_dnn_map map = {
+        .mode = CUDNN_POINTWISE_GEN_INDEX, .x = &s, .math = full, .axis = axis};
+    sl_dnn_tensor like = s;
+    like.type = CUDNN_DATA_INT32;
+    sl_dnn_tensor y = sl_dnn_inner(g, &like);
+    sl_dnn_map(g, &map, y);
+    return y;
+}
+
+/* scale q k', and what hides keys that a mask names */
+static sl_dnn_tensor scaled(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
+                            sl_dnn_tensor s) {
+    sl_dnn_tensor scale = sl_dnn_number(g, SCALE);
+    s = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, s, &scale);
+    if (!z->masked)
+        return s;
+    sl_dnn_tensor bias = memory(
+        g, BIAS,
+        (sl_dnn_tensor){NULL, half, {z->batch, 1, 1, z->keys}, {z->keys, z->keys, z->keys, 1}});
+    return sl_dnn_mapped(g, CUDNN_POINTWISE_ADD, s, &bias);
+}
+
+/* Causal: later keys get -inf. */
+static sl_dnn_tensor hide(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
+                          sl_dnn_tensor s) {
+    if (!z->causal)
+        return s;
+    sl_dnn_tensor lowest = sl_dnn_number(g, LOWEST);
+    sl_dnn_tensor query = places(g, s, 2), key = places(g, s, 3), like = s;
+    like.type = CUDNN_DATA_BOOLEAN;
+    sl_dnn_tensor sees = sl_dnn_inner(g, &like), y = sl_dnn_inner(g, &s);
+    struct sl_dnn_map compare = {
+        .mode = CUDNN_POINTWISE_CMP_GE, .x = &query, .b = &key, .math = CUDNN_DATA_BOOLEAN};
+    struct sl_dnn_map select = {
+        .mode = CUDNN_POINTWISE_BINARY_SELECT, .x = &s, .b = &lowest, .t = &sees, .math = full};
+    sl_dnn_map(g, &compare, sees);
+    sl_dnn_map(g, &select, y);
+    return y;
+}
+
+static void make_forward(struct sl_dnn_graph *g, const struct sl_dnn_attention *z) {
+    sl_dnn_tensor q = memory(g, Q, rows(z, z->queries, z->q_row));
+    sl_dnn_tensor k = memory(g, K, turned(rows(z, z->keys, z->k_row)));
+    sl_dnn_tensor v = memory(g, V, rows(z, z->keys, z->v_row));
+    sl_dnn_tensor y = memory(g, Y, rows(z, z->queries, z->heads * z->width));
+    sl_dnn_tensor lse = memory(g, LSE, column(z));
+    sl_dnn_tensor s = inner(g, scores(z, full)), most = inner(g, column(z));
+    sl_dnn_tensor sum = inner(g, column(z)), p = inner(g, scores(z, half));
+    sl_dnn_matmul(g, q, k, s);
+    s = hide(g, z, scaled(g, z, s));
+    sl_dnn_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, most);
+    s = sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &most);
+    s = sl_dnn_mapped(g, CUDNN_POINTWISE_EXP, s, NULL);
+    sl_dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, s, sum);
+    combine(g, CUDNN_POINTWISE_ADD, most, sl_dnn_mapped(g, CUDNN_POINTWISE_LOG, sum, NULL), lse);
+    combine(g, CUDNN_POINTWISE_DIV, s, sum, p);
+    sl_dnn_matmul(g, p, v, y);
+}
+
+/* dots = sum over a head's features of dy y, times one: the engines know it in this form. */
+static sl_dnn_tensor make_dots(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
+                               sl_dnn_tensor dy) {
+    int64_t row = z->heads * z->width;
+    sl_dnn_tensor y = memory(g, Y, rows(z, z->queries, row)), one = sl_dnn_number(g, ONE);
+    sl_dnn_tensor like = rows(z, z->queries, row), sum = inner(g, column(z));
+    like.type = full;
+    like.stride[1] = z->queries * z->width; /* never stored: as the engines expect it */
+    sl_dnn_tensor product = sl_dnn_inner(g, &like), dots = memory(g, DOTS, column(z));
+    combine(g, CUDNN_POINTWISE_MUL, dy, y, product);
+    sl_dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, product, sum);
+    combine(g, CUDNN_POINTWISE_MUL, sum, one, dots);
+    return dots;
+}
+
+static void make_backward(struct sl_dnn_graph *g, const struct sl_dnn_attention *z) {
+    sl_dnn_tensor q = memory(g, Q, rows(z, z->queries, z->q_row));
+    sl_dnn_tensor k = memory(g, K, turned(rows(z, z->keys, z->k_row)));
+    sl_dnn_tensor v = memory(g, V, turned(rows(z, z->keys, z->v_row)));
+    sl_dnn_tensor dy = memory(g, DY, rows(z, z->queries, z->heads * z->width));
+    sl_dnn_tensor dq = memory(g, DQ, rows(z, z->queries, z->dq_row));
+    sl_dnn_tensor dk = memory(g, DK, rows(z, z->keys, z->dk_row));
+    sl_dnn_tensor dv = memory(g, DV, rows(z, z->keys, z->dv_row));
+    sl_dnn_tensor scale = sl_dnn_number(g, SCALE), lse = memory(g, LSE, column(z));
+    sl_dnn_tensor dots = make_dots(g, z, dy);
+    sl_dnn_tensor s = inner(g, scores(z, full)), dp = inner(g, scores(z, full));
+    sl_dnn_tensor p_turned = inner(g, turned(scores(z, half)));
+    sl_dnn_tensor ds_turned = inner(g, turned(scores(z, half)));
+    sl_dnn_tensor k_rows = inner(g, rows(z, z->keys, z->k_row));
+    sl_dnn_matmul(g, q, k, s);
+    s = scaled(g, z, s);
+    s = hide(g, z, sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &lse));
+    sl_dnn_tensor p = sl_dnn_mapped(g, CUDNN_POINTWISE_EXP, s, NULL);
+    sl_dnn_reshape(g, p, p_turned);
+    sl_dnn_matmul(g, p_turned, dy, dv);
+    sl_dnn_matmul(g, dy, v, dp);
+    dp = sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, dp, &dots);
+    dp = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, dp, &p);
+    sl_dnn_tensor ds = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, dp, &scale);
+    sl_dnn_reshape(g, ds, ds_turned);
+    sl_dnn_matmul(g, ds_turned, q, dk);
+    sl_dnn_reshape(g, k, k_rows);
+    sl_dnn_matmul(g, ds, k_rows, dq);
+}
+
+/* ---- plans ---- */
+
+static void make_graph(struct sl_dnn_graph *g, const void *key) {
+    const struct sl_dnn_attention *z = key;
+    (z->backward ? make_backward : make_forward)(g, z);
+}
+
+static struct sl_dnn_graph *find(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key) {
+    return sl_dnn_find(cuda, key, sizeof *key, make_graph);
+}
+
+int64_t sl_dnn_attention_bytes(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key) {
+    struct sl_dnn_graph *g = find(cuda, key);
+    return g ? g->workspace_bytes : -1;
+}
+
+sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,
+                            const struct sl_dnn_attention_io *io) {
+    static const float one = 1, lowest = -INFINITY;
+    struct sl_dnn_graph *g = find(cuda, key);
+    struct sl_dnn_binding b = {.workspace = io->workspace};
+    if (!g)
+        return sl_fail(SL_ERR_NO, "cuDNN has no attention of this shape");
+    sl_dnn_bind(&b, Q, io->q);
+    sl_dnn_bind(&b, K, io->k);
+    sl_dnn_bind(&b, V, io->v);
+    sl_dnn_bind(&b, Y, io->y);
+    sl_dnn_bind(&b, LSE, io->lse);
+    sl_dnn_bind(&b, SCALE, &io->scale);
+    if (key->causal)
+        sl_dnn_bind(&b, LOWEST, &lowest);
+    if (key->masked)
+        sl_dnn_bind(&b, BIAS, io->bias);
+    if (key->backward) {
+        sl_dnn_bind(&b, DY, io->dy);
+        sl_dnn_bind(&b, DQ, io->dq);
+        sl_dnn_bind(&b, DK, io->dk);
+        sl_dnn_bind(&b, DV, io->dv);
+        sl_dnn_bind(&b, DOTS, io->dots);
+        sl_dnn_bind(&b, ONE, &one);
+    }
+    SL_TRY(SL_CUDNN(cudnnSetStream(cuda->dnn, io->stream)));
+    return sl_dnn_run(g, cuda->dnn, &b);
+}

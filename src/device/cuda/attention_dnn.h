@@ -1,0 +1,40 @@
+/* attention by cuDNN: forward and deterministic backward, bf16, as many heads of keys as of
+ * queries.
+ */
+#ifndef SL_DEVICE_CUDA_ATTENTION_DNN_H
+#define SL_DEVICE_CUDA_ATTENTION_DNN_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The key of a plan: compared byte by byte, so it starts as zeros. Rows: elements from one position
+ * to the next; those of dq, dk, dv only of a backward pass. */
+struct sl_dnn_attention {
+    int64_t batch, heads, queries, keys, width; /* width: of a head */
+    int64_t q_row, k_row, v_row, dq_row, dk_row, dv_row;
+    int32_t causal, masked, backward;
+};
+
+struct sl_dnn_attention_io {
+    const void *q, *k, *v, *dy;
+    void *y, *dq, *dk, *dv;
+    float *lse, *dots; /* [batch, heads, queries]; dots: scratch of a backward pass */
+    const void *bias;  /* bf16 [batch, keys], added to all scores of a key; with `masked` */
+    void *workspace;
+    float scale;
+    cudaStream_t stream;
+};
+
+/* The bytes of its workspace, or -1: cuDNN does not take it. */
+int64_t sl_dnn_attention_bytes(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key);
+sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,
+                            const struct sl_dnn_attention_io *io);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

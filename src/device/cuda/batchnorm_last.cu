@@ -1,0 +1,254 @@
+/* batchnorm of images with their channels last, [pixels, C]: a thread has eight channels and walks
+ * over pixels.
+ *
+ *   sums of blocks -> part[2][block][C] in scratch -> a warp per channel adds them up, in order
+ *
+ * The variance comes from one pass: sums of x - x0 and its square, x0 the channel's first pixel.
+ */
+#include "device/cuda/batchnorm_last.cuh"
+
+enum { WALKERS = 256, MOST_PARTS = 264 };
+
+struct pixels { /* [rows, n] */
+    i64 rows, n;
+    int blocks;
+    float *part; /* [2][blocks][n] */
+    float *coef; /* [2][n]: mean of dy, mean of dy xhat */
+};
+
+static pixels pixels_of(const sl_operand &x, void *scratch) {
+    pixels z = {x.numel / x.shape.dim[1], x.shape.dim[1]};
+    i64 at_once = WALKERS * 8 / z.n > 0 ? WALKERS * 8 / z.n : 1;
+    i64 blocks = (z.rows + 8 * at_once - 1) / (8 * at_once);
+    z.blocks = (int)(blocks < MOST_PARTS ? blocks : (i64)MOST_PARTS);
+    z.part = (float *)scratch;
+    z.coef = z.part + 2 * z.blocks * z.n;
+    return z;
+}
+
+i64 bn_last_bytes(const sl_cuda_call *call) {
+    i64 n = call->instr->in[0].shape.dim[1];
+    return call->last.in & 1 ? (2 * MOST_PARTS + 2) * n * (i64)sizeof(float) : 0;
+}
+
+/* Where a thread walks: from channel `col` (eight of them), pixels first, first + step, ... Blocks
+ * have as many threads side by side as there are eights of channels, up to 256. */
+struct walk {
+    i64 col, first, step;
+    int lane, across, side; /* pixel within the block, how many at once; threads side by side */
+};
+static __device__ __forceinline__ walk walk_of(const pixels &z) {
+    i64 eights = z.n / 8;
+    int side = eights < WALKERS ? (int)eights : WALKERS;
+    int across = WALKERS / side, lane = threadIdx.x / side;
+    i64 col = ((i64)blockIdx.y * side + threadIdx.x % side) * 8;
+    if (lane >= across)
+        col = z.n; /* left over: side does not divide 256 */
+    return {col, (i64)blockIdx.x * across + lane, (i64)gridDim.x * across, lane, across, side};
+}
+
+static dim3 grid_of(const pixels &z, int blocks) {
+    return dim3((unsigned)blocks, (unsigned)((z.n / 8 + WALKERS - 1) / WALKERS));
+}
+
+/* The block's two sums of each channel to `part`. */
+static __device__ void put_parts(const pixels &z, const walk &w, const eight &a, const eight &b) {
+    __shared__ float sums[2][WALKERS * 8];
+    for (int k = 0; k < 8; k++) {
+        sums[0][k * WALKERS + threadIdx.x] = a.v[k];
+        sums[1][k * WALKERS + threadIdx.x] = b.v[k];
+    }
+    __syncthreads();
+    if (w.lane != 0 || w.col >= z.n)
+        return;
+    for (int which = 0; which < 2; which++)
+        for (int k = 0; k < 8; k++) {
+            float sum = 0;
+            for (int r = 0; r < w.across; r++)
+                sum += sums[which][k * WALKERS + r * w.side + threadIdx.x];
+            z.part[((i64)which * z.blocks + blockIdx.x) * z.n + w.col + k] = sum;
+        }
+}
+
+static __global__ void __launch_bounds__(WALKERS) moments(array x, pixels z) {
+    walk w = walk_of(z);
+    eight a = {}, b = {};
+    if (w.col < z.n) {
+        eight origin = get8(x, w.col);
+#pragma unroll 4
+        for (i64 row = w.first; row < z.rows; row += w.step) {
+            eight e = get8(x, row * z.n + w.col);
+            for (int k = 0; k < 8; k++) {
+                float off = e.v[k] - origin.v[k];
+                a.v[k] += off;
+                b.v[k] += off * off;
+            }
+        }
+    }
+    put_parts(z, w, a, b);
+}
+
+/* sum of dy, and of dy xhat (x.at NULL: only the first) */
+struct dots_args {
+    array dy, x, mean, rstd;
+};
+static __device__ __forceinline__ eight read_eight(array a, i64 i) {
+    return a.at ? get8(a, i) : eight{};
+}
+static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
+    walk w = walk_of(z);
+    eight a = {}, b = {};
+    if (w.col < z.n) {
+        eight mean = read_eight(d.mean, w.col), rstd = read_eight(d.rstd, w.col);
+#pragma unroll 4
+        for (i64 row = w.first; row < z.rows; row += w.step) {
+            eight dy = get8(d.dy, row * z.n + w.col), x = read_eight(d.x, row * z.n + w.col);
+            for (int k = 0; k < 8; k++) {
+                a.v[k] += dy.v[k];
+                b.v[k] += dy.v[k] * (x.v[k] - mean.v[k]) * rstd.v[k];
+            }
+        }
+    }
+    put_parts(z, w, a, b);
+}
+
+/* A warp adds a channel's parts up. */
+static __device__ __forceinline__ float add_parts(const pixels &z, int which, i64 c) {
+    float sum = 0;
+    for (int i = threadIdx.x % 32; i < z.blocks; i += 32)
+        sum += z.part[((i64)which * z.blocks + i) * z.n + c];
+    return warp_sum(sum);
+}
+
+struct stats {
+    array x, running_mean, running_var, mean, rstd, new_mean, new_var;
+    float eps, momentum;
+};
+
+static __global__ void end_moments(stats s, pixels z) {
+    i64 c = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (c >= z.n)
+        return;
+    float n = (float)z.rows, first = add_parts(z, 0, c) / n, second = add_parts(z, 1, c) / n;
+    if (threadIdx.x % 32)
+        return;
+    float mean = get(s.x, c) + first, var = fmaxf(second - first * first, 0);
+    float old_mean = get(s.running_mean, c), old_var = get(s.running_var, c);
+    float unbiased = z.rows > 1 ? var * n / (n - 1) : old_var;
+    put(s.mean, c, mean);
+    put(s.rstd, c, 1 / sqrtf(var + s.eps));
+    put(s.new_mean, c, (1 - s.momentum) * old_mean + s.momentum * mean);
+    put(s.new_var, c, (1 - s.momentum) * old_var + s.momentum * unbiased);
+}
+
+/* which sum to `y`, or (y.at NULL) both means to z.coef */
+static __global__ void end_dots(array y, int which, pixels z, bool add) {
+    i64 c = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (c >= z.n)
+        return;
+    float sum = add_parts(z, which, c), other = y.at ? 0 : add_parts(z, 1, c);
+    if (threadIdx.x % 32)
+        return;
+    if (y.at) {
+        put(y, c, sum, add);
+        return;
+    }
+    z.coef[c] = sum / (float)z.rows;
+    z.coef[z.n + c] = other / (float)z.rows;
+}
+
+struct affine {
+    array y, x, w, b, mean, rstd;
+};
+static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
+    walk p = walk_of(z);
+    if (p.col >= z.n)
+        return;
+    eight mean = get8(f.mean, p.col), by = get8(f.rstd, p.col), w = get8(f.w, p.col);
+    eight b = get8(f.b, p.col);
+    for (int k = 0; k < 8; k++)
+        by.v[k] *= w.v[k];
+#pragma unroll 4
+    for (i64 row = p.first; row < z.rows; row += p.step) {
+        eight e = get8(f.x, row * z.n + p.col);
+        for (int k = 0; k < 8; k++)
+            e.v[k] = (e.v[k] - mean.v[k]) * by.v[k] + b.v[k];
+        put8(f.y, row * z.n + p.col, e);
+    }
+}
+
+struct slope {
+    array dx, dy, x, w, mean, rstd;
+    bool add;
+};
+static __global__ void __launch_bounds__(WALKERS) bend(slope s, pixels z) {
+    walk p = walk_of(z);
+    if (p.col >= z.n)
+        return;
+    eight mean = get8(s.mean, p.col), rstd = get8(s.rstd, p.col), w = get8(s.w, p.col);
+    eight first = get8(array{z.coef, 0}, p.col), second = get8(array{z.coef, 0}, z.n + p.col);
+#pragma unroll 2
+    for (i64 row = p.first; row < z.rows; row += p.step) {
+        i64 at = row * z.n + p.col;
+        eight dy = get8(s.dy, at), x = get8(s.x, at), old = s.add ? get8(s.dx, at) : eight{};
+        for (int k = 0; k < 8; k++) {
+            float hat = (x.v[k] - mean.v[k]) * rstd.v[k];
+            float v = w.v[k] * rstd.v[k] * (dy.v[k] - first.v[k] - hat * second.v[k]);
+            old.v[k] += v;
+        }
+        put8(s.dx, at, old);
+    }
+}
+
+enum { MAP_BLOCKS = 132 * 8, END_WARPS = 8 };
+
+static unsigned ends(const pixels &z) { return (unsigned)((z.n + END_WARPS - 1) / END_WARPS); }
+static dim3 map_grid(const pixels &z) {
+    return grid_of(z, z.blocks < MOST_PARTS ? z.blocks : MAP_BLOCKS);
+}
+
+sl_err bn_last(const sl_cuda_call *call) {
+    pixels z = pixels_of(call->instr->in[0], call->scratch);
+    array x = in_array(call, 0), mean = out_array(call, 1), rstd = out_array(call, 2);
+    stats s = {x,
+               in_array(call, 3),
+               in_array(call, 4),
+               mean,
+               rstd,
+               out_array(call, 3),
+               out_array(call, 4),
+               (float)call->instr->attr[0].f,
+               (float)call->instr->attr[1].f};
+    moments<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(x, z);
+    end_moments<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(s, z);
+    normalise<<<map_grid(z), WALKERS, 0, call->stream>>>(
+        affine{out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd}, z);
+    return launched(call);
+}
+
+sl_err bn_last_dx(const sl_cuda_call *call) {
+    pixels z = pixels_of(call->instr->in[0], call->scratch);
+    dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3), in_array(call, 4)};
+    dots<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
+    bend<<<map_grid(z), WALKERS, 0, call->stream>>>(
+        slope{out_array(call, 0), d.dy, d.x, in_array(call, 2), d.mean, d.rstd, call->add}, z);
+    return launched(call);
+}
+
+static sl_err sum_to_out(const sl_cuda_call *call, const dots_args &d, int which) {
+    pixels z = pixels_of(call->instr->in[0], call->scratch);
+    dots<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(out_array(call, 0), which, z, call->add);
+    return launched(call);
+}
+
+sl_err bn_last_dw(const sl_cuda_call *call) {
+    return sum_to_out(
+        call, dots_args{in_array(call, 0), in_array(call, 1), in_array(call, 2), in_array(call, 3)},
+        1);
+}
+
+sl_err sum_channels_last(const sl_cuda_call *call) {
+    return sum_to_out(call, dots_args{in_array(call, 0), array{}, array{}, array{}}, 0);
+}

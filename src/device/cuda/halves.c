@@ -1,0 +1,55 @@
+/* Weights in bf16: every slab of weights that products read has a copy, so that a pass may read
+ * another version than the one before it at no cost. A copy is made anew by the first pass behind a
+ * write to its slab: 6 bytes of traffic per weight and step.
+ *
+ * Copies are allocated by the first pass that reads a version, which is in the first steps; they
+ * live until the slab is freed, so that graphs may hold their addresses.
+ */
+#include "device/cuda/cuda.h"
+
+void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes) {
+    const char *from = at;
+    for (int i = 0; i < cuda->slab_count; i++) {
+        struct sl_cuda_slab *slab = &cuda->slabs[i];
+        if (from < slab->at + slab->size_bytes && slab->at < from + size_bytes)
+            slab->fresh = false;
+    }
+}
+
+void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at) {
+    for (int i = 0; i < cuda->slab_count; i++)
+        if (cuda->slabs[i].at == at) {
+            cudaFree(cuda->slabs[i].halves); /* waits for whoever still reads it */
+            cuda->slabs[i--] = cuda->slabs[--cuda->slab_count];
+        }
+}
+
+static sl_err find(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+                   struct sl_cuda_slab **out) {
+    for (int i = 0; i < cuda->slab_count; i++)
+        if (cuda->slabs[i].at == weights && cuda->slabs[i].size_bytes == size_bytes) {
+            *out = &cuda->slabs[i];
+            return SL_OK;
+        }
+    if (cuda->slab_count == SL_CUDA_SLABS)
+        return sl_fail(SL_ERR_NO,
+                       "a GPU keeps %d versions of weights in bf16 at most; use a schedule with "
+                       "fewer, or --dtype fp32",
+                       SL_CUDA_SLABS);
+    struct sl_cuda_slab slab = {weights, size_bytes, NULL, false};
+    SL_TRY(SL_CUDA(cudaMalloc(&slab.halves, (size_t)size_bytes / 2)));
+    *out = &cuda->slabs[cuda->slab_count++];
+    **out = slab;
+    return SL_OK;
+}
+
+sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+                      void **out) {
+    struct sl_cuda_slab *slab;
+    SL_TRY(find(cuda, weights, size_bytes, &slab));
+    *out = slab->halves;
+    if (slab->fresh)
+        return SL_OK;
+    slab->fresh = true;
+    return sl_cuda_round(slab->halves, weights, size_bytes / 4, cuda->streams[SL_STREAM_COMPUTE]);
+}

@@ -1,0 +1,251 @@
+/* Gradients of layernorm and rmsnorm, apart and together. The arithmetic is written out operation
+ * by operation, so that the fused kernel gives the bits of the separate ones: programs that keep I
+ * and W apart use those.
+ *
+ *   dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w      rmsnorm: without mean(g)
+ *   dw = sum over rows of dy xhat                              db = sum over rows of dy
+ */
+#include "device/cuda/norm.cuh"
+
+static __device__ __forceinline__ float hat_of(float x, float mean, float rstd) {
+    return __fmul_rn(__fsub_rn(x, mean), rstd);
+}
+
+static __device__ __forceinline__ float dx_of(float g, float hat, float sum, float dot,
+                                              float rstd) {
+    return __fmul_rn(rstd, __fmaf_rn(-hat, dot, __fsub_rn(g, sum)));
+}
+
+struct grad_args {
+    array dy, x, w, mean, rstd, dx;
+    rows z;
+    bool add;
+};
+
+static __global__ void dx_kept(grad_args a) {
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
+    int lane = threadIdx.x % 32;
+    eight g[KEPT], hat[KEPT];
+    if (row >= a.z.count)
+        return;
+    float mean = a.mean.at ? get(a.mean, row) : 0, rstd = get(a.rstd, row), sum = 0, dot = 0;
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (at(k, lane) < n) {
+            g[k] = get8(a.dy, base + at(k, lane));
+            hat[k] = get8(a.x, base + at(k, lane));
+            eight w = a.w.at ? get8(a.w, at(k, lane)) : ones();
+            for (int j = 0; j < 8; j++) {
+                g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
+                hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
+                sum = __fadd_rn(sum, g[k].v[j]);
+                dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
+            }
+        }
+    sum = a.mean.at ? warp_sum(sum) / (float)n : 0;
+    dot = warp_sum(dot) / (float)n;
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (at(k, lane) < n) {
+            eight old = a.add ? get8(a.dx, base + at(k, lane)) : eight{};
+            for (int j = 0; j < 8; j++) {
+                float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
+                g[k].v[j] = a.add ? old.v[j] + v : v;
+            }
+            put8(a.dx, base + at(k, lane), g[k]);
+        }
+}
+
+static __global__ void dx_long(grad_args a) {
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
+    int lane = threadIdx.x % 32;
+    if (row >= a.z.count)
+        return;
+    float mean = a.mean.at ? get(a.mean, row) : 0, rstd = get(a.rstd, row), sum = 0, dot = 0;
+    for (i64 j = lane; j < n; j += 32) {
+        float g = get(a.dy, base + j) * (a.w.at ? get(a.w, j) : 1);
+        sum += g;
+        dot += g * (get(a.x, base + j) - mean) * rstd;
+    }
+    sum = a.mean.at ? warp_sum(sum) / (float)n : 0;
+    dot = warp_sum(dot) / (float)n;
+    for (i64 j = lane; j < n; j += 32) {
+        float g = get(a.dy, base + j) * (a.w.at ? get(a.w, j) : 1);
+        float hat = (get(a.x, base + j) - mean) * rstd;
+        put(a.dx, base + j, rstd * (g - sum - hat * dot), a.add);
+    }
+}
+
+static sl_err run_dx(const sl_cuda_call *call, const grad_args &a) {
+    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx))
+        dx_kept<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+    else
+        dx_long<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+    return launched(call);
+}
+
+static sl_err k_layernorm_dx(const sl_cuda_call *call) {
+    return run_dx(call, grad_args{in_array(call, 0), in_array(call, 1), in_array(call, 2),
+                                  in_array(call, 3), in_array(call, 4), out_array(call, 0),
+                                  rows_of(call->instr->in[0]), call->add});
+}
+
+static sl_err k_rmsnorm_dx(const sl_cuda_call *call) {
+    return run_dx(call, grad_args{in_array(call, 0), in_array(call, 1), in_array(call, 3), array{},
+                                  in_array(call, 2), out_array(call, 0),
+                                  rows_of(call->instr->in[0]), call->add});
+}
+
+/* ---- dw ---- */
+
+struct load_dw {
+    array dy, x, mean, rstd;
+    i64 n;
+    bool wide;
+    __device__ __forceinline__ void one(i64 row, i64 col, float &sum) const {
+        float m = mean.at ? get(mean, row) : 0;
+        sum = __fmaf_rn(get(dy, row * n + col), hat_of(get(x, row * n + col), m, get(rstd, row)),
+                        sum);
+    }
+    __device__ __forceinline__ void many(i64 row, i64 col, eight &sum) const {
+        float m = mean.at ? get(mean, row) : 0, r = get(rstd, row);
+        eight d = get8(dy, row * n + col), v = get8(x, row * n + col);
+        for (int k = 0; k < 8; k++)
+            sum.v[k] = __fmaf_rn(d.v[k], hat_of(v.v[k], m, r), sum.v[k]);
+    }
+};
+
+static sl_err k_layernorm_dw(const sl_cuda_call *call) {
+    rows z = rows_of(call->instr->in[0]);
+    return sum_columns(call, out_array(call, 0), z.count, z.n,
+                       load_dw{in_array(call, 0), in_array(call, 1), in_array(call, 2),
+                               in_array(call, 3), z.n, fit8(in_array(call, 0), in_array(call, 1))});
+}
+
+static sl_err k_rmsnorm_dw(const sl_cuda_call *call) {
+    rows z = rows_of(call->instr->in[0]);
+    return sum_columns(call, out_array(call, 0), z.count, z.n,
+                       load_dw{in_array(call, 0), in_array(call, 1), array{}, in_array(call, 2),
+                               z.n, fit8(in_array(call, 0), in_array(call, 1))});
+}
+
+static i64 dw_scratch(const sl_instr *instr) {
+    rows z = rows_of(instr->in[0]);
+    return column_scratch(z.count, z.n);
+}
+
+/* ---- all of layernorm's in one pass over dy and x ---- */
+
+struct parts {
+    float *w, *b; /* [chunks][n] */
+    i64 each;     /* rows of a chunk */
+};
+
+/* part[chunk][col] from the eight warps' sums, in order. */
+template <int K>
+static __device__ __forceinline__ void put_part(float *part, const eight sum[K], i64 n,
+                                                float (*all)[32 * 8 * KEPT]) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        for (int j = 0; j < 8; j++)
+            all[warp][at(k, lane) + j] = sum[k].v[j];
+    __syncthreads();
+    for (i64 col = threadIdx.x; col < n; col += blockDim.x) {
+        float s = 0;
+        for (int r = 0; r < COLUMN_ROWS; r++)
+            s += all[r][col];
+        part[blockIdx.x * n + col] = s;
+    }
+}
+
+/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. */
+template <int K>
+static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
+    __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
+    int lane = threadIdx.x % 32;
+    i64 n = a.z.n, first = blockIdx.x * p.each;
+    i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
+    eight dw[K] = {}, db[K] = {};
+    for (i64 row = first + threadIdx.x / 32; row < last; row += COLUMN_ROWS) {
+        float mean = get(a.mean, row), rstd = get(a.rstd, row), sum = 0, dot = 0;
+        eight g[K], hat[K];
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n) {
+                g[k] = get8(a.dy, row * n + at(k, lane));
+                hat[k] = get8(a.x, row * n + at(k, lane));
+            }
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n) {
+                eight w = get8(a.w, at(k, lane));
+                for (int j = 0; j < 8; j++) {
+                    hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
+                    dw[k].v[j] = __fmaf_rn(g[k].v[j], hat[k].v[j], dw[k].v[j]);
+                    db[k].v[j] = __fadd_rn(db[k].v[j], g[k].v[j]);
+                    g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
+                    sum = __fadd_rn(sum, g[k].v[j]);
+                    dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
+                }
+            }
+        sum = warp_sum(sum) / (float)n;
+        dot = warp_sum(dot) / (float)n;
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n) {
+                for (int j = 0; j < 8; j++)
+                    g[k].v[j] = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
+                put8(a.dx, row * n + at(k, lane), g[k]);
+            }
+    }
+    put_part<K>(p.w, dw, n, all);
+    put_part<K>(p.b, db, n, all);
+}
+
+static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
+    if (a.z.n <= 256)
+        norm_grad<1><<<blocks, threads, 0, call->stream>>>(a, p);
+    else if (a.z.n <= 512)
+        norm_grad<2><<<blocks, threads, 0, call->stream>>>(a, p);
+    else if (a.z.n <= 768)
+        norm_grad<3><<<blocks, threads, 0, call->stream>>>(a, p);
+    else
+        norm_grad<4><<<blocks, threads, 0, call->stream>>>(a, p);
+    end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
+    end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
+    return launched(call);
+}
+
+/* dx may lie on dy or x: without the fused kernel it comes last. */
+static sl_err k_layernorm_grad(const sl_cuda_call *call) {
+    grad_args a = {
+        in_array(call, 0), in_array(call, 1),  in_array(call, 2),           in_array(call, 3),
+        in_array(call, 4), out_array(call, 0), rows_of(call->instr->in[0]), false};
+    i64 chunks = column_chunks(a.z.count), bytes = column_scratch(a.z.count, a.z.n);
+    bool wide = fit8(a.dy, a.x);
+    float *second = (float *)((char *)call->scratch + bytes);
+    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx))
+        return run_grad(call, a,
+                        parts{(float *)call->scratch, second, (a.z.count + chunks - 1) / chunks},
+                        chunks);
+    SL_TRY(sum_columns(call, out_array(call, 1), a.z.count, a.z.n,
+                       load_dw{a.dy, a.x, a.mean, a.rstd, a.z.n, wide}));
+    SL_TRY(sum_columns(call, out_array(call, 2), a.z.count, a.z.n, load_plain{a.dy, a.z.n, wide}));
+    return run_dx(call, a);
+}
+
+static i64 grad_scratch(const sl_instr *instr) { return 2 * dw_scratch(instr); }
+
+/* clang-format off */
+extern "C" const struct sl_cuda_kernel sl_cuda_norms_back[] = {
+    {"layernorm_dw", k_layernorm_dw, dw_scratch},
+    {"layernorm_dx", k_layernorm_dx},
+    {"layernorm_grad", k_layernorm_grad, grad_scratch},
+    {"rmsnorm_dw", k_rmsnorm_dw, dw_scratch},
+    {"rmsnorm_dx", k_rmsnorm_dx},
+    {},
+};
+/* clang-format on */

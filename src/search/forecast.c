@@ -1,0 +1,105 @@
+/* A plan as a candidate, once for every size of its micro-batches. */
+#include "search/forecast.h"
+
+#include "search/candidate.h"
+
+#include <string.h>
+
+/* As many equal devices as the plan has seats, with the measured link between any two. */
+static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec *spec,
+                           const struct sl_machine **out) {
+    const struct sl_cost *cost = spec->cost;
+    const struct sl_device_kind kind = {.name = "worker",
+                                        .memory_bytes = INT64_C(1) << 50,
+                                        .stream = 1e10,
+                                        .flops = {1e10},
+                                        .efficiency = 1};
+    const struct sl_link link = {.name = "between",
+                                 .bandwidth =
+                                     cost->link_bytes_per_s > 0 ? cost->link_bytes_per_s : 1e12,
+                                 .latency_ns = cost->link_latency_ns,
+                                 .sharing = SL_LINK_PAIR};
+    const struct sl_host_part part = {.kind = 0, .count = spec->plan->seat_count};
+    const struct sl_host host = {
+        .name = "host", .count = 1, .link = 0, .parts = &part, .part_count = 1};
+    const struct sl_machine draft = {.name = "measured",
+                                     .brief = "",
+                                     .kinds = &kind,
+                                     .kind_count = 1,
+                                     .links = &link,
+                                     .link_count = 1,
+                                     .hosts = &host,
+                                     .host_count = 1};
+    return sl_machine_build(arena, &draft, out);
+}
+
+/* Stages of units. */
+static sl_err place_units(const struct sl_forecast_spec *spec, const struct sl_problem *problem,
+                          int *stage_of) {
+    for (int u = 0; u < problem->unit_count; u++) {
+        const struct sl_unit *unit = &problem->units[u];
+        stage_of[u] = spec->stage_of[unit->nodes[0]];
+        for (int i = 1; i < unit->node_count; i++)
+            if (spec->stage_of[unit->nodes[i]] != stage_of[u])
+                return sl_fail(SL_ERR_NO,
+                               "no forecast: unit %s was measured as a whole, and the plan cuts it "
+                               "between %s and %s",
+                               unit->name, spec->plan->stages[stage_of[u]].name,
+                               spec->plan->stages[spec->stage_of[unit->nodes[i]]].name);
+    }
+    return SL_OK;
+}
+
+/* All stages as if their micro-batches had this size. */
+static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *spec,
+                       const struct sl_machine *machine, int64_t size,
+                       int64_t (*out)[SL_KIND_COUNT]) {
+    const struct sl_problem_spec ask = {.graph = spec->graph,
+                                        .has_kernel = spec->has_kernel,
+                                        .machine = machine,
+                                        .cost = spec->cost,
+                                        .optim = spec->optim,
+                                        .precision = spec->precision,
+                                        .batch = spec->batch,
+                                        .micro_size = size};
+    const struct sl_plan *plan = spec->plan;
+    const struct sl_problem *problem;
+    struct sl_setup setup = {0};
+    SL_TRY(sl_problem_build(arena, &ask, &problem));
+    int *stage_of = SL_NEW(arena, int, problem->unit_count), *width;
+    bool *recompute = SL_NEW(arena, bool, plan->stage_count);
+    SL_TRY(place_units(spec, problem, stage_of));
+    width = SL_NEW(arena, int, plan->stage_count);
+    for (int s = 0; s < plan->stage_count; s++) {
+        width[s] = plan->stages[s].width;
+        recompute[s] = plan->stages[s].recompute;
+    }
+    const struct sl_candidate candidate = {.stage_count = plan->stage_count,
+                                           .stage_of = stage_of,
+                                           .width = width,
+                                           .recompute = recompute,
+                                           .schedule = spec->schedule};
+    sl_setup_build(arena, problem, &candidate, &setup);
+    sl_setup_times(&setup, out);
+    return SL_OK;
+}
+
+sl_err sl_forecast_times(struct sl_arena *arena, const struct sl_forecast_spec *spec,
+                         int64_t (*out)[SL_KIND_COUNT]) {
+    const struct sl_plan *plan = spec->plan;
+    const struct sl_machine *machine;
+    bool *done = SL_NEW(arena, bool, plan->stage_count);
+    int64_t(*at)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *at * plan->stage_count);
+    SL_TRY(open_machine(arena, spec, &machine));
+    for (int s = 0; s < plan->stage_count; s++) {
+        if (done[s])
+            continue;
+        SL_TRY(times_at(arena, spec, machine, plan->stages[s].micro_size, at));
+        for (int t = s; t < plan->stage_count; t++)
+            if (plan->stages[t].micro_size == plan->stages[s].micro_size) {
+                memcpy(out[t], at[t], sizeof out[t]);
+                done[t] = true;
+            }
+    }
+    return SL_OK;
+}

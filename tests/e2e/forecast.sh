@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# A run's forecast: its times are those of the planner's judge for the same plan, to the nanosecond; it is in
+# the run directory before the first step, the report plays it, and nothing of the run changes it.
+set -euo pipefail
+fail() { echo "FAILED: $*" && exit 1; }
+command -v python3 >/dev/null || { echo "SKIPPED: no python3" && exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+model=(gpt-nano --set "T=8,C=16,H=2,L=4" --models "$SRC_DIR/models")
+number() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*$/\1/p" "$2" | head -n 1; }
+"$SLUICE" profile "${model[@]}" --micro-batch 2 --rounds 2 -o x.cost --quiet >/dev/null
+cat >m.machine <<'END'
+sluice-machine 1
+machine three "three cores, no network"
+kind core memory 2147483648 stream 1e10 fp32 1e11 efficiency 0.5 overhead 0
+link inside bandwidth 5e9 latency 1000 sharing pair
+host here count 1 inside inside devices core 3
+END
+count=0
+for schedule in gpipe 1f1b zb-h1 2bw; do
+    "$SLUICE" plan "${model[@]}" --cost x.cost --machine m.machine --straight \
+        --planner even --recompute none --schedule "$schedule" --batch 8 --micro 4 --json --quiet \
+        -o "$schedule.plan" >plan.json
+    "$SLUICE" train "${model[@]}" --plan "$schedule.plan" --cost x.cost --batch 8 --micro 4 --steps 3 --trace \
+        --out "$schedule" --json --quiet >train.json
+    step=$(number step_ns "$schedule/forecast.json")
+    python3 - "$schedule/forecast.json" plan.json <<'END' || fail "$schedule: not the times of the planner's judge"
+import json, sys
+told, judged = (json.load(open(name)) for name in sys.argv[1:])
+for part, stage in zip(told["costs"].split(";"), judged["stages"], strict=True):
+    times = {k: int(v) for k, v in (item.split("=") for item in part.split(":")[1].split(","))}
+    assert {k: v for k, v in times.items() if v} == stage["action_ns"], (times, stage)
+END
+    awk -v a="$(number forecast_s train.json)" -v b="$step" 'BEGIN { d = a * 1e9 - b; exit !(d * d < 1) }' ||
+        fail "$schedule: --json says $(number forecast_s train.json)"
+    # What it holds is what 'sim' takes, on the schedule as it runs.
+    iters=1
+    [ "$schedule" != 2bw ] || iters=64
+    "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --together \
+        --slack "$(number slack "$schedule/config.json")" -o x.sched --quiet >/dev/null
+    "$SLUICE" sim x.sched --costs "$(sed -n 's/^ *"costs": "\(.*\)",/\1/p' "$schedule/forecast.json")" \
+        --links "$(sed -n 's/^ *"links": "\(.*\)"/\1/p' "$schedule/forecast.json")" --json --quiet >sim.json
+    # A synchronous step ends when the last update does, which all begin together: a little later.
+    late=0
+    [ "$schedule" = 2bw ] || late=$(grep -o 'STEP=[0-9]*' "$schedule/forecast.json" | cut -d= -f2 | sort -n | tail -n 1)
+    played=$(number step_ns sim.json)
+    if [ "$step" -lt "$played" ] || [ "$step" -gt $((played + late)) ]; then
+        fail "$schedule: sim says $played, forecast $step"
+    fi
+    count=$((count + 1))
+done
+"$SLUICE" report 1f1b -o x.html
+grep -q 'The prediction was made before the run began, from x.cost alone' x.html || fail "the page has no forecast"
+# Another run of the same plan is told the same, whatever it measured.
+"$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 1 --out again --quiet
+cmp again/forecast.json 1f1b/forecast.json || fail "a forecast depends on the run"
+# A run that goes on without one has none; a damaged one is named; other tables and no pipeline are refused.
+"$SLUICE" train "${model[@]}" --plan 1f1b.plan --batch 8 --micro 4 --steps 2 --out again --resume --quiet
+[ ! -e again/forecast.json ] || fail "an old forecast stays"
+refuse() { # STATUS TEXT ARGS...
+    local rc=0
+    "$SLUICE" "${@:3}" >out 2>err || rc=$?
+    [ "$rc" = "$1" ] || fail "exit $rc, not $1: $(cat err)"
+    grep -q -- "$2" err || fail "$(cat err)"
+    count=$((count + 1))
+}
+sed -i 's/s0:F/s9:F/' 1f1b/forecast.json
+refuse 3 '1f1b/forecast.json: .*no stage' report 1f1b -o y.html
+[ ! -e y.html ] || fail "a page is left"
+refuse 2 '--cost foretells a pipeline' train "${model[@]}" --cost x.cost --steps 1
+refuse 1 'has no row for unit' train mlp --models "$SRC_DIR/models" --stages 2 --cost x.cost --steps 1
+refuse 3 'nowhere.cost' train "${model[@]}" --stages 2 --cost nowhere.cost --steps 1
+echo "count: $count forecasts"

@@ -1,0 +1,471 @@
+/* Device memory between ranks (comm/far.h): three ranks over TCP, threads of this process here,
+ * with links of the test's own that insist on the same sizes in the same order at both ends; and
+ * one rank that speaks to itself, over those links and over NCCL where there is a GPU. */
+#include "comm/far.h"
+
+#include "base/rng.h"
+#include "comm/tcp.h"
+#include "support/apart.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { RANKS = 3, PLACES = 3, MOST = 5000, MESSAGES = 60, FLOATS = 1003 };
+
+static void must(sl_err err) {
+    if (err != SL_OK) {
+        fprintf(stderr, "%s\n", sl_err_message());
+        abort(); /* in any thread */
+    }
+}
+
+/* ---- links: two queues that meet ---- */
+
+struct item {
+    void *bytes;
+    int64_t size_bytes;
+};
+
+struct wire {
+    pthread_mutex_t mutex;
+    struct item item[2][4 * MESSAGES * RANKS * RANKS]; /* [end] */
+    int64_t put[2], over;
+    bool broken, closed; /* closed: by one end, whose memory may be gone */
+    struct wire *next;
+};
+static struct wire *all_wires; /* one end may open when the other has closed: they last */
+static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+struct sl_far_link {
+    struct wire *wire;
+    enum sl_far_end end;
+};
+
+static bool breaks; /* links opened now break when they are used */
+
+static sl_err make_id(char id[SL_FAR_ID]) {
+    struct wire *wire = calloc(1, sizeof *wire);
+    pthread_mutex_init(&wire->mutex, NULL);
+    wire->broken = breaks;
+    pthread_mutex_lock(&all_mutex);
+    wire->next = all_wires;
+    all_wires = wire;
+    pthread_mutex_unlock(&all_mutex);
+    memcpy(id, &wire, sizeof wire);
+    return SL_OK;
+}
+
+static sl_err open_link(const char id[SL_FAR_ID], enum sl_far_end end, struct sl_far_link **out) {
+    *out = calloc(1, sizeof **out);
+    memcpy(&(*out)->wire, id, sizeof(*out)->wire);
+    (*out)->end = end;
+    return SL_OK;
+}
+
+static void close_link(struct sl_far_link *link, bool abort) {
+    (void)abort;
+    if (link) {
+        pthread_mutex_lock(&link->wire->mutex);
+        link->wire->closed = true;
+        pthread_mutex_unlock(&link->wire->mutex);
+    }
+    free(link);
+}
+
+static sl_err put(struct sl_far_link *link, int end, const void *bytes, int64_t size_bytes) {
+    struct wire *w = link->wire;
+    assert_true(apart_is(bytes) && size_bytes > 0);
+    pthread_mutex_lock(&w->mutex);
+    w->item[end][w->put[end]++] = (struct item){(void *)(uintptr_t)bytes, size_bytes};
+    if (w->put[!end] >= w->put[end]) { /* both are there */
+        struct item a = w->item[0][w->put[end] - 1], b = w->item[1][w->put[end] - 1];
+        if (a.size_bytes != b.size_bytes)
+            abort();
+        if (!w->closed)
+            memcpy(apart_show(b.bytes), apart_show(a.bytes), (size_t)a.size_bytes);
+        w->over++;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return SL_OK;
+}
+
+static sl_err send_far(struct sl_far_link *link, const void *bytes, int64_t size_bytes) {
+    return put(link, 0, bytes, size_bytes);
+}
+
+static sl_err receive_far(struct sl_far_link *link, void *bytes, int64_t size_bytes) {
+    return put(link, 1, bytes, size_bytes);
+}
+
+static sl_err loop(struct sl_far_link *link, void *to, const void *from, int64_t size_bytes) {
+    SL_TRY(put(link, 0, from, size_bytes));
+    return put(link, 1, to, size_bytes);
+}
+
+static sl_err look(struct sl_far_link *link, int64_t *over) {
+    pthread_mutex_lock(&link->wire->mutex);
+    bool broken = link->wire->broken;
+    *over = link->wire->over;
+    pthread_mutex_unlock(&link->wire->mutex);
+    return broken ? sl_fail(SL_ERR_PEER, "the wire is cut") : SL_OK;
+}
+
+static const char *missing(void) { return NULL; }
+
+static const struct sl_far_row wires = {.name = "wires",
+                                        .missing = missing,
+                                        .is_far = apart_is,
+                                        .make_id = make_id,
+                                        .open = open_link,
+                                        .close = close_link,
+                                        .send = send_far,
+                                        .receive = receive_far,
+                                        .loop = loop,
+                                        .look = look};
+
+/* ---- ranks as threads ---- */
+
+struct rank {
+    int rank;
+    struct sl_job job;
+    sl_err (*body)(struct rank *r);
+    struct sl_comm *comm;
+    struct sl_device *device;
+    sl_err err;
+    char message[512];
+};
+
+static void *rank_main(void *arg) {
+    struct rank *r = arg;
+    struct sl_device_config config = {.threads = 1};
+    must(sl_comm_open(&sl_transport_tcp, &r->job, &r->comm));
+    must(sl_far_attach(r->comm, &wires, "wires", false));
+    assert_string_equal(r->comm->row->name, "wires");
+    must(apart_row()->open(&config, &r->device));
+    r->err = r->body(r);
+    if (r->err != SL_OK)
+        sl_comm_fail(r->comm, r->err);
+    r->err = sl_comm_settle(r->comm, r->err);
+    snprintf(r->message, sizeof r->message, "%s", r->err != SL_OK ? sl_err_message() : "");
+    sl_comm_close(r->comm);
+    r->device->row->close(r->device);
+    return NULL;
+}
+
+static void run_ranks(sl_err (*body)(struct rank *r), struct rank ranks[RANKS]) {
+    pthread_t threads[RANKS];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, length), 0);
+    assert_int_equal(listen(fd, RANKS), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = (struct rank){.rank = i, .body = body};
+        ranks[i].job = (struct sl_job){.rank = i,
+                                       .ranks = RANKS,
+                                       .meet_fd = i ? -1 : fd,
+                                       .key = 77,
+                                       .patience_ns = 60000000000};
+        snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
+        assert_int_equal(pthread_create(&threads[i], NULL, rank_main, &ranks[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void run_well(sl_err (*body)(struct rank *r)) {
+    struct rank ranks[RANKS];
+    run_ranks(body, ranks);
+    for (int i = 0; i < RANKS; i++)
+        if (ranks[i].err != SL_OK)
+            fail_msg("rank %d: %s", i, ranks[i].message);
+}
+
+/* ---- channels ---- */
+
+static int64_t size_of(int from, int to, int64_t n) {
+    uint32_t draw = sl_rng_u32(5, (uint64_t)(from * RANKS + to), (uint64_t)n);
+    return draw % 9 == 0 ? 0 : draw % (MOST + 1);
+}
+
+static void fill(char *at, int64_t size, int from, int to, int64_t n) {
+    for (int64_t i = 0; i < size; i++)
+        at[i] = (char)(sl_rng_u32(6, (uint64_t)(from * RANKS + to), (uint64_t)n) + (uint32_t)i);
+}
+
+struct net {
+    struct sl_channel *at[RANKS][RANKS];
+};
+
+static sl_err open_net(struct rank *r, struct net *net) {
+    for (int a = 0; a < RANKS; a++)
+        for (int b = 0; b < RANKS; b++) {
+            struct sl_channel_spec spec = {.from = a,
+                                           .to = b,
+                                           .places = PLACES,
+                                           .size_bytes = MOST,
+                                           .device = b == r->rank ? r->device : NULL,
+                                           .sender = a == r->rank ? r->device : NULL};
+            net->at[a][b] = NULL;
+            if (a != b)
+                SL_TRY(sl_channel_open(r->comm, &spec, &net->at[a][b]));
+        }
+    return SL_OK;
+}
+
+static void close_net(struct net *net) {
+    for (int i = 0; i < RANKS * RANKS; i++)
+        sl_channel_close(net->at[i / RANKS][i % RANKS]);
+}
+
+static sl_err send_one(struct rank *r, struct net *net, int to, int64_t n) {
+    char *at, host[MOST];
+    int64_t size = size_of(r->rank, to, n);
+    SL_TRY(sl_channel_reserve(net->at[r->rank][to], n, &at));
+    fill(host, size, r->rank, to, n);
+    if (!apart_is(at))
+        return sl_fail(SL_ERR_NO, "a place is the host's");
+    SL_TRY(r->device->row->upload(r->device, SL_STREAM_COMPUTE, at, host, size));
+    return sl_channel_send(net->at[r->rank][to], n, size);
+}
+
+static sl_err receive_one(struct rank *r, struct net *net, int from, int64_t n) {
+    char host[MOST], want[MOST];
+    struct sl_message message;
+    int64_t size = size_of(from, r->rank, n);
+    SL_TRY(sl_channel_receive(net->at[from][r->rank], n, &message));
+    SL_TRY(r->device->row->download(r->device, SL_STREAM_COMPUTE, host, message.at, size));
+    fill(want, size, from, r->rank, n);
+    if (message.size_bytes != size || memcmp(host, want, (size_t)size) != 0)
+        return sl_fail(SL_ERR_NO, "message %lld from %d is another one", (long long)n, from);
+    return sl_channel_release(net->at[from][r->rank], n);
+}
+
+/* Rings are filled, then emptied in another order: what waits in a place holds up no other. */
+static sl_err all_to_all(struct rank *r) {
+    struct net net;
+    sl_err err = SL_OK;
+    SL_TRY_OUT(open_net(r, &net));
+    for (int64_t i = 0; i < MESSAGES; i += PLACES)
+        for (int half = 0; half < 2; half++)
+            for (int k = 0; k < PLACES * RANKS; k++) {
+                int peer = k % RANKS;
+                int64_t n = half ? i + PLACES - 1 - k / RANKS : i + k / RANKS;
+                if (peer != r->rank)
+                    SL_TRY_OUT(half ? receive_one(r, &net, peer, n) : send_one(r, &net, peer, n));
+            }
+out:
+    close_net(&net);
+    return err;
+}
+
+static void test_messages(void **state) {
+    (void)state;
+    run_well(all_to_all);
+}
+
+/* ---- sums ---- */
+
+static float term(int rank, int64_t i) {
+    return (float)(sl_rng_u32(7, (uint64_t)rank, (uint64_t)i) % 2000003) / 997.0F - 1003.0F;
+}
+
+static sl_err add_up(struct rank *r) {
+    static const int ranks[RANKS] = {0, 1, 2}, terms[RANKS] = {1, 2, 0};
+    struct sl_device *devices[RANKS] = {0};
+    struct sl_group *group = NULL;
+    void *memory;
+    float host[FLOATS];
+    sl_err err = SL_OK;
+    devices[r->rank] = r->device;
+    struct sl_group_spec spec = {.member_count = RANKS,
+                                 .ranks = ranks,
+                                 .table_most = 1,
+                                 .term_count = RANKS,
+                                 .terms = terms,
+                                 .sum_most = FLOATS,
+                                 .devices = devices};
+    SL_TRY(r->device->row->alloc(r->device, sizeof host, &memory));
+    SL_TRY_OUT(sl_group_open(r->comm, &spec, &group));
+    for (int round = 0; round < 5; round++) {
+        const float *own = memory;
+        for (int64_t i = 0; i < FLOATS; i++)
+            host[i] = term(r->rank, i);
+        SL_TRY_OUT(r->device->row->upload(r->device, SL_STREAM_COMPUTE, memory, host, sizeof host));
+        SL_TRY_OUT(sl_group_sum_begin(group, r->rank, &own, FLOATS, memory));
+        SL_TRY_OUT(sl_group_sum_end(group, r->rank));
+        SL_TRY_OUT(
+            r->device->row->download(r->device, SL_STREAM_COMPUTE, host, memory, sizeof host));
+        for (int64_t i = 0; i < FLOATS; i++) {
+            float want = term(1, i) + term(2, i);
+            want += term(0, i);
+            if (memcmp(&want, &host[i], sizeof want) != 0)
+                SL_TRY_OUT(sl_fail(SL_ERR_NO, "element %lld is off", (long long)i));
+        }
+    }
+out:
+    sl_group_close(group);
+    r->device->row->free(r->device, memory);
+    return err;
+}
+
+static void test_sums(void **state) {
+    (void)state;
+    run_well(add_up);
+}
+
+/* ---- failure ---- */
+
+static sl_err wait_for_ever(struct rank *r) {
+    struct net net;
+    struct sl_message message;
+    sl_err err = SL_OK;
+    SL_TRY_OUT(open_net(r, &net));
+    SL_TRY_OUT(send_one(r, &net, (r->rank + 1) % RANKS, 1));
+    if (r->rank == 1)
+        SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "rank 1 broke its leg"));
+    SL_TRY_OUT(sl_channel_receive(net.at[1][r->rank], 2, &message));
+out:
+    close_net(&net);
+    return err;
+}
+
+static void test_failure(void **state) {
+    (void)state;
+    struct rank ranks[RANKS];
+    run_ranks(wait_for_ever, ranks);
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(ranks[i].err, SL_ERR_INPUT);
+        assert_non_null(strstr(ranks[i].message, "rank 1 broke its leg"));
+    }
+}
+
+/* A link that breaks is found by whoever waits, and names both ends. */
+static void test_broken_link(void **state) {
+    (void)state;
+    struct rank ranks[RANKS];
+    breaks = true;
+    run_ranks(all_to_all, ranks);
+    breaks = false;
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(ranks[i].err, SL_ERR_PEER);
+        assert_non_null(strstr(ranks[i].message, "between ranks"));
+        assert_non_null(strstr(ranks[i].message, "the wire is cut"));
+    }
+}
+
+/* Who computes in the host's memory cannot use links. */
+static sl_err open_plain(struct rank *r) {
+    struct sl_device_config config = {.threads = 1};
+    struct sl_device *cpu;
+    struct sl_channel *channel = NULL;
+    SL_TRY(sl_device_find("cpu")->open(&config, &cpu));
+    struct sl_channel_spec spec = {
+        .from = 0, .to = 1, .places = 1, .size_bytes = 8, .device = cpu, .sender = cpu};
+    sl_err err = sl_channel_open(r->comm, &spec, &channel);
+    sl_channel_close(channel);
+    cpu->row->close(cpu);
+    return r->rank == 2 ? SL_OK : err;
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    struct rank ranks[RANKS];
+    run_ranks(open_plain, ranks);
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(ranks[i].err, SL_ERR_NO);
+        assert_non_null(strstr(ranks[i].message, "moves memory of GPUs"));
+    }
+}
+
+/* ---- one rank, to itself ---- */
+
+/* Tags are sent in one order and awaited in another. */
+static void speak_to_itself(const struct sl_far_row *row, const struct sl_device_row *kind) {
+    enum { TAGS = 7, ROUNDS = 20, SIZE = 300000 };
+    struct sl_job job = {.ranks = 1, .meet_fd = -1};
+    struct sl_device_config config = {.threads = 1};
+    struct sl_comm *comm;
+    struct sl_device *device;
+    struct sl_transfer sends[TAGS], receives[TAGS];
+    void *from, *to;
+    char *host = malloc(TAGS * SIZE), *got = malloc(TAGS * SIZE);
+    must(kind->open(&config, &device));
+    must(sl_comm_open(&sl_transport_tcp, &job, &comm));
+    must(sl_far_attach(comm, row, "loop", true));
+    struct sl_post *post = (struct sl_post *)comm;
+    must(sl_far_connect(post, 0, 0));
+    must(device->row->alloc(device, TAGS * SIZE, &from));
+    must(device->row->alloc(device, TAGS * SIZE, &to));
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(sends, 0, sizeof sends);
+        memset(receives, 0, sizeof receives);
+        for (int i = 0; i < TAGS * SIZE; i++)
+            host[i] = (char)sl_rng_u32(8, (uint64_t)round, (uint64_t)i);
+        must(device->row->upload(device, SL_STREAM_COMPUTE, from, host, TAGS * SIZE));
+        must(device->row->sync(device, SL_STREAM_COMPUTE));
+        sl_post_lock(post);
+        for (int k = 0; k < TAGS; k++) {
+            int s = (k + round) % TAGS, t = (3 * k + round) % TAGS;
+            must(sl_post_send(post, &sends[s], (char *)from + s * SIZE, SIZE - s, 0, 100 + s));
+            must(sl_post_receive(post, &receives[t], (char *)to + t * SIZE, SIZE, 0, 100 + t));
+        }
+        sl_post_unlock(post);
+        must(sl_post_wait(post, sends, TAGS));
+        must(sl_post_wait(post, receives, TAGS));
+        must(device->row->download(device, SL_STREAM_COMPUTE, got, to, TAGS * SIZE));
+        must(device->row->sync(device, SL_STREAM_COMPUTE));
+        for (int k = 0; k < TAGS; k++)
+            assert_memory_equal(got + k * SIZE, host + k * SIZE, (size_t)(SIZE - k));
+    }
+    device->row->free(device, from);
+    device->row->free(device, to);
+    must(sl_comm_settle(comm, SL_OK));
+    sl_comm_close(comm);
+    device->row->close(device);
+    free(host);
+    free(got);
+}
+
+static void test_loop(void **state) {
+    (void)state;
+    speak_to_itself(&wires, apart_row());
+}
+
+static void test_loop_gpu(void **state) {
+    const char *why;
+    const struct sl_far_row *gpus = sl_far_gpus(&why);
+    (void)state;
+    if (!gpus) {
+        printf("without a GPU: %s\n", why);
+        skip();
+    }
+    speak_to_itself(gpus, sl_device_find("cuda"));
+    printf("count: messages over NCCL, one rank to itself 140\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_failure),  cmocka_unit_test(test_broken_link),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_loop_gpu),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (struct wire *wire = all_wires, *next; wire; wire = next) {
+        next = wire->next;
+        free(wire);
+    }
+    return failed;
+}

@@ -1,0 +1,169 @@
+/* The TCP transport against a peer that this test plays byte by byte. */
+#include "comm/tcp.h"
+#include "comm/tcp_state.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BIG = 1 << 22 }; /* more than a socket takes at once */
+
+struct world {
+    struct tcp_comm comm;
+    struct tcp_peer peers[2];
+    int far; /* the peer's end */
+    char *bytes;
+};
+
+static void read_all(int fd, void *into, size_t size) {
+    for (size_t at = 0; at < size;) {
+        ssize_t got = read(fd, (char *)into + at, size - at);
+        assert_true(got > 0);
+        at += (size_t)got;
+    }
+}
+
+/* Signs of life come in between. */
+static struct tcp_head read_head(int fd, int kind) {
+    struct tcp_head head;
+    for (;;) {
+        read_all(fd, &head, sizeof head);
+        if (head.kind == kind)
+            return head;
+        assert_int_equal(head.kind, TCP_BEAT);
+        assert_int_equal(head.size_bytes, 0);
+    }
+}
+
+static void send_head(int fd, struct tcp_head head) {
+    assert_int_equal(write(fd, &head, sizeof head), sizeof head);
+}
+
+static bool holds(struct world *w, bool (*what)(const struct world *w)) {
+    pthread_mutex_lock(&w->comm.lock);
+    bool is = what(w);
+    pthread_mutex_unlock(&w->comm.lock);
+    return is;
+}
+
+/* What the thread has not done yet, it does. */
+static void await(struct world *w, bool (*what)(const struct world *w)) {
+    while (!holds(w, what))
+        sched_yield();
+}
+
+static bool is_told(const struct world *w) { return w->peers[1].told; }
+static bool is_marked(const struct world *w) { return w->peers[1].stray != NULL; }
+static bool is_written(const struct world *w) { return !w->peers[1].out; }
+static bool is_acked(const struct world *w) { return !w->peers[1].unacked; }
+
+/* A message that nobody waits for: when it is there, so is what came before. */
+static void mark(struct world *w) {
+    send_head(w->far, (struct tcp_head){.kind = TCP_DATA, .tag = 9});
+    await(w, is_marked);
+}
+
+static void open_world(struct world *w) {
+    int pair[2];
+    *w = (struct world){.comm = {.post = {.base = {.row = &sl_transport_tcp, .ranks = 2}},
+                                 .peers = w->peers,
+                                 .poll_fd = -1,
+                                 .wake_fd = -1,
+                                 .lost = -1,
+                                 .losing = -1}};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    sl_comm_init(&w->comm.post.base);
+    pthread_mutex_init(&w->comm.lock, NULL);
+    w->far = pair[1];
+    for (int r = 0; r < 2; r++) {
+        w->peers[r].fd = r ? pair[0] : -1;
+        w->peers[r].out_end = &w->peers[r].out;
+    }
+    w->bytes = calloc(1, BIG);
+    assert_non_null(w->bytes);
+    assert_int_equal(tcp_start_thread(&w->comm), SL_OK);
+    send_head(w->far, (struct tcp_head){.kind = TCP_BYE}); /* it may be silent for long now */
+    await(w, is_told);
+}
+
+static void close_world(struct world *w) {
+    tcp_stop_thread(&w->comm);
+    close(w->far);
+    tcp_free_peer(&w->peers[1]);
+    sl_comm_done(&w->comm.post.base);
+    pthread_mutex_destroy(&w->comm.lock);
+    free(w->bytes);
+}
+
+static void send_big(struct world *w, struct sl_transfer *op) {
+    struct tcp_out *out = malloc(sizeof *out);
+    assert_non_null(out);
+    *out = (struct tcp_out){
+        .op = op,
+        .head = {.kind = TCP_SYNC, .tag = 7, .size_bytes = BIG, .serial = ++w->peers[1].serial},
+        .bytes = w->bytes};
+    atomic_store(&op->busy, true);
+    pthread_mutex_lock(&w->comm.lock);
+    tcp_queue(&w->comm, 1, out);
+    pthread_mutex_unlock(&w->comm.lock);
+}
+
+/* A slow link: the receiver has a place, and says so, when it has seen the head. */
+static void an_ack_overtakes_its_message(void **state) {
+    struct world w;
+    struct sl_transfer op = {0};
+    char *got = malloc(BIG);
+    (void)state;
+    open_world(&w);
+    send_big(&w, &op);
+    struct tcp_head head = read_head(w.far, TCP_SYNC);
+    assert_int_equal(head.size_bytes, BIG);
+    send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
+    mark(&w);
+    assert_true(atomic_load(&op.busy)); /* its memory is still being read */
+    assert_false(holds(&w, is_written));
+    read_all(w.far, got, BIG);
+    await(&w, is_written);
+    assert_true(holds(&w, is_acked));
+    assert_false(atomic_load(&op.busy));
+    close_world(&w);
+    free(got);
+}
+
+/* And one that comes behind it; a message is not over before. */
+static void an_ack_follows_its_message(void **state) {
+    struct world w;
+    struct sl_transfer op = {0};
+    char *got = malloc(BIG);
+    (void)state;
+    open_world(&w);
+    send_big(&w, &op);
+    struct tcp_head head = read_head(w.far, TCP_SYNC);
+    read_all(w.far, got, BIG);
+    await(&w, is_written);
+    assert_true(atomic_load(&op.busy));
+    send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial + 1}); /* not it */
+    mark(&w);
+    assert_true(atomic_load(&op.busy));
+    send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
+    await(&w, is_acked);
+    assert_false(atomic_load(&op.busy));
+    close_world(&w);
+    free(got);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_ack_overtakes_its_message),
+        cmocka_unit_test(an_ack_follows_its_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
