@@ -3,7 +3,8 @@
 # that give out, links that are cut; on threads, on ranks over TCP and MPI, on one host and on namespaces.
 # For each: did the job end, was the culprit named, and how soon, is a process left, does the last checkpoint load?
 #     ./dev bench injections [--count N] [--jobs J] [--only PLACE/FAULT] [--write]
-# --write puts the table into docs/reliability.md. A hang is a job that has not ended 60 s after the injection.
+# --write puts the table into docs/reliability.md. A hang is a job that has not ended 60 s after the injection; drills
+# happen some steps later, so there the time counts from the last step.
 set -euo pipefail
 count=60 jobs=2 only="" write=0
 while [ $# -gt 0 ]; do
@@ -150,11 +151,14 @@ stamp() {
     local line
     while IFS= read -r line; do echo "${EPOCHREALTIME/[.,]/} $line"; done
 }
-# await JOB RUN PLACE: false when it has not ended in time. Over a link that is cut mpirun waits for its own daemon on
+# await JOB RUN PLACE/FAULT: false when it has not ended in time. Over a link that is cut mpirun waits for its own daemon on
 # the other side; what counts there are the ranks.
 await() {
-    local i
+    local i steps=0 now
     for ((i = 0; i < patience * 10; i++)); do
+        if [[ $3 == */@(stall|memory|fail) ]] && now=$(stat -c %s "$2/log.jsonl" 2>/dev/null) && [ "$now" != "$steps" ]; then
+            steps=$now i=0
+        fi
         kill -0 "$1" 2>/dev/null || return 0
         if [ "$3" = mpi-hosts/cut ] && ! ranks_left "$2"; then
             kill -KILL "$1"

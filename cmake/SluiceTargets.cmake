@@ -89,8 +89,7 @@ if("cuda" IN_LIST SL_FEATURES AND SL_HAVE_LIB)
     list(FILTER SL_CUDA_HOST_SOURCES INCLUDE REGEX "\\.c$")
     list(FILTER SL_CUDA_SOURCES INCLUDE REGEX "\\.cu$")
     # Its own copies of the little it uses; errors go to the program (device/cuda/host.c).
-    add_library(sluice_cuda_host OBJECT ${SL_CUDA_HOST_SOURCES} src/base/arena.c src/optim/norm.c
-        src/pass/holes.c)
+    add_library(sluice_cuda_host OBJECT ${SL_CUDA_HOST_SOURCES} src/base/arena.c src/optim/norm.c)
     target_include_directories(sluice_cuda_host PRIVATE ${SL_INCLUDES})
     target_include_directories(sluice_cuda_host SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(sluice_cuda_host PRIVATE sluice_flags)

@@ -35,7 +35,7 @@ same 1f1b 3 "${gpt[@]}" --stages 4
 via=()
 same 2bw 4 "${gpt[@]}" --stages 4 --schedule 2bw --clip 0
 same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --clip 0.05 --eval-every 2 --eval-samples 8
-same graph 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
+same mmt 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
 if [ "${SL_TEST_FULL:-0}" = 1 ]; then
     # Every schedule of the registry; twice on threads and on ranks is four times the same.
     for schedule in $("$SLUICE" list schedules --json | sed -n 's/.*"name": "\([^"]*\)".*/\1/p' | grep -vx 'forward\|1f1b\|2bw'); do

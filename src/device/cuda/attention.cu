@@ -185,7 +185,7 @@ static sl_err check_size(const att &z) {
 /* ---- by cuDNN ---- */
 
 /* Of a backward pass: so much at most for the scores' gradients of a part of the batch. */
-static const i64 most_scores = (i64)256 << 20;
+static const i64 most_scores = (i64)1 << 30;
 
 static bool plain_half(const sl_operand &o) {
     return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
