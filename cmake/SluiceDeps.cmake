@@ -1,6 +1,6 @@
 # What the code links. Needed: libm, threads, xxhash, zlib. Everything else is found, never demanded.
 #
-# SL_FEATURES lists what was found (x86 dnnl openblas hwloc). A source called foo_<feature>.c is
+# SL_FEATURES lists what was found (x86 hwloc cuda). A source called foo_<feature>.c is
 # compiled only with the feature, foo_no<feature>.c only without it: files are chosen here, so that
 # no function needs an #ifdef. SL_HAVE_<FEATURE> is defined to 1 or 0 as well.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -47,25 +47,18 @@ foreach(dep IN ITEMS "xxhash|xxhash.h|xxhash|libxxhash-dev" "zlib|zlib.h|z|zlib1
 endforeach()
 
 set(SL_FEATURES "")
-set(SL_KNOWN_FEATURES x86 dnnl openblas hwloc cuda)
+set(SL_KNOWN_FEATURES x86 hwloc cuda)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     list(APPEND SL_FEATURES x86)
 endif()
-foreach(dep IN ITEMS "dnnl|dnnl.h|dnnl" "openblas|cblas.h|openblas" "hwloc|hwloc.h|hwloc")
-    string(REPLACE "|" ";" dep "${dep}")
-    list(GET dep 0 name)
-    list(GET dep 1 header)
-    list(GET dep 2 library)
-    string(TOUPPER ${name} upper)
-    if(SL_WITH_${upper})
-        sl_find_c(${name} ${header} ${library})
-        if(SL_${name}_FOUND)
-            list(APPEND SL_FEATURES ${name})
-            target_link_libraries(sluice_deps INTERFACE sl::${name})
-            target_link_libraries(sluice_deps_static INTERFACE sl::${name})
-        endif()
+if(SL_WITH_HWLOC)
+    sl_find_c(hwloc hwloc.h hwloc)
+    if(SL_hwloc_FOUND)
+        list(APPEND SL_FEATURES hwloc)
+        target_link_libraries(sluice_deps INTERFACE sl::hwloc)
+        target_link_libraries(sluice_deps_static INTERFACE sl::hwloc)
     endif()
-endforeach()
+endif()
 # CUDA: the compiler, the runtime, cuBLASLt and cuDNN, all of them or none. The code is in a module of
 # its own (SluiceTargets); the program itself links nothing of it.
 if(SL_WITH_CUDA AND SL_SANITIZE STREQUAL "")

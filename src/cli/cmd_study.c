@@ -292,7 +292,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     SL_TRY(sl_args_double(args, "--part", 1e-9, 1000, &p.how.part));
     SL_TRY(sl_args_int(args, "--time", 1, 1 << 30, &p.how.time_steps));
     SL_TRY(take_sets(args, arena, &p.how));
-    if (p.how.time_steps)
+    if (p.how.time_steps && limit_s != 0) /* 0: nothing is run */
         SL_TRY(check_cores(args, p.study));
     p.limit_ns = limit_s < 0 ? -1 : limit_s * 1000000000;
     double *times = SL_NEW(arena, double, p.study->task_count *p.study->mode_count);
