@@ -5,8 +5,9 @@
 #   ./dev bench save [--rounds N] [--seconds S]      default: 5 rounds; 120 s for the cost, 0: leave it out
 #
 # stall: both ways in turn, the middle of the rounds; what the run waits at the border of a step, and what the next
-# optimizer step waits for the copy. cost: one run with the default interval, one without
-# checkpoints, the same number of steps, in turn; share_pct is what the log's own numbers add up to.
+# optimizer step waits for the copy. cost: runs with the default interval and runs without
+# checkpoints, the same number of steps, in turn, the middle of each; share_pct is what the log's own numbers of the
+# last run add up to.
 set -euo pipefail
 rounds=5 seconds=120
 while [ $# -gt 0 ]; do
@@ -53,21 +54,26 @@ stall gpt-tiny-2-stages gpt-tiny --batch 2 --micro 2 --stages 2
 stall mlp-2048 mlp --set W=2048 --batch 1
 stall mlp-4096 mlp --set W=4096 --batch 1
 
+# timed FILE ARGUMENTS...: the seconds of a run, a line more in FILE
+timed() {
+    local begin=$EPOCHREALTIME
+    train "${@:2}" --out "$work/run"
+    awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }' >>"$work/$1"
+}
+
 cost() {
-    local steps each
+    local steps each stalled cpu saves every
     model=(gpt-tiny --batch 16)
     train --steps 20
     each=$(number step_s)
-    steps=$(awk -v s="$seconds" -v e="$each" 'BEGIN { print int(s / e) + 1 }')
-    local begin=$EPOCHREALTIME with without
-    train --steps "$steps" --out "$work/run"
-    with=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
-    local stalled cpu saves every
-    stalled=$(number save_stall_ns) cpu=$(number save_cpu_ns) saves=$(number saves) every=$(number save_every)
-    begin=$EPOCHREALTIME
-    train --steps "$steps" --checkpoint-every 0 --out "$work/run"
-    without=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
-    awk -v steps="$steps" -v w="$with" -v o="$without" -v st="$stalled" -v c="$cpu" -v n="$saves" -v e="$every" 'BEGIN {
+    steps=$(awk -v s="$seconds" -v e="$each" -v r="$rounds" 'BEGIN { print int(s / e / r) + 1 }')
+    for _ in $(seq "$rounds"); do
+        timed without --steps "$steps" --checkpoint-every 0
+        timed with --steps "$steps"
+        stalled=$(number save_stall_ns) cpu=$(number save_cpu_ns) saves=$(number saves) every=$(number save_every)
+    done
+    awk -v steps="$steps" -v w="$(middle <"$work/with")" -v o="$(middle <"$work/without")" -v st="$stalled" -v c="$cpu" \
+        -v n="$saves" -v e="$every" 'BEGIN {
         printf "RESULT bench=save what=cost model=gpt-tiny steps=%d saves=%d every=%d with_s=%.1f without_s=%.1f over_pct=%.2f share_pct=%.2f\n",
             steps, n, e, w, o, 100 * (w - o) / o, 100 * (st + c) / 1e9 / w }'
 }
