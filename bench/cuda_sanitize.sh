@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kernels of the GPU under NVIDIA's compute-sanitizer: table.device_kernels and table.device_optim with
+# The kernels of the GPU under NVIDIA's compute-sanitizer: the tables device_kernels, device_fused and device_optim with
 # memcheck (bad addresses) and racecheck (shared memory). initcheck is left out: libraries read what they
 # padded. Prints RESULT lines; exit 1 when something was found, 77 without a GPU or the tool.
 #
@@ -25,7 +25,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 found=0
 for tool in $tools; do
-    for test in device_optim device_kernels; do
+    for test in device_optim device_kernels device_fused; do
         begin=$SECONDS rc=0
         timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 "$tests/table.$test" >"$log" 2>&1 || rc=$?
         errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -1)

@@ -14,22 +14,27 @@
 
 enum { COLUMNS = 32, COLUMN_ROWS = 8 };
 
+/* The rows of a block added up, in their order; of use on the first. */
+static __device__ float add_rows(float sum) {
+    __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    for (int r = 1; threadIdx.y == 0 && r < COLUMN_ROWS; r++)
+        sum += sums[r][threadIdx.x];
+    return sum;
+}
+
 /* A block has 32 columns and 8 rows at a time. */
 template <class F>
 static __global__ void column_parts(float *part, i64 count, i64 n, i64 each, F f) {
-    __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
     i64 col = (i64)blockIdx.x * COLUMNS + threadIdx.x, first = blockIdx.y * each;
     i64 last = first + each < count ? first + each : count;
     float sum = 0;
     for (i64 row = first + threadIdx.y; col < n && row < last; row += COLUMN_ROWS)
         f.one(row, col, sum);
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y || col >= n)
-        return;
-    for (int r = 1; r < COLUMN_ROWS; r++)
-        sum += sums[r][threadIdx.x];
-    part[blockIdx.y * n + col] = sum;
+    sum = add_rows(sum);
+    if (threadIdx.y == 0 && col < n)
+        part[blockIdx.y * n + col] = sum;
 }
 
 /* The same with eight columns per thread: 256 a block. */
@@ -56,7 +61,6 @@ static __global__ void column_parts8(float *part, i64 count, i64 n, i64 each, F 
 }
 
 static __global__ void column_ends(array y, const float *part, i64 chunks, i64 n, bool add) {
-    __shared__ float sums[COLUMN_ROWS][COLUMNS + 1];
     i64 col = (i64)blockIdx.x * COLUMNS + threadIdx.x;
     float sum = 0;
     if (col < n) {
@@ -64,13 +68,9 @@ static __global__ void column_ends(array y, const float *part, i64 chunks, i64 n
         for (i64 c = threadIdx.y; c < chunks; c += COLUMN_ROWS)
             sum += part[c * n + col];
     }
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y || col >= n)
-        return;
-    for (int r = 1; r < COLUMN_ROWS; r++)
-        sum += sums[r][threadIdx.x];
-    put(y, col, sum, add);
+    sum = add_rows(sum);
+    if (threadIdx.y == 0 && col < n)
+        put(y, col, sum, add);
 }
 
 static inline void end_columns(const sl_cuda_call *call, array y, const float *part, i64 chunks,

@@ -174,6 +174,15 @@ static __device__ __forceinline__ stretch stretch_of(i64 base, i64 n, bool wide)
     return {head, eights, n - 8 * eights};
 }
 
+/* AT_ONCE eights of a row, from the thread's j-th on. */
+static __device__ __forceinline__ void get_eights(eight e[AT_ONCE], const array &x, i64 base,
+                                                  const stretch &s, i64 j) {
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+        if (j + u * blockDim.x < s.eights)
+            e[u] = get8(x, base + s.head + 8 * (j + u * blockDim.x));
+}
+
 /* A row's loss goes to `loss`; 0 where the target does not count. HALF: logits are bf16; known
  * here, loads need not wait for each other. */
 template <bool HALF> static __global__ void ce_rows(ce c, float *loss, bool wide) {
@@ -184,10 +193,7 @@ template <bool HALF> static __global__ void ce_rows(ce c, float *loss, bool wide
     stretch s = stretch_of(base, c.n, wide);
     for (i64 j = threadIdx.x; j < s.eights; j += AT_ONCE * blockDim.x) {
         eight e[AT_ONCE];
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (j + u * blockDim.x < s.eights)
-                e[u] = get8(c.x, base + s.head + 8 * (j + u * blockDim.x));
+        get_eights(e, c.x, base, s, j);
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
             if (j + u * blockDim.x < s.eights) {
@@ -292,10 +298,7 @@ static __global__ void ce_dx(ce c, array dx, array dloss, const float *count, bo
     stretch s = stretch_of(base, c.n, wide);
     for (i64 j = threadIdx.x; j < s.eights; j += AT_ONCE * blockDim.x) {
         eight e[AT_ONCE];
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-            if (j + u * blockDim.x < s.eights)
-                e[u] = get8(c.x, base + s.head + 8 * (j + u * blockDim.x));
+        get_eights(e, c.x, base, s, j);
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
             if (j + u * blockDim.x < s.eights) {

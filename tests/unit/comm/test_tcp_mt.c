@@ -116,15 +116,20 @@ static void send_big(struct world *w, struct sl_transfer *op) {
     pthread_mutex_unlock(&w->comm.lock);
 }
 
+/* A big message under way: its head has come. */
+static struct tcp_head begin(struct world *w, struct sl_transfer *op) {
+    open_world(w);
+    send_big(w, op);
+    return read_head(w->far, TCP_SYNC);
+}
+
 /* A slow link: the receiver has a place, and says so, when it has seen the head. */
 static void an_ack_overtakes_its_message(void **state) {
     struct world w;
     struct sl_transfer op = {0};
     char *got = malloc(BIG);
     (void)state;
-    open_world(&w);
-    send_big(&w, &op);
-    struct tcp_head head = read_head(w.far, TCP_SYNC);
+    struct tcp_head head = begin(&w, &op);
     assert_int_equal(head.size_bytes, BIG);
     send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
     mark(&w);
@@ -144,9 +149,7 @@ static void an_ack_follows_its_message(void **state) {
     struct sl_transfer op = {0};
     char *got = malloc(BIG);
     (void)state;
-    open_world(&w);
-    send_big(&w, &op);
-    struct tcp_head head = read_head(w.far, TCP_SYNC);
+    struct tcp_head head = begin(&w, &op);
     read_all(w.far, got, BIG);
     await(&w, is_written);
     assert_true(atomic_load(&op.busy));
