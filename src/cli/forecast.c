@@ -34,6 +34,7 @@ sl_err sl_forecast_play(const struct sl_forecast *f, const struct sl_sched *sche
     SL_TRY(sl_sim_costs(sched->plan, f->costs, dur));
     SL_TRY(sl_sim_links_parse(f->links, &links));
     struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur,
+                               .places = true,
                                .net = sl_sim_uniform(&links),
                                .timeline = timeline};
     return sl_sim_run(arena, sched, &opts, out);

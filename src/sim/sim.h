@@ -60,6 +60,9 @@ struct sl_sim_net sl_sim_uniform(const struct sl_sim_links *links); /* keeps the
 struct sl_sim_opts {
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: those in the schedule */
     enum sl_sim_send send;
+    /* Messages land in places of the transport, as in a run: a transfer starts without waiting for
+     * its RECV, which only takes what has come. Else it waits for both. */
+    bool places;
     struct sl_sim_net net; /* route NULL: messages take no time */
     bool timeline;         /* else totals only, in memory that does not grow with
                               the number of repetitions */

@@ -120,6 +120,7 @@ static void one(uint64_t at) {
                                .send = (enum sl_sim_send)dice_below(&dice, 3),
                                .timeline = true};
     draw_net(&dice, &links, &opts);
+    opts.places = dice_below(&dice, 3) == 0;
     const struct sl_sim *sim;
     if (sl_sim_run(&arena, sched, &opts, &sim) != SL_OK)
         fail_msg("case %llu %s: %s", (unsigned long long)at, c.opts.schedule, sl_err_message());
