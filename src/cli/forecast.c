@@ -34,7 +34,6 @@ sl_err sl_forecast_play(const struct sl_forecast *f, const struct sl_sched *sche
     SL_TRY(sl_sim_costs(sched->plan, f->costs, dur));
     SL_TRY(sl_sim_links_parse(f->links, &links));
     struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur,
-                               .places = true,
                                .net = sl_sim_uniform(&links),
                                .timeline = timeline};
     return sl_sim_run(arena, sched, &opts, out);
@@ -88,7 +87,8 @@ sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_conf
     SL_TRY(sl_forecast_times(arena, &spec, dur));
     out->cost = path;
     out->costs = put_costs(arena, c->plan, dur);
-    out->links = sl_arena_printf(arena, "latency=%lldns", (long long)cost->link_latency_ns);
+    out->links =
+        sl_arena_printf(arena, "latency=%lldns,receive=early", (long long)cost->link_latency_ns);
     return play(c, (const int64_t(*)[SL_KIND_COUNT])dur, arena, out);
 }
 

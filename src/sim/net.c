@@ -101,7 +101,7 @@ static void uniform(const void *ctx, int from, int to, struct sl_sim_route *out)
 }
 
 struct sl_sim_net sl_sim_uniform(const struct sl_sim_links *links) {
-    return (struct sl_sim_net){uniform, links};
+    return (struct sl_sim_net){uniform, links, links->early};
 }
 
 /* --- messages --- */
@@ -170,7 +170,7 @@ void sl_channel_time(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     struct sl_post send = c->sends.vec.at[c->sends.head++];
     int64_t start = send.at_ns > c->last_ns ? send.at_ns : c->last_ns;
-    if (!e->opts->places) { /* of the RECV that it lands in */
+    if (!e->opts->net.early) { /* of the RECV that it lands in */
         int64_t posted = c->recvs.vec.at[c->recvs.head].at_ns;
         start = posted > start ? posted : start;
     }
@@ -210,12 +210,12 @@ void sl_channel_match(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     int64_t send = c->sends.head + c->in_queue, recv = c->recvs.head + c->in_queue;
     bool posted = recv < c->recvs.vec.count;
-    if (e->opts->places)
+    if (e->opts->net.early)
         take_landed(e, c);
-    if (send >= c->sends.vec.count || (!posted && !e->opts->places))
+    if (send >= c->sends.vec.count || (!posted && !e->opts->net.early))
         return;
     int64_t ready = c->sends.vec.at[send].at_ns;
-    if (!e->opts->places && c->recvs.vec.at[recv].at_ns > ready)
+    if (!e->opts->net.early && c->recvs.vec.at[recv].at_ns > ready)
         ready = c->recvs.vec.at[recv].at_ns;
     meet(e, c, ready);
     if (!e->shared) {

@@ -225,7 +225,7 @@ static void relax(const struct slow *s, struct slow_worker *w, int i) {
         const struct transfer *t = &s->transfers[x->partner];
         int64_t posted = s->out->workers[t->to].at[t->recv].start;
         x->end = x->start;
-        if (s->opts->send == SL_SEND_RENDEZVOUS && !s->opts->places)
+        if (s->opts->send == SL_SEND_RENDEZVOUS && !s->opts->net.early)
             x->end = later(x->start, posted);
         if (s->opts->send == SL_SEND_BLOCKING)
             x->end = t->granted ? later(x->start, t->left) : never;
@@ -275,7 +275,7 @@ static bool grant(struct slow *s) {
         if (t->granted)
             continue;
         int64_t ready = s->out->workers[t->from].at[t->send].start;
-        if (!s->opts->places)
+        if (!s->opts->net.early)
             ready = later(ready, s->out->workers[t->to].at[t->recv].start);
         if (ready >= never)
             continue;
