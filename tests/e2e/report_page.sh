@@ -66,9 +66,10 @@ END
 "$SLUICE" study "$work/x.study" --set "models=$SRC_DIR/models" --out "$work/study" --quiet >/dev/null
 cp "$work/study/study.html" "$work/study.html"
 
-chromedriver --port=0 >"$work/driver.log" 2>&1 &
+: >"$work/driver.log" # it is there before anybody looks into it
+chromedriver --port=0 >>"$work/driver.log" 2>&1 &
 driver=$!
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' "$work/driver.log")
     [ -z "$port" ] || break
     sleep 0.1
