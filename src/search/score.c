@@ -240,7 +240,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
         SL_TRY(sl_plan_build(arena, &draft, &loose));
         SL_TRY(sl_sched_build(arena, loose, &opts, &sched));
     }
-    struct sl_sim_opts play = {.net = {route, l}};
+    struct sl_sim_opts play = {.net = {route, l}, .cold = l->problem->cold};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
     int64_t step_ns = sl_step_ns(sched, sim, (const int64_t(*)[SL_KIND_COUNT])dur);
