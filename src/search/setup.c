@@ -295,8 +295,9 @@ int64_t sl_setup_bottleneck(const struct sl_setup *l, int *stage) {
 }
 
 int64_t sl_async_before(int64_t micros, int devices) {
-    /* where stages step together the first steps come up to an iteration later */
-    return 2 * (int64_t)devices + micros + 1;
+    /* an edge counts twice where a run takes slack, and twice again there and back; where stages
+     * step together the first steps come up to an iteration later */
+    return 4 * (int64_t)devices + micros + 1;
 }
 
 int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
