@@ -144,7 +144,8 @@ for name in "${wanted[@]}"; do
     percent=$(awk -v a="$hit" -v b="$lines" 'BEGIN { printf "%.1f", b ? 100 * a / b : 0 }')
     echo "RESULT bench=fuzz target=$name execs=$done_ findings=$findings slowest_s=$slowest" \
         "reader_lines=$lines covered_pct=$percent over_2x_bytes=$over limit_bytes=$limit"
-    awk -v f="$findings" -v n="$done_" -v e="$execs" -v p="$percent" \
-        'BEGIN { exit !(f > 0 || n < e || p < 80) }' && bad=1
+    awk -v f="$findings" -v n="$done_" -v e="$execs" -v p="$percent" -v o="$over" -v l="$limit" \
+        'BEGIN { exit !(f > 0 || n < e || p < 80 || o > l) }' && bad=1
 done
+echo "RESULT bench=fuzz targets=${#wanted[@]} verdict=$([ "$bad" = 0 ] && echo pass || echo fail)"
 exit "$bad"

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # Two hosts (network namespaces) on links of 1 Gbit/s and 100 Mbit/s: the simulator puts 1f1b, 2bw and the planner's
 # choice in an order by the measured costs of the model; does the clock agree?
-#     ./dev bench slow_links [--rounds R] [--steps N]
+#     ./dev bench slow_links [--rounds R] [--steps N] [--write]      (--write: the table of docs/reliability.md)
 # 1f1b and 2bw have a stage on each host; the planner is free, also to use one host only. Rounds are interleaved: each
 # measures the passes, then every plan on every link; medians over the rounds are compared. Pairs whose predictions are
 # closer than 10 % have no order. Exit status 1 when a pair comes the other way round. Needs namespaces and tc; says so
 # and ends with 77 otherwise.
 set -euo pipefail
-steps=20 rounds=3
+steps=20 rounds=3 write=0
 while [ $# -gt 0 ]; do
     case $1 in
-    --steps) steps=${2:?} ;;
-    --rounds) rounds=${2:?} ;;
+    --steps) steps=${2:?} && shift ;;
+    --rounds) rounds=${2:?} && shift ;;
+    --write) write=1 ;;
     *)
         echo "slow_links: unknown option $1" >&2
         exit 2
         ;;
     esac
-    shift 2
+    shift
 done
 : "${SLUICE:?run it as ./dev bench slow_links}"
 # shellcheck source=tests/support/two_hosts.sh
@@ -77,7 +78,7 @@ for round in $(seq "$rounds"); do
             *) predicted=$(plan $name "${link#*:}" --planner even --schedule $name --devices 2) ;;
             esac
             measured=$(measure $name)
-            echo "${link%:*} $name $predicted $measured" >>"$work/table"
+            echo "${link%:*} $name $predicted $measured $(field $name schedule) $(field $name devices)" >>"$work/table"
             echo "RESULT bench=slow_links link=${link%:*} round=$round plan=$name schedule=$(field $name schedule) devices=$(field $name devices) predicted_ms=$predicted measured_ms=$measured"
         done
     done
@@ -100,5 +101,23 @@ for link in 1gbit 100mbit; do
               printf "RESULT bench=slow_links link=%s pairs=%d same_order=%d\n", link, pairs, same
               exit pairs != same }' "$work/medians" || verdict=fail
 done
+row() { # LINK WORDS
+    local choice
+    choice=$(awk -v link="$1" '$1 == link && $2 == "choice" { print $5 ($6 == 1 ? " on one host" : "") }' "$work/table" | sort | uniq -c | sort -n | awk 'END { $1 = ""; print substr($0, 2) }')
+    printf '| %s | %.0f and %.0f ms | %.0f and %.0f ms | %s: %.0f and %.0f ms |\n' "$2" "$(median "$1" 1f1b 3)" "$(median "$1" 1f1b 4)" \
+        "$(median "$1" 2bw 3)" "$(median "$1" 2bw 4)" "$choice" "$(median "$1" choice 3)" "$(median "$1" choice 4)"
+}
+{
+    echo "| link | 1f1b, simulated and measured | 2bw | the planner's choice |"
+    echo "|---|---|---|---|"
+    row 1gbit "1 Gbit/s"
+    row 100mbit "100 Mbit/s"
+} | tee "$work/rows"
+page=$(dirname "$0")/../docs/reliability.md
+if [ $write = 1 ]; then
+    awk -v rows="$work/rows" '/^<!-- end of slow links -->$/ { skip = 0 } !skip
+        /^<!-- slow links -->$/ { while ((getline line <rows) > 0) print line; skip = 1 }' "$page" >"$work/page"
+    cp "$work/page" "$page"
+fi
 echo "RESULT bench=slow_links rounds=$rounds steps=$steps verdict=$verdict"
 [ $verdict = pass ]

@@ -53,5 +53,7 @@ for file in "$work/whole/ckpt/$last"/*.safetensors; do
 done
 # The log holds each step once: those that were thrown away are gone from it.
 useful=$(sed 's/.*"ms": \([0-9.]*\).*/\1/' "$work/soak/log.jsonl" | awk '{ s += $1 } END { print s / 1000 }')
-echo "RESULT bench=soak seconds=$wall steps=$steps checkpoint_every=$every kills=$kills restarts=$restarts status=$status identical=$same effective=$(awk -v u="$useful" -v w="$wall" 'BEGIN { printf "%.3f", u / w }')"
-[ $status = 0 ] && [ $same = 1 ] && [ "$restarts" -gt 0 ]
+verdict=fail
+if [ $status = 0 ] && [ $same = 1 ] && [ "$restarts" -gt 0 ]; then verdict=pass; fi
+echo "RESULT bench=soak seconds=$wall steps=$steps checkpoint_every=$every kills=$kills restarts=$restarts status=$status identical=$same effective=$(awk -v u="$useful" -v w="$wall" 'BEGIN { printf "%.3f", u / w }') verdict=$verdict"
+[ $verdict = pass ]

@@ -1,0 +1,161 @@
+/* What watching a run costs, in processor time, which does not depend on what else runs; prints
+ * RESULT lines.
+ *
+ *   ./dev bench watchdog [--seconds S]
+ *
+ *   looks   the watchdog is the thread that waits for the workers: its processor time in a long
+ *           run, less that in a short one (threads and schedules are made in both)
+ *   notes   what a worker writes down at an action, a wait and its end, in a loop; times the
+ *           actions of a step
+ *   life    two ranks over TCP that do nothing but give signs of life: their threads' time
+ *
+ * Shares are of one core: looks and signs of life come by the clock, so many in a second; notes are
+ * of the time of a step whose passes take a fraction of a millisecond, so that they weigh more than
+ * in anything one would train. Nothing here can be switched off, and all of it together is far
+ * below what a comparison of whole steps can tell; so it is added up. Exit status 1 when that is a
+ * thousandth or more.
+ */
+#include "pipe_bench.h"
+
+#include "comm/tcp.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STAGES = 2, MICROS = 16, SHORT = 4, NOTES = 5000000, RANKS = 2 };
+
+static const double goal = 1e-3;
+
+static void open_pipe(struct bench *b, struct sl_pipe **pipe) {
+    open_bench(b, "bench/models/gpt-pipe.model", "V=256,T=64,L=2,C=64,H=4", 1);
+    b->train.batch = b->train.micros = MICROS;
+    b->train.steps = 1 << 20;
+    struct sl_pipe_config config = {.train = &b->train,
+                                    .plan = even_plan(b, STAGES, false),
+                                    .stage_of = b->stage_of,
+                                    .schedule = "1f1b"};
+    must(sl_pipe_open(&config, pipe));
+}
+
+/* ---- looks ---- */
+
+struct looks {
+    double wall, cpu, own; /* seconds: the run, all threads, the watchdog */
+};
+
+static struct looks run_watched(struct sl_pipe *pipe, int64_t steps) {
+    int64_t own = sl_clock_cpu_ns();
+    struct cost cost = run_steps(pipe, steps);
+    return (struct looks){cost.wall * (double)steps, cost.cpu * (double)steps,
+                          (double)(sl_clock_cpu_ns() - own) / 1e9};
+}
+
+/* ---- notes ---- */
+
+/* Nanoseconds of all that is noted around an action which waits once. */
+static double note_ns(struct sl_pipe *pipe) {
+    struct sl_pipe_worker *w = &pipe->workers[0];
+    struct sl_action action = {.kind = SL_F};
+    struct sl_wait_note note = {.wait = SL_WAIT_MESSAGE, .peer = 1};
+    int64_t start = sl_clock_cpu_ns();
+    for (int i = 0; i < NOTES; i++) {
+        action.micro = note.peer_micro = i & 1023;
+        sl_pipe_note_action(w, &action);
+        sl_pipe_note_wait(w, note);
+        sl_pipe_note_go(w);
+        sl_pipe_note_done(w, SL_F, i & 4095);
+    }
+    double ns = (double)(sl_clock_cpu_ns() - start) / NOTES;
+    sl_pipe_note_action(w, NULL);
+    return ns;
+}
+
+/* Of all workers, in a step. */
+static int64_t actions_of(const struct sl_pipe *pipe) {
+    int64_t count = 0;
+    for (int w = 0; w < STAGES; w++)
+        for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+            count += pipe->sched->lists[s][w].count;
+    return count; /* one iteration, or more where prologue and epilogue are others: no less */
+}
+
+/* ---- signs of life ---- */
+
+struct rank {
+    struct sl_job job;
+    struct sl_comm *comm;
+    double seconds;
+    pthread_t thread;
+};
+
+static void *rank_main(void *arg) {
+    struct rank *r = arg;
+    struct timespec idle = {.tv_sec = (time_t)r->seconds,
+                            .tv_nsec = (long)(1e9 * (r->seconds - (double)(time_t)r->seconds))};
+    must(sl_comm_open(&sl_transport_tcp, &r->job, &r->comm));
+    nanosleep(&idle, NULL);
+    must(sl_comm_settle(r->comm, SL_OK));
+    sl_comm_close(r->comm);
+    return NULL;
+}
+
+/* Processor seconds of this process while two ranks live for so long. */
+static double live(double seconds) {
+    struct rank ranks[RANKS];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int64_t start = sl_clock_process_ns();
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, length) != 0 || listen(fd, RANKS) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &length) != 0)
+        must(sl_fail(SL_ERR_SYSTEM, "no socket on this host"));
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = (struct rank){.seconds = seconds};
+        ranks[i].job = (struct sl_job){.rank = i,
+                                       .ranks = RANKS,
+                                       .meet_fd = i ? -1 : fd,
+                                       .key = 77,
+                                       .patience_ns = 60000000000};
+        snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
+        if (pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]) != 0)
+            must(sl_fail(SL_ERR_SYSTEM, "cannot start a thread"));
+    }
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(ranks[i].thread, NULL);
+    return (double)(sl_clock_process_ns() - start) / 1e9;
+}
+
+int main(int argc, char **argv) {
+    int64_t seconds = 20;
+    const struct bench_option options[] = {{"--seconds", &seconds, NULL}, {NULL, NULL, NULL}};
+    if (!read_options(argc, argv, options) || seconds < 2)
+        return 2;
+    struct bench b;
+    struct sl_pipe *pipe;
+    open_pipe(&b, &pipe);
+    run_watched(pipe, SHORT); /* memory is touched */
+    struct looks few = run_watched(pipe, SHORT);
+    int64_t steps = SHORT + (int64_t)((double)(SHORT * seconds) / few.wall);
+    struct looks many = run_watched(pipe, steps);
+    double wall = many.wall - few.wall, work = many.cpu - few.cpu - (many.own - few.own);
+    double looks = (many.own - few.own) / wall;
+    printf("RESULT bench=watchdog what=looks run_s=%.1f cpu_us_per_s=%.1f share=%.7f\n", wall,
+           1e6 * looks, looks);
+    double one = note_ns(pipe), step = work / (double)(steps - SHORT);
+    double notes = one * (double)actions_of(pipe) / (1e9 * step);
+    printf("RESULT bench=watchdog what=notes ns_per_action=%.2f actions=%lld step_cpu_ms=%.3f "
+           "share=%.7f\n",
+           one, (long long)actions_of(pipe), 1e3 * step, notes);
+    double life = (live((double)seconds / 4 + 1) - live(1)) * 4 / (double)seconds / RANKS;
+    printf("RESULT bench=watchdog what=life cpu_us_per_s=%.1f share=%.7f\n", 1e6 * life, life);
+    bool reached = looks + notes + life < goal;
+    printf("RESULT bench=watchdog what=all share=%.7f goal=%.4f verdict=%s\n", looks + notes + life,
+           goal, reached ? "reached" : "missed");
+    sl_pipe_close(pipe);
+    close_bench(&b);
+    return !reached;
+}
