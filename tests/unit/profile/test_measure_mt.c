@@ -59,6 +59,7 @@ static void every_unit(void **state) {
     assert_true(cost->row_count < 2 * units); /* blocks that are alike share a row */
     assert_true(cost->step_bytes_per_s > 0 && cost->link_bytes_per_s > 0);
     assert_true(cost->version_bytes_per_s > 0);
+    assert_true(cost->cold.after_ns > 0); /* the two have waited for each other */
     sl_cost_write(cost, &text);
     assert_int_equal(sl_cost_read(&arena, "t", text.at, text.length, &again), SL_OK);
     sl_text_free(&text);
@@ -101,6 +102,7 @@ static void copies_and_feeds(void **state) {
     for (int i = 0; i < cost->row_count; i++)
         slow += cost->rows[i].f >= 2900000; /* no less, however busy the machine is */
     assert_true(slow >= 1);
+    assert_int_equal(cost->cold.after_ns, 0); /* nobody to wait for */
     pipe_case_close(&c);
     sl_arena_free(&arena);
 }
