@@ -290,8 +290,10 @@ static bool do_send(struct turn *t) {
         const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
         int pool_number = sl_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, true);
         const struct sl_pool_state *pool = &t->s->pools[pool_number - SL_POOL_EDGES];
-        struct sl_post post = {w->now, pool->in + t->a->slot, w->span,
-                               sl_message_bytes(t->e, t->a)};
+        struct sl_post post = {.at_ns = w->now,
+                               .buffer = pool->in + t->a->slot,
+                               .span = w->span,
+                               .bytes = sl_message_bytes(t->e, t->a)};
         struct sl_out_buffer *out = &t->e->outs[post.buffer];
         int channel = sl_channel_find(t->e, t->worker, t->a->peer);
         out->pending++;

@@ -43,6 +43,9 @@ struct sl_sim_route {
 struct sl_sim_net {
     void (*route)(const void *ctx, int from, int to, struct sl_sim_route *out);
     const void *ctx;
+    /* Receives are posted from the start, into places of the transport, as in a run: a transfer
+     * does not wait for its RECV, which only takes what has come. */
+    bool early;
 };
 
 /* Links that are all alike. */
@@ -55,6 +58,7 @@ enum sl_sim_sharing {
 struct sl_sim_links {
     int64_t latency_ns, bytes_per_s;
     bool half_duplex; /* both directions share the link or port */
+    bool early;       /* see sl_sim_net */
     enum sl_sim_sharing sharing;
 };
 struct sl_sim_net sl_sim_uniform(const struct sl_sim_links *links); /* keeps the pointer */
@@ -103,7 +107,7 @@ int64_t sl_sim_bubble(const struct sl_sim *sim, int worker);
  * way round I and W halve B; RECOMPUTE is F. Fills dur[stage][kind]. SL_ERR_USAGE. */
 SL_MUST_CHECK sl_err sl_sim_costs(const struct sl_plan *plan, const char *text,
                                   int64_t (*dur)[SL_KIND_COUNT]);
-/* 'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=none|worker|all' */
+/* 'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=none|worker|all,receive=early|posted' */
 SL_MUST_CHECK sl_err sl_sim_links_parse(const char *text, struct sl_sim_links *out);
 
 #endif

@@ -235,7 +235,7 @@ static void relax(const struct slow *s, struct slow_worker *w, int i) {
         const struct transfer *t = &s->transfers[x->partner];
         int64_t posted = s->out->workers[t->to].at[t->recv].start;
         x->end = x->start;
-        if (s->opts->send == SL_SEND_RENDEZVOUS)
+        if (s->opts->send == SL_SEND_RENDEZVOUS && !s->opts->net.early)
             x->end = later(x->start, posted);
         if (s->opts->send == SL_SEND_BLOCKING)
             x->end = t->granted ? later(x->start, t->left) : never;
@@ -285,8 +285,9 @@ static bool grant(struct slow *s) {
         const struct transfer *t = &s->transfers[i];
         if (t->granted)
             continue;
-        int64_t ready = later(s->out->workers[t->from].at[t->send].start,
-                              s->out->workers[t->to].at[t->recv].start);
+        int64_t ready = s->out->workers[t->from].at[t->send].start;
+        if (!s->opts->net.early)
+            ready = later(ready, s->out->workers[t->to].at[t->recv].start);
         if (ready >= never)
             continue;
         const struct transfer *b = best < 0 ? t : &s->transfers[best];

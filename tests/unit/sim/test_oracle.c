@@ -29,7 +29,8 @@ static void draw_net(struct dice *dice, struct sl_sim_links *links, struct sl_si
     *links = (struct sl_sim_links){.latency_ns = 1 + dice_below(dice, 9),
                                    .bytes_per_s = dice_below(dice, 5) ? 1000000000 : 0,
                                    .half_duplex = dice_below(dice, 2),
-                                   .sharing = (enum sl_sim_sharing)dice_below(dice, 3)};
+                                   .sharing = (enum sl_sim_sharing)dice_below(dice, 3),
+                                   .early = dice_below(dice, 3) == 0};
     if (links->bytes_per_s)
         links->bytes_per_s += dice_below(dice, 2000000000);
     opts->net = sl_sim_uniform(links);
