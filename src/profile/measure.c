@@ -194,9 +194,8 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns,
 }
 
 /* Whoever has measured enough goes on until all have: everybody is busy all the time. */
-static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
+static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     enum { WARM = 2 };
-    struct crowd *c = ctx;
     const struct run *r = c->run;
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
@@ -213,8 +212,18 @@ static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
         m->copy_rate[at] = 1e9 * (double)body->copied_bytes / (double)(body->copied_ns + 1);
         add_round(r, body, &m->slice, m->samples + at * (m->slice.last - m->slice.first));
     }
-    SL_TRY(sl_relay_run(&c->relay, worker, body));
-    return sl_body_step_rates(body, r->spec->optim, crowd, &m->rates);
+    return SL_OK;
+}
+
+static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
+    struct crowd *c = ctx;
+    struct member *m = &c->members[worker];
+    sl_err err = stay_busy(c, crowd, worker);
+    if (err != SL_OK)
+        sl_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
+    SL_TRY(err);
+    SL_TRY(sl_relay_run(&c->relay, worker, m->body));
+    return sl_body_step_rates(m->body, c->run->spec->optim, crowd, &m->rates);
 }
 
 static int compare_doubles(const void *a, const void *b) {

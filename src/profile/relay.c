@@ -53,10 +53,12 @@ static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body
 
 sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
     struct sl_relay_sample *out = relay->samples + (int64_t)worker * relay->rounds;
-    sl_err err = sl_body_feed(body, 0, 0);
+    sl_err err = SL_OK;
     for (int round = 0; round < relay->rounds && err == SL_OK; round++) {
         int64_t f_waited = 0, b_waited = 0;
-        err = take_turn(relay, worker, body, 2 * round, &out[round].f_ns, &f_waited);
+        err = sl_body_feed(body, 0, round);
+        if (err == SL_OK)
+            err = take_turn(relay, worker, body, 2 * round, &out[round].f_ns, &f_waited);
         if (err == SL_OK)
             err = take_turn(relay, worker, body, 2 * round + 1, &out[round].b_ns, &b_waited);
         out[round].waited_ns = (f_waited + b_waited) / 2;
