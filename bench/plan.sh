@@ -37,7 +37,7 @@ per() { awk -v a="$1" -v b="$2" 'BEGIN {if (b > 0) printf "%.3f", a / b; else pr
 
 # ---- GraphPipe: Summit nodes, synchronous 1F1B, batch grows with the devices ----
 graphpipe_row() { # MODEL DEVICES BATCH [--set ...]
-    local model=$1 devices=$2 batch=$3 planner best=0 label=${4:+$5}
+    local model=$1 devices=$2 batch=$3 planner best=0 label=${4:+$5}${7:+,micro-batches=$7}
     shift 3
     for planner in pipedream piper graphpipe sluice; do
         plan "$model" "$@" --machine summit --devices "$devices" --batch "$batch" --schedule 1f1b \
@@ -63,6 +63,7 @@ graphpipe() {
     done
     for k in 4 8 16; do # as many branches as devices
         graphpipe_row candle-uno "$k" $((256 * k)) --set "branches=$k"
+        graphpipe_row candle-uno "$k" $((256 * k)) --set "branches=$k" --micro 16 # few and large
     done
 }
 
