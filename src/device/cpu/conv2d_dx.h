@@ -78,7 +78,7 @@ static void conv2d_dx_turned(const struct sl_cpu_call *call, const struct conv *
     conv_run(&job);
 }
 
-/* ---- dx: taps [taps, pixels] = w' dy of one image, then added up ---- */
+/* ---- dx: taps [taps, pixels] = w' dy of a group of images, then added up ---- */
 
 /* One tap of one image: dx[row s + k d - p][column ...] += taps */
 static void add_tap(const struct conv *v, const float *from, int64_t tap, float *dx) {
@@ -97,35 +97,82 @@ static void add_tap(const struct conv *v, const float *from, int64_t tap, float 
     }
 }
 
-static int64_t dx_floats(const struct conv *v) {
-    return up_to(v->taps * v->pixels, 16) + up_to(part_floats(v->taps, v->pixels, v->og), 16);
+/* All taps of one image [groups * taps, pixels]. */
+static void add_taps(const struct conv_job *job, const float *taps, float *dx) {
+    const struct conv *v = &job->v;
+    if (!job->add)
+        memset(dx, 0, sizeof(float) * (size_t)(v->c * v->h * v->w));
+    for (int64_t tap = 0; tap < v->groups * v->taps; tap++)
+        add_tap(v, taps + tap * v->pixels, tap, dx);
 }
 
-/* Threads take images and, when these are few, share nothing else. */
+/* As a convolution of dy with kernels of one pixel. Every group of images packs the weights: worth
+ * some images, which must not be too many for a cache. One tap or few are not worth it, and there a
+ * group would be multiplied otherwise than an image (part_run). */
+enum { DX_PIXELS = 256 };
+
+static struct conv conv_per_tap(const struct conv *v, int threads) {
+    struct conv t = {.b = v->b,
+                     .c = v->o,
+                     .h = v->oh,
+                     .w = v->ow,
+                     .o = v->groups * v->taps,
+                     .oh = v->oh,
+                     .ow = v->ow,
+                     .kh = 1,
+                     .kw = 1,
+                     .stride = {1, 1},
+                     .dilation = {1, 1},
+                     .groups = v->groups};
+    int64_t each = (v->b + threads - 1) / threads;
+    conv_derive(&t);
+    bool grouped = v->kh * v->kw > 1 && v->taps >= AMX_CHANNELS;
+    t.images = grouped ? most(1, least(each, DX_PIXELS / t.pixels)) : 1;
+    return t;
+}
+
+static int64_t dx_floats(const struct conv *t) {
+    int64_t n = t->images * t->pixels;
+    return up_to(t->o * n, 16) + conv_room_floats(t, t->og, n, t->taps);
+}
+
+/* Taps of images [b, b + count). */
+static void dx_taps(const struct conv_job *job, const struct conv *t, const struct conv_room *room,
+                    int64_t b, int64_t count, float *taps) {
+    struct conv_source source = conv_source(room);
+    for (int64_t group = 0; group < t->groups; group++) {
+        struct gemm g = {
+            .m = t->og,
+            .n = count * t->pixels,
+            .k = t->taps,
+            .a = {job->w + group * t->og * t->taps, t->og, true},
+            .b = {job->x + (b * t->c + group * t->cg) * t->pixels, t->pixels, false},
+            .source = &source,
+            .c = taps + group * t->og * t->pixels,
+            .ldc = t->pixels,
+            .image = count > 1 ? t->pixels : 0,
+            .image_step = t->o * t->pixels,
+        };
+        if (count > 1) {
+            g.pack_b = pack_pixels;
+            pad_images(t, job->x, b, count, group * t->cg, room->x);
+        }
+        part_run(&g, &(struct part){0, g.m, 0, g.n}, room->gemm);
+    }
+}
+
+/* Threads take groups of images and, when these are few, share nothing else. */
 static void dx_part(void *ctx, int thread, int threads) {
     const struct conv_job *job = ctx;
-    const struct conv *v = &job->v;
+    const struct conv *v = &job->v, t = conv_per_tap(v, threads);
     float *taps = job->scratch + thread * job->scratch_step;
-    int64_t image = v->c * v->h * v->w;
-    (void)threads;
-    for (int64_t b; (b = sl_pool_take(job->pool, v->b, thread)) >= 0;) {
-        if (!job->add)
-            memset(job->y + b * image, 0, sizeof(float) * (size_t)image);
-        for (int64_t group = 0; group < v->groups; group++) {
-            struct gemm g = {
-                .m = v->taps,
-                .n = v->pixels,
-                .k = v->og,
-                .a = {job->w + group * v->og * v->taps, v->taps, true},
-                .b = {job->x + (b * v->o + group * v->og) * v->pixels, v->pixels, false},
-                .c = taps,
-                .ldc = v->pixels,
-            };
-            part_run(&g, &(struct part){0, g.m, 0, g.n}, taps + up_to(v->taps * v->pixels, 16));
-            for (int64_t tap = 0; tap < v->taps; tap++)
-                add_tap(v, taps + tap * v->pixels, tap,
-                        job->y + b * image + group * v->cg * v->h * v->w);
-        }
+    struct conv_room room = conv_room(&t, taps + up_to(t.o * t.images * t.pixels, 16));
+    int64_t pieces = (t.b + t.images - 1) / t.images, image = v->c * v->h * v->w;
+    for (int64_t i; (i = sl_pool_take(job->pool, pieces, thread)) >= 0;) {
+        int64_t b = i * t.images, count = least(t.images, t.b - b);
+        dx_taps(job, &t, &room, b, count, taps);
+        for (int64_t n = 0; n < count; n++)
+            add_taps(job, taps + n * t.o * t.pixels, job->y + (b + n) * image);
     }
 }
 
@@ -135,6 +182,7 @@ static void conv2d_dx(const struct sl_cpu_call *call) {
         conv2d_dx_turned(call, &v);
         return;
     }
+    struct conv per_tap = conv_per_tap(&v, sl_pool_threads(call->pool));
     struct conv_job job = {
         .v = v,
         .pool = call->pool,
@@ -143,16 +191,16 @@ static void conv2d_dx(const struct sl_cpu_call *call) {
         .y = call->out[0],
         .add = call->add,
         .scratch = call->scratch,
-        .scratch_step = dx_floats(&v),
+        .scratch_step = dx_floats(&per_tap),
     };
     sl_pool_run(call->pool, dx_part, &job);
 }
 
 static int64_t conv2d_dx_scratch(const struct sl_instr *instr, int threads) {
     struct conv v = conv_of_dx(instr);
+    struct conv t = turns(&v) ? conv_turned(&v) : conv_per_tap(&v, threads);
     if (!turns(&v))
-        return 4 * threads * dx_floats(&v);
-    struct conv t = conv_turned(&v);
+        return 4 * threads * dx_floats(&t);
     return 4 * (up_to(v.o * v.taps, 16) + threads * conv_floats(&t, threads));
 }
 
