@@ -19,6 +19,7 @@ cost|src/cost/cost_text.c
 csv|src/data/kind_csv.c
 csv_sched|src/interop/torch_csv_read.c
 dnnpart|src/interop/dnnpart.c src/interop/draft.c
+forecast|src/report/forecast.c
 idx|src/data/kind_idx.c
 log|src/report/record.c
 machine|src/cost/machine_text.c

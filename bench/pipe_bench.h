@@ -3,6 +3,7 @@
 #define SL_BENCH_PIPE_BENCH_H
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "base/sort.h"
 #include "device/bind.h"
 #include "graph/model.h"
@@ -142,6 +143,38 @@ static inline double median_of(double *at, int64_t count) {
 /* (largest - smallest) / median of what median_of has sorted. */
 static inline double spread_of(const double *at, int64_t count) {
     return count ? (at[count - 1] - at[0]) * 2 / (at[(count - 1) / 2] + at[count / 2]) : 0;
+}
+
+struct interval {
+    double middle, low, high;
+};
+
+enum { RESAMPLES = 2000 };
+
+/* Of the median, 95 %, by bootstrap; sorts. */
+static inline struct interval interval_of(double *at, int64_t count) {
+    double *drawn = calloc((size_t)count, sizeof *drawn), middles[RESAMPLES];
+    uint64_t number = 0;
+    for (int k = 0; k < RESAMPLES; k++) {
+        for (int64_t i = 0; i < count; i++)
+            drawn[i] = at[sl_rng_below(1, 1, number++, count)];
+        middles[k] = median_of(drawn, count);
+    }
+    free(drawn);
+    median_of(middles, RESAMPLES);
+    return (struct interval){median_of(at, count), middles[RESAMPLES / 40],
+                             middles[RESAMPLES - 1 - RESAMPLES / 40]};
+}
+
+/* goal: reached where the whole interval is above it, missed where it is below, else open: this run
+ * does not tell. 0: none. */
+static inline void put_interval(struct interval i, double goal) {
+    printf(" low=%.4f high=%.4f", i.low, i.high);
+    if (goal > 0)
+        printf(" goal=%.2f verdict=%s", goal,
+               i.low >= goal    ? "reached"
+               : i.high >= goal ? "open"
+                                : "missed");
 }
 
 /* Is the name one of "a,b,c"? */

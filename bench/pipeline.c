@@ -2,7 +2,7 @@
  *
  *   ./dev bench pipeline [--stages P] [--threads T] [--steps N] [--rounds R] [--bound-steps N]
  *                        [--slack K] [--bind 0|1] [--set L=4] [--schedules 2bw,1f1b,zb-h1,...]
- *                        [--cases gpt,trace] [--python PATH] [--torch-steps N]
+ *                        [--isa avx512] [--python PATH] [--torch-steps N]
  *
  * gpt: 16 layers x 512, vocabulary 512, 128 tokens, micro-batch 4, 16 micro-batches a step.
  *
@@ -12,7 +12,8 @@
  *               weight version; but no messages. The slowest stage counts. Bounds are measured
  *               before and after every run; a run is compared with the mean of its two.
  *   efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1)) (synchronous); the median of
- *               the rounds, spread: (largest - smallest) / median.
+ *               the rounds, spread: (largest - smallest) / median; low, high: its 95 % interval,
+ *               of 5 rounds or more.
  *   balance     the mean stage's time over the slowest's, in the bound.
  *   cpu_efficiency  processor time of a step of all stages alone over that in the pipeline: what a
  *               busy machine falsifies least. It knows nothing of waiting.
@@ -28,11 +29,10 @@
  * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores; ratio to its
  * best schedule. --slack K: micro-batches that may wait between two stages (default 1: a late pass
  * delays nobody). Threads are bound to cores unless --bind 0, or when there are not enough.
- *
- * trace: what measuring the timeline adds to a step, in turns: to the least time of all rounds, by
- * the clock and of all threads (who wait in turns, which adds noise), and the median of the rounds.
  */
 #include "pipe_bench.h"
+
+#include "device/cpu/cpu.h"
 
 #include <pthread.h>
 
@@ -40,7 +40,7 @@ enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4 };
 
 struct options {
     int64_t stages, threads, steps, rounds, bound_steps, slack, bind, torch_steps;
-    const char *python, *cases, *schedules, *sets;
+    const char *python, *schedules, *sets, *isa;
 };
 
 /* ---- times of the parts of a stage's work ---- */
@@ -325,6 +325,8 @@ static void bench_schedule(const struct options *o, struct sl_pipe *pipe, double
            (long long)o->rounds, median_of(rounds.bound, o->rounds), tokens, efficiency,
            spread_of(rounds.efficiency, o->rounds), median_of(rounds.balance, o->rounds),
            median_of(rounds.cpu_efficiency, o->rounds), pipe->first_place >= 0);
+    if (o->rounds >= 5)
+        put_interval(interval_of(rounds.efficiency, o->rounds), 0.95);
     if (torch > 0)
         printf(" torch=%.1f ratio=%.3f", torch, tokens / torch);
     printf("\n");
@@ -357,49 +359,6 @@ static void bench_gpt(const struct options *o) {
     close_bench(&b);
 }
 
-/* ---- cost of the trace ---- */
-
-/* Least of the rounds: what others take away only adds. */
-static double least_of(const double *at, int64_t count) {
-    double least = at[0];
-    for (int64_t i = 1; i < count; i++)
-        least = at[i] < least ? at[i] : least;
-    return least;
-}
-
-static void bench_trace(const struct options *o) {
-    struct bench b;
-    enum { STEPS = 6, ROUNDS = 15 };
-    double cpu[2][ROUNDS], wall[2][ROUNDS], cost[ROUNDS]; /* without, with */
-    struct sl_pipe *pipes[2];
-    open_bench(&b, "bench/models/gpt-pipe.model", "V=256,T=64,L=4,C=128,H=4", (int)o->threads);
-    b.train.batch = b.train.micros = MICROS;
-    b.train.steps = STEPS;
-    const struct sl_plan *plan = even_plan(&b, 2, false);
-    for (int i = 0; i < 2; i++) {
-        pipes[i] = open_pipe(&b, plan, "1f1b", 0, i);
-        run_steps(pipes[i], STEPS);
-    }
-    for (int r = 0; r < ROUNDS; r++) { /* who goes first takes turns */
-        for (int i = 0; i < 2; i++) {
-            struct cost took = run_steps(pipes[(r + i) % 2], STEPS);
-            cpu[(r + i) % 2][r] = took.cpu;
-            wall[(r + i) % 2][r] = took.wall;
-        }
-        cost[r] = cpu[1][r] / cpu[0][r] - 1;
-    }
-    double middle = median_of(cost, ROUNDS);
-    printf("RESULT bench=pipeline case=trace rounds=%d step_us=%.1f traced_us=%.1f least_cost=%.4f "
-           "least_cpu_cost=%.4f cpu_cost=%.4f quarter=%.4f three_quarters=%.4f\n",
-           ROUNDS, 1e6 * least_of(wall[0], ROUNDS), 1e6 * least_of(wall[1], ROUNDS),
-           least_of(wall[1], ROUNDS) / least_of(wall[0], ROUNDS) - 1,
-           least_of(cpu[1], ROUNDS) / least_of(cpu[0], ROUNDS) - 1, middle, cost[ROUNDS / 4],
-           cost[ROUNDS - 1 - ROUNDS / 4]);
-    for (int i = 0; i < 2; i++)
-        sl_pipe_close(pipes[i]);
-    close_bench(&b);
-}
-
 int main(int argc, char **argv) {
     struct options o = {.stages = 2,
                         .threads = 1,
@@ -409,7 +368,6 @@ int main(int argc, char **argv) {
                         .slack = 1,
                         .bind = 1,
                         .torch_steps = 10,
-                        .cases = "gpt,trace",
                         .schedules = "2bw,1f1b",
                         .sets = ""};
     const struct bench_option options[] = {
@@ -422,7 +380,7 @@ int main(int argc, char **argv) {
         {"--bind", &o.bind, NULL},
         {"--torch-steps", &o.torch_steps, NULL},
         {"--python", NULL, &o.python},
-        {"--cases", NULL, &o.cases},
+        {"--isa", NULL, &o.isa},
         {"--schedules", NULL, &o.schedules},
         {"--set", NULL, &o.sets},
         {NULL, NULL, NULL},
@@ -430,9 +388,7 @@ int main(int argc, char **argv) {
     if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3 ||
         o.bound_steps < 1 || o.rounds < 1)
         return 2;
-    if (is_listed(o.cases, "gpt"))
-        bench_gpt(&o);
-    if (is_listed(o.cases, "trace"))
-        bench_trace(&o);
+    must(sl_cpu_limit(o.isa));
+    bench_gpt(&o);
     return 0;
 }

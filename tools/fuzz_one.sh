@@ -1,37 +1,53 @@
 #!/usr/bin/env bash
-# Fuzzes one target for SL_FUZZ_SECONDS (10 when unset). Seeds come from tests/fuzz/corpus/NAME; what is
-# found stays in build/fuzz/corpus/NAME and is used again the next time. Mutations begin with SL_FUZZ_SEED
-# (1 when unset, so that a finding can be repeated; 0 draws a new one).
+# Fuzzes one target.
+#   SL_FUZZ_RUNS     so many inputs, mutations of the seeds in tests/fuzz/corpus/NAME alone, and as far as
+#                    libFuzzer can the same ones each time: a test that passed shall pass again
+#   SL_FUZZ_SECONDS  otherwise: so long (10), beginning with what was found before, too
+#   SL_FUZZ_SEED     what the mutations begin with (1; 0 draws a new one)
+# What is found stays in build/fuzz/corpus/NAME.
 # Usage: tools/fuzz_one.sh NAME BINARY [libFuzzer option...]
 set -euo pipefail
 
 name=$1
 binary=$2
 shift 2
-src=$(cd "$(dirname "$0")/.." && pwd)
-build=${BUILD_DIR:-$src/build/fuzz}
-seeds=$src/tests/fuzz/corpus/$name
+# libFuzzer tries the strings that it sees compared, paths among them: the same in every clone.
+cd "$(dirname "$0")/.."
+build=$(realpath --relative-to=. "${BUILD_DIR:-build/fuzz}")
+binary=$(realpath --relative-to=. "$binary")
+seeds=tests/fuzz/corpus/$name
 found=$build/corpus/$name
 artifacts=$build/artifacts/$name
 mkdir -p "$found" "$artifacts"
+seen=$build/$name.seeds fresh=$build/$name.fresh
+trap 'rm -rf "$seen" "$fresh"' EXIT
+rm -rf "$fresh" && mkdir "$fresh" && : >"$seen"
 
-options=(-seed="${SL_FUZZ_SEED:-1}" -max_total_time="${SL_FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=2048 -max_len=65536
+options=(-seed="${SL_FUZZ_SEED:-1}" -timeout=60 -malloc_limit_mb=2048 -max_len=65536
     -print_final_stats=1 -verbosity=0 -artifact_prefix="$artifacts/")
-if [ -f "$src/tests/fuzz/$name.dict" ]; then
-    options+=(-dict="$src/tests/fuzz/$name.dict")
+if [ -n "${SL_FUZZ_RUNS:-}" ]; then
+    # A directory is read in the order that its file system likes, again every second; and the thread
+    # that watches the process's memory moves the addresses that the reader compares.
+    find "$seeds" -type f | LC_ALL=C sort | paste -sd, >"$seen"
+    options+=(-runs="$SL_FUZZ_RUNS" -seed_inputs=@"$seen" -reload=0 -rss_limit_mb=0)
+    dirs=("$fresh")
+else
+    options+=(-max_total_time="${SL_FUZZ_SECONDS:-10}" -rss_limit_mb=2048)
+    dirs=("$found" "$seeds")
 fi
-dirs=("$found")
-if [ -d "$seeds" ]; then
-    dirs+=("$seeds")
+if [ -f "tests/fuzz/$name.dict" ]; then
+    options+=(-dict="tests/fuzz/$name.dict")
 fi
 
 log=$build/$name.log
-seen=$(mktemp)
-trap 'rm -f "$seen"' EXIT
-rc=0
-"$binary" "${options[@]}" "$@" "${dirs[@]}" >"$log" 2>&1 || rc=$?
+rc=0 fixed=()
+if setarch -R true 2>/dev/null; then
+    fixed=(env -i PATH="$PATH" setarch -R) # addresses are compared, too
+fi
+"${fixed[@]}" "$binary" "${options[@]}" "$@" "${dirs[@]}" >"$log" 2>&1 || rc=$?
+find "$fresh" -type f -exec cp -t "$found" {} +
 runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-echo "count: ${runs:-0} executions in ${SL_FUZZ_SECONDS:-10} s"
+echo "count: ${runs:-0} executions"
 if [ "$rc" -ne 0 ]; then
     tail -n 60 "$log"
     echo "fuzz $name failed; the input is under $artifacts:"

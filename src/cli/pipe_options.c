@@ -3,6 +3,7 @@
 
 #include "plan/model.h"
 #include "sched/schedule.h"
+#include "search/candidate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,15 +125,16 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
     return spec.split ? sl_plan_from_model(arena, &spec, &out->plan) : SL_OK;
 }
 
-/* What was asked for; else what the schedule takes by itself. */
+/* What was asked for; else what the schedule takes by itself, as planners play it: stages step
+ * together, which needs most, where none has replicas. */
 static sl_err choose_slack(const struct sl_args *args, const struct sl_train_config *c,
                            struct sl_pipe_choice *out) {
     bool planned = out->plan->batch && !sl_args_has(args, "--batch");
     struct sl_sched_opts opts = {.schedule = out->schedule,
                                  .batch = planned ? out->plan->batch : c->batch,
-                                 .iters = 2,
+                                 .iters = SL_ASYNC_ITERS,
                                  .policy = &c->policy,
-                                 .together = true}; /* needs most */
+                                 .together = out->plan->seat_count == out->plan->stage_count};
     out->slack = sl_schedule_slack(out->plan, &opts);
     return sl_args_int(args, "--slack", 0, 1 << 20, &out->slack);
 }

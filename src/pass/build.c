@@ -44,7 +44,7 @@ static void emit(struct sl_build *b, int index) {
         .out_count = node->out_count,
         .in = SL_NEW(&b->program->arena, struct sl_operand, node->in_count),
         .out = SL_NEW(&b->program->arena, struct sl_operand, node->out_count),
-        .pass = node->pass,
+        .pass = b->early[index] ? SL_PASS_I : node->pass,
         .flops = sl_graph_node_flops(b->graph, node, b->spec->samples),
     };
     for (int i = 0; i < node->in_count; i++)
@@ -136,21 +136,39 @@ static void emit_grads(struct sl_build *b) {
     }
 }
 
+/* Another stage takes its gradients when I has ended, also those of values that are made of
+ * parameters alone: they are made early, and so is what they are made of. */
+static void mark_early(struct sl_build *b) {
+    const struct sl_graph *graph = b->graph;
+    for (int64_t n = graph->nodes.count - 1; n >= graph->forward_count; n--) {
+        const struct sl_node *node = &graph->nodes.at[n];
+        bool own = sl_build_own(b, (int)n);
+        for (int i = 0; i < node->in_count && (!own || b->early[n]); i++) {
+            const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
+            if (v && v->kind == SL_VALUE_NODE && v->node >= graph->forward_count &&
+                sl_build_own(b, v->node))
+                b->early[v->node] = true;
+        }
+    }
+}
+
 /* Backward nodes come in the order of differentiation; a split program takes all I first. */
 static void emit_backward(struct sl_build *b) {
     int64_t nodes = b->graph->nodes.count;
+    if (b->spec->split)
+        mark_early(b);
     if (b->spec->recompute)
         for (int64_t n = 0; n < b->graph->forward_count; n++)
             if (sl_build_own(b, (int)n))
                 emit(b, (int)n);
     for (int64_t n = b->graph->forward_count; n < nodes; n++) {
-        bool now = !b->spec->split || b->graph->nodes.at[n].pass == SL_PASS_I;
+        bool now = !b->spec->split || b->graph->nodes.at[n].pass == SL_PASS_I || b->early[n];
         if (now && sl_build_own(b, (int)n))
             emit(b, (int)n);
     }
     b->split_at = (int)b->instrs.count;
     for (int64_t n = b->graph->forward_count; b->spec->split && n < nodes; n++)
-        if (b->graph->nodes.at[n].pass == SL_PASS_W && sl_build_own(b, (int)n))
+        if (b->graph->nodes.at[n].pass == SL_PASS_W && !b->early[n] && sl_build_own(b, (int)n))
             emit(b, (int)n);
     emit_grads(b);
     if (!b->spec->split)
@@ -200,6 +218,7 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     b->part_run = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
     b->part_at = SL_NEW(&b->scratch, int64_t, spec->graph->values.count);
     b->gone = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
+    b->early = SL_NEW(&b->scratch, bool, spec->graph->nodes.count);
     b->readers = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_f = SL_NEW(&b->scratch, int, spec->graph->values.count);
     b->item_b = SL_NEW(&b->scratch, int, spec->graph->values.count);

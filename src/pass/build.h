@@ -35,6 +35,7 @@ struct sl_build {
     int *root;                              /* [values] through views */
     int64_t *part_row, *part_run, *part_at; /* [values] see sl_operand; row 0: the whole root */
     bool *gone;                             /* [nodes] a split or concat that became a view */
+    bool *early;                            /* [nodes] W by its tag, but made with I: it is sent */
     int *readers;         /* [values] instructions of this stage that read a root */
     int *item_f, *item_b; /* [values] root -> item of the forward life and of the backward life */
     SL_VEC(struct sl_instr) instrs;

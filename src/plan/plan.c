@@ -288,8 +288,10 @@ static void derive_seats(struct sl_arena *arena, struct sl_plan *plan, struct sl
             counts[stages[i].workers[j]]++;
         }
     int **lists = SL_NEW(arena, int *, plan->worker_count);
+    int *free_seats = SL_NEW(arena, int, plan->seat_count);
     for (int i = 0; i < plan->worker_count; i++) {
-        lists[i] = SL_NEW(arena, int, counts[i]);
+        lists[i] = free_seats;
+        free_seats += counts[i];
         counts[i] = 0;
     }
     for (int i = 0; i < plan->seat_count; i++)

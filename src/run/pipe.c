@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what this runtime takes ---- */
 
@@ -289,6 +290,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
+    atomic_store_explicit(&w->notes.thread, gettid(), memory_order_relaxed);
     sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
         err = run_lists(w);

@@ -28,7 +28,12 @@ struct sl_staleness {
     double predicted, stale; /* root mean square, over all elements of the stage's weights */
 };
 
+/* Under a sanitizer everything is slow, and workers sleep on locks of its own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static const int64_t SL_STALL_NS = 60000000000;
+#else
 static const int64_t SL_STALL_NS = 5000000000;
+#endif
 
 struct sl_pipe_config {
     const struct sl_train_config *train;

@@ -6,6 +6,9 @@
  *   failed, and a worker here still does not move --give_up_ns--> abandoned: its thread is left
  *         alone, with all memory that it may use, so that the process can end
  *
+ * A worker that is ready and gets no processor, because the machine has too much to do, does not
+ * stand still: that time is taken off, here and, with the notes, on other ranks.
+ *
  * Dead and cut off ranks are the transport's to find; what is known of them is added here.
  */
 #include "run/pipe_state.h"
@@ -13,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "graph/stats.h"
+#include "run/starved.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -30,6 +34,7 @@ struct sl_guard {
     struct sl_work *now, *fresh; /* [worker] */
     int64_t *changed_ns;         /* [worker] when it was seen to move last */
     int64_t *warned_about;       /* [worker] an action that was called slow */
+    int64_t *cpu_ns;             /* [worker] see sl_starved_look */
     int64_t last_ns, failed_ns;
 };
 
@@ -140,19 +145,37 @@ static bool has_moved(const struct sl_work *a, const struct sl_work *b) {
            a->moved != b->moved;
 }
 
-/* Time in which this process did not run itself does not count. */
+/* The notes of workers here tell how long they were ready and had no processor. */
+static void note_starved(struct sl_pipe *pipe, int64_t span_ns) {
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        struct sl_notes *notes = &pipe->workers[w].notes;
+        if (!sl_pipe_is_here(pipe, w))
+            continue;
+        int64_t ns = sl_starved_look(atomic_load_explicit(&notes->thread, memory_order_relaxed),
+                                     span_ns, &pipe->guard->cpu_ns[w]);
+        atomic_fetch_add_explicit(&notes->starved_ns, ns, memory_order_relaxed);
+    }
+}
+
+/* What is known now, and since when each has stood still. Time in which this process did not run
+ * itself does not count, nor does time in which a worker was starved. */
 static void look(struct sl_pipe *pipe, int64_t now_ns) {
     struct sl_guard *g = pipe->guard;
     int count = pipe->config.plan->worker_count;
     struct sl_work *fresh = g->fresh;
     int64_t away_ns = now_ns - g->last_ns;
     g->last_ns = now_ns;
+    note_starved(pipe, away_ns);
     sl_pipe_read_notes(pipe, fresh);
     for (int w = 0; w < count; w++) {
-        if (away_ns > 4 * look_ns)
-            g->changed_ns[w] += away_ns;
-        if (has_moved(&g->now[w], &fresh[w]) || g->changed_ns[w] > now_ns)
+        int64_t starved_ns = fresh[w].starved_ns - g->now[w].starved_ns;
+        int64_t off_ns = away_ns > 4 * look_ns           ? away_ns
+                         : fresh[w].wait == SL_WAIT_NONE ? starved_ns
+                                                         : 0;
+        if (has_moved(&g->now[w], &fresh[w]) || off_ns >= now_ns - g->changed_ns[w])
             g->changed_ns[w] = now_ns;
+        else if (off_ns > 0)
+            g->changed_ns[w] += off_ns;
         g->now[w] = fresh[w];
         g->now[w].still_ns = now_ns - g->changed_ns[w];
     }
@@ -219,6 +242,7 @@ void sl_pipe_guard_open(struct sl_pipe *pipe) {
     g->fresh = SL_NEW(&pipe->arena, struct sl_work, count);
     g->changed_ns = SL_NEW(&pipe->arena, int64_t, count);
     g->warned_about = SL_NEW(&pipe->arena, int64_t, count);
+    g->cpu_ns = SL_NEW(&pipe->arena, int64_t, count);
     pipe->guard = g;
     int64_t guess = guess_ns(pipe);
     for (int w = 0; w < count; w++) {
@@ -268,6 +292,8 @@ void sl_pipe_guard_start(struct sl_pipe *pipe, int workers) {
     g->last_ns = sl_clock_ns();
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         g->changed_ns[w] = g->last_ns;
+        g->cpu_ns[w] = 0; /* another thread */
+        atomic_store_explicit(&pipe->workers[w].notes.thread, 0, memory_order_relaxed);
         expect(pipe, w);
     }
 }

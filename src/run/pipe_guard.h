@@ -15,6 +15,8 @@ struct sl_notes {
     atomic_int_least64_t doing; /* kind, stage, micro-batch; -1: nothing */
     atomic_int_least64_t wait;  /* for whom; 0: for nobody */
     atomic_int_least64_t longest_ns[SL_KIND_COUNT];
+    atomic_int_least64_t starved_ns;    /* by the watchdog of this rank */
+    atomic_int thread;                  /* the kernel's number of the worker's thread */
     uint32_t seen;                      /* bit k: kind k has been measured; the worker's own */
     int64_t expected_ns[SL_KIND_COUNT]; /* by the schedule */
 };

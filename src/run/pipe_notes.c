@@ -52,6 +52,7 @@ static struct sl_work read_own(const struct sl_pipe *pipe, int worker) {
         .known = true,
         .done = atomic_load_explicit(&notes->done, memory_order_relaxed),
         .moved = atomic_load_explicit(&pipe->comm->moved, memory_order_relaxed),
+        .starved_ns = atomic_load_explicit(&notes->starved_ns, memory_order_relaxed),
     };
     if (doing == nothing)
         return work;

@@ -5,7 +5,8 @@ bool sl_work_is_valid(const struct sl_plan *plan, const struct sl_work *w) {
     bool edge = w->wait == SL_WAIT_MESSAGE || w->wait == SL_WAIT_PLACE;
     int groups = sl_sched_group_count(plan);
     if (w->kind < 0 || w->kind >= SL_KIND_COUNT || w->stage < 0 || w->stage >= plan->stage_count ||
-        w->wait < 0 || w->wait >= SL_WAIT_COUNT || w->peer < 0 || w->peer >= plan->worker_count)
+        w->wait < 0 || w->wait >= SL_WAIT_COUNT || w->peer < 0 || w->peer >= plan->worker_count ||
+        w->starved_ns < 0)
         return false;
     if (edge)
         return w->of >= 0 && w->of < plan->edge_count;

@@ -28,10 +28,11 @@ struct sl_work {
     int32_t busy;  /* in an action; 0: its list is done, or not begun */
     int32_t kind, stage, micro;
     int32_t wait, grad, of, peer, peer_micro;
-    int64_t done;      /* actions so far: changes when it moves */
-    int64_t moved;     /* messages or bytes that its process has got: the same */
-    int64_t expect_ns; /* the longest that this kind of action took here, or is expected to */
-    int64_t still_ns;  /* it has not moved for; by the clock of who looks */
+    int64_t done;       /* actions so far: changes when it moves */
+    int64_t moved;      /* messages or bytes that its process has got: the same */
+    int64_t starved_ns; /* so far: ready to work, without a processor */
+    int64_t expect_ns;  /* the longest that this kind of action took here, or is expected to */
+    int64_t still_ns;   /* it has not moved for, and was not starved; by the clock of who looks */
 };
 
 /* Numbers are those of the plan, whoever sent them. */

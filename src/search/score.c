@@ -219,6 +219,22 @@ int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
     return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
 }
 
+/* With the slack that a run takes by itself where it fits (sl_schedule_slack, without building
+ * twice); where not even the schedule as it stands fits, without limits, to see by how much. */
+static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
+                           struct sl_sched_opts *opts, const struct sl_sched **out) {
+    const struct sl_schedule *row = sl_schedule_find(opts->schedule);
+    for (opts->slack = row ? row->slack : 0; opts->slack >= 0; opts->slack--)
+        if (sl_sched_build(arena, plan, opts, out) == SL_OK)
+            return SL_OK;
+    struct sl_plan draft = *plan;
+    const struct sl_plan *loose;
+    draft.memory_bytes = NULL;
+    opts->slack = 0;
+    SL_TRY(sl_plan_build(arena, &draft, &loose));
+    return sl_sched_build(arena, loose, opts, out);
+}
+
 static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                    const struct sl_stage_bytes *exact, struct sl_score *out) {
     const struct sl_plan *plan;
@@ -233,14 +249,8 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
                                  .together = steps_together(l),
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
-    if (sl_sched_build(arena, plan, &opts, &sched) != SL_OK) {
-        struct sl_plan draft = *plan; /* without limits: by how much does it miss? */
-        const struct sl_plan *loose;
-        draft.memory_bytes = NULL;
-        SL_TRY(sl_plan_build(arena, &draft, &loose));
-        SL_TRY(sl_sched_build(arena, loose, &opts, &sched));
-    }
-    struct sl_sim_opts play = {.net = {route, l}};
+    SL_TRY(build_as_run(arena, plan, &opts, &sched));
+    struct sl_sim_opts play = {.net = {route, l, true}, .cold = l->problem->cold};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
     int64_t step_ns = sl_step_ns(sched, sim, (const int64_t(*)[SL_KIND_COUNT])dur);

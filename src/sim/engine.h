@@ -76,6 +76,7 @@ struct sl_parts_sim {
 
 struct sl_post { /* one end of a message that waits for the other */
     int64_t at_ns, buffer, span, bytes;
+    int64_t start_ns; /* of the transfer, when it has landed; at_ns is then its arrival */
 };
 
 struct sl_queue {
@@ -86,6 +87,7 @@ struct sl_queue {
 struct sl_channel_sim {
     int from, to;
     struct sl_queue sends, recvs;
+    struct sl_queue landed; /* has its times, and waits for its RECV */
     int64_t latency_ns, bytes_per_s;
     int wires[SL_SIM_WIRES];
     int wire_count;

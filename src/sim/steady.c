@@ -47,10 +47,13 @@ static void put_channel(struct state *s, const struct sl_channel_sim *c) {
     put_time(s, c->last_ns);
     put(s, c->sends.vec.count - c->sends.head);
     put(s, c->recvs.vec.count - c->recvs.head);
+    put(s, c->landed.vec.count - c->landed.head);
     for (int64_t i = c->recvs.head; i < c->recvs.vec.count; i++)
         put_time(s, c->recvs.vec.at[i].at_ns);
     for (int64_t i = c->sends.head; i < c->sends.vec.count; i++)
         put_time(s, c->sends.vec.at[i].at_ns);
+    for (int64_t i = c->landed.head; i < c->landed.vec.count; i++)
+        put_time(s, c->landed.vec.at[i].at_ns);
 }
 
 static int64_t room_of(const struct sl_engine *e) {
@@ -59,7 +62,8 @@ static int64_t room_of(const struct sl_engine *e) {
                    2 * (int64_t)SL_PARTS_KEPT * (sl_sched_group_count(e->plan) + 1);
     for (int64_t i = 0; i < e->channels.count; i++) {
         const struct sl_channel_sim *c = &e->channels.at[i];
-        room += 3 + c->recvs.vec.count - c->recvs.head + c->sends.vec.count - c->sends.head;
+        room += 4 + c->recvs.vec.count - c->recvs.head + c->sends.vec.count - c->sends.head +
+                c->landed.vec.count - c->landed.head;
     }
     return room;
 }

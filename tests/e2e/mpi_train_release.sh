@@ -103,7 +103,7 @@ else
 fi
 TEXT
 chmod +x "$work/die"
-SL_TEST_PATIENCE=60
+SL_TEST_PATIENCE=300
 status=0
 run_ranks 2 "$work/die" "$SLUICE" train "${gpt[@]}" --stages 2 --steps 1000000 --out "$work/long" >"$work/out" 2>"$work/err" || status=$?
 case $status in 0 | 124) fail "a killed rank: status $status" ;; esac

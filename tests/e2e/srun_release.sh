@@ -15,7 +15,7 @@ srun() {
     shift
     for ((rank = 0; rank < tasks; rank++)); do
         SLURM_JOB_ID=$$ SLURM_STEP_ID=${step:-0} SLURM_PROCID=$rank SLURM_NTASKS=$tasks SLURM_STEP_NUM_TASKS=$tasks \
-            SLURM_STEP_NODELIST=localhost timeout 120 "$@" >"$work/out$rank" 2>"$work/err$rank" &
+            SLURM_STEP_NODELIST=localhost timeout 300 "$@" >"$work/out$rank" 2>"$work/err$rank" &
         pids+=($!)
     done
     for pid in "${pids[@]}"; do

@@ -28,11 +28,8 @@ grep -q -- '--schedule async .*--batch 2 --micro 1 --steps 12 ' runs || fail "a 
 
 # killed on the way: the same command goes on
 study >/dev/null 2>&1 & pid=$!
-for _ in $(seq 1200); do
-    [ -z "$(find x/cells -name log.jsonl 2>/dev/null)" ] || break
-    sleep 0.05
-done
-kill -KILL $pid
+until [ -n "$(find x/cells -name log.jsonl 2>/dev/null)" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
+kill -KILL $pid 2>/dev/null || true # or it has ended already
 wait $pid 2>/dev/null || true
 study >table 2>notes || fail "$(cat notes)"
 [ "$(grep -c '^| ' table)" = 13 ] || fail "rows: $(cat table)"

@@ -13,12 +13,12 @@ declare -A started
 begin() {
     local name=$1
     shift
-    timeout 120 "$@" --out "$work/$name" >"$work/$name.out" 2>"$work/$name.err" &
+    timeout 300 "$@" --out "$work/$name" >"$work/$name.out" 2>"$work/$name.err" &
     started[$name]=$!
 }
 # ends NAME STATUS TEXT...: each regular expression is in what it said.
 ends() {
-    local name=$1 want=$2 status=0 text
+    local name=$1 want=$2 status=0 text i
     shift 2
     wait "${started[$name]}" || status=$?
     if [ "$want" != any ] && [ $status != "$want" ]; then
@@ -33,7 +33,11 @@ ends() {
         echo "FAILED: $name does not say: $text"
         exit 1
     done
-    if pgrep -f -- "--out $work/$name\$" >/dev/null; then echo "FAILED: $name: a process is left" && exit 1; fi
+    for ((i = 0; i < 600; i++)); do # what was killed may take a moment to be gone
+        pgrep -f -- "--out $work/$name\$" >/dev/null || break
+        sleep 0.1
+    done
+    if [ "$i" = 600 ]; then echo "FAILED: $name: a process is left" && exit 1; fi
     "$SLUICE" ckpt verify "$work/$name" >/dev/null || { echo "FAILED: $name: its checkpoint does not load" && exit 1; }
     watched=$((watched + 1))
 }
@@ -43,7 +47,8 @@ begin threads-stall "$SLUICE" "${forever[@]}" --drill stall:1:600
 begin tcp-stall "$SLUICE" launch -n 3 -- "${forever[@]}" --drill stall:2:601
 begin tcp-die "$SLUICE" launch -n 3 -- "${forever[@]}" --drill die:1:602
 begin tcp-fail "$SLUICE" launch -n 3 -- "${forever[@]}" --drill fail:1:603
-begin slow "$SLUICE" train "${gpt[@]}" --steps 40 --drill slow:1:604
+# It sleeps for 3 s: a warning after 1.6 s, and far from a stall.
+begin slow "$SLUICE" train "${gpt[@]}" --steps 40 --drill slow:1:604 --stall-timeout 8
 begin whole "$SLUICE" train "${gpt[@]}" --steps 40
 action="(F|B|STEP|SEND|RECV) of stage [^,;:]*(, micro-batch [0-9]+)?"
 ends threads-stall 5 "worker 1 \(rank 0, host [^,]+, process [0-9]+\) is stalled: $action; not ended for" \

@@ -65,6 +65,12 @@ static const char *const models[] = {
     "repeat i in 0..4 as branch {\nh = matmul(x * (i + 1), s, tb = 1)\n"
     "repeat j in 0..i as layer {\nh = dense(h, W)\n}\nxs = xs + [h]\n}\n"
     "z = concat(xs, axis = 1)\nloss mse(dense(dense(z, W) as j1, 1) as j2, y)\n",
+    /* values made of parameters alone, which several stages read: their gradients are sent, too */
+    "size N = 5, W = 7\ninput x : float[B, N]\ninput y : float[B, W]\n"
+    "param g[3, W] ~ normal(0.5)\nparam w[W, N] ~ normal(0.5)\nparam v[W, W] ~ normal(0.5)\n"
+    "s = slice(g, axis = 0, to = 1)\nt = tanh(s) * s\n"
+    "h = tanh(matmul(x, w, tb = 1) * t)\nh = tanh(matmul(h + s, v, tb = 1)) * t\n"
+    "loss mse(h + t, y)\n",
 };
 
 static struct sl_graph *read_model(const char *text) {

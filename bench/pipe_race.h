@@ -1,0 +1,87 @@
+/* Pipelines that take turns, so that a difference of a percent shows on a machine whose speed
+ * changes: an opening of all contenders (memory lies elsewhere each time), then rounds in which
+ * each runs once, in an order that rotates. An opening gives one number per contender, the median
+ * of its rounds; the result is the median of the openings, with the 95 % interval of a bootstrap
+ * over them. A contender that is the first once more shows what the machine makes of no difference.
+ */
+#ifndef SL_BENCH_PIPE_RACE_H
+#define SL_BENCH_PIPE_RACE_H
+
+#include "pipe_bench.h"
+
+#include "device/cpu/cpu.h"
+
+enum { RACE_MOST = 4, RACE_ROUNDS = 3, RACE_OPENINGS = 2000, RACE_FEWEST = 6 };
+
+/* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
+ * two speeds, three times apart. */
+static inline const char *race_isa(void) { return sl_cpu_has_avx512() ? "avx512" : "any"; }
+
+struct race {
+    int count; /* contenders */
+    int64_t steps;
+    double seconds; /* openings begin until they are over */
+    void (*open)(void *ctx, int contender, struct bench *b, struct sl_pipe **pipe);
+    void (*ran)(void *ctx, int contender, const struct sl_pipe *pipe); /* after a run; or NULL */
+    void *ctx;
+    /* What came out, of each opening: throughput over that of contender 0. */
+    double *wall[RACE_MOST], *cpu[RACE_MOST];
+    int64_t openings;
+};
+
+static inline void run_opening(struct race *race) {
+    struct bench benches[RACE_MOST];
+    struct sl_pipe *pipes[RACE_MOST];
+    double wall[RACE_MOST][RACE_ROUNDS], cpu[RACE_MOST][RACE_ROUNDS];
+    struct cost costs[RACE_MOST];
+    int64_t turn = race->openings;
+    for (int v = 0; v < race->count; v++) {
+        int at = (int)((v + turn) % race->count);
+        race->open(race->ctx, at, &benches[at], &pipes[at]);
+        run_steps(pipes[at], race->steps); /* memory is touched */
+    }
+    for (int r = 0; r < RACE_ROUNDS; r++) {
+        for (int v = 0; v < race->count; v++) { /* nobody is always first, or behind the same */
+            int64_t place = (r + turn) % 2 ? v : race->count - 1 - v;
+            int at = (int)((place + r + turn) % race->count);
+            costs[at] = run_steps(pipes[at], race->steps);
+            if (race->ran)
+                race->ran(race->ctx, at, pipes[at]);
+        }
+        for (int v = 0; v < race->count; v++) {
+            wall[v][r] = costs[0].wall / costs[v].wall;
+            cpu[v][r] = costs[0].cpu / costs[v].cpu;
+        }
+    }
+    for (int v = 0; v < race->count; v++) {
+        race->wall[v][turn] = median_of(wall[v], RACE_ROUNDS);
+        race->cpu[v][turn] = median_of(cpu[v], RACE_ROUNDS);
+        sl_pipe_close(pipes[v]);
+        close_bench(&benches[v]);
+    }
+    race->openings++;
+}
+
+static inline void run_race(struct race *race, struct sl_arena *arena) {
+    int64_t start = sl_clock_ns();
+    for (int v = 0; v < race->count; v++) {
+        race->wall[v] = SL_NEW(arena, double, RACE_OPENINGS);
+        race->cpu[v] = SL_NEW(arena, double, RACE_OPENINGS);
+    }
+    while (race->openings < RACE_OPENINGS &&
+           (race->openings < RACE_FEWEST || (double)(sl_clock_ns() - start) / 1e9 < race->seconds))
+        run_opening(race);
+}
+
+/* The end of a RESULT line. goal: the least ratio by the clock; 0: none. */
+static inline void put_ratio(struct race *race, int contender, double goal) {
+    struct interval cpu = interval_of(race->cpu[contender], race->openings);
+    struct interval wall = interval_of(race->wall[contender], race->openings);
+    printf(" openings=%lld rounds=%d cpu_ratio=%.4f cpu_low=%.4f cpu_high=%.4f ratio=%.4f",
+           (long long)race->openings, RACE_ROUNDS, cpu.middle, cpu.low, cpu.high, wall.middle);
+    put_interval(wall, goal);
+    printf("\n");
+    fflush(stdout);
+}
+
+#endif
