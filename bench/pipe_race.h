@@ -11,7 +11,7 @@
 
 #include "device/cpu/cpu.h"
 
-enum { RACE_MOST = 4, RACE_ROUNDS = 3, RACE_OPENINGS = 2000, RACE_FEWEST = 3 };
+enum { RACE_MOST = 4, RACE_ROUNDS = 3, RACE_OPENINGS = 2000, RACE_FEWEST = 6 };
 
 /* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
  * two speeds, three times apart. */

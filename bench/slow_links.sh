@@ -1,12 +1,24 @@
 #!/usr/bin/env bash
 # Two hosts (network namespaces) on links of 1 Gbit/s and 100 Mbit/s: the simulator puts 1f1b, 2bw and the planner's
 # choice in an order by the measured costs of the model; does the clock agree?
-#     ./dev bench slow_links [--steps N]
-# 1f1b and 2bw have a stage on each host; the planner is free, also to use one host only. Pairs whose predictions are
-# closer than 10 % have no order. Needs namespaces and tc; says so and ends otherwise.
+#     ./dev bench slow_links [--rounds R] [--steps N]
+# 1f1b and 2bw have a stage on each host; the planner is free, also to use one host only. Rounds are interleaved: each
+# measures the passes, then every plan on every link; medians over the rounds are compared. Pairs whose predictions are
+# closer than 10 % have no order. Exit status 1 when a pair comes the other way round. Needs namespaces and tc; says so
+# and ends with 77 otherwise.
 set -euo pipefail
-steps=12
-[ "${1:-}" != --steps ] || steps=${2:?}
+steps=20 rounds=3
+while [ $# -gt 0 ]; do
+    case $1 in
+    --steps) steps=${2:?} ;;
+    --rounds) rounds=${2:?} ;;
+    *)
+        echo "slow_links: unknown option $1" >&2
+        exit 2
+        ;;
+    esac
+    shift 2
+done
 : "${SLUICE:?run it as ./dev bench slow_links}"
 # shellcheck source=tests/support/two_hosts.sh
 . "$(dirname "$0")/../tests/support/two_hosts.sh"
@@ -18,24 +30,20 @@ clean() {
     rm -rf "$work"
 }
 trap clean EXIT
-make_shaped() {
-    make_hosts "$a" "$b" 10.76.0 &&
-        ip netns exec "$a" tc qdisc add dev wire root tbf rate 1gbit burst 128kb latency 50ms &&
-        ip netns exec "$b" tc qdisc add dev wire root tbf rate 1gbit burst 128kb latency 50ms
+# A bucket that holds little: what it holds after a pause goes through at once, and must be small beside a message (256 KiB).
+shape() { # add|change RATE
+    local burst=32kb
+    [ "$2" = 1gbit ] || burst=16kb
+    ip netns exec "$a" tc qdisc "$1" dev wire root tbf rate "$2" burst $burst latency 50ms &&
+        ip netns exec "$b" tc qdisc "$1" dev wire root tbf rate "$2" burst $burst latency 50ms
 }
-if ! command -v ip >/dev/null || ! make_shaped 2>"$work/err"; then
+if ! command -v ip >/dev/null || ! { make_hosts "$a" "$b" 10.76.0 && shape add 1gbit; } 2>"$work/err"; then
     echo "slow_links: no namespaces or no tc here: $(tail -n 1 "$work/err")" >&2
     exit 77
 fi
-shape() { # RATE
-    for host in "$a" "$b"; do
-        ip netns exec "$host" tc qdisc change dev wire root tbf rate "$1" burst 128kb latency 50ms
-    done
-}
 # Wide activations between thin layers, so that the links matter.
 model=(gpt-nano --set "V=256,T=128,P=128,L=4,C=128,H=4")
 batch=32 micro=8
-"$SLUICE" profile "${model[@]}" --micro-batch $((batch / micro)) --busy 2 --quiet -o "$work/x.cost"
 
 # plan NAME RATE ARGUMENTS...: a plan, and its simulated step in ms.
 plan() {
@@ -46,7 +54,7 @@ plan() {
     sed -n 's/^  "step_ns": \([0-9]*\),$/\1/p' "$work/$name.json" | awk '{ printf "%.3f", $1 / 1e6 }'
 }
 field() { sed -n "s/^  \"$2\": \"\\{0,1\\}\\([^\",]*\\)\"\\{0,1\\},\$/\\1/p" "$work/$1.json"; }
-# measure NAME: the median step in ms, over the link where it has two workers.
+# measure NAME: the mean step in ms, without the first ones, over the link where it has two workers.
 measure() {
     local devices
     devices=$(field "$1" devices)
@@ -57,28 +65,40 @@ measure() {
     else
         "$SLUICE" "${train[@]}" >&2
     fi
-    sed 's/.*"ms": \([0-9.]*\).*/\1/' "$work/run/log.jsonl" | tail -n +4 | sort -n |
+    sed 's/.*"ms": \([0-9.]*\).*/\1/' "$work/run/log.jsonl" | tail -n +5 | awk '{ sum += $1 } END { printf "%.3f", sum / NR }'
+}
+for round in $(seq "$rounds"); do
+    "$SLUICE" profile "${model[@]}" --micro-batch $((batch / micro)) --busy 2 --quiet -o "$work/x.cost" >&2
+    for link in 1gbit:1Gb/s 100mbit:100Mb/s; do
+        shape change "${link%:*}"
+        for name in 1f1b 2bw choice; do
+            case $name in
+            choice) predicted=$(plan $name "${link#*:}") ;;
+            *) predicted=$(plan $name "${link#*:}" --planner even --schedule $name --devices 2) ;;
+            esac
+            measured=$(measure $name)
+            echo "${link%:*} $name $predicted $measured" >>"$work/table"
+            echo "RESULT bench=slow_links link=${link%:*} round=$round plan=$name schedule=$(field $name schedule) devices=$(field $name devices) predicted_ms=$predicted measured_ms=$measured"
+        done
+    done
+done
+median() { # LINK NAME COLUMN
+    awk -v link="$1" -v name="$2" -v column="$3" '$1 == link && $2 == name { print $column }' "$work/table" | sort -n |
         awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
-disagree=0
-for link in 1gbit:1Gb/s 100mbit:100Mb/s; do
-    shape "${link%:*}"
-    : >"$work/table"
+verdict=pass
+for link in 1gbit 100mbit; do
     for name in 1f1b 2bw choice; do
-        case $name in
-        choice) predicted=$(plan $name "${link#*:}") ;;
-        *) predicted=$(plan $name "${link#*:}" --planner even --schedule $name --devices 2) ;;
-        esac
-        measured=$(measure $name)
-        echo "$name $predicted $measured" >>"$work/table"
-        echo "RESULT bench=slow_links link=${link%:*} plan=$name schedule=$(field $name schedule) devices=$(field $name devices) predicted_ms=$predicted measured_ms=$measured"
-    done
-    awk -v link="${link%:*}" '{ name[NR] = $1; p[NR] = $2; m[NR] = $3 }
+        echo "$name $(median $link $name 3) $(median $link $name 4)"
+    done >"$work/medians"
+    awk -v link="$link" '{ name[NR] = $1; p[NR] = $2; m[NR] = $3
+            printf "RESULT bench=slow_links link=%s plan=%s predicted_ms=%.1f measured_ms=%.1f measured_over_predicted=%.3f\n", link, $1, $2, $3, $3 / $2 }
         END { for (i = 1; i <= NR; i++) for (j = i + 1; j <= NR; j++) {
                   if (p[i] < 1.1 * p[j] && p[j] < 1.1 * p[i]) continue
                   pairs++; if ((p[i] < p[j]) == (m[i] < m[j])) same++
                   else printf "%s: %s and %s come the other way round\n", link, name[i], name[j] >"/dev/stderr" }
               printf "RESULT bench=slow_links link=%s pairs=%d same_order=%d\n", link, pairs, same
-              exit pairs != same }' "$work/table" || disagree=1
+              exit pairs != same }' "$work/medians" || verdict=fail
 done
-exit $disagree
+echo "RESULT bench=slow_links rounds=$rounds steps=$steps verdict=$verdict"
+[ $verdict = pass ]

@@ -9,13 +9,20 @@ import sys
 import tempfile
 import time
 
-# model, sizes, samples per step, two numbers of micro-batches
-MODELS = [
+# model, sizes, samples per step, two numbers of micro-batches: for few cores, for many
+FEW, MANY = [
+    ("gpt-nano", "L=4,C=192,H=6,T=64,P=64", 16, (4, 8)),
+    ("bert-base", "L=2,C=256,H=4,F=1024,T=64,P=64,V=4000", 16, (4, 8)),
+    ("mlp", "W=1024,L=4", 512, (4, 8)),
+    ("resnet18", "cifar=1", 8, (4, 8)),
+    ("residual-lstm", "V=256,T=32,L=4,C=384,classes=0", 16, (4, 8)),
+    ("mmt", "L=1,C=256,H=4,F=1024,T=32", 16, (4, 8)),
+], [
     ("gpt-nano", "L=6,C=192,H=6,T=128,P=128", 16, (4, 8)),
     ("bert-base", "L=4,C=256,H=4,F=1024,T=128,P=128,V=4000", 16, (4, 8)),
     ("mlp", "W=2048,L=4", 512, (4, 8)),
     ("resnet18", "cifar=1", 16, (4, 8)),
-    ("residual-lstm", "V=256,T=64,L=4,C=512,classes=0", 16, (4, 8)),
+    ("residual-lstm", "V=256,T=64,L=6,C=512,classes=0", 16, (4, 8)),
     ("mmt", "L=2,C=256,H=4,F=1024,T=64", 16, (4, 8)),
 ]
 # schedule, which of the numbers (-1: two per worker, which zero-bubble schedules need), recompute, transport;
@@ -32,6 +39,7 @@ VARIANTS = [
     ("stash", 1, "none", "threads"),
     ("gpipe", 1, "all", "threads"),
 ]
+ALONE = [("1f1b", 0, "none", "threads"), ("1f1b", 1, "all", "threads")]  # one worker with all the threads
 STALE = ("2bw", "stash")  # without a flush
 GOALS = {"time_median": 5.0, "time_p95": 12.0, "memory": 3.0, "memory_under": 1.0}
 
@@ -43,19 +51,23 @@ class Failed(Exception):
 def call(args, timeout=600):
     done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, text=True)
     if done.returncode != 0:
-        raise Failed("%s: %s" % (" ".join(args), done.stderr.strip().splitlines()[-1:] or done.returncode))
+        said = done.stderr.strip().splitlines()
+        own = [line for line in said if line.startswith("sluice:")] or said[-1:]  # mpirun says more
+        raise Failed("%s: %s" % (" ".join(args), own[0] if own else "exit %d" % done.returncode))
     return done.stdout
 
 
 def configurations(options):
     """What is planned and run: dictionaries, in the order of models. With --share 2 every other one, so that
     all schedules, transports and so on are there on every number of workers."""
-    for number, (name, sizes, batch, micros) in enumerate(MODELS):
+    for number, (name, sizes, batch, micros) in enumerate(MANY if options.cores >= 8 else FEW):
         if options.only and name not in options.only:
             continue
-        for shape, p in enumerate(options.workers or [w for w in (2, 4, 8) if w <= options.cores < 8 * w]):
-            for at, (schedule, micro, recompute, transport) in enumerate(VARIANTS):
+        for shape, p in enumerate(options.workers or [w for w in (1, 2, 4, 8) if w <= options.cores < 8 * w]):
+            for at, (schedule, micro, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
                 if (at + number + shape) % options.share:
+                    continue
+                if transport == "mpi" and not shutil.which("mpirun"):
                     continue
                 yield {"model": name, "sizes": sizes, "batch": batch, "workers": p,
                        "threads": max(1, options.cores // p), "schedule": schedule,
@@ -64,20 +76,19 @@ def configurations(options):
 
 
 def key_of(c):
-    return "-".join(str(c[k]) for k in ("model", "workers", "schedule", "micro", "recompute"))
+    return "-".join(str(c[k]) for k in ("model", "workers", "schedule", "micro", "recompute", "transport"))
 
 
 def model_args(c):
     return [c["model"]] + (["--set", c["sizes"]] if c["sizes"] else [])
 
 
-def profile(sluice, group, directory, options):
-    """One table per model and number of workers, with all of them busy."""
-    c = group[0]
-    path = os.path.join(directory, "%s-%d.cost" % (c["model"], c["workers"]))
-    sizes = sorted({c["batch"] // g["micro"] for g in group})
+def profile(sluice, c, directory, options):
+    """A table of its own for every configuration, with all workers busy, right before its run: a computer that is
+    not alone on its host does not have the same speed all day."""
+    path = os.path.join(directory, key_of(c) + ".cost")
     call([sluice, "profile"] + model_args(c) +
-         ["--micro-batch", ",".join(map(str, sizes)), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
+         ["--micro-batch", str(c["batch"] // c["micro"]), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
           "--rounds", str(options.rounds), "-o", path, "--quiet"])
     return path
 
@@ -89,47 +100,59 @@ def predict(sluice, c, cost, directory):
         ["--cost", cost, "--machine", "here", "--devices", str(c["workers"]), "--straight", "--planner", "even",
          "--schedule", c["schedule"], "--recompute", c["recompute"], "--batch", str(c["batch"]),
          "--micro", str(c["micro"]), "-o", path, "--json", "--quiet"]))
-    return dict(c, plan=path, predicted_s=plan["step_ns"] * 1e-9, predicted_bytes=plan["process_bytes"],
-                stages=len(plan["stages"]))
+    return dict(c, cost=cost, plan=path, predicted_s=plan["step_ns"] * 1e-9, predicted_bytes=plan["process_bytes"],
+                stages=len(plan["stages"]), ranks=plan["devices"], bubble=plan["bubble"])
 
 
-def steady_step(path, steps):
+def steady_step(path, workers):
     """Seconds from step to step in the middle of a run: without a flush single ones are longer and shorter, as
     stages run ahead of each other, and the first and last ones belong to filling and draining."""
     with open(path) as file:
         rows = [json.loads(line) for line in file]
     times = [r["ms"] for r in rows if r.get("event", "step") == "step" and "ms" in r]
-    middle = times[steps // 3:2 * steps // 3]
-    return 1e-3 * statistics.mean(middle)
+    edge = max(len(times) // 6, workers + 1)
+    return 1e-3 * statistics.mean(times[edge:-edge])
 
 
-def measure(sluice, p, seconds):
+def run_once(sluice, p, seconds):
+    """With a learning rate that changes little: stale weights on made-up data soon diverge, gradients become
+    subnormal numbers, and a CPU takes ten times as long for those."""
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(48 if stale else 8, seconds / p["predicted_s"])))
+    steps = int(min(200, max(4 * p["workers"] + 8 if stale else 8, seconds / p["predicted_s"])))
     args = [sluice, "train"] + model_args(p) + \
         ["--plan", p["plan"], "--schedule", p["schedule"], "--batch", str(p["batch"]), "--micro", str(p["micro"]),
-         "--threads", str(p["threads"]), "--steps", str(steps), "--json", "--quiet"]
-    if p["transport"] == "mpi":
-        args = ["mpirun", "-n", str(p["workers"]), "--oversubscribe"] + args
+         "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
+    if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
+        args = ["mpirun", "-n", str(p["ranks"]), "--oversubscribe"] + args
         if os.geteuid() == 0:
             args[1:1] = ["--allow-run-as-root"]
     with tempfile.TemporaryDirectory() as out:
-        if stale:  # --slack 0: plans are made without it
-            args += ["--slack", "0", "--out", out, "--checkpoint-every", "0"]
+        if stale:
+            args += ["--out", out, "--checkpoint-every", "0"]
         run = json.loads(call(args))
         if stale:
-            run["step_s"] = steady_step(os.path.join(out, "log.jsonl"), steps)
-    return dict(p, steps=steps, measured_s=run["step_s"], spread=run["step_spread"], measured_bytes=run["peak_bytes"])
+            run["step_s"] = steady_step(os.path.join(out, "log.jsonl"), p["workers"])
+    return dict(run, asked=steps)
 
 
-def errors(results):
+def measure(sluice, p, options):
+    """Some runs of the same, the mean of their step times; how far they are apart is the noise."""
+    runs = [run_once(sluice, p, options.seconds) for _ in range(options.runs)]
+    times = [r["step_s"] for r in runs]
+    found = dict(p, steps=runs[0]["asked"], measured_s=statistics.mean(times), runs_s=times,
+                 noise=100 * (max(times) - min(times)) / statistics.mean(times), spread=runs[0]["step_spread"],
+                 measured_bytes=max(r["peak_bytes"] for r in runs))
+    if p["transport"] == "mpi":  # ranks have high-water marks and messages of their own: foretold by the run itself
+        found["predicted_bytes"] = sum(r["bytes"] for r in runs[0]["ranks"])
+        found["measured_bytes"] = max(sum(r["peak_bytes"] for r in run["ranks"]) for run in runs)
+    return found
+
+
+def errors(r):
     """Signed, in percent of what was measured: positive when the prediction is too high."""
-    for r in results:
-        r["time_error"] = 100 * (r["predicted_s"] / r["measured_s"] - 1)
-        r["memory_error"] = None
-        if r["transport"] == "threads":  # ranks have high-water marks of their own
-            r["memory_error"] = 100 * (r["predicted_bytes"] / r["measured_bytes"] - 1)
-    return results
+    r["time_error"] = 100 * (r["predicted_s"] / r["measured_s"] - 1)
+    r["memory_error"] = 100 * (r["predicted_bytes"] / r["measured_bytes"] - 1)
+    return r
 
 
 def quantile(values, share):
@@ -139,118 +162,162 @@ def quantile(values, share):
 
 def summary(results):
     step = [abs(r["time_error"]) for r in results]
-    memory = [r["memory_error"] for r in results if r["memory_error"] is not None]
+    memory = [r["memory_error"] for r in results]
     return {"configurations": len(results), "time_median": statistics.median(step), "time_p95": quantile(step, 0.95),
-            "time_worst": max(step), "memory": max(map(abs, memory)) if memory else 0.0,
-            "memory_under": max(0.0, -min(memory)) if memory else 0.0}
+            "time_worst": max(step), "noise_median": statistics.median(r["noise"] for r in results),
+            "noise_p95": quantile([r["noise"] for r in results], 0.95), "memory": max(map(abs, memory)),
+            "memory_under": max(0.0, -min(memory))}
 
 
 def print_row(r):
     print("RESULT bench=truth model=%s workers=%d threads=%d stages=%d schedule=%s micro=%d recompute=%s transport=%s "
-          "predicted_ms=%.3f measured_ms=%.3f spread=%.2f error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f memory_error=%s"
+          "predicted_ms=%.3f measured_ms=%.3f noise=%.1f%% error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f "
+          "memory_error=%+.1f%%"
           % (r["model"], r["workers"], r["threads"], r["stages"], r["schedule"], r["micro"], r["recompute"],
-             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], r["spread"], r["time_error"],
-             r["predicted_bytes"] / 2**20, r["measured_bytes"] / 2**20,
-             "-" if r["memory_error"] is None else "%+.1f%%" % r["memory_error"]), flush=True)
+             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], r["noise"], r["time_error"],
+             r["predicted_bytes"] / 2**20, r["measured_bytes"] / 2**20, r["memory_error"]), flush=True)
 
 
-def print_summary(results):
-    s = summary(results)
+def print_summary(results, failed):
+    s = dict(summary(results), failed=len(failed))
     print("RESULT bench=truth " + " ".join("%s=%s" % (k, v if isinstance(v, int) else "%.2f" % v) for k, v in s.items()))
-    return all(s[k] <= goal for k, goal in GOALS.items()) and s["configurations"] >= 50
+    return all(s[k] <= goal for k, goal in GOALS.items()) and s["configurations"] >= 50 and not failed
 
 
-def write_document(results, path):
+def breakdown(results):
+    """Where errors come from: the same numbers for the rows that share something."""
+    asked = [("schedule " + s, lambda r, s=s: r["schedule"] == s) for s in sorted({r["schedule"] for r in results})]
+    asked += [("transport " + t, lambda r, t=t: r["transport"] == t) for t in ("threads", "mpi")]
+    asked += [("recompute " + t, lambda r, t=t: r["recompute"] == t) for t in ("none", "all")]
+    asked += [("%d x %d threads" % shape, lambda r, shape=shape: (r["workers"], r["threads"]) == shape)
+              for shape in sorted({(r["workers"], r["threads"]) for r in results})]
+    asked += [(m, lambda r, m=m: r["model"] == m) for m, _, _, _ in MANY]
+    asked += [("noise below 3 %", lambda r: r["noise"] < 3), ("noise of 3 % and more", lambda r: r["noise"] >= 3)]
+    for name, holds in asked:
+        rows = [r for r in results if holds(r)]
+        if rows:
+            signed = [r["time_error"] for r in rows]
+            yield (name, len(rows), statistics.median(signed), statistics.median(map(abs, signed)),
+                   quantile(list(map(abs, signed)), 0.95), statistics.median(r["noise"] for r in rows))
+
+
+HOW = """Written by `./dev bench truth --write`. Every row was planned by `sluice plan` from a profile taken with all workers
+busy right before it (`sluice profile --busy`), its prediction was on disk before its run began, and no constant is
+fitted to the runs. %(where)s
+
+- *Measured* is the mean over %(runs)s of the same configuration; of each, the median step, or without a flush (2bw, stash)
+  the mean time from step to step in the middle of the run. *Noise* is how far these runs are apart: no prediction can
+  be expected to be better than that.
+- *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
+  process. Of ranks: what each foretells before its first step, against its own high-water mark, all ranks together.
+- Errors are in percent of what was measured; positive: the prediction is too high.
+
+"""
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"] + ["| " + " | ".join(r) + " |" for r in rows]
+
+
+def write_document(results, failed, path):
     s = summary(results)
     cores = max(r["workers"] * r["threads"] for r in results)
-    lines = [
-        "# Predicted against measured", "",
-        "Written by `./dev bench truth --write`. Every row was planned by `sluice plan` from a profile that was taken with",
-        "all workers busy, its prediction was in a file before the run began, and no constant is fitted to the runs.",
-        "On %d cores; times are medians over the steps of a run, from its first pass until the last worker has updated." % cores,
-        "", "%d configurations: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%"
-        % (s["configurations"], s["time_median"], s["time_p95"], s["time_worst"]),
-        "(wanted: %.0f %% and %.0f %%). Memory (workers that are threads of one process, against its high-water mark) within"
-        % (GOALS["time_median"], GOALS["time_p95"]),
-        "%.1f %%, at most %.1f %% under (wanted: %.0f %% and %.0f %%)." %
-        (s["memory"], s["memory_under"], GOALS["memory"], GOALS["memory_under"]), "",
-        "| model | workers x threads | schedule | micro-batches | recompute | transport | predicted ms | measured ms "
-        "| error | memory MiB | error |", "|---|---|---|---|---|---|---|---|---|---|---|"]
-    for r in results:
-        lines.append("| %s | %d x %d | %s | %d | %s | %s | %.2f | %.2f | %+.1f %% | %.0f | %s |" % (
-            r["model"], r["workers"], r["threads"], r["schedule"], r["micro"], r["recompute"], r["transport"],
-            1e3 * r["predicted_s"], 1e3 * r["measured_s"], r["time_error"], r["predicted_bytes"] / 2**20,
-            "" if r["memory_error"] is None else "%+.1f %%" % r["memory_error"]))
+    isa = results[0].get("isa")
+    where = "On %d core%s%s." % (cores, "s" if cores > 1 else "",
+                                 ", with instructions no better than %s (`--isa %s`): the clock of others' load shows less in them"
+                                 % (isa, isa) if isa else "")
+    runs = len(results[0]["runs_s"])
+    lines = ["# Predicted against measured", ""]
+    lines += (HOW % {"where": where, "runs": "one run" if runs == 1 else "%d runs" % runs}).splitlines()
+    lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
+              % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
+                 s["time_p95"], s["time_worst"]),
+              "(wanted: %.0f %% and %.0f %%). Noise: median %.1f %%, 95th percentile %.1f %%. Memory: within %.1f %%, at most %.1f %% under"
+              % (GOALS["time_median"], GOALS["time_p95"], s["noise_median"], s["noise_p95"], s["memory"],
+                 s["memory_under"]),
+              "(wanted: %.0f %% and %.0f %%)." % (GOALS["memory"], GOALS["memory_under"]), "", "## Errors by cause", ""]
+    lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
+                   [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, "%.1f %%" % x)
+                    for n, c, m, a, q, x in breakdown(results)])
+    lines += ["", "## All rows", ""]
+    lines += table(("model", "workers x threads", "schedule", "micro-batches", "recompute", "transport", "predicted ms",
+                    "measured ms", "error", "noise", "memory MiB", "error"),
+                   [(r["model"], "%d x %d" % (r["workers"], r["threads"]), r["schedule"], str(r["micro"]), r["recompute"],
+                     r["transport"], "%.2f" % (1e3 * r["predicted_s"]), "%.2f" % (1e3 * r["measured_s"]),
+                     "%+.1f %%" % r["time_error"], "%.1f %%" % r["noise"], "%.0f" % (r["predicted_bytes"] / 2**20),
+                     "%+.1f %%" % r["memory_error"]) for r in results])
+    if failed:
+        lines += ["", "Failed: " + "; ".join("`%s`" % f["failed"] for f in failed) + "."]
     with open(path, "w") as file:
         file.write("\n".join(lines) + "\n")
 
 
-def groups(options):
-    found = {}
-    for c in configurations(options):
-        if c["transport"] == "mpi" and not shutil.which("mpirun"):
-            continue
-        found.setdefault((c["model"], c["workers"]), []).append(c)
-    return found.values()
+def write_down(file, row):
+    file.write(json.dumps(row) + "\n")
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def bench(options, directory):
-    sluice, results = os.environ["SLUICE"], []
+    sluice, results, failed = os.environ["SLUICE"], [], []
     told = open(os.path.join(directory, "predictions.jsonl"), "w")
     saw = open(os.path.join(directory, "results.jsonl"), "w")
-    begin = time.monotonic()
-    for group in groups(options):
+    begin, wanted = time.monotonic(), list(configurations(options))
+    for number, c in enumerate(wanted):
         if options.budget and time.monotonic() - begin > options.budget:
-            print("bench truth: no time left for %s on %d workers" % (group[0]["model"], group[0]["workers"]))
+            print("bench truth: no time left for %d of %d configurations" % (len(wanted) - number, len(wanted)))
+            break
+        try:
+            p = predict(sluice, dict(c, isa=options.isa), profile(sluice, c, directory, options), directory)
+            write_down(told, p)
+            results.append(errors(measure(sluice, p, options)))
+        except (Failed, subprocess.TimeoutExpired, ValueError) as why:  # one row less, and it is said
+            failed.append({"failed": key_of(c), "why": str(why)})
+            print("bench truth: %s failed: %s" % (key_of(c), why), flush=True)
+            write_down(saw, failed[-1])
             continue
-        cost = profile(sluice, group, directory, options)
-        predictions = [predict(sluice, c, cost, directory) for c in group]
-        for p in predictions:
-            told.write(json.dumps(p) + "\n")
-        told.flush()
-        os.fsync(told.fileno())
-        for p in predictions:
-            try:
-                results += errors([measure(sluice, p, options.seconds)])
-            except Failed as why:
-                print("bench truth: %s failed: %s" % (key_of(p), why), flush=True)
-                continue
-            print_row(results[-1])
-            saw.write(json.dumps(results[-1]) + "\n")
-            saw.flush()
-    return results
+        print_row(results[-1])
+        write_down(saw, results[-1])
+    return results, failed
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench truth")
     parser.add_argument("--root", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--cores", type=int, default=min(2, os.cpu_count()))
+    parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--share", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float)
     parser.add_argument("--keep")
     parser.add_argument("--results")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.isa:
+        os.environ["SLUICE_ISA"] = options.isa
     if options.results:
         with open(options.results) as file:
-            results = [json.loads(line) for line in file]
+            rows = [json.loads(line) for line in file]
+        results, failed = [r for r in rows if "failed" not in r], [r for r in rows if "failed" in r]
         for row in results:
             print_row(row)
     else:
         directory = options.keep or tempfile.mkdtemp()
         os.makedirs(directory, exist_ok=True)
         try:
-            results = bench(options, directory)
+            results, failed = bench(options, directory)
         finally:
             if not options.keep:
                 shutil.rmtree(directory)
-    met = print_summary(results)
+    if not results:
+        sys.exit("bench truth: no configuration was measured")
+    met = print_summary(results, failed)
     if options.write:
-        write_document(results, os.path.join(options.root, "docs", "truth.md"))
+        write_document(results, failed, os.path.join(options.root, "docs", "truth.md"))
     sys.exit(0 if met or options.only else 1)
 
 

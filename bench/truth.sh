@@ -2,16 +2,20 @@
 # Predicted against measured: configurations that `sluice plan` plans from a profile, then really run on
 # threads and MPI. Every prediction is in a file before its run starts; nothing is fitted to the runs.
 #
-# Usage: ./dev bench truth [--cores N] [--only MODEL]... [--workers N]... [--share N] [--seconds S]
-#                          [--rounds N] [--budget S] [--keep DIR] [--results FILE] [--write]
+# Usage: ./dev bench truth [--cores N] [--isa ISA] [--only MODEL]... [--workers N]... [--share N] [--seconds S]
+#                          [--runs N] [--rounds N] [--budget S] [--keep DIR] [--results FILE] [--write]
 #   --cores N    workers x threads at most; default 2 (or what there is)
+#   --isa ISA    instructions no better than amx, avx512, avx2, any: the wider they are, the more their speed depends
+#                on who else is on the computer
 #   --share N    every Nth configuration
-#   --seconds S  how long a run should take (default 3); --rounds N: micro-batches of a profile (default 25)
-#   --budget S   begin no model after so many seconds
+#   --seconds S  how long a run should take (default 2); --runs N: of the same configuration (default 2; how far they
+#                are apart is the noise); --rounds N: micro-batches of a profile (default 15)
+#   --budget S   begin no configuration after so many seconds
 #   --keep DIR   leave cost tables, plans, predictions.jsonl and results.jsonl there
 #   --results F  run nothing: the results.jsonl of another machine
 #   --write      write docs/truth.md
-# Needs a quiet machine: about 10 minutes on 2 cores. Exit status 1 when a goal is missed.
+# Needs a quiet machine: about 10 minutes on 2 cores. A configuration that fails is named and the others go on.
+# Exit status 1 when a goal is missed or something failed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 command -v python3 >/dev/null || { echo "bench truth: needs python3" && exit 77; }

@@ -20,9 +20,15 @@ while [ $# -gt 0 ]; do
 done
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" | if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
-run() {
+run() { # shown as it can be typed
+    local word
     printf '$ sluice'
-    printf ' %s' "$@"
+    for word in "$@"; do
+        case $word in
+        *[!A-Za-z0-9_./=,:-]*) printf " '%s'" "$word" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
     printf '\n'
     "$sluice" "$@"
 }
@@ -34,8 +40,8 @@ if [ -z "$data" ]; then
     find src include docs models -type f \( -name '*.c' -o -name '*.h' -o -name '*.md' -o -name '*.model' \) |
         LC_ALL=C sort | xargs cat >"$data"
 fi
-# A branching model that fits a laptop: three towers that join.
-towers=(mmt --set 'branches=3,T=16,L=2,C=64,H=4,F=128,classes=10')
+# A branching model that fits a laptop: four towers that join.
+towers=(mmt --set 'branches=4,T=16,L=2,C=64,H=4,F=128,classes=10')
 
 say "1. This machine"
 run doctor --quick
@@ -47,15 +53,15 @@ run profile gpt-nano --micro-batch 4 -o "$out/nano.cost"
 run profile "${towers[@]}" --micro-batch 4 -o "$out/towers.cost"
 
 say "3. Plans, and why they were chosen (for four cores; how many are here does not matter)"
-run plan gpt-nano --cost "$out/nano.cost" --machine '1x4:mem=2G,intra=5GB/s' --batch 16 --micro 4 \
-    --schedule 1f1b --time-limit 10 -o "$out/nano.plan"
-run plan "${towers[@]}" --cost "$out/towers.cost" --machine '1x4:mem=2G,intra=5GB/s' --batch 16 --micro 4 \
-    --time-limit 10 -o "$out/towers.plan"
+# Models this small would rather be copied to every core; --straight asks for pipelines.
+four=(--machine '1x4:mem=2G,intra=5GB/s' --batch 16 --micro 4 --straight --time-limit 5)
+run plan gpt-nano --cost "$out/nano.cost" "${four[@]}" --schedule 1f1b -o "$out/nano.plan"
+run plan "${towers[@]}" --cost "$out/towers.cost" "${four[@]}" --planner graphpipe -o "$out/towers.plan"
 
 say "4. A schedule is data: generated, lowered, proved, written, and proved again from the file"
 run sched "$out/nano.plan" --schedule 1f1b --batch 16 -o "$out/nano.sched"
 run verify "$out/nano.sched"
-run sim --chain 3 --schedule 1f1b --micro 8 --costs 'F=1,I=1,W=1'
+run sim --chain 4 --schedule 1f1b --micro 8 --costs 'F=1,I=1,W=1'
 
 say "5. Training on one worker, on the text of $data"
 common=(gpt-nano --data "$data" --batch 16 --micro 4 --lr 2e-3)

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 /* Written once by sl_log_open before threads start, then only read. */
 static enum sl_log_level log_level = SL_LOG_NORMAL;
@@ -48,6 +49,22 @@ void sl_log_warn(const char *fmt, ...) { LOG_BODY(SL_LOG_QUIET, "warning: "); }
 
 void sl_log_debug(const char *fmt, ...) { LOG_BODY(SL_LOG_VERBOSE, ""); }
 
+/* What is drawn again must stay on one line: where it wraps, the first part would be left behind.
+ */
+static void clip_to_terminal(char *line) {
+    struct winsize size = {0};
+    size_t column = 0;
+    if (ioctl(fileno(stderr), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return;
+    for (; *line; line++) {
+        bool first_byte = ((unsigned char)*line & 0xC0) != 0x80; /* of a character in UTF-8 */
+        if (first_byte && ++column == size.ws_col) {
+            *line = 0;
+            return;
+        }
+    }
+}
+
 void sl_log_status(bool keep, const char *fmt, ...) {
     if (log_level < SL_LOG_NORMAL || (!log_terminal && !keep))
         return;
@@ -56,9 +73,12 @@ void sl_log_status(bool keep, const char *fmt, ...) {
     if (keep) {
         put_line("", fmt, args);
     } else {
+        char line[2048];
+        vsnprintf(line, sizeof line, fmt, args);
+        clip_to_terminal(line);
         open_lines = open_lines ? open_lines : 1;
         erase_open();
-        vfprintf(stderr, fmt, args);
+        fputs(line, stderr);
         fflush(stderr);
         open_lines = 1;
     }

@@ -53,6 +53,8 @@ const struct sl_command sl_cmd_eval = {
     .name = "eval",
     .synopsis = "RUN [--samples N] [--data F]",
     .brief = "loss and accuracy of a trained run",
+    .detail = "On samples that were held out, with the weights of the latest checkpoint.\n\n"
+              "  sluice eval run --samples 4096",
     .options = options,
     .min_args = 1,
     .max_args = 1,

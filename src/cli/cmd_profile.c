@@ -138,6 +138,9 @@ static void cost_json(struct sl_text *text, const struct sl_cost *cost) {
     sl_json_put_double(&json, "link_bytes_per_s", cost->link_bytes_per_s);
     sl_json_put_int(&json, "link_latency_ns", cost->link_latency_ns);
     sl_json_put_int(&json, "action_ns", cost->action_ns);
+    sl_json_put_int(&json, "cold_f_ns", cost->cold.f_ns);
+    sl_json_put_int(&json, "cold_b_ns", cost->cold.b_ns);
+    sl_json_put_int(&json, "cold_after_ns", cost->cold.after_ns);
     sl_json_key(&json, "units");
     sl_json_open(&json, '[');
     for (int i = 0; i < cost->row_count; i++) {

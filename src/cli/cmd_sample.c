@@ -182,6 +182,7 @@ const struct sl_command sl_cmd_sample = {
     .name = "sample",
     .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
     .brief = "text from a trained language model",
+    .detail = "  sluice sample run --prompt 'static int ' --tokens 400 --temperature 0.6",
     .options = options,
     .min_args = 1,
     .max_args = 1,

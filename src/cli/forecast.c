@@ -87,7 +87,8 @@ sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_conf
     SL_TRY(sl_forecast_times(arena, &spec, dur));
     out->cost = path;
     out->costs = put_costs(arena, c->plan, dur);
-    out->links = sl_arena_printf(arena, "latency=%lldns", (long long)cost->link_latency_ns);
+    out->links =
+        sl_arena_printf(arena, "latency=%lldns,receive=early", (long long)cost->link_latency_ns);
     return play(c, (const int64_t(*)[SL_KIND_COUNT])dur, arena, out);
 }
 

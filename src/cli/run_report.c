@@ -125,6 +125,10 @@ static sl_err foretell(struct run *r) {
                      &r->foretold);
     r->pipeline.foretold = &r->foretold;
     r->pipeline.cost = forecast->cost;
+    r->pipeline.foretold_ns = r->foretold.end_ns;
+    int64_t steps = iterations_of(&r->measured);
+    if (r->pipeline.sched->rule == SL_RULE_SYNC && forecast->step_ns <= INT64_MAX / steps)
+        r->pipeline.foretold_ns = forecast->step_ns * steps;
     return SL_OK;
 }
 

@@ -59,22 +59,30 @@ static void put_sizes(const struct sl_search *s, struct sl_text *out) {
                            (long long)s->setup.problem->sizes[sl_candidate_size(c, i)]);
 }
 
+/* Cuts that read the same are told once. */
 static void put_runners(const struct sl_search *s, struct sl_text *out) {
+    enum { SHOWN = 3 };
     const struct sl_result *r = &s->result;
     const struct sl_problem *p = s->setup.problem;
-    char step[SL_HUMAN_BYTES];
-    for (int i = 0; i < r->runner_count && i < 3; i++) {
+    char step[SL_HUMAN_BYTES], line[256], last[256] = "";
+    for (int i = 0, shown = 0; i < r->runner_count && shown < SHOWN; i++) {
         const struct sl_found *found = &r->runner[i];
-        sl_text_printf(out, "runner-up   %s (%+.1f %%): %d stages, %s, micro-batch %lld, by %s\n",
-                       sl_human_ns(found->score.step_ns, step),
-                       100.0 * (double)(found->score.step_ns - r->best.score.step_ns) /
-                           (double)r->best.score.step_ns,
-                       found->c.stage_count, found->c.schedule, (long long)p->sizes[found->c.size],
-                       found->planner);
+        snprintf(line, sizeof line,
+                 "runner-up   %s (%+.1f %%): %d stage%s, %s, micro-batch %lld, by %s\n",
+                 sl_human_ns(found->score.step_ns, step),
+                 100.0 * (double)(found->score.step_ns - r->best.score.step_ns) /
+                     (double)r->best.score.step_ns,
+                 found->c.stage_count, found->c.stage_count == 1 ? "" : "s", found->c.schedule,
+                 (long long)p->sizes[found->c.size], found->planner);
+        if (strcmp(line, last) == 0)
+            continue;
+        sl_text_put(out, line);
+        memcpy(last, line, sizeof last);
+        shown++;
     }
 }
 
-/* Half as much again of one thing; only when the search was quick. */
+/* Twice as much of one thing; only when the search was quick. */
 static void put_what_if(const struct sl_search_report *report, struct sl_text *out) {
     static const struct {
         const char *text;
@@ -180,14 +188,17 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_close(json, '}');
 }
 
-/* All workers as threads of one process. */
+/* All workers as threads of one process, and what a pipeline maps and keeps in small pieces beside
+ * what one worker does (measured; e2e.plan_memory holds it). */
 static int64_t process_bytes(const struct sl_search_report *report) {
+    enum { PIPE_BYTES = 3 << 19 };
     const struct sl_search *s = report->search;
     int64_t all = s->result.best.score.all_bytes;
     if (!s->bytes)
         return all;
-    return all - (s->setup.device_count - 1) *
-                     sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
+    return all + PIPE_BYTES -
+           (s->setup.device_count - 1) *
+               sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
 }
 
 void sl_search_report_json(const struct sl_search_report *report, struct sl_text *out) {

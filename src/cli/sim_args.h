@@ -7,7 +7,7 @@
 #include "sim/sim.h"
 
 #define SL_SIM_OPTIONS                                                                             \
-    {"--links", "L", "'latency=5us,bandwidth=10Gb/s,duplex=full|half,sharing=none|worker|all'",    \
+    {"--links", "L", "'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=all,receive=early'",       \
      false},                                                                                       \
     {                                                                                              \
         "--send", "MODE", "overlap (default), rendezvous or blocking", false                       \

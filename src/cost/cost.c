@@ -32,6 +32,8 @@ static sl_err check_row(const struct sl_cost_row *row) {
     return SL_OK;
 }
 
+static bool is_cold(int64_t ns) { return ns >= 0 && ns <= SL_COLD_MOST_NS; }
+
 static int compare_rows(const void *a, const void *b) {
     const struct sl_cost_row *x = a, *y = b;
     if (x->signature != y->signature)
@@ -48,6 +50,8 @@ sl_err sl_cost_check(const struct sl_cost *c) {
         !is_rate(c->link_bytes_per_s) || c->link_latency_ns < 0 ||
         c->link_latency_ns > 1000000000000 || c->action_ns < 0 || c->action_ns > 1000000000)
         return sl_fail(SL_ERR_INPUT, "step, link or action of the cost table is out of range");
+    if (!is_cold(c->cold.f_ns) || !is_cold(c->cold.b_ns) || !is_cold(c->cold.after_ns))
+        return sl_fail(SL_ERR_INPUT, "cold of the cost table is not in 0..%d ns", SL_COLD_MOST_NS);
     for (int i = 0; i < c->row_count; i++) {
         SL_TRY(check_row(&c->rows[i]));
         if (i && compare_rows(&c->rows[i - 1], &c->rows[i]) >= 0)

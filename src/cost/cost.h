@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "cost/cold.h"
 #include "graph/graph.h"
 
 enum { SL_COST_ROWS = 1 << 20 };
@@ -34,7 +35,8 @@ struct sl_cost {
     double version_bytes_per_s; /* copying parameters to another version; 0: not measured */
     double link_bytes_per_s;    /* between two workers; 0: not measured */
     int64_t link_latency_ns;
-    int64_t action_ns; /* what an action costs beside its kernels */
+    int64_t action_ns;   /* what an action costs beside its kernels */
+    struct sl_cold cold; /* all 0: not measured */
 };
 
 SL_MUST_CHECK sl_err sl_cost_build(struct sl_arena *arena, const struct sl_cost *draft,

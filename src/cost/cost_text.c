@@ -6,6 +6,7 @@
  *     version bandwidth 6.5e9
  *     link bandwidth 5.2e9 latency 900
  *     action 350
+ *     cold f 40000 b 90000 after 5000000
  *     unit "00f1a2b3c4d5e6f7" micro 4 f 120311 i 130870 w 119002 spread 0.02 seen 18 "h.0.mlp"
  */
 #include "cost/cost.h"
@@ -85,6 +86,13 @@ static sl_err read_action(void *reader) {
     return sl_lex_take_int(&r->lex, "nanoseconds", &r->draft.action_ns);
 }
 
+static sl_err read_cold(void *reader) {
+    struct reader *r = reader;
+    SL_TRY(take_field(r, "f", &r->draft.cold.f_ns));
+    SL_TRY(take_field(r, "b", &r->draft.cold.b_ns));
+    return take_field(r, "after", &r->draft.cold.after_ns);
+}
+
 /* Sixteen hexadecimal digits in quotes, so that the lexer need not know them. */
 static sl_err read_unit(void *reader) {
     struct reader *r = reader;
@@ -111,7 +119,8 @@ static sl_err read_unit(void *reader) {
 static sl_err read_lines(struct reader *r) {
     static const struct sl_lex_line lines[] = {{"measured", read_measured}, {"step", read_step},
                                                {"version", read_version},   {"link", read_link},
-                                               {"action", read_action},     {"unit", read_unit}};
+                                               {"action", read_action},     {"cold", read_cold},
+                                               {"unit", read_unit}};
     int64_t format;
     SL_TRY(sl_lex_skip_newlines(&r->lex));
     SL_TRY(take_field(r, "sluice-cost", &format));
@@ -123,7 +132,7 @@ static sl_err read_lines(struct reader *r) {
     char found[64];
     if (r->lex.tok.kind != SL_TOK_END)
         return sl_lex_fail(&r->lex,
-                           "expected measured, step, version, link, action or unit, found %s",
+                           "expected measured, step, version, link, action, cold or unit, found %s",
                            sl_lex_found(&r->lex, found));
     return SL_OK;
 }
@@ -167,6 +176,9 @@ void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
     sl_text_put_double(out, c->link_bytes_per_s);
     sl_text_printf(out, " latency %lld\naction %lld\n", (long long)c->link_latency_ns,
                    (long long)c->action_ns);
+    if (c->cold.after_ns > 0)
+        sl_text_printf(out, "cold f %lld b %lld after %lld\n", (long long)c->cold.f_ns,
+                       (long long)c->cold.b_ns, (long long)c->cold.after_ns);
     for (int i = 0; i < c->row_count; i++) {
         const struct sl_cost_row *row = &c->rows[i];
         sl_text_printf(out, "unit \"%s\" micro %lld f %lld i %lld w %lld spread ",

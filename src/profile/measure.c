@@ -5,6 +5,7 @@
 #include "base/sort.h"
 #include "profile/body.h"
 #include "profile/link.h"
+#include "profile/relay.h"
 #include "profile/slices.h"
 
 #include <math.h>
@@ -29,6 +30,7 @@ struct run {
     struct sl_body_rates rates;
     double copy_rate;
     int64_t action_ns;
+    struct sl_cold cold; /* the sum over sizes and workers */
 };
 
 static int compare_ints(const void *a, const void *b) {
@@ -125,6 +127,7 @@ struct crowd {
     int64_t count;
     int64_t *extra; /* [busy][round] */
     double *copies; /* [busy][round] */
+    struct sl_relay relay;
 };
 
 /* Medians of the passes of a worker, by the samples of each round, added to `out`. */
@@ -186,10 +189,10 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) 
 }
 
 /* Whoever has measured enough goes on until all have: everybody is busy all the time. */
-static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
+static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     enum { WARM = 2 };
-    const struct run *r = ((struct crowd *)ctx)->run;
-    struct member *m = &((struct crowd *)ctx)->members[worker];
+    const struct run *r = c->run;
+    struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
     for (int64_t round = 0; round < r->spec->rounds + WARM || !sl_crowd_is_done(crowd, &told);
@@ -202,7 +205,18 @@ static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
         m->copy_rate[at] = 1e9 * (double)body->copied_bytes / (double)(body->copied_ns + 1);
         add_round(r, body, &m->slice, m->samples + at * (m->slice.last - m->slice.first));
     }
-    return sl_body_step_rates(body, r->spec->optim, crowd, &m->rates);
+    return SL_OK;
+}
+
+static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
+    struct crowd *c = ctx;
+    struct member *m = &c->members[worker];
+    sl_err err = stay_busy(c, crowd, worker);
+    if (err != SL_OK)
+        sl_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
+    SL_TRY(err);
+    SL_TRY(sl_relay_run(&c->relay, worker, m->body));
+    return sl_body_step_rates(m->body, c->run->spec->optim, crowd, &m->rates);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -235,6 +249,8 @@ static sl_err conclude(struct run *r, struct crowd *c, int64_t micro) {
     int64_t *scratch = SL_NEW(r->arena, int64_t, spec->rounds + 1);
     for (int w = 0; w < spec->busy; w++)
         pass_medians(&c->members[w], spec->rounds, scratch, whole);
+    for (int w = 0; w < spec->busy; w++)
+        sl_relay_add(&c->relay, w, &r->cold);
     add_rows(r, c->samples, c->count, whole, micro);
     r->rates = mean_rates(c->members, spec->busy);
     r->action_ns = quantile(c->extra, rounds, 0.5);
@@ -268,6 +284,7 @@ static sl_err measure_size(struct run *r, int64_t micro) {
     const struct sl_profile_spec *spec = r->spec;
     struct sl_arena arena = {0};
     struct crowd c = open_crowd(r, &arena);
+    sl_relay_open(&arena, &c.relay, spec->busy, spec->rounds);
     int place = sl_crowd_place(spec->busy, spec->threads);
     sl_err err = SL_OK;
     for (int w = 0; w < spec->busy; w++) {
@@ -280,6 +297,7 @@ static sl_err measure_size(struct run *r, int64_t micro) {
 out:
     for (int w = 0; w < spec->busy; w++)
         sl_body_close(c.members[w].body);
+    sl_relay_close(&c.relay);
     sl_arena_free(&arena);
     return err;
 }
@@ -348,7 +366,8 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .version_bytes_per_s = floor(r.rates.version),
                             .link_bytes_per_s = floor(r.copy_rate),
                             .link_latency_ns = latency_ns,
-                            .action_ns = r.action_ns};
+                            .action_ns = r.action_ns,
+                            .cold = sl_relay_mean(&r.cold, spec->busy * spec->size_count)};
     err = sl_cost_build(arena, &draft, out);
 out:
     SL_VEC_FREE(&r.rows);

@@ -2,6 +2,7 @@
 #include "report/dashboard.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,26 +38,41 @@ static void put_head(const struct sl_dashboard *d, int columns, struct sl_text *
     char right[96], left[SL_HUMAN_BYTES];
     struct sl_text line = {0};
     double part = d->steps ? 100.0 * (double)d->step / (double)d->steps : 0;
-    snprintf(right, sizeof right, "step %lld/%lld  %3.0f %%  left %s", (long long)d->step,
-             (long long)d->steps, part, sl_human_ns(d->left_ns, left));
+    bool ended = d->step >= d->steps;
+    snprintf(right, sizeof right, "step %lld/%lld  %3.0f %%%s%s", (long long)d->step,
+             (long long)d->steps, part, ended ? "" : "  left ",
+             ended ? "" : sl_human_ns(d->left_ns, left));
     int gap = columns - (int)strlen(d->title) - (int)strlen(right);
     sl_text_printf(&line, "%s%*s%s", d->title, gap > 2 ? gap : 2, "", right);
     put_line(out, &line, columns);
     sl_text_free(&line);
 }
 
+/* A number of the line, if there is room for all of it. */
+SL_PRINTF(3, 4)
+static void put_number(struct sl_text *line, int columns, const char *fmt, ...) {
+    char number[96];
+    va_list args;
+    va_start(args, fmt);
+    int length = vsnprintf(number, sizeof number, fmt, args);
+    va_end(args);
+    if (line->length + (size_t)length <= (size_t)columns)
+        sl_text_put(line, number);
+}
+
 static void put_numbers(const struct sl_dashboard *d, int columns, struct sl_text *out) {
     char rate[SL_HUMAN_BYTES], bytes[SL_HUMAN_BYTES];
     struct sl_text line = {0};
-    sl_text_printf(&line, "loss %.4f", d->loss);
+    put_number(&line, columns, "loss %.4f", d->loss);
     if (!isnan(d->eval_loss))
-        sl_text_printf(&line, "  validation %.4f", d->eval_loss);
-    sl_text_printf(&line, "  %s %s/s", sl_human_count(d->rate, rate), d->item);
+        put_number(&line, columns, "  validation %.4f", d->eval_loss);
+    put_number(&line, columns, "  %s %s/s", sl_human_count(d->rate, rate), d->item);
     if (!isnan(d->bubble))
-        sl_text_printf(&line, "  bubble %.1f %%", 100 * d->bubble);
-    sl_text_printf(&line, "  memory %s  lr %.2e", sl_human_bytes(d->bytes, bytes), d->lr);
+        put_number(&line, columns, "  bubble %.1f %%", 100 * d->bubble);
+    put_number(&line, columns, "  memory %s", sl_human_bytes(d->bytes, bytes));
+    put_number(&line, columns, "  lr %.2e", d->lr);
     if (!isnan(d->norm))
-        sl_text_printf(&line, "  norm %.3f", d->norm);
+        put_number(&line, columns, "  norm %.3f", d->norm);
     put_line(out, &line, columns);
     sl_text_free(&line);
 }

@@ -402,11 +402,19 @@ function tools(main) {
       ...(panels.length > 1 ? [b('Side by side', 'stack or put side by side', e => { e.target.setAttribute('aria-pressed', main.classList.toggle('columns')); redraw(); })] : [])));
   return bar;
 }
+/* Optimizer steps of the first stage, on one of its workers. */
+function steps(p) {
+  const kind = KINDS.indexOf('STEP');
+  return Math.max(...p.lanes.map(l => { let n = 0; for (let i = 0; i < l.length; i += W) n += l[i] === kind && l[i + 1] === 0; return n; }), 0);
+}
+/* Timelines of different numbers of steps are compared by the step. */
 function verdict() {
   if (panels.length < 2) return '';
-  const [a, b] = panels, d = b.end / a.end - 1;
+  const [a, b] = panels, [m, n] = [steps(a), steps(b)], each = m > 0 && n > 0 && m !== n;
+  const [x, y] = each ? [a.end / m, b.end / n] : [a.end, b.end], d = y / x - 1;
   const word = Math.abs(d) < 1e-9 ? 'takes as long as' : d < 0 ? `is ${percent(-d)} faster than` : `is ${percent(d)} slower than`;
-  return el('div', { className: 'verdict' }, `${b.title} ${word} ${a.title}: ${time(b.end)} against ${time(a.end)}`);
+  const tail = each ? ` a step, over ${n} and ${m} steps` : '';
+  return el('div', { className: 'verdict' }, `${b.title} ${word} ${a.title}: ${time(y)} against ${time(x)}${tail}`);
 }
 
 /* --- mouse, touch, keys --- */

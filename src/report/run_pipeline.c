@@ -240,15 +240,22 @@ static void put_compared(const struct sl_run_pipeline *p, struct sl_text *out) {
     char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
     if (!q || q->lane_count != m->lane_count)
         return;
+    int64_t told = p->foretold ? p->foretold_ns : q->end_ns;
     sl_text_printf(out,
                    "<h2>Predicted against measured</h2>\n<p>%s predicted, <b>%s</b> measured: "
                    "%+.1f %%. ",
-                   sl_human_ns(q->end_ns, a), sl_human_ns(m->end_ns, b),
-                   100 * ((double)m->end_ns / (double)(q->end_ns + !q->end_ns) - 1));
+                   sl_human_ns(told, a), sl_human_ns(m->end_ns, b),
+                   100 * ((double)m->end_ns / (double)(told + !told) - 1));
     if (p->foretold) {
         sl_text_put(out, "The prediction was made before the run began, from ");
         sl_markup_escape(out, p->cost);
-        sl_text_put(out, " alone.</p>\n");
+        sl_text_put(out, " alone.");
+        if (told > q->end_ns)
+            sl_text_printf(out,
+                           " It has %s of waiting for the norm of all gradients before the "
+                           "updates, which the timeline does not draw.",
+                           sl_human_ns(told - q->end_ns, a));
+        sl_text_put(out, "</p>\n");
         put_kinds(p, out);
     } else {
         sl_text_put(out, "The prediction plays the schedule with the mean pass times of this run; "

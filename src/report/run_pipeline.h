@@ -21,6 +21,8 @@ struct sl_run_pipeline {
     const struct sl_picture *replayed; /* the schedule with the mean times of the run; NULL: none */
     const struct sl_picture *foretold; /* with times that were told before the run; NULL: none */
     const char *cost;                  /* the table that those came from */
+    int64_t foretold_ns;               /* of the measured steps: with the wait for one norm before a
+                                          synchronous update, which the picture does not draw */
 };
 
 void sl_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out);

@@ -19,7 +19,7 @@ enum { PAIRS_MOST = 45000000, IDEALS_MOST = 400000, WIDE = 4 };
 
 struct cuts {
     struct sl_ideals ideals;
-    const double *work, *time, *cpu, *size, *barred, *cross;
+    const double *work, *time, *cpu, *size, *barred, *cross, *near;
     int net_words;
     const uint64_t *crossing;  /* [ideals][net_words] nets that cross the border */
     const int *list_at, *list; /* the same as lists */
@@ -32,6 +32,8 @@ struct search {
     struct sl_dnnpart_groups groups;
     const struct cuts *cuts;
     struct sl_peer_plan *plan;
+    const double *spread; /* [net] find_spread */
+    double near;          /* nets that spread less count at borders (sweep_border.c) */
 };
 
 static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
@@ -42,11 +44,55 @@ static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
     return count;
 }
 
+/* Sum over a group and everything before it, or behind it. */
+static double *closure_sums(const struct search *s, bool behind) {
+    const struct sl_dag *dag = &s->groups.dag;
+    const int *at = behind ? dag->out_at : dag->in_at, *to = behind ? dag->out : dag->in;
+    struct sl_arena arena = {0};
+    int words = (dag->count + 63) / 64, *order = SL_NEW(&arena, int, dag->count + 1);
+    uint64_t *sets = SL_NEW(&arena, uint64_t, (int64_t)dag->count * words + 1);
+    double *sums = SL_NEW(s->arena, double, dag->count + 1);
+    SL_ASSERT(sl_dag_order(&arena, dag, order));
+    for (int i = 0; i < dag->count; i++) {
+        int g = order[behind ? dag->count - 1 - i : i];
+        uint64_t *set = sets + (int64_t)g * words;
+        set[g >> 6] |= 1ull << (g & 63);
+        for (int e = at[g]; e < at[g + 1]; e++)
+            for (int w = 0; w < words; w++)
+                set[w] |= sets[(int64_t)to[e] * words + w];
+        for (int w = 0; w < words; w++)
+            for (uint64_t bits = set[w]; bits; bits &= bits - 1)
+                sums[g] += s->groups.time[w * 64 + __builtin_ctzll(bits)];
+    }
+    sl_arena_free(&arena);
+    return sums;
+}
+
+/* How much work may lie between two borders that a net crosses: the inner one has a member of it
+ * and what is before that, the outer one lacks a member and what is behind it. */
+static void find_spread(struct search *s) {
+    const struct sl_dnnpart_groups *g = &s->groups;
+    const double *before = closure_sums(s, false), *behind = closure_sums(s, true);
+    double all = 0, *spread = SL_NEW(s->arena, double, g->net_count + 1);
+    for (int i = 0; i < g->count; i++)
+        all += g->time[i];
+    for (int n = 0; n < g->net_count; n++) {
+        double first = INFINITY, last = INFINITY;
+        for (int i = 0; i < g->nets[n].count; i++) {
+            int member = g->spans[g->nets[n].first + i];
+            first = fmin(first, before[member]);
+            last = fmin(last, behind[member]);
+        }
+        spread[n] = all - first - last;
+    }
+    s->spread = spread;
+}
+
 static void find_crossing(struct search *s, struct cuts *cuts) {
     int count = cuts->ideals.count;
     cuts->net_words = (s->groups.net_count + 63) / 64;
     uint64_t *crossing = SL_NEW(s->arena, uint64_t, (int64_t)count * cuts->net_words + 1);
-    double *cross = SL_NEW(s->arena, double, count);
+    double *cross = SL_NEW(s->arena, double, count), *near = SL_NEW(s->arena, double, count);
     int *at = SL_NEW(s->arena, int, count + 1);
     SL_VEC(int) list = {0};
     for (int i = 0; i < count; i++) {
@@ -58,12 +104,14 @@ static void find_crossing(struct search *s, struct cuts *cuts) {
                 continue;
             crossing[(int64_t)i * cuts->net_words + (n >> 6)] |= 1ull << (n & 63);
             cross[i] += net->cost;
+            near[i] += s->spread[n] < s->near ? net->cost : 0;
             SL_PUSH(&list, n);
         }
         at[i + 1] = (int)list.count;
     }
     cuts->crossing = crossing;
     cuts->cross = cross;
+    cuts->near = near;
     cuts->list_at = at;
     cuts->list = SL_VEC_FREEZE(&list, s->arena);
     SL_VEC_FREE(&list);
@@ -201,9 +249,11 @@ static double cpu_work(const struct search *s) {
 }
 
 /* All work spread perfectly. */
-static double low_bound(const struct search *s, const struct cuts *cuts) {
-    double power = (double)s->query->devices + cpu_work(s);
-    return power > 0 ? cuts->work[cuts->ideals.count - 1] / power : 0;
+static double low_bound(const struct search *s) {
+    double power = (double)s->query->devices + cpu_work(s), all = 0;
+    for (int g = 0; g < s->groups.count; g++)
+        all += s->groups.time[g];
+    return power > 0 ? all / power * (1 - 1e-12) : 0;
 }
 
 static bool search(struct search *s, struct cuts *cuts, double *low) {
@@ -216,13 +266,15 @@ static bool search(struct search *s, struct cuts *cuts, double *low) {
                              .free_work = cpu_work(s),
                              .stage_devices = 1,
                              .without = cpu_fits,
+                             .border = cuts->near,
+                             .border_from = s->near * (1 + 1e-9),
                              .pairs_most = PAIRS_MOST,
                              .pair = pair,
                              .accept = accept,
                              .ctx = s};
     sl_sweep_open(&sweep, s->arena);
     double high = s->plan->objective;
-    *low = fmax(*low, low_bound(s, cuts));
+    *low = fmax(*low, low_bound(s));
     bool found = sl_sweep_search(&sweep, low, &high);
     s->plan->pairs += sweep.pairs;
     s->plan->ideals = cuts->ideals.count;
@@ -237,6 +289,8 @@ static sl_err open_search(struct search *s) {
     if (!(query->memory_bytes > 0))
         return sl_fail(SL_ERR_USAGE, "dnn-partitioning: needs a memory limit");
     sl_dnnpart_group(s->arena, s->layers, &s->groups);
+    find_spread(s);
+    s->near = low_bound(s) / 2;
     *s->plan = (struct sl_peer_plan){.objective = INFINITY};
     return SL_OK;
 }
@@ -294,10 +348,10 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     if (!(out->objective < INFINITY))
         return nothing_fits(query);
     if (!complete)
-        low = low_bound(&s, &chain);
+        low = low_bound(&s);
     if (query->scattered) {
         scatter(&s);
-        low = low_bound(&s, s.cuts);
+        low = low_bound(&s);
     }
     out->proven = (complete || query->scattered) && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;

@@ -74,6 +74,7 @@ struct sl_problem {
     const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
     bool estimated;                   /* roofline; else measured */
     int64_t action_ns;                /* of every pass, beside its kernels */
+    struct sl_cold cold;              /* of a pass that its worker has waited for */
     double version_bytes_per_s;  /* steps that make a new version copy weights; 0: for nothing */
     double copy_bytes_per_s;     /* both ends of a message copy it themselves; 0: links do */
     bool straight;               /* no replicas */

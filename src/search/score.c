@@ -250,7 +250,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                                  .together = steps_together(l),
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
     SL_TRY(build_as_run(arena, plan, &opts, &sched));
-    struct sl_sim_opts play = {.net = {route, l}};
+    struct sl_sim_opts play = {.net = {route, l, true}, .cold = l->problem->cold};
     SL_TRY(sl_sim_run(arena, sched, &play, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
     int64_t step_ns = sl_step_ns(sched, sim, (const int64_t(*)[SL_KIND_COUNT])dur);

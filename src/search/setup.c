@@ -352,10 +352,11 @@ static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *w
     int64_t end = stage->step + stage->reduce, live = (wait->window + width - 1) / width;
     int64_t own = busy + end, way = busy - late + wait->back;
     /* no backward pass before the first micro-batch came back, and until then only those forward
-     * passes that the window allows */
+     * passes that the window allows, and one that is computed again */
     int64_t after = stage->f + wait->behind + n * (stage->i + stage->w);
     if (sl_schedule_windowed(l->c.schedule) && !l->c.size_of && n > live)
         after += (n - live) * stage->f;
+    after += l->c.recompute[s] ? (n - 1) * stage->f : 0;
     after += wait->back > end && !split ? wait->back : end;
     own = own > way ? own : way;
     return wait->there + (own > after ? own : after);

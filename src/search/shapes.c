@@ -66,11 +66,32 @@ static void offer_depth(struct shape *s, struct sl_candidate *c, int depth) {
         offer_width(s, c, even);
 }
 
-/* All depths of a small machine; of a large one 2^k and 3 2^k. */
-static bool takes(int depth, int devices) {
+/* The longest stage of this many. */
+static int64_t longest(struct shape *s, int size, int depth) {
+    const struct sl_problem *p = s->contest->query->problem;
+    const struct sl_unit_time *t = sl_problem_times(p, size, 0);
+    int64_t sum = 0, most = 0;
+    sl_even_cut(p, s->order, size, depth, s->stage_of);
+    for (int i = 0; i < p->unit_count; i++) {
+        int u = s->order[i];
+        sum = i && s->stage_of[u] != s->stage_of[s->order[i - 1]] ? 0 : sum;
+        sum += t[u].f + t[u].i + t[u].w;
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+/* All depths of a small machine; of a large one 2^k and 3 2^k, and those from which on stages are
+ * shorter: with 96 layers and a head, 97 stages beat 96. */
+static bool takes(struct shape *s, int size, int depth, int64_t *shortest) {
     enum { SMALL = 16 };
+    if (s->contest->query->problem->machine->device_count <= SMALL)
+        return true;
     int odd = depth / (depth & -depth);
-    return devices <= SMALL || odd == 1 || odd == 3;
+    int64_t most = longest(s, size, depth);
+    bool shorter = most < *shortest - *shortest / 64;
+    *shortest = shorter ? most : *shortest;
+    return odd == 1 || odd == 3 || shorter;
 }
 
 void sl_offer_shapes(struct sl_contest *contest) {
@@ -84,11 +105,14 @@ void sl_offer_shapes(struct sl_contest *contest) {
     struct sl_candidate c = {.stage_of = s.stage_of, .width = s.width, .recompute = s.recompute};
     SL_ASSERT(sl_dag_order(&arena, &p->dag, s.order));
     for (const char *const *row = sl_query_schedules(contest->query, one); *row; row++)
-        for (c.size = 0; c.size < p->size_count; c.size++)
+        for (c.size = 0; c.size < p->size_count; c.size++) {
+            int64_t shortest = INT64_MAX;
+            c.schedule = *row;
+            if (sl_contest_hopeless(contest, *row, c.size))
+                continue;
             for (int depth = 1; depth <= devices && depth <= p->unit_count; depth++)
-                if (takes(depth, devices) && !sl_contest_hopeless(contest, *row, c.size)) {
-                    c.schedule = *row;
+                if (takes(&s, c.size, depth, &shortest))
                     offer_depth(&s, &c, depth);
-                }
+        }
     sl_arena_free(&arena);
 }

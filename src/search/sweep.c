@@ -19,6 +19,10 @@ void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena) {
     for (int i = 1; i < sweep->ideals->count && sweep->nested; i++)
         sweep->nested = sl_subset(sl_ideal(sweep->ideals, i - 1), sl_ideal(sweep->ideals, i),
                                   sweep->ideals->words);
+    if (sweep->border)
+        sl_sweep_border_open(sweep, arena);
+    else
+        sweep->need_tight = sweep->need_alone = sweep->need;
 }
 
 void sl_sweep_close(struct sl_sweep *sweep) { SL_VEC_FREE(&sweep->states); }
@@ -35,8 +39,8 @@ static bool dominates(const struct sl_sweep_state *a, const struct sl_sweep_stat
 }
 
 void sl_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state) {
-    if (state.devices + sweep->need[state.ideal] > sweep->devices ||
-        state.replicas > sweep->replicas)
+    const int *need = state.replicas < sweep->replicas ? sweep->need_tight : sweep->need_alone;
+    if (state.devices + need[state.ideal] > sweep->devices || state.replicas > sweep->replicas)
         return;
     for (int i = sweep->head[state.ideal]; i >= 0; i = sweep->states.at[i].next)
         if (dominates(&sweep->states.at[i], &state))
@@ -79,15 +83,20 @@ static int count_within(const struct sl_sweep *sweep, int end, int left) {
     return low;
 }
 
-/* All stages that end at downset i. */
-static void visit(struct sl_sweep *sweep, int i) {
+/* Can no device take the stage, by what its work and its ends cost? */
+static bool costs_more(const struct sl_sweep *sweep, int i, int j, double work, double unit) {
+    return sweep->border && work >= sweep->border_from && work > unit * sweep->free_work &&
+           work + sweep->border[i] + sweep->border[j] > unit;
+}
+
+/* All stages that end at downset i and begin below `j`. */
+static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_corner from,
+                        double reach) {
     const struct sl_ideals *ideals = sweep->ideals;
     const uint64_t *set = sl_ideal(ideals, i);
-    struct sl_sweep_corner from = least(sweep, i);
-    int left = sweep->left = sweep->devices - from.devices;
-    int most = left < sweep->stage_devices ? left : sweep->stage_devices;
-    double unit = sweep->limit * (1 + SLACK), reach = unit * (most + sweep->free_work);
-    for (int j = count_within(sweep, i, left) - 1; j >= 0; j--) {
+    int left = sweep->left;
+    double unit = sweep->limit * (1 + SLACK);
+    while (--j >= 0) {
         double work = sweep->work[i] - sweep->work[j];
         if (work > reach)
             break;
@@ -98,12 +107,27 @@ static void visit(struct sl_sweep *sweep, int i) {
             sweep->corner[j].replicas <= from.replicas + sweep->step_replicas &&
             !(sweep->without && sweep->without(sweep, i, j)))
             continue;
-        if (work > unit * (left - sweep->need[j] + sweep->free_work) ||
+        if (work > unit * (left - sweep->need_tight[j] + sweep->free_work) ||
+            costs_more(sweep, i, j, work, unit) ||
             !sl_subset(sl_ideal(ideals, j), set, ideals->words))
             continue;
         sweep->pairs++;
         sweep->pair(sweep, i, j);
     }
+}
+
+/* First what no device is needed for, then what leaves enough when it takes one. */
+static void visit(struct sl_sweep *sweep, int i) {
+    struct sl_sweep_corner from = least(sweep, i);
+    int left = sweep->left = sweep->devices - from.devices;
+    int most = left < sweep->stage_devices ? left : sweep->stage_devices;
+    double unit = sweep->limit * (1 + SLACK);
+    int all = count_within(sweep, i, left), rest = count_within(sweep, i, left - 1);
+    double last = rest > 0 ? sweep->work[i] - sweep->work[rest - 1] : INFINITY;
+    double without = sweep->free_work > 0 ? unit * sweep->free_work : 0;
+    if (last > without)
+        visit_below(sweep, i, all, from, without);
+    visit_below(sweep, i, last > without ? rest : all, from, unit * (most + sweep->free_work));
 }
 
 /* Is there a plan within the limit? Its state, or -1. */
@@ -117,6 +141,8 @@ static int run(struct sl_sweep *sweep, double limit) {
         sweep->corner[i] = (struct sl_sweep_corner){INT_MAX, INT_MAX};
         sweep->need[i] = devices_for(sweep, sweep->work[i]);
     }
+    if (sweep->border)
+        sl_sweep_border_needs(sweep);
     sl_sweep_add(sweep, (struct sl_sweep_state){.ideal = count - 1, .from = -1});
     for (int i = count - 1; i > 0; i--)
         if (sweep->head[i] >= 0)

@@ -48,12 +48,18 @@ struct sl_sweep {
     /* The plan that ends in this state; returns its objective, at most the limit. */
     double (*accept)(struct sl_sweep *sweep, int state);
     void *ctx;
+    /* [ideals] what a stage on one device pays for an end here, at least, when its work is at least
+     * border_from. NULL: no more than its work is known. Only where stages have one device. */
+    const double *border;
+    double border_from;
     bool nested; /* each downset contains all smaller ones */
     /* the running sweep */
     double limit;
     int left;                       /* devices that the larger downset of the pair leaves at most */
     int *head;                      /* [ideals] first state or -1 */
     int *need;                      /* [ideals] devices that the rest takes at least */
+    int *need_tight, *need_alone;   /* the same with borders; without free work */
+    double *cheapest;               /* [level][ideals] least border of the 2^level from one on */
     struct sl_sweep_corner *corner; /* [ideals] one of the states, beside one another in memory */
     SL_VEC(struct sl_sweep_state) states;
     int64_t pairs, sweeps; /* statistics over all sweeps */
@@ -62,6 +68,10 @@ struct sl_sweep {
 
 void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena);
 void sl_sweep_close(struct sl_sweep *sweep);
+
+/* With borders: what the running limit makes of them (sweep_border.c). */
+void sl_sweep_border_open(struct sl_sweep *sweep, struct sl_arena *arena);
+void sl_sweep_border_needs(struct sl_sweep *sweep);
 
 /* Offer a state; dropped when it breaks a limit or is dominated. */
 void sl_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state);

@@ -240,6 +240,15 @@ static int64_t pass_time(const struct turn *t) {
     return dur / size * samples + (dur % size * samples + size - 1) / size;
 }
 
+/* What a pass takes more after its worker has waited for it. */
+static int64_t cold_time(const struct turn *t, int64_t waited) {
+    const struct sl_cold *cold = &t->e->opts->cold;
+    int64_t all = t->a->kind == SL_F ? cold->f_ns : cold->b_ns;
+    if (waited <= 0 || cold->after_ns == 0)
+        return 0;
+    return waited >= cold->after_ns ? all : all * waited / cold->after_ns;
+}
+
 static bool do_pass(struct turn *t) {
     int64_t start = t->w->now;
     bool moves = t->a->kind <= SL_I;
@@ -248,7 +257,8 @@ static bool do_pass(struct turn *t) {
     hold(t, true);
     if (moves)
         write_outputs(t);
-    int64_t dur = pass_time(t), high = t->s->bytes + t->stage->bytes.work;
+    int64_t dur = pass_time(t) + cold_time(t, start - t->w->now);
+    int64_t high = t->s->bytes + t->stage->bytes.work;
     struct sl_sim_seat *out = &t->e->seat_out[t->seat];
     out->busy_ns += dur;
     if (high > out->peak_bytes)
@@ -280,8 +290,10 @@ static bool do_send(struct turn *t) {
         const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
         int pool_number = sl_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, true);
         const struct sl_pool_state *pool = &t->s->pools[pool_number - SL_POOL_EDGES];
-        struct sl_post post = {w->now, pool->in + t->a->slot, w->span,
-                               sl_message_bytes(t->e, t->a)};
+        struct sl_post post = {.at_ns = w->now,
+                               .buffer = pool->in + t->a->slot,
+                               .span = w->span,
+                               .bytes = sl_message_bytes(t->e, t->a)};
         struct sl_out_buffer *out = &t->e->outs[post.buffer];
         int channel = sl_channel_find(t->e, t->worker, t->a->peer);
         out->pending++;

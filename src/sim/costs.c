@@ -177,11 +177,18 @@ static sl_err parse_link(struct sl_str name, struct sl_str value, struct sl_sim_
             return SL_OK;
         return sl_fail(SL_ERR_USAGE, "--links: duplex is full or half");
     }
+    if (sl_str_is(name, "receive")) {
+        out->early = sl_str_is(value, "early");
+        if (out->early || sl_str_is(value, "posted"))
+            return SL_OK;
+        return sl_fail(SL_ERR_USAGE, "--links: receive is early or posted");
+    }
     if (!sl_str_is(name, "bandwidth"))
-        return sl_fail(SL_ERR_USAGE,
-                       "--links: '%.*s' is unknown; latency, bandwidth, duplex and sharing are, as "
-                       "in latency=5us,bandwidth=10Gb/s",
-                       (int)(name.length < 40 ? name.length : 40), name.at);
+        return sl_fail(
+            SL_ERR_USAGE,
+            "--links: '%.*s' is unknown; latency, bandwidth, duplex, sharing and receive "
+            "are, as in latency=5us,bandwidth=10Gb/s",
+            (int)(name.length < 40 ? name.length : 40), name.at);
     if (value.length >= sizeof text)
         return sl_fail(SL_ERR_USAGE, "--links: bandwidth, such as 10Gb/s or 25GB/s");
     memcpy(text, value.at, value.length);

@@ -101,7 +101,7 @@ static void uniform(const void *ctx, int from, int to, struct sl_sim_route *out)
 }
 
 struct sl_sim_net sl_sim_uniform(const struct sl_sim_links *links) {
-    return (struct sl_sim_net){uniform, links};
+    return (struct sl_sim_net){uniform, links, links->early};
 }
 
 /* --- messages --- */
@@ -152,12 +152,28 @@ static void set_span(struct sl_engine *e, int worker, int64_t span, int64_t star
     s->end_ns = end;
 }
 
+/* A message that has landed meets its RECV: the pass that reads it may start when it is there. */
+static void take_landed(struct sl_engine *e, struct sl_channel_sim *c) {
+    if (c->landed.head == c->landed.vec.count || c->recvs.head == c->recvs.vec.count)
+        return;
+    struct sl_post landed = c->landed.vec.at[c->landed.head++];
+    struct sl_post recv = c->recvs.vec.at[c->recvs.head++];
+    struct sl_in *in = &e->ins[recv.buffer];
+    in->got++;
+    in->arrival_ns = landed.at_ns > in->arrival_ns ? landed.at_ns : in->arrival_ns;
+    if (e->lanes)
+        set_span(e, c->to, recv.span, landed.start_ns, landed.at_ns);
+    sl_engine_wake(e, c->to);
+}
+
 void sl_channel_time(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     struct sl_post send = c->sends.vec.at[c->sends.head++];
-    struct sl_post recv = c->recvs.vec.at[c->recvs.head++];
-    int64_t ready = send.at_ns > recv.at_ns ? send.at_ns : recv.at_ns;
-    int64_t start = ready > c->last_ns ? ready : c->last_ns;
+    int64_t start = send.at_ns > c->last_ns ? send.at_ns : c->last_ns;
+    if (!e->opts->net.early) { /* of the RECV that it lands in */
+        int64_t posted = c->recvs.vec.at[c->recvs.head].at_ns;
+        start = posted > start ? posted : start;
+    }
     for (int i = 0; i < c->wire_count; i++)
         start = e->wire_free[c->wires[i]] > start ? e->wire_free[c->wires[i]] : start;
     int64_t left = start + wire_time(send.bytes, c->bytes_per_s), arrival = left + c->latency_ns;
@@ -167,21 +183,17 @@ void sl_channel_time(struct sl_engine *e, int channel) {
     e->end_ns = arrival > e->end_ns ? arrival : e->end_ns;
     e->transfers++;
     e->moved_bytes += send.bytes;
-    struct sl_in *in = &e->ins[recv.buffer];
-    in->got++;
-    in->arrival_ns = arrival > in->arrival_ns ? arrival : in->arrival_ns;
     struct sl_out_buffer *out = &e->outs[send.buffer];
     out->pending--;
     out->free_ns = left > out->free_ns ? left : out->free_ns;
-    if (e->lanes) {
+    if (e->lanes)
         set_span(e, c->from, send.span, start, left);
-        set_span(e, c->to, recv.span, start, arrival);
-    }
     struct sl_worker_sim *from = &e->workers[c->from];
     if (from->in_send && e->opts->send == SL_SEND_BLOCKING)
         from->resume_ns = left;
     sl_engine_wake(e, c->from);
-    sl_engine_wake(e, c->to);
+    sl_queue_push(&c->landed, (struct sl_post){.at_ns = arrival, .start_ns = start});
+    take_landed(e, c);
 }
 
 /* With sends that wait for their receive, this is the one its worker stands at: earlier ones on the
@@ -197,10 +209,14 @@ static void meet(struct sl_engine *e, const struct sl_channel_sim *c, int64_t re
 void sl_channel_match(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     int64_t send = c->sends.head + c->in_queue, recv = c->recvs.head + c->in_queue;
-    if (send >= c->sends.vec.count || recv >= c->recvs.vec.count)
+    bool posted = recv < c->recvs.vec.count;
+    if (e->opts->net.early)
+        take_landed(e, c);
+    if (send >= c->sends.vec.count || (!posted && !e->opts->net.early))
         return;
-    int64_t sent = c->sends.vec.at[send].at_ns, posted = c->recvs.vec.at[recv].at_ns;
-    int64_t ready = sent > posted ? sent : posted;
+    int64_t ready = c->sends.vec.at[send].at_ns;
+    if (!e->opts->net.early && c->recvs.vec.at[recv].at_ns > ready)
+        ready = c->recvs.vec.at[recv].at_ns;
     meet(e, c, ready);
     if (!e->shared) {
         sl_channel_time(e, channel);

@@ -4,6 +4,7 @@
  *   - A worker does its actions in order. A pass starts when the worker is free, its inputs have
  *     arrived and the buffers it writes are free; it takes dur_ns of its stage and kind. A short
  *     micro-batch takes its share, rounded up.
+ *     A pass that had to wait may take longer (cost/cold.h).
  *   - RECV posts and takes no time. SEND depends on the mode, below; the transfer itself starts
  * when both are there and every wire of its route is free, and takes bytes / bandwidth of the
  * slowest wire (wires are busy)  +  latency (wires are free) A wire carries one transfer at a time;
@@ -15,6 +16,7 @@
 #ifndef SL_SIM_SIM_H
 #define SL_SIM_SIM_H
 
+#include "cost/cold.h"
 #include "sched/timeline.h"
 
 enum sl_sim_send {
@@ -41,6 +43,9 @@ struct sl_sim_route {
 struct sl_sim_net {
     void (*route)(const void *ctx, int from, int to, struct sl_sim_route *out);
     const void *ctx;
+    /* Receives are posted from the start, into places of the transport, as in a run: a transfer
+     * does not wait for its RECV, which only takes what has come. */
+    bool early;
 };
 
 /* Links that are all alike. */
@@ -53,12 +58,14 @@ enum sl_sim_sharing {
 struct sl_sim_links {
     int64_t latency_ns, bytes_per_s;
     bool half_duplex; /* both directions share the link or port */
+    bool early;       /* see sl_sim_net */
     enum sl_sim_sharing sharing;
 };
 struct sl_sim_net sl_sim_uniform(const struct sl_sim_links *links); /* keeps the pointer */
 
 struct sl_sim_opts {
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: those in the schedule */
+    struct sl_cold cold;                    /* cost/cold.h; all 0: none */
     enum sl_sim_send send;
     struct sl_sim_net net; /* route NULL: messages take no time */
     bool timeline;         /* else totals only, in memory that does not grow with
@@ -100,7 +107,7 @@ int64_t sl_sim_bubble(const struct sl_sim *sim, int worker);
  * way round I and W halve B; RECOMPUTE is F. Fills dur[stage][kind]. SL_ERR_USAGE. */
 SL_MUST_CHECK sl_err sl_sim_costs(const struct sl_plan *plan, const char *text,
                                   int64_t (*dur)[SL_KIND_COUNT]);
-/* 'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=none|worker|all' */
+/* 'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=none|worker|all,receive=early|posted' */
 SL_MUST_CHECK sl_err sl_sim_links_parse(const char *text, struct sl_sim_links *out);
 
 #endif

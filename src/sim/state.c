@@ -127,6 +127,7 @@ void sl_engine_close(struct sl_engine *e) {
     for (int64_t i = 0; i < e->channels.count; i++) {
         SL_VEC_FREE(&e->channels.at[i].sends.vec);
         SL_VEC_FREE(&e->channels.at[i].recvs.vec);
+        SL_VEC_FREE(&e->channels.at[i].landed.vec);
     }
     SL_VEC_FREE(&e->channels);
     SL_VEC_FREE(&e->ready);

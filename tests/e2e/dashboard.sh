@@ -32,4 +32,7 @@ grep -q '^mlp, one worker' "$work/screen" && fail "a dashboard on a dumb termina
 "$SLUICE" "${args[@]}" --dashboard >"$work/screen" 2>&1
 grep -q '^step 10/10  loss' "$work/screen" || fail "plain lines in a file"
 grep -q $'\033' "$work/screen" && fail "escapes in a file"
-echo "count: 4 terminals"
+# Progress that is wider than the terminal stays on its line.
+python3 "$SRC_DIR/tests/e2e/dashboard.py" 40 24 sh -c "'$SLUICE' plan gpt-nano --machine 1x4:mem=2G --batch 16 --micro 4 \
+    --time-limit 1 -o '$work/x.plan' >'$work/plan.txt'" >"$work/screen" || fail "a plan on a narrow terminal"
+echo "count: 5 terminals"

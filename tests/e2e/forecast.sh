@@ -52,6 +52,19 @@ END
 done
 "$SLUICE" report 1f1b -o x.html
 grep -q 'The prediction was made before the run began, from x.cost alone' x.html || fail "the page has no forecast"
+# What the page compares with is the forecast of as many steps, which has their waits for one norm; the
+# timeline has not.
+sed 's/"step_ns": \([0-9]*\)/"step_ns": \10/' 1f1b/forecast.json >late.json
+cp -r 1f1b late && mv late.json late/forecast.json
+"$SLUICE" report late -o late.html
+grep -q 'of waiting for the norm of all gradients before the updates' late.html || fail "the page hides a wait"
+python3 - late/forecast.json late.html <<'END' || fail "the page compares with something else"
+import json, re, sys
+told = 3 * json.load(open(sys.argv[1]))["step_ns"]
+number, unit = re.search(r"<p>([0-9.]+) (ns|us|ms|s) predicted", open(sys.argv[2]).read()).groups()
+shown = float(number) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+assert abs(shown - told) <= 0.01 * told, (shown, told)
+END
 # Another run of the same plan is told the same, whatever it measured.
 "$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 1 --out again --quiet
 cmp again/forecast.json 1f1b/forecast.json || fail "a forecast depends on the run"

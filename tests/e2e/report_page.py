@@ -212,6 +212,12 @@ try:
     shot("two-columns")
     no_errors("two.html")
 
+    # timelines of different lengths are compared by the step
+    open_page("steps.html")
+    expect("verdict by the step", js("return document.querySelector('.verdict').textContent"),
+           "gpipe takes as long as gpipe: 33 \u00b5s against 33 \u00b5s a step, over 3 and 1 steps")
+    no_errors("steps.html")
+
     # 1,000 lanes and (in the release build) 100,000 actions
     took = open_page("big.html")
     expect("actions", js("return document.documentElement.dataset.ready"), str(ACTIONS))

@@ -21,6 +21,12 @@ trap cleanup EXIT
 "$SLUICE" report --chain 4 --schedule 1f1b --micro 8 --costs 'F=3us,I=2us,W=2us' -o "$work/one.html"
 "$SLUICE" report --chain 4 --schedule 1f1b --micro 8 --against zb-h1 \
     --links 'latency=1ns' -o "$work/two.html"
+# The same schedule, one step and three of them.
+for iters in 1 3; do
+    "$SLUICE" sim --chain 4 --schedule gpipe --micro 8 --iters "$iters" --costs 'F=1us,I=1us,W=1us' --quiet \
+        -o "$work/steps-$iters.trace.json" >/dev/null
+done
+"$SLUICE" report "$work/steps-1.trace.json" "$work/steps-3.trace.json" -o "$work/steps.html"
 # 1,000 stages; with 100,000 actions in the release build. A sanitizer sees the same code with fewer: most of
 # its time would be 100 MB of numbers, printed and read three times.
 micros=50

@@ -212,9 +212,19 @@ static int64_t together_ready(const struct slow *s, const struct slow_worker *w,
     return ready;
 }
 
+static int64_t cold_of(const struct slow *s, const struct sl_action *a, int64_t waited) {
+    const struct sl_cold *cold = &s->opts->cold;
+    int64_t share = waited < cold->after_ns ? waited : cold->after_ns;
+    if (cold->after_ns == 0 || (a->kind != SL_F && a->kind != SL_B && a->kind != SL_I))
+        return 0;
+    return (a->kind == SL_F ? cold->f_ns : cold->b_ns) * share / cold->after_ns;
+}
+
+/* Anew each time, not only later: who waits less has a shorter pass. What depends on what has no
+ * circles, so that it comes to rest all the same. */
 static void relax(const struct slow *s, struct slow_worker *w, int i) {
     struct slow_action *x = &w->at[i];
-    x->start = later(x->start, i ? w->at[i - 1].end : 0);
+    x->start = i ? w->at[i - 1].end : 0;
     if (s->sched->together && (x->a.kind == SL_REDUCE || x->a.kind == SL_STEP))
         x->start = later(x->start, together_ready(s, w, x));
     if (x->a.kind == SL_REDUCE && s->sched->together) {
@@ -225,16 +235,17 @@ static void relax(const struct slow *s, struct slow_worker *w, int i) {
         const struct transfer *t = &s->transfers[x->partner];
         int64_t posted = s->out->workers[t->to].at[t->recv].start;
         x->end = x->start;
-        if (s->opts->send == SL_SEND_RENDEZVOUS)
+        if (s->opts->send == SL_SEND_RENDEZVOUS && !s->opts->net.early)
             x->end = later(x->start, posted);
         if (s->opts->send == SL_SEND_BLOCKING)
             x->end = t->granted ? later(x->start, t->left) : never;
     } else if (x->a.kind == SL_RECV) {
         x->end = x->start;
     } else {
-        int64_t ns = s->opts->dur_ns[x->a.stage][x->a.kind];
+        int64_t ns = s->opts->dur_ns[x->a.stage][x->a.kind], free = x->start;
         x->start = later(x->start, waits_of(s, x));
-        x->end = x->start + (x->a.kind <= SL_RECOMPUTE ? share_of(s, &x->a, ns) : ns);
+        x->end = x->start + (x->a.kind <= SL_RECOMPUTE ? share_of(s, &x->a, ns) : ns) +
+                 cold_of(s, &x->a, x->start - free);
     }
     if (x->start >= never)
         x->start = never;
@@ -274,8 +285,9 @@ static bool grant(struct slow *s) {
         const struct transfer *t = &s->transfers[i];
         if (t->granted)
             continue;
-        int64_t ready = later(s->out->workers[t->from].at[t->send].start,
-                              s->out->workers[t->to].at[t->recv].start);
+        int64_t ready = s->out->workers[t->from].at[t->send].start;
+        if (!s->opts->net.early)
+            ready = later(ready, s->out->workers[t->to].at[t->recv].start);
         if (ready >= never)
             continue;
         const struct transfer *b = best < 0 ? t : &s->transfers[best];

@@ -1,8 +1,8 @@
 /* A slow simulator that shares no code with src/sim: the oracle of its tests.
  *
- * Times are the least solution of "starts no earlier than": all constraints are relaxed until
- * nothing moves (longest paths), with transfers that have not been granted their wires at infinity;
- * then the transfer that is ready first is granted, and so on.
+ * Times are the solution of "starts when the last of these is over": all constraints are worked out
+ * until nothing moves (longest paths), with transfers that have not been granted their wires at
+ * infinity; then the transfer that is ready first is granted, and so on.
  */
 #ifndef SL_TESTS_SLOW_SIM_H
 #define SL_TESTS_SLOW_SIM_H

@@ -18,6 +18,7 @@ static const char good[] =
     "version bandwidth 6.5e+03\n"
     "link bandwidth 5.2e+03 latency 900\n"
     "action 350\n"
+    "cold f 40 b 90 after 5000\n"
     "unit \"00000000000000a1\" micro 2 f 100 i 200 w 300 spread 0.02 seen 18 \"h.0.mlp\"\n"
     "unit \"00000000000000a1\" micro 4 f 180 i 380 w 560 spread 0.02 seen 18 \"h.0.mlp\"\n"
     "unit \"00000000000000b2\" micro 4 f 7 i 11 w 13 spread 0 seen 1 \"loss\"\n";
@@ -67,6 +68,9 @@ static void sabotage(void **state) {
         {"00000000000000b2", "b2", "sixteen"},
         {"version bandwidth 6.5e+03", "version bandwidth -1", "out of range"},
         {"version bandwidth", "version width", "expected 'bandwidth'"},
+        {"cold f 40", "cold f -4", "cold of the cost table"},
+        {"after 5000", "after 5000000000", "cold of the cost table"},
+        {"b 90 after", "b 90 before", "expected 'after'"},
         {"micro 2", "micro 0", "micro is not in"},
         {"micro 2", "micro 4", "twice"},
         {"seen 1 ", "seen 0 ", "number of measurements"},

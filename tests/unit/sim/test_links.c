@@ -1,5 +1,6 @@
 /* Receives are posted early enough: with links that take time, a step takes no longer than the
- * order of passes makes it, up to a latency of the shortest pass.
+ * order of passes makes it, up to a latency of the shortest pass; and whatever the latency, where
+ * they are posted from the start, as in a run.
  *
  * The oracle is the longest path through the passes alone, with the latency on every edge that
  * changes the worker. It knows neither sends nor receives nor buffers, so it is a lower bound for
@@ -58,14 +59,15 @@ static int64_t longest_path(const struct sl_sched *sched, int64_t latency) {
 
 static int64_t cases;
 
-static void meet(const char *name, int workers, int stages, int64_t micros, int64_t latency) {
+static void meet(const char *name, int workers, int64_t micros, int64_t latency, bool early) {
     struct sl_arena arena = {0};
     const struct sl_schedule *row = sl_schedule_find(name);
+    int stages = row->layout == SL_LAYOUT_V || row->layout_chunks ? 2 * workers : workers;
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
     int64_t dur[STAGES][SL_KIND_COUNT] = {{0}};
-    struct sl_sim_links links = {.latency_ns = latency};
+    struct sl_sim_links links = {.latency_ns = latency, .early = early};
     for (int i = 0; i < stages; i++) {
         dur[i][SL_F] = F_NS;
         dur[i][SL_I] = I_NS;
@@ -87,21 +89,34 @@ static void meet(const char *name, int workers, int stages, int64_t micros, int6
     sl_arena_free(&arena);
 }
 
-static void test_early_enough(void **state) {
+static void meet_all(const int64_t *latencies, int count, bool early) {
     static const char *const names[] = {"1f1b",        "gpipe", "zb-h1",
                                         "interleaved", "zb-v",  "dualpipe-v"};
-    static const int64_t latencies[] = {0, 1, W_NS / 5, W_NS / 2, W_NS};
-    (void)state;
     for (int n = 0; n < SL_COUNT(names); n++)
         for (int p = 2; p <= 8; p++)
             for (int64_t m = p; m <= MICROS; m += p)
-                for (int l = 0; l < SL_COUNT(latencies); l++)
+                for (int l = 0; l < count; l++)
                     if (m >= 2 * p || n != 5)
-                        meet(names[n], p, n < 3 ? p : 2 * p, m, latencies[l]);
+                        meet(names[n], p, m, latencies[l], early);
+}
+
+static void test_early_enough(void **state) {
+    static const int64_t latencies[] = {0, 1, W_NS / 5, W_NS / 2, W_NS};
+    (void)state;
+    meet_all(latencies, SL_COUNT(latencies), false);
     printf("count: slow links, as fast as the passes alone %lld\n", (long long)cases);
 }
 
+static void test_from_the_start(void **state) {
+    static const int64_t latencies[] = {0, W_NS, 2 * W_NS + 1, 1009, 20011};
+    (void)state;
+    cases = 0;
+    meet_all(latencies, SL_COUNT(latencies), true);
+    printf("count: receives posted from the start, any latency, likewise %lld\n", (long long)cases);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_early_enough)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_early_enough),
+                                       cmocka_unit_test(test_from_the_start)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static int64_t played, shared_wires, skipped, peaks, together;
+static int64_t played, shared_wires, skipped, skipped_shared, peaks, together, cold;
 
 static void draw_costs(struct dice *dice, int stages, int64_t (*dur)[SL_KIND_COUNT]) {
     static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
@@ -29,10 +29,19 @@ static void draw_net(struct dice *dice, struct sl_sim_links *links, struct sl_si
     *links = (struct sl_sim_links){.latency_ns = 1 + dice_below(dice, 9),
                                    .bytes_per_s = dice_below(dice, 5) ? 1000000000 : 0,
                                    .half_duplex = dice_below(dice, 2),
-                                   .sharing = (enum sl_sim_sharing)dice_below(dice, 3)};
+                                   .sharing = (enum sl_sim_sharing)dice_below(dice, 3),
+                                   .early = dice_below(dice, 3) == 0};
     if (links->bytes_per_s)
         links->bytes_per_s += dice_below(dice, 2000000000);
     opts->net = sl_sim_uniform(links);
+}
+
+static void draw_cold(struct dice *dice, struct sl_sim_opts *opts) {
+    if (dice_below(dice, 3))
+        return;
+    opts->cold = (struct sl_cold){.f_ns = dice_below(dice, 12),
+                                  .b_ns = dice_below(dice, 12),
+                                  .after_ns = dice_below(dice, 15)};
 }
 
 static void fail_case(const struct sched_case *c, uint64_t at, const char *what) {
@@ -79,7 +88,7 @@ static void check_critical(const struct sched_case *c, uint64_t at, const struct
 }
 
 static void check_totals(const struct sched_case *c, uint64_t at, const struct sl_sched *sched,
-                         struct sl_sim_opts opts, const struct sl_sim *full) {
+                         struct sl_sim_opts opts, const struct sl_sim *full, bool shared) {
     struct sl_arena arena = {0};
     const struct sl_sim *sim;
     opts.timeline = false;
@@ -92,6 +101,7 @@ static void check_totals(const struct sched_case *c, uint64_t at, const struct s
     for (int i = 0; i < c->plan->seat_count; i++)
         same &= memcmp(&sim->seats[i], &full->seats[i], sizeof *sim->seats) == 0;
     skipped += sim->played_reps < sched->reps;
+    skipped_shared += sim->played_reps < sched->reps && shared;
     if (!same)
         fail_case(c, at, "a total without timeline");
     for (int w = 0; w < c->plan->worker_count; w++)
@@ -120,6 +130,7 @@ static void one(uint64_t at) {
                                .send = (enum sl_sim_send)dice_below(&dice, 3),
                                .timeline = true};
     draw_net(&dice, &links, &opts);
+    draw_cold(&dice, &opts);
     const struct sl_sim *sim;
     if (sl_sim_run(&arena, sched, &opts, &sim) != SL_OK)
         fail_msg("case %llu %s: %s", (unsigned long long)at, c.opts.schedule, sl_err_message());
@@ -127,10 +138,12 @@ static void one(uint64_t at) {
     slow_sim_run(&arena, sched, &opts, &slow);
     compare(&c, at, sim, &slow);
     check_critical(&c, at, sim);
-    check_totals(&c, at, sched, opts, sim);
-    shared_wires += opts.net.route && links.bytes_per_s &&
-                    (links.half_duplex || links.sharing != SL_SHARE_NONE);
+    bool shared = opts.net.route && links.bytes_per_s &&
+                  (links.half_duplex || links.sharing != SL_SHARE_NONE);
+    check_totals(&c, at, sched, opts, sim, shared);
+    shared_wires += shared;
     together += sched->together;
+    cold += opts.cold.after_ns && sim->end_ns;
     played++;
     sl_arena_free(&arena);
 }
@@ -142,10 +155,13 @@ static void random_schedules(void **state) {
     for (int64_t i = only ? atoi(only) : 0; i < (only ? atoi(only) + 1 : count); i++)
         one((uint64_t)i);
     printf("count: simulated against the slow simulator %lld (%lld with shared wires, %lld with "
-           "repetitions left out, %lld peaks, %lld stepping together)\n",
-           (long long)played, (long long)shared_wires, (long long)skipped, (long long)peaks,
-           (long long)together);
+           "repetitions left out, %lld of these with shared wires, %lld peaks, %lld stepping "
+           "together, %lld with cold passes)\n",
+           (long long)played, (long long)shared_wires, (long long)skipped,
+           (long long)skipped_shared, (long long)peaks, (long long)together, (long long)cold);
     assert_true(only || together * 20 > played);
+    assert_true(only || skipped_shared * 50 > played);
+    assert_true(only || cold * 5 > played);
     assert_true(only || played * 10 > count * 8);
 }
 

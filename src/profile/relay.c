@@ -1,0 +1,120 @@
+/* Turns around a ring of workers. */
+#include "profile/relay.h"
+
+#include "base/clock.h"
+#include "base/sort.h"
+
+#include <stddef.h>
+
+enum { ROUNDS_MOST = 9 };
+
+void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds) {
+    rounds = workers < 2 ? 0 : rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST;
+    *relay = (struct sl_relay){.workers = workers, .rounds = rounds};
+    relay->samples = SL_NEW(arena, struct sl_relay_sample, (int64_t)workers * rounds + 1);
+    relay->turns = sl_arena_alloc(arena, (int64_t)sizeof *relay->turns * workers);
+    for (int w = 0; w < workers; w++)
+        atomic_init(&relay->turns[w], 0);
+    sl_gate_open(&relay->gate);
+}
+
+void sl_relay_close(struct sl_relay *relay) { sl_gate_close(&relay->gate); }
+
+struct wait {
+    atomic_int *turns;
+    int until;
+};
+
+static bool is_over(void *ctx) {
+    struct wait *wait = ctx;
+    return atomic_load(wait->turns) >= wait->until;
+}
+
+/* The worker before has had as many turns; the first one may be half a ring ahead of the last. */
+static sl_err await(struct sl_relay *relay, int worker, int turn) {
+    int ahead = relay->workers / 2;
+    struct wait wait = {&relay->turns[worker ? worker - 1 : relay->workers - 1],
+                        worker ? turn + 1 : turn + 1 - ahead};
+    return sl_gate_wait(&relay->gate, is_over, &wait);
+}
+
+struct turn {
+    enum sl_phase phase[2];
+    int slot[2];
+    int64_t pass_ns[2], waited_ns;
+};
+
+static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body, int number,
+                        struct turn *turn) {
+    int64_t before = sl_clock_ns();
+    SL_TRY(await(relay, worker, number));
+    int64_t start = sl_clock_ns();
+    turn->waited_ns = start - before;
+    for (int i = 0; i < 2; i++) {
+        SL_TRY(sl_body_pass(body, turn->phase[i], turn->slot[i]));
+        int64_t end = sl_clock_ns();
+        turn->pass_ns[i] = end - start;
+        start = end;
+    }
+    atomic_store(&relay->turns[worker], number + 1);
+    sl_gate_ring(&relay->gate);
+    return SL_OK;
+}
+
+/* Two turns: F then B, B then F; what F has read is fed anew before the worker waits. */
+static sl_err take_round(struct sl_relay *relay, int worker, struct sl_body *body, int round,
+                         struct sl_relay_sample *out) {
+    struct turn f = {.phase = {SL_PHASE_F, SL_PHASE_B}, .slot = {0, 1}};
+    struct turn b = {.phase = {SL_PHASE_B, SL_PHASE_F}, .slot = {0, 1}};
+    SL_TRY(sl_body_feed(body, 0, round));
+    SL_TRY(take_turn(relay, worker, body, 2 * round, &f));
+    SL_TRY(sl_body_feed(body, 1, round));
+    SL_TRY(take_turn(relay, worker, body, 2 * round + 1, &b));
+    *out = (struct sl_relay_sample){.f_ns = f.pass_ns[0] - b.pass_ns[1],
+                                    .b_ns = b.pass_ns[0] - f.pass_ns[1],
+                                    .waited_ns = (f.waited_ns + b.waited_ns) / 2};
+    return SL_OK;
+}
+
+sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
+    struct sl_relay_sample *out = relay->samples + (int64_t)worker * relay->rounds;
+    sl_err err = sl_body_feed(body, 1, 0);
+    if (err == SL_OK)
+        err = sl_body_pass(body, SL_PHASE_F, 1);
+    for (int round = 0; round < relay->rounds && err == SL_OK; round++)
+        err = take_round(relay, worker, body, round, &out[round]);
+    if (err != SL_OK)
+        sl_gate_fail(&relay->gate, err);
+    return err;
+}
+
+static int compare(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t middle(const struct sl_relay *relay, int worker, size_t field) {
+    const struct sl_relay_sample *at = relay->samples + (int64_t)worker * relay->rounds;
+    int64_t sorted[ROUNDS_MOST];
+    for (int k = 0; k < relay->rounds; k++)
+        sorted[k] = *(const int64_t *)(const void *)((const char *)&at[k] + field);
+    sl_sort(sorted, relay->rounds, sizeof *sorted, compare);
+    return sorted[relay->rounds / 2];
+}
+
+void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum) {
+    if (!relay->rounds)
+        return;
+    sum->f_ns += middle(relay, worker, offsetof(struct sl_relay_sample, f_ns));
+    sum->b_ns += middle(relay, worker, offsetof(struct sl_relay_sample, b_ns));
+    sum->after_ns += middle(relay, worker, offsetof(struct sl_relay_sample, waited_ns));
+}
+
+static int64_t within(int64_t ns) {
+    return ns < 0 ? 0 : ns > SL_COLD_MOST_NS ? SL_COLD_MOST_NS : ns;
+}
+
+struct sl_cold sl_relay_mean(const struct sl_cold *sum, int count) {
+    return (struct sl_cold){within(sum->f_ns / count), within(sum->b_ns / count),
+                            within(sum->after_ns / count)};
+}

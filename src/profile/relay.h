@@ -1,0 +1,36 @@
+/* Passes that a worker has waited for: turn by turn around a ring, half of the workers computing at
+ * any time, each waiting for the one before it as workers of a run wait. A turn is two passes: the
+ * first has been waited for, the second has not, so that the two can be compared whatever else the
+ * computer does in that minute.
+ */
+#ifndef SL_PROFILE_RELAY_H
+#define SL_PROFILE_RELAY_H
+
+#include "comm/gate.h"
+#include "profile/body.h"
+
+/* What the first pass of a turn took more than the same pass as second of the other turn, and how
+ * long the worker had waited for both. */
+struct sl_relay_sample {
+    int64_t f_ns, b_ns, waited_ns;
+};
+
+struct sl_relay {
+    struct sl_gate gate;
+    int workers, rounds;
+    atomic_int *turns;               /* [worker] that are over */
+    struct sl_relay_sample *samples; /* [worker][round] */
+};
+
+/* No more than a few of the rounds, and none when there is nobody to wait for. */
+void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds);
+void sl_relay_close(struct sl_relay *relay);
+/* A worker's part, in a thread of its own; all workers must come. */
+SL_MUST_CHECK sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body);
+
+/* Medians of a worker's samples, added to *sum. */
+void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum);
+/* The mean of `count` such; a pass that is no slower after a wait costs nothing more. */
+struct sl_cold sl_relay_mean(const struct sl_cold *sum, int count);
+
+#endif

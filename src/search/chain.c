@@ -1,0 +1,325 @@
+/* Rows of stages along a path (chain.h): the fewest devices within a limit, and bisection. */
+#include "search/chain.h"
+
+#include <math.h>
+
+struct sl_unit_time sl_least_time(const struct sl_problem *p, int size, int unit) {
+    struct sl_unit_time least = sl_problem_times(p, size, 0)[unit];
+    for (int k = 1; k < p->machine->kind_count; k++) {
+        const struct sl_unit_time *t = &sl_problem_times(p, size, k)[unit];
+        least.f = t->f < least.f ? t->f : least.f;
+        least.i = t->i < least.i ? t->i : least.i;
+        least.w = t->w < least.w ? t->w : least.w;
+        least.step = t->step < least.step ? t->step : least.step;
+    }
+    return least;
+}
+
+/* Units of the heaviest path, in order; returns how many. */
+static int heaviest_path(struct sl_arena *arena, const struct sl_problem *p, int size, int *path) {
+    int *order = SL_NEW(arena, int, p->unit_count + 1), *from = SL_NEW(arena, int, p->unit_count);
+    int64_t *sum = SL_NEW(arena, int64_t, p->unit_count);
+    int count = 0, last = 0;
+    SL_ASSERT(sl_dag_order(arena, &p->dag, order));
+    for (int i = 0; i < p->unit_count; i++) {
+        int u = order[i];
+        struct sl_unit_time t = sl_least_time(p, size, u);
+        from[u] = -1;
+        for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
+            if (sum[p->dag.in[e]] >= sum[u]) {
+                sum[u] = sum[p->dag.in[e]];
+                from[u] = p->dag.in[e];
+            }
+        sum[u] += t.f + t.i + t.w;
+        last = sum[u] >= sum[last] ? u : last;
+    }
+    for (int u = last; u >= 0; u = from[u])
+        path[count++] = u;
+    for (int i = 0, j = count - 1; i < j; i++, j--) {
+        int swap = path[i];
+        path[i] = path[j];
+        path[j] = swap;
+    }
+    return count;
+}
+
+static struct sl_chain_place add_unit(const struct sl_problem *p, struct sl_chain_place sum,
+                                      int unit, struct sl_unit_time t, double tied) {
+    const struct sl_unit *u = &p->units[unit];
+    double params = (double)u->params - tied;
+    return (struct sl_chain_place){.f = sum.f + t.f,
+                                   .i = sum.i + t.i,
+                                   .w = sum.w + t.w,
+                                   .step = sum.step + t.step,
+                                   .params = sum.params + (params > 0 ? params : 0),
+                                   .fixed = sum.fixed + (double)(u->grads + u->state),
+                                   .stash = sum.stash + u->stash};
+}
+
+static void find_tie(struct sl_chain *c, const int *path) {
+    const struct sl_problem *p = c->p;
+    for (int t = 0; t < p->tie_count; t++) {
+        int first = -1, last = -1;
+        int64_t ns = sl_tie_ns(p->machine, 2.0 * (double)p->ties[t].bytes);
+        for (int x = 0; x < c->count; x++)
+            for (int i = 0; i < p->ties[t].count; i++)
+                if (p->ties[t].units[i] == path[x]) {
+                    first = first < 0 ? x : first;
+                    last = x;
+                }
+        if (first < last && ns > c->tie.ns) {
+            c->tie.first = first;
+            c->tie.last = last;
+            c->tie.ns = ns;
+        }
+    }
+}
+
+/* Tensors that the unit at each place reads from the path before it: they come from another stage
+ * when one begins here. The least from the second place on, so that longer stages read no less. */
+static void sum_inputs(struct sl_arena *arena, struct sl_chain *c, const int *path) {
+    const struct sl_problem *p = c->p;
+    int *place = SL_NEW(arena, int, p->unit_count + 1);
+    c->in = SL_NEW(arena, double, c->count + 1);
+    for (int x = 0; x < c->count; x++)
+        place[path[x]] = x + 1;
+    for (int t = 0; t < p->tensor_count; t++)
+        for (int i = 0; i < p->tensors[t].to_count && place[p->tensors[t].from]; i++) {
+            int x = place[p->tensors[t].to[i]] - 1;
+            if (x >= place[p->tensors[t].from])
+                c->in[x] += (double)p->tensors[t].sample_bytes;
+        }
+    for (int x = 2; x < c->count; x++)
+        c->in[x] = fmin(c->in[x], c->in[x - 1]);
+}
+
+/* Lanes of the sizes from `first` on. */
+static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
+    const struct sl_problem *p = c->p;
+    int *path = SL_NEW(arena, int, p->unit_count);
+    double *tied = SL_NEW(arena, double, p->unit_count);
+    for (int t = 0; t < p->tie_count; t++) /* counted once, wherever the units meet */
+        for (int i = 1; i < p->ties[t].count; i++)
+            tied[p->ties[t].units[i]] += (double)p->ties[t].bytes;
+    c->count = heaviest_path(arena, p, first, path);
+    find_tie(c, path);
+    sum_inputs(arena, c, path);
+    c->front = SL_NEW(arena, struct sl_chain_place, c->count + 1);
+    for (int l = 0; l < c->lane_count; l++) {
+        struct sl_chain_lane *lane = &c->lanes[l];
+        lane->size = p->sizes[first + l];
+        lane->micros = (p->batch + lane->size - 1) / lane->size;
+        lane->at = SL_NEW(arena, struct sl_chain_place, c->count + 1);
+        for (int x = 0; x < c->count; x++)
+            lane->at[x + 1] = add_unit(p, lane->at[x], path[x],
+                                       sl_least_time(p, first + l, path[x]), tied[path[x]]);
+    }
+    for (int x = 0; x < c->count; x++) {
+        struct sl_unit_time least = sl_least_time(p, first, path[x]);
+        for (int l = 1; l < c->lane_count; l++) {
+            struct sl_unit_time t = sl_least_time(p, first + l, path[x]);
+            least.f = t.f < least.f ? t.f : least.f;
+            least.i = t.i < least.i ? t.i : least.i;
+            least.w = t.w < least.w ? t.w : least.w;
+        }
+        c->front[x + 1] = add_unit(p, c->front[x], path[x], least, tied[path[x]]);
+    }
+}
+
+/* Of a ring over w devices the slowest link counts: beyond a host it is one of the network. */
+static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
+    const struct sl_machine *m = c->p->machine;
+    int *held = SL_NEW(arena, int, m->hosts_in_all + 1), most = 0;
+    c->ring = SL_NEW(arena, struct sl_chain_ring, m->device_count + 1);
+    for (int d = 0; d < m->device_count; d++)
+        most = ++held[m->host_of[d]] > most ? held[m->host_of[d]] : most;
+    for (int w = 2; w <= m->device_count; w++) {
+        struct sl_chain_ring *ring = &c->ring[w];
+        ring->latency_ns = INT64_MAX;
+        for (int i = 0; i < m->link_count; i++)
+            ring->latency_ns = m->links[i].latency_ns < ring->latency_ns ? m->links[i].latency_ns
+                                                                         : ring->latency_ns;
+        for (int h = 0; h < m->hosts_in_all && w <= most; h++)
+            ring->bandwidth = fmax(ring->bandwidth, m->links[m->link_of_host[h]].bandwidth);
+        for (int l = 0; l < m->level_count; l++)
+            if (w <= most || l == m->level_count - 1 || (int64_t)m->levels[l].hosts * most >= w)
+                ring->bandwidth = fmax(ring->bandwidth, m->links[m->levels[l].link].bandwidth);
+        if (!(ring->bandwidth > 0))
+            ring->bandwidth = INFINITY;
+    }
+}
+
+/* A stage in the making: everything but where it begins. */
+struct tail {
+    const struct sl_chain_lane *lane;
+    int x;          /* it ends in front of this unit */
+    int width;      /* at least */
+    int width_most; /* with the same number of rounds */
+    int behind;     /* devices of later stages */
+    bool recompute;
+};
+
+static bool in_memory(const struct sl_chain *c, const struct tail *t, int y) {
+    const struct sl_chain_place *a = &t->lane->at[y], *b = &t->lane->at[t->x];
+    int64_t window = t->behind + t->width, flight = 1;
+    if (c->windowed || c->rule.all) {
+        flight = c->rule.all || window > t->lane->micros ? t->lane->micros : window;
+        flight = (flight + t->width_most - 1) / t->width_most;
+    }
+    double params = (c->rule.twice ? 2 : 1) * (b->params - a->params);
+    double stash = (double)(t->recompute ? 1 : flight) * (b->stash - a->stash);
+    stash += y ? (double)flight * c->in[y] : 0;
+    return params + b->fixed - a->fixed + stash * (double)t->lane->size <= c->memory;
+}
+
+static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64_t limit) {
+    const struct sl_chain_place *a = &t->lane->at[y], *b = &t->lane->at[t->x],
+                                *front = &c->front[y];
+    int64_t rounds = (t->lane->micros + t->width - 1) / t->width;
+    int64_t f = b->f - a->f, i = b->i - a->i, w = b->w - a->w;
+    int64_t passes = rounds * (f + i + (t->recompute ? f : 0)), late = rounds * w;
+    int64_t end = b->step - a->step, tie = 0;
+    if (c->tie.first < y && y <= c->tie.last && c->tie.last < t->x)
+        tie = c->tie.ns;
+    int64_t reduce = 0;
+    if (t->width > 1)
+        reduce = (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
+                           c->ring[t->width].bandwidth) +
+                 2 * (t->width - 1) * c->ring[t->width].latency_ns;
+    if (!c->sync) /* stages that step together over a tie do not wait */
+        return passes + late + end + (c->p->tie_count ? 0 : reduce) <= limit;
+    end += reduce + tie;
+    const struct sl_chain_place *whole = &c->front[c->count], *next = &c->front[t->x];
+    int64_t back = front->i + (c->split ? 0 : front->w);
+    int64_t behind = whole->f - next->f + whole->i - next->i;
+    behind += c->split ? 0 : whole->w - next->w;
+    /* no backward pass before the first micro-batch came back, and until then only those forward
+     * passes that the window allows, and one that is computed again */
+    int64_t live = (t->behind + 2 * t->width - 1) / t->width;
+    int64_t after = rounds * (i + w) + (c->windowed && rounds > live ? (rounds - live) * f : 0);
+    after += t->recompute ? (rounds - 1) * f : 0;
+    if (front->f + f + behind + after + (back > end && !c->split ? back : end) > limit)
+        return false;
+    if (!c->split) /* what is before it waits for all of its passes */
+        passes += late;
+    return front->f + passes + back <= limit &&
+           front->f + passes + (c->split ? late : 0) + end <= limit;
+}
+
+static bool fits(const struct sl_chain *c, const struct tail *t, int y, int64_t limit) {
+    return in_time(c, t, y, limit) && in_memory(c, t, y);
+}
+
+/* The first unit from `low` on that the stage can reach down to: the fewer units, the better it
+ * fits, but at the very first nothing comes in; `below`: it does not get further. */
+static int reach_from(const struct sl_chain *c, const struct tail *t, int low, int below,
+                      int64_t limit) {
+    if (below <= low)
+        return below;
+    if (low == 0 && fits(c, t, 0, limit))
+        return 0;
+    low = low ? low : 1;
+    if (below <= low || !fits(c, t, below - 1, limit))
+        return below;
+    int high = below - 1; /* is reached */
+    while (low < high) {
+        int y = low + (high - low) / 2;
+        if (fits(c, t, y, limit))
+            high = y;
+        else
+            low = y + 1;
+    }
+    return high;
+}
+
+/* Only a stage that gets hold of both ends of a tie fits better with more units. */
+static int reach(const struct sl_chain *c, const struct tail *t, int below, int64_t limit) {
+    bool both = c->tie.ns && c->tie.last < t->x && c->tie.first < below - 1;
+    int y = reach_from(c, t, both ? c->tie.first + 1 : 0, below, limit);
+    if (!both)
+        return y;
+    int whole = reach_from(c, t, 0, c->tie.first + 1, limit);
+    return whole <= c->tie.first ? whole : y;
+}
+
+/* Widths with equal rounds differ in memory only: the least of them is charged, the most fits. */
+static int next_tail(const struct sl_chain *c, int width, struct tail *t) {
+    int64_t micros = t->lane->micros, rounds = (micros + width - 1) / width;
+    int64_t most = c->p->machine->device_count;
+    if (rounds > 1 && (micros - 1) / (rounds - 1) < most)
+        most = (micros - 1) / (rounds - 1);
+    t->width = width;
+    t->width_most = c->p->straight ? 1 : (int)most;
+    return t->width_most + 1;
+}
+
+/* The last of k devices: any stage that it may complete. */
+static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lane, int k,
+                       int64_t limit) {
+    struct tail t = {.lane = lane};
+    for (int w = 1, next; w <= k && w <= lane->micros && (w == 1 || !c->p->straight); w = next) {
+        next = next_tail(c, w, &t);
+        t.behind = k - w;
+        t.x = c->left[t.behind];
+        if (t.behind && t.x == c->left[t.behind - 1] && !c->windowed)
+            continue; /* with fewer devices behind it was better, unless a window is the limit */
+        for (int again = 0; again < 2; again++) {
+            t.recompute = again;
+            c->left[k] = reach(c, &t, c->left[k], limit);
+        }
+    }
+}
+
+bool sl_chain_may_be(const struct sl_chain *c, int64_t limit) {
+    int devices = c->p->machine->device_count;
+    if (!c->sync) { /* as sl_async_bound has it */
+        double all = (double)(SL_ASYNC_ITERS - 1) * (double)c->lanes[0].micros;
+        double before = (double)sl_async_before(c->lanes[0].micros, devices);
+        if (before >= all)
+            return true;
+        limit = (int64_t)ceil((double)(limit + 1) * all / (all - before));
+    }
+    c->left[0] = c->count;
+    for (int k = 1; k <= devices; k++) {
+        c->left[k] = c->left[k - 1];
+        for (int l = 0; l < c->lane_count; l++)
+            add_device(c, &c->lanes[l], k, limit);
+        if (!c->left[k])
+            return true;
+    }
+    return false;
+}
+
+void sl_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
+                   int first, int sizes, struct sl_chain *out) {
+    const struct sl_schedule *row = sl_schedule_find(schedule);
+    *out = (struct sl_chain){.p = p,
+                             .lanes = SL_NEW(arena, struct sl_chain_lane, sizes),
+                             .lane_count = sizes,
+                             .sync = !row || row->rule == SL_RULE_SYNC,
+                             .split = sl_schedule_splits(schedule),
+                             .rule = sl_memory_rule(schedule)};
+    out->windowed = sizes == 1 && sl_schedule_windowed(schedule);
+    for (int d = 0; d < p->machine->device_count; d++)
+        out->memory = fmax(out->memory, p->memory[d] > 0 ? (double)p->memory[d] : INFINITY);
+    out->left = SL_NEW(arena, int, p->machine->device_count + 1);
+    sum_path(arena, out, first);
+    find_rings(arena, out);
+}
+
+int64_t sl_chain_bound(const struct sl_chain *c, int64_t low, int64_t best) {
+    int64_t high = best;
+    if (low >= best || (best < INT64_MAX && !sl_chain_may_be(c, best - 1)))
+        return best;
+    if (best == INT64_MAX)
+        for (high = low > 0 ? low : 1; high < INT64_MAX / 4 && !sl_chain_may_be(c, high); high *= 2)
+            low = high + 1;
+    while (low < high && high - low > high / 10000) {
+        int64_t middle = low + (high - low) / 2;
+        if (sl_chain_may_be(c, middle))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
