@@ -118,7 +118,7 @@ def run_once(sluice, p, seconds):
     """With a learning rate that changes little: stale weights on made-up data soon diverge, gradients become
     subnormal numbers, and a CPU takes ten times as long for those."""
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(6 * p["workers"] + 4 if stale else 8, seconds / p["predicted_s"])))
+    steps = int(min(200, max(4 * p["workers"] + 8 if stale else 8, seconds / p["predicted_s"])))
     args = [sluice, "train"] + model_args(p) + \
         ["--plan", p["plan"], "--schedule", p["schedule"], "--batch", str(p["batch"]), "--micro", str(p["micro"]),
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
