@@ -37,7 +37,7 @@ per() { awk -v a="$1" -v b="$2" 'BEGIN {if (b > 0) printf "%.3f", a / b; else pr
 
 # ---- GraphPipe: Summit nodes, synchronous 1F1B, batch grows with the devices ----
 graphpipe_row() { # MODEL DEVICES BATCH [--set ...]
-    local model=$1 devices=$2 batch=$3 planner best=0 label=${4:+$5}
+    local model=$1 devices=$2 batch=$3 planner best=0 label=${4:+$5}${7:+,micro-batches=$7}
     shift 3
     for planner in pipedream piper graphpipe sluice; do
         plan "$model" "$@" --machine summit --devices "$devices" --batch "$batch" --schedule 1f1b \
@@ -63,6 +63,7 @@ graphpipe() {
     done
     for k in 4 8 16; do # as many branches as devices
         graphpipe_row candle-uno "$k" $((256 * k)) --set "branches=$k"
+        graphpipe_row candle-uno "$k" $((256 * k)) --set "branches=$k" --micro 16 # few and large
     done
 }
 
@@ -118,10 +119,10 @@ twobw() {
 # ---- scale: medians of REPEATS, on one thread and on all cores ----
 median() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
 
-scale_row() { # NAME then options of plan; sets cpu to the median on one thread
-    local name=$1 threads walls cpus i
-    shift
-    for threads in $(nproc) 1; do # one thread last
+scale_row() { # THREADS-LIST NAME then options of plan; sets cpu to the median of the last of the list
+    local list=$1 name=$2 threads walls cpus i
+    shift 2
+    for threads in $list; do
         walls=() cpus=()
         for ((i = 0; i < REPEATS; i++)); do
             plan "$@" --threads "$threads"
@@ -136,19 +137,31 @@ scale_row() { # NAME then options of plan; sets cpu to the median on one thread
     done
 }
 
+# growth OF: lines "size cpu" on stdin; the slope of log(cpu) over log(size), least squares, and the slope between the
+# two largest: budgets of played passes make the slope smaller than that of the search without them
+growth() {
+    awk -v of="$1" '{x = log($1); y = log($2); n++; a += x; b += y; c += x * x; d += x * y; last = (y - y0) / (x - x0); x0 = x; y0 = y}
+        END {printf "RESULT bench=plan claim=scale growth_of=%s growth_exponent=%.2f between_largest=%.2f\n", of, (n * d - a * b) / (n * c - a * a), last}'
+}
+
 scale() {
-    local layers points=()
-    scale_row gpt3-175b-1024 gpt-1.3b --set L=96,C=12288,H=96,T=2048,P=2048 --machine a100-x128 \
-        --dtype bf16 --batch 1536 --schedule 1f1b
-    for layers in 83 166 333 666; do # 15 nodes each
-        scale_row "gpt-$((15 * layers))-operators" gpt2 --set "L=$layers" --machine p3-x8 \
+    local layers devices points=() all="$(nproc) 1"
+    local gpt3=(gpt-1.3b --set L=96,C=12288,H=96,T=2048,P=2048 --machine a100-x128 --dtype bf16 --batch 1536 --schedule 1f1b)
+    scale_row "$all" gpt3-175b-1024 "${gpt3[@]}"
+    points+=("1024 $cpu")
+    for devices in 512 256 128 64; do
+        scale_row 1 "gpt3-175b-$devices" "${gpt3[@]}" --devices "$devices"
+        points=("$devices $cpu" "${points[@]}")
+    done
+    printf '%s\n' "${points[@]}" | growth devices
+    points=()
+    for layers in 67 133 333 667; do # 15 nodes each: 1,000 to 10,000 operators on 64 devices
+        scale_row "$all" "gpt-$((15 * layers))-operators" gpt2 --set "L=$layers" --machine p3-x8 \
             --dtype fp16 --batch 64 --schedule 1f1b
         points+=("$layers $cpu")
     done
-    # the slope of log(cpu) over log(operators), least squares
-    printf '%s\n' "${points[@]}" | awk '{x = log($1); y = log($2); n++; a += x; b += y; c += x * x; d += x * y}
-        END {printf "RESULT bench=plan claim=scale growth_exponent=%.2f\n", (n * d - a * b) / (n * c - a * a)}'
-    scale_row does-not-fit gpt-3.8b --machine p3.16xlarge --devices 2 --batch 8
+    printf '%s\n' "${points[@]}" | growth operators
+    scale_row "$all" does-not-fit gpt-3.8b --machine p3.16xlarge --devices 2 --batch 8
 }
 
 peers() { "$BUILD_DIR/bench/plan_peers"; }

@@ -9,8 +9,15 @@ import sys
 import tempfile
 import time
 
-# model, sizes, samples per step, two numbers of micro-batches
-MODELS = [
+# model, sizes, samples per step, two numbers of micro-batches: for few cores, for many
+FEW, MANY = [
+    ("gpt-nano", "L=4,C=192,H=6,T=64,P=64", 16, (4, 8)),
+    ("bert-base", "L=2,C=256,H=4,F=1024,T=64,P=64,V=4000", 16, (4, 8)),
+    ("mlp", "W=1024,L=4", 512, (4, 8)),
+    ("resnet18", "cifar=1", 8, (4, 8)),
+    ("residual-lstm", "V=256,T=32,L=4,C=384,classes=0", 16, (4, 8)),
+    ("mmt", "L=1,C=256,H=4,F=1024,T=32", 16, (4, 8)),
+], [
     ("gpt-nano", "L=6,C=192,H=6,T=128,P=128", 16, (4, 8)),
     ("bert-base", "L=4,C=256,H=4,F=1024,T=128,P=128,V=4000", 16, (4, 8)),
     ("mlp", "W=2048,L=4", 512, (4, 8)),
@@ -53,7 +60,7 @@ def call(args, timeout=600):
 def configurations(options):
     """What is planned and run: dictionaries, in the order of models. With --share 2 every other one, so that
     all schedules, transports and so on are there on every number of workers."""
-    for number, (name, sizes, batch, micros) in enumerate(MODELS):
+    for number, (name, sizes, batch, micros) in enumerate(MANY if options.cores >= 8 else FEW):
         if options.only and name not in options.only:
             continue
         for shape, p in enumerate(options.workers or [w for w in (1, 2, 4, 8) if w <= options.cores < 8 * w]):
@@ -111,7 +118,7 @@ def run_once(sluice, p, seconds):
     """With a learning rate that changes little: stale weights on made-up data soon diverge, gradients become
     subnormal numbers, and a CPU takes ten times as long for those."""
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(6 * p["workers"] + 4 if stale else 8, seconds / p["predicted_s"])))
+    steps = int(min(200, max(4 * p["workers"] + 8 if stale else 8, seconds / p["predicted_s"])))
     args = [sluice, "train"] + model_args(p) + \
         ["--plan", p["plan"], "--schedule", p["schedule"], "--batch", str(p["batch"]), "--micro", str(p["micro"]),
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
@@ -184,7 +191,7 @@ def breakdown(results):
     asked += [("recompute " + t, lambda r, t=t: r["recompute"] == t) for t in ("none", "all")]
     asked += [("%d x %d threads" % shape, lambda r, shape=shape: (r["workers"], r["threads"]) == shape)
               for shape in sorted({(r["workers"], r["threads"]) for r in results})]
-    asked += [(m, lambda r, m=m: r["model"] == m) for m, _, _, _ in MODELS]
+    asked += [(m, lambda r, m=m: r["model"] == m) for m, _, _, _ in MANY]
     asked += [("noise below 3 %", lambda r: r["noise"] < 3), ("noise of 3 % and more", lambda r: r["noise"] >= 3)]
     for name, holds in asked:
         rows = [r for r in results if holds(r)]

@@ -263,7 +263,7 @@ static void put_largest(struct sl_text *text, const char *title, struct families
         char times[SL_HUMAN_BYTES] = "";
         if (family->count > 1)
             snprintf(times, sizeof times, "x %lld", (long long)family->count);
-        sl_text_printf(text, "    %-42s %-20s %-6s %11s %5.1f%%\n", family->name, family->shape,
+        sl_text_printf(text, "    %-33s %-15s %-6s %11s %5.1f%%\n", family->name, family->shape,
                        times, sl_human_bytes(family->elements * ELEMENT_BYTES, size),
                        100 * (double)family->elements / (double)elements);
     }

@@ -188,17 +188,17 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_close(json, '}');
 }
 
-/* All workers as threads of one process, and what that maps and keeps in small pieces beside the
- * process of one worker (measured; e2e.plan_memory holds it). */
+/* All workers as threads of one process, and what a pipeline maps and keeps in small pieces beside
+ * what one worker does (measured; e2e.plan_memory holds it). */
 static int64_t process_bytes(const struct sl_search_report *report) {
     enum { PIPE_BYTES = 3 << 19 };
     const struct sl_search *s = report->search;
     int64_t all = s->result.best.score.all_bytes;
     if (!s->bytes)
         return all;
-    all += s->setup.device_count > 1 ? PIPE_BYTES : 0;
-    return all - (s->setup.device_count - 1) *
-                     sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
+    return all + PIPE_BYTES -
+           (s->setup.device_count - 1) *
+               sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
 }
 
 void sl_search_report_json(const struct sl_search_report *report, struct sl_text *out) {

@@ -117,7 +117,6 @@ struct member {
     struct sample *samples; /* [round][unit of the slice] */
     int64_t *extra;         /* [round] beside kernels, per pass */
     double *copy_rate;      /* [round] */
-    int64_t *warm[2];       /* [round] a whole F, a whole B behind another pass */
     struct sl_body_rates rates;
 };
 
@@ -173,20 +172,16 @@ static void add_rows(struct run *r, struct sample *at, int64_t count, const doub
 }
 
 /* Forward of one micro-batch, backward of the one before: two are in flight. */
-static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns,
-                        int64_t pass_ns[2]) {
+static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) {
     int64_t kernels = 0, slot = round & 1;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
     body->copied_bytes = body->copied_ns = 0;
     SL_TRY(sl_body_feed(body, (int)slot, round));
     int64_t start = sl_clock_ns();
     SL_TRY(sl_body_pass(body, SL_PHASE_F, (int)slot));
-    int64_t middle = sl_clock_ns();
     if (round > 0)
         SL_TRY(sl_body_pass(body, SL_PHASE_B, (int)!slot));
     int64_t all = sl_clock_ns() - start - body->copied_ns;
-    pass_ns[0] = middle - start;
-    pass_ns[1] = sl_clock_ns() - middle;
     for (int i = 0; i < body->program->instr_count; i++)
         kernels += body->op_ns[i];
     *extra_ns = (all - kernels) / 2;
@@ -194,27 +189,34 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns,
 }
 
 /* Whoever has measured enough goes on until all have: everybody is busy all the time. */
-static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
+static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     enum { WARM = 2 };
-    struct crowd *c = ctx;
     const struct run *r = c->run;
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
     for (int64_t round = 0; round < r->spec->rounds + WARM || !sl_crowd_is_done(crowd, &told);
          round++) {
-        int64_t extra, pass_ns[2], at = round - WARM;
-        SL_TRY(run_round(body, round, &extra, pass_ns));
+        int64_t extra, at = round - WARM;
+        SL_TRY(run_round(body, round, &extra));
         if (at < 0 || at >= r->spec->rounds)
             continue;
         m->extra[at] = extra;
-        m->warm[0][at] = pass_ns[0];
-        m->warm[1][at] = pass_ns[1];
         m->copy_rate[at] = 1e9 * (double)body->copied_bytes / (double)(body->copied_ns + 1);
         add_round(r, body, &m->slice, m->samples + at * (m->slice.last - m->slice.first));
     }
-    SL_TRY(sl_relay_run(&c->relay, worker, body));
-    return sl_body_step_rates(body, r->spec->optim, crowd, &m->rates);
+    return SL_OK;
+}
+
+static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
+    struct crowd *c = ctx;
+    struct member *m = &c->members[worker];
+    sl_err err = stay_busy(c, crowd, worker);
+    if (err != SL_OK)
+        sl_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
+    SL_TRY(err);
+    SL_TRY(sl_relay_run(&c->relay, worker, m->body));
+    return sl_body_step_rates(m->body, c->run->spec->optim, crowd, &m->rates);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -248,8 +250,7 @@ static sl_err conclude(struct run *r, struct crowd *c, int64_t micro) {
     for (int w = 0; w < spec->busy; w++)
         pass_medians(&c->members[w], spec->rounds, scratch, whole);
     for (int w = 0; w < spec->busy; w++)
-        sl_relay_add(&c->relay, w, quantile(c->members[w].warm[0], spec->rounds, 0.5),
-                     quantile(c->members[w].warm[1], spec->rounds, 0.5), &r->cold);
+        sl_relay_add(&c->relay, w, &r->cold);
     add_rows(r, c->samples, c->count, whole, micro);
     r->rates = mean_rates(c->members, spec->busy);
     r->action_ns = quantile(c->extra, rounds, 0.5);
@@ -268,10 +269,7 @@ static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
     for (int w = 0; w < spec->busy; w++) {
         struct sl_slice slice = r->slices[w % r->slice_count];
         c.members[w] = (struct member){
-            .slice = slice,
-            .extra = c.extra + w * rounds,
-            .copy_rate = c.copies + w * rounds,
-            .warm = {SL_NEW(arena, int64_t, rounds), SL_NEW(arena, int64_t, rounds)}};
+            .slice = slice, .extra = c.extra + w * rounds, .copy_rate = c.copies + w * rounds};
         c.count += rounds * (slice.last - slice.first);
     }
     c.samples = SL_NEW(arena, struct sample, c.count);
@@ -311,13 +309,13 @@ static sl_err cut_slices(struct run *r) {
     const struct sl_slice whole = {0, r->unit_count};
     struct sl_body_part all = {NULL, 0, -1};
     struct sample *samples = SL_NEW(r->arena, struct sample, r->unit_count + 1);
-    int64_t extra, pass_ns[2], *unit_ns = SL_NEW(r->arena, int64_t, r->unit_count + 1);
+    int64_t extra, *unit_ns = SL_NEW(r->arena, int64_t, r->unit_count + 1);
     struct sl_body *body = NULL;
     sl_err err = SL_OK;
     if (spec->busy > 1) {
         SL_TRY_OUT(sl_body_open(spec, &all, spec->sizes[0], &body));
         for (int round = 0; round < ROUNDS; round++)
-            SL_TRY_OUT(run_round(body, round, &extra, pass_ns));
+            SL_TRY_OUT(run_round(body, round, &extra));
         add_round(r, body, &whole, samples);
     }
     for (int u = 0; u < r->unit_count; u++)

@@ -38,29 +38,51 @@ static sl_err await(struct sl_relay *relay, int worker, int turn) {
     return sl_gate_wait(&relay->gate, is_over, &wait);
 }
 
-static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body, int turn,
-                        int64_t *pass_ns, int64_t *waited_ns) {
+struct turn {
+    enum sl_phase phase[2];
+    int slot[2];
+    int64_t pass_ns[2], waited_ns;
+};
+
+static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body, int number,
+                        struct turn *turn) {
     int64_t before = sl_clock_ns();
-    SL_TRY(await(relay, worker, turn));
+    SL_TRY(await(relay, worker, number));
     int64_t start = sl_clock_ns();
-    SL_TRY(sl_body_pass(body, turn % 2 ? SL_PHASE_B : SL_PHASE_F, 0));
-    *pass_ns = sl_clock_ns() - start;
-    *waited_ns = start - before;
-    atomic_store(&relay->turns[worker], turn + 1);
+    turn->waited_ns = start - before;
+    for (int i = 0; i < 2; i++) {
+        SL_TRY(sl_body_pass(body, turn->phase[i], turn->slot[i]));
+        int64_t end = sl_clock_ns();
+        turn->pass_ns[i] = end - start;
+        start = end;
+    }
+    atomic_store(&relay->turns[worker], number + 1);
     sl_gate_ring(&relay->gate);
+    return SL_OK;
+}
+
+/* Two turns: F then B, B then F; what F has read is fed anew before the worker waits. */
+static sl_err take_round(struct sl_relay *relay, int worker, struct sl_body *body, int round,
+                         struct sl_relay_sample *out) {
+    struct turn f = {.phase = {SL_PHASE_F, SL_PHASE_B}, .slot = {0, 1}};
+    struct turn b = {.phase = {SL_PHASE_B, SL_PHASE_F}, .slot = {0, 1}};
+    SL_TRY(sl_body_feed(body, 0, round));
+    SL_TRY(take_turn(relay, worker, body, 2 * round, &f));
+    SL_TRY(sl_body_feed(body, 1, round));
+    SL_TRY(take_turn(relay, worker, body, 2 * round + 1, &b));
+    *out = (struct sl_relay_sample){.f_ns = f.pass_ns[0] - b.pass_ns[1],
+                                    .b_ns = b.pass_ns[0] - f.pass_ns[1],
+                                    .waited_ns = (f.waited_ns + b.waited_ns) / 2};
     return SL_OK;
 }
 
 sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
     struct sl_relay_sample *out = relay->samples + (int64_t)worker * relay->rounds;
-    sl_err err = sl_body_feed(body, 0, 0);
-    for (int round = 0; round < relay->rounds && err == SL_OK; round++) {
-        int64_t f_waited = 0, b_waited = 0;
-        err = take_turn(relay, worker, body, 2 * round, &out[round].f_ns, &f_waited);
-        if (err == SL_OK)
-            err = take_turn(relay, worker, body, 2 * round + 1, &out[round].b_ns, &b_waited);
-        out[round].waited_ns = (f_waited + b_waited) / 2;
-    }
+    sl_err err = sl_body_feed(body, 1, 0);
+    if (err == SL_OK)
+        err = sl_body_pass(body, SL_PHASE_F, 1);
+    for (int round = 0; round < relay->rounds && err == SL_OK; round++)
+        err = take_round(relay, worker, body, round, &out[round]);
     if (err != SL_OK)
         sl_gate_fail(&relay->gate, err);
     return err;
@@ -80,12 +102,11 @@ static int64_t middle(const struct sl_relay *relay, int worker, size_t field) {
     return sorted[relay->rounds / 2];
 }
 
-void sl_relay_add(const struct sl_relay *relay, int worker, int64_t warm_f_ns, int64_t warm_b_ns,
-                  struct sl_cold *sum) {
+void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum) {
     if (!relay->rounds)
         return;
-    sum->f_ns += middle(relay, worker, offsetof(struct sl_relay_sample, f_ns)) - warm_f_ns;
-    sum->b_ns += middle(relay, worker, offsetof(struct sl_relay_sample, b_ns)) - warm_b_ns;
+    sum->f_ns += middle(relay, worker, offsetof(struct sl_relay_sample, f_ns));
+    sum->b_ns += middle(relay, worker, offsetof(struct sl_relay_sample, b_ns));
     sum->after_ns += middle(relay, worker, offsetof(struct sl_relay_sample, waited_ns));
 }
 

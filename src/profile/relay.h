@@ -1,12 +1,16 @@
 /* Passes that a worker has waited for: turn by turn around a ring, half of the workers computing at
- * any time, each waiting for the one before it as workers of a run wait. */
+ * any time, each waiting for the one before it as workers of a run wait. A turn is two passes: the
+ * first has been waited for, the second has not, so that the two can be compared whatever else the
+ * computer does in that minute.
+ */
 #ifndef SL_PROFILE_RELAY_H
 #define SL_PROFILE_RELAY_H
 
 #include "comm/gate.h"
 #include "profile/body.h"
 
-/* How long the passes of one round took, and how long the worker had waited for both. */
+/* What the first pass of a turn took more than the same pass as second of the other turn, and how
+ * long the worker had waited for both. */
 struct sl_relay_sample {
     int64_t f_ns, b_ns, waited_ns;
 };
@@ -24,9 +28,8 @@ void sl_relay_close(struct sl_relay *relay);
 /* A worker's part, in a thread of its own; all workers must come. */
 SL_MUST_CHECK sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body);
 
-/* Medians of a worker's passes less those of the same passes behind another one, added to *sum. */
-void sl_relay_add(const struct sl_relay *relay, int worker, int64_t warm_f_ns, int64_t warm_b_ns,
-                  struct sl_cold *sum);
+/* Medians of a worker's samples, added to *sum. */
+void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum);
 /* The mean of `count` such; a pass that is no slower after a wait costs nothing more. */
 struct sl_cold sl_relay_mean(const struct sl_cold *sum, int count);
 

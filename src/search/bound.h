@@ -9,8 +9,9 @@
  *
  * With a limit T the least number of devices that cover the path is found by going from its end to
  * its beginning, each stage as long as time and memory allow; bisection finds the smallest T for
- * which the devices suffice. What is left out (units beside the path, messages, bytes at borders)
- * only makes plans slower.
+ * which the devices suffice. A stage that recomputes does so for all but its first backward pass
+ * after that one has begun, and keeps what it has read of every micro-batch in flight. What is left
+ * out (units beside the path, messages, other bytes) only makes plans slower.
  */
 #ifndef SL_SEARCH_BOUND_H
 #define SL_SEARCH_BOUND_H

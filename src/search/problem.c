@@ -145,7 +145,8 @@ static void fill_stash(struct builder *b) {
             double bytes = value_bytes(b, node->out[i]);
             if (n < graph->forward_count && kept[node->out[i]] && !node->op->is_view)
                 unit->stash += bytes;
-            all += bytes;
+            if (sl_graph_value(graph, node->out[i])->shape.batch) /* not gradients of weights */
+                all += bytes;
         }
         if (unit->work < 2 * all && !node->op->is_view)
             unit->work = 2 * all;

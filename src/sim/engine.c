@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool before(const struct sl_event *a, const struct sl_event *b) {
+bool sl_event_before(const struct sl_event *a, const struct sl_event *b) {
     if (a->time_ns != b->time_ns)
         return a->time_ns < b->time_ns;
     if ((a->channel < 0) != (b->channel < 0)) /* workers first, then all that became ready */
@@ -16,7 +16,7 @@ void sl_engine_event(struct sl_engine *e, struct sl_event event) {
     SL_PUSH(&e->events, event);
     struct sl_event *at = e->events.at;
     int64_t i = e->events.count - 1;
-    for (; i && before(&event, &at[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && sl_event_before(&event, &at[(i - 1) / 2]); i = (i - 1) / 2)
         at[i] = at[(i - 1) / 2];
     at[i] = event;
 }
@@ -25,9 +25,9 @@ static struct sl_event next_event(struct sl_engine *e) {
     struct sl_event *at = e->events.at, top = at[0], item = at[--e->events.count];
     int64_t i = 0, count = e->events.count;
     for (int64_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && before(&at[child + 1], &at[child]))
+        if (child + 1 < count && sl_event_before(&at[child + 1], &at[child]))
             child++;
-        if (!before(&at[child], &item))
+        if (!sl_event_before(&at[child], &item))
             break;
         at[i] = at[child];
     }
@@ -134,27 +134,6 @@ static void go_on(struct sl_engine *e, int worker) {
     }
 }
 
-static sl_err run_queue(struct sl_engine *e) {
-    for (int w = 0; w < e->plan->worker_count; w++) {
-        e->workers[w].waiting = true;
-        sl_engine_wake(e, w);
-    }
-    while (e->events.count) {
-        struct sl_event event = next_event(e);
-        e->now = event.time_ns;
-        if (event.channel < 0) {
-            go_on(e, event.worker);
-            continue;
-        }
-        e->channels.at[event.channel].in_queue--;
-        sl_channel_time(e, event.channel);
-    }
-    for (int w = 0; w < e->plan->worker_count; w++)
-        if (next_action(e, w))
-            return stuck(e, w);
-    return SL_OK;
-}
-
 /* --- repetitions --- */
 
 struct border {
@@ -193,9 +172,23 @@ static void repeat(struct sl_engine *e, const struct border *a, const struct bor
         e->seat_out[i].busy_ns += times * (b->busy_ns[workers + i] - a->busy_ns[workers + i]);
 }
 
-/* Plays periods until two borders are alike, at most all of them; *skip_ns is the time of the rest.
- */
-static sl_err run_periods(struct sl_engine *e, int64_t *skip_ns) {
+/* Cuts `rest` repetitions off: what follows them comes that much earlier. */
+static void skip(struct sl_engine *e, const struct border *a, const struct border *b, int32_t cycle,
+                 int32_t rest) {
+    int32_t times = rest / cycle;
+    repeat(e, a, b, times);
+    e->skip_ns += times * (b->base_ns - a->base_ns);
+    e->view.reps -= times * cycle;
+    e->view.iters -= times * cycle;
+}
+
+static bool alike(const struct border *a, const struct border *b) {
+    return a->state && a->count == b->count &&
+           memcmp(a->state, b->state, sizeof *b->state * (size_t)b->count) == 0;
+}
+
+/* Plays periods until two borders are alike, at most all of them. */
+static sl_err run_periods(struct sl_engine *e) {
     struct border old = {0};
     sl_err err = SL_OK;
     bool watch = !e->lanes && e->view.reps > 2;
@@ -206,15 +199,8 @@ static sl_err run_periods(struct sl_engine *e, int64_t *skip_ns) {
         for (int w = 0; w < e->plan->worker_count; w++)
             e->workers[w].rep = rep + 1;
         struct border now = border_of(e);
-        bool alike = old.state && old.count == now.count &&
-                     memcmp(old.state, now.state, sizeof *now.state * (size_t)now.count) == 0;
-        int32_t rest = e->view.reps - 1 - rep;
-        if (alike && rest) {
-            repeat(e, &old, &now, rest);
-            *skip_ns = rest * (now.base_ns - old.base_ns);
-            e->view.reps -= rest; /* the epilogue follows here, and is moved in time */
-            e->view.iters -= rest;
-        }
+        if (alike(&old, &now)) /* the epilogue follows here, and is moved in time */
+            skip(e, &old, &now, 1, e->view.reps - 1 - rep);
         free_border(&old);
         old = now;
     }
@@ -223,16 +209,86 @@ static sl_err run_periods(struct sl_engine *e, int64_t *skip_ns) {
 }
 
 static sl_err run_segments(struct sl_engine *e) {
-    int64_t skip_ns = 0;
     SL_TRY(run_segment(e, SL_PROLOGUE, 0));
-    SL_TRY(run_periods(e, &skip_ns));
-    SL_TRY(run_segment(e, SL_EPILOGUE, e->view.reps));
-    e->end_ns += skip_ns;
-    e->last_step_ns += skip_ns;
+    SL_TRY(run_periods(e));
+    return run_segment(e, SL_EPILOGUE, e->view.reps);
+}
+
+/* The last borders of the queue: it may repeat itself after several repetitions. */
+enum { BORDERS = 4 };
+struct watch {
+    struct border at[BORDERS];
+    int32_t rep_of[BORDERS];
+    int32_t rep; /* of worker 0 */
+    int next;
+    bool over;
+};
+
+/* Everybody has a few repetitions behind and is in the middle of one; the latest of them. */
+static bool all_repeat(const struct sl_engine *e, int32_t *latest) {
+    for (int w = 0; w < e->plan->worker_count; w++) {
+        if (e->workers[w].segment != SL_PERIOD || e->workers[w].rep < 2)
+            return false;
+        *latest = e->workers[w].rep > *latest ? e->workers[w].rep : *latest;
+    }
+    return true;
+}
+
+/* Worker 0 begins another repetition: was everything like this before? */
+static void look_back(struct sl_engine *e, struct watch *watch) {
+    int32_t latest = 0;
+    watch->rep = e->workers[0].rep;
+    if (!all_repeat(e, &latest))
+        return;
+    struct border now = border_of(e);
+    for (int i = 0; i < BORDERS && !watch->over; i++)
+        if (alike(&watch->at[i], &now)) {
+            skip(e, &watch->at[i], &now, watch->rep - watch->rep_of[i], e->view.reps - 1 - latest);
+            watch->over = true;
+        }
+    free_border(&watch->at[watch->next]);
+    watch->at[watch->next] = now;
+    watch->rep_of[watch->next] = watch->rep;
+    watch->next = (watch->next + 1) % BORDERS;
+}
+
+static void run_events(struct sl_engine *e) {
+    struct watch watch = {.over = e->lanes || e->view.reps < 4};
+    while (e->events.count) {
+        struct sl_event event = next_event(e);
+        e->now = event.time_ns;
+        if (event.channel < 0) {
+            go_on(e, event.worker);
+            if (!watch.over && e->workers[0].rep != watch.rep)
+                look_back(e, &watch);
+            continue;
+        }
+        e->channels.at[event.channel].in_queue--;
+        sl_channel_time(e, event.channel);
+    }
+    for (int i = 0; i < BORDERS; i++)
+        free_border(&watch.at[i]);
+}
+
+static sl_err run_queue(struct sl_engine *e) {
+    for (int w = 0; w < e->plan->worker_count; w++) {
+        e->workers[w].waiting = true;
+        sl_engine_wake(e, w);
+    }
+    run_events(e);
+    for (int w = 0; w < e->plan->worker_count; w++)
+        if (next_action(e, w))
+            return stuck(e, w);
+    return SL_OK;
+}
+
+/* Everything after the repetitions that were not played happens later. */
+static void shift(struct sl_engine *e) {
+    e->end_ns += e->skip_ns;
+    e->last_step_ns += e->skip_ns;
     for (int w = 0; w < e->plan->worker_count; w++)
         if (e->worker_out[w].first_ns >= 0)
-            e->worker_out[w].last_ns += skip_ns;
-    return SL_OK;
+            e->worker_out[w].last_ns += e->skip_ns;
 }
 
 /* Every action after every other, and every transfer too: no time can be later than that. */
@@ -273,7 +329,9 @@ static int64_t step_time(const struct sl_engine *e, int32_t iters) {
 static sl_err play(struct sl_engine *e, struct sl_arena *arena) {
     sl_engine_open(e, arena);
     SL_TRY(check_range(e));
-    return e->shared ? run_queue(e) : run_segments(e);
+    SL_TRY(e->shared ? run_queue(e) : run_segments(e));
+    shift(e);
+    return SL_OK;
 }
 
 static const struct sl_timeline *timeline_of(const struct sl_engine *e, struct sl_arena *arena,

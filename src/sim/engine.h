@@ -127,6 +127,7 @@ struct sl_engine {
     SL_VEC(int) ready;
     SL_VEC(struct sl_event) events;
     int64_t now;           /* of the event queue */
+    int64_t skip_ns;       /* of repetitions that were not played */
     struct sl_lane *lanes; /* NULL: no timeline */
     struct sl_sim_worker *worker_out;
     struct sl_sim_seat *seat_out;
@@ -153,6 +154,7 @@ bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *actio
 /* engine.c */
 void sl_engine_wake(struct sl_engine *e, int worker);
 void sl_engine_event(struct sl_engine *e, struct sl_event event);
+bool sl_event_before(const struct sl_event *a, const struct sl_event *b);
 
 /* steady.c: the state at a border, relative to its earliest worker; *base_ns is that time. */
 int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns);

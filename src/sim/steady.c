@@ -3,9 +3,12 @@
  * At a border all that the future depends on is: the workers' clocks, and of buffers, wires and
  * meetings the times that are still ahead of somebody's clock. Taken relative to the earliest
  * clock, with slots turned back to repetition 0, two equal states have equal futures, shifted in
- * time.
+ * time. With the event queue workers are in the middle of different repetitions: then where each of
+ * them is, what it waits for and the queue itself belong to the state, too.
  */
 #include "sim/engine.h"
+
+#include "base/sort.h"
 
 #include <string.h>
 
@@ -56,6 +59,65 @@ static void put_channel(struct state *s, const struct sl_channel_sim *c) {
         put_time(s, c->landed.vec.at[i].at_ns);
 }
 
+/* ---- in the middle of repetitions ---- */
+
+static void put_worker(struct state *s, const struct sl_worker_sim *w, int32_t reps) {
+    put(s, (int64_t)w->rep - reps);
+    put(s, w->at);
+    put(s, w->segment + 4 * w->waiting + 8 * w->queued + 16 * w->in_send + 32 * w->in_meeting);
+    put(s, w->resume_ns < 0 ? -1 : 0);
+    put_time(s, w->resume_ns);
+    for (int i = 0; i < w->part_count; i++)
+        put(s, w->parts[i].arrived);
+}
+
+static int compare_events(const void *a, const void *b) {
+    const struct sl_event *x = a, *y = b;
+    return sl_event_before(x, y) ? -1 : sl_event_before(y, x);
+}
+
+/* In the order in which they come; their ties are decided by what is only shifted. */
+static void put_events(struct state *s) {
+    struct sl_engine *e = s->e;
+    size_t bytes = sizeof(struct sl_event) * (size_t)e->events.count;
+    struct sl_event *sorted = sl_realloc(NULL, bytes + 1);
+    if (bytes)
+        memcpy(sorted, e->events.at, bytes);
+    sl_sort(sorted, e->events.count, sizeof *sorted, compare_events);
+    put(s, e->events.count);
+    for (int64_t i = 0; i < e->events.count; i++) {
+        put_time(s, sorted[i].time_ns);
+        put(s, sorted[i].channel);
+        put(s, sorted[i].worker);
+    }
+    free(sorted);
+}
+
+static void put_queue(struct state *s, int32_t reps) {
+    struct sl_engine *e = s->e;
+    put_time(s, e->now);
+    for (int w = 0; w < e->plan->worker_count; w++)
+        put_worker(s, &e->workers[w], reps);
+    for (int64_t i = 0; i < e->channels.count; i++)
+        put(s, e->channels.at[i].in_queue);
+    for (int i = 0; i < sl_sched_group_count(e->plan); i++) {
+        const struct sl_meeting_sim *m = &e->meetings[i];
+        put(s, (int64_t)m->version - reps);
+        put_time(s, m->done_ns);
+        put(s, m->group_dur_ns);
+        put(s, m->dur_ns);
+    }
+    put_events(s);
+}
+
+static int64_t queue_room(const struct sl_engine *e) {
+    int64_t room =
+        2 + 3 * e->events.count + e->channels.count + 4 * (int64_t)sl_sched_group_count(e->plan);
+    for (int w = 0; w < e->plan->worker_count; w++)
+        room += 5 + e->workers[w].part_count;
+    return room;
+}
+
 static int64_t room_of(const struct sl_engine *e) {
     int64_t room = e->plan->worker_count + 2 * e->out_count + 3 * e->in_count + e->wire_count +
                    2 * (int64_t)sl_sched_group_count(e->plan) +
@@ -65,7 +127,7 @@ static int64_t room_of(const struct sl_engine *e) {
         room += 4 + c->recvs.vec.count - c->recvs.head + c->sends.vec.count - c->sends.head +
                 c->landed.vec.count - c->landed.head;
     }
-    return room;
+    return room + (e->shared ? queue_room(e) : 0);
 }
 
 int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) {
@@ -80,7 +142,7 @@ int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) 
         put_time(&s, e->workers[w].now);
     for (int i = 0; i < plan->seat_count; i++)
         for (int j = 0; j < sl_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES; j++)
-            put_pool(&s, i, j, reps);
+            put_pool(&s, i, j, e->workers[plan->seats[i].worker].rep);
     for (int64_t i = 0; i < e->channels.count; i++)
         put_channel(&s, &e->channels.at[i]);
     for (int i = 0; i < e->wire_count; i++)
@@ -91,11 +153,14 @@ int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) 
     }
     for (int g = 0; e->view.together && g <= sl_sched_group_count(plan); g++)
         for (int i = 0; i < SL_PARTS_KEPT; i++) {
-            int32_t version = reps + i;
-            const struct sl_parts_sim *parts = &e->parts[g][version % SL_PARTS_KEPT];
+            int32_t version = reps + i - (e->shared ? SL_PARTS_KEPT / 2 : 0);
+            const struct sl_parts_sim *parts =
+                &e->parts[g][(version + SL_PARTS_KEPT) % SL_PARTS_KEPT];
             put(&s, parts->version == version ? parts->given : 0);
             put_time(&s, parts->version == version ? parts->done_ns : 0);
         }
+    if (e->shared)
+        put_queue(&s, reps);
     *count = s.count;
     *base_ns = s.base_ns;
     return s.at;

@@ -51,6 +51,10 @@ for price in 1 9; do
 done
 grep -q '"schedule": "2bw"' "$dir/price1.json" || fail "free staleness is not taken"
 grep -q '"schedule": "2bw"' "$dir/price9.json" && fail "staleness at nine times the tokens is taken"
+# gradients of weights are no scratch of every sample: large micro-batches are planned where they fit
+"$SLUICE" plan candle-uno --set branches=8 --machine summit --devices 8 --batch 2048 --micro 16 --schedule 1f1b \
+    --planner pipedream --quiet >/dev/null || fail "micro-batches of 128"
+
 "$SLUICE" plan gpt-nano --machine laptop --staleness-cost 1f1b=2 --quiet 2>/dev/null && fail "1f1b is not stale"
 # measured passes, and a link between hosts that is slower than they are: 8 messages each way take their time
 "$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "2x1:mem=8G,intra=10GB/s,inter=8Mb/s" --batch 8 --micro 8 \

@@ -4,7 +4,7 @@
 #ifndef SL_DEVICE_CPU_CONV2D_DX_H
 #define SL_DEVICE_CPU_CONV2D_DX_H
 
-#include "device/cpu/conv2d.h"
+#include "device/cpu/conv2d_taps.h"
 
 /* ---- dx, stride 1 ---- */
 
@@ -78,63 +78,13 @@ static void conv2d_dx_turned(const struct sl_cpu_call *call, const struct conv *
     conv_run(&job);
 }
 
-/* ---- dx: taps [taps, pixels] = w' dy of one image, then added up ---- */
-
-/* One tap of one image: dx[row s + k d - p][column ...] += taps */
-static void add_tap(const struct conv *v, const float *from, int64_t tap, float *dx) {
-    int64_t k = tap / v->kw % v->kh, l = tap % v->kw;
-    float *plane = dx + tap / (v->kh * v->kw) * v->h * v->w;
-    for (int64_t i = 0; i < v->oh; i++) {
-        int64_t row = i * v->stride[0] + k * v->dilation[0] - v->pad[0];
-        if (row < 0 || row >= v->h)
-            continue;
-        int64_t shift = l * v->dilation[1] - v->pad[1], s = v->stride[1];
-        int64_t first = shift < 0 ? (-shift + s - 1) / s : 0;
-        int64_t end = v->w > shift ? least(v->ow, (v->w - shift + s - 1) / s) : 0;
-        float *to = plane + row * v->w + shift;
-        for (int64_t j = first; j < end; j++)
-            to[j * s] += from[i * v->ow + j];
-    }
-}
-
-static int64_t dx_floats(const struct conv *v) {
-    return up_to(v->taps * v->pixels, 16) + up_to(part_floats(v->taps, v->pixels, v->og), 16);
-}
-
-/* Threads take images and, when these are few, share nothing else. */
-static void dx_part(void *ctx, int thread, int threads) {
-    const struct conv_job *job = ctx;
-    const struct conv *v = &job->v;
-    float *taps = job->scratch + thread * job->scratch_step;
-    int64_t image = v->c * v->h * v->w;
-    (void)threads;
-    for (int64_t b; (b = sl_pool_take(job->pool, v->b, thread)) >= 0;) {
-        if (!job->add)
-            memset(job->y + b * image, 0, sizeof(float) * (size_t)image);
-        for (int64_t group = 0; group < v->groups; group++) {
-            struct gemm g = {
-                .m = v->taps,
-                .n = v->pixels,
-                .k = v->og,
-                .a = {job->w + group * v->og * v->taps, v->taps, true},
-                .b = {job->x + (b * v->o + group * v->og) * v->pixels, v->pixels, false},
-                .c = taps,
-                .ldc = v->pixels,
-            };
-            part_run(&g, &(struct part){0, g.m, 0, g.n}, taps + up_to(v->taps * v->pixels, 16));
-            for (int64_t tap = 0; tap < v->taps; tap++)
-                add_tap(v, taps + tap * v->pixels, tap,
-                        job->y + b * image + group * v->cg * v->h * v->w);
-        }
-    }
-}
-
 static void conv2d_dx(const struct sl_cpu_call *call) {
     struct conv v = conv_of_dx(call->instr);
     if (turns(&v)) {
         conv2d_dx_turned(call, &v);
         return;
     }
+    struct conv per_tap = conv_per_tap(&v, sl_pool_threads(call->pool));
     struct conv_job job = {
         .v = v,
         .pool = call->pool,
@@ -143,16 +93,16 @@ static void conv2d_dx(const struct sl_cpu_call *call) {
         .y = call->out[0],
         .add = call->add,
         .scratch = call->scratch,
-        .scratch_step = dx_floats(&v),
+        .scratch_step = dx_floats(&per_tap),
     };
     sl_pool_run(call->pool, dx_part, &job);
 }
 
 static int64_t conv2d_dx_scratch(const struct sl_instr *instr, int threads) {
     struct conv v = conv_of_dx(instr);
+    struct conv t = turns(&v) ? conv_turned(&v) : conv_per_tap(&v, threads);
     if (!turns(&v))
-        return 4 * threads * dx_floats(&v);
-    struct conv t = conv_turned(&v);
+        return 4 * threads * dx_floats(&t);
     return 4 * (up_to(v.o * v.taps, 16) + threads * conv_floats(&t, threads));
 }
 

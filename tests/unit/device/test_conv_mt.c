@@ -25,6 +25,7 @@ static const struct conv_case cases[] = {
     {.b = 7, .c = 97, .size = 17, .o = 5, .k = 3, .stride = 1, .pad = 1, .groups = 1, .add = true},
     {.b = 9, .c = 4, .size = 15, .o = 100, .k = 3, .stride = 2, .pad = 1, .groups = 1, .add = true},
     {.b = 2, .c = 98, .size = 4, .o = 196, .k = 1, .stride = 1, .groups = 2, .bias = true},
+    {.b = 7, .c = 26, .size = 9, .o = 40, .k = 3, .stride = 2, .pad = 1, .groups = 2, .add = true},
     {.b = 11, .c = 9, .size = 13, .o = 12, .k = 3, .stride = 1, .pad = 1, .groups = 3},
 };
 

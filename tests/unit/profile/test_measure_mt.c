@@ -100,15 +100,42 @@ static void copies_and_feeds(void **state) {
                                    .fill = fill_slowly};
     assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
     for (int i = 0; i < cost->row_count; i++)
-        slow += cost->rows[i].f >= 2900000; /* no less, however busy the machine is */
+        /* Three, and on a busy machine a part of it: rows are stretched to the median of a pass. */
+        slow += cost->rows[i].f >= 1500000;
     assert_true(slow >= 1);
     assert_int_equal(cost->cold.after_ns, 0); /* nobody to wait for */
     pipe_case_close(&c);
     sl_arena_free(&arena);
 }
 
+/* A label lies where another value comes once it has been read: every round has its own, also of
+ * those who wait for each other. */
+static void turns_have_inputs(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct pipe_case c;
+    const struct sl_cost *cost;
+    struct sl_optim optim;
+    const int64_t sizes[] = {2};
+    pipe_case_open_zoo(&c, "residual-lstm", "V=16,T=4,L=3,C=8,classes=0");
+    assert_int_equal(sl_optim_parse("sgd", &optim), SL_OK);
+    struct sl_profile_spec spec = {.graph = c.graph,
+                                   .device = sl_device_find("cpu"),
+                                   .optim = &optim,
+                                   .threads = 1,
+                                   .busy = 3,
+                                   .rounds = 4,
+                                   .sizes = sizes,
+                                   .size_count = 1};
+    assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
+    assert_true(cost->cold.after_ns > 0);
+    pipe_case_close(&c);
+    sl_arena_free(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_unit),
-                                       cmocka_unit_test(copies_and_feeds)};
+                                       cmocka_unit_test(copies_and_feeds),
+                                       cmocka_unit_test(turns_have_inputs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static int64_t played, shared_wires, skipped, peaks, together, cold;
+static int64_t played, shared_wires, skipped, skipped_shared, peaks, together, cold;
 
 static void draw_costs(struct dice *dice, int stages, int64_t (*dur)[SL_KIND_COUNT]) {
     static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
@@ -88,7 +88,7 @@ static void check_critical(const struct sched_case *c, uint64_t at, const struct
 }
 
 static void check_totals(const struct sched_case *c, uint64_t at, const struct sl_sched *sched,
-                         struct sl_sim_opts opts, const struct sl_sim *full) {
+                         struct sl_sim_opts opts, const struct sl_sim *full, bool shared) {
     struct sl_arena arena = {0};
     const struct sl_sim *sim;
     opts.timeline = false;
@@ -101,6 +101,7 @@ static void check_totals(const struct sched_case *c, uint64_t at, const struct s
     for (int i = 0; i < c->plan->seat_count; i++)
         same &= memcmp(&sim->seats[i], &full->seats[i], sizeof *sim->seats) == 0;
     skipped += sim->played_reps < sched->reps;
+    skipped_shared += sim->played_reps < sched->reps && shared;
     if (!same)
         fail_case(c, at, "a total without timeline");
     for (int w = 0; w < c->plan->worker_count; w++)
@@ -137,9 +138,10 @@ static void one(uint64_t at) {
     slow_sim_run(&arena, sched, &opts, &slow);
     compare(&c, at, sim, &slow);
     check_critical(&c, at, sim);
-    check_totals(&c, at, sched, opts, sim);
-    shared_wires += opts.net.route && links.bytes_per_s &&
-                    (links.half_duplex || links.sharing != SL_SHARE_NONE);
+    bool shared = opts.net.route && links.bytes_per_s &&
+                  (links.half_duplex || links.sharing != SL_SHARE_NONE);
+    check_totals(&c, at, sched, opts, sim, shared);
+    shared_wires += shared;
     together += sched->together;
     cold += opts.cold.after_ns && sim->end_ns;
     played++;
@@ -153,10 +155,12 @@ static void random_schedules(void **state) {
     for (int64_t i = only ? atoi(only) : 0; i < (only ? atoi(only) + 1 : count); i++)
         one((uint64_t)i);
     printf("count: simulated against the slow simulator %lld (%lld with shared wires, %lld with "
-           "repetitions left out, %lld peaks, %lld stepping together, %lld with cold passes)\n",
-           (long long)played, (long long)shared_wires, (long long)skipped, (long long)peaks,
-           (long long)together, (long long)cold);
+           "repetitions left out, %lld of these with shared wires, %lld peaks, %lld stepping "
+           "together, %lld with cold passes)\n",
+           (long long)played, (long long)shared_wires, (long long)skipped,
+           (long long)skipped_shared, (long long)peaks, (long long)together, (long long)cold);
     assert_true(only || together * 20 > played);
+    assert_true(only || skipped_shared * 50 > played);
     assert_true(only || cold * 5 > played);
     assert_true(only || played * 10 > count * 8);
 }
