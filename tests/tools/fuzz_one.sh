@@ -12,7 +12,7 @@ target() { # EXIT-STATUS
 }
 target 0
 out=$("$root/tools/fuzz_one.sh" none "$work/target")
-[ "$out" = "count: 31 executions in 1 s" ] || { echo "FAILED: $out" && exit 1; }
+[ "$out" = "count: 31 executions" ] || { echo "FAILED: $out" && exit 1; }
 for status in 1 77; do
     target "$status"
     rc=0
