@@ -145,8 +145,9 @@ growth() {
 }
 
 scale() {
-    local layers devices points=() all="$(nproc) 1"
-    local gpt3=(gpt-1.3b --set L=96,C=12288,H=96,T=2048,P=2048 --machine a100-x128 --dtype bf16 --batch 1536 --schedule 1f1b)
+    local layers devices points=() all
+    all="$(nproc) 1"
+    local gpt3=(gpt-1.3b --set "L=96,C=12288,H=96,T=2048,P=2048" --machine a100-x128 --dtype bf16 --batch 1536 --schedule 1f1b)
     scale_row "$all" gpt3-175b-1024 "${gpt3[@]}"
     points+=("1024 $cpu")
     for devices in 512 256 128 64; do
