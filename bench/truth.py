@@ -202,14 +202,17 @@ def breakdown(results):
 
 
 HOW = """Written by `./dev bench truth --write`. Every row was planned by `sluice plan` from a profile taken with all workers
-busy right before it (`sluice profile --busy`), its prediction was on disk before its run began, and no constant is
-fitted to the runs. %(where)s
+busy right before it (`sluice profile --busy`), its prediction was on disk before its run began, and no constant of
+the step time is fitted to runs. %(where)s
 
 - *Measured* is the mean over %(runs)s of the same configuration; of each, the median step, or without a flush (2bw, stash)
   the mean time from step to step in the middle of the run. *Noise* is how far these runs are apart: no prediction can
   be expected to be better than that.
 - *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
-  process. Of ranks: what each foretells before its first step, against its own high-water mark, all ranks together.
+  process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
+  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own high-water mark, all ranks together.
+- The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
+  subnormal numbers that follow; no profile foresees that.
 - Errors are in percent of what was measured; positive: the prediction is too high.
 
 """
