@@ -1,4 +1,5 @@
 /* .study files: read, write, read again: the same text; the arguments of a cell; never a crash. */
+#include "fuzz/meter.h"
 #include "fuzz/round_trip.h"
 #include "report/study.h"
 
@@ -9,7 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     const struct sl_study *study;
-    if (sl_study_read(&arena, "fuzz", (const char *)data, size, &study) == SL_OK) {
+    sl_meter_start();
+    sl_err err = sl_study_read(&arena, "fuzz", (const char *)data, size, &study);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
+    if (err == SL_OK) {
         const char *words[SL_STUDY_WORDS];
         struct sl_study_how how = {.part = 1};
         struct sl_study_cell cell = {.mode = study->tasks[0].modes[0], .rate = 1};
