@@ -98,11 +98,14 @@ fuzz_one() {
     done
 }
 
+if ! cov=$(compgen -c llvm-cov | sort -V | tail -n 1) ||
+    ! profdata=$(compgen -c llvm-profdata | sort -V | tail -n 1); then
+    echo "fuzz: needs llvm-cov and llvm-profdata (Debian package llvm)" >&2 && exit 1
+fi
+
 # Lines of a reader's files that the seeds and what was found reach: "lines covered".
 cover_one() { # NAME PATTERNS
-    local name=$1 cov profdata work file
-    cov=$(compgen -c llvm-cov | sort -V | tail -n 1)
-    profdata=$(compgen -c llvm-profdata | sort -V | tail -n 1)
+    local name=$1 work file
     work=$(mktemp -d)
     LLVM_PROFILE_FILE=$work/raw "build/coverage/tests/fuzz_$name" "tests/fuzz/corpus/$name" \
         "$fuzz_dir/corpus/$name" >/dev/null 2>&1 || true

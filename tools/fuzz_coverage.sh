@@ -5,8 +5,8 @@
 set -euo pipefail
 name=$1 rooms=$2 pattern=$3 least=$4
 src=$(cd "$(dirname "$0")/.." && pwd)
-cov=$(compgen -c llvm-cov | sort -V | tail -n 1)
-profdata=$(compgen -c llvm-profdata | sort -V | tail -n 1)
+cov=$(compgen -c llvm-cov | sort -V | tail -n 1) || cov=""
+profdata=$(compgen -c llvm-profdata | sort -V | tail -n 1) || profdata=""
 if ! command -v clang >/dev/null || [ -z "$cov" ] || [ -z "$profdata" ]; then
     echo "needs clang, llvm-cov and llvm-profdata"
     exit 77
