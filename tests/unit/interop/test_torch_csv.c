@@ -45,7 +45,7 @@ static bool same_passes(const struct sl_sched *a, const struct sl_sched *b) {
 
 static const struct sl_sim *simulate(struct sl_arena *arena, const struct sl_sched *passes,
                                      struct sl_sched **lowered) {
-    const struct sl_sim *sim;
+    const struct sl_sim *sim = NULL;
     struct sl_sim_opts opts = {0};
     if (sl_sched_lower(arena, passes, lowered) != SL_OK || sl_sched_verify(*lowered) != SL_OK ||
         sl_sim_run(arena, *lowered, &opts, &sim) != SL_OK)
@@ -58,7 +58,7 @@ static int64_t our_end(struct sl_arena *arena, const char *name, int p, int v, i
     const struct sl_schedule *row = sl_schedule_find(name);
     const struct sl_plan *plan;
     const struct sl_sched *sched;
-    const struct sl_sim *sim;
+    const struct sl_sim *sim = NULL;
     struct sl_sched_opts opts = {.schedule = name, .micros = m};
     struct sl_sim_opts how = {0};
     if (!row)
