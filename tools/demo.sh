@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev demo: what Sluice does, on this machine, in about two minutes on two cores after the build.
+# ./dev demo: what Sluice does, on this machine, in less than a minute on two quiet cores after the build.
 #
 #   ./dev demo [--data FILE] [--steps N] [--out DIR]
 #
