@@ -4,13 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- drawing ---- */
-
-static const struct sl_machine *draw_machine(struct sl_arena *arena, struct dice *dice,
-                                             int devices) {
+const struct sl_machine *flat_machine(struct sl_arena *arena, int devices, double bytes_per_s,
+                                      int64_t latency_ns) {
     struct sl_device_kind kind = {"d", 1 << 20, 1e9, {1e9}, 1, 0};
-    struct sl_link link = {"wire", (double)(1 + dice_below(dice, 9)) * 1e8,
-                           dice_below(dice, 3) * 17, SL_LINK_PAIR};
+    struct sl_link link = {"wire", bytes_per_s, latency_ns, SL_LINK_PAIR};
     struct sl_host_part part = {0, devices};
     struct sl_host host = {"h", 1, 0, &part, 1};
     struct sl_machine draft = {.name = "flat",
@@ -24,6 +21,14 @@ static const struct sl_machine *draw_machine(struct sl_arena *arena, struct dice
     const struct sl_machine *out;
     SL_ASSERT(sl_machine_build(arena, &draft, &out) == SL_OK);
     return out;
+}
+
+/* ---- drawing ---- */
+
+static const struct sl_machine *draw_machine(struct sl_arena *arena, struct dice *dice,
+                                             int devices) {
+    double bytes_per_s = (double)(1 + dice_below(dice, 9)) * 1e8;
+    return flat_machine(arena, devices, bytes_per_s, dice_below(dice, 3) * 17);
 }
 
 /* Two hosts with unlike devices, or one host with two kinds, behind links that differ. */

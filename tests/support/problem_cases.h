@@ -13,6 +13,10 @@ struct problem_size {
     bool tied;          /* two units read one parameter */
 };
 
+/* One host of devices that are alike, with a link between each two of them. */
+const struct sl_machine *flat_machine(struct sl_arena *arena, int devices, double bytes_per_s,
+                                      int64_t latency_ns);
+
 /* Units from 2, devices from 1. Memory is tight in two cases of three. */
 const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
                                       struct problem_size most);

@@ -1,11 +1,12 @@
 /* What planners play is what a run does.
  *
- *     stage 0   F 11  B 30      a micro-batch is on its way for 11 + 31 + 11 + 30 + 31 + 30 = 144
- * ns: 31 |  ^ 31           with 2 of them in flight, as windows of 1F1B allow, one ends every stage
- * 1   F 11  B 30      72; the slack that 2bw takes by itself makes it 3: every 48. Who begins to
- * receive only after the pass before has ended, 30 + 31 = 61.
+ * Two stages with F 11 and B 30 behind a wire of 31 ns: a micro-batch is on its way for
+ * 11 + 31 + 11 + 30 + 31 + 30 = 144 ns. With 2 of them in flight, as windows of 1F1B allow, one
+ * ends every 72; the slack that 2bw takes by itself makes it 3: every 48. Who begins to receive
+ * only after the pass before has ended: every 30 + 31 = 61.
  */
 #include "search/candidate.h"
+#include "support/problem_cases.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,24 +16,6 @@
 #include <cmocka.h>
 
 enum { STASH_BYTES = 300, MICROS = 8, TWO_NS = 72 * MICROS, THREE_NS = 48 * MICROS };
-
-static const struct sl_machine *two_devices(struct sl_arena *arena) {
-    struct sl_device_kind kind = {"d", 1 << 20, 1e9, {1e9}, 1, 0};
-    struct sl_link link = {"wire", 1e9, 0, SL_LINK_PAIR};
-    struct sl_host_part part = {0, 2};
-    struct sl_host host = {"h", 1, 0, &part, 1};
-    struct sl_machine draft = {.name = "two",
-                               .brief = "",
-                               .kinds = &kind,
-                               .kind_count = 1,
-                               .links = &link,
-                               .link_count = 1,
-                               .hosts = &host,
-                               .host_count = 1};
-    const struct sl_machine *out;
-    assert_int_equal(sl_machine_build(arena, &draft, &out), SL_OK);
-    return out;
-}
 
 static const struct sl_unit units[] = {{.name = "a", .params = 40, .stash = STASH_BYTES},
                                        {.name = "b", .params = 40, .stash = STASH_BYTES}};
@@ -49,7 +32,7 @@ static struct sl_score score(const char *schedule, int64_t memory) {
                            .unit_count = 2,
                            .tensors = &wire,
                            .tensor_count = 1,
-                           .machine = two_devices(&arena),
+                           .machine = flat_machine(&arena, 2, 1e9, 0),
                            .memory = (int64_t[]){memory, memory},
                            .batch = MICROS,
                            .sizes = (int64_t[]){1},
