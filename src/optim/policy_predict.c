@@ -12,7 +12,13 @@
  *   pipeoptim    forward only: the version that its own gradient will be applied to, floor(k/m).
  *                With m = 1: s = h (D.6; SpecTrain's version 2 has the same s).
  *   xpipe        D.5 as printed, with N = D and k = r; the first micro-batch of a step predicts.
+ *   trend        as pipeoptim (`trip=1`: as spectrain), along velocity <- decay*velocity +
+ *                (1-decay)*(w_new - w_old) instead of the last step: a step follows its newest
+ *                gradient too much (Muon's most of all), and the next one has another.
  *   2bw-predict  both passes: the version that the gradient will be applied to, one step on.
+ *
+ * `reach` multiplies s: the next direction is the last one only in part (noise, turns), and where
+ * successive directions have correlation c, the nearest point on their line is c steps away.
  *
  * When all stages step together (a verdict over all of them comes first), no stage steps before the
  * top has its gradients. Then the version that micro-batch k's gradient is applied to, floor(k/m),
@@ -57,6 +63,9 @@ static int64_t one(const struct sl_policy_use *use, const struct sl_policy_pass 
     return from_target(p, p->micro / p->micros);
 }
 
+static const struct sl_hyper predict_hyper[] = {
+    {"reach", 1, 0, 4, SL_RANGE_CLOSED, "factor of s: below 1 where steps turn"}, {0}};
+
 #define WHY_STASH                                                                                  \
     "it predicts from the newest weights, in forward and in backward, and so needs a schedule "    \
     "without stashed versions; use 'async' or 'paci'"
@@ -67,6 +76,7 @@ const struct sl_policy sl_policy_spectrain = {
     .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1 (B.3, B.9)",
     .rules = "newest",
     .why = WHY_STASH,
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = spectrain,
 };
@@ -77,6 +87,7 @@ const struct sl_policy sl_policy_xpipe = {
     .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T) (D.5)",
     .rules = "newest",
     .why = WHY_STASH,
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .bellwether = true,
     .ahead = xpipe,
@@ -88,8 +99,36 @@ const struct sl_policy sl_policy_pipeoptim = {
     .note = "s_f = h at m = 1, backward on the true weights (D.6)",
     .rules = "newest",
     .why = WHY_STASH,
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = pipeoptim,
+};
+
+static const struct sl_hyper trend_hyper[] = {
+    {"reach", 1, 0, 4, SL_RANGE_CLOSED, "factor of s"},
+    {"decay", 0.8, 0, 1, SL_RANGE_HALF_OPEN, "of the average of steps; 0: the last step"},
+    {"trip", 0, 0, 1, SL_RANGE_WHOLE, "1: to the end of the round trip, as spectrain"},
+    {0}};
+
+static int64_t trend(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
+    return sl_policy_value(use, "trip") != 0 ? spectrain(use, p) : pipeoptim(use, p);
+}
+
+static double trend_decay(const struct sl_policy_use *use, const struct sl_policy_at *at) {
+    (void)at;
+    return sl_policy_value(use, "decay");
+}
+
+const struct sl_policy sl_policy_trend = {
+    .name = "trend",
+    .brief = "forward on weights moved on by the average of the last steps",
+    .note = "W^ = W + s*velocity, s as pipeoptim; velocity as PipeMare's, in the other direction",
+    .rules = "newest",
+    .why = WHY_STASH,
+    .hyper = trend_hyper,
+    .kept = SL_KEPT_VELOCITY,
+    .ahead = trend,
+    .decay = trend_decay,
 };
 
 const struct sl_policy sl_policy_2bw_predict = {
@@ -99,6 +138,7 @@ const struct sl_policy sl_policy_2bw_predict = {
     .rules = "twobw",
     .why = "s = 1 everywhere is right only where the delay is one step everywhere; use '2bw', or "
            "policy 'spectrain' or 'pipeoptim'",
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = one,
 };

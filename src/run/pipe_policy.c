@@ -109,13 +109,16 @@ static sl_err move_weights(const struct sl_pipe *pipe, struct sl_seat_state *sea
 
 static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
                       const struct sl_action *action) {
-    const struct sl_policy *row = w->pipe->train.policy.row;
+    const struct sl_policy_use *policy = &w->pipe->train.policy;
     struct move m = nowhere;
     m.w = action->slot;
     m.out = action->weight_slot;
-    m.far = action->ahead;
-    if (row->kept == SL_KEPT_VELOCITY) { /* back by tau = ahead/m steps */
+    if (policy->row->corrects) /* back by tau steps */
         m.far = (double)action->ahead / (double)seat->at.micros;
+    else
+        m.far = action->ahead * sl_policy_value(policy, "reach");
+    if (policy->row->kept == SL_KEPT_VELOCITY) { /* which is w_new - w_old, a direction is not */
+        m.far = policy->row->corrects ? m.far : -m.far;
         m.dir_opt = seat->kept;
         return move_weights(w->pipe, seat, &m);
     }
