@@ -48,10 +48,10 @@ struct sl_study_claim {
 
 struct sl_study {
     const char *name, *brief;
-    const char *options; /* of all cells; "" */
-    double target;       /* percent above the last loss of what a mode is compared with */
-    int64_t tune_seed;   /* -1: no tuning, the first rate */
-    double tune_part;    /* of the steps */
+    const char *options;  /* of all cells; "" */
+    double target;        /* percent above the last loss of what a mode is compared with */
+    int64_t tune_seed;    /* -1: no tuning, the first rate */
+    double tune_part;     /* of the steps */
     const int64_t *seeds; /* the first `few` for all modes, the rest for those with `more` */
     const struct sl_study_let *lets;
     const struct sl_study_mode *modes;

@@ -305,7 +305,8 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
         const float *direction =
             part(l, s, back || trend ? l->velocity[s][version] : l->delta[s][version], i);
         double lr = trend ? -1 : version ? rate(l, p->params[i].param, version) : 0;
-        float by = back ? (float)tau_of(l, l->height[s]) : (float)(lr * ((double)far * reach_of(l)));
+        float by =
+            back ? (float)tau_of(l, l->height[s]) : (float)(lr * ((double)far * reach_of(l)));
         moved(sl_worker_weight(w, FORESEEN, i), sl_worker_weight(w, (int)version, i), by, direction,
               p->params[i].numel);
     }

@@ -349,12 +349,9 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_wrong_policies),
-        cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_one_stage),
-        cmocka_unit_test(test_constant_gradient),
+        cmocka_unit_test(test_exact),     cmocka_unit_test(test_wrong_policies),
+        cmocka_unit_test(test_reach),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_one_stage), cmocka_unit_test(test_constant_gradient),
         cmocka_unit_test(test_rmse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
