@@ -6,13 +6,12 @@
 
 extern const struct sl_policy sl_policy_2bw_predict, sl_policy_error_feedback, sl_policy_lr_rescale,
     sl_policy_nesterov_async, sl_policy_none, sl_policy_pipemare, sl_policy_pipeoptim,
-    sl_policy_spectrain, sl_policy_trend, sl_policy_xpipe;
+    sl_policy_spectrain, sl_policy_xpipe;
 
 const struct sl_policy *const sl_policies[] = {
     &sl_policy_2bw_predict,    &sl_policy_error_feedback, &sl_policy_lr_rescale,
     &sl_policy_nesterov_async, &sl_policy_none,           &sl_policy_pipemare,
-    &sl_policy_pipeoptim,      &sl_policy_spectrain,      &sl_policy_trend,
-    &sl_policy_xpipe,
+    &sl_policy_pipeoptim,      &sl_policy_spectrain,      &sl_policy_xpipe,
 };
 const int sl_policy_count = SL_COUNT(sl_policies);
 

@@ -9,13 +9,13 @@
  * as numbers. What it can do:
  *
  *   predict   a pass reads W^ = W(v) - lr*s*Delta(v) instead of W(v); Delta is the optimizer's last
- *             direction (optim.h); `reach`, a value of the policy, multiplies s. s is decided when
- * the schedule is lowered, stands on the action
- *             (`ahead`) and is verified. Predicted weights have slots of their own.
- *             Or W^ = W(v) + s*velocity, velocity an average of the last steps.
- *   correct   a pass reads u = W(v) - tau*velocity (PipeMare T2); tau is `ahead` micro-batches,
- * that is ahead/m steps. rate      a stage's learning rate is multiplied by a factor (PipeMare T1,
- * lr-rescale). momentum  a stage's optimizer gets another momentum (asynchronous Nesterov).
+ *             direction (optim.h), `reach`, a value of the policy, multiplies s. s is decided when
+ *             the schedule is lowered, stands on the action (`ahead`) and is verified. Predicted
+ *             weights have slots of their own.
+ *   correct   a pass reads u = W(v) - tau*velocity, velocity an average of the steps (PipeMare T2);
+ *             tau is `ahead` micro-batches, that is ahead/m steps.
+ *   rate      a stage's learning rate is multiplied by a factor (PipeMare T1, lr-rescale).
+ *   momentum  a stage's optimizer gets another momentum (asynchronous Nesterov).
  *   feedback  a step takes back the direction that was applied too early and applies the one that
  *             it should have been (error feedback for a delay of one step).
  *
@@ -71,7 +71,6 @@ struct sl_policy {
      * for the others (XPipe's bellwether). */
     bool bellwether;
     bool feedback;
-    bool corrects; /* SL_KEPT_VELOCITY: weights are moved back along it, not on */
     int64_t (*ahead)(const struct sl_policy_use *use, const struct sl_policy_pass *pass);
     /* Factor of the learning rate in step t (from 1); NULL: 1. */
     double (*rate)(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t);

@@ -12,9 +12,6 @@
  *   pipeoptim    forward only: the version that its own gradient will be applied to, floor(k/m).
  *                With m = 1: s = h (D.6; SpecTrain's version 2 has the same s).
  *   xpipe        D.5 as printed, with N = D and k = r; the first micro-batch of a step predicts.
- *   trend        as pipeoptim (`trip=1`: as spectrain), along velocity <- decay*velocity +
- *                (1-decay)*(w_new - w_old) instead of the last step: a step follows its newest
- *                gradient too much (Muon's most of all), and the next one has another.
  *   2bw-predict  both passes: the version that the gradient will be applied to, one step on.
  *
  * `reach` multiplies s: the next direction is the last one only in part (noise, turns), and where
@@ -102,33 +99,6 @@ const struct sl_policy sl_policy_pipeoptim = {
     .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = pipeoptim,
-};
-
-static const struct sl_hyper trend_hyper[] = {
-    {"reach", 1, 0, 4, SL_RANGE_CLOSED, "factor of s"},
-    {"decay", 0.8, 0, 1, SL_RANGE_HALF_OPEN, "of the average of steps; 0: the last step"},
-    {"trip", 0, 0, 1, SL_RANGE_WHOLE, "1: to the end of the round trip, as spectrain"},
-    {0}};
-
-static int64_t trend(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
-    return sl_policy_value(use, "trip") != 0 ? spectrain(use, p) : pipeoptim(use, p);
-}
-
-static double trend_decay(const struct sl_policy_use *use, const struct sl_policy_at *at) {
-    (void)at;
-    return sl_policy_value(use, "decay");
-}
-
-const struct sl_policy sl_policy_trend = {
-    .name = "trend",
-    .brief = "forward on weights moved on by the average of the last steps",
-    .note = "W^ = W + s*velocity, s as pipeoptim; velocity as PipeMare's, in the other direction",
-    .rules = "newest",
-    .why = WHY_STASH,
-    .hyper = trend_hyper,
-    .kept = SL_KEPT_VELOCITY,
-    .ahead = trend,
-    .decay = trend_decay,
 };
 
 const struct sl_policy sl_policy_2bw_predict = {

@@ -57,7 +57,6 @@ const struct sl_policy sl_policy_pipemare = {
     .why = "its correction replaces stashed versions; use 'async' or 'paci'",
     .hyper = pipemare_hyper,
     .kept = SL_KEPT_VELOCITY,
-    .corrects = true,
     .ahead = mare_ahead,
     .rate = mare_rate,
     .decay = mare_decay,

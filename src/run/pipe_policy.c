@@ -113,15 +113,12 @@ static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     struct move m = nowhere;
     m.w = action->slot;
     m.out = action->weight_slot;
-    if (policy->row->corrects) /* back by tau steps */
+    if (policy->row->kept == SL_KEPT_VELOCITY) { /* back by tau = ahead/m steps */
         m.far = (double)action->ahead / (double)seat->at.micros;
-    else
-        m.far = action->ahead * sl_policy_value(policy, "reach");
-    if (policy->row->kept == SL_KEPT_VELOCITY) { /* which is w_new - w_old, a direction is not */
-        m.far = policy->row->corrects ? m.far : -m.far;
         m.dir_opt = seat->kept;
         return move_weights(w->pipe, seat, &m);
     }
+    m.far = action->ahead * sl_policy_value(policy, "reach");
     m.t = m.rate_t = w->pipe->start_step + action->version;
     if (m.t == 0) /* no step has been made: there is no direction */
         return sl_worker_copy_weights(seat->train.worker, m.out, m.w);

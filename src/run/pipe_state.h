@@ -34,7 +34,7 @@ struct sl_seat_state {
     double *rates;                 /* [params] of the step at hand */
     struct sl_optim_param *stored; /* [params] rows whose direction is a stored tensor */
     int kept;                      /* slab of what the policy keeps, -1: nothing */
-    int foresight_slot;            /* last weight slab of predictions, -1: none */
+    int foresight_slot;            /* weight slab of backward predictions, -1: none */
     struct sl_parts parts;
     struct sl_watch watch[2]; /* of forwards, of backwards */
     SL_VEC(struct sl_staleness) watched;

@@ -55,7 +55,7 @@ sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat
                           const struct sl_action *a) {
     const struct sl_policy *row = pipe->train.policy.row;
     int far = a->micro / pipe->sched->micros[a->stage] - a->version, d = a->kind != SL_F;
-    bool predicts = row && row->ahead && !row->corrects;
+    bool predicts = row && row->ahead && row->kept != SL_KEPT_VELOCITY;
     if (!is_free(seat, d) || a->ahead || predicts || far <= 0)
         return SL_OK;
     struct sl_watch what = {.target = a->version + far, .far = far};
@@ -68,7 +68,7 @@ sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *s
                              const struct sl_action *a) {
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int d = pipe->sched->rule == SL_RULE_NEWEST && a->weight_slot > pools[SL_POOL_WEIGHT].count;
-    if (!is_free(seat, d) || pipe->train.policy.row->corrects)
+    if (!is_free(seat, d) || pipe->train.policy.row->kept == SL_KEPT_VELOCITY)
         return SL_OK;
     struct sl_watch what = {.target = a->version + a->ahead, .far = a->ahead, .predicted = true};
     return begin(seat, d, &what, a->weight_slot, a->slot);

@@ -49,6 +49,5 @@ async spectrain adamw
 async spectrain muon
 async xpipe momentum
 async pipemare adamw
-async trend muon
 MODES
 echo "count: $count modes killed and resumed, bit for bit"

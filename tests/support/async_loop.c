@@ -73,9 +73,7 @@ static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int6
     int64_t n = at.entry_f, r = at.entry_f - at.f, m = at.m, k = at.k, s = 0;
     if (is_policy(l, "spectrain"))
         s = (k - 1 + (l->together ? 0 : r / 2)) / m - v;
-    if (is_policy(l, "trend") && l->config->policy.hyper[2] != 0)
-        s = (k - 1 + (l->together ? 0 : r / 2)) / m - v;
-    else if ((is_policy(l, "pipeoptim") || is_policy(l, "trend")) && forward)
+    if (is_policy(l, "pipeoptim") && forward)
         s = (k - 1) / m - v;
     if (is_policy(l, "2bw-predict"))
         s = (k - 1) / m - v;
@@ -301,10 +299,9 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
     if (!far && !back)
         return version;
     for (int i = 0; i < p->param_count; i++) {
-        bool trend = is_policy(l, "trend");
         const float *direction =
-            part(l, s, back || trend ? l->velocity[s][version] : l->delta[s][version], i);
-        double lr = trend ? -1 : version ? rate(l, p->params[i].param, version) : 0;
+            part(l, s, back ? l->velocity[s][version] : l->delta[s][version], i);
+        double lr = version ? rate(l, p->params[i].param, version) : 0;
         float by =
             back ? (float)tau_of(l, l->height[s]) : (float)(lr * ((double)far * reach_of(l)));
         moved(sl_worker_weight(w, FORESEEN, i), sl_worker_weight(w, (int)version, i), by, direction,
@@ -328,19 +325,6 @@ static struct sl_optim_param param_of(const struct loop *l, int param) {
             strcmp(optim.row->hyper[i].name, "beta") == 0)
             optim.hyper[i] = 0.99;
     return sl_optim_for(&optim, &os);
-}
-
-/* Trend's velocity is made where it is used. */
-static bool follows_trend(const struct loop *l, int s) {
-    int r = l->depth - 1 - l->height[s];
-    bool trip = is_policy(l, "trend") && l->config->policy.hyper[2] != 0 && !l->together;
-    return is_policy(l, "trend") && (l->height[s] > 0 || (trip && r >= 2));
-}
-
-/* Of the average of steps. */
-static double decay_of(const struct loop *l, int param) {
-    return is_policy(l, "trend") ? l->config->policy.hyper[1]
-                                 : pow(0.135, 1 / tau_of(l, param_height(l, param)));
 }
 
 /* Version t of one parameter of a stage from version t-1. */
@@ -371,10 +355,10 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
     must(l->device->row->step(l->device, &item, 1));
     if (feedback)
         moved(to, to, (float)lr_last, delta, op.count);
-    if (is_policy(l, "pipemare") || follows_trend(l, s)) {
+    if (is_policy(l, "pipemare")) {
         float *velocity = part(l, s, l->velocity[s][t], i);
         const float *old = part(l, s, l->velocity[s][t - 1], i);
-        float rest = (float)(1 - decay_of(l, param));
+        float rest = (float)(1 - pow(0.135, 1 / tau_of(l, param_height(l, param))));
         for (int64_t e = 0; e < op.count; e++) {
             float lost = from[e] - to[e], less = rest * old[e], more = rest * lost;
             velocity[e] = old[e] - less;

@@ -37,16 +37,17 @@
  *
  * Policies, with N = depth and r = N-1-h (papers.md B.3, D.5-D.8, E); W(v) is version v:
  *
- *     a pass reads W(v) - (lr(v)*s) * Delta(v); lr(v)*(s*reach) where `reach` is not 1
+ *     a pass reads W(v) - (lr(v)*s) * Delta(v); s*reach where that is not 1
  *     spectrain    s = floor((k-1 + floor(r/2)) / m) - v; together: floor((k-1)/m) - v
  *     pipeoptim    forward s = floor((k-1)/m) - v, backward 0
- *     trend        as pipeoptim (trip=1: spectrain), but W(v) + (s*reach) * velocity(v), velocity
- * <- decay*velocity + (1-decay)*(W(v) - W(v-1)) on stages that ever predict xpipe        forward s
- * = round((m + N - r/2 - 2)/m), backward s = floor((m + floor(r/2) - 1)/m); v is what it was for
- * the first micro-batch of the step 2bw-predict  s = floor((k-1)/m) - v pipemare     backward reads
- * W(v) - tau * velocity(v), tau = (2h+1)/m; rate lr/max(tau,1)^p lr-rescale   rate lr/(1 + delay),
- * delay = h/m (2bw: 1, vsync: (N-1)/m); together: ceil(L/2) forwards more are behind (rates and
- * decay, for a tied parameter: by the largest h of its holders) nesterov-async  momentum 0.99
+ *     xpipe        forward s = round((m + N - r/2 - 2)/m), backward s = floor((m + floor(r/2) -
+ *                  1)/m); v is what it was for the first micro-batch of the step
+ *     2bw-predict  s = floor((k-1)/m) - v
+ *     pipemare     backward reads W(v) - tau * velocity(v), tau = (2h+1)/m; rate lr/max(tau,1)^p
+ *     lr-rescale   rate lr/(1 + delay), delay = h/m (2bw: 1, vsync: (N-1)/m); together: ceil(L/2)
+ *                  forwards more are behind
+ *                  (rates and decay, for a tied parameter: by the largest h of its holders)
+ *     nesterov-async  momentum 0.99
  *     error-feedback  w + lr(t-1) Delta(t-1), step t, - lr(t-1) Delta(t)
  */
 #ifndef SL_TEST_ASYNC_LOOP_H
@@ -84,7 +85,7 @@ struct loop {
     double loss[LOOP_STEPS], norm[LOOP_STEPS];
     bool skipped[LOOP_STEPS];
     float *delta[LOOP_STAGES][LOOP_STEPS + 1];    /* [stage][version] laid out as the weights */
-    float *velocity[LOOP_STAGES][LOOP_STEPS + 1]; /* PipeMare's, trend's */
+    float *velocity[LOOP_STAGES][LOOP_STEPS + 1]; /* PipeMare's */
 };
 
 void loop_open(struct loop *l);

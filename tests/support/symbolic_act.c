@@ -165,7 +165,7 @@ static int64_t want_ahead(const struct world *w, const struct sl_action *a) {
     bool forward = a->kind == SL_F;
     if (has_policy(w, "spectrain"))
         s = (a->micro + (w->s->together ? 0 : k / 2)) / t - v;
-    if ((has_policy(w, "pipeoptim") || has_policy(w, "trend")) && forward)
+    if (has_policy(w, "pipeoptim") && forward)
         s = iter - v;
     if (has_policy(w, "2bw-predict"))
         s = iter > 0;

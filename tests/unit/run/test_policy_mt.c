@@ -171,8 +171,6 @@ static void test_reach(void **state) {
     } rows[] = {{"spectrain:reach=0.7", "spectrain", "async"},
                 {"pipeoptim:reach=0.7", "pipeoptim", "async"},
                 {"xpipe:reach=1.3", "xpipe", "async"},
-                {"trend:reach=0.7,decay=0.5", "trend", "async"},
-                {"trend:trip=1", "trend", "async"},
                 {"2bw-predict:reach=0.7", "2bw-predict", "2bw"}};
     static const char *const optimizers[] = {"muon", "adamw", "momentum"};
     static const int height[] = {3, 2, 1, 1, 0}, worker_of[] = {0, 1, 2, 3, 4};

@@ -261,7 +261,6 @@ static void test_poison(void **state) {
                  {"paci", "none", "adam"},
                  {"async", "spectrain", "adamw"},
                  {"async", "xpipe", "momentum"},
-                 {"async", "trend", "adamw"},
                  {"async", "pipemare", "adam"}};
     const char *full = getenv("SL_TEST_FULL");
     int count = 0, every = full && strcmp(full, "1") == 0 ? 1 : 4, number = 0;

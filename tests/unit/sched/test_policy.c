@@ -35,8 +35,6 @@ static const struct wanted table[] = {
     {"pipeoptim", 3, 1, {2, 1, 0}, {0, 0, 0}},
     {"pipeoptim", 4, 1, {3, 2, 1, 0}, {0, 0, 0, 0}},
     {"pipeoptim", 8, 1, {7, 6, 5, 4, 3, 2, 1, 0}, {0}},
-    {"trend", 4, 1, {3, 2, 1, 0}, {0, 0, 0, 0}},
-    {"trend:trip=1", 4, 1, {3, 2, 2, 1}, {0, 0, 1, 1}},
     {"2bw-predict", 4, 4, {1, 1, 1, 1}, {1, 1, 1, 1}},
     {"2bw-predict", 8, 8, {1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}},
     {"pipemare", 4, 2, {0}, {7, 5, 3, 1}}, /* tau = 7/2, 5/2, 3/2, 1/2 */
@@ -166,7 +164,6 @@ static void test_refused(void **state) {
         if (strcmp(sl_policies[i]->name, "none") != 0)
             expect_no("1f1b", sl_policies[i]->name, "synchronous");
     expect_no("stash", "spectrain", "stashed versions");
-    expect_no("2bw", "trend", "stashed versions");
     expect_no("2bw", "pipemare", "replaces stashed versions");
     expect_no("async", "2bw-predict", "one step everywhere");
     expect_no("vsync", "error-feedback", "one step of delay");
