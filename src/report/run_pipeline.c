@@ -2,6 +2,7 @@
 #include "report/run_pipeline.h"
 
 #include "report/markup.h"
+#include "sched/slots.h"
 
 #include <math.h>
 #include <string.h>

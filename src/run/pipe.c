@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "device/bind.h"
 #include "sched/deps.h"
+#include "sched/slots.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -154,15 +154,6 @@ int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 /* Samples of a micro-batch (the last of an iteration may be short). */
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
 
-/* Slots of a run: a micro-batch keeps one from F to B or W, and those that do at once lie in a
- * range of so many at most. */
-int32_t sl_sched_slots(const struct sl_sched *sched, int seat);
-/* Is what is kept from I to W the slot itself, because it is as large? Then memory does not have it
- * beside the stash. */
-bool sl_sched_keeps_slot(const struct sl_sched *sched, int seat);
-/* Slots of a pool that take memory; where slots are kept, STASH has those of a run and KEPT none.
- */
-int32_t sl_sched_pool_slots(const struct sl_sched *sched, int seat, int pool);
 /* Stepping together: places between two holders of a tie. */
 int sl_sched_share_places(const struct sl_sched *sched);
 /* Bytes a worker allocates: weights, gradients, state, pools, workspace; of these, for messages. */

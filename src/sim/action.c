@@ -1,6 +1,8 @@
 /* What each action does to the machine: when it starts, how long it takes, what it holds. */
 #include "sim/engine.h"
 
+#include "sched/slots.h"
+
 struct turn {
     struct sl_engine *e;
     int worker, seat;

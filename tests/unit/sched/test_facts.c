@@ -8,6 +8,7 @@
 
 #include "sched/deps.h"
 #include "sched/gen.h"
+#include "sched/slots.h"
 
 #include <string.h>
 

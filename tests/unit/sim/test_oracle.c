@@ -1,6 +1,7 @@
 /* The simulator against the slow one on random plans, schedules, costs, networks and modes: every
  * start and end of every action and transfer, the peaks, and that the critical path has no gap. */
 #include "sched/deps.h"
+#include "sched/slots.h"
 #include "sim/sim.h"
 #include "support/sched_cases.h"
 #include "support/slow_sim.h"
