@@ -1,5 +1,5 @@
-/* One number for many bytes in device memory: equal bytes give equal numbers, others almost surely
- * not, and zeros give 0. A sum of integers, so the order does not matter. */
+/* Fingerprints of bytes in device memory: equal bytes have equal ones, others almost surely not. A
+ * sum of integers, so the order in which blocks add does not matter. */
 #ifndef SL_DEVICE_CUDA_FINGERPRINT_H
 #define SL_DEVICE_CUDA_FINGERPRINT_H
 
@@ -9,7 +9,9 @@
 extern "C" {
 #endif
 
-struct sl_fingerprint; /* a place for the number on the device at hand */
+struct sl_fingerprint {
+    unsigned long long sum, nonzero; /* nonzero: how many 16-bit words are not 0 */
+};
 
 struct sl_rows { /* rows of bytes in matrices of `stride_bytes`; all multiples of 2 */
     const void *at;
@@ -17,11 +19,9 @@ struct sl_rows { /* rows of bytes in matrices of `stride_bytes`; all multiples o
     int64_t batch, stride_bytes;
 };
 
-sl_err sl_fingerprint_open(struct sl_fingerprint **out);
-void sl_fingerprint_close(struct sl_fingerprint *print);
-/* Of both; `second` may be NULL. Waits for the stream. */
-sl_err sl_fingerprint_take(struct sl_fingerprint *print, const struct sl_rows *first,
-                           const struct sl_rows *second, cudaStream_t stream, uint64_t *out);
+/* Of all `count` of them together. `place`: device memory to work in. Waits for the stream. */
+sl_err sl_fingerprint_take(struct sl_fingerprint *place, const struct sl_rows *rows, int count,
+                           cudaStream_t stream, struct sl_fingerprint *out);
 
 #ifdef __cplusplus
 }

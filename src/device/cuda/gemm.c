@@ -1,9 +1,9 @@
 /* Products by cuBLASLt. The library is column-major: y' = b' a', so its A is our b.
  *
  * The heuristic's first choice decides the bits of a shape. Among its next ones there often is a
- * faster algorithm that adds in the same order: the first time that a large product is run, all of
- * them are tried on the operands at hand, and the fastest that gives the same bits is kept. So the
- * clock decides about time alone. */
+ * faster algorithm that adds in the same order: the first time that a large product is run, those
+ * that split the sums as it does are tried on the operands at hand, and the fastest that gives the
+ * same bits is kept. So the clock decides about time alone. */
 #include "device/cuda/gemm.h"
 #include "device/cuda/fingerprint.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    OFFERS = 8,       /* algorithms that are asked for, */
-    TURNS = 3,        /* how often each is timed, */
-    ENOUGH = 1 << 20, /* and for how many results: another order of sums shows in some */
+    OFFERS = 12,      /* algorithms that are asked for, */
+    TURNS = 4,        /* how often each is timed, */
+    ENOUGH = 1 << 20, /* and from how many results on: another order of sums shows in some */
     GAIN_PERCENT = 1, /* less is noise */
 };
 
@@ -114,7 +114,37 @@ static sl_err make_desc(const struct sl_cuda_device *cuda, struct plan *p) {
     SL_TRY(SL_CUBLAS(                                                                              \
         cublasLtMatmulPreferenceSetAttribute((prefer_), (attr_), &(value_), sizeof(value_))))
 
-/* What the heuristic offers, best first; nothing is no error but "not supported". */
+/* How an algorithm splits the sums: in how many parts, and how these come together. */
+struct split {
+    int32_t parts;
+    uint32_t scheme;
+};
+
+static struct split split_of(const cublasLtMatmulAlgo_t *algo) {
+    struct split split = {-1, 0};
+    size_t written;
+    if (cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split.parts,
+                                             sizeof split.parts, &written) ||
+        cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                             &split.scheme, sizeof split.scheme, &written))
+        split.parts = -1;
+    return split;
+}
+
+/* The heuristic's first choice, and those of the next that may give the same bits. */
+static void keep_offers(struct plan *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
+    for (int i = 0; i < count; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS)
+            continue;
+        struct split first = split_of(p->offer_count ? &p->offers[0] : &results[i].algo);
+        struct split own = split_of(&results[i].algo);
+        if (!p->offer_count ||
+            (own.parts >= 0 && own.parts == first.parts && own.scheme == first.scheme))
+            p->offers[p->offer_count++] = results[i].algo;
+    }
+}
+
+/* Nothing is no error but "not supported". */
 static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
                      cublasLtMatmulPreference_t prefer) {
     uint64_t workspace = (uint64_t)cuda->workspace_bytes;
@@ -131,11 +161,10 @@ static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
     PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align);
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, p->desc, p->a, p->b, p->y,
                                                            p->y, prefer, OFFERS, results, &found);
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++)
-        if (results[i].state == CUBLAS_STATUS_SUCCESS)
-            p->offers[p->offer_count++] = results[i].algo;
+    keep_offers(p, results, status == CUBLAS_STATUS_SUCCESS ? found : 0);
     p->supported = p->offer_count > 0;
     p->algo = p->offers[0];
+    p->tuned = p->offer_count < 2 || p->key.m * p->key.n * p->key.batch < ENOUGH;
     return SL_OK;
 }
 
@@ -197,91 +226,61 @@ static sl_err multiply(struct sl_cuda_device *cuda, const struct plan *p,
 
 /* ---- the fastest of those that give the same bits ---- */
 
-struct trial {
-    cudaEvent_t begin, end;
-    struct sl_fingerprint *print;
-};
-
-static sl_err print_of(const struct plan *p, const struct sl_gemm_io *io, const struct trial *trial,
-                       uint64_t *out) {
+static sl_err print_of(struct sl_cuda_device *cuda, const struct plan *p,
+                       const struct sl_gemm_io *io, struct sl_fingerprint *out) {
     const struct sl_gemm *g = &p->key;
     int64_t size_bytes = g->half_out ? 2 : 4;
-    struct sl_rows rows = {io->y,
-                           g->m,
-                           g->n * size_bytes,
-                           g->ldy * size_bytes,
-                           g->batch > 1 ? g->batch : 1,
-                           g->stride_y * size_bytes};
-    struct sl_rows saved = rows;
-    saved.at = io->aux;
+    struct sl_rows rows[2] = {{io->y, g->m, g->n * size_bytes, g->ldy * size_bytes,
+                               g->batch > 1 ? g->batch : 1, g->stride_y * size_bytes}};
     bool saves = g->tail == SL_GEMM_GELU || g->tail == SL_GEMM_GELU_BIAS;
-    return sl_fingerprint_take(trial->print, &rows, saves ? &saved : NULL, io->stream, out);
+    rows[1] = rows[0];
+    rows[1].at = io->aux;
+    return sl_fingerprint_take(cuda->print, rows, saves ? 2 : 1, io->stream, out);
 }
 
 /* The least of a few times, in milliseconds, and what came of it. */
 static sl_err try_offer(struct sl_cuda_device *cuda, const struct plan *p,
-                        const struct sl_gemm_io *io, const struct trial *trial, int offer,
-                        float *least_ms, uint64_t *print) {
+                        const struct sl_gemm_io *io, int offer, float *least_ms,
+                        struct sl_fingerprint *print) {
     SL_TRY(multiply(cuda, p, io, &p->offers[offer]));
-    SL_TRY(print_of(p, io, trial, print));
+    SL_TRY(print_of(cuda, p, io, print));
     for (int i = 0; i < TURNS; i++) {
         float ms;
-        SL_TRY(SL_CUDA(cudaEventRecord(trial->begin, io->stream)));
+        SL_TRY(SL_CUDA(cudaEventRecord(cuda->clock[0], io->stream)));
         SL_TRY(multiply(cuda, p, io, &p->offers[offer]));
-        SL_TRY(SL_CUDA(cudaEventRecord(trial->end, io->stream)));
-        SL_TRY(SL_CUDA(cudaEventSynchronize(trial->end)));
-        SL_TRY(SL_CUDA(cudaEventElapsedTime(&ms, trial->begin, trial->end)));
+        SL_TRY(SL_CUDA(cudaEventRecord(cuda->clock[1], io->stream)));
+        SL_TRY(SL_CUDA(cudaEventSynchronize(cuda->clock[1])));
+        SL_TRY(SL_CUDA(cudaEventElapsedTime(&ms, cuda->clock[0], cuda->clock[1])));
         *least_ms = i && *least_ms < ms ? *least_ms : ms;
     }
     return SL_OK;
 }
 
-static sl_err try_offers(struct sl_cuda_device *cuda, struct plan *p, const struct sl_gemm_io *io,
-                         const struct trial *trial) {
-    float first_ms, best_ms;
-    uint64_t first;
-    SL_TRY(try_offer(cuda, p, io, trial, 0, &first_ms, &first));
-    if (!first) /* zeros are the same in any order */
+/* Only where trying again and again leaves the operands as they were (nothing is added to what is
+ * there or written over what is read), no graph is being recorded, and the results can tell: zeros
+ * are the same in any order. Else it is tried again with the next operands. */
+static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_gemm_io *io) {
+    enum cudaStreamCaptureStatus recording;
+    struct sl_fingerprint first, print;
+    float best_ms, ms;
+    SL_TRY(SL_CUDA(cudaStreamIsCapturing(io->stream, &recording)));
+    bool adds = io->beta != 0 && (!io->c || io->c == io->y);
+    if (adds || io->aux == io->y || recording != cudaStreamCaptureStatusNone)
         return SL_OK;
-    best_ms = first_ms * (100 - GAIN_PERCENT) / 100;
+    SL_TRY(try_offer(cuda, p, io, 0, &best_ms, &first));
+    if (first.nonzero < ENOUGH)
+        return SL_OK;
+    best_ms = best_ms * (100 - GAIN_PERCENT) / 100;
     for (int i = 1; i < p->offer_count; i++) {
-        float ms;
-        uint64_t print;
-        SL_TRY(try_offer(cuda, p, io, trial, i, &ms, &print));
-        if (print == first && ms < best_ms) {
+        if (try_offer(cuda, p, io, i, &ms, &print) != SL_OK)
+            continue; /* an offer that is none; what is broken shows below */
+        if (print.sum == first.sum && print.nonzero == first.nonzero && ms < best_ms) {
             p->algo = p->offers[i];
             best_ms = ms;
         }
     }
     p->tuned = true;
     return SL_OK;
-}
-
-/* Only where trying again and again leaves the operands as they were: nothing is added to what is
- * there or written over what is read, and no graph is being recorded. */
-static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_gemm_io *io) {
-    int64_t results = p->key.m * p->key.n * (p->key.batch > 1 ? p->key.batch : 1);
-    enum cudaStreamCaptureStatus recording;
-    struct trial trial = {0};
-    if (p->offer_count < 2 || results < ENOUGH)
-        p->tuned = true;
-    SL_TRY(SL_CUDA(cudaStreamIsCapturing(io->stream, &recording)));
-    bool adds = io->beta != 0 && (!io->c || io->c == io->y);
-    if (p->tuned || adds || io->aux == io->y || recording != cudaStreamCaptureStatusNone)
-        return SL_OK;
-    sl_err err = SL_CUDA(cudaEventCreate(&trial.begin));
-    if (err == SL_OK)
-        err = SL_CUDA(cudaEventCreate(&trial.end));
-    if (err == SL_OK)
-        err = sl_fingerprint_open(&trial.print);
-    if (err == SL_OK)
-        err = try_offers(cuda, p, io, &trial);
-    if (trial.begin)
-        cudaEventDestroy(trial.begin);
-    if (trial.end)
-        cudaEventDestroy(trial.end);
-    sl_fingerprint_close(trial.print);
-    return err;
 }
 
 sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
