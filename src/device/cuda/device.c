@@ -77,7 +77,7 @@ static sl_err cuda_open(const struct sl_device_config *config, struct sl_device 
     struct sl_cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         sl_out_of_memory(sizeof *cuda);
-    cuda->device = (struct sl_device){&sl_device_cuda, 1};
+    cuda->device = (struct sl_device){&sl_device_cuda, config->threads > 0 ? config->threads : 1};
     cuda->index = config->index % count; /* more workers than GPUs share them */
     cuda->tf32 = config->tf32;
     sl_err err = open_libraries(cuda);
