@@ -28,15 +28,17 @@ command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not here
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-one() { # TOOL TEST PART: a RESULT line, and what was found behind it
-    local log=$work/$1-$2-${3%/*}.log begin=$SECONDS rc=0 errors
+one() { # TOOL TEST PART: a RESULT line, and what was found below it
+    local log=$work/$1-$2-${3%/*}.log out=$work/$1-$2-${3%/*}.out begin=$SECONDS rc=0 errors
     SL_TEST_DEVICE=cuda SL_TEST_PART=$3 timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 \
         "$bin/table.$2" >"$log" 2>&1 || rc=$?
     errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -1)
-    echo "RESULT bench=cuda_sanitize tool=$1 test=$2 part=$3 errors=${errors:-unknown} status=$rc seconds=$((SECONDS - begin))"
-    [ $rc = 0 ] && [ "${errors:-1}" = 0 ] && return
-    grep -A6 '^========= \(Invalid\|Error\|Warning\|Race\|Program\)' "$log" | head -20 || true
-    tail -2 "$log"
+    echo "RESULT bench=cuda_sanitize tool=$1 test=$2 part=$3 errors=${errors:-unknown} status=$rc seconds=$((SECONDS - begin))" >"$out"
+    if [ $rc != 0 ] || [ "${errors:-1}" != 0 ]; then
+        grep -A6 '^========= \(Invalid\|Error\|Warning\|Race\|Program\)' "$log" | head -20 >>"$out" || true
+        tail -2 "$log" >>"$out"
+    fi
+    cat "$out"
 }
 for tool in $tools; do
     for test in $tests; do
@@ -44,10 +46,9 @@ for tool in $tools; do
         [ "$test" != device_kernels ] || count=$parts
         for ((i = 0; i < count; i++)); do
             while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do sleep 0.2; done
-            one "$tool" "$test" "$i/$count" >"$work/$tool-$test-$i.out" &
+            one "$tool" "$test" "$i/$count" &
         done
     done
 done
 wait
-cat "$work"/*.out
 ! grep '^RESULT' "$work"/*.out | grep -vq 'errors=0 status=0'
