@@ -6,9 +6,10 @@
  *
  *   kernel              in          out               stands for
  *   add_layernorm       x r w b?    sum y mean rstd   sum = x + r, then layernorm (its attr)
- *   cross_entropy_grad  x target seed   dx loss lse   cross_entropy and cross_entropy_dx (its attr)
- *   layernorm_grad      dy x w mean rstd r?   dx dw db   layernorm_dx, layernorm_dw and the sum of dy;
- *                                                     with r, dx + r
+ *   cross_entropy_grad  x target seed
+ *                                   dx loss lse       cross_entropy, cross_entropy_dx (its attr)
+ *   layernorm_grad      dy x w mean rstd r?
+ *                                   dx dw db          layernorm_dx (+ r), layernorm_dw, sum of dy
  *   matmul_add          a b bias? r y                 y = a b + bias + r (r like y; may be y)
  *   matmul_gelu         a b bias?   pre y             pre = a b + bias, y = gelu(pre), tanh
  *   matmul_gelu_erf     a b bias?   pre y             the same, approx=erf

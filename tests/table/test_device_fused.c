@@ -133,8 +133,8 @@ enum { R = 5 }; /* the input that is added to dx */
 
 static struct sl_shape norm_shape(int which, int64_t rows, int64_t n) {
     return which < 2 || which == R ? SL_SHAPE(2, 0, rows, n)
-           : which == 2              ? SL_SHAPE(1, 0, n)
-                                     : SL_SHAPE(1, 0, rows);
+           : which == 2            ? SL_SHAPE(1, 0, n)
+                                   : SL_SHAPE(1, 0, rows);
 }
 
 static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dtype, bool sum) {

@@ -250,9 +250,8 @@ template <bool HALF, bool KEPT>
 static sl_err launch_rows(const sl_cuda_call *call, const ce &c, const ce_down &d, i64 rows,
                           i64 kept_bytes) {
     if (kept_bytes > 48 * 1024)
-        SL_TRY(SL_CUDA(cudaFuncSetAttribute(ce_rows<HALF, KEPT>,
-                                            cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            (int)kept_bytes)));
+        SL_TRY(SL_CUDA(cudaFuncSetAttribute(
+            ce_rows<HALF, KEPT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes)));
     ce_rows<HALF, KEPT><<<(unsigned)rows, ce_threads(c.n), (size_t)kept_bytes, call->stream>>>(
         c, d, (float *)call->scratch, fit8(c.x, d.dx));
     return launched(call);
@@ -262,14 +261,11 @@ static sl_err run_rows(const sl_cuda_call *call, const ce &c, const ce_down &d, 
                        bool add) {
     i64 rows = call->instr->in[0].numel / c.n, bytes = c.n / 8 * (c.x.half ? 16 : 32);
     bool kept = bytes <= CE_SHARED;
-    if (c.x.half && kept)
-        SL_TRY(launch_rows<true, true>(call, c, d, rows, bytes));
-    else if (c.x.half)
-        SL_TRY(launch_rows<true, false>(call, c, d, rows, 0));
-    else if (kept)
-        SL_TRY(launch_rows<false, true>(call, c, d, rows, bytes));
-    else
-        SL_TRY(launch_rows<false, false>(call, c, d, rows, 0));
+    sl_err err = c.x.half ? kept ? launch_rows<true, true>(call, c, d, rows, bytes)
+                                 : launch_rows<true, false>(call, c, d, rows, 0)
+                 : kept ? launch_rows<false, true>(call, c, d, rows, bytes)
+                          : launch_rows<false, false>(call, c, d, rows, 0);
+    SL_TRY(err);
     ce_end<<<1, 1024, 0, call->stream>>>(c, loss, (float *)call->scratch, rows, NULL, add);
     return launched(call);
 }

@@ -145,7 +145,7 @@ static sl_err cuda_upload(struct sl_device *device, enum sl_stream stream, void 
                           const void *from, int64_t size_bytes) {
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     cudaStream_t where = cuda->streams[stream];
-    void *pinned, *print;
+    void *pinned;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
     sl_cuda_touch(cuda, to, size_bytes);
     if (stream == SL_STREAM_COMPUTE && size_bytes <= PINNED / 4) {

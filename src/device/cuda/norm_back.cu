@@ -190,9 +190,9 @@ static __device__ __forceinline__ eight unpack(const uint4 &raw) {
     return get8(array{(void *)&raw, 1}, 0);
 }
 
-/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x, dx and
- * r are bf16; SUM: there is an r. Long rows take so many registers that a multiprocessor has one
- * block only: there the next row is asked for ahead. */
+/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x, dx
+ * and r are bf16; SUM: there is an r. Long rows take so many registers that a multiprocessor has
+ * one block only: there the next row is asked for ahead. */
 template <int K, bool HALF, bool SUM>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
@@ -285,9 +285,10 @@ static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i6
 
 /* dx may lie on dy, x or r: without the fused kernel it comes last. */
 static sl_err k_layernorm_grad(const sl_cuda_call *call) {
-    grad_args a = {in_array(call, 0),  in_array(call, 1), in_array(call, 2),
-                   in_array(call, 3),  in_array(call, 4), out_array(call, 0),
-                   rows_of(call->instr->in[0]), false,    in_array(call, 5)};
+    grad_args a = {
+        in_array(call, 0), in_array(call, 1),  in_array(call, 2),           in_array(call, 3),
+        in_array(call, 4), out_array(call, 0), rows_of(call->instr->in[0]), false,
+        in_array(call, 5)};
     i64 chunks = column_chunks(a.z.count), bytes = column_scratch(a.z.count, a.z.n);
     bool wide = fit8(a.dy, a.x);
     float *second = (float *)((char *)call->scratch + bytes);

@@ -81,7 +81,7 @@ static void gradient_of_logits_is_made_with_the_loss(void **state) {
         assert_int_equal(both->out[1].value, p->losses.at[0].value);
         assert_int_equal(both->out[0].space, SL_SPACE_SLOT); /* in place of the logits */
         assert_int_equal(both->out[0].offset, both->in[0].offset);
-        assert_int_equal(p->slot_bytes, apart->slot_bytes);
+        assert_true(p->slot_bytes <= apart->slot_bytes); /* lse is not kept */
         assert_true(p->work_bytes <= apart->work_bytes);
         sl_program_close(p);
         sl_program_close(apart);
@@ -122,8 +122,8 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     int with = 0, group[64], group_apart[64];
     (void)state;
     for (int i = 0; i < p->instr_count; i++)
-        with += strcmp(p->instrs[i].kernel, SL_FUSED_LAYERNORM_GRAD) == 0 &&
-                p->instrs[i].in_count == 6;
+        with +=
+            strcmp(p->instrs[i].kernel, SL_FUSED_LAYERNORM_GRAD) == 0 && p->instrs[i].in_count == 6;
     assert_int_equal(with, 2); /* the last norm has no residual beside it */
     int f = p->end[SL_PHASE_F], g = apart->end[SL_PHASE_F];
     assert_int_equal(count(apart, "add", g, apart->instr_count), 2);
