@@ -151,6 +151,8 @@ sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item
  * changed. */
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
+/* The fresh copy of these weights, for whoever writes both; NULL: there is none. */
+void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
 sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
                       void **out);
 /* cast.cu: fp32 to bf16 */
