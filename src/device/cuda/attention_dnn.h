@@ -15,14 +15,13 @@ extern "C" {
 struct sl_dnn_attention {
     int64_t batch, heads, queries, keys, width; /* width: of a head */
     int64_t q_row, k_row, v_row, dq_row, dk_row, dv_row;
-    int32_t causal, masked, backward;
+    int32_t causal, backward;
 };
 
 struct sl_dnn_attention_io {
     const void *q, *k, *v, *dy;
     void *y, *dq, *dk, *dv;
     float *lse, *dots; /* [batch, heads, queries]; dots: scratch of a backward pass */
-    const void *bias;  /* bf16 [batch, keys], added to all scores of a key; with `masked` */
     void *workspace;
     float scale;
     cudaStream_t stream;
