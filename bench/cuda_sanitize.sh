@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# The kernels of the GPU under NVIDIA's compute-sanitizer: the tables device_kernels, device_fused and device_optim with
-# memcheck (bad addresses) and racecheck (shared memory). initcheck is left out: libraries read what they
-# padded. Prints RESULT lines; exit 1 when something was found, 77 without a GPU or the tool.
+# The kernels of the GPU under NVIDIA's compute-sanitizer: the tables device_kernels (in parts), device_fused and
+# device_optim with memcheck (bad addresses) and racecheck (shared memory), side by side. initcheck is left out:
+# libraries read what they padded. Prints RESULT lines; exit 1 when something was found, 77 without a GPU or the tool.
 #
-#   RESULT bench=cuda_sanitize tool=memcheck test=device_kernels errors=0 seconds=
+#   RESULT bench=cuda_sanitize tool=memcheck test=device_kernels part=0/6 errors=0 status=0 seconds=
 #
-# Usage: ./dev bench cuda_sanitize [--tools "memcheck racecheck"] [--limit SECONDS]
+# Usage: ./dev bench cuda_sanitize [--tools "memcheck racecheck"] [--tests "device_optim ..."] [--parts 6] [--jobs 8]
+#                                  [--limit SECONDS]
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-tests=${SL_TEST_BIN:-$root/build/release/tests} tools="memcheck racecheck" limit=600
+bin=${SL_TEST_BIN:-$root/build/release/tests} tools="memcheck racecheck" parts=6 jobs=8 limit=600
+tests="device_kernels device_fused device_optim"
 while [ $# -gt 0 ]; do
     case $1 in
     --tools) tools=${2:?--tools needs names} && shift ;;
+    --tests) tests=${2:?--tests needs names} && shift ;;
+    --parts) parts=${2:?--parts needs a number} && shift ;;
+    --jobs) jobs=${2:?--jobs needs a number} && shift ;;
     --limit) limit=${2:?--limit needs seconds} && shift ;;
     -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d' && exit 0 ;;
     *) echo "bench cuda_sanitize: unknown option $1" >&2 && exit 2 ;;
@@ -21,19 +26,29 @@ done
 command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not here" && exit 77; }
 [ -e /dev/nvidia0 ] || [ -e /dev/nvidiactl ] || { echo "no GPU here" && exit 77; }
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-found=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+one() { # TOOL TEST PART: a RESULT line, and what was found below it
+    local log=$work/$1-$2-${3%/*}.log out=$work/$1-$2-${3%/*}.out begin=$SECONDS rc=0 errors
+    SL_TEST_DEVICE=cuda SL_TEST_PART=$3 timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 \
+        "$bin/table.$2" >"$log" 2>&1 || rc=$?
+    errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -1)
+    echo "RESULT bench=cuda_sanitize tool=$1 test=$2 part=$3 errors=${errors:-unknown} status=$rc seconds=$((SECONDS - begin))" >"$out"
+    if [ $rc != 0 ] || [ "${errors:-1}" != 0 ]; then
+        grep -A6 '^========= \(Invalid\|Error\|Warning\|Race\|Program\)' "$log" | head -20 >>"$out" || true
+        tail -2 "$log" >>"$out"
+    fi
+    cat "$out"
+}
 for tool in $tools; do
-    for test in device_optim device_kernels device_fused; do
-        begin=$SECONDS rc=0
-        timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 "$tests/table.$test" >"$log" 2>&1 || rc=$?
-        errors=$(sed -n 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p; s/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -1)
-        echo "RESULT bench=cuda_sanitize tool=$tool test=$test errors=${errors:-unknown} status=$rc seconds=$((SECONDS - begin))"
-        [ $rc = 0 ] && [ "${errors:-1}" = 0 ] && continue
-        found=1
-        grep -A6 '^========= \(Invalid\|Error\|Warning\|Race\|Program\)' "$log" | head -20 || true
-        tail -2 "$log"
+    for test in $tests; do
+        count=1
+        [ "$test" != device_kernels ] || count=$parts
+        for ((i = 0; i < count; i++)); do
+            while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do sleep 0.2; done
+            one "$tool" "$test" "$i/$count" &
+        done
     done
 done
-exit $found
+wait
+! grep '^RESULT' "$work"/*.out | grep -vq 'errors=0 status=0'

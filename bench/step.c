@@ -7,6 +7,7 @@
  *   KERNEL name count ms share gflops
  */
 #include "base/clock.h"
+#include "base/par.h"
 #include "graph/model.h"
 #include "op/registry.h"
 #include "run/train.h"
@@ -143,7 +144,7 @@ int main(int argc, char **argv) {
     struct sl_train_config config = {.graph = graph,
                                      .data = open_data(graph, &arena),
                                      .device = sl_device_find(argc > 5 ? argv[5] : "cuda"),
-                                     .threads = 2,
+                                     .threads = sl_par_cores(), /* for the first weights */
                                      .dtype = strcmp(argv[4], "bf16") == 0 ? SL_BF16 : SL_FLOAT,
                                      .tf32 = strcmp(argv[4], "tf32") == 0,
                                      .base_lr = 3e-4,

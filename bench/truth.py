@@ -9,7 +9,8 @@ import sys
 import tempfile
 import time
 
-# model, sizes, samples per step, two numbers of micro-batches: for few cores, for many
+# model, sizes, samples per step, two numbers of micro-batches, both for up to 4 workers and twice as many for 8, so that
+# every worker has one at least: for few cores, for many
 FEW, MANY = [
     ("gpt-nano", "L=4,C=192,H=6,T=64,P=64", 16, (4, 8)),
     ("bert-base", "L=2,C=256,H=4,F=1024,T=64,P=64,V=4000", 16, (4, 8)),
@@ -60,18 +61,19 @@ def call(args, timeout=600):
 def configurations(options):
     """What is planned and run: dictionaries, in the order of models. With --share 2 every other one, so that
     all schedules, transports and so on are there on every number of workers."""
-    for number, (name, sizes, batch, micros) in enumerate(MANY if options.cores >= 8 else FEW):
+    for number, (name, sizes, samples, micros) in enumerate(MANY if options.cores >= 8 else FEW):
         if options.only and name not in options.only:
             continue
         for shape, p in enumerate(options.workers or [w for w in (1, 2, 4, 8) if w <= options.cores < 8 * w]):
+            times = max(1, p // 4)
             for at, (schedule, micro, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
                 if (at + number + shape) % options.share:
                     continue
                 if transport == "mpi" and not shutil.which("mpirun"):
                     continue
-                yield {"model": name, "sizes": sizes, "batch": batch, "workers": p,
+                yield {"model": name, "sizes": sizes, "batch": samples * times, "workers": p,
                        "threads": max(1, options.cores // p), "schedule": schedule,
-                       "micro": micros[micro] if micro >= 0 else 2 * p,
+                       "micro": micros[micro] * times if micro >= 0 else 2 * p,
                        "recompute": recompute, "transport": transport}
 
 
@@ -84,8 +86,8 @@ def model_args(c):
 
 
 def profile(sluice, c, directory, options):
-    """A table of its own for every configuration, with all workers busy, right before its run: a computer that is
-    not alone on its host does not have the same speed all day."""
+    """A table of its own for every run, with all workers busy, right before it: a computer that is not alone on its
+    host does not have the same speed all day."""
     path = os.path.join(directory, key_of(c) + ".cost")
     call([sluice, "profile"] + model_args(c) +
          ["--micro-batch", str(c["batch"] // c["micro"]), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
@@ -118,7 +120,7 @@ def run_once(sluice, p, seconds):
     """With a learning rate that changes little: stale weights on made-up data soon diverge, gradients become
     subnormal numbers, and a CPU takes ten times as long for those."""
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(4 * p["workers"] + 8 if stale else 8, seconds / p["predicted_s"])))
+    steps = int(min(200, max(3 * p["workers"] + 8 if stale else 8, seconds / p["predicted_s"])))
     args = [sluice, "train"] + model_args(p) + \
         ["--plan", p["plan"], "--schedule", p["schedule"], "--batch", str(p["batch"]), "--micro", str(p["micro"]),
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
@@ -135,17 +137,29 @@ def run_once(sluice, p, seconds):
     return dict(run, asked=steps)
 
 
-def measure(sluice, p, options):
-    """Some runs of the same, the mean of their step times; how far they are apart is the noise."""
-    runs = [run_once(sluice, p, options.seconds) for _ in range(options.runs)]
-    times = [r["step_s"] for r in runs]
-    found = dict(p, steps=runs[0]["asked"], measured_s=statistics.mean(times), runs_s=times,
-                 noise=100 * (max(times) - min(times)) / statistics.mean(times), spread=runs[0]["step_spread"],
-                 measured_bytes=max(r["peak_bytes"] for r in runs))
-    if p["transport"] == "mpi":  # ranks have high-water marks and messages of their own: foretold by the run itself
-        found["predicted_bytes"] = sum(r["bytes"] for r in runs[0]["ranks"])
-        found["measured_bytes"] = max(sum(r["peak_bytes"] for r in run["ranks"]) for run in runs)
-    return found
+def bytes_of(p, run):
+    """Foretold and taken. Ranks have high-water marks and messages of their own: foretold by the run itself."""
+    if p["transport"] == "mpi":
+        return sum(r["bytes"] for r in run["ranks"]), sum(r["peak_bytes"] for r in run["ranks"])
+    return p["predicted_bytes"], run["peak_bytes"]
+
+
+def measure(sluice, c, directory, options, told):
+    """Some turns of the same: profile, plan, the prediction to disk, run. The means of what was predicted and of what
+    was measured are compared, so that a minute in which the computer was slow is in both; how far the runs are apart
+    is the noise. Memory is that of the turn with the larger error."""
+    plans, runs = [], []
+    for turn in range(options.runs):
+        p = predict(sluice, c, profile(sluice, c, directory, options), directory)
+        write_down(told, dict(p, turn=turn))
+        plans.append(p)
+        runs.append(run_once(sluice, p, options.seconds))
+    foretold, times = [p["predicted_s"] for p in plans], [r["step_s"] for r in runs]
+    said, took = max((bytes_of(p, r) for p, r in zip(plans, runs)), key=lambda b: abs(b[0] / b[1] - 1))
+    return dict(plans[0], steps=runs[0]["asked"], predicted_s=statistics.mean(foretold), predictions_s=foretold,
+                measured_s=statistics.mean(times), runs_s=times,
+                noise=100 * (max(times) - min(times)) / statistics.mean(times), spread=runs[0]["step_spread"],
+                predicted_bytes=said, measured_bytes=took)
 
 
 def errors(r):
@@ -201,13 +215,13 @@ def breakdown(results):
                    quantile(list(map(abs, signed)), 0.95), statistics.median(r["noise"] for r in rows))
 
 
-HOW = """Written by `./dev bench truth --write`. Every row was planned by `sluice plan` from a profile taken with all workers
-busy right before it (`sluice profile --busy`), its prediction was on disk before its run began, and no constant of
-the step time is fitted to runs. %(where)s
+HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluice plan` from a profile taken with all workers
+busy right before it (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
+time is fitted to runs. %(where)s
 
-- *Measured* is the mean over %(runs)s of the same configuration; of each, the median step, or without a flush (2bw, stash)
-  the mean time from step to step in the middle of the run. *Noise* is how far these runs are apart: no prediction can
-  be expected to be better than that.
+- *Measured* and *predicted* are means over %(runs)s of the same configuration, each with a profile and a prediction of its
+  own; of each run, the median step, or without a flush (2bw, stash) the mean time from step to step in its middle.
+  *Noise* is how far these runs are apart: no prediction can be expected to be better than that.
 - *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
   process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
   some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own high-water mark, all ranks together.
@@ -271,9 +285,7 @@ def bench(options, directory):
             print("bench truth: no time left for %d of %d configurations" % (len(wanted) - number, len(wanted)))
             break
         try:
-            p = predict(sluice, dict(c, isa=options.isa), profile(sluice, c, directory, options), directory)
-            write_down(told, p)
-            results.append(errors(measure(sluice, p, options)))
+            results.append(errors(measure(sluice, dict(c, isa=options.isa), directory, options, told)))
         except (Failed, subprocess.TimeoutExpired, ValueError) as why:  # one row less, and it is said
             failed.append({"failed": key_of(c), "why": str(why)})
             print("bench truth: %s failed: %s" % (key_of(c), why), flush=True)

@@ -8,13 +8,14 @@
 #   --isa ISA    instructions no better than amx, avx512, avx2, any: the wider they are, the more their speed depends
 #                on who else is on the computer
 #   --share N    every Nth configuration
-#   --seconds S  how long a run should take (default 2); --runs N: of the same configuration (default 2; how far they
-#                are apart is the noise); --rounds N: micro-batches of a profile (default 15)
+#   --seconds S  how long a run should take (default 2); --runs N: of the same configuration, each behind a profile and
+#                a prediction of its own (default 2; how far they are apart is the noise); --rounds N: micro-batches of a
+#                profile (default 15)
 #   --budget S   begin no configuration after so many seconds
 #   --keep DIR   leave cost tables, plans, predictions.jsonl and results.jsonl there
 #   --results F  run nothing: the results.jsonl of another machine
 #   --write      write docs/truth.md
-# Needs a quiet machine: about 10 minutes on 2 cores. A configuration that fails is named and the others go on.
+# Needs a quiet machine: about 15 minutes on 2 cores. A configuration that fails is named and the others go on.
 # Exit status 1 when a goal is missed or something failed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

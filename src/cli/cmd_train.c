@@ -40,7 +40,6 @@ struct progress {
     const struct sl_pipe_choice *choice;
     int64_t items_per_sample; /* tokens, or 1 */
     const char *item;
-    double rate; /* items per second, smoothed */
     int64_t last_print_ns, start_ns;
     struct sl_run_stats stats;
     struct sl_text trace; /* of the last run of a pipeline */
@@ -126,11 +125,13 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
         say_skipped(r);
     int64_t now = sl_clock_ns();
     sl_run_stats_step(&p->stats, r);
-    double rate = (double)(r->samples * p->items_per_sample) / ((double)r->dur_ns * 1e-9);
+    double rate = sl_run_stats_rate(&p->stats) * (double)p->items_per_sample;
+    int64_t todo = p->config->steps - r->step;
+    int64_t left_ns = sl_run_stats_left_ns(&p->stats, todo);
     char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "";
-    p->rate = p->rate == 0 ? rate : 0.9 * p->rate + 0.1 * rate;
     if (p->live.on) {
-        p->live.shown.rate = p->rate;
+        p->live.shown.rate = rate;
+        p->live.shown.left_ns = left_ns;
         p->live.shown.item = p->item;
         sl_live_step(&p->live, r);
         return;
@@ -139,8 +140,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     if (!keep && now - p->last_print_ns < 100000000)
         return;
     p->last_print_ns = now;
-    int64_t todo = p->config->steps - r->step;
-    sl_human_ns(todo * r->dur_ns, left);
+    sl_human_ns(left_ns, left);
     char norm[32] = "", peak[32] = "", memory[SL_HUMAN_BYTES];
     if (!isnan(r->norm))
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
@@ -148,7 +148,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
         snprintf(peak, sizeof peak, "  %.0f%% of peak", 100 * r->peak_share);
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
                   (long long)r->step, (long long)p->config->steps, r->loss, norm, r->lr,
-                  sl_human_count(p->rate, text), p->item, peak,
+                  sl_human_count(rate, text), p->item, peak,
                   sl_human_bytes(sl_run_stats_peak_bytes(), memory), todo ? "  left " : "",
                   todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }

@@ -31,10 +31,14 @@ sl_err sl_forecast_play(const struct sl_forecast *f, const struct sl_sched *sche
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(arena, (int64_t)sizeof *dur * sched->plan->stage_count);
     struct sl_sim_links links;
+    struct sl_cold cold = {0};
     SL_TRY(sl_sim_costs(sched->plan, f->costs, dur));
     SL_TRY(sl_sim_links_parse(f->links, &links));
+    if (f->cold)
+        SL_TRY(sl_sim_cold_parse(f->cold, &cold));
     struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur,
                                .net = sl_sim_uniform(&links),
+                               .cold = cold,
                                .timeline = timeline};
     return sl_sim_run(arena, sched, &opts, out);
 }
@@ -89,6 +93,9 @@ sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_conf
     out->costs = put_costs(arena, c->plan, dur);
     out->links =
         sl_arena_printf(arena, "latency=%lldns,receive=early", (long long)cost->link_latency_ns);
+    if (cost->cold.after_ns)
+        out->cold = sl_arena_printf(arena, "F=%lld,B=%lld,after=%lld", (long long)cost->cold.f_ns,
+                                    (long long)cost->cold.b_ns, (long long)cost->cold.after_ns);
     return play(c, (const int64_t(*)[SL_KIND_COUNT])dur, arena, out);
 }
 

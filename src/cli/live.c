@@ -81,7 +81,6 @@ void sl_live_step(struct sl_live *live, const struct sl_step_report *r) {
     d->loss = r->loss;
     d->norm = r->norm;
     d->lr = r->lr;
-    d->left_ns = (d->steps - r->step) * r->dur_ns;
     d->bubble = r->worker_bytes ? r->bubble : NAN;
     d->bytes = r->worker_bytes ? r->worker_bytes : sl_run_stats_peak_bytes();
     if (r->step == d->steps || sl_clock_ns() - live->drawn_ns > FRAME_NS)

@@ -28,11 +28,23 @@ void sl_run_stats_open(struct sl_run_stats *stats) {
 }
 
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report) {
+    const double fade = 0.9;
     int64_t at = stats->steps++ - SL_RUN_STATS_WARM;
+    stats->late_steps = fade * stats->late_steps + 1;
+    stats->late_samples = fade * stats->late_samples + (double)report->samples;
+    stats->late_ns = fade * stats->late_ns + (double)report->dur_ns;
     if (at < 0)
         return;
     stats->step_ns[at % SL_RUN_STATS_KEPT] = report->dur_ns;
     stats->cpu_ns += report->cpu_ns;
+}
+
+double sl_run_stats_rate(const struct sl_run_stats *stats) {
+    return 1e9 * stats->late_samples / stats->late_ns;
+}
+
+int64_t sl_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps) {
+    return (int64_t)((double)steps * stats->late_ns / stats->late_steps);
 }
 
 static int by_size(const void *a, const void *b) {

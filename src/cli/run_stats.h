@@ -10,16 +10,21 @@
 enum { SL_RUN_STATS_WARM = 2, SL_RUN_STATS_KEPT = 1024 };
 
 struct sl_run_stats {
-    int64_t step_ns[SL_RUN_STATS_KEPT]; /* a ring: the last ones after warm-up */
-    int64_t steps;                      /* with warm-up */
-    int64_t cpu_ns;                     /* of the process, in the steps that count */
-    int64_t empty_bytes;                /* high-water mark when the stats were opened */
+    int64_t step_ns[SL_RUN_STATS_KEPT];       /* a ring: the last ones after warm-up */
+    int64_t steps;                            /* with warm-up */
+    int64_t cpu_ns;                           /* of the process, in the steps that count */
+    double late_steps, late_samples, late_ns; /* of about the last ten steps, fading */
+    int64_t empty_bytes;                      /* high-water mark when the stats were opened */
 };
 
 /* High-water mark of this process, 0 where the system does not tell. */
 int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
+/* Samples per second of late, and how long `steps` take at that pace. Times are added before they
+ * are divided: steps of a pipeline may end in bursts. */
+double sl_run_stats_rate(const struct sl_run_stats *stats);
+int64_t sl_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps);
 /* Median of the steps that count; NAN: there are none. */
 double sl_run_stats_step_s(const struct sl_run_stats *stats);
 /* A member `ranks`: predicted bytes and peak_bytes of every process; all ranks call, one has the

@@ -34,6 +34,7 @@ static sl_err set_links(const struct sl_args *args, struct sl_arena *arena,
                                         [SL_SEND_RENDEZVOUS] = "rendezvous",
                                         [SL_SEND_BLOCKING] = "blocking"};
     const char *links = sl_args_text(args, "--links", NULL);
+    const char *cold = sl_args_text(args, "--cold", NULL);
     const char *mode = sl_args_text(args, "--send", "overlap");
     int at = 0;
     while (at < SL_COUNT(modes) && strcmp(modes[at], mode) != 0)
@@ -41,6 +42,8 @@ static sl_err set_links(const struct sl_args *args, struct sl_arena *arena,
     if (at == SL_COUNT(modes))
         return sl_fail(SL_ERR_USAGE, "--send: '%s'; overlap, rendezvous or blocking", mode);
     opts->send = (enum sl_sim_send)at;
+    if (cold)
+        SL_TRY(sl_sim_cold_parse(cold, &opts->cold));
     if (!links)
         return SL_OK;
     struct sl_sim_links *parsed = SL_NEW(arena, struct sl_sim_links, 1);

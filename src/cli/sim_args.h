@@ -9,6 +9,7 @@
 #define SL_SIM_OPTIONS                                                                             \
     {"--links", "L", "'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=all,receive=early'",       \
      false},                                                                                       \
+        {"--cold", "C", "what a pass takes more after a wait: 'F=40us,B=90us,after=5ms'", false},  \
     {                                                                                              \
         "--send", "MODE", "overlap (default), rendezvous or blocking", false                       \
     }

@@ -5,7 +5,8 @@
  *   matmul, gelu_dx     -> matmul_gelu_dx    the gradient through gelu on the way out
  *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
  *   add, layernorm      -> add_layernorm
- *   layernorm_dx, layernorm_dw, sum_to -> layernorm_grad
+ *   layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
+ *   cross_entropy, cross_entropy_dx    -> cross_entropy_grad
  *
  * The second instruction moves up to the first; what else it reads must be there by then. A fused
  * kernel need not give the bits of the two it stands for, so what is fused in the whole model must
@@ -40,9 +41,9 @@ static bool writes(const struct sl_instr *instr, int value) {
     return false;
 }
 
-/* The first instruction of this kernel after i, in the same phase, that reads `value`. */
-static int find_reader(const struct sl_build *b, int i, const char *kernel, int value) {
-    int end = phase_end(b, i);
+/* The first instruction of this kernel after i and before `end` that reads `value`. */
+static int find_reader_until(const struct sl_build *b, int i, int end, const char *kernel,
+                             int value) {
     for (int j = i + 1; j < end; j++) {
         const struct sl_instr *instr = &b->instrs.at[j];
         if (instr->kernel && is(instr, kernel) && reads(instr, value))
@@ -51,6 +52,11 @@ static int find_reader(const struct sl_build *b, int i, const char *kernel, int 
             return -1; /* another life of it (recomputation) */
     }
     return -1;
+}
+
+/* In the same phase. */
+static int find_reader(const struct sl_build *b, int i, const char *kernel, int value) {
+    return find_reader_until(b, i, phase_end(b, i), kernel, value);
 }
 
 /* Is `value` made between i and j? Then j cannot move up to i. */
@@ -76,11 +82,16 @@ static void set_operands(struct sl_build *b, struct sl_instr *instr, int in_coun
     instr->out_count = out_count;
 }
 
+/* The first does what the second did; plans may still cut between the two. */
+static void absorb(struct sl_instr *first, struct sl_instr *second) {
+    first->flops += second->flops;
+    second->kernel = NULL;
+}
+
 static void remove_instr(struct sl_build *b, struct sl_instr *first, struct sl_instr *second) {
     struct sl_fused_pair pair = {first->node, second->node};
     SL_PUSH(&b->fused, pair);
-    first->flops += second->flops;
-    second->kernel = NULL;
+    absorb(first, second);
 }
 
 static bool plain(const struct sl_instr *instr) {
@@ -191,6 +202,24 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
     return true;
 }
 
+/* dx of a layernorm goes into a sum with another gradient of x. It gives the bits of both apart. */
+static void fuse_layernorm_sum(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int value = first->out[0].value, j = find_reader(b, i, "add", value);
+    if (j < 0 || b->readers[value] != 1 || !sl_build_own_value(b, value))
+        return;
+    struct sl_instr *second = &b->instrs.at[j];
+    struct sl_operand other = second->in[second->in[0].value == value];
+    if (!plain(second) || other.value == value || other.numel != first->out[0].numel ||
+        other.dtype != first->out[0].dtype || second->out[0].dtype != first->out[0].dtype ||
+        made_between(b, i, j, other.value))
+        return;
+    set_operands(b, first, 6, 3);
+    first->in[5] = other;
+    first->out[0] = second->out[0];
+    absorb(first, second);
+}
+
 /* The three gradients of a layernorm read the same rows. */
 static bool fuse_layernorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
@@ -211,6 +240,31 @@ static bool fuse_layernorm_grad(struct sl_build *b, int i) {
     first->kernel = SL_FUSED_LAYERNORM_GRAD;
     remove_instr(b, first, dw);
     remove_instr(b, first, db);
+    fuse_layernorm_sum(b, i);
+    return true;
+}
+
+/* The gradient of the logits is made while they are at hand, also when it belongs to the next
+ * phase. What is recomputed is made there. */
+static bool fuse_cross_entropy(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int logits = first->in[0].value;
+    int j = find_reader_until(b, i, (int)b->instrs.count, "cross_entropy_dx", logits);
+    if (j < 0 || b->readers[logits] != 2 || !b->spec->has_kernel(SL_FUSED_CROSS_ENTROPY_GRAD) ||
+        (b->spec->recompute && i < b->forward_end))
+        return false;
+    struct sl_instr *second = &b->instrs.at[j];
+    int seed = second->in[0].value;
+    if (seed < 0 || sl_graph_value(b->graph, seed)->kind != SL_VALUE_SEED ||
+        second->in[3].value != first->out[1].value || !plain(first) || !plain(second))
+        return false;
+    set_operands(b, first, 3, 3);
+    first->in[2] = second->in[0];
+    first->out[2] = first->out[1];
+    first->out[1] = first->out[0];
+    first->out[0] = second->out[0];
+    first->kernel = SL_FUSED_CROSS_ENTROPY_GRAD;
+    absorb(first, second);
     return true;
 }
 
@@ -242,6 +296,8 @@ void sl_build_fuse(struct sl_build *b) {
             fuse_layernorm(b, i);
         else if (is(instr, "layernorm_dx"))
             fuse_layernorm_grad(b, i);
+        else if (is(instr, "cross_entropy"))
+            fuse_cross_entropy(b, i);
     }
     compact(b);
 }

@@ -6,7 +6,10 @@
  *
  *   kernel              in          out               stands for
  *   add_layernorm       x r w b?    sum y mean rstd   sum = x + r, then layernorm (its attr)
- *   layernorm_grad      dy x w mean rstd   dx dw db   layernorm_dx, layernorm_dw and the sum of dy
+ *   cross_entropy_grad  x target seed
+ *                                   dx loss lse       cross_entropy, cross_entropy_dx (its attr)
+ *   layernorm_grad      dy x w mean rstd r?
+ *                                   dx dw db          layernorm_dx (+ r), layernorm_dw, sum of dy
  *   matmul_add          a b bias? r y                 y = a b + bias + r (r like y; may be y)
  *   matmul_gelu         a b bias?   pre y             pre = a b + bias, y = gelu(pre), tanh
  *   matmul_gelu_erf     a b bias?   pre y             the same, approx=erf
@@ -20,12 +23,18 @@
  * may be transposed; products with leading sizes of their own are not fused with sums. When
  * sl_instr.accumulate is set, both outputs are accumulators. layernorm_grad joins an I and two W
  * instructions: it is not used in split programs, so it must give the bits of the three it stands
- * for; dw and db are its accumulators, dx is not.
+ * for; dw and db are its accumulators, dx is not. r is another gradient of x: their sum may belong
+ * to another stage, so dx is rounded before it is added, as if both were apart.
+ *
+ * cross_entropy_grad makes the gradient of the logits in the forward pass, while they are at hand;
+ * seeds are there before it. A stage that recomputes does so when it goes back. So it must give the
+ * bits of the two, too.
  */
 #ifndef SL_PASS_FUSED_H
 #define SL_PASS_FUSED_H
 
 #define SL_FUSED_ADD_LAYERNORM "add_layernorm"
+#define SL_FUSED_CROSS_ENTROPY_GRAD "cross_entropy_grad"
 #define SL_FUSED_LAYERNORM_GRAD "layernorm_grad"
 #define SL_FUSED_MATMUL_ADD "matmul_add"
 #define SL_FUSED_MATMUL_GELU "matmul_gelu"

@@ -229,16 +229,20 @@ static double median_rate(double *at, int64_t count) {
     return at[count / 2];
 }
 
-/* Rates of those who have any, their mean. */
+/* All bytes over all seconds, of those who have any: a worker with few parameters says little. */
 static struct sl_body_rates mean_rates(const struct member *members, int count) {
-    struct sl_body_rates sum = {0};
-    int have = 0;
+    struct sl_body_rates seconds = {0};
+    double all = 0;
     for (int w = 0; w < count; w++) {
-        sum.step += members[w].rates.step;
-        sum.version += members[w].rates.version;
-        have += members[w].rates.step > 0;
+        const struct sl_body_rates *rates = &members[w].rates;
+        double bytes = (double)members[w].body->program->param_bytes;
+        if (!(rates->step > 0 && rates->version > 0))
+            continue;
+        all += bytes;
+        seconds.step += bytes / rates->step;
+        seconds.version += bytes / rates->version;
     }
-    return (struct sl_body_rates){sum.step / (have ? have : 1), sum.version / (have ? have : 1)};
+    return all > 0 ? (struct sl_body_rates){all / seconds.step, all / seconds.version} : seconds;
 }
 
 /* Everybody has measured: from samples to rows. */

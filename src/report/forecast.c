@@ -12,6 +12,8 @@ void sl_forecast_write(const struct sl_forecast *f, struct sl_text *out) {
     sl_json_put_int(&json, "step_ns", f->step_ns);
     sl_json_put_double(&json, "bubble", f->bubble);
     sl_json_put_string(&json, "costs", f->costs);
+    if (f->cold)
+        sl_json_put_string(&json, "cold", f->cold);
     sl_json_put_string(&json, "links", f->links);
     sl_json_close(&json, '}');
     sl_text_put(out, "\n");
@@ -22,7 +24,8 @@ static sl_err take_member(struct sl_json_in *json, struct sl_arena *arena,
     const struct {
         const char *key;
         const char **text;
-    } texts[] = {{"cost", &out->cost}, {"costs", &out->costs}, {"links", &out->links}};
+    } texts[] = {
+        {"cost", &out->cost}, {"costs", &out->costs}, {"links", &out->links}, {"cold", &out->cold}};
     for (int i = 0; i < SL_COUNT(texts); i++)
         if (sl_str_is(json->string, texts[i].key))
             return sl_json_take_string(json, arena, texts[i].text);

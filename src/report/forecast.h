@@ -10,6 +10,7 @@ struct sl_forecast {
     const char *cost;  /* the table it comes from; NULL: there is no forecast */
     const char *costs; /* of every stage, as --costs takes them */
     const char *links; /* as --links takes them */
+    const char *cold;  /* as --cold takes it; NULL: passes do not care whether they waited */
     int64_t step_ns;
     double bubble; /* idle share, mean over workers: 0..1 */
 };

@@ -128,8 +128,6 @@ struct sl_pipe {
     struct sl_guard *guard;            /* pipe_guard.c */
 };
 
-/* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
-int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
 SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);
@@ -159,6 +157,7 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 /* Of the channels that are read here, to out[worker]. */
 void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
+bool sl_pipe_is_near(const struct sl_pipe *pipe, int a, int b); /* devices of one kind, apart */
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_policy.c */

@@ -1,4 +1,4 @@
-/* Costs and links from a line of text: --costs and --links. */
+/* Costs, links and cold passes from a line of text: --costs, --links and --cold. */
 #include "sim/sim.h"
 
 #include <ctype.h>
@@ -206,6 +206,32 @@ sl_err sl_sim_links_parse(const char *text, struct sl_sim_links *out) {
     while (rest.length) {
         struct sl_str value = cut(&rest, ','), name = cut(&value, '=');
         SL_TRY(parse_link(name, trim(value), out));
+    }
+    return SL_OK;
+}
+
+/* --- cold passes --- */
+
+sl_err sl_sim_cold_parse(const char *text, struct sl_cold *out) {
+    const struct {
+        const char *name;
+        int64_t *to;
+    } fields[] = {{"F", &out->f_ns}, {"B", &out->b_ns}, {"after", &out->after_ns}};
+    struct sl_str rest = sl_str(text);
+    *out = (struct sl_cold){0};
+    while (rest.length) {
+        struct sl_str value = cut(&rest, ','), name = cut(&value, '=');
+        int at = 0;
+        while (at < SL_COUNT(fields) && !sl_str_is(name, fields[at].name))
+            at++;
+        if (at == SL_COUNT(fields))
+            return sl_fail(SL_ERR_USAGE,
+                           "--cold: '%.*s' is unknown; F, B and after are, as in "
+                           "F=40us,B=90us,after=5ms",
+                           (int)(name.length < 40 ? name.length : 40), name.at);
+        SL_TRY(parse_ns(trim(value), "--cold", fields[at].to));
+        if (*fields[at].to > SL_COLD_MOST_NS)
+            return sl_fail(SL_ERR_USAGE, "--cold: %s is more than a second", fields[at].name);
     }
     return SL_OK;
 }

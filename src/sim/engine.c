@@ -187,24 +187,49 @@ static bool alike(const struct border *a, const struct border *b) {
            memcmp(a->state, b->state, sizeof *b->state * (size_t)b->count) == 0;
 }
 
-/* Plays periods until two borders are alike, at most all of them. */
+/* The last borders: what comes may repeat itself after several repetitions, as where replicas take
+ * turns on a wire. */
+enum { BORDERS = 16 };
+struct watch {
+    struct border at[BORDERS];
+    int32_t rep_of[BORDERS];
+    int32_t rep; /* of worker 0 */
+    int next;
+    bool over;
+};
+
+static void close_watch(struct watch *watch) {
+    for (int i = 0; i < BORDERS; i++)
+        free_border(&watch->at[i]);
+}
+
+/* Was everything like this before? Then of the `rest` repetitions that nobody has begun those that
+ * make whole rounds are left out. */
+static void look_back(struct sl_engine *e, struct watch *watch, int32_t rest) {
+    struct border now = border_of(e);
+    for (int i = 0; i < BORDERS && !watch->over; i++)
+        if (alike(&watch->at[i], &now)) {
+            skip(e, &watch->at[i], &now, e->workers[0].rep - watch->rep_of[i], rest);
+            watch->over = true;
+        }
+    free_border(&watch->at[watch->next]);
+    watch->at[watch->next] = now;
+    watch->rep_of[watch->next] = e->workers[0].rep;
+    watch->next = (watch->next + 1) % BORDERS;
+}
+
 static sl_err run_periods(struct sl_engine *e) {
-    struct border old = {0};
+    struct watch watch = {.over = e->lanes || e->view.reps < 3};
     sl_err err = SL_OK;
-    bool watch = !e->lanes && e->view.reps > 2;
     for (int32_t rep = 0; rep < e->view.reps && err == SL_OK; rep++) {
         err = run_segment(e, SL_PERIOD, rep);
-        if (err != SL_OK || !watch)
+        if (err != SL_OK || watch.over)
             continue;
         for (int w = 0; w < e->plan->worker_count; w++)
             e->workers[w].rep = rep + 1;
-        struct border now = border_of(e);
-        if (alike(&old, &now)) /* the epilogue follows here, and is moved in time */
-            skip(e, &old, &now, 1, e->view.reps - 1 - rep);
-        free_border(&old);
-        old = now;
+        look_back(e, &watch, e->view.reps - 1 - rep);
     }
-    free_border(&old);
+    close_watch(&watch);
     return err;
 }
 
@@ -213,16 +238,6 @@ static sl_err run_segments(struct sl_engine *e) {
     SL_TRY(run_periods(e));
     return run_segment(e, SL_EPILOGUE, e->view.reps);
 }
-
-/* The last borders of the queue: it may repeat itself after several repetitions. */
-enum { BORDERS = 4 };
-struct watch {
-    struct border at[BORDERS];
-    int32_t rep_of[BORDERS];
-    int32_t rep; /* of worker 0 */
-    int next;
-    bool over;
-};
 
 /* Everybody has a few repetitions behind and is in the middle of one; the latest of them. */
 static bool all_repeat(const struct sl_engine *e, int32_t *latest) {
@@ -234,40 +249,25 @@ static bool all_repeat(const struct sl_engine *e, int32_t *latest) {
     return true;
 }
 
-/* Worker 0 begins another repetition: was everything like this before? */
-static void look_back(struct sl_engine *e, struct watch *watch) {
-    int32_t latest = 0;
-    watch->rep = e->workers[0].rep;
-    if (!all_repeat(e, &latest))
-        return;
-    struct border now = border_of(e);
-    for (int i = 0; i < BORDERS && !watch->over; i++)
-        if (alike(&watch->at[i], &now)) {
-            skip(e, &watch->at[i], &now, watch->rep - watch->rep_of[i], e->view.reps - 1 - latest);
-            watch->over = true;
-        }
-    free_border(&watch->at[watch->next]);
-    watch->at[watch->next] = now;
-    watch->rep_of[watch->next] = watch->rep;
-    watch->next = (watch->next + 1) % BORDERS;
-}
-
 static void run_events(struct sl_engine *e) {
     struct watch watch = {.over = e->lanes || e->view.reps < 4};
     while (e->events.count) {
         struct sl_event event = next_event(e);
+        int32_t latest = 0;
         e->now = event.time_ns;
-        if (event.channel < 0) {
-            go_on(e, event.worker);
-            if (!watch.over && e->workers[0].rep != watch.rep)
-                look_back(e, &watch);
+        if (event.channel >= 0) {
+            e->channels.at[event.channel].in_queue--;
+            sl_channel_time(e, event.channel);
             continue;
         }
-        e->channels.at[event.channel].in_queue--;
-        sl_channel_time(e, event.channel);
+        go_on(e, event.worker);
+        if (watch.over || e->workers[0].rep == watch.rep)
+            continue;
+        watch.rep = e->workers[0].rep; /* it begins another repetition */
+        if (all_repeat(e, &latest))
+            look_back(e, &watch, e->view.reps - 1 - latest);
     }
-    for (int i = 0; i < BORDERS; i++)
-        free_border(&watch.at[i]);
+    close_watch(&watch);
 }
 
 static sl_err run_queue(struct sl_engine *e) {

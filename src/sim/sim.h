@@ -109,5 +109,7 @@ SL_MUST_CHECK sl_err sl_sim_costs(const struct sl_plan *plan, const char *text,
                                   int64_t (*dur)[SL_KIND_COUNT]);
 /* 'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=none|worker|all,receive=early|posted' */
 SL_MUST_CHECK sl_err sl_sim_links_parse(const char *text, struct sl_sim_links *out);
+/* 'F=40us,B=90us,after=5ms': what a pass takes more after a wait, as cost/cold.h has it. */
+SL_MUST_CHECK sl_err sl_sim_cold_parse(const char *text, struct sl_cold *out);
 
 #endif

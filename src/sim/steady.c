@@ -102,7 +102,7 @@ static void put_queue(struct state *s, int32_t reps) {
         put(s, e->channels.at[i].in_queue);
     for (int i = 0; i < sl_sched_group_count(e->plan); i++) {
         const struct sl_meeting_sim *m = &e->meetings[i];
-        put(s, (int64_t)m->version - reps);
+        put(s, m->version ? (int64_t)m->version - reps : INT64_MIN); /* may never meet */
         put_time(s, m->done_ns);
         put(s, m->group_dur_ns);
         put(s, m->dur_ns);

@@ -10,6 +10,7 @@ cd "$work"
 model=(gpt-nano --set "T=8,C=16,H=2,L=4" --models "$SRC_DIR/models")
 number() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*$/\1/p" "$2" | head -n 1; }
 "$SLUICE" profile "${model[@]}" --micro-batch 2 --rounds 2 -o x.cost --quiet >/dev/null
+sed -i '/^cold/d; /^action/a cold f 40000 b 90000 after 5000' x.cost
 cat >m.machine <<'END'
 sluice-machine 1
 machine three "three cores, no network"
@@ -39,8 +40,8 @@ END
     [ "$schedule" != 2bw ] || iters=64
     "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --together \
         --slack "$(number slack "$schedule/config.json")" -o x.sched --quiet >/dev/null
-    "$SLUICE" sim x.sched --costs "$(sed -n 's/^ *"costs": "\(.*\)",/\1/p' "$schedule/forecast.json")" \
-        --links "$(sed -n 's/^ *"links": "\(.*\)"/\1/p' "$schedule/forecast.json")" --json --quiet >sim.json
+    text() { sed -n "s/^ *\"$1\": \"\(.*\)\",*$/\1/p" "$schedule/forecast.json"; }
+    "$SLUICE" sim x.sched --costs "$(text costs)" --links "$(text links)" --cold "$(text cold)" --json --quiet >sim.json
     # A synchronous step ends when the last update does, which all begin together: a little later.
     late=0
     [ "$schedule" = 2bw ] || late=$(grep -o 'STEP=[0-9]*' "$schedule/forecast.json" | cut -d= -f2 | sort -n | tail -n 1)
@@ -48,6 +49,8 @@ END
     if [ "$step" -lt "$played" ] || [ "$step" -gt $((played + late)) ]; then
         fail "$schedule: sim says $played, forecast $step"
     fi
+    "$SLUICE" sim x.sched --costs "$(text costs)" --links "$(text links)" --json --quiet >sim.json
+    [ "$(number step_ns sim.json)" -lt "$played" ] || fail "$schedule: passes that have waited cost nothing"
     count=$((count + 1))
 done
 "$SLUICE" report 1f1b -o x.html

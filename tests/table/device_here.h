@@ -4,11 +4,17 @@
 
 #include "device/device.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* The next device after *row (NULL: the first) that can be used here; NULL: no more. The reference
- * is what others are compared with and left out. */
+ * is what others are compared with and left out. SL_TEST_DEVICE: only the one of this name. */
 static inline const struct sl_device_row *next_device(int *at) {
+    const char *only = getenv("SL_TEST_DEVICE");
     while (sl_devices[*at]) {
         const struct sl_device_row *row = sl_devices[(*at)++];
+        if (only && strcmp(only, row->name) != 0)
+            continue;
         if (row->missing() == NULL && row->bind != sl_device_find("reference")->bind)
             return row;
     }

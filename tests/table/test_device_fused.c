@@ -1,5 +1,5 @@
 /* Fused kernels of every device that is here: those of products against the CPU's, layernorm_grad
- * against the three it stands for.
+ * and cross_entropy_grad against what they stand for.
  */
 #include "base/rng.h"
 #include "device_here.h"
@@ -129,24 +129,27 @@ static void fused_kernels_agree_with_the_cpu(void **state) {
 
 /* ---- layernorm_grad against the three it stands for: near the reference, and their bits ---- */
 
+enum { R = 5 }; /* the input that is added to dx */
+
 static struct sl_shape norm_shape(int which, int64_t rows, int64_t n) {
-    return which < 2    ? SL_SHAPE(2, 0, rows, n)
-           : which == 2 ? SL_SHAPE(1, 0, n)
-                        : SL_SHAPE(1, 0, rows);
+    return which < 2 || which == R ? SL_SHAPE(2, 0, rows, n)
+           : which == 2            ? SL_SHAPE(1, 0, n)
+                                   : SL_SHAPE(1, 0, rows);
 }
 
-static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dtype) {
+static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dtype, bool sum) {
+    int count = sum ? R + 1 : R;
     *b = (struct bench){.instr = {.op = sl_op_find(sl_str("layernorm_dx")),
                                   .kernel = SL_FUSED_LAYERNORM_GRAD,
-                                  .in_count = 5,
+                                  .in_count = count,
                                   .out_count = 3,
                                   .accumulate = true}};
-    b->ref = (struct sl_ref){.samples = 1, .in_count = 5, .out_count = 3};
-    for (int i = 0; i < 5; i++) {
+    b->ref = (struct sl_ref){.samples = 1, .in_count = count, .out_count = 3};
+    for (int i = 0; i < count; i++) {
         struct sl_array array = bench_array(norm_shape(i, rows, n), false);
         for (int64_t j = 0; j < sl_numel(&array.shape); j++)
             array.f[j] = sl_rng_uniform(SEED, (uint64_t)i, (uint64_t)j) - (i == 4 ? -0.5 : 0.5);
-        bench_take_input(b, i, &array, i < 2 ? dtype : SL_FLOAT);
+        bench_take_input(b, i, &array, i < 2 || i == R ? dtype : SL_FLOAT);
         free(array.f);
     }
     for (int i = 0; i < 3; i++) {
@@ -165,6 +168,8 @@ static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dt
     sl_op_find(sl_str("layernorm_dw"))->ref(&dw);
     for (int64_t j = 0; j < rows * n; j++)
         b->ref.out[2].f[j % n] = (j < n ? 0 : b->ref.out[2].f[j % n]) + b->ref.in[0].f[j];
+    for (int64_t j = 0; sum && j < rows * n; j++)
+        b->ref.out[0].f[j] += b->ref.in[R].f[j];
 }
 
 /* One of the three alone, on the same memory; its output `out` must have the same bits. */
@@ -194,18 +199,66 @@ static void try_apart(struct bench *b, const struct bench_where *at, const char 
     free(work);
 }
 
+static void same_bits(const struct bench_where *at, const struct sl_operand *one, const char *work,
+                      const struct sl_operand *other, const char *other_work, const char *what) {
+    if (memcmp(work + one->offset, other_work + other->offset, (size_t)sl_operand_bytes(one)) == 0)
+        return;
+    bench_failures++;
+    print_error("%s, %s: %s, %s: other bits\n", at->device->row->name,
+                at->dtype == SL_BF16 ? "bf16" : "fp32", at->op, what);
+}
+
+/* The numbers of an operand behind a run. */
+static struct sl_array taken(const struct sl_operand *operand, const char *work) {
+    struct sl_array array = bench_array(operand->shape, false);
+    for (int64_t j = 0; j < operand->numel; j++)
+        array.f[j] = bench_load(work + operand->offset, operand->dtype, j);
+    return array;
+}
+
+/* With another gradient that is added to dx: the bits of an add behind it, also where it lies on r.
+ * alone: without it. */
+static void try_norm_sum(struct bench *b, const struct bench_where *at, const char *alone) {
+    struct bench sum, add = {.instr = {.op = sl_op_find(sl_str("add")),
+                                       .kernel = "add",
+                                       .in_count = 2,
+                                       .out_count = 1}};
+    open_norm(&sum, b->out[0].shape.dim[0], b->out[0].shape.dim[1], at->dtype, true);
+    struct sl_array in[] = {taken(&b->out[0], alone), sum.ref.in[R]};
+    add.ref = (struct sl_ref){.samples = 1, .in_count = 2};
+    for (int i = 0; i < 2; i++)
+        bench_take_input(&add, i, &in[i], at->dtype);
+    add.out[0] = bench_operand(&add, b->out[0].shape, at->dtype);
+    add.instr.in = add.in;
+    add.instr.out = add.out;
+    char *added = bench_run(&add, at->device, at->dtype, BENCH_PLAIN);
+    for (int over = 0; over < 2; over++) {
+        char *work = bench_run(&sum, at->device, at->dtype, over ? R : BENCH_PLAIN);
+        bench_judge(&sum, work, 0, "with a sum", at);
+        same_bits(at, &sum.out[0], work, &add.out[0], added, "with a sum and before it");
+        for (int i = 1; i < 3; i++)
+            same_bits(at, &sum.out[i], work, &b->out[i], alone, "with a sum and without");
+        free(work);
+    }
+    free(added);
+    free(in[0].f);
+    bench_close(&add);
+    bench_close(&sum);
+}
+
 static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
     static const int64_t sizes[][2] = {{1, 8},     {37, 131},  {300, 264},
                                        {129, 768}, {70, 1024}, {20001, 40}};
     for (int s = 0; s < SL_COUNT(sizes); s++) {
         struct bench b;
         struct bench_where at = {"layernorm_grad", "fused", device, dtype, sizes[s][0]};
-        open_norm(&b, sizes[s][0], sizes[s][1], dtype);
+        open_norm(&b, sizes[s][0], sizes[s][1], dtype, false);
         char *work = bench_run(&b, device, dtype, BENCH_PLAIN);
         bench_judge(&b, work, 0, "fused", &at);
         try_apart(&b, &at, "layernorm_dx", 0, work);
         try_apart(&b, &at, "layernorm_dw", 1, work);
         try_apart(&b, &at, "sum_to", 2, work);
+        try_norm_sum(&b, &at, work);
         free(work);
         bench_close(&b);
     }
@@ -229,10 +282,123 @@ static void layernorm_grad_is_the_three_it_stands_for(void **state) {
     assert_int_equal(bench_failures, 0);
 }
 
+/* ---- cross_entropy_grad against the two it stands for: near the reference, and their bits ---- */
+
+struct entropy {
+    int64_t rows, n;
+    double smoothing;
+};
+
+static struct sl_array entropy_input(int which, const struct entropy *z) {
+    struct sl_shape shapes[] = {SL_SHAPE(2, 0, z->rows, z->n), SL_SHAPE(1, 0, z->rows), {0}};
+    struct sl_array array = bench_array(shapes[which], which == 1);
+    for (int64_t j = 0; j < sl_numel(&shapes[which]); j++) {
+        double drawn = sl_rng_uniform(SEED, (uint64_t)which, (uint64_t)j);
+        if (which == 1)
+            array.i[j] = j % 5 == 3 ? -100 : (int32_t)(drawn * (double)z->n);
+        else
+            array.f[j] = which ? 0.5 + drawn : 8 * drawn - 4;
+    }
+    return array;
+}
+
+/* A kernel with these inputs and, so far, no outputs. */
+static void open_kernel(struct bench *b, const char *kernel, const union sl_attr *attr,
+                        const struct sl_array *in, const enum sl_dtype *types, int in_count) {
+    *b = (struct bench){.instr = {.kernel = kernel, .attr = attr, .in_count = in_count}};
+    b->ref = (struct sl_ref){.attr = attr, .samples = 1, .in_count = in_count};
+    b->instr.op = sl_op_find(sl_str(strcmp(kernel, "cross_entropy_dx") ? "cross_entropy" : kernel));
+    b->instr.in = b->in;
+    b->instr.out = b->out;
+    for (int i = 0; i < in_count; i++)
+        bench_take_input(b, i, &in[i], types[i]);
+}
+
+static void give_output(struct bench *b, struct sl_shape shape, enum sl_dtype dtype) {
+    int i = b->instr.out_count++;
+    b->ref.out[i] = bench_array(shape, false);
+    b->ref.out_count = b->instr.out_count;
+    b->out[i] = bench_operand(b, shape, dtype);
+}
+
+static void refer_entropy(struct bench *b) {
+    struct sl_ref loss = {.attr = b->ref.attr, .in_count = 2, .out_count = 2};
+    struct sl_ref dx = {.attr = b->ref.attr, .in_count = 4, .out_count = 1};
+    loss.in[0] = dx.in[1] = b->ref.in[0];
+    loss.in[1] = dx.in[2] = b->ref.in[1];
+    dx.in[0] = b->ref.in[2];
+    loss.out[0] = b->ref.out[1];
+    loss.out[1] = dx.in[3] = b->ref.out[2];
+    dx.out[0] = b->ref.out[0];
+    sl_op_find(sl_str("cross_entropy"))->ref(&loss);
+    sl_op_find(sl_str("cross_entropy_dx"))->ref(&dx);
+}
+
+static void try_entropy(struct sl_device *device, enum sl_dtype dtype, const struct entropy *z) {
+    struct bench_where at = {"cross_entropy_grad", "fused", device, dtype, z->rows};
+    union sl_attr attr[2] = {{.i = -100}, {.f = z->smoothing}};
+    struct sl_array x = entropy_input(0, z), t = entropy_input(1, z), seed = entropy_input(2, z);
+    struct sl_shape scalar = {0};
+    struct bench both, loss, dx;
+    open_kernel(&both, SL_FUSED_CROSS_ENTROPY_GRAD, attr, (struct sl_array[]){x, t, seed},
+                (enum sl_dtype[]){dtype, SL_INT, SL_FLOAT}, 3);
+    give_output(&both, x.shape, dtype);
+    give_output(&both, scalar, SL_FLOAT);
+    give_output(&both, t.shape, SL_FLOAT);
+    refer_entropy(&both);
+    char *work = bench_run(&both, device, dtype, BENCH_PLAIN);
+    bench_judge(&both, work, 0, "fused", &at);
+    char *over = bench_run(&both, device, dtype, 0);
+    for (int i = 0; i < 3; i++)
+        same_bits(&at, &both.out[i], work, &both.out[i], over, "in place");
+    open_kernel(&loss, "cross_entropy", attr, (struct sl_array[]){x, t},
+                (enum sl_dtype[]){dtype, SL_INT}, 2);
+    give_output(&loss, scalar, SL_FLOAT);
+    give_output(&loss, t.shape, SL_FLOAT);
+    char *loss_work = bench_run(&loss, device, dtype, BENCH_PLAIN);
+    struct sl_array lse = taken(&loss.out[1], loss_work);
+    open_kernel(&dx, "cross_entropy_dx", attr, (struct sl_array[]){seed, x, t, lse},
+                (enum sl_dtype[]){SL_FLOAT, dtype, SL_INT, SL_FLOAT}, 4);
+    give_output(&dx, x.shape, dtype);
+    char *dx_work = bench_run(&dx, device, dtype, BENCH_PLAIN);
+    same_bits(&at, &both.out[0], work, &dx.out[0], dx_work, "dx apart");
+    same_bits(&at, &both.out[1], work, &loss.out[0], loss_work, "loss apart");
+    same_bits(&at, &both.out[2], work, &loss.out[1], loss_work, "lse apart");
+    void *all[] = {work, over, loss_work, dx_work, x.f, t.i, seed.f, lse.f};
+    for (int i = 0; i < SL_COUNT(all); i++)
+        free(all[i]);
+    bench_close(&both);
+    bench_close(&loss);
+    bench_close(&dx);
+}
+
+static void cross_entropy_grad_is_the_two_it_stands_for(void **state) {
+    static const struct entropy sizes[] = {{5, 7, 0},     {37, 131, 0.1},  {9, 1000, 0},
+                                           {5, 50304, 0}, {6, 30522, 0.1}, {3, 120001, 0}};
+    struct sl_device_config config = {.threads = 1};
+    struct sl_device *device;
+    int at = 0;
+    (void)state;
+    bench_failures = 0;
+    for (const struct sl_device_row *row; (row = next_device(&at));) {
+        if (!row->has_kernel(SL_FUSED_CROSS_ENTROPY_GRAD))
+            continue;
+        bench_must(row->open(&config, &device), row->name);
+        for (int i = 0; i < SL_COUNT(sizes); i++) {
+            try_entropy(device, SL_FLOAT, &sizes[i]);
+            if (row->halves)
+                try_entropy(device, SL_BF16, &sizes[i]);
+        }
+        device->row->close(device);
+    }
+    assert_int_equal(bench_failures, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_kernels_agree_with_the_cpu),
         cmocka_unit_test(layernorm_grad_is_the_three_it_stands_for),
+        cmocka_unit_test(cross_entropy_grad_is_the_two_it_stands_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

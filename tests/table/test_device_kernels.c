@@ -150,6 +150,16 @@ static const struct sl_op_case large[] = {
      NULL,
      0},
     {"attention",
+     "mask_tiles",
+     {SL_X("B,192,3,64"), SL_X("B,128,3,64"), SL_X("B,128,3,64"), SL_I("B,128", 2)},
+     NULL,
+     0},
+    {"attention",
+     "mask_blind",
+     {SL_X("B,128,2,64"), SL_X("B,64,2,64"), SL_X("B,64,2,64"), SL_I("B,64", 1)},
+     NULL,
+     0},
+    {"attention",
      "mask_some64",
      {SL_X("B*5,9,2,64"), SL_X("B*5,2,2,64"), SL_X("B*5,2,2,64"), SL_I("B*5,2", 2)},
      NULL,
@@ -179,16 +189,27 @@ static const struct sl_op_case large[] = {
     {"transpose", "heads", {SL_X("B,41,7,37")}, "perm=0,2,1,3", 0},
 };
 
+/* SL_TEST_PART=2/6: only the third of six parts of the cases, for tools that are slow
+ * (bench/cuda_sanitize.sh). */
+static bool is_mine(int number) {
+    const char *part = getenv("SL_TEST_PART");
+    int which, count;
+    return !part || sscanf(part, "%d/%d", &which, &count) != 2 || number % count == which;
+}
+
 static void try_device(const struct sl_device_row *row, enum sl_dtype dtype) {
     struct sl_device_config config = {.threads = 1};
     struct sl_device *device;
+    int number = 0;
     bench_must(row->open(&config, &device), row->name);
     for (int g = 0; g < sl_op_group_count; g++)
         for (int i = 0; i < sl_op_groups[g]->case_count; i++)
             for (int64_t batch = 1; batch <= 4; batch += 3)
-                try_case(&sl_op_groups[g]->cases[i], batch, device, dtype);
+                if (is_mine(number++))
+                    try_case(&sl_op_groups[g]->cases[i], batch, device, dtype);
     for (int i = 0; i < SL_COUNT(large); i++)
-        try_case(&large[i], 3, device, dtype);
+        if (is_mine(number++))
+            try_case(&large[i], 3, device, dtype);
     print_message("%s, %s: worst relative error %.2g\n", row->name,
                   dtype == SL_BF16 ? "bf16" : "fp32", bench_worst[dtype]);
     bench_worst[dtype] = 0;

@@ -35,6 +35,7 @@ enum { SL_CUDA_SLABS = 64 };
 
 struct sl_cuda_gemms; /* cuBLASLt plans by shape; see gemm.h */
 struct sl_dnn_plans;  /* of cuDNN; see dnn_graph.h */
+struct sl_fingerprint;
 
 struct sl_cuda_device {
     struct sl_device device; /* first: the handle is this struct */
@@ -46,6 +47,8 @@ struct sl_cuda_device {
     struct sl_dnn_plans *plans;
     void *workspace; /* of the libraries, on the compute stream */
     int64_t workspace_bytes;
+    struct sl_fingerprint *print; /* device memory, and a clock: to choose among products */
+    cudaEvent_t clock[2];
     bool tf32;            /* fp32 products may round their factors to tf32 */
     struct sl_cuda_slab { /* weights (a version of them) with their copy in bf16 */
         const char *at;
@@ -148,6 +151,8 @@ sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item
  * changed. */
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
+/* The fresh copy of these weights, for whoever writes both; NULL: there is none. */
+void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
 sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
                       void **out);
 /* cast.cu: fp32 to bf16 */

@@ -1,5 +1,6 @@
 /* The CUDA device: opening, memory, streams. */
 #include "device/cuda/dnn_graph.h"
+#include "device/cuda/fingerprint.h"
 #include "device/cuda/gemm.h"
 
 #include <stdlib.h>
@@ -34,28 +35,36 @@ static void cuda_close(struct sl_device *device) {
     for (int i = 0; i < SL_STREAM_COUNT; i++)
         if (cuda->streams[i])
             cudaStreamDestroy(cuda->streams[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         if (cuda->pin.done[i])
             cudaEventDestroy(cuda->pin.done[i]);
+        if (cuda->clock[i])
+            cudaEventDestroy(cuda->clock[i]);
+    }
     for (int i = 0; i < cuda->slab_count; i++)
         cudaFree(cuda->slabs[i].halves);
     cudaFree(cuda->workspace);
+    cudaFree(cuda->print);
     cudaFree(cuda->room.at);
     cudaFreeHost(cuda->pin.at);
     free(cuda);
 }
 
 static sl_err open_libraries(struct sl_cuda_device *cuda) {
-    void *pinned;
+    void *pinned, *print;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
     for (int i = 0; i < SL_STREAM_COUNT; i++)
         SL_TRY(SL_CUDA(cudaStreamCreateWithFlags(&cuda->streams[i], cudaStreamNonBlocking)));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         SL_TRY(SL_CUDA(cudaEventCreateWithFlags(&cuda->pin.done[i], cudaEventDisableTiming)));
+        SL_TRY(SL_CUDA(cudaEventCreate(&cuda->clock[i])));
+    }
     SL_TRY(SL_CUBLAS(cublasLtCreate(&cuda->blas)));
     SL_TRY(SL_CUDNN(cudnnCreate(&cuda->dnn)));
     SL_TRY(SL_CUDA(cudaMalloc(&cuda->workspace, WORKSPACE)));
     cuda->workspace_bytes = WORKSPACE;
+    SL_TRY(SL_CUDA(cudaMalloc(&print, sizeof *cuda->print)));
+    cuda->print = print;
     SL_TRY(SL_CUDA(cudaMallocHost(&pinned, PINNED)));
     cuda->pin.at = pinned;
     cuda->pin.size_bytes = PINNED;
@@ -68,7 +77,7 @@ static sl_err cuda_open(const struct sl_device_config *config, struct sl_device 
     struct sl_cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         sl_out_of_memory(sizeof *cuda);
-    cuda->device = (struct sl_device){&sl_device_cuda, 1};
+    cuda->device = (struct sl_device){&sl_device_cuda, config->threads > 0 ? config->threads : 1};
     cuda->index = config->index % count; /* more workers than GPUs share them */
     cuda->tf32 = config->tf32;
     sl_err err = open_libraries(cuda);

@@ -1,15 +1,30 @@
-/* Products by cuBLASLt. The library is column-major: y' = b' a', so its A is our b. */
+/* Products by cuBLASLt. The library is column-major: y' = b' a', so its A is our b.
+ *
+ * The heuristic's first choice decides the bits of a shape. Among its next ones there often is a
+ * faster algorithm that adds in the same order: the first time that a large product is run, those
+ * that split the sums as it does are tried on the operands at hand, and the fastest that gives the
+ * same bits is kept. So the clock decides about time alone. */
 #include "device/cuda/gemm.h"
+#include "device/cuda/fingerprint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    OFFERS = 12,      /* algorithms that are asked for, */
+    TURNS = 4,        /* how often each is timed, */
+    ENOUGH = 1 << 20, /* and from how many results on: another order of sums shows in some */
+    GAIN_PERCENT = 1, /* less is noise */
+};
+
 struct plan {
     struct sl_gemm key;
-    bool supported;
+    bool supported, tuned;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, y;
-    cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulAlgo_t algo; /* of offers */
+    cublasLtMatmulAlgo_t offers[OFFERS];
+    int offer_count;
 };
 
 struct sl_cuda_gemms {
@@ -99,14 +114,44 @@ static sl_err make_desc(const struct sl_cuda_device *cuda, struct plan *p) {
     SL_TRY(SL_CUBLAS(                                                                              \
         cublasLtMatmulPreferenceSetAttribute((prefer_), (attr_), &(value_), sizeof(value_))))
 
-/* The heuristic's first choice; none is no error but "not supported". */
+/* How an algorithm splits the sums: in how many parts, and how these come together. */
+struct split {
+    int32_t parts;
+    uint32_t scheme;
+};
+
+static struct split split_of(const cublasLtMatmulAlgo_t *algo) {
+    struct split split = {-1, 0};
+    size_t written;
+    if (cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split.parts,
+                                             sizeof split.parts, &written) ||
+        cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                             &split.scheme, sizeof split.scheme, &written))
+        split.parts = -1;
+    return split;
+}
+
+/* The heuristic's first choice, and those of the next that may give the same bits. */
+static void keep_offers(struct plan *p, const cublasLtMatmulHeuristicResult_t *results, int count) {
+    for (int i = 0; i < count; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS)
+            continue;
+        struct split first = split_of(p->offer_count ? &p->offers[0] : &results[i].algo);
+        struct split own = split_of(&results[i].algo);
+        if (!p->offer_count ||
+            (own.parts >= 0 && own.parts == first.parts && own.scheme == first.scheme))
+            p->offers[p->offer_count++] = results[i].algo;
+    }
+}
+
+/* Nothing is no error but "not supported". */
 static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
                      cublasLtMatmulPreference_t prefer) {
     uint64_t workspace = (uint64_t)cuda->workspace_bytes;
     uint32_t schemes =
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     uint32_t align = (uint32_t)p->key.align;
-    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulHeuristicResult_t results[OFFERS];
     int found = 0;
     PREFER(prefer, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
     PREFER(prefer, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
@@ -115,10 +160,11 @@ static sl_err choose(struct sl_cuda_device *cuda, struct plan *p,
     PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align);
     PREFER(prefer, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align);
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, p->desc, p->a, p->b, p->y,
-                                                           p->y, prefer, 1, &result, &found);
-    p->supported = status == CUBLAS_STATUS_SUCCESS && found > 0;
-    if (p->supported)
-        p->algo = result.algo;
+                                                           p->y, prefer, OFFERS, results, &found);
+    keep_offers(p, results, status == CUBLAS_STATUS_SUCCESS ? found : 0);
+    p->supported = p->offer_count > 0;
+    p->algo = p->offers[0];
+    p->tuned = p->offer_count < 2 || p->key.m * p->key.n * p->key.batch < ENOUGH;
     return SL_OK;
 }
 
@@ -170,10 +216,76 @@ bool sl_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm) 
     return find_plan(cuda, gemm, &plan) == SL_OK && plan->supported;
 }
 
+static sl_err multiply(struct sl_cuda_device *cuda, const struct plan *p,
+                       const struct sl_gemm_io *io, const cublasLtMatmulAlgo_t *algo) {
+    float one = 1;
+    return SL_CUBLAS(cublasLtMatmul(cuda->blas, p->desc, &one, io->b, p->a, io->a, p->b, &io->beta,
+                                    io->c ? io->c : io->y, p->y, io->y, p->y, algo, cuda->workspace,
+                                    (size_t)cuda->workspace_bytes, io->stream));
+}
+
+/* ---- the fastest of those that give the same bits ---- */
+
+static sl_err print_of(struct sl_cuda_device *cuda, const struct plan *p,
+                       const struct sl_gemm_io *io, struct sl_fingerprint *out) {
+    const struct sl_gemm *g = &p->key;
+    int64_t size_bytes = g->half_out ? 2 : 4;
+    struct sl_rows rows[2] = {{io->y, g->m, g->n * size_bytes, g->ldy * size_bytes,
+                               g->batch > 1 ? g->batch : 1, g->stride_y * size_bytes}};
+    bool saves = g->tail == SL_GEMM_GELU || g->tail == SL_GEMM_GELU_BIAS;
+    rows[1] = rows[0];
+    rows[1].at = io->aux;
+    return sl_fingerprint_take(cuda->print, rows, saves ? 2 : 1, io->stream, out);
+}
+
+/* The least of a few times, in milliseconds, and what came of it. */
+static sl_err try_offer(struct sl_cuda_device *cuda, const struct plan *p,
+                        const struct sl_gemm_io *io, int offer, float *least_ms,
+                        struct sl_fingerprint *print) {
+    SL_TRY(multiply(cuda, p, io, &p->offers[offer]));
+    SL_TRY(print_of(cuda, p, io, print));
+    for (int i = 0; i < TURNS; i++) {
+        float ms;
+        SL_TRY(SL_CUDA(cudaEventRecord(cuda->clock[0], io->stream)));
+        SL_TRY(multiply(cuda, p, io, &p->offers[offer]));
+        SL_TRY(SL_CUDA(cudaEventRecord(cuda->clock[1], io->stream)));
+        SL_TRY(SL_CUDA(cudaEventSynchronize(cuda->clock[1])));
+        SL_TRY(SL_CUDA(cudaEventElapsedTime(&ms, cuda->clock[0], cuda->clock[1])));
+        *least_ms = i && *least_ms < ms ? *least_ms : ms;
+    }
+    return SL_OK;
+}
+
+/* Only where trying again and again leaves the operands as they were (nothing is added to what is
+ * there or written over what is read), no graph is being recorded, and the results can tell: zeros
+ * are the same in any order. Else it is tried again with the next operands. */
+static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_gemm_io *io) {
+    enum cudaStreamCaptureStatus recording;
+    struct sl_fingerprint first, print;
+    float best_ms, ms;
+    SL_TRY(SL_CUDA(cudaStreamIsCapturing(io->stream, &recording)));
+    bool adds = io->beta != 0 && (!io->c || io->c == io->y);
+    if (adds || io->aux == io->y || recording != cudaStreamCaptureStatusNone)
+        return SL_OK;
+    SL_TRY(try_offer(cuda, p, io, 0, &best_ms, &first));
+    if (first.nonzero < ENOUGH)
+        return SL_OK;
+    best_ms = best_ms * (100 - GAIN_PERCENT) / 100;
+    for (int i = 1; i < p->offer_count; i++) {
+        if (try_offer(cuda, p, io, i, &ms, &print) != SL_OK)
+            continue; /* an offer that is none; what is broken shows below */
+        if (print.sum == first.sum && print.nonzero == first.nonzero && ms < best_ms) {
+            p->algo = p->offers[i];
+            best_ms = ms;
+        }
+    }
+    p->tuned = true;
+    return SL_OK;
+}
+
 sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
                    const struct sl_gemm_io *io) {
     struct plan *p;
-    float one = 1;
     SL_TRY(find_plan(cuda, gemm, &p));
     if (!p->supported)
         return sl_fail(SL_ERR_NO, "cuBLAS has no product %lld x %lld x %lld of this kind",
@@ -182,7 +294,7 @@ sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
         SET(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, io->bias);
     if (gemm->tail >= SL_GEMM_GELU)
         SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, io->aux);
-    return SL_CUBLAS(cublasLtMatmul(cuda->blas, p->desc, &one, io->b, p->a, io->a, p->b, &io->beta,
-                                    io->c ? io->c : io->y, p->y, io->y, p->y, &p->algo,
-                                    cuda->workspace, (size_t)cuda->workspace_bytes, io->stream));
+    if (!p->tuned)
+        SL_TRY(tune(cuda, p, io));
+    return multiply(cuda, p, io, &p->algo);
 }

@@ -1,7 +1,7 @@
 /* Products by cuBLASLt: y[m,n] = op(a) op(b) in row-major order, in batches, with an epilogue.
  *
- * A plan (descriptors and the algorithm that the heuristic names first) is made once per shape and
- * kept by the device: the same shape gives the same algorithm, hence the same bits, on any stage.
+ * A plan (descriptors and an algorithm with the bits of the one that the heuristic names first) is
+ * made once per shape and kept by the device: the same shape gives the same bits on any stage.
  * Reductions with atomics are excluded.
  */
 #ifndef SL_DEVICE_CUDA_GEMM_H

@@ -1,6 +1,7 @@
 /* Weights in bf16: every slab of weights that products read has a copy, so that a pass may read
- * another version than the one before it at no cost. A copy is made anew by the first pass behind a
- * write to its slab: 6 bytes of traffic per weight and step.
+ * another version than the one before it at no cost. An optimizer step writes a copy that is fresh
+ * along with the weights: 2 bytes of traffic per weight and step. Behind any other write to the
+ * slab it is made anew by the first pass that reads it.
  *
  * Copies are allocated by the first pass that reads a version, which is in the first steps; they
  * live until the slab is freed, so that graphs may hold their addresses.
@@ -14,6 +15,21 @@ void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_byt
         if (from < slab->at + slab->size_bytes && slab->at < from + size_bytes)
             slab->fresh = false;
     }
+}
+
+void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes) {
+    const char *from = at;
+    char *half = NULL;
+    for (int i = 0; i < cuda->slab_count; i++) {
+        const struct sl_cuda_slab *slab = &cuda->slabs[i];
+        if (from >= slab->at + slab->size_bytes || slab->at >= from + size_bytes)
+            continue;
+        if (half || !slab->fresh || from < slab->at ||
+            from + size_bytes > slab->at + slab->size_bytes)
+            return NULL;
+        half = (char *)slab->halves + (from - slab->at) / 2;
+    }
+    return half;
 }
 
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at) {

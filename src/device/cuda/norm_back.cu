@@ -4,6 +4,8 @@
  *
  *   dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy w      rmsnorm: without mean(g)
  *   dw = sum over rows of dy xhat                              db = sum over rows of dy
+ *
+ * With another gradient r of x, dx + r is stored: dx is rounded first, as if it had been stored.
  */
 #include "device/cuda/norm.cuh"
 
@@ -20,7 +22,12 @@ struct grad_args {
     array dy, x, w, mean, rstd, dx;
     rows z;
     bool add;
+    array r; /* at may be NULL */
 };
+
+static __device__ __forceinline__ float plus(const grad_args &a, float dx, float r) {
+    return __fadd_rn(a.dx.half ? __bfloat162float(__float2bfloat16(dx)) : dx, r);
+}
 
 static __global__ void dx_kept(grad_args a) {
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
@@ -47,10 +54,12 @@ static __global__ void dx_kept(grad_args a) {
 #pragma unroll
     for (int k = 0; k < KEPT; k++)
         if (at(k, lane) < n) {
-            eight old = a.add ? get8(a.dx, base + at(k, lane)) : eight{};
+            eight old = a.add    ? get8(a.dx, base + at(k, lane))
+                        : a.r.at ? get8(a.r, base + at(k, lane))
+                                 : eight{};
             for (int j = 0; j < 8; j++) {
                 float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
-                g[k].v[j] = a.add ? old.v[j] + v : v;
+                g[k].v[j] = a.add ? old.v[j] + v : a.r.at ? plus(a, v, old.v[j]) : v;
             }
             put8(a.dx, base + at(k, lane), g[k]);
         }
@@ -71,13 +80,13 @@ static __global__ void dx_long(grad_args a) {
     dot = warp_sum(dot) / (float)n;
     for (i64 j = lane; j < n; j += 32) {
         float g = get(a.dy, base + j) * (a.w.at ? get(a.w, j) : 1);
-        float hat = (get(a.x, base + j) - mean) * rstd;
-        put(a.dx, base + j, rstd * (g - sum - hat * dot), a.add);
+        float hat = (get(a.x, base + j) - mean) * rstd, v = rstd * (g - sum - hat * dot);
+        put(a.dx, base + j, a.r.at ? plus(a, v, get(a.r, base + j)) : v, a.add);
     }
 }
 
 static sl_err run_dx(const sl_cuda_call *call, const grad_args &a) {
-    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx))
+    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx, a.r))
         dx_kept<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
     else
         dx_long<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
@@ -181,15 +190,15 @@ static __device__ __forceinline__ eight unpack(const uint4 &raw) {
     return get8(array{(void *)&raw, 1}, 0);
 }
 
-/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x and dx
- * are bf16. Long rows take so many registers that a multiprocessor has one block only: there the
- * next row is asked for ahead. */
-template <int K, bool HALF>
+/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x, dx
+ * and r are bf16; SUM: there is an r. Long rows take so many registers that a multiprocessor has
+ * one block only: there the next row is asked for ahead. */
+template <int K, bool HALF, bool SUM>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
     constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
-        a.dy.half = a.x.half = a.dx.half = 1;
+        a.dy.half = a.x.half = a.dx.half = a.r.half = 1;
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
@@ -202,11 +211,14 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
         float mean = AHEAD ? next.mean : get(a.mean, row);
         float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
         eight g[K], hat[K];
+        uint4 r[K];
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
                 g[k] = AHEAD ? unpack(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
                 hat[k] = AHEAD ? unpack(next.x[k]) : get8(a.x, row * n + at(k, lane));
+                if (SUM && HALF)
+                    r[k] = *(const uint4 *)((const __nv_bfloat16 *)a.r.at + row * n + at(k, lane));
             }
         if (AHEAD && row + COLUMN_ROWS < last)
             next.ask(a, row + COLUMN_ROWS, lane);
@@ -228,8 +240,13 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                for (int j = 0; j < 8; j++)
-                    g[k].v[j] = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
+                eight other = !SUM   ? eight{}
+                              : HALF ? unpack(r[k])
+                                     : get8(a.r, row * n + at(k, lane));
+                for (int j = 0; j < 8; j++) {
+                    float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
+                    g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
+                }
                 put8(a.dx, row * n + at(k, lane), g[k]);
             }
     }
@@ -237,39 +254,45 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     put_part<K>(p.b, db, n, all);
 }
 
-template <bool HALF>
+template <bool HALF, bool SUM>
 static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
     if (a.z.n <= 256)
-        norm_grad<1, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<1, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 512)
-        norm_grad<2, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<2, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 768)
-        norm_grad<3, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<3, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
     else
-        norm_grad<4, HALF><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<4, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
 }
 
-/* dx may lie on dy or x: a row is read before it is written, and by the same warp. */
+/* dx may lie on dy, x or r: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    if (a.dy.half && a.x.half && a.dx.half)
-        launch_grad<true>(call, a, p, chunks);
+    bool half = a.dy.half && a.x.half && a.dx.half && (!a.r.at || a.r.half);
+    if (half && a.r.at)
+        launch_grad<true, true>(call, a, p, chunks);
+    else if (half)
+        launch_grad<true, false>(call, a, p, chunks);
+    else if (a.r.at)
+        launch_grad<false, true>(call, a, p, chunks);
     else
-        launch_grad<false>(call, a, p, chunks);
+        launch_grad<false, false>(call, a, p, chunks);
     end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
     end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
     return launched(call);
 }
 
-/* dx may lie on dy or x: without the fused kernel it comes last. */
+/* dx may lie on dy, x or r: without the fused kernel it comes last. */
 static sl_err k_layernorm_grad(const sl_cuda_call *call) {
     grad_args a = {
         in_array(call, 0), in_array(call, 1),  in_array(call, 2),           in_array(call, 3),
-        in_array(call, 4), out_array(call, 0), rows_of(call->instr->in[0]), false};
+        in_array(call, 4), out_array(call, 0), rows_of(call->instr->in[0]), false,
+        in_array(call, 5)};
     i64 chunks = column_chunks(a.z.count), bytes = column_scratch(a.z.count, a.z.n);
     bool wide = fit8(a.dy, a.x);
     float *second = (float *)((char *)call->scratch + bytes);
-    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx))
+    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx, a.r))
         return run_grad(call, a,
                         parts{(float *)call->scratch, second, (a.z.count + chunks - 1) / chunks},
                         chunks);

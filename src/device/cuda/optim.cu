@@ -36,6 +36,8 @@ static enum rule rule_of(const sl_optimizer *row) {
 struct item {
     float *w, *m, *v, *delta, *out;
     const float *g;
+    __nv_bfloat16 *half; /* w in bf16, which is kept fresh; or NULL */
+    bool wide;           /* all are fit for four at a time */
     i64 count, first_block;
     sl_step_coef coef;
     enum rule rule;
@@ -67,24 +69,61 @@ static __device__ __forceinline__ float step_one(const item &it, const sl_step_c
     }
 }
 
+struct four {
+    float v[4];
+};
+static __device__ __forceinline__ four get4(const float *from, i64 i) {
+    four f = {};
+    if (from)
+        *(float4 *)f.v = *(const float4 *)(from + i);
+    return f;
+}
+static __device__ __forceinline__ void put4(float *to, i64 i, const four &f) {
+    if (to)
+        *(float4 *)(to + i) = *(const float4 *)f.v;
+}
+
+static __device__ __forceinline__ void step_four(const item &it, i64 i) {
+    four w = get4(it.w, i), g = get4(it.g, i), m = get4(it.m, i), v = get4(it.v, i), delta;
+    for (int k = 0; k < 4; k++)
+        delta.v[k] = step_one(it, it.coef, &w.v[k], g.v[k], &m.v[k], &v.v[k]);
+    put4(it.w, i, w);
+    put4(it.m, i, m);
+    put4(it.v, i, v);
+    put4(it.delta, i, delta);
+    if (it.half) {
+        ((__nv_bfloat162 *)(it.half + i))[0] = __floats2bfloat162_rn(w.v[0], w.v[1]);
+        ((__nv_bfloat162 *)(it.half + i))[1] = __floats2bfloat162_rn(w.v[2], w.v[3]);
+    }
+}
+
+static __device__ __forceinline__ void step_single(const item &it, i64 i) {
+    float w = it.w[i], m = it.m ? it.m[i] : 0, v = it.v ? it.v[i] : 0;
+    float delta = step_one(it, it.coef, &w, it.g[i], &m, &v);
+    it.w[i] = w;
+    if (it.m)
+        it.m[i] = m;
+    if (it.v)
+        it.v[i] = v;
+    if (it.delta)
+        it.delta[i] = delta;
+    if (it.half)
+        it.half[i] = __float2bfloat16(w);
+}
+
 static __global__ void step_items(const item *items, int count) {
     __shared__ item it;
     if (threadIdx.x == 0)
         it = *item_of(items, count, blockIdx.x);
     __syncthreads();
-    i64 first = (blockIdx.x - it.first_block) * CHUNK;
-    i64 last = first + CHUNK < it.count ? first + CHUNK : it.count;
-    for (i64 i = first + threadIdx.x; i < last; i += blockDim.x) {
-        float w = it.w[i], m = it.m ? it.m[i] : 0, v = it.v ? it.v[i] : 0;
-        float delta = step_one(it, it.coef, &w, it.g[i], &m, &v);
-        it.w[i] = w;
-        if (it.m)
-            it.m[i] = m;
-        if (it.v)
-            it.v[i] = v;
-        if (it.delta)
-            it.delta[i] = delta;
-    }
+    const item mine = it;
+    i64 first = (blockIdx.x - mine.first_block) * CHUNK;
+    i64 last = first + CHUNK < mine.count ? first + CHUNK : mine.count;
+    i64 fours = mine.wide ? last / 4 * 4 : first;
+    for (i64 i = first + 4 * threadIdx.x; i < fours; i += 4 * blockDim.x)
+        step_four(mine, i);
+    for (i64 i = fours + threadIdx.x; i < last; i += blockDim.x)
+        step_single(mine, i);
 }
 
 static __global__ void predict_items(const item *items, int count) {
@@ -115,6 +154,7 @@ static item item_from(const sl_step_item *from, i64 first_block) {
     it.first_block = first_block;
     it.coef = from->coef;
     it.rule = rule_of(from->param->optim.row);
+    it.wide = fit8(array{it.w}, array{it.m}, array{it.v}, array{it.delta}, array{(void *)it.g});
     return it;
 }
 
@@ -154,14 +194,17 @@ extern "C" sl_err sl_cuda_step(sl_device *device, const sl_step_item *items, int
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
     for (int i = 0; i < count && err == SL_OK; i++) {
         item it = item_from(&items[i], blocks);
-        sl_cuda_touch(cuda, items[i].io.w, items[i].io.count * 4);
         if (it.rule == RULES) {
+            sl_cuda_touch(cuda, items[i].io.w, items[i].io.count * 4);
             err = strcmp(items[i].param->optim.row->name, "muon") == 0
                       ? sl_cuda_muon(cuda, &items[i])
                       : sl_fail(SL_ERR_NO, "optimizer '%s' is not run on GPUs",
                                 items[i].param->optim.row->name);
             continue;
         }
+        it.half = (__nv_bfloat16 *)sl_cuda_half_of(cuda, it.w, it.count * 4);
+        if (!it.half)
+            sl_cuda_touch(cuda, it.w, it.count * 4);
         list[used++] = it;
         blocks += blocks_of(it.count);
     }

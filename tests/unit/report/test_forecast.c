@@ -16,6 +16,7 @@ static const char good[] = "{\n"
                            "  \"step_ns\": 1200,\n"
                            "  \"bubble\": 0.25,\n"
                            "  \"costs\": \"s0:F=1,B=2\",\n"
+                           "  \"cold\": \"F=4,B=9,after=50\",\n"
                            "  \"links\": \"latency=9ns\"\n"
                            "}\n";
 
@@ -33,9 +34,31 @@ static void round_trip(void **state) {
     assert_string_equal(f->cost, "a \"b\".cost");
     assert_string_equal(f->costs, "s0:F=1,B=2");
     assert_string_equal(f->links, "latency=9ns");
+    assert_string_equal(f->cold, "F=4,B=9,after=50");
     assert_true(f->step_ns == 1200 && f->bubble == 0.25);
     sl_forecast_write(f, &text);
     assert_string_equal(text.at, good);
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
+/* Tables without that line, and files of earlier versions. */
+static void without_cold(void **state) {
+    (void)state;
+    static const char plain[] = "{\n"
+                                "  \"cost\": \"x.cost\",\n"
+                                "  \"step_ns\": 1,\n"
+                                "  \"bubble\": 0.0,\n"
+                                "  \"costs\": \"F=1\",\n"
+                                "  \"links\": \"\"\n"
+                                "}\n";
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    const struct sl_forecast *f;
+    assert_int_equal(sl_forecast_read(&arena, "t", plain, strlen(plain), &f), SL_OK);
+    assert_null(f->cold);
+    sl_forecast_write(f, &text);
+    assert_null(strstr(text.at, "cold"));
     sl_text_free(&text);
     sl_arena_free(&arena);
 }
@@ -45,6 +68,7 @@ static void sabotage(void **state) {
     static const struct sabotage rows[] = {
         {"\"cost\"", "\"cast\"", "has cost, costs and links"},
         {"\"costs\": \"s0:F=1,B=2\"", "\"costs\": 3", "t:5"},
+        {"\"cold\": \"F=4,B=9,after=50\"", "\"cold\": null", "t:6"},
         {"1200", "0", "step_ns is not positive"},
         {"1200", "-7", "t:3"},
         {"0.25", "1.5", "bubble is not in"},
@@ -56,6 +80,7 @@ static void sabotage(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(sabotage)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(without_cold),
+                                       cmocka_unit_test(sabotage)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,150 @@
+/* What fusion makes of a program: gradients of logits in the pass that makes the logits, sums of
+ * gradients in layernorm's; and the memory that it takes. */
+#include "graph/model.h"
+#include "op/registry.h"
+#include "pass/fused.h"
+#include "pass/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char model[] =
+    "size V = 64, T = 4, C = 8\n"
+    "input tokens : int[B, T] < V\ninput targets : int[B, T] < V\n"
+    "param wte[V, C] ~ normal(0.5)\n"
+    "fn norm(x) {\nparam w[C] ~ ones\nparam b[C] ~ zeros\nreturn layernorm(x, w, b)\n}\n"
+    "fn linear(x, n) {\nparam w[n, dim(x, -1)] ~ normal(0.3)\nreturn matmul(x, w, tb = 1)\n}\n"
+    "x = embed(wte, tokens)\n"
+    "repeat i in 0..2 as h {\nx = x + linear(norm(x) as ln, C) as up\n}\n"
+    "loss cross_entropy(linear(norm(x) as lnf, V) as head, targets)\n";
+
+static bool has_both(const char *name) {
+    return strcmp(name, SL_FUSED_CROSS_ENTROPY_GRAD) == 0 ||
+           strcmp(name, SL_FUSED_LAYERNORM_GRAD) == 0;
+}
+static bool has_none(const char *name) {
+    (void)name;
+    return false;
+}
+
+static struct sl_graph *read_model(const char *text) {
+    struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
+    struct sl_graph *graph = NULL;
+    if (sl_model_read("test.model", text, strlen(text), &options, &graph) != SL_OK ||
+        sl_graph_autodiff(graph) != SL_OK)
+        fail_msg("%s", sl_err_message());
+    return graph;
+}
+
+/* Building runs the checker, too. */
+static struct sl_program *build(const struct sl_graph *graph, bool (*has)(const char *name),
+                                bool split, bool recompute) {
+    struct sl_program *p = NULL;
+    struct sl_program_spec spec = {
+        .graph = graph, .samples = 3, .has_kernel = has, .split = split, .recompute = recompute};
+    if (sl_program_build(&spec, &p) != SL_OK)
+        fail_msg("%s", sl_err_message());
+    return p;
+}
+
+static int count(const struct sl_program *p, const char *kernel, int begin, int end) {
+    int found = 0;
+    for (int i = begin; i < end; i++)
+        found += strcmp(p->instrs[i].kernel, kernel) == 0;
+    return found;
+}
+
+static const struct sl_instr *find(const struct sl_program *p, const char *kernel) {
+    for (int i = 0; i < p->instr_count; i++)
+        if (strcmp(p->instrs[i].kernel, kernel) == 0)
+            return &p->instrs[i];
+    return NULL;
+}
+
+static void gradient_of_logits_is_made_with_the_loss(void **state) {
+    struct sl_graph *graph = read_model(model);
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        struct sl_program *p = build(graph, has_both, split, false);
+        struct sl_program *apart = build(graph, has_none, split, false);
+        const struct sl_instr *both = find(p, SL_FUSED_CROSS_ENTROPY_GRAD);
+        assert_int_equal(count(p, SL_FUSED_CROSS_ENTROPY_GRAD, 0, p->end[SL_PHASE_F]), 1);
+        assert_int_equal(count(p, "cross_entropy", 0, p->instr_count), 0);
+        assert_int_equal(count(p, "cross_entropy_dx", 0, p->instr_count), 0);
+        assert_int_equal(count(apart, "cross_entropy_dx", 0, apart->instr_count), 1);
+        assert_int_equal(both->in[2].value, p->seeds.at[0].value);
+        assert_int_equal(both->out[1].value, p->losses.at[0].value);
+        assert_int_equal(both->out[0].space, SL_SPACE_SLOT); /* in place of the logits */
+        assert_int_equal(both->out[0].offset, both->in[0].offset);
+        assert_true(p->slot_bytes <= apart->slot_bytes); /* lse is not kept */
+        assert_true(p->work_bytes <= apart->work_bytes);
+        sl_program_close(p);
+        sl_program_close(apart);
+    }
+    sl_graph_close(graph);
+}
+
+static void what_is_recomputed_is_fused_when_it_goes_back(void **state) {
+    struct sl_graph *graph = read_model(model);
+    struct sl_program *p = build(graph, has_both, false, true);
+    int end = p->end[SL_PHASE_F];
+    (void)state;
+    assert_int_equal(count(p, "cross_entropy", 0, end), 1);
+    assert_int_equal(count(p, SL_FUSED_CROSS_ENTROPY_GRAD, 0, end), 0);
+    assert_int_equal(count(p, SL_FUSED_CROSS_ENTROPY_GRAD, end, p->instr_count), 1);
+    assert_int_equal(count(p, "cross_entropy", end, p->instr_count), 0);
+    sl_program_close(p);
+    sl_graph_close(graph);
+}
+
+/* The place of logits that somebody else reads, too, is not free. */
+static void logits_of_two_losses_stay(void **state) {
+    struct sl_graph *graph =
+        read_model("input x : float[B, 8]\ninput t : int[B] < 8\nparam w[8, 8] ~ normal(0.3)\n"
+                   "y = matmul(x, w)\nloss cross_entropy(y, t)\nloss mse(y, x)\n");
+    struct sl_program *p = build(graph, has_both, false, false);
+    (void)state;
+    assert_int_equal(count(p, "cross_entropy_dx", 0, p->instr_count), 1);
+    sl_program_close(p);
+    sl_graph_close(graph);
+}
+
+static void sums_of_gradients_go_into_layernorm(void **state) {
+    struct sl_graph *graph = read_model(model);
+    struct sl_program *p = build(graph, has_both, false, false);
+    struct sl_program *apart = build(graph, has_none, false, false);
+    struct sl_program *split = build(graph, has_both, true, false);
+    int with = 0, group[64], group_apart[64];
+    (void)state;
+    for (int i = 0; i < p->instr_count; i++)
+        with +=
+            strcmp(p->instrs[i].kernel, SL_FUSED_LAYERNORM_GRAD) == 0 && p->instrs[i].in_count == 6;
+    assert_int_equal(with, 2); /* the last norm has no residual beside it */
+    int f = p->end[SL_PHASE_F], g = apart->end[SL_PHASE_F];
+    assert_int_equal(count(apart, "add", g, apart->instr_count), 2);
+    assert_int_equal(count(p, "add", f, p->instr_count), 0);
+    assert_int_equal(count(split, "add", split->end[SL_PHASE_F], split->instr_count), 2);
+    assert_true(graph->forward_count <= SL_COUNT(group)); /* and no node is held by it */
+    sl_pass_glue(graph, has_both, group);
+    sl_pass_glue(graph, has_none, group_apart);
+    assert_memory_equal(group, group_apart, sizeof *group * (size_t)graph->forward_count);
+    sl_program_close(p);
+    sl_program_close(apart);
+    sl_program_close(split);
+    sl_graph_close(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradient_of_logits_is_made_with_the_loss),
+        cmocka_unit_test(what_is_recomputed_is_fused_when_it_goes_back),
+        cmocka_unit_test(logits_of_two_losses_stay),
+        cmocka_unit_test(sums_of_gradients_go_into_layernorm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
