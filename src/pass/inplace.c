@@ -18,6 +18,8 @@ static const struct {
     {"batchnorm_dx", 3},
     {"batchnorm_eval", 1},
     {"batchnorm_eval_dx", 1},
+    {"batchnorm_grad", 3},
+    {"batchnorm_relu", 1},
     {"bce_with_logits_dt", 2},
     {"bce_with_logits_dx", 6},
     {"cross_entropy_dx", 2},

@@ -8,6 +8,8 @@
  */
 #include "device/cuda/batchnorm_last.cuh"
 
+#include <string.h>
+
 enum { WALKERS = 256, MOST_PARTS = 264 };
 
 struct pixels { /* [rows, n] */
@@ -161,10 +163,18 @@ static __global__ void end_dots(array y, int which, pixels z, bool add) {
 }
 
 struct affine {
-    array y, x, w, b, mean, rstd;
+    array y, x, w, b, mean, rstd, r;
 };
+
+/* As if it had been stored. */
+static __device__ __forceinline__ float rounded(float v) {
+    return __bfloat162float(__float2bfloat16(v));
+}
+
+/* RELU: y = relu(...); SUM: r is added before. */
+template <bool RELU, bool SUM>
 static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
-    f.x.half = f.y.half = 1;
+    f.x.half = f.y.half = f.r.half = 1;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;
@@ -175,8 +185,12 @@ static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) 
 #pragma unroll 4
     for (i64 row = p.first; row < z.rows; row += p.step) {
         eight e = get8(f.x, row * z.n + p.col);
-        for (int k = 0; k < 8; k++)
-            e.v[k] = (e.v[k] - mean.v[k]) * by.v[k] + b.v[k];
+        eight r = SUM ? get8(f.r, row * z.n + p.col) : eight{};
+        for (int k = 0; k < 8; k++) {
+            float v = (e.v[k] - mean.v[k]) * by.v[k] + b.v[k];
+            v = SUM ? rounded(v) + r.v[k] : v;
+            e.v[k] = RELU && v < 0 ? 0 : v;
+        }
         put8(f.y, row * z.n + p.col, e);
     }
 }
@@ -226,8 +240,14 @@ sl_err bn_last(const sl_cuda_call *call) {
                (float)call->instr->attr[1].f};
     moments<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(x, z);
     end_moments<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(s, z);
-    normalise<<<map_grid(z), WALKERS, 0, call->stream>>>(
-        affine{out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd}, z);
+    affine f = {out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd,
+                in_array(call, 5)};
+    if (f.r.at)
+        normalise<true, true><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
+    else if (strcmp(call->instr->kernel, "batchnorm") != 0)
+        normalise<true, false><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
+    else
+        normalise<false, false><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
     return launched(call);
 }
 
@@ -238,6 +258,20 @@ sl_err bn_last_dx(const sl_cuda_call *call) {
     end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
     bend<<<map_grid(z), WALKERS, 0, call->stream>>>(
         slope{out_array(call, 0), d.dy, d.x, in_array(call, 2), d.mean, d.rstd, call->add}, z);
+    return launched(call);
+}
+
+/* The two sums of dx are the other gradients. */
+sl_err bn_last_grad(const sl_cuda_call *call) {
+    pixels z = pixels_of(call->instr->in[0], call->scratch);
+    dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3), in_array(call, 4)};
+    dots<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    for (int which = 0; which < 2; which++)
+        end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(out_array(call, which ? 1 : 2),
+                                                               which, z, call->add);
+    end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
+    bend<<<map_grid(z), WALKERS, 0, call->stream>>>(
+        slope{out_array(call, 0), d.dy, d.x, in_array(call, 2), d.mean, d.rstd, false}, z);
     return launched(call);
 }
 
