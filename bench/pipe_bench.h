@@ -151,8 +151,8 @@ struct interval {
 
 enum { RESAMPLES = 2000 };
 
-/* Of the median, 95 %, by bootstrap; sorts. */
-static inline struct interval interval_of(double *at, int64_t count) {
+/* Of the median, by bootstrap; one in `tail` resamples is below it, as many above. Sorts. */
+static inline struct interval interval_with(double *at, int64_t count, int tail) {
     double *drawn = calloc((size_t)count, sizeof *drawn), middles[RESAMPLES];
     uint64_t number = 0;
     for (int k = 0; k < RESAMPLES; k++) {
@@ -162,8 +162,13 @@ static inline struct interval interval_of(double *at, int64_t count) {
     }
     free(drawn);
     median_of(middles, RESAMPLES);
-    return (struct interval){median_of(at, count), middles[RESAMPLES / 40],
-                             middles[RESAMPLES - 1 - RESAMPLES / 40]};
+    return (struct interval){median_of(at, count), middles[RESAMPLES / tail],
+                             middles[RESAMPLES - 1 - RESAMPLES / tail]};
+}
+
+/* 95 %. */
+static inline struct interval interval_of(double *at, int64_t count) {
+    return interval_with(at, count, 40);
 }
 
 /* goal: reached where the whole interval is above it, missed where it is below, else open: this run

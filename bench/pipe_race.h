@@ -3,6 +3,10 @@
  * each runs once, in an order that rotates. An opening gives one number per contender, the median
  * of its rounds; the result is the median of the openings, with the 95 % interval of a bootstrap
  * over them. A contender that is the first once more shows what the machine makes of no difference.
+ *
+ * A race may have a goal for its last contender. Where its time is over and the goal is neither
+ * reached nor missed, it goes on for as long again, and so on to its limit. Looking several times
+ * at a moving number decides too often; so what ends a race early is a 99 % interval.
  */
 #ifndef SL_BENCH_PIPE_RACE_H
 #define SL_BENCH_PIPE_RACE_H
@@ -21,6 +25,8 @@ struct race {
     int count; /* contenders */
     int64_t steps;
     double seconds; /* openings begin until they are over */
+    double limit;   /* or, until the goal is decided, until these are; 0: as `seconds` */
+    double goal;    /* least ratio of the last contender by the clock; 0: none */
     void (*open)(void *ctx, int contender, struct bench *b, struct sl_pipe **pipe);
     void (*ran)(void *ctx, int contender, const struct sl_pipe *pipe); /* after a run; or NULL */
     void *ctx;
@@ -62,15 +68,24 @@ static inline void run_opening(struct race *race) {
     race->openings++;
 }
 
+static inline bool is_decided(const struct race *race) {
+    struct interval wall = interval_with(race->wall[race->count - 1], race->openings, 200);
+    return race->goal <= 0 || wall.low >= race->goal || wall.high < race->goal;
+}
+
 static inline void run_race(struct race *race, struct sl_arena *arena) {
     int64_t start = sl_clock_ns();
     for (int v = 0; v < race->count; v++) {
         race->wall[v] = SL_NEW(arena, double, RACE_OPENINGS);
         race->cpu[v] = SL_NEW(arena, double, RACE_OPENINGS);
     }
-    while (race->openings < RACE_OPENINGS &&
-           (race->openings < RACE_FEWEST || (double)(sl_clock_ns() - start) / 1e9 < race->seconds))
-        run_opening(race);
+    for (double until = race->seconds;; until = 2 * until < race->limit ? 2 * until : race->limit) {
+        while (race->openings < RACE_OPENINGS &&
+               (race->openings < RACE_FEWEST || (double)(sl_clock_ns() - start) / 1e9 < until))
+            run_opening(race);
+        if (until >= race->limit || race->openings == RACE_OPENINGS || is_decided(race))
+            return;
+    }
 }
 
 /* The end of a RESULT line. goal: the least ratio by the clock; 0: none. */

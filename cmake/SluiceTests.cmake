@@ -209,7 +209,7 @@ if(SL_HAVE_LIB)
             set_target_properties(bench_${x} PROPERTIES OUTPUT_NAME ${x}
                 RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
             target_link_libraries(bench_${x} PRIVATE sluice_flags sluice_internal)
-            if(x STREQUAL "pipeline_overhead") # loads modules, which call back into the program
+            if(x MATCHES "^(cuda_messages|pipeline_overhead)$") # load modules, which call back into the program
                 set_target_properties(bench_${x} PROPERTIES ENABLE_EXPORTS ON)
                 target_sources(bench_${x} PRIVATE $<TARGET_OBJECTS:sluice_objects>)
             endif()

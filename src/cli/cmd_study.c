@@ -120,6 +120,8 @@ static sl_err list_cells(const struct sl_args *args, const struct sl_study *s, s
         for (int t = 0; t < s->task_count; t++)
             for (int i = 0; chosen(only, s->tasks[t].name) && i < s->tasks[t].mode_count; i++) {
                 int mode = s->tasks[t].modes[i];
+                if (k >= s->few && !s->modes[mode].more)
+                    continue;
                 struct sl_study_cell cell = {
                     .task = t,
                     .mode = mode,
@@ -131,10 +133,19 @@ static sl_err list_cells(const struct sl_args *args, const struct sl_study *s, s
                           : sl_fail(SL_ERR_USAGE, "--tasks %s: none of them is in the study", only);
 }
 
-/* Alone on the machine, every worker on a core of its own: the time of a step. */
+/* Is it one of the seeds that all modes have? */
+static bool is_few(const struct sl_study *s, int64_t seed) {
+    for (int i = 0; i < s->few; i++)
+        if (s->seeds[i] == seed)
+            return true;
+    return false;
+}
+
+/* Alone on the machine, every worker on a core of its own: the time of a step. Seeds are outermost
+ * here, too: modes take turns, so that a machine that becomes slower does not judge them. */
 static sl_err run_timed(struct sl_study_pool *p, struct matrix *m) {
     SL_VEC(struct sl_study_cell) timed = {0};
-    for (int64_t i = 0; i < m->cells.count && m->cells.at[i].seed == p->study->seeds[0]; i++) {
+    for (int64_t i = 0; i < m->cells.count && is_few(p->study, m->cells.at[i].seed); i++) {
         struct sl_study_cell cell = m->cells.at[i];
         cell.kind = SL_CELL_TIME;
         cell.record = NULL;
@@ -328,7 +339,7 @@ static const struct sl_option options[] = {
     {"--tasks", "T,U", "only these tasks", false},
     {"--part", "X", "factor on all steps, to try a study out", false},
     {"--no-tune", NULL, "the first rate of a task instead of the best of the tuning seed", false},
-    {"--time", "N", "then N steps of each mode alone on the machine: measured times", false},
+    {"--time", "N", "then N steps of each run alone on the machine: measured times", false},
     {"--limit", "S", "start no run after S seconds; 0: a table of what is there", false},
     {"--set", "K=TEXT", "what {K} stands for, before the study's own let", true},
     {"--keep-weights", NULL, "keep the checkpoints of the runs", false},

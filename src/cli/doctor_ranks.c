@@ -111,10 +111,14 @@ static void look_srun(struct sl_doctor *d) {
     sl_text_free(&said);
 }
 
+static const char *self_path(struct sl_doctor *d) {
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    return length > 0 ? sl_arena_dup(d->arena, path, (size_t)length) : "sluice";
+}
+
 void sl_doctor_ranks(struct sl_doctor *d) {
-    char path[4096] = "";
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    const char *self = length > 0 ? path : "sluice";
+    const char *self = self_path(d);
     bool quick = sl_args_has(d->args, "--quick");
     look_module(d);
     if (quick)
@@ -125,14 +129,36 @@ void sl_doctor_ranks(struct sl_doctor *d) {
     look_srun(d);
 }
 
+/* Two processes on the GPUs, and what their messages go by. */
+static void try_gpus(struct sl_doctor *d) {
+    const char *trial[] = {self_path(d), "launch",   "-n", "2",        "--",   "train",
+                           "mlp",        "--stages", "2",  "--steps",  "1",    "--batch",
+                           "2",          "--micro",  "2",  "--device", "cuda", NULL};
+    struct sl_text said = {0};
+    int status = sl_capture(trial, PATIENCE_S, &said);
+    const char *text = said.length ? said.at : "", *host = strstr(text, "go through the host: ");
+    struct sl_finding f = {.name = "CUDA IPC",
+                           .health = status == 0 ? SL_HEALTH_MISSING : SL_HEALTH_FAILS,
+                           .fix = "nvidia-smi topo -p2p r; docker run --ipc=host --pid=host ..."};
+    f.what = host ? sl_arena_dup(d->arena, host, strcspn(host, "\n"))
+                  : last_line(d->arena, text, said.length);
+    if (status == 0 && strstr(text, "go by CUDA IPC"))
+        sl_doctor_ok(d, f.name, "processes use each other's device memory");
+    else
+        sl_doctor_bad(d, f);
+    sl_text_free(&said);
+}
+
 void sl_doctor_gpus(struct sl_doctor *d) {
     bool there = sl_file_exists("/dev/nvidia0");
     const struct sl_device_row *row = sl_device_find("cuda");
     const char *why = row ? row->missing() : "this build has no CUDA module";
     const char *here = why ? NULL : sl_devices_text(d->arena, row);
-    if (!why)
+    if (!why) {
         sl_doctor_ok(d, "CUDA", "%s", here ? here : row->brief);
-    else if (there)
+        if (!sl_args_has(d->args, "--quick"))
+            try_gpus(d);
+    } else if (there)
         sl_doctor_bad(
             d, (struct sl_finding){.name = "CUDA",
                                    .health = SL_HEALTH_FAILS,

@@ -92,6 +92,7 @@ struct sl_channel_spec {
     int64_t size_bytes;       /* of the largest message */
     struct sl_device *device; /* of who receives: places are its memory; NULL: the host's */
     struct sl_device *sender; /* of who sends, where it is here; NULL: it fills from the host */
+    bool near; /* devices of both are of one kind and apart, as all ranks know: may share memory */
 };
 
 struct sl_channel {
@@ -129,6 +130,7 @@ struct sl_group_spec {
     const int *terms;                 /* [term_count] whose each one is, in the order of the sum */
     int64_t sum_most;                 /* floats of the longest sum */
     struct sl_device *const *devices; /* [member_count] of the members here: they add */
+    bool near;                        /* of all members, as for channels */
 };
 
 struct sl_group {

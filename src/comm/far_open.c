@@ -5,24 +5,6 @@
 
 #include <stdlib.h>
 
-static sl_err exchange(struct sl_far *far, int from, int to, char id[SL_FAR_ID]) {
-    struct sl_post *post = far->post;
-    struct sl_transfer op = {0};
-    bool sends = post->base.rank == from;
-    sl_post_lock(post);
-    sl_err err = sends ? post->row->send(post, &op, id, SL_FAR_ID, to, far->tag + 2)
-                       : post->row->receive(post, &op, id, SL_FAR_ID, from, far->tag + 2);
-    sl_post_unlock(post);
-    if (err == SL_OK)
-        err = sl_post_wait(post, &op, 1);
-    if (err != SL_OK) {
-        sl_post_lock(post);
-        (void)post->row->drop(post, &op);
-        sl_post_unlock(post);
-    }
-    return err;
-}
-
 static sl_err connect_way(struct sl_far *far, int from, int to) {
     int me = far->post->base.rank;
     char id[SL_FAR_ID] = {0};
@@ -33,7 +15,8 @@ static sl_err connect_way(struct sl_far *far, int from, int to) {
     if (me == from)
         SL_TRY(far->row->make_id(id));
     if (from != to)
-        SL_TRY(exchange(far, from, to, id));
+        SL_TRY(sl_post_pass(far->post, me == from, id, SL_FAR_ID, me == from ? to : from,
+                            far->tag + 2));
     SL_TRY(far->row->open(id,
                           from == to   ? SL_FAR_LOOP
                           : me == from ? SL_FAR_SENDS

@@ -1,6 +1,8 @@
 /* Waiting for each other: spin for a while, then sleep. */
 #include "comm/gate.h"
 
+#include "device/bind.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -8,7 +10,8 @@
 enum { SPINS = 4000 };
 
 void sl_gate_open(struct sl_gate *gate) {
-    *gate = (struct sl_gate){.err = SL_OK};
+    /* on one core, who is waited for cannot run while we spin */
+    *gate = (struct sl_gate){.err = SL_OK, .spins = sl_bind_count() == 1 ? 0 : SPINS};
     pthread_mutex_init(&gate->mutex, NULL);
     pthread_cond_init(&gate->wake, NULL);
 }
@@ -76,7 +79,7 @@ static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void 
 sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     if (gate->poll)
         return wait_polling(gate, ready, ctx);
-    for (int i = 0; i < SPINS; i++) {
+    for (int i = 0; i < gate->spins; i++) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))

@@ -20,6 +20,7 @@ struct sl_gate {
      * sleeping. True: something moved. NULL: waiters sleep until somebody rings. */
     bool (*poll)(void *ctx);
     void *poll_ctx;
+    int spins;             /* before a waiter sleeps */
     struct sl_gate *outer; /* fails with this one; NULL: none; guarded by mutex */
 };
 

@@ -5,6 +5,7 @@
 #include "comm/far.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void sl_post_open(struct sl_post *post) {
     int ranks = post->base.ranks;
@@ -72,6 +73,47 @@ static bool all_done(void *ctx) {
 sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count) {
     struct wait wait = {ops, count};
     return sl_gate_wait(&post->base.gate, all_done, &wait);
+}
+
+struct sl_kept {
+    struct sl_kept *next;
+    struct sl_transfer op;
+    char bytes[];
+};
+
+sl_err sl_post_pass(struct sl_post *post, bool sends, void *bytes, int64_t size_bytes, int peer,
+                    int tag) {
+    struct sl_kept *m = sl_realloc(NULL, sizeof *m + (size_t)size_bytes);
+    bool idle = true;
+    *m = (struct sl_kept){0};
+    if (sends)
+        memcpy(m->bytes, bytes, (size_t)size_bytes);
+    sl_post_lock(post);
+    sl_err err = sends ? sl_post_send(post, &m->op, m->bytes, size_bytes, peer, tag)
+                       : sl_post_receive(post, &m->op, m->bytes, size_bytes, peer, tag);
+    sl_post_unlock(post);
+    if (err == SL_OK)
+        err = sl_post_wait(post, &m->op, 1);
+    if (err != SL_OK) {
+        sl_post_lock(post);
+        idle = sl_post_drop(post, &m->op);
+        m->next = post->kept;
+        post->kept = idle ? m->next : m;
+        sl_post_unlock(post);
+    } else if (!sends) {
+        memcpy(bytes, m->bytes, (size_t)size_bytes);
+    }
+    if (idle)
+        free(m);
+    return err;
+}
+
+void sl_post_free_kept(struct sl_post *post) {
+    while (post->kept) {
+        struct sl_kept *m = post->kept;
+        post->kept = m->next;
+        free(m);
+    }
 }
 
 static void or_bytes(void *into, const void *from, int64_t size_bytes) {

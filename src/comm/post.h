@@ -18,6 +18,9 @@ struct sl_transfer {
 };
 
 struct sl_far;
+struct sl_near_left;
+struct sl_near_row;
+struct sl_kept;
 
 /* Ranks that merge tables: who, which of them this one is, and the tags they use. */
 struct sl_ranks {
@@ -35,7 +38,11 @@ struct sl_post {
     /* Closed after a failure while a transfer could still touch their memory: they live as long as
      * the transport. Under the lock. */
     struct sl_channel *left;
-    struct sl_far *far; /* links for device memory (far.h); NULL: messages are the host's */
+    struct sl_kept *kept; /* messages, likewise (sl_post_pass) */
+    struct sl_far *far;   /* links for device memory (far.h); NULL: messages are the host's */
+    const struct sl_near_row *near; /* how device memory is shared (near.h); NULL: as GPUs do */
+    struct sl_near_left *near_left; /* what was shared, likewise */
+    bool near_said[2];              /* that it is refused; that it is used */
 };
 
 struct sl_post_row {
@@ -60,6 +67,7 @@ struct sl_post_row {
 /* After rank, ranks and last_tag are known. */
 void sl_post_open(struct sl_post *post);
 void sl_post_close(struct sl_post *post);
+void sl_post_free_kept(struct sl_post *post); /* a part of it */
 
 void sl_post_lock(struct sl_post *post);
 void sl_post_unlock(struct sl_post *post);
@@ -74,6 +82,9 @@ bool sl_post_drop(struct sl_post *post, struct sl_transfer *op);
 SL_MUST_CHECK sl_err sl_post_take_tags(struct sl_post *post, int64_t count, int *first);
 /* Not under the lock. */
 SL_MUST_CHECK sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count);
+/* One small message from here to `peer`, or from there, and wait for it. */
+SL_MUST_CHECK sl_err sl_post_pass(struct sl_post *post, bool sends, void *bytes, int64_t size_bytes,
+                                  int peer, int tag);
 
 enum { SL_MERGE_STEPS = 24 }; /* tags of a merge: 2^24 ranks */
 /* Bitwise or over the bytes of the ranks; scratch has size_bytes, too. */

@@ -8,24 +8,33 @@
  * messages may be sent in any order of places; those of one tag stay in order. Sends are
  * synchronous: a send that is over has found a free place, so that a sender is two rings ahead of
  * its receiver at most, whatever the transport buffers.
+ *
+ * Where both ends use the receiver's device memory (near.c), there is one ring. Whether its places
+ * are free is written where both see it, too; otherwise words go over the transport: "filled", with
+ * the size, and "free".
  */
 #include "comm/post.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/far.h"
+#include "comm/near.h"
 
 #include <stdlib.h>
 
 struct place {
     struct sl_transfer op; /* busy: sending, or waiting for a message */
     int64_t size_bytes, arrived_ns;
+    /* With near: op waits for the other end's word, and this is the one to it. */
+    struct sl_transfer word;
+    int64_t filled; /* with so much, says the sender */
 };
 
 struct channel {
     struct sl_channel base;
     struct sl_ring ring; /* memory of the end that is here; both ends when both are */
     struct place *places;
+    struct sl_near near;          /* the ring's memory; none: the ring has its own */
     struct sl_channel *next_left; /* of those that outlive their closing */
     int tag;
     bool local;  /* one ring: both ends are here, or on this host */
@@ -38,15 +47,30 @@ static void arrived(struct sl_transfer *op, int64_t size_bytes) {
     place->arrived_ns = sl_clock_ns();
 }
 
+static void heard_filled(struct sl_transfer *op, int64_t size_bytes) {
+    struct place *place = (struct place *)op;
+    (void)size_bytes;
+    arrived(op, place->filled);
+}
+
 static char *memory_of(struct channel *channel, int64_t place) {
     return channel->ring.memory + place * channel->ring.size_bytes;
 }
 
-static sl_err await(struct channel *channel, int64_t place) {
+static int64_t place_bytes(const struct sl_channel_spec *spec) {
+    return (spec->size_bytes + 63) & ~63LL;
+}
+
+static sl_err await(struct channel *channel, int64_t i) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
-    return sl_post_receive(post, &channel->places[place].op, memory_of(channel, place),
-                           spec->size_bytes, spec->from, channel->tag + (int)place);
+    struct place *place = &channel->places[i];
+    int tag = channel->tag + (int)i;
+    if (channel->near.area.at)
+        return sl_post_receive(post, &place->op, &place->filled, sizeof place->filled, spec->from,
+                               tag);
+    return sl_post_receive(post, &place->op, memory_of(channel, i), spec->size_bytes, spec->from,
+                           tag);
 }
 
 /* The places, then their memory; the receiver's. All ranks of the host take part. */
@@ -54,17 +78,17 @@ static sl_err open_shared(struct channel *channel) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
     int64_t heads = (spec->places * (int64_t)sizeof(struct sl_place) + 63) & ~63LL;
-    int64_t place = (spec->size_bytes + 63) & ~63LL;
-    char *memory;
+    char *memory, *near = channel->near.area.at;
+    int64_t place = place_bytes(spec), size = near ? 0 : place * spec->places;
     sl_post_lock(post);
-    sl_err err = post->row->share(post, spec->to, heads + place * spec->places + 64, &memory);
+    sl_err err = post->row->share(post, spec->to, heads + size + 64, &memory);
     sl_post_unlock(post);
     SL_TRY(err);
     channel->ring = (struct sl_ring){
         .gate = &post->base.gate,
         .count = spec->places,
         .size_bytes = place,
-        .memory = memory + heads,
+        .memory = near ? near : memory + heads,
         .places = (struct sl_place *)(void *)memory,
     };
     if (spec->from == post->base.rank || spec->to == post->base.rank)
@@ -90,16 +114,30 @@ static sl_err find_memory(const struct sl_post *post, struct sl_device *end,
                    post->base.row->name, end->row->name);
 }
 
-static sl_err open_end(struct channel *channel) {
+static sl_err open_ring(struct channel *channel) {
     struct sl_comm *comm = channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
     struct sl_channel_spec host = *spec;
-    bool receives = spec->to == comm->rank;
-    if (!channel->local) /* messages are the host's memory, unless there are links */
-        SL_TRY(find_memory((struct sl_post *)comm, receives ? spec->device : spec->sender,
-                           &host.device));
-    SL_TRY(sl_ring_open(&channel->ring, &comm->gate, &host));
+    if (channel->near.area.at) {
+        channel->ring = (struct sl_ring){.gate = &comm->gate,
+                                         .count = spec->places,
+                                         .size_bytes = place_bytes(spec),
+                                         .memory = channel->near.area.at};
+    } else {
+        if (!channel->local) /* messages are the host's memory, unless there are links */
+            SL_TRY(find_memory((struct sl_post *)comm,
+                               spec->to == comm->rank ? spec->device : spec->sender, &host.device));
+        SL_TRY(sl_ring_open(&channel->ring, &comm->gate, &host));
+    }
     comm->bytes += sl_ring_bytes(&channel->ring);
+    return SL_OK;
+}
+
+static sl_err open_end(struct channel *channel) {
+    struct sl_comm *comm = channel->base.comm;
+    const struct sl_channel_spec *spec = &channel->base.spec;
+    bool receives = spec->to == comm->rank;
+    SL_TRY(open_ring(channel));
     if (channel->local)
         return SL_OK;
     channel->places = calloc((size_t)spec->places, sizeof *channel->places);
@@ -108,12 +146,25 @@ static sl_err open_end(struct channel *channel) {
     sl_err err = SL_OK;
     sl_post_lock((struct sl_post *)comm);
     for (int i = 0; receives && i < spec->places; i++) {
-        channel->places[i].op.done = arrived;
+        channel->places[i].op.done = channel->near.area.at ? heard_filled : arrived;
         SL_TRY_OUT(await(channel, i));
     }
 out:
     sl_post_unlock((struct sl_post *)comm);
     return err;
+}
+
+static sl_err open_near(struct channel *channel) {
+    const struct sl_channel_spec *spec = &channel->base.spec;
+    struct sl_post *post = (struct sl_post *)channel->base.comm;
+    struct sl_near_pair pair = {
+        .from = spec->from,
+        .to = spec->to,
+        .tag = channel->tag,
+        .device = post->base.rank == spec->to ? spec->device : spec->sender,
+        .size_bytes = place_bytes(spec) * spec->places,
+    };
+    return sl_near_open(post, &pair, &channel->near);
 }
 
 sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
@@ -126,11 +177,14 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
                                 .tag = tag,
                                 .shared = is_shared((struct sl_post *)comm, spec),
                                 .local = spec->from == comm->rank && spec->to == comm->rank};
+    bool here = spec->from == comm->rank || spec->to == comm->rank;
     sl_err err = SL_OK;
-    if (channel->shared) {
+    if (spec->near && here && !channel->local && !((struct sl_post *)comm)->far)
+        err = open_near(channel);
+    if (err == SL_OK && channel->shared) {
         channel->local = true;
         err = open_shared(channel);
-    } else if (spec->from == comm->rank || spec->to == comm->rank) {
+    } else if (err == SL_OK && here) {
         err = open_end(channel);
     }
     if (err != SL_OK)
@@ -140,18 +194,30 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
     return err;
 }
 
-/* What has been sent is taken: receivers close after they have got everything. */
+static sl_err wait_idle(struct channel *channel, int64_t i) {
+    struct sl_post *post = (struct sl_post *)channel->base.comm;
+    SL_TRY(sl_post_wait(post, &channel->places[i].op, 1));
+    return sl_post_wait(post, &channel->places[i].word, 1);
+}
+
+/* What has been sent has a place: receivers close after they have got everything. */
 static sl_err wait_sent(struct channel *channel) {
-    for (int i = 0; i < channel->base.spec.places; i++)
-        SL_TRY(sl_post_wait((struct sl_post *)channel->base.comm, &channel->places[i].op, 1));
+    struct sl_post *post = (struct sl_post *)channel->base.comm;
+    for (int i = 0; i < channel->base.spec.places; i++) {
+        struct place *place = &channel->places[i];
+        SL_TRY(sl_post_wait(post, channel->near.area.at ? &place->word : &place->op, 1));
+    }
     return SL_OK;
 }
 
 static void free_channel(struct channel *channel) {
     if (!channel->shared) { /* else the transport keeps it */
         channel->base.comm->bytes -= sl_ring_bytes(&channel->ring);
+        if (channel->near.area.at)
+            channel->ring.memory = NULL; /* not its own */
         sl_ring_close(&channel->ring);
     }
+    sl_near_close((struct sl_post *)channel->base.comm, &channel->near);
     free(channel->places);
     free(channel);
 }
@@ -162,6 +228,8 @@ void sl_post_close(struct sl_post *post) {
         post->left = channel->next_left;
         free_channel(channel);
     }
+    sl_near_end(post);
+    sl_post_free_kept(post);
     free(post->everyone.at);
 }
 
@@ -172,8 +240,10 @@ void sl_post_channel_close(struct sl_channel *base) {
     if (channel->places && sends && wait_sent(channel) != SL_OK)
         idle = false;
     sl_post_lock(post);
-    for (int i = 0; channel->places && i < base->spec.places; i++)
+    for (int i = 0; channel->places && i < base->spec.places; i++) {
         idle &= sl_post_drop(post, &channel->places[i].op);
+        idle &= sl_post_drop(post, &channel->places[i].word);
+    }
     if (!idle) {
         channel->next_left = post->left;
         post->left = base;
@@ -188,9 +258,19 @@ sl_err sl_post_channel_reserve(struct sl_channel *base, int64_t n, char **out) {
     int64_t i = n % base->spec.places;
     if (channel->local)
         return sl_ring_reserve(&channel->ring, n, out);
-    SL_TRY(sl_post_wait((struct sl_post *)base->comm, &channel->places[i].op, 1));
+    SL_TRY(wait_idle(channel, i));
     *out = memory_of(channel, i);
     return SL_OK;
+}
+
+/* Before it is filled again, the receiver says that it is free. */
+static sl_err say_filled(struct channel *channel, int64_t i, int64_t size_bytes) {
+    struct sl_post *post = (struct sl_post *)channel->base.comm;
+    struct place *place = &channel->places[i];
+    int to = channel->base.spec.to, tag = channel->tag + (int)i;
+    place->filled = size_bytes;
+    SL_TRY(sl_post_receive(post, &place->op, NULL, 0, to, tag));
+    return sl_post_send(post, &place->word, &place->filled, sizeof place->filled, to, tag);
 }
 
 sl_err sl_post_channel_send(struct sl_channel *base, int64_t n, int64_t size_bytes) {
@@ -202,8 +282,10 @@ sl_err sl_post_channel_send(struct sl_channel *base, int64_t n, int64_t size_byt
         return SL_OK;
     }
     sl_post_lock(post);
-    sl_err err = sl_post_send_sync(post, &channel->places[i].op, memory_of(channel, i), size_bytes,
-                                   base->spec.to, channel->tag + (int)i);
+    sl_err err = channel->near.area.at
+                     ? say_filled(channel, i, size_bytes)
+                     : sl_post_send_sync(post, &channel->places[i].op, memory_of(channel, i),
+                                         size_bytes, base->spec.to, channel->tag + (int)i);
     sl_post_unlock(post);
     return err;
 }
@@ -222,12 +304,17 @@ sl_err sl_post_channel_receive(struct sl_channel *base, int64_t n, struct sl_mes
 sl_err sl_post_channel_release(struct sl_channel *base, int64_t n) {
     struct channel *channel = (struct channel *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
+    int64_t i = n % base->spec.places;
     if (channel->local) {
         sl_ring_release(&channel->ring, n);
         return SL_OK;
     }
+    SL_TRY(sl_post_wait(post, &channel->places[i].word, 1)); /* the one before it has long gone */
     sl_post_lock(post);
-    sl_err err = await(channel, n % base->spec.places);
+    sl_err err = await(channel, i);
+    if (err == SL_OK && channel->near.area.at)
+        err = sl_post_send(post, &channel->places[i].word, NULL, 0, base->spec.from,
+                           channel->tag + (int)i);
     sl_post_unlock(post);
     return err;
 }

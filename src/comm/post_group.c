@@ -5,50 +5,16 @@
  *
  * Sums: rank r adds up slice r of all terms, in their order, and hands it to the other ranks. The
  * slices of the terms travel from the moment that all members of a rank have begun; when those of
- * the others have come, its leader's next poke adds, and the result travels.
+ * the others have come, its leader's next poke adds, and the result travels. Devices whose memory
+ * is apart have mirrors of it in the host's, which travel; or the ranks' memory is shared
+ * (post_group_near.c), and words travel that say what is there.
  */
-#include "comm/post.h"
+#include "comm/post_group.h"
 
-#include "base/arena.h"
 #include "comm/far.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct group {
-    struct sl_group base;
-    struct sl_arena arena;
-    struct sl_crew crew;   /* members here */
-    struct sl_ranks ranks; /* of the group, ascending */
-    int leader;            /* member */
-    uint64_t *tables;      /* [2][member_count][table_most] rounds take turns; of members here */
-    uint64_t *merged[2];   /* [table_most] */
-    uint64_t *scratch;     /* [table_most] */
-    int64_t *rounds;       /* [member_count] */
-    /* sums */
-    const float **terms; /* [term_count] */
-    float *arrived;      /* [terms of other ranks][slice_most] */
-    int64_t arrived_bytes;
-    int64_t slice_most, sum_count;
-    struct sl_adder adder;
-    struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
-    int op_count;
-    atomic_int begun;            /* members here that have begun the sum at hand */
-    atomic_int_least64_t posted; /* sums that all members here have begun */
-    int64_t sums;                /* that the leader has begun */
-    bool added;                  /* by the leader: its rank's slice */
-    float **outs;                /* [member_count] of members here */
-    struct mirror *mirrors;      /* [member_count] of members here */
-    struct sl_device *host;      /* adds for a leader that has a mirror; else NULL */
-    struct sl_device **devices;  /* [member_count] of members here */
-};
-
-/* The memory of a member whose device is apart, on the host: messages are made of that. */
-struct mirror {
-    struct sl_device *device; /* NULL: it needs none */
-    float *terms;             /* [own terms][sum_most], and behind them what its sum becomes */
-    float *out;               /* where the sum goes */
-};
 
 /* ---- tables ---- */
 
@@ -85,32 +51,38 @@ sl_err sl_post_group_merge(struct sl_group *base, int member, double *table, int
 
 /* ---- sums ---- */
 
-static int rank_of_term(const struct group *group, int term) {
-    return group->base.spec.ranks[group->base.spec.terms[term]];
-}
-
 static int term_tag(const struct group *group, int term) {
     return group->ranks.tag + SL_MERGE_STEPS + 1 + term;
 }
 
+/* Under the lock; with near the floats are there already, and a word goes. */
+static sl_err send_floats(struct group *group, const float *at, int64_t count, int to, int tag) {
+    struct sl_transfer *op = &group->ops[group->op_count++];
+    return sl_post_send((struct sl_post *)group->base.comm, op, group->near ? NULL : at,
+                        group->near ? 0 : count * 4, to, tag);
+}
+
+static sl_err receive_floats(struct group *group, float *at, int64_t count, int from, int tag) {
+    struct sl_transfer *op = &group->ops[group->op_count++];
+    return sl_post_receive((struct sl_post *)group->base.comm, op, group->near ? NULL : at,
+                           group->near ? 0 : count * 4, from, tag);
+}
+
 /* Under the lock: this rank's slice of a term of another rank, or the others' of one of ours. */
 static sl_err move_term(struct group *group, int term, float **arrived) {
-    struct sl_post *post = (struct sl_post *)group->base.comm;
-    int owner = rank_of_term(group, term), tag = term_tag(group, term);
+    int owner = group_rank_of_term(group, term), tag = term_tag(group, term);
     struct sl_slice slice = sl_slice_of(group->sum_count, group->ranks.me, group->ranks.count);
-    if (owner != post->base.rank) {
+    if (owner != group->base.comm->rank) {
         group->terms[term] = *arrived - slice.first; /* as if all of it were there */
-        SL_TRY(sl_post_receive(post, &group->ops[group->op_count++], *arrived, slice.count * 4,
-                               owner, tag));
+        SL_TRY(receive_floats(group, *arrived, slice.count, owner, tag));
         *arrived += group->slice_most;
         return SL_OK;
     }
     for (int r = 0; r < group->ranks.count; r++) {
         slice = sl_slice_of(group->sum_count, r, group->ranks.count);
         if (r != group->ranks.me)
-            SL_TRY(sl_post_send(post, &group->ops[group->op_count++],
-                                group->terms[term] + slice.first, slice.count * 4,
-                                group->ranks.at[r], tag));
+            SL_TRY(send_floats(group, group->terms[term] + slice.first, slice.count,
+                               group->ranks.at[r], tag));
     }
     return SL_OK;
 }
@@ -126,6 +98,8 @@ static sl_err place_member(struct group *group, int member, const float *const *
         if (spec->terms[t] != member)
             continue;
         group->terms[t] = *terms++;
+        if (group->near)
+            SL_TRY(group_near_give(group, member, t, count));
         if (!mirror->device)
             continue;
         SL_TRY(mirror->device->row->download(mirror->device, SL_STREAM_COMPUTE, at, group->terms[t],
@@ -133,11 +107,11 @@ static sl_err place_member(struct group *group, int member, const float *const *
         group->terms[t] = at;
         at += spec->sum_most;
     }
-    if (!mirror->device)
+    if (!mirror->device && !group->near)
         return SL_OK;
     mirror->out = out;
     group->outs[member] = at;
-    return mirror->device->row->sync(mirror->device, SL_STREAM_COMPUTE);
+    return group->devices[member]->row->sync(group->devices[member], SL_STREAM_COMPUTE);
 }
 
 sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *terms,
@@ -150,6 +124,8 @@ sl_err sl_post_sum_begin(struct sl_group *base, int member, const float *const *
         group->sum_count = count;
         group->added = false;
         group->sums++;
+        if (group->near)
+            group->outs[member] = group_near_sum(group, group->ranks.me);
     }
     if (atomic_fetch_add(&group->begun, 1) + 1 < group->crew.members)
         return SL_OK;
@@ -186,6 +162,8 @@ static sl_err add_slice(struct group *group) {
     float *out = group->outs[group->leader];
     sl_err err = SL_OK;
     SL_TRY(sl_adder_sum(&group->adder, group->terms, term_count, own, out));
+    if (group->near)
+        SL_TRY(group_near_hand(group, own));
     group->added = true;
     group->op_count = 0;
     sl_post_lock(post);
@@ -193,11 +171,9 @@ static sl_err add_slice(struct group *group) {
         struct sl_slice slice = sl_slice_of(group->sum_count, r, group->ranks.count);
         if (r == group->ranks.me)
             continue;
-        err = sl_post_receive(post, &group->ops[group->op_count++], out + slice.first,
-                              slice.count * 4, group->ranks.at[r], tag);
+        err = receive_floats(group, out + slice.first, slice.count, group->ranks.at[r], tag);
         if (err == SL_OK)
-            err = sl_post_send(post, &group->ops[group->op_count++], out + own.first, own.count * 4,
-                               group->ranks.at[r], tag);
+            err = send_floats(group, out + own.first, own.count, group->ranks.at[r], tag);
     }
     sl_post_unlock(post);
     return err;
@@ -228,14 +204,14 @@ static sl_err hand_out(struct group *group, int member, float *out) {
     const float *sum = group->outs[group->leader];
     if (mirror->device)
         SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, mirror->out, sum, bytes));
-    else if (member != group->leader)
+    else if (group->near || member != group->leader)
         SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out, sum, bytes));
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
 sl_err sl_post_sum_end(struct sl_group *base, int member) {
     struct group *group = (struct group *)base;
-    float *out = group->outs[member];
+    float *out = group->near ? group->mirrors[member].out : group->outs[member];
     if (member == group->leader)
         SL_TRY(finish_sum(group));
     SL_TRY(sl_crew_meet(&group->crew));
@@ -278,7 +254,7 @@ static sl_err alloc_floats(int64_t floats, float **out) {
 }
 
 static sl_err open_mirrors(struct group *group, const struct sl_group_spec *spec) {
-    bool links = ((struct sl_post *)group->base.comm)->far != NULL;
+    bool links = ((struct sl_post *)group->base.comm)->far || group->near;
     for (int i = 0; i < spec->member_count; i++) {
         int64_t own = 0;
         if (spec->ranks[i] != group->base.comm->rank)
@@ -312,19 +288,26 @@ static sl_err alloc_arrived(struct group *group, int64_t floats) {
 static sl_err open_sums(struct group *group, const struct sl_group_spec *spec) {
     int far = 0;
     for (int t = 0; t < spec->term_count; t++)
-        far += rank_of_term(group, t) != group->base.comm->rank;
+        far += group_rank_of_term(group, t) != group->base.comm->rank;
     for (int r = 0; r < group->ranks.count; r++) {
         int64_t count = sl_slice_of(spec->sum_most, r, group->ranks.count).count;
         group->slice_most = count > group->slice_most ? count : group->slice_most;
     }
+    group->slice_most = (group->slice_most + 15) & ~15LL; /* each begins with a cache line */
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count);
     group->outs = SL_NEW(&group->arena, float *, spec->member_count);
     group->ops =
         SL_NEW(&group->arena, struct sl_transfer, (spec->term_count + 2) * group->ranks.count);
     group->mirrors = SL_NEW(&group->arena, struct mirror, spec->member_count);
     group->devices = SL_NEW(&group->arena, struct sl_device *, spec->member_count);
+    SL_TRY(group_near_open(group, spec));
     SL_TRY(open_mirrors(group, spec));
     group->arrived_bytes = (far * group->slice_most + 16) * (int64_t)sizeof *group->arrived;
+    if (group->near) {
+        group->arrived = (float *)(void *)group->nears[group->ranks.me].area.at;
+        group->arrived_bytes = group_near_bytes(group, group->ranks.me);
+        return SL_OK;
+    }
     return alloc_arrived(group, far * group->slice_most + 16);
 }
 
@@ -380,10 +363,13 @@ void sl_post_group_close(struct sl_group *base) {
         return;
     base->comm->bytes -= bytes_of(group);
     struct sl_device *device = group->adder.device;
+    if (group->near)
+        group->arrived = NULL; /* not its own */
     if (device && device->row->apart && group->arrived)
         device->row->free(device, group->arrived);
     else
         free(group->arrived);
+    group_near_close(group);
     sl_adder_close(&group->adder);
     if (group->host)
         group->host->row->close(group->host);

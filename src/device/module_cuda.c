@@ -9,6 +9,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct sl_device_row *module; /* written once; NULL: not to be had */
 static const struct sl_far_row *far;
+static const struct sl_near_row *near;
 static char why[512];
 
 static void load(void) {
@@ -25,10 +26,11 @@ static void load(void) {
         return;
     }
     sl_cuda_module_fn *entry = (sl_cuda_module_fn *)(uintptr_t)found;
-    const struct sl_cuda_module *both = entry(&host);
-    if (both) {
-        module = both->device;
-        far = both->far;
+    const struct sl_cuda_module *rows = entry(&host);
+    if (rows) {
+        module = rows->device;
+        far = rows->far;
+        near = rows->near;
     } else
         snprintf(why, sizeof why, "libsluice_cuda.so was built with another version of sluice");
 }
@@ -41,6 +43,11 @@ static const struct sl_device_row *loaded(void) {
 const struct sl_far_row *sl_far_gpus(const char **out_why) {
     *out_why = loaded() ? far->missing() : why;
     return *out_why ? NULL : far;
+}
+
+/* A device of the module is open only when it is loaded. */
+const struct sl_near_row *sl_near_of(const struct sl_device *device) {
+    return device->row == module ? near : NULL;
 }
 
 static const char *missing(void) { return loaded() ? module->missing() : why; }

@@ -9,8 +9,9 @@
  * as numbers. What it can do:
  *
  *   predict   a pass reads W^ = W(v) - lr*s*Delta(v) instead of W(v); Delta is the optimizer's last
- *             direction (optim.h). s is decided when the schedule is lowered, stands on the action
- *             (`ahead`) and is verified. Predicted weights have slots of their own.
+ *             direction (optim.h), `reach`, a value of the policy, multiplies s. s is decided when
+ *             the schedule is lowered, stands on the action (`ahead`) and is verified. Predicted
+ *             weights have slots of their own.
  *   correct   a pass reads u = W(v) - tau*velocity, velocity an average of the steps (PipeMare T2);
  *             tau is `ahead` micro-batches, that is ahead/m steps.
  *   rate      a stage's learning rate is multiplied by a factor (PipeMare T1, lr-rescale).

@@ -14,6 +14,9 @@
  *   xpipe        D.5 as printed, with N = D and k = r; the first micro-batch of a step predicts.
  *   2bw-predict  both passes: the version that the gradient will be applied to, one step on.
  *
+ * `reach` multiplies s: the next direction is the last one only in part (noise, turns), and where
+ * successive directions have correlation c, the nearest point on their line is c steps away.
+ *
  * When all stages step together (a verdict over all of them comes first), no stage steps before the
  * top has its gradients. Then the version that micro-batch k's gradient is applied to, floor(k/m),
  * is also the last that can be there when it is back at the top, and spectrain aims at that.
@@ -57,6 +60,9 @@ static int64_t one(const struct sl_policy_use *use, const struct sl_policy_pass 
     return from_target(p, p->micro / p->micros);
 }
 
+static const struct sl_hyper predict_hyper[] = {
+    {"reach", 1, 0, 4, SL_RANGE_CLOSED, "factor of s: below 1 where steps turn"}, {0}};
+
 #define WHY_STASH                                                                                  \
     "it predicts from the newest weights, in forward and in backward, and so needs a schedule "    \
     "without stashed versions; use 'async' or 'paci'"
@@ -67,6 +73,7 @@ const struct sl_policy sl_policy_spectrain = {
     .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1 (B.3, B.9)",
     .rules = "newest",
     .why = WHY_STASH,
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = spectrain,
 };
@@ -77,6 +84,7 @@ const struct sl_policy sl_policy_xpipe = {
     .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T) (D.5)",
     .rules = "newest",
     .why = WHY_STASH,
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .bellwether = true,
     .ahead = xpipe,
@@ -88,6 +96,7 @@ const struct sl_policy sl_policy_pipeoptim = {
     .note = "s_f = h at m = 1, backward on the true weights (D.6)",
     .rules = "newest",
     .why = WHY_STASH,
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = pipeoptim,
 };
@@ -99,6 +108,7 @@ const struct sl_policy sl_policy_2bw_predict = {
     .rules = "twobw",
     .why = "s = 1 everywhere is right only where the delay is one step everywhere; use '2bw', or "
            "policy 'spectrain' or 'pipeoptim'",
+    .hyper = predict_hyper,
     .kept = SL_KEPT_DELTA,
     .ahead = one,
 };

@@ -36,6 +36,7 @@ struct sl_study_mode {
     int base;            /* its number */
     bool split;          /* a step after every micro-batch: micro times as many, of 1/micro samples,
                             at rate / sqrt(micro) */
+    bool more;           /* runs with all seeds, not only with the first `few` */
 };
 
 /* "the last loss of `mode` is at most `within` percent above what it is compared with" */
@@ -47,17 +48,17 @@ struct sl_study_claim {
 
 struct sl_study {
     const char *name, *brief;
-    const char *options; /* of all cells; "" */
-    double target;       /* percent above the last loss of what a mode is compared with */
-    int64_t tune_seed;   /* -1: no tuning, the first rate */
-    double tune_part;    /* of the steps */
-    const int64_t *seeds;
+    const char *options;  /* of all cells; "" */
+    double target;        /* percent above the last loss of what a mode is compared with */
+    int64_t tune_seed;    /* -1: no tuning, the first rate */
+    double tune_part;     /* of the steps */
+    const int64_t *seeds; /* the first `few` for all modes, the rest for those with `more` */
     const struct sl_study_let *lets;
     const struct sl_study_mode *modes;
     const struct sl_study_task *tasks;
     const struct sl_study_claim *claims;
     const char *const *notes;
-    int seed_count, let_count, mode_count, task_count, claim_count, note_count;
+    int few, seed_count, let_count, mode_count, task_count, claim_count, note_count;
 };
 
 SL_MUST_CHECK sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
@@ -124,6 +125,7 @@ struct sl_study_row {
     double step_ms;   /* measured, of a step of the task; NAN: was not */
     double sooner_measured;
     const struct sl_study_cell *const *cells; /* [seeds] */
+    const struct sl_study_cell *const *bases; /* [seeds] of the mode it is compared with */
 };
 
 struct sl_study_table {

@@ -33,6 +33,10 @@ static sl_err check_modes(const struct sl_study *s) {
             return sl_fail(SL_ERR_INPUT,
                            "mode '%s' is compared with '%s', which itself is compared with '%s'",
                            m->name, m->against, s->modes[m->base].against);
+        if (m->more && !s->modes[m->base].more)
+            return sl_fail(SL_ERR_INPUT,
+                           "mode '%s' has more seeds, and '%s', with which it is compared, has not",
+                           m->name, m->against);
     }
     return SL_OK;
 }
@@ -67,7 +71,7 @@ static sl_err check_task(const struct sl_study *s, const struct sl_study_task *t
 
 sl_err sl_study_check(const struct sl_study *s) {
     const char *what;
-    if (!s->task_count || !s->seed_count)
+    if (!s->task_count || !s->few)
         return sl_fail(SL_ERR_INPUT, "a study needs a task, a mode and a seed at least");
     if (named_twice(s, &what))
         return sl_fail(SL_ERR_INPUT, "two are called '%s'", what);

@@ -96,7 +96,7 @@ static double time_step(const struct maker *m, int task, int mode) {
 static bool compare(const struct maker *m, struct sl_study_row *row) {
     const struct sl_study *s = m->study;
     double last[SL_STUDY_MOST], best[SL_STUDY_MOST];
-    const struct sl_study_cell *cells[SL_STUDY_MOST];
+    const struct sl_study_cell *cells[SL_STUDY_MOST], *bases[SL_STUDY_MOST];
     for (int i = 0; i < s->seed_count; i++) {
         const struct sl_study_cell *own = find(m, SL_CELL_RUN, row->task, row->mode, s->seeds[i]);
         const struct sl_study_cell *base =
@@ -105,6 +105,7 @@ static bool compare(const struct maker *m, struct sl_study_row *row) {
             continue;
         last[row->seeds] = 100 * (last_of(own) / last_of(base) - 1);
         best[row->seeds] = 100 * (best_of(own) / best_of(base) - 1);
+        bases[row->seeds] = base;
         cells[row->seeds++] = own;
         row->rate = own->rate;
     }
@@ -115,36 +116,36 @@ static bool compare(const struct maker *m, struct sl_study_row *row) {
     row->last_diff = sl_interval_of(last, row->seeds);
     row->best_diff = sl_interval_of(best, row->seeds);
     row->cells = sl_vec_freeze(m->arena, cells, row->seeds, sizeof *cells);
+    row->bases = sl_vec_freeze(m->arena, bases, row->seeds, sizeof *bases);
     return row->seeds > 0;
 }
 
-/* Counted in steps of the task, of `batch` samples. */
-static void reach(const struct sl_study *s, double target, struct sl_study_row *row) {
-    row->target = target;
-    row->reached = 0;
-    for (int i = 0; i < row->seeds; i++) {
-        const struct sl_study_cell *c = row->cells[i];
-        double samples = (double)sl_study_step_samples(s, c);
-        row->reached +=
-            crossing(c->record, target) * samples / (double)s->tasks[row->task].batch / row->seeds;
+/* Steps of the task, of `batch` samples, until the target is reached: mean of the runs. */
+static double reach(const struct sl_study *s, double target,
+                    const struct sl_study_cell *const *cells, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+        double samples = (double)sl_study_step_samples(s, cells[i]);
+        double batch = (double)s->tasks[cells[i]->task].batch;
+        sum += crossing(cells[i]->record, target) * samples / batch;
     }
+    return sum / count;
 }
 
-static struct sl_study_row *find_row(struct sl_study_row *rows, int64_t count, int mode) {
-    for (int64_t i = 0; i < count; i++)
-        if (rows[i].mode == mode)
-            return &rows[i];
-    return NULL;
-}
-
-/* How soon, by the row that it is compared with. */
-static void tell_time(const struct sl_study *s, struct sl_study_row *row,
-                      const struct sl_study_row *base) {
+/* How soon, by the runs that it is compared with: those of the same seeds. */
+static void tell_time(const struct maker *m, const double *step_time, struct sl_study_row *row) {
+    const struct sl_study *s = m->study;
+    int base = s->modes[row->mode].base;
+    double base_time = step_time[row->task * s->mode_count + base], last = 0;
+    for (int i = 0; i < row->seeds; i++)
+        last += last_of(row->bases[i]) / row->seeds;
+    row->target = last * (1 + s->target / 100);
+    row->reached = reach(s, row->target, row->cells, row->seeds);
+    double fewer = reach(s, row->target, row->bases, row->seeds) / row->reached;
     row->sooner = (double)NAN;
-    reach(s, base->last * (1 + s->target / 100), row);
-    if (row->step_time > 0 && base->step_time > 0)
-        row->sooner = base->reached * base->step_time / (row->reached * row->step_time);
-    row->sooner_measured = base->reached * base->step_ms / (row->reached * row->step_ms);
+    if (row->step_time > 0 && base_time > 0)
+        row->sooner = fewer * base_time / row->step_time;
+    row->sooner_measured = fewer * time_step(m, row->task, base) / row->step_ms;
 }
 
 struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct sl_study *study,
@@ -155,21 +156,16 @@ struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct 
     bool timed = false;
     for (int t = 0; t < study->task_count; t++) {
         const struct sl_study_task *task = &study->tasks[t];
-        int64_t first = out.count;
         for (int i = 0; i < task->mode_count; i++) {
             struct sl_study_row row = {.task = t, .mode = task->modes[i]};
             row.step_time = step_time[t * study->mode_count + row.mode];
             row.step_ms = time_step(&m, t, row.mode);
             timed |= isfinite(row.step_ms);
-            if (compare(&m, &row))
-                SL_PUSH(&out, row);
+            if (!compare(&m, &row))
+                continue;
+            tell_time(&m, step_time, &row);
+            SL_PUSH(&out, row);
         }
-        for (int bases = 1; bases >= 0; bases--) /* what others are compared with comes first */
-            for (int64_t i = first; i < out.count; i++) {
-                int base = study->modes[out.at[i].mode].base;
-                if ((base == out.at[i].mode) == bases)
-                    tell_time(study, &out.at[i], find_row(out.at + first, out.count - first, base));
-            }
     }
     struct sl_study_table table = {.study = study,
                                    .rows = SL_VEC_FREEZE(&out, arena),

@@ -4,11 +4,11 @@
  *     study asynchrony "what a delay costs"
  *     let adamw "adamw:beta2=0.99"
  *     train "--clip 0 --lr-schedule cosine:warmup={steps/10}"
- *     seeds 1 2 3
+ *     seeds 1 2 3 more 4 5 6
  *     tune seed 101 part 0.5
  *     target 3
- *     mode "1f1b" "--schedule 1f1b --optimizer {adamw}"
- *     mode "2bw" "--schedule 2bw --optimizer {adamw}" against "1f1b"
+ *     mode "1f1b" "--schedule 1f1b --optimizer {adamw}" more
+ *     mode "2bw" "--schedule 2bw --optimizer {adamw}" against "1f1b" more
  *     mode "vanilla" "--schedule async --optimizer {adamw}" against "1f1b" split
  *     task gpt "gpt-tiny --data x.txt" stages 8 steps 900 batch 16 micro 8 evals 9 rates 0.001
  * 0.002 task mnist "two-branch.model" stages 4 graph "a>b,a>c,b>d,c>d" steps ... modes "1f1b" "2bw"
@@ -103,14 +103,22 @@ static sl_err read_train(void *reader) {
     return take_string(r, "options in quotes", &r->draft.options);
 }
 
-static sl_err read_seeds(void *reader) {
-    struct reader *r = reader;
+static sl_err take_seeds(struct reader *r) {
     while (r->lex.tok.kind == SL_TOK_INT) {
         SL_TRY(full(r, r->seeds.count, "seeds"));
         SL_PUSH(&r->seeds, r->lex.tok.integer);
         SL_TRY(sl_lex_next(&r->lex));
     }
     return SL_OK;
+}
+
+static sl_err read_seeds(void *reader) {
+    struct reader *r = reader;
+    bool there;
+    SL_TRY(take_seeds(r));
+    r->draft.few = (int)r->seeds.count;
+    SL_TRY(take_word(r, "more", &there));
+    return there ? take_seeds(r) : SL_OK;
 }
 
 static sl_err read_tune(void *reader) {
@@ -137,6 +145,7 @@ static sl_err read_mode(void *reader) {
     if (there)
         SL_TRY(take_string(r, "the mode to compare with, in quotes", &mode.against));
     SL_TRY(take_word(r, "split", &mode.split));
+    SL_TRY(take_word(r, "more", &mode.more));
     mode.base = -1;
     SL_PUSH(&r->modes, mode);
     return SL_OK;
@@ -328,7 +337,7 @@ void sl_study_write(const struct sl_study *s, struct sl_text *out) {
         sl_text_printf(out, "let %s \"%s\"\n", s->lets[i].name, s->lets[i].text);
     sl_text_printf(out, "train \"%s\"\nseeds", s->options);
     for (int i = 0; i < s->seed_count; i++)
-        sl_text_printf(out, " %lld", (long long)s->seeds[i]);
+        sl_text_printf(out, "%s %lld", i == s->few ? " more" : "", (long long)s->seeds[i]);
     sl_text_put(out, "\n");
     if (s->tune_seed >= 0) {
         sl_text_printf(out, "tune seed %lld", (long long)s->tune_seed);
@@ -342,7 +351,7 @@ void sl_study_write(const struct sl_study *s, struct sl_text *out) {
         sl_text_printf(out, "mode \"%s\" \"%s\"", m->name, m->options);
         if (m->base != i)
             sl_text_printf(out, " against \"%s\"", m->against);
-        sl_text_put(out, m->split ? " split\n" : "\n");
+        sl_text_printf(out, "%s%s\n", m->split ? " split" : "", m->more ? " more" : "");
     }
     for (int i = 0; i < s->task_count; i++)
         put_task(s, &s->tasks[i], out);

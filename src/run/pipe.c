@@ -26,6 +26,12 @@ static const struct sl_device_row *device_of(const struct sl_train_config *c, in
     return c->kind_count ? c->kinds[worker % c->kind_count] : c->device;
 }
 
+/* Every rank knows it of all workers. */
+bool sl_pipe_is_near(const struct sl_pipe *pipe, int a, int b) {
+    const struct sl_device_row *kind = device_of(&pipe->train, a);
+    return kind->apart && kind == device_of(&pipe->train, b);
+}
+
 /* Nodes that one kernel computes round differently when they are cut apart. */
 static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_row *device,
                         struct sl_arena *arena) {

@@ -26,6 +26,7 @@ struct sl_verdicts {
     int votes[VERDICTS_KEPT];
     double *tables; /* [kept][graph params] of this worker */
     void *sum;      /* device memory of the largest tied parameter */
+    void *landing;  /* the same for what comes, where a device is apart; else NULL */
 };
 
 static int channel_at(const struct sl_pipe *pipe, int from, int to) {
@@ -58,6 +59,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
         .size_bytes = size_bytes,
         .device = device ? pipe->workers[to].device : NULL,
         .sender = device ? pipe->workers[from].device : NULL,
+        .near = device && sl_pipe_is_near(pipe, from, to),
     };
     if (spec.device && spec.sender && spec.device->row != spec.sender->row)
         spec.device = spec.sender = NULL; /* both reach the host's memory */
@@ -91,7 +93,13 @@ static sl_err open_verdicts(struct sl_pipe_worker *w) {
         w->verdicts->version[i] = w->verdicts->voted[i] = -1;
     for (int t = 0; t < plan->tie_count; t++)
         most = plan->ties[t].bytes > most ? plan->ties[t].bytes : most;
-    return plan->tie_count ? w->device->row->alloc(w->device, most, &w->verdicts->sum) : SL_OK;
+    if (!plan->tie_count)
+        return SL_OK;
+    most = (most + 255) & ~255LL;
+    bool apart = w->device->row->apart;
+    SL_TRY(w->device->row->alloc(w->device, apart ? 2 * most : most, &w->verdicts->sum));
+    w->verdicts->landing = apart ? (char *)w->verdicts->sum + most : NULL;
+    return SL_OK;
 }
 
 sl_err sl_pipe_together_open(struct sl_pipe *pipe) {
@@ -183,6 +191,16 @@ static sl_err give_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
     return SL_OK;
 }
 
+/* A message may be memory of the host, which kernels of a device that is apart do not reach. */
+static sl_err land(struct sl_pipe_worker *w, const void **use, int64_t size_bytes) {
+    void *landing = w->verdicts->landing;
+    if (!landing)
+        return SL_OK;
+    SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, landing, *use, size_bytes));
+    *use = landing;
+    return SL_OK;
+}
+
 /* One use after the other into the sum; a message's uses are taken in their order. */
 static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
                        const struct sl_tie *tie, int grad_slot, const char **messages) {
@@ -196,8 +214,10 @@ static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_seat_state *sea
         int from = plan->stages[stage].workers[0];
         const void *use = stage == seat->stage ? (const void *)sl_pipe_use(seat, g, grad_slot)
                                                : (const void *)messages[from];
-        if (stage != seat->stage)
+        if (stage != seat->stage) {
             messages[from] += tie->bytes;
+            SL_TRY(land(w, &use, tie->bytes));
+        }
         SL_TRY(first ? w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->verdicts->sum, use,
                                             tie->bytes)
                      : w->device->row->add(w->device, w->verdicts->sum, use, tie->bytes / 4));

@@ -128,13 +128,15 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
     struct ends ends = ends_of(plan, &plan->edges[e], pair, grad);
     const struct sl_seat_state *reader = pipe->seat_at[ends.reader];
     const struct sl_seat_state *sender = pipe->seat_at[ends.sender];
+    int from = plan->seats[ends.sender].worker, to = plan->seats[ends.reader].worker;
     struct sl_channel_spec spec = {
-        .from = rank_of(pipe, plan->seats[ends.sender].worker),
-        .to = rank_of(pipe, plan->seats[ends.reader].worker),
+        .from = rank_of(pipe, from),
+        .to = rank_of(pipe, to),
         .places = places_of(pipe, e, pair, grad),
         .size_bytes = message_bytes(pipe, e, ends, grad),
         .device = reader ? reader->train.device : NULL,
         .sender = sender ? sender->train.device : NULL,
+        .near = sl_pipe_is_near(pipe, from, to),
     };
     if (reader && sender && spec.device->row != spec.sender->row)
         spec.device = spec.sender = NULL; /* both reach the host's memory */
@@ -291,7 +293,8 @@ static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scrat
     int *member = SL_NEW(scratch, int, plan->worker_count);
     int *terms = SL_NEW(scratch, int, pipe->train.graph->grads.count + plan->worker_count);
     struct sl_device **devices = SL_NEW(scratch, struct sl_device *, plan->worker_count);
-    struct sl_group_spec spec = {.ranks = ranks, .devices = devices};
+    struct sl_group_spec spec = {.ranks = ranks, .devices = devices, .near = true};
+    int first = -1;
     if (sl_sched_group_size(plan, group) < 2)
         return SL_OK;
     for (int w = 0; w < plan->worker_count; w++) {
@@ -300,6 +303,8 @@ static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scrat
             pipe->workers[w].member[group] = member[w];
         if (member[w] < 0)
             continue;
+        first = first < 0 ? w : first;
+        spec.near &= sl_pipe_is_near(pipe, first, w);
         devices[spec.member_count] = pipe->workers[w].device;
         ranks[spec.member_count++] = rank_of(pipe, w);
     }

@@ -109,16 +109,16 @@ static sl_err move_weights(const struct sl_pipe *pipe, struct sl_seat_state *sea
 
 static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
                       const struct sl_action *action) {
-    const struct sl_policy *row = w->pipe->train.policy.row;
+    const struct sl_policy_use *policy = &w->pipe->train.policy;
     struct move m = nowhere;
     m.w = action->slot;
     m.out = action->weight_slot;
-    m.far = action->ahead;
-    if (row->kept == SL_KEPT_VELOCITY) { /* back by tau = ahead/m steps */
+    if (policy->row->kept == SL_KEPT_VELOCITY) { /* back by tau = ahead/m steps */
         m.far = (double)action->ahead / (double)seat->at.micros;
         m.dir_opt = seat->kept;
         return move_weights(w->pipe, seat, &m);
     }
+    m.far = action->ahead * sl_policy_value(policy, "reach");
     m.t = m.rate_t = w->pipe->start_step + action->version;
     if (m.t == 0) /* no step has been made: there is no direction */
         return sl_worker_copy_weights(seat->train.worker, m.out, m.w);

@@ -159,6 +159,7 @@ SL_MUST_CHECK sl_err sl_pipe_check_links(const struct sl_pipe *pipe);
 /* Of the channels that are read here, to out[worker]. */
 void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out);
 bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker);
+bool sl_pipe_is_near(const struct sl_pipe *pipe, int a, int b); /* devices of one kind, apart */
 /* pipe_act.c */
 SL_MUST_CHECK sl_err sl_pipe_act(struct sl_pipe_worker *worker, const struct sl_action *action);
 /* pipe_policy.c */

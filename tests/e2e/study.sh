@@ -10,10 +10,10 @@ cat >x.study <<'END'
 sluice-study 1
 study delays "what a delay costs"
 train "--data synthetic --eval-samples 8 --models {models}"
-seeds 1 2
+seeds 1 2 more 3
 tune seed 9 part 0.5
-mode "1f1b" "--schedule 1f1b"
-mode "2bw" "--schedule 2bw" against "1f1b"
+mode "1f1b" "--schedule 1f1b" more
+mode "2bw" "--schedule 2bw" against "1f1b" more
 mode "vanilla" "--schedule async --verdict stage --clip 0" against "1f1b" split
 task gpt "gpt-nano --set T=8,C=16,H=2,L=2" stages 2 steps 6 batch 4 micro 2 evals 3 rates 0.001 0.01
 task mlp "mlp" stages 2 steps 4 batch 4 micro 2 evals 2 rates 0.01 modes "1f1b" "2bw"
@@ -23,7 +23,7 @@ END
 study() { "$SLUICE" study x.study --set "models=$SRC_DIR/models" --jobs 2 "$@"; }
 
 study --dry-run >runs
-[ "$(wc -l <runs)" = $((6 + 2 * (3 + 2))) ] || fail "--dry-run: number of runs"
+[ "$(wc -l <runs)" = $((6 + 2 * (3 + 2) + 2 + 2)) ] || fail "--dry-run: number of runs"
 grep -q -- '--schedule async .*--batch 2 --micro 1 --steps 12 ' runs || fail "a split mode"
 
 # killed on the way: the same command goes on
@@ -34,11 +34,12 @@ wait $pid 2>/dev/null || true
 study >table 2>notes || fail "$(cat notes)"
 [ "$(grep -c '^| ' table)" = 13 ] || fail "rows: $(cat table)"
 grep -q '^| vanilla | .* | 2 | ' table || fail "two seeds of vanilla: $(cat table)"
+grep -q '^| 2bw | .* | 3 | ' table || fail "three seeds of 2bw: $(cat table)"
 grep -q '^| anybody: it learns | reproduces |' table || fail "the claim: $(cat table)"
 grep -q '^| 2bw | .*\*\*.* | [-+]' table || fail "the tuning: $(cat table)"
 cmp -s table x/study.md || fail "study.md is not the table"
 [ "$(grep -c '<g class="curve' x/study.html)" = 5 ] || fail "curves"
-[ "$(find x/cells -name log.jsonl | wc -l)" = 16 ] || fail "cells"
+[ "$(find x/cells -name log.jsonl | wc -l)" = 20 ] || fail "cells"
 [ -z "$(find x/cells -name ckpt)" ] || fail "checkpoints stayed"
 
 # again: nothing runs but what has no end in its log; the first cell was cut off above

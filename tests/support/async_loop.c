@@ -84,6 +84,9 @@ static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int6
     return s;
 }
 
+/* The factor of the distance: the one value of the policies that predict. */
+static double reach_of(const struct loop *l) { return l->config->policy.hyper[0]; }
+
 /* PipeMare's delay; K = 100 and D = 0.135 are its defaults. */
 static double tau_of(const struct loop *l, int height) {
     return (double)(2 * height + 1) / (double)l->config->micros;
@@ -299,7 +302,8 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
         const float *direction =
             part(l, s, back ? l->velocity[s][version] : l->delta[s][version], i);
         double lr = version ? rate(l, p->params[i].param, version) : 0;
-        float by = back ? (float)tau_of(l, l->height[s]) : (float)(lr * (double)far);
+        float by =
+            back ? (float)tau_of(l, l->height[s]) : (float)(lr * ((double)far * reach_of(l)));
         moved(sl_worker_weight(w, FORESEEN, i), sl_worker_weight(w, (int)version, i), by, direction,
               p->params[i].numel);
     }

@@ -37,7 +37,7 @@
  *
  * Policies, with N = depth and r = N-1-h (papers.md B.3, D.5-D.8, E); W(v) is version v:
  *
- *     a pass reads W(v) - (lr(v)*s) * Delta(v)
+ *     a pass reads W(v) - (lr(v)*s) * Delta(v); s*reach where that is not 1
  *     spectrain    s = floor((k-1 + floor(r/2)) / m) - v; together: floor((k-1)/m) - v
  *     pipeoptim    forward s = floor((k-1)/m) - v, backward 0
  *     xpipe        forward s = round((m + N - r/2 - 2)/m), backward s = floor((m + floor(r/2) -

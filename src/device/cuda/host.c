@@ -7,6 +7,7 @@
 
 extern const struct sl_device_row sl_device_cuda;
 extern const struct sl_far_row sl_far_nccl;
+extern const struct sl_near_row sl_near_ipc;
 sl_cuda_module_fn sl_cuda_module;
 
 /* Set once, before any device is opened. */
@@ -21,7 +22,7 @@ sl_cuda_module(const struct sl_cuda_host *host) {
         return NULL;
     set_message = host->set_message;
     assert_fail = host->assert_fail;
-    static const struct sl_cuda_module module = {&sl_device_cuda, &sl_far_nccl};
+    static const struct sl_cuda_module module = {&sl_device_cuda, &sl_far_nccl, &sl_near_ipc};
     return &module;
 }
 

@@ -8,8 +8,9 @@
 
 #include "device/device.h"
 #include "device/far.h"
+#include "device/near.h"
 
-enum { SL_CUDA_MODULE_VERSION = 2 };
+enum { SL_CUDA_MODULE_VERSION = 3 };
 
 struct sl_cuda_host {
     int version;                            /* SL_CUDA_MODULE_VERSION of the program */
@@ -21,6 +22,7 @@ struct sl_cuda_host {
 struct sl_cuda_module {
     const struct sl_device_row *device;
     const struct sl_far_row *far;
+    const struct sl_near_row *near;
 };
 
 /* NULL when the module was built for another program. */

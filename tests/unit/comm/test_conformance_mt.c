@@ -4,7 +4,8 @@
  *
  * Alone it tries every transport that lives in one process. SL_TEST_TRANSPORT=mpi under mpirun
  * (tests/e2e/mpi_conformance.sh) tries that one: every rank runs this program, and six workers are
- * dealt over the ranks. */
+ * dealt over the ranks. SL_TEST_DEVICE=cuda (tests/e2e/cuda_ipc.sh): messages from the memory of a
+ * GPU to that of another, or of the same one. */
 #include "comm/comm.h"
 
 #include "base/arena.h"
@@ -25,6 +26,8 @@ enum { WORKERS = 6, PLACES = 3, LARGE = (2 << 20) + 12 };
 
 static struct sl_comm *comm;
 static struct sl_device *devices[WORKERS];
+
+static struct sl_device *ends[WORKERS]; /* of channels; NULL: the host */
 
 static bool apart; /* all devices are (support/apart.h) */
 
@@ -83,6 +86,29 @@ static void run_well(sl_err (*body)(int, void *), void *ctx) {
 
 /* ---- channels ---- */
 
+static struct sl_channel_spec spec_of(int from, int to, int64_t size_bytes) {
+    return (struct sl_channel_spec){
+        .from = rank_of(from),
+        .to = rank_of(to),
+        .places = PLACES,
+        .size_bytes = size_bytes,
+        .device = ends[to],
+        .sender = ends[from],
+        .near = getenv("SL_TEST_DEVICE") != NULL,
+    };
+}
+
+/* Between a place, where a worker's device reaches it, and the host. */
+static sl_err copy_bytes(int worker, void *to, const void *from, int64_t size) {
+    struct sl_device *device = ends[worker];
+    if (!device && size)
+        memcpy(to, from, (size_t)size);
+    if (!device || !size)
+        return SL_OK;
+    SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, to, from, size));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
 /* A channel from every worker to every other. */
 struct net {
     struct sl_channel *at[WORKERS][WORKERS];
@@ -94,12 +120,7 @@ struct net {
 static void open_net(struct net *net) {
     for (int a = 0; a < WORKERS; a++)
         for (int b = 0; b < WORKERS; b++) {
-            struct sl_channel_spec spec = {
-                .from = rank_of(a),
-                .to = rank_of(b),
-                .places = PLACES,
-                .size_bytes = net->size_bytes,
-            };
+            struct sl_channel_spec spec = spec_of(a, b, net->size_bytes);
             if (a != b)
                 assert_int_equal(sl_channel_open(comm, &spec, &net->at[a][b]), SL_OK);
         }
@@ -150,11 +171,14 @@ static int64_t number_of(const struct net *net, int64_t i) {
     return net->order ? last - (i - first) : i;
 }
 
+static _Thread_local char scratch[LARGE];
+
 static sl_err send_one(struct net *net, int from, int to, int64_t n) {
     char *at;
     int64_t size = size_of(net, from, to, n);
     SL_TRY(sl_channel_reserve(net->at[from][to], n, &at));
-    fill(at, size, key_of(net, from, to, n));
+    fill(scratch, size, key_of(net, from, to, n));
+    SL_TRY(copy_bytes(from, at, scratch, size));
     return sl_channel_send(net->at[from][to], n, size);
 }
 
@@ -162,7 +186,8 @@ static sl_err receive_one(struct net *net, int from, int to, int64_t n) {
     struct sl_message message;
     int64_t size = size_of(net, from, to, n);
     SL_TRY(sl_channel_receive(net->at[from][to], n, &message));
-    if (message.size_bytes != size || !holds(message.at, size, key_of(net, from, to, n)))
+    SL_TRY(copy_bytes(to, scratch, message.at, size));
+    if (message.size_bytes != size || !holds(scratch, size, key_of(net, from, to, n)))
         return sl_fail(SL_ERR_NO,
                        "message %lld from %d to %d: %lld bytes, expected %lld, or others",
                        (long long)n, from, to, (long long)message.size_bytes, (long long)size);
@@ -194,7 +219,7 @@ static void test_messages(void **state) {
     (void)state;
     const char *full_text = getenv("SL_TEST_FULL");
     bool full = full_text && strcmp(full_text, "1") == 0;
-    int64_t count = full ? 10000 : 200; /* in all: x 30 channels x 2 */
+    int64_t count = full ? 10000 : getenv("SL_TEST_DEVICE") ? 15 : 200; /* x 30 channels */
     try_net(3000, count, 0);
     try_net(3000, count, 1);
     printf("count: random messages %lld\n", (long long)count * 30 * 4);
@@ -221,7 +246,7 @@ static sl_err pass_on(int worker, void *ctx) {
         char *at, first = (char)n;
         if (worker > 0) {
             SL_TRY(sl_channel_receive(c->at[worker - 1], n, &message));
-            first = message.at[0];
+            SL_TRY(copy_bytes(worker, &first, message.at, 1));
             if (message.size_bytes != 1 || first != (char)n)
                 return sl_fail(SL_ERR_NO, "message %lld holds %d", (long long)n, first);
             if (is_here(worker - 1) &&
@@ -235,7 +260,7 @@ static sl_err pass_on(int worker, void *ctx) {
         if (worker == WORKERS - 1)
             continue;
         SL_TRY(sl_channel_reserve(c->at[worker], n, &at));
-        at[0] = first;
+        SL_TRY(copy_bytes(worker, at, &first, 1));
         atomic_fetch_add(&c->sent[worker], 1);
         SL_TRY(sl_channel_send(c->at[worker], n, 1));
     }
@@ -244,10 +269,9 @@ static sl_err pass_on(int worker, void *ctx) {
 
 static void test_back_pressure(void **state) {
     (void)state;
-    struct chain c = {.count = 500};
+    struct chain c = {.count = getenv("SL_TEST_DEVICE") ? 100 : 500};
     for (int w = 0; w + 1 < WORKERS; w++) {
-        struct sl_channel_spec spec = {
-            .from = rank_of(w), .to = rank_of(w + 1), .places = PLACES, .size_bytes = 1};
+        struct sl_channel_spec spec = spec_of(w, w + 1, 1);
         assert_int_equal(sl_channel_open(comm, &spec, &c.at[w]), SL_OK);
     }
     run_well(pass_on, &c);
@@ -300,11 +324,25 @@ static sl_err check_sum(int worker, int round, const float *out, int64_t count) 
     return SL_OK;
 }
 
+/* This memory as the worker's device sees it. */
+static sl_err open_seen(int worker, float *memory, int64_t size, float **out) {
+    void *at = as_seen(memory);
+    sl_err err = SL_OK;
+    if (ends[worker])
+        err = ends[worker]->row->alloc(ends[worker], size, &at);
+    if (err != SL_OK)
+        free(memory);
+    *out = at;
+    return err;
+}
+
 /* In place (odd rounds) and beside (even ones: then two sums are under way at once, and the one
  * that was begun last is ended first). Pokes may help, at any time and any number of them. */
 static sl_err add_up(struct meet *m, int worker, int member, int round) {
     const float *own[TERMS];
-    float *memory = sl_realloc(NULL, (size_t)(m->count * (TERMS + 2) + 1) * sizeof *memory);
+    int64_t size = (m->count * (TERMS + 2) + 1) * (int64_t)sizeof(float);
+    float *memory = sl_realloc(NULL, (size_t)size), *seen = NULL;
+    SL_TRY(open_seen(worker, memory, size, &seen));
     float *more = memory + m->count * (TERMS + 1);
     int own_count = 0;
     for (int t = 0; t < TERMS; t++) {
@@ -313,13 +351,15 @@ static sl_err add_up(struct meet *m, int worker, int member, int round) {
         float *term = memory + m->count * ++own_count;
         for (int64_t i = 0; i < m->count; i++)
             term[i] = term_value(round, t, i);
-        own[own_count - 1] = as_seen(term);
+        own[own_count - 1] = seen + (term - memory);
     }
     float *out = round % 2 && own_count ? memory + m->count * own_count : memory;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_group_sum_begin(m->some, member, own, m->count, as_seen(out)));
+    if (ends[worker])
+        SL_TRY_OUT(copy_bytes(worker, seen, memory, size));
+    SL_TRY_OUT(sl_group_sum_begin(m->some, member, own, m->count, seen + (out - memory)));
     if (round % 2 == 0)
-        SL_TRY_OUT(sl_group_sum_begin(m->again, member, own, m->count, as_seen(more)));
+        SL_TRY_OUT(sl_group_sum_begin(m->again, member, own, m->count, seen + (more - memory)));
     for (int i = 0; i < round * (worker + 1) % 5; i++) {
         sl_comm_poll(comm);
         SL_TRY_OUT(sl_group_sum_poke(m->some, member));
@@ -328,11 +368,17 @@ static sl_err add_up(struct meet *m, int worker, int member, int round) {
     }
     if (round % 2 == 0) {
         SL_TRY_OUT(sl_group_sum_end(m->again, member));
+        if (ends[worker])
+            SL_TRY_OUT(copy_bytes(worker, more, seen + (more - memory), m->count * 4));
         SL_TRY_OUT(check_sum(worker, round, more, m->count));
     }
     SL_TRY_OUT(sl_group_sum_end(m->some, member));
+    if (ends[worker])
+        SL_TRY_OUT(copy_bytes(worker, out, seen + (out - memory), m->count * 4));
     SL_TRY_OUT(check_sum(worker, round, out, m->count));
 out:
+    if (ends[worker])
+        ends[worker]->row->free(ends[worker], seen);
     free(memory);
     return err;
 }
@@ -362,7 +408,7 @@ static void open_groups(struct meet *m) {
         ranks[w] = rank_of(w);
     for (int i = 0; i < SL_COUNT(members); i++) {
         some[i] = ranks[members[i]];
-        owners[i] = devices[members[i]];
+        owners[i] = ends[members[i]] ? ends[members[i]] : devices[members[i]];
     }
     struct sl_group_spec all = {.member_count = WORKERS, .ranks = ranks, .table_most = TABLE};
     struct sl_group_spec part = {.member_count = SL_COUNT(members),
@@ -371,7 +417,8 @@ static void open_groups(struct meet *m) {
                                  .term_count = TERMS,
                                  .terms = terms,
                                  .sum_most = m->count,
-                                 .devices = owners};
+                                 .devices = owners,
+                                 .near = getenv("SL_TEST_DEVICE") != NULL};
     assert_int_equal(sl_group_open(comm, &all, &m->all), SL_OK);
     assert_int_equal(sl_group_open(comm, &part, &m->some), SL_OK);
     assert_int_equal(sl_group_open(comm, &part, &m->again), SL_OK);
@@ -386,9 +433,10 @@ static void close_groups(struct meet *m) {
 static void test_groups(void **state) {
     (void)state;
     static const int64_t counts[] = {1, 0, 15, 16, 17, 64, 1003, 100003, 17, 10007};
-    for (int i = 0; i < SL_COUNT(counts); i++) {
-        set_apart(i >= 8);
-        struct meet m = {.rounds = counts[i] < 10000 ? ROUNDS : 4, .count = counts[i]};
+    bool gpu = getenv("SL_TEST_DEVICE") != NULL;
+    for (int i = 0; i < SL_COUNT(counts); i += gpu ? 3 : 1) {
+        set_apart(i >= 8 && !gpu);
+        struct meet m = {.rounds = gpu || counts[i] >= 10000 ? 4 : ROUNDS, .count = counts[i]};
         open_groups(&m);
         run_well(meet_all, &m);
         close_groups(&m);
@@ -456,12 +504,14 @@ static void try_failure(int who) {
 
 static int open_comm(const struct sl_transport *row) {
     const struct sl_device_row *cpu = sl_device_find("cpu");
+    const char *kind = getenv("SL_TEST_DEVICE");
     struct sl_device_config config = {.threads = 1};
     struct sl_job job;
     if (sl_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &comm) != SL_OK)
         return -1;
     for (int w = 0; w < WORKERS; w++)
-        if (is_here(w) && cpu->open(&config, &devices[w]) != SL_OK)
+        if (is_here(w) && (cpu->open(&config, &devices[w]) != SL_OK ||
+                           (kind && sl_device_find(kind)->open(&config, &ends[w]) != SL_OK)))
             return -1;
     return 0;
 }
@@ -470,7 +520,9 @@ static sl_err close_comm(void) {
     for (int w = 0; w < WORKERS; w++) {
         if (devices[w])
             devices[w]->row->close(devices[w]);
-        devices[w] = NULL;
+        if (ends[w])
+            ends[w]->row->close(ends[w]);
+        devices[w] = ends[w] = NULL;
     }
     sl_err err = sl_comm_settle(comm, SL_OK);
     sl_comm_close(comm);
@@ -508,8 +560,10 @@ int main(void) {
         cmocka_unit_test(test_back_pressure), cmocka_unit_test(test_groups),
         cmocka_unit_test(test_ranks),         cmocka_unit_test(test_failure),
     };
-    const char *name = getenv("SL_TEST_TRANSPORT");
+    const char *name = getenv("SL_TEST_TRANSPORT"), *kind = getenv("SL_TEST_DEVICE");
     int failed = 0;
+    if (kind && (!sl_device_find(kind) || sl_device_find(kind)->missing()))
+        return 77;
     for (const struct sl_transport *const *row = sl_transports; *row; row++) {
         bool needs = (*row)->module || !(*row)->close; /* a module; GPUs over another transport */
         if (name ? strcmp((*row)->name, name) != 0 : needs)

@@ -1,9 +1,12 @@
-/* Device memory between ranks (comm/far.h): three ranks over TCP, threads of this process here,
- * with links of the test's own that insist on the same sizes in the same order at both ends; and
- * one rank that speaks to itself, over those links and over NCCL where there is a GPU. */
+/* Device memory between ranks: three ranks over TCP, threads of this process here. By links
+ * (comm/far.h) of the test's own that insist on the same sizes in the same order at both ends; in
+ * memory that both ends use (comm/near.h), also where some refuse it; and one rank that speaks to
+ * itself, over those links and over NCCL where there is a GPU. */
 #include "comm/far.h"
 
+#include "base/log.h"
 #include "base/rng.h"
+#include "comm/near.h"
 #include "comm/tcp.h"
 #include "support/apart.h"
 
@@ -133,6 +136,72 @@ static const struct sl_far_row wires = {.name = "wires",
                                         .loop = loop,
                                         .look = look};
 
+/* ---- memory that two ranks use ---- */
+
+/* Some: rank 2 enters nowhere. Refused: nobody does. None: nobody shares. */
+enum way { LINKS, SHARED, SOME, REFUSED, NONE, WAYS };
+static enum way way;
+static _Thread_local int own_rank;
+
+static bool is_refused(int rank) { return way >= REFUSED || (way == SOME && rank == 2); }
+
+struct room {
+    struct room *next;
+    atomic_int inside;
+    bool gone;
+    _Alignas(64) char bytes[];
+};
+static struct room *all_rooms; /* after a failure nobody unshares */
+static atomic_int rooms_entered;
+
+static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_near_area *out,
+                    char door[SL_NEAR_DOOR]) {
+    (void)device;
+    if (way == NONE)
+        return sl_fail(SL_ERR_SYSTEM, "there is no room");
+    struct room *room = calloc(1, sizeof *room + (size_t)size_bytes);
+    pthread_mutex_lock(&all_mutex);
+    room->next = all_rooms;
+    all_rooms = room;
+    pthread_mutex_unlock(&all_mutex);
+    memcpy(door, &room, sizeof(struct room *));
+    *out = (struct sl_near_area){apart_hide(room->bytes), 0};
+    return SL_OK;
+}
+
+static sl_err enter(struct sl_device *device, const char door[SL_NEAR_DOOR],
+                    struct sl_near_area *out) {
+    struct room *room;
+    (void)device;
+    if (is_refused(own_rank))
+        return sl_fail(SL_ERR_SYSTEM, "the door is locked");
+    memcpy(&room, door, sizeof(struct room *));
+    atomic_fetch_add(&room->inside, 1);
+    atomic_fetch_add(&rooms_entered, 1);
+    *out = (struct sl_near_area){apart_hide(room->bytes), 1};
+    return SL_OK;
+}
+
+static struct room *room_of(const struct sl_near_area *area) {
+    return (struct room *)(void *)((char *)apart_show(area->at) - offsetof(struct room, bytes));
+}
+
+static void leave(const struct sl_near_area *area) {
+    if (area->index != 1)
+        abort();
+    atomic_fetch_sub(&room_of(area)->inside, 1);
+}
+
+static void take_back(const struct sl_near_area *area) {
+    struct room *room = room_of(area);
+    if (area->index != 0 || room->gone || atomic_load(&room->inside) != 0)
+        abort();
+    room->gone = true;
+}
+
+static const struct sl_near_row rooms = {
+    .name = "rooms", .share = share, .enter = enter, .leave = leave, .unshare = take_back};
+
 /* ---- ranks as threads ---- */
 
 struct rank {
@@ -149,8 +218,12 @@ static void *rank_main(void *arg) {
     struct rank *r = arg;
     struct sl_device_config config = {.threads = 1};
     must(sl_comm_open(&sl_transport_tcp, &r->job, &r->comm));
-    must(sl_far_attach(r->comm, &wires, "wires", false));
-    assert_string_equal(r->comm->row->name, "wires");
+    if (way == LINKS) {
+        must(sl_far_attach(r->comm, &wires, "wires", false));
+        assert_string_equal(r->comm->row->name, "wires");
+    }
+    ((struct sl_post *)r->comm)->near = &rooms;
+    own_rank = r->rank;
     must(apart_row()->open(&config, &r->device));
     r->err = r->body(r);
     if (r->err != SL_OK)
@@ -216,7 +289,8 @@ static sl_err open_net(struct rank *r, struct net *net) {
                                            .places = PLACES,
                                            .size_bytes = MOST,
                                            .device = b == r->rank ? r->device : NULL,
-                                           .sender = a == r->rank ? r->device : NULL};
+                                           .sender = a == r->rank ? r->device : NULL,
+                                           .near = true};
             net->at[a][b] = NULL;
             if (a != b)
                 SL_TRY(sl_channel_open(r->comm, &spec, &net->at[a][b]));
@@ -234,8 +308,8 @@ static sl_err send_one(struct rank *r, struct net *net, int to, int64_t n) {
     int64_t size = size_of(r->rank, to, n);
     SL_TRY(sl_channel_reserve(net->at[r->rank][to], n, &at));
     fill(host, size, r->rank, to, n);
-    if (!apart_is(at))
-        return sl_fail(SL_ERR_NO, "a place is the host's");
+    if (apart_is(at) == is_refused(r->rank))
+        return sl_fail(SL_ERR_NO, "a place is where it should not be");
     SL_TRY(r->device->row->upload(r->device, SL_STREAM_COMPUTE, at, host, size));
     return sl_channel_send(net->at[r->rank][to], n, size);
 }
@@ -254,7 +328,7 @@ static sl_err receive_one(struct rank *r, struct net *net, int from, int64_t n) 
 
 /* Rings are filled, then emptied in another order: what waits in a place holds up no other. */
 static sl_err all_to_all(struct rank *r) {
-    struct net net;
+    struct net net = {0};
     sl_err err = SL_OK;
     SL_TRY_OUT(open_net(r, &net));
     for (int64_t i = 0; i < MESSAGES; i += PLACES)
@@ -275,60 +349,105 @@ static void test_messages(void **state) {
     run_well(all_to_all);
 }
 
-/* ---- sums ---- */
-
-static float term(int rank, int64_t i) {
-    return (float)(sl_rng_u32(7, (uint64_t)rank, (uint64_t)i) % 2000003) / 997.0F - 1003.0F;
+static void test_shared(void **state) {
+    (void)state;
+    way = SHARED;
+    run_well(all_to_all);
+    assert_int_equal(atomic_load(&rooms_entered), RANKS * (RANKS - 1));
+    for (const struct room *room = all_rooms; room; room = room->next)
+        assert_true(room->gone && atomic_load(&room->inside) == 0);
+    way = LINKS;
 }
 
-static sl_err add_up(struct rank *r) {
-    static const int ranks[RANKS] = {0, 1, 2}, terms[RANKS] = {1, 2, 0};
-    struct sl_device *devices[RANKS] = {0};
-    struct sl_group *group = NULL;
-    void *memory;
+/* The same messages, through the host, or some of them. */
+static void test_shared_refused(void **state) {
+    (void)state;
+    for (int i = SOME; i < WAYS; i++) {
+        way = (enum way)i;
+        run_well(all_to_all);
+        for (const struct room *room = all_rooms; room; room = room->next)
+            assert_true(room->gone && atomic_load(&room->inside) == 0);
+    }
+    way = LINKS;
+}
+
+/* ---- sums ---- */
+
+enum { ROUNDS = 20 };
+
+static float term(int number, int round, int64_t i) {
+    uint64_t at = (uint64_t)(round * RANKS + number);
+    return (float)(sl_rng_u32(7, at, (uint64_t)i) % 2000003) / 997.0F - 1003.0F;
+}
+
+/* In place: where the first of its terms was, or beside them all. */
+static sl_err sum_once(struct rank *r, struct sl_group *group, int round, float *memory) {
+    const int *owners = group->spec.terms;
+    const float *own[RANKS];
     float host[FLOATS];
+    int count = 0;
+    for (int t = 0; t < RANKS; t++) {
+        if (owners[t] != r->rank)
+            continue;
+        for (int64_t i = 0; i < FLOATS; i++)
+            host[i] = term(t, round, i);
+        own[count] = memory + count * FLOATS;
+        SL_TRY(r->device->row->upload(r->device, SL_STREAM_COMPUTE, memory + count++ * FLOATS, host,
+                                      sizeof host));
+    }
+    SL_TRY(sl_group_sum_begin(group, r->rank, own, FLOATS, memory));
+    SL_TRY(sl_group_sum_end(group, r->rank));
+    SL_TRY(r->device->row->download(r->device, SL_STREAM_COMPUTE, host, memory, sizeof host));
+    for (int64_t i = 0; i < FLOATS; i++) {
+        float want = term(0, round, i) + term(1, round, i);
+        want += term(2, round, i);
+        if (memcmp(&want, &host[i], sizeof want) != 0)
+            return sl_fail(SL_ERR_NO, "round %d: element %lld is off", round, (long long)i);
+    }
+    return SL_OK;
+}
+
+/* Everyone has a term; one has two, and another none. */
+static sl_err add_up(struct rank *r) {
+    static const int ranks[RANKS] = {0, 1, 2}, terms[2][RANKS] = {{1, 2, 0}, {1, 0, 1}};
+    struct sl_device *devices[RANKS] = {0};
+    void *memory;
     sl_err err = SL_OK;
     devices[r->rank] = r->device;
-    struct sl_group_spec spec = {.member_count = RANKS,
-                                 .ranks = ranks,
-                                 .table_most = 1,
-                                 .term_count = RANKS,
-                                 .terms = terms,
-                                 .sum_most = FLOATS,
-                                 .devices = devices};
-    SL_TRY(r->device->row->alloc(r->device, sizeof host, &memory));
-    SL_TRY_OUT(sl_group_open(r->comm, &spec, &group));
-    for (int round = 0; round < 5; round++) {
-        const float *own = memory;
-        for (int64_t i = 0; i < FLOATS; i++)
-            host[i] = term(r->rank, i);
-        SL_TRY_OUT(r->device->row->upload(r->device, SL_STREAM_COMPUTE, memory, host, sizeof host));
-        SL_TRY_OUT(sl_group_sum_begin(group, r->rank, &own, FLOATS, memory));
-        SL_TRY_OUT(sl_group_sum_end(group, r->rank));
-        SL_TRY_OUT(
-            r->device->row->download(r->device, SL_STREAM_COMPUTE, host, memory, sizeof host));
-        for (int64_t i = 0; i < FLOATS; i++) {
-            float want = term(1, i) + term(2, i);
-            want += term(0, i);
-            if (memcmp(&want, &host[i], sizeof want) != 0)
-                SL_TRY_OUT(sl_fail(SL_ERR_NO, "element %lld is off", (long long)i));
-        }
+    SL_TRY(r->device->row->alloc(r->device, RANKS * FLOATS * 4, &memory));
+    for (int i = 0; i < 2; i++) {
+        struct sl_group *group = NULL;
+        struct sl_group_spec spec = {.member_count = RANKS,
+                                     .ranks = ranks,
+                                     .table_most = 1,
+                                     .term_count = RANKS,
+                                     .terms = terms[i],
+                                     .sum_most = FLOATS,
+                                     .devices = devices,
+                                     .near = true};
+        SL_TRY_OUT(sl_group_open(r->comm, &spec, &group));
+        for (int round = 0; round < ROUNDS && err == SL_OK; round++)
+            err = sum_once(r, group, round, memory);
+        sl_group_close(group);
+        SL_TRY_OUT(err);
     }
 out:
-    sl_group_close(group);
     r->device->row->free(r->device, memory);
     return err;
 }
 
 static void test_sums(void **state) {
     (void)state;
-    run_well(add_up);
+    for (int i = WAYS - 1; i >= LINKS; i--) {
+        way = (enum way)i;
+        run_well(add_up);
+    }
 }
 
 /* ---- failure ---- */
 
 static sl_err wait_for_ever(struct rank *r) {
-    struct net net;
+    struct net net = {0};
     struct sl_message message;
     sl_err err = SL_OK;
     SL_TRY_OUT(open_net(r, &net));
@@ -344,10 +463,13 @@ out:
 static void test_failure(void **state) {
     (void)state;
     struct rank ranks[RANKS];
-    run_ranks(wait_for_ever, ranks);
-    for (int i = 0; i < RANKS; i++) {
-        assert_int_equal(ranks[i].err, SL_ERR_INPUT);
-        assert_non_null(strstr(ranks[i].message, "rank 1 broke its leg"));
+    for (int i = WAYS - 1; i >= LINKS; i--) {
+        way = (enum way)i;
+        run_ranks(wait_for_ever, ranks);
+        for (int k = 0; k < RANKS; k++) {
+            assert_int_equal(ranks[k].err, SL_ERR_INPUT);
+            assert_non_null(strstr(ranks[k].message, "rank 1 broke its leg"));
+        }
     }
 }
 
@@ -393,7 +515,7 @@ static void test_refused(void **state) {
 
 /* Tags are sent in one order and awaited in another. */
 static void speak_to_itself(const struct sl_far_row *row, const struct sl_device_row *kind) {
-    enum { TAGS = 7, ROUNDS = 20, SIZE = 300000 };
+    enum { TAGS = 7, SIZE = 300000 };
     struct sl_job job = {.ranks = 1, .meet_fd = -1};
     struct sl_device_config config = {.threads = 1};
     struct sl_comm *comm;
@@ -457,15 +579,22 @@ static void test_loop_gpu(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_failure),  cmocka_unit_test(test_broken_link),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_messages),       cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_shared_refused), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_failure),        cmocka_unit_test(test_broken_link),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_loop),
         cmocka_unit_test(test_loop_gpu),
     };
+    sl_log_open(SL_LOG_QUIET, false,
+                false); /* which one thread writes, and here ranks are threads */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (struct wire *wire = all_wires, *next; wire; wire = next) {
         next = wire->next;
         free(wire);
+    }
+    for (struct room *room = all_rooms, *next; room; room = next) {
+        next = room->next;
+        free(room);
     }
     return failed;
 }

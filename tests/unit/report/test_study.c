@@ -19,11 +19,11 @@ static const char good[] =
     "study delays \"what a delay costs\"\n"
     "let adamw \"adamw:beta2=0.99\"\n"
     "train \"--clip 0 --lr-schedule cosine:warmup={steps/10}\"\n"
-    "seeds 1 2 3\n"
+    "seeds 1 2 more 3\n"
     "tune seed 101 part 0.5\n"
     "target 3\n"
-    "mode \"1f1b\" \"--schedule 1f1b --optimizer {adamw}\"\n"
-    "mode \"2bw\" \"--schedule 2bw --optimizer {adamw}\" against \"1f1b\"\n"
+    "mode \"1f1b\" \"--schedule 1f1b --optimizer {adamw}\" more\n"
+    "mode \"2bw\" \"--schedule 2bw --optimizer {adamw}\" against \"1f1b\" more\n"
     "mode \"vanilla\" \"--schedule async\" against \"1f1b\" split\n"
     "task gpt \"gpt-nano --data {data}/x.txt\" stages 3 steps 70 batch 12 micro 4 evals 5 rates "
     "0.001 0.002 modes \"1f1b\" \"2bw\" \"vanilla\"\n"
@@ -45,7 +45,8 @@ static void round_trip(void **state) {
     sl_study_write(s, &text);
     assert_string_equal(text.at, good);
     assert_int_equal(s->modes[2].base, 0);
-    assert_true(s->modes[2].split);
+    assert_true(s->modes[2].split && !s->modes[2].more && s->modes[1].more);
+    assert_true(s->few == 2 && s->seed_count == 3);
     sl_text_free(&text);
     sl_arena_free(&arena);
 }
@@ -59,9 +60,10 @@ static void sabotage(void **state) {
     (void)state;
     static const struct sabotage rows[] = {
         {"sluice-study 1", "sluice-study 2", "format 2 is not known"},
-        {"seeds 1 2 3", "seeds", "a seed at least"},
-        {"seeds 1 2 3", "seeds 1 2 1", "seed 1 is there twice"},
+        {"seeds 1 2", "seeds", "a seed at least"},
+        {"more 3", "more 1", "seed 1 is there twice"},
         {"seeds 1", "seed 1", "expected study, let"},
+        {"{adamw}\" more", "{adamw}\"", "'2bw' has more seeds, and '1f1b'"},
         {"part 0.5", "part 0", "part 0 is not in"},
         {"part 0.5", "part 1.5", "part 1.5 is not in"},
         {"target 3", "target 3000", "target 3000 is not in"},
@@ -221,6 +223,17 @@ static void rows(void **state) {
     assert_true(table.timed && fabs(r[0].step_ms - 2.4) < 1e-9 && fabs(r[1].step_ms - 2) < 1e-9);
     assert_true(fabs(r[1].sooner_measured - 19.1 * 2.4 / (r[1].reached * 2)) < 1e-9);
     assert_true(r[1].seeds == 2 && isnan(r[2].sooner_measured));
+    /* a third seed of the first two modes: what has two is still compared with those two */
+    memcpy(more, c, sizeof c);
+    for (int i = 6; i < 8; i++)
+        more[i] = (struct sl_study_cell){
+            .mode = i - 6, .seed = 3, .record = record(&arena, 10, (const double[]){9, 8, 6}, 3)};
+    table = sl_study_table_build(&arena, s, more, 8, times);
+    r = table.rows;
+    assert_true(r[0].seeds == 3 && r[0].last == 4 && r[1].seeds == 3 && r[2].seeds == 2);
+    assert_true(fabs(r[1].last_diff.mean - 10) < 1e-9 && fabs(r[1].target - 4.12) < 1e-12);
+    assert_true(fabs(r[2].target - 3.09) < 1e-12 && fabs(r[2].reached - (10 + 29.1) / 2) < 1e-9);
+    assert_true(fabs(r[2].sooner - 19.1 * 30 / (r[2].reached * 10)) < 1e-9);
     table = sl_study_table_build(&arena, s, c, 6, times);
     /* never reached, and lost: no number is made up */
     c[2].record = record(&arena, 10, (const double[]){4, NAN, NAN}, 3);

@@ -163,6 +163,35 @@ static void test_wrong_policies(void **state) {
     printf("count: %d wrong policies noticed\n", count);
 }
 
+/* A shorter reach is the formula with it, bit for bit, and is another run. */
+static void test_reach(void **state) {
+    (void)state;
+    static const struct {
+        const char *shorter, *plain, *schedule;
+    } rows[] = {{"spectrain:reach=0.7", "spectrain", "async"},
+                {"pipeoptim:reach=0.7", "pipeoptim", "async"},
+                {"xpipe:reach=1.3", "xpipe", "async"},
+                {"2bw-predict:reach=0.7", "2bw-predict", "2bw"}};
+    static const char *const optimizers[] = {"muon", "adamw", "momentum"};
+    static const int height[] = {3, 2, 1, 1, 0}, worker_of[] = {0, 1, 2, 3, 4};
+    struct pipe_case c;
+    pipe_case_open(&c, pipe_model_diamond);
+    struct sl_train_config config = pipe_case_config(&c, "adam", 5, 2, STEPS), other;
+    pipe_case_cut_by_name(&c, &config, 5, worker_of);
+    struct cut cut = {&c, &config, height};
+    for (int i = 0; i < SL_COUNT(rows); i++)
+        for (int o = 0; o < SL_COUNT(optimizers); o++) {
+            assert_int_equal(sl_optim_parse(optimizers[o], &config.optim), SL_OK);
+            assert_int_equal(sl_policy_parse(rows[i].shorter, &config.policy), SL_OK);
+            run_both(&cut, rows[i].schedule, 3, NULL);
+            other = config;
+            assert_int_equal(sl_policy_parse(rows[i].plain, &other.policy), SL_OK);
+            if (run_both(&cut, rows[i].schedule, STEPS, &other) == 0)
+                fail_msg("%s runs as %s", rows[i].shorter, rows[i].plain);
+        }
+    pipe_case_close(&c);
+}
+
 /* B.10 (1): one stage, and SpecTrain is momentum. */
 static void test_one_stage(void **state) {
     (void)state;
@@ -318,11 +347,9 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_wrong_policies),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_one_stage),
-        cmocka_unit_test(test_constant_gradient),
+        cmocka_unit_test(test_exact),     cmocka_unit_test(test_wrong_policies),
+        cmocka_unit_test(test_reach),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_one_stage), cmocka_unit_test(test_constant_gradient),
         cmocka_unit_test(test_rmse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
