@@ -7,7 +7,7 @@
  *   add, layernorm      -> add_layernorm
  *   layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
  *   batchnorm (, add), relu            -> batchnorm_relu
- *   batchnorm_dx, batchnorm_dw, sum_to -> batchnorm_grad
+ *   (relu_dx,) batchnorm_dx, batchnorm_dw, sum_to -> batchnorm_grad, batchnorm_relu_grad
  *   cross_entropy, cross_entropy_dx    -> cross_entropy_grad
  *
  * The second instruction moves up to the first; what else it reads must be there by then. A fused
@@ -252,6 +252,33 @@ static bool sums_channels(const struct sl_instr *sum, int64_t n) {
            sum->in[0].shape.rank == 4 && !sum->in[0].row;
 }
 
+/* The instruction that makes `value`, before i; -1: none. */
+static int find_maker(const struct sl_build *b, int i, int value) {
+    while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
+        ;
+    return i;
+}
+
+/* What goes back through a relu behind the batchnorm goes through both at once. */
+static void fuse_relu_dx(struct sl_build *b, int i) {
+    struct sl_instr *grad = &b->instrs.at[i];
+    int masked = grad->in[0].value, k = find_maker(b, i, masked);
+    int forward = find_maker(b, i, grad->in[3].value);
+    if (k < 0 || forward < 0 || !is(&b->instrs.at[k], "relu_dx") || b->readers[masked] != 3 ||
+        k < b->forward_end || !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU_GRAD))
+        return;
+    struct sl_instr *relu = &b->instrs.at[k], *made = &b->instrs.at[forward];
+    if (!plain(relu) || !is(made, SL_FUSED_BATCHNORM_RELU) || made->in_count != 5 ||
+        made->out[0].value != relu->in[1].value || made->in[0].value != grad->in[1].value)
+        return;
+    set_operands(b, grad, 7, 3);
+    grad->in[0] = relu->in[0];
+    grad->in[5] = made->in[2];
+    grad->in[6] = relu->in[1];
+    grad->kernel = SL_FUSED_BATCHNORM_RELU_GRAD;
+    absorb(grad, relu);
+}
+
 /* The three gradients of a batchnorm of images, likewise. */
 static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
@@ -271,6 +298,7 @@ static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     first->kernel = SL_FUSED_BATCHNORM_GRAD;
     remove_instr(b, first, dw);
     remove_instr(b, first, db);
+    fuse_relu_dx(b, i);
     return true;
 }
 

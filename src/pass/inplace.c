@@ -20,6 +20,7 @@ static const struct {
     {"batchnorm_eval_dx", 1},
     {"batchnorm_grad", 3},
     {"batchnorm_relu", 1},
+    {"batchnorm_relu_grad", 1},
     {"bce_with_logits_dt", 2},
     {"bce_with_logits_dx", 6},
     {"cross_entropy_dx", 2},

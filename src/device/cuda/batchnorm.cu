@@ -172,8 +172,18 @@ static const part grad_parts[] = {{"batchnorm_dw", {0, 1, 3, 4}, 4, 1, 1},
 static const part relu_parts[] = {
     {"batchnorm", {0, 1, 2, 3, 4}, 5, 0, 5}, {"add", {-1, 5}, 2, 0, 1}, {"relu", {-1}, 1, 0, 1}};
 
+/* The same behind relu_dx, which writes to where dx will be; dx may lie on dy. */
+static const part relu_grad_parts[] = {{"relu_dx", {0, 6}, 2, 0, 1},
+                                       {"batchnorm_dw", {-1, 1, 3, 4}, 4, 1, 1},
+                                       {"sum_to", {-1}, 1, 2, 1},
+                                       {"batchnorm_dx", {-1, 1, 2, 3, 4}, 5, 0, 1}};
+
 static sl_err k_batchnorm_grad(const sl_cuda_call *call) {
     return call->last.in & 1 ? bn_last_grad(call) : run_parts(call, grad_parts, 3);
+}
+
+static sl_err k_batchnorm_relu_grad(const sl_cuda_call *call) {
+    return call->last.in & 1 ? bn_last_grad(call) : run_parts(call, relu_grad_parts, 4);
 }
 
 static sl_err k_batchnorm_relu(const sl_cuda_call *call) {
@@ -255,6 +265,7 @@ extern "C" const struct sl_cuda_kernel sl_cuda_batchnorms[] = {
     {"batchnorm_eval_dx", k_batchnorm_eval_dx},
     {"batchnorm_grad", k_batchnorm_grad, grad_scratch, false, bn_last_bytes},
     {"batchnorm_relu", k_batchnorm_relu, NULL, false, bn_last_bytes},
+    {"batchnorm_relu_grad", k_batchnorm_relu_grad, grad_scratch, false, bn_last_bytes},
     {},
 };
 /* clang-format on */
