@@ -2,7 +2,7 @@
  *
  *   ./dev bench pipeline [--stages P] [--threads T] [--steps N] [--rounds R] [--bound-steps N]
  *                        [--slack K] [--bind 0|1] [--set L=4] [--schedules 2bw,1f1b,zb-h1,...]
- *                        [--isa avx512] [--python PATH] [--torch-steps N]
+ *                        [--isa avx512] [--python PATH] [--torch-steps N] [--torch-schedules a,b]
  *
  * gpt: 16 layers x 512, vocabulary 512, 128 tokens, micro-batch 4, 16 micro-batches a step.
  *
@@ -26,11 +26,14 @@
  *   imbalance   what the slowest stage needs longer than this one
  *   wait        the rest: for messages, for places, for the machine
  *
- * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores; ratio to its
- * best schedule. --slack K: micro-batches that may wait between two stages (default 1: a late pass
- * delays nobody). Threads are bound to cores unless --bind 0, or when there are not enough.
+ * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores. Each of its
+ * schedules once; the best then runs N steps before and after every run of ours, as the bound does;
+ * ratio: to the mean of the two, the median of the rounds. --slack K: micro-batches that may wait
+ * between two stages (default 1: a late pass delays nobody). Threads are bound to cores unless
+ * --bind 0, or when there are not enough.
  */
 #include "pipe_bench.h"
+#include "pipe_torch.h"
 
 #include "device/cpu/cpu.h"
 
@@ -39,8 +42,9 @@
 enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4 };
 
 struct options {
-    int64_t stages, threads, steps, rounds, bound_steps, slack, bind, torch_steps;
+    int64_t stages, threads, steps, rounds, bound_steps, slack, bind;
     const char *python, *schedules, *sets, *isa;
+    struct torch torch;
 };
 
 /* ---- times of the parts of a stage's work ---- */
@@ -248,34 +252,13 @@ static struct sl_pipe *open_pipe(const struct bench *b, const struct sl_plan *pl
     return pipe;
 }
 
-/* The best schedule of torch, in tokens per second; 0: not asked. */
-static double time_torch(const struct options *o) {
-    char command[1024], line[256], schedule[64];
-    double best = 0, rate;
-    if (!o->python)
-        return 0;
-    snprintf(command, sizeof command,
-             "%s bench/pipeline_torch.py --stages %lld --threads %lld --steps %lld 2>/dev/null",
-             o->python, (long long)o->stages, (long long)o->threads, (long long)o->torch_steps);
-    FILE *out = popen(command, "r"); /* NOLINT: a bench runs what its user names */
-    while (out && fgets(line, sizeof line, out)) {
-        printf("# %s", line);
-        fflush(stdout);
-        if (sscanf(line, "torch schedule=%63s tokens_s=%lf", schedule, &rate) == 2 &&
-            strcmp(schedule, "alone") != 0 && rate > best)
-            best = rate;
-    }
-    if (out)
-        pclose(out);
-    return best;
-}
-
 struct rounds {
-    double *tokens, *bound, *efficiency, *balance, *cpu_efficiency; /* [rounds] */
+    double *tokens, *bound, *efficiency, *balance, *cpu_efficiency, *torch, *ratio; /* [rounds] */
 };
 
-/* Bound, run, bound, run, ..., bound. The times of the bound are those of the last run's two. */
-static void measure_rounds(const struct options *o, struct sl_pipe *pipe, struct times *alone,
+/* Torch, bound, run, bound, torch, run, bound, torch... The times of the bound are those of the
+ * last run's two. */
+static void measure_rounds(struct options *o, struct sl_pipe *pipe, struct times *alone,
                            struct rounds *out) {
     int count = pipe->config.plan->worker_count;
     double items = (double)pipe->train.batch * TOKENS, m = MICROS;
@@ -285,32 +268,38 @@ static void measure_rounds(const struct options *o, struct sl_pipe *pipe, struct
         open_times(&alone[w], &pipe->arena, 2 * o->bound_steps);
         open_times(&unused[w], &pipe->arena, o->bound_steps * o->rounds);
     }
+    double torch_before = torch_rate(&o->torch);
     struct bound before = measure_bound(pipe, o->bound_steps, o->rounds > 1 ? unused : alone);
     for (int64_t r = 0; r < o->rounds; r++) {
         struct cost cost = run_steps(pipe, o->steps);
-        printf("# round %lld: %.1f tokens/s, ", (long long)r + 1, items / cost.wall);
+        printf("# round %lld: %.1f tokens/s\n", (long long)r + 1, items / cost.wall);
         fflush(stdout);
         struct bound after =
             measure_bound(pipe, o->bound_steps, r + 2 < o->rounds ? unused : alone);
+        double torch_after = torch_rate(&o->torch);
         double bound = (before.seconds + after.seconds) / 2;
         out->tokens[r] = items / cost.wall;
         out->bound[r] = items / bound;
         out->efficiency[r] = bound / cost.wall / share;
         out->balance[r] = (before.balance + after.balance) / 2;
         out->cpu_efficiency[r] = (before.cpu + after.cpu) / 2 / cost.cpu;
-        printf("bound %.1f before, %.1f after; cpu %.3f s, alone %.3f s\n", items / before.seconds,
-               items / after.seconds, cost.cpu, (before.cpu + after.cpu) / 2);
+        out->torch[r] = (torch_before + torch_after) / 2;
+        out->ratio[r] = out->torch[r] > 0 ? out->tokens[r] / out->torch[r] : 0;
+        printf("# bound %.1f before, %.1f after; cpu %.3f s, alone %.3f s\n",
+               items / before.seconds, items / after.seconds, cost.cpu,
+               (before.cpu + after.cpu) / 2);
         fflush(stdout);
         before = after;
+        torch_before = torch_after;
     }
 }
 
-static void bench_schedule(const struct options *o, struct sl_pipe *pipe, double torch) {
+static void bench_schedule(struct options *o, struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count;
     struct times *alone = SL_NEW(&pipe->arena, struct times, count);
     struct rounds rounds;
-    double **lists[] = {&rounds.tokens, &rounds.bound, &rounds.efficiency, &rounds.balance,
-                        &rounds.cpu_efficiency};
+    double **lists[] = {&rounds.tokens,         &rounds.bound, &rounds.efficiency, &rounds.balance,
+                        &rounds.cpu_efficiency, &rounds.torch, &rounds.ratio};
     double slowest = 0;
     for (int i = 0; i < SL_COUNT(lists); i++)
         *lists[i] = SL_NEW(&pipe->arena, double, o->rounds);
@@ -327,8 +316,9 @@ static void bench_schedule(const struct options *o, struct sl_pipe *pipe, double
            median_of(rounds.cpu_efficiency, o->rounds), pipe->first_place >= 0);
     if (o->rounds >= 5)
         put_interval(interval_of(rounds.efficiency, o->rounds), 0.95);
-    if (torch > 0)
-        printf(" torch=%.1f ratio=%.3f", torch, tokens / torch);
+    if (o->torch.to)
+        printf(" torch=%.1f torch_schedule=%s ratio=%.3f", median_of(rounds.torch, o->rounds),
+               o->torch.best, median_of(rounds.ratio, o->rounds));
     printf("\n");
     for (int w = 0; w < count; w++) {
         double own = all_times(&alone[w]) * MICROS / (double)alone[w].count[FORWARD];
@@ -339,7 +329,7 @@ static void bench_schedule(const struct options *o, struct sl_pipe *pipe, double
     fflush(stdout);
 }
 
-static void bench_gpt(const struct options *o) {
+static void bench_gpt(struct options *o) {
     static const char *const schedules[] = {"2bw", "1f1b", "zb-h1", "gpipe", "stash"};
     struct bench b;
     open_bench(&b, "bench/models/gpt-pipe.model", o->sets, (int)o->threads);
@@ -348,28 +338,33 @@ static void bench_gpt(const struct options *o) {
     b.train.steps = o->steps;
     b.train.bind = o->bind && o->stages * o->threads <= sl_bind_count();
     const struct sl_plan *plan = even_plan(&b, (int)o->stages, false);
-    double torch = time_torch(o);
+    if (o->python) {
+        torch_open(&o->torch, o->python, o->stages, o->threads);
+        torch_choose(&o->torch);
+    }
     for (int i = 0; i < SL_COUNT(schedules); i++) {
         if (!is_listed(o->schedules, schedules[i]))
             continue;
         struct sl_pipe *pipe = open_pipe(&b, plan, schedules[i], o->slack, true);
-        bench_schedule(o, pipe, torch);
+        bench_schedule(o, pipe);
         sl_pipe_close(pipe);
     }
+    torch_close(&o->torch);
     close_bench(&b);
 }
 
 int main(int argc, char **argv) {
-    struct options o = {.stages = 2,
-                        .threads = 1,
-                        .steps = 50,
-                        .rounds = 1,
-                        .bound_steps = 4,
-                        .slack = 1,
-                        .bind = 1,
-                        .torch_steps = 10,
-                        .schedules = "2bw,1f1b",
-                        .sets = ""};
+    struct options o = {
+        .stages = 2,
+        .threads = 1,
+        .steps = 50,
+        .rounds = 1,
+        .bound_steps = 4,
+        .slack = 1,
+        .bind = 1,
+        .torch = {.schedules = "interleaved,interleaved-bound,1f1b,zb-v", .steps = 3},
+        .schedules = "2bw,1f1b",
+        .sets = ""};
     const struct bench_option options[] = {
         {"--stages", &o.stages, NULL},
         {"--threads", &o.threads, NULL},
@@ -378,7 +373,8 @@ int main(int argc, char **argv) {
         {"--bound-steps", &o.bound_steps, NULL},
         {"--slack", &o.slack, NULL},
         {"--bind", &o.bind, NULL},
-        {"--torch-steps", &o.torch_steps, NULL},
+        {"--torch-steps", &o.torch.steps, NULL},
+        {"--torch-schedules", NULL, &o.torch.schedules},
         {"--python", NULL, &o.python},
         {"--isa", NULL, &o.isa},
         {"--schedules", NULL, &o.schedules},

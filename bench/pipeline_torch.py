@@ -1,17 +1,22 @@
 """The opponent of bench/pipeline.c: torch.distributed.pipelining over gloo, one process per stage.
 
 The model of bench/models/gpt-pipe.model, size for size: pre-norm GPT, GELU, learned positions, a head
-of its own, AdamW. Prints one line per schedule: `torch schedule=... tokens_s=...`; fill, drain and the
-optimizer step are counted.
+of its own, AdamW, fp32. Prints one line per schedule: `torch schedule=... tokens_s=...`; fill, drain and
+the optimizer step are counted. A schedule NAME-bound binds each process to T cores of its own. `alone` is
+no pipeline: every process trains its stage, all at once; the slowest counts.
 
 Usage: pipeline_torch.py --stages P --threads T [--steps N] [--schedules 1f1b,interleaved,gpipe,zb-v]
        [--layers 16 --width 512 --vocabulary 512 --tokens 128 --micro-batch 4 --micros 16]
+       pipeline_torch.py --serve --stages P --threads T ...   lines `SCHEDULE STEPS` come from stdin; the
+       processes are started once and sleep between the lines
 """
 
 import argparse
 import os
 import socket
+import sys
 import time
+from queue import Empty
 
 import torch
 import torch.distributed as dist
@@ -85,11 +90,8 @@ def build(rank, o, schedule):
     return parts, kind(stages if len(stages) > 1 else stages[0], o.micros, loss_fn=loss_of)
 
 
-def run(rank, o, schedule, port, results):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(o.threads)
-    dist.init_process_group("gloo", rank=rank, world_size=o.stages)
-    torch.manual_seed(rank)
+def pipeline_step(rank, o, schedule):
+    """A function that trains one step of this rank."""
     parts, pipeline = build(rank, o, schedule)
     optimizer = torch.optim.AdamW([p for part in parts for p in part.parameters()], lr=3e-4)
     batch = o.micro_batch * o.micros
@@ -103,20 +105,11 @@ def run(rank, o, schedule, port, results):
         optimizer.step()
         optimizer.zero_grad()
 
-    step()
-    dist.barrier()
-    start = time.perf_counter()
-    for _ in range(o.steps):
-        step()
-    dist.barrier()
-    if rank == 0:
-        results.put(o.steps * batch * o.tokens / (time.perf_counter() - start))
-    dist.destroy_process_group()
+    return step
 
 
-def alone(rank, o, barrier, results):
-    """A stage without a pipeline, all of them at once: what torch's own workers add up to."""
-    torch.set_num_threads(o.threads)
+def alone_step(rank, o):
+    """The same of a stage without a pipeline: what torch's own workers add up to."""
     part = Part(o, o.layers * rank // o.stages, o.layers * (rank + 1) // o.stages)
     optimizer = torch.optim.AdamW(part.parameters(), lr=3e-4)
     shape = (o.micro_batch, o.tokens)
@@ -129,14 +122,42 @@ def alone(rank, o, barrier, results):
         optimizer.step()
         optimizer.zero_grad()
 
-    step()
-    barrier.wait()
-    start = time.perf_counter()
-    for _ in range(max(2, o.steps // 4)):
-        step()
-    took = time.perf_counter() - start
-    results.put(max(2, o.steps // 4) * o.micro_batch * o.micros * o.tokens / took)
-    barrier.wait()
+    return step
+
+
+def bind(rank, o, own):
+    """All threads of this process to cores of its own, or to all."""
+    cores = sorted(o.cores)
+    if own and len(cores) >= o.stages * o.threads:
+        cores = cores[rank * o.threads : (rank + 1) * o.threads]
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
+
+
+def work(rank, o, port, requests, results):
+    """Runs what it is asked for; answers with its tokens per second."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(o.threads)
+    dist.init_process_group("gloo", rank=rank, world_size=o.stages)
+    torch.manual_seed(rank)
+    steps = {}
+    while (request := requests[rank].get()) is not None:
+        schedule, count = request
+        name = schedule.removesuffix("-bound")
+        if name not in steps:
+            steps[name] = alone_step(rank, o) if name == "alone" else pipeline_step(rank, o, name)
+            steps[name]()
+        bind(rank, o, schedule != name)
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(count):
+            steps[name]()
+        if name != "alone":
+            dist.barrier()
+        took = time.perf_counter() - start
+        dist.barrier()
+        results.put(count * o.micro_batch * o.micros * o.tokens / took)
+    dist.destroy_process_group()
 
 
 def free_port():
@@ -145,12 +166,51 @@ def free_port():
         return s.getsockname()[1]
 
 
+class Team:
+    """The processes, started when they are first needed, and again after a failure."""
+
+    def __init__(self, o):
+        self.o, self.processes = o, None
+
+    def start(self):
+        context = mp.get_context("spawn")
+        self.requests = [context.SimpleQueue() for _ in range(self.o.stages)]
+        self.results = context.Queue()
+        args = (self.o, free_port(), self.requests, self.results)
+        self.processes = mp.spawn(work, args=args, nprocs=self.o.stages, join=False)
+
+    def ask(self, schedule, steps):
+        if not self.processes:
+            self.start()
+        for queue in self.requests:
+            queue.put((schedule, steps))
+        rates = []
+        try:
+            while len(rates) < self.o.stages:
+                try:
+                    rates.append(self.results.get(timeout=1))
+                except Empty:
+                    self.processes.join(timeout=0.01)  # raises when one has failed
+            print(f"torch schedule={schedule} tokens_s={min(rates):.1f}", flush=True)
+        except Exception as e:  # a schedule that this torch cannot run is no opponent
+            print(f"torch schedule={schedule} failed: {str(e).splitlines()[-1]}", flush=True)
+            self.processes = None
+
+    def stop(self):
+        if self.processes:
+            for queue in self.requests:
+                queue.put(None)
+            while not self.processes.join():
+                pass
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--stages", type=int, default=2)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--schedules", default="1f1b,interleaved,gpipe,zb-v")
+    p.add_argument("--serve", action="store_true")
     p.add_argument("--layers", type=int, default=16)
     p.add_argument("--width", type=int, default=512)
     p.add_argument("--vocabulary", type=int, default=512)
@@ -158,17 +218,18 @@ def main():
     p.add_argument("--micro-batch", type=int, default=4)
     p.add_argument("--micros", type=int, default=16)
     o = p.parse_args()
-    context = mp.get_context("spawn")
-    for schedule in o.schedules.split(","):
-        results = context.SimpleQueue()
-        try:
-            mp.spawn(run, args=(o, schedule, free_port(), results), nprocs=o.stages)
-            print(f"torch schedule={schedule} tokens_s={results.get():.1f}", flush=True)
-        except Exception as e:  # a schedule that this torch cannot run is no opponent
-            print(f"torch schedule={schedule} failed: {str(e).splitlines()[-1]}", flush=True)
-    results, barrier = context.SimpleQueue(), context.Barrier(o.stages)
-    mp.spawn(alone, args=(o, barrier, results), nprocs=o.stages)
-    print(f"torch schedule=alone tokens_s={min(results.get() for _ in range(o.stages)):.1f}", flush=True)
+    o.cores = os.sched_getaffinity(0)
+    precision = torch.get_float32_matmul_precision()
+    print(f"torch {torch.__version__}, float32 products: {precision}", file=sys.stderr, flush=True)
+    team = Team(o)
+    if o.serve:
+        for line in sys.stdin:
+            schedule, steps = line.split()
+            team.ask(schedule, int(steps))
+    else:
+        for schedule in [*o.schedules.split(","), "alone"]:
+            team.ask(schedule, o.steps)
+    team.stop()
 
 
 if __name__ == "__main__":

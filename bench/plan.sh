@@ -8,7 +8,8 @@
 #
 # Times of models are roofline estimates for the machines that `sluice machine show` describes; every
 # plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
-# gap is step over lower bound. REPEATS=1 for a quick look (default 5).
+# gap is step over lower bound. Times of 2bw and scale are medians of REPEATS (default 5), on one thread and on all
+# cores; REPEATS=1 for a quick look.
 set -euo pipefail
 REPEATS=${REPEATS:-5}
 
@@ -33,6 +34,19 @@ plan() {
         echo >"$out/plan.json"
     }
     cpu=$(tail -1 "$out/time")
+}
+
+median() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
+
+# timed THREADS then options of plan; sets wall (ms of the search) and cpu (s of the command), medians of REPEATS
+timed() {
+    local threads=$1 walls=() cpus=() i
+    shift
+    for ((i = 0; i < REPEATS; i++)); do
+        plan "$@" --threads "$threads"
+        walls+=("$(get search_ms)") cpus+=("$cpu")
+    done
+    wall=$(median "${walls[@]}") cpu=$(median "${cpus[@]}")
 }
 
 per() { awk -v a="$1" -v b="$2" 'BEGIN {if (b > 0) printf "%.3f", a / b; else printf "0"}'; }
@@ -71,12 +85,15 @@ graphpipe() {
 
 # ---- 2BW: p3.16xlarge, mixed precision; the published code does not tie the head without a flush ----
 twobw_row() { # MODEL MACHINE BATCH
-    local schedule
+    local schedule all
     for schedule in 2bw 1f1b gpipe; do
-        plan "$1" --set tied=0 --machine "$2" --batch "$3" --dtype fp16 --planner 2bw --schedule "$schedule"
+        local ask=("$1" --set tied=0 --machine "$2" --batch "$3" --dtype fp16 --planner 2bw --schedule "$schedule")
+        timed "$(nproc)" "${ask[@]}"
+        all=$wall
+        timed 1 "${ask[@]}"
         echo "RESULT bench=plan claim=2bw model=$1 machine=$2 batch=$3 schedule=$schedule" \
             "samples_per_s=$(get samples_per_s) widths=$(widths) micro=$(get micro_size)" \
-            "peak_bytes=$(get peak_bytes) search_ms=$(get search_ms) cpu_s=$cpu"
+            "peak_bytes=$(get peak_bytes) search_ms=$wall search_ms_all_cores=$all cpu_s=$cpu"
         [ "$schedule" = 1f1b ] || continue
         # the same stages, one micro-batch in the pipeline at a time
         awk -v batch="$3" -v size="$(get micro_size)" -v model="$1" -v machine="$2" '
@@ -118,23 +135,16 @@ twobw() {
     twobw_row gpt-3.8b p3-x8 2048
 }
 
-# ---- scale: medians of REPEATS, on one thread and on all cores ----
-median() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
-
+# ---- scale: on one thread and on all cores ----
 scale_row() { # THREADS-LIST NAME then options of plan; sets cpu to the median of the last of the list
-    local list=$1 name=$2 threads walls cpus i
+    local list=$1 name=$2 threads
     shift 2
     for threads in $list; do
-        walls=() cpus=()
-        for ((i = 0; i < REPEATS; i++)); do
-            plan "$@" --threads "$threads"
-            walls+=("$(get search_ms)") cpus+=("$cpu")
-        done
-        cpu=$(median "${cpus[@]}")
+        timed "$threads" "$@"
         echo "RESULT bench=plan claim=scale problem=$name threads=$threads" \
             "samples_per_s=$(get samples_per_s) depth=$(get depth) step_ns=$(get step_ns)" \
             "lower_bound_ns=$(get lower_bound_ns) gap=$(per "$(get step_ns)" "$(get lower_bound_ns)")" \
-            "search_ms=$(median "${walls[@]}") cpu_s=$cpu" \
+            "search_ms=$wall cpu_s=$cpu" \
             "$([ -s "$out/error" ] && echo "note=$(tr ' ' _ <"$out/error" | head -1)")"
     done
 }

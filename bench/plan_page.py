@@ -95,9 +95,11 @@ def twobw(rows):
     yield ""
     yield "Each schedule with the width, depth and micro-batch that planner `2bw` chooses for it (`none`: the stages of 1f1b, one micro-batch at a time)."
     yield ""
-    yield from table(("model", "machine", "batch", "schedule", "widths", "micro-batch", "samples/s", "GiB", "search ms", "CPU s"),
+    yield from table(("model", "machine", "batch", "schedule", "widths", "micro-batch", "samples/s", "GiB", "search ms, one thread", "all cores",
+                      "CPU s"),
                      [(r["model"], r["machine"], r["batch"], r["schedule"], r.get("widths", ""), r.get("micro", ""),
-                       number(r["samples_per_s"], "%.1f"), gib(r), number(r.get("search_ms"), "%.0f"), r.get("cpu_s", "-"))
+                       number(r["samples_per_s"], "%.1f"), gib(r), number(r.get("search_ms"), "%.0f"),
+                       number(r.get("search_ms_all_cores"), "%.0f"), r.get("cpu_s", "-"))
                       for r in free])
 
 

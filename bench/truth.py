@@ -9,7 +9,8 @@ import sys
 import tempfile
 import time
 
-# model, sizes, samples per step, two numbers of micro-batches: for few cores, for many
+# model, sizes, samples per step, two numbers of micro-batches, both for up to 4 workers and twice as many for 8, so that
+# every worker has one at least: for few cores, for many
 FEW, MANY = [
     ("gpt-nano", "L=4,C=192,H=6,T=64,P=64", 16, (4, 8)),
     ("bert-base", "L=2,C=256,H=4,F=1024,T=64,P=64,V=4000", 16, (4, 8)),
@@ -60,18 +61,19 @@ def call(args, timeout=600):
 def configurations(options):
     """What is planned and run: dictionaries, in the order of models. With --share 2 every other one, so that
     all schedules, transports and so on are there on every number of workers."""
-    for number, (name, sizes, batch, micros) in enumerate(MANY if options.cores >= 8 else FEW):
+    for number, (name, sizes, samples, micros) in enumerate(MANY if options.cores >= 8 else FEW):
         if options.only and name not in options.only:
             continue
         for shape, p in enumerate(options.workers or [w for w in (1, 2, 4, 8) if w <= options.cores < 8 * w]):
+            times = max(1, p // 4)
             for at, (schedule, micro, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
                 if (at + number + shape) % options.share:
                     continue
                 if transport == "mpi" and not shutil.which("mpirun"):
                     continue
-                yield {"model": name, "sizes": sizes, "batch": batch, "workers": p,
+                yield {"model": name, "sizes": sizes, "batch": samples * times, "workers": p,
                        "threads": max(1, options.cores // p), "schedule": schedule,
-                       "micro": micros[micro] if micro >= 0 else 2 * p,
+                       "micro": micros[micro] * times if micro >= 0 else 2 * p,
                        "recompute": recompute, "transport": transport}
 
 

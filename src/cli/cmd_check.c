@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+enum { MOST_STEPS = 1000000 }; /* it keeps what each of them reports */
+
 static const char *const kinds[] = {
     [SL_CHECK_SAME] = "",
     [SL_CHECK_WEIGHT] = "weights",
@@ -80,8 +82,9 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_run_config(args, &inputs, &train));
     train.eval_graph = NULL;
     SL_TRY_OUT(sl_run_optimizer(args, 20, &train));
-    if (train.steps < 1) {
-        err = sl_fail(SL_ERR_USAGE, "--steps: a check needs at least one step");
+    if (train.steps < 1 || train.steps > MOST_STEPS) {
+        err = sl_fail(SL_ERR_USAGE, "--steps: a check takes at least one step, at most %d",
+                      MOST_STEPS);
         goto out;
     }
     SL_TRY_OUT(sl_pipe_choose(args, &train, &inputs.arena, &choice));

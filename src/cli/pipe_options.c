@@ -21,8 +21,8 @@ static sl_err place_stages(const struct sl_schedule *schedule, int64_t stages, i
     bool v = schedule->layout == SL_LAYOUT_V;
     if (v && stages != 2 * workers)
         return sl_fail(SL_ERR_NO,
-                       "%s needs two stages per worker; %lld stages on %lld workers do "
-                       "not fit",
+                       "%s needs two stages per worker, not %lld stages on %lld; use an even "
+                       "--stages and leave out --workers",
                        schedule->name, (long long)stages, (long long)workers);
     for (int64_t s = 0; s < stages; s++)
         worker_of[s] = (int)(v ? (s < workers ? s : 2 * workers - 1 - s) : s % workers);
@@ -42,7 +42,7 @@ static sl_err cut_stages(const struct sl_args *args, const struct sl_train_confi
     else
         SL_TRY(sl_plan_cut_branches(c->graph, c->device->has_kernel, out->stages, out->stage_of,
                                     &out->stages));
-    workers = schedule->layout == SL_LAYOUT_V ? out->stages / 2 : out->stages;
+    workers = schedule->layout == SL_LAYOUT_V ? (out->stages + 1) / 2 : out->stages;
     SL_TRY(sl_args_int(args, "--workers", 1, out->stages, &workers));
     out->workers = (int)workers;
     out->worker_of = SL_NEW(out->arena, int, out->stages);
@@ -63,6 +63,11 @@ static sl_err replicate(const struct sl_args *args, const struct sl_schedule *sc
         return SL_OK;
     if (cross && width != 2)
         return sl_fail(SL_ERR_NO, "%s has two replicas of every stage", schedule->name);
+    if (cross && cut->stages % 2)
+        return sl_fail(SL_ERR_NO,
+                       "%s needs an even number of stages, not %d: the middle one would have both "
+                       "replicas on one worker",
+                       schedule->name, cut->stages);
     if (!cross && (cut->workers != cut->stages || schedule->layout == SL_LAYOUT_V))
         return sl_fail(SL_ERR_NO, "--replicas needs a worker for every stage; leave out --workers, "
                                   "or describe the layout in a plan");
@@ -139,6 +144,16 @@ static sl_err choose_slack(const struct sl_args *args, const struct sl_train_con
     return sl_args_int(args, "--slack", 0, 1 << 20, &out->slack);
 }
 
+/* A plan says all of these; one of them beside it would go unheard. */
+static sl_err refuse_both(const struct sl_args *args) {
+    static const char *const said[] = {"--stages", "--cut", "--workers", "--replicas"};
+    for (int i = 0; i < SL_COUNT(said); i++)
+        if (sl_args_has(args, said[i]))
+            return sl_fail(SL_ERR_USAGE, "%s does not go with --plan, which says it already",
+                           said[i]);
+    return SL_OK;
+}
+
 sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *config,
                       struct sl_arena *arena, struct sl_pipe_choice *out) {
     enum { PLAN_LIMIT = 1 << 28 };
@@ -160,6 +175,7 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
     }
     char *text;
     size_t length;
+    SL_TRY(refuse_both(args));
     SL_TRY(sl_file_read(file, PLAN_LIMIT, &text, &length));
     sl_err err = sl_plan_read(arena, file, text, length, &out->plan);
     free(text);

@@ -2,6 +2,7 @@
 #include "report/run_pipeline.h"
 
 #include "report/markup.h"
+#include "sched/slots.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,9 +56,9 @@ static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[
         messages += pools[i].count * pools[i].bytes;
     int64_t weights = pools[SL_POOL_WEIGHT].count * pools[SL_POOL_WEIGHT].bytes +
                       pools[SL_POOL_PREDICT].count * pools[SL_POOL_PREDICT].bytes;
-    int64_t stash = pools[SL_POOL_STASH].count * pools[SL_POOL_STASH].bytes +
-                    pools[SL_POOL_FULL].count * pools[SL_POOL_FULL].bytes +
-                    pools[SL_POOL_KEPT].count * pools[SL_POOL_KEPT].bytes;
+    int64_t stash = 0;
+    for (int i = SL_POOL_STASH; i <= SL_POOL_KEPT; i++)
+        stash += sl_sched_pool_slots(sched, seat, i) * pools[i].bytes;
     parts[0] = (struct part){"weights", weights};
     parts[1] = (struct part){"gradients", pools[SL_POOL_GRAD].count * pools[SL_POOL_GRAD].bytes};
     parts[2] = (struct part){"optimizer", stage->bytes.state};

@@ -278,8 +278,8 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
 
 static sl_err refuse_asynchronous(const struct sl_check_config *c) {
     const struct sl_schedule *schedule = sl_schedule_find(c->schedule);
-    if (!schedule || schedule->rule == SL_RULE_SYNC) /* an unknown one is refused when opening */
-        return SL_OK;
+    if (!schedule || schedule->rule == SL_RULE_SYNC || schedule->rule == SL_RULE_FORWARD)
+        return SL_OK; /* what is unknown or makes no steps is refused when opening */
     return sl_fail(SL_ERR_NO,
                    "schedule '%s' is asynchronous: its passes read older weights than those of one "
                    "worker, so the results differ by design; only synchronous schedules can be "

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "device/bind.h"
 #include "sched/deps.h"
+#include "sched/slots.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,11 +91,6 @@ bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
     return pipe->train.eval_graph && pipe->train.eval_every > 0;
 }
 
-int sl_pipe_slots(const struct sl_pipe *pipe, int seat) {
-    const struct sl_pool *pools = pipe->sched->pools[seat];
-    return pools[SL_POOL_STASH].count + (is_split(pipe->sched) ? pools[SL_POOL_KEPT].count : 0);
-}
-
 static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_seat_state *seat,
                         int number) {
     const struct sl_pool *pools = pipe->sched->pools[number];
@@ -106,7 +102,7 @@ static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct s
                                    .replica = pipe->config.plan->seats[number].replica,
                                    .number = number,
                                    .counted = -1};
-    seat->slots = sl_pipe_slots(pipe, number);
+    seat->slots = sl_sched_slots(pipe->sched, number);
     seat->slots = seat->slots ? seat->slots : 1; /* a replica that gets no micro-batch */
     struct sl_worker_config config = {
         .graph = c->graph,
@@ -311,7 +307,7 @@ static void *worker_main(void *arg) {
 static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
-    int slots = sl_pipe_slots(pipe, seat->number);
+    int slots = sl_sched_slots(pipe->sched, seat->number);
     int versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count;
     seat->filled = 0;
     if (slots > seat->slots || versions > worker->versions ||

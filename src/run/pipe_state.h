@@ -128,8 +128,6 @@ struct sl_pipe {
     struct sl_guard *guard;            /* pipe_guard.c */
 };
 
-/* pipe.c: micro-batches that a seat has in flight, by the schedule at hand. */
-int sl_pipe_slots(const struct sl_pipe *pipe, int seat);
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
 int64_t sl_pipe_clock(const struct sl_pipe_worker *worker);
 SL_MUST_CHECK sl_err sl_pipe_open_trace(struct sl_pipe *pipe);

@@ -2,6 +2,7 @@
 #include "sched/sched.h"
 
 #include "sched/deps.h"
+#include "sched/slots.h"
 
 static int32_t turned(int32_t slot, int32_t rep, const struct sl_pool *pool) {
     if (pool->count <= 1 || slot < 0 || slot >= pool->count)
@@ -211,10 +212,11 @@ int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
         sum += stage->bytes.state;
         for (int j = 0; j < sl_pool_count(stage); j++) {
-            const struct sl_pool *pool = &sched->pools[seat][j];
-            if (pool->bytes && pool->count > (INT64_MAX - sum) / pool->bytes)
+            int64_t bytes = sched->pools[seat][j].bytes;
+            int32_t count = sl_sched_pool_slots(sched, seat, j);
+            if (bytes && count > (INT64_MAX - sum) / bytes)
                 return INT64_MAX;
-            sum += pool->count * pool->bytes;
+            sum += count * bytes;
         }
         if (stage->bytes.work > work)
             work = stage->bytes.work;

@@ -1,6 +1,8 @@
 /* What each action does to the machine: when it starts, how long it takes, what it holds. */
 #include "sim/engine.h"
 
+#include "sched/slots.h"
+
 struct turn {
     struct sl_engine *e;
     int worker, seat;
@@ -40,6 +42,7 @@ static int64_t pool_bytes(const struct turn *t, enum sl_pool_kind pool) {
 /* Stash, recomputed, kept: taken at the start, given back at the end of the action. */
 static void hold(struct turn *t, bool start) {
     bool recompute = t->stage->recompute;
+    bool keeps = sl_sched_keeps_slot(&t->e->view, t->seat); /* I has and leaves what F took */
     switch ((enum sl_kind)t->a->kind) {
     case SL_F:
         if (start) {
@@ -61,12 +64,14 @@ static void hold(struct turn *t, bool start) {
             give(t, t->s, pool_bytes(t, SL_POOL_KEPT));
         return;
     case SL_I:
-        if (start)
+        if (start && !keeps)
             take(t, t->s, pool_bytes(t, SL_POOL_KEPT)); /* fall through */
     case SL_B:
         if (!start) {
+            bool stays = keeps && t->a->kind == SL_I;
             give(t, t->s,
-                 pool_bytes(t, SL_POOL_STASH) + (recompute ? pool_bytes(t, SL_POOL_FULL) : 0));
+                 (stays ? 0 : pool_bytes(t, SL_POOL_STASH)) +
+                     (recompute ? pool_bytes(t, SL_POOL_FULL) : 0));
             t->s->live--;
         }
         return;

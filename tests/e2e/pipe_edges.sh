@@ -45,6 +45,24 @@ right "${tiny[@]}" --data text.txt --stages 3 --batch 29 --micro 4 --steps 12
 refused 1 'it has only [0-9]* places to cut' check "${tiny[@]}" --stages 100
 refused 1 'it has only [0-9]* places to cut' train "${tiny[@]}" --stages 100 --steps 1
 
+# Stages without parameters: in the middle, at the end, at the beginning (where no gradient goes).
+cat >bare.model <<'M'
+model bare
+input x : float[B, 4]
+input label : int[B] < 4
+param w[4, 4] ~ normal(0.3)
+loss cross_entropy(relu(softmax(gelu(relu(matmul(relu(gelu(x)), w, tb = 1))))), label)
+M
+for schedule in gpipe 1f1b zb-h1 zb-graph; do
+    right bare.model --stages 7 --batch 4 --micro 4 --steps 3 --schedule $schedule
+done
+right bare.model --stages 3 --replicas 2 --batch 4 --micro 4 --steps 3
+for schedule in 2bw stash vsync async paci; do
+    timeout "$patience" "$SLUICE" train bare.model --stages 7 --batch 4 --micro 4 --steps 3 --clip 0 \
+        --schedule $schedule --quiet >out 2>err || fail "no parameters, $schedule: $(cat out err)"
+    count=$((count + 1))
+done
+
 # Two losses, on different stages.
 cat >two.model <<'M'
 model two
@@ -81,6 +99,8 @@ right "${tiny[@]}" --stages 2 --replicas 3 --batch 4 --micro 2 --steps 3 --sched
 right "${tiny[@]}" --stages 4 --batch 16 --micro 8 --steps 3 --schedule chimera
 right resnet18 --set 'cifar=1,S=9,W=2,N1=1,N2=1,N3=1,N4=0,classes=3' --stages 3 --replicas 2 --batch 8 --micro 4 --steps 3
 refused 1 'two replicas of every stage' check "${tiny[@]}" --stages 4 --schedule chimera --replicas 3
+refused 1 'an even number of stages, not 3' check "${tiny[@]}" --stages 3 --schedule chimera
+refused 1 'two stages per worker, not 1 stages on 1' check "${tiny[@]}" --stages 1 --schedule zb-v
 refused 1 'needs a worker for every stage' check "${tiny[@]}" --stages 4 --workers 2 --replicas 2
 
 # 64 worker threads, however few cores there are.
@@ -123,7 +143,11 @@ right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --verdict stage --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
+refused 2 '--workers does not go with --plan' check "${tiny[@]}" --plan x.plan --workers 2
 refused 2 'check needs a pipeline' check "${tiny[@]}"
-refused 2 'at least one step' check "${tiny[@]}" --stages 2 --steps 0
+for steps in 0 9223372036854775807; do
+    refused 2 'at least one step, at most' check "${tiny[@]}" --stages 2 --steps $steps
+done
+refused 1 'forward makes no steps' check "${tiny[@]}" --stages 2 --schedule forward
 "$SLUICE" check "${tiny[@]}" --stages 2 --steps 2 --json | grep -q '"same": true' || fail "--json"
 echo "count: $count edges"

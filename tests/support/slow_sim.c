@@ -390,7 +390,8 @@ static int64_t bytes_at(const struct slow *s, int worker, int i) {
                 sum += st->recompute ? st->bytes.saved : st->bytes.stash;
             if (r && !b)
                 sum += st->bytes.stash;
-            if (in && !wd)
+            bool same = st->bytes.kept == (st->recompute ? st->bytes.saved : st->bytes.stash);
+            if (in && !wd && (b || !same)) /* as large as the stash: it is the same slot */
                 sum += st->bytes.kept;
             for (int e = 0; e < plan->edge_count; e++)
                 for (int grad = 0; grad < 2; grad++) {

@@ -8,6 +8,7 @@
 
 #include "sched/deps.h"
 #include "sched/gen.h"
+#include "sched/slots.h"
 
 #include <string.h>
 
@@ -165,6 +166,10 @@ static void test_live(void **state) {
                 /* kept while its W waits: r groups, one more while I runs */
                 int kept = r + 1 < m ? r + 1 : m;
                 assert_int_equal(h1->pools[r][SL_POOL_KEPT].count, kept);
+                /* a slot from F to W: F x before W x-(p-1), or twice as late */
+                assert_int_equal(sl_sched_slots(flush, r), one);
+                assert_int_equal(sl_sched_slots(h1, r), p < m ? p : m);
+                assert_int_equal(sl_sched_slots(h2, r), 2 * p - 1 < m ? 2 * p - 1 : m);
             }
             sl_arena_free(&arena);
         }

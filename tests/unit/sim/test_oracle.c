@@ -1,5 +1,7 @@
 /* The simulator against the slow one on random plans, schedules, costs, networks and modes: every
  * start and end of every action and transfer, the peaks, and that the critical path has no gap. */
+#include "sched/deps.h"
+#include "sched/slots.h"
 #include "sim/sim.h"
 #include "support/sched_cases.h"
 #include "support/slow_sim.h"
@@ -109,6 +111,27 @@ static void check_totals(const struct sched_case *c, uint64_t at, const struct s
     sl_arena_free(&arena);
 }
 
+/* The whole program written out: no two micro-batches ever want the same slot of a run. */
+static void check_slots(const struct sched_case *c, uint64_t at, const struct sl_sched *sched,
+                        const struct slow_sim *slow) {
+    for (int seat = 0; seat < c->plan->seat_count; seat++) {
+        int stage = c->plan->seats[seat].stage;
+        const struct slow_worker *w = &slow->workers[c->plan->seats[seat].worker];
+        int32_t slots = sl_sched_slots(sched, seat), *held;
+        held = calloc((size_t)slots + 1, sizeof *held); /* 0: free */
+        for (int64_t i = 0; i < w->count; i++) {
+            const struct sl_action *a = &w->at[i].a;
+            if (a->stage != stage || a->kind > SL_W || a->kind == SL_I)
+                continue;
+            int32_t *slot = &held[sl_deps_ordinal(sched, stage, a->micro) % slots];
+            if (*slot != (a->kind == SL_F ? 0 : a->micro + 1))
+                fail_case(c, at, "what is in a slot");
+            *slot = a->kind == SL_F && sched->rule != SL_RULE_FORWARD ? a->micro + 1 : 0;
+        }
+        free(held);
+    }
+}
+
 static void one(uint64_t at) {
     struct dice dice = {.seed = 4, .stream = at};
     struct sl_arena arena = {0};
@@ -137,6 +160,7 @@ static void one(uint64_t at) {
     struct slow_sim slow;
     slow_sim_run(&arena, sched, &opts, &slow);
     compare(&c, at, sim, &slow);
+    check_slots(&c, at, sched, &slow);
     check_critical(&c, at, sim);
     bool shared = opts.net.route && links.bytes_per_s &&
                   (links.half_duplex || links.sharing != SL_SHARE_NONE);
