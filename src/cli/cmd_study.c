@@ -97,18 +97,19 @@ static bool chosen(const char *only, const char *name) {
 
 static void list_tuning(const struct sl_args *args, const struct sl_study *s, struct matrix *m) {
     const char *only = sl_args_text(args, "--tasks", NULL);
-    if (s->tune_seed < 0 || sl_args_has(args, "--no-tune"))
+    if (sl_args_has(args, "--no-tune"))
         return;
     for (int t = 0; t < s->task_count; t++)
         for (int i = 0; chosen(only, s->tasks[t].name) && i < s->tasks[t].mode_count; i++)
-            for (int r = 0; s->tasks[t].rate_count > 1 && r < s->tasks[t].rate_count; r++) {
-                struct sl_study_cell cell = {.task = t,
-                                             .mode = s->tasks[t].modes[i],
-                                             .seed = s->tune_seed,
-                                             .rate = s->tasks[t].rates[r],
-                                             .kind = SL_CELL_TUNE};
-                SL_PUSH(&m->tune, cell);
-            }
+            for (int r = 0; s->tasks[t].rate_count > 1 && r < s->tasks[t].rate_count; r++)
+                for (int k = 0; k < s->tune_seed_count; k++) {
+                    struct sl_study_cell cell = {.task = t,
+                                                 .mode = s->tasks[t].modes[i],
+                                                 .seed = s->tune_seeds[k],
+                                                 .rate = s->tasks[t].rates[r],
+                                                 .kind = SL_CELL_TUNE};
+                    SL_PUSH(&m->tune, cell);
+                }
 }
 
 /* Seeds outermost, so that a limit leaves whole seeds. */

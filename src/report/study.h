@@ -1,8 +1,8 @@
 /* A study: many runs, one table. What is trained (tasks), how (modes), with which seeds; the
- * learning rates may be tuned first, for every mode alike, on another seed.
+ * learning rates may be tuned first, for every mode alike, on other seeds.
  *
- *     tasks x modes x rates   one tuning seed, part of the steps     -> a rate for each task and
- * mode tasks x modes x seeds   all steps                              -> rows: losses, differences
+ *     tasks x modes x rates   tuning seeds, part of the steps -> a rate for each task and mode
+ *     tasks x modes x seeds   all steps                       -> rows: losses, differences
  *
  * A *cell* is one of these runs: a line of arguments for 'sluice train'. Differences are from the
  * run of the same task and seed in the mode that is named behind `against`. Text:
@@ -48,17 +48,18 @@ struct sl_study_claim {
 
 struct sl_study {
     const char *name, *brief;
-    const char *options;  /* of all cells; "" */
-    double target;        /* percent above the last loss of what a mode is compared with */
-    int64_t tune_seed;    /* -1: no tuning, the first rate */
-    double tune_part;     /* of the steps */
-    const int64_t *seeds; /* the first `few` for all modes, the rest for those with `more` */
+    const char *options;       /* of all cells; "" */
+    double target;             /* percent above the last loss of what a mode is compared with */
+    double tune_part;          /* of the steps */
+    const int64_t *tune_seeds; /* none: no tuning, the first rate */
+    const int64_t *seeds;      /* the first `few` for all modes, the rest for those with `more` */
     const struct sl_study_let *lets;
     const struct sl_study_mode *modes;
     const struct sl_study_task *tasks;
     const struct sl_study_claim *claims;
     const char *const *notes;
-    int few, seed_count, let_count, mode_count, task_count, claim_count, note_count;
+    int few, seed_count, tune_seed_count, let_count, mode_count, task_count, claim_count,
+        note_count;
 };
 
 SL_MUST_CHECK sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
@@ -146,8 +147,8 @@ enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
                                      const struct sl_study_claim *claim);
 const char *sl_study_verdict_text(enum sl_study_verdict verdict);
 
-/* Tuning: the rate with the lowest last loss of a tuning run (the first where none was made), and
- * all of them as a table. */
+/* Tuning: the rate with the lowest last loss, mean of its tuning runs (the first where none was
+ * made), and all of them as a table. */
 double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
                           int64_t count, int task, int mode);
 void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,

@@ -5,7 +5,7 @@
  *     let adamw "adamw:beta2=0.99"
  *     train "--clip 0 --lr-schedule cosine:warmup={steps/10}"
  *     seeds 1 2 3 more 4 5 6
- *     tune seed 101 part 0.5
+ *     tune seed 101 102 part 0.5
  *     target 3
  *     mode "1f1b" "--schedule 1f1b --optimizer {adamw}" more
  *     mode "2bw" "--schedule 2bw --optimizer {adamw}" against "1f1b" more
@@ -26,7 +26,7 @@ struct reader {
     struct sl_lex lex;
     struct sl_arena *arena;
     struct sl_study draft;
-    SL_VEC(int64_t) seeds;
+    int64_t seeds[SL_STUDY_MOST], tune_seeds[SL_STUDY_MOST];
     SL_VEC(struct sl_study_let) lets;
     SL_VEC(struct sl_study_mode) modes;
     SL_VEC(struct sl_study_task) tasks;
@@ -103,10 +103,10 @@ static sl_err read_train(void *reader) {
     return take_string(r, "options in quotes", &r->draft.options);
 }
 
-static sl_err take_seeds(struct reader *r) {
+static sl_err take_seeds(struct reader *r, int64_t *seeds, int *count) {
     while (r->lex.tok.kind == SL_TOK_INT) {
-        SL_TRY(full(r, r->seeds.count, "seeds"));
-        SL_PUSH(&r->seeds, r->lex.tok.integer);
+        SL_TRY(full(r, *count, "seeds"));
+        seeds[(*count)++] = r->lex.tok.integer;
         SL_TRY(sl_lex_next(&r->lex));
     }
     return SL_OK;
@@ -115,15 +115,16 @@ static sl_err take_seeds(struct reader *r) {
 static sl_err read_seeds(void *reader) {
     struct reader *r = reader;
     bool there;
-    SL_TRY(take_seeds(r));
-    r->draft.few = (int)r->seeds.count;
+    SL_TRY(take_seeds(r, r->seeds, &r->draft.seed_count));
+    r->draft.few = r->draft.seed_count;
     SL_TRY(take_word(r, "more", &there));
-    return there ? take_seeds(r) : SL_OK;
+    return there ? take_seeds(r, r->seeds, &r->draft.seed_count) : SL_OK;
 }
 
 static sl_err read_tune(void *reader) {
     struct reader *r = reader;
-    SL_TRY(take_count(r, "seed", INT64_MAX, &r->draft.tune_seed));
+    SL_TRY(demand_word(r, "seed"));
+    SL_TRY(take_seeds(r, r->tune_seeds, &r->draft.tune_seed_count));
     SL_TRY(demand_word(r, "part"));
     return sl_lex_take_number(&r->lex, "part of the steps", &r->draft.tune_part);
 }
@@ -266,13 +267,13 @@ static const struct sl_study *freeze(struct reader *r) {
         for (int j = 0; j < r->modes.count; j++)
             if (strcmp(r->modes.at[i].against, r->modes.at[j].name) == 0)
                 r->modes.at[i].base = j;
-    s->seeds = SL_VEC_FREEZE(&r->seeds, r->arena);
+    s->seeds = sl_vec_freeze(r->arena, r->seeds, s->seed_count, sizeof *s->seeds);
+    s->tune_seeds = sl_vec_freeze(r->arena, r->tune_seeds, s->tune_seed_count, sizeof *s->seeds);
     s->lets = SL_VEC_FREEZE(&r->lets, r->arena);
     s->modes = SL_VEC_FREEZE(&r->modes, r->arena);
     s->tasks = SL_VEC_FREEZE(&r->tasks, r->arena);
     s->claims = SL_VEC_FREEZE(&r->claims, r->arena);
     s->notes = SL_VEC_FREEZE(&r->notes, r->arena);
-    s->seed_count = (int)r->seeds.count;
     s->let_count = (int)r->lets.count;
     s->mode_count = (int)r->modes.count;
     s->task_count = (int)r->tasks.count;
@@ -285,8 +286,7 @@ sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
                      const struct sl_study **out) {
     struct reader r = {
         .arena = arena,
-        .draft = {
-            .name = "", .brief = "", .options = "", .target = 3, .tune_seed = -1, .tune_part = 1}};
+        .draft = {.name = "", .brief = "", .options = "", .target = 3, .tune_part = 1}};
     sl_err err = sl_lex_open(&r.lex, file, text, length, true);
     if (err == SL_OK)
         err = read_all(&r);
@@ -297,7 +297,6 @@ sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
             err = sl_err_context(err, "%s", file);
         *out = study;
     }
-    SL_VEC_FREE(&r.seeds);
     SL_VEC_FREE(&r.lets);
     SL_VEC_FREE(&r.modes);
     SL_VEC_FREE(&r.tasks);
@@ -339,8 +338,10 @@ void sl_study_write(const struct sl_study *s, struct sl_text *out) {
     for (int i = 0; i < s->seed_count; i++)
         sl_text_printf(out, "%s %lld", i == s->few ? " more" : "", (long long)s->seeds[i]);
     sl_text_put(out, "\n");
-    if (s->tune_seed >= 0) {
-        sl_text_printf(out, "tune seed %lld", (long long)s->tune_seed);
+    if (s->tune_seed_count) {
+        sl_text_put(out, "tune seed");
+        for (int i = 0; i < s->tune_seed_count; i++)
+            sl_text_printf(out, " %lld", (long long)s->tune_seeds[i]);
         put_number(out, " part", s->tune_part);
         sl_text_put(out, "\n");
     }

@@ -1,4 +1,4 @@
-/* What the tuning of a study found: one run for every rate, of one seed. */
+/* What the tuning of a study found: the mean loss of every rate. */
 #include "report/study.h"
 
 #include <math.h>
@@ -9,17 +9,20 @@ struct view {
     int64_t count;
 };
 
-/* The last loss; NAN: not run; infinite: the run is lost. */
+/* The last loss, mean of the seeds; NAN: not run; infinite: a run is lost. */
 static double loss_of(const struct view *v, int task, int mode, double rate) {
+    double sum = 0;
+    int count = 0;
     for (int64_t i = 0; i < v->count; i++) {
         const struct sl_study_cell *c = &v->cells[i];
         if (c->kind != SL_CELL_TUNE || c->task != task || c->mode != mode || c->rate != rate ||
             !c->record || !c->record->eval_count)
             continue;
         double loss = c->record->evals[c->record->eval_count - 1].loss;
-        return isfinite(loss) ? loss : (double)INFINITY;
+        sum += isfinite(loss) ? loss : (double)INFINITY;
+        count++;
     }
-    return (double)NAN;
+    return count ? sum / count : (double)NAN;
 }
 
 double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
@@ -71,10 +74,12 @@ void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cel
             any |= cells[i].kind == SL_CELL_TUNE && cells[i].task == task && cells[i].record;
         if (!any)
             continue;
-        sl_text_printf(out,
-                       "\n## Tuning of %s\n\nLast validation loss by rate, seed %lld, %g of the "
-                       "steps; one run each, so no interval.\n\n| mode |",
-                       t->name, (long long)study->tune_seed, study->tune_part);
+        sl_text_printf(out, "\n## Tuning of %s\n\nLast validation loss by rate, %g of the steps, ",
+                       t->name, study->tune_part);
+        sl_text_printf(out, study->tune_seed_count > 1 ? "mean of seeds" : "one run each: seed");
+        for (int i = 0; i < study->tune_seed_count; i++)
+            sl_text_printf(out, " %lld", (long long)study->tune_seeds[i]);
+        sl_text_put(out, ".\n\n| mode |");
         for (int r = 0; r < t->rate_count; r++)
             sl_text_printf(out, " %g |", t->rates[r]);
         sl_text_put(out, " best, difference, % |\n|---|");

@@ -20,7 +20,7 @@ static const char good[] =
     "let adamw \"adamw:beta2=0.99\"\n"
     "train \"--clip 0 --lr-schedule cosine:warmup={steps/10}\"\n"
     "seeds 1 2 more 3\n"
-    "tune seed 101 part 0.5\n"
+    "tune seed 101 102 part 0.5\n"
     "target 3\n"
     "mode \"1f1b\" \"--schedule 1f1b --optimizer {adamw}\" more\n"
     "mode \"2bw\" \"--schedule 2bw --optimizer {adamw}\" against \"1f1b\" more\n"
@@ -270,18 +270,18 @@ static void tuning(void **state) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const struct sl_study *s;
-    const double losses[] = {3, 2, 2.5, NAN};
-    struct sl_study_cell c[4];
+    const double losses[] = {3, 2.25, 2.5, NAN, 1.75};
+    struct sl_study_cell c[5];
     assert_int_equal(read_text(&arena, good, &s), SL_OK);
-    for (int i = 0; i < 4; i++)
-        c[i] = (struct sl_study_cell){.mode = i / 2,
-                                      .rate = i % 2 ? 0.002 : 0.001,
+    for (int i = 0; i < 5; i++) /* the last is another seed of the second */
+        c[i] = (struct sl_study_cell){.mode = i < 4 ? i / 2 : 0,
+                                      .rate = i % 2 || i == 4 ? 0.002 : 0.001,
                                       .kind = SL_CELL_TUNE,
                                       .record = record(&arena, 5, &losses[i], 1)};
-    assert_true(sl_study_best_rate(s, c, 4, 0, 0) == 0.002);
-    assert_true(sl_study_best_rate(s, c, 4, 0, 1) == 0.001);
-    assert_true(sl_study_best_rate(s, c, 4, 0, 2) == 0.001); /* the first */
-    sl_study_put_tuning(s, c, 4, &text);
+    assert_true(sl_study_best_rate(s, c, 5, 0, 0) == 0.002);
+    assert_true(sl_study_best_rate(s, c, 5, 0, 1) == 0.001);
+    assert_true(sl_study_best_rate(s, c, 5, 0, 2) == 0.001); /* the first */
+    sl_study_put_tuning(s, c, 5, &text);
     assert_non_null(strstr(text.at, "| 1f1b | 3.0000 | **2.0000** | |\n"));
     assert_non_null(strstr(text.at, "| 2bw | **2.5000** | lost | +25.00 |\n"));
     assert_non_null(strstr(text.at, "| vanilla | | | |\n"));
