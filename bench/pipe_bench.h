@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static inline void must(sl_err err) {
     if (err == SL_OK)
@@ -127,6 +128,18 @@ static inline struct cost run_steps(struct sl_pipe *pipe, int64_t steps) {
                         (double)(sl_clock_process_ns() - cpu) / 1e9 / (double)steps};
     free(reports);
     return cost;
+}
+
+/* What the host of a virtual machine has given to others, of all processors, since it started. */
+static inline double stolen_seconds(void) {
+    FILE *stat = fopen("/proc/stat", "r");
+    double ticks[8] = {0}; /* user nice system idle iowait irq softirq steal */
+    if (stat && fscanf(stat, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &ticks[0], &ticks[1], &ticks[2],
+                       &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]) != 8)
+        ticks[7] = 0;
+    if (stat)
+        fclose(stat);
+    return ticks[7] / (double)sysconf(_SC_CLK_TCK);
 }
 
 static inline int by_number(const void *a, const void *b) {

@@ -270,9 +270,14 @@ static void measure_rounds(struct options *o, struct sl_pipe *pipe, struct times
     }
     double torch_before = torch_rate(&o->torch);
     struct bound before = measure_bound(pipe, o->bound_steps, o->rounds > 1 ? unused : alone);
+    printf("# bound %.1f\n", items / before.seconds);
+    fflush(stdout);
     for (int64_t r = 0; r < o->rounds; r++) {
+        double stolen = stolen_seconds();
         struct cost cost = run_steps(pipe, o->steps);
-        printf("# round %lld: %.1f tokens/s\n", (long long)r + 1, items / cost.wall);
+        stolen = (stolen_seconds() - stolen) / (cost.wall * (double)o->steps);
+        printf("# round %lld: %.1f tokens/s; %.2f processors taken away\n", (long long)r + 1,
+               items / cost.wall, stolen);
         fflush(stdout);
         struct bound after =
             measure_bound(pipe, o->bound_steps, r + 2 < o->rounds ? unused : alone);

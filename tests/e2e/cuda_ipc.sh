@@ -36,15 +36,7 @@ train two-1f1b-fp32 "run_ranks 2" "$gpt --dtype fp32 --stages 2 --schedule 1f1b"
 uses_ipc "$work/two-1f1b-fp32.log" two-1f1b-fp32
 same one-1f1b-fp32 two-1f1b-fp32
 
-# 2: the conformance suite.
-for transport in mpi mpi-p2p; do for ranks in 2 4; do
-    SL_TEST_DEVICE=cuda SL_TEST_TRANSPORT=$transport run_ranks "$ranks" "$BUILD_DIR/tests/unit.comm.conformance_mt" \
-        >"$work/conformance" 2>&1 || fail "conformance, $transport, $ranks ranks: $(tail -20 "$work/conformance")"
-    uses_ipc "$work/conformance" "conformance, $transport"
-    grep -m1 '^count:' "$work/conformance" | sed "s/\$/ from GPU to GPU on $ranks ranks ($transport)/"
-done; done
-
-# 3: pipelines of processes.
+# 2: pipelines of processes; replicas against those of threads, which are added up in the same order.
 train one-1f1b "" "$gpt --dtype bf16 --stages 1"
 train one-2bw "" "$gpt --dtype bf16 --stages 1 --schedule 2bw"
 train one-graph "" "$mmt --dtype bf16 --stages 1"
@@ -56,27 +48,30 @@ pipe() { # THE ONE "LAUNCHER" "OPTIONS" [COMMAND OF SLUICE BEFORE TRAIN]
 }
 runs=0
 for ranks in 2 4; do
-    pipe 1f1b "run_ranks $ranks" "$gpt --stages $ranks --schedule 1f1b --transport mpi-p2p"
-    pipe 2bw "run_ranks $ranks" "$gpt --stages $ranks --schedule 2bw"
+    replicas="$gpt --stages $((ranks / 2)) --replicas 2"
+    train "one-replicas-$ranks" "" "$replicas --dtype bf16"
+    pipe "replicas-$ranks" "run_ranks $ranks" "$replicas --transport mpi-p2p"
     pipe graph "run_ranks $ranks" "$mmt --cut branches --schedule 1f1b"
+    pipe 2bw "run_ranks $ranks" "$gpt --stages $ranks --schedule 2bw"
+    pipe 1f1b "" "$gpt --stages 4 --schedule 1f1b" "launch -n $ranks --"
 done
-pipe 1f1b "" "$gpt --stages 4 --schedule 1f1b" "launch -n 4 --"
 pipe 2bw "" "$gpt --stages 4 --schedule 2bw" "launch -n 2 --"
+pipe 1f1b "run_ranks 4" "$gpt --stages 4 --schedule 1f1b --transport mpi-p2p"
 
-# 4: replicas: the bytes of threads, which add them up in the same order.
-for how in "2 --stages 1 --replicas 2" "4 --stages 2 --replicas 2"; do
-    train "threads-${how%% *}" "" "$gpt --dtype bf16 ${how#* }"
-    train "replicas-${how%% *}" "run_ranks ${how%% *}" "$gpt --dtype bf16 ${how#* } --transport mpi-p2p"
-    uses_ipc "$work/replicas-${how%% *}.log" replicas
-    same "threads-${how%% *}" "replicas-${how%% *}"
-done
-
-# 5: a rank that dies is named, and nobody waits for it on the GPU.
+# 3: a rank that dies is named, and nobody waits for it on the GPU.
 status=0
 # shellcheck disable=SC2086 # words
-timeout 120 "$SLUICE" launch -n 2 -- train $gpt --steps 1000000 --stages 2 --models "$SRC_DIR/models" --device cuda \
+timeout 120 "$SLUICE" launch -n 2 -- train ${gpt% *} 1000000 --stages 2 --models "$SRC_DIR/models" --device cuda \
     --drill die:1:300 --out "$work/dies" >"$work/dies.log" 2>&1 || status=$?
 [ $status = 5 ] || fail "a rank died: status $status: $(tail -20 "$work/dies.log")"
 uses_ipc "$work/dies.log" dies
 grep -qE 'rank 1 \(host [^,]+, process [0-9]+\) is lost' "$work/dies.log" || fail "who died is not said: $(tail -20 "$work/dies.log")"
+
+# 4: the conformance suite.
+for transport in mpi mpi-p2p; do for ranks in 2 4; do
+    SL_TEST_DEVICE=cuda SL_TEST_TRANSPORT=$transport run_ranks "$ranks" "$BUILD_DIR/tests/unit.comm.conformance_mt" \
+        >"$work/conformance" 2>&1 || fail "conformance, $transport, $ranks ranks: $(tail -20 "$work/conformance")"
+    uses_ipc "$work/conformance" "conformance, $transport"
+    grep -m1 '^count:' "$work/conformance" | sed "s/\$/ from GPU to GPU on $ranks ranks ($transport)/"
+done; done
 echo "ok"
