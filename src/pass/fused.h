@@ -31,8 +31,8 @@
  * for; dw and db are its accumulators, dx is not. r is another gradient of x: their sum may belong
  * to another stage, so dx is rounded before it is added, as if both were apart.
  *
- * batchnorm_grad and batchnorm_relu_grad are used as layernorm_grad is. batchnorm_relu rounds what it does not store as if
- * it did.
+ * batchnorm_grad and batchnorm_relu_grad are used as layernorm_grad is. batchnorm_relu rounds what
+ * it does not store as if it did.
  *
  * cross_entropy_grad makes the gradient of the logits in the forward pass, while they are at hand;
  * seeds are there before it. A stage that recomputes does so when it goes back. So it must give the
