@@ -107,12 +107,13 @@ twobw_row() { # MODEL MACHINE BATCH
 }
 
 # As published: one pipeline of this depth, recomputation on, each schedule with the largest
-# micro-batch that fits. Several such pipelines side by side share the batch.
+# micro-batch that fits and leaves as many of them as stages, which 2BW needs. Several such pipelines side by side share
+# the batch.
 twobw_paper() { # MODEL MACHINE DEPTH BATCH-OF-ONE-PIPELINE
     local schedule size flush=0
     for schedule in 1f1b 2bw gpipe; do
         for size in 64 32 16 8 4 2 1; do
-            [ $(($4 % size)) = 0 ] || continue
+            if [ $(($4 % size)) != 0 ] || [ $(($4 / size)) -lt "$3" ]; then continue; fi
             plan "$1" --set tied=0 --machine "$2" --devices "$3" --straight --recompute all --batch "$4" \
                 --micro $(($4 / size)) --dtype fp16 --planner 2bw --schedule "$schedule"
             [ "$(get depth)" != 0 ] && break

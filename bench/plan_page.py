@@ -87,7 +87,7 @@ def gib(row):
 def twobw(rows):
     by_rule = [r for r in rows if "rule" in r]
     free = [r for r in rows if "rule" not in r]
-    yield "By the authors' rule: one pipeline, recomputation, each schedule with the largest micro-batch that fits."
+    yield "By the authors' rule: one pipeline, recomputation, each schedule with the largest micro-batch that fits and leaves as many of them as stages."
     yield ""
     yield from table(("model", "depth", "batch", "schedule", "micro-batch", "samples/s", "over 1f1b", "GiB", "search ms"),
                      [(r["model"], r["depth"], r["batch"], r["schedule"], r["micro"], number(r["samples_per_s"], "%.1f"),

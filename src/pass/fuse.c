@@ -6,6 +6,8 @@
  *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
  *   add, layernorm      -> add_layernorm
  *   layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
+ *   batchnorm (, add), relu            -> batchnorm_relu
+ *   (relu_dx,) batchnorm_dx, batchnorm_dw, sum_to -> batchnorm_grad, batchnorm_relu_grad
  *   cross_entropy, cross_entropy_dx    -> cross_entropy_grad
  *
  * The second instruction moves up to the first; what else it reads must be there by then. A fused
@@ -244,6 +246,97 @@ static bool fuse_layernorm_grad(struct sl_build *b, int i) {
     return true;
 }
 
+static bool sums_channels(const struct sl_instr *sum, int64_t n) {
+    const struct sl_shape *y = &sum->out[0].shape;
+    return sum->accumulate && y->rank == 4 && y->dim[1] == n && sum->out[0].numel == n &&
+           sum->in[0].shape.rank == 4 && !sum->in[0].row;
+}
+
+/* The instruction that makes `value`, before i; -1: none. */
+static int find_maker(const struct sl_build *b, int i, int value) {
+    while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
+        ;
+    return i;
+}
+
+/* What goes back through a relu behind the batchnorm goes through both at once. */
+static void fuse_relu_dx(struct sl_build *b, int i) {
+    struct sl_instr *grad = &b->instrs.at[i];
+    int masked = grad->in[0].value, k = find_maker(b, i, masked);
+    int forward = find_maker(b, i, grad->in[3].value);
+    if (k < 0 || forward < 0 || !is(&b->instrs.at[k], "relu_dx") || b->readers[masked] != 3 ||
+        k < b->forward_end || !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU_GRAD))
+        return;
+    struct sl_instr *relu = &b->instrs.at[k], *made = &b->instrs.at[forward];
+    if (!plain(relu) || !is(made, SL_FUSED_BATCHNORM_RELU) || made->in_count != 5 ||
+        made->out[0].value != relu->in[1].value || made->in[0].value != grad->in[1].value)
+        return;
+    set_operands(b, grad, 7, 3);
+    grad->in[0] = relu->in[0];
+    grad->in[5] = made->in[2];
+    grad->in[6] = relu->in[1];
+    grad->kernel = SL_FUSED_BATCHNORM_RELU_GRAD;
+    absorb(grad, relu);
+}
+
+/* The three gradients of a batchnorm of images, likewise. */
+static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int dy = first->in[0].value;
+    int w = find_reader(b, i, "batchnorm_dw", dy), s = find_reader(b, i, "sum_to", dy);
+    if (b->spec->split || w < 0 || s < 0 || !plain(first) ||
+        !b->spec->has_kernel(SL_FUSED_BATCHNORM_GRAD))
+        return false;
+    struct sl_instr *dw = &b->instrs.at[w], *db = &b->instrs.at[s];
+    if (dw->in[1].value != first->in[1].value || !dw->accumulate ||
+        !sums_channels(db, first->in[2].numel))
+        return false;
+    set_operands(b, first, 5, 3);
+    first->out[1] = dw->out[0];
+    first->out[2] = db->out[0];
+    first->accumulate = true;
+    first->kernel = SL_FUSED_BATCHNORM_GRAD;
+    remove_instr(b, first, dw);
+    remove_instr(b, first, db);
+    fuse_relu_dx(b, i);
+    return true;
+}
+
+/* What is added to `value` by instruction j, if i may do that. */
+static bool find_other(const struct sl_build *b, int i, int j, int value, struct sl_operand *out) {
+    const struct sl_instr *add = &b->instrs.at[j];
+    *out = add->in[add->in[0].value == value];
+    return plain(add) && out->value != value && out->numel == add->out[0].numel &&
+           out->dtype == add->out[0].dtype && b->readers[add->out[0].value] == 1 &&
+           !made_between(b, i, j, out->value);
+}
+
+/* relu(batchnorm(x)) or relu(batchnorm(x) + r), with the bits of them apart. */
+static bool fuse_batchnorm_relu(struct sl_build *b, int i) {
+    struct sl_instr *first = &b->instrs.at[i];
+    int value = first->out[0].value, sum = find_reader(b, i, "add", value);
+    struct sl_operand other;
+    if (b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_BATCHNORM_RELU) || !plain(first))
+        return false;
+    if (sum >= 0 && (b->instrs.at[sum].out[0].numel != first->out[0].numel ||
+                     !find_other(b, i, sum, value, &other)))
+        return false;
+    if (sum >= 0)
+        value = b->instrs.at[sum].out[0].value;
+    int j = find_reader(b, sum >= 0 ? sum : i, "relu", value);
+    if (j < 0 || !plain(&b->instrs.at[j]))
+        return false;
+    set_operands(b, first, sum >= 0 ? 6 : 5, 5);
+    if (sum >= 0) {
+        first->in[5] = other;
+        absorb(first, &b->instrs.at[sum]);
+    }
+    first->out[0] = b->instrs.at[j].out[0];
+    first->kernel = SL_FUSED_BATCHNORM_RELU;
+    absorb(first, &b->instrs.at[j]);
+    return true;
+}
+
 /* The gradient of the logits is made while they are at hand, also when it belongs to the next
  * phase. What is recomputed is made there. */
 static bool fuse_cross_entropy(struct sl_build *b, int i) {
@@ -296,6 +389,10 @@ void sl_build_fuse(struct sl_build *b) {
             fuse_layernorm(b, i);
         else if (is(instr, "layernorm_dx"))
             fuse_layernorm_grad(b, i);
+        else if (is(instr, "batchnorm"))
+            fuse_batchnorm_relu(b, i);
+        else if (is(instr, "batchnorm_dx"))
+            fuse_batchnorm_grad(b, i);
         else if (is(instr, "cross_entropy"))
             fuse_cross_entropy(b, i);
     }

@@ -6,6 +6,11 @@
  *
  *   kernel              in          out               stands for
  *   add_layernorm       x r w b?    sum y mean rstd   sum = x + r, then layernorm (its attr)
+ *   batchnorm_grad      dy x w mean rstd
+ *                                   dx dw db          batchnorm_dx, batchnorm_dw and the sum of dy
+ *   batchnorm_relu_grad dy x w mean rstd b z
+ *                                   dx dw db          relu_dx (of z), then batchnorm_grad
+ *   batchnorm_relu      those of batchnorm, r?        relu(batchnorm(x)), with r relu(... + r)
  *   cross_entropy_grad  x target seed
  *                                   dx loss lse       cross_entropy, cross_entropy_dx (its attr)
  *   layernorm_grad      dy x w mean rstd r?
@@ -26,6 +31,9 @@
  * for; dw and db are its accumulators, dx is not. r is another gradient of x: their sum may belong
  * to another stage, so dx is rounded before it is added, as if both were apart.
  *
+ * batchnorm_grad and batchnorm_relu_grad are used as layernorm_grad is. batchnorm_relu rounds what
+ * it does not store as if it did.
+ *
  * cross_entropy_grad makes the gradient of the logits in the forward pass, while they are at hand;
  * seeds are there before it. A stage that recomputes does so when it goes back. So it must give the
  * bits of the two, too.
@@ -34,6 +42,9 @@
 #define SL_PASS_FUSED_H
 
 #define SL_FUSED_ADD_LAYERNORM "add_layernorm"
+#define SL_FUSED_BATCHNORM_GRAD "batchnorm_grad"
+#define SL_FUSED_BATCHNORM_RELU "batchnorm_relu"
+#define SL_FUSED_BATCHNORM_RELU_GRAD "batchnorm_relu_grad"
 #define SL_FUSED_CROSS_ENTROPY_GRAD "cross_entropy_grad"
 #define SL_FUSED_LAYERNORM_GRAD "layernorm_grad"
 #define SL_FUSED_MATMUL_ADD "matmul_add"

@@ -45,6 +45,21 @@ sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
                    near ? "'?" : "");
 }
 
+/* With two versions a stage may not begin an iteration before the one before the last has stepped:
+ * with more micro-batches in flight than an iteration has, it stands still until the pipeline has
+ * run empty. */
+bool sl_schedule_is_crowded(const struct sl_sched *sched) {
+    const struct sl_plan *plan = sched->plan;
+    for (int i = 0; i < plan->seat_count && sched->rule == SL_RULE_2BW; i++) {
+        const struct sl_seat *seat = &plan->seats[i];
+        if (sched->pools[i][SL_POOL_STASH].count > sl_deps_share(sched->micros[seat->stage],
+                                                                 plan->stages[seat->stage].width,
+                                                                 seat->replica))
+            return true;
+    }
+    return false;
+}
+
 int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
     const struct sl_schedule *row = sl_schedule_find(opts->schedule);
     struct sl_arena scratch = {0};
@@ -53,9 +68,10 @@ int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts
     if (!row || !row->slack)
         return 0;
     more.slack = row->slack;
-    sl_err err = sl_sched_build(&scratch, plan, &more, &sched);
+    bool takes = sl_sched_build(&scratch, plan, &more, &sched) == SL_OK;
+    takes = takes && !sl_schedule_is_crowded(sched);
     sl_arena_free(&scratch);
-    return err == SL_OK ? row->slack : 0;
+    return takes ? row->slack : 0;
 }
 
 /* --- numbers --- */

@@ -40,7 +40,10 @@ const struct sl_schedule *sl_schedule_find(const char *name); /* NULL when absen
 /* SL_ERR_USAGE with the nearest name. */
 SL_MUST_CHECK sl_err sl_schedule_require(const char *name, const struct sl_schedule **out);
 
-/* The row's slack, or 0 where workers have no memory for it, or it is refused otherwise. */
+/* Are more micro-batches in flight than two weight versions allow without standing still? */
+bool sl_schedule_is_crowded(const struct sl_sched *sched);
+/* The row's slack, or 0 where workers have no memory for it, or it is refused otherwise, or crowds
+ * the pipeline. */
 int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
 
 /* The claim of a schedule for a seat. */

@@ -55,9 +55,9 @@ struct sl_setup {
     struct sl_edge *edges; /* true tensors, and those that make a row of it (0 bytes); by `from` */
     int *edge_at;          /* [stage + 1] where the edges of a stage begin */
     int edge_count, device_count;
-    int *device_of; /* [worker] */
-    int **workers;  /* [stage][replica] */
-    bool folded;    /* one pipeline that stands for several */
+    int *device_of;               /* [worker] */
+    int **workers;                /* [stage][replica] */
+    const struct sl_setup *whole; /* this is one of its pipelines and stands for all; NULL: not */
 };
 
 void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
@@ -111,8 +111,8 @@ SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
 int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
                    const int64_t (*dur_ns)[SL_KIND_COUNT]);
 
-/* The same for searches: large setups of equal widths are played as one of their pipelines, without
- * what the others do to shared links. */
+/* The same for searches: large setups of equal widths are played as one of their pipelines, with
+ * its share of the links that all of them use. */
 SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
 /* Passes of one iteration: what playing it costs so, and as a whole. */
 int64_t sl_setup_passes(const struct sl_setup *setup);

@@ -56,6 +56,7 @@ struct sl_result {
 
 struct sl_planner {
     const char *name, *brief;
+    int64_t replays; /* passes of runners-up that are played as a whole; 0: few */
     sl_err (*run)(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out);
 };
 

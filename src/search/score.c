@@ -136,17 +136,62 @@ sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
 /* Names of wires: what it is, of whom, in which direction. */
 static uint64_t wire(uint64_t what, uint64_t a, uint64_t b) { return what << 56 | a << 28 | b; }
 
-static void add_wire(struct sl_sim_route *out, uint64_t name, const struct sl_link *link) {
-    double speed = link->bandwidth < 9e18 ? link->bandwidth : 9e18;
-    out->wires[out->wire_count++] = (struct sl_sim_wire){name, (int64_t)speed};
+/* Both ends of a message, and how to see who else is on its way at a level of the network. */
+struct ends {
+    const struct sl_setup *l;
+    int from, to;     /* workers */
+    int level, below; /* hosts of one group */
+};
+
+enum { SAME_FROM = 1, SAME_TO = 2 };
+
+/* Of several pipelines only one is played: how many of them use this link, where it is that of a
+ * group of hosts at one end, or at both. */
+static int beside(const struct ends *e, int same) {
+    const struct sl_setup *whole = e->l->whole;
+    const int *host_of = e->l->problem->machine->host_of, *device_of = e->l->device_of;
+    int a = host_of[device_of[e->from]] / e->below, b = host_of[device_of[e->to]] / e->below;
+    int count = 0;
+    for (int r = 0; whole && r < whole->c.width[0]; r++) {
+        int x = host_of[whole->device_of[whole->workers[e->from][r]]];
+        int y = host_of[whole->device_of[whole->workers[e->to][r]]];
+        int level = sl_machine_level(whole->problem->machine, x, y);
+        bool here =
+            (!(same & SAME_FROM) || x / e->below == a) && (!(same & SAME_TO) || y / e->below == b);
+        count += here && (e->level ? level == e->level : level >= 0);
+    }
+    return count ? count : 1;
 }
 
-static void ends(struct sl_sim_route *out, const struct sl_link *link, uint64_t what, uint64_t a,
-                 uint64_t b) {
+static void add_wire(struct sl_sim_route *out, uint64_t name, const struct sl_link *link,
+                     int pipelines) {
+    double speed = link->bandwidth / pipelines;
+    speed = speed < 9e18 ? speed : 9e18;
+    out->wires[out->wire_count++] = (struct sl_sim_wire){name, speed > 1 ? (int64_t)speed : 1};
+}
+
+/* Between devices of a host; pipelines have devices of their own. */
+static void add_inside(struct sl_sim_route *out, const struct sl_link *link, int host, uint64_t a,
+                       uint64_t b) {
     switch (link->sharing) {
-    case SL_LINK_PAIR: add_wire(out, wire(what, a + 1, b + 1), link); return;
-    case SL_LINK_BUS: add_wire(out, wire(what, 0, 0), link); return;
-    default: add_wire(out, wire(what, a + 1, 0), link); add_wire(out, wire(what, 0, b + 1), link);
+    case SL_LINK_PAIR: add_wire(out, wire(1, a + 1, b + 1), link, 1); return;
+    case SL_LINK_BUS: add_wire(out, wire(1 + (uint64_t)host, 0, 0), link, 1); return;
+    default: add_wire(out, wire(1, a + 1, 0), link, 1); add_wire(out, wire(1, 0, b + 1), link, 1);
+    }
+}
+
+static void add_between(struct sl_sim_route *out, const struct sl_link *link, const struct ends *e,
+                        int host_a, int host_b) {
+    uint64_t what = 128 + (uint64_t)e->level, a = 1 + (uint64_t)(host_a / e->below),
+             b = 1 + (uint64_t)(host_b / e->below);
+    switch (link->sharing) {
+    case SL_LINK_PAIR:
+        add_wire(out, wire(what, a, b), link, beside(e, SAME_FROM | SAME_TO));
+        return;
+    case SL_LINK_BUS: add_wire(out, wire(what, 0, 0), link, beside(e, 0)); return;
+    default:
+        add_wire(out, wire(what, a, 0), link, beside(e, SAME_FROM));
+        add_wire(out, wire(what, 0, b), link, beside(e, SAME_TO));
     }
 }
 
@@ -163,14 +208,15 @@ static void route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
         return;
     if (level < 0) {
-        uint64_t bus = 1 + (link->sharing == SL_LINK_BUS ? (uint64_t)host_a : 0);
-        ends(out, link, bus, (uint64_t)a, (uint64_t)b);
+        add_inside(out, link, host_a, (uint64_t)a, (uint64_t)b);
         return;
     }
-    int below = level ? m->levels[level - 1].hosts : 1;
+    struct ends e = {l, from, to, 0, 1};
     if (level) /* the ports of the hosts at the bottom, too */
-        ends(out, &m->links[m->levels[0].link], 128, (uint64_t)host_a, (uint64_t)host_b);
-    ends(out, link, 128 + (uint64_t)level, (uint64_t)(host_a / below), (uint64_t)(host_b / below));
+        add_between(out, &m->links[m->levels[0].link], &e, host_a, host_b);
+    e.level = level;
+    e.below = level ? m->levels[level - 1].hosts : 1;
+    add_between(out, link, &e, host_a, host_b);
 }
 
 /* ---- playing ---- */
@@ -198,7 +244,7 @@ static bool steps_together(const struct sl_setup *l) {
     for (int s = 0; s < l->c.stage_count; s++)
         if (l->c.width[s] > 1)
             return false;
-    return !l->folded;
+    return !l->whole;
 }
 
 /* A synchronous step judges one norm of all gradients: updates begin when the last worker is there,
@@ -225,7 +271,8 @@ static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
                            struct sl_sched_opts *opts, const struct sl_sched **out) {
     const struct sl_schedule *row = sl_schedule_find(opts->schedule);
     for (opts->slack = row ? row->slack : 0; opts->slack >= 0; opts->slack--)
-        if (sl_sched_build(arena, plan, opts, out) == SL_OK)
+        if (sl_sched_build(arena, plan, opts, out) == SL_OK &&
+            (!opts->slack || !sl_schedule_is_crowded(*out)))
             return SL_OK;
     struct sl_plan draft = *plan;
     const struct sl_plan *loose;
@@ -298,7 +345,7 @@ static void fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_set
     share->batch = micros * share->sizes[l->c.size];
     *out = *l;
     out->problem = share;
-    out->folded = true;
+    out->whole = l;
     out->c.width = ones;
     out->device_count = l->c.stage_count;
     out->stages = sl_vec_freeze(arena, l->stages, l->c.stage_count, sizeof *l->stages);

@@ -82,17 +82,19 @@ static bool is_before(const struct sl_found *a, const struct sl_found *b) {
  * best). */
 static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
                            int64_t best_ns, struct sl_search *out) {
-    enum { PASSES_MOST = 1 << 15 };
+    enum { PASSES_MOST = 1 << 18 };
+    int64_t most = spec->planner->replays ? spec->planner->replays : PASSES_MOST;
     struct sl_result *r = &out->result;
     struct sl_search other;
+    int64_t passes = 0;
     double scale = (double)r->best.score.step_ns / (double)(best_ns > 0 ? best_ns : 1);
     for (int i = 0; i < r->runner_count; i++) {
         struct sl_found *runner = &r->runner[i];
         struct sl_score score;
         bool fits;
         sl_setup_build(arena, spec->query.problem, &runner->c, &other.setup);
-        if (sl_setup_all_passes(&other.setup) > PASSES_MOST ||
-            sl_setup_score(&other.setup, NULL, &score) != SL_OK) {
+        passes += sl_setup_all_passes(&other.setup);
+        if (passes > most || sl_setup_score(&other.setup, NULL, &score) != SL_OK) {
             runner->score.step_ns = (int64_t)((double)runner->score.step_ns * scale);
             runner->score.sim_ns = (int64_t)((double)runner->score.sim_ns * scale);
             continue;

@@ -214,11 +214,13 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
         key->dv_row = row_of(out[2]);
         halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
     }
-    bool masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
-    /* Not with a mask: going backwards with a bias, cuDNN's gradients were off in
-     * table.device_kernels (mask64, mask_some64). */
+    key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
+    /* With a mask, whole tiles only: else cuDNN's gradients were off (mask64, mask_some64 of
+     * table.device_kernels). */
+    bool tiles = key->queries % 64 == 0 && key->keys % 64 == 0 && !key->causal;
     return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
-           key->width <= 128 && !masked && (!key->causal || key->queries == key->keys);
+           key->width <= 128 && (!key->masked || tiles) &&
+           (!key->causal || key->queries == key->keys);
 }
 
 /* The largest part of the batch whose scores fit. */
@@ -235,8 +237,12 @@ static i64 dots_of(const sl_dnn_attention &key) {
     return key.backward ? padded(key.batch * key.heads * key.queries * (i64)sizeof(float)) : 0;
 }
 
-/* Does cuDNN take it? The key is then that of a part of the batch; scratch: [dots] of that,
- * [workspace]. */
+static i64 bias_of(const sl_dnn_attention &key, i64 batch) {
+    return key.masked ? padded(batch * sl_dnn_bias_rows(&key) * key.keys * 2) : 0;
+}
+
+/* Does cuDNN take it? The key is then that of a part of the batch; scratch: [dots] of that, [bias]
+ * of all, [workspace]. */
 static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
                      i64 *bytes) {
     if (!dnn_key(instr, q, key))
@@ -247,13 +253,42 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
     if (key->batch < batch && (key->queries % 8 || key->keys % 8)) /* parts begin aligned */
         return false;
     i64 workspace = sl_dnn_attention_bytes(cuda, key);
-    *bytes = dots_of(*key) + workspace;
+    *bytes = dots_of(*key) + bias_of(*key, batch) + workspace;
     return workspace >= 0;
 }
 
+/* A mask as what is added to scores: finite, so that nothing is NaN where all keys are hidden. The
+ * same for `rows` queries of a sample; eight keys at a time. */
+static __global__ void to_bias(array bias, const int32_t *mask, i64 rows_, i64 keys, i64 eights) {
+    GRID_LOOP(e, eights) {
+        i64 sample = 8 * e / (rows_ * keys), key = 8 * e % keys;
+        eight v;
+        for (int k = 0; k < 8; k++)
+            v.v[k] = mask[sample * keys + key + k] ? 0 : -1e30f;
+        put8(bias, 8 * e, v);
+    }
+}
+
+/* A block per sample: where it sees no key at all, y and lse are 0. */
+static __global__ void blind_samples(att z) {
+    i64 b = blockIdx.x, each = z.t * z.hq;
+    int sees = 0;
+    for (i64 j = threadIdx.x; j < z.s; j += blockDim.x)
+        sees |= z.mask[b * z.s + j] != 0;
+    if (__syncthreads_or(sees))
+        return;
+    for (i64 i = threadIdx.x; i < each * z.d; i += blockDim.x)
+        put(z.y, b * each * z.d + i, 0);
+    for (i64 i = threadIdx.x; i < each; i += blockDim.x)
+        put(z.lse, b * each + i, 0);
+}
+
 static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key) {
-    char *scratch = (char *)call->scratch;
-    i64 y_row = z.hq * z.d;
+    char *scratch = (char *)call->scratch, *bias = scratch + dots_of(key);
+    i64 y_row = z.hq * z.d, bias_rows = sl_dnn_bias_rows(&key), eights = z.b * bias_rows * z.s / 8;
+    if (key.masked)
+        to_bias<<<blocks_for(eights, THREADS), THREADS, 0, call->stream>>>(array{bias, 1}, z.mask,
+                                                                           bias_rows, z.s, eights);
     for (i64 b = 0; b < z.b; b += key.batch) {
         i64 t = b * z.t * 2, s = b * z.s * 2; /* bytes, times a row's elements */
         sl_dnn_attention_io io = {};
@@ -269,11 +304,14 @@ static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_atten
             io.dv = (char *)z.dv.at + s * z.dv_row;
         }
         io.dots = (float *)scratch;
-        io.workspace = scratch + dots_of(key);
+        io.bias = bias + s * bias_rows;
+        io.workspace = bias + bias_of(key, z.b);
         io.scale = z.scale;
         io.stream = call->stream;
         SL_TRY(sl_dnn_attention_run(call->device, &key, &io));
     }
+    if (key.masked && !key.backward)
+        blind_samples<<<(unsigned)z.b, THREADS, 0, call->stream>>>(z);
     return launched(call);
 }
 

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV, DOTS, SCALE, LOWEST, ONE };
+enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV, DOTS, SCALE, LOWEST, ONE, BIAS };
 
 static const cudnnDataType_t half = CUDNN_DATA_BFLOAT16, full = CUDNN_DATA_FLOAT;
 
@@ -73,9 +73,20 @@ static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axi
     return y;
 }
 
-static sl_dnn_tensor scaled(struct sl_dnn_graph *g, sl_dnn_tensor s) {
+/* scale q k', and what hides keys that a mask names */
+static sl_dnn_tensor scaled(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
+                            sl_dnn_tensor s) {
     sl_dnn_tensor scale = sl_dnn_number(g, SCALE);
-    return sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, s, &scale);
+    s = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, s, &scale);
+    if (!z->masked)
+        return s;
+    int64_t rows = sl_dnn_bias_rows(z);
+    sl_dnn_tensor bias = memory(g, BIAS,
+                                (sl_dnn_tensor){NULL,
+                                                half,
+                                                {z->batch, 1, rows, z->keys},
+                                                {rows * z->keys, rows * z->keys, z->keys, 1}});
+    return sl_dnn_mapped(g, CUDNN_POINTWISE_ADD, s, &bias);
 }
 
 /* Causal: later keys get -inf. */
@@ -105,7 +116,7 @@ static void make_forward(struct sl_dnn_graph *g, const struct sl_dnn_attention *
     sl_dnn_tensor s = inner(g, scores(z, full)), most = inner(g, column(z));
     sl_dnn_tensor sum = inner(g, column(z)), p = inner(g, scores(z, half));
     sl_dnn_matmul(g, q, k, s);
-    s = hide(g, z, scaled(g, s));
+    s = hide(g, z, scaled(g, z, s));
     sl_dnn_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, most);
     s = sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &most);
     s = sl_dnn_mapped(g, CUDNN_POINTWISE_EXP, s, NULL);
@@ -145,7 +156,7 @@ static void make_backward(struct sl_dnn_graph *g, const struct sl_dnn_attention 
     sl_dnn_tensor ds_turned = inner(g, turned(scores(z, half)));
     sl_dnn_tensor k_rows = inner(g, rows(z, z->keys, z->k_row));
     sl_dnn_matmul(g, q, k, s);
-    s = scaled(g, s);
+    s = scaled(g, z, s);
     s = hide(g, z, sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &lse));
     sl_dnn_tensor p = sl_dnn_mapped(g, CUDNN_POINTWISE_EXP, s, NULL);
     sl_dnn_reshape(g, p, p_turned);
@@ -191,6 +202,8 @@ sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_att
     sl_dnn_bind(&b, SCALE, &io->scale);
     if (key->causal)
         sl_dnn_bind(&b, LOWEST, &lowest);
+    if (key->masked)
+        sl_dnn_bind(&b, BIAS, io->bias);
     if (key->backward) {
         sl_dnn_bind(&b, DY, io->dy);
         sl_dnn_bind(&b, DQ, io->dq);

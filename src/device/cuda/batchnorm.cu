@@ -122,6 +122,82 @@ static sl_err k_batchnorm_dw(const sl_cuda_call *call) {
                                   channels_of(&call->instr->in[1].shape), false, call->add});
 }
 
+/* ---- several at once: one behind the other, unless channels are last ---- */
+
+struct part { /* of a fused call: which of its operands, and whether it may add */
+    const char *kernel;
+    int in[5], in_count, out, out_count;
+};
+
+struct part_call {
+    sl_instr instr;
+    sl_operand in[5];
+    sl_cuda_call call;
+};
+
+static void open_part(part_call *p, const sl_cuda_call *call, const part &which) {
+    p->instr = *call->instr;
+    p->call = *call;
+    p->call.instr = &p->instr;
+    p->instr.kernel = which.kernel;
+    p->instr.in = p->in;
+    p->instr.in_count = which.in_count;
+    p->instr.out = call->instr->out + which.out;
+    p->instr.out_count = which.out_count;
+    p->call.last = {};
+    for (int i = 0; i < which.in_count; i++) {
+        int from = which.in[i];
+        p->in[i] = from < 0 ? call->instr->out[0] : call->instr->in[from];
+        p->call.in[i] = from < 0 ? call->out[0] : call->in[from];
+    }
+    for (int i = 0; i < which.out_count; i++)
+        p->call.out[i] = call->out[which.out + i];
+    p->call.add = which.out > 0 && call->add;
+}
+
+static sl_err run_parts(const sl_cuda_call *call, const part *parts, int count) {
+    for (int i = 0; i < count; i++) {
+        part_call p;
+        open_part(&p, call, parts[i]);
+        SL_TRY(sl_cuda_find(parts[i].kernel)->run(&p.call));
+    }
+    return SL_OK;
+}
+
+/* dx may lie on dy or x: it comes last. */
+static const part grad_parts[] = {{"batchnorm_dw", {0, 1, 3, 4}, 4, 1, 1},
+                                  {"sum_to", {0}, 1, 2, 1},
+                                  {"batchnorm_dx", {0, 1, 2, 3, 4}, 5, 0, 1}};
+/* -1: what lies in the first output by then */
+static const part relu_parts[] = {
+    {"batchnorm", {0, 1, 2, 3, 4}, 5, 0, 5}, {"add", {-1, 5}, 2, 0, 1}, {"relu", {-1}, 1, 0, 1}};
+
+/* The same behind relu_dx, which writes to where dx will be; dx may lie on dy. */
+static const part relu_grad_parts[] = {{"relu_dx", {0, 6}, 2, 0, 1},
+                                       {"batchnorm_dw", {-1, 1, 3, 4}, 4, 1, 1},
+                                       {"sum_to", {-1}, 1, 2, 1},
+                                       {"batchnorm_dx", {-1, 1, 2, 3, 4}, 5, 0, 1}};
+
+static sl_err k_batchnorm_grad(const sl_cuda_call *call) {
+    return call->last.in & 1 ? bn_last_grad(call) : run_parts(call, grad_parts, 3);
+}
+
+static sl_err k_batchnorm_relu_grad(const sl_cuda_call *call) {
+    return call->last.in & 1 ? bn_last_grad(call) : run_parts(call, relu_grad_parts, 4);
+}
+
+static sl_err k_batchnorm_relu(const sl_cuda_call *call) {
+    if (call->last.in & 1)
+        return bn_last(call);
+    SL_TRY(run_parts(call, relu_parts, 1));
+    bool sums = call->instr->in_count > 5;
+    return run_parts(call, relu_parts + (sums ? 1 : 2), sums ? 2 : 1);
+}
+
+static i64 grad_scratch(const sl_instr *instr) { /* of sum_to */
+    return column_scratch(instr->in[0].numel / instr->in[2].numel, instr->in[2].numel);
+}
+
 /* ---- with fixed statistics ---- */
 
 struct fixed { /* mean.at NULL: dx from dy */
@@ -187,6 +263,9 @@ extern "C" const struct sl_cuda_kernel sl_cuda_batchnorms[] = {
     {"batchnorm_eval", k_batchnorm_eval},
     {"batchnorm_eval_dw", k_batchnorm_eval_dw},
     {"batchnorm_eval_dx", k_batchnorm_eval_dx},
+    {"batchnorm_grad", k_batchnorm_grad, grad_scratch, false, bn_last_bytes},
+    {"batchnorm_relu", k_batchnorm_relu, NULL, false, bn_last_bytes},
+    {"batchnorm_relu_grad", k_batchnorm_relu_grad, grad_scratch, false, bn_last_bytes},
     {},
 };
 /* clang-format on */

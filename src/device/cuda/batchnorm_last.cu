@@ -8,6 +8,8 @@
  */
 #include "device/cuda/batchnorm_last.cuh"
 
+#include <string.h>
+
 enum { WALKERS = 256, MOST_PARTS = 264 };
 
 struct pixels { /* [rows, n] */
@@ -90,25 +92,52 @@ static __global__ void __launch_bounds__(WALKERS) moments(array x, pixels z) {
     put_parts(z, w, a, b);
 }
 
-/* sum of dy, and of dy xhat (x.at NULL: only the first) */
-struct dots_args {
-    array dy, x, mean, rstd;
+/* x normalised, scaled and shifted; by = rstd w. Written out, so that all of these kernels agree.
+ */
+static __device__ __forceinline__ float scaled(float x, float mean, float by, float b) {
+    return __fmaf_rn(__fsub_rn(x, mean), by, b);
+}
+/* As if it had been stored. */
+static __device__ __forceinline__ float rounded(float v) {
+    return __bfloat162float(__float2bfloat16(v));
+}
+
+/* What goes back through relu(scaled x), eight channels. */
+struct gate {
+    eight mean, by, b;
+    __device__ __forceinline__ float operator()(float dy, float x, int k) const {
+        return rounded(scaled(x, mean.v[k], by.v[k], b.v[k])) > 0 ? dy : 0;
+    }
 };
 static __device__ __forceinline__ eight read_eight(array a, i64 i) {
     return a.at ? get8(a, i) : eight{};
 }
-static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
+static __device__ __forceinline__ gate gate_of(array mean, array rstd, array w, array b, i64 col) {
+    gate g = {read_eight(mean, col), read_eight(rstd, col), read_eight(b, col)};
+    eight by = read_eight(w, col);
+    for (int k = 0; k < 8; k++)
+        g.by.v[k] *= by.v[k];
+    return g;
+}
+
+/* sum of dy, and of dy xhat (x.at NULL: only the first); RELU: dy comes through relu first */
+struct dots_args {
+    array dy, x, mean, rstd, w, b;
+};
+template <bool RELU> static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
     d.dy.half = d.x.half = 1;
     walk w = walk_of(z);
     eight a = {}, b = {};
     if (w.col < z.n) {
         eight mean = read_eight(d.mean, w.col), rstd = read_eight(d.rstd, w.col);
+        gate open = RELU ? gate_of(d.mean, d.rstd, d.w, d.b, w.col) : gate{};
 #pragma unroll 4
         for (i64 row = w.first; row < z.rows; row += w.step) {
             eight dy = get8(d.dy, row * z.n + w.col), x = read_eight(d.x, row * z.n + w.col);
             for (int k = 0; k < 8; k++) {
-                a.v[k] += dy.v[k];
-                b.v[k] += dy.v[k] * (x.v[k] - mean.v[k]) * rstd.v[k];
+                float v = RELU ? open(dy.v[k], x.v[k], k) : dy.v[k];
+                a.v[k] = __fadd_rn(a.v[k], v);
+                b.v[k] = __fmaf_rn(__fmul_rn(v, __fsub_rn(x.v[k], mean.v[k])), rstd.v[k], b.v[k]);
             }
         }
     }
@@ -161,10 +190,13 @@ static __global__ void end_dots(array y, int which, pixels z, bool add) {
 }
 
 struct affine {
-    array y, x, w, b, mean, rstd;
+    array y, x, w, b, mean, rstd, r;
 };
+
+/* RELU: y = relu(...); SUM: r is added before. */
+template <bool RELU, bool SUM>
 static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
-    f.x.half = f.y.half = 1;
+    f.x.half = f.y.half = f.r.half = 1;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;
@@ -175,31 +207,38 @@ static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) 
 #pragma unroll 4
     for (i64 row = p.first; row < z.rows; row += p.step) {
         eight e = get8(f.x, row * z.n + p.col);
-        for (int k = 0; k < 8; k++)
-            e.v[k] = (e.v[k] - mean.v[k]) * by.v[k] + b.v[k];
+        eight r = SUM ? get8(f.r, row * z.n + p.col) : eight{};
+        for (int k = 0; k < 8; k++) {
+            float v = scaled(e.v[k], mean.v[k], by.v[k], b.v[k]);
+            v = SUM ? rounded(v) + r.v[k] : v;
+            e.v[k] = RELU && v < 0 ? 0 : v;
+        }
         put8(f.y, row * z.n + p.col, e);
     }
 }
 
 struct slope {
-    array dx, dy, x, w, mean, rstd;
+    array dx, dy, x, w, mean, rstd, b;
     bool add;
 };
-static __global__ void __launch_bounds__(WALKERS) bend(slope s, pixels z) {
+template <bool RELU> static __global__ void __launch_bounds__(WALKERS) bend(slope s, pixels z) {
     s.dx.half = s.dy.half = s.x.half = 1;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;
     eight mean = get8(s.mean, p.col), rstd = get8(s.rstd, p.col), w = get8(s.w, p.col);
     eight first = get8(array{z.coef, 0}, p.col), second = get8(array{z.coef, 0}, z.n + p.col);
+    gate open = RELU ? gate_of(s.mean, s.rstd, s.w, s.b, p.col) : gate{};
 #pragma unroll 2
     for (i64 row = p.first; row < z.rows; row += p.step) {
         i64 at = row * z.n + p.col;
         eight dy = get8(s.dy, at), x = get8(s.x, at), old = s.add ? get8(s.dx, at) : eight{};
         for (int k = 0; k < 8; k++) {
-            float hat = (x.v[k] - mean.v[k]) * rstd.v[k];
-            float v = w.v[k] * rstd.v[k] * (dy.v[k] - first.v[k] - hat * second.v[k]);
-            old.v[k] += v;
+            float hat = __fmul_rn(__fsub_rn(x.v[k], mean.v[k]), rstd.v[k]);
+            float g = RELU ? open(dy.v[k], x.v[k], k) : dy.v[k];
+            float v = __fmul_rn(__fmul_rn(w.v[k], rstd.v[k]),
+                                __fmaf_rn(-hat, second.v[k], __fsub_rn(g, first.v[k])));
+            old.v[k] = s.add ? __fadd_rn(old.v[k], v) : v;
         }
         put8(s.dx, at, old);
     }
@@ -226,24 +265,46 @@ sl_err bn_last(const sl_cuda_call *call) {
                (float)call->instr->attr[1].f};
     moments<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(x, z);
     end_moments<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(s, z);
-    normalise<<<map_grid(z), WALKERS, 0, call->stream>>>(
-        affine{out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd}, z);
+    affine f = {out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd,
+                in_array(call, 5)};
+    if (f.r.at)
+        normalise<true, true><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
+    else if (strcmp(call->instr->kernel, "batchnorm") != 0)
+        normalise<true, false><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
+    else
+        normalise<false, false><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
     return launched(call);
 }
 
 sl_err bn_last_dx(const sl_cuda_call *call) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
     dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3), in_array(call, 4)};
-    dots<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    dots<false><<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
     end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
-    bend<<<map_grid(z), WALKERS, 0, call->stream>>>(
-        slope{out_array(call, 0), d.dy, d.x, in_array(call, 2), d.mean, d.rstd, call->add}, z);
+    bend<false><<<map_grid(z), WALKERS, 0, call->stream>>>(
+        slope{out_array(call, 0), d.dy, d.x, in_array(call, 2), d.mean, d.rstd, {}, call->add}, z);
+    return launched(call);
+}
+
+/* The two sums of dx are the other gradients. With a bias (in[5]): through relu first. */
+sl_err bn_last_grad(const sl_cuda_call *call) {
+    pixels z = pixels_of(call->instr->in[0], call->scratch);
+    dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3),
+                   in_array(call, 4), in_array(call, 2), in_array(call, 5)};
+    slope s = {out_array(call, 0), d.dy, d.x, d.w, d.mean, d.rstd, d.b, false};
+    bool relu = d.b.at != NULL;
+    (relu ? dots<true> : dots<false>)<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    for (int which = 0; which < 2; which++)
+        end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(out_array(call, which ? 1 : 2),
+                                                               which, z, call->add);
+    end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
+    (relu ? bend<true> : bend<false>)<<<map_grid(z), WALKERS, 0, call->stream>>>(s, z);
     return launched(call);
 }
 
 static sl_err sum_to_out(const sl_cuda_call *call, const dots_args &d, int which) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
-    dots<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    dots<false><<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
     end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(out_array(call, 0), which, z, call->add);
     return launched(call);
 }

@@ -4,9 +4,10 @@
 
 #include "device/cuda/kernels.cuh"
 
-sl_err bn_last(const sl_cuda_call *call);
+sl_err bn_last(const sl_cuda_call *call); /* batchnorm, batchnorm_relu */
 sl_err bn_last_dx(const sl_cuda_call *call);
 sl_err bn_last_dw(const sl_cuda_call *call);
+sl_err bn_last_grad(const sl_cuda_call *call);
 /* out[0] [C] = the sum of in[0] over everything but its channels */
 sl_err sum_channels_last(const sl_cuda_call *call);
 /* The scratch of each of them; 0 for calls without such images. */

@@ -18,11 +18,11 @@ static window window_of(const union sl_attr *attr, const sl_shape *x, const sl_s
     return w;
 }
 
-struct span {
-    i64 from, to;
+struct span { /* rows or columns of an image */
+    int from, to;
 };
-static __device__ span clip(i64 at, i64 stride, i64 pad, i64 kernel, i64 size) {
-    i64 from = at * stride - pad, to = from + kernel;
+static __device__ span clip(int at, int stride, int pad, int kernel, int size) {
+    int from = at * stride - pad, to = from + kernel;
     return {from > 0 ? from : 0, to < size ? to : size};
 }
 
@@ -47,8 +47,8 @@ static __global__ void maxpool(array y, int32_t *index, array x, window w) {
 }
 
 /* Windows that hold pixel p: those from at.from to at.to. */
-static __device__ span windows_of(i64 p, i64 stride, i64 pad, i64 kernel, i64 count) {
-    i64 last = (p + pad) / stride, first = (p + pad - kernel + stride) / stride;
+static __device__ span windows_of(int p, int stride, int pad, int kernel, int count) {
+    int last = (p + pad) / stride, first = (p + pad - kernel + stride) / stride;
     if (p + pad - kernel + 1 <= 0)
         first = 0;
     return {first, last + 1 < count ? last + 1 : count};
@@ -69,7 +69,18 @@ static __global__ void maxpool_dx(array dx, array dy, const int32_t *index, wind
     }
 }
 
-/* ---- with channels last: a thread has eight channels of a pixel; planes = samples times n ---- */
+/* ---- with channels last: a thread has eight channels of a pixel; planes = samples times n ----
+ *
+ * I: what counts threads; divisions of 64 bits would take longer than all the rest. */
+
+template <class I> struct spot { /* the i-th of them in images of h x w */
+    I col, image, row, column;
+    __device__ __forceinline__ spot(I i, i64 n, i64 h, i64 w)
+        : col(i % (I)(n / 8) * 8), image(i / (I)(n / 8)), row(image / (I)w), column(image % (I)w) {
+        image = row / (I)h;
+        row %= (I)h;
+    }
+};
 
 /* The largest so far and where it was; a NaN wins. */
 static __device__ __forceinline__ void take_larger(eight &most, int32_t *best, const eight &e,
@@ -81,12 +92,14 @@ static __device__ __forceinline__ void take_larger(eight &most, int32_t *best, c
         }
 }
 
+template <class I>
 static __global__ void maxpool_last(array y, int32_t *index, array x, window w, i64 n) {
     GRID_LOOP(i, w.planes / 8 * w.oh * w.ow) {
-        i64 col = i % (n / 8) * 8, out = i / (n / 8), sample = out / (w.oh * w.ow);
-        span rows = clip(out / w.ow % w.oh, w.stride[0], w.pad[0], w.kernel[0], w.h);
-        span cols = clip(out % w.ow, w.stride[1], w.pad[1], w.kernel[1], w.w);
-        i64 from = sample * w.h * w.w;
+        spot<I> s((I)i, n, w.oh, w.ow);
+        span rows = clip((int)s.row, w.stride[0], w.pad[0], w.kernel[0], w.h);
+        span cols = clip((int)s.column, w.stride[1], w.pad[1], w.kernel[1], w.w);
+        i64 col = s.col, from = s.image * w.h * w.w,
+            out = (s.image * w.oh + s.row) * w.ow + s.column;
         int32_t best[8];
         eight most = get8(x, (from + rows.from * w.w + cols.from) * n + col);
         for (int k = 0; k < 8; k++)
@@ -101,20 +114,25 @@ static __global__ void maxpool_last(array y, int32_t *index, array x, window w, 
     }
 }
 
+template <class I>
 static __global__ void maxpool_last_dx(array dx, array dy, const int32_t *index, window w, i64 n,
                                        bool add) {
     GRID_LOOP(i, w.planes / 8 * w.h * w.w) {
-        i64 col = i % (n / 8) * 8, at = i / (n / 8), pixel = at % (w.h * w.w);
-        i64 first = at / (w.h * w.w) * w.oh * w.ow;
-        span wr = windows_of(pixel / w.w, w.stride[0], w.pad[0], w.kernel[0], w.oh);
-        span wc = windows_of(pixel % w.w, w.stride[1], w.pad[1], w.kernel[1], w.ow);
+        spot<I> s((I)i, n, w.h, w.w);
+        int pixel = (int)(s.row * w.w + s.column);
+        i64 col = s.col, first = s.image * w.oh * w.ow, at = s.image * w.h * w.w + pixel;
+        span wr = windows_of((int)s.row, w.stride[0], w.pad[0], w.kernel[0], w.oh);
+        span wc = windows_of((int)s.column, w.stride[1], w.pad[1], w.kernel[1], w.ow);
         eight sum = add ? get8(dx, at * n + col) : eight{};
         for (i64 r = wr.from; r < wr.to; r++)
             for (i64 c = wc.from; c < wc.to; c++) {
                 i64 from = (first + r * w.ow + c) * n + col;
                 eight e = get8(dy, from);
+                int32_t best[8];
+                *(int4 *)best = *(const int4 *)(index + from);
+                *(int4 *)(best + 4) = *(const int4 *)(index + from + 4);
                 for (int k = 0; k < 8; k++)
-                    sum.v[k] += index[from + k] == pixel ? e.v[k] : 0;
+                    sum.v[k] += best[k] == pixel ? e.v[k] : 0;
             }
         put8(dx, at * n + col, sum);
     }
@@ -124,7 +142,9 @@ static sl_err k_maxpool(const sl_cuda_call *call) {
     window w = window_of(call->instr->attr, &call->instr->in[0].shape, &call->instr->out[0].shape);
     i64 count = call->instr->out[0].numel;
     if (call->last.in & 1)
-        maxpool_last<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(
+        (count < INT32_MAX
+             ? maxpool_last<unsigned>
+             : maxpool_last<i64>)<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(
             out_array(call, 0), (int32_t *)call->out[1], in_array(call, 0), w,
             call->instr->in[0].shape.dim[1]);
     else
@@ -138,7 +158,9 @@ static sl_err k_maxpool_dx(const sl_cuda_call *call) {
         window_of(call->instr->attr + 1, &call->instr->out[0].shape, &call->instr->in[0].shape);
     i64 count = call->instr->out[0].numel;
     if (call->last.in & 1)
-        maxpool_last_dx<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(
+        (count < INT32_MAX
+             ? maxpool_last_dx<unsigned>
+             : maxpool_last_dx<i64>)<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(
             out_array(call, 0), in_array(call, 0), (const int32_t *)call->in[1], w,
             call->instr->in[0].shape.dim[1], call->add);
     else

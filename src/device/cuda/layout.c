@@ -25,6 +25,9 @@ static const struct known {
     {"batchnorm", 1, 1, true},
     {"batchnorm_dw", 3, 0, true},
     {"batchnorm_dx", 3, 1, true},
+    {"batchnorm_grad", 3, 1, true},
+    {"batchnorm_relu", 33, 1, true},      /* x and r */
+    {"batchnorm_relu_grad", 67, 1, true}, /* dy, x and z */
     {"conv2d", 1, 1, false},
     {"conv2d_dw", 3, 0, false},
     {"conv2d_dx", 1, 1, false},

@@ -139,12 +139,53 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     sl_graph_close(graph);
 }
 
+static bool has_batchnorms(const char *name) { return strncmp(name, "batchnorm_", 10) == 0; }
+
+/* Blocks of a residual network: the sum goes with the batchnorm that is made last. */
+static void batchnorms_take_what_surrounds_them(void **state) {
+    struct sl_graph *graph =
+        read_model("input image : float[B, 8, 4, 4]\ninput label : int[B] < 5\n"
+                   "fn conv(x) {\nparam w[8, 8, 3, 3] ~ normal(0.3)\nreturn conv2d(x, w, stride = "
+                   "1, pad = 1)\n}\n"
+                   "fn bn(x) {\nparam w[8] ~ ones\nparam b[8] ~ zeros\nstate mean[8] ~ zeros\n"
+                   "state var[8] ~ ones\nreturn batchnorm(x, w, b, mean, var)\n}\n"
+                   "x = relu(bn(conv(image) as c0) as b0)\n"
+                   "y = bn(conv(x) as c1) as b1\nx = relu(y + x)\n"
+                   "y = bn(conv(x) as c2) as b2\nx = relu(y + bn(conv(x) as c3) as b3)\n"
+                   "param wl[5, 8] ~ normal(0.4)\n"
+                   "loss cross_entropy(matmul(global_avgpool(x), wl, tb = 1), label)\n");
+    (void)state;
+    for (int recompute = 0; recompute < 2; recompute++) {
+        struct sl_program *p = build(graph, has_batchnorms, false, recompute);
+        struct sl_program *apart = build(graph, has_none, false, recompute);
+        int sums = 0, f = p->end[SL_PHASE_F];
+        for (int i = 0; i < f; i++)
+            sums += strcmp(p->instrs[i].kernel, SL_FUSED_BATCHNORM_RELU) == 0 &&
+                    p->instrs[i].in_count == 6;
+        assert_int_equal(sums, 2);
+        assert_int_equal(count(p, SL_FUSED_BATCHNORM_RELU, 0, f), 3);
+        assert_int_equal(count(p, "batchnorm", 0, f), 1); /* b2, which waits for b3 */
+        assert_int_equal(count(p, "relu", 0, p->instr_count), 0);
+        assert_int_equal(count(p, "add", 0, f), 0);
+        assert_int_equal(count(p, SL_FUSED_BATCHNORM_GRAD, f, p->instr_count), 3);
+        assert_int_equal(count(p, SL_FUSED_BATCHNORM_RELU_GRAD, f, p->instr_count), 1); /* b0 */
+        assert_int_equal(count(p, "relu_dx", f, p->instr_count), 2);
+        assert_int_equal(count(p, "batchnorm_dw", 0, p->instr_count), 0);
+        assert_int_equal(count(p, "sum_to", 0, p->instr_count), 0);
+        assert_true(p->slot_bytes <= apart->slot_bytes);
+        sl_program_close(p);
+        sl_program_close(apart);
+    }
+    sl_graph_close(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradient_of_logits_is_made_with_the_loss),
         cmocka_unit_test(what_is_recomputed_is_fused_when_it_goes_back),
         cmocka_unit_test(logits_of_two_losses_stay),
         cmocka_unit_test(sums_of_gradients_go_into_layernorm),
+        cmocka_unit_test(batchnorms_take_what_surrounds_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,7 +257,8 @@ static void test_domains(void **state) {
     sl_arena_free(&arena);
 }
 
-/* 2bw takes slack by itself, where there is memory for it. It is not staler for it. */
+/* 2bw takes slack by itself, where there is memory for it and an iteration has as many
+ * micro-batches as are then in flight. It is not staler for it. */
 static void test_own_slack(void **state) {
     struct sl_arena arena = {0};
     const struct sl_plan *plan = chain(&arena, 3, 3, SL_LAYOUT_LOOP);
@@ -271,6 +272,8 @@ static void test_own_slack(void **state) {
         assert_int_equal(sl_schedule_slack(plan, &opts), takes);
     }
     opts.schedule = "2bw";
+    for (opts.micros = 3; opts.micros < 8; opts.micros++) /* five are in flight with it */
+        assert_int_equal(sl_schedule_slack(plan, &opts), opts.micros >= 5);
     const struct sl_sched *tight = build(&arena, plan, opts);
     opts.slack = 1;
     const struct sl_sched *loose = build(&arena, plan, opts);

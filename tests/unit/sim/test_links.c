@@ -151,9 +151,52 @@ static void test_repeats(void **state) {
         }
 }
 
+static int64_t step_with(const struct sl_plan *plan, struct sl_sched_opts opts, int64_t slack) {
+    struct sl_arena arena = {0};
+    const struct sl_sched *sched;
+    const struct sl_sim *sim;
+    struct sl_sim_links links = {.latency_ns = W_NS / 2, .early = true};
+    struct sl_sim_opts play = {.net = sl_sim_uniform(&links)};
+    opts.slack = slack;
+    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
+    assert_int_equal(sl_sim_run(&arena, sched, &play, &sim), SL_OK);
+    int64_t step_ns = sim->step_ns;
+    sl_arena_free(&arena);
+    return step_ns;
+}
+
+/* The slack that 2bw takes by itself never makes it slower, and makes it faster somewhere. */
+static void test_own_slack(void **state) {
+    (void)state;
+    int faster = 0;
+    for (int p = 2; p <= 8; p++)
+        for (int64_t m = p; m <= 2 * p + 2; m++) {
+            struct sl_arena arena = {0};
+            const struct sl_plan *plan;
+            int64_t dur[STAGES][SL_KIND_COUNT] = {{0}};
+            for (int i = 0; i < p; i++) {
+                dur[i][SL_F] = F_NS;
+                dur[i][SL_B] = I_NS + W_NS;
+            }
+            struct sl_sched_opts opts = {.schedule = "2bw",
+                                         .micros = m,
+                                         .iters = 32,
+                                         .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
+            assert_int_equal(sl_plan_chain(&arena, p, p, SL_LAYOUT_LOOP, &plan), SL_OK);
+            int64_t own = step_with(plan, opts, sl_schedule_slack(plan, &opts));
+            int64_t none = step_with(plan, opts, 0);
+            if (own > none)
+                fail_msg("%d workers, m=%lld: %lld ns a step, without slack %lld", p, (long long)m,
+                         (long long)own, (long long)none);
+            faster += own < none;
+            sl_arena_free(&arena);
+        }
+    assert_true(faster > 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_early_enough),
-                                       cmocka_unit_test(test_from_the_start),
-                                       cmocka_unit_test(test_repeats)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_early_enough), cmocka_unit_test(test_from_the_start),
+        cmocka_unit_test(test_repeats), cmocka_unit_test(test_own_slack)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
