@@ -145,7 +145,8 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     if (!isnan(r->norm))
         snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
     if (!isnan(r->peak_share))
-        snprintf(peak, sizeof peak, "  %.0f%% of peak", 100 * r->peak_share);
+        snprintf(peak, sizeof peak, "  %.0f%% of peak",
+                 100 * r->peak_share * sl_run_stats_pace(&p->stats, r));
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
                   (long long)r->step, (long long)p->config->steps, r->loss, norm, r->lr,
                   sl_human_count(rate, text), p->item, peak,

@@ -43,6 +43,10 @@ double sl_run_stats_rate(const struct sl_run_stats *stats) {
     return 1e9 * stats->late_samples / stats->late_ns;
 }
 
+double sl_run_stats_pace(const struct sl_run_stats *stats, const struct sl_step_report *report) {
+    return sl_run_stats_rate(stats) * 1e-9 * (double)report->dur_ns / (double)report->samples;
+}
+
 int64_t sl_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps) {
     return (int64_t)((double)steps * stats->late_ns / stats->late_steps);
 }

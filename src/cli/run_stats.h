@@ -24,6 +24,8 @@ void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *
 /* Samples per second of late, and how long `steps` take at that pace. Times are added before they
  * are divided: steps of a pipeline may end in bursts. */
 double sl_run_stats_rate(const struct sl_run_stats *stats);
+/* How much faster than this step. */
+double sl_run_stats_pace(const struct sl_run_stats *stats, const struct sl_step_report *report);
 int64_t sl_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps);
 /* Median of the steps that count; NAN: there are none. */
 double sl_run_stats_step_s(const struct sl_run_stats *stats);

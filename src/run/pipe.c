@@ -223,6 +223,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     SL_TRY_OUT(count_bytes(pipe));
     sl_pipe_guard_open(pipe);
+    sl_pipe_tell_open(pipe);
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -258,6 +259,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
         worker->device->row->close(worker->device);
     }
     free(pipe->loss_terms);
+    sl_pipe_tell_close(pipe);
     if (pipe->own_comm)
         sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);
@@ -345,15 +347,23 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
+    sl_pipe_tell_start(pipe, steps);
     return start_clock(pipe);
 }
 
-/* In the order of one worker. */
-static void add_losses(struct sl_pipe *pipe, int64_t steps) {
+double sl_pipe_loss(const struct sl_pipe *pipe, int64_t step) {
     int64_t terms = pipe->most_micros * pipe->train.graph->losses.count;
-    for (int64_t i = 0; i < steps; i++)
-        for (int64_t j = 0; j < terms; j++)
-            pipe->reports[i].loss += pipe->loss_terms[i * terms + j];
+    double loss = 0;
+    for (int64_t i = 0; i < terms; i++)
+        loss += pipe->loss_terms[step * terms + i];
+    return loss;
+}
+
+int64_t sl_pipe_most_bytes(const struct sl_pipe *pipe) {
+    int64_t most = 0;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        most = pipe->worker_bytes[w] > most ? pipe->worker_bytes[w] : most;
+    return most;
 }
 
 sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
@@ -387,16 +397,15 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
+    sl_pipe_tell_stop(pipe);
     if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
-    add_losses(pipe, steps);
     for (int64_t i = 0; i < steps; i++) {
+        reports[i].loss = sl_pipe_loss(pipe, i);
         reports[i].bubble = sl_pipe_bubble(pipe);
-        for (int w = 0; w < pipe->config.plan->worker_count; w++)
-            if (pipe->worker_bytes[w] > reports[i].worker_bytes)
-                reports[i].worker_bytes = pipe->worker_bytes[w];
+        reports[i].worker_bytes = sl_pipe_most_bytes(pipe);
     }
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;

@@ -51,6 +51,10 @@ struct sl_pipe_config {
      */
     sl_err (*before)(void *ctx, int worker, int64_t action);
     void *before_ctx;
+    /* Called by the thread of sl_pipe_run for steps that end while an asynchronous run of one
+     * process goes on, in order; the bubble is not known yet. NULL: nobody listens. */
+    void (*on_step)(void *ctx, const struct sl_step_report *report);
+    void *on_step_ctx;
 };
 
 struct sl_pipe;

@@ -196,6 +196,13 @@ static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action)
     return move_messages(w, &at, false, true);
 }
 
+static sl_err add_loss_terms(struct sl_pipe *pipe, const struct where *at,
+                             const struct sl_feed *feed) {
+    SL_TRY(sl_train_loss_terms(&at->seat->train, feed, loss_terms(pipe, at)));
+    sl_pipe_tell_losses(pipe, at->iteration);
+    return SL_OK;
+}
+
 static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *action) {
     if (w->pipe->sched->rule == SL_RULE_FORWARD)
         return evaluate(w, action);
@@ -208,7 +215,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
     SL_TRY(sl_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
-        SL_TRY(sl_train_loss_terms(&at.seat->train, &feed, loss_terms(w->pipe, &at)));
+        SL_TRY(add_loss_terms(w->pipe, &at, &feed));
     return move_messages(w, &at, false, true);
 }
 

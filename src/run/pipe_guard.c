@@ -323,5 +323,6 @@ void sl_pipe_guard_wait(struct sl_pipe *pipe) {
         int64_t now = sl_clock_ns();
         look(pipe, now);
         judge(pipe, now);
+        sl_pipe_tell(pipe);
     }
 }

@@ -156,6 +156,7 @@ static void report_step(struct sl_pipe *pipe, int64_t version,
     report->cpu_ns = cpu - pipe->last_cpu_ns;
     pipe->last_ns = now;
     pipe->last_cpu_ns = cpu;
+    sl_pipe_tell_ended(pipe, version);
 }
 
 /* All workers meet; each comes to the same verdict and updates its own seats. */

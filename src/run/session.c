@@ -27,6 +27,7 @@ struct session {
     int64_t first_step, start_ns, steps_ns;
     int64_t every;       /* paced saves: steps between them, 0: not known yet */
     double sample_flops; /* forward and backward of one sample */
+    int64_t told;        /* the last step that on_step has heard of */
 };
 
 static sl_err make_directory(const char *path) {
@@ -197,18 +198,27 @@ static sl_err evaluate(struct session *s) {
 
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-/* What follows a step: log, evaluation, checkpoint. */
-static sl_err after_step(struct session *s, struct sl_step_report *report) {
+/* Some steps of a pipeline are told before the run that they belong to has ended. */
+static void tell_step(struct session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
     double flops = s->sample_flops * (double)report->samples / ((double)report->dur_ns * 1e-9);
     report->peak_share = c->peak_flops > 0 ? flops / c->peak_flops : NAN;
+    if (report->step <= s->told)
+        return;
+    s->told = report->step;
+    if (c->on_step && s->speaks)
+        c->on_step(c->ctx, report);
+}
+
+/* What follows a step: log, evaluation, checkpoint. */
+static sl_err after_step(struct session *s, struct sl_step_report *report) {
+    const struct sl_session_config *c = s->config;
+    tell_step(s, report);
     s->result->steps_done++;
     s->steps_ns += report->dur_ns;
     s->result->last_loss = report->loss;
     if (s->log.jsonl)
         SL_TRY(sl_run_log_step(&s->log, report));
-    if (c->on_step && s->speaks)
-        c->on_step(c->ctx, report);
     bool last = report->step == c->train.steps;
     if (c->train.eval_every > 0 && (due(c->train.eval_every, report->step) || last))
         SL_TRY(evaluate(s));
@@ -327,6 +337,11 @@ static sl_err run_steps(struct session *s) {
     return save(s, true);
 }
 
+static void tell_early(void *session, const struct sl_step_report *report) {
+    struct sl_step_report copy = *report;
+    tell_step(session, &copy);
+}
+
 static sl_err open_pipe(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_pipe_config pipe = {.train = &c->train,
@@ -341,6 +356,8 @@ static sl_err open_pipe(struct session *s) {
                                   .stall_ns = c->stall_ns,
                                   .before = c->before,
                                   .before_ctx = c->before_ctx,
+                                  .on_step = tell_early,
+                                  .on_step_ctx = s,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
 }
