@@ -405,7 +405,8 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
     sl_log_note("%s at step %lld of %lld after %s, loss %.4f", r->stopped ? "stopped" : "finished",
                 (long long)r->step, (long long)c->train.steps,
                 sl_human_ns(sl_clock_ns() - p->start_ns, took), r->last_loss);
-    sl_forecast_judge(&p->forecast, sl_run_stats_step_s(&p->stats));
+    int64_t here = c->plan && !c->comm ? c->plan->worker_count : 1;
+    sl_forecast_judge(&p->forecast, sl_run_stats_step_s(&p->stats), here * c->train.threads);
     if (c->train.audit)
         sl_log_note("audit: %lld of %lld actions were done twice, with the same bits",
                     (long long)r->audit.twice, (long long)r->audit.seen);

@@ -2,10 +2,12 @@
 #include "cli/forecast.h"
 
 #include "base/log.h"
+#include "device/bind.h"
 #include "search/candidate.h"
 #include "search/forecast.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* 's0:F=1200,B=2400;s1:...': as --costs takes it, so that 'sluice sim RUN/plan.plan' can play it.
  */
@@ -106,11 +108,16 @@ void sl_forecast_say(const struct sl_forecast *f) {
                     sl_human_ns(f->step_ns, step), 100 * f->bubble);
 }
 
-void sl_forecast_judge(const struct sl_forecast *f, double step_s) {
-    char foretold[SL_HUMAN_BYTES], measured[SL_HUMAN_BYTES];
+void sl_forecast_judge(const struct sl_forecast *f, double step_s, int64_t threads) {
+    char foretold[SL_HUMAN_BYTES], measured[SL_HUMAN_BYTES], crowd[64] = "";
+    int cores = sl_bind_count();
     if (!f->cost || isnan(step_s))
         return;
-    sl_log_note("a step took %s, %+.1f %% against the forecast of %s",
+    if (threads > cores)
+        snprintf(crowd, sizeof crowd, "; %lld threads shared %d core%s", (long long)threads, cores,
+                 cores == 1 ? "" : "s");
+    sl_log_note("a step took %s, %+.1f %% against the forecast of %s%s",
                 sl_human_ns((int64_t)(1e9 * step_s), measured),
-                100 * (1e9 * step_s / (double)f->step_ns - 1), sl_human_ns(f->step_ns, foretold));
+                100 * (1e9 * step_s / (double)f->step_ns - 1), sl_human_ns(f->step_ns, foretold),
+                crowd);
 }

@@ -15,7 +15,7 @@ SL_MUST_CHECK sl_err sl_forecast_make(const struct sl_args *args,
 
 /* Notes: what is expected; after the run, what came of it. Nothing where there is no forecast. */
 void sl_forecast_say(const struct sl_forecast *forecast);
-void sl_forecast_judge(const struct sl_forecast *forecast, double step_s);
+void sl_forecast_judge(const struct sl_forecast *forecast, double step_s, int64_t threads);
 
 /* Its times, on a schedule of the run. */
 SL_MUST_CHECK sl_err sl_forecast_play(const struct sl_forecast *forecast,

@@ -71,6 +71,10 @@ END
 # Another run of the same plan is told the same, whatever it measured.
 "$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 1 --out again --quiet
 cmp again/forecast.json 1f1b/forecast.json || fail "a forecast depends on the run"
+# Times of workers with a core each are not those of workers that share one: the verdict says so.
+core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+taskset -c "$core" "$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 3 2>said
+grep -q 'against the forecast of .*; 3 threads shared 1 core$' said || fail "$(cat said)"
 # A run that goes on without one has none; a damaged one is named; other tables and no pipeline are refused.
 "$SLUICE" train "${model[@]}" --plan 1f1b.plan --batch 8 --micro 4 --steps 2 --out again --resume --quiet
 [ ! -e again/forecast.json ] || fail "an old forecast stays"
