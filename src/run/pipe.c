@@ -1,5 +1,6 @@
 /* A pipeline: opening, running a schedule, closing. */
 #include "run/pipe_state.h"
+#include "run/pipe_tell.h"
 
 #include "base/clock.h"
 #include "device/bind.h"

@@ -1,5 +1,6 @@
 /* The actions of a pipeline: passes and messages. Steps and reductions are in pipe_step.c. */
 #include "run/pipe_state.h"
+#include "run/pipe_tell.h"
 
 #include "sched/deps.h"
 

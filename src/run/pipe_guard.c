@@ -12,6 +12,7 @@
  * Dead and cut off ranks are the transport's to find; what is known of them is added here.
  */
 #include "run/pipe_state.h"
+#include "run/pipe_tell.h"
 
 #include "base/clock.h"
 #include "base/log.h"

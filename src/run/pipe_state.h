@@ -141,19 +141,6 @@ void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad,
 /* pipe_store.c: channels between rank 0 and the others, for tensors. */
 SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
 void sl_pipe_close_post(struct sl_pipe *pipe);
-/* pipe_tell.c: steps that are told while a run goes on, by the thread that waits for its end.
- * Workers say when the losses of a micro-batch are there, worker 0 when a step has its report. */
-void sl_pipe_tell_open(struct sl_pipe *pipe);
-void sl_pipe_tell_close(struct sl_pipe *pipe);
-void sl_pipe_tell_start(struct sl_pipe *pipe, int64_t steps);
-void sl_pipe_tell_stop(struct sl_pipe *pipe); /* its reports are whole now */
-void sl_pipe_tell_losses(struct sl_pipe *pipe, int64_t iteration);
-void sl_pipe_tell_ended(struct sl_pipe *pipe, int64_t version);
-void sl_pipe_tell(struct sl_pipe *pipe);
-/* pipe.c: the loss of a step of this run, in the order of one worker; memory of the largest worker.
- */
-double sl_pipe_loss(const struct sl_pipe *pipe, int64_t step);
-int64_t sl_pipe_most_bytes(const struct sl_pipe *pipe);
 /* pipe.c: the workers of this rank, from their first action to their last. */
 SL_MUST_CHECK sl_err sl_pipe_run_workers(struct sl_pipe *pipe);
 bool sl_pipe_evaluates(const struct sl_pipe *pipe);

@@ -3,7 +3,7 @@
  * what has ended. Where workers are on several ranks, no one has all terms of a loss, and nothing
  * is told before the end.
  */
-#include "run/pipe_state.h"
+#include "run/pipe_tell.h"
 
 #include "base/arena.h"
 
