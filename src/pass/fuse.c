@@ -222,6 +222,18 @@ static void fuse_layernorm_sum(struct sl_build *b, int i) {
     absorb(first, second);
 }
 
+/* dx, dw and db of a norm as one instruction. */
+static void join_grads(struct sl_build *b, struct sl_instr *dx, struct sl_instr *dw,
+                       struct sl_instr *db, const char *kernel) {
+    set_operands(b, dx, 5, 3);
+    dx->out[1] = dw->out[0];
+    dx->out[2] = db->out[0];
+    dx->accumulate = true;
+    dx->kernel = kernel;
+    remove_instr(b, dx, dw);
+    remove_instr(b, dx, db);
+}
+
 /* The three gradients of a layernorm read the same rows. */
 static bool fuse_layernorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
@@ -235,13 +247,7 @@ static bool fuse_layernorm_grad(struct sl_build *b, int i) {
     if (dw->in[1].value != x || !dw->accumulate || !db->accumulate || db->out[0].shape.rank != 1 ||
         db->out[0].numel != n || db->in[0].row)
         return false;
-    set_operands(b, first, 5, 3);
-    first->out[1] = dw->out[0];
-    first->out[2] = db->out[0];
-    first->accumulate = true;
-    first->kernel = SL_FUSED_LAYERNORM_GRAD;
-    remove_instr(b, first, dw);
-    remove_instr(b, first, db);
+    join_grads(b, first, dw, db, SL_FUSED_LAYERNORM_GRAD);
     fuse_layernorm_sum(b, i);
     return true;
 }
@@ -291,13 +297,7 @@ static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     if (dw->in[1].value != first->in[1].value || !dw->accumulate ||
         !sums_channels(db, first->in[2].numel))
         return false;
-    set_operands(b, first, 5, 3);
-    first->out[1] = dw->out[0];
-    first->out[2] = db->out[0];
-    first->accumulate = true;
-    first->kernel = SL_FUSED_BATCHNORM_GRAD;
-    remove_instr(b, first, dw);
-    remove_instr(b, first, db);
+    join_grads(b, first, dw, db, SL_FUSED_BATCHNORM_GRAD);
     fuse_relu_dx(b, i);
     return true;
 }

@@ -6,6 +6,7 @@
 #include "pass/program.h"
 #include "plan/model.h"
 #include "support/apart.h"
+#include "support/model_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,11 +48,7 @@ static void open_data(struct pipe_case *c) {
 }
 
 void pipe_case_open(struct pipe_case *c, const char *model) {
-    struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
-    *c = (struct pipe_case){0};
-    if (sl_model_read("test.model", model, strlen(model), &options, &c->graph) != SL_OK ||
-        sl_graph_autodiff(c->graph) != SL_OK)
-        fail_msg("%s", sl_err_message());
+    *c = (struct pipe_case){.graph = model_of_text(model)};
     open_data(c);
 }
 

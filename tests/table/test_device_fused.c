@@ -264,22 +264,27 @@ static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
     }
 }
 
-static void layernorm_grad_is_the_three_it_stands_for(void **state) {
+/* On every device that has the kernel, in all its types. */
+static void on_devices(const char *kernel, void (*try)(struct sl_device *, enum sl_dtype)) {
     struct sl_device_config config = {.threads = 1};
     struct sl_device *device;
     int at = 0;
-    (void)state;
     bench_failures = 0;
     for (const struct sl_device_row *row; (row = next_device(&at));) {
-        if (!row->has_kernel(SL_FUSED_LAYERNORM_GRAD))
+        if (!row->has_kernel(kernel))
             continue;
         bench_must(row->open(&config, &device), row->name);
-        try_norm_grad(device, SL_FLOAT);
+        try(device, SL_FLOAT);
         if (row->halves)
-            try_norm_grad(device, SL_BF16);
+            try(device, SL_BF16);
         device->row->close(device);
     }
     assert_int_equal(bench_failures, 0);
+}
+
+static void layernorm_grad_is_the_three_it_stands_for(void **state) {
+    (void)state;
+    on_devices(SL_FUSED_LAYERNORM_GRAD, try_norm_grad);
 }
 
 /* ---- cross_entropy_grad against the two it stands for: near the reference, and their bits ---- */
@@ -372,26 +377,16 @@ static void try_entropy(struct sl_device *device, enum sl_dtype dtype, const str
     bench_close(&dx);
 }
 
-static void cross_entropy_grad_is_the_two_it_stands_for(void **state) {
+static void try_entropies(struct sl_device *device, enum sl_dtype dtype) {
     static const struct entropy sizes[] = {{5, 7, 0},     {37, 131, 0.1},  {9, 1000, 0},
                                            {5, 50304, 0}, {6, 30522, 0.1}, {3, 120001, 0}};
-    struct sl_device_config config = {.threads = 1};
-    struct sl_device *device;
-    int at = 0;
+    for (int i = 0; i < SL_COUNT(sizes); i++)
+        try_entropy(device, dtype, &sizes[i]);
+}
+
+static void cross_entropy_grad_is_the_two_it_stands_for(void **state) {
     (void)state;
-    bench_failures = 0;
-    for (const struct sl_device_row *row; (row = next_device(&at));) {
-        if (!row->has_kernel(SL_FUSED_CROSS_ENTROPY_GRAD))
-            continue;
-        bench_must(row->open(&config, &device), row->name);
-        for (int i = 0; i < SL_COUNT(sizes); i++) {
-            try_entropy(device, SL_FLOAT, &sizes[i]);
-            if (row->halves)
-                try_entropy(device, SL_BF16, &sizes[i]);
-        }
-        device->row->close(device);
-    }
-    assert_int_equal(bench_failures, 0);
+    on_devices(SL_FUSED_CROSS_ENTROPY_GRAD, try_entropies);
 }
 
 int main(void) {

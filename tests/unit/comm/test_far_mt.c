@@ -9,6 +9,7 @@
 #include "comm/near.h"
 #include "comm/tcp.h"
 #include "support/apart.h"
+#include "support/wires.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -32,110 +33,6 @@ static void must(sl_err err) {
     }
 }
 
-/* ---- links: two queues that meet ---- */
-
-struct item {
-    void *bytes;
-    int64_t size_bytes;
-};
-
-struct wire {
-    pthread_mutex_t mutex;
-    struct item item[2][4 * MESSAGES * RANKS * RANKS]; /* [end] */
-    int64_t put[2], over;
-    bool broken, closed; /* closed: by one end, whose memory may be gone */
-    struct wire *next;
-};
-static struct wire *all_wires; /* one end may open when the other has closed: they last */
-static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-struct sl_far_link {
-    struct wire *wire;
-    enum sl_far_end end;
-};
-
-static bool breaks; /* links opened now break when they are used */
-
-static sl_err make_id(char id[SL_FAR_ID]) {
-    struct wire *wire = calloc(1, sizeof *wire);
-    pthread_mutex_init(&wire->mutex, NULL);
-    wire->broken = breaks;
-    pthread_mutex_lock(&all_mutex);
-    wire->next = all_wires;
-    all_wires = wire;
-    pthread_mutex_unlock(&all_mutex);
-    memcpy(id, &wire, sizeof wire);
-    return SL_OK;
-}
-
-static sl_err open_link(const char id[SL_FAR_ID], enum sl_far_end end, struct sl_far_link **out) {
-    *out = calloc(1, sizeof **out);
-    memcpy(&(*out)->wire, id, sizeof(*out)->wire);
-    (*out)->end = end;
-    return SL_OK;
-}
-
-static void close_link(struct sl_far_link *link, bool abort) {
-    (void)abort;
-    if (link) {
-        pthread_mutex_lock(&link->wire->mutex);
-        link->wire->closed = true;
-        pthread_mutex_unlock(&link->wire->mutex);
-    }
-    free(link);
-}
-
-static sl_err put(struct sl_far_link *link, int end, const void *bytes, int64_t size_bytes) {
-    struct wire *w = link->wire;
-    assert_true(apart_is(bytes) && size_bytes > 0);
-    pthread_mutex_lock(&w->mutex);
-    w->item[end][w->put[end]++] = (struct item){(void *)(uintptr_t)bytes, size_bytes};
-    if (w->put[!end] >= w->put[end]) { /* both are there */
-        struct item a = w->item[0][w->put[end] - 1], b = w->item[1][w->put[end] - 1];
-        if (a.size_bytes != b.size_bytes)
-            abort();
-        if (!w->closed)
-            memcpy(apart_show(b.bytes), apart_show(a.bytes), (size_t)a.size_bytes);
-        w->over++;
-    }
-    pthread_mutex_unlock(&w->mutex);
-    return SL_OK;
-}
-
-static sl_err send_far(struct sl_far_link *link, const void *bytes, int64_t size_bytes) {
-    return put(link, 0, bytes, size_bytes);
-}
-
-static sl_err receive_far(struct sl_far_link *link, void *bytes, int64_t size_bytes) {
-    return put(link, 1, bytes, size_bytes);
-}
-
-static sl_err loop(struct sl_far_link *link, void *to, const void *from, int64_t size_bytes) {
-    SL_TRY(put(link, 0, from, size_bytes));
-    return put(link, 1, to, size_bytes);
-}
-
-static sl_err look(struct sl_far_link *link, int64_t *over) {
-    pthread_mutex_lock(&link->wire->mutex);
-    bool broken = link->wire->broken;
-    *over = link->wire->over;
-    pthread_mutex_unlock(&link->wire->mutex);
-    return broken ? sl_fail(SL_ERR_PEER, "the wire is cut") : SL_OK;
-}
-
-static const char *missing(void) { return NULL; }
-
-static const struct sl_far_row wires = {.name = "wires",
-                                        .missing = missing,
-                                        .is_far = apart_is,
-                                        .make_id = make_id,
-                                        .open = open_link,
-                                        .close = close_link,
-                                        .send = send_far,
-                                        .receive = receive_far,
-                                        .loop = loop,
-                                        .look = look};
-
 /* ---- memory that two ranks use ---- */
 
 /* Some: rank 2 enters nowhere. Refused: nobody does. None: nobody shares. */
@@ -152,6 +49,7 @@ struct room {
     _Alignas(64) char bytes[];
 };
 static struct room *all_rooms; /* after a failure nobody unshares */
+static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int rooms_entered;
 
 static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_near_area *out,
@@ -477,9 +375,9 @@ static void test_failure(void **state) {
 static void test_broken_link(void **state) {
     (void)state;
     struct rank ranks[RANKS];
-    breaks = true;
+    wires_break = true;
     run_ranks(all_to_all, ranks);
-    breaks = false;
+    wires_break = false;
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(ranks[i].err, SL_ERR_PEER);
         assert_non_null(strstr(ranks[i].message, "between ranks"));
@@ -588,10 +486,7 @@ int main(void) {
     sl_log_open(SL_LOG_QUIET, false,
                 false); /* which one thread writes, and here ranks are threads */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (struct wire *wire = all_wires, *next; wire; wire = next) {
-        next = wire->next;
-        free(wire);
-    }
+    wires_free();
     for (struct room *room = all_rooms, *next; room; room = next) {
         next = room->next;
         free(room);

@@ -1,9 +1,8 @@
 /* What fusion makes of a program: gradients of logits in the pass that makes the logits, sums of
  * gradients in layernorm's; and the memory that it takes. */
-#include "graph/model.h"
-#include "op/registry.h"
 #include "pass/fused.h"
 #include "pass/program.h"
+#include "support/model_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,15 +31,6 @@ static bool has_none(const char *name) {
     return false;
 }
 
-static struct sl_graph *read_model(const char *text) {
-    struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
-    struct sl_graph *graph = NULL;
-    if (sl_model_read("test.model", text, strlen(text), &options, &graph) != SL_OK ||
-        sl_graph_autodiff(graph) != SL_OK)
-        fail_msg("%s", sl_err_message());
-    return graph;
-}
-
 /* Building runs the checker, too. */
 static struct sl_program *build(const struct sl_graph *graph, bool (*has)(const char *name),
                                 bool split, bool recompute) {
@@ -67,7 +57,7 @@ static const struct sl_instr *find(const struct sl_program *p, const char *kerne
 }
 
 static void gradient_of_logits_is_made_with_the_loss(void **state) {
-    struct sl_graph *graph = read_model(model);
+    struct sl_graph *graph = model_of_text(model);
     (void)state;
     for (int split = 0; split < 2; split++) {
         struct sl_program *p = build(graph, has_both, split, false);
@@ -90,7 +80,7 @@ static void gradient_of_logits_is_made_with_the_loss(void **state) {
 }
 
 static void what_is_recomputed_is_fused_when_it_goes_back(void **state) {
-    struct sl_graph *graph = read_model(model);
+    struct sl_graph *graph = model_of_text(model);
     struct sl_program *p = build(graph, has_both, false, true);
     int end = p->end[SL_PHASE_F];
     (void)state;
@@ -105,8 +95,8 @@ static void what_is_recomputed_is_fused_when_it_goes_back(void **state) {
 /* The place of logits that somebody else reads, too, is not free. */
 static void logits_of_two_losses_stay(void **state) {
     struct sl_graph *graph =
-        read_model("input x : float[B, 8]\ninput t : int[B] < 8\nparam w[8, 8] ~ normal(0.3)\n"
-                   "y = matmul(x, w)\nloss cross_entropy(y, t)\nloss mse(y, x)\n");
+        model_of_text("input x : float[B, 8]\ninput t : int[B] < 8\nparam w[8, 8] ~ normal(0.3)\n"
+                      "y = matmul(x, w)\nloss cross_entropy(y, t)\nloss mse(y, x)\n");
     struct sl_program *p = build(graph, has_both, false, false);
     (void)state;
     assert_int_equal(count(p, "cross_entropy_dx", 0, p->instr_count), 1);
@@ -115,7 +105,7 @@ static void logits_of_two_losses_stay(void **state) {
 }
 
 static void sums_of_gradients_go_into_layernorm(void **state) {
-    struct sl_graph *graph = read_model(model);
+    struct sl_graph *graph = model_of_text(model);
     struct sl_program *p = build(graph, has_both, false, false);
     struct sl_program *apart = build(graph, has_none, false, false);
     struct sl_program *split = build(graph, has_both, true, false);
@@ -143,17 +133,17 @@ static bool has_batchnorms(const char *name) { return strncmp(name, "batchnorm_"
 
 /* Blocks of a residual network: the sum goes with the batchnorm that is made last. */
 static void batchnorms_take_what_surrounds_them(void **state) {
-    struct sl_graph *graph =
-        read_model("input image : float[B, 8, 4, 4]\ninput label : int[B] < 5\n"
-                   "fn conv(x) {\nparam w[8, 8, 3, 3] ~ normal(0.3)\nreturn conv2d(x, w, stride = "
-                   "1, pad = 1)\n}\n"
-                   "fn bn(x) {\nparam w[8] ~ ones\nparam b[8] ~ zeros\nstate mean[8] ~ zeros\n"
-                   "state var[8] ~ ones\nreturn batchnorm(x, w, b, mean, var)\n}\n"
-                   "x = relu(bn(conv(image) as c0) as b0)\n"
-                   "y = bn(conv(x) as c1) as b1\nx = relu(y + x)\n"
-                   "y = bn(conv(x) as c2) as b2\nx = relu(y + bn(conv(x) as c3) as b3)\n"
-                   "param wl[5, 8] ~ normal(0.4)\n"
-                   "loss cross_entropy(matmul(global_avgpool(x), wl, tb = 1), label)\n");
+    struct sl_graph *graph = model_of_text(
+        "input image : float[B, 8, 4, 4]\ninput label : int[B] < 5\n"
+        "fn conv(x) {\nparam w[8, 8, 3, 3] ~ normal(0.3)\nreturn conv2d(x, w, stride = "
+        "1, pad = 1)\n}\n"
+        "fn bn(x) {\nparam w[8] ~ ones\nparam b[8] ~ zeros\nstate mean[8] ~ zeros\n"
+        "state var[8] ~ ones\nreturn batchnorm(x, w, b, mean, var)\n}\n"
+        "x = relu(bn(conv(image) as c0) as b0)\n"
+        "y = bn(conv(x) as c1) as b1\nx = relu(y + x)\n"
+        "y = bn(conv(x) as c2) as b2\nx = relu(y + bn(conv(x) as c3) as b3)\n"
+        "param wl[5, 8] ~ normal(0.4)\n"
+        "loss cross_entropy(matmul(global_avgpool(x), wl, tb = 1), label)\n");
     (void)state;
     for (int recompute = 0; recompute < 2; recompute++) {
         struct sl_program *p = build(graph, has_batchnorms, false, recompute);

@@ -3,10 +3,10 @@
  * device must give the gradients that the graph gives when it is run node by node. */
 #include "base/rng.h"
 #include "device/device.h"
-#include "graph/model.h"
 #include "op/registry.h"
 #include "pass/holes.h"
 #include "pass/program.h"
+#include "support/model_text.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -72,15 +72,6 @@ static const char *const models[] = {
     "h = tanh(matmul(x, w, tb = 1) * t)\nh = tanh(matmul(h + s, v, tb = 1)) * t\n"
     "loss mse(h + t, y)\n",
 };
-
-static struct sl_graph *read_model(const char *text) {
-    struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
-    struct sl_graph *graph = NULL;
-    if (sl_model_read("test.model", text, strlen(text), &options, &graph) != SL_OK ||
-        sl_graph_autodiff(graph) != SL_OK)
-        fail_msg("%s", sl_err_message());
-    return graph;
-}
 
 /* Random input values, the same for the oracle and the programs. */
 static void fill_input(const struct sl_graph *graph, int input, int64_t first, int64_t count,
@@ -361,7 +352,7 @@ static void test_cuts(void **state) {
     const char *full = getenv("SL_TEST_FULL");
     int cuts = full && *full == '1' ? 200 : 6, count = 0;
     for (int m = 0; m < SL_COUNT(models); m++) {
-        struct sl_graph *graph = read_model(models[m]);
+        struct sl_graph *graph = model_of_text(models[m]);
         for (int c = 0; c < cuts; c++)
             for (int mode = 0; mode < 4; mode++, count++)
                 check_cut(graph, (uint64_t)(m * 1000 + c), mode & 1, mode & 2);
@@ -374,7 +365,7 @@ static void test_cuts(void **state) {
 
 static void test_recompute_stashes_less(void **state) {
     (void)state;
-    struct sl_graph *graph = read_model(models[0]);
+    struct sl_graph *graph = model_of_text(models[0]);
     struct sl_program *plain, *again;
     struct sl_program_spec spec = {.graph = graph, .samples = 4};
     assert_int_equal(sl_program_build(&spec, &plain), SL_OK);
@@ -391,7 +382,7 @@ static void test_recompute_stashes_less(void **state) {
  * stay fp32, parts of rows lie where their dtype says; the checker holds all of it to that. */
 static void test_bf16_halves_activations(void **state) {
     (void)state;
-    struct sl_graph *graph = read_model(models[0]);
+    struct sl_graph *graph = model_of_text(models[0]);
     struct sl_program *full, *half;
     struct sl_program_spec spec = {.graph = graph, .samples = 4};
     int64_t halves = 0, floats = 0;
@@ -427,7 +418,7 @@ static void test_bf16_halves_activations(void **state) {
 /* Sabotage: move each operand of a good program by 64 bytes; the checker must notice. */
 static void test_sabotage(void **state) {
     (void)state;
-    struct sl_graph *graph = read_model(models[0]);
+    struct sl_graph *graph = model_of_text(models[0]);
     struct sl_program *program;
     struct sl_program_spec spec = {.graph = graph, .samples = 4};
     int caught = 0, tried = 0;

@@ -1,10 +1,9 @@
 /* Pipelines against one worker: synchronous schedules give the same weights, bit for bit, for every
  * number of stages, with ties, running statistics, skip edges, two losses and a short last
  * micro-batch. Runs the cpu device with real threads. */
-#include "graph/model.h"
-#include "op/registry.h"
 #include "plan/model.h"
 #include "run/pipe.h"
+#include "support/model_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,15 +43,6 @@ static const char *const models[] = {
     "loss cross_entropy(matmul(global_avgpool(e), wl, tb = 1), label) weight 0.7\n"
     "loss cross_entropy(matmul(global_avgpool(c), wm, tb = 1), label) weight 0.3\n",
 };
-
-static struct sl_graph *read_model(const char *text) {
-    struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
-    struct sl_graph *graph = NULL;
-    if (sl_model_read("test.model", text, strlen(text), &options, &graph) != SL_OK ||
-        sl_graph_autodiff(graph) != SL_OK)
-        fail_msg("%s", sl_err_message());
-    return graph;
-}
 
 static struct sl_data *open_data(const struct sl_graph *graph, struct sl_data_input *inputs) {
     struct sl_data *data = NULL;
@@ -182,7 +172,7 @@ static void test_synchronous(void **state) {
                                             "zb-h2", "zb-v", "graph", "zb-graph",    "dualpipe-v"};
     int ran = 0, refused = 0;
     for (int m = 0; m < SL_COUNT(models); m++) {
-        struct sl_graph *graph = read_model(models[m]);
+        struct sl_graph *graph = model_of_text(models[m]);
         struct sl_data_input inputs[8] = {{0}};
         struct sl_data *data = open_data(graph, inputs);
         for (int shape = 0; shape < 3; shape++) {
