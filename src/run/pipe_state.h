@@ -63,7 +63,8 @@ struct sl_pipe_worker {
     int64_t waited_ns;               /* in the action at hand */
     int64_t busy_ns;                 /* of this run: in actions, without waiting */
     struct sl_verdicts *verdicts;    /* stepping together (pipe_async.c) */
-    const char **messages;           /* [worker] of the sum at hand */
+    struct sl_scale_state *scales; /* [kept] of the loss, after the last verdicts (pipe_scale.c) */
+    const char **messages;         /* [worker] of the sum at hand */
     pthread_t thread;
 };
 
@@ -115,6 +116,8 @@ struct sl_pipe {
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns;
+    struct sl_scale_state scale;  /* of the loss, between runs */
+    int32_t scale_lag;            /* steps that it is behind */
     int64_t last_ns, last_cpu_ns; /* end of the step before */
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
@@ -181,6 +184,15 @@ SL_MUST_CHECK sl_err sl_pipe_together_verdict(struct sl_pipe_worker *worker,
                                               struct sl_seat_state *seat,
                                               const struct sl_action *action,
                                               struct sl_norm_verdict *out);
+/* pipe_scale.c: the scale of the loss in an iteration of this run, and what a verdict does to it.
+ */
+SL_MUST_CHECK sl_err sl_pipe_scale_check(const struct sl_train_config *c,
+                                         const struct sl_sched *sched);
+void sl_pipe_scale_start(struct sl_pipe *pipe);
+double sl_pipe_scale_of(const struct sl_pipe_worker *worker, int64_t iteration);
+void sl_pipe_scale_judged(struct sl_pipe_worker *worker, int64_t version, bool finite);
+SL_MUST_CHECK sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t steps);
+void sl_pipe_scale_close(struct sl_pipe *pipe);
 /* pipe_watch.c */
 SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
 void sl_pipe_watch_close(struct sl_seat_state *seat);
