@@ -1,4 +1,5 @@
 /* A pipeline: opening, running a schedule, closing. */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 

@@ -1,4 +1,5 @@
 /* The actions of a pipeline: passes and messages. Steps and reductions are in pipe_step.c. */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 

@@ -10,6 +10,7 @@
  * tie's uses is made by every holder for itself, in graph order; the holder whose gradients are
  * complete last (the speaker) makes it before its word on the verdict, the others before the step.
  */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 
 #include "sched/deps.h"

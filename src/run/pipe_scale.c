@@ -4,7 +4,9 @@
  * iterations begin before the last verdicts are in: then it is those 1 .. t - lag, where lag is the
  * schedule's, the same for all workers and so many that whoever begins t knows them.
  */
-#include "run/pipe_state.h"
+#include "run/pipe_scale.h"
+
+#include "sched/lag.h"
 
 #include <stdlib.h>
 

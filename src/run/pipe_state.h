@@ -184,15 +184,6 @@ SL_MUST_CHECK sl_err sl_pipe_together_verdict(struct sl_pipe_worker *worker,
                                               struct sl_seat_state *seat,
                                               const struct sl_action *action,
                                               struct sl_norm_verdict *out);
-/* pipe_scale.c: the scale of the loss in an iteration of this run, and what a verdict does to it.
- */
-SL_MUST_CHECK sl_err sl_pipe_scale_check(const struct sl_train_config *c,
-                                         const struct sl_sched *sched);
-void sl_pipe_scale_start(struct sl_pipe *pipe);
-double sl_pipe_scale_of(const struct sl_pipe_worker *worker, int64_t iteration);
-void sl_pipe_scale_judged(struct sl_pipe_worker *worker, int64_t version, bool finite);
-SL_MUST_CHECK sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t steps);
-void sl_pipe_scale_close(struct sl_pipe *pipe);
 /* pipe_watch.c */
 SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
 void sl_pipe_watch_close(struct sl_seat_state *seat);

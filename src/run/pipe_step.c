@@ -6,6 +6,7 @@
  *
  * Tied parameters: their holders add up all uses in graph order; each has the sum for its gradient.
  */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 

@@ -1,4 +1,6 @@
 /* What workers know of steps while they begin the next iterations, by one walk over their lists. */
+#include "sched/lag.h"
+
 #include "sched/deps.h"
 
 static int32_t lag_of(const struct sl_sched *flat, int worker) {

@@ -154,10 +154,6 @@ int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 /* Samples of a micro-batch (the last of an iteration may be short). */
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
 
-/* How many steps, at most, a worker that begins a micro-batch of iteration t has not yet made of
- * those 1 .. t: 0 where schedules are synchronous. */
-int32_t sl_sched_verdict_lag(const struct sl_sched *sched);
-
 /* Stepping together: places between two holders of a tie. */
 int sl_sched_share_places(const struct sl_sched *sched);
 /* Bytes a worker allocates: weights, gradients, state, pools, workspace; of these, for messages. */

@@ -2,7 +2,7 @@
  * one worker and in pipelines; and where a gradient overflows because of the scale, all workers
  * skip the same steps and come to the same scales. */
 #include "run/check.h"
-#include "sched/sched.h"
+#include "sched/lag.h"
 #include "support/data_files.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
