@@ -1,4 +1,5 @@
 /* A pipeline: opening, running a schedule, closing. */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 
@@ -15,6 +16,7 @@
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
     SL_TRY(sl_pipe_policy_check(c->train, sched));
+    SL_TRY(sl_pipe_scale_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && !sched->together && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
@@ -203,6 +205,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     const struct sl_plan *plan = config->plan;
     pipe->config = *config;
     pipe->train = *config->train;
+    pipe->scale = sl_loss_scale_begin(&config->train->loss_scale);
     pipe->comm = config->comm;
     pipe->own_comm = !config->comm;
     if (pipe->own_comm)
@@ -248,6 +251,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
     sl_pipe_together_close(pipe);
+    sl_pipe_scale_close(pipe);
     sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
@@ -344,6 +348,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
             SL_TRY(start_seat(pipe, pipe->seat_at[s]));
     SL_TRY(sl_pipe_open_trace(pipe));
     sl_pipe_together_start(pipe);
+    sl_pipe_scale_start(pipe);
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
@@ -403,8 +408,10 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
+    SL_TRY(sl_pipe_scale_end(pipe, steps));
     for (int64_t i = 0; i < steps; i++) {
         reports[i].loss = sl_pipe_loss(pipe, i);
+        sl_train_blame_scale(&pipe->train, &reports[i]);
         reports[i].bubble = sl_pipe_bubble(pipe);
         reports[i].worker_bytes = sl_pipe_most_bytes(pipe);
     }

@@ -61,6 +61,7 @@ void sl_pipe_tell(struct sl_pipe *pipe) {
             return;
         struct sl_step_report report = pipe->reports[tell->told];
         report.loss = sl_pipe_loss(pipe, tell->told);
+        sl_train_blame_scale(&pipe->train, &report);
         report.bubble = NAN;
         report.worker_bytes = sl_pipe_most_bytes(pipe);
         pipe->config.on_step(pipe->config.on_step_ctx, &report);

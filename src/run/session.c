@@ -251,6 +251,7 @@ static sl_err look_again(struct session *s, struct sl_step_report *report) {
     SL_TRY_OUT(sl_pipe_gather(s->pipe, one));
     int64_t sample = one->cursor.epoch * epoch + one->cursor.position - c->batch;
     one->step--;
+    one->scale.value = report->loss_scale > 0 ? report->loss_scale : 1;
     one->cursor.epoch = sample / epoch;
     one->cursor.position = sample % epoch;
     SL_TRY_OUT(sl_train_step(one, &again));
@@ -266,7 +267,7 @@ out:
 /* Why a step of a pipeline was skipped. Asynchronous schedules cannot be asked so, nor ranks, nor
  * steps with others behind them in the same run. */
 static sl_err explain_skip(struct session *s, struct sl_step_report *report) {
-    if (!report->skipped || !sl_pipe_is_synchronous(s->pipe) || s->config->comm)
+    if (!report->skipped || report->bad.kind || !sl_pipe_is_synchronous(s->pipe) || s->config->comm)
         return SL_OK;
     return look_again(s, report);
 }
