@@ -61,7 +61,7 @@ struct sl_pipe_worker {
     double *norms;                   /* [graph params] of the step in the making */
     struct sl_lane lane;             /* measured */
     int64_t waited_ns;               /* in the action at hand */
-    int64_t busy_ns;                 /* of this run: in actions, without waiting */
+    atomic_int_least64_t busy_ns;    /* of this run: in actions, without waiting */
     struct sl_verdicts *verdicts;    /* stepping together (pipe_async.c) */
     struct sl_scale_state *scales;   /* [kept] of the loss, after verdicts (pipe_scale.c) */
     const char **messages;           /* [worker] of the sum at hand */
@@ -129,6 +129,8 @@ struct sl_pipe {
     int64_t *asked, *answered;         /* [rank] messages so far */
     struct sl_guard *guard;            /* pipe_guard.c */
     struct sl_tell *tell;              /* pipe_tell.c */
+    struct sl_halt *halt;              /* pipe_halt.c */
+    int64_t ran;                       /* steps of the last run */
 };
 
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
