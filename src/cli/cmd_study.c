@@ -162,6 +162,7 @@ static sl_err run_timed(struct sl_study_pool *p, struct matrix *m) {
     for (int64_t i = 0; i < m->cells.count && is_few(p->study, m->cells.at[i].seed); i++) {
         struct sl_study_cell cell = m->cells.at[i];
         cell.kind = SL_CELL_TIME;
+        cell.rate = p->study->tasks[cell.task].rates[0]; /* no step takes longer for it */
         cell.record = NULL;
         SL_PUSH(&timed, cell);
     }
