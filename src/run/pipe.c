@@ -410,7 +410,7 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
     sl_pipe_tell_stop(pipe);
-    pipe->ran = steps = sl_pipe_halt_end(pipe, steps);
+    steps = sl_pipe_halt_end(pipe, steps);
     if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
@@ -484,8 +484,6 @@ int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe) {
 }
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
-
-int64_t sl_pipe_ran(const struct sl_pipe *pipe) { return pipe->ran; }
 
 double sl_pipe_bubble(const struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count;

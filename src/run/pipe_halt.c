@@ -17,6 +17,7 @@ struct sl_halt {
     int32_t begun; /* repetitions, by the foremost worker */
     int32_t limit;
     bool may;
+    int64_t ran; /* steps of the last run */
 };
 
 void sl_pipe_halt_open(struct sl_pipe *pipe) {
@@ -66,11 +67,13 @@ void sl_pipe_halt_look(struct sl_pipe *pipe) {
 
 int64_t sl_pipe_halt_end(struct sl_pipe *pipe, int64_t steps) {
     int32_t reps = sl_pipe_reps(pipe);
-    if (reps == pipe->sched->reps)
-        return steps;
-    struct sl_sched *run = SL_NEW(&pipe->sched_arena, struct sl_sched, 1);
-    *run = sl_sched_shorten(pipe->sched, reps);
-    steps -= pipe->sched->iters - run->iters;
-    pipe->sched = pipe->timeline.sched = run;
-    return steps;
+    if (reps < pipe->sched->reps) {
+        struct sl_sched *run = SL_NEW(&pipe->sched_arena, struct sl_sched, 1);
+        *run = sl_sched_shorten(pipe->sched, reps);
+        steps -= pipe->sched->iters - run->iters;
+        pipe->sched = pipe->timeline.sched = run;
+    }
+    return pipe->halt->ran = steps;
 }
+
+int64_t sl_pipe_ran(const struct sl_pipe *pipe) { return pipe->halt->ran; }

@@ -20,14 +20,13 @@ struct sl_watch {
 
 /* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
-    struct sl_train train; /* its part of a training run: worker, optimizer, counts */
-    int stage, replica;
-    int number;           /* of the plan's seats */
-    int slots;            /* micro-batches in flight */
-    uint64_t filled;      /* bit g: gradient buffer g holds something, add to it */
-    int newest;           /* weight slab */
-    int64_t counted;      /* iteration that train.counts is of, -1: none */
-    int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
+    struct sl_train train;      /* its part of a training run: worker, optimizer, counts */
+    int stage, replica, number; /* the last: of the plan's seats */
+    int slots;                  /* micro-batches in flight */
+    uint64_t filled;            /* bit g: gradient buffer g holds something, add to it */
+    int newest;                 /* weight slab */
+    int64_t counted;            /* iteration that train.counts is of, -1: none */
+    int64_t step_version;       /* STEP waiting for the worker's other seats, 0: none */
     int step_from, step_to, step_grad;
     struct sl_policy_at at;        /* where the stage stands, for policies */
     struct sl_policy_at *ats;      /* [params] the same; of tied ones: of the highest holder */
@@ -130,7 +129,6 @@ struct sl_pipe {
     struct sl_guard *guard;            /* pipe_guard.c */
     struct sl_tell *tell;              /* pipe_tell.c */
     struct sl_halt *halt;              /* pipe_halt.c */
-    int64_t ran;                       /* steps of the last run */
 };
 
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
