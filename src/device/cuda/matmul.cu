@@ -90,8 +90,12 @@ static __device__ __forceinline__ normal normal_of(float x) {
                                       t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return {x > 0 ? 1 - tail : tail, bell};
 }
+static __device__ __forceinline__ float bend_half(float x) { /* 1 - 2 / (exp(2 u) + 1) */
+    float u = 0.79788456080286535588f * (x + 0.044715f * x * x * x);
+    return 1 - __fdividef(2, fast_exp(2 * u) + 1);
+}
 static __device__ __forceinline__ float gelu_half(float x, bool erf) {
-    return erf ? x * normal_of(x).below : gelu_of(x, false);
+    return erf ? x * normal_of(x).below : 0.5f * x * (1 + bend_half(x));
 }
 static __device__ __forceinline__ float slope_half(float x, bool erf) {
     if (!erf)
@@ -151,11 +155,11 @@ static __global__ void finish8(tail_args t, i64 eights) {
     }
 }
 
-/* By erf, all bf16, no bias: known here, and two eights at a time, loads do not wait. */
-template <form F> static __global__ void finish_erf(tail_args t, i64 eights) {
+/* All bf16, no bias: known here, and two eights at a time, loads do not wait. */
+template <form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
     t.y.half = t.second.half = t.other.half = 1;
     t.bias.at = NULL;
-    t.erf = true;
+    t.erf = ERF;
     t.f = F;
     if (F == GELU)
         t.other.at = NULL;
@@ -179,10 +183,13 @@ static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     bool half =
         t.y.half == 1 && (!t.second.at || t.second.half == 1) && (!t.other.at || t.other.half == 1);
     bool wide = t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other);
-    if (wide && half && t.erf && !t.bias.at && t.f == GELU)
-        finish_erf<GELU><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else if (wide && half && t.erf && !t.bias.at && t.f == GELU_DX)
-        finish_erf<GELU_DX><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    bool fast = wide && half && !t.bias.at;
+    if (fast && t.f == GELU && t.erf)
+        finish_half<GELU, true><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else if (fast && t.f == GELU)
+        finish_half<GELU, false><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else if (fast && t.f == GELU_DX && t.erf)
+        finish_half<GELU_DX, true><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
     else if (wide)
         finish8<<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
     else
