@@ -169,71 +169,85 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* Eight elements of a row as they are stored: half the registers, unpacked twice. */
-template <bool HALF> struct stored {
-    eight v;
-    __device__ __forceinline__ void load(array a, i64 i) { v = get8(a, i); }
-    __device__ __forceinline__ eight open() const { return v; }
-};
-template <> struct stored<true> {
-    uint4 raw;
-    __device__ __forceinline__ void load(array a, i64 i) {
-        raw = *(const uint4 *)((const __nv_bfloat16 *)a.at + i);
+/* A row of bf16 on its way: asked for while the row before it is at work. */
+template <int K> struct pending {
+    uint4 dy[K], x[K];
+    float mean, rstd;
+    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane) {
+        mean = get(a.mean, row);
+        rstd = get(a.rstd, row);
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < a.z.n) {
+                i64 from = row * a.z.n + at(k, lane);
+                dy[k] = *(const uint4 *)((const __nv_bfloat16 *)a.dy.at + from);
+                x[k] = *(const uint4 *)((const __nv_bfloat16 *)a.x.at + from);
+            }
     }
-    __device__ __forceinline__ eight open() const { return get8(array{(void *)&raw, 1}, 0); }
 };
 
+static __device__ __forceinline__ eight unpack(const uint4 &raw) {
+    return get8(array{(void *)&raw, 1}, 0);
+}
+
 /* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x, dx
- * and r are bf16; SUM: there is an r. All of a row of dy and x is asked for before the first of
- * it is used, and two blocks share a multiprocessor: that keeps memory busy. */
+ * and r are bf16; SUM: there is an r. Long rows take so many registers that a multiprocessor has
+ * one block only: there the next row is asked for ahead. */
 template <int K, bool HALF, bool SUM>
-static __global__ void __launch_bounds__(32 * COLUMN_ROWS, HALF ? 2 : 1)
-    norm_grad(grad_args a, parts p) {
+static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
+    constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
-        a.dx.half = 1;
+        a.dy.half = a.x.half = a.dx.half = a.r.half = 1;
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
+    i64 row = first + threadIdx.x / 32;
     eight dw[K] = {}, db[K] = {};
-    for (i64 row = first + threadIdx.x / 32; row < last; row += COLUMN_ROWS) {
-        float mean = get(a.mean, row), rstd = get(a.rstd, row), sum = 0, dot = 0;
-        stored<HALF> dy[K], x[K], r[K];
+    pending<K> next;
+    if (AHEAD && row < last)
+        next.ask(a, row, lane);
+    for (; row < last; row += COLUMN_ROWS) {
+        float mean = AHEAD ? next.mean : get(a.mean, row);
+        float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
+        eight g[K], hat[K];
+        uint4 r[K];
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                dy[k].load(a.dy, row * n + at(k, lane));
-                x[k].load(a.x, row * n + at(k, lane));
+                g[k] = AHEAD ? unpack(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
+                hat[k] = AHEAD ? unpack(next.x[k]) : get8(a.x, row * n + at(k, lane));
+                if (SUM && HALF)
+                    r[k] = *(const uint4 *)((const __nv_bfloat16 *)a.r.at + row * n + at(k, lane));
             }
+        if (AHEAD && row + COLUMN_ROWS < last)
+            next.ask(a, row + COLUMN_ROWS, lane);
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                eight w = get8(a.w, at(k, lane)), d = dy[k].open(), v = x[k].open();
+                eight w = get8(a.w, at(k, lane));
                 for (int j = 0; j < 8; j++) {
-                    float hat = hat_of(v.v[j], mean, rstd), g = __fmul_rn(d.v[j], w.v[j]);
-                    dw[k].v[j] = __fmaf_rn(d.v[j], hat, dw[k].v[j]);
-                    db[k].v[j] = __fadd_rn(db[k].v[j], d.v[j]);
-                    sum = __fadd_rn(sum, g);
-                    dot = __fmaf_rn(g, hat, dot);
+                    hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
+                    dw[k].v[j] = __fmaf_rn(g[k].v[j], hat[k].v[j], dw[k].v[j]);
+                    db[k].v[j] = __fadd_rn(db[k].v[j], g[k].v[j]);
+                    g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
+                    sum = __fadd_rn(sum, g[k].v[j]);
+                    dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
                 }
             }
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (SUM && at(k, lane) < n)
-                r[k].load(a.r, row * n + at(k, lane));
         sum = warp_sum(sum) / (float)n;
         dot = warp_sum(dot) / (float)n;
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                eight w = get8(a.w, at(k, lane)), d = dy[k].open(), v = x[k].open();
-                eight other = SUM ? r[k].open() : eight{};
+                eight other = !SUM   ? eight{}
+                              : HALF ? unpack(r[k])
+                                     : get8(a.r, row * n + at(k, lane));
                 for (int j = 0; j < 8; j++) {
-                    float g = __fmul_rn(d.v[j], w.v[j]);
-                    float dx = dx_of(g, hat_of(v.v[j], mean, rstd), sum, dot, rstd);
-                    d.v[j] = SUM ? plus(a, dx, other.v[j]) : dx;
+                    float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
+                    g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
                 }
-                put8(a.dx, row * n + at(k, lane), d);
+                put8(a.dx, row * n + at(k, lane), g[k]);
             }
     }
     put_part<K>(p.w, dw, n, all);
@@ -255,7 +269,7 @@ static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i
 
 /* dx may lie on dy, x or r: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    bool half = a.dy.half == 1 && a.x.half == 1 && a.dx.half == 1 && (!a.r.at || a.r.half == 1);
+    bool half = a.dy.half && a.x.half && a.dx.half && (!a.r.at || a.r.half);
     if (half && a.r.at)
         launch_grad<true, true>(call, a, p, chunks);
     else if (half)
