@@ -115,6 +115,8 @@ static bool worth_a_line(const struct progress *p, int64_t step) {
 static void say_skipped(const struct sl_step_report *r) {
     struct sl_text why = {0};
     sl_bad_put(&why, &r->bad);
+    if (r->loss_scale > 0)
+        sl_text_printf(&why, " (loss scale %.0f)", r->loss_scale);
     sl_log_note("step %lld skipped, its gradient is not finite: %s", (long long)r->step, why.at);
     sl_text_free(&why);
 }
@@ -266,10 +268,11 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
                        const struct sl_session_config *session) {
     const struct sl_train_config *c = &session->train;
     struct sl_json_out json = {.text = text, .indent = 2};
-    struct sl_text optim = {0}, lr = {0}, policy = {0};
+    struct sl_text optim = {0}, lr = {0}, policy = {0}, scale = {0};
     sl_optim_put(&optim, &c->optim);
     sl_policy_put(&policy, &c->policy);
     sl_lr_put(&lr, &c->lr);
+    sl_loss_scale_put(&scale, &c->loss_scale);
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", args->positional[0]);
     sl_json_key(&json, "sizes");
@@ -292,6 +295,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_string(&json, "lr_schedule", lr.at);
     sl_json_put_double(&json, "lr", c->base_lr);
     sl_json_put_double(&json, "clip", c->clip);
+    sl_json_put_string(&json, "loss_scale", scale.at);
     sl_json_put_int(&json, "seed", (int64_t)c->seed);
     if (session->plan) {
         sl_json_put_string(&json, "schedule", session->schedule);
@@ -303,6 +307,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_text_free(&optim);
     sl_text_free(&policy);
     sl_text_free(&lr);
+    sl_text_free(&scale);
 }
 
 /* What the run directory says of the run. */

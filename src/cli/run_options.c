@@ -135,6 +135,7 @@ sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps, struct sl_tra
     SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &out->clip));
     SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &out->optim));
     SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), out->steps, &out->lr));
+    SL_TRY(sl_loss_scale_parse(sl_args_text(args, "--loss-scale", "none"), &out->loss_scale));
     out->base_lr = out->optim.row->lr;
     return sl_args_double(args, "--lr", 0, 1e6, &out->base_lr);
 }

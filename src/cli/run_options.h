@@ -52,8 +52,9 @@ SL_MUST_CHECK sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps,
 #define SL_OPTIMIZER_OPTIONS                                                                       \
     {"--optimizer", "O", "e.g. adamw:beta2=0.95,wd=0.1; see 'sluice list optimizers'", false},     \
         {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},                \
-        {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false}, {                         \
-        "--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false               \
+        {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false},                           \
+        {"--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false}, {          \
+        "--loss-scale", "S", "none (default), dynamic[:start=S,every=N], a power of two", false    \
     }
 
 #endif

@@ -14,7 +14,7 @@ sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split, in
     return SL_OK;
 }
 
-/* d total / d loss of this micro-batch: its share of the batch's counted items. */
+/* d total / d loss of this micro-batch: its share of the batch's counted items, times the scale. */
 static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
                         const struct sl_program *program) {
     double share[SL_LOSS_MOST];
@@ -26,7 +26,8 @@ static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
     for (int i = 0; i < program->seeds.count; i++) {
         int loss = program->seeds.at[i].index;
         double total = train->counts[loss];
-        float seed = total > 0 ? (float)(graph->losses.at[loss].weight * share[loss] / total) : 0;
+        double part = graph->losses.at[loss].weight * share[loss] / total;
+        float seed = total > 0 ? (float)(train->scale.value * part) : 0;
         SL_TRY(sl_worker_put(train->worker, feed->slot, &program->seeds.at[i], &seed));
     }
     return SL_OK;

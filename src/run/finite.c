@@ -140,5 +140,6 @@ void sl_bad_put(struct sl_text *text, const struct sl_bad *bad) {
     case SL_BAD_SUM:
         sl_text_printf(text, "first in the sum of the gradients of %s", bad->name);
         break;
+    case SL_BAD_SCALE: sl_text_put(text, "the loss was scaled by too much"); break;
     }
 }

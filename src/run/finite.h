@@ -12,6 +12,7 @@ enum sl_bad_kind {
     SL_BAD_INPUT,  /* the data hold a value that is not finite */
     SL_BAD_OP,     /* the first instruction with such an output, from inputs that are all finite */
     SL_BAD_SUM,    /* finite gradients of a parameter's uses, but not their sum */
+    SL_BAD_SCALE,  /* the loss is finite and its scale was large: the next step's is smaller */
 };
 
 struct sl_bad {

@@ -67,12 +67,12 @@ static sl_err put_line(struct sl_run_log *log, struct sl_text *text) {
 static void put_bad(struct sl_json_out *json, const struct sl_bad *bad) {
     static const char *const kinds[] = {
         [SL_BAD_NONE] = "unknown", [SL_BAD_WEIGHT] = "weight", [SL_BAD_INPUT] = "input",
-        [SL_BAD_OP] = "op",        [SL_BAD_SUM] = "sum",
+        [SL_BAD_OP] = "op",        [SL_BAD_SUM] = "sum",       [SL_BAD_SCALE] = "scale",
     };
     sl_json_key(json, "bad");
     sl_json_open(json, '{');
     sl_json_put_string(json, "what", kinds[bad->kind]);
-    if (bad->kind != SL_BAD_NONE)
+    if (bad->kind != SL_BAD_NONE && bad->kind != SL_BAD_SCALE)
         sl_json_put_string(json, "name", bad->name);
     if (bad->kind == SL_BAD_INPUT || bad->kind == SL_BAD_OP)
         sl_json_put_int(json, "micro", bad->micro);
@@ -92,6 +92,8 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     sl_json_put_double(&json, "loss", r->loss);
     sl_json_put_double(&json, "grad_norm", r->norm);
     sl_json_put_double(&json, "lr", r->lr);
+    if (r->loss_scale > 0)
+        sl_json_put_double(&json, "loss_scale", r->loss_scale);
     sl_json_put_int(&json, "samples", r->samples);
     sl_json_put_bool(&json, "skipped", r->skipped);
     if (r->skipped)

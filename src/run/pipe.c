@@ -1,4 +1,6 @@
 /* A pipeline: opening, running a schedule, closing. */
+#include "run/pipe_halt.h"
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 
@@ -15,6 +17,7 @@
 
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
     SL_TRY(sl_pipe_policy_check(c->train, sched));
+    SL_TRY(sl_pipe_scale_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && !sched->together && c->train->clip > 0)
         return sl_fail(SL_ERR_NO,
                        "schedule '%s' updates stages at different times, so there is no global "
@@ -203,6 +206,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     const struct sl_plan *plan = config->plan;
     pipe->config = *config;
     pipe->train = *config->train;
+    pipe->scale = sl_loss_scale_begin(&config->train->loss_scale);
     pipe->comm = config->comm;
     pipe->own_comm = !config->comm;
     if (pipe->own_comm)
@@ -225,6 +229,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(count_bytes(pipe));
     sl_pipe_guard_open(pipe);
     sl_pipe_tell_open(pipe);
+    sl_pipe_halt_open(pipe);
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -248,6 +253,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     sl_pipe_close_eval(pipe);
     sl_pipe_unlink(pipe);
     sl_pipe_together_close(pipe);
+    sl_pipe_scale_close(pipe);
     sl_pipe_close_post(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
@@ -261,6 +267,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     }
     free(pipe->loss_terms);
     sl_pipe_tell_close(pipe);
+    sl_pipe_halt_close(pipe);
     if (pipe->own_comm)
         sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);
@@ -270,27 +277,29 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
-/* The list of a worker: prologue, period again and again, epilogue. */
-static sl_err run_lists(struct sl_pipe_worker *w) {
+static sl_err run_list(struct sl_pipe_worker *w, int segment, int32_t rep, int64_t *number) {
     const struct sl_sched *sched = w->pipe->sched;
-    int64_t number = 0;
-    for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
-        const struct sl_actions *list = &sched->lists[seg][w->index];
-        int32_t first = seg == SL_EPILOGUE ? sched->reps : 0;
-        int32_t last = seg == SL_PERIOD ? sched->reps : first + 1;
-        for (int32_t rep = first; rep < last; rep++)
-            for (int64_t i = 0; i < list->count; i++) {
-                int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
-                struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
-                sl_pipe_note_action(w, &action);
-                if (w->pipe->config.before)
-                    SL_TRY(w->pipe->config.before(w->pipe->config.before_ctx, w->index, number++));
-                SL_TRY(sl_pipe_act_traced(w, &action));
-                sl_comm_poll(w->pipe->comm);
-                SL_TRY(sl_pipe_poke(w));
-            }
+    const struct sl_actions *list = &sched->lists[segment][w->index];
+    for (int64_t i = 0; i < list->count; i++) {
+        int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
+        struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
+        sl_pipe_note_action(w, &action);
+        if (w->pipe->config.before)
+            SL_TRY(w->pipe->config.before(w->pipe->config.before_ctx, w->index, (*number)++));
+        SL_TRY(sl_pipe_act_traced(w, &action));
+        sl_comm_poll(w->pipe->comm);
+        SL_TRY(sl_pipe_poke(w));
     }
     return SL_OK;
+}
+
+/* The list of a worker: prologue, period again and again, epilogue. */
+static sl_err run_lists(struct sl_pipe_worker *w) {
+    int64_t number = 0;
+    SL_TRY(run_list(w, SL_PROLOGUE, 0, &number));
+    for (int32_t rep = 0; sl_pipe_goes_on(w->pipe, rep); rep++)
+        SL_TRY(run_list(w, SL_PERIOD, rep, &number));
+    return run_list(w, SL_EPILOGUE, sl_pipe_reps(w->pipe), &number);
 }
 
 static void *worker_main(void *arg) {
@@ -344,6 +353,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
             SL_TRY(start_seat(pipe, pipe->seat_at[s]));
     SL_TRY(sl_pipe_open_trace(pipe));
     sl_pipe_together_start(pipe);
+    sl_pipe_scale_start(pipe);
     memset(reports, 0, sizeof *reports * (size_t)steps);
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
@@ -369,6 +379,7 @@ int64_t sl_pipe_most_bytes(const struct sl_pipe *pipe) {
 
 sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
+    sl_pipe_halt_start(pipe);
     sl_pipe_guard_start(pipe, pipe->workers_here);
     for (; w < count; w++)
         if (sl_pipe_is_here(pipe, w) &&
@@ -399,12 +410,15 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
     sl_pipe_tell_stop(pipe);
+    steps = sl_pipe_halt_end(pipe, steps);
     if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
+    SL_TRY(sl_pipe_scale_end(pipe, steps));
     for (int64_t i = 0; i < steps; i++) {
         reports[i].loss = sl_pipe_loss(pipe, i);
+        sl_train_blame_scale(&pipe->train, &reports[i]);
         reports[i].bubble = sl_pipe_bubble(pipe);
         reports[i].worker_bytes = sl_pipe_most_bytes(pipe);
     }

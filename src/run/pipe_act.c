@@ -1,4 +1,5 @@
 /* The actions of a pipeline: passes and messages. Steps and reductions are in pipe_step.c. */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 
@@ -211,6 +212,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     SL_TRY(count_items(w->pipe, &at));
+    at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));

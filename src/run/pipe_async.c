@@ -10,6 +10,7 @@
  * tie's uses is made by every holder for itself, in graph order; the holder whose gradients are
  * complete last (the speaker) makes it before its word on the verdict, the others before the step.
  */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 
 #include "sched/deps.h"
@@ -346,7 +347,10 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
     }
     for (int64_t i = 0; i < params; i++)
         sum += table[i];
-    w->verdicts->verdict[kept] = sl_norm_judge(sum, 1, pipe->train.clip);
+    struct sl_norm_verdict verdict =
+        sl_norm_judge(sum, 1 / sl_pipe_scale_of(w, version - 1), pipe->train.clip);
+    sl_pipe_scale_judged(w, version, verdict.finite);
+    w->verdicts->verdict[kept] = verdict;
     w->verdicts->version[kept] = version;
     return SL_OK;
 }

@@ -20,14 +20,13 @@ struct sl_watch {
 
 /* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
-    struct sl_train train; /* its part of a training run: worker, optimizer, counts */
-    int stage, replica;
-    int number;           /* of the plan's seats */
-    int slots;            /* micro-batches in flight */
-    uint64_t filled;      /* bit g: gradient buffer g holds something, add to it */
-    int newest;           /* weight slab */
-    int64_t counted;      /* iteration that train.counts is of, -1: none */
-    int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
+    struct sl_train train;      /* its part of a training run: worker, optimizer, counts */
+    int stage, replica, number; /* the last: of the plan's seats */
+    int slots;                  /* micro-batches in flight */
+    uint64_t filled;            /* bit g: gradient buffer g holds something, add to it */
+    int newest;                 /* weight slab */
+    int64_t counted;            /* iteration that train.counts is of, -1: none */
+    int64_t step_version;       /* STEP waiting for the worker's other seats, 0: none */
     int step_from, step_to, step_grad;
     struct sl_policy_at at;        /* where the stage stands, for policies */
     struct sl_policy_at *ats;      /* [params] the same; of tied ones: of the highest holder */
@@ -61,8 +60,9 @@ struct sl_pipe_worker {
     double *norms;                   /* [graph params] of the step in the making */
     struct sl_lane lane;             /* measured */
     int64_t waited_ns;               /* in the action at hand */
-    int64_t busy_ns;                 /* of this run: in actions, without waiting */
+    atomic_int_least64_t busy_ns;    /* of this run: in actions, without waiting */
     struct sl_verdicts *verdicts;    /* stepping together (pipe_async.c) */
+    struct sl_scale_state *scales;   /* [kept] of the loss, after verdicts (pipe_scale.c) */
     const char **messages;           /* [worker] of the sum at hand */
     pthread_t thread;
 };
@@ -98,8 +98,7 @@ struct sl_course {
 struct sl_pipe {
     struct sl_pipe_config config;
     struct sl_train_config train;
-    struct sl_arena arena;
-    struct sl_arena sched_arena;
+    struct sl_arena arena, sched_arena;
     const struct sl_sched *sched; /* of the current run */
     struct sl_comm *comm;
     bool own_comm;
@@ -115,6 +114,8 @@ struct sl_pipe {
     double *loss_terms;  /* [steps][most micros][losses] of this run */
     int64_t most_micros; /* of an iteration of any stage */
     int64_t start_step, start_sample, start_ns;
+    struct sl_scale_state scale;  /* of the loss, between runs */
+    int32_t scale_lag;            /* steps that it is behind */
     int64_t last_ns, last_cpu_ns; /* end of the step before */
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
@@ -127,6 +128,7 @@ struct sl_pipe {
     int64_t *asked, *answered;         /* [rank] messages so far */
     struct sl_guard *guard;            /* pipe_guard.c */
     struct sl_tell *tell;              /* pipe_tell.c */
+    struct sl_halt *halt;              /* pipe_halt.c */
 };
 
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
@@ -190,8 +192,7 @@ SL_MUST_CHECK sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl
                                            const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat,
                                         int64_t version);
-/* pipe_step.c */
-/* Memory of one use of a parameter by a stage (its row in the graph's grads). */
+/* pipe_step.c: memory of one use of a parameter by a stage (its row in the graph's grads). */
 float *sl_pipe_use(const struct sl_seat_state *seat, int64_t grad, int grad_slot);
 SL_MUST_CHECK sl_err sl_pipe_reduce(struct sl_pipe_worker *worker, const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_step(struct sl_pipe_worker *worker, const struct sl_action *action);

@@ -6,6 +6,7 @@
  *
  * Tied parameters: their holders add up all uses in graph order; each has the sum for its gradient.
  */
+#include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 
@@ -144,13 +145,15 @@ static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat
     return SL_OK;
 }
 
-static void report_step(struct sl_pipe *pipe, int64_t version,
+static void report_step(const struct sl_pipe_worker *w, int64_t version,
                         const struct sl_norm_verdict *verdict, double lr) {
+    struct sl_pipe *pipe = w->pipe;
     struct sl_step_report *report = &pipe->reports[version - 1];
     int64_t now = sl_clock_ns(), cpu = sl_clock_process_ns();
     report->step = pipe->start_step + version;
     report->norm = verdict->norm;
     report->lr = lr;
+    report->loss_scale = sl_train_told_scale(&pipe->train, sl_pipe_scale_of(w, version - 1));
     report->skipped = !verdict->finite;
     report->samples = pipe->train.batch;
     report->dur_ns = now - pipe->last_ns;
@@ -175,11 +178,13 @@ static sl_err step_together(struct sl_pipe_worker *w, int64_t version) {
     w->waited_ns += sl_pipe_clock(w) - before;
     for (int64_t i = 0; i < params; i++)
         sum += w->norms[i];
-    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, pipe->train.clip);
+    double scale = sl_pipe_scale_of(w, version - 1);
+    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1 / scale, pipe->train.clip);
+    sl_pipe_scale_judged(w, version, verdict.finite);
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(update_seat(w, &w->seats[i], lr, verdict.scale, verdict.finite));
     if (w->index == 0)
-        report_step(pipe, version, &verdict, lr);
+        report_step(w, version, &verdict, lr);
     return SL_OK;
 }
 
@@ -192,7 +197,7 @@ static sl_err step_judged(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     SL_TRY(sl_pipe_together_verdict(w, seat, action, &verdict));
     SL_TRY(update_seat(w, seat, lr, verdict.scale, verdict.finite));
     if (w->index == 0 && seat == &w->seats[0])
-        report_step(pipe, action->version, &verdict, lr);
+        report_step(w, action->version, &verdict, lr);
     return SL_OK;
 }
 
@@ -205,11 +210,11 @@ static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, i
     SL_TRY(sl_train_norms(&seat->train, 0));
     for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
         sum += seat->train.norm_sums[i];
-    struct sl_norm_verdict own = sl_norm_judge(sum, 1, 0);
-    SL_TRY(update_seat(w, seat, lr, 1, own.finite));
+    struct sl_norm_verdict own = sl_norm_judge(sum, 1 / sl_pipe_scale_of(w, version - 1), 0);
+    SL_TRY(update_seat(w, seat, lr, own.scale, own.finite));
     own.norm = NAN;
     if (w->index == 0 && seat == &w->seats[0])
-        report_step(pipe, version, &own, lr);
+        report_step(w, version, &own, lr);
     return SL_OK;
 }
 

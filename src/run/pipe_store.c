@@ -263,7 +263,7 @@ sl_err sl_pipe_open_copy(struct sl_pipe *pipe, struct sl_copy **out) {
 }
 
 struct sl_store_place sl_pipe_place(const struct sl_pipe *pipe) {
-    return (struct sl_store_place){pipe->start_step, pipe->start_sample};
+    return (struct sl_store_place){pipe->start_step, pipe->start_sample, pipe->scale};
 }
 
 static sl_err write_all(struct sl_pipe *pipe, const struct sl_copy *copy,
@@ -297,6 +297,8 @@ sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool weights_only) {
     SL_TRY(sl_comm_merge(pipe->comm, &place, sizeof place)); /* zero but on rank 0 */
     pipe->start_step = place.step;
     pipe->start_sample = place.sample;
+    if (place.scale.value > 0)
+        pipe->scale = place.scale;
     for (int s = 0; s < pipe->config.plan->seat_count; s++)
         if (pipe->seat_at[s])
             pipe->seat_at[s]->newest = 0;
@@ -348,6 +350,7 @@ sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train) {
     sl_err err = gather_all(pipe, train, piece);
     free(piece);
     train->step = pipe->start_step;
+    train->scale = pipe->scale;
     train->cursor.epoch = pipe->start_sample / epoch;
     train->cursor.position = pipe->start_sample % epoch;
     return err;

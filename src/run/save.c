@@ -90,6 +90,17 @@ static void put_fingerprint(const struct sl_store *store, char out[32]) {
     snprintf(out, 32, "%016llx", (unsigned long long)sl_data_fingerprint(store->config->data));
 }
 
+static sl_err note_scale(const struct sl_store *store, const struct sl_scale_state *scale,
+                         struct sl_ckpt_writer *writer) {
+    struct sl_text text = {0};
+    if (!store->config->loss_scale.dynamic)
+        return SL_OK;
+    sl_scale_state_put(&text, scale);
+    sl_err err = sl_ckpt_note(writer, "loss_scale", text.at);
+    sl_text_free(&text);
+    return err;
+}
+
 sl_err sl_store_save(const struct sl_store *store, const struct sl_save *order) {
     struct sl_arena arena = {0};
     struct save_ctx save = {.store = store, .arena = &arena};
@@ -108,6 +119,7 @@ sl_err sl_store_save(const struct sl_store *store, const struct sl_save *order) 
     SL_TRY_OUT(sl_store_visit(store, &arena, save_tensor, &save));
     SL_TRY_OUT(sl_ckpt_note(save.writer, "config", order->config));
     SL_TRY_OUT(sl_ckpt_note(save.writer, "data", fingerprint));
+    SL_TRY_OUT(note_scale(store, &order->place.scale, save.writer));
     struct sl_ckpt_writer *writer = save.writer;
     save.writer = NULL;
     SL_TRY_OUT(sl_ckpt_save(writer));
@@ -183,6 +195,19 @@ static sl_err check_data(const struct sl_store *store, const struct sl_ckpt *ckp
     return SL_OK;
 }
 
+/* Runs that scaled by rule may go on by hand, and the other way round. */
+static sl_err load_scale(const struct sl_store *store, const struct sl_ckpt *ckpt,
+                         struct sl_scale_state *out) {
+    const char *note = sl_ckpt_find_note(ckpt, "loss_scale");
+    if (!note || !store->config->loss_scale.dynamic)
+        return SL_OK;
+    if (!sl_scale_state_parse(note, out))
+        return sl_fail(SL_ERR_INPUT,
+                       "%s: its loss scale is '%.40s', not a power of two and a count",
+                       sl_ckpt_dir(ckpt), note);
+    return SL_OK;
+}
+
 static sl_err check_found(const struct load_ctx *load) {
     if (load->found == sl_ckpt_count(load->ckpt))
         return SL_OK;
@@ -205,7 +230,9 @@ sl_err sl_store_load(const struct sl_store *store, const char *run, bool weights
     SL_TRY_OUT(sl_store_visit(store, &arena, load_tensor, &load));
     if (!weights_only) {
         SL_TRY_OUT(check_found(&load));
-        *place = (struct sl_store_place){sl_ckpt_step(load.ckpt), sl_ckpt_cursor(load.ckpt)};
+        place->step = sl_ckpt_step(load.ckpt);
+        place->sample = sl_ckpt_cursor(load.ckpt);
+        SL_TRY_OUT(load_scale(store, load.ckpt, &place->scale));
     }
 out:
     sl_ckpt_close(load.ckpt);
@@ -274,8 +301,8 @@ sl_err sl_train_open_copy(struct sl_train *train, struct sl_copy **out) {
 
 struct sl_store_place sl_train_place(const struct sl_train *train) {
     int64_t epoch_samples = sl_data_count(train->config.data, SL_DATA_TRAIN);
-    return (struct sl_store_place){train->step,
-                                   train->cursor.epoch * epoch_samples + train->cursor.position};
+    return (struct sl_store_place){
+        train->step, train->cursor.epoch * epoch_samples + train->cursor.position, train->scale};
 }
 
 /* Who has what is asked of the run; only the bytes come from the copy. */
@@ -310,6 +337,7 @@ sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only)
     struct sl_store_place place = sl_train_place(train);
     SL_TRY(sl_store_load(&store, run, weights_only, &place));
     train->step = place.step;
+    train->scale = place.scale;
     train->cursor.epoch = place.sample / epoch_samples;
     train->cursor.position = place.sample % epoch_samples;
     return SL_OK;

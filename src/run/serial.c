@@ -53,6 +53,7 @@ static sl_err open_part(struct sl_serial *s, int stage) {
         .seed = c->seed,
     };
     part->train.config = *c;
+    part->train.scale = sl_loss_scale_begin(&c->loss_scale);
     part->train.device = s->device;
     part->train.counts = SL_NEW(&part->train.arena, double, c->graph->losses.count);
     SL_TRY(sl_worker_open(s->device, &config, &part->train.worker));
@@ -299,13 +300,18 @@ static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
     }
     for (int64_t i = 0; i < s->config.graph->params.count; i++)
         sum += s->norms[i];
-    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, s->config.clip);
+    struct sl_scale_state scale = s->parts[0].train.scale; /* the same for all */
+    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1 / scale.value, s->config.clip);
     report->norm = verdict.norm;
     report->lr = sl_lr_at(&s->config.lr, s->config.base_lr, s->step + 1);
+    report->loss_scale = sl_train_told_scale(&s->config, scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = s->step + 1, .lr = report->lr, .scale = verdict.scale};
     for (int i = 0; i < s->plan->stage_count && verdict.finite; i++)
         SL_TRY(sl_train_update(&s->parts[i].train, &args));
+    for (int i = 0; i < s->plan->stage_count; i++)
+        s->parts[i].train.scale =
+            sl_loss_scale_next(&s->config.loss_scale, scale, scale.value, verdict.finite);
     s->step++;
     return SL_OK;
 }

@@ -96,6 +96,16 @@ sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args
     return sl_audit_act(train->worker, &audited);
 }
 
+void sl_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report) {
+    if (report->skipped &&
+        sl_loss_scale_blames(&config->loss_scale, report->loss_scale, report->loss))
+        report->bad.kind = SL_BAD_SCALE;
+}
+
+double sl_train_told_scale(const struct sl_train_config *config, double value) {
+    return sl_loss_scale_is_none(&config->loss_scale) ? 0 : value;
+}
+
 sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     double sum = 0; /* over parameters in graph order */
@@ -103,13 +113,16 @@ sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report) {
     SL_TRY(sl_train_norms(train, 0));
     for (int i = 0; i < p->param_count; i++)
         sum += train->norm_sums[i];
-    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, train->config.clip);
+    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1 / train->scale.value, train->config.clip);
     report->norm = verdict.norm;
     report->lr = sl_lr_at(&train->config.lr, train->config.base_lr, train->step + 1);
+    report->loss_scale = sl_train_told_scale(&train->config, train->scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = train->step + 1, .lr = report->lr, .scale = verdict.scale};
     if (verdict.finite)
         SL_TRY(sl_train_update(train, &args));
+    train->scale = sl_loss_scale_next(&train->config.loss_scale, train->scale, train->scale.value,
+                                      verdict.finite);
     train->step++;
     return SL_OK;
 }

@@ -31,6 +31,7 @@ struct sl_store {
 /* Where a run stands. */
 struct sl_store_place {
     int64_t step, sample;
+    struct sl_scale_state scale; /* of the loss; value 0: not known */
 };
 
 /* A checkpoint to be: in `run`/ckpt, of which `keep` stay (0: all); `config` is kept with it. */

@@ -78,6 +78,7 @@ sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out
         .audit = config->audit,
     };
     train->config = *config;
+    train->scale = sl_loss_scale_begin(&config->loss_scale);
     train->counts = SL_NEW(&train->arena, double, config->graph->losses.count);
     struct sl_device_config device = {.threads = config->threads, .tf32 = config->tf32};
     SL_TRY_OUT(config->device->open(&device, &train->device));
@@ -152,6 +153,7 @@ sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &train->cursor, &range));
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, range.first, range.count, train->counts));
     *report = (struct sl_step_report){.step = train->step + 1, .samples = range.count};
+    struct sl_scale_state used = train->scale;
     for (int64_t j = 0; j < c->micros; j++) {
         struct sl_feed feed = sl_train_micro(train, &range, j);
         SL_TRY(run_micro(train, &feed, j == 0, &report->loss));
@@ -159,6 +161,12 @@ sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report) {
     SL_TRY(sl_train_apply(train, report));
     report->dur_ns = sl_clock_ns() - start;
     report->cpu_ns = sl_clock_process_ns() - cpu;
-    return report->skipped ? sl_train_find_bad(train, train->step - 1, &range, &report->bad)
-                           : SL_OK;
+    sl_train_blame_scale(c, report);
+    if (!report->skipped || report->bad.kind)
+        return SL_OK;
+    struct sl_scale_state next = train->scale;
+    train->scale = used;
+    sl_err err = sl_train_find_bad(train, train->step - 1, &range, &report->bad);
+    train->scale = next;
+    return err;
 }

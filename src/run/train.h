@@ -3,6 +3,7 @@
 #define SL_RUN_TRAIN_H
 
 #include "data/data.h"
+#include "optim/loss_scale.h"
 #include "optim/lr.h"
 #include "optim/norm.h"
 #include "optim/policy.h"
@@ -17,6 +18,7 @@ struct sl_step_report {
     double loss;  /* mean over the batch's counted items, losses weighted and added */
     double norm;  /* of the gradient, before clipping; NAN: stages step at different times */
     double lr;
+    double loss_scale; /* of this step; 0: losses are not scaled */
     bool skipped;      /* some gradient was not finite; weights are untouched */
     struct sl_bad bad; /* skipped: why */
     int64_t samples;
@@ -52,7 +54,8 @@ struct sl_train_config {
     bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;
     struct sl_lr lr;
-    double base_lr, clip;  /* clip <= 0: none */
+    double base_lr, clip; /* clip <= 0: none */
+    struct sl_loss_scale loss_scale;
     int64_t batch, micros; /* samples per step, and into how many micro-batches they are cut */
     int64_t steps;
     int64_t eval_every, eval_samples; /* 0: never */
@@ -74,9 +77,10 @@ struct sl_train {
     double *norm_sums; /* [program params], and as many for an audit */
     void *opt_scratch;
     struct sl_data_cursor cursor;
-    int64_t step;         /* finished steps */
-    double *counts;       /* [losses] items that count in this batch */
-    struct sl_copy *copy; /* what steps wait for while it is taken; NULL: nothing */
+    int64_t step;                /* finished steps */
+    double *counts;              /* [losses] items that count in this batch */
+    struct sl_scale_state scale; /* of the loss, in the step at hand */
+    struct sl_copy *copy;        /* what steps wait for while it is taken; NULL: nothing */
 };
 
 SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);
@@ -84,6 +88,12 @@ void sl_train_close(struct sl_train *train);
 
 /* One optimizer step. When it had to be skipped, report->bad names the first op that went wrong. */
 SL_MUST_CHECK sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report);
+
+/* step.c: where a step was skipped for the scale of its loss, as far as one can tell, report->bad
+ * says so, and nobody looks any further. */
+void sl_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report);
+/* The loss scale as a report has it. */
+double sl_train_told_scale(const struct sl_train_config *config, double value);
 
 /* skip.c: run step number `step` (0-based) over these samples again, with the weights as they are,
  * and find the first value that is not finite. Statistics are left as they were. */

@@ -31,10 +31,10 @@ same() {
 same 1f1b 4 "${gpt[@]}" --stages 4
 same 1f1b 2 "${gpt[@]}" --stages 4
 via=(--transport mpi-p2p)
-same 1f1b 3 "${gpt[@]}" --stages 4
+same scaled 3 "${gpt[@]}" --stages 4 --loss-scale dynamic:start=1024,every=2
 via=()
 same 2bw 4 "${gpt[@]}" --stages 4 --schedule 2bw --clip 0
-same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --clip 0.05 --eval-every 2 --eval-samples 8
+same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --clip 0.05 --loss-scale dynamic:start=1024,every=2 --eval-every 2 --eval-samples 8
 same mmt 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
 if [ "${SL_TEST_FULL:-0}" = 1 ]; then
     # Every schedule of the registry; twice on threads and on ranks is four times the same.

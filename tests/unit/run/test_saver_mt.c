@@ -234,10 +234,10 @@ static void errors_come_back(void **state) {
         struct sl_copy *copy;
         SL_TEST_OK(sl_train_open_copy(train, &copy));
         struct sl_saver *saver = open_saver(&late, copy, "none");
-        SL_TEST_OK(sl_saver_save(saver, (struct sl_store_place){how, 0}, false));
+        SL_TEST_OK(sl_saver_save(saver, (struct sl_store_place){.step = how}, false));
         sem_post(&late.may);
-        sl_err err = how == 0   ? sl_saver_save(saver, (struct sl_store_place){9, 0}, false)
-                     : how == 1 ? sl_saver_save(saver, (struct sl_store_place){9, 0}, true)
+        sl_err err = how == 0   ? sl_saver_save(saver, (struct sl_store_place){.step = 9}, false)
+                     : how == 1 ? sl_saver_save(saver, (struct sl_store_place){.step = 9}, true)
                                 : sl_saver_poll(saver, true, &report);
         char want[32];
         snprintf(want, sizeof want, "no room for step %d", how);

@@ -1,0 +1,32 @@
+/* What workers know of steps while they begin the next iterations, by one walk over their lists. */
+#include "sched/lag.h"
+
+#include "sched/deps.h"
+
+static int32_t lag_of(const struct sl_sched *flat, int worker) {
+    int32_t known = 0, lag = 0; /* the newest version that some seat of the worker has made */
+    for (int segment = 0; segment < SL_SEGMENT_COUNT; segment++) {
+        const struct sl_actions *list = &flat->lists[segment][worker];
+        int64_t count = segment == SL_PERIOD && !flat->reps ? 0 : list->count;
+        int32_t rep = segment == SL_EPILOGUE ? flat->reps : 0;
+        for (int64_t i = 0; i < count; i++) {
+            const struct sl_action *a = &list->at[i];
+            int32_t iteration = a->micro / flat->micros[a->stage] + rep;
+            if (a->kind == SL_STEP && a->version + rep > known)
+                known = a->version + rep;
+            if (a->kind == SL_F && iteration - known > lag)
+                lag = iteration - known;
+        }
+    }
+    return lag;
+}
+
+int32_t sl_sched_verdict_lag(const struct sl_sched *sched) {
+    const struct sl_sched flat = sl_sched_flat(sched);
+    int32_t lag = 0;
+    for (int w = 0; w < flat.plan->worker_count; w++) {
+        int32_t own = lag_of(&flat, w);
+        lag = own > lag ? own : lag;
+    }
+    return lag;
+}
