@@ -86,8 +86,10 @@ static inline void torch_open(struct torch *t, const char *python, int64_t stage
 static inline void torch_choose(struct torch *t) {
     char *list = strdup(t->schedules), *rest = list;
     double best = 0;
-    torch_ask(t, "alone"); /* what its workers add up to; no opponent */
-    torch_read(t);
+    if (strchr(t->schedules, ',')) {
+        torch_ask(t, "alone"); /* what its workers add up to; no opponent */
+        torch_read(t);
+    }
     for (char *name; (name = strsep(&rest, ","));) {
         torch_ask(t, name);
         double rate = torch_read(t);

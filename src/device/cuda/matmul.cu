@@ -90,8 +90,12 @@ static __device__ __forceinline__ normal normal_of(float x) {
                                       t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return {x > 0 ? 1 - tail : tail, bell};
 }
+static __device__ __forceinline__ float bend_half(float x) { /* 1 - 2 / (exp(2 u) + 1) */
+    float u = 0.79788456080286535588f * (x + 0.044715f * x * x * x);
+    return 1 - __fdividef(2, fast_exp(2 * u) + 1);
+}
 static __device__ __forceinline__ float gelu_half(float x, bool erf) {
-    return erf ? x * normal_of(x).below : gelu_of(x, false);
+    return erf ? x * normal_of(x).below : 0.5f * x * (1 + bend_half(x));
 }
 static __device__ __forceinline__ float slope_half(float x, bool erf) {
     if (!erf)
@@ -127,37 +131,67 @@ static __global__ void finish(tail_args t, i64 count) {
     }
 }
 
-/* Eight at a time; gelu is of the rounded product, as above. HALF: all but the bias is bf16; known
- * here, loads need not wait for each other. */
-template <bool HALF> static __global__ void finish8(tail_args t, i64 eights) {
-    if (HALF)
-        t.y.half = t.second.half = t.other.half = 1;
+/* Eight at a time; gelu is of the rounded product, as above. */
+static __device__ __forceinline__ void finish_eight(const tail_args &t, i64 i, eight v,
+                                                    const eight &bias, const eight &r) {
+    for (int k = 0; k < 8; k++)
+        v.v[k] = finish_one(t, v.v[k], bias.v[k], r.v[k]);
+    if (t.bias.at || t.other.at)
+        put8(t.y, i, v);
+    if (t.f != GELU)
+        return;
+    for (int k = 0; k < 8; k++) {
+        float x = t.y.half ? __bfloat162float(__float2bfloat16(v.v[k])) : v.v[k];
+        v.v[k] = t.y.half ? gelu_half(x, t.erf) : gelu_of(x, t.erf);
+    }
+    put8(t.second, i, v);
+}
+
+static __global__ void finish8(tail_args t, i64 eights) {
     GRID_LOOP(e, eights) {
         i64 i = 8 * e;
-        eight v = get8(t.y, i), bias = t.bias.at ? get8(t.bias, i % t.n) : eight{};
-        eight r = t.other.at ? get8(t.other, i) : eight{};
-        bool changes = t.bias.at || t.other.at;
-        for (int k = 0; k < 8; k++)
-            v.v[k] = finish_one(t, v.v[k], bias.v[k], r.v[k]);
-        if (changes)
-            put8(t.y, i, v);
-        if (t.f != GELU)
-            continue;
-        for (int k = 0; k < 8; k++) {
-            float x = t.y.half ? __bfloat162float(__float2bfloat16(v.v[k])) : v.v[k];
-            v.v[k] = t.y.half ? gelu_half(x, t.erf) : gelu_of(x, t.erf);
+        finish_eight(t, i, get8(t.y, i), t.bias.at ? get8(t.bias, i % t.n) : eight{},
+                     t.other.at ? get8(t.other, i) : eight{});
+    }
+}
+
+/* All bf16, no bias: known here, and two eights at a time, loads do not wait. */
+template <form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
+    t.y.half = t.second.half = t.other.half = 1;
+    t.bias.at = NULL;
+    t.erf = ERF;
+    t.f = F;
+    if (F == GELU)
+        t.other.at = NULL;
+    i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 e = (i64)blockIdx.x * blockDim.x + threadIdx.x; e < eights; e += 2 * step) {
+        i64 next = e + step < eights ? e + step : e;
+        eight v = get8(t.y, 8 * e), w = get8(t.y, 8 * next), r = {}, s = {};
+        if (F != GELU) {
+            r = get8(t.other, 8 * e);
+            s = get8(t.other, 8 * next);
         }
-        put8(t.second, i, v);
+        finish_eight(t, 8 * e, v, eight{}, r);
+        if (next != e)
+            finish_eight(t, 8 * next, w, eight{}, s);
     }
 }
 
 static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     i64 count = call->instr->out[0].numel;
-    bool half = t.y.half && (!t.second.at || t.second.half) && (!t.other.at || t.other.half);
-    if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other) && half)
-        finish8<true><<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
-    else if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other))
-        finish8<false><<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
+    unsigned blocks = blocks_for(count / 8, THREADS);
+    bool half =
+        t.y.half == 1 && (!t.second.at || t.second.half == 1) && (!t.other.at || t.other.half == 1);
+    bool wide = t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other);
+    bool fast = wide && half && !t.bias.at;
+    if (fast && t.f == GELU && t.erf)
+        finish_half<GELU, true><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else if (fast && t.f == GELU)
+        finish_half<GELU, false><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else if (fast && t.f == GELU_DX && t.erf)
+        finish_half<GELU_DX, true><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else if (wide)
+        finish8<<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
     else
         finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
     return launched(call);
