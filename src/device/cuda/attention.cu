@@ -188,7 +188,7 @@ static sl_err check_size(const att &z) {
 static const i64 most_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
-    return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
+    return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
 }
 
 /* q: the number of the first of the inputs q, k, v. */
@@ -197,6 +197,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
     int mask = q ? 6 : 3;
     memset(key, 0, sizeof *key);
     key->backward = q != 0;
+    key->half = sl_half_of(in[0].dtype);
     key->causal = instr->attr[0].i != 0;
     key->batch = in[0].shape.dim[0];
     key->queries = in[0].shape.dim[1];
@@ -257,14 +258,14 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
     return workspace >= 0;
 }
 
-/* A mask as what is added to scores: finite, so that nothing is NaN where all keys are hidden. The
- * same for `rows` queries of a sample; eight keys at a time. */
+/* A mask as what is added to scores: finite in either type, so that nothing is NaN where all keys
+ * are hidden. The same for `rows` queries of a sample; eight keys at a time. */
 static __global__ void to_bias(array bias, const int32_t *mask, i64 rows_, i64 keys, i64 eights) {
     GRID_LOOP(e, eights) {
         i64 sample = 8 * e / (rows_ * keys), key = 8 * e % keys;
         eight v;
         for (int k = 0; k < 8; k++)
-            v.v[k] = mask[sample * keys + key + k] ? 0 : -1e30f;
+            v.v[k] = mask[sample * keys + key + k] ? 0 : bias.half == SL_HALF_FP16 ? -6e4f : -1e30f;
         put8(bias, 8 * e, v);
     }
 }
@@ -287,8 +288,8 @@ static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_atten
     char *scratch = (char *)call->scratch, *bias = scratch + dots_of(key);
     i64 y_row = z.hq * z.d, bias_rows = sl_dnn_bias_rows(&key), eights = z.b * bias_rows * z.s / 8;
     if (key.masked)
-        to_bias<<<blocks_for(eights, THREADS), THREADS, 0, call->stream>>>(array{bias, 1}, z.mask,
-                                                                           bias_rows, z.s, eights);
+        to_bias<<<blocks_for(eights, THREADS), THREADS, 0, call->stream>>>(
+            array{bias, key.half}, z.mask, bias_rows, z.s, eights);
     for (i64 b = 0; b < z.b; b += key.batch) {
         i64 t = b * z.t * 2, s = b * z.s * 2; /* bytes, times a row's elements */
         sl_dnn_attention_io io = {};

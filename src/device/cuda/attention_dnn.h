@@ -1,4 +1,4 @@
-/* attention by cuDNN: forward and deterministic backward, bf16, as many heads of keys as of
+/* attention by cuDNN: forward and deterministic backward, 16 bits, as many heads of keys as of
  * queries.
  */
 #ifndef SL_DEVICE_CUDA_ATTENTION_DNN_H
@@ -16,13 +16,14 @@ struct sl_dnn_attention {
     int64_t batch, heads, queries, keys, width; /* width: of a head */
     int64_t q_row, k_row, v_row, dq_row, dk_row, dv_row;
     int32_t causal, masked, backward;
+    int32_t half; /* enum sl_half, of all but lse and dots */
 };
 
 struct sl_dnn_attention_io {
     const void *q, *k, *v, *dy;
     void *y, *dq, *dk, *dv;
     float *lse, *dots; /* [batch, heads, queries]; dots: scratch of a backward pass */
-    const void *bias;  /* bf16 [batch, rows, keys], added to scores; with `masked` */
+    const void *bias;  /* 16 bits [batch, rows, keys], added to scores; with `masked` */
     void *workspace;
     float scale;
     cudaStream_t stream;

@@ -9,11 +9,6 @@ struct norm_args {
     bool centred; /* layernorm, else rmsnorm */
 };
 
-/* What a later kernel will read of it. */
-static __device__ __forceinline__ float as_stored(array a, float v) {
-    return a.half ? __bfloat162float(__float2bfloat16(v)) : v;
-}
-
 /* x, or x + r, which is stored. */
 static __device__ __forceinline__ eight get_sum(const norm_args &a, i64 i) {
     eight x = get8(a.x, i);
@@ -38,7 +33,7 @@ static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, fl
 /* HALF: rows are bf16, w and b are fp32; known here, loads need not wait for each other. */
 template <bool HALF> static __global__ void norm_kept(norm_args a) {
     if (HALF) {
-        a.x.half = a.r.half = a.sum.half = a.y.half = 1;
+        a.x.half = a.r.half = a.sum.half = a.y.half = SL_HALF_BF16;
         a.w.half = a.b.half = 0;
     }
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
@@ -95,7 +90,7 @@ static __global__ void norm_long(norm_args a) {
 }
 
 static sl_err run_norm(const sl_cuda_call *call, const norm_args &a) {
-    bool half = a.x.half && a.y.half && (!a.r.at || (a.r.half && a.sum.half));
+    bool half = all_bf16(a.x, a.y) && (!a.r.at || all_bf16(a.r, a.sum));
     if (!fits(a.z.n) || !fit8(a.x, a.r, a.w, a.b, a.sum, a.y))
         norm_long<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
     else if (half && !a.w.half && !a.b.half)

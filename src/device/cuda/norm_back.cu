@@ -26,7 +26,7 @@ struct grad_args {
 };
 
 static __device__ __forceinline__ float plus(const grad_args &a, float dx, float r) {
-    return __fadd_rn(a.dx.half ? __bfloat162float(__float2bfloat16(dx)) : dx, r);
+    return __fadd_rn(as_stored(a.dx, dx), r);
 }
 
 static __global__ void dx_kept(grad_args a) {
@@ -187,7 +187,7 @@ template <int K> struct pending {
 };
 
 static __device__ __forceinline__ eight unpack(const uint4 &raw) {
-    return get8(array{(void *)&raw, 1}, 0);
+    return get8(array{(void *)&raw, SL_HALF_BF16}, 0);
 }
 
 /* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x, dx
@@ -198,7 +198,7 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
     constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
-        a.dy.half = a.x.half = a.dx.half = a.r.half = 1;
+        a.dy.half = a.x.half = a.dx.half = a.r.half = SL_HALF_BF16;
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
@@ -269,7 +269,7 @@ static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i
 
 /* dx may lie on dy, x or r: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    bool half = a.dy.half && a.x.half && a.dx.half && (!a.r.at || a.r.half);
+    bool half = all_bf16(a.dy, a.x, a.dx) && (!a.r.at || all_bf16(a.r));
     if (half && a.r.at)
         launch_grad<true, true>(call, a, p, chunks);
     else if (half)
