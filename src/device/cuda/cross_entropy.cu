@@ -277,8 +277,11 @@ static sl_err run_rows(const sl_cuda_call *call, const ce &c, const ce_down &d, 
 static sl_err run_dx(const sl_cuda_call *call, const ce &c, const ce_down &d, i64 rows, bool add) {
     unsigned threads = ce_threads(c.n);
     bool wide = fit8(c.x, d.dx);
-    if (all_bf16(c.x, d.dx))
+    int half = half_of_all(c.x, d.dx);
+    if (half == SL_HALF_BF16)
         ce_dx<true, SL_HALF_BF16><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
+    else if (half == SL_HALF_FP16)
+        ce_dx<true, SL_HALF_FP16><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
     else
         ce_dx<false, SL_HALF_NOT><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
     return launched(call);

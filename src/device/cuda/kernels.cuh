@@ -91,9 +91,10 @@ template <class... A> static bool fit8(A... arrays) {
     return (((uintptr_t)arrays.at % 16 == 0) && ...);
 }
 
-/* Is every array bf16? For kernels that are compiled for it. */
-template <class... A> static bool all_bf16(A... arrays) {
-    return ((arrays.half == SL_HALF_BF16) && ...);
+/* Which 16 bits all arrays hold, for kernels that are compiled for it; SL_HALF_NOT: some are fp32.
+ * Absent ones go with the others. */
+template <class... A> static int half_of_all(array first, A... rest) {
+    return ((!rest.at || rest.half == first.half) && ... && true) ? first.half : SL_HALF_NOT;
 }
 
 /* 2^x and e^x by the special unit: relative error below 2^-21. */

@@ -128,11 +128,11 @@ static __global__ void finish(tail_args t, i64 count) {
     }
 }
 
-/* Eight at a time; gelu is of the rounded product, as above. HALF: all but the bias is bf16; known
- * here, loads need not wait for each other. */
-template <bool HALF> static __global__ void finish8(tail_args t, i64 eights) {
+/* Eight at a time; gelu is of the rounded product, as above. HALF: what all but the bias hold;
+ * known here, loads need not wait for each other. */
+template <int HALF> static __global__ void finish8(tail_args t, i64 eights) {
     if (HALF)
-        t.y.half = t.second.half = t.other.half = SL_HALF_BF16;
+        t.y.half = t.second.half = t.other.half = HALF;
     GRID_LOOP(e, eights) {
         i64 i = 8 * e;
         eight v = get8(t.y, i), bias = t.bias.at ? get8(t.bias, i % t.n) : eight{};
@@ -154,14 +154,16 @@ template <bool HALF> static __global__ void finish8(tail_args t, i64 eights) {
 
 static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     i64 count = call->instr->out[0].numel;
-    bool half =
-        all_bf16(t.y) && (!t.second.at || all_bf16(t.second)) && (!t.other.at || all_bf16(t.other));
-    if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other) && half)
-        finish8<true><<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
-    else if (t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other))
-        finish8<false><<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
-    else
+    unsigned blocks = blocks_for(count / 8, THREADS);
+    int half = half_of_all(t.y, t.second, t.other);
+    if (t.n % 8 || !fit8(t.y, t.second, t.bias, t.other))
         finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
+    else if (half == SL_HALF_BF16)
+        finish8<SL_HALF_BF16><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else if (half == SL_HALF_FP16)
+        finish8<SL_HALF_FP16><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
+    else
+        finish8<SL_HALF_NOT><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
     return launched(call);
 }
 

@@ -30,10 +30,10 @@ static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, fl
     put(a.rstd, row, rstd);
 }
 
-/* HALF: rows are bf16, w and b are fp32; known here, loads need not wait for each other. */
-template <bool HALF> static __global__ void norm_kept(norm_args a) {
+/* HALF: what rows hold, where w and b are fp32; known here, loads need not wait for each other. */
+template <int HALF> static __global__ void norm_kept(norm_args a) {
     if (HALF) {
-        a.x.half = a.r.half = a.sum.half = a.y.half = SL_HALF_BF16;
+        a.x.half = a.r.half = a.sum.half = a.y.half = HALF;
         a.w.half = a.b.half = 0;
     }
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
@@ -90,13 +90,16 @@ static __global__ void norm_long(norm_args a) {
 }
 
 static sl_err run_norm(const sl_cuda_call *call, const norm_args &a) {
-    bool half = all_bf16(a.x, a.y) && (!a.r.at || all_bf16(a.r, a.sum));
+    int half = a.w.half || a.b.half ? SL_HALF_NOT : half_of_all(a.x, a.y, a.r, a.sum);
+    unsigned blocks = row_blocks(a.z.count), threads = 32 * WARPS;
     if (!fits(a.z.n) || !fit8(a.x, a.r, a.w, a.b, a.sum, a.y))
-        norm_long<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
-    else if (half && !a.w.half && !a.b.half)
-        norm_kept<true><<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+        norm_long<<<blocks, threads, 0, call->stream>>>(a);
+    else if (half == SL_HALF_BF16)
+        norm_kept<SL_HALF_BF16><<<blocks, threads, 0, call->stream>>>(a);
+    else if (half == SL_HALF_FP16)
+        norm_kept<SL_HALF_FP16><<<blocks, threads, 0, call->stream>>>(a);
     else
-        norm_kept<false><<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+        norm_kept<SL_HALF_NOT><<<blocks, threads, 0, call->stream>>>(a);
     return launched(call);
 }
 
