@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
                         .cases = "verdict,predict",
                         .schedules = "2bw,stash,vsync,paci",
                         .policies = "2bw-predict,spectrain",
-                        .isa = race_isa()};
+                        .isa = steady_isa()};
     const struct bench_option options[] = {
         {"--stages", &o.stages, NULL},
         {"--threads", &o.threads, NULL},

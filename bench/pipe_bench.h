@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/sort.h"
 #include "device/bind.h"
+#include "device/cpu/cpu.h"
 #include "graph/model.h"
 #include "op/registry.h"
 #include "plan/cut.h"
@@ -24,6 +25,10 @@ static inline void must(sl_err err) {
     fprintf(stderr, "bench: %s\n", sl_err_message());
     exit(1);
 }
+
+/* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
+ * two speeds, three times apart. */
+static inline const char *steady_isa(void) { return sl_cpu_has_avx512() ? "avx512" : "any"; }
 
 struct bench { /* a model with data */
     struct sl_graph *graph;

@@ -13,13 +13,7 @@
 
 #include "pipe_bench.h"
 
-#include "device/cpu/cpu.h"
-
 enum { RACE_MOST = 4, RACE_ROUNDS = 3, RACE_OPENINGS = 2000, RACE_FEWEST = 6 };
-
-/* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
- * two speeds, three times apart. */
-static inline const char *race_isa(void) { return sl_cpu_has_avx512() ? "avx512" : "any"; }
 
 struct race {
     int count; /* contenders */

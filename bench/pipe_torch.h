@@ -1,21 +1,54 @@
-/* torch.distributed.pipelining as an opponent that waits for its turns: bench/pipeline_torch.py
- * starts its processes once, sleeps, and runs a few steps whenever it is asked. */
+/* torch.distributed.pipelining as an opponent that takes turns (bench/pipe_turns.h):
+ * bench/pipeline_torch.py starts its processes once and runs a few steps whenever it is asked; it
+ * is asked again as soon as they are done. */
 #ifndef SL_BENCH_PIPE_TORCH_H
 #define SL_BENCH_PIPE_TORCH_H
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "pipe_turns.h"
+
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 struct torch {
+    struct racer racer;    /* the first member: see its answer */
     const char *schedules; /* "1f1b,interleaved" */
-    int64_t steps;         /* of a turn */
+    int64_t steps;         /* of a request */
+    double tokens;         /* of a step */
     char best[64];         /* schedule */
     FILE *to, *from;       /* NULL: not asked for */
-    pid_t process;
+    int64_t done;          /* steps since it was restarted, */
+    int64_t begin_ns, ns;  /* from when to when in its running time */
 };
+
+static inline void torch_ask(struct torch *t, const char *schedule) {
+    fprintf(t->to, "%s %lld\n", schedule, (long long)t->steps);
+    fflush(t->to);
+}
+
+/* Tokens per second, by its own clock, which does not know of turns; 0: it cannot run this. */
+static inline double torch_read(struct torch *t) {
+    char line[256], name[64];
+    double rate = 0;
+    if (!fgets(line, sizeof line, t->from)) {
+        fprintf(stderr, "bench: torch ended\n");
+        exit(1);
+    }
+    if (t->racer.state->count == 0)
+        printf("# %s", line);
+    fflush(stdout);
+    return sscanf(line, "torch schedule=%63s tokens_s=%lf", name, &rate) == 2 ? rate : 0;
+}
+
+/* A request is done: the next. */
+static inline void torch_answer(void *racer) {
+    struct torch *t = racer;
+    if (torch_read(t) == 0) {
+        fprintf(stderr, "bench: torch failed\n");
+        exit(1);
+    }
+    t->done += t->steps;
+    t->ns = ran_now(t->racer.state);
+    torch_ask(t, t->best);
+}
 
 static inline void torch_open(struct torch *t, const char *python, int64_t stages,
                               int64_t threads) {
@@ -23,11 +56,12 @@ static inline void torch_open(struct torch *t, const char *python, int64_t stage
     int to[2], from[2];
     snprintf(counts[0], sizeof counts[0], "%lld", (long long)stages);
     snprintf(counts[1], sizeof counts[1], "%lld", (long long)threads);
-    if (pipe(to) != 0 || pipe(from) != 0 || (t->process = fork()) < 0) {
+    if (pipe(to) != 0 || pipe(from) != 0 || (t->racer.process = fork()) < 0) {
         perror("bench: torch");
         exit(1);
     }
-    if (t->process == 0) {
+    if (t->racer.process == 0) {
+        setpgid(0, 0);
         dup2(to[0], STDIN_FILENO);
         dup2(from[1], STDOUT_FILENO);
         close(to[1]);
@@ -41,30 +75,24 @@ static inline void torch_open(struct torch *t, const char *python, int64_t stage
     close(from[1]);
     t->to = fdopen(to[1], "w");
     t->from = fdopen(from[0], "r");
-}
-
-/* Tokens per second; 0: it cannot run this schedule. */
-static inline double torch_turn(struct torch *t, const char *schedule) {
-    char line[256], name[64];
-    double rate = 0;
-    fprintf(t->to, "%s %lld\n", schedule, (long long)t->steps);
-    fflush(t->to);
-    if (!fgets(line, sizeof line, t->from)) {
-        fprintf(stderr, "bench: torch ended\n");
-        exit(1);
-    }
-    printf("# %s", line);
-    fflush(stdout);
-    return sscanf(line, "torch schedule=%63s tokens_s=%lf", name, &rate) == 2 ? rate : 0;
+    setpgid(t->racer.process, t->racer.process);
+    racer_remember(0, t->racer.process);
+    t->racer.state = shared_bytes(sizeof *t->racer.state);
+    t->racer.fd = from[0];
+    t->racer.answer = torch_answer;
 }
 
 /* Once through all schedules: the fastest is the opponent from now on. */
 static inline void torch_choose(struct torch *t) {
     char *list = strdup(t->schedules), *rest = list;
     double best = 0;
-    torch_turn(t, "alone"); /* what its workers add up to; no opponent */
+    if (strchr(t->schedules, ',')) {
+        torch_ask(t, "alone"); /* what its workers add up to; no opponent */
+        torch_read(t);
+    }
     for (char *name; (name = strsep(&rest, ","));) {
-        double rate = torch_turn(t, name);
+        torch_ask(t, name);
+        double rate = torch_read(t);
         if (rate > best) {
             best = rate;
             snprintf(t->best, sizeof t->best, "%s", name);
@@ -75,17 +103,36 @@ static inline void torch_choose(struct torch *t) {
         fprintf(stderr, "bench: torch runs none of %s\n", t->schedules);
         exit(1);
     }
+    torch_ask(t, t->best);
+    kill(-t->racer.process, SIGSTOP);
+    await_stop(&t->racer);
 }
 
-/* Of a turn of the opponent; 0: there is none. */
-static inline double torch_rate(struct torch *t) { return t->to ? torch_turn(t, t->best) : 0; }
+/* What it does from now on counts. */
+static inline void torch_restart(struct torch *t) {
+    if (!t->to)
+        return;
+    int64_t before = t->done;
+    for (t->ns = 0; t->done == before;) /* what it is at is no whole request */
+        racer_turn(&t->racer, 0.1);
+    t->done = 0;
+    t->begin_ns = t->ns = ran_now(t->racer.state);
+}
+
+/* Tokens per second since it was restarted, of the requests that have ended. */
+static inline double torch_rate(const struct torch *t) {
+    return t->ns > t->begin_ns ? (double)t->done * t->tokens * 1e9 / (double)(t->ns - t->begin_ns)
+                               : 0;
+}
 
 static inline void torch_close(struct torch *t) {
     if (!t->to)
         return;
+    kill(-t->racer.process, SIGCONT);
     fclose(t->to);
     fclose(t->from);
-    waitpid(t->process, NULL, 0);
+    waitpid(t->racer.process, NULL, 0);
+    racer_remember(t->racer.process, 0);
 }
 
 #endif

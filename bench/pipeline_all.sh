@@ -4,10 +4,9 @@
 #   ./dev bench pipeline_all [--quick] [--python PATH] [--cases 2bw,1f1b,torch,overhead,trace,async,graphs]
 #
 # With 16 cores or more: 8 stages of 2 threads; graphs of stages run. With fewer: 2 stages of 1 thread;
-# graphs of stages are simulated from measured passes. 2bw and 1f1b: 50 steps in 5 rounds, each with its
-# fill and drain, between bounds: 6 to 9 minutes each on 2 cores. torch (with --python): its schedules and
-# ours, a few steps each, 5 minutes. async: 7 minutes, the others one each. --quick: a look at all of them
-# in less than 6 minutes.
+# graphs of stages are simulated from measured passes. 2bw and 1f1b: one run of 50 steps each, in turns with its
+# bound: 4 minutes each on 16 cores, 12 on 2. torch (with --python) takes turns with 2bw, too: 2 minutes more.
+# async: 7 minutes, the others one each. --quick: a look at all of them in less than 6 minutes.
 set -euo pipefail
 cd "$SRC_DIR"
 bench=$BUILD_DIR/bench
@@ -24,17 +23,15 @@ done
 cores=$(nproc)
 shape=(--stages 2 --threads 1)
 [ "$cores" -lt 16 ] || shape=(--stages 8 --threads 2)
-steps=(--rounds 5 --steps 10 --bound-steps 2) turn=60
-[ -z "$quick" ] || { steps=(--steps 3 --bound-steps 1) && turn=5; }
+steps=(--steps 50) turn=60
+[ -z "$quick" ] || { steps=(--steps 3 --turn-ms 300 --bound-ms 150) && turn=5; }
 asked() { [[ ,$cases, == *,$1,* ]]; }
 
 echo "# $cores cores, $(uname -m), load $(cut -d' ' -f1-3 /proc/loadavg)"
-for schedule in 2bw 1f1b; do
-    ! asked $schedule || "$bench/pipeline" "${shape[@]}" --schedules $schedule "${steps[@]}"
-done
-if asked torch && [ "$python" ]; then
-    "$bench/pipeline" "${shape[@]}" --steps 5 --bound-steps 1 --python "$python" --torch-steps 3
-fi
+opponent=()
+if asked torch && [ "$python" ]; then opponent=(--python "$python"); fi
+! asked 2bw || "$bench/pipeline" "${shape[@]}" --schedules 2bw "${steps[@]}" "${opponent[@]}"
+! asked 1f1b || "$bench/pipeline" "${shape[@]}" --schedules 1f1b "${steps[@]}"
 if asked overhead; then
     "$bench/pipeline_overhead"
     if command -v mpirun >/dev/null && [ -e "$BUILD_DIR/libsluice_mpi.so" ]; then

@@ -1,7 +1,7 @@
 /* Graphs of stages against chains of stages; prints RESULT lines.
  *
  *   ./dev bench pipeline_graphs [--threads T] [--steps N] [--rounds R] [--simulate 0|1]
- *                               [--cases mmt,candle-uno]
+ *                               [--cases mmt,candle-uno] [--isa avx512]
  *
  * mmt and candle-uno have 4 branches. A graph of stages has a stage for each branch and one for
  * what joins them (and the costliest halved) on 4 workers; a chain has 4 stages in graph order, in
@@ -25,7 +25,7 @@ enum { WORKERS = 4, MICROS = 4, CUTS = 3, CHAIN = CUTS, AGAIN, KINDS };
 
 struct options {
     int64_t threads, steps, rounds, simulate;
-    const char *cases;
+    const char *cases, *isa;
 };
 
 struct entry { /* a pipeline in the race */
@@ -271,13 +271,14 @@ static void put_ratios(const struct race *race, const char *memory, int64_t byte
     int64_t more = bytes < INT64_MAX ? bytes + bytes / 10 : bytes;
     const struct entry *graph = best_of(race, GRAPHS, bytes), *chain = best_of(race, CHAINS, more);
     const struct entry *whole = best_of(race, WHOLE_CHAINS, more);
-    printf("RESULT bench=pipeline_graphs case=%s simulated=%lld memory=%s threads=%lld micros=%d "
+    printf("RESULT bench=pipeline_graphs case=%s simulated=%lld memory=%s threads=%lld isa=%s "
+           "micros=%d "
            "graph=%s graph_samples_s=%.2f chain=%s again=%d chain_samples_s=%.2f ratio=%.3f "
            "plain_ratio=%.3f\n",
            race->name, (long long)race->options->simulate, memory,
-           (long long)race->options->threads, MICROS, graph ? graph->schedule : "none",
-           rate_of(graph), chain ? chain->schedule : "none", chain ? chain->again : 0,
-           rate_of(chain), chain ? rate_of(graph) / chain->rate : 0,
+           (long long)race->options->threads, race->options->isa, MICROS,
+           graph ? graph->schedule : "none", rate_of(graph), chain ? chain->schedule : "none",
+           chain ? chain->again : 0, rate_of(chain), chain ? rate_of(graph) / chain->rate : 0,
            whole ? rate_of(graph) / whole->rate : 0);
     fflush(stdout);
 }
@@ -335,15 +336,24 @@ static void choose_simulation(struct options *o) {
 }
 
 int main(int argc, char **argv) {
-    struct options o = {
-        .threads = 1, .steps = 8, .rounds = 3, .simulate = -1, .cases = "mmt,candle-uno"};
+    struct options o = {.threads = 1,
+                        .steps = 8,
+                        .rounds = 3,
+                        .simulate = -1,
+                        .cases = "mmt,candle-uno",
+                        .isa = steady_isa()};
     const struct bench_option options[] = {
-        {"--threads", &o.threads, NULL}, {"--steps", &o.steps, NULL},
-        {"--rounds", &o.rounds, NULL},   {"--simulate", &o.simulate, NULL},
-        {"--cases", NULL, &o.cases},     {NULL, NULL, NULL},
+        {"--threads", &o.threads, NULL},
+        {"--steps", &o.steps, NULL},
+        {"--rounds", &o.rounds, NULL},
+        {"--simulate", &o.simulate, NULL},
+        {"--cases", NULL, &o.cases},
+        {"--isa", NULL, &o.isa},
+        {NULL, NULL, NULL},
     };
     if (!read_options(argc, argv, options) || o.threads < 1 || o.steps < 3 || o.rounds < 1)
         return 2;
+    must(sl_cpu_limit(o.isa));
     choose_simulation(&o);
     if (is_listed(o.cases, "mmt"))
         bench_graph(&o, "mmt", "branches=4,T=64,L=2,C=256,H=4,F=1024,classes=10", 64);

@@ -31,7 +31,7 @@ static void open_variant(void *ctx, int variant, struct bench *b, struct sl_pipe
 }
 
 int main(int argc, char **argv) {
-    struct options o = {.seconds = 60, .threads = 1, .isa = race_isa()};
+    struct options o = {.seconds = 60, .threads = 1, .isa = steady_isa()};
     const struct bench_option options[] = {
         {"--seconds", &o.seconds, NULL},
         {"--threads", &o.threads, NULL},

@@ -13,8 +13,20 @@ if(SL_LIB_SOURCES)
     # project(VERSION) is the one place; sl_version() hands it out.
     set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/base/version.c" APPEND PROPERTY
         COMPILE_DEFINITIONS "SL_VERSION_STRING=\"${PROJECT_VERSION}\"")
+    # What the program and libsluice_mpi.so must have in common; "comm/module_build.h".
+    set(SL_MODULE_BUILD "${PROJECT_BINARY_DIR}/gen/comm/module_build.h")
+    file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*.h")
+    add_custom_command(OUTPUT "${SL_MODULE_BUILD}.stamp" BYPRODUCTS "${SL_MODULE_BUILD}"
+        COMMAND "${CMAKE_COMMAND}" -D "SRC=${PROJECT_SOURCE_DIR}/src" -D "OUT=${SL_MODULE_BUILD}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/ModuleBuild.cmake"
+        COMMAND "${CMAKE_COMMAND}" -E touch "${SL_MODULE_BUILD}.stamp"
+        DEPENDS ${headers} "${PROJECT_SOURCE_DIR}/cmake/ModuleBuild.cmake"
+        COMMENT "identity of modules" VERBATIM)
+    add_custom_target(sluice_module_build DEPENDS "${SL_MODULE_BUILD}.stamp")
     add_library(sluice_objects OBJECT ${SL_LIB_SOURCES})
-    target_include_directories(sluice_objects PUBLIC ${SL_INCLUDES})
+    add_dependencies(sluice_objects sluice_module_build)
+    target_include_directories(sluice_objects PUBLIC ${SL_INCLUDES}
+        PRIVATE "${PROJECT_BINARY_DIR}/gen")
     target_link_libraries(sluice_objects PRIVATE sluice_flags sluice_deps)
 
     add_library(sluice_internal STATIC $<TARGET_OBJECTS:sluice_objects>)
@@ -71,7 +83,8 @@ if(SL_WITH_MPI AND SL_MPI_SOURCES AND SL_HAVE_LIB)
     if(MPI_C_FOUND)
         set(SL_HAVE_MPI TRUE)
         add_library(sluice_mpi MODULE ${SL_MPI_SOURCES})
-        target_include_directories(sluice_mpi PRIVATE ${SL_INCLUDES})
+        add_dependencies(sluice_mpi sluice_module_build)
+        target_include_directories(sluice_mpi PRIVATE ${SL_INCLUDES} "${PROJECT_BINARY_DIR}/gen")
         target_link_libraries(sluice_mpi PRIVATE sluice_flags MPI::MPI_C)
     endif()
     message(STATUS "MPI module: ${SL_HAVE_MPI}")

@@ -30,7 +30,21 @@ static void *open_beside(const char *directory, const char *file, struct sl_text
     return NULL;
 }
 
-sl_err sl_module_load(const char *file, const char *symbol, const void **out) {
+/* Objects of another build are laid out in another way: whoever used them would crash. */
+static sl_err check_build(void *handle, const char *file, const void *symbol, const char *build) {
+    const char *says = dlsym(handle, SL_MODULE_SAYS);
+    Dl_info info = {0};
+    if (!build || (says && strcmp(says, build) == 0))
+        return SL_OK;
+    if (dladdr(symbol, &info) && info.dli_fname)
+        file = info.dli_fname;
+    return sl_fail(SL_ERR_SYSTEM,
+                   "the module %s is of another build than this program; build or install both "
+                   "together, and leave no older one beside it",
+                   file);
+}
+
+sl_err sl_module_load(const char *file, const char *symbol, const char *build, const void **out) {
     char self[PATH_MAX];
     struct sl_text why = {0};
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -47,6 +61,8 @@ sl_err sl_module_load(const char *file, const char *symbol, const void **out) {
     if (!*out)
         err = sl_fail(SL_ERR_SYSTEM, "cannot load the module %s: %s", file,
                       why.length ? why.at : "it was not built or not installed");
+    else
+        err = check_build(handle, file, *out, build);
     sl_text_free(&why);
     return err;
 }

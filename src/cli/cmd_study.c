@@ -95,21 +95,34 @@ static bool chosen(const char *only, const char *name) {
     return !only;
 }
 
-static void list_tuning(const struct sl_args *args, const struct sl_study *s, struct matrix *m) {
+/* Of one seed, and of the rates that what is known of the seeds before has left. */
+static void list_tuning(const struct sl_args *args, const struct sl_study *s, int64_t seed,
+                        struct matrix *m) {
     const char *only = sl_args_text(args, "--tasks", NULL);
-    if (sl_args_has(args, "--no-tune"))
-        return;
+    int64_t known = m->tune.count;
     for (int t = 0; t < s->task_count; t++)
         for (int i = 0; chosen(only, s->tasks[t].name) && i < s->tasks[t].mode_count; i++)
-            for (int r = 0; s->tasks[t].rate_count > 1 && r < s->tasks[t].rate_count; r++)
-                for (int k = 0; k < s->tune_seed_count; k++) {
-                    struct sl_study_cell cell = {.task = t,
-                                                 .mode = s->tasks[t].modes[i],
-                                                 .seed = s->tune_seeds[k],
-                                                 .rate = s->tasks[t].rates[r],
-                                                 .kind = SL_CELL_TUNE};
+            for (int r = 0; s->tasks[t].rate_count > 1 && r < s->tasks[t].rate_count; r++) {
+                struct sl_study_cell cell = {.task = t,
+                                             .mode = s->tasks[t].modes[i],
+                                             .seed = seed,
+                                             .rate = s->tasks[t].rates[r],
+                                             .kind = SL_CELL_TUNE};
+                if (!sl_study_dropped(s, m->tune.at, known, t, cell.mode, cell.rate))
                     SL_PUSH(&m->tune, cell);
-                }
+            }
+}
+
+/* Seeds one after another: a rate that is far behind needs no further ones. */
+static sl_err tune(const struct sl_args *args, struct sl_study_pool *p, struct matrix *m) {
+    bool dry = sl_args_has(args, "--dry-run");
+    for (int k = 0; k < p->study->tune_seed_count && !sl_args_has(args, "--no-tune"); k++) {
+        int64_t known = m->tune.count;
+        list_tuning(args, p->study, p->study->tune_seeds[k], m);
+        if (!dry && m->tune.count > known)
+            SL_TRY(sl_study_pool_run(p, m->tune.at + known, m->tune.count - known, "tune"));
+    }
+    return SL_OK;
 }
 
 /* Seeds outermost, so that a limit leaves whole seeds. */
@@ -149,6 +162,7 @@ static sl_err run_timed(struct sl_study_pool *p, struct matrix *m) {
     for (int64_t i = 0; i < m->cells.count && is_few(p->study, m->cells.at[i].seed); i++) {
         struct sl_study_cell cell = m->cells.at[i];
         cell.kind = SL_CELL_TIME;
+        cell.rate = p->study->tasks[cell.task].rates[0]; /* no step takes longer for it */
         cell.record = NULL;
         SL_PUSH(&timed, cell);
     }
@@ -204,6 +218,16 @@ static void put_json(const struct sl_study_table *table, struct sl_text *out) {
     sl_text_put(out, "\n");
 }
 
+static void put_cost(const struct sl_study *s, const struct matrix *m, struct sl_text *out) {
+    SL_VEC(struct sl_study_cell) all = {0};
+    for (int64_t i = 0; i < m->tune.count; i++)
+        SL_PUSH(&all, m->tune.at[i]);
+    for (int64_t i = 0; i < m->cells.count; i++)
+        SL_PUSH(&all, m->cells.at[i]);
+    sl_study_put_cost(s, all.at, all.count, out);
+    SL_VEC_FREE(&all);
+}
+
 static sl_err put_all(const struct sl_args *args, const struct sl_study_pool *p,
                       const struct matrix *m, const double *times) {
     struct sl_text markdown = {0}, page = {0}, json = {0};
@@ -212,6 +236,7 @@ static sl_err put_all(const struct sl_args *args, const struct sl_study_pool *p,
         sl_study_table_build(p->arena, p->study, m->cells.at, m->cells.count, times);
     sl_study_put_table(&table, &markdown);
     sl_study_put_tuning(p->study, m->tune.at, m->tune.count, &markdown);
+    put_cost(p->study, m, &markdown);
     if (p->left)
         sl_text_printf(&markdown, "\n%lld runs of this study have not been made yet.\n",
                        (long long)p->left);
@@ -309,13 +334,11 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
     p.limit_ns = limit_s < 0 ? -1 : limit_s * 1000000000;
     double *times = SL_NEW(arena, double, p.study->task_count *p.study->mode_count);
     SL_TRY(step_times(&p, times)); /* also finds what is wrong with the options of a cell */
-    list_tuning(args, p.study, m);
+    SL_TRY(tune(args, &p, m));
     if (sl_args_has(args, "--dry-run")) {
         SL_TRY(list_cells(args, p.study, m));
         return dry_run(&p, m, sl_args_has(args, "--json"));
     }
-    if (m->tune.count)
-        SL_TRY(sl_study_pool_run(&p, m->tune.at, m->tune.count, "tune"));
     SL_TRY(list_cells(args, p.study, m));
     SL_TRY(sl_study_pool_run(&p, m->cells.at, m->cells.count, "run"));
     if (p.how.time_steps)

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,6 +82,33 @@ static sl_err lock(struct sl_study_pool *p) {
     return SL_OK;
 }
 
+/* The processor time of a run lies beside its log. */
+static const char *cost_file(const struct sl_study_pool *p, const char *dir) {
+    return sl_arena_printf(p->arena, "%s/cpu_s", dir);
+}
+
+static sl_err load_cost(struct sl_study_pool *p, struct sl_study_cell *cell, const char *dir) {
+    const char *path = cost_file(p, dir);
+    char *text;
+    size_t length;
+    if (!sl_file_exists(path))
+        return SL_OK;
+    SL_TRY(sl_file_read(path, 64, &text, &length));
+    sl_err err = sl_parse_double(text, path, &cell->cpu_s);
+    free(text);
+    return err;
+}
+
+static sl_err save_cost(const struct sl_study_pool *p, const char *dir, const struct rusage *used) {
+    struct sl_text text = {0};
+    sl_text_printf(&text, "%.2f",
+                   (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+                       (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1e6);
+    sl_err err = sl_file_write(cost_file(p, dir), text.at, text.length);
+    sl_text_free(&text);
+    return err;
+}
+
 /* The log of a cell, if the run came to its end. */
 static sl_err load(struct sl_study_pool *p, struct sl_study_cell *cell, const char *dir) {
     const char *path = sl_arena_printf(p->arena, "%s/log.jsonl", dir);
@@ -96,7 +124,7 @@ static sl_err load(struct sl_study_pool *p, struct sl_study_cell *cell, const ch
     if (record->eval_count &&
         record->evals[record->eval_count - 1].step >= sl_study_steps(p->study, &p->how, cell))
         cell->record = record;
-    return SL_OK;
+    return load_cost(p, cell, dir);
 }
 
 static const char *dir_of(const struct sl_study_pool *p, const char *name) {
@@ -198,7 +226,7 @@ static const char *name_of(const struct run *r, const struct sl_study_cell *cell
                          : NULL;
 }
 
-static sl_err finish(struct run *r, int slot, int status) {
+static sl_err finish(struct run *r, int slot, int status, const struct rusage *used) {
     struct job *job = &r->jobs[slot];
     struct sl_study_cell *cell = &r->cells[job->cell];
     const char *words[SL_STUDY_WORDS];
@@ -211,6 +239,7 @@ static sl_err finish(struct run *r, int slot, int status) {
     r->spent_ns += sl_clock_ns() - job->start_ns;
     if (status != 0)
         return fail_run(r, dir, status);
+    SL_TRY(save_cost(r->pool, dir, used));
     SL_TRY(load(r->pool, cell, dir));
     if (!cell->record)
         return sl_fail(SL_ERR_SYSTEM, "%s: the run ended before its last evaluation", dir);
@@ -258,10 +287,11 @@ static sl_err look_after(struct run *r) {
         if (!r->alive || stop_asked)
             return SL_OK;
         int status;
-        pid_t pid = waitpid(-1, &status, 0); /* a signal wakes us */
+        struct rusage used;
+        pid_t pid = wait4(-1, &status, 0, &used); /* a signal wakes us */
         for (int i = 0; pid > 0 && i < r->pool->jobs; i++)
             if (r->jobs[i].pid == pid)
-                SL_TRY(finish(r, i, status));
+                SL_TRY(finish(r, i, status, &used));
     }
 }
 

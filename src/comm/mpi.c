@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "comm/module_build.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -340,6 +341,8 @@ static sl_err open_p2p(const struct sl_job *job, struct sl_comm **out) {
     (void)job;
     return open_row(&sl_transport_mpi_p2p, false, out);
 }
+
+const char sl_module_build[] = SL_MODULE_BUILD;
 
 const struct sl_transport sl_transport_mpi = {
     .name = "mpi",

@@ -43,6 +43,7 @@ sl_err mpi_check(int code, const char *call);
 #endif
 
 extern const struct sl_transport sl_transport_mpi, sl_transport_mpi_p2p;
+extern const char sl_module_build[]; /* see base/module.h */
 
 /* mpi_node.c: the ranks of this host, and memory that they share. */
 SL_MUST_CHECK sl_err mpi_node_open(struct mpi_comm *comm);

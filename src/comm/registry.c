@@ -3,6 +3,7 @@
 
 #include "base/module.h"
 #include "comm/far_rows.h"
+#include "comm/module_build.h"
 #include "comm/tcp.h"
 #include "comm/threads.h"
 
@@ -39,7 +40,7 @@ static sl_err load(const struct sl_transport *row, const struct sl_transport **o
     snprintf(symbol, sizeof symbol, "sl_transport_%s", row->name);
     for (char *at = symbol; *at; at++)
         *at = *at == '-' ? '_' : *at;
-    sl_err err = sl_module_load(row->module, symbol, &found);
+    sl_err err = sl_module_load(row->module, symbol, SL_MODULE_BUILD, &found);
     if (err != SL_OK)
         return sl_err_context(err, "transport '%s'", row->name);
     *out = found;

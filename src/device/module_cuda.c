@@ -21,7 +21,7 @@ static void load(void) {
         .assert_fail = sl_assert_fail,
     };
     const void *found;
-    if (sl_module_load("libsluice_cuda.so", SL_CUDA_MODULE_SYMBOL, &found) != SL_OK) {
+    if (sl_module_load("libsluice_cuda.so", SL_CUDA_MODULE_SYMBOL, NULL, &found) != SL_OK) {
         snprintf(why, sizeof why, "%s", sl_err_message());
         return;
     }

@@ -48,9 +48,10 @@ struct sl_study_claim {
 
 struct sl_study {
     const char *name, *brief;
-    const char *options;       /* of all cells; "" */
-    double target;             /* percent above the last loss of what a mode is compared with */
-    double tune_part;          /* of the steps */
+    const char *options; /* of all cells; "" */
+    double target;       /* percent above the last loss of what a mode is compared with */
+    double tune_part;    /* of the steps */
+    double tune_drop;    /* percent above a mode's best so far: no further seeds; or infinite */
     const int64_t *tune_seeds; /* none: no tuning, the first rate */
     const int64_t *seeds;      /* the first `few` for all modes, the rest for those with `more` */
     const struct sl_study_let *lets;
@@ -82,6 +83,7 @@ struct sl_study_cell {
     double rate; /* of the task; a split mode trains with less */
     /* what came of it; NULL: not run (yet) */
     const struct sl_record *record;
+    double cpu_s; /* processor time of the run; 0: not known */
 };
 
 /* What a caller may change about a study without editing it. */
@@ -147,12 +149,21 @@ enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
                                      const struct sl_study_claim *claim);
 const char *sl_study_verdict_text(enum sl_study_verdict verdict);
 
-/* Tuning: the rate with the lowest last loss, mean of its tuning runs (the first where none was
- * made), and all of them as a table. */
+/* Tuning: seeds one after another. Whether a rate is out of the race: a run of it is missing, or
+ * the mean of its last losses is more than `tune_drop` percent above that of the mode's best rate.
+ */
+bool sl_study_dropped(const struct sl_study *study, const struct sl_study_cell *cells,
+                      int64_t count, int task, int mode, double rate);
+/* The rate with the lowest mean, of those that ran with most seeds (the first where none did), and
+ * all of them as a table. */
 double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
                           int64_t count, int task, int mode);
 void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,
                          int64_t count, struct sl_text *out);
+
+/* What the runs took, by task, and on two cores together. */
+void sl_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
+                       int64_t count, struct sl_text *out);
 
 /* The table with notes and claims as Markdown, and as a page with a chart for every task. */
 void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out);

@@ -84,6 +84,8 @@ sl_err sl_study_check(const struct sl_study *s) {
                 return sl_fail(SL_ERR_INPUT, "seed %lld is there twice", (long long)s->seeds[i]);
     if (!(s->tune_part > 0 && s->tune_part <= 1))
         return sl_fail(SL_ERR_INPUT, "tune: part %g is not in 0..1", s->tune_part);
+    if (!(s->tune_drop > 0))
+        return sl_fail(SL_ERR_INPUT, "tune: drop %g percent: nothing would be left", s->tune_drop);
     if (!(s->target >= 0 && s->target <= 1000))
         return sl_fail(SL_ERR_INPUT, "target %g is not in 0..1000 percent", s->target);
     return SL_OK;

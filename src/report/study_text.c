@@ -5,7 +5,7 @@
  *     let adamw "adamw:beta2=0.99"
  *     train "--clip 0 --lr-schedule cosine:warmup={steps/10}"
  *     seeds 1 2 3 more 4 5 6
- *     tune seed 101 102 part 0.5
+ *     tune seed 101 102 part 0.5 drop 3
  *     target 3
  *     mode "1f1b" "--schedule 1f1b --optimizer {adamw}" more
  *     mode "2bw" "--schedule 2bw --optimizer {adamw}" against "1f1b" more
@@ -20,6 +20,7 @@
 #include "base/lex.h"
 #include "base/vec.h"
 
+#include <math.h>
 #include <string.h>
 
 struct reader {
@@ -126,7 +127,10 @@ static sl_err read_tune(void *reader) {
     SL_TRY(demand_word(r, "seed"));
     SL_TRY(take_seeds(r, r->tune_seeds, &r->draft.tune_seed_count));
     SL_TRY(demand_word(r, "part"));
-    return sl_lex_take_number(&r->lex, "part of the steps", &r->draft.tune_part);
+    SL_TRY(sl_lex_take_number(&r->lex, "part of the steps", &r->draft.tune_part));
+    bool there;
+    SL_TRY(take_word(r, "drop", &there));
+    return there ? sl_lex_take_number(&r->lex, "percent", &r->draft.tune_drop) : SL_OK;
 }
 
 static sl_err read_target(void *reader) {
@@ -284,9 +288,13 @@ static const struct sl_study *freeze(struct reader *r) {
 
 sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
                      const struct sl_study **out) {
-    struct reader r = {
-        .arena = arena,
-        .draft = {.name = "", .brief = "", .options = "", .target = 3, .tune_part = 1}};
+    struct reader r = {.arena = arena,
+                       .draft = {.name = "",
+                                 .brief = "",
+                                 .options = "",
+                                 .target = 3,
+                                 .tune_part = 1,
+                                 .tune_drop = (double)INFINITY}};
     sl_err err = sl_lex_open(&r.lex, file, text, length, true);
     if (err == SL_OK)
         err = read_all(&r);
@@ -343,6 +351,8 @@ void sl_study_write(const struct sl_study *s, struct sl_text *out) {
         for (int i = 0; i < s->tune_seed_count; i++)
             sl_text_printf(out, " %lld", (long long)s->tune_seeds[i]);
         put_number(out, " part", s->tune_part);
+        if (isfinite(s->tune_drop))
+            put_number(out, " drop", s->tune_drop);
         sl_text_put(out, "\n");
     }
     put_number(out, "target", s->target);

@@ -1,4 +1,4 @@
-/* What the tuning of a study found: the mean loss of every rate. */
+/* Tuning: which rates go on from seed to seed, which one is best, and the mean loss of each. */
 #include "report/study.h"
 
 #include <math.h>
@@ -9,8 +9,13 @@ struct view {
     int64_t count;
 };
 
-/* The last loss, mean of the seeds; NAN: not run; infinite: a run is lost. */
-static double loss_of(const struct view *v, int task, int mode, double rate) {
+/* What came of one rate. */
+struct tuned {
+    double loss; /* the last, mean of the seeds; NAN: not run; infinite: a run is lost */
+    int seeds;
+};
+
+static struct tuned tuned_at(const struct view *v, int task, int mode, double rate) {
     double sum = 0;
     int count = 0;
     for (int64_t i = 0; i < v->count; i++) {
@@ -22,44 +27,60 @@ static double loss_of(const struct view *v, int task, int mode, double rate) {
         sum += isfinite(loss) ? loss : (double)INFINITY;
         count++;
     }
-    return count ? sum / count : (double)NAN;
+    return (struct tuned){count ? sum / count : (double)NAN, count};
+}
+
+/* The best rate of a mode: only those that ran with most seeds can be compared. */
+static struct tuned best_of(const struct view *v, int task, int mode, double *rate) {
+    const struct sl_study_task *t = &v->study->tasks[task];
+    struct tuned best = {.loss = (double)NAN};
+    *rate = t->rates[0];
+    for (int r = 0; r < t->rate_count; r++) {
+        struct tuned at = tuned_at(v, task, mode, t->rates[r]);
+        if (at.seeds > best.seeds || (at.seeds == best.seeds && at.loss < best.loss)) {
+            best = at;
+            *rate = t->rates[r];
+        }
+    }
+    return best;
+}
+
+bool sl_study_dropped(const struct sl_study *study, const struct sl_study_cell *cells,
+                      int64_t count, int task, int mode, double rate) {
+    const struct view v = {study, cells, count};
+    double best_rate;
+    struct tuned best = best_of(&v, task, mode, &best_rate);
+    struct tuned at = tuned_at(&v, task, mode, rate);
+    return at.seeds < best.seeds || at.loss > best.loss * (1 + study->tune_drop / 100);
 }
 
 double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
                           int64_t count, int task, int mode) {
     const struct view v = {study, cells, count};
-    const struct sl_study_task *t = &study->tasks[task];
-    double rate = t->rates[0], best = (double)INFINITY;
-    for (int r = 0; r < t->rate_count; r++) {
-        double loss = loss_of(&v, task, mode, t->rates[r]);
-        if (loss < best) {
-            best = loss;
-            rate = t->rates[r];
-        }
-    }
+    double rate;
+    best_of(&v, task, mode, &rate);
     return rate;
 }
 
 static void put_row(const struct view *v, int task, int mode, struct sl_text *out) {
     const struct sl_study *s = v->study;
     const struct sl_study_task *t = &s->tasks[task];
-    double best[2];
-    for (int i = 0; i < 2; i++) {
-        int which = i ? s->modes[mode].base : mode;
-        best[i] = loss_of(v, task, which, sl_study_best_rate(s, v->cells, v->count, task, which));
-    }
+    double best_rate, base_rate;
+    struct tuned best = best_of(v, task, mode, &best_rate);
+    struct tuned base = best_of(v, task, s->modes[mode].base, &base_rate);
     sl_text_printf(out, "| %s |", s->modes[mode].name);
     for (int r = 0; r < t->rate_count; r++) {
-        double loss = loss_of(v, task, mode, t->rates[r]);
-        if (isnan(loss))
-            sl_text_put(out, " |");
-        else if (isinf(loss))
-            sl_text_put(out, " lost |");
-        else
-            sl_text_printf(out, loss == best[0] ? " **%.4f** |" : " %.4f |", loss);
+        struct tuned at = tuned_at(v, task, mode, t->rates[r]);
+        if (isinf(at.loss))
+            sl_text_put(out, " lost");
+        else if (!isnan(at.loss))
+            sl_text_printf(out, t->rates[r] == best_rate ? " **%.4f**" : " %.4f", at.loss);
+        if (at.seeds && at.seeds < best.seeds)
+            sl_text_printf(out, " (%d)", at.seeds);
+        sl_text_put(out, " |");
     }
-    if (s->modes[mode].base != mode && isfinite(best[0]) && isfinite(best[1]))
-        sl_text_printf(out, " %+.2f |\n", 100 * (best[0] / best[1] - 1));
+    if (s->modes[mode].base != mode && isfinite(best.loss) && isfinite(base.loss))
+        sl_text_printf(out, " %+.2f |\n", 100 * (best.loss / base.loss - 1));
     else
         sl_text_put(out, " |\n");
 }
@@ -79,6 +100,11 @@ void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cel
         sl_text_printf(out, study->tune_seed_count > 1 ? "mean of seeds" : "one run each: seed");
         for (int i = 0; i < study->tune_seed_count; i++)
             sl_text_printf(out, " %lld", (long long)study->tune_seeds[i]);
+        if (isfinite(study->tune_drop))
+            sl_text_printf(out,
+                           ", one after another. (n): after n seeds the mean was more than %g %% "
+                           "above the best of the mode; no further seeds",
+                           study->tune_drop);
         sl_text_put(out, ".\n\n| mode |");
         for (int r = 0; r < t->rate_count; r++)
             sl_text_printf(out, " %g |", t->rates[r]);

@@ -1,4 +1,5 @@
 /* A pipeline: opening, running a schedule, closing. */
+#include "run/pipe_halt.h"
 #include "run/pipe_scale.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
@@ -228,6 +229,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(count_bytes(pipe));
     sl_pipe_guard_open(pipe);
     sl_pipe_tell_open(pipe);
+    sl_pipe_halt_open(pipe);
     *out = pipe;
 out:
     if (err != SL_OK)
@@ -265,6 +267,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     }
     free(pipe->loss_terms);
     sl_pipe_tell_close(pipe);
+    sl_pipe_halt_close(pipe);
     if (pipe->own_comm)
         sl_comm_close(pipe->comm);
     sl_arena_free(&pipe->sched_arena);
@@ -274,27 +277,29 @@ void sl_pipe_close(struct sl_pipe *pipe) {
 
 /* ---- running ---- */
 
-/* The list of a worker: prologue, period again and again, epilogue. */
-static sl_err run_lists(struct sl_pipe_worker *w) {
+static sl_err run_list(struct sl_pipe_worker *w, int segment, int32_t rep, int64_t *number) {
     const struct sl_sched *sched = w->pipe->sched;
-    int64_t number = 0;
-    for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++) {
-        const struct sl_actions *list = &sched->lists[seg][w->index];
-        int32_t first = seg == SL_EPILOGUE ? sched->reps : 0;
-        int32_t last = seg == SL_PERIOD ? sched->reps : first + 1;
-        for (int32_t rep = first; rep < last; rep++)
-            for (int64_t i = 0; i < list->count; i++) {
-                int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
-                struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
-                sl_pipe_note_action(w, &action);
-                if (w->pipe->config.before)
-                    SL_TRY(w->pipe->config.before(w->pipe->config.before_ctx, w->index, number++));
-                SL_TRY(sl_pipe_act_traced(w, &action));
-                sl_comm_poll(w->pipe->comm);
-                SL_TRY(sl_pipe_poke(w));
-            }
+    const struct sl_actions *list = &sched->lists[segment][w->index];
+    for (int64_t i = 0; i < list->count; i++) {
+        int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
+        struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
+        sl_pipe_note_action(w, &action);
+        if (w->pipe->config.before)
+            SL_TRY(w->pipe->config.before(w->pipe->config.before_ctx, w->index, (*number)++));
+        SL_TRY(sl_pipe_act_traced(w, &action));
+        sl_comm_poll(w->pipe->comm);
+        SL_TRY(sl_pipe_poke(w));
     }
     return SL_OK;
+}
+
+/* The list of a worker: prologue, period again and again, epilogue. */
+static sl_err run_lists(struct sl_pipe_worker *w) {
+    int64_t number = 0;
+    SL_TRY(run_list(w, SL_PROLOGUE, 0, &number));
+    for (int32_t rep = 0; sl_pipe_goes_on(w->pipe, rep); rep++)
+        SL_TRY(run_list(w, SL_PERIOD, rep, &number));
+    return run_list(w, SL_EPILOGUE, sl_pipe_reps(w->pipe), &number);
 }
 
 static void *worker_main(void *arg) {
@@ -374,6 +379,7 @@ int64_t sl_pipe_most_bytes(const struct sl_pipe *pipe) {
 
 sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
+    sl_pipe_halt_start(pipe);
     sl_pipe_guard_start(pipe, pipe->workers_here);
     for (; w < count; w++)
         if (sl_pipe_is_here(pipe, w) &&
@@ -404,6 +410,7 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
     sl_pipe_tell_stop(pipe);
+    steps = sl_pipe_halt_end(pipe, steps);
     if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));

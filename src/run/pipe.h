@@ -19,6 +19,8 @@
 #include "run/train.h"
 #include "sched/timeline.h"
 
+#include <signal.h>
+
 /* How far the weights that a pass read were from those it stood for (pipe_watch.c). */
 struct sl_staleness {
     int64_t step; /* whose making showed it */
@@ -52,9 +54,11 @@ struct sl_pipe_config {
     sl_err (*before)(void *ctx, int worker, int64_t action);
     void *before_ctx;
     /* Called by the thread of sl_pipe_run for steps that end while an asynchronous run of one
-     * process goes on, in order; the bubble is not known yet. NULL: nobody listens. */
+     * process goes on, in order; the bubble is that of the run so far. NULL: nobody listens. */
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     void *on_step_ctx;
+    /* Not 0: an asynchronous run of one process ends soon, after whole steps. NULL: never. */
+    const volatile sig_atomic_t *stop;
 };
 
 struct sl_pipe;
@@ -65,7 +69,8 @@ SL_MUST_CHECK sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl
 void sl_pipe_close(struct sl_pipe *pipe);
 bool sl_pipe_is_abandoned(const struct sl_pipe *pipe);
 
-/* Run `steps` optimizer steps; reports[steps] is filled. */
+/* Run `steps` optimizer steps, or fewer when it is stopped: sl_pipe_ran; reports[steps] is filled.
+ */
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
 
@@ -87,6 +92,7 @@ SL_MUST_CHECK sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool we
 SL_MUST_CHECK sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train);
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe); /* finished steps of the run */
+int64_t sl_pipe_ran(const struct sl_pipe *pipe);        /* those of the last sl_pipe_run */
 /* Of the last run: the part of the workers' time that was not spent in actions. */
 double sl_pipe_bubble(const struct sl_pipe *pipe);
 

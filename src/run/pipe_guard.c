@@ -11,6 +11,7 @@
  *
  * Dead and cut off ranks are the transport's to find; what is known of them is added here.
  */
+#include "run/pipe_halt.h"
 #include "run/pipe_state.h"
 #include "run/pipe_tell.h"
 
@@ -324,6 +325,7 @@ void sl_pipe_guard_wait(struct sl_pipe *pipe) {
         int64_t now = sl_clock_ns();
         look(pipe, now);
         judge(pipe, now);
+        sl_pipe_halt_look(pipe);
         sl_pipe_tell(pipe);
     }
 }

@@ -20,14 +20,13 @@ struct sl_watch {
 
 /* A seat: a replica of a stage on its worker. */
 struct sl_seat_state {
-    struct sl_train train; /* its part of a training run: worker, optimizer, counts */
-    int stage, replica;
-    int number;           /* of the plan's seats */
-    int slots;            /* micro-batches in flight */
-    uint64_t filled;      /* bit g: gradient buffer g holds something, add to it */
-    int newest;           /* weight slab */
-    int64_t counted;      /* iteration that train.counts is of, -1: none */
-    int64_t step_version; /* STEP waiting for the worker's other seats, 0: none */
+    struct sl_train train;      /* its part of a training run: worker, optimizer, counts */
+    int stage, replica, number; /* the last: of the plan's seats */
+    int slots;                  /* micro-batches in flight */
+    uint64_t filled;            /* bit g: gradient buffer g holds something, add to it */
+    int newest;                 /* weight slab */
+    int64_t counted;            /* iteration that train.counts is of, -1: none */
+    int64_t step_version;       /* STEP waiting for the worker's other seats, 0: none */
     int step_from, step_to, step_grad;
     struct sl_policy_at at;        /* where the stage stands, for policies */
     struct sl_policy_at *ats;      /* [params] the same; of tied ones: of the highest holder */
@@ -61,7 +60,7 @@ struct sl_pipe_worker {
     double *norms;                   /* [graph params] of the step in the making */
     struct sl_lane lane;             /* measured */
     int64_t waited_ns;               /* in the action at hand */
-    int64_t busy_ns;                 /* of this run: in actions, without waiting */
+    atomic_int_least64_t busy_ns;    /* of this run: in actions, without waiting */
     struct sl_verdicts *verdicts;    /* stepping together (pipe_async.c) */
     struct sl_scale_state *scales;   /* [kept] of the loss, after verdicts (pipe_scale.c) */
     const char **messages;           /* [worker] of the sum at hand */
@@ -129,6 +128,7 @@ struct sl_pipe {
     int64_t *asked, *answered;         /* [rank] messages so far */
     struct sl_guard *guard;            /* pipe_guard.c */
     struct sl_tell *tell;              /* pipe_tell.c */
+    struct sl_halt *halt;              /* pipe_halt.c */
 };
 
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */

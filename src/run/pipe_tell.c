@@ -6,8 +6,8 @@
 #include "run/pipe_tell.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 struct sl_tell {
@@ -53,6 +53,14 @@ void sl_pipe_tell_ended(struct sl_pipe *pipe, int64_t version) {
     atomic_store_explicit(&pipe->tell->ended, version, memory_order_release);
 }
 
+static double bubble_so_far(const struct sl_pipe *pipe) {
+    int count = pipe->config.plan->worker_count;
+    int64_t busy = 0, run = sl_clock_ns() - pipe->start_ns;
+    for (int w = 0; w < count; w++)
+        busy += atomic_load_explicit(&pipe->workers[w].busy_ns, memory_order_relaxed);
+    return 1 - (double)busy / ((double)run * count);
+}
+
 void sl_pipe_tell(struct sl_pipe *pipe) {
     struct sl_tell *tell = pipe->tell;
     int64_t ended = atomic_load_explicit(&tell->ended, memory_order_acquire);
@@ -62,7 +70,7 @@ void sl_pipe_tell(struct sl_pipe *pipe) {
         struct sl_step_report report = pipe->reports[tell->told];
         report.loss = sl_pipe_loss(pipe, tell->told);
         sl_train_blame_scale(&pipe->train, &report);
-        report.bubble = NAN;
+        report.bubble = bubble_so_far(pipe);
         report.worker_bytes = sl_pipe_most_bytes(pipe);
         pipe->config.on_step(pipe->config.on_step_ctx, &report);
     }

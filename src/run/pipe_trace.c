@@ -22,7 +22,7 @@ sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *acti
     SL_TRY(sl_pipe_act(w, action));
     int64_t end = sl_pipe_clock(w);
     start += w->waited_ns;
-    w->busy_ns += end - start;
+    atomic_fetch_add_explicit(&w->busy_ns, end - start, memory_order_relaxed);
     sl_pipe_note_done(w, (enum sl_kind)action->kind, end - start);
     if (!w->pipe->config.trace)
         return SL_OK;

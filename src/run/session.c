@@ -27,7 +27,8 @@ struct session {
     int64_t first_step, start_ns, steps_ns;
     int64_t every;       /* paced saves: steps between them, 0: not known yet */
     double sample_flops; /* forward and backward of one sample */
-    int64_t told;        /* the last step that on_step has heard of */
+    int64_t told;        /* the last step that is logged and that on_step has heard of */
+    sl_err told_err;     /* of doing so while a pipeline was full */
 };
 
 static sl_err make_directory(const char *path) {
@@ -199,26 +200,25 @@ static sl_err evaluate(struct session *s) {
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 /* Some steps of a pipeline are told before the run that they belong to has ended. */
-static void tell_step(struct session *s, struct sl_step_report *report) {
+static sl_err tell_step(struct session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
     double flops = s->sample_flops * (double)report->samples / ((double)report->dur_ns * 1e-9);
     report->peak_share = c->peak_flops > 0 ? flops / c->peak_flops : NAN;
     if (report->step <= s->told)
-        return;
+        return SL_OK;
     s->told = report->step;
     if (c->on_step && s->speaks)
         c->on_step(c->ctx, report);
+    return s->log.jsonl ? sl_run_log_step(&s->log, report) : SL_OK;
 }
 
-/* What follows a step: log, evaluation, checkpoint. */
+/* What follows a step: word of it, evaluation, checkpoint. */
 static sl_err after_step(struct session *s, struct sl_step_report *report) {
     const struct sl_session_config *c = s->config;
-    tell_step(s, report);
+    SL_TRY(tell_step(s, report));
     s->result->steps_done++;
     s->steps_ns += report->dur_ns;
     s->result->last_loss = report->loss;
-    if (s->log.jsonl)
-        SL_TRY(sl_run_log_step(&s->log, report));
     bool last = report->step == c->train.steps;
     if (c->train.eval_every > 0 && (due(c->train.eval_every, report->step) || last))
         SL_TRY(evaluate(s));
@@ -295,6 +295,8 @@ static sl_err run_pipe(struct session *s) {
         sl_out_of_memory((size_t)count * sizeof *reports);
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
+    SL_TRY_OUT(s->told_err);
+    count = sl_pipe_ran(s->pipe);
     if (s->config->trace && s->config->on_trace && s->speaks)
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), step_of(s));
     SL_TRY_OUT(explain_skip(s, &reports[count - 1]));
@@ -339,8 +341,10 @@ static sl_err run_steps(struct session *s) {
 }
 
 static void tell_early(void *session, const struct sl_step_report *report) {
+    struct session *s = session;
     struct sl_step_report copy = *report;
-    tell_step(session, &copy);
+    if (s->told_err == SL_OK)
+        s->told_err = tell_step(s, &copy);
 }
 
 static sl_err open_pipe(struct session *s) {
@@ -359,6 +363,7 @@ static sl_err open_pipe(struct session *s) {
                                   .before_ctx = c->before_ctx,
                                   .on_step = tell_early,
                                   .on_step_ctx = s,
+                                  .stop = c->stop,
                                   .trace = c->trace};
     return sl_pipe_open(&pipe, &s->pipe);
 }

@@ -51,4 +51,9 @@ int sl_pool_count(const struct sl_stage *stage);
  * epilogue's actions are at repetition flat.reps. */
 struct sl_sched sl_sched_flat(const struct sl_sched *sched);
 
+/* The same with fewer repetitions, at least those that the verifier plays: proved with it, because
+ * everything recurs at their borders. */
+enum { SL_PLAYED_REPS = 2 };
+struct sl_sched sl_sched_shorten(const struct sl_sched *sched, int32_t reps);
+
 #endif

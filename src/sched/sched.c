@@ -243,11 +243,19 @@ const char *sl_rule_name(enum sl_rule rule) {
     return (unsigned)rule < (unsigned)SL_COUNT(names) ? names[rule] : "?";
 }
 
-struct sl_sched sl_sched_flat(const struct sl_sched *sched) {
-    struct sl_sched flat = *sched;
-    if (flat.reps > 1) {
-        flat.iters -= flat.reps - 1;
-        flat.reps = 1;
+static struct sl_sched with_reps(const struct sl_sched *sched, int32_t reps) {
+    struct sl_sched fewer = *sched;
+    if (reps < fewer.reps) {
+        fewer.iters -= fewer.reps - reps;
+        fewer.reps = reps;
     }
-    return flat;
+    return fewer;
+}
+
+struct sl_sched sl_sched_flat(const struct sl_sched *sched) {
+    return with_reps(sched, 1);
+}
+
+struct sl_sched sl_sched_shorten(const struct sl_sched *sched, int32_t reps) {
+    return with_reps(sched, reps > SL_PLAYED_REPS ? reps : SL_PLAYED_REPS);
 }

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAYED_REPS = 2 };
-
 sl_err sl_ver_fail(const struct sl_ver *v, const struct sl_turn *t, const char *fmt, ...) {
     static const char *const segments[] = {"prologue", "period", "epilogue"};
     char text[SL_ACTION_TEXT];
@@ -304,16 +302,13 @@ sl_err sl_sched_verify(const struct sl_sched *sched) {
 }
 
 sl_err sl_sched_verify_watched(const struct sl_sched *sched, const struct sl_sched_watch *watch) {
-    struct sl_ver v = {.plan = sched->plan, .view = *sched, .watch = watch};
+    struct sl_ver v = {
+        .plan = sched->plan, .view = sl_sched_shorten(sched, SL_PLAYED_REPS), .watch = watch};
     if (!sched->lowered)
         return sl_fail(SL_ERR_NO, "a schedule is verified after it is lowered");
     SL_TRY(sl_policy_serves(&sched->policy, sl_rule_name(sched->rule), NULL));
     if (sched->together && sched->rule == SL_RULE_SYNC)
         return sl_fail(SL_ERR_NO, "rule sync has one step for all stages already");
-    if (v.view.reps > PLAYED_REPS) {
-        v.view.iters -= v.view.reps - PLAYED_REPS;
-        v.view.reps = PLAYED_REPS;
-    }
     sl_err err =
         sched->iters < 1 || sched->reps < 0 || v.view.iters < 1
             ? sl_fail(SL_ERR_NO, "%d iterations with %d repetitions", sched->iters, sched->reps)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Kills asynchronous training with SIGKILL, in every mode, and resumes it: the pipeline is drained before each
+# Kills asynchronous training with SIGKILL, in every mode, on a chain and on a graph of stages, both with tied
+# weights and with clipping, and resumes it: the pipeline is drained before each
 # checkpoint, so the last one is that of the undisturbed run with the same checkpoints, bit for bit. What a
 # policy keeps is part of it.
 set -euo pipefail
@@ -13,13 +14,32 @@ fail() {
     [ ! -f "$work/err" ] || tail -n 5 "$work/err"
     exit 1
 }
-model=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --batch 6 --micro 3 --steps 24 --checkpoint-every 3
-    --stages 3 --clip 0.5 --quiet)
-count=0
-while read -r schedule policy optimizer; do
-    options=("${model[@]}" --schedule "$schedule" --policy "$policy" --optimizer "$optimizer")
+chain=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --stages 3)
+graph=("$work/forks.model" --cut branches) # two branches that share a parameter
+cat >"$work/forks.model" <<'END'
+model forks
+input x : float[B, 40]
+input label : int[B] < 4
+param first[24, 40] ~ normal(0.2)
+param shared[24, 24] ~ normal(0.2)
+param left[24, 24] ~ normal(0.2)
+param right[24, 24] ~ normal(0.2)
+param last[4, 48] ~ normal(0.2)
+a = relu(matmul(x, first, tb = 1))
+b = relu(matmul(relu(matmul(a, shared, tb = 1)), left, tb = 1))
+c = relu(matmul(dropout(relu(matmul(a, right, tb = 1)), 0.2), shared, tb = 1))
+loss cross_entropy(matmul(concat([b, c], axis = 1), last, tb = 1), label)
+END
+common=(--batch 6 --micro 3 --steps 24 --checkpoint-every 3 --clip 0.5 --quiet)
+count=0 hits=0
+while read -r shape schedule policy optimizer; do
+    model=("${chain[@]}")
+    [ "$shape" = chain ] || model=("${graph[@]}")
+    options=("${model[@]}" "${common[@]}" --schedule "$schedule" --policy "$policy" --optimizer "$optimizer")
     rm -rf "$work/whole" "$work/killed"
-    "$SLUICE" train "${options[@]}" --out "$work/whole" 2>"$work/err" || fail "$schedule $policy"
+    "$SLUICE" train "${options[@]}" --out "$work/whole" 2>"$work/err" || fail "$shape $schedule $policy"
+    grep -q "^tie " "$work/whole/plan.plan" || fail "$shape: nothing is tied"
+    [ "$shape" = chain ] || grep -q "^edge s0 s2" "$work/whole/plan.plan" || fail "the graph is a chain"
     for ((i = 0; i < kills; i++)); do
         "$SLUICE" train "${options[@]}" --out "$work/killed" --resume 2>"$work/err" &
         pid=$!
@@ -29,25 +49,33 @@ while read -r schedule policy optimizer; do
             :
         done
         kill -KILL "$pid" 2>/dev/null || true
-        wait "$pid" 2>/dev/null || true
+        status=0
+        wait "$pid" 2>/dev/null || status=$?
+        [ $status != 137 ] || hits=$((hits + 1))
         pid=
     done
-    "$SLUICE" train "${options[@]}" --out "$work/killed" --resume 2>"$work/err" || fail "$schedule $policy: resume"
-    "$SLUICE" compare "$work/whole" "$work/killed" >"$work/out" || fail "$schedule $policy: $(cat "$work/out")"
+    "$SLUICE" train "${options[@]}" --out "$work/killed" --resume 2>"$work/err" || fail "$shape $schedule $policy: resume"
+    "$SLUICE" compare "$work/whole" "$work/killed" >"$work/out" || fail "$shape $schedule $policy: $(cat "$work/out")"
     dir=$(cut -d ' ' -f 1 "$work/whole/ckpt/latest")
-    diff -r "$work/whole/ckpt/$dir" "$work/killed/ckpt/$dir" >/dev/null || fail "$schedule $policy: other bytes"
+    diff -r "$work/whole/ckpt/$dir" "$work/killed/ckpt/$dir" >/dev/null || fail "$shape $schedule $policy: other bytes"
     count=$((count + 1))
 done <<'MODES'
-2bw none adamw
-2bw 2bw-predict nadam
-2bw error-feedback adamw
-stash none adamw
-stash nesterov-async nadam
-vsync none momentum
-paci none adamw
-async spectrain adamw
-async spectrain muon
-async xpipe momentum
-async pipemare adamw
+chain 2bw none adamw
+chain 2bw 2bw-predict nadam
+chain 2bw error-feedback adamw
+chain stash none adamw
+chain stash nesterov-async nadam
+chain vsync none momentum
+chain paci none adamw
+chain async spectrain adamw
+chain async spectrain muon
+chain async xpipe momentum
+chain async pipemare adamw
+graph 2bw none adamw
+graph 2bw 2bw-predict muon
+graph stash none adamw
+graph vsync none momentum
+graph paci none adamw
+graph async spectrain muon
 MODES
-echo "count: $count modes killed and resumed, bit for bit"
+echo "count: $count modes, killed $hits times on their way and resumed, bit for bit"

@@ -20,7 +20,7 @@ static const char good[] =
     "let adamw \"adamw:beta2=0.99\"\n"
     "train \"--clip 0 --lr-schedule cosine:warmup={steps/10}\"\n"
     "seeds 1 2 more 3\n"
-    "tune seed 101 102 part 0.5\n"
+    "tune seed 101 102 part 0.5 drop 25\n"
     "target 3\n"
     "mode \"1f1b\" \"--schedule 1f1b --optimizer {adamw}\" more\n"
     "mode \"2bw\" \"--schedule 2bw --optimizer {adamw}\" against \"1f1b\" more\n"
@@ -66,6 +66,10 @@ static void sabotage(void **state) {
         {"{adamw}\" more", "{adamw}\"", "'2bw' has more seeds, and '1f1b'"},
         {"part 0.5", "part 0", "part 0 is not in"},
         {"part 0.5", "part 1.5", "part 1.5 is not in"},
+        {"drop 25", "drop 0", "drop 0 percent: nothing would be left"},
+        {"drop 25", "drop -1", "drop -1 percent"},
+        {"drop 25", "drop", "percent"},
+        {"drop 25", "leave 25", "leave"},
         {"target 3", "target 3000", "target 3000 is not in"},
         {"against \"1f1b\" split", "against \"gpipe\" split", "which is none"},
         {"against \"1f1b\" split", "against \"2bw\" split", "itself is compared with '1f1b'"},
@@ -264,6 +268,66 @@ static void claims(void **state) {
     assert_int_equal(sl_study_judge(&table, &claim), SL_CLAIM_UNKNOWN);
 }
 
+static struct sl_study_cell tuned(struct sl_arena *arena, int64_t seed, double rate, double loss) {
+    return (struct sl_study_cell){
+        .kind = SL_CELL_TUNE, .seed = seed, .rate = rate, .record = record(arena, 5, &loss, 1)};
+}
+
+/* Who goes on to the next seed: with 'drop 25' up to 25 percent above the best; and what is left
+ * out cannot win by a seed that was easy. */
+static void race(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    const struct sl_study *s;
+    assert_int_equal(read_text(&arena, good, &s), SL_OK);
+    const double one = 0.001, two = 0.002;
+    struct sl_study_cell c[] = {tuned(&arena, 101, one, 1.25), tuned(&arena, 101, two, 1),
+                                tuned(&arena, 102, two, 3)};
+    assert_true(!sl_study_dropped(s, c, 0, 0, 0, one)); /* nothing is known yet */
+    assert_true(!sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
+    c[0] = tuned(&arena, 101, one, 1.3125);
+    assert_true(sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
+    assert_true(!sl_study_dropped(s, c, 2, 0, 1, one)); /* another mode */
+    assert_true(sl_study_dropped(s, c, 3, 0, 0, one));  /* 1.3 against a mean of 2: out stays out */
+    assert_true(sl_study_best_rate(s, c, 3, 0, 0) == two);
+    sl_study_put_tuning(s, c, 3, &text);
+    assert_non_null(strstr(text.at, "| 1f1b | 1.3125 (1) | **2.0000** | |\n"));
+    assert_non_null(strstr(text.at, "more than 25 % above"));
+    c[0] = tuned(&arena, 101, one, NAN);
+    c[1] = tuned(&arena, 101, two, NAN); /* all are lost: nobody is far behind */
+    assert_true(!sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
+    c[1] = tuned(&arena, 101, two, 7);
+    assert_true(sl_study_dropped(s, c, 2, 0, 0, one));
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
+/* Processor time: what is not known counts as the mean of its task; timed runs do not count. */
+static void costs(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    const struct sl_study *s;
+    assert_int_equal(read_text(&arena, good, &s), SL_OK);
+    struct sl_study_cell c[] = {tuned(&arena, 101, 1, 1), tuned(&arena, 1, 1, 1),
+                                tuned(&arena, 2, 1, 1), tuned(&arena, 3, 1, 1),
+                                timed_cell(&arena, 0, 10, 2)};
+    sl_study_put_cost(s, c, 5, &text);
+    assert_null(text.at); /* nobody says */
+    c[0].cpu_s = 100;
+    c[1].cpu_s = 200;
+    c[3].task = 1;
+    c[3].cpu_s = 30;
+    c[4].cpu_s = 1000;
+    sl_study_put_cost(s, c, 5, &text);
+    assert_non_null(strstr(text.at, "| gpt | 3 | 2 | 150.0 | 450 |\n"));
+    assert_non_null(strstr(text.at, "| two | 1 | 1 | 30.0 | 30 |\n"));
+    assert_non_null(strstr(text.at, "4 runs: 480 s, on two cores 4 minutes."));
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+}
+
 /* The best rate of a mode, what is lost, what was not run. */
 static void tuning(void **state) {
     (void)state;
@@ -282,7 +346,7 @@ static void tuning(void **state) {
     assert_true(sl_study_best_rate(s, c, 5, 0, 1) == 0.001);
     assert_true(sl_study_best_rate(s, c, 5, 0, 2) == 0.001); /* the first */
     sl_study_put_tuning(s, c, 5, &text);
-    assert_non_null(strstr(text.at, "| 1f1b | 3.0000 | **2.0000** | |\n"));
+    assert_non_null(strstr(text.at, "| 1f1b | 3.0000 (1) | **2.0000** | |\n"));
     assert_non_null(strstr(text.at, "| 2bw | **2.5000** | lost | +25.00 |\n"));
     assert_non_null(strstr(text.at, "| vanilla | | | |\n"));
     assert_null(strstr(text.at, "Tuning of two"));
@@ -327,7 +391,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip), cmocka_unit_test(sabotage), cmocka_unit_test(cells),
         cmocka_unit_test(intervals),  cmocka_unit_test(rows),     cmocka_unit_test(claims),
-        cmocka_unit_test(pages),      cmocka_unit_test(tuning),
+        cmocka_unit_test(pages),      cmocka_unit_test(tuning),   cmocka_unit_test(race),
+        cmocka_unit_test(costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

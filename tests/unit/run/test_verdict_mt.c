@@ -279,7 +279,8 @@ static void test_poison(void **state) {
     for (int chain = 0; chain < 2; chain++)
         for (int stage = 0; stage < STAGES; stage++)
             for (int mode = 0; mode < SL_COUNT(modes); mode++)
-                for (int64_t micro = 0; micro < 15; micro += 1 + (mode + stage) % 3) {
+                for (int64_t micro = 0; micro < 15;
+                     micro += every == 1 ? 1 : 1 + (mode + stage) % 3) {
                     if (number++ % every || is_left_out(number))
                         continue;
                     count++;

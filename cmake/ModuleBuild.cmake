@@ -1,0 +1,21 @@
+# cmake -D SRC=... -D OUT=... -P: a header with the identity of all that the program and its modules share. A module
+# that was built with other headers would read memory of the program in another layout.
+file(GLOB headers "${SRC}/base/*.h" "${SRC}/graph/*.h" "${SRC}/op/*.h" "${SRC}/optim/*.h" "${SRC}/pass/*.h"
+    "${SRC}/device/*.h" "${SRC}/comm/*.h")
+list(SORT headers)
+set(all "")
+foreach(header IN LISTS headers)
+    get_filename_component(name "${header}" NAME)
+    file(SHA256 "${header}" hash)
+    string(APPEND all "${name} ${hash}\n")
+endforeach()
+string(SHA256 identity "${all}")
+string(SUBSTRING "${identity}" 0 32 identity)
+set(text "/* Written by cmake/ModuleBuild.cmake. */\n#define SL_MODULE_BUILD \"${identity}\"\n")
+set(old "")
+if(EXISTS "${OUT}")
+    file(READ "${OUT}" old)
+endif()
+if(NOT old STREQUAL text)
+    file(WRITE "${OUT}" "${text}")
+endif()

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# An asynchronous run writes its log while the pipeline is full; a first Ctrl-C drains it, saves and ends with 0,
+# long before the next checkpoint. Resumed, it goes on as a run that was planned to end there does, bit for bit.
+set -euo pipefail
+work=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
+fail() {
+    echo "FAILED: $*"
+    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
+    exit 1
+}
+model=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --batch 6 --micro 3 --stages 3 --clip 0.5 --quiet)
+steps_in() { grep -c '"grad_norm"' "$1/log.jsonl" || true; }
+while read -r schedule policy; do
+    options=("${model[@]}" --schedule "$schedule" --policy "$policy")
+    rm -rf "$work/asked" "$work/planned"
+    "$SLUICE" train "${options[@]}" --steps 1000000 --out "$work/asked" 2>"$work/err" &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null && [ ! -s "$work/asked/log.jsonl" ]; do sleep 0.05; done # it has no other end
+    [ ! -e "$work/asked/ckpt/latest" ] || fail "$schedule: saved before it was asked"
+    kill -INT "$pid"
+    code=0
+    wait "$pid" || code=$?
+    pid=
+    [ "$code" = 0 ] || fail "$schedule: status $code"
+    steps=$(sed 's/.*-0*//; s/ .*//' "$work/asked/ckpt/latest")
+    [ "$(steps_in "$work/asked")" = "$steps" ] || fail "$schedule: $(steps_in "$work/asked") steps logged of $steps"
+    "$SLUICE" train "${options[@]}" --steps "$steps" --out "$work/planned" 2>"$work/err" || fail "$schedule: $steps steps"
+    for run in asked planned; do
+        "$SLUICE" train "${options[@]}" --steps $((steps + 7)) --out "$work/$run" --resume 2>"$work/err" ||
+            fail "$schedule: $run does not resume"
+        [ "$(steps_in "$work/$run")" = $((steps + 7)) ] || fail "$schedule: the log of $run"
+    done
+    dir=$(cut -d ' ' -f 1 "$work/asked/ckpt/latest")
+    diff -r "$work/asked/ckpt/$dir" "$work/planned/ckpt/$dir" >/dev/null || fail "$schedule: other bytes"
+done <<'MODES'
+2bw none
+async spectrain
+MODES
+echo "count: 2 modes stopped while they were full, bit for bit"
