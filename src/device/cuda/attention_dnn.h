@@ -23,16 +23,12 @@ struct sl_dnn_attention_io {
     const void *q, *k, *v, *dy;
     void *y, *dq, *dk, *dv;
     float *lse, *dots; /* [batch, heads, queries]; dots: scratch of a backward pass */
-    const void *bias;  /* 16 bits [batch, rows, keys], added to scores; with `masked` */
+    const int32_t *query_counts, *key_counts; /* [batch], with `masked`: the rest is padding */
     void *workspace;
     float scale;
     cudaStream_t stream;
 };
 
-/* Of the bias: one for all queries, but going backwards the engines read one for each. */
-static inline int64_t sl_dnn_bias_rows(const struct sl_dnn_attention *key) {
-    return key->backward ? key->queries : 1;
-}
 /* The bytes of its workspace, or -1: cuDNN does not take it. */
 int64_t sl_dnn_attention_bytes(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key);
 sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,

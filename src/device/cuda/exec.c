@@ -35,6 +35,7 @@ struct sl_exec {
     struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
+    int64_t copies_at; /* in scratch: the images that a phase W reads turned, one by one */
     struct sl_hole
         *holes;   /* [instr_count]: where those that need much have their scratch instead */
     bool halved;  /* products read weights in 16 bits, */
@@ -126,6 +127,10 @@ static int64_t scratch_of(struct sl_cuda_device *cuda, const struct sl_exec *exe
     return more(own, kernel->library_bytes ? kernel->library_bytes(&call) : 0);
 }
 
+static int64_t image_bytes(const struct sl_cuda_turn *turn) {
+    return (2 * turn->image.numel + 255) / 256 * 256;
+}
+
 /* Scratch is shared by all instructions; who needs much takes a hole of the slot, if there is one.
  */
 static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
@@ -139,7 +144,12 @@ static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
             exec->scratch_bytes = more(exec->scratch_bytes, need);
     }
     for (int i = 0; i < exec->layout.turn_count; i++)
-        exec->scratch_bytes = more(exec->scratch_bytes, 2 * exec->layout.turns[i].image.numel);
+        exec->scratch_bytes = more(exec->scratch_bytes, image_bytes(&exec->layout.turns[i]));
+    exec->copies_at = (exec->scratch_bytes + 255) / 256 * 256;
+    exec->scratch_bytes = exec->copies_at;
+    for (int i = 0; i < exec->layout.turn_count; i++)
+        if (exec->layout.turns[i].phase == SL_PHASE_W)
+            exec->scratch_bytes += image_bytes(&exec->layout.turns[i]);
     sl_lives_close(lives);
 }
 
@@ -186,6 +196,20 @@ static void *address(const struct sl_exec *exec, const struct sl_operand *operan
     return (char *)args->base[operand->space] + operand->offset;
 }
 
+/* Where phase W has its turned copy of the image, NULL: it has none. */
+static void *copy_of(const struct sl_exec *exec, int value) {
+    int64_t at = exec->copies_at;
+    for (int i = 0; i < exec->layout.turn_count; i++) {
+        const struct sl_cuda_turn *turn = &exec->layout.turns[i];
+        if (turn->phase != SL_PHASE_W)
+            continue;
+        if (turn->image.value == value)
+            return (char *)exec->scratch + at;
+        at += image_bytes(turn);
+    }
+    return NULL;
+}
+
 static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec, int index,
                          const struct sl_run_args *args) {
     const struct sl_instr *instr = &exec->instrs[index];
@@ -202,21 +226,31 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     struct sl_hole hole = exec->holes[index];
     if (hole.space != SL_SPACE_NONE)
         call.scratch = (char *)args->base[hole.space] + hole.offset;
-    for (int i = 0; i < instr->in_count; i++)
-        call.in[i] = address(exec, &instr->in[i], args);
+    for (int i = 0; i < instr->in_count; i++) {
+        void *copy = args->phase == SL_PHASE_W ? copy_of(exec, instr->in[i].value) : NULL;
+        call.in[i] = copy ? copy : address(exec, &instr->in[i], args);
+    }
     for (int i = 0; i < instr->out_count; i++)
         call.out[i] = address(exec, &instr->out[i], args);
     return exec->kernels[index]->run(&call);
 }
 
-/* Images that cross the stage's border. */
+/* Images that cross the stage's border. One that phase W reads is on its way by then. */
 static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                           const struct sl_run_args *args, bool at_end) {
+    cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
     for (int i = 0; i < exec->layout.turn_count; i++) {
         const struct sl_cuda_turn *turn = &exec->layout.turns[i];
-        if (turn->phase == args->phase && turn->at_end == at_end)
-            SL_TRY(sl_cuda_turn(turn, address(exec, &turn->image, args), exec->scratch,
-                                cuda->streams[SL_STREAM_COMPUTE]));
+        void *image = address(exec, &turn->image, args);
+        if (turn->phase != args->phase || turn->at_end != at_end)
+            continue;
+        if (turn->phase == SL_PHASE_W) {
+            void *copy = copy_of(exec, turn->image.value);
+            SL_TRY(SL_CUDA(cudaMemcpyAsync(copy, image, (size_t)(2 * turn->image.numel),
+                                           cudaMemcpyDeviceToDevice, stream)));
+            image = copy;
+        }
+        SL_TRY(sl_cuda_turn(turn, image, exec->scratch, stream));
     }
     return SL_OK;
 }

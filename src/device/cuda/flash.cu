@@ -80,6 +80,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
     int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK, mine = first + group * TILE;
     int count = key_tiles(z, first + TILE), my_count = key_tiles(z, mine), stride = (int)z.k_row;
     i64 h = blockIdx.y, b = blockIdx.z;
+    if (!is_mine(z, b))
+        return;
     const bf16 *q = (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h);
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);

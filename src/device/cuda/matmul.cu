@@ -91,8 +91,12 @@ static __device__ __forceinline__ normal normal_of(float x) {
                                       t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return {x > 0 ? 1 - tail : tail, bell};
 }
+static __device__ __forceinline__ float bend_half(float x) { /* 1 - 2 / (exp(2 u) + 1) */
+    float u = 0.79788456080286535588f * (x + 0.044715f * x * x * x);
+    return 1 - __fdividef(2, fast_exp(2 * u) + 1);
+}
 static __device__ __forceinline__ float gelu_half(float x, bool erf) {
-    return erf ? x * normal_of(x).below : gelu_of(x, false);
+    return erf ? x * normal_of(x).below : 0.5f * x * (1 + bend_half(x));
 }
 static __device__ __forceinline__ float slope_half(float x, bool erf) {
     if (!erf)
@@ -128,42 +132,77 @@ static __global__ void finish(tail_args t, i64 count) {
     }
 }
 
-/* Eight at a time; gelu is of the rounded product, as above. HALF: what all but the bias hold;
- * known here, loads need not wait for each other. */
-template <int HALF> static __global__ void finish8(tail_args t, i64 eights) {
-    if (HALF)
-        t.y.half = t.second.half = t.other.half = HALF;
+/* Eight at a time; gelu is of the rounded product, as above. */
+static __device__ __forceinline__ void finish_eight(const tail_args &t, i64 i, eight v,
+                                                    const eight &bias, const eight &r) {
+    for (int k = 0; k < 8; k++)
+        v.v[k] = finish_one(t, v.v[k], bias.v[k], r.v[k]);
+    if (t.bias.at || t.other.at)
+        put8(t.y, i, v);
+    if (t.f != GELU)
+        return;
+    for (int k = 0; k < 8; k++) {
+        float x = as_stored(t.y, v.v[k]);
+        v.v[k] = t.y.half ? gelu_half(x, t.erf) : gelu_of(x, t.erf);
+    }
+    put8(t.second, i, v);
+}
+
+static __global__ void finish8(tail_args t, i64 eights) {
     GRID_LOOP(e, eights) {
         i64 i = 8 * e;
-        eight v = get8(t.y, i), bias = t.bias.at ? get8(t.bias, i % t.n) : eight{};
-        eight r = t.other.at ? get8(t.other, i) : eight{};
-        bool changes = t.bias.at || t.other.at;
-        for (int k = 0; k < 8; k++)
-            v.v[k] = finish_one(t, v.v[k], bias.v[k], r.v[k]);
-        if (changes)
-            put8(t.y, i, v);
-        if (t.f != GELU)
-            continue;
-        for (int k = 0; k < 8; k++) {
-            float x = as_stored(t.y, v.v[k]);
-            v.v[k] = t.y.half ? gelu_half(x, t.erf) : gelu_of(x, t.erf);
-        }
-        put8(t.second, i, v);
+        finish_eight(t, i, get8(t.y, i), t.bias.at ? get8(t.bias, i % t.n) : eight{},
+                     t.other.at ? get8(t.other, i) : eight{});
     }
+}
+
+/* All of one kind, no bias: known here, and two eights at a time, loads do not wait. */
+template <int HALF, form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
+    t.y.half = t.second.half = t.other.half = HALF;
+    t.bias.at = NULL;
+    t.erf = ERF;
+    t.f = F;
+    if (F == GELU)
+        t.other.at = NULL;
+    i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 e = (i64)blockIdx.x * blockDim.x + threadIdx.x; e < eights; e += 2 * step) {
+        i64 next = e + step < eights ? e + step : e;
+        eight v = get8(t.y, 8 * e), w = get8(t.y, 8 * next), r = {}, s = {};
+        if (F != GELU) {
+            r = get8(t.other, 8 * e);
+            s = get8(t.other, 8 * next);
+        }
+        finish_eight(t, 8 * e, v, eight{}, r);
+        if (next != e)
+            finish_eight(t, 8 * next, w, eight{}, s);
+    }
+}
+
+template <int HALF> static bool launch_half(const sl_cuda_call *call, const tail_args &t) {
+    i64 eights = call->instr->out[0].numel / 8;
+    unsigned blocks = blocks_for(eights, THREADS);
+    if (t.f == GELU && t.erf)
+        finish_half<HALF, GELU, true><<<blocks, THREADS, 0, call->stream>>>(t, eights);
+    else if (t.f == GELU)
+        finish_half<HALF, GELU, false><<<blocks, THREADS, 0, call->stream>>>(t, eights);
+    else if (t.f == GELU_DX && t.erf)
+        finish_half<HALF, GELU_DX, true><<<blocks, THREADS, 0, call->stream>>>(t, eights);
+    else
+        return false;
+    return true;
 }
 
 static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     i64 count = call->instr->out[0].numel;
-    unsigned blocks = blocks_for(count / 8, THREADS);
-    int half = half_of_all(t.y, t.second, t.other);
-    if (t.n % 8 || !fit8(t.y, t.second, t.bias, t.other))
+    bool wide = t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other);
+    int half = wide && !t.bias.at ? half_of_all(t.y, t.second, t.other) : SL_HALF_NOT;
+    bool done = half == SL_HALF_BF16   ? launch_half<SL_HALF_BF16>(call, t)
+                : half == SL_HALF_FP16 ? launch_half<SL_HALF_FP16>(call, t)
+                                       : false;
+    if (!done && wide)
+        finish8<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
+    else if (!done)
         finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
-    else if (half == SL_HALF_BF16)
-        finish8<SL_HALF_BF16><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else if (half == SL_HALF_FP16)
-        finish8<SL_HALF_FP16><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else
-        finish8<SL_HALF_NOT><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
     return launched(call);
 }
 
