@@ -149,7 +149,8 @@ def tokens(v, b, t):
 
 def bert_large(b):
     v, t = 30522, 512
-    return Bert(v, t, 1024, 16, 24), [ints(v, b, t), ints(2, b, t), ints(2, b, t), ints(v, b, t)]
+    mask = torch.ones(b, t, dtype=torch.int64, device="cuda")  # as ours: full samples
+    return Bert(v, t, 1024, 16, 24), [ints(v, b, t), ints(2, b, t), mask, ints(v, b, t)]
 
 
 def mmt(b):

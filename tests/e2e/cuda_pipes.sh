@@ -12,10 +12,11 @@ gpt="gpt-tiny --set V=64,T=64,P=64,L=4,C=128,H=2"
 mmt="mmt --set branches=4,T=32,L=2,C=64,H=1,F=128,classes=7"
 resnet="resnet18 --set cifar=1,S=9,W=4,classes=7"
 eights="resnet18 --set cifar=1,S=16,W=8,classes=7" # channels last
+bert="bert-base --set V=97,T=64,P=64,L=2,C=128,H=2,F=256" # a mask
 
 # 1: `sluice check` is the oracle: weights, statistics, optimizer state and losses after every step.
 while read -r line; do
-    for dtype in fp32 bf16; do
+    for dtype in fp32 bf16 fp16; do
         # shellcheck disable=SC2086 # words
         "$SLUICE" check $line --device cuda --dtype $dtype --models "$models" --batch 8 --steps 6 \
             >"$work/out" 2>&1 || fail "$line, $dtype: $(cat "$work/out")"
@@ -34,6 +35,9 @@ $mmt --cut branches --schedule zb-graph --micro 4
 $resnet --stages 2 --replicas 2 --schedule 1f1b --micro 4 --optimizer momentum
 $eights --stages 2 --schedule 1f1b --micro 4 --optimizer momentum
 $eights --stages 2 --schedule 1f1b --micro 4 --optimizer momentum --recompute
+$eights --stages 2 --schedule zb-h1 --micro 4 --optimizer momentum
+$eights --stages 7 --schedule 1f1b --micro 4 --optimizer momentum
+$bert --stages 2 --schedule 1f1b --micro 4
 CASES
 
 run() { # NAME OPTIONS OF TRAIN...
@@ -47,7 +51,7 @@ same() { # RUN RUN
 }
 
 # 2: 2bw does not depend on how many stages there are, and is not the synchronous run.
-for dtype in fp32 bf16; do
+for dtype in fp32 bf16 fp16; do
     for stages in 1 2 4; do
         run "2bw-$dtype-$stages" --dtype $dtype --steps 8 --stages $stages --schedule 2bw
         [ $stages = 1 ] || same "2bw-$dtype-1" "2bw-$dtype-$stages"
@@ -57,12 +61,14 @@ for dtype in fp32 bf16; do
 done
 
 # 3: the same bytes twice; stopped and resumed, also on another number of stages.
-run whole --dtype bf16 --steps 8
-run again --dtype bf16 --steps 8
-same whole again
-run half --dtype bf16 --steps 4 --stages 2
-run half --dtype bf16 --steps 8 --stages 4 --resume
-same whole half
+for dtype in bf16 fp16; do
+    run "whole-$dtype" --dtype $dtype --steps 8
+    run "again-$dtype" --dtype $dtype --steps 8
+    same "whole-$dtype" "again-$dtype"
+    run "half-$dtype" --dtype $dtype --steps 4 --stages 2
+    run "half-$dtype" --dtype $dtype --steps 8 --stages 4 --resume
+    same "whole-$dtype" "half-$dtype"
+done
 
 # 4: a CPU and a GPU in one pipeline: near the GPU alone. The head is not tied.
 pair() { # DEVICES: the last loss

@@ -90,11 +90,23 @@ double sl_case_float(const struct sl_case_input *in, uint64_t stream, int64_t in
     return (float)(in->low + (in->high - in->low) * ((double)place + 0.3) / (double)count);
 }
 
+static int32_t mask_at(int64_t row, int64_t column, int64_t columns, uint64_t stream) {
+    int64_t ones = row % 4 == 0   ? 1 + (int64_t)sl_rng_below(SEED, stream, (uint64_t)row, columns)
+                   : row % 4 == 1 ? columns
+                                  : 0;
+    if (row % 4 == 2)
+        return (int32_t)sl_rng_below(SEED, stream, (uint64_t)(row * columns + column), 2);
+    return column < ones;
+}
+
 static void fill(const struct sl_case_input *in, const struct sl_array *array, uint64_t stream) {
     int64_t count = sl_shape_numel(&array->shape, 1);
+    int64_t columns = array->shape.rank ? array->shape.dim[array->shape.rank - 1] : 1;
     for (int64_t i = 0; i < count; i++) {
         if (array->f)
             array->f[i] = sl_case_float(in, stream, i, count);
+        else if (in->role == SL_CASE_MASK)
+            array->i[i] = mask_at(i / columns, i % columns, columns, stream);
         else if (in->mark && i % 3 == 1)
             array->i[i] = (int32_t)in->mark;
         else
@@ -114,7 +126,8 @@ static sl_err add_source(struct sl_graph *graph, const struct sl_case_input *in,
     switch (in->role) {
     case SL_CASE_PARAM: return sl_graph_param(graph, name, shape, zero, out);
     case SL_CASE_STATE: return sl_graph_state(graph, name, shape, zero, out);
-    case SL_CASE_INT: return sl_graph_input(graph, name, SL_INT, shape, in->below, out);
+    case SL_CASE_INT:
+    case SL_CASE_MASK: return sl_graph_input(graph, name, SL_INT, shape, in->below, out);
     case SL_CASE_ABSENT: *out = -1; return SL_OK;
     default: return sl_graph_input(graph, name, SL_FLOAT, shape, 0, out);
     }

@@ -25,6 +25,7 @@ enum sl_case_role {
     SL_CASE_CONST, /* float input for which the op has no gradient */
     SL_CASE_STATE, /* running statistics */
     SL_CASE_INT,
+    SL_CASE_MASK,   /* ints, 0 or 1, in rows that take turns: ending in zeros, ones, mixed, zeros */
     SL_CASE_ABSENT, /* optional input left out */
 };
 
@@ -52,6 +53,8 @@ struct sl_case_input {
     { SL_CASE_INT, shape_, 0, 0, below_, 0 }
 #define SL_IM(shape_, below_, mark_)                                                               \
     { SL_CASE_INT, shape_, 0, 0, below_, mark_ }
+#define SL_M(shape_)                                                                               \
+    { SL_CASE_MASK, shape_, 0, 0, 2, 0 }
 #define SL_ABSENT                                                                                  \
     { SL_CASE_ABSENT, "", 0, 0, 0, 0 }
 

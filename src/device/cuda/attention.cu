@@ -1,7 +1,7 @@
 /* attention and its gradients for any head size and dtype: one warp per query (forward, dq) or key
  * (dk, dv), lanes over keys or queries for the scores and over features for the sums. The score
- * matrix is never stored. In bf16 cuDNN serves what it takes (attention_dnn.c), and flash*.cu other
- * heads of 64.
+ * matrix is never stored. In 16 bits cuDNN serves what it takes (attention_dnn.c), and flash*.cu
+ * other heads of 64.
  *
  *   y = softmax(scale q k') v     lse kept;     D_t = dy_t y_t (sum over features)
  *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p' dy
@@ -40,7 +40,7 @@ static __global__ void forward(att z) {
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     int lane = threadIdx.x % 32;
     float *q = query[threadIdx.x / 32];
-    if (row >= z.b * z.hq * z.t)
+    if (row >= z.b * z.hq * z.t || !is_mine(z, b))
         return;
     for (i64 i = lane; i < z.d; i += 32)
         q[i] = get(z.q, at_q(z, z.q_row, b, t, h) + i) * z.scale;
@@ -77,6 +77,8 @@ static __global__ void row_dots_exact(att z) {
         i64 t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
         i64 at = at_q(z, z.hq * z.d, b, t, h);
         float sum = 0;
+        if (!is_mine(z, b))
+            continue;
         for (i64 i = 0; i < z.d; i++)
             sum += get(z.dy, at + i) * get(z.y, at + i);
         z.dots[row] = sum;
@@ -114,7 +116,7 @@ static __global__ void back_q(att z) {
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     int lane = threadIdx.x % 32;
     float *q = rows_[threadIdx.x / 32][0], *dy = rows_[threadIdx.x / 32][1], acc[PER_LANE] = {};
-    if (row >= z.b * z.hq * z.t)
+    if (row >= z.b * z.hq * z.t || !is_mine(z, b))
         return;
     for (i64 i = lane; i < z.d; i += 32) {
         q[i] = get(z.q, at_q(z, z.q_row, b, t, h) + i);
@@ -144,7 +146,7 @@ static __global__ void back_k(att z) {
     float *kr = rows_[threadIdx.x / 32][0], *vr = rows_[threadIdx.x / 32][1];
     float dk[PER_LANE] = {}, dv[PER_LANE] = {};
     i64 group = z.hq / z.hk, first_head = hk * group;
-    if (row >= z.b * z.hk * z.s)
+    if (row >= z.b * z.hk * z.s || !is_mine(z, b))
         return;
     for (i64 i = lane; i < z.d; i += 32) {
         kr[i] = get(z.k, at_k(z, z.k_row, b, j, first_head) + i);
@@ -188,7 +190,7 @@ static sl_err check_size(const att &z) {
 static const i64 most_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
-    return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
+    return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
 }
 
 /* q: the number of the first of the inputs q, k, v. */
@@ -197,6 +199,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
     int mask = q ? 6 : 3;
     memset(key, 0, sizeof *key);
     key->backward = q != 0;
+    key->half = sl_half_of(in[0].dtype);
     key->causal = instr->attr[0].i != 0;
     key->batch = in[0].shape.dim[0];
     key->queries = in[0].shape.dim[1];
@@ -215,11 +218,8 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
         halves = halves && plain_half(out[0]) && plain_half(out[1]) && plain_half(out[2]);
     }
     key->masked = instr->in_count > mask && instr->in[mask].space != SL_SPACE_NONE;
-    /* With a mask, whole tiles only: else cuDNN's gradients were off (mask64, mask_some64 of
-     * table.device_kernels). */
-    bool tiles = key->queries % 64 == 0 && key->keys % 64 == 0 && !key->causal;
     return halves && key->heads == in[1].shape.dim[2] && key->width % 8 == 0 && key->width >= 32 &&
-           key->width <= 128 && (!key->masked || tiles) &&
+           key->width <= 128 && !(key->masked && key->causal) &&
            (!key->causal || key->queries == key->keys);
 }
 
@@ -233,18 +233,33 @@ static i64 part_of(const sl_dnn_attention &key) {
 
 static i64 padded(i64 bytes) { return (bytes + 255) / 256 * 256; }
 
-static i64 dots_of(const sl_dnn_attention &key) {
-    return key.backward ? padded(key.batch * key.heads * key.queries * (i64)sizeof(float)) : 0;
+/* Scratch: [dots] of all, [counts], [workspace] of a part. */
+static i64 dots_of(const att &z, const sl_dnn_attention &key) {
+    return key.backward ? padded(z.b * z.hq * z.t * (i64)sizeof(float)) : 0;
 }
 
-static i64 bias_of(const sl_dnn_attention &key, i64 batch) {
-    return key.masked ? padded(batch * sl_dnn_bias_rows(&key) * key.keys * 2) : 0;
+/* Of a mask: how many queries and keys of each sample count, and whether it is left to others. The
+ * counts of a part of the batch begin at a multiple of 16 bytes. */
+struct counts {
+    int32_t *queries, *keys, *left;
+    i64 part, stride;
+    __host__ __device__ i64 at(i64 b) const { return b / part * stride + b % part; }
+};
+
+static counts counts_at(const att &z, const sl_dnn_attention &key, char *scratch) {
+    i64 stride = (key.batch + 3) / 4 * 4, all = z.b / key.batch * stride;
+    int32_t *first = (int32_t *)(scratch + dots_of(z, key));
+    return {first, first + all, first + 2 * all, key.batch, stride};
 }
 
-/* Does cuDNN take it? The key is then that of a part of the batch; scratch: [dots] of that, [bias]
- * of all, [workspace]. */
+static i64 counts_of(const att &z, const sl_dnn_attention &key) {
+    counts c = counts_at(z, key, NULL);
+    return key.masked ? padded((2 * (c.keys - c.queries) + z.b) * (i64)sizeof(int32_t)) : 0;
+}
+
+/* Does cuDNN take it? The key is then that of a part of the batch. */
 static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_attention *key,
-                     i64 *bytes) {
+                     i64 *workspace) {
     if (!dnn_key(instr, q, key))
         return false;
     i64 batch = key->batch;
@@ -252,74 +267,100 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
         key->batch = part_of(*key);
     if (key->batch < batch && (key->queries % 8 || key->keys % 8)) /* parts begin aligned */
         return false;
-    i64 workspace = sl_dnn_attention_bytes(cuda, key);
-    *bytes = dots_of(*key) + bias_of(*key, batch) + workspace;
-    return workspace >= 0;
+    *workspace = sl_dnn_attention_bytes(cuda, key);
+    return *workspace >= 0;
 }
 
-/* A mask as what is added to scores: finite, so that nothing is NaN where all keys are hidden. The
- * same for `rows` queries of a sample; eight keys at a time. */
-static __global__ void to_bias(array bias, const int32_t *mask, i64 rows_, i64 keys, i64 eights) {
-    GRID_LOOP(e, eights) {
-        i64 sample = 8 * e / (rows_ * keys), key = 8 * e % keys;
-        eight v;
-        for (int k = 0; k < 8; k++)
-            v.v[k] = mask[sample * keys + key + k] ? 0 : -1e30f;
-        put8(bias, 8 * e, v);
+/* ---- masks ----
+ *
+ * cuDNN knows padding: of a sample, the first so many keys count. A mask may be anything, and only
+ * the GPU knows what it is. So cuDNN is told the lengths of those samples that end in padding, and
+ * the own kernels serve those with holes, or without any key; both are launched every time.
+ */
+
+/* A block per sample. What cuDNN makes of one with holes is written over. */
+static __global__ void count_keys(const int32_t *mask, i64 queries, i64 keys, counts c) {
+    i64 b = blockIdx.x;
+    int seen = 0, holes = 0;
+    for (i64 j = threadIdx.x; j < keys; j += blockDim.x) {
+        bool sees = mask[b * keys + j] != 0;
+        seen += sees;
+        holes |= sees && j > 0 && mask[b * keys + j - 1] == 0;
     }
-}
-
-/* A block per sample: where it sees no key at all, y and lse are 0. */
-static __global__ void blind_samples(att z) {
-    i64 b = blockIdx.x, each = z.t * z.hq;
-    int sees = 0;
-    for (i64 j = threadIdx.x; j < z.s; j += blockDim.x)
-        sees |= z.mask[b * z.s + j] != 0;
-    if (__syncthreads_or(sees))
+    holes = __syncthreads_or(holes);
+    __shared__ int sums[THREADS / 32];
+    seen = __reduce_add_sync(~0u, seen);
+    if (threadIdx.x % 32 == 0)
+        sums[threadIdx.x / 32] = seen;
+    __syncthreads();
+    if (threadIdx.x)
         return;
-    for (i64 i = threadIdx.x; i < each * z.d; i += blockDim.x)
-        put(z.y, b * each * z.d + i, 0);
-    for (i64 i = threadIdx.x; i < each; i += blockDim.x)
-        put(z.lse, b * each + i, 0);
+    for (int i = 1; i < THREADS / 32; i++)
+        seen += sums[i];
+    bool left = holes || seen == 0;
+    c.queries[c.at(b)] = (int32_t)queries;
+    c.keys[c.at(b)] = left ? 1 : seen;
+    c.left[b] = left;
 }
 
-static sl_err dnn_run(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key) {
-    char *scratch = (char *)call->scratch, *bias = scratch + dots_of(key);
-    i64 y_row = z.hq * z.d, bias_rows = sl_dnn_bias_rows(&key), eights = z.b * bias_rows * z.s / 8;
-    if (key.masked)
-        to_bias<<<blocks_for(eights, THREADS), THREADS, 0, call->stream>>>(array{bias, 1}, z.mask,
-                                                                           bias_rows, z.s, eights);
-    for (i64 b = 0; b < z.b; b += key.batch) {
-        i64 t = b * z.t * 2, s = b * z.s * 2; /* bytes, times a row's elements */
-        sl_dnn_attention_io io = {};
-        io.q = (char *)z.q.at + t * z.q_row;
-        io.k = (char *)z.k.at + s * z.k_row;
-        io.v = (char *)z.v.at + s * z.v_row;
-        io.y = (char *)z.y.at + t * y_row;
-        io.lse = (float *)z.lse.at + b * z.hq * z.t;
-        if (key.backward) {
-            io.dy = (char *)z.dy.at + t * y_row;
-            io.dq = (char *)z.dq.at + t * z.dq_row;
-            io.dk = (char *)z.dk.at + s * z.dk_row;
-            io.dv = (char *)z.dv.at + s * z.dv_row;
-        }
-        io.dots = (float *)scratch;
-        io.bias = bias + s * bias_rows;
-        io.workspace = bias + bias_of(key, z.b);
-        io.scale = z.scale;
-        io.stream = call->stream;
-        SL_TRY(sl_dnn_attention_run(call->device, &key, &io));
+/* cuDNN leaves the gradients of padding as they were: a warp per key. */
+static __global__ void clear_padding(att z) {
+    i64 row = warp_number(), b = row / z.s, j = row % z.s;
+    if (b >= z.b || is_mine(z, b) || z.mask[row])
+        return;
+    eight zeros = {};
+    for (i64 i = 8 * (threadIdx.x % 32); i < z.hk * z.d; i += 8 * 32) {
+        put8(z.dk, at_k(z, z.dk_row, b, j, 0) + i, zeros);
+        put8(z.dv, at_k(z, z.dv_row, b, j, 0) + i, zeros);
     }
-    if (key.masked && !key.backward)
-        blind_samples<<<(unsigned)z.b, THREADS, 0, call->stream>>>(z);
+}
+
+/* A part of the batch, from sample b on. */
+static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_attention &key, i64 b) {
+    i64 t = b * z.t * 2, s = b * z.s * 2, y_row = z.hq * z.d; /* bytes, times a row's elements */
+    counts c = counts_at(z, key, (char *)call->scratch);
+    sl_dnn_attention_io io = {};
+    io.q = (char *)z.q.at + t * z.q_row;
+    io.k = (char *)z.k.at + s * z.k_row;
+    io.v = (char *)z.v.at + s * z.v_row;
+    io.y = (char *)z.y.at + t * y_row;
+    io.lse = (float *)z.lse.at + b * z.hq * z.t;
+    if (key.backward) {
+        io.dy = (char *)z.dy.at + t * y_row;
+        io.dq = (char *)z.dq.at + t * z.dq_row;
+        io.dk = (char *)z.dk.at + s * z.dk_row;
+        io.dv = (char *)z.dv.at + s * z.dv_row;
+        io.dots = (float *)call->scratch + b * z.hq * z.t;
+    }
+    io.query_counts = c.queries + c.at(b);
+    io.key_counts = c.keys + c.at(b);
+    io.workspace = (char *)c.queries + counts_of(z, key);
+    io.scale = z.scale;
+    io.stream = call->stream;
+    return sl_dnn_attention_run(call->device, &key, &io);
+}
+
+/* Of what is masked, z.only then says which samples are left. */
+static sl_err dnn_run(const sl_cuda_call *call, att &z, const sl_dnn_attention &key) {
+    counts c = counts_at(z, key, (char *)call->scratch);
+    if (key.masked)
+        count_keys<<<(unsigned)z.b, THREADS, 0, call->stream>>>(z.mask, z.t, z.s, c);
+    for (i64 b = 0; b < z.b; b += key.batch)
+        SL_TRY(dnn_part(call, z, key, b));
+    z.only = key.masked ? c.left : NULL;
+    if (key.masked && key.backward)
+        clear_padding<<<warps_for(z.b * z.s), 32 * WARPS, 0, call->stream>>>(z);
     return launched(call);
 }
 
 static i64 dnn_bytes(const sl_cuda_call *call) {
     sl_dnn_attention key;
-    i64 bytes;
+    i64 workspace;
     bool backward = call->instr->out_count > 2;
-    return dnn_fits(call->device, call->instr, backward, &key, &bytes) ? bytes : 0;
+    att z = backward ? att_backward(call) : att_forward(call);
+    if (!dnn_fits(call->device, call->instr, backward, &key, &workspace))
+        return 0;
+    return dots_of(z, key) + counts_of(z, key) + workspace;
 }
 
 /* ---- kernels ---- */
@@ -327,10 +368,13 @@ static i64 dnn_bytes(const sl_cuda_call *call) {
 static sl_err k_attention(const sl_cuda_call *call) {
     att z = att_forward(call);
     sl_dnn_attention key;
-    i64 bytes;
+    i64 workspace;
     SL_TRY(check_size(z));
-    if (dnn_fits(call->device, call->instr, 0, &key, &bytes))
-        return dnn_run(call, z, key);
+    if (dnn_fits(call->device, call->instr, 0, &key, &workspace)) {
+        SL_TRY(dnn_run(call, z, key));
+        if (!z.only)
+            return SL_OK;
+    }
     if (flash_fits(z))
         return flash_forward(call, z);
     forward<<<warps_for(z.b * z.hq * z.t), 32 * WARPS, 0, call->stream>>>(z);
@@ -340,13 +384,16 @@ static sl_err k_attention(const sl_cuda_call *call) {
 static sl_err k_attention_dqkv(const sl_cuda_call *call) {
     att z = att_backward(call);
     sl_dnn_attention key;
-    i64 bytes;
+    i64 workspace, queries = z.b * z.hq * z.t;
     SL_TRY(check_size(z));
-    if (dnn_fits(call->device, call->instr, 1, &key, &bytes))
-        return dnn_run(call, z, key);
-    i64 queries = z.b * z.hq * z.t;
+    if (dnn_fits(call->device, call->instr, 1, &key, &workspace)) {
+        SL_TRY(dnn_run(call, z, key));
+        if (!z.only)
+            return SL_OK;
+    }
     if (flash_fits(z)) {
-        row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
+        if (!z.only) /* else cuDNN has made the dots of all */
+            row_dots<<<warps_for(queries), 32 * WARPS, 0, call->stream>>>(z);
         return flash_backward(call, z);
     }
     row_dots_exact<<<blocks_for(queries, THREADS), THREADS, 0, call->stream>>>(z);

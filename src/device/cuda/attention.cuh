@@ -9,7 +9,8 @@ struct att {
     array q, k, v, y, lse, dy, dq, dk, dv;
     i64 q_row, k_row, v_row, dq_row, dk_row, dv_row; /* from one position to the next */
     const int32_t *mask;                             /* [B,S] or NULL */
-    float *dots;                                     /* [B,Hq,T] */
+    const int32_t *only; /* [B]: samples with 0 here are somebody else's; NULL: none is */
+    float *dots;         /* [B,Hq,T] */
     i64 b, t, s, hq, hk, d;
     float scale;
     bool causal;
@@ -21,6 +22,8 @@ static __host__ __device__ __forceinline__ i64 at_q(const att &z, i64 row, i64 b
 static __host__ __device__ __forceinline__ i64 at_k(const att &z, i64 row, i64 b, i64 j, i64 h) {
     return (b * z.s + j) * row + h / (z.hq / z.hk) * z.d;
 }
+
+static __device__ __forceinline__ bool is_mine(const att &z, i64 b) { return !z.only || z.only[b]; }
 
 static inline i64 row_of(const sl_operand &operand) {
     return operand.row ? operand.row : operand.shape.dim[2] * operand.shape.dim[3];
@@ -70,7 +73,7 @@ static inline att att_backward(const sl_cuda_call *call) {
     return z;
 }
 
-/* flash.cu, flash_back.cu: tensor cores; bf16, heads of 64, no mask, T and S multiples of 64. */
+/* flash.cu, flash_back.cu: tensor cores; bf16, heads of 64. */
 bool flash_fits(const att &z);
 sl_err flash_forward(const sl_cuda_call *call, const att &z);
 sl_err flash_backward(const sl_cuda_call *call, const att &z);

@@ -6,7 +6,8 @@
  *              ds = p (dy v' - dots) scale                dk = ds' q      dq = ds k
  *
  * dq is one product of the stored ds, not a sum that blocks add to in any order: the engine that
- * takes this form is deterministic, at the price of a workspace of batch x heads x T x S bf16.
+ * takes this form is deterministic, at the price of a workspace of batch x heads x T x S of 16
+ * bits.
  */
 #include "device/cuda/attention_dnn.h"
 
@@ -14,9 +15,9 @@
 
 #include <math.h>
 
-enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV, DOTS, SCALE, LOWEST, ONE, BIAS };
+enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV, DOTS, SCALE, LOWEST, ONE, QUERIES, KEYS };
 
-static const cudnnDataType_t half = CUDNN_DATA_BFLOAT16, full = CUDNN_DATA_FLOAT;
+static const cudnnDataType_t full = CUDNN_DATA_FLOAT;
 
 /* ---- tensors: [batch, heads, positions, width] and [batch, heads, queries, keys] ---- */
 
@@ -30,8 +31,10 @@ static sl_dnn_tensor turned(sl_dnn_tensor t) {
 }
 
 static sl_dnn_tensor rows(const struct sl_dnn_attention *z, int64_t positions, int64_t row) {
-    return (sl_dnn_tensor){
-        NULL, half, {z->batch, z->heads, positions, z->width}, {positions * row, z->width, row, 1}};
+    return (sl_dnn_tensor){NULL,
+                           sl_half_dnn(z->half),
+                           {z->batch, z->heads, positions, z->width},
+                           {positions * row, z->width, row, 1}};
 }
 
 static sl_dnn_tensor scores(const struct sl_dnn_attention *z, cudnnDataType_t type) {
@@ -63,9 +66,10 @@ static void combine(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_te
 }
 
 /* The number of its row (axis 2) or column (3) for each score. */
-static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axis) {
+static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axis,
+                            cudnnDataType_t math) {
     struct sl_dnn_map map = {
-        .mode = CUDNN_POINTWISE_GEN_INDEX, .x = &s, .math = full, .axis = axis};
+        .mode = CUDNN_POINTWISE_GEN_INDEX, .x = &s, .math = math, .axis = axis};
     sl_dnn_tensor like = s;
     like.type = CUDNN_DATA_INT32;
     sl_dnn_tensor y = sl_dnn_inner(g, &like);
@@ -73,36 +77,51 @@ static sl_dnn_tensor places(struct sl_dnn_graph *g, sl_dnn_tensor s, int64_t axi
     return y;
 }
 
-/* scale q k', and what hides keys that a mask names */
-static sl_dnn_tensor scaled(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
-                            sl_dnn_tensor s) {
-    sl_dnn_tensor scale = sl_dnn_number(g, SCALE);
-    s = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, s, &scale);
-    if (!z->masked)
-        return s;
-    int64_t rows = sl_dnn_bias_rows(z);
-    sl_dnn_tensor bias = memory(g, BIAS,
-                                (sl_dnn_tensor){NULL,
-                                                half,
-                                                {z->batch, 1, rows, z->keys},
-                                                {rows * z->keys, rows * z->keys, z->keys, 1}});
-    return sl_dnn_mapped(g, CUDNN_POINTWISE_ADD, s, &bias);
+static sl_dnn_tensor decide(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_tensor x,
+                            sl_dnn_tensor b) {
+    struct sl_dnn_map map = {.mode = mode, .x = &x, .b = &b, .math = CUDNN_DATA_BOOLEAN};
+    sl_dnn_tensor like = x;
+    like.type = CUDNN_DATA_BOOLEAN;
+    sl_dnn_tensor y = sl_dnn_inner(g, &like);
+    sl_dnn_map(g, &map, y);
+    return y;
 }
 
-/* Causal: later keys get -inf. */
+/* How many queries and keys of each sample count; absent without a mask. */
+struct counts {
+    sl_dnn_tensor queries, keys;
+    const sl_dnn_tensor *q, *k; /* these, or NULL */
+};
+
+static void make_counts(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
+                        struct counts *c) {
+    sl_dnn_tensor like = {NULL, CUDNN_DATA_INT32, {z->batch, 1, 1, 1}, {1, 1, 1, 1}};
+    *c = (struct counts){.q = NULL};
+    if (!z->masked)
+        return;
+    c->queries = memory(g, QUERIES, like);
+    c->keys = memory(g, KEYS, like);
+    c->q = &c->queries;
+    c->k = &c->keys;
+}
+
+/* Later keys (causal) or padding get -inf. */
 static sl_dnn_tensor hide(struct sl_dnn_graph *g, const struct sl_dnn_attention *z,
-                          sl_dnn_tensor s) {
-    if (!z->causal)
+                          const struct counts *c, sl_dnn_tensor s) {
+    if (!z->causal && !z->masked)
         return s;
+    cudnnDataType_t math = z->masked ? CUDNN_DATA_INT32 : full;
     sl_dnn_tensor lowest = sl_dnn_number(g, LOWEST);
-    sl_dnn_tensor query = places(g, s, 2), key = places(g, s, 3), like = s;
-    like.type = CUDNN_DATA_BOOLEAN;
-    sl_dnn_tensor sees = sl_dnn_inner(g, &like), y = sl_dnn_inner(g, &s);
-    struct sl_dnn_map compare = {
-        .mode = CUDNN_POINTWISE_CMP_GE, .x = &query, .b = &key, .math = CUDNN_DATA_BOOLEAN};
+    sl_dnn_tensor query = places(g, s, 2, math), key = places(g, s, 3, math), sees;
+    if (z->masked)
+        sees = decide(g, CUDNN_POINTWISE_LOGICAL_AND,
+                      decide(g, CUDNN_POINTWISE_CMP_LT, query, c->queries),
+                      decide(g, CUDNN_POINTWISE_CMP_LT, key, c->keys));
+    else
+        sees = decide(g, CUDNN_POINTWISE_CMP_GE, query, key);
+    sl_dnn_tensor y = sl_dnn_inner(g, &s);
     struct sl_dnn_map select = {
         .mode = CUDNN_POINTWISE_BINARY_SELECT, .x = &s, .b = &lowest, .t = &sees, .math = full};
-    sl_dnn_map(g, &compare, sees);
     sl_dnn_map(g, &select, y);
     return y;
 }
@@ -114,16 +133,19 @@ static void make_forward(struct sl_dnn_graph *g, const struct sl_dnn_attention *
     sl_dnn_tensor y = memory(g, Y, rows(z, z->queries, z->heads * z->width));
     sl_dnn_tensor lse = memory(g, LSE, column(z));
     sl_dnn_tensor s = inner(g, scores(z, full)), most = inner(g, column(z));
-    sl_dnn_tensor sum = inner(g, column(z)), p = inner(g, scores(z, half));
-    sl_dnn_matmul(g, q, k, s);
-    s = hide(g, z, scaled(g, z, s));
+    sl_dnn_tensor sum = inner(g, column(z)), p = inner(g, scores(z, sl_half_dnn(z->half)));
+    sl_dnn_tensor scale = sl_dnn_number(g, SCALE);
+    struct counts c;
+    make_counts(g, z, &c);
+    sl_dnn_matmul_upto(g, q, k, s, (struct sl_dnn_upto){.m = c.q, .n = c.k});
+    s = hide(g, z, &c, sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, s, &scale));
     sl_dnn_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, most);
     s = sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &most);
     s = sl_dnn_mapped(g, CUDNN_POINTWISE_EXP, s, NULL);
     sl_dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, s, sum);
     combine(g, CUDNN_POINTWISE_ADD, most, sl_dnn_mapped(g, CUDNN_POINTWISE_LOG, sum, NULL), lse);
     combine(g, CUDNN_POINTWISE_DIV, s, sum, p);
-    sl_dnn_matmul(g, p, v, y);
+    sl_dnn_matmul_upto(g, p, v, y, (struct sl_dnn_upto){.m = c.q, .k = c.k});
 }
 
 /* dots = sum over a head's features of dy y, times one: the engines know it in this form. */
@@ -152,23 +174,26 @@ static void make_backward(struct sl_dnn_graph *g, const struct sl_dnn_attention 
     sl_dnn_tensor scale = sl_dnn_number(g, SCALE), lse = memory(g, LSE, column(z));
     sl_dnn_tensor dots = make_dots(g, z, dy);
     sl_dnn_tensor s = inner(g, scores(z, full)), dp = inner(g, scores(z, full));
-    sl_dnn_tensor p_turned = inner(g, turned(scores(z, half)));
-    sl_dnn_tensor ds_turned = inner(g, turned(scores(z, half)));
+    sl_dnn_tensor p_turned = inner(g, turned(scores(z, sl_half_dnn(z->half))));
+    sl_dnn_tensor ds_turned = inner(g, turned(scores(z, sl_half_dnn(z->half))));
     sl_dnn_tensor k_rows = inner(g, rows(z, z->keys, z->k_row));
-    sl_dnn_matmul(g, q, k, s);
-    s = scaled(g, z, s);
-    s = hide(g, z, sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &lse));
+    struct counts c;
+    make_counts(g, z, &c);
+    struct sl_dnn_upto of_scores = {.m = c.q, .n = c.k}, of_keys = {.m = c.k, .k = c.q};
+    sl_dnn_matmul_upto(g, q, k, s, of_scores);
+    s = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, s, &scale);
+    s = hide(g, z, &c, sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, s, &lse));
     sl_dnn_tensor p = sl_dnn_mapped(g, CUDNN_POINTWISE_EXP, s, NULL);
     sl_dnn_reshape(g, p, p_turned);
-    sl_dnn_matmul(g, p_turned, dy, dv);
-    sl_dnn_matmul(g, dy, v, dp);
+    sl_dnn_matmul_upto(g, p_turned, dy, dv, of_keys);
+    sl_dnn_matmul_upto(g, dy, v, dp, of_scores);
     dp = sl_dnn_mapped(g, CUDNN_POINTWISE_SUB, dp, &dots);
     dp = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, dp, &p);
     sl_dnn_tensor ds = sl_dnn_mapped(g, CUDNN_POINTWISE_MUL, dp, &scale);
     sl_dnn_reshape(g, ds, ds_turned);
-    sl_dnn_matmul(g, ds_turned, q, dk);
+    sl_dnn_matmul_upto(g, ds_turned, q, dk, of_keys);
     sl_dnn_reshape(g, k, k_rows);
-    sl_dnn_matmul(g, ds, k_rows, dq);
+    sl_dnn_matmul_upto(g, ds, k_rows, dq, (struct sl_dnn_upto){.m = c.q, .k = c.k});
 }
 
 /* ---- plans ---- */
@@ -200,10 +225,12 @@ sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_att
     sl_dnn_bind(&b, Y, io->y);
     sl_dnn_bind(&b, LSE, io->lse);
     sl_dnn_bind(&b, SCALE, &io->scale);
-    if (key->causal)
+    if (key->causal || key->masked)
         sl_dnn_bind(&b, LOWEST, &lowest);
-    if (key->masked)
-        sl_dnn_bind(&b, BIAS, io->bias);
+    if (key->masked) {
+        sl_dnn_bind(&b, QUERIES, io->query_counts);
+        sl_dnn_bind(&b, KEYS, io->key_counts);
+    }
     if (key->backward) {
         sl_dnn_bind(&b, DY, io->dy);
         sl_dnn_bind(&b, DQ, io->dq);

@@ -1,4 +1,4 @@
-/* attention by cuDNN: forward and deterministic backward, bf16, as many heads of keys as of
+/* attention by cuDNN: forward and deterministic backward, 16 bits, as many heads of keys as of
  * queries.
  */
 #ifndef SL_DEVICE_CUDA_ATTENTION_DNN_H
@@ -16,22 +16,19 @@ struct sl_dnn_attention {
     int64_t batch, heads, queries, keys, width; /* width: of a head */
     int64_t q_row, k_row, v_row, dq_row, dk_row, dv_row;
     int32_t causal, masked, backward;
+    int32_t half; /* enum sl_half, of all but lse and dots */
 };
 
 struct sl_dnn_attention_io {
     const void *q, *k, *v, *dy;
     void *y, *dq, *dk, *dv;
     float *lse, *dots; /* [batch, heads, queries]; dots: scratch of a backward pass */
-    const void *bias;  /* bf16 [batch, rows, keys], added to scores; with `masked` */
+    const int32_t *query_counts, *key_counts; /* [batch], with `masked`: the rest is padding */
     void *workspace;
     float scale;
     cudaStream_t stream;
 };
 
-/* Of the bias: one for all queries, but going backwards the engines read one for each. */
-static inline int64_t sl_dnn_bias_rows(const struct sl_dnn_attention *key) {
-    return key->backward ? key->queries : 1;
-}
 /* The bytes of its workspace, or -1: cuDNN does not take it. */
 int64_t sl_dnn_attention_bytes(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key);
 sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,

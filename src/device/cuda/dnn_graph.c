@@ -97,6 +97,11 @@ sl_dnn_tensor sl_dnn_inner(struct sl_dnn_graph *g, const sl_dnn_tensor *like) {
 /* ---- operations ---- */
 
 void sl_dnn_matmul(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y) {
+    sl_dnn_matmul_upto(g, a, b, y, (struct sl_dnn_upto){0});
+}
+
+void sl_dnn_matmul_upto(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y,
+                        struct sl_dnn_upto upto) {
     cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &fp32);
     finish(g, how, "a product");
@@ -105,6 +110,12 @@ void sl_dnn_matmul(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_
     set_part(g, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b.at);
     set_part(g, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, y.at);
     set_part(g, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+    if (upto.m)
+        set_part(g, op, CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, upto.m->at);
+    if (upto.n)
+        set_part(g, op, CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, upto.n->at);
+    if (upto.k)
+        set_part(g, op, CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, upto.k->at);
     add_op(g, op, "a product");
 }
 

@@ -43,6 +43,13 @@ sl_dnn_tensor sl_dnn_number(struct sl_dnn_graph *g, int64_t id);
 sl_dnn_tensor sl_dnn_inner(struct sl_dnn_graph *g, const sl_dnn_tensor *like);
 
 void sl_dnn_matmul(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y);
+/* The same, but of y [m,n] = a [m,k] b [k,n] only so many rows, columns or terms as these numbers
+ * say, one per sample: int [batch,1,1,1] in memory. NULL: all. */
+struct sl_dnn_upto {
+    const sl_dnn_tensor *m, *n, *k;
+};
+void sl_dnn_matmul_upto(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y,
+                        struct sl_dnn_upto upto);
 void sl_dnn_reduce(struct sl_dnn_graph *g, cudnnReduceTensorOp_t op, sl_dnn_tensor x,
                    sl_dnn_tensor y);
 /* y's shape and strides over x's elements: a transposition, here. */

@@ -4,7 +4,7 @@
  *                               2nd time   recorded as a graph, then launched
  *                               later      the graph is launched
  *
- * What must not be baked into a graph is done before it: the bf16 copy of the weights when they
+ * What must not be baked into a graph is done before it: the 16-bit copy of the weights when they
  * changed, and what dropout draws from.
  */
 #include "device/cuda/cuda.h"
@@ -28,15 +28,17 @@ struct graph {
 
 struct sl_exec {
     const struct sl_program *program;
-    struct sl_instr *instrs; /* as in the program, weights read in bf16 where kernels want that */
+    struct sl_instr
+        *instrs; /* as in the program, weights read in 16 bits where kernels want that */
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
     struct sl_cuda_layout layout;
     void *scratch;
     int64_t scratch_bytes;
+    int64_t copies_at; /* in scratch: the images that a phase W reads turned, one by one */
     struct sl_hole
         *holes;   /* [instr_count]: where those that need much have their scratch instead */
-    bool halved;  /* products read weights in bf16, */
+    bool halved;  /* products read weights in 16 bits, */
     void *halves; /* of the version of the run at hand */
     struct sl_cuda_draw *draw;
     bool draws;
@@ -72,10 +74,11 @@ static void *zeroed(size_t count, size_t size) {
     return memory;
 }
 
-/* Does this kernel read the operand from the bf16 copy of the weights? */
+/* Does this kernel read the operand from the 16-bit copy of the weights? */
 static bool is_halved(const struct sl_exec *exec, const struct sl_cuda_kernel *kernel,
                       const struct sl_operand *operand) {
-    return exec->program->dtype == SL_BF16 && kernel->halves && operand->space == SL_SPACE_PARAM;
+    return sl_dtype_is_half(exec->program->dtype) && kernel->halves &&
+           operand->space == SL_SPACE_PARAM;
 }
 
 static void copy_instrs(struct sl_exec *exec) {
@@ -106,7 +109,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
             return sl_fail(SL_ERR_NO, "the GPU has no kernel for '%s'", instr->kernel);
         for (int k = 0; k < instr->in_count; k++)
             if (is_halved(exec, kernel, &instr->in[k])) {
-                instr->in[k].dtype = SL_BF16;
+                instr->in[k].dtype = exec->program->dtype;
                 exec->halved = true;
             }
         exec->draws |= strstr(instr->kernel, "dropout") != NULL;
@@ -124,6 +127,10 @@ static int64_t scratch_of(struct sl_cuda_device *cuda, const struct sl_exec *exe
     return more(own, kernel->library_bytes ? kernel->library_bytes(&call) : 0);
 }
 
+static int64_t image_bytes(const struct sl_cuda_turn *turn) {
+    return (2 * turn->image.numel + 255) / 256 * 256;
+}
+
 /* Scratch is shared by all instructions; who needs much takes a hole of the slot, if there is one.
  */
 static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
@@ -137,7 +144,12 @@ static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
             exec->scratch_bytes = more(exec->scratch_bytes, need);
     }
     for (int i = 0; i < exec->layout.turn_count; i++)
-        exec->scratch_bytes = more(exec->scratch_bytes, 2 * exec->layout.turns[i].image.numel);
+        exec->scratch_bytes = more(exec->scratch_bytes, image_bytes(&exec->layout.turns[i]));
+    exec->copies_at = (exec->scratch_bytes + 255) / 256 * 256;
+    exec->scratch_bytes = exec->copies_at;
+    for (int i = 0; i < exec->layout.turn_count; i++)
+        if (exec->layout.turns[i].phase == SL_PHASE_W)
+            exec->scratch_bytes += image_bytes(&exec->layout.turns[i]);
     sl_lives_close(lives);
 }
 
@@ -179,9 +191,23 @@ static void *address(const struct sl_exec *exec, const struct sl_operand *operan
                      const struct sl_run_args *args) {
     if (operand->space == SL_SPACE_NONE)
         return NULL;
-    if (operand->space == SL_SPACE_PARAM && operand->dtype == SL_BF16)
+    if (operand->space == SL_SPACE_PARAM && sl_dtype_is_half(operand->dtype))
         return (char *)exec->halves + operand->offset / 2;
     return (char *)args->base[operand->space] + operand->offset;
+}
+
+/* Where phase W has its turned copy of the image, NULL: it has none. */
+static void *copy_of(const struct sl_exec *exec, int value) {
+    int64_t at = exec->copies_at;
+    for (int i = 0; i < exec->layout.turn_count; i++) {
+        const struct sl_cuda_turn *turn = &exec->layout.turns[i];
+        if (turn->phase != SL_PHASE_W)
+            continue;
+        if (turn->image.value == value)
+            return (char *)exec->scratch + at;
+        at += image_bytes(turn);
+    }
+    return NULL;
 }
 
 static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec, int index,
@@ -200,21 +226,31 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
     struct sl_hole hole = exec->holes[index];
     if (hole.space != SL_SPACE_NONE)
         call.scratch = (char *)args->base[hole.space] + hole.offset;
-    for (int i = 0; i < instr->in_count; i++)
-        call.in[i] = address(exec, &instr->in[i], args);
+    for (int i = 0; i < instr->in_count; i++) {
+        void *copy = args->phase == SL_PHASE_W ? copy_of(exec, instr->in[i].value) : NULL;
+        call.in[i] = copy ? copy : address(exec, &instr->in[i], args);
+    }
     for (int i = 0; i < instr->out_count; i++)
         call.out[i] = address(exec, &instr->out[i], args);
     return exec->kernels[index]->run(&call);
 }
 
-/* Images that cross the stage's border. */
+/* Images that cross the stage's border. One that phase W reads is on its way by then. */
 static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exec,
                           const struct sl_run_args *args, bool at_end) {
+    cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
     for (int i = 0; i < exec->layout.turn_count; i++) {
         const struct sl_cuda_turn *turn = &exec->layout.turns[i];
-        if (turn->phase == args->phase && turn->at_end == at_end)
-            SL_TRY(sl_cuda_turn(turn, address(exec, &turn->image, args), exec->scratch,
-                                cuda->streams[SL_STREAM_COMPUTE]));
+        void *image = address(exec, &turn->image, args);
+        if (turn->phase != args->phase || turn->at_end != at_end)
+            continue;
+        if (turn->phase == SL_PHASE_W) {
+            void *copy = copy_of(exec, turn->image.value);
+            SL_TRY(SL_CUDA(cudaMemcpyAsync(copy, image, (size_t)(2 * turn->image.numel),
+                                           cudaMemcpyDeviceToDevice, stream)));
+            image = copy;
+        }
+        SL_TRY(sl_cuda_turn(turn, image, exec->scratch, stream));
     }
     return SL_OK;
 }
@@ -323,8 +359,9 @@ sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct 
     bool fresh = false;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
     if (exec->halved)
-        SL_TRY(sl_cuda_halves(cuda, args->base[SL_SPACE_PARAM], exec->program->param_bytes,
-                              &exec->halves));
+        SL_TRY(sl_cuda_halves(
+            cuda, (struct sl_weights){args->base[SL_SPACE_PARAM], exec->program->param_bytes},
+            sl_half_of(exec->program->dtype), &exec->halves));
     SL_TRY(send_draw(cuda, exec, args));
     if (args->after)
         return launch_watched(cuda, exec, args);

@@ -9,7 +9,7 @@ bool flash_fits(const att &z) {
     const array all[] = {z.q, z.k, z.v, z.y, z.dy, z.dq, z.dk, z.dv};
     const i64 strides[] = {z.q_row, z.k_row, z.v_row, z.dq_row, z.dk_row, z.dv_row};
     for (const array &a : all)
-        if (a.at && (!a.half || (uintptr_t)a.at % 16))
+        if (a.at && (a.half != SL_HALF_BF16 || (uintptr_t)a.at % 16))
             return false;
     for (i64 stride : strides)
         if (stride % 8)
@@ -80,6 +80,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
     int first = (int)(gridDim.x - 1 - blockIdx.x) * BLOCK, mine = first + group * TILE;
     int count = key_tiles(z, first + TILE), my_count = key_tiles(z, mine), stride = (int)z.k_row;
     i64 h = blockIdx.y, b = blockIdx.z;
+    if (!is_mine(z, b))
+        return;
     const bf16 *q = (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h);
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);

@@ -53,6 +53,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
     int count = key_tiles(z, first + TILE), my_count = key_tiles(z, mine),
         y_row = (int)(z.hq * z.d);
     i64 h = blockIdx.y, b = blockIdx.z;
+    if (!is_mine(z, b))
+        return;
     const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
     const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
     veil over = veil_of(z, b);
@@ -174,6 +176,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 1) back_k(att z) {
     query_tiles in = {k + 4 * TILE_BYTES, k + 6 * TILE_BYTES, stats, stats + 2 * TILE};
     int first = (int)blockIdx.x * BLOCK, mine = first + group * TILE;
     i64 h = blockIdx.y * (z.hq / z.hk), b = blockIdx.z;
+    if (!is_mine(z, b))
+        return;
     veil over = veil_of(z, b);
     walk w = walk_of(z, over, first);
     uint32_t a[4][4], c[4][4];

@@ -193,23 +193,21 @@ static bool is_read(const struct sl_program *p, const struct sl_instr *instrs, i
     return false;
 }
 
-/* A gradient on its way while a phase W reads it cannot be turned for both. */
-static void bind_late(struct image *all, const struct sl_program *p,
-                      const struct sl_instr *instrs) {
-    for (int i = 0; i < p->send_grad.count; i++)
-        if (is_read(p, instrs, p->send_grad.at[i].operand.value, SL_PHASE_W))
-            bind_value(all, p->send_grad.at[i].operand.value);
-}
-
 /* ---- what is turned ---- */
 
+/* Once, also when it goes to two stages. */
 static void add_turn(struct sl_cuda_layout *out, struct sl_cuda_turn turn) {
+    for (int i = 0; i < out->turn_count; i++)
+        if (out->turns[i].image.value == turn.image.value && out->turns[i].phase == turn.phase &&
+            out->turns[i].at_end == turn.at_end)
+            return;
     out->turns = sl_realloc(out->turns, sizeof *out->turns * (size_t)(out->turn_count + 1));
     out->turns[out->turn_count++] = turn;
 }
 
 /* Programs have either I and W or B; a phase that does not exist is never run. What was sent
- * forward is turned again where the backward pass reads it: by then it has arrived. */
+ * forward is turned again where the backward pass reads it: by then it has arrived. A gradient may
+ * be on its way while a phase W reads it: that reads a turned copy. */
 static void make_turns(struct image *all, const struct sl_program *p, const struct sl_instr *instrs,
                        struct sl_cuda_layout *out) {
     static const enum sl_phase back[] = {SL_PHASE_I, SL_PHASE_B};
@@ -229,6 +227,8 @@ static void make_turns(struct image *all, const struct sl_program *p, const stru
             for (int k = 0; k < SL_COUNT(back) && (backward || again); k++)
                 add_turn(out, (struct sl_cuda_turn){*o, back[k], backward && at_end,
                                                     !(backward && at_end)});
+            if (backward && at_end && is_read(p, instrs, o->value, SL_PHASE_W))
+                add_turn(out, (struct sl_cuda_turn){*o, SL_PHASE_W, false, true});
         }
 }
 
@@ -268,7 +268,6 @@ void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *p
         else
             bind_ports(all, ports[i]);
     }
-    bind_late(all, p, instrs);
     for (int i = 0; i < count; i++)
         if (!all[i].written || !all[i].read)
             bind_value(all, i);

@@ -9,23 +9,6 @@ struct norm_args {
     bool centred; /* layernorm, else rmsnorm */
 };
 
-/* What a later kernel will read of it. */
-static __device__ __forceinline__ float as_stored(array a, float v) {
-    return a.half ? __bfloat162float(__float2bfloat16(v)) : v;
-}
-
-/* x, or x + r, which is stored. */
-static __device__ __forceinline__ eight get_sum(const norm_args &a, i64 i) {
-    eight x = get8(a.x, i);
-    if (!a.r.at)
-        return x;
-    eight r = get8(a.r, i);
-    for (int j = 0; j < 8; j++)
-        x.v[j] = as_stored(a.sum, x.v[j] + r.v[j]);
-    put8(a.sum, i, x);
-    return x;
-}
-
 static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, float mean,
                                                  float rstd) {
     if (threadIdx.x % 32)
@@ -35,24 +18,36 @@ static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, fl
     put(a.rstd, row, rstd);
 }
 
-/* HALF: rows are bf16, w and b are fp32; known here, loads need not wait for each other. */
-template <bool HALF> static __global__ void norm_kept(norm_args a) {
+/* HALF: what rows hold, where w and b are fp32; SUM: there is an r. Known here, loads need not wait
+ * for each other. */
+template <int HALF, bool SUM> static __global__ void norm_kept(norm_args a) {
     if (HALF) {
-        a.x.half = a.r.half = a.sum.half = a.y.half = 1;
+        a.x.half = a.r.half = a.sum.half = a.y.half = HALF;
         a.w.half = a.b.half = 0;
     }
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
     int lane = threadIdx.x % 32;
-    eight x[KEPT];
+    eight x[KEPT], r[KEPT];
     float mean = 0, square = 0;
     if (row >= a.z.count)
         return;
 #pragma unroll
     for (int k = 0; k < KEPT; k++)
         if (at(k, lane) < n) {
-            x[k] = get_sum(a, base + at(k, lane));
-            for (int j = 0; j < 8; j++)
+            x[k] = get8(a.x, base + at(k, lane));
+            if (SUM)
+                r[k] = get8(a.r, base + at(k, lane));
+        }
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (at(k, lane) < n) {
+            for (int j = 0; j < 8; j++) {
+                if (SUM)
+                    x[k].v[j] = as_stored(a.sum, x[k].v[j] + r[k].v[j]);
                 mean += x[k].v[j];
+            }
+            if (SUM)
+                put8(a.sum, base + at(k, lane), x[k]);
         }
     mean = a.centred ? warp_sum(mean) / (float)n : 0;
 #pragma unroll
@@ -94,14 +89,24 @@ static __global__ void norm_long(norm_args a) {
                 (a.b.at ? get(a.b, j) : 0));
 }
 
+template <int HALF> static void launch_kept(const sl_cuda_call *call, const norm_args &a) {
+    unsigned blocks = row_blocks(a.z.count), threads = 32 * WARPS;
+    if (a.r.at)
+        norm_kept<HALF, true><<<blocks, threads, 0, call->stream>>>(a);
+    else
+        norm_kept<HALF, false><<<blocks, threads, 0, call->stream>>>(a);
+}
+
 static sl_err run_norm(const sl_cuda_call *call, const norm_args &a) {
-    bool half = a.x.half && a.y.half && (!a.r.at || (a.r.half && a.sum.half));
+    int half = a.w.half || a.b.half ? SL_HALF_NOT : half_of_all(a.x, a.y, a.r, a.sum);
     if (!fits(a.z.n) || !fit8(a.x, a.r, a.w, a.b, a.sum, a.y))
         norm_long<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
-    else if (half && !a.w.half && !a.b.half)
-        norm_kept<true><<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+    else if (half == SL_HALF_BF16)
+        launch_kept<SL_HALF_BF16>(call, a);
+    else if (half == SL_HALF_FP16)
+        launch_kept<SL_HALF_FP16>(call, a);
     else
-        norm_kept<false><<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+        launch_kept<SL_HALF_NOT>(call, a);
     return launched(call);
 }
 
