@@ -37,7 +37,6 @@ static void catch_signals(void) {
 
 struct progress {
     const struct sl_session_config *session;
-    const struct sl_train_config *config;
     const struct sl_pipe_choice *choice;
     int64_t items_per_sample; /* tokens, or 1 */
     const char *item;
@@ -87,7 +86,7 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
         size_t bytes = sizeof *p->rank_bytes * (size_t)p->session->comm->ranks;
         p->rank_bytes = memcpy(sl_realloc(p->rank_bytes, bytes), start->rank_bytes, bytes);
     }
-    const struct sl_train_config *c = p->config;
+    const struct sl_train_config *c = &p->session->train;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
     struct sl_text data = {0};
     sl_data_describe(c->data, &data);
@@ -134,7 +133,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     sl_run_stats_step(&p->stats, r);
     struct sl_step_speed speed = {
         .rate = sl_run_stats_rate(&p->stats) * (double)p->items_per_sample,
-        .left_ns = sl_run_stats_left_ns(&p->stats, p->config->steps - r->step),
+        .left_ns = sl_run_stats_left_ns(&p->stats, p->session->train.steps - r->step),
         .peak = r->peak_share * sl_run_stats_pace(&p->stats, r)};
     if (show_speed(p, &speed))
         sl_live_step(&p->live, r);
@@ -146,11 +145,11 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
 static void on_glimpse(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
-    double items = (double)(p->config->batch * p->items_per_sample);
-    struct sl_step_speed speed = {.rate = steps * items / ns * 1e9,
-                                  .left_ns =
-                                      (int64_t)(ns / steps * (double)(p->config->steps - r->step)),
-                                  .peak = NAN};
+    double items = (double)(p->session->train.batch * p->items_per_sample);
+    struct sl_step_speed speed = {
+        .rate = steps * items / ns * 1e9,
+        .left_ns = (int64_t)(ns / steps * (double)(p->session->train.steps - r->step)),
+        .peak = NAN};
     p->glimpsed = r->step;
     if (show_speed(p, &speed))
         sl_live_glimpse(&p->live, r);
@@ -202,11 +201,12 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
                 p->busy_ns[w] += span->end_ns - span->start_ns;
         }
     p->traced_ns += timeline->end_ns;
-    if (drawn && step < p->config->steps)
+    if (drawn && step < p->session->train.steps)
         return;
     sl_text_free(&p->trace);
     p->trace = (struct sl_text){0};
-    sl_picture_build(&arena, timeline, timeline->sched->name, p->config->graph->name, &picture);
+    sl_picture_build(&arena, timeline, timeline->sched->name, p->session->train.graph->name,
+                     &picture);
     sl_report_trace(&picture, &p->trace);
     sl_arena_free(&arena);
 }
@@ -511,7 +511,6 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     ask_dashboard(args, &session, &progress);
     progress.session = &session;
-    progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
     SL_TRY_OUT(sl_forecast_make(args, &session, &inputs.arena, &progress.forecast));
