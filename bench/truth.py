@@ -178,13 +178,35 @@ def conclude(turns):
     """The medians of what was predicted and of what was measured, over turns that were minutes apart; how far the
     runs are apart is the noise. Memory is that of the turn with the larger error."""
     plans, runs = [t[0] for t in turns], [t[1] for t in turns]
-    foretold, times = [p["predicted_s"] for p in plans], [r["step_s"] for r in runs]
     said, took = max((bytes_of(p, r) for p, r in zip(plans, runs)), key=lambda b: abs(b[0] / b[1] - 1))
-    return errors(dict(plans[0], steps=runs[0]["asked"], predicted_s=statistics.median(foretold), predictions_s=foretold,
-                       measured_s=statistics.median(times), runs_s=times,
-                       even_s=statistics.median(p["even_s"] for p in plans),
-                       noise=100 * (max(times) - min(times)) / statistics.median(times), spread=runs[0]["step_spread"],
-                       predicted_bytes=said, measured_bytes=took, look=[t[2] for t in turns if t[2]]))
+    return over_turns(dict(plans[0], steps=runs[0]["asked"], predictions_s=[p["predicted_s"] for p in plans],
+                            evens_s=[p["even_s"] for p in plans], runs_s=[r["step_s"] for r in runs],
+                            predicted_bytes=said, measured_bytes=took, look=[t[2] for t in turns if t[2]]))
+
+
+def join(results):
+    """Rows of several sittings: the turns of the same configuration on as many threads together."""
+    rows = {}
+    for r in results:
+        rows.setdefault((key_of(r), r["threads"], r["sizes"], r.get("isa")), []).append(r)
+    for same in rows.values():
+        first = same[0]
+        for more in same[1:]:
+            for k in ("predictions_s", "runs_s", "evens_s", "look"):
+                first[k] += more[k]
+            if abs(more["memory_error"]) > abs(first["memory_error"]):
+                first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes")})
+        over_turns(first)
+    return [same[0] for same in rows.values()]
+
+
+def over_turns(r):
+    """Medians over the turns."""
+    times = r["runs_s"]
+    r["predicted_s"], r["even_s"] = statistics.median(r["predictions_s"]), statistics.median(r["evens_s"])
+    r["measured_s"] = statistics.median(times)
+    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"]
+    return errors(r)
 
 
 def errors(r):
@@ -307,12 +329,10 @@ def write_document(results, failed, path):
     lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
                    [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, "%.1f %%" % x)
                     for n, c, m, a, q, x in breakdown(results)])
-    even = [abs(100 * (r["even_s"] / r["measured_s"] - 1)) for r in results if "even_s" in r]
-    if even:
-        lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
-                  "95th percentile %.1f %%, signed %+.1f %%." % (
-                      statistics.median(even), quantile(even, 0.95),
-                      statistics.median(100 * (r["even_s"] / r["measured_s"] - 1) for r in results if "even_s" in r))]
+    even = [100 * (r["even_s"] / r["measured_s"] - 1) for r in results]
+    lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
+              "95th percentile %.1f %%, signed %+.1f %%." % (
+                  statistics.median(map(abs, even)), quantile(list(map(abs, even)), 0.95), statistics.median(even))]
     if by_action(results):
         lines += ["", "## Actions of traced runs", ""]
         lines += table(("schedule", "action", "stages", "median, signed", "median"), by_action(results))
@@ -384,7 +404,7 @@ def main():
         os.environ["SLUICE_ISA"] = options.isa
     if options.results:
         rows = [json.loads(line) for path in options.results for line in open(path)]
-        results, failed = [r for r in rows if "failed" not in r], [r for r in rows if "failed" in r]
+        results, failed = join([r for r in rows if "failed" not in r]), [r for r in rows if "failed" in r]
         for row in results:
             print_row(row)
     else:

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Both ends have a place for it from the start, used or not. */
-enum { PIECE = 1 << 19 };
+enum { PIECE = 1 << 17 };
 enum post_kind { POST_GET, POST_PUT, POST_END };
 
 /* What rank 0 asks for; of PUT the bytes follow. */
