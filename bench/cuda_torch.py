@@ -2,9 +2,10 @@
 """The opponent of `./dev bench cuda`: the same models, batches and optimizer in PyTorch on one GPU.
 
 bf16 or fp16 autocast (fp16 with a GradScaler), fp32 weights, torch.compile, SDPA, fused AdamW,
-clipping to norm 1, images channels-last; random data that stays on the GPU. Prints one RESULT line per round: median milliseconds of a step and peak
-memory. With --rounds it compiles once and waits for a line on standard input before each round, so that
-bench/cuda.sh lets both sides take turns. Never a dependency of the product.
+clipping to norm 1, images channels-last; random data that stays on the GPU. Prints one RESULT line
+per round: median milliseconds of a step and peak memory. With --rounds it compiles once and waits for
+a line on standard input before each round, so that bench/cuda.sh lets both sides take turns. Never a
+dependency of the product.
 """
 import argparse
 import statistics
