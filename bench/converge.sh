@@ -3,7 +3,8 @@
 # tokens; bench/converge.study says what is run and how. Finished runs are kept: the same command goes on.
 # Usage: ./dev bench converge [--quick] [--docs] [options of 'sluice study': --seeds N --jobs J --limit S ...]
 #   --quick   a tenth of the steps, no tuning: minutes
-#   --docs    writes docs/convergence.md from what was measured
+#   --docs    writes docs/convergence.md and docs/convergence.html (the curves) from what was measured;
+#             with --limit 0 from what is there, with --time 60 with times of a step (8 cores, or what is there)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
@@ -35,3 +36,4 @@ for r in json.load(open(sys.argv[1])):
               text(r["best_interval"]), text(r["steps_to_target"], 0), text(r["sooner_simulated"])))
 END
 [ -z "$docs" ] || cp "$out/study.md" "$root/docs/convergence.md"
+[ -z "$docs" ] || cp "$out/study.html" "$root/docs/convergence.html"
