@@ -186,7 +186,8 @@ def conclude(turns):
 
 
 def join(results):
-    """Rows of several sittings: the turns of the same configuration on as many threads together."""
+    """Rows of several sittings, in order: the turns of the same configuration on as many threads together. Memory is that
+    of the last one."""
     rows = {}
     for r in results:
         rows.setdefault((key_of(r), r["threads"], r["sizes"], r.get("isa")), []).append(r)
@@ -195,8 +196,7 @@ def join(results):
         for more in same[1:]:
             for k in ("predictions_s", "runs_s", "evens_s", "look"):
                 first[k] += more[k]
-            if abs(more["memory_error"]) > abs(first["memory_error"]):
-                first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes")})
+            first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes")})
         over_turns(first)
     return [same[0] for same in rows.values()]
 
