@@ -13,11 +13,12 @@
  *   bound       the same stages, all at the same time, without a pipeline (bench/pipe_alone.h). The
  *               slowest stage of the whole run counts.
  *   efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1)) (synchronous).
- *   lowest, highest   the same of fifths of the run, each with its own slowest stage; the first has
- *               the fill, the last the drain. In a fifth the bound does few micro-batches: coarse.
- *   balance     the mean stage's time over the slowest's, in the bound.
- *   cpu_efficiency  processor time of a step of all stages alone over that in the pipeline: what a
- *               busy machine falsifies least. It knows nothing of waiting.
+ *   windows     the median of the same over tenths of the run, each with its own slowest stage;
+ * lowest and highest of them. A tenth of the bound is a few micro-batches, so they are coarse, and
+ * noise makes the slowest of many slower: no substitute for the whole run. balance     the mean
+ * stage's time over the slowest's, in the bound. cpu_efficiency  processor time of a step of all
+ * stages alone over that in the pipeline: what a busy machine falsifies least. It knows nothing of
+ * waiting.
  *
  * A line case=parts per worker says where the time of the run went; its parts add up to 1:
  *   alone       what the same work took in the bound
@@ -39,7 +40,7 @@
 
 #include "sched/schedule.h"
 
-enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, FIFTHS = 5, SAMPLES_MOST = TURNS_MOST };
+enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MOST = TURNS_MOST };
 
 struct options {
     int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind;
@@ -243,17 +244,17 @@ static void open_contestant(struct race *race, struct contestant *c, const char 
     racer_open(&c->racer, body, c);
 }
 
-static void put_fifths(const struct race *race, double share) {
-    double lowest = 0, highest = 0;
-    for (int64_t i = 0; i < FIFTHS && race->count > FIFTHS; i++) {
-        const struct sample *a = &race->samples[(race->count - 1) * i / FIFTHS];
-        const struct sample *b = &race->samples[(race->count - 1) * (i + 1) / FIFTHS];
-        double e = pipe_rate(race, a, b) / bound_rate(race, a, b) / share;
-        lowest = i == 0 || e < lowest ? e : lowest;
-        highest = e > highest ? e : highest;
+static void put_windows(const struct race *race, double share) {
+    double at[WINDOWS];
+    if (race->count <= 2 * WINDOWS)
+        return;
+    for (int64_t i = 0; i < WINDOWS; i++) {
+        const struct sample *a = &race->samples[(race->count - 1) * i / WINDOWS];
+        const struct sample *b = &race->samples[(race->count - 1) * (i + 1) / WINDOWS];
+        at[i] = pipe_rate(race, a, b) / bound_rate(race, a, b) / share;
     }
-    if (highest > 0)
-        printf(" lowest=%.4f highest=%.4f", lowest, highest);
+    double middle = median_of(at, WINDOWS);
+    printf(" windows=%.4f lowest=%.4f highest=%.4f", middle, at[0], at[WINDOWS - 1]);
 }
 
 /* cpu: seconds of pipeline and bound. */
@@ -271,7 +272,7 @@ static void put_race(struct race *race, const double cpu[2]) {
            race->pipe.schedule, (long long)o->slack, (long long)o->stages, (long long)o->threads,
            o->isa, (long long)o->steps, (long long)race->count - 1, items * bound, items * rate,
            rate / bound / share);
-    put_fifths(race, share);
+    put_windows(race, share);
     printf(" bound_steps=%.1f balance=%.4f cpu_efficiency=%.4f goal=0.95 verdict=%s", alone,
            balance_of(race, a, b), cpu[1] / alone * (double)o->steps / cpu[0],
            rate / bound / share >= 0.95 ? "reached" : "missed");
