@@ -45,6 +45,25 @@ sl_err sl_forecast_play(const struct sl_forecast *f, const struct sl_sched *sche
     return sl_sim_run(arena, sched, &opts, out);
 }
 
+/* More workers than GPUs share them (device/cuda/device.c) and, while one computes, the others on
+ * that GPU wait: a step takes at least what they compute together. */
+static void share_devices(const struct sl_session_config *c, const struct sl_sim *sim,
+                          int64_t iters, struct sl_forecast *out) {
+    const struct sl_device_row *row = c->train.device;
+    int workers = c->plan->worker_count;
+    struct sl_device_facts facts;
+    int devices = row->list && c->train.kind_count < 2 ? row->list(&facts, 1) : 0;
+    if (devices < 1 || devices >= workers)
+        return;
+    int64_t step = sl_sim_shared_ns(sim, workers, devices) / iters, busy = 0;
+    if (step <= out->step_ns)
+        return;
+    for (int w = 0; w < workers; w++)
+        busy += sim->workers[w].busy_ns;
+    out->step_ns = step;
+    out->bubble = 1 - (double)busy / ((double)(iters * workers) * (double)step);
+}
+
 /* A step of the schedule as it will run: of many, where they overlap. */
 static sl_err play(const struct sl_session_config *c, const int64_t (*dur)[SL_KIND_COUNT],
                    struct sl_arena *arena, struct sl_forecast *out) {
@@ -64,6 +83,7 @@ static sl_err play(const struct sl_session_config *c, const int64_t (*dur)[SL_KI
         idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
     out->step_ns = sl_step_ns(sched, sim, dur);
     out->bubble = idle / c->plan->worker_count;
+    share_devices(c, sim, opts.iters, out);
     return SL_OK;
 }
 

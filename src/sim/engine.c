@@ -374,3 +374,14 @@ sl_err sl_sim_run(struct sl_arena *arena, const struct sl_sched *sched,
 int64_t sl_sim_bubble(const struct sl_sim *sim, int worker) {
     return sim->end_ns - sim->workers[worker].busy_ns;
 }
+
+int64_t sl_sim_shared_ns(const struct sl_sim *sim, int workers, int devices) {
+    int64_t most = 0;
+    for (int d = 0; d < devices; d++) {
+        int64_t sum = 0;
+        for (int w = d; w < workers; w += devices)
+            sum += sim->workers[w].busy_ns;
+        most = sum > most ? sum : most;
+    }
+    return most;
+}

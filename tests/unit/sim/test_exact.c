@@ -387,6 +387,18 @@ static void steady_2bw(void **state) {
         }
 }
 
+/* Five workers on one device, on two (three and two of them), on five. */
+static void workers_share_devices(void **state) {
+    struct run run;
+    (void)state;
+    assert_true(play(&run, "1f1b", 5, 13, 1, 4));
+    int64_t each = 4 * 13 * (run.F + run.B);
+    assert_int_equal(sl_sim_shared_ns(run.sim, 5, 1), 5 * each);
+    assert_int_equal(sl_sim_shared_ns(run.sim, 5, 2), 3 * each);
+    assert_int_equal(sl_sim_shared_ns(run.sim, 5, 5), each);
+    close_run(&run);
+}
+
 static void report(void **state) {
     (void)state;
     printf("count: exact formula cases %lld\n", (long long)cases);
@@ -399,7 +411,8 @@ int main(void) {
         cmocka_unit_test(zb_h2_steady),   cmocka_unit_test(zb_v),
         cmocka_unit_test(chimera),        cmocka_unit_test(chimera_bounds),
         cmocka_unit_test(dualpipe_v),     cmocka_unit_test(steady_flush),
-        cmocka_unit_test(steady_2bw),     cmocka_unit_test(report),
+        cmocka_unit_test(steady_2bw),     cmocka_unit_test(workers_share_devices),
+        cmocka_unit_test(report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
