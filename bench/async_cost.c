@@ -1,6 +1,7 @@
 /* What asynchronous training pays for not flushing, on threads; prints RESULT lines.
  *
  *   ./dev bench async_cost [--seconds S] [--limit S] [--stages P] [--threads T] [--steps N]
+ *                          [--rounds R, more where the machine changes its speed within seconds]
  *                          [--isa avx512] [--set L=2,C=64,H=4] [--cases verdict,predict]
  *                          [--schedules 2bw,stash,vsync,paci] [--policies 2bw-predict,spectrain]
  *
@@ -30,7 +31,7 @@ enum { MICROS = 16, MICRO_BATCH = 4, VARIANTS = 3 }; /* without, without again, 
 static const double goal = 0.98; /* of the throughput without */
 
 struct options {
-    int64_t stages, threads, seconds, limit, steps;
+    int64_t stages, threads, seconds, limit, steps, rounds;
     const char *sets, *cases, *schedules, *policies, *isa;
 };
 
@@ -97,6 +98,7 @@ static void run_matter(struct matter *m) {
     struct sl_arena arena = {0};
     struct race race = {.count = VARIANTS,
                         .steps = o->steps,
+                        .rounds = (int)o->rounds,
                         .seconds = (double)o->seconds,
                         .limit = (double)o->limit,
                         .goal = goal,
@@ -147,6 +149,7 @@ int main(int argc, char **argv) {
         {"--seconds", &o.seconds, NULL},
         {"--limit", &o.limit, NULL},
         {"--steps", &o.steps, NULL},
+        {"--rounds", &o.rounds, NULL},
         {"--set", NULL, &o.sets},
         {"--cases", NULL, &o.cases},
         {"--schedules", NULL, &o.schedules},
@@ -154,7 +157,8 @@ int main(int argc, char **argv) {
         {"--isa", NULL, &o.isa},
         {NULL, NULL, NULL},
     };
-    if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3)
+    if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3 ||
+        o.rounds < 0 || o.rounds > RACE_ROUNDS_MOST)
         return 2;
     must(sl_cpu_limit(o.isa));
     for (int i = 0; i < SL_COUNT(schedules) && is_listed(o.cases, "verdict"); i++)

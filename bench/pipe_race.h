@@ -13,11 +13,18 @@
 
 #include "pipe_bench.h"
 
-enum { RACE_MOST = 4, RACE_ROUNDS = 3, RACE_OPENINGS = 2000, RACE_FEWEST = 6 };
+enum {
+    RACE_MOST = 4,
+    RACE_ROUNDS = 3,
+    RACE_ROUNDS_MOST = 99,
+    RACE_OPENINGS = 2000,
+    RACE_FEWEST = 6
+};
 
 struct race {
     int count; /* contenders */
     int64_t steps;
+    int rounds;     /* of an opening, up to RACE_ROUNDS_MOST; 0: RACE_ROUNDS */
     double seconds; /* openings begin until they are over */
     double limit;   /* or, until the goal is decided, until these are; 0: as `seconds` */
     double goal;    /* least ratio of the last contender by the clock; 0: none */
@@ -32,7 +39,7 @@ struct race {
 static inline void run_opening(struct race *race) {
     struct bench benches[RACE_MOST];
     struct sl_pipe *pipes[RACE_MOST];
-    double wall[RACE_MOST][RACE_ROUNDS], cpu[RACE_MOST][RACE_ROUNDS];
+    double wall[RACE_MOST][RACE_ROUNDS_MOST], cpu[RACE_MOST][RACE_ROUNDS_MOST];
     struct cost costs[RACE_MOST];
     int64_t turn = race->openings;
     for (int v = 0; v < race->count; v++) {
@@ -40,7 +47,7 @@ static inline void run_opening(struct race *race) {
         race->open(race->ctx, at, &benches[at], &pipes[at]);
         run_steps(pipes[at], race->steps); /* memory is touched */
     }
-    for (int r = 0; r < RACE_ROUNDS; r++) {
+    for (int r = 0; r < race->rounds; r++) {
         for (int v = 0; v < race->count; v++) { /* nobody is always first, or behind the same */
             int64_t place = (r + turn) % 2 ? v : race->count - 1 - v;
             int at = (int)((place + r + turn) % race->count);
@@ -54,8 +61,8 @@ static inline void run_opening(struct race *race) {
         }
     }
     for (int v = 0; v < race->count; v++) {
-        race->wall[v][turn] = median_of(wall[v], RACE_ROUNDS);
-        race->cpu[v][turn] = median_of(cpu[v], RACE_ROUNDS);
+        race->wall[v][turn] = median_of(wall[v], race->rounds);
+        race->cpu[v][turn] = median_of(cpu[v], race->rounds);
         sl_pipe_close(pipes[v]);
         close_bench(&benches[v]);
     }
@@ -69,6 +76,7 @@ static inline bool is_decided(const struct race *race) {
 
 static inline void run_race(struct race *race, struct sl_arena *arena) {
     int64_t start = sl_clock_ns();
+    race->rounds = race->rounds ? race->rounds : RACE_ROUNDS;
     for (int v = 0; v < race->count; v++) {
         race->wall[v] = SL_NEW(arena, double, RACE_OPENINGS);
         race->cpu[v] = SL_NEW(arena, double, RACE_OPENINGS);
@@ -87,7 +95,7 @@ static inline void put_ratio(struct race *race, int contender, double goal) {
     struct interval cpu = interval_of(race->cpu[contender], race->openings);
     struct interval wall = interval_of(race->wall[contender], race->openings);
     printf(" openings=%lld rounds=%d cpu_ratio=%.4f cpu_low=%.4f cpu_high=%.4f ratio=%.4f",
-           (long long)race->openings, RACE_ROUNDS, cpu.middle, cpu.low, cpu.high, wall.middle);
+           (long long)race->openings, race->rounds, cpu.middle, cpu.low, cpu.high, wall.middle);
     put_interval(wall, goal);
     printf("\n");
     fflush(stdout);

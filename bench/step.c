@@ -1,7 +1,8 @@
 /* Where the time of a training step on a device goes: one step's passes, instruction by
  * instruction, summed per kernel; and what the whole step takes with graphs.
  *
- *   bench/step MODELS/gpt2.model "V=50304" BATCH DTYPE [DEVICE]        DTYPE: fp32, tf32, bf16
+ *   bench/step MODELS/gpt2.model "V=50304" BATCH DTYPE [DEVICE]        DTYPE: fp32, tf32, bf16,
+ * fp16
  *
  *   RESULT bench=step model=... batch=... dtype=... step_ms=... items... kernels_ms=... gflop=...
  *   KERNEL name count ms share gflops
@@ -132,7 +133,7 @@ int main(int argc, char **argv) {
     struct sl_train *train;
     double ms[TIMED];
     if (argc < 5) {
-        fprintf(stderr, "usage: step FILE.model SETS BATCH fp32|tf32|bf16 [DEVICE]\n");
+        fprintf(stderr, "usage: step FILE.model SETS BATCH fp32|tf32|bf16|fp16 [DEVICE]\n");
         return 2;
     }
     char *folder = sl_arena_dup(&arena, argv[1], strlen(argv[1]));
@@ -145,7 +146,9 @@ int main(int argc, char **argv) {
                                      .data = open_data(graph, &arena),
                                      .device = sl_device_find(argc > 5 ? argv[5] : "cuda"),
                                      .threads = sl_par_cores(), /* for the first weights */
-                                     .dtype = strcmp(argv[4], "bf16") == 0 ? SL_BF16 : SL_FLOAT,
+                                     .dtype = strcmp(argv[4], "bf16") == 0   ? SL_BF16
+                                              : strcmp(argv[4], "fp16") == 0 ? SL_FP16
+                                                                             : SL_FLOAT,
                                      .tf32 = strcmp(argv[4], "tf32") == 0,
                                      .base_lr = 3e-4,
                                      .clip = 1,
@@ -157,6 +160,8 @@ int main(int argc, char **argv) {
         printf("skipped: %s\n", config.device ? config.device->missing() : "no such device");
         return 77;
     }
+    if (config.dtype == SL_FP16) /* by hand: no step is skipped */
+        must(sl_loss_scale_parse("1024", &config.loss_scale));
     must(sl_optim_parse("adamw:wd=0.1", &config.optim));
     must(sl_lr_parse("constant", 100, &config.lr));
     must(sl_train_open(&config, &train));

@@ -19,12 +19,12 @@ FEW, MANY = [
     ("residual-lstm", "V=256,T=32,L=4,C=384,classes=0", 16, (4, 8)),
     ("mmt", "L=1,C=256,H=4,F=1024,T=32", 16, (4, 8)),
 ], [
-    ("gpt-nano", "L=6,C=192,H=6,T=128,P=128", 16, (4, 8)),
-    ("bert-base", "L=4,C=256,H=4,F=1024,T=128,P=128,V=4000", 16, (4, 8)),
-    ("mlp", "W=2048,L=4", 512, (4, 8)),
-    ("resnet18", "cifar=1", 16, (4, 8)),
-    ("residual-lstm", "V=256,T=64,L=6,C=512,classes=0", 16, (4, 8)),
-    ("mmt", "L=2,C=256,H=4,F=1024,T=64", 16, (4, 8)),
+    ("gpt-nano", "L=8,C=192,H=6,T=64,P=64", 16, (4, 8)),
+    ("bert-base", "L=4,C=256,H=4,F=1024,T=64,P=64,V=2000", 16, (4, 8)),
+    ("mlp", "W=1536,L=8", 256, (4, 8)),
+    ("resnet18", "cifar=1", 8, (4, 8)),
+    ("residual-lstm", "V=256,T=32,L=8,C=384,classes=0", 16, (4, 8)),
+    ("mmt", "L=2,C=256,H=4,F=1024,T=32", 16, (4, 8)),
 ]
 # schedule, which of the numbers (-1: two per worker, which zero-bubble schedules need), recompute, transport;
 # neighbours differ in most of it
@@ -42,6 +42,7 @@ VARIANTS = [
 ]
 ALONE = [("1f1b", 0, "none", "threads"), ("1f1b", 1, "all", "threads")]  # one worker with all the threads
 STALE = ("2bw", "stash")  # without a flush
+EDGE = 3  # their steps at either end that do not count: filling and draining takes less than two
 GOALS = {"time_median": 5.0, "time_p95": 12.0, "memory": 3.0, "memory_under": 1.0}
 
 
@@ -102,28 +103,33 @@ def predict(sluice, c, cost, directory):
         ["--cost", cost, "--machine", "here", "--devices", str(c["workers"]), "--straight", "--planner", "even",
          "--schedule", c["schedule"], "--recompute", c["recompute"], "--batch", str(c["batch"]),
          "--micro", str(c["micro"]), "-o", path, "--json", "--quiet"]))
-    return dict(c, cost=cost, plan=path, predicted_s=plan["step_ns"] * 1e-9, predicted_bytes=plan["process_bytes"],
-                stages=len(plan["stages"]), ranks=plan["devices"], bubble=plan["bubble"])
+    return dict(c, cost=cost, plan=path, predicted_s=plan["forecast_ns"] * 1e-9, even_s=plan["step_ns"] * 1e-9,
+                predicted_bytes=plan["process_bytes"], stages=len(plan["stages"]), ranks=plan["devices"],
+                bubble=plan["bubble"], action_ns=[s["action_ns"] for s in plan["stages"]])
 
 
-def steady_step(path, workers):
+def steady_step(path):
     """Seconds from step to step in the middle of a run: without a flush single ones are longer and shorter, as
     stages run ahead of each other, and the first and last ones belong to filling and draining."""
     with open(path) as file:
         rows = [json.loads(line) for line in file]
     times = [r["ms"] for r in rows if r.get("event", "step") == "step" and "ms" in r]
-    edge = max(len(times) // 6, workers + 1)
+    edge = max(len(times) // 6, EDGE)
     return 1e-3 * statistics.mean(times[edge:-edge])
 
 
-def run_once(sluice, p, seconds):
+def train_args(sluice, p, steps):
     """With a learning rate that changes little: stale weights on made-up data soon diverge, gradients become
     subnormal numbers, and a CPU takes ten times as long for those."""
-    stale = p["schedule"] in STALE
-    steps = int(min(200, max(3 * p["workers"] + 8 if stale else 8, seconds / p["predicted_s"])))
-    args = [sluice, "train"] + model_args(p) + \
+    return [sluice, "train"] + model_args(p) + \
         ["--plan", p["plan"], "--schedule", p["schedule"], "--batch", str(p["batch"]), "--micro", str(p["micro"]),
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
+
+
+def run_once(sluice, p, seconds):
+    stale = p["schedule"] in STALE
+    steps = int(min(200, max(4 * EDGE + 2 if stale else 8, seconds / p["predicted_s"])))
+    args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
         args = ["mpirun", "-n", str(p["ranks"]), "--oversubscribe"] + args
         if os.geteuid() == 0:
@@ -133,7 +139,7 @@ def run_once(sluice, p, seconds):
             args += ["--out", out, "--checkpoint-every", "0"]
         run = json.loads(call(args))
         if stale:
-            run["step_s"] = steady_step(os.path.join(out, "log.jsonl"), p["workers"])
+            run["step_s"] = steady_step(os.path.join(out, "log.jsonl"))
     return dict(run, asked=steps)
 
 
@@ -144,22 +150,41 @@ def bytes_of(p, run):
     return p["predicted_bytes"], run["peak_bytes"]
 
 
-def measure(sluice, c, directory, options, told):
-    """Some turns of the same: profile, plan, the prediction to disk, run. The means of what was predicted and of what
-    was measured are compared, so that a minute in which the computer was slow is in both; how far the runs are apart
-    is the noise. Memory is that of the turn with the larger error."""
-    plans, runs = [], []
-    for turn in range(options.runs):
-        p = predict(sluice, c, profile(sluice, c, directory, options), directory)
-        write_down(told, dict(p, turn=turn))
-        plans.append(p)
-        runs.append(run_once(sluice, p, options.seconds))
+def traced(sluice, p):
+    """Nanoseconds that the actions of one more run take, by kind and stage: [[kind, stage, foretold, median], ...]"""
+    with tempfile.TemporaryDirectory() as out:
+        call(train_args(sluice, p, 20) + ["--trace", "--out", os.path.join(out, "run"), "--checkpoint-every", "0"])
+        with open(os.path.join(out, "run", "timeline.trace.json")) as file:
+            spans = [e for e in json.load(file)["traceEvents"] if e.get("ph") == "X" and "start_ns" in e.get("args", {})]
+    took = {}
+    for e in spans:  # one stage a worker
+        took.setdefault((e["cat"], e["pid"]), []).append(e["args"]["end_ns"] - e["args"]["start_ns"])
+    again = [s.get("RECOMPUTE", 0) if p["recompute"] == "all" else 0 for s in p["action_ns"]]  # it is part of B there
+    return [[kind, stage, p["action_ns"][stage].get(kind, 0) + (again[stage] if kind in "BI" else 0),
+             statistics.median(times)]
+            for (kind, stage), times in sorted(took.items()) if kind in ("F", "B", "I", "W", "STEP")]
+
+
+def take_turn(sluice, c, directory, options, told):
+    """Profile, plan, the prediction to disk, run."""
+    p = predict(sluice, c, profile(sluice, c, directory, options), directory)
+    write_down(told, p)
+    run = run_once(sluice, p, options.seconds)
+    look = traced(sluice, p) if options.look and p["transport"] == "threads" else []
+    return p, run, look
+
+
+def conclude(turns):
+    """The medians of what was predicted and of what was measured, over turns that were minutes apart; how far the
+    runs are apart is the noise. Memory is that of the turn with the larger error."""
+    plans, runs = [t[0] for t in turns], [t[1] for t in turns]
     foretold, times = [p["predicted_s"] for p in plans], [r["step_s"] for r in runs]
     said, took = max((bytes_of(p, r) for p, r in zip(plans, runs)), key=lambda b: abs(b[0] / b[1] - 1))
-    return dict(plans[0], steps=runs[0]["asked"], predicted_s=statistics.mean(foretold), predictions_s=foretold,
-                measured_s=statistics.mean(times), runs_s=times,
-                noise=100 * (max(times) - min(times)) / statistics.mean(times), spread=runs[0]["step_spread"],
-                predicted_bytes=said, measured_bytes=took)
+    return errors(dict(plans[0], steps=runs[0]["asked"], predicted_s=statistics.median(foretold), predictions_s=foretold,
+                       measured_s=statistics.median(times), runs_s=times,
+                       even_s=statistics.median(p["even_s"] for p in plans),
+                       noise=100 * (max(times) - min(times)) / statistics.median(times), spread=runs[0]["step_spread"],
+                       predicted_bytes=said, measured_bytes=took, look=[t[2] for t in turns if t[2]]))
 
 
 def errors(r):
@@ -219,12 +244,16 @@ HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluic
 busy right before it (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
 time is fitted to runs. %(where)s
 
-- *Measured* and *predicted* are means over %(runs)s of the same configuration, each with a profile and a prediction of its
-  own; of each run, the median step, or without a flush (2bw, stash) the mean time from step to step in its middle.
-  *Noise* is how far these runs are apart: no prediction can be expected to be better than that.
+- *Predicted* is the plan's `forecast_ns`: the schedule played with every worker as fast, from pass to pass, as the profile
+  saw that worker (the `tempo` of its table): a pipeline waits for whoever is slow.
+- *Measured* and *predicted* are medians over %(runs)s of the same configuration, each with a profile and a prediction of
+  its own; all configurations took their first turn before any took its second. Of each run, the median step, or without a
+  flush (2bw, stash) the mean time from step to step in its middle.
+  *Noise* is how far these runs are apart, the slowest from the fastest: no single prediction can be better than that.
 - *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
   process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
-  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own high-water mark, all ranks together.
+  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own
+  high-water mark, all ranks together.
 - The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
   subnormal numbers that follow; no profile foresees that.
 - Errors are in percent of what was measured; positive: the prediction is too high.
@@ -236,16 +265,38 @@ def table(head, rows):
     return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"] + ["| " + " | ".join(r) + " |" for r in rows]
 
 
+def places(results):
+    """Where rows ran: by cores and instructions."""
+    count = {}
+    for r in results:
+        key = (r["workers"] * r["threads"], r.get("isa"))
+        count[key] = count.get(key, 0) + 1
+    return " ".join("%d rows ran on %d core%s%s." % (
+        n, cores, "s" if cores > 1 else "",
+        ", with instructions no better than %s (`--isa %s`): the clock of others' load shows less in them" % (isa, isa)
+        if isa else "") for (cores, isa), n in sorted(count.items(), key=lambda x: -x[0][0]))
+
+
+def turns_of(results):
+    runs = sorted({len(r["runs_s"]) for r in results})
+    text = "%d" % runs[0] if len(runs) == 1 else "%d to %d" % (runs[0], runs[-1])
+    return text + (" run" if runs[-1] == 1 else " runs")
+
+
+def by_action(results):
+    """Medians over stages and rows: what actions took in traced runs, against what the table said of them."""
+    errors_of = {}
+    for r in results:
+        for kind, _, said, took in (x for turn in r.get("look", []) for x in turn):
+            errors_of.setdefault((r["schedule"], kind), []).append(100 * (said / took - 1) if took else 0.0)
+    return [(schedule, kind, str(len(e)), "%+.1f %%" % statistics.median(e),
+             "%.1f %%" % statistics.median(map(abs, e))) for (schedule, kind), e in sorted(errors_of.items())]
+
+
 def write_document(results, failed, path):
     s = summary(results)
-    cores = max(r["workers"] * r["threads"] for r in results)
-    isa = results[0].get("isa")
-    where = "On %d core%s%s." % (cores, "s" if cores > 1 else "",
-                                 ", with instructions no better than %s (`--isa %s`): the clock of others' load shows less in them"
-                                 % (isa, isa) if isa else "")
-    runs = len(results[0]["runs_s"])
     lines = ["# Predicted against measured", ""]
-    lines += (HOW % {"where": where, "runs": "one run" if runs == 1 else "%d runs" % runs}).splitlines()
+    lines += (HOW % {"where": places(results), "runs": turns_of(results)}).splitlines()
     lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
               % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
                  s["time_p95"], s["time_worst"]),
@@ -256,6 +307,15 @@ def write_document(results, failed, path):
     lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
                    [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, "%.1f %%" % x)
                     for n, c, m, a, q, x in breakdown(results)])
+    even = [abs(100 * (r["even_s"] / r["measured_s"] - 1)) for r in results if "even_s" in r]
+    if even:
+        lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
+                  "95th percentile %.1f %%, signed %+.1f %%." % (
+                      statistics.median(even), quantile(even, 0.95),
+                      statistics.median(100 * (r["even_s"] / r["measured_s"] - 1) for r in results if "even_s" in r))]
+    if by_action(results):
+        lines += ["", "## Actions of traced runs", ""]
+        lines += table(("schedule", "action", "stages", "median, signed", "median"), by_action(results))
     lines += ["", "## All rows", ""]
     lines += table(("model", "workers x threads", "schedule", "micro-batches", "recompute", "transport", "predicted ms",
                     "measured ms", "error", "noise", "memory MiB", "error"),
@@ -276,24 +336,31 @@ def write_down(file, row):
 
 
 def bench(options, directory):
-    sluice, results, failed = os.environ["SLUICE"], [], []
+    """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
+    sluice, failed, turns = os.environ["SLUICE"], {}, {}
     told = open(os.path.join(directory, "predictions.jsonl"), "w")
-    saw = open(os.path.join(directory, "results.jsonl"), "w")
-    begin, wanted = time.monotonic(), list(configurations(options))
-    for number, c in enumerate(wanted):
+    begin, wanted = time.monotonic(), [dict(c, isa=options.isa) for c in configurations(options)]
+    for c in wanted * options.runs:
+        key = key_of(c)
         if options.budget and time.monotonic() - begin > options.budget:
-            print("bench truth: no time left for %d of %d configurations" % (len(wanted) - number, len(wanted)))
+            print("bench truth: time is over after %d of %d turns" % (sum(map(len, turns.values())),
+                                                                      len(wanted) * options.runs))
             break
-        try:
-            results.append(errors(measure(sluice, dict(c, isa=options.isa), directory, options, told)))
-        except (Failed, subprocess.TimeoutExpired, ValueError) as why:  # one row less, and it is said
-            failed.append({"failed": key_of(c), "why": str(why)})
-            print("bench truth: %s failed: %s" % (key_of(c), why), flush=True)
-            write_down(saw, failed[-1])
+        if key in failed:
             continue
-        print_row(results[-1])
-        write_down(saw, results[-1])
-    return results, failed
+        try:
+            turns.setdefault(key, []).append(take_turn(sluice, c, directory, options, told))
+        except (Failed, subprocess.TimeoutExpired, ValueError) as why:  # one row less, and it is said
+            failed[key] = {"failed": key, "why": str(why)}
+            turns.pop(key)
+            print("bench truth: %s failed: %s" % (key, why), flush=True)
+    results = [conclude(turns[key]) for key in turns]
+    with open(os.path.join(directory, "results.jsonl"), "w") as saw:
+        for row in results + list(failed.values()):
+            write_down(saw, row)
+    for row in results:
+        print_row(row)
+    return results, list(failed.values())
 
 
 def main():
@@ -302,21 +369,21 @@ def main():
     parser.add_argument("--cores", type=int, default=min(2, os.cpu_count()))
     parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--share", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float)
     parser.add_argument("--keep")
-    parser.add_argument("--results")
+    parser.add_argument("--look", action="store_true")
+    parser.add_argument("--results", action="append")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.isa:
         os.environ["SLUICE_ISA"] = options.isa
     if options.results:
-        with open(options.results) as file:
-            rows = [json.loads(line) for line in file]
+        rows = [json.loads(line) for path in options.results for line in open(path)]
         results, failed = [r for r in rows if "failed" not in r], [r for r in rows if "failed" in r]
         for row in results:
             print_row(row)

@@ -3,17 +3,18 @@
 # threads and MPI. Every prediction is in a file before its run starts; nothing is fitted to the runs.
 #
 # Usage: ./dev bench truth [--cores N] [--isa ISA] [--only MODEL]... [--workers N]... [--share N] [--seconds S]
-#                          [--runs N] [--rounds N] [--budget S] [--keep DIR] [--results FILE] [--write]
+#                          [--runs N] [--rounds N] [--budget S] [--keep DIR] [--look] [--results FILE]... [--write]
 #   --cores N    workers x threads at most; default 2 (or what there is)
 #   --isa ISA    instructions no better than amx, avx512, avx2, any: the wider they are, the more their speed depends
 #                on who else is on the computer
 #   --share N    every Nth configuration
-#   --seconds S  how long a run should take (default 2); --runs N: of the same configuration, each behind a profile and
-#                a prediction of its own (default 2; how far they are apart is the noise); --rounds N: micro-batches of a
-#                profile (default 15)
-#   --budget S   begin no configuration after so many seconds
+#   --seconds S  how long a run should take (default 1); --runs N: of the same configuration, each behind a profile and
+#                a prediction of its own, all configurations before the next (default 3; how far they are apart is the
+#                noise); --rounds N: micro-batches of a profile (default 15)
+#   --budget S   begin no run after so many seconds; every configuration counts with the runs it has had
+#   --look       one more run of each turn on threads, traced: which actions take longer than foretold
 #   --keep DIR   leave cost tables, plans, predictions.jsonl and results.jsonl there
-#   --results F  run nothing: the results.jsonl of another machine
+#   --results F  run nothing: the results.jsonl of another machine; of several, all rows
 #   --write      write docs/truth.md
 # Needs a quiet machine: about 15 minutes on 2 cores. A configuration that fails is named and the others go on.
 # Exit status 1 when a goal is missed or something failed.

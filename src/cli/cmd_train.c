@@ -429,9 +429,9 @@ static bool know_peak(struct sl_session_config *c) {
     int count = row->list ? row->list(&facts, 1) : 0, workers = c->plan ? c->plan->worker_count : 1;
     if (count < 1)
         return false;
-    c->peak_flops = c->train.dtype == SL_BF16 ? facts.flops_bf16
-                    : c->train.tf32           ? facts.flops_bf16 / 2
-                                              : facts.flops_fp32;
+    c->peak_flops = sl_dtype_is_half(c->train.dtype) ? facts.flops_bf16
+                    : c->train.tf32                  ? facts.flops_bf16 / 2
+                                                     : facts.flops_fp32;
     c->peak_flops *= workers < count ? workers : count;
     return true;
 }

@@ -92,13 +92,14 @@ sl_err sl_run_one_device(const struct sl_train_config *config) {
 
 static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out) {
     const char *name = sl_args_text(args, "--dtype", "fp32");
-    out->dtype = strcmp(name, "bf16") == 0 ? SL_BF16 : SL_FLOAT;
+    out->dtype = strcmp(name, "bf16") == 0   ? SL_BF16
+                 : strcmp(name, "fp16") == 0 ? SL_FP16
+                                             : SL_FLOAT;
     out->tf32 = strcmp(name, "tf32") == 0;
     if (out->dtype == SL_FLOAT && !out->tf32 && strcmp(name, "fp32") != 0)
-        return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32 or bf16, not '%s'", name);
+        return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32, bf16 or fp16, not '%s'", name);
     for (int i = 0; i < (out->kind_count ? out->kind_count : 1); i++)
-        if ((out->dtype == SL_BF16 && !out->kinds[i]->halves) ||
-            (out->tf32 && !out->kinds[i]->tf32))
+        if (!sl_device_takes(out->kinds[i], out->dtype) || (out->tf32 && !out->kinds[i]->tf32))
             return sl_fail(SL_ERR_NO,
                            "--dtype %s: device '%s' does not compute in it; train with --dtype "
                            "fp32",
@@ -135,7 +136,9 @@ sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps, struct sl_tra
     SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &out->clip));
     SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &out->optim));
     SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), out->steps, &out->lr));
-    SL_TRY(sl_loss_scale_parse(sl_args_text(args, "--loss-scale", "none"), &out->loss_scale));
+    SL_TRY(sl_loss_scale_parse(
+        sl_args_text(args, "--loss-scale", out->dtype == SL_FP16 ? "dynamic" : "none"),
+        &out->loss_scale));
     out->base_lr = out->optim.row->lr;
     return sl_args_double(args, "--lr", 0, 1e6, &out->base_lr);
 }

@@ -40,7 +40,7 @@ SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inp
         {"--seed", "S", "of initial weights, data order and dropout", false},                      \
         {"--threads", "T", "threads of a worker (default 1)", false},                              \
         {"--device", "D", "see 'sluice list devices' (default cpu); D,D: workers in turn", false}, \
-        {"--dtype", "T", "fp32 (default), bf16 activations; GPUs also: tf32", false}, {            \
+        {"--dtype", "T", "fp32 (default), bf16 activations; GPUs also: tf32, fp16", false}, {      \
         "--recompute", NULL, "keep only inputs; run the forward pass again", false                 \
     }
 
@@ -54,7 +54,8 @@ SL_MUST_CHECK sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps,
         {"--lr", "X", "learning rate (default: the optimizer's usual one)", false},                \
         {"--lr-schedule", "S", "e.g. cosine:warmup=100,min=0.1", false},                           \
         {"--clip", "X", "largest norm of the gradient, 0 for none (default 1)", false}, {          \
-        "--loss-scale", "S", "none (default), dynamic[:start=S,every=N], a power of two", false    \
+        "--loss-scale", "S", "none, dynamic[:start=S,every=N] (default of fp16), a power of two",  \
+            false                                                                                  \
     }
 
 #endif

@@ -129,6 +129,9 @@ void sl_search_report(const struct sl_search_report *report, struct sl_text *out
                    p->estimated ? "ESTIMATED: roofline, " : "simulated from measured times, ",
                    p->precision, 1e9 * (double)p->batch / (double)r->best.score.sim_ns,
                    100 * r->best.score.bubble);
+    if (s->forecast_ns)
+        sl_text_printf(out, "in a run    %s, with workers as fast as each was while measured\n",
+                       sl_human_ns(s->forecast_ns, step));
     double tokens = sl_problem_tokens(p, s->setup.c.schedule);
     if (tokens > 1)
         sl_text_printf(out, "staleness   %.4g times the tokens: worth a step of %s\n", tokens,
@@ -217,6 +220,8 @@ void sl_search_report_json(const struct sl_search_report *report, struct sl_text
     sl_json_put_int(&json, "devices", s->setup.device_count);
     sl_json_put_int(&json, "depth", s->plan->depth);
     sl_json_put_int(&json, "step_ns", r->best.score.sim_ns);
+    if (s->forecast_ns)
+        sl_json_put_int(&json, "forecast_ns", s->forecast_ns);
     sl_json_put_int(&json, "objective_ns", r->best.score.step_ns);
     sl_json_put_double(&json, "staleness_tokens", sl_problem_tokens(p, s->setup.c.schedule));
     sl_json_put_double(&json, "samples_per_s",

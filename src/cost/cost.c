@@ -34,6 +34,18 @@ static sl_err check_row(const struct sl_cost_row *row) {
 
 static bool is_cold(int64_t ns) { return ns >= 0 && ns <= SL_COLD_MOST_NS; }
 
+static sl_err check_tempo(const struct sl_tempo *tempo) {
+    bool none = !tempo->workers && !tempo->passes;
+    if (!none && (tempo->workers < 1 || tempo->workers > SL_TEMPO_WORKERS || tempo->passes < 1 ||
+                  tempo->passes > SL_TEMPO_PASSES))
+        return sl_fail(SL_ERR_INPUT, "tempo has 1 to %d passes of 1 to %d workers", SL_TEMPO_PASSES,
+                       SL_TEMPO_WORKERS);
+    for (int64_t i = 0; i < (int64_t)tempo->workers * tempo->passes; i++)
+        if (tempo->millionths[i] < 0 || tempo->millionths[i] > SL_TEMPO_MOST)
+            return sl_fail(SL_ERR_INPUT, "tempo is in millionths, 0..%d", SL_TEMPO_MOST);
+    return SL_OK;
+}
+
 static int compare_rows(const void *a, const void *b) {
     const struct sl_cost_row *x = a, *y = b;
     if (x->signature != y->signature)
@@ -52,6 +64,7 @@ sl_err sl_cost_check(const struct sl_cost *c) {
         return sl_fail(SL_ERR_INPUT, "step, link or action of the cost table is out of range");
     if (!is_cold(c->cold.f_ns) || !is_cold(c->cold.b_ns) || !is_cold(c->cold.after_ns))
         return sl_fail(SL_ERR_INPUT, "cold of the cost table is not in 0..%d ns", SL_COLD_MOST_NS);
+    SL_TRY(check_tempo(&c->tempo));
     for (int i = 0; i < c->row_count; i++) {
         SL_TRY(check_row(&c->rows[i]));
         if (i && compare_rows(&c->rows[i - 1], &c->rows[i]) >= 0)
@@ -74,6 +87,9 @@ sl_err sl_cost_build(struct sl_arena *arena, const struct sl_cost *draft,
         rows[i].name = sl_arena_dup(arena, rows[i].name, strlen(rows[i].name));
     c->model = sl_arena_dup(arena, c->model, strlen(c->model));
     c->device = sl_arena_dup(arena, c->device, strlen(c->device));
+    c->tempo.millionths =
+        sl_vec_freeze(arena, c->tempo.millionths, (int64_t)c->tempo.workers * c->tempo.passes,
+                      sizeof *c->tempo.millionths);
     *out = c;
     return SL_OK;
 }

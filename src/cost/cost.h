@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cost/cold.h"
+#include "cost/tempo.h"
 #include "graph/graph.h"
 
 enum { SL_COST_ROWS = 1 << 20 };
@@ -37,6 +38,7 @@ struct sl_cost {
     int64_t link_latency_ns;
     int64_t action_ns;   /* what an action costs beside its kernels */
     struct sl_cold cold; /* all 0: not measured */
+    struct sl_tempo tempo;
 };
 
 SL_MUST_CHECK sl_err sl_cost_build(struct sl_arena *arena, const struct sl_cost *draft,

@@ -7,6 +7,7 @@
  *     link bandwidth 5.2e9 latency 900
  *     action 350
  *     cold f 40000 b 90000 after 5000000
+ *     tempo 998000 1004000 1120000 1001000
  *     unit "00f1a2b3c4d5e6f7" micro 4 f 120311 i 130870 w 119002 spread 0.02 seen 18 "h.0.mlp"
  */
 #include "cost/cost.h"
@@ -22,6 +23,7 @@ struct reader {
     struct sl_arena *arena;
     struct sl_cost draft;
     SL_VEC(struct sl_cost_row) rows;
+    SL_VEC(int32_t) tempo; /* of all workers */
 };
 
 static sl_err take_word(struct reader *r, const char *word) {
@@ -93,6 +95,27 @@ static sl_err read_cold(void *reader) {
     return take_field(r, "after", &r->draft.cold.after_ns);
 }
 
+/* A line for every worker, all equally long. */
+static sl_err read_tempo(void *reader) {
+    struct reader *r = reader;
+    struct sl_tempo *tempo = &r->draft.tempo;
+    int passes = 0;
+    for (; r->lex.tok.kind == SL_TOK_INT && passes <= SL_TEMPO_PASSES; passes++) {
+        int64_t value;
+        SL_TRY(sl_lex_take_int(&r->lex, "millionths", &value));
+        if (value < 0 || value > SL_TEMPO_MOST)
+            return sl_lex_fail(&r->lex, "tempo is in millionths, 0..%d", SL_TEMPO_MOST);
+        SL_PUSH(&r->tempo, (int32_t)value);
+    }
+    if (!passes || passes > SL_TEMPO_PASSES || (tempo->passes && passes != tempo->passes))
+        return sl_lex_fail(&r->lex, "tempo has 1 to %d passes, as many for every worker",
+                           SL_TEMPO_PASSES);
+    if (++tempo->workers > SL_TEMPO_WORKERS)
+        return sl_lex_fail(&r->lex, "tempo of more than %d workers", SL_TEMPO_WORKERS);
+    tempo->passes = passes;
+    return SL_OK;
+}
+
 /* Sixteen hexadecimal digits in quotes, so that the lexer need not know them. */
 static sl_err read_unit(void *reader) {
     struct reader *r = reader;
@@ -120,7 +143,7 @@ static sl_err read_lines(struct reader *r) {
     static const struct sl_lex_line lines[] = {{"measured", read_measured}, {"step", read_step},
                                                {"version", read_version},   {"link", read_link},
                                                {"action", read_action},     {"cold", read_cold},
-                                               {"unit", read_unit}};
+                                               {"tempo", read_tempo},       {"unit", read_unit}};
     int64_t format;
     SL_TRY(sl_lex_skip_newlines(&r->lex));
     SL_TRY(take_field(r, "sluice-cost", &format));
@@ -131,9 +154,11 @@ static sl_err read_lines(struct reader *r) {
     SL_TRY(sl_lex_take_lines(&r->lex, lines, SL_COUNT(lines), r));
     char found[64];
     if (r->lex.tok.kind != SL_TOK_END)
-        return sl_lex_fail(&r->lex,
-                           "expected measured, step, version, link, action, cold or unit, found %s",
-                           sl_lex_found(&r->lex, found));
+        return sl_lex_fail(
+            &r->lex,
+            "expected measured, step, version, link, action, cold, tempo or unit, found "
+            "%s",
+            sl_lex_found(&r->lex, found));
     return SL_OK;
 }
 
@@ -145,11 +170,13 @@ sl_err sl_cost_read(struct sl_arena *arena, const char *file, const char *text, 
     SL_TRY_OUT(read_lines(&r));
     r.draft.rows = r.rows.at;
     r.draft.row_count = (int)r.rows.count;
+    r.draft.tempo.millionths = r.tempo.at;
     err = sl_cost_build(arena, &r.draft, out);
     if (err != SL_OK)
         err = sl_err_context(err, "%s", file);
 out:
     SL_VEC_FREE(&r.rows);
+    SL_VEC_FREE(&r.tempo);
     return err;
 }
 
@@ -160,6 +187,15 @@ sl_err sl_cost_file(struct sl_arena *arena, const char *path, const struct sl_co
     sl_err err = sl_cost_read(arena, path, text, length, out);
     free(text);
     return err;
+}
+
+static void put_tempo(const struct sl_tempo *tempo, struct sl_text *out) {
+    for (int w = 0; w < tempo->workers; w++) {
+        sl_text_put(out, "tempo");
+        for (int k = 0; k < tempo->passes; k++)
+            sl_text_printf(out, " %d", (int)sl_tempo_at(tempo, w, k));
+        sl_text_put(out, "\n");
+    }
 }
 
 void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
@@ -179,6 +215,7 @@ void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
     if (c->cold.after_ns > 0)
         sl_text_printf(out, "cold f %lld b %lld after %lld\n", (long long)c->cold.f_ns,
                        (long long)c->cold.b_ns, (long long)c->cold.after_ns);
+    put_tempo(&c->tempo, out);
     for (int i = 0; i < c->row_count; i++) {
         const struct sl_cost_row *row = &c->rows[i];
         sl_text_printf(out, "unit \"%s\" micro %lld f %lld i %lld w %lld spread ",

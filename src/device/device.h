@@ -73,7 +73,8 @@ struct sl_device_facts {
 
 struct sl_device_row {
     const char *name, *brief;
-    bool halves; /* takes programs whose activations are bf16 */
+    bool halves; /* takes programs whose activations are bf16, */
+    bool fp16;   /* or fp16 */
     bool tf32;   /* can round the factors of fp32 products to tf32 */
     bool whole;  /* runs a phase as a whole; to look behind every instruction costs much */
     bool apart;  /* its memory is not the host's: only upload, download and copy reach it */
@@ -123,6 +124,10 @@ struct sl_device_row {
 
 /* All devices, in alphabetical order; ends with NULL. */
 extern const struct sl_device_row *const sl_devices[];
+/* Does it take programs whose activations are of this type? */
+static inline bool sl_device_takes(const struct sl_device_row *row, enum sl_dtype dtype) {
+    return dtype == SL_FP16 ? row->fp16 : dtype != SL_BF16 || row->halves;
+}
 const struct sl_device_row *sl_device_find(const char *name);
 
 #endif

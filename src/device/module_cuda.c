@@ -129,6 +129,7 @@ const struct sl_device_row sl_device_cuda = {
     .name = "cuda",
     .brief = "an NVIDIA GPU",
     .halves = true,
+    .fp16 = true,
     .tf32 = true,
     .whole = true,
     .apart = true,

@@ -15,8 +15,11 @@ struct sl_graph;
 struct sl_node;
 struct sl_op;
 
-/* float: fp32 or fp64, chosen when a program is built; bf16: of operands of programs only */
-enum sl_dtype { SL_FLOAT, SL_INT, SL_BF16 };
+/* float: fp32 or fp64, chosen when a program is built; bf16, fp16: of operands of programs only */
+enum sl_dtype { SL_FLOAT, SL_INT, SL_BF16, SL_FP16, SL_DTYPES };
+static inline bool sl_dtype_is_half(enum sl_dtype dtype) {
+    return dtype == SL_BF16 || dtype == SL_FP16;
+}
 
 enum { SL_MAX_IN = 64, SL_MAX_OUT = 6, SL_MAX_ATTR = 8 };
 

@@ -1,9 +1,9 @@
-/* Which values of a bf16 program stay fp32.
+/* Which values of a bf16 or fp16 program stay fp32.
  *
- * Activations and their gradients are bf16. fp32 are: what the host writes or reads (inputs, seeds,
- * losses, outputs of an evaluation), statistics that later kernels divide by or take exponentials
- * of, gradients of parameters, and all of an lstm, whose state is added to step after step. A view
- * is what it views.
+ * Activations and their gradients are 16 bits. fp32 are: what the host writes or reads (inputs,
+ * seeds, losses, outputs of an evaluation), statistics that later kernels divide by or take
+ * exponentials of, gradients of parameters, and all of an lstm, whose state is added to step after
+ * step. A view is what it views.
  */
 #include "pass/build.h"
 
@@ -51,16 +51,16 @@ enum sl_dtype sl_build_dtype(const struct sl_build *b, int value) {
     const struct sl_graph *graph = b->graph;
     int source = source_of(graph, b->root[value]);
     const struct sl_value *v = &graph->values.at[source];
-    if (b->spec->dtype != SL_BF16 || v->dtype != SL_FLOAT || v->kind != SL_VALUE_NODE)
+    if (!sl_dtype_is_half(b->spec->dtype) || v->dtype != SL_FLOAT || v->kind != SL_VALUE_NODE)
         return v->dtype;
     const struct sl_node *node = &graph->nodes.at[v->node];
     if (node->pass == SL_PASS_W || v->shape.rank == 0 || is_exact_output(node, v->slot) ||
         is_read_by_host(graph, source))
         return SL_FLOAT;
-    return SL_BF16;
+    return b->spec->dtype;
 }
 
-int64_t sl_dtype_bytes(enum sl_dtype dtype) { return dtype == SL_BF16 ? 2 : 4; }
+int64_t sl_dtype_bytes(enum sl_dtype dtype) { return sl_dtype_is_half(dtype) ? 2 : 4; }
 
 int64_t sl_operand_bytes(const struct sl_operand *operand) {
     return operand->numel * sl_dtype_bytes(operand->dtype);

@@ -21,7 +21,7 @@ struct sl_lives {
     bool ordered; /* phases follow each other as instructions do */
 };
 
-static int64_t element_bytes(enum sl_dtype dtype) { return dtype == SL_BF16 ? 2 : 4; }
+static int64_t element_bytes(enum sl_dtype dtype) { return sl_dtype_is_half(dtype) ? 2 : 4; }
 
 /* The bytes of the tensor that an operand is, or is a part of. */
 static struct life life_of(const struct sl_operand *o, int instr) {

@@ -89,7 +89,7 @@ struct sl_program {
     struct sl_arena arena;
     const struct sl_graph *graph;
     int64_t samples;     /* micro-batch */
-    enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16; weights and sums are fp32 */
+    enum sl_dtype dtype; /* of activations: SL_FLOAT or 16 bits; weights and sums are fp32 */
     bool split, recompute;
     struct sl_instr *instrs;
     int instr_count;
@@ -113,7 +113,7 @@ struct sl_program_spec {
     int64_t samples;
     /* Which kernels the device has: fused ones are used where it has them. NULL: none. */
     bool (*has_kernel)(const char *name);
-    enum sl_dtype dtype; /* SL_BF16: activations are stored in bf16; see dtype.c */
+    enum sl_dtype dtype; /* SL_BF16, SL_FP16: activations are stored so; see dtype.c */
     bool split;          /* I and W are separate phases */
     bool recompute;      /* stash only what enters; F is run again before the backward */
 };

@@ -2,6 +2,7 @@
 #include "profile/body.h"
 
 #include "base/clock.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "plan/bytes.h"
 
@@ -44,8 +45,8 @@ static void draw_port(const struct sl_graph *graph, const struct sl_program_port
         memcpy(&bits, &value, 4);
         if (port->operand.dtype == SL_INT)
             words[i] = draw % (uint32_t)(below > 0 && below < INT32_MAX ? below : 2);
-        else if (port->operand.dtype == SL_BF16)
-            halves[i] = (uint16_t)(bits >> 16);
+        else if (sl_dtype_is_half(port->operand.dtype))
+            halves[i] = port->operand.dtype == SL_FP16 ? sl_fp16_of(value) : sl_bf16_of(value);
         else
             words[i] = bits;
     }

@@ -7,6 +7,7 @@
 #include "profile/link.h"
 #include "profile/relay.h"
 #include "profile/slices.h"
+#include "profile/tempo.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct run {
     double copy_rate;
     int64_t action_ns;
     struct sl_cold cold; /* the sum over sizes and workers */
+    struct sl_tempo_log tempo;
 };
 
 static int compare_ints(const void *a, const void *b) {
@@ -114,9 +116,10 @@ static void stretch(struct run *r, int64_t first, const double share[3]) {
 struct member {
     struct sl_slice slice;
     struct sl_body *body;
-    struct sample *samples; /* [round][unit of the slice] */
-    int64_t *extra;         /* [round] beside kernels, per pass */
-    double *copy_rate;      /* [round] */
+    struct sample *samples;      /* [round][unit of the slice] */
+    int64_t *extra;              /* [round] beside kernels, per pass */
+    double *copy_rate;           /* [round] */
+    struct sl_pass_pair *passes; /* [round] */
     struct sl_body_rates rates;
 };
 
@@ -129,6 +132,32 @@ struct crowd {
     double *copies; /* [busy][round] */
     struct sl_relay relay;
 };
+
+/* What the passes of a worker took, by the samples of each round. */
+static void sum_passes(const struct member *m, int rounds) {
+    int units = m->slice.last - m->slice.first;
+    for (int k = 0; k < rounds; k++) {
+        m->passes[k] = (struct sl_pass_pair){0};
+        for (int u = 0; u < units; u++) {
+            const struct sample *s = &m->samples[(int64_t)k * units + u];
+            m->passes[k].f += s->f;
+            m->passes[k].b += s->i + s->w;
+        }
+    }
+}
+
+/* The same as the table says it, whose rows of this size begin at `first`. */
+static struct sl_pass_pair table_passes(const struct run *r, int64_t first,
+                                        const struct sl_slice *slice) {
+    struct sl_pass_pair sum = {0};
+    for (int u = slice->first; u < slice->last; u++)
+        for (int64_t i = first; i < r->rows.count; i++)
+            if (r->rows.at[i].signature == r->signature[u]) {
+                sum.f += r->rows.at[i].f;
+                sum.b += r->rows.at[i].i + r->rows.at[i].w;
+            }
+    return sum;
+}
 
 /* Medians of the passes of a worker, by the samples of each round, added to `out`. */
 static void pass_medians(const struct member *m, int rounds, int64_t *scratch, double out[3]) {
@@ -246,16 +275,21 @@ static struct sl_body_rates mean_rates(const struct member *members, int count) 
 }
 
 /* Everybody has measured: from samples to rows. */
-static sl_err conclude(struct run *r, struct crowd *c, int64_t micro) {
+static sl_err conclude(struct run *r, struct crowd *c, int size) {
     const struct sl_profile_spec *spec = r->spec;
     double whole[3] = {0};
-    int64_t rounds = (int64_t)spec->busy * spec->rounds;
+    int64_t rounds = (int64_t)spec->busy * spec->rounds, before = r->rows.count;
     int64_t *scratch = SL_NEW(r->arena, int64_t, spec->rounds + 1);
-    for (int w = 0; w < spec->busy; w++)
+    for (int w = 0; w < spec->busy; w++) {
         pass_medians(&c->members[w], spec->rounds, scratch, whole);
+        sum_passes(&c->members[w], spec->rounds);
+    }
     for (int w = 0; w < spec->busy; w++)
         sl_relay_add(&c->relay, w, &r->cold);
-    add_rows(r, c->samples, c->count, whole, micro);
+    add_rows(r, c->samples, c->count, whole, spec->sizes[size]);
+    for (int w = 0; w < spec->busy; w++)
+        sl_tempo_add(&r->tempo, w, size, c->members[w].passes,
+                     table_passes(r, before, &c->members[w].slice));
     r->rates = mean_rates(c->members, spec->busy);
     r->action_ns = quantile(c->extra, rounds, 0.5);
     r->action_ns = r->action_ns > 0 ? r->action_ns : 0;
@@ -272,8 +306,10 @@ static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
                       .copies = SL_NEW(arena, double, spec->busy *rounds)};
     for (int w = 0; w < spec->busy; w++) {
         struct sl_slice slice = r->slices[w % r->slice_count];
-        c.members[w] = (struct member){
-            .slice = slice, .extra = c.extra + w * rounds, .copy_rate = c.copies + w * rounds};
+        c.members[w] = (struct member){.slice = slice,
+                                       .extra = c.extra + w * rounds,
+                                       .copy_rate = c.copies + w * rounds,
+                                       .passes = SL_NEW(arena, struct sl_pass_pair, rounds)};
         c.count += rounds * (slice.last - slice.first);
     }
     c.samples = SL_NEW(arena, struct sample, c.count);
@@ -284,7 +320,7 @@ static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
     return c;
 }
 
-static sl_err measure_size(struct run *r, int64_t micro) {
+static sl_err measure_size(struct run *r, int size) {
     const struct sl_profile_spec *spec = r->spec;
     struct sl_arena arena = {0};
     struct crowd c = open_crowd(r, &arena);
@@ -294,10 +330,10 @@ static sl_err measure_size(struct run *r, int64_t micro) {
     for (int w = 0; w < spec->busy; w++) {
         struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, w % r->slice_count,
                                     place < 0 ? -1 : place + w * spec->threads};
-        SL_TRY_OUT(sl_body_open(spec, &part, micro, &c.members[w].body));
+        SL_TRY_OUT(sl_body_open(spec, &part, spec->sizes[size], &c.members[w].body));
     }
     SL_TRY_OUT(sl_crowd_run(spec->busy, spec->threads, work, &c));
-    err = conclude(r, &c, micro);
+    err = conclude(r, &c, size);
 out:
     for (int w = 0; w < spec->busy; w++)
         sl_body_close(c.members[w].body);
@@ -353,10 +389,11 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
         r.signature[u] = sl_cost_signature(graph, nodes, count);
     }
     SL_TRY_OUT(cut_slices(&r));
+    sl_tempo_open(arena, &r.tempo, spec->busy, spec->rounds, spec->size_count);
     for (int s = 0; s < spec->size_count; s++) {
         if (spec->progress)
             spec->progress(spec->ctx, s, spec->size_count);
-        SL_TRY_OUT(measure_size(&r, spec->sizes[s]));
+        SL_TRY_OUT(measure_size(&r, s));
     }
     int64_t latency_ns = 0;
     SL_TRY_OUT(sl_profile_latency(&latency_ns));
@@ -371,7 +408,8 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .link_bytes_per_s = floor(r.copy_rate),
                             .link_latency_ns = latency_ns,
                             .action_ns = r.action_ns,
-                            .cold = sl_relay_mean(&r.cold, spec->busy * spec->size_count)};
+                            .cold = sl_relay_mean(&r.cold, spec->busy * spec->size_count),
+                            .tempo = sl_tempo_of(&r.tempo)};
     err = sl_cost_build(arena, &draft, out);
 out:
     SL_VEC_FREE(&r.rows);

@@ -6,7 +6,12 @@
 
 enum { PIECE = 4096 }; /* floats fetched at a time */
 
-/* Of fp32 numbers, or of bf16 ones, which are the upper halves of such. */
+/* Infinities and what is no number have all bits of the exponent. */
+static bool is_finite_half(uint16_t half, enum sl_dtype dtype) {
+    uint16_t exponent = dtype == SL_FP16 ? 0x7C00 : 0x7F80;
+    return (half & exponent) != exponent;
+}
+
 static sl_err finite_range(struct sl_worker *w, const char *device, enum sl_dtype dtype,
                            int64_t count, bool *finite) {
     const struct sl_device_row *row = w->device->row;
@@ -20,8 +25,8 @@ static sl_err finite_range(struct sl_worker *w, const char *device, enum sl_dtyp
         SL_TRY(row->download(w->device, SL_STREAM_COMPUTE, &piece, device + at * size, n * size));
         SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE));
         for (int64_t i = 0; i < n; i++)
-            *finite = *finite && (dtype == SL_BF16 ? (piece.half[i] & 0x7F80) != 0x7F80
-                                                   : isfinite(piece.f[i]));
+            *finite = *finite && (sl_dtype_is_half(dtype) ? is_finite_half(piece.half[i], dtype)
+                                                          : isfinite(piece.f[i]));
     }
     return SL_OK;
 }

@@ -86,15 +86,13 @@ static sl_err open_shares(struct sl_pipe *pipe, int group) {
 }
 
 static sl_err open_verdicts(struct sl_pipe_worker *w) {
-    const struct sl_plan *plan = w->pipe->config.plan;
-    int64_t most = 64, params = w->pipe->train.graph->params.count;
+    int64_t most = sl_sched_tied_most(w->pipe->sched, w->index);
+    int64_t params = w->pipe->train.graph->params.count;
     w->verdicts = SL_NEW(&w->pipe->arena, struct sl_verdicts, 1);
     w->verdicts->tables = SL_NEW(&w->pipe->arena, double, VERDICTS_KEPT *(params + 1));
     for (int i = 0; i < VERDICTS_KEPT; i++)
         w->verdicts->version[i] = w->verdicts->voted[i] = -1;
-    for (int t = 0; t < plan->tie_count; t++)
-        most = plan->ties[t].bytes > most ? plan->ties[t].bytes : most;
-    if (!plan->tie_count)
+    if (!most)
         return SL_OK;
     most = (most + 255) & ~255LL;
     bool apart = w->device->row->apart;

@@ -50,7 +50,7 @@ struct sl_train_config {
     int kind_count;
     int threads;
     bool bind;           /* every thread to a place of its own (device/bind.h) */
-    enum sl_dtype dtype; /* of activations: SL_FLOAT or SL_BF16 */
+    enum sl_dtype dtype; /* of activations: SL_FLOAT, SL_BF16 or SL_FP16 */
     bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;
     struct sl_lr lr;

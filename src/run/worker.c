@@ -122,9 +122,9 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     w->grad_slots = config->grad_slots;
     w->state_count = config->state_count;
     w->borrows = config->borrows;
-    if (config->dtype == SL_BF16 && !device->row->halves)
-        SL_TRY_OUT(
-            sl_fail(SL_ERR_NO, "device '%s' has no bf16; leave --dtype away", device->row->name));
+    if (!sl_device_takes(device->row, config->dtype))
+        SL_TRY_OUT(sl_fail(SL_ERR_NO, "device '%s' has no %s; leave --dtype away",
+                           device->row->name, config->dtype == SL_FP16 ? "fp16" : "bf16"));
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));
     SL_TRY_OUT(sl_worker_init(w, config->seed));

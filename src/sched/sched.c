@@ -183,11 +183,10 @@ static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     return sum;
 }
 
-/* And one for the largest sum. */
-static int64_t tied_sum_bytes(const struct sl_sched *sched) {
+int64_t sl_sched_tied_most(const struct sl_sched *sched, int worker) {
     int64_t most = 0;
     for (int t = 0; sched->together && t < sched->plan->tie_count; t++)
-        if (sched->plan->ties[t].bytes > most)
+        if (sched->plan->ties[t].bytes > most && holds(sched->plan, &sched->plan->ties[t], worker))
             most = sched->plan->ties[t].bytes;
     return most < INT64_MAX / 4 ? most : INT64_MAX / 4;
 }
@@ -206,7 +205,7 @@ int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker) {
 
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
-    int64_t sum = tied_bytes(sched, worker) + tied_sum_bytes(sched), work = 0;
+    int64_t sum = tied_bytes(sched, worker) + sl_sched_tied_most(sched, worker), work = 0;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];

@@ -153,9 +153,9 @@ int32_t sl_sched_micros(const struct sl_sched *sched, int stage, int32_t iter);
 int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 /* Samples of a micro-batch (the last of an iteration may be short). */
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
-
-/* Stepping together: places between two holders of a tie. */
+/* Stepping together: places between two holders of a tie; bytes of the largest a worker holds. */
 int sl_sched_share_places(const struct sl_sched *sched);
+int64_t sl_sched_tied_most(const struct sl_sched *sched, int worker);
 /* Bytes a worker allocates: weights, gradients, state, pools, workspace; of these, for messages. */
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
 int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker);

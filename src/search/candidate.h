@@ -88,6 +88,8 @@ int64_t sl_setup_micros(const struct sl_setup *layout);
 /* The plan as data. Bytes are sums over units, or those in `exact` [stage] when it is given. */
 SL_MUST_CHECK sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *layout,
                                    const struct sl_stage_bytes *exact, const struct sl_plan **out);
+/* What lies between two of its workers: a route of sl_sim_net, whose context is the setup. */
+void sl_setup_route(const void *layout, int from, int to, struct sl_sim_route *out);
 /* Durations of its actions. */
 void sl_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
 
@@ -110,6 +112,15 @@ SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
  * it is synchronous. */
 int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
                    const int64_t (*dur_ns)[SL_KIND_COUNT]);
+
+/* The same as the tempo of the workers lets it be: synchronous steps begin anywhere in it, and the
+ * middle one counts; of a schedule without a flush the mean from step to step. */
+SL_MUST_CHECK sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opts,
+                                   const struct sl_tempo *tempo,
+                                   const int64_t (*dur_ns)[SL_KIND_COUNT], int64_t *out);
+/* That of a setup, whose problem has a tempo. */
+SL_MUST_CHECK sl_err sl_setup_forecast(const struct sl_setup *layout,
+                                       const struct sl_stage_bytes *exact, int64_t *out);
 
 /* The same for searches: large setups of equal widths are played as one of their pipelines, with
  * its share of the links that all of them use. */

@@ -75,6 +75,7 @@ struct sl_problem {
     bool estimated;                   /* roofline; else measured */
     int64_t action_ns;                /* of every pass, beside its kernels */
     struct sl_cold cold;              /* of a pass that its worker has waited for */
+    struct sl_tempo tempo;            /* of the workers; for forecasts, not for searches */
     double version_bytes_per_s;  /* steps that make a new version copy weights; 0: for nothing */
     double copy_bytes_per_s;     /* both ends of a message copy it themselves; 0: links do */
     bool straight;               /* no replicas */

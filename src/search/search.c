@@ -248,6 +248,8 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
     if (!fits)
         return nothing_fits(arena, spec, &out->result);
     sl_setup_bottleneck(&out->setup, &out->bottleneck_stage);
+    if (spec->query.problem->tempo.passes)
+        SL_TRY(sl_setup_forecast(&out->setup, out->bytes, &out->forecast_ns));
     return sl_setup_plan(arena, &out->setup, out->bytes, &out->plan);
 }
 

@@ -254,6 +254,15 @@ static int64_t cold_time(const struct turn *t, int64_t waited) {
     return waited >= cold->after_ns ? all : all * waited / cold->after_ns;
 }
 
+/* Workers are not equally fast at all times. */
+static int64_t at_tempo(const struct turn *t, int64_t dur) {
+    const struct sl_tempo *tempo = &t->e->opts->tempo;
+    if (!tempo->passes)
+        return dur;
+    int64_t pass = t->e->opts->first_pass + t->w->passes++;
+    return (int64_t)((double)dur * sl_tempo_at(tempo, t->worker, pass) / SL_TEMPO_EVEN);
+}
+
 static bool do_pass(struct turn *t) {
     int64_t start = t->w->now;
     bool moves = t->a->kind <= SL_I;
@@ -262,7 +271,7 @@ static bool do_pass(struct turn *t) {
     hold(t, true);
     if (moves)
         write_outputs(t);
-    int64_t dur = pass_time(t) + cold_time(t, start - t->w->now);
+    int64_t dur = at_tempo(t, pass_time(t)) + cold_time(t, start - t->w->now);
     int64_t high = t->s->bytes + t->stage->bytes.work;
     struct sl_sim_seat *out = &t->e->seat_out[t->seat];
     out->busy_ns += dur;

@@ -219,7 +219,7 @@ static void look_back(struct sl_engine *e, struct watch *watch, int32_t rest) {
 }
 
 static sl_err run_periods(struct sl_engine *e) {
-    struct watch watch = {.over = e->lanes || e->view.reps < 3};
+    struct watch watch = {.over = e->lanes || e->view.reps < 3 || e->opts->tempo.passes};
     sl_err err = SL_OK;
     for (int32_t rep = 0; rep < e->view.reps && err == SL_OK; rep++) {
         err = run_segment(e, SL_PERIOD, rep);
@@ -250,7 +250,7 @@ static bool all_repeat(const struct sl_engine *e, int32_t *latest) {
 }
 
 static void run_events(struct sl_engine *e) {
-    struct watch watch = {.over = e->lanes || e->view.reps < 4};
+    struct watch watch = {.over = e->lanes || e->view.reps < 4 || e->opts->tempo.passes};
     while (e->events.count) {
         struct sl_event event = next_event(e);
         int32_t latest = 0;
@@ -312,6 +312,8 @@ static sl_err check_range(const struct sl_engine *e) {
         actions += (double)e->view.lists[SL_PROLOGUE][w].count +
                    (double)e->view.lists[SL_EPILOGUE][w].count +
                    (double)e->view.lists[SL_PERIOD][w].count * e->view.reps;
+    if (e->opts->tempo.passes)
+        longest *= (double)SL_TEMPO_MOST / SL_TEMPO_EVEN;
     if ((longest + slowest + latency + 1) * (actions + 1) > 4e18)
         return sl_fail(SL_ERR_NO,
                        "times do not fit into 64-bit nanoseconds: %.3g actions of up to "

@@ -55,7 +55,8 @@ struct sl_worker_sim {
     bool queued, in_send, in_meeting;
     int64_t resume_ns; /* a SEND that has waited goes on at this time; -1: not yet */
     int64_t bytes;
-    int64_t span; /* next in its lane */
+    int64_t span;   /* next in its lane */
+    int64_t passes; /* begun, where they have a tempo */
     struct sl_group_part *parts;
     int part_count;
 };

@@ -4,7 +4,8 @@
  *   - A worker does its actions in order. A pass starts when the worker is free, its inputs have
  *     arrived and the buffers it writes are free; it takes dur_ns of its stage and kind. A short
  *     micro-batch takes its share, rounded up.
- *     A pass that had to wait may take longer (cost/cold.h).
+ *     A pass that had to wait may take longer (cost/cold.h), and workers may have a tempo
+ *     (cost/tempo.h).
  *   - RECV posts and takes no time. SEND depends on the mode, below; the transfer itself starts
  * when both are there and every wire of its route is free, and takes bytes / bandwidth of the
  * slowest wire (wires are busy)  +  latency (wires are free) A wire carries one transfer at a time;
@@ -17,6 +18,7 @@
 #define SL_SIM_SIM_H
 
 #include "cost/cold.h"
+#include "cost/tempo.h"
 #include "sched/timeline.h"
 
 enum sl_sim_send {
@@ -66,6 +68,8 @@ struct sl_sim_net sl_sim_uniform(const struct sl_sim_links *links); /* keeps the
 struct sl_sim_opts {
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: those in the schedule */
     struct sl_cold cold;                    /* cost/cold.h; all 0: none */
+    struct sl_tempo tempo;                  /* cost/tempo.h; no passes: every pass as it stands */
+    int64_t first_pass;                     /* of the tempo, for every worker's first */
     enum sl_sim_send send;
     struct sl_sim_net net; /* route NULL: messages take no time */
     bool timeline;         /* else totals only, in memory that does not grow with

@@ -16,7 +16,7 @@ bert="bert-base --set V=97,T=64,P=64,L=2,C=128,H=2,F=256" # a mask
 
 # 1: `sluice check` is the oracle: weights, statistics, optimizer state and losses after every step.
 while read -r line; do
-    for dtype in fp32 bf16; do
+    for dtype in fp32 bf16 fp16; do
         # shellcheck disable=SC2086 # words
         "$SLUICE" check $line --device cuda --dtype $dtype --models "$models" --batch 8 --steps 6 \
             >"$work/out" 2>&1 || fail "$line, $dtype: $(cat "$work/out")"
@@ -51,7 +51,7 @@ same() { # RUN RUN
 }
 
 # 2: 2bw does not depend on how many stages there are, and is not the synchronous run.
-for dtype in fp32 bf16; do
+for dtype in fp32 bf16 fp16; do
     for stages in 1 2 4; do
         run "2bw-$dtype-$stages" --dtype $dtype --steps 8 --stages $stages --schedule 2bw
         [ $stages = 1 ] || same "2bw-$dtype-1" "2bw-$dtype-$stages"
@@ -61,12 +61,14 @@ for dtype in fp32 bf16; do
 done
 
 # 3: the same bytes twice; stopped and resumed, also on another number of stages.
-run whole --dtype bf16 --steps 8
-run again --dtype bf16 --steps 8
-same whole again
-run half --dtype bf16 --steps 4 --stages 2
-run half --dtype bf16 --steps 8 --stages 4 --resume
-same whole half
+for dtype in bf16 fp16; do
+    run "whole-$dtype" --dtype $dtype --steps 8
+    run "again-$dtype" --dtype $dtype --steps 8
+    same "whole-$dtype" "again-$dtype"
+    run "half-$dtype" --dtype $dtype --steps 4 --stages 2
+    run "half-$dtype" --dtype $dtype --steps 8 --stages 4 --resume
+    same "whole-$dtype" "half-$dtype"
+done
 
 # 4: a CPU and a GPU in one pipeline: near the GPU alone. The head is not tied.
 pair() { # DEVICES: the last loss

@@ -1,6 +1,7 @@
 /* See kernel_bench.h. */
 #include "support/kernel_bench.h"
 
+#include "base/half.h"
 #include "base/rng.h"
 
 #include <math.h>
@@ -16,28 +17,21 @@ enum { ALIGN = 256, GUARD = 256 };
 
 /* ---- numbers ---- */
 
-static uint16_t to_half(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (isnan(x))
-        return 0x7FC0;
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+static uint16_t to_half(float x, enum sl_dtype dtype) {
+    return dtype == SL_FP16 ? sl_fp16_of(x) : sl_bf16_of(x);
 }
 
-static float from_half(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+static float from_half(uint16_t half, enum sl_dtype dtype) {
+    return dtype == SL_FP16 ? sl_from_fp16(half) : sl_from_bf16(half);
 }
 
 static float rounded(float x, enum sl_dtype dtype) {
-    return dtype == SL_BF16 ? from_half(to_half(x)) : x;
+    return sl_dtype_is_half(dtype) ? from_half(to_half(x, dtype), dtype) : x;
 }
 
 static void store(void *memory, enum sl_dtype dtype, int64_t i, float x) {
-    if (dtype == SL_BF16)
-        ((uint16_t *)memory)[i] = to_half(x);
+    if (sl_dtype_is_half(dtype))
+        ((uint16_t *)memory)[i] = to_half(x, dtype);
     else
         ((float *)memory)[i] = x;
 }
@@ -45,8 +39,8 @@ static void store(void *memory, enum sl_dtype dtype, int64_t i, float x) {
 double bench_load(const void *memory, enum sl_dtype dtype, int64_t i) {
     if (dtype == SL_INT)
         return ((const int32_t *)memory)[i];
-    return (double)(dtype == SL_BF16 ? from_half(((const uint16_t *)memory)[i])
-                                     : ((const float *)memory)[i]);
+    return (double)(sl_dtype_is_half(dtype) ? from_half(((const uint16_t *)memory)[i], dtype)
+                                            : ((const float *)memory)[i]);
 }
 
 /* ---- one instruction ---- */
@@ -188,12 +182,14 @@ static double distance(const struct bench *b, int i, const char *work, double be
     return sqrt(off) / scale_of(b, i, before);
 }
 
-double bench_worst[3];
+double bench_worst[SL_DTYPES];
+const char *const bench_dtypes[SL_DTYPES] = {"fp32", "int", "bf16", "fp16"};
 int bench_failures;
 
 void bench_judge(const struct bench *b, const char *work, double before, const char *mode,
                  const struct bench_where *at) {
-    double tolerance = at->dtype == SL_BF16 ? 1e-2 : 1e-5;
+    static const double tolerances[SL_DTYPES] = {1e-5, 0, 1e-2, 2e-3};
+    double tolerance = tolerances[at->dtype];
     for (int i = 0; i < b->ref.out_count; i++) {
         double off = distance(b, i, work, i == 0 ? before : 0);
         if (off > bench_worst[at->dtype])
@@ -202,7 +198,7 @@ void bench_judge(const struct bench *b, const char *work, double before, const c
             continue;
         bench_failures++;
         print_error("%s, %s: %s of case %s.%s, B=%d, %s: output %d is off by %.3g\n",
-                    at->device->row->name, at->dtype == SL_BF16 ? "bf16" : "fp32", b->instr.kernel,
-                    at->op, at->label, (int)at->batch, mode, i, off);
+                    at->device->row->name, bench_dtypes[at->dtype], b->instr.kernel, at->op,
+                    at->label, (int)at->batch, mode, i, off);
     }
 }

@@ -29,7 +29,8 @@ struct bench_where {
     int64_t batch;
 };
 
-extern double bench_worst[3]; /* relative error so far, by dtype */
+extern double bench_worst[SL_DTYPES]; /* relative error so far, by dtype */
+extern const char *const bench_dtypes[SL_DTYPES];
 extern int bench_failures;
 
 void bench_must(sl_err err, const char *what);

@@ -220,6 +220,18 @@ static int64_t cold_of(const struct slow *s, const struct sl_action *a, int64_t 
     return (a->kind == SL_F ? cold->f_ns : cold->b_ns) * share / cold->after_ns;
 }
 
+/* How many passes the worker began before this one says how fast it is now. */
+static int64_t at_tempo(const struct slow *s, const struct slow_worker *w, int i, int64_t ns) {
+    const struct sl_tempo *tempo = &s->opts->tempo;
+    int64_t worker = w - s->out->workers, before = s->opts->first_pass;
+    if (!tempo->passes || w->at[i].a.kind > SL_RECOMPUTE)
+        return ns;
+    for (int j = 0; j < i; j++)
+        before += w->at[j].a.kind <= SL_RECOMPUTE;
+    const int32_t *lane = tempo->millionths + worker % tempo->workers * tempo->passes;
+    return (int64_t)((double)ns * lane[before % tempo->passes] / 1e6);
+}
+
 /* Anew each time, not only later: who waits less has a shorter pass. What depends on what has no
  * circles, so that it comes to rest all the same. */
 static void relax(const struct slow *s, struct slow_worker *w, int i) {
@@ -244,8 +256,8 @@ static void relax(const struct slow *s, struct slow_worker *w, int i) {
     } else {
         int64_t ns = s->opts->dur_ns[x->a.stage][x->a.kind], free = x->start;
         x->start = later(x->start, waits_of(s, x));
-        x->end = x->start + (x->a.kind <= SL_RECOMPUTE ? share_of(s, &x->a, ns) : ns) +
-                 cold_of(s, &x->a, x->start - free);
+        ns = x->a.kind <= SL_RECOMPUTE ? share_of(s, &x->a, ns) : ns;
+        x->end = x->start + at_tempo(s, w, i, ns) + cold_of(s, &x->a, x->start - free);
     }
     if (x->start >= never)
         x->start = never;

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What activations may be, as far as a device takes them. */
+static const enum sl_dtype device_dtypes[] = {SL_FLOAT, SL_BF16, SL_FP16};
+
 /* The next device after *row (NULL: the first) that can be used here; NULL: no more. The reference
  * is what others are compared with and left out. SL_TEST_DEVICE: only the one of this name. */
 static inline const struct sl_device_row *next_device(int *at) {

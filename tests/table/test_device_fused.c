@@ -118,9 +118,9 @@ static void fused_kernels_agree_with_the_cpu(void **state) {
     bench_must(sl_device_find("cpu")->open(&config, &cpu), "cpu");
     for (const struct sl_device_row *row; (row = next_device(&at));) {
         bench_must(row->open(&config, &device), row->name);
-        try_fused(device, cpu, SL_FLOAT);
-        if (row->halves)
-            try_fused(device, cpu, SL_BF16);
+        for (int i = 0; i < SL_COUNT(device_dtypes); i++)
+            if (sl_device_takes(row, device_dtypes[i]))
+                try_fused(device, cpu, device_dtypes[i]);
         device->row->close(device);
     }
     cpu->row->close(cpu);
@@ -204,8 +204,8 @@ static void same_bits(const struct bench_where *at, const struct sl_operand *one
     if (memcmp(work + one->offset, other_work + other->offset, (size_t)sl_operand_bytes(one)) == 0)
         return;
     bench_failures++;
-    print_error("%s, %s: %s, %s: other bits\n", at->device->row->name,
-                at->dtype == SL_BF16 ? "bf16" : "fp32", at->op, what);
+    print_error("%s, %s: %s, %s: other bits\n", at->device->row->name, bench_dtypes[at->dtype],
+                at->op, what);
 }
 
 /* The numbers of an operand behind a run. */
@@ -315,9 +315,9 @@ static void on_devices(const char *kernel, void (*try)(struct sl_device *, enum 
         if (!row->has_kernel(kernel))
             continue;
         bench_must(row->open(&config, &device), row->name);
-        try(device, SL_FLOAT);
-        if (row->halves)
-            try(device, SL_BF16);
+        for (int i = 0; i < SL_COUNT(device_dtypes); i++)
+            if (sl_device_takes(row, device_dtypes[i]))
+                try(device, device_dtypes[i]);
         device->row->close(device);
     }
     assert_int_equal(bench_failures, 0);

@@ -1,6 +1,6 @@
 /* Every kernel of every device that is here against the op's reference in double, through the
  * device's own interface: a program of one instruction is bound and run. fp32 on all devices, and
- * bf16 activations where a device has them.
+ * bf16 and fp16 activations where a device has them.
  *
  * The result is near the reference, the same bits when repeated, added to what is there when asked,
  * and it may lie on the inputs that pass/inplace.c names. Fused kernels: test_device_fused.c.
@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 /* As pass/dtype.c has it: scalars, statistics (all but the first output, of most ops) and an lstm's
- * results stay fp32 in bf16 programs. */
+ * results stay fp32 in 16-bit programs. */
 static enum sl_dtype dtype_of(const struct sl_graph *graph, int value, enum sl_dtype dtype) {
     const struct sl_value *v = &graph->values.at[value];
     const char *op = v->kind == SL_VALUE_NODE ? graph->nodes.at[v->node].op->name : "";
@@ -225,8 +225,8 @@ static void try_device(const struct sl_device_row *row, enum sl_dtype dtype) {
     for (int i = 0; i < SL_COUNT(large); i++)
         if (is_mine(number++))
             try_case(&large[i], 3, device, dtype);
-    print_message("%s, %s: worst relative error %.2g\n", row->name,
-                  dtype == SL_BF16 ? "bf16" : "fp32", bench_worst[dtype]);
+    print_message("%s, %s: worst relative error %.2g\n", row->name, bench_dtypes[dtype],
+                  bench_worst[dtype]);
     bench_worst[dtype] = 0;
     device->row->close(device);
 }
@@ -235,9 +235,9 @@ static void kernels_agree_with_references(void **state) {
     int at = 0;
     (void)state;
     for (const struct sl_device_row *row; (row = next_device(&at));) {
-        try_device(row, SL_FLOAT);
-        if (row->halves)
-            try_device(row, SL_BF16);
+        for (int i = 0; i < SL_COUNT(device_dtypes); i++)
+            if (sl_device_takes(row, device_dtypes[i]))
+                try_device(row, device_dtypes[i]);
     }
     assert_int_equal(bench_failures, 0);
 }

@@ -1,7 +1,7 @@
 /* attention and its gradients for any head size and dtype: one warp per query (forward, dq) or key
  * (dk, dv), lanes over keys or queries for the scores and over features for the sums. The score
- * matrix is never stored. In bf16 cuDNN serves what it takes (attention_dnn.c), and flash*.cu other
- * heads of 64.
+ * matrix is never stored. In 16 bits cuDNN serves what it takes (attention_dnn.c), and flash*.cu
+ * other heads of 64.
  *
  *   y = softmax(scale q k') v     lse kept;     D_t = dy_t y_t (sum over features)
  *   p = exp(scale q k' - lse)     ds = p (dy v' - D) scale      dq = ds k   dk = ds' q   dv = p' dy
@@ -190,7 +190,7 @@ static sl_err check_size(const att &z) {
 static const i64 most_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
-    return o.dtype == SL_BF16 && o.offset % 16 == 0 && row_of(o) % 8 == 0;
+    return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
 }
 
 /* q: the number of the first of the inputs q, k, v. */
@@ -199,6 +199,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
     int mask = q ? 6 : 3;
     memset(key, 0, sizeof *key);
     key->backward = q != 0;
+    key->half = sl_half_of(in[0].dtype);
     key->causal = instr->attr[0].i != 0;
     key->batch = in[0].shape.dim[0];
     key->queries = in[0].shape.dim[1];

@@ -6,7 +6,8 @@
  *              ds = p (dy v' - dots) scale                dk = ds' q      dq = ds k
  *
  * dq is one product of the stored ds, not a sum that blocks add to in any order: the engine that
- * takes this form is deterministic, at the price of a workspace of batch x heads x T x S bf16.
+ * takes this form is deterministic, at the price of a workspace of batch x heads x T x S of 16
+ * bits.
  */
 #include "device/cuda/attention_dnn.h"
 
@@ -16,7 +17,7 @@
 
 enum { Q = 1, K, V, Y, LSE, DY, DQ, DK, DV, DOTS, SCALE, LOWEST, ONE, QUERIES, KEYS };
 
-static const cudnnDataType_t half = CUDNN_DATA_BFLOAT16, full = CUDNN_DATA_FLOAT;
+static const cudnnDataType_t full = CUDNN_DATA_FLOAT;
 
 /* ---- tensors: [batch, heads, positions, width] and [batch, heads, queries, keys] ---- */
 
@@ -30,8 +31,10 @@ static sl_dnn_tensor turned(sl_dnn_tensor t) {
 }
 
 static sl_dnn_tensor rows(const struct sl_dnn_attention *z, int64_t positions, int64_t row) {
-    return (sl_dnn_tensor){
-        NULL, half, {z->batch, z->heads, positions, z->width}, {positions * row, z->width, row, 1}};
+    return (sl_dnn_tensor){NULL,
+                           sl_half_dnn(z->half),
+                           {z->batch, z->heads, positions, z->width},
+                           {positions * row, z->width, row, 1}};
 }
 
 static sl_dnn_tensor scores(const struct sl_dnn_attention *z, cudnnDataType_t type) {
@@ -130,7 +133,7 @@ static void make_forward(struct sl_dnn_graph *g, const struct sl_dnn_attention *
     sl_dnn_tensor y = memory(g, Y, rows(z, z->queries, z->heads * z->width));
     sl_dnn_tensor lse = memory(g, LSE, column(z));
     sl_dnn_tensor s = inner(g, scores(z, full)), most = inner(g, column(z));
-    sl_dnn_tensor sum = inner(g, column(z)), p = inner(g, scores(z, half));
+    sl_dnn_tensor sum = inner(g, column(z)), p = inner(g, scores(z, sl_half_dnn(z->half)));
     sl_dnn_tensor scale = sl_dnn_number(g, SCALE);
     struct counts c;
     make_counts(g, z, &c);
@@ -171,8 +174,8 @@ static void make_backward(struct sl_dnn_graph *g, const struct sl_dnn_attention 
     sl_dnn_tensor scale = sl_dnn_number(g, SCALE), lse = memory(g, LSE, column(z));
     sl_dnn_tensor dots = make_dots(g, z, dy);
     sl_dnn_tensor s = inner(g, scores(z, full)), dp = inner(g, scores(z, full));
-    sl_dnn_tensor p_turned = inner(g, turned(scores(z, half)));
-    sl_dnn_tensor ds_turned = inner(g, turned(scores(z, half)));
+    sl_dnn_tensor p_turned = inner(g, turned(scores(z, sl_half_dnn(z->half))));
+    sl_dnn_tensor ds_turned = inner(g, turned(scores(z, sl_half_dnn(z->half))));
     sl_dnn_tensor k_rows = inner(g, rows(z, z->keys, z->k_row));
     struct counts c;
     make_counts(g, z, &c);

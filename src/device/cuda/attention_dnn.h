@@ -1,4 +1,4 @@
-/* attention by cuDNN: forward and deterministic backward, bf16, as many heads of keys as of
+/* attention by cuDNN: forward and deterministic backward, 16 bits, as many heads of keys as of
  * queries.
  */
 #ifndef SL_DEVICE_CUDA_ATTENTION_DNN_H
@@ -16,6 +16,7 @@ struct sl_dnn_attention {
     int64_t batch, heads, queries, keys, width; /* width: of a head */
     int64_t q_row, k_row, v_row, dq_row, dk_row, dv_row;
     int32_t causal, masked, backward;
+    int32_t half; /* enum sl_half, of all but lse and dots */
 };
 
 struct sl_dnn_attention_io {

@@ -1,4 +1,4 @@
-/* Weights in bf16 beside their fp32 masters. */
+/* Weights in 16 bits beside their fp32 masters. */
 #include "device/cuda/kernels.cuh"
 
 static __global__ void round_all(array to, array from, i64 count) {
@@ -8,8 +8,9 @@ static __global__ void round_all(array to, array from, i64 count) {
         put(to, tail, get(from, tail));
 }
 
-extern "C" sl_err sl_cuda_round(void *to, const void *from, int64_t count, cudaStream_t stream) {
+extern "C" sl_err sl_cuda_round(void *to, enum sl_half half, const void *from, int64_t count,
+                                cudaStream_t stream) {
     round_all<<<blocks_for(count, 8 * THREADS), THREADS, 0, stream>>>(
-        array{to, 1}, array{const_cast<void *>(from), 0}, count);
+        array{to, half}, array{const_cast<void *>(from), 0}, count);
     return sl_cuda_check(cudaGetLastError(), "rounding of weights");
 }

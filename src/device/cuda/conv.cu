@@ -20,24 +20,24 @@ static void close_conv(conv *c) {
     cudnnDestroyConvolutionDescriptor(c->op);
 }
 
-static sl_err set_image(cudnnTensorDescriptor_t *out, const sl_shape *s, bool half) {
+static sl_err set_image(cudnnTensorDescriptor_t *out, const sl_shape *s, int half) {
     SL_TRY(SL_CUDNN(cudnnCreateTensorDescriptor(out)));
-    return SL_CUDNN(cudnnSetTensor4dDescriptor(
-        *out, CUDNN_TENSOR_NCHW, half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT, (int)s->dim[0],
-        (int)s->dim[1], (int)s->dim[2], (int)s->dim[3]));
+    return SL_CUDNN(cudnnSetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, sl_half_dnn(half),
+                                               (int)s->dim[0], (int)s->dim[1], (int)s->dim[2],
+                                               (int)s->dim[3]));
 }
 
 static sl_err open_conv(const sl_cuda_call *call, const sl_shape *x, const sl_shape *w,
-                        const sl_shape *y, bool half, conv *c) {
+                        const sl_shape *y, int half, conv *c) {
     const union sl_attr *attr = call->instr->attr;
     const int64_t *stride = attr[0].ints.at, *pad = attr[1].ints.at, *gap = attr[2].ints.at;
     cudnnMathType_t math = half || call->device->tf32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
     SL_TRY(set_image(&c->x, x, half));
     SL_TRY(set_image(&c->y, y, half));
     SL_TRY(SL_CUDNN(cudnnCreateFilterDescriptor(&c->w)));
-    SL_TRY(SL_CUDNN(cudnnSetFilter4dDescriptor(c->w, half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT,
-                                               CUDNN_TENSOR_NCHW, (int)w->dim[0], (int)w->dim[1],
-                                               (int)w->dim[2], (int)w->dim[3])));
+    SL_TRY(SL_CUDNN(cudnnSetFilter4dDescriptor(c->w, sl_half_dnn(half), CUDNN_TENSOR_NCHW,
+                                               (int)w->dim[0], (int)w->dim[1], (int)w->dim[2],
+                                               (int)w->dim[3])));
     SL_TRY(SL_CUDNN(cudnnCreateConvolutionDescriptor(&c->op)));
     SL_TRY(SL_CUDNN(cudnnSetConvolution2dDescriptor(c->op, (int)pad[0], (int)pad[1], (int)stride[0],
                                                     (int)stride[1], (int)gap[0], (int)gap[1],
@@ -59,9 +59,9 @@ template <class P> static sl_err pick(const P *list, int count, int *out) {
                    "cuDNN has no deterministic algorithm for a convolution of this shape");
 }
 
-static bool is_half(const sl_cuda_call *call) { return call->instr->in[0].dtype == SL_BF16; }
+static int half_of(const sl_cuda_call *call) { return sl_half_of(call->instr->in[0].dtype); }
 
-/* Images that are fp32 among bf16 ones (pixels from the host, or an fp32 result) go through
+/* Images that are fp32 among 16-bit ones (pixels from the host, or an fp32 result) go through
  * scratch, behind the workspace. */
 static __global__ void convert(array y, array x, i64 count, bool add) {
     GRID_LOOP(i, count) put(y, i, get(x, i), add);
@@ -74,8 +74,8 @@ static void *room_at(const sl_cuda_call *call, i64 used) {
 }
 
 /* Input i in the dtype of the convolution. */
-static const void *in_type(const sl_cuda_call *call, int i, bool half, i64 *used) {
-    if ((call->instr->in[i].dtype == SL_BF16) == half)
+static const void *in_type(const sl_cuda_call *call, int i, int half, i64 *used) {
+    if (sl_half_of(call->instr->in[i].dtype) == half)
         return call->in[i];
     void *at = room_at(call, *used);
     i64 count = call->instr->in[i].numel;
@@ -85,7 +85,7 @@ static const void *in_type(const sl_cuda_call *call, int i, bool half, i64 *used
     return at;
 }
 
-static sl_err finish(const sl_cuda_call *call, void *made, bool half) {
+static sl_err finish(const sl_cuda_call *call, void *made, int half) {
     if (made == call->out[0])
         return SL_OK;
     i64 count = call->instr->out[0].numel;
@@ -94,8 +94,8 @@ static sl_err finish(const sl_cuda_call *call, void *made, bool half) {
     return launched(call);
 }
 
-static void *out_type(const sl_cuda_call *call, bool half, i64 used) {
-    bool same = (call->instr->out[0].dtype == SL_BF16) == half && !call->add;
+static void *out_type(const sl_cuda_call *call, int half, i64 used) {
+    bool same = sl_half_of(call->instr->out[0].dtype) == half && !call->add;
     return same ? call->out[0] : room_at(call, used);
 }
 
@@ -103,7 +103,7 @@ static __global__ void add_bias(array y, array bias, i64 count, i64 plane, i64 c
     GRID_LOOP(i, count) put(y, i, get(y, i) + get(bias, i / plane % channels));
 }
 
-static sl_err run_forward(const sl_cuda_call *call, conv *c, bool half) {
+static sl_err run_forward(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
     cudnnHandle_t dnn = call->device->dnn;
     cudnnConvolutionFwdAlgoPerf_t list[8];
@@ -128,7 +128,7 @@ static sl_err run_forward(const sl_cuda_call *call, conv *c, bool half) {
     return finish(call, y, half);
 }
 
-static sl_err run_dx(const sl_cuda_call *call, conv *c, bool half) {
+static sl_err run_dx(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
     cudnnHandle_t dnn = call->device->dnn;
     cudnnConvolutionBwdDataAlgoPerf_t list[8];
@@ -148,7 +148,7 @@ static sl_err run_dx(const sl_cuda_call *call, conv *c, bool half) {
     return finish(call, dx, half);
 }
 
-static sl_err run_dw(const sl_cuda_call *call, conv *c, bool half) {
+static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     const sl_instr *instr = call->instr;
     cudnnHandle_t dnn = call->device->dnn;
     cudnnConvolutionBwdFilterAlgoPerf_t list[8];
@@ -168,8 +168,8 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, bool half) {
     return finish(call, dw, half);
 }
 
-static sl_err closing(const sl_cuda_call *call, bool half,
-                      sl_err (*run)(const sl_cuda_call *call, conv *c, bool half)) {
+static sl_err closing(const sl_cuda_call *call, int half,
+                      sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};
     if (sl_conv_last_takes(call->device, call->instr))
         return sl_conv_last(call);
@@ -179,10 +179,10 @@ static sl_err closing(const sl_cuda_call *call, bool half,
 }
 
 static sl_err k_conv2d(const sl_cuda_call *call) {
-    return closing(call, call->instr->out[0].dtype == SL_BF16, run_forward);
+    return closing(call, sl_half_of(call->instr->out[0].dtype), run_forward);
 }
-static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, is_half(call), run_dx); }
-static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, is_half(call), run_dw); }
+static sl_err k_conv2d_dx(const sl_cuda_call *call) { return closing(call, half_of(call), run_dx); }
+static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, half_of(call), run_dw); }
 
 static i64 conv_bytes(const sl_cuda_call *call) {
     const sl_instr *instr = call->instr;

@@ -69,7 +69,7 @@ extern __shared__ uint4 ce_kept[];
 
 /* The eights of a row from x on. KEPT: by way of shared memory, where a thread finds what it asked
  * for itself. */
-template <bool HALF, bool KEPT> struct row_eights {
+template <int HALF, bool KEPT> struct row_eights {
     enum { PIECES = HALF ? 1 : 2 }; /* of 16 bytes */
     const uint4 *from;
     __device__ __forceinline__ void ask(i64 eights) const {
@@ -131,9 +131,9 @@ static __device__ __forceinline__ eight slopes_at(const slopes &g, eight e, i64 
     return e;
 }
 
-/* A row's loss goes to `loss`, 0 where the target does not count. HALF: logits and dx are bf16;
+/* A row's loss goes to `loss`, 0 where the target does not count. HALF: of logits and dx;
  * known here, loads need not wait for each other. */
-template <bool HALF, bool KEPT>
+template <int HALF, bool KEPT>
 static __global__ void __launch_bounds__(CE_THREADS, 2)
     ce_rows(ce c, ce_down d, float *loss, bool wide) {
     c.x.half = d.dx.half = HALF;
@@ -201,7 +201,7 @@ static __global__ void ce_end(ce c, array y, const float *loss, i64 rows, float 
 }
 
 /* SAME: logits and dx are of the type HALF says. */
-template <bool SAME, bool HALF>
+template <bool SAME, int HALF>
 static __global__ void __launch_bounds__(CE_THREADS, 2)
     ce_dx(ce c, ce_down d, bool wide, bool add) {
     if (SAME)
@@ -246,7 +246,7 @@ static ce ce_of(const sl_cuda_call *call, int logits) {
 
 static unsigned ce_threads(i64 n) { return n < 512 ? 64 : n < 8192 ? 256 : (unsigned)CE_THREADS; }
 
-template <bool HALF, bool KEPT>
+template <int HALF, bool KEPT>
 static sl_err launch_rows(const sl_cuda_call *call, const ce &c, const ce_down &d, i64 rows,
                           i64 kept_bytes) {
     if (kept_bytes > 48 * 1024)
@@ -257,15 +257,19 @@ static sl_err launch_rows(const sl_cuda_call *call, const ce &c, const ce_down &
     return launched(call);
 }
 
+template <int HALF>
+static sl_err launch_some(const sl_cuda_call *call, const ce &c, const ce_down &d, i64 rows,
+                          i64 bytes) {
+    return bytes <= CE_SHARED ? launch_rows<HALF, true>(call, c, d, rows, bytes)
+                              : launch_rows<HALF, false>(call, c, d, rows, 0);
+}
+
 static sl_err run_rows(const sl_cuda_call *call, const ce &c, const ce_down &d, array loss,
                        bool add) {
     i64 rows = call->instr->in[0].numel / c.n, bytes = c.n / 8 * (c.x.half ? 16 : 32);
-    bool kept = bytes <= CE_SHARED;
-    sl_err err = c.x.half ? kept ? launch_rows<true, true>(call, c, d, rows, bytes)
-                                 : launch_rows<true, false>(call, c, d, rows, 0)
-                 : kept ? launch_rows<false, true>(call, c, d, rows, bytes)
-                          : launch_rows<false, false>(call, c, d, rows, 0);
-    SL_TRY(err);
+    SL_TRY(c.x.half == SL_HALF_BF16 ? launch_some<SL_HALF_BF16>(call, c, d, rows, bytes)
+           : c.x.half               ? launch_some<SL_HALF_FP16>(call, c, d, rows, bytes)
+                                    : launch_some<SL_HALF_NOT>(call, c, d, rows, bytes));
     ce_end<<<1, 1024, 0, call->stream>>>(c, loss, (float *)call->scratch, rows, NULL, add);
     return launched(call);
 }
@@ -273,10 +277,13 @@ static sl_err run_rows(const sl_cuda_call *call, const ce &c, const ce_down &d, 
 static sl_err run_dx(const sl_cuda_call *call, const ce &c, const ce_down &d, i64 rows, bool add) {
     unsigned threads = ce_threads(c.n);
     bool wide = fit8(c.x, d.dx);
-    if (c.x.half && d.dx.half)
-        ce_dx<true, true><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
+    int half = half_of_all(c.x, d.dx);
+    if (half == SL_HALF_BF16)
+        ce_dx<true, SL_HALF_BF16><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
+    else if (half == SL_HALF_FP16)
+        ce_dx<true, SL_HALF_FP16><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
     else
-        ce_dx<false, false><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
+        ce_dx<false, SL_HALF_NOT><<<(unsigned)rows, threads, 0, call->stream>>>(c, d, wide, add);
     return launched(call);
 }
 

@@ -3,13 +3,13 @@
  * All of this is in the module libsluice_cuda.so, which the program loads when a CUDA device is
  * asked for (device/module_cuda.c); nothing else of the program knows CUDA.
  *
- *   sl_program --bind--> sl_exec: per instruction a kernel; scratch; bf16 copies of weights
+ *   sl_program --bind--> sl_exec: per instruction a kernel; scratch; 16-bit copies of weights
  *   run(phase)  ------->  the phase's kernels on the compute stream, as a graph after the first
  * time
  *
- * A kernel launches on call->stream and returns at once. Operands are fp32, bf16 or int32, each by
- * its own dtype: a kernel takes any mixture, sums in fp32 and rounds once, when it stores. Results
- * do not depend on the order in which blocks run: no floating-point atomics anywhere.
+ * A kernel launches on call->stream and returns at once. Operands are fp32, bf16, fp16 or int32,
+ * each by its own dtype: a kernel takes any mixture, sums in fp32 and rounds once, when it stores.
+ * Results do not depend on the order in which blocks run: no floating-point atomics anywhere.
  */
 #ifndef SL_DEVICE_CUDA_CUDA_H
 #define SL_DEVICE_CUDA_CUDA_H
@@ -31,6 +31,20 @@ struct sl_cuda_draw {
     int64_t first_sample;
 };
 
+/* What an array of floats holds. The libraries' names for it. */
+enum sl_half { SL_HALF_NOT, SL_HALF_BF16, SL_HALF_FP16 };
+static inline enum sl_half sl_half_of(enum sl_dtype dtype) {
+    return dtype == SL_BF16 ? SL_HALF_BF16 : dtype == SL_FP16 ? SL_HALF_FP16 : SL_HALF_NOT;
+}
+static inline cudaDataType_t sl_half_blas(int half) {
+    return half == SL_HALF_BF16 ? CUDA_R_16BF : half == SL_HALF_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+static inline cudnnDataType_t sl_half_dnn(int half) {
+    return half == SL_HALF_BF16   ? CUDNN_DATA_BFLOAT16
+           : half == SL_HALF_FP16 ? CUDNN_DATA_HALF
+                                  : CUDNN_DATA_FLOAT;
+}
+
 enum { SL_CUDA_SLABS = 64 };
 
 struct sl_cuda_gemms; /* cuBLASLt plans by shape; see gemm.h */
@@ -50,10 +64,11 @@ struct sl_cuda_device {
     struct sl_fingerprint *print; /* device memory, and a clock: to choose among products */
     cudaEvent_t clock[2];
     bool tf32;            /* fp32 products may round their factors to tf32 */
-    struct sl_cuda_slab { /* weights (a version of them) with their copy in bf16 */
+    struct sl_cuda_slab { /* weights (a version of them) with their copy in 16 bits */
         const char *at;
         int64_t size_bytes;
         void *halves;
+        enum sl_half half;
         bool fresh; /* halves are of the weights as they are */
     } slabs[SL_CUDA_SLABS];
     int slab_count;
@@ -91,7 +106,7 @@ struct sl_cuda_kernel {
     const char *name; /* of sl_instr.kernel; a row {0} ends a table */
     sl_err (*run)(const struct sl_cuda_call *call);
     int64_t (*scratch_bytes)(const struct sl_instr *instr); /* NULL: none */
-    bool halves; /* reads weights in bf16 when activations are (products, convolutions) */
+    bool halves; /* reads weights in 16 bits when activations are (products, convolutions) */
     /* Scratch that the device's libraries ask for, the kernel's own included; the call has no
      * addresses yet. NULL: none. */
     int64_t (*library_bytes)(const struct sl_cuda_call *call);
@@ -147,16 +162,22 @@ sl_err sl_cuda_predict(struct sl_device *device, const struct sl_step_item *item
                        double ahead);
 sl_err sl_cuda_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count);
 sl_err sl_cuda_muon(struct sl_cuda_device *cuda, const struct sl_step_item *item);
-/* halves.c: something wrote to this memory, or it is gone; weights in bf16, made anew where they
+/* halves.c: something wrote to this memory, or it is gone; weights in 16 bits, made anew where they
  * changed. */
 void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
 void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at);
 /* The fresh copy of these weights, for whoever writes both; NULL: there is none. */
-void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes);
-sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes,
+                      enum sl_half *half);
+struct sl_weights { /* a version of them */
+    const void *at;
+    int64_t size_bytes;
+};
+sl_err sl_cuda_halves(struct sl_cuda_device *cuda, struct sl_weights weights, enum sl_half half,
                       void **out);
-/* cast.cu: fp32 to bf16 */
-sl_err sl_cuda_round(void *to, const void *from, int64_t count, cudaStream_t stream);
+/* cast.cu: fp32 to 16 bits */
+sl_err sl_cuda_round(void *to, enum sl_half half, const void *from, int64_t count,
+                     cudaStream_t stream);
 
 /* device.c: pinned bytes that stay until the copy on `stream` has read them; device memory. */
 sl_err sl_cuda_pin(struct sl_cuda_device *cuda, int64_t size_bytes, cudaStream_t stream,

@@ -105,7 +105,7 @@ static sl_err k_scale(const sl_cuda_call *call) {
 static sl_err k_copy(const sl_cuda_call *call) {
     const sl_operand *in = &call->instr->in[0], *out = &call->instr->out[0];
     if (in->dtype == out->dtype && !call->add) {
-        i64 bytes = out->numel * (out->dtype == SL_BF16 ? 2 : 4);
+        i64 bytes = out->numel * (sl_dtype_is_half(out->dtype) ? 2 : 4);
         return call->out[0] == call->in[0]
                    ? SL_OK
                    : SL_CUDA(cudaMemcpyAsync(call->out[0], call->in[0], bytes,

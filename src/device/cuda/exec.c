@@ -4,7 +4,7 @@
  *                               2nd time   recorded as a graph, then launched
  *                               later      the graph is launched
  *
- * What must not be baked into a graph is done before it: the bf16 copy of the weights when they
+ * What must not be baked into a graph is done before it: the 16-bit copy of the weights when they
  * changed, and what dropout draws from.
  */
 #include "device/cuda/cuda.h"
@@ -28,7 +28,8 @@ struct graph {
 
 struct sl_exec {
     const struct sl_program *program;
-    struct sl_instr *instrs; /* as in the program, weights read in bf16 where kernels want that */
+    struct sl_instr
+        *instrs; /* as in the program, weights read in 16 bits where kernels want that */
     struct sl_operand *operands;
     const struct sl_cuda_kernel **kernels; /* [instr_count] */
     struct sl_cuda_layout layout;
@@ -37,7 +38,7 @@ struct sl_exec {
     int64_t copies_at; /* in scratch: the images that a phase W reads turned, one by one */
     struct sl_hole
         *holes;   /* [instr_count]: where those that need much have their scratch instead */
-    bool halved;  /* products read weights in bf16, */
+    bool halved;  /* products read weights in 16 bits, */
     void *halves; /* of the version of the run at hand */
     struct sl_cuda_draw *draw;
     bool draws;
@@ -73,10 +74,11 @@ static void *zeroed(size_t count, size_t size) {
     return memory;
 }
 
-/* Does this kernel read the operand from the bf16 copy of the weights? */
+/* Does this kernel read the operand from the 16-bit copy of the weights? */
 static bool is_halved(const struct sl_exec *exec, const struct sl_cuda_kernel *kernel,
                       const struct sl_operand *operand) {
-    return exec->program->dtype == SL_BF16 && kernel->halves && operand->space == SL_SPACE_PARAM;
+    return sl_dtype_is_half(exec->program->dtype) && kernel->halves &&
+           operand->space == SL_SPACE_PARAM;
 }
 
 static void copy_instrs(struct sl_exec *exec) {
@@ -107,7 +109,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
             return sl_fail(SL_ERR_NO, "the GPU has no kernel for '%s'", instr->kernel);
         for (int k = 0; k < instr->in_count; k++)
             if (is_halved(exec, kernel, &instr->in[k])) {
-                instr->in[k].dtype = SL_BF16;
+                instr->in[k].dtype = exec->program->dtype;
                 exec->halved = true;
             }
         exec->draws |= strstr(instr->kernel, "dropout") != NULL;
@@ -189,7 +191,7 @@ static void *address(const struct sl_exec *exec, const struct sl_operand *operan
                      const struct sl_run_args *args) {
     if (operand->space == SL_SPACE_NONE)
         return NULL;
-    if (operand->space == SL_SPACE_PARAM && operand->dtype == SL_BF16)
+    if (operand->space == SL_SPACE_PARAM && sl_dtype_is_half(operand->dtype))
         return (char *)exec->halves + operand->offset / 2;
     return (char *)args->base[operand->space] + operand->offset;
 }
@@ -357,8 +359,9 @@ sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct 
     bool fresh = false;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));
     if (exec->halved)
-        SL_TRY(sl_cuda_halves(cuda, args->base[SL_SPACE_PARAM], exec->program->param_bytes,
-                              &exec->halves));
+        SL_TRY(sl_cuda_halves(
+            cuda, (struct sl_weights){args->base[SL_SPACE_PARAM], exec->program->param_bytes},
+            sl_half_of(exec->program->dtype), &exec->halves));
     SL_TRY(send_draw(cuda, exec, args));
     if (args->after)
         return launch_watched(cuda, exec, args);

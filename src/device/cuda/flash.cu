@@ -9,7 +9,7 @@ bool flash_fits(const att &z) {
     const array all[] = {z.q, z.k, z.v, z.y, z.dy, z.dq, z.dk, z.dv};
     const i64 strides[] = {z.q_row, z.k_row, z.v_row, z.dq_row, z.dk_row, z.dv_row};
     for (const array &a : all)
-        if (a.at && (!a.half || (uintptr_t)a.at % 16))
+        if (a.at && (a.half != SL_HALF_BF16 || (uintptr_t)a.at % 16))
             return false;
     for (i64 stride : strides)
         if (stride % 8)

@@ -63,15 +63,14 @@ void sl_gemms_close(struct sl_cuda_gemms *gemms) {
 }
 
 struct side { /* a matrix as the library sees it */
-    bool half;
+    int half; /* enum sl_half */
     int64_t rows, cols, ld, stride;
 };
 
 static sl_err make_layout(cublasLtMatrixLayout_t *out, const struct side *side, int64_t batch) {
     int32_t count = (int32_t)batch;
-    SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutCreate(out, side->half ? CUDA_R_16BF : CUDA_R_32F,
-                                                (uint64_t)side->rows, (uint64_t)side->cols,
-                                                side->ld)));
+    SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutCreate(out, sl_half_blas(side->half), (uint64_t)side->rows,
+                                                (uint64_t)side->cols, side->ld)));
     if (batch <= 1)
         return SL_OK;
     SL_TRY(SL_CUBLAS(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
@@ -103,7 +102,7 @@ static sl_err make_desc(const struct sl_cuda_device *cuda, struct plan *p) {
     SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, tail);
     if (g->tail >= SL_GEMM_GELU) {
         int64_t ld = g->ldy;
-        int32_t type = g->half_out ? CUDA_R_16BF : CUDA_R_32F;
+        int32_t type = sl_half_blas(g->half_out);
         SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ld);
         SET(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type);
     }

@@ -27,7 +27,7 @@ struct sl_gemm {
     int64_t lda, ldb, ldy; /* elements from row to row as stored */
     int64_t batch, stride_a, stride_b, stride_y;
     int32_t ta, tb;
-    int32_t half_in, half_out; /* a and b; y, c and bias */
+    int32_t half_in, half_out; /* enum sl_half, of a and b; of y, c and bias */
     int32_t tail;              /* enum sl_gemm_tail */
     int32_t align;             /* bytes, of all pointers */
 };

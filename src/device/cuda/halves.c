@@ -1,4 +1,4 @@
-/* Weights in bf16: every slab of weights that products read has a copy, so that a pass may read
+/* Weights in 16 bits: every slab of weights that products read has a copy, so that a pass may read
  * another version than the one before it at no cost. An optimizer step writes a copy that is fresh
  * along with the weights: 2 bytes of traffic per weight and step. Behind any other write to the
  * slab it is made anew by the first pass that reads it.
@@ -17,7 +17,8 @@ void sl_cuda_touch(struct sl_cuda_device *cuda, const void *at, int64_t size_byt
     }
 }
 
-void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes) {
+void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_bytes,
+                      enum sl_half *kind) {
     const char *from = at;
     char *half = NULL;
     for (int i = 0; i < cuda->slab_count; i++) {
@@ -28,6 +29,7 @@ void *sl_cuda_half_of(struct sl_cuda_device *cuda, const void *at, int64_t size_
             from + size_bytes > slab->at + slab->size_bytes)
             return NULL;
         half = (char *)slab->halves + (from - slab->at) / 2;
+        *kind = slab->half;
     }
     return half;
 }
@@ -40,32 +42,36 @@ void sl_cuda_forget(struct sl_cuda_device *cuda, const void *at) {
         }
 }
 
-static sl_err find(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+static sl_err find(struct sl_cuda_device *cuda, struct sl_weights weights, enum sl_half half,
                    struct sl_cuda_slab **out) {
-    for (int i = 0; i < cuda->slab_count; i++)
-        if (cuda->slabs[i].at == weights && cuda->slabs[i].size_bytes == size_bytes) {
-            *out = &cuda->slabs[i];
+    for (int i = 0; i < cuda->slab_count; i++) {
+        struct sl_cuda_slab *slab = &cuda->slabs[i];
+        if (slab->at == weights.at && slab->size_bytes == weights.size_bytes &&
+            slab->half == half) {
+            *out = slab;
             return SL_OK;
         }
+    }
     if (cuda->slab_count == SL_CUDA_SLABS)
         return sl_fail(SL_ERR_NO,
-                       "a GPU keeps %d versions of weights in bf16 at most; use a schedule with "
+                       "a GPU keeps %d versions of weights in 16 bits at most; use a schedule with "
                        "fewer, or --dtype fp32",
                        SL_CUDA_SLABS);
-    struct sl_cuda_slab slab = {weights, size_bytes, NULL, false};
-    SL_TRY(SL_CUDA(cudaMalloc(&slab.halves, (size_t)size_bytes / 2)));
+    struct sl_cuda_slab slab = {weights.at, weights.size_bytes, NULL, half, false};
+    SL_TRY(SL_CUDA(cudaMalloc(&slab.halves, (size_t)weights.size_bytes / 2)));
     *out = &cuda->slabs[cuda->slab_count++];
     **out = slab;
     return SL_OK;
 }
 
-sl_err sl_cuda_halves(struct sl_cuda_device *cuda, const void *weights, int64_t size_bytes,
+sl_err sl_cuda_halves(struct sl_cuda_device *cuda, struct sl_weights weights, enum sl_half half,
                       void **out) {
     struct sl_cuda_slab *slab;
-    SL_TRY(find(cuda, weights, size_bytes, &slab));
+    SL_TRY(find(cuda, weights, half, &slab));
     *out = slab->halves;
     if (slab->fresh)
         return SL_OK;
     slab->fresh = true;
-    return sl_cuda_round(slab->halves, weights, size_bytes / 4, cuda->streams[SL_STREAM_COMPUTE]);
+    return sl_cuda_round(slab->halves, half, weights.at, weights.size_bytes / 4,
+                         cuda->streams[SL_STREAM_COMPUTE]);
 }

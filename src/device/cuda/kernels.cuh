@@ -1,21 +1,22 @@
-/* What kernels share: arrays of either float type, launching, sums over a warp and a block. */
+/* What kernels share: arrays of any float type, launching, sums over a warp and a block. */
 #ifndef SL_DEVICE_CUDA_KERNELS_CUH
 #define SL_DEVICE_CUDA_KERNELS_CUH
 
 #include "device/cuda/cuda.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 typedef int64_t i64;
 
 /* A tensor as a kernel sees it. */
 struct array {
     void *at;
-    int half; /* bf16, else fp32 */
+    int half; /* enum sl_half: 0 is fp32 */
 };
 
 static inline array array_of(const sl_operand &operand, const void *at) {
-    return {const_cast<void *>(at), operand.dtype == SL_BF16};
+    return {const_cast<void *>(at), sl_half_of(operand.dtype)};
 }
 static inline array in_array(const sl_cuda_call *call, int i) {
     return i < call->instr->in_count ? array_of(call->instr->in[i], call->in[i]) : array{};
@@ -24,12 +25,25 @@ static inline array out_array(const sl_cuda_call *call, int i) {
     return array_of(call->instr->out[i], call->out[i]);
 }
 
+static __device__ __forceinline__ float from_half(uint16_t raw, int half) {
+    return half == SL_HALF_FP16 ? __half2float(__ushort_as_half(raw))
+                                : __bfloat162float(__ushort_as_bfloat16(raw));
+}
+static __device__ __forceinline__ uint16_t to_half(float v, int half) {
+    return half == SL_HALF_FP16 ? __half_as_ushort(__float2half_rn(v))
+                                : __bfloat16_as_ushort(__float2bfloat16(v));
+}
+/* What is read again after v was stored. */
+static __device__ __forceinline__ float as_stored(array a, float v) {
+    return a.half ? from_half(to_half(v, a.half), a.half) : v;
+}
+
 static __device__ __forceinline__ float get(array a, i64 i) {
-    return a.half ? __bfloat162float(((const __nv_bfloat16 *)a.at)[i]) : ((const float *)a.at)[i];
+    return a.half ? from_half(((const uint16_t *)a.at)[i], a.half) : ((const float *)a.at)[i];
 }
 static __device__ __forceinline__ void put(array a, i64 i, float v) {
     if (a.half)
-        ((__nv_bfloat16 *)a.at)[i] = __float2bfloat16(v);
+        ((uint16_t *)a.at)[i] = to_half(v, a.half);
     else
         ((float *)a.at)[i] = v;
 }
@@ -44,10 +58,11 @@ struct eight {
 static __device__ __forceinline__ eight get8(array a, i64 i) {
     eight e;
     if (a.half) {
-        uint4 raw = *(const uint4 *)((const __nv_bfloat16 *)a.at + i);
-        const __nv_bfloat162 *two = (const __nv_bfloat162 *)&raw;
+        uint4 raw = *(const uint4 *)((const uint16_t *)a.at + i);
         for (int k = 0; k < 4; k++) {
-            float2 f = __bfloat1622float2(two[k]);
+            float2 f = a.half == SL_HALF_FP16
+                           ? __half22float2(((const __half2 *)&raw)[k])
+                           : __bfloat1622float2(((const __nv_bfloat162 *)&raw)[k]);
             e.v[2 * k] = f.x;
             e.v[2 * k + 1] = f.y;
         }
@@ -60,10 +75,12 @@ static __device__ __forceinline__ eight get8(array a, i64 i) {
 static __device__ __forceinline__ void put8(array a, i64 i, const eight &e) {
     if (a.half) {
         uint4 raw;
-        __nv_bfloat162 *two = (__nv_bfloat162 *)&raw;
         for (int k = 0; k < 4; k++)
-            two[k] = __floats2bfloat162_rn(e.v[2 * k], e.v[2 * k + 1]);
-        *(uint4 *)((__nv_bfloat16 *)a.at + i) = raw;
+            if (a.half == SL_HALF_FP16)
+                ((__half2 *)&raw)[k] = __floats2half2_rn(e.v[2 * k], e.v[2 * k + 1]);
+            else
+                ((__nv_bfloat162 *)&raw)[k] = __floats2bfloat162_rn(e.v[2 * k], e.v[2 * k + 1]);
+        *(uint4 *)((uint16_t *)a.at + i) = raw;
     } else {
         ((float4 *)((float *)a.at + i))[0] = *(const float4 *)e.v;
         ((float4 *)((float *)a.at + i))[1] = *(const float4 *)(e.v + 4);
@@ -72,6 +89,12 @@ static __device__ __forceinline__ void put8(array a, i64 i, const eight &e) {
 /* Is every array fit for get8? */
 template <class... A> static bool fit8(A... arrays) {
     return (((uintptr_t)arrays.at % 16 == 0) && ...);
+}
+
+/* Which 16 bits all arrays hold, for kernels that are compiled for it; SL_HALF_NOT: some are fp32.
+ * Absent ones go with the others. */
+template <class... A> static int half_of_all(array first, A... rest) {
+    return ((!rest.at || rest.half == first.half) && ... && true) ? first.half : SL_HALF_NOT;
 }
 
 /* 2^x and e^x by the special unit: relative error below 2^-21. */

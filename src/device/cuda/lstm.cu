@@ -1,8 +1,8 @@
 /* lstm: one product for the inputs of all steps, then one small product and one kernel per step.
- * Everything is fp32: lstm's results stay so in bf16 programs (pass/dtype.c), and inputs that are
- * bf16 are widened in scratch.
+ * Everything is fp32: lstm's results stay so in 16-bit programs (pass/dtype.c), and inputs that are
+ * 16 bits are widened in scratch.
  *
- *   scratch   [x] [w_ih] [w_hh] [h0, c0 ...]   as far as they are bf16;   backward: [w_hh] carry_h
+ *   scratch   [x] [w_ih] [w_hh] [h0, c0 ...]   as far as they are;   backward: [w_hh] carry_h
  * carry_c
  */
 #include "device/cuda/gemm.h"
@@ -20,7 +20,7 @@ static __global__ void widen(float *y, array x, i64 count) { GRID_LOOP(i, count)
 
 /* Input i as fp32; `used` bytes of scratch are taken. */
 static const float *wide(const sl_cuda_call *call, int i, i64 *used) {
-    if (call->instr->in[i].dtype != SL_BF16)
+    if (!sl_dtype_is_half(call->instr->in[i].dtype))
         return (const float *)call->in[i];
     float *at = (float *)((char *)call->scratch + *used);
     i64 count = call->instr->in[i].numel;
@@ -108,7 +108,7 @@ static sl_err k_lstm(const sl_cuda_call *call) {
 static i64 forward_scratch(const sl_instr *instr) {
     i64 bytes = 0;
     for (int i = 0; i < instr->in_count; i++)
-        bytes += instr->in[i].dtype == SL_BF16 ? padded(instr->in[i].numel * 4) : 0;
+        bytes += sl_dtype_is_half(instr->in[i].dtype) ? padded(instr->in[i].numel * 4) : 0;
     return bytes;
 }
 

@@ -1,8 +1,8 @@
 /* matmul and its fused forms (pass/fused.h): cuBLASLt with its epilogues where it has them, else
  * the plain product and one more kernel.
  *
- *   a, b of different dtypes        the fp32 one is rounded to bf16 in scratch
- *   scratch                         [a in bf16] [b in bf16] [parts of column sums]
+ *   a, b of different dtypes        the fp32 one is rounded to 16 bits in scratch
+ *   scratch                         [a in 16 bits] [b in 16 bits] [parts of column sums]
  */
 #include "device/cuda/columns.cuh"
 #include "device/cuda/gemm.h"
@@ -28,16 +28,17 @@ static sl_gemm gemm_of(const sl_instr *instr) {
         g.m *= g.batch;
         g.batch = 1;
     }
-    g.half_in = instr->in[0].dtype == SL_BF16 || instr->in[1].dtype == SL_BF16 ||
-                instr->out[0].dtype == SL_BF16;
-    g.half_out = instr->out[0].dtype == SL_BF16;
+    const sl_dtype types[] = {instr->in[0].dtype, instr->in[1].dtype, instr->out[0].dtype};
+    for (sl_dtype type : types) /* of a program all halves are of one kind */
+        g.half_in = sl_dtype_is_half(type) ? sl_half_of(type) : g.half_in;
+    g.half_out = sl_half_of(instr->out[0].dtype);
     g.align = 16;
     sl_gemm_pack(&g);
     return g;
 }
 
 static bool to_cast(const sl_instr *instr, const sl_gemm &g, int i) {
-    return g.half_in && instr->in[i].dtype != SL_BF16;
+    return g.half_in && !sl_dtype_is_half(instr->in[i].dtype);
 }
 
 static i64 cast_bytes(const sl_instr *instr, const sl_gemm &g, int i) {
@@ -55,7 +56,7 @@ static const void *factor(const sl_cuda_call *call, const sl_gemm &g, int i) {
     void *at = (char *)call->scratch + (i == 1 ? cast_bytes(call->instr, g, 0) : 0);
     i64 count = call->instr->in[i].numel;
     round_to_half<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-        array{at, 1}, in_array(call, i), count);
+        array{at, g.half_in}, in_array(call, i), count);
     return at;
 }
 
@@ -77,8 +78,8 @@ static __device__ float slope_of(float x, bool erf) {
     return 0.5f * (1 + t + x * (1 - t * t) * inner);
 }
 
-/* The same for results in bf16: erfc by a polynomial (Abramowitz and Stegun 7.1.26), off by at most
- * 1.5e-7. below: the share of the normal distribution below x; bell: exp(-x^2 / 2). */
+/* The same for results in 16 bits: erfc by a polynomial (Abramowitz and Stegun 7.1.26), off by at
+ * most 1.5e-7. below: the share of the normal distribution below x; bell: exp(-x^2 / 2). */
 struct normal {
     float below, bell;
 };
@@ -141,7 +142,7 @@ static __device__ __forceinline__ void finish_eight(const tail_args &t, i64 i, e
     if (t.f != GELU)
         return;
     for (int k = 0; k < 8; k++) {
-        float x = t.y.half ? __bfloat162float(__float2bfloat16(v.v[k])) : v.v[k];
+        float x = as_stored(t.y, v.v[k]);
         v.v[k] = t.y.half ? gelu_half(x, t.erf) : gelu_of(x, t.erf);
     }
     put8(t.second, i, v);
@@ -155,9 +156,9 @@ static __global__ void finish8(tail_args t, i64 eights) {
     }
 }
 
-/* All bf16, no bias: known here, and two eights at a time, loads do not wait. */
-template <form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
-    t.y.half = t.second.half = t.other.half = 1;
+/* All of one kind, no bias: known here, and two eights at a time, loads do not wait. */
+template <int HALF, form F, bool ERF> static __global__ void finish_half(tail_args t, i64 eights) {
+    t.y.half = t.second.half = t.other.half = HALF;
     t.bias.at = NULL;
     t.erf = ERF;
     t.f = F;
@@ -177,22 +178,30 @@ template <form F, bool ERF> static __global__ void finish_half(tail_args t, i64 
     }
 }
 
+template <int HALF> static bool launch_half(const sl_cuda_call *call, const tail_args &t) {
+    i64 eights = call->instr->out[0].numel / 8;
+    unsigned blocks = blocks_for(eights, THREADS);
+    if (t.f == GELU && t.erf)
+        finish_half<HALF, GELU, true><<<blocks, THREADS, 0, call->stream>>>(t, eights);
+    else if (t.f == GELU)
+        finish_half<HALF, GELU, false><<<blocks, THREADS, 0, call->stream>>>(t, eights);
+    else if (t.f == GELU_DX && t.erf)
+        finish_half<HALF, GELU_DX, true><<<blocks, THREADS, 0, call->stream>>>(t, eights);
+    else
+        return false;
+    return true;
+}
+
 static sl_err run_finish(const sl_cuda_call *call, const tail_args &t) {
     i64 count = call->instr->out[0].numel;
-    unsigned blocks = blocks_for(count / 8, THREADS);
-    bool half =
-        t.y.half == 1 && (!t.second.at || t.second.half == 1) && (!t.other.at || t.other.half == 1);
     bool wide = t.n % 8 == 0 && fit8(t.y, t.second, t.bias, t.other);
-    bool fast = wide && half && !t.bias.at;
-    if (fast && t.f == GELU && t.erf)
-        finish_half<GELU, true><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else if (fast && t.f == GELU)
-        finish_half<GELU, false><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else if (fast && t.f == GELU_DX && t.erf)
-        finish_half<GELU_DX, true><<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else if (wide)
-        finish8<<<blocks, THREADS, 0, call->stream>>>(t, count / 8);
-    else
+    int half = wide && !t.bias.at ? half_of_all(t.y, t.second, t.other) : SL_HALF_NOT;
+    bool done = half == SL_HALF_BF16   ? launch_half<SL_HALF_BF16>(call, t)
+                : half == SL_HALF_FP16 ? launch_half<SL_HALF_FP16>(call, t)
+                                       : false;
+    if (!done && wide)
+        finish8<<<blocks_for(count / 8, THREADS), THREADS, 0, call->stream>>>(t, count / 8);
+    else if (!done)
         finish<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(t, count);
     return launched(call);
 }
@@ -205,7 +214,8 @@ static sl_gemm_tail tail_of(form f, bool bias, bool erf) {
     return bias ? SL_GEMM_BIAS : SL_GEMM_PLAIN;
 }
 
-/* in bf16 the library's aux rows must be multiples of 16 bytes; other shapes it refuses itself */
+/* in 16 bits the library's aux rows must be multiples of 16 bytes; other shapes it refuses itself
+ */
 static bool fusable(const sl_cuda_call *call, const sl_gemm &g, array bias, array other) {
     bool typed = (!bias.at || bias.half == g.half_out) && (!other.at || other.half == g.half_out);
     return typed && (g.tail == SL_GEMM_PLAIN || g.ldy % 8 == 0) && g.batch == 1 &&
@@ -257,8 +267,8 @@ static sl_err k_matmul_gelu_erf_dx(const sl_cuda_call *call) {
 
 /* ---- a weight's gradient with its bias' ---- */
 
-/* HALF: x is bf16; known here, loads need not wait for each other. */
-template <bool HALF> struct load_side {
+/* HALF: of x; known here, loads need not wait for each other. */
+template <int HALF> struct load_side {
     array x;
     i64 row, col; /* strides */
     bool wide;
@@ -282,11 +292,14 @@ static sl_err with_sums(const sl_cuda_call *call, int side) {
     array x = in_array(call, side);
     i64 row = turned ? 1 : n, col = turned ? g.k : 1;
     bool wide = !turned && fit8(x);
-    if (x.half)
-        return sum_columns_in(call, out_array(call, 1), g.k, n, load_side<true>{x, row, col, wide},
+    array sums = out_array(call, 1);
+    if (x.half == SL_HALF_BF16)
+        return sum_columns_in(call, sums, g.k, n, load_side<SL_HALF_BF16>{x, row, col, wide},
                               scratch);
-    return sum_columns_in(call, out_array(call, 1), g.k, n, load_side<false>{x, row, col, wide},
-                          scratch);
+    if (x.half)
+        return sum_columns_in(call, sums, g.k, n, load_side<SL_HALF_FP16>{x, row, col, wide},
+                              scratch);
+    return sum_columns_in(call, sums, g.k, n, load_side<SL_HALF_NOT>{x, row, col, wide}, scratch);
 }
 
 static sl_err k_matmul_sum_a(const sl_cuda_call *call) { return with_sums(call, 0); }

@@ -9,11 +9,6 @@ struct norm_args {
     bool centred; /* layernorm, else rmsnorm */
 };
 
-/* What a later kernel will read of it. */
-static __device__ __forceinline__ float as_stored(array a, float v) {
-    return a.half ? __bfloat162float(__float2bfloat16(v)) : v;
-}
-
 static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, float mean,
                                                  float rstd) {
     if (threadIdx.x % 32)
@@ -23,11 +18,11 @@ static __device__ __forceinline__ void put_stats(const norm_args &a, i64 row, fl
     put(a.rstd, row, rstd);
 }
 
-/* HALF: rows are bf16, w and b are fp32; SUM: there is an r. Known here, loads need not wait for
- * each other. */
-template <bool HALF, bool SUM> static __global__ void norm_kept(norm_args a) {
+/* HALF: what rows hold, where w and b are fp32; SUM: there is an r. Known here, loads need not wait
+ * for each other. */
+template <int HALF, bool SUM> static __global__ void norm_kept(norm_args a) {
     if (HALF) {
-        a.x.half = a.r.half = a.sum.half = a.y.half = 1;
+        a.x.half = a.r.half = a.sum.half = a.y.half = HALF;
         a.w.half = a.b.half = 0;
     }
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, n = a.z.n, base = row * n;
@@ -94,21 +89,24 @@ static __global__ void norm_long(norm_args a) {
                 (a.b.at ? get(a.b, j) : 0));
 }
 
-static sl_err run_norm(const sl_cuda_call *call, const norm_args &a) {
-    bool half = a.x.half == 1 && a.y.half == 1 && (!a.r.at || (a.r.half == 1 && a.sum.half == 1));
-    bool kept = fits(a.z.n) && fit8(a.x, a.r, a.w, a.b, a.sum, a.y);
+template <int HALF> static void launch_kept(const sl_cuda_call *call, const norm_args &a) {
     unsigned blocks = row_blocks(a.z.count), threads = 32 * WARPS;
-    half = half && !a.w.half && !a.b.half;
-    if (!kept)
-        norm_long<<<blocks, threads, 0, call->stream>>>(a);
-    else if (half && a.r.at)
-        norm_kept<true, true><<<blocks, threads, 0, call->stream>>>(a);
-    else if (half)
-        norm_kept<true, false><<<blocks, threads, 0, call->stream>>>(a);
-    else if (a.r.at)
-        norm_kept<false, true><<<blocks, threads, 0, call->stream>>>(a);
+    if (a.r.at)
+        norm_kept<HALF, true><<<blocks, threads, 0, call->stream>>>(a);
     else
-        norm_kept<false, false><<<blocks, threads, 0, call->stream>>>(a);
+        norm_kept<HALF, false><<<blocks, threads, 0, call->stream>>>(a);
+}
+
+static sl_err run_norm(const sl_cuda_call *call, const norm_args &a) {
+    int half = a.w.half || a.b.half ? SL_HALF_NOT : half_of_all(a.x, a.y, a.r, a.sum);
+    if (!fits(a.z.n) || !fit8(a.x, a.r, a.w, a.b, a.sum, a.y))
+        norm_long<<<row_blocks(a.z.count), 32 * WARPS, 0, call->stream>>>(a);
+    else if (half == SL_HALF_BF16)
+        launch_kept<SL_HALF_BF16>(call, a);
+    else if (half == SL_HALF_FP16)
+        launch_kept<SL_HALF_FP16>(call, a);
+    else
+        launch_kept<SL_HALF_NOT>(call, a);
     return launched(call);
 }
 

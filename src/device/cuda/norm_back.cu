@@ -27,7 +27,7 @@ struct grad_args {
 };
 
 static __device__ __forceinline__ float plus(const grad_args &a, float dx, float r) {
-    return __fadd_rn(a.dx.half ? __bfloat162float(__float2bfloat16(dx)) : dx, r);
+    return __fadd_rn(as_stored(a.dx, dx), r);
 }
 
 static __global__ void dx_kept(grad_args a) {
@@ -170,49 +170,47 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* A row of bf16 on its way: asked for while the row before it is at work. */
+/* A row of 16 bits on its way: asked for while the row before it is at work. */
 template <int K> struct pending {
     uint4 dy[K], x[K], e[K];
     float mean, rstd;
-    template <bool PARTS>
-    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane) {
+    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane, bool parts_of_dy) {
         mean = get(a.mean, row);
         rstd = get(a.rstd, row);
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < a.z.n) {
                 i64 from = row * a.z.n + at(k, lane);
-                dy[k] = *(const uint4 *)((const __nv_bfloat16 *)a.dy.at + from);
-                x[k] = *(const uint4 *)((const __nv_bfloat16 *)a.x.at + from);
-                if (PARTS)
-                    e[k] = *(const uint4 *)((const __nv_bfloat16 *)a.e.at + from);
+                dy[k] = *(const uint4 *)((const uint16_t *)a.dy.at + from);
+                x[k] = *(const uint4 *)((const uint16_t *)a.x.at + from);
+                if (parts_of_dy)
+                    e[k] = *(const uint4 *)((const uint16_t *)a.e.at + from);
             }
     }
 };
 
-static __device__ __forceinline__ eight unpack(const uint4 &raw) {
-    return get8(array{(void *)&raw, 1}, 0);
+template <int HALF> static __device__ __forceinline__ eight unpack(const uint4 &raw) {
+    return get8(array{(void *)&raw, HALF}, 0);
 }
 
 /* dy + e as it would have been stored. */
 static __device__ __forceinline__ eight both_parts(array dy, eight a, const eight &b) {
-    for (int j = 0; j < 8; j++) {
-        a.v[j] = __fadd_rn(a.v[j], b.v[j]);
-        a.v[j] = dy.half ? __bfloat162float(__float2bfloat16(a.v[j])) : a.v[j];
-    }
+    for (int j = 0; j < 8; j++)
+        a.v[j] = as_stored(dy, __fadd_rn(a.v[j], b.v[j]));
     return a;
 }
 
-/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: dy, x, dx, r
- * and e are bf16; SUM: there is an r; PARTS: an e, or perhaps one where not HALF. Long rows take so
- * many registers that a multiprocessor has one block only: there the next row is asked for ahead.
- */
-template <int K, bool HALF, bool SUM, bool PARTS>
+/* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: what dy, x,
+ * dx, r and e hold; SUM: there is an r; PARTS: there may be an e, and in bf16 there is. Long rows
+ * take so many registers that a multiprocessor has one block only: there the next row is asked for
+ * ahead. */
+template <int K, int HALF, bool SUM, bool PARTS>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
     constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
-        a.dy.half = a.x.half = a.dx.half = a.r.half = a.e.half = 1;
+        a.dy.half = a.x.half = a.dx.half = a.r.half = a.e.half = HALF;
+    bool sums_dy = PARTS && (HALF == SL_HALF_BF16 || a.e.at);
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
@@ -220,7 +218,7 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     eight dw[K] = {}, db[K] = {};
     pending<K> next;
     if (AHEAD && row < last)
-        next.template ask<PARTS>(a, row, lane);
+        next.ask(a, row, lane, sums_dy);
     for (; row < last; row += COLUMN_ROWS) {
         float mean = AHEAD ? next.mean : get(a.mean, row);
         float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
@@ -229,16 +227,17 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = AHEAD ? unpack(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
-                hat[k] = AHEAD ? unpack(next.x[k]) : get8(a.x, row * n + at(k, lane));
-                if (PARTS && (HALF || a.e.at))
+                g[k] = AHEAD ? unpack<HALF>(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
+                hat[k] = AHEAD ? unpack<HALF>(next.x[k]) : get8(a.x, row * n + at(k, lane));
+                if (sums_dy)
                     g[k] = both_parts(a.dy, g[k],
-                                      AHEAD ? unpack(next.e[k]) : get8(a.e, row * n + at(k, lane)));
+                                      AHEAD ? unpack<HALF>(next.e[k])
+                                            : get8(a.e, row * n + at(k, lane)));
                 if (SUM && HALF)
-                    r[k] = *(const uint4 *)((const __nv_bfloat16 *)a.r.at + row * n + at(k, lane));
+                    r[k] = *(const uint4 *)((const uint16_t *)a.r.at + row * n + at(k, lane));
             }
         if (AHEAD && row + COLUMN_ROWS < last)
-            next.template ask<PARTS>(a, row + COLUMN_ROWS, lane);
+            next.ask(a, row + COLUMN_ROWS, lane, sums_dy);
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
@@ -258,7 +257,7 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
                 eight other = !SUM   ? eight{}
-                              : HALF ? unpack(r[k])
+                              : HALF ? unpack<HALF>(r[k])
                                      : get8(a.r, row * n + at(k, lane));
                 for (int j = 0; j < 8; j++) {
                     float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
@@ -271,7 +270,7 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     put_part<K>(p.b, db, n, all);
 }
 
-template <bool HALF, bool SUM, bool PARTS>
+template <int HALF, bool SUM, bool PARTS>
 static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
     if (a.z.n <= 256)
@@ -284,22 +283,25 @@ static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i
         norm_grad<4, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
 }
 
+template <int HALF, bool PARTS>
+static void launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    if (a.r.at)
+        launch_grad<HALF, true, PARTS>(call, a, p, chunks);
+    else
+        launch_grad<HALF, false, PARTS>(call, a, p, chunks);
+}
+
 /* dx may lie on dy, x, r or e: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    bool half = a.dy.half == 1 && a.x.half == 1 && a.dx.half == 1 && (!a.r.at || a.r.half == 1) &&
-                (!a.e.at || a.e.half == 1);
-    if (half && a.r.at && a.e.at)
-        launch_grad<true, true, true>(call, a, p, chunks);
-    else if (half && a.r.at)
-        launch_grad<true, true, false>(call, a, p, chunks);
-    else if (half && a.e.at)
-        launch_grad<true, false, true>(call, a, p, chunks);
-    else if (half)
-        launch_grad<true, false, false>(call, a, p, chunks);
-    else if (a.r.at)
-        launch_grad<false, true, true>(call, a, p, chunks);
+    int half = half_of_all(a.dy, a.x, a.dx, a.r, a.e);
+    if (half == SL_HALF_BF16 && a.e.at)
+        launch_sum<SL_HALF_BF16, true>(call, a, p, chunks);
+    else if (half == SL_HALF_BF16)
+        launch_sum<SL_HALF_BF16, false>(call, a, p, chunks);
+    else if (half == SL_HALF_FP16)
+        launch_sum<SL_HALF_FP16, true>(call, a, p, chunks);
     else
-        launch_grad<false, false, true>(call, a, p, chunks);
+        launch_sum<SL_HALF_NOT, true>(call, a, p, chunks);
     end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
     end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
     return launched(call);

@@ -36,8 +36,8 @@ static enum rule rule_of(const sl_optimizer *row) {
 struct item {
     float *w, *m, *v, *delta, *out;
     const float *g;
-    __nv_bfloat16 *half; /* w in bf16, which is kept fresh; or NULL */
-    bool wide;           /* all are fit for four at a time */
+    array half; /* w in 16 bits, which is kept fresh; or NULL */
+    bool wide;  /* all are fit for four at a time */
     i64 count, first_block;
     sl_step_coef coef;
     enum rule rule;
@@ -91,9 +91,10 @@ static __device__ __forceinline__ void step_four(const item &it, i64 i) {
     put4(it.m, i, m);
     put4(it.v, i, v);
     put4(it.delta, i, delta);
-    if (it.half) {
-        ((__nv_bfloat162 *)(it.half + i))[0] = __floats2bfloat162_rn(w.v[0], w.v[1]);
-        ((__nv_bfloat162 *)(it.half + i))[1] = __floats2bfloat162_rn(w.v[2], w.v[3]);
+    if (it.half.at) {
+        ushort4 raw = {to_half(w.v[0], it.half.half), to_half(w.v[1], it.half.half),
+                       to_half(w.v[2], it.half.half), to_half(w.v[3], it.half.half)};
+        *(ushort4 *)((uint16_t *)it.half.at + i) = raw;
     }
 }
 
@@ -107,8 +108,8 @@ static __device__ __forceinline__ void step_single(const item &it, i64 i) {
         it.v[i] = v;
     if (it.delta)
         it.delta[i] = delta;
-    if (it.half)
-        it.half[i] = __float2bfloat16(w);
+    if (it.half.at)
+        put(it.half, i, w);
 }
 
 static __global__ void step_items(const item *items, int count) {
@@ -202,8 +203,10 @@ extern "C" sl_err sl_cuda_step(sl_device *device, const sl_step_item *items, int
                                 items[i].param->optim.row->name);
             continue;
         }
-        it.half = (__nv_bfloat16 *)sl_cuda_half_of(cuda, it.w, it.count * 4);
-        if (!it.half)
+        enum sl_half half = SL_HALF_NOT;
+        it.half.at = sl_cuda_half_of(cuda, it.w, it.count * 4, &half);
+        it.half.half = half;
+        if (!it.half.at)
             sl_cuda_touch(cuda, it.w, it.count * 4);
         list[used++] = it;
         blocks += blocks_of(it.count);

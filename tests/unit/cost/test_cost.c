@@ -19,6 +19,8 @@ static const char good[] =
     "link bandwidth 5.2e+03 latency 900\n"
     "action 350\n"
     "cold f 40 b 90 after 5000\n"
+    "tempo 1000000 998000 1250000\n"
+    "tempo 1400000 0 1000000000\n"
     "unit \"00000000000000a1\" micro 2 f 100 i 200 w 300 spread 0.02 seen 18 \"h.0.mlp\"\n"
     "unit \"00000000000000a1\" micro 4 f 180 i 380 w 560 spread 0.02 seen 18 \"h.0.mlp\"\n"
     "unit \"00000000000000b2\" micro 4 f 7 i 11 w 13 spread 0 seen 1 \"loss\"\n";
@@ -33,6 +35,8 @@ static void round_trip(void **state) {
     struct sl_text text = {0};
     const struct sl_cost *c;
     assert_int_equal(read_text(&arena, good, &c), SL_OK);
+    assert_true(c->tempo.workers == 2 && c->tempo.passes == 3);
+    assert_int_equal(sl_tempo_at(&c->tempo, 3, 3), 1400000); /* both go round */
     sl_cost_write(c, &text);
     assert_string_equal(text.at, good);
     sl_text_free(&text);
@@ -71,6 +75,11 @@ static void sabotage(void **state) {
         {"cold f 40", "cold f -4", "cold of the cost table"},
         {"after 5000", "after 5000000000", "cold of the cost table"},
         {"b 90 after", "b 90 before", "expected 'after'"},
+        {"tempo 1000000 ", "tempo ", "as many for every worker"},
+        {"tempo 1400000 0 1000000000", "tempo", "1 to 4096 passes"},
+        {"tempo 1000000", "tempo -1", "1 to 4096 passes"},
+        {"0 1000000000", "0 1000000001", "millionths"},
+        {"998000", "0.998", "end of the line"},
         {"micro 2", "micro 0", "micro is not in"},
         {"micro 2", "micro 4", "twice"},
         {"seen 1 ", "seen 0 ", "number of measurements"},

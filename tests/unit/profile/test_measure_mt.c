@@ -65,6 +65,9 @@ static void every_unit(void **state) {
     assert_true(cost->step_bytes_per_s > 0 && cost->link_bytes_per_s > 0);
     assert_true(cost->version_bytes_per_s > 0);
     assert_true(cost->cold.after_ns > 0); /* the two have waited for each other */
+    assert_true(cost->tempo.workers == 2 && cost->tempo.passes == 2 * 2 * 2);
+    for (int i = 0; i < cost->tempo.workers * cost->tempo.passes; i++)
+        assert_true(cost->tempo.millionths[i] > 0);
     sl_cost_write(cost, &text);
     assert_int_equal(sl_cost_read(&arena, "t", text.at, text.length, &again), SL_OK);
     sl_text_free(&text);

@@ -22,7 +22,8 @@ static const struct sl_unit units[] = {{.name = "a", .params = 40, .stash = STAS
 static const struct sl_unit_time times[] = {{11, 13, 17, 0}, {11, 13, 17, 0}};
 static const struct sl_tensor wire = {.to = (int[]){1}, .to_count = 1, .sample_bytes = 31};
 
-static struct sl_score score(const char *schedule, int64_t memory) {
+/* With `tempo` in out->step_ns what a run is said to take. */
+static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_tempo tempo) {
     struct sl_arena arena = {0};
     struct sl_setup setup;
     struct sl_score out;
@@ -37,6 +38,7 @@ static struct sl_score score(const char *schedule, int64_t memory) {
                            .batch = MICROS,
                            .sizes = (int64_t[]){1},
                            .size_count = 1,
+                           .tempo = tempo,
                            .times = times};
     struct sl_candidate c = {.stage_count = 2,
                              .stage_of = (int[]){0, 1},
@@ -47,8 +49,14 @@ static struct sl_score score(const char *schedule, int64_t memory) {
     sl_setup_build(&arena, &p, &c, &setup);
     assert_int_equal(sl_setup_score(&setup, NULL, &out), SL_OK);
     assert_true(sl_setup_bound(&setup) <= out.step_ns);
+    if (tempo.passes)
+        assert_int_equal(sl_setup_forecast(&setup, NULL, &out.step_ns), SL_OK);
     sl_arena_free(&arena);
     return out;
+}
+
+static struct sl_score score(const char *schedule, int64_t memory) {
+    return score_at(schedule, memory, (struct sl_tempo){0});
 }
 
 /* Steps are counted from the first one, which waits for the verdict of all and so comes late: the
@@ -81,9 +89,35 @@ static void test_others_take_none(void **state) {
     assert_pace(score("stash", 1 << 20), TWO_NS);
 }
 
+static int64_t forecast(const char *schedule, const int32_t *millionths, int workers, int passes) {
+    return score_at(schedule, 1 << 20, (struct sl_tempo){workers, passes, millionths}).step_ns;
+}
+
+/* Of 1f1b on two stages, m micro-batches: the last stage works without a pause but for what the
+ * first micro-batch takes to come and the last one to go back. */
+static void test_forecast(void **state) {
+    (void)state;
+    const int32_t even[] = {SL_TEMPO_EVEN}, twice[] = {2 * SL_TEMPO_EVEN};
+    const int32_t slow[] = {SL_TEMPO_EVEN, 2 * SL_TEMPO_EVEN}; /* the second worker */
+    const int32_t turns[] = {SL_TEMPO_EVEN, 3 * SL_TEMPO_EVEN, 3 * SL_TEMPO_EVEN, SL_TEMPO_EVEN};
+    static const char *const names[] = {"1f1b", "gpipe", "stash"};
+    for (int i = 0; i < 3; i++) {
+        int64_t plain = score(names[i], 1 << 20).sim_ns, all = forecast(names[i], twice, 1, 1);
+        assert_int_equal(forecast(names[i], even, 1, 1), plain);
+        assert_true(all > plain && all <= 2 * plain); /* messages take what they took */
+        int64_t one = forecast(names[i], slow, 2, 1);
+        assert_true(one > plain && one < all);
+        /* In the mean twice as long, and never both together: whoever is slow holds the other. */
+        assert_true(forecast(names[i], turns, 2, 2) > plain);
+    }
+    int64_t pass = 11 + 30; /* one worker waits for the other: never more than that */
+    assert_true(forecast("gpipe", slow, 2, 1) - score("gpipe", 1 << 20).sim_ns >=
+                (MICROS - 2) * pass / 2);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_2bw_takes_slack),
-                                       cmocka_unit_test(test_2bw_without_memory),
-                                       cmocka_unit_test(test_others_take_none)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_2bw_takes_slack), cmocka_unit_test(test_2bw_without_memory),
+        cmocka_unit_test(test_others_take_none), cmocka_unit_test(test_forecast)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

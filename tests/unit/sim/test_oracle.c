@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-static int64_t played, shared_wires, skipped, skipped_shared, peaks, together, cold;
+static int64_t played, shared_wires, skipped, skipped_shared, peaks, together, cold, tempo;
 
 static void draw_costs(struct dice *dice, int stages, int64_t (*dur)[SL_KIND_COUNT]) {
     static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
@@ -44,6 +44,19 @@ static void draw_cold(struct dice *dice, struct sl_sim_opts *opts) {
     opts->cold = (struct sl_cold){.f_ns = dice_below(dice, 12),
                                   .b_ns = dice_below(dice, 12),
                                   .after_ns = dice_below(dice, 15)};
+}
+
+static void draw_tempo(struct dice *dice, struct sl_arena *arena, struct sl_sim_opts *opts) {
+    if (dice_below(dice, 5))
+        return;
+    opts->tempo.workers = 1 + (int)dice_below(dice, 5);
+    opts->tempo.passes = 1 + (int)dice_below(dice, 7);
+    int count = opts->tempo.workers * opts->tempo.passes;
+    int32_t *at = SL_NEW(arena, int32_t, count);
+    for (int i = 0; i < count; i++)
+        at[i] = 500000 + (int32_t)dice_below(dice, 1500000);
+    opts->tempo.millionths = at;
+    opts->first_pass = dice_below(dice, 9);
 }
 
 static void fail_case(const struct sched_case *c, uint64_t at, const char *what) {
@@ -154,6 +167,7 @@ static void one(uint64_t at) {
                                .timeline = true};
     draw_net(&dice, &links, &opts);
     draw_cold(&dice, &opts);
+    draw_tempo(&dice, &arena, &opts);
     const struct sl_sim *sim;
     if (sl_sim_run(&arena, sched, &opts, &sim) != SL_OK)
         fail_msg("case %llu %s: %s", (unsigned long long)at, c.opts.schedule, sl_err_message());
@@ -168,6 +182,7 @@ static void one(uint64_t at) {
     shared_wires += shared;
     together += sched->together;
     cold += opts.cold.after_ns && sim->end_ns;
+    tempo += opts.tempo.passes && sim->end_ns;
     played++;
     sl_arena_free(&arena);
 }
@@ -180,12 +195,14 @@ static void random_schedules(void **state) {
         one((uint64_t)i);
     printf("count: simulated against the slow simulator %lld (%lld with shared wires, %lld with "
            "repetitions left out, %lld of these with shared wires, %lld peaks, %lld stepping "
-           "together, %lld with cold passes)\n",
+           "together, %lld with cold passes, %lld with a tempo)\n",
            (long long)played, (long long)shared_wires, (long long)skipped,
-           (long long)skipped_shared, (long long)peaks, (long long)together, (long long)cold);
+           (long long)skipped_shared, (long long)peaks, (long long)together, (long long)cold,
+           (long long)tempo);
     assert_true(only || together * 20 > played);
     assert_true(only || skipped_shared * 50 > played);
     assert_true(only || cold * 5 > played);
+    assert_true(only || tempo * 10 > played);
     assert_true(only || played * 10 > count * 8);
 }
 
