@@ -6,6 +6,7 @@
  *   dw = sum over rows of dy xhat                              db = sum over rows of dy
  *
  * With another gradient r of x, dx + r is stored: dx is rounded first, as if it had been stored.
+ * With another part e of dy, dy + e is rounded likewise.
  */
 #include "device/cuda/norm.cuh"
 
@@ -22,7 +23,7 @@ struct grad_args {
     array dy, x, w, mean, rstd, dx;
     rows z;
     bool add;
-    array r; /* at may be NULL */
+    array r, e; /* at may be NULL */
 };
 
 static __device__ __forceinline__ float plus(const grad_args &a, float dx, float r) {
@@ -171,9 +172,9 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
 
 /* A row of 16 bits on its way: asked for while the row before it is at work. */
 template <int K> struct pending {
-    uint4 dy[K], x[K];
+    uint4 dy[K], x[K], e[K];
     float mean, rstd;
-    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane) {
+    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane, bool parts_of_dy) {
         mean = get(a.mean, row);
         rstd = get(a.rstd, row);
 #pragma unroll
@@ -182,6 +183,8 @@ template <int K> struct pending {
                 i64 from = row * a.z.n + at(k, lane);
                 dy[k] = *(const uint4 *)((const uint16_t *)a.dy.at + from);
                 x[k] = *(const uint4 *)((const uint16_t *)a.x.at + from);
+                if (parts_of_dy)
+                    e[k] = *(const uint4 *)((const uint16_t *)a.e.at + from);
             }
     }
 };
@@ -190,15 +193,24 @@ template <int HALF> static __device__ __forceinline__ eight unpack(const uint4 &
     return get8(array{(void *)&raw, HALF}, 0);
 }
 
+/* dy + e as it would have been stored. */
+static __device__ __forceinline__ eight both_parts(array dy, eight a, const eight &b) {
+    for (int j = 0; j < 8; j++)
+        a.v[j] = as_stored(dy, __fadd_rn(a.v[j], b.v[j]));
+    return a;
+}
+
 /* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: what dy, x,
- * dx and r hold; SUM: there is an r. Long rows take so many registers that a multiprocessor has
- * one block only: there the next row is asked for ahead. */
-template <int K, int HALF, bool SUM>
+ * dx, r and e hold; SUM: there is an r; PARTS: there may be an e, and in bf16 there is. Long rows
+ * take so many registers that a multiprocessor has one block only: there the next row is asked for
+ * ahead. */
+template <int K, int HALF, bool SUM, bool PARTS>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
     constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
-        a.dy.half = a.x.half = a.dx.half = a.r.half = HALF;
+        a.dy.half = a.x.half = a.dx.half = a.r.half = a.e.half = HALF;
+    bool sums_dy = PARTS && (HALF == SL_HALF_BF16 || a.e.at);
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
@@ -206,7 +218,7 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     eight dw[K] = {}, db[K] = {};
     pending<K> next;
     if (AHEAD && row < last)
-        next.ask(a, row, lane);
+        next.ask(a, row, lane, sums_dy);
     for (; row < last; row += COLUMN_ROWS) {
         float mean = AHEAD ? next.mean : get(a.mean, row);
         float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
@@ -217,11 +229,15 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
             if (at(k, lane) < n) {
                 g[k] = AHEAD ? unpack<HALF>(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
                 hat[k] = AHEAD ? unpack<HALF>(next.x[k]) : get8(a.x, row * n + at(k, lane));
+                if (sums_dy)
+                    g[k] = both_parts(a.dy, g[k],
+                                      AHEAD ? unpack<HALF>(next.e[k])
+                                            : get8(a.e, row * n + at(k, lane)));
                 if (SUM && HALF)
                     r[k] = *(const uint4 *)((const uint16_t *)a.r.at + row * n + at(k, lane));
             }
         if (AHEAD && row + COLUMN_ROWS < last)
-            next.ask(a, row + COLUMN_ROWS, lane);
+            next.ask(a, row + COLUMN_ROWS, lane, sums_dy);
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
@@ -254,61 +270,82 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     put_part<K>(p.b, db, n, all);
 }
 
-template <int HALF, bool SUM>
+template <int HALF, bool SUM, bool PARTS>
 static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
     if (a.z.n <= 256)
-        norm_grad<1, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<1, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 512)
-        norm_grad<2, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<2, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 768)
-        norm_grad<3, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<3, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
     else
-        norm_grad<4, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+        norm_grad<4, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
 }
 
-template <int HALF>
+template <int HALF, bool PARTS>
 static void launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     if (a.r.at)
-        launch_grad<HALF, true>(call, a, p, chunks);
+        launch_grad<HALF, true, PARTS>(call, a, p, chunks);
     else
-        launch_grad<HALF, false>(call, a, p, chunks);
+        launch_grad<HALF, false, PARTS>(call, a, p, chunks);
 }
 
-/* dx may lie on dy, x or r: a row is read before it is written, and by the same warp. */
+/* dx may lie on dy, x, r or e: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    int half = half_of_all(a.dy, a.x, a.dx, a.r);
-    if (half == SL_HALF_BF16)
-        launch_sum<SL_HALF_BF16>(call, a, p, chunks);
+    int half = half_of_all(a.dy, a.x, a.dx, a.r, a.e);
+    if (half == SL_HALF_BF16 && a.e.at)
+        launch_sum<SL_HALF_BF16, true>(call, a, p, chunks);
+    else if (half == SL_HALF_BF16)
+        launch_sum<SL_HALF_BF16, false>(call, a, p, chunks);
     else if (half == SL_HALF_FP16)
-        launch_sum<SL_HALF_FP16>(call, a, p, chunks);
+        launch_sum<SL_HALF_FP16, true>(call, a, p, chunks);
     else
-        launch_sum<SL_HALF_NOT>(call, a, p, chunks);
+        launch_sum<SL_HALF_NOT, true>(call, a, p, chunks);
     end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
     end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
     return launched(call);
 }
 
-/* dx may lie on dy, x or r: without the fused kernel it comes last. */
+static __global__ void add_parts(array sum, array dy, array e, i64 count) {
+    GRID_LOOP(i, count)
+    put(sum, i, __fadd_rn(get(dy, i), get(e, i)));
+}
+
+/* dx may lie on dy, x, r or e: without the fused kernel it comes last. */
 static sl_err k_layernorm_grad(const sl_cuda_call *call) {
     grad_args a = {
         in_array(call, 0), in_array(call, 1),  in_array(call, 2),           in_array(call, 3),
         in_array(call, 4), out_array(call, 0), rows_of(call->instr->in[0]), false,
-        in_array(call, 5)};
+        in_array(call, 5), in_array(call, 6)};
     i64 chunks = column_chunks(a.z.count), bytes = column_scratch(a.z.count, a.z.n);
     bool wide = fit8(a.dy, a.x);
     float *second = (float *)((char *)call->scratch + bytes);
-    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx, a.r))
+    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx, a.r, a.e))
         return run_grad(call, a,
                         parts{(float *)call->scratch, second, (a.z.count + chunks - 1) / chunks},
                         chunks);
+    if (a.e.at) {
+        array sum = {(char *)call->scratch + 2 * bytes, a.dy.half};
+        i64 count = a.z.count * a.z.n;
+        add_parts<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(sum, a.dy, a.e, count);
+        a.dy = sum;
+        wide = fit8(a.dy, a.x);
+    }
     SL_TRY(sum_columns(call, out_array(call, 1), a.z.count, a.z.n,
                        load_dw{a.dy, a.x, a.mean, a.rstd, a.z.n, wide}));
     SL_TRY(sum_columns(call, out_array(call, 2), a.z.count, a.z.n, load_plain{a.dy, a.z.n, wide}));
     return run_dx(call, a);
 }
 
-static i64 grad_scratch(const sl_instr *instr) { return 2 * dw_scratch(instr); }
+/* The sum of dy's parts is only stored where the fused kernel does not take the rows. */
+static i64 grad_scratch(const sl_instr *instr) {
+    bool whole = fits(rows_of(instr->in[0]).n) && instr->out[0].offset % 16 == 0;
+    for (int i = 0; i < instr->in_count; i++)
+        whole = whole && instr->in[i].offset % 16 == 0;
+    bool stores = instr->in_count > 6 && !whole;
+    return 2 * dw_scratch(instr) + (stores ? instr->in[0].numel * (i64)sizeof(float) : 0);
+}
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_norms_back[] = {
