@@ -170,29 +170,6 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* A row of 16 bits on its way: asked for while the row before it is at work. */
-template <int K> struct pending {
-    uint4 dy[K], x[K], e[K];
-    float mean, rstd;
-    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane, bool parts_of_dy) {
-        mean = get(a.mean, row);
-        rstd = get(a.rstd, row);
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (at(k, lane) < a.z.n) {
-                i64 from = row * a.z.n + at(k, lane);
-                dy[k] = *(const uint4 *)((const uint16_t *)a.dy.at + from);
-                x[k] = *(const uint4 *)((const uint16_t *)a.x.at + from);
-                if (parts_of_dy)
-                    e[k] = *(const uint4 *)((const uint16_t *)a.e.at + from);
-            }
-    }
-};
-
-template <int HALF> static __device__ __forceinline__ eight unpack(const uint4 &raw) {
-    return get8(array{(void *)&raw, HALF}, 0);
-}
-
 /* dy + e as it would have been stored. */
 static __device__ __forceinline__ eight both_parts(array dy, eight a, const eight &b) {
     for (int j = 0; j < 8; j++)
@@ -200,108 +177,189 @@ static __device__ __forceinline__ eight both_parts(array dy, eight a, const eigh
     return a;
 }
 
+/* One row of a warp, its eights g (dy, or the sum of its parts) and x in registers; others(k):
+ * those of r. */
+template <int K, bool SUM, class R>
+static __device__ __forceinline__ void grad_row(const grad_args &a, i64 row, float mean, float rstd,
+                                                eight g[K], eight hat[K], eight dw[K], eight db[K],
+                                                R others) {
+    int lane = threadIdx.x % 32;
+    i64 n = a.z.n;
+    float sum = 0, dot = 0;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (at(k, lane) < n) {
+            eight w = get8(a.w, at(k, lane));
+            for (int j = 0; j < 8; j++) {
+                hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
+                dw[k].v[j] = __fmaf_rn(g[k].v[j], hat[k].v[j], dw[k].v[j]);
+                db[k].v[j] = __fadd_rn(db[k].v[j], g[k].v[j]);
+                g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
+                sum = __fadd_rn(sum, g[k].v[j]);
+                dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
+            }
+        }
+    sum = warp_sum(sum) / (float)n;
+    dot = warp_sum(dot) / (float)n;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (at(k, lane) < n) {
+            eight other = SUM ? others(k) : eight{};
+            for (int j = 0; j < 8; j++) {
+                float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
+                g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
+            }
+            put8(a.dx, row * n + at(k, lane), g[k]);
+        }
+}
+
 /* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: what dy, x,
- * dx, r and e hold; SUM: there is an r; PARTS: there may be an e, and in bf16 there is. Long rows
- * take so many registers that a multiprocessor has one block only: there the next row is asked for
- * ahead. */
-template <int K, int HALF, bool SUM, bool PARTS>
+ * dx, r and e hold; SUM: there is an r; there may be an e. */
+template <int K, int HALF, bool SUM>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
-    constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
         a.dy.half = a.x.half = a.dx.half = a.r.half = a.e.half = HALF;
-    bool sums_dy = PARTS && (HALF == SL_HALF_BF16 || a.e.at);
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
-    i64 row = first + threadIdx.x / 32;
     eight dw[K] = {}, db[K] = {};
-    pending<K> next;
-    if (AHEAD && row < last)
-        next.ask(a, row, lane, sums_dy);
-    for (; row < last; row += COLUMN_ROWS) {
-        float mean = AHEAD ? next.mean : get(a.mean, row);
-        float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
+    for (i64 row = first + threadIdx.x / 32; row < last; row += COLUMN_ROWS) {
         eight g[K], hat[K];
-        uint4 r[K];
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = AHEAD ? unpack<HALF>(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
-                hat[k] = AHEAD ? unpack<HALF>(next.x[k]) : get8(a.x, row * n + at(k, lane));
-                if (sums_dy)
-                    g[k] = both_parts(a.dy, g[k],
-                                      AHEAD ? unpack<HALF>(next.e[k])
-                                            : get8(a.e, row * n + at(k, lane)));
-                if (SUM && HALF)
-                    r[k] = *(const uint4 *)((const uint16_t *)a.r.at + row * n + at(k, lane));
+                g[k] = get8(a.dy, row * n + at(k, lane));
+                hat[k] = get8(a.x, row * n + at(k, lane));
+                if (a.e.at)
+                    g[k] = both_parts(a.dy, g[k], get8(a.e, row * n + at(k, lane)));
             }
-        if (AHEAD && row + COLUMN_ROWS < last)
-            next.ask(a, row + COLUMN_ROWS, lane, sums_dy);
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (at(k, lane) < n) {
-                eight w = get8(a.w, at(k, lane));
-                for (int j = 0; j < 8; j++) {
-                    hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
-                    dw[k].v[j] = __fmaf_rn(g[k].v[j], hat[k].v[j], dw[k].v[j]);
-                    db[k].v[j] = __fadd_rn(db[k].v[j], g[k].v[j]);
-                    g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
-                    sum = __fadd_rn(sum, g[k].v[j]);
-                    dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
-                }
-            }
-        sum = warp_sum(sum) / (float)n;
-        dot = warp_sum(dot) / (float)n;
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (at(k, lane) < n) {
-                eight other = !SUM   ? eight{}
-                              : HALF ? unpack<HALF>(r[k])
-                                     : get8(a.r, row * n + at(k, lane));
-                for (int j = 0; j < 8; j++) {
-                    float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
-                    g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
-                }
-                put8(a.dx, row * n + at(k, lane), g[k]);
-            }
+        grad_row<K, SUM>(a, row, get(a.mean, row), get(a.rstd, row), g, hat, dw, db,
+                         [&](int k) { return get8(a.r, row * n + at(k, lane)); });
     }
     put_part<K>(p.w, dw, n, all);
     put_part<K>(p.b, db, n, all);
 }
 
-template <int HALF, bool SUM, bool PARTS>
-static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
-    if (a.z.n <= 256)
-        norm_grad<1, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
-    else if (a.z.n <= 512)
-        norm_grad<2, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
-    else if (a.z.n <= 768)
-        norm_grad<3, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
-    else
-        norm_grad<4, HALF, SUM, PARTS><<<blocks, threads, 0, call->stream>>>(a, p);
+/* The same for long rows of 16 bits, which take so many registers that a multiprocessor has one
+ * block only: each lane has what it will read of the next rows on its way to shared memory. */
+enum { AHEAD = 2, RING = AHEAD + 1 };
+
+template <int groups> static __device__ __forceinline__ void wait_for_all_but() {
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(groups) : "memory");
 }
 
-template <int HALF, bool PARTS>
-static void launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    if (a.r.at)
-        launch_grad<HALF, true, PARTS>(call, a, p, chunks);
+template <int K, int T> struct row_ring {
+    uint4 *mine; /* of this lane: [RING][T][K], 32 apart */
+    __device__ __forceinline__ uint4 *piece(int turn, int t, int k) const {
+        return mine + ((turn * T + t) * K + k) * 32;
+    }
+    __device__ __forceinline__ void ask(int turn, int t, array from, i64 row, i64 n) const {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n)
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(
+                                 (uint32_t)__cvta_generic_to_shared(piece(turn, t, k))),
+                             "l"((const uint16_t *)from.at + row * n + at(k, lane)));
+    }
+};
+
+template <int K, int HALF, bool SUM, bool PARTS>
+static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad_long(grad_args a, parts p) {
+    extern __shared__ uint4 rows_ahead[];
+    constexpr int T = 2 + SUM + PARTS, OF_R = 2, OF_E = 2 + SUM;
+    a.dy.half = a.dx.half = HALF;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, turn = 0;
+    i64 n = a.z.n, first = blockIdx.x * p.each;
+    i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
+    row_ring<K, T> ring = {rows_ahead + warp * RING * T * K * 32 + lane};
+    auto ask = [&](i64 row, int to) {
+        if (row < last) {
+            ring.ask(to, 0, a.dy, row, n);
+            ring.ask(to, 1, a.x, row, n);
+            if (SUM)
+                ring.ask(to, OF_R, a.r, row, n);
+            if (PARTS)
+                ring.ask(to, OF_E, a.e, row, n);
+        }
+        asm volatile("cp.async.commit_group;\n" ::: "memory");
+    };
+    auto read = [&](int t, int k) { return get8(array{ring.piece(turn, t, k), HALF}, 0); };
+    eight dw[K] = {}, db[K] = {};
+    i64 row = first + warp;
+    float mean = row < last ? get(a.mean, row) : 0, rstd = row < last ? get(a.rstd, row) : 0;
+    for (int i = 0; i < AHEAD; i++)
+        ask(row + i * COLUMN_ROWS, i);
+    for (; row < last; row += COLUMN_ROWS, turn = (turn + 1) % RING) {
+        i64 next = row + COLUMN_ROWS < last ? row + COLUMN_ROWS : row;
+        float next_mean = get(a.mean, next), next_rstd = get(a.rstd, next);
+        eight g[K], hat[K];
+        ask(row + AHEAD * COLUMN_ROWS, (turn + AHEAD) % RING);
+        wait_for_all_but<AHEAD>();
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n) {
+                g[k] = read(0, k);
+                hat[k] = read(1, k);
+                if (PARTS)
+                    g[k] = both_parts(a.dy, g[k], read(OF_E, k));
+            }
+        grad_row<K, SUM>(a, row, mean, rstd, g, hat, dw, db, [&](int k) { return read(OF_R, k); });
+        mean = next_mean;
+        rstd = next_rstd;
+    }
+    asm volatile("cp.async.wait_all;\n" ::: "memory");
+    put_part<K>(p.w, dw, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
+    put_part<K>(p.b, db, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
+}
+
+template <int K, int HALF, bool SUM, bool PARTS>
+static sl_err launch_long(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    auto kernel = norm_grad_long<K, HALF, SUM, PARTS>;
+    int ring = COLUMN_ROWS * RING * (2 + SUM + PARTS) * K * 32 * (int)sizeof(uint4);
+    int sums = COLUMN_ROWS * 32 * 8 * KEPT * (int)sizeof(float), bytes = ring > sums ? ring : sums;
+    SL_TRY(
+        SL_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)));
+    kernel<<<(unsigned)chunks, 32 * COLUMN_ROWS, bytes, call->stream>>>(a, p);
+    return SL_OK;
+}
+
+template <int HALF, bool SUM>
+static sl_err launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
+    bool shorter = a.z.n <= 768;
+    if (a.z.n <= 256)
+        norm_grad<1, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+    else if (a.z.n <= 512)
+        norm_grad<2, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+    else if constexpr (HALF != SL_HALF_NOT)
+        return shorter && a.e.at ? launch_long<3, HALF, SUM, true>(call, a, p, chunks)
+               : shorter         ? launch_long<3, HALF, SUM, false>(call, a, p, chunks)
+               : a.e.at          ? launch_long<4, HALF, SUM, true>(call, a, p, chunks)
+                                 : launch_long<4, HALF, SUM, false>(call, a, p, chunks);
+    else if (shorter)
+        norm_grad<3, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
     else
-        launch_grad<HALF, false, PARTS>(call, a, p, chunks);
+        norm_grad<4, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+    return SL_OK;
+}
+
+template <int HALF>
+static sl_err launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    return a.r.at ? launch_grad<HALF, true>(call, a, p, chunks)
+                  : launch_grad<HALF, false>(call, a, p, chunks);
 }
 
 /* dx may lie on dy, x, r or e: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     int half = half_of_all(a.dy, a.x, a.dx, a.r, a.e);
-    if (half == SL_HALF_BF16 && a.e.at)
-        launch_sum<SL_HALF_BF16, true>(call, a, p, chunks);
-    else if (half == SL_HALF_BF16)
-        launch_sum<SL_HALF_BF16, false>(call, a, p, chunks);
+    if (half == SL_HALF_BF16)
+        SL_TRY(launch_sum<SL_HALF_BF16>(call, a, p, chunks));
     else if (half == SL_HALF_FP16)
-        launch_sum<SL_HALF_FP16, true>(call, a, p, chunks);
+        SL_TRY(launch_sum<SL_HALF_FP16>(call, a, p, chunks));
     else
-        launch_sum<SL_HALF_NOT, true>(call, a, p, chunks);
+        SL_TRY(launch_sum<SL_HALF_NOT>(call, a, p, chunks));
     end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
     end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
     return launched(call);
