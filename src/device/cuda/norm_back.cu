@@ -177,12 +177,18 @@ static __device__ __forceinline__ eight both_parts(array dy, eight a, const eigh
     return a;
 }
 
-/* One row of a warp, its eights g (dy, or the sum of its parts) and x in registers; others(k):
- * those of r. */
+/* A row of a warp: g is dy, or the sum of its parts; hat begins as x. */
+template <int K> struct row_at_work {
+    i64 row;
+    float mean, rstd;
+    eight g[K], hat[K];
+};
+template <int K> struct column_sums { eight w[K], b[K]; };
+
+/* others(k): the k-th eight of r */
 template <int K, bool SUM, class R>
-static __device__ __forceinline__ void grad_row(const grad_args &a, i64 row, float mean, float rstd,
-                                                eight g[K], eight hat[K], eight dw[K], eight db[K],
-                                                R others) {
+static __device__ __forceinline__ void grad_row(const grad_args &a, row_at_work<K> &z,
+                                                column_sums<K> &sums, R others) {
     int lane = threadIdx.x % 32;
     i64 n = a.z.n;
     float sum = 0, dot = 0;
@@ -191,12 +197,12 @@ static __device__ __forceinline__ void grad_row(const grad_args &a, i64 row, flo
         if (at(k, lane) < n) {
             eight w = get8(a.w, at(k, lane));
             for (int j = 0; j < 8; j++) {
-                hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
-                dw[k].v[j] = __fmaf_rn(g[k].v[j], hat[k].v[j], dw[k].v[j]);
-                db[k].v[j] = __fadd_rn(db[k].v[j], g[k].v[j]);
-                g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
-                sum = __fadd_rn(sum, g[k].v[j]);
-                dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
+                z.hat[k].v[j] = hat_of(z.hat[k].v[j], z.mean, z.rstd);
+                sums.w[k].v[j] = __fmaf_rn(z.g[k].v[j], z.hat[k].v[j], sums.w[k].v[j]);
+                sums.b[k].v[j] = __fadd_rn(sums.b[k].v[j], z.g[k].v[j]);
+                z.g[k].v[j] = __fmul_rn(z.g[k].v[j], w.v[j]);
+                sum = __fadd_rn(sum, z.g[k].v[j]);
+                dot = __fmaf_rn(z.g[k].v[j], z.hat[k].v[j], dot);
             }
         }
     sum = warp_sum(sum) / (float)n;
@@ -206,10 +212,10 @@ static __device__ __forceinline__ void grad_row(const grad_args &a, i64 row, flo
         if (at(k, lane) < n) {
             eight other = SUM ? others(k) : eight{};
             for (int j = 0; j < 8; j++) {
-                float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
-                g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
+                float v = dx_of(z.g[k].v[j], z.hat[k].v[j], sum, dot, z.rstd);
+                z.g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
             }
-            put8(a.dx, row * n + at(k, lane), g[k]);
+            put8(a.dx, z.row * n + at(k, lane), z.g[k]);
         }
 }
 
@@ -223,22 +229,21 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
-    eight dw[K] = {}, db[K] = {};
+    column_sums<K> sums = {};
     for (i64 row = first + threadIdx.x / 32; row < last; row += COLUMN_ROWS) {
-        eight g[K], hat[K];
+        row_at_work<K> z = {row, get(a.mean, row), get(a.rstd, row)};
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = get8(a.dy, row * n + at(k, lane));
-                hat[k] = get8(a.x, row * n + at(k, lane));
+                z.g[k] = get8(a.dy, row * n + at(k, lane));
+                z.hat[k] = get8(a.x, row * n + at(k, lane));
                 if (a.e.at)
-                    g[k] = both_parts(a.dy, g[k], get8(a.e, row * n + at(k, lane)));
+                    z.g[k] = both_parts(a.dy, z.g[k], get8(a.e, row * n + at(k, lane)));
             }
-        grad_row<K, SUM>(a, row, get(a.mean, row), get(a.rstd, row), g, hat, dw, db,
-                         [&](int k) { return get8(a.r, row * n + at(k, lane)); });
+        grad_row<K, SUM>(a, z, sums, [&](int k) { return get8(a.r, row * n + at(k, lane)); });
     }
-    put_part<K>(p.w, dw, n, all);
-    put_part<K>(p.b, db, n, all);
+    put_part<K>(p.w, sums.w, n, all);
+    put_part<K>(p.b, sums.b, n, all);
 }
 
 /* The same for long rows of 16 bits, which take so many registers that a multiprocessor has one
@@ -286,7 +291,7 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad_long(grad_a
         asm volatile("cp.async.commit_group;\n" ::: "memory");
     };
     auto read = [&](int t, int k) { return get8(array{ring.piece(turn, t, k), HALF}, 0); };
-    eight dw[K] = {}, db[K] = {};
+    column_sums<K> sums = {};
     i64 row = first + warp;
     float mean = row < last ? get(a.mean, row) : 0, rstd = row < last ? get(a.rstd, row) : 0;
     for (int i = 0; i < AHEAD; i++)
@@ -294,24 +299,24 @@ static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad_long(grad_a
     for (; row < last; row += COLUMN_ROWS, turn = (turn + 1) % RING) {
         i64 next = row + COLUMN_ROWS < last ? row + COLUMN_ROWS : row;
         float next_mean = get(a.mean, next), next_rstd = get(a.rstd, next);
-        eight g[K], hat[K];
+        row_at_work<K> z = {row, mean, rstd};
         ask(row + AHEAD * COLUMN_ROWS, (turn + AHEAD) % RING);
         wait_for_all_but<AHEAD>();
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = read(0, k);
-                hat[k] = read(1, k);
+                z.g[k] = read(0, k);
+                z.hat[k] = read(1, k);
                 if (PARTS)
-                    g[k] = both_parts(a.dy, g[k], read(OF_E, k));
+                    z.g[k] = both_parts(a.dy, z.g[k], read(OF_E, k));
             }
-        grad_row<K, SUM>(a, row, mean, rstd, g, hat, dw, db, [&](int k) { return read(OF_R, k); });
+        grad_row<K, SUM>(a, z, sums, [&](int k) { return read(OF_R, k); });
         mean = next_mean;
         rstd = next_rstd;
     }
     asm volatile("cp.async.wait_all;\n" ::: "memory");
-    put_part<K>(p.w, dw, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
-    put_part<K>(p.b, db, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
+    put_part<K>(p.w, sums.w, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
+    put_part<K>(p.b, sums.b, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
 }
 
 template <int K, int HALF, bool SUM, bool PARTS>
