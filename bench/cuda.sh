@@ -8,7 +8,7 @@
 #   bench=cuda model= batch= ratio= ours_ms= torch_ms= ours_gib= torch_gib=
 #                                           medians of the rounds; ratio: PyTorch's time over ours
 #
-# Usage: ./dev bench cuda [--python PATH] [--cases "gpt2:16 resnet50:256 ..."] [--dtype bf16] [--rounds 3] [--table]
+# Usage: ./dev bench cuda [--python PATH] [--cases "gpt2:16 resnet50:256 ..."] [--dtype bf16|fp16] [--rounds 3] [--table]
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bench=${SL_BENCH_STEP:-$root/build/release/bench/step}
@@ -54,7 +54,7 @@ for case in $cases; do
         ours "$model" "$batch"
         continue
     fi
-    coproc torch { exec "$python" "$root/bench/cuda_torch.py" "$model" "$batch" --rounds "$rounds" 2>&1; }
+    coproc torch { exec "$python" "$root/bench/cuda_torch.py" "$model" "$batch" --rounds "$rounds" --dtype "$dtype" 2>&1; }
     for _ in $(seq "$rounds"); do
         while read -r line <&"${torch[0]}" && [ "$line" != READY ]; do echo "$line" >&2; done
         round=$(ours "$model" "$batch")

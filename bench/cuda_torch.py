@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The opponent of `./dev bench cuda`: the same models, batches and optimizer in PyTorch on one GPU.
 
-bf16 autocast, fp32 weights, torch.compile, SDPA, fused AdamW, clipping to norm 1, images channels-last;
-random data that stays on the GPU. Prints one RESULT line per round: median milliseconds of a step and peak
-memory. With --rounds it compiles once and waits for a line on standard input before each round, so that
-bench/cuda.sh lets both sides take turns. Never a dependency of the product.
+bf16 or fp16 autocast (fp16 with a GradScaler), fp32 weights, torch.compile, SDPA, fused AdamW,
+clipping to norm 1, images channels-last; random data that stays on the GPU. Prints one RESULT line
+per round: median milliseconds of a step and peak memory. With --rounds it compiles once and waits for
+a line on standard input before each round, so that bench/cuda.sh lets both sides take turns. Never a
+dependency of the product.
 """
 import argparse
 import statistics
@@ -178,6 +179,7 @@ def main():
     parser.add_argument("batch", type=int)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--dtype", choices=["bf16", "fp16"], default="bf16")
     parser.add_argument("--eager", action="store_true")
     args = parser.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -186,12 +188,18 @@ def main():
     run = model if args.eager else torch.compile(model)
     optim = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
 
+    half = torch.float16 if args.dtype == "fp16" else torch.bfloat16
+    # the scale that ours has: no step is skipped
+    scaler = torch.amp.GradScaler("cuda", init_scale=1024, enabled=args.dtype == "fp16")
+
     def step():
-        with torch.autocast("cuda", dtype=torch.bfloat16):
+        with torch.autocast("cuda", dtype=half):
             loss = run(*data)
-        loss.backward()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optim)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optim.step()
+        scaler.step(optim)
+        scaler.update()
         optim.zero_grad(set_to_none=True)
         return loss
 
@@ -205,7 +213,7 @@ def main():
         times = sorted(timed(step) for _ in range(args.steps))
         print(
             f"RESULT bench=cuda who={'torch' if args.eager else 'torch_compile'} model={args.model} "
-            f"batch={args.batch} step_ms={statistics.median(times):.3f} low_ms={times[0]:.3f} "
+            f"batch={args.batch} dtype={args.dtype} step_ms={statistics.median(times):.3f} low_ms={times[0]:.3f} "
             f"high_ms={times[-1]:.3f} gib={torch.cuda.max_memory_allocated() / 2**30:.3f} "
             f"torch={torch.__version__}",
             flush=True,

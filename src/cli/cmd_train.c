@@ -10,6 +10,7 @@
 #include "cli/forecast.h"
 #include "cli/live.h"
 #include "cli/run_stats.h"
+#include "cli/step_line.h"
 #include "profile/peak.h"
 #include "report/picture.h"
 
@@ -36,11 +37,11 @@ static void catch_signals(void) {
 
 struct progress {
     const struct sl_session_config *session;
-    const struct sl_train_config *config;
     const struct sl_pipe_choice *choice;
     int64_t items_per_sample; /* tokens, or 1 */
     const char *item;
-    int64_t last_print_ns, start_ns;
+    int64_t start_ns, first_step, glimpsed; /* steps: before this session, seen before their turn */
+    struct sl_step_line line;
     struct sl_run_stats stats;
     struct sl_text trace; /* of the last run of a pipeline */
     int64_t *busy_ns;     /* [worker] over all runs, and how long they took */
@@ -85,7 +86,7 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
         size_t bytes = sizeof *p->rank_bytes * (size_t)p->session->comm->ranks;
         p->rank_bytes = memcpy(sl_realloc(p->rank_bytes, bytes), start->rank_bytes, bytes);
     }
-    const struct sl_train_config *c = p->config;
+    const struct sl_train_config *c = &p->session->train;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
     struct sl_text data = {0};
     sl_data_describe(c->data, &data);
@@ -103,13 +104,9 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
                      sl_human_bytes(start->copy_bytes, bytes));
     if (start->step)
         sl_log_note("resumed after step %lld", (long long)start->step);
+    p->first_step = start->step;
+    p->line = (struct sl_step_line){.steps = c->steps, .item = p->item};
     p->start_ns = sl_clock_ns();
-}
-
-/* On a terminal a line that redraws itself; in a log, lines at powers of two and every tenth. */
-static bool worth_a_line(const struct progress *p, int64_t step) {
-    int64_t steps = p->config->steps, tenth = steps / 10 > 0 ? steps / 10 : 1;
-    return (step & (step - 1)) == 0 || step % tenth == 0 || step == steps;
 }
 
 static void say_skipped(const struct sl_step_report *r) {
@@ -121,39 +118,43 @@ static void say_skipped(const struct sl_step_report *r) {
     sl_text_free(&why);
 }
 
+/* True: the dashboard shows it. */
+static bool show_speed(struct progress *p, const struct sl_step_speed *speed) {
+    p->live.shown.rate = speed->rate;
+    p->live.shown.left_ns = speed->left_ns;
+    p->live.shown.item = p->item;
+    return p->live.on;
+}
+
 static void on_step(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     if (r->skipped)
         say_skipped(r);
-    int64_t now = sl_clock_ns();
     sl_run_stats_step(&p->stats, r);
-    double rate = sl_run_stats_rate(&p->stats) * (double)p->items_per_sample;
-    int64_t todo = p->config->steps - r->step;
-    int64_t left_ns = sl_run_stats_left_ns(&p->stats, todo);
-    char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "";
-    if (p->live.on) {
-        p->live.shown.rate = rate;
-        p->live.shown.left_ns = left_ns;
-        p->live.shown.item = p->item;
+    struct sl_step_speed speed = {
+        .rate = sl_run_stats_rate(&p->stats) * (double)p->items_per_sample,
+        .left_ns = sl_run_stats_left_ns(&p->stats, p->session->train.steps - r->step),
+        .peak = r->peak_share * sl_run_stats_pace(&p->stats, r)};
+    if (show_speed(p, &speed))
         sl_live_step(&p->live, r);
-        return;
-    }
-    bool keep = !sl_log_is_terminal() && worth_a_line(p, r->step);
-    if (!keep && now - p->last_print_ns < 100000000)
-        return;
-    p->last_print_ns = now;
-    sl_human_ns(left_ns, left);
-    char norm[32] = "", peak[32] = "", memory[SL_HUMAN_BYTES];
-    if (!isnan(r->norm))
-        snprintf(norm, sizeof norm, "  norm %.3f", r->norm);
-    if (!isnan(r->peak_share))
-        snprintf(peak, sizeof peak, "  %.0f%% of peak",
-                 100 * r->peak_share * sl_run_stats_pace(&p->stats, r));
-    sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
-                  (long long)r->step, (long long)p->config->steps, r->loss, norm, r->lr,
-                  sl_human_count(rate, text), p->item, peak,
-                  sl_human_bytes(sl_run_stats_peak_bytes(), memory), todo ? "  left " : "",
-                  todo ? left : "", r->skipped ? "  SKIPPED" : "");
+    else if (r->step > p->glimpsed)
+        sl_step_line_put(&p->line, r, &speed);
+}
+
+/* The steps before it are not known yet: its speed is that since the beginning. */
+static void on_glimpse(void *ctx, const struct sl_step_report *r) {
+    struct progress *p = ctx;
+    double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
+    double items = (double)(p->session->train.batch * p->items_per_sample);
+    struct sl_step_speed speed = {
+        .rate = steps * items / ns * 1e9,
+        .left_ns = (int64_t)(ns / steps * (double)(p->session->train.steps - r->step)),
+        .peak = NAN};
+    p->glimpsed = r->step;
+    if (show_speed(p, &speed))
+        sl_live_glimpse(&p->live, r);
+    else
+        sl_step_line_glimpse(&p->line, r, &speed);
 }
 
 static void on_eval(void *ctx, const struct sl_eval_report *r) {
@@ -200,11 +201,12 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
                 p->busy_ns[w] += span->end_ns - span->start_ns;
         }
     p->traced_ns += timeline->end_ns;
-    if (drawn && step < p->config->steps)
+    if (drawn && step < p->session->train.steps)
         return;
     sl_text_free(&p->trace);
     p->trace = (struct sl_text){0};
-    sl_picture_build(&arena, timeline, timeline->sched->name, p->config->graph->name, &picture);
+    sl_picture_build(&arena, timeline, timeline->sched->name, p->session->train.graph->name,
+                     &picture);
     sl_report_trace(&picture, &p->trace);
     sl_arena_free(&arena);
 }
@@ -490,6 +492,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
         .ctx = &progress,
         .on_start = on_start,
         .on_step = on_step,
+        .on_glimpse = on_glimpse,
         .on_eval = on_eval,
         .on_trace = on_trace,
         .on_save = on_save,
@@ -508,7 +511,6 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     ask_dashboard(args, &session, &progress);
     progress.session = &session;
-    progress.config = &session.train;
     progress.choice = &choice;
     count_items(&progress, inputs.graph);
     SL_TRY_OUT(sl_forecast_make(args, &session, &inputs.arena, &progress.forecast));

@@ -72,11 +72,17 @@ static void draw(struct sl_live *live) {
 }
 
 void sl_live_step(struct sl_live *live, const struct sl_step_report *r) {
+    if (!live->on)
+        return;
+    sl_dashboard_add(&live->shown, r->loss);
+    sl_live_glimpse(live, r);
+}
+
+void sl_live_glimpse(struct sl_live *live, const struct sl_step_report *r) {
     enum { FRAME_NS = 100000000 };
     struct sl_dashboard *d = &live->shown;
     if (!live->on)
         return;
-    sl_dashboard_add(d, r->loss);
     d->step = r->step;
     d->loss = r->loss;
     d->norm = r->norm;

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { LEFT = 62, RIGHT = 14, TOP = 12, BOTTOM = 38 };
+enum { LEFT = 62, RIGHT = 24, TOP = 12, BOTTOM = 38 };
 
 /* Okabe and Ito's colours first, then others that differ from them. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
@@ -31,10 +31,11 @@ static double x_of(const struct frame *f, double x) {
     return LEFT + (x - f->x0) / (f->x1 - f->x0) * (f->width - LEFT - RIGHT);
 }
 
-/* What is out of the picture is drawn at its border. */
+/* What is out of the picture is cut off by open_inside; some pictures further, slopes do not
+ * matter. */
 static double y_of(const struct frame *f, double y) {
     double share = (f->y1 - scaled(f->chart, y)) / (f->y1 - f->y0);
-    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    share = share < -50 ? -50 : share > 50 ? 50 : share;
     return TOP + share * (f->height - TOP - BOTTOM);
 }
 
@@ -134,6 +135,15 @@ static void put_band(const struct frame *f, const struct sl_chart_curve *curve) 
     sl_text_put(f->out, "Z\"/>");
 }
 
+/* Curves show between the axes only; a line keeps its width at the border. */
+static void open_inside(const struct frame *f) {
+    int width = f->width - LEFT - RIGHT + 4, height = f->height - TOP - BOTTOM + 4;
+    sl_text_printf(f->out,
+                   "<svg x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+                   "viewBox=\"%d %d %d %d\">\n",
+                   LEFT - 2, TOP - 2, width, height, LEFT - 2, TOP - 2, width, height);
+}
+
 /* data-p: the values, for the reader's pointer. */
 static void put_curve(const struct frame *f, const struct sl_chart_curve *curve) {
     const char *sign = "M";
@@ -189,8 +199,10 @@ void sl_chart_put(const struct sl_chart *chart, struct sl_text *out) {
     sl_markup_escape(out, chart->title);
     sl_text_put(out, "\">");
     put_axes(&f);
+    open_inside(&f);
     for (int i = 0; i < chart->curve_count; i++)
         put_curve(&f, &chart->curves[i]);
+    sl_text_put(out, "</svg>");
     sl_text_printf(out, "<line class=\"cursor\" x1=\"0\" x2=\"0\" y1=\"%d\" y2=\"%d\"/></svg>", TOP,
                    f.height - BOTTOM);
     put_legend(chart, out);

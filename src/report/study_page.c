@@ -207,6 +207,13 @@ static void html_table(const struct sl_study_table *table, int task, struct sl_t
     sl_text_put(out, "</table></div>\n");
 }
 
+static bool has_rows(const struct sl_study_table *table, int task) {
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].task == task)
+            return true;
+    return false;
+}
+
 void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out) {
     const struct sl_study *s = table->study;
     sl_chart_page_open(out, s->brief);
@@ -218,6 +225,8 @@ void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out) 
     sl_text_put(out, "<p class=\"soft\">Curves are means over seeds, bands go from the lowest to "
                      "the highest seed; dashed: a step after every micro-batch.</p>\n");
     for (int t = 0; t < s->task_count; t++) {
+        if (!has_rows(table, t))
+            continue;
         sl_text_put(out, "<h2>");
         sl_markup_escape(out, s->tasks[t].name);
         sl_text_put(out, "</h2>\n");

@@ -110,6 +110,8 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
     SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
     if (!isnan(r->norm))
         SL_TRY(sl_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
+    if (r->loss_scale > 0)
+        SL_TRY(sl_events_scalar(log->events, r->step, "train/loss_scale", (float)r->loss_scale));
     if (r->worker_bytes)
         SL_TRY(sl_events_scalar(log->events, r->step, "train/bubble", (float)r->bubble));
     return sl_events_scalar(log->events, r->step, "train/lr", (float)r->lr);

@@ -227,8 +227,8 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
     SL_TRY_OUT(sl_pipe_open_post(pipe));
     SL_TRY_OUT(count_bytes(pipe));
-    sl_pipe_guard_open(pipe);
     sl_pipe_tell_open(pipe);
+    sl_pipe_guard_open(pipe); /* shows to others what is told */
     sl_pipe_halt_open(pipe);
     *out = pipe;
 out:
@@ -358,7 +358,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
-    sl_pipe_tell_start(pipe, steps);
+    SL_TRY(sl_pipe_tell_start(pipe, steps));
     return start_clock(pipe);
 }
 

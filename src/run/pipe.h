@@ -53,8 +53,9 @@ struct sl_pipe_config {
      */
     sl_err (*before)(void *ctx, int worker, int64_t action);
     void *before_ctx;
-    /* Called by the thread of sl_pipe_run for steps that end while an asynchronous run of one
-     * process goes on, in order; the bubble is that of the run so far. NULL: nobody listens. */
+    /* Called by the thread of sl_pipe_run for steps that end while an asynchronous run goes on, in
+     * order; the bubble is that of the run so far. Of several ranks rank 0 is told, of some steps
+     * only, with losses that are added in another order. NULL: nobody listens. */
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     void *on_step_ctx;
     /* Not 0: an asynchronous run of one process ends soon, after whole steps. NULL: never. */

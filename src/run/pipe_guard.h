@@ -35,9 +35,17 @@ void sl_pipe_note_wait(struct sl_pipe_worker *worker, struct sl_wait_note note);
 void sl_pipe_note_go(struct sl_pipe_worker *worker);
 /* What all workers are at, as far as this rank knows: out[worker_count]. Any thread. */
 void sl_pipe_read_notes(const struct sl_pipe *pipe, struct sl_work *out);
-/* What a rank shows of itself: its workers, in order. */
+/* What a rank shows of itself: its workers, in order, and its word on the losses of its last steps
+ * (pipe_tell.c). */
+enum { SL_WORD_STEPS = 4 };
+struct sl_word {
+    int64_t run;                 /* its first step */
+    int64_t step[SL_WORD_STEPS]; /* of the run, from 1 on; 0: none yet */
+    double loss[SL_WORD_STEPS];
+};
 int64_t sl_pipe_notes_bytes(const struct sl_pipe *pipe, int rank);
 void sl_pipe_show_notes(void *pipe, void *out);
+bool sl_pipe_look_word(const struct sl_pipe *pipe, int rank, struct sl_word *out);
 
 /* pipe_guard.c: the watchdog. Started workers are waited for until all have ended, or one has been
  * given up. */

@@ -1,7 +1,10 @@
 /* Notes: what every worker is at, written by it and read by the watchdog, by the thread that finds
  * a rank lost, and, with the signs of life, by all other ranks. */
-#include "run/pipe_state.h"
+#include "run/pipe_tell.h"
 
+#include "base/arena.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t nothing = -1;
@@ -83,11 +86,10 @@ static int first_of(const struct sl_pipe *pipe, int rank, int *count) {
 int64_t sl_pipe_notes_bytes(const struct sl_pipe *pipe, int rank) {
     int count;
     first_of(pipe, rank, &count);
-    return count * (int64_t)sizeof(struct sl_work);
+    return count * (int64_t)sizeof(struct sl_work) + (int64_t)sizeof(struct sl_word);
 }
 
-void sl_pipe_show_notes(void *ctx, void *out) {
-    const struct sl_pipe *pipe = ctx;
+static void show_work(const struct sl_pipe *pipe, void *out) {
     int count, first = first_of(pipe, pipe->comm->rank, &count);
     for (int i = 0; i < count; i++) {
         struct sl_work work = read_own(pipe, first + i);
@@ -95,16 +97,47 @@ void sl_pipe_show_notes(void *ctx, void *out) {
     }
 }
 
+void sl_pipe_show_notes(void *ctx, void *out) {
+    const struct sl_pipe *pipe = ctx;
+    int64_t bytes = sl_pipe_notes_bytes(pipe, pipe->comm->rank);
+    struct sl_word word;
+    show_work(pipe, out);
+    sl_pipe_tell_show(pipe, &word);
+    memcpy((char *)out + bytes - sizeof word, &word, sizeof word);
+}
+
+/* All that a rank has shown: the caller frees it. NULL: nothing. */
+static char *look_at(const struct sl_pipe *pipe, int rank, int64_t *age_ns) {
+    int64_t bytes = sl_pipe_notes_bytes(pipe, rank);
+    char *seen = sl_realloc(NULL, (size_t)bytes);
+    if (sl_comm_look(pipe->comm, rank, seen, bytes, age_ns))
+        return seen;
+    free(seen);
+    return NULL;
+}
+
+bool sl_pipe_look_word(const struct sl_pipe *pipe, int rank, struct sl_word *out) {
+    int64_t age_ns;
+    char *seen = look_at(pipe, rank, &age_ns);
+    if (seen)
+        memcpy(out, seen + sl_pipe_notes_bytes(pipe, rank) - sizeof *out, sizeof *out);
+    free(seen);
+    return seen != NULL;
+}
+
 void sl_pipe_read_notes(const struct sl_pipe *pipe, struct sl_work *out) {
     const struct sl_plan *plan = pipe->config.plan;
     int count;
     for (int rank = 0; rank < pipe->comm->ranks; rank++) {
         struct sl_work *at = &out[first_of(pipe, rank, &count)];
-        int64_t bytes = count * (int64_t)sizeof *at, age_ns = 0;
+        int64_t age_ns = 0;
+        char *seen = rank == pipe->comm->rank ? NULL : look_at(pipe, rank, &age_ns);
+        memset(at, 0, (size_t)count * sizeof *at);
         if (rank == pipe->comm->rank)
-            sl_pipe_show_notes((void *)(uintptr_t)pipe, at);
-        else if (!sl_comm_look(pipe->comm, rank, at, bytes, &age_ns))
-            memset(at, 0, (size_t)bytes);
+            show_work(pipe, at);
+        else if (seen)
+            memcpy(at, seen, (size_t)count * sizeof *at);
+        free(seen);
         for (int i = 0; i < count; i++) {
             if (!sl_work_is_valid(plan, &at[i]))
                 at[i] = (struct sl_work){0};

@@ -7,11 +7,13 @@
 
 void sl_pipe_tell_open(struct sl_pipe *pipe);
 void sl_pipe_tell_close(struct sl_pipe *pipe);
-void sl_pipe_tell_start(struct sl_pipe *pipe, int64_t steps);
+SL_MUST_CHECK sl_err sl_pipe_tell_start(struct sl_pipe *pipe, int64_t steps); /* by all ranks */
 void sl_pipe_tell_stop(struct sl_pipe *pipe); /* its reports are whole now */
 void sl_pipe_tell_losses(struct sl_pipe *pipe, int64_t iteration);
 void sl_pipe_tell_ended(struct sl_pipe *pipe, int64_t version);
 void sl_pipe_tell(struct sl_pipe *pipe);
+/* What this rank shows to others; pipe_notes.c sends and receives it. */
+void sl_pipe_tell_show(const struct sl_pipe *pipe, struct sl_word *out);
 
 /* pipe.c: the loss of a step of this run, in the order of one worker; memory of the largest worker.
  */

@@ -343,8 +343,12 @@ static sl_err run_steps(struct session *s) {
 static void tell_early(void *session, const struct sl_step_report *report) {
     struct session *s = session;
     struct sl_step_report copy = *report;
-    if (s->told_err == SL_OK)
+    if (s->config->comm && s->config->comm->ranks > 1) { /* not to be logged: see pipe_tell.c */
+        if (s->config->on_glimpse)
+            s->config->on_glimpse(s->config->ctx, report);
+    } else if (s->told_err == SL_OK) {
         s->told_err = tell_step(s, &copy);
+    }
 }
 
 static sl_err open_pipe(struct session *s) {

@@ -49,6 +49,9 @@ struct sl_session_config {
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);
     void (*on_step)(void *ctx, const struct sl_step_report *report);
+    /* A step that has ended while an asynchronous pipeline of several ranks is full: on_step hears
+     * of it, and of those that were left out, when the pipeline is empty. */
+    void (*on_glimpse)(void *ctx, const struct sl_step_report *report);
     void (*on_eval)(void *ctx, const struct sl_eval_report *report);
     int64_t stall_ns; /* see sl_pipe_config */
     /* Before every action of a pipeline, by its worker; see sl_pipe_config. */

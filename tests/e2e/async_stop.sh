@@ -15,7 +15,7 @@ steps_in() { grep -c '"grad_norm"' "$1/log.jsonl" || true; }
 while read -r schedule policy; do
     options=("${model[@]}" --schedule "$schedule" --policy "$policy")
     rm -rf "$work/asked" "$work/planned"
-    "$SLUICE" train "${options[@]}" --steps 1000000 --out "$work/asked" 2>"$work/err" &
+    "$SLUICE" train "${options[@]}" --steps 200000 --out "$work/asked" 2>"$work/err" &
     pid=$!
     while kill -0 "$pid" 2>/dev/null && [ ! -s "$work/asked/log.jsonl" ]; do sleep 0.05; done # it has no other end
     [ ! -e "$work/asked/ckpt/latest" ] || fail "$schedule: saved before it was asked"

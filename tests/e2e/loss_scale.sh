@@ -17,7 +17,7 @@ scales() { sed -n 's/.*"loss_scale": \([0-9]*\),.*/\1/p' "$work/$1/log.jsonl" | 
 same() { # RUN RUN
     "$SLUICE" compare "$work/$1" "$work/$2" >"$work/out" || fail "$2 is not $1: $(cat "$work/out")"
 }
-dynamic=(--loss-scale dynamic:start=1024,every=3)
+dynamic=(--loss-scale "dynamic:start=1024,every=3")
 
 train plain "${gpt[@]}" --steps 8
 train fixed "${gpt[@]}" --steps 8 --loss-scale 4096

@@ -73,7 +73,7 @@ static inline att att_backward(const sl_cuda_call *call) {
     return z;
 }
 
-/* flash.cu, flash_back.cu: tensor cores; bf16, heads of 64. */
+/* flash.cu, flash_back.cu: tensor cores; 16 bits, heads of 64. */
 bool flash_fits(const att &z);
 sl_err flash_forward(const sl_cuda_call *call, const att &z);
 sl_err flash_backward(const sl_cuda_call *call, const att &z);

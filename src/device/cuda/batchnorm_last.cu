@@ -3,7 +3,7 @@
  *
  *   sums of blocks -> part[2][block][C] in scratch -> a warp per channel adds them up, in order
  *
- * Images are bf16; kernels say so where it is known, so that loads need not wait for each other.
+ * Images are 16 bits (HALF: which); known in kernels, so that loads need not wait for each other.
  * The variance comes from one pass: sums of x - x0 and its square, x0 the channel's first pixel.
  */
 #include "device/cuda/batchnorm_last.cuh"
@@ -73,8 +73,8 @@ static __device__ void put_parts(const pixels &z, const walk &w, const eight &a,
         }
 }
 
-static __global__ void __launch_bounds__(WALKERS) moments(array x, pixels z) {
-    x.half = 1;
+template <int HALF> static __global__ void __launch_bounds__(WALKERS) moments(array x, pixels z) {
+    x.half = HALF;
     walk w = walk_of(z);
     eight a = {}, b = {};
     if (w.col < z.n) {
@@ -98,22 +98,24 @@ static __device__ __forceinline__ float scaled(float x, float mean, float by, fl
     return __fmaf_rn(__fsub_rn(x, mean), by, b);
 }
 /* As if it had been stored. */
-static __device__ __forceinline__ float rounded(float v) {
-    return __bfloat162float(__float2bfloat16(v));
+template <int HALF> static __device__ __forceinline__ float rounded(float v) {
+    return as_stored(array{NULL, HALF}, v);
 }
 
 /* What goes back through relu(scaled x), eight channels. */
-struct gate {
+template <int HALF> struct gate {
     eight mean, by, b;
     __device__ __forceinline__ float operator()(float dy, float x, int k) const {
-        return rounded(scaled(x, mean.v[k], by.v[k], b.v[k])) > 0 ? dy : 0;
+        return rounded<HALF>(scaled(x, mean.v[k], by.v[k], b.v[k])) > 0 ? dy : 0;
     }
 };
 static __device__ __forceinline__ eight read_eight(array a, i64 i) {
     return a.at ? get8(a, i) : eight{};
 }
-static __device__ __forceinline__ gate gate_of(array mean, array rstd, array w, array b, i64 col) {
-    gate g = {read_eight(mean, col), read_eight(rstd, col), read_eight(b, col)};
+template <int HALF>
+static __device__ __forceinline__ gate<HALF> gate_of(array mean, array rstd, array w, array b,
+                                                     i64 col) {
+    gate<HALF> g = {read_eight(mean, col), read_eight(rstd, col), read_eight(b, col)};
     eight by = read_eight(w, col);
     for (int k = 0; k < 8; k++)
         g.by.v[k] *= by.v[k];
@@ -124,13 +126,14 @@ static __device__ __forceinline__ gate gate_of(array mean, array rstd, array w, 
 struct dots_args {
     array dy, x, mean, rstd, w, b;
 };
-template <bool RELU> static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
-    d.dy.half = d.x.half = 1;
+template <int HALF, bool RELU>
+static __global__ void __launch_bounds__(WALKERS) dots(dots_args d, pixels z) {
+    d.dy.half = d.x.half = HALF;
     walk w = walk_of(z);
     eight a = {}, b = {};
     if (w.col < z.n) {
         eight mean = read_eight(d.mean, w.col), rstd = read_eight(d.rstd, w.col);
-        gate open = RELU ? gate_of(d.mean, d.rstd, d.w, d.b, w.col) : gate{};
+        gate<HALF> open = RELU ? gate_of<HALF>(d.mean, d.rstd, d.w, d.b, w.col) : gate<HALF>{};
 #pragma unroll 4
         for (i64 row = w.first; row < z.rows; row += w.step) {
             eight dy = get8(d.dy, row * z.n + w.col), x = read_eight(d.x, row * z.n + w.col);
@@ -194,9 +197,9 @@ struct affine {
 };
 
 /* RELU: y = relu(...); SUM: r is added before. */
-template <bool RELU, bool SUM>
+template <int HALF, bool RELU, bool SUM>
 static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) {
-    f.x.half = f.y.half = f.r.half = 1;
+    f.x.half = f.y.half = f.r.half = HALF;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;
@@ -210,7 +213,7 @@ static __global__ void __launch_bounds__(WALKERS) normalise(affine f, pixels z) 
         eight r = SUM ? get8(f.r, row * z.n + p.col) : eight{};
         for (int k = 0; k < 8; k++) {
             float v = scaled(e.v[k], mean.v[k], by.v[k], b.v[k]);
-            v = SUM ? rounded(v) + r.v[k] : v;
+            v = SUM ? rounded<HALF>(v) + r.v[k] : v;
             e.v[k] = RELU && v < 0 ? 0 : v;
         }
         put8(f.y, row * z.n + p.col, e);
@@ -221,14 +224,15 @@ struct slope {
     array dx, dy, x, w, mean, rstd, b;
     bool add;
 };
-template <bool RELU> static __global__ void __launch_bounds__(WALKERS) bend(slope s, pixels z) {
-    s.dx.half = s.dy.half = s.x.half = 1;
+template <int HALF, bool RELU>
+static __global__ void __launch_bounds__(WALKERS) bend(slope s, pixels z) {
+    s.dx.half = s.dy.half = s.x.half = HALF;
     walk p = walk_of(z);
     if (p.col >= z.n)
         return;
     eight mean = get8(s.mean, p.col), rstd = get8(s.rstd, p.col), w = get8(s.w, p.col);
     eight first = get8(array{z.coef, 0}, p.col), second = get8(array{z.coef, 0}, z.n + p.col);
-    gate open = RELU ? gate_of(s.mean, s.rstd, s.w, s.b, p.col) : gate{};
+    gate<HALF> open = RELU ? gate_of<HALF>(s.mean, s.rstd, s.w, s.b, p.col) : gate<HALF>{};
 #pragma unroll 2
     for (i64 row = p.first; row < z.rows; row += p.step) {
         i64 at = row * z.n + p.col;
@@ -251,6 +255,25 @@ static dim3 map_grid(const pixels &z) {
     return grid_of(z, z.blocks < MOST_PARTS ? z.blocks : MAP_BLOCKS);
 }
 
+/* The kernels of a kind of 16 bits. */
+struct kind {
+    void (*moments)(array x, pixels z);
+    void (*normalise[3])(affine f, pixels z); /* plain, relu, with a sum and relu */
+    void (*dots[2])(dots_args d, pixels z);   /* [relu] */
+    void (*bend[2])(slope s, pixels z);
+};
+template <int HALF> static constexpr kind kernels_of() {
+    return {
+        moments<HALF>,
+        {normalise<HALF, false, false>, normalise<HALF, true, false>, normalise<HALF, true, true>},
+        {dots<HALF, false>, dots<HALF, true>},
+        {bend<HALF, false>, bend<HALF, true>}};
+}
+static const kind &kind_of(const sl_cuda_call *call) {
+    static const kind bf16 = kernels_of<SL_HALF_BF16>(), fp16 = kernels_of<SL_HALF_FP16>();
+    return call->instr->in[0].dtype == SL_FP16 ? fp16 : bf16;
+}
+
 sl_err bn_last(const sl_cuda_call *call) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
     array x = in_array(call, 0), mean = out_array(call, 1), rstd = out_array(call, 2);
@@ -263,25 +286,21 @@ sl_err bn_last(const sl_cuda_call *call) {
                out_array(call, 4),
                (float)call->instr->attr[0].f,
                (float)call->instr->attr[1].f};
-    moments<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(x, z);
+    kind_of(call).moments<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(x, z);
     end_moments<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(s, z);
     affine f = {out_array(call, 0), x, in_array(call, 1), in_array(call, 2), mean, rstd,
                 in_array(call, 5)};
-    if (f.r.at)
-        normalise<true, true><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
-    else if (strcmp(call->instr->kernel, "batchnorm") != 0)
-        normalise<true, false><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
-    else
-        normalise<false, false><<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
+    int which = f.r.at ? 2 : strcmp(call->instr->kernel, "batchnorm") != 0;
+    kind_of(call).normalise[which]<<<map_grid(z), WALKERS, 0, call->stream>>>(f, z);
     return launched(call);
 }
 
 sl_err bn_last_dx(const sl_cuda_call *call) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
     dots_args d = {in_array(call, 0), in_array(call, 1), in_array(call, 3), in_array(call, 4)};
-    dots<false><<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    kind_of(call).dots[0]<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
     end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
-    bend<false><<<map_grid(z), WALKERS, 0, call->stream>>>(
+    kind_of(call).bend[0]<<<map_grid(z), WALKERS, 0, call->stream>>>(
         slope{out_array(call, 0), d.dy, d.x, in_array(call, 2), d.mean, d.rstd, {}, call->add}, z);
     return launched(call);
 }
@@ -293,18 +312,18 @@ sl_err bn_last_grad(const sl_cuda_call *call) {
                    in_array(call, 4), in_array(call, 2), in_array(call, 5)};
     slope s = {out_array(call, 0), d.dy, d.x, d.w, d.mean, d.rstd, d.b, false};
     bool relu = d.b.at != NULL;
-    (relu ? dots<true> : dots<false>)<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    kind_of(call).dots[relu]<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
     for (int which = 0; which < 2; which++)
         end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(out_array(call, which ? 1 : 2),
                                                                which, z, call->add);
     end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(array{}, 0, z, false);
-    (relu ? bend<true> : bend<false>)<<<map_grid(z), WALKERS, 0, call->stream>>>(s, z);
+    kind_of(call).bend[relu]<<<map_grid(z), WALKERS, 0, call->stream>>>(s, z);
     return launched(call);
 }
 
 static sl_err sum_to_out(const sl_cuda_call *call, const dots_args &d, int which) {
     pixels z = pixels_of(call->instr->in[0], call->scratch);
-    dots<false><<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
+    kind_of(call).dots[0]<<<grid_of(z, z.blocks), WALKERS, 0, call->stream>>>(d, z);
     end_dots<<<ends(z), 32 * END_WARPS, 0, call->stream>>>(out_array(call, 0), which, z, call->add);
     return launched(call);
 }

@@ -1,6 +1,6 @@
 /* conv2d and its gradients by cuDNN, in the layout of our images ([B,C,H,W]); only algorithms that
  * are deterministic. The weight's gradient is made in scratch and then added to its accumulator.
- * In bf16 conv_last.cu comes first. */
+ * In 16 bits conv_last.cu comes first. */
 #include "device/cuda/conv_last.h"
 #include "device/cuda/kernels.cuh"
 
@@ -168,12 +168,14 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     return finish(call, dw, half);
 }
 
+/* Of fp16 in this layout cuDNN takes algorithms that cannot be recorded in a graph: in fp32, then.
+ */
 static sl_err closing(const sl_cuda_call *call, int half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};
     if (sl_conv_last_takes(call->device, call->instr))
         return sl_conv_last(call);
-    sl_err err = run(call, &c, half);
+    sl_err err = run(call, &c, half == SL_HALF_FP16 ? SL_HALF_NOT : half);
     close_conv(&c);
     return err;
 }

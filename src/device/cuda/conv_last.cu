@@ -16,6 +16,7 @@ enum { X = 1, W, Y };
 struct key { /* of a plan */
     sl_dnn_convolution conv;
     i64 x[4], w[4], y[4]; /* as [B,C,H,W], [K,C,R,S], [B,K,H,W]; channels padded */
+    i64 half;             /* enum sl_half */
 };
 
 /* The operands by their roles: numbers of inputs, or OUT. */
@@ -45,6 +46,7 @@ static key key_of(const sl_instr *instr) {
     key k;
     memset(&k, 0, sizeof k);
     k.conv.what = r.what;
+    k.half = sl_half_of(operand_of(instr, r.y).dtype); /* pixels may be fp32, results not */
     for (int i = 0; i < 2; i++) {
         k.conv.stride[i] = attr[0].ints.at[i];
         k.conv.pad[i] = attr[1].ints.at[i];
@@ -59,16 +61,16 @@ static key key_of(const sl_instr *instr) {
     return k;
 }
 
-static sl_dnn_tensor last(const i64 *dim) {
+static sl_dnn_tensor last(const i64 *dim, const key *k) {
     return {NULL,
-            CUDNN_DATA_BFLOAT16,
+            sl_half_dnn((int)k->half),
             {dim[0], dim[1], dim[2], dim[3]},
             {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]}};
 }
 
 static void make_graph(sl_dnn_graph *g, const void *of) {
     const key *k = (const key *)of;
-    sl_dnn_tensor x = last(k->x), w = last(k->w), y = last(k->y);
+    sl_dnn_tensor x = last(k->x, k), w = last(k->w, k), y = last(k->y, k);
     g->exact = true;
     g->most_workspace = most_workspace;
     sl_dnn_convolve(g, &k->conv, sl_dnn_memory(g, X, &x), sl_dnn_memory(g, W, &w),
@@ -78,8 +80,7 @@ static void make_graph(sl_dnn_graph *g, const void *of) {
 bool sl_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
     roles r = roles_of(instr);
     key k = key_of(instr);
-    bool half = operand_of(instr, r.y).dtype == SL_BF16; /* pixels may be fp32, results not */
-    if (!half || instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
+    if (!k.half || instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
         return false;
     return sl_dnn_find(cuda, &k, sizeof k, make_graph) != NULL;
 }
@@ -90,17 +91,17 @@ struct filter {                /* [K,C,R,S], or with its channels last and padde
     i64 area, channels, width; /* area: R S */
 };
 
-static __global__ void turn_filter(bf16 *y, array w, filter f, i64 count) {
+static __global__ void turn_filter(array y, array w, filter f, i64 count) {
     GRID_LOOP(i, count) {
         i64 c = i % f.width, at = i / f.width % f.area, k = i / f.width / f.area;
-        y[i] = __float2bfloat16(c < f.channels ? get(w, (k * f.channels + c) * f.area + at) : 0);
+        put(y, i, c < f.channels ? get(w, (k * f.channels + c) * f.area + at) : 0);
     }
 }
 
-static __global__ void turn_back(array w, const bf16 *made, filter f, i64 count, bool add) {
+static __global__ void turn_back(array w, array made, filter f, i64 count, bool add) {
     GRID_LOOP(i, count) {
         i64 at = i % f.area, c = i / f.area % f.channels, k = i / f.area / f.channels;
-        put(w, i, __bfloat162float(made[(k * f.area + at) * f.width + c]), add);
+        put(w, i, get(made, (k * f.area + at) * f.width + c), add);
     }
 }
 
@@ -133,7 +134,7 @@ i64 sl_conv_last_bytes(const sl_cuda_call *call) {
 }
 
 /* Where the image of a role lies with its channels last; inputs are turned when they do not. */
-static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *dim) {
+static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *dim, i64 half) {
     if (in_place(call, role))
         return role == OUT ? call->out[0] : (void *)call->in[role];
     void *at = (char *)call->scratch + place;
@@ -141,27 +142,28 @@ static void *image_at(const sl_cuda_call *call, int role, i64 place, const i64 *
         return at;
     i64 plane = dim[2] * dim[3];
     turning z = {dim[0] * plane, plane, call->instr->in[role].shape.dim[1], dim[1]};
-    to_last<<<turning_blocks(z), THREADS, 0, call->stream>>>((bf16 *)at, in_array(call, role), z);
+    to_last<<<turning_blocks(z), THREADS, 0, call->stream>>>(array{at, (int)half},
+                                                             in_array(call, role), z);
     return at;
 }
 
-static __global__ void add_bias(bf16 *y, array bias, i64 count, i64 channels) {
-    GRID_LOOP(i, count)
-    y[i] = __float2bfloat16(__bfloat162float(y[i]) + get(bias, i % channels));
+static __global__ void add_bias(array y, array bias, i64 count, i64 channels) {
+    GRID_LOOP(i, count) put(y, i, get(y, i) + get(bias, i % channels));
 }
 
-static void finish(const sl_cuda_call *call, const key &k, void *made, const roles &r) {
+static void finish(const sl_cuda_call *call, const key &k, void *at, const roles &r) {
     const sl_operand &out = call->instr->out[0];
+    array made = {at, (int)k.half};
     const i64 *dim = r.what == SL_DNN_CONV_DX ? k.x : k.y;
     i64 plane = dim[2] * dim[3];
     turning z = {dim[0] * plane, plane, out.shape.dim[1], dim[1]};
     filter f = {k.w[2] * k.w[3], out.shape.dim[1], k.w[1]};
     if (r.what == SL_DNN_CONV_DW)
         turn_back<<<blocks_for(out.numel, THREADS), THREADS, 0, call->stream>>>(
-            out_array(call, 0), (const bf16 *)made, f, out.numel, call->add);
+            out_array(call, 0), made, f, out.numel, call->add);
     else if (!in_place(call, OUT))
-        from_last<<<turning_blocks(z), THREADS, 0, call->stream>>>(
-            out_array(call, 0), (const bf16 *)made, z, call->add);
+        from_last<<<turning_blocks(z), THREADS, 0, call->stream>>>(out_array(call, 0), made, z,
+                                                                   call->add);
 }
 
 sl_err sl_conv_last(const sl_cuda_call *call) {
@@ -173,13 +175,13 @@ sl_err sl_conv_last(const sl_cuda_call *call) {
         return sl_fail(SL_ERR_NO, "cuDNN has no convolution of this shape");
     place p = places_of(call, k, g->workspace_bytes);
     sl_dnn_binding b = {};
-    bf16 *w = (bf16 *)((char *)call->scratch + p.w);
-    void *x = image_at(call, r.x, p.x, k.x), *y = image_at(call, r.y, p.y, k.y);
+    void *w = (char *)call->scratch + p.w;
+    void *x = image_at(call, r.x, p.x, k.x, k.half), *y = image_at(call, r.y, p.y, k.y, k.half);
     if (r.w != OUT) {
         filter f = {k.w[2] * k.w[3], instr->in[r.w].shape.dim[1], k.w[1]};
         i64 count = k.w[0] * f.area * f.width;
         turn_filter<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-            w, in_array(call, r.w), f, count);
+            array{w, (int)k.half}, in_array(call, r.w), f, count);
     }
     sl_dnn_bind(&b, X, x);
     sl_dnn_bind(&b, W, w);
@@ -190,8 +192,8 @@ sl_err sl_conv_last(const sl_cuda_call *call) {
     if (r.what == SL_DNN_CONV && instr->in_count > 2 && call->in[2]) {
         i64 count = k.y[0] * k.y[1] * k.y[2] * k.y[3];
         add_bias<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
-            (bf16 *)y, in_array(call, 2), count, k.y[1]);
+            array{y, (int)k.half}, in_array(call, 2), count, k.y[1]);
     }
-    finish(call, k, r.what == SL_DNN_CONV_DX ? x : r.what == SL_DNN_CONV_DW ? (void *)w : y, r);
+    finish(call, k, r.what == SL_DNN_CONV_DX ? x : r.what == SL_DNN_CONV_DW ? w : y, r);
     return launched(call);
 }

@@ -1,4 +1,4 @@
-/* Convolutions of bf16 images with their channels last, by cuDNN's graphs. */
+/* Convolutions of 16-bit images with their channels last, by cuDNN's graphs. */
 #ifndef SL_DEVICE_CUDA_CONV_LAST_H
 #define SL_DEVICE_CUDA_CONV_LAST_H
 

@@ -344,9 +344,9 @@ static sl_err record(struct sl_cuda_device *cuda, const struct sl_exec *exec,
     cudaGraph_t made = NULL;
     SL_TRY(SL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
     sl_err err = launch_all(cuda, exec, args);
-    sl_err ended = SL_CUDA(cudaStreamEndCapture(stream, &made));
+    cudaError_t ended = cudaStreamEndCapture(stream, &made); /* fails, too, where that has */
     if (err == SL_OK)
-        err = ended;
+        err = sl_cuda_check(ended, "cudaStreamEndCapture");
     if (err == SL_OK)
         err = SL_CUDA(cudaGraphInstantiate(&graph->exec, made, 0));
     if (made)

@@ -9,7 +9,7 @@ bool flash_fits(const att &z) {
     const array all[] = {z.q, z.k, z.v, z.y, z.dy, z.dq, z.dk, z.dv};
     const i64 strides[] = {z.q_row, z.k_row, z.v_row, z.dq_row, z.dk_row, z.dv_row};
     for (const array &a : all)
-        if (a.at && (a.half != SL_HALF_BF16 || (uintptr_t)a.at % 16))
+        if (a.at && (!a.half || (uintptr_t)a.at % 16))
             return false;
     for (i64 stride : strides)
         if (stride % 8)
@@ -55,6 +55,7 @@ static __device__ __forceinline__ void hide(float s[8][4], const veil &v, int t,
                 s[n][k] = -INFINITY;
 }
 
+template <int HALF>
 static __device__ void finish_rows(const att &z, i64 b, i64 h, int first, const float o[8][4],
                                    running &r) {
     int lane = threadIdx.x % 32;
@@ -67,11 +68,11 @@ static __device__ void finish_rows(const att &z, i64 b, i64 h, int first, const 
             ((float *)z.lse.at)[(b * z.hq + h) * z.t + t] =
                 sum > 0 ? r.most[half] * z.scale + logf(sum) : 0;
     }
-    store_rows((bf16 *)z.y.at + at_q(z, z.hq * z.d, b, 0, h), z.hq * z.d, first, z.t, o, by[0],
-               by[1]);
+    store_rows<HALF>((half16 *)z.y.at + at_q(z, z.hq * z.d, b, 0, h), z.hq * z.d, first, z.t, o,
+                     by[0], by[1]);
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
+template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
     extern __shared__ __align__(1024) unsigned char tiles[];
     int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     uint32_t query = shared_of(tiles), keys = query + 2 * TILE_BYTES,
@@ -82,9 +83,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
     i64 h = blockIdx.y, b = blockIdx.z;
     if (!is_mine(z, b))
         return;
-    const bf16 *q = (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h);
-    const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
-    const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
+    const half16 *q = (const half16 *)z.q.at + at_q(z, z.q_row, b, 0, h);
+    const half16 *k = (const half16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
+    const half16 *v = (const half16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
     veil over = veil_of(z, b);
     uint32_t p[4][4];
     float o[8][4] = {}, by = z.scale * log2_e;
@@ -104,24 +105,25 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) forward(att z) {
         if (i < my_count) {
             float s[8][4];
             start();
-            times_turned(s, query + group * TILE_BYTES, keys + now);
+            times_turned<HALF>(s, query + group * TILE_BYTES, keys + now);
             send();
             finish<0>();
             if (over.touches(mine, j))
                 hide(s, over, mine + warp * 16 + lane / 4, j + 2 * (lane % 4));
             softmax_step(s, o, r, by);
-            round_rows(p, s);
+            round_rows<HALF>(p, s);
             start();
-            times(o, p, values + now);
+            times<HALF>(o, p, values + now);
             send();
             finish<0>();
         }
         arrive();
     }
-    finish_rows(z, b, h, mine + warp * 16, o, r);
+    finish_rows<HALF>(z, b, h, mine + warp * 16, o, r);
 }
 
 sl_err flash_forward(const sl_cuda_call *call, const att &z) {
     dim3 grid((unsigned)((z.t + BLOCK - 1) / BLOCK), (unsigned)z.hq, (unsigned)z.b);
-    return flash_launch(call, forward, grid, 6, z);
+    return z.q.half == SL_HALF_FP16 ? flash_launch(call, forward<SL_HALF_FP16>, grid, 6, z)
+                                    : flash_launch(call, forward<SL_HALF_BF16>, grid, 6, z);
 }

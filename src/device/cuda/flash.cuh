@@ -1,4 +1,5 @@
-/* Tiles of 64 x 64 bf16 for Hopper's tensor cores (wgmma): loading, fragments, products.
+/* Tiles of 64 x 64 bf16 or fp16 (HALF: enum sl_half) for Hopper's tensor cores (wgmma): loading,
+ * fragments, products.
  *
  * A tile has 64 rows of 128 bytes in shared memory, from a multiple of 1024 bytes on; the 16-byte
  * piece c of row r lies at place c xor (r mod 8). That is the layout "swizzled by 128 bytes", which
@@ -14,7 +15,7 @@
 
 #include "device/cuda/attention.cuh"
 
-typedef __nv_bfloat16 bf16;
+typedef uint16_t half16;
 
 enum { TILE = 64, GROUPS = 2, FLASH_THREADS = 128 * GROUPS, TILE_BYTES = TILE * 128 };
 enum { BLOCK = TILE * GROUPS }; /* rows of a block: 64 of each of its warpgroups */
@@ -31,11 +32,11 @@ static __device__ __forceinline__ uint32_t piece_at(uint32_t tile, int row, int 
 
 /* Rows [first, first + 64) of a matrix, by all threads of the block; rows from `rows_` on are zero.
  */
-static __device__ __forceinline__ void load_tile(uint32_t tile, const bf16 *from, int stride,
+static __device__ __forceinline__ void load_tile(uint32_t tile, const half16 *from, int stride,
                                                  int first, int rows_) {
     enum { AT_ONCE = FLASH_THREADS / 8 };
     int row = threadIdx.x / 8, piece = threadIdx.x % 8;
-    const bf16 *source = from + (i64)(first + row) * stride + piece * 8;
+    const half16 *source = from + (i64)(first + row) * stride + piece * 8;
     uint32_t to = piece_at(tile, row, piece);
 #pragma unroll
     for (int i = 0; i < TILE / AT_ONCE; i++) {
@@ -52,7 +53,11 @@ static __device__ __forceinline__ void arrive() {
     __syncthreads();
 }
 
-static __device__ __forceinline__ uint32_t pack(float low, float high) {
+template <int HALF> static __device__ __forceinline__ uint32_t pack(float low, float high) {
+    if (HALF == SL_HALF_FP16) {
+        __half2 two = __floats2half2_rn(low, high);
+        return *(uint32_t *)&two;
+    }
     __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
     return *(uint32_t *)&two;
 }
@@ -86,54 +91,69 @@ template <int left> static __device__ __forceinline__ void finish() {
         "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),  \
         "+f"(c[7][2]), "+f"(c[7][3])
 
+#define PRODUCT_OF(type_)                                                                          \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32." type_ "." type_                                  \
+    " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "           \
+    "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+
 /* c [64,64] = a b' of 16 columns, both in shared memory, or c += that. */
+#define MULTIPLY_SHARED(type_)                                                                     \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" PRODUCT_OF(                          \
+                     type_) "%32, %33, p, 1, 1, 0, 0;\n}\n"                                        \
+                 : EACH_OF_C                                                                       \
+                 : "l"(a), "l"(b), "r"(add))
+template <int HALF>
 static __device__ __forceinline__ void multiply(float c[8][4], uint64_t a, uint64_t b, int add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "%32, %33, p, 1, 1, 0, 0;\n}\n"
-                 : EACH_OF_C
-                 : "l"(a), "l"(b), "r"(add));
+    if (HALF == SL_HALF_FP16)
+        MULTIPLY_SHARED("f16");
+    else
+        MULTIPLY_SHARED("bf16");
 }
 
 /* c [64,64] += a b, a [64,16] in registers, b's rows are its columns. */
+#define MULTIPLY_KEPT(type_)                                                                       \
+    asm volatile(PRODUCT_OF(type_) "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"                      \
+                 : EACH_OF_C                                                                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+template <int HALF>
 static __device__ __forceinline__ void multiply(float c[8][4], const uint32_t a[4], uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"
-                 : EACH_OF_C
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    if (HALF == SL_HALF_FP16)
+        MULTIPLY_KEPT("f16");
+    else
+        MULTIPLY_KEPT("bf16");
 }
 
 /* c [64,64] = a b', both tiles */
+template <int HALF>
 static __device__ __forceinline__ void times_turned(float c[8][4], uint32_t a, uint32_t b) {
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        multiply(c, describe(a + 32 * k), describe(b + 32 * k), k > 0);
+        multiply<HALF>(c, describe(a + 32 * k), describe(b + 32 * k), k > 0);
 }
 
 /* c [64,64] += a b, b a tile */
+template <int HALF>
 static __device__ __forceinline__ void times(float c[8][4], const uint32_t a[4][4], uint32_t b) {
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        multiply(c, a[k], describe(b + 16 * 128 * k));
+        multiply<HALF>(c, a[k], describe(b + 16 * 128 * k));
 }
 
 /* A result as the left side of the next product. */
+template <int HALF>
 static __device__ __forceinline__ void round_rows(uint32_t a[4][4], const float p[8][4]) {
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        a[k][0] = pack(p[2 * k][0], p[2 * k][1]);
-        a[k][1] = pack(p[2 * k][2], p[2 * k][3]);
-        a[k][2] = pack(p[2 * k + 1][0], p[2 * k + 1][1]);
-        a[k][3] = pack(p[2 * k + 1][2], p[2 * k + 1][3]);
+        a[k][0] = pack<HALF>(p[2 * k][0], p[2 * k][1]);
+        a[k][1] = pack<HALF>(p[2 * k][2], p[2 * k][3]);
+        a[k][2] = pack<HALF>(p[2 * k + 1][0], p[2 * k + 1][1]);
+        a[k][3] = pack<HALF>(p[2 * k + 1][2], p[2 * k + 1][3]);
     }
 }
 
 /* c [16,64] times `by`, to rows from `first` on that are below `rows_`. */
-static __device__ __forceinline__ void store_rows(bf16 *to, i64 stride, int first, int rows_,
+template <int HALF>
+static __device__ __forceinline__ void store_rows(half16 *to, i64 stride, int first, int rows_,
                                                   const float c[8][4], float by0, float by1) {
     int lane = threadIdx.x % 32;
     int top = first + lane / 4, bottom = top + 8;
@@ -141,9 +161,9 @@ static __device__ __forceinline__ void store_rows(bf16 *to, i64 stride, int firs
     for (int n = 0; n < 8; n++) {
         int col = n * 8 + 2 * (lane % 4);
         if (top < rows_)
-            *(uint32_t *)(to + top * stride + col) = pack(c[n][0] * by0, c[n][1] * by0);
+            *(uint32_t *)(to + top * stride + col) = pack<HALF>(c[n][0] * by0, c[n][1] * by0);
         if (bottom < rows_)
-            *(uint32_t *)(to + bottom * stride + col) = pack(c[n][2] * by1, c[n][3] * by1);
+            *(uint32_t *)(to + bottom * stride + col) = pack<HALF>(c[n][2] * by1, c[n][3] * by1);
     }
 }
 

@@ -44,7 +44,7 @@ static __device__ __forceinline__ void read_stats(const att &z, i64 b, i64 h, i6
     }
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
+template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
     extern __shared__ __align__(1024) unsigned char tiles[];
     int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     uint32_t q = shared_of(tiles), dy = q + 2 * TILE_BYTES, keys = q + 4 * TILE_BYTES;
@@ -55,14 +55,14 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
     i64 h = blockIdx.y, b = blockIdx.z;
     if (!is_mine(z, b))
         return;
-    const bf16 *k = (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
-    const bf16 *v = (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
+    const half16 *k = (const half16 *)z.k.at + at_k(z, z.k_row, b, 0, h);
+    const half16 *v = (const half16 *)z.v.at + at_k(z, z.v_row, b, 0, h);
     veil over = veil_of(z, b);
     float dq[8][4] = {}, by = z.scale * log2_e, lse[2], dots[2];
     for (int i = 0; i < GROUPS; i++) {
-        load_tile(q + i * TILE_BYTES, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h),
+        load_tile(q + i * TILE_BYTES, (const half16 *)z.q.at + at_q(z, z.q_row, b, 0, h),
                   (int)z.q_row, first + i * TILE, (int)z.t);
-        load_tile(dy + i * TILE_BYTES, (const bf16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row,
+        load_tile(dy + i * TILE_BYTES, (const half16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row,
                   first + i * TILE, (int)z.t);
     }
     load_tile(keys, k, (int)z.k_row, 0, (int)z.s);
@@ -81,9 +81,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
         if (i < my_count) {
             float s[8][4], dp[8][4];
             start();
-            times_turned(s, q, keys + now);
+            times_turned<HALF>(s, q, keys + now);
             send();
-            times_turned(dp, dy, values + now);
+            times_turned<HALF>(dp, dy, values + now);
             send();
             finish<1>();
             if (over.touches(mine, j))
@@ -91,16 +91,16 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) back_q(att z) {
             to_p(s, lse, by);
             finish<0>();
             to_ds(s, dp, dots);
-            round_rows(a, s);
+            round_rows<HALF>(a, s);
             start();
-            times(dq, a, keys + now);
+            times<HALF>(dq, a, keys + now);
             send();
             finish<0>();
         }
         arrive();
     }
-    store_rows((bf16 *)z.dq.at + at_q(z, z.dq_row, b, 0, h), z.dq_row, mine + warp * 16, (int)z.t,
-               dq, z.scale, z.scale);
+    store_rows<HALF>((half16 *)z.dq.at + at_q(z, z.dq_row, b, 0, h), z.dq_row, mine + warp * 16,
+                     (int)z.t, dq, z.scale, z.scale);
 }
 
 /* ---- keys ---- */
@@ -114,10 +114,10 @@ struct query_tiles { /* two of each, one behind the other */
 static __device__ __forceinline__ void load_queries(const att &z, const query_tiles &s, int which,
                                                     i64 b, i64 h, int t) {
     int y_row = (int)(z.hq * z.d);
-    load_tile(s.q + which * TILE_BYTES, (const bf16 *)z.q.at + at_q(z, z.q_row, b, 0, h),
+    load_tile(s.q + which * TILE_BYTES, (const half16 *)z.q.at + at_q(z, z.q_row, b, 0, h),
               (int)z.q_row, t, (int)z.t);
-    load_tile(s.dy + which * TILE_BYTES, (const bf16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row, t,
-              (int)z.t);
+    load_tile(s.dy + which * TILE_BYTES, (const half16 *)z.dy.at + at_q(z, y_row, b, 0, h), y_row,
+              t, (int)z.t);
     if (threadIdx.x < TILE) {
         i64 row = t + (int)threadIdx.x, at = (b * z.hq + h) * z.t + row;
         s.lse[which * TILE + threadIdx.x] =
@@ -168,7 +168,7 @@ static __device__ __forceinline__ walk walk_of(const att &z, const veil &over, i
     return w;
 }
 
-static __global__ void __launch_bounds__(FLASH_THREADS, 1) back_k(att z) {
+template <int HALF> static __global__ void __launch_bounds__(FLASH_THREADS, 1) back_k(att z) {
     extern __shared__ __align__(1024) unsigned char tiles[];
     int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     uint32_t k = shared_of(tiles), v = k + 2 * TILE_BYTES;
@@ -183,9 +183,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 1) back_k(att z) {
     uint32_t a[4][4], c[4][4];
     float dk[8][4] = {}, dv[8][4] = {}, by = z.scale * log2_e;
     for (int i = 0; i < GROUPS; i++) {
-        load_tile(k + i * TILE_BYTES, (const bf16 *)z.k.at + at_k(z, z.k_row, b, 0, h),
+        load_tile(k + i * TILE_BYTES, (const half16 *)z.k.at + at_k(z, z.k_row, b, 0, h),
                   (int)z.k_row, first + i * TILE, (int)z.s);
-        load_tile(v + i * TILE_BYTES, (const bf16 *)z.v.at + at_k(z, z.v_row, b, 0, h),
+        load_tile(v + i * TILE_BYTES, (const half16 *)z.v.at + at_k(z, z.v_row, b, 0, h),
                   (int)z.v_row, first + i * TILE, (int)z.s);
     }
     if (w.count)
@@ -201,37 +201,42 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 1) back_k(att z) {
         if (!z.causal || t + TILE - 1 + over.ahead >= mine) { /* else these queries see none */
             float s[8][4], dp[8][4];
             start();
-            times_turned(s, k, q);
+            times_turned<HALF>(s, k, q);
             send();
-            times_turned(dp, v, dy);
+            times_turned<HALF>(dp, v, dy);
             send();
             finish<1>();
             if (over.touches(t, mine))
                 hide_queries(s, over, mine + warp * 16 + lane / 4, t + 2 * (lane % 4));
             to_p_turned(s, in.lse + now * TILE, by);
-            round_rows(a, s);
+            round_rows<HALF>(a, s);
             finish<0>();
             start();
-            times(dv, a, dy);
+            times<HALF>(dv, a, dy);
             send();
             to_ds_turned(dp, s, in.dots + now * TILE);
-            round_rows(c, dp);
+            round_rows<HALF>(c, dp);
             start();
-            times(dk, c, q);
+            times<HALF>(dk, c, q);
             send();
             finish<0>();
         }
         arrive();
     }
-    store_rows((bf16 *)z.dk.at + at_k(z, z.dk_row, b, 0, h), z.dk_row, mine + warp * 16, (int)z.s,
-               dk, z.scale, z.scale);
-    store_rows((bf16 *)z.dv.at + at_k(z, z.dv_row, b, 0, h), z.dv_row, mine + warp * 16, (int)z.s,
-               dv, 1, 1);
+    store_rows<HALF>((half16 *)z.dk.at + at_k(z, z.dk_row, b, 0, h), z.dk_row, mine + warp * 16,
+                     (int)z.s, dk, z.scale, z.scale);
+    store_rows<HALF>((half16 *)z.dv.at + at_k(z, z.dv_row, b, 0, h), z.dv_row, mine + warp * 16,
+                     (int)z.s, dv, 1, 1);
+}
+
+template <int HALF> static sl_err launch_both(const sl_cuda_call *call, const att &z) {
+    dim3 queries((unsigned)((z.t + BLOCK - 1) / BLOCK), (unsigned)z.hq, (unsigned)z.b);
+    dim3 keys((unsigned)((z.s + BLOCK - 1) / BLOCK), (unsigned)z.hk, (unsigned)z.b);
+    SL_TRY(flash_launch(call, back_q<HALF>, queries, 8, z));
+    return flash_launch(call, back_k<HALF>, keys, 8, z);
 }
 
 sl_err flash_backward(const sl_cuda_call *call, const att &z) {
-    dim3 queries((unsigned)((z.t + BLOCK - 1) / BLOCK), (unsigned)z.hq, (unsigned)z.b);
-    dim3 keys((unsigned)((z.s + BLOCK - 1) / BLOCK), (unsigned)z.hk, (unsigned)z.b);
-    SL_TRY(flash_launch(call, back_q, queries, 8, z));
-    return flash_launch(call, back_k, keys, 8, z);
+    return z.q.half == SL_HALF_FP16 ? launch_both<SL_HALF_FP16>(call, z)
+                                    : launch_both<SL_HALF_BF16>(call, z);
 }

@@ -65,7 +65,7 @@ static void bind_value(struct image *all, int value) { all[first_of(all, value)]
 
 static bool is_image(const struct sl_operand *o) {
     return o->shape.rank == 4 && !o->row && o->shape.dim[1] % 8 == 0 && o->offset % 16 == 0 &&
-           (o->dtype == SL_BF16 || o->dtype == SL_INT) &&
+           (sl_dtype_is_half(o->dtype) || o->dtype == SL_INT) &&
            (o->space == SL_SPACE_SLOT || o->space == SL_SPACE_WORK);
 }
 
@@ -254,7 +254,7 @@ void sl_cuda_layout_make(struct sl_cuda_device *cuda, const struct sl_program *p
     const struct sl_ports *ports[PORTS];
     int count = value_count(p, instrs);
     out->last = zeroed(p->instr_count, sizeof *out->last);
-    if (p->dtype != SL_BF16)
+    if (!sl_dtype_is_half(p->dtype))
         return;
     struct image *all = zeroed(count, sizeof *all);
     for (int i = 0; i < count; i++)

@@ -7,10 +7,10 @@ extern "C" sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, voi
     turning z = {dim[0] * dim[2] * dim[3], dim[2] * dim[3], dim[1], dim[1]};
     SL_TRY(SL_CUDA(
         cudaMemcpyAsync(scratch, image, 2 * turn->image.numel, cudaMemcpyDeviceToDevice, stream)));
+    array to = array_of(turn->image, image), from = array_of(turn->image, scratch);
     if (turn->to_last)
-        to_last<<<turning_blocks(z), THREADS, 0, stream>>>((bf16 *)image, array{scratch, 1}, z);
+        to_last<<<turning_blocks(z), THREADS, 0, stream>>>(to, from, z);
     else
-        from_last<<<turning_blocks(z), THREADS, 0, stream>>>(array{image, 1}, (const bf16 *)scratch,
-                                                             z, false);
+        from_last<<<turning_blocks(z), THREADS, 0, stream>>>(to, from, z, false);
     return sl_cuda_check(cudaGetLastError(), "turning an image");
 }

@@ -4,30 +4,28 @@
 
 #include "device/cuda/kernels.cuh"
 
-typedef __nv_bfloat16 bf16;
-
 struct turning {
     i64 pixels, plane;   /* of all samples, of one */
     i64 channels, width; /* that there are, and stored: a multiple of 8, the last ones zeros */
 };
 
 /* A thread has eight channels of a pixel. */
-static __global__ void to_last(bf16 *y, array x, turning z) {
+static __global__ void to_last(array y, array x, turning z) {
     GRID_LOOP(i, z.pixels * (z.width / 8)) {
         i64 pixel = i % z.pixels, first = i / z.pixels * 8;
         i64 from = pixel / z.plane * z.channels * z.plane + pixel % z.plane;
         eight e;
         for (int k = 0; k < 8; k++)
             e.v[k] = first + k < z.channels ? get(x, from + (first + k) * z.plane) : 0;
-        put8(array{y, 1}, pixel * z.width + first, e);
+        put8(y, pixel * z.width + first, e);
     }
 }
 
-static __global__ void from_last(array y, const bf16 *x, turning z, bool add) {
+static __global__ void from_last(array y, array x, turning z, bool add) {
     GRID_LOOP(i, z.pixels * (z.width / 8)) {
         i64 pixel = i % z.pixels, first = i / z.pixels * 8;
         i64 to = pixel / z.plane * z.channels * z.plane + pixel % z.plane;
-        eight e = get8(array{(void *)x, 1}, pixel * z.width + first);
+        eight e = get8(x, pixel * z.width + first);
         for (int k = 0; k < 8 && first + k < z.channels; k++)
             put(y, to + (first + k) * z.plane, e.v[k], add);
     }
