@@ -78,18 +78,25 @@ static const struct sl_study_cell *find(const struct maker *m, enum sl_study_kin
     return NULL;
 }
 
-/* Of a step of the task, from the runs that had the machine to themselves; what a run does once
- * (first use of memory, the fill of the pipeline) is in its first tenth, which does not count. */
-static double time_step(const struct maker *m, int task, int mode) {
+/* Of a sample, in a run that had the machine to itself; what a run does once (first use of memory,
+ * the fill of the pipeline) is in its first tenth, which does not count. */
+static double time_sample(const struct sl_record *r) {
     double total = 0, samples = 0;
+    for (int64_t k = r->step_count / 10; k < r->step_count; k++) {
+        total += r->steps[k].ms;
+        samples += (double)r->steps[k].samples;
+    }
+    return samples > 0 ? total / samples : (double)NAN;
+}
+
+/* Of a step of the task: the fastest of its runs, since what disturbs one only makes it longer. */
+static double time_step(const struct maker *m, int task, int mode) {
+    double best = (double)NAN;
     for (int i = 0; i < m->study->seed_count; i++) {
         const struct sl_study_cell *c = find(m, SL_CELL_TIME, task, mode, m->study->seeds[i]);
-        for (int64_t k = c ? c->record->step_count / 10 : 0; c && k < c->record->step_count; k++) {
-            total += c->record->steps[k].ms;
-            samples += (double)c->record->steps[k].samples;
-        }
+        best = c ? fmin(best, time_sample(c->record)) : best; /* fmin leaves NAN out */
     }
-    return samples > 0 ? total / samples * (double)m->study->tasks[task].batch : (double)NAN;
+    return best * (double)m->study->tasks[task].batch;
 }
 
 /* Losses, paired with the mode it is compared with; false: no seed in common. */

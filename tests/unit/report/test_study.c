@@ -218,11 +218,13 @@ static void rows(void **state) {
     assert_true(fabs(r[2].reached - (10 + 29.1) / 2) < 1e-9);
     /* measured: 10 samples in 2 ms but for the first tenth, of batches of 12; 3 in 0.5 ms */
     assert_true(!table.timed && isnan(r[1].step_ms) && isnan(r[1].sooner_measured));
-    struct sl_study_cell more[8];
+    struct sl_study_cell more[9];
     memcpy(more, c, sizeof c);
     more[6] = timed_cell(&arena, 0, 10, 2);
     more[7] = timed_cell(&arena, 1, 3, 0.5);
-    table = sl_study_table_build(&arena, s, more, 8, times);
+    more[8] = timed_cell(&arena, 1, 3, 5); /* a disturbed turn */
+    more[8].seed = 2;
+    table = sl_study_table_build(&arena, s, more, 9, times);
     r = table.rows;
     assert_true(table.timed && fabs(r[0].step_ms - 2.4) < 1e-9 && fabs(r[1].step_ms - 2) < 1e-9);
     assert_true(fabs(r[1].sooner_measured - 19.1 * 2.4 / (r[1].reached * 2)) < 1e-9);
