@@ -243,9 +243,11 @@ static void fuse_layernorm_dy(struct sl_build *b, int i) {
             return;
     if (!plain(sum))
         return;
+    struct sl_shape rows = grad->in[0].shape; /* the norm's: a view of the sum's, perhaps */
     set_operands(b, grad, 7, 3);
     grad->in[0] = sum->in[0];
     grad->in[6] = sum->in[1];
+    grad->in[0].shape = grad->in[6].shape = rows;
     absorb(grad, sum);
 }
 
