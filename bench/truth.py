@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from truth_page import GOALS, summary, write_document
+from truth_page import GOALS, percent, summary, write_document
 
 # model, sizes, samples per step, two numbers of micro-batches, both for up to 4 workers and twice as many for 8, so that
 # every worker has one at least: for few cores, for many
@@ -206,7 +206,7 @@ def over_turns(r):
     times = r["runs_s"]
     r["predicted_s"], r["even_s"] = statistics.median(r["predictions_s"]), statistics.median(r["evens_s"])
     r["measured_s"] = statistics.median(times)
-    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"]
+    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"] if len(times) > 1 else None  # of one run: nobody knows
     return errors(r)
 
 
@@ -219,16 +219,16 @@ def errors(r):
 
 def print_row(r):
     print("RESULT bench=truth model=%s workers=%d threads=%d stages=%d schedule=%s micro=%d recompute=%s transport=%s "
-          "predicted_ms=%.3f measured_ms=%.3f noise=%.1f%% error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f "
+          "predicted_ms=%.3f measured_ms=%.3f noise=%s error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f "
           "memory_error=%+.1f%%"
           % (r["model"], r["workers"], r["threads"], r["stages"], r["schedule"], r["micro"], r["recompute"],
-             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], r["noise"], r["time_error"],
+             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], percent(r["noise"]).replace(" ", ""), r["time_error"],
              r["predicted_bytes"] / 2**20, r["measured_bytes"] / 2**20, r["memory_error"]), flush=True)
 
 
 def print_summary(results, failed):
     s = dict(summary(results), failed=len(failed))
-    print("RESULT bench=truth " + " ".join("%s=%s" % (k, v if isinstance(v, int) else "%.2f" % v) for k, v in s.items()))
+    print("RESULT bench=truth " + " ".join("%s=%s" % (k, "%.2f" % v if isinstance(v, float) else v) for k, v in s.items()))
     return all(s[k] <= goal for k, goal in GOALS.items()) and s["configurations"] >= 50 and not failed
 
 
