@@ -28,7 +28,9 @@ static inline void must(sl_err err) {
 
 /* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
  * two speeds, three times apart. */
-static inline const char *steady_isa(void) { return sl_cpu_has_avx512() ? "avx512" : "any"; }
+static inline const char *steady_isa(void) {
+    return sl_cpu_has_avx512() ? "avx512" : sl_cpu_has_avx2() ? "avx2" : "any";
+}
 
 struct bench { /* a model with data */
     struct sl_graph *graph;

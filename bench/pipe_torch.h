@@ -128,11 +128,9 @@ static inline double torch_rate(const struct torch *t) {
 static inline void torch_close(struct torch *t) {
     if (!t->to)
         return;
-    kill(-t->racer.process, SIGCONT);
+    racer_close(&t->racer, false); /* in the midst of a request, with all its processes */
     fclose(t->to);
     fclose(t->from);
-    waitpid(t->racer.process, NULL, 0);
-    racer_remember(t->racer.process, 0);
 }
 
 #endif

@@ -3,21 +3,23 @@
  *   ./dev bench pipeline [--stages P] [--threads T] [--steps N] [--turn-ms N] [--bound-ms N]
  *                        [--slack K] [--bind 0|1] [--set L=4] [--schedules 2bw,1f1b,zb-h1,...]
  *                        [--isa avx512] [--python PATH] [--torch-ms N] [--torch-schedules a,b]
+ *                        [--seconds S]
  *
  * gpt: 16 layers x 512, vocabulary 512, 128 tokens, micro-batch 4, 16 micro-batches a step.
  *
  * Pipeline, bound and torch take turns of a second or less, each stopped while the others run
  * (bench/pipe_turns.h). A rate is work over running time.
  *
- *   tokens_s    of one run of N steps: its fill, drain and optimizer steps counted.
- *   bound       the same stages, all at the same time, without a pipeline (bench/pipe_alone.h). The
- *               slowest stage of the whole run counts.
- *   efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1)) (synchronous).
- *   lowest, highest   the same of fifths of the run, each with its own slowest stage; the first has
- *               the fill, the last the drain. In a fifth the bound does few micro-batches: coarse.
- *   balance     the mean stage's time over the slowest's, in the bound.
- *   cpu_efficiency  processor time of a step of all stages alone over that in the pipeline: what a
- *               busy machine falsifies least. It knows nothing of waiting.
+ *   tokens_s    of one run of N steps: its fill, drain and optimizer steps counted. With --seconds
+ * a race ends by then, and this is of the `done` steps: the drain is missing. bound       the same
+ * stages, all at the same time, without a pipeline (bench/pipe_alone.h). The slowest stage of the
+ * whole run counts. efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1))
+ * (synchronous). windows     the median of the same over tenths of the run, each with its own
+ * slowest stage; lowest and highest of them. A tenth of the bound is a few micro-batches, so they
+ * are coarse, and noise makes the slowest of many slower: no substitute for the whole run. balance
+ * the mean stage's time over the slowest's, in the bound. cpu_efficiency  processor time of a step
+ * of all stages alone over that in the pipeline: what a busy machine falsifies least. It knows
+ * nothing of waiting.
  *
  * A line case=parts per worker says where the time of the run went; its parts add up to 1:
  *   alone       what the same work took in the bound
@@ -39,10 +41,10 @@
 
 #include "sched/schedule.h"
 
-enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, FIFTHS = 5, SAMPLES_MOST = TURNS_MOST };
+enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MOST = TURNS_MOST };
 
 struct options {
-    int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind;
+    int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind, seconds;
     const char *python, *schedules, *sets, *isa;
     struct torch torch;
 };
@@ -62,7 +64,7 @@ struct contestant {
     const struct options *o;
     const char *schedule;
     struct racer racer;
-    atomic_int_least64_t *actions; /* [workers] begun, shared */
+    atomic_int_least64_t *actions; /* [workers] begun, then those of one step; shared */
     struct alone *alone;           /* [workers] shared */
 };
 
@@ -86,8 +88,10 @@ static struct sl_pipe *open_pipe(struct contestant *c, struct bench *b) {
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
     run_steps(pipe, 1); /* memory is touched, threads are awake */
-    for (int w = 0; w < c->o->stages; w++)
+    for (int w = 0; w < c->o->stages; w++) {
+        c->actions[c->o->stages] += c->actions[w];
         c->actions[w] = 0;
+    }
     return pipe;
 }
 
@@ -209,9 +213,8 @@ static void take_sample(struct race *race) {
 
 /* Steps a second of the pipeline and of the slowest worker alone between two samples. */
 static double pipe_rate(const struct race *race, const struct sample *a, const struct sample *b) {
-    double all = (double)race->samples[race->count - 1].actions;
-    return (double)race->o->steps * (double)(b->actions - a->actions) / all * 1e9 /
-           (double)(b->pipe_ns - a->pipe_ns);
+    double a_step = (double)race->pipe.actions[race->o->stages];
+    return (double)(b->actions - a->actions) / a_step * 1e9 / (double)(b->pipe_ns - a->pipe_ns);
 }
 
 static double worker_rate(const struct sample *a, const struct sample *b, int64_t w) {
@@ -238,22 +241,22 @@ static void open_contestant(struct race *race, struct contestant *c, const char 
     size_t workers = (size_t)race->o->stages;
     c->o = race->o;
     c->schedule = schedule;
-    c->actions = shared_bytes(sizeof *c->actions * workers);
+    c->actions = shared_bytes(sizeof *c->actions * (workers + 1));
     c->alone = race->bound.alone;
     racer_open(&c->racer, body, c);
 }
 
-static void put_fifths(const struct race *race, double share) {
-    double lowest = 0, highest = 0;
-    for (int64_t i = 0; i < FIFTHS && race->count > FIFTHS; i++) {
-        const struct sample *a = &race->samples[(race->count - 1) * i / FIFTHS];
-        const struct sample *b = &race->samples[(race->count - 1) * (i + 1) / FIFTHS];
-        double e = pipe_rate(race, a, b) / bound_rate(race, a, b) / share;
-        lowest = i == 0 || e < lowest ? e : lowest;
-        highest = e > highest ? e : highest;
+static void put_windows(const struct race *race, double share) {
+    double at[WINDOWS];
+    if (race->count <= 2 * WINDOWS)
+        return;
+    for (int64_t i = 0; i < WINDOWS; i++) {
+        const struct sample *a = &race->samples[(race->count - 1) * i / WINDOWS];
+        const struct sample *b = &race->samples[(race->count - 1) * (i + 1) / WINDOWS];
+        at[i] = pipe_rate(race, a, b) / bound_rate(race, a, b) / share;
     }
-    if (highest > 0)
-        printf(" lowest=%.4f highest=%.4f", lowest, highest);
+    double middle = median_of(at, WINDOWS);
+    printf(" windows=%.4f lowest=%.4f highest=%.4f", middle, at[0], at[WINDOWS - 1]);
 }
 
 /* cpu: seconds of pipeline and bound. */
@@ -264,16 +267,17 @@ static void put_race(struct race *race, const double cpu[2]) {
     double m = MICROS, items = MICRO_BATCH * MICROS * TOKENS, alone = 0;
     double share = synchronous ? m / (m + (double)o->stages - 1) : 1;
     double rate = pipe_rate(race, a, b), bound = bound_rate(race, a, b);
+    double done = (double)b->actions / (double)race->pipe.actions[o->stages];
     for (int64_t w = 0; w < o->stages; w++)
         alone += (double)b->micros[w] / m / (double)o->stages;
     printf("RESULT bench=pipeline case=gpt schedule=%s slack=%lld stages=%lld threads=%lld isa=%s "
-           "steps=%lld turns=%lld bound=%.1f tokens_s=%.1f efficiency=%.4f",
+           "steps=%lld done=%.1f turns=%lld bound=%.1f tokens_s=%.1f efficiency=%.4f",
            race->pipe.schedule, (long long)o->slack, (long long)o->stages, (long long)o->threads,
-           o->isa, (long long)o->steps, (long long)race->count - 1, items * bound, items * rate,
-           rate / bound / share);
-    put_fifths(race, share);
+           o->isa, (long long)o->steps, done, (long long)race->count - 1, items * bound,
+           items * rate, rate / bound / share);
+    put_windows(race, share);
     printf(" bound_steps=%.1f balance=%.4f cpu_efficiency=%.4f goal=0.95 verdict=%s", alone,
-           balance_of(race, a, b), cpu[1] / alone * (double)o->steps / cpu[0],
+           balance_of(race, a, b), cpu[1] / alone * done / cpu[0],
            rate / bound / share >= 0.95 ? "reached" : "missed");
     if (o->torch.to)
         printf(" torch=%.1f torch_schedule=%s torch_steps=%lld ratio=%.3f", torch_rate(&o->torch),
@@ -300,13 +304,15 @@ static void race_schedule(struct options *o, const char *schedule) {
     double stolen = stolen_seconds(), start = (double)sl_clock_ns() / 1e9;
     torch_restart(&o->torch);
     take_sample(&race);
-    while (!race.pipe.racer.state->end_ns) {
+    bool cut = false;
+    while (!race.pipe.racer.state->end_ns && !cut) {
         racer_turn(&race.pipe.racer, (double)o->turn_ms / 1e3);
         racer_turn(&race.bound.racer, (double)o->bound_ms / 1e3);
         if (o->torch.to)
             racer_turn(&o->torch.racer, (double)o->torch_ms / 1e3);
         take_sample(&race);
         put_progress(&race);
+        cut = o->seconds > 0 && (double)sl_clock_ns() / 1e9 - start > (double)o->seconds;
     }
     printf("# %.2f processors taken away\n",
            (stolen_seconds() - stolen) / ((double)sl_clock_ns() / 1e9 - start));
@@ -315,7 +321,7 @@ static void race_schedule(struct options *o, const char *schedule) {
     put_race(&race, cpu);
     fflush(stdout);
     racer_close(&race.bound.racer, false);
-    racer_close(&race.pipe.racer, true); /* says where its time went */
+    racer_close(&race.pipe.racer, !cut); /* says where its time went */
     sl_arena_free(&race.arena);
 }
 
@@ -356,6 +362,7 @@ int main(int argc, char **argv) {
         {"--slack", &o.slack, NULL},
         {"--bind", &o.bind, NULL},
         {"--torch-schedules", NULL, &o.torch.schedules},
+        {"--seconds", &o.seconds, NULL},
         {"--python", NULL, &o.python},
         {"--isa", NULL, &o.isa},
         {"--schedules", NULL, &o.schedules},

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 
+from truth_page import GOALS, percent, summary, write_document
+
 # model, sizes, samples per step, two numbers of micro-batches, both for up to 4 workers and twice as many for 8, so that
 # every worker has one at least: for few cores, for many
 FEW, MANY = [
@@ -43,7 +45,6 @@ VARIANTS = [
 ALONE = [("1f1b", 0, "none", "threads"), ("1f1b", 1, "all", "threads")]  # one worker with all the threads
 STALE = ("2bw", "stash")  # without a flush
 EDGE = 3  # their steps at either end that do not count: filling and draining takes less than two
-GOALS = {"time_median": 5.0, "time_p95": 12.0, "memory": 3.0, "memory_under": 1.0}
 
 
 class Failed(Exception):
@@ -185,7 +186,8 @@ def conclude(turns):
 
 
 def join(results):
-    """Rows of several sittings: the turns of the same configuration on as many threads together."""
+    """Rows of several sittings, in order: the turns of the same configuration on as many threads together. Memory is that
+    of the last one."""
     rows = {}
     for r in results:
         rows.setdefault((key_of(r), r["threads"], r["sizes"], r.get("isa")), []).append(r)
@@ -194,8 +196,7 @@ def join(results):
         for more in same[1:]:
             for k in ("predictions_s", "runs_s", "evens_s", "look"):
                 first[k] += more[k]
-            if abs(more["memory_error"]) > abs(first["memory_error"]):
-                first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes")})
+            first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes")})
         over_turns(first)
     return [same[0] for same in rows.values()]
 
@@ -205,7 +206,7 @@ def over_turns(r):
     times = r["runs_s"]
     r["predicted_s"], r["even_s"] = statistics.median(r["predictions_s"]), statistics.median(r["evens_s"])
     r["measured_s"] = statistics.median(times)
-    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"]
+    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"] if len(times) > 1 else None  # of one run: nobody knows
     return errors(r)
 
 
@@ -216,137 +217,19 @@ def errors(r):
     return r
 
 
-def quantile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(share * len(values)))]
-
-
-def summary(results):
-    step = [abs(r["time_error"]) for r in results]
-    memory = [r["memory_error"] for r in results]
-    return {"configurations": len(results), "time_median": statistics.median(step), "time_p95": quantile(step, 0.95),
-            "time_worst": max(step), "noise_median": statistics.median(r["noise"] for r in results),
-            "noise_p95": quantile([r["noise"] for r in results], 0.95), "memory": max(map(abs, memory)),
-            "memory_under": max(0.0, -min(memory))}
-
-
 def print_row(r):
     print("RESULT bench=truth model=%s workers=%d threads=%d stages=%d schedule=%s micro=%d recompute=%s transport=%s "
-          "predicted_ms=%.3f measured_ms=%.3f noise=%.1f%% error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f "
+          "predicted_ms=%.3f measured_ms=%.3f noise=%s error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f "
           "memory_error=%+.1f%%"
           % (r["model"], r["workers"], r["threads"], r["stages"], r["schedule"], r["micro"], r["recompute"],
-             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], r["noise"], r["time_error"],
+             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], percent(r["noise"]).replace(" ", ""), r["time_error"],
              r["predicted_bytes"] / 2**20, r["measured_bytes"] / 2**20, r["memory_error"]), flush=True)
 
 
 def print_summary(results, failed):
     s = dict(summary(results), failed=len(failed))
-    print("RESULT bench=truth " + " ".join("%s=%s" % (k, v if isinstance(v, int) else "%.2f" % v) for k, v in s.items()))
+    print("RESULT bench=truth " + " ".join("%s=%s" % (k, "%.2f" % v if isinstance(v, float) else v) for k, v in s.items()))
     return all(s[k] <= goal for k, goal in GOALS.items()) and s["configurations"] >= 50 and not failed
-
-
-def breakdown(results):
-    """Where errors come from: the same numbers for the rows that share something."""
-    asked = [("schedule " + s, lambda r, s=s: r["schedule"] == s) for s in sorted({r["schedule"] for r in results})]
-    asked += [("transport " + t, lambda r, t=t: r["transport"] == t) for t in ("threads", "mpi")]
-    asked += [("recompute " + t, lambda r, t=t: r["recompute"] == t) for t in ("none", "all")]
-    asked += [("%d x %d threads" % shape, lambda r, shape=shape: (r["workers"], r["threads"]) == shape)
-              for shape in sorted({(r["workers"], r["threads"]) for r in results})]
-    asked += [(m, lambda r, m=m: r["model"] == m) for m, _, _, _ in MANY]
-    asked += [("noise below 3 %", lambda r: r["noise"] < 3), ("noise of 3 % and more", lambda r: r["noise"] >= 3)]
-    for name, holds in asked:
-        rows = [r for r in results if holds(r)]
-        if rows:
-            signed = [r["time_error"] for r in rows]
-            yield (name, len(rows), statistics.median(signed), statistics.median(map(abs, signed)),
-                   quantile(list(map(abs, signed)), 0.95), statistics.median(r["noise"] for r in rows))
-
-
-HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluice plan` from a profile taken with all workers
-busy right before it (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
-time is fitted to runs. %(where)s
-
-- *Predicted* is the plan's `forecast_ns`: the schedule played with every worker as fast, from pass to pass, as the profile
-  saw that worker (the `tempo` of its table): a pipeline waits for whoever is slow.
-- *Measured* and *predicted* are medians over %(runs)s of the same configuration, each with a profile and a prediction of
-  its own; all configurations took their first turn before any took its second. Of each run, the median step, or without a
-  flush (2bw, stash) the mean time from step to step in its middle.
-  *Noise* is how far these runs are apart, the slowest from the fastest: no single prediction can be better than that.
-- *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
-  process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
-  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own
-  high-water mark, all ranks together.
-- The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
-  subnormal numbers that follow; no profile foresees that.
-- Errors are in percent of what was measured; positive: the prediction is too high.
-
-"""
-
-
-def table(head, rows):
-    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"] + ["| " + " | ".join(r) + " |" for r in rows]
-
-
-def places(results):
-    """Where rows ran: by cores and instructions."""
-    count = {}
-    for r in results:
-        key = (r["workers"] * r["threads"], r.get("isa"))
-        count[key] = count.get(key, 0) + 1
-    return " ".join("%d rows ran on %d core%s%s." % (
-        n, cores, "s" if cores > 1 else "",
-        ", with instructions no better than %s (`--isa %s`): the clock of others' load shows less in them" % (isa, isa)
-        if isa else "") for (cores, isa), n in sorted(count.items(), key=lambda x: -x[0][0]))
-
-
-def turns_of(results):
-    runs = sorted({len(r["runs_s"]) for r in results})
-    text = "%d" % runs[0] if len(runs) == 1 else "%d to %d" % (runs[0], runs[-1])
-    return text + (" run" if runs[-1] == 1 else " runs")
-
-
-def by_action(results):
-    """Medians over stages and rows: what actions took in traced runs, against what the table said of them."""
-    errors_of = {}
-    for r in results:
-        for kind, _, said, took in (x for turn in r.get("look", []) for x in turn):
-            errors_of.setdefault((r["schedule"], kind), []).append(100 * (said / took - 1) if took else 0.0)
-    return [(schedule, kind, str(len(e)), "%+.1f %%" % statistics.median(e),
-             "%.1f %%" % statistics.median(map(abs, e))) for (schedule, kind), e in sorted(errors_of.items())]
-
-
-def write_document(results, failed, path):
-    s = summary(results)
-    lines = ["# Predicted against measured", ""]
-    lines += (HOW % {"where": places(results), "runs": turns_of(results)}).splitlines()
-    lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
-              % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
-                 s["time_p95"], s["time_worst"]),
-              "(wanted: %.0f %% and %.0f %%). Noise: median %.1f %%, 95th percentile %.1f %%. Memory: within %.1f %%, at most %.1f %% under"
-              % (GOALS["time_median"], GOALS["time_p95"], s["noise_median"], s["noise_p95"], s["memory"],
-                 s["memory_under"]),
-              "(wanted: %.0f %% and %.0f %%)." % (GOALS["memory"], GOALS["memory_under"]), "", "## Errors by cause", ""]
-    lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
-                   [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, "%.1f %%" % x)
-                    for n, c, m, a, q, x in breakdown(results)])
-    even = [100 * (r["even_s"] / r["measured_s"] - 1) for r in results]
-    lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
-              "95th percentile %.1f %%, signed %+.1f %%." % (
-                  statistics.median(map(abs, even)), quantile(list(map(abs, even)), 0.95), statistics.median(even))]
-    if by_action(results):
-        lines += ["", "## Actions of traced runs", ""]
-        lines += table(("schedule", "action", "stages", "median, signed", "median"), by_action(results))
-    lines += ["", "## All rows", ""]
-    lines += table(("model", "workers x threads", "schedule", "micro-batches", "recompute", "transport", "predicted ms",
-                    "measured ms", "error", "noise", "memory MiB", "error"),
-                   [(r["model"], "%d x %d" % (r["workers"], r["threads"]), r["schedule"], str(r["micro"]), r["recompute"],
-                     r["transport"], "%.2f" % (1e3 * r["predicted_s"]), "%.2f" % (1e3 * r["measured_s"]),
-                     "%+.1f %%" % r["time_error"], "%.1f %%" % r["noise"], "%.0f" % (r["predicted_bytes"] / 2**20),
-                     "%+.1f %%" % r["memory_error"]) for r in results])
-    if failed:
-        lines += ["", "Failed: " + "; ".join("`%s`" % f["failed"] for f in failed) + "."]
-    with open(path, "w") as file:
-        file.write("\n".join(lines) + "\n")
 
 
 def write_down(file, row):

@@ -5,7 +5,7 @@
  *   matmul, gelu_dx     -> matmul_gelu_dx    the gradient through gelu on the way out
  *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
  *   add, layernorm      -> add_layernorm
- *   layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
+ *   (add,) layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
  *   batchnorm (, add), relu            -> batchnorm_relu
  *   (relu_dx,) batchnorm_dx, batchnorm_dw, sum_to -> batchnorm_grad, batchnorm_relu_grad
  *   cross_entropy, cross_entropy_dx    -> cross_entropy_grad
@@ -222,6 +222,35 @@ static void fuse_layernorm_sum(struct sl_build *b, int i) {
     absorb(first, second);
 }
 
+/* The instruction that makes `value`, before i; -1: none. */
+static int find_maker(const struct sl_build *b, int i, int value) {
+    while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
+        ;
+    return i;
+}
+
+/* What is made of dy is made of a sum that nobody else reads, with the bits of both apart. */
+static void fuse_layernorm_dy(struct sl_build *b, int i) {
+    struct sl_instr *grad = &b->instrs.at[i];
+    int dy = grad->in[0].value, k = find_maker(b, i, dy);
+    if (k < b->forward_end || !is(&b->instrs.at[k], "add") || b->readers[dy] != 3 ||
+        !sl_build_own_value(b, dy))
+        return;
+    struct sl_instr *sum = &b->instrs.at[k];
+    for (int s = 0; s < 2; s++)
+        if (sum->in[s].numel != sum->out[0].numel || sum->in[s].dtype != sum->out[0].dtype ||
+            made_between(b, k + 1, i, sum->in[s].value))
+            return;
+    if (!plain(sum))
+        return;
+    struct sl_shape rows = grad->in[0].shape; /* the norm's: a view of the sum's, perhaps */
+    set_operands(b, grad, 7, 3);
+    grad->in[0] = sum->in[0];
+    grad->in[6] = sum->in[1];
+    grad->in[0].shape = grad->in[6].shape = rows;
+    absorb(grad, sum);
+}
+
 /* dx, dw and db of a norm as one instruction. */
 static void join_grads(struct sl_build *b, struct sl_instr *dx, struct sl_instr *dw,
                        struct sl_instr *db, const char *kernel) {
@@ -249,6 +278,7 @@ static bool fuse_layernorm_grad(struct sl_build *b, int i) {
         return false;
     join_grads(b, first, dw, db, SL_FUSED_LAYERNORM_GRAD);
     fuse_layernorm_sum(b, i);
+    fuse_layernorm_dy(b, i);
     return true;
 }
 
@@ -256,13 +286,6 @@ static bool sums_channels(const struct sl_instr *sum, int64_t n) {
     const struct sl_shape *y = &sum->out[0].shape;
     return sum->accumulate && y->rank == 4 && y->dim[1] == n && sum->out[0].numel == n &&
            sum->in[0].shape.rank == 4 && !sum->in[0].row;
-}
-
-/* The instruction that makes `value`, before i; -1: none. */
-static int find_maker(const struct sl_build *b, int i, int value) {
-    while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
-        ;
-    return i;
 }
 
 /* What goes back through a relu behind the batchnorm goes through both at once. */

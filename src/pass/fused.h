@@ -13,8 +13,9 @@
  *   batchnorm_relu      those of batchnorm, r?        relu(batchnorm(x)), with r relu(... + r)
  *   cross_entropy_grad  x target seed
  *                                   dx loss lse       cross_entropy, cross_entropy_dx (its attr)
- *   layernorm_grad      dy x w mean rstd r?
- *                                   dx dw db          layernorm_dx (+ r), layernorm_dw, sum of dy
+ *   layernorm_grad      dy x w mean rstd r? e?
+ *                                   dx dw db          layernorm_dx (+ r), layernorm_dw, sum of dy,
+ *                                                     all of dy + e where there is an e
  *   matmul_add          a b bias? r y                 y = a b + bias + r (r like y; may be y)
  *   matmul_gelu         a b bias?   pre y             pre = a b + bias, y = gelu(pre), tanh
  *   matmul_gelu_erf     a b bias?   pre y             the same, approx=erf
@@ -29,7 +30,7 @@
  * sl_instr.accumulate is set, both outputs are accumulators. layernorm_grad joins an I and two W
  * instructions: it is not used in split programs, so it must give the bits of the three it stands
  * for; dw and db are its accumulators, dx is not. r is another gradient of x: their sum may belong
- * to another stage, so dx is rounded before it is added, as if both were apart.
+ * to another stage, so dx is rounded before it is added, as if both were apart; and so is dy + e.
  *
  * batchnorm_grad and batchnorm_relu_grad are used as layernorm_grad is. batchnorm_relu rounds what
  * it does not store as if it did.

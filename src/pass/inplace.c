@@ -33,7 +33,7 @@ static const struct {
     {"identity", 1},
     {"layernorm", 1},
     {"layernorm_dx", 3},
-    {"layernorm_grad", 35},
+    {"layernorm_grad", 99},
     {"log_softmax", 1},
     {"log_softmax_dx", 3},
     {"mse_dx", 6},

@@ -26,8 +26,8 @@ static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
     for (int i = 0; i < program->seeds.count; i++) {
         int loss = program->seeds.at[i].index;
         double total = train->counts[loss];
-        double part = graph->losses.at[loss].weight * share[loss] / total;
-        float seed = total > 0 ? (float)(train->scale.value * part) : 0;
+        double weight = train->scale.value * graph->losses.at[loss].weight;
+        float seed = total > 0 ? (float)(weight * share[loss] / total) : 0;
         SL_TRY(sl_worker_put(train->worker, feed->slot, &program->seeds.at[i], &seed));
     }
     return SL_OK;

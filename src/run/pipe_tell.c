@@ -18,8 +18,10 @@ struct sl_tell {
     int64_t steps;              /* of the run; 0: nothing is told */
     int terms;                  /* micro-batches of a step that have losses, of all stages here */
     atomic_int *there;          /* [steps] of them, in loss_terms */
-    atomic_int_least64_t ended; /* steps that worker 0 has reported */
+    atomic_int_least64_t ended; /* steps whose reports do not change any more, but for the loss */
     int64_t told;
+    int64_t passes; /* of worker 0, since its step before */
+    int64_t first;  /* of the steps that ended with its last one */
     /* Several ranks: */
     int64_t *terms_of;     /* [rank] */
     pthread_mutex_t mutex; /* of what this rank shows */
@@ -69,7 +71,7 @@ sl_err sl_pipe_tell_start(struct sl_pipe *pipe, int64_t steps) {
     int ranks = pipe->comm->ranks;
     tell->steps = tells(pipe) ? steps : 0;
     tell->terms = tell->steps ? count_terms(pipe) : 0;
-    tell->told = 0;
+    tell->told = tell->passes = tell->first = 0;
     atomic_store(&tell->ended, 0);
     tell->there = sl_realloc(tell->there, sizeof *tell->there * (size_t)(tell->steps + 1));
     for (int64_t i = 0; i < tell->steps; i++)
@@ -149,8 +151,27 @@ void sl_pipe_tell_losses(struct sl_pipe *pipe, int64_t iteration) {
         put_word(pipe, iteration);
 }
 
+void sl_pipe_tell_pass(struct sl_pipe *pipe) { pipe->tell->passes++; }
+
+/* Where steps wait for a verdict, the last two end one right after the other: what they took is
+ * what they took together. So a step is told when the next has ended. */
 void sl_pipe_tell_ended(struct sl_pipe *pipe, int64_t version) {
-    atomic_store_explicit(&pipe->tell->ended, version, memory_order_release);
+    struct sl_tell *tell = pipe->tell;
+    struct sl_step_report *reports = pipe->reports;
+    int64_t dur_ns = 0, cpu_ns = 0;
+    if (tell->passes || !tell->first)
+        tell->first = version;
+    tell->passes = 0;
+    int64_t count = version - tell->first + 1;
+    for (int64_t v = tell->first; v <= version; v++) {
+        dur_ns += reports[v - 1].dur_ns;
+        cpu_ns += reports[v - 1].cpu_ns;
+    }
+    for (int64_t v = tell->first; v <= version; v++) {
+        reports[v - 1].dur_ns = dur_ns / count;
+        reports[v - 1].cpu_ns = cpu_ns / count;
+    }
+    atomic_store_explicit(&tell->ended, tell->first - 1, memory_order_release);
 }
 
 /* Of the workers here. */

@@ -10,6 +10,7 @@ void sl_pipe_tell_close(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_tell_start(struct sl_pipe *pipe, int64_t steps); /* by all ranks */
 void sl_pipe_tell_stop(struct sl_pipe *pipe); /* its reports are whole now */
 void sl_pipe_tell_losses(struct sl_pipe *pipe, int64_t iteration);
+void sl_pipe_tell_pass(struct sl_pipe *pipe); /* by worker 0 */
 void sl_pipe_tell_ended(struct sl_pipe *pipe, int64_t version);
 void sl_pipe_tell(struct sl_pipe *pipe);
 /* What this rank shows to others; pipe_notes.c sends and receives it. */

@@ -1,5 +1,5 @@
 /* Measured timelines, and how busy each worker was. */
-#include "run/pipe_state.h"
+#include "run/pipe_tell.h"
 
 #include "base/clock.h"
 #include "sched/deps.h"
@@ -23,6 +23,8 @@ sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *acti
     int64_t end = sl_pipe_clock(w);
     start += w->waited_ns;
     atomic_fetch_add_explicit(&w->busy_ns, end - start, memory_order_relaxed);
+    if (w->index == 0 && action->kind <= SL_W)
+        sl_pipe_tell_pass(w->pipe);
     sl_pipe_note_done(w, (enum sl_kind)action->kind, end - start);
     if (!w->pipe->config.trace)
         return SL_OK;

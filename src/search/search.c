@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { PASSES_MOST = 1 << 18 }; /* that are played as a whole: more would take long */
+
 static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_spec *spec,
                           const int *stage_of, int stage, struct sl_stage_bytes *out) {
     struct sl_program *p;
@@ -82,7 +84,6 @@ static bool is_before(const struct sl_found *a, const struct sl_found *b) {
  * best). */
 static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
                            int64_t best_ns, struct sl_search *out) {
-    enum { PASSES_MOST = 1 << 18 };
     int64_t most = spec->planner->replays ? spec->planner->replays : PASSES_MOST;
     struct sl_result *r = &out->result;
     struct sl_search other;
@@ -248,7 +249,7 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
     if (!fits)
         return nothing_fits(arena, spec, &out->result);
     sl_setup_bottleneck(&out->setup, &out->bottleneck_stage);
-    if (spec->query.problem->tempo.passes)
+    if (spec->query.problem->tempo.passes && sl_setup_all_passes(&out->setup) <= PASSES_MOST)
         SL_TRY(sl_setup_forecast(&out->setup, out->bytes, &out->forecast_ns));
     return sl_setup_plan(arena, &out->setup, out->bytes, &out->plan);
 }

@@ -23,7 +23,8 @@ struct sl_search {
     const struct sl_stage_bytes *bytes; /* [stage] exact, or NULL */
     const struct sl_plan *plan;
     int bottleneck_stage;
-    int64_t forecast_ns; /* of a step, with the tempo of the workers; 0: nobody measured it */
+    int64_t forecast_ns; /* of a step, with the tempo of the workers; 0: nobody measured it,
+                            or it would take long */
     int rounds; /* how often the search began anew because a plan was larger than estimated */
 };
 

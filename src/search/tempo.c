@@ -3,7 +3,7 @@
 
 #include "base/sort.h"
 
-enum { PLAYS_MOST = 33 };
+enum { PLAYS_MOST = 33, ACTIONS_MOST = 1 << 20 }; /* of one plan, and all that they play */
 
 static int compare(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -14,7 +14,9 @@ sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opt
                      const struct sl_tempo *tempo, const int64_t (*dur)[SL_KIND_COUNT],
                      int64_t *out) {
     int64_t steps[PLAYS_MOST];
+    int64_t room = 1 + ACTIONS_MOST / (sl_sched_action_count(sched) + 1);
     int most = sched->rule == SL_RULE_SYNC ? PLAYS_MOST : 1;
+    most = room < most ? (int)room : most;
     int plays = tempo->passes < most ? tempo->passes : most;
     struct sl_sim_opts play = *opts;
     play.tempo = *tempo;

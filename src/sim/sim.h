@@ -105,8 +105,8 @@ SL_MUST_CHECK sl_err sl_sim_run(struct sl_arena *arena, const struct sl_sched *s
 
 /* Idle time of a worker within the whole run. */
 int64_t sl_sim_bubble(const struct sl_sim *sim, int worker);
-/* Workers w, w + devices, w + 2 devices, ... on device w: what those of one compute together, of the
- * device with the most. Where they share its time, the run takes at least that. */
+/* Workers w, w + devices, w + 2 devices, ... on device w: what those of one compute together, of
+ * the device with the most. Where they share its time, the run takes at least that. */
 int64_t sl_sim_shared_ns(const struct sl_sim *sim, int workers, int devices);
 
 /* 'F=3,I=2,W=2' or per stage 'a:F=3,B=4;b:F=5,B=6' (names or numbers; a part without a stage is for

@@ -32,9 +32,7 @@ while read -r name ranks stages arguments; do
         kill -0 "$pid" 2>/dev/null || fail "$name: it ended"
         sleep 0.05
     done
-    kill -TERM "$pid" # the launcher, and with it all ranks
-    sleep 0.2
-    kill -KILL "$pid" 2>/dev/null || true
+    kill -KILL "$pid" # the launcher, and with it all ranks
     wait "$pid" 2>/dev/null || true
     pid=
     read -r step loss < <(sed -n 's|.*step \([0-9]*\)/400000  loss \([0-9.]*\) .*|\1 \2|p' "$work/err" | head -n 1)

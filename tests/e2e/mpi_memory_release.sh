@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Memory of ranks with one worker each: what was predicted before the first step (the verifier's number of
 # the worker, and both ends' rings of its channels) against the high-water mark of the process, less that of
-# the empty rank: at most 3 % over, and not under by more than the kernel's count of pages is off, which every processor
-# keeps in batches (some 0.3 MiB of these 120 to 250). Bytes, not time: the same on a busy machine.
+# the empty rank: never under, at most 3 % over. Bytes, not time: the same on a busy machine.
 set -euo pipefail
 # shellcheck source=tests/support/mpi.sh
 . "$SRC_DIR/tests/support/mpi.sh"
@@ -22,7 +21,7 @@ hold() {
     awk -F, -v what="$*" '{
         error = 100 * ($2 - $3) / $3
         printf "rank %d: predicted %d, measured %d, %+.2f %%: %s\n", $1, $2, $3, error, what
-        bad += !(error >= -0.3 && error <= 3) } END { exit bad > 0 }' "$work/$name" || bad=1
+        bad += !(error >= 0 && error <= 3) } END { exit bad > 0 }' "$work/$name" || bad=1
     count=$((count + ranks))
 }
 peak() { sort -t, -k3 -n "$work/$1" | tail -n 1 | cut -d, -f3; }
@@ -33,6 +32,6 @@ hold 2bw 2 "${gpt[@]}" --batch 16 --stages 2 --schedule 2bw
 hold messages 2 "${gpt[@]}" --batch 16 --stages 2 --schedule zb-h1 --transport mpi-p2p
 hold replicas 2 "${gpt[@]}" --batch 8 --stages 1 --replicas 2
 hold graph 4 candle-uno --set "branches=4,L=4,W=1536,shrink=4" --batch 64 --micro 4 --cut branches --workers 4 --schedule graph
-[ $bad = 0 ] || { echo "FAILED: a prediction is more than 0.3 % under, or more than 3 % over" && exit 1; }
+[ $bad = 0 ] || { echo "FAILED: a prediction is under, or more than 3 % over" && exit 1; }
 [ $((10 * $(peak recompute))) -lt $((9 * $(peak 1f1b))) ] || { echo "FAILED: recomputation saves nothing" && exit 1; }
-echo "count: $count ranks' memory predicted within 3 %, none 0.3 % under; recomputation: $(peak recompute) of $(peak 1f1b) bytes"
+echo "count: $count ranks' memory predicted within 3 %, none under; recomputation: $(peak recompute) of $(peak 1f1b) bytes"

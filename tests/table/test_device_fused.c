@@ -129,10 +129,10 @@ static void fused_kernels_agree_with_the_cpu(void **state) {
 
 /* ---- layernorm_grad against the three it stands for: near the reference, and their bits ---- */
 
-enum { R = 5 }; /* the input that is added to dx */
+enum { R = 5, E }; /* the inputs that are added to dx and to dy */
 
 static struct sl_shape norm_shape(int which, int64_t rows, int64_t n) {
-    return which < 2 || which == R ? SL_SHAPE(2, 0, rows, n)
+    return which < 2 || which >= R ? SL_SHAPE(2, 0, rows, n)
            : which == 2            ? SL_SHAPE(1, 0, n)
                                    : SL_SHAPE(1, 0, rows);
 }
@@ -149,7 +149,7 @@ static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dt
         struct sl_array array = bench_array(norm_shape(i, rows, n), false);
         for (int64_t j = 0; j < sl_numel(&array.shape); j++)
             array.f[j] = sl_rng_uniform(SEED, (uint64_t)i, (uint64_t)j) - (i == 4 ? -0.5 : 0.5);
-        bench_take_input(b, i, &array, i < 2 || i == R ? dtype : SL_FLOAT);
+        bench_take_input(b, i, &array, i < 2 || i >= R ? dtype : SL_FLOAT);
         free(array.f);
     }
     for (int i = 0; i < 3; i++) {
@@ -246,6 +246,46 @@ static void try_norm_sum(struct bench *b, const struct bench_where *at, const ch
     bench_close(&sum);
 }
 
+/* dy in two parts: the bits of an add before it, also where dx lies on the second. */
+static void try_norm_parts(const struct bench_where *at, int64_t rows, int64_t n) {
+    struct bench whole, parts,
+        add = {
+            .instr = {
+                .op = sl_op_find(sl_str("add")), .kernel = "add", .in_count = 2, .out_count = 1}};
+    open_norm(&whole, rows, n, at->dtype, true);
+    open_norm(&parts, rows, n, at->dtype, true);
+    struct sl_array second = bench_array(norm_shape(E, rows, n), false);
+    for (int64_t j = 0; j < rows * n; j++)
+        second.f[j] = sl_rng_uniform(SEED, E, (uint64_t)j) - 0.5;
+    bench_take_input(&parts, E, &second, at->dtype);
+    parts.instr.in_count = parts.ref.in_count = E + 1;
+    add.ref = (struct sl_ref){.samples = 1, .in_count = 2};
+    bench_take_input(&add, 0, &parts.ref.in[0], at->dtype);
+    bench_take_input(&add, 1, &parts.ref.in[E], at->dtype);
+    add.out[0] = bench_operand(&add, parts.in[0].shape, at->dtype);
+    add.instr.in = add.in;
+    add.instr.out = add.out;
+    char *added = bench_run(&add, at->device, at->dtype, BENCH_PLAIN);
+    struct sl_array dy = taken(&add.out[0], added);
+    free(whole.ref.in[0].f);
+    free(whole.memory[0]);
+    bench_take_input(&whole, 0, &dy, at->dtype);
+    char *once = bench_run(&whole, at->device, at->dtype, BENCH_PLAIN);
+    for (int over = 0; over < 2; over++) {
+        char *work = bench_run(&parts, at->device, at->dtype, over ? E : BENCH_PLAIN);
+        for (int i = 0; i < 3; i++)
+            same_bits(at, &parts.out[i], work, &whole.out[i], once, "of dy in two parts");
+        free(work);
+    }
+    free(once);
+    free(added);
+    free(dy.f);
+    free(second.f);
+    bench_close(&add);
+    bench_close(&whole);
+    bench_close(&parts);
+}
+
 static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
     static const int64_t sizes[][2] = {{1, 8},     {37, 131},  {300, 264},
                                        {129, 768}, {70, 1024}, {20001, 40}};
@@ -259,6 +299,7 @@ static void try_norm_grad(struct sl_device *device, enum sl_dtype dtype) {
         try_apart(&b, &at, "layernorm_dw", 1, work);
         try_apart(&b, &at, "sum_to", 2, work);
         try_norm_sum(&b, &at, work);
+        try_norm_parts(&at, sizes[s][0], sizes[s][1]);
         free(work);
         bench_close(&b);
     }

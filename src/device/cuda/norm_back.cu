@@ -6,6 +6,7 @@
  *   dw = sum over rows of dy xhat                              db = sum over rows of dy
  *
  * With another gradient r of x, dx + r is stored: dx is rounded first, as if it had been stored.
+ * With another part e of dy, dy + e is rounded likewise.
  */
 #include "device/cuda/norm.cuh"
 
@@ -22,7 +23,7 @@ struct grad_args {
     array dy, x, w, mean, rstd, dx;
     rows z;
     bool add;
-    array r; /* at may be NULL */
+    array r, e; /* at may be NULL */
 };
 
 static __device__ __forceinline__ float plus(const grad_args &a, float dx, float r) {
@@ -169,146 +170,245 @@ static __device__ __forceinline__ void put_part(float *part, const eight sum[K],
     }
 }
 
-/* A row of 16 bits on its way: asked for while the row before it is at work. */
-template <int K> struct pending {
-    uint4 dy[K], x[K];
-    float mean, rstd;
-    __device__ __forceinline__ void ask(const grad_args &a, i64 row, int lane) {
-        mean = get(a.mean, row);
-        rstd = get(a.rstd, row);
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (at(k, lane) < a.z.n) {
-                i64 from = row * a.z.n + at(k, lane);
-                dy[k] = *(const uint4 *)((const uint16_t *)a.dy.at + from);
-                x[k] = *(const uint4 *)((const uint16_t *)a.x.at + from);
-            }
-    }
-};
+/* dy + e as it would have been stored. */
+static __device__ __forceinline__ eight both_parts(array dy, eight a, const eight &b) {
+    for (int j = 0; j < 8; j++)
+        a.v[j] = as_stored(dy, __fadd_rn(a.v[j], b.v[j]));
+    return a;
+}
 
-template <int HALF> static __device__ __forceinline__ eight unpack(const uint4 &raw) {
-    return get8(array{(void *)&raw, HALF}, 0);
+/* A row of a warp: g is dy, or the sum of its parts; hat begins as x. */
+template <int K> struct row_at_work {
+    i64 row;
+    float mean, rstd;
+    eight g[K], hat[K];
+};
+template <int K> struct column_sums { eight w[K], b[K]; };
+
+/* others(k): the k-th eight of r */
+template <int K, bool SUM, class R>
+static __device__ __forceinline__ void grad_row(const grad_args &a, row_at_work<K> &z,
+                                                column_sums<K> &sums, R others) {
+    int lane = threadIdx.x % 32;
+    i64 n = a.z.n;
+    float sum = 0, dot = 0;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (at(k, lane) < n) {
+            eight w = get8(a.w, at(k, lane));
+            for (int j = 0; j < 8; j++) {
+                z.hat[k].v[j] = hat_of(z.hat[k].v[j], z.mean, z.rstd);
+                sums.w[k].v[j] = __fmaf_rn(z.g[k].v[j], z.hat[k].v[j], sums.w[k].v[j]);
+                sums.b[k].v[j] = __fadd_rn(sums.b[k].v[j], z.g[k].v[j]);
+                z.g[k].v[j] = __fmul_rn(z.g[k].v[j], w.v[j]);
+                sum = __fadd_rn(sum, z.g[k].v[j]);
+                dot = __fmaf_rn(z.g[k].v[j], z.hat[k].v[j], dot);
+            }
+        }
+    sum = warp_sum(sum) / (float)n;
+    dot = warp_sum(dot) / (float)n;
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        if (at(k, lane) < n) {
+            eight other = SUM ? others(k) : eight{};
+            for (int j = 0; j < 8; j++) {
+                float v = dx_of(z.g[k].v[j], z.hat[k].v[j], sum, dot, z.rstd);
+                z.g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
+            }
+            put8(a.dx, z.row * n + at(k, lane), z.g[k]);
+        }
 }
 
 /* A block is a chunk of rows, its warps the eight rows at a time of columns.cuh. HALF: what dy, x,
- * dx and r hold; SUM: there is an r. Long rows take so many registers that a multiprocessor has
- * one block only: there the next row is asked for ahead. */
+ * dx, r and e hold; SUM: there is an r; there may be an e. */
 template <int K, int HALF, bool SUM>
 static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad(grad_args a, parts p) {
     __shared__ float all[COLUMN_ROWS][32 * 8 * KEPT];
-    constexpr bool AHEAD = HALF && K > 3;
     if (HALF)
-        a.dy.half = a.x.half = a.dx.half = a.r.half = HALF;
+        a.dy.half = a.x.half = a.dx.half = a.r.half = a.e.half = HALF;
     int lane = threadIdx.x % 32;
     i64 n = a.z.n, first = blockIdx.x * p.each;
     i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
-    i64 row = first + threadIdx.x / 32;
-    eight dw[K] = {}, db[K] = {};
-    pending<K> next;
-    if (AHEAD && row < last)
-        next.ask(a, row, lane);
-    for (; row < last; row += COLUMN_ROWS) {
-        float mean = AHEAD ? next.mean : get(a.mean, row);
-        float rstd = AHEAD ? next.rstd : get(a.rstd, row), sum = 0, dot = 0;
-        eight g[K], hat[K];
-        uint4 r[K];
+    column_sums<K> sums = {};
+    for (i64 row = first + threadIdx.x / 32; row < last; row += COLUMN_ROWS) {
+        row_at_work<K> z = {row, get(a.mean, row), get(a.rstd, row)};
 #pragma unroll
         for (int k = 0; k < K; k++)
             if (at(k, lane) < n) {
-                g[k] = AHEAD ? unpack<HALF>(next.dy[k]) : get8(a.dy, row * n + at(k, lane));
-                hat[k] = AHEAD ? unpack<HALF>(next.x[k]) : get8(a.x, row * n + at(k, lane));
-                if (SUM && HALF)
-                    r[k] = *(const uint4 *)((const uint16_t *)a.r.at + row * n + at(k, lane));
+                z.g[k] = get8(a.dy, row * n + at(k, lane));
+                z.hat[k] = get8(a.x, row * n + at(k, lane));
+                if (a.e.at)
+                    z.g[k] = both_parts(a.dy, z.g[k], get8(a.e, row * n + at(k, lane)));
             }
-        if (AHEAD && row + COLUMN_ROWS < last)
-            next.ask(a, row + COLUMN_ROWS, lane);
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (at(k, lane) < n) {
-                eight w = get8(a.w, at(k, lane));
-                for (int j = 0; j < 8; j++) {
-                    hat[k].v[j] = hat_of(hat[k].v[j], mean, rstd);
-                    dw[k].v[j] = __fmaf_rn(g[k].v[j], hat[k].v[j], dw[k].v[j]);
-                    db[k].v[j] = __fadd_rn(db[k].v[j], g[k].v[j]);
-                    g[k].v[j] = __fmul_rn(g[k].v[j], w.v[j]);
-                    sum = __fadd_rn(sum, g[k].v[j]);
-                    dot = __fmaf_rn(g[k].v[j], hat[k].v[j], dot);
-                }
-            }
-        sum = warp_sum(sum) / (float)n;
-        dot = warp_sum(dot) / (float)n;
-#pragma unroll
-        for (int k = 0; k < K; k++)
-            if (at(k, lane) < n) {
-                eight other = !SUM   ? eight{}
-                              : HALF ? unpack<HALF>(r[k])
-                                     : get8(a.r, row * n + at(k, lane));
-                for (int j = 0; j < 8; j++) {
-                    float v = dx_of(g[k].v[j], hat[k].v[j], sum, dot, rstd);
-                    g[k].v[j] = SUM ? plus(a, v, other.v[j]) : v;
-                }
-                put8(a.dx, row * n + at(k, lane), g[k]);
-            }
+        grad_row<K, SUM>(a, z, sums, [&](int k) { return get8(a.r, row * n + at(k, lane)); });
     }
-    put_part<K>(p.w, dw, n, all);
-    put_part<K>(p.b, db, n, all);
+    put_part<K>(p.w, sums.w, n, all);
+    put_part<K>(p.b, sums.b, n, all);
+}
+
+/* The same for long rows of 16 bits, which take so many registers that a multiprocessor has one
+ * block only: each lane has what it will read of the next rows on its way to shared memory. */
+enum { AHEAD = 2, RING = AHEAD + 1 };
+
+template <int groups> static __device__ __forceinline__ void wait_for_all_but() {
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(groups) : "memory");
+}
+
+template <int K, int T> struct row_ring {
+    uint4 *mine; /* of this lane: [RING][T][K], 32 apart */
+    __device__ __forceinline__ uint4 *piece(int turn, int t, int k) const {
+        return mine + ((turn * T + t) * K + k) * 32;
+    }
+    __device__ __forceinline__ void ask(int turn, int t, array from, i64 row, i64 n) const {
+        int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n)
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(
+                                 (uint32_t)__cvta_generic_to_shared(piece(turn, t, k))),
+                             "l"((const uint16_t *)from.at + row * n + at(k, lane)));
+    }
+};
+
+template <int K, int HALF, bool SUM, bool PARTS>
+static __global__ void __launch_bounds__(32 * COLUMN_ROWS) norm_grad_long(grad_args a, parts p) {
+    extern __shared__ uint4 rows_ahead[];
+    constexpr int T = 2 + SUM + PARTS, OF_R = 2, OF_E = 2 + SUM;
+    a.dy.half = a.dx.half = HALF;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, turn = 0;
+    i64 n = a.z.n, first = blockIdx.x * p.each;
+    i64 last = first + p.each < a.z.count ? first + p.each : a.z.count;
+    row_ring<K, T> ring = {rows_ahead + warp * RING * T * K * 32 + lane};
+    auto ask = [&](i64 row, int to) {
+        if (row < last) {
+            ring.ask(to, 0, a.dy, row, n);
+            ring.ask(to, 1, a.x, row, n);
+            if (SUM)
+                ring.ask(to, OF_R, a.r, row, n);
+            if (PARTS)
+                ring.ask(to, OF_E, a.e, row, n);
+        }
+        asm volatile("cp.async.commit_group;\n" ::: "memory");
+    };
+    auto read = [&](int t, int k) { return get8(array{ring.piece(turn, t, k), HALF}, 0); };
+    column_sums<K> sums = {};
+    i64 row = first + warp;
+    float mean = row < last ? get(a.mean, row) : 0, rstd = row < last ? get(a.rstd, row) : 0;
+    for (int i = 0; i < AHEAD; i++)
+        ask(row + i * COLUMN_ROWS, i);
+    for (; row < last; row += COLUMN_ROWS, turn = (turn + 1) % RING) {
+        i64 next = row + COLUMN_ROWS < last ? row + COLUMN_ROWS : row;
+        float next_mean = get(a.mean, next), next_rstd = get(a.rstd, next);
+        row_at_work<K> z = {row, mean, rstd};
+        ask(row + AHEAD * COLUMN_ROWS, (turn + AHEAD) % RING);
+        wait_for_all_but<AHEAD>();
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (at(k, lane) < n) {
+                z.g[k] = read(0, k);
+                z.hat[k] = read(1, k);
+                if (PARTS)
+                    z.g[k] = both_parts(a.dy, z.g[k], read(OF_E, k));
+            }
+        grad_row<K, SUM>(a, z, sums, [&](int k) { return read(OF_R, k); });
+        mean = next_mean;
+        rstd = next_rstd;
+    }
+    asm volatile("cp.async.wait_all;\n" ::: "memory");
+    put_part<K>(p.w, sums.w, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
+    put_part<K>(p.b, sums.b, n, (float(*)[32 * 8 * KEPT]) rows_ahead);
+}
+
+template <int K, int HALF, bool SUM, bool PARTS>
+static sl_err launch_long(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    auto kernel = norm_grad_long<K, HALF, SUM, PARTS>;
+    int ring = COLUMN_ROWS * RING * (2 + SUM + PARTS) * K * 32 * (int)sizeof(uint4);
+    int sums = COLUMN_ROWS * 32 * 8 * KEPT * (int)sizeof(float), bytes = ring > sums ? ring : sums;
+    SL_TRY(
+        SL_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)));
+    kernel<<<(unsigned)chunks, 32 * COLUMN_ROWS, bytes, call->stream>>>(a, p);
+    return SL_OK;
 }
 
 template <int HALF, bool SUM>
-static void launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+static sl_err launch_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
     unsigned blocks = (unsigned)chunks, threads = 32 * COLUMN_ROWS;
+    bool shorter = a.z.n <= 768;
     if (a.z.n <= 256)
         norm_grad<1, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
     else if (a.z.n <= 512)
         norm_grad<2, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
-    else if (a.z.n <= 768)
+    else if constexpr (HALF != SL_HALF_NOT)
+        return shorter && a.e.at ? launch_long<3, HALF, SUM, true>(call, a, p, chunks)
+               : shorter         ? launch_long<3, HALF, SUM, false>(call, a, p, chunks)
+               : a.e.at          ? launch_long<4, HALF, SUM, true>(call, a, p, chunks)
+                                 : launch_long<4, HALF, SUM, false>(call, a, p, chunks);
+    else if (shorter)
         norm_grad<3, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
     else
         norm_grad<4, HALF, SUM><<<blocks, threads, 0, call->stream>>>(a, p);
+    return SL_OK;
 }
 
 template <int HALF>
-static void launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    if (a.r.at)
-        launch_grad<HALF, true>(call, a, p, chunks);
-    else
-        launch_grad<HALF, false>(call, a, p, chunks);
+static sl_err launch_sum(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
+    return a.r.at ? launch_grad<HALF, true>(call, a, p, chunks)
+                  : launch_grad<HALF, false>(call, a, p, chunks);
 }
 
-/* dx may lie on dy, x or r: a row is read before it is written, and by the same warp. */
+/* dx may lie on dy, x, r or e: a row is read before it is written, and by the same warp. */
 static sl_err run_grad(const sl_cuda_call *call, const grad_args &a, parts p, i64 chunks) {
-    int half = half_of_all(a.dy, a.x, a.dx, a.r);
+    int half = half_of_all(a.dy, a.x, a.dx, a.r, a.e);
     if (half == SL_HALF_BF16)
-        launch_sum<SL_HALF_BF16>(call, a, p, chunks);
+        SL_TRY(launch_sum<SL_HALF_BF16>(call, a, p, chunks));
     else if (half == SL_HALF_FP16)
-        launch_sum<SL_HALF_FP16>(call, a, p, chunks);
+        SL_TRY(launch_sum<SL_HALF_FP16>(call, a, p, chunks));
     else
-        launch_sum<SL_HALF_NOT>(call, a, p, chunks);
+        SL_TRY(launch_sum<SL_HALF_NOT>(call, a, p, chunks));
     end_columns(call, out_array(call, 1), p.w, chunks, a.z.n);
     end_columns(call, out_array(call, 2), p.b, chunks, a.z.n);
     return launched(call);
 }
 
-/* dx may lie on dy, x or r: without the fused kernel it comes last. */
+static __global__ void add_parts(array sum, array dy, array e, i64 count) {
+    GRID_LOOP(i, count)
+    put(sum, i, __fadd_rn(get(dy, i), get(e, i)));
+}
+
+/* dx may lie on dy, x, r or e: without the fused kernel it comes last. */
 static sl_err k_layernorm_grad(const sl_cuda_call *call) {
     grad_args a = {
         in_array(call, 0), in_array(call, 1),  in_array(call, 2),           in_array(call, 3),
         in_array(call, 4), out_array(call, 0), rows_of(call->instr->in[0]), false,
-        in_array(call, 5)};
+        in_array(call, 5), in_array(call, 6)};
     i64 chunks = column_chunks(a.z.count), bytes = column_scratch(a.z.count, a.z.n);
     bool wide = fit8(a.dy, a.x);
     float *second = (float *)((char *)call->scratch + bytes);
-    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx, a.r))
+    if (fits(a.z.n) && fit8(a.dy, a.x, a.w, a.dx, a.r, a.e))
         return run_grad(call, a,
                         parts{(float *)call->scratch, second, (a.z.count + chunks - 1) / chunks},
                         chunks);
+    if (a.e.at) {
+        array sum = {(char *)call->scratch + 2 * bytes, a.dy.half};
+        i64 count = a.z.count * a.z.n;
+        add_parts<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(sum, a.dy, a.e, count);
+        a.dy = sum;
+        wide = fit8(a.dy, a.x);
+    }
     SL_TRY(sum_columns(call, out_array(call, 1), a.z.count, a.z.n,
                        load_dw{a.dy, a.x, a.mean, a.rstd, a.z.n, wide}));
     SL_TRY(sum_columns(call, out_array(call, 2), a.z.count, a.z.n, load_plain{a.dy, a.z.n, wide}));
     return run_dx(call, a);
 }
 
-static i64 grad_scratch(const sl_instr *instr) { return 2 * dw_scratch(instr); }
+/* The sum of dy's parts is only stored where the fused kernel does not take the rows. */
+static i64 grad_scratch(const sl_instr *instr) {
+    bool whole = fits(rows_of(instr->in[0]).n) && instr->out[0].offset % 16 == 0;
+    for (int i = 0; i < instr->in_count; i++)
+        whole = whole && instr->in[i].offset % 16 == 0;
+    bool stores = instr->in_count > 6 && !whole;
+    return 2 * dw_scratch(instr) + (stores ? instr->in[0].numel * (i64)sizeof(float) : 0);
+}
 
 /* clang-format off */
 extern "C" const struct sl_cuda_kernel sl_cuda_norms_back[] = {

@@ -129,6 +129,31 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     sl_graph_close(graph);
 }
 
+/* Norms behind sums, as in BERT: what comes back to one is a sum. Apart, where phases are split. */
+static void sums_that_come_to_layernorm_go_into_it(void **state) {
+    struct sl_graph *graph =
+        model_of_text("size C = 8\ninput x : float[B, 4, C]\ninput y : float[B, 4, C]\n"
+                      "fn norm(x) {\nparam w[C] ~ ones\nparam b[C] ~ zeros\n"
+                      "return layernorm(x, w, b)\n}\n"
+                      "fn linear(x) {\nparam w[C, C] ~ normal(0.3)\nreturn matmul(x, w)\n}\n"
+                      "x = norm(x) as first\n"
+                      "repeat i in 0..3 as h {\nx = norm(x + linear(x) as up) as ln\n}\n"
+                      "loss mse(x, y)\n");
+    struct sl_program *p = build(graph, has_both, false, false);
+    struct sl_program *split = build(graph, has_both, true, false);
+    int with = 0;
+    (void)state;
+    for (int i = 0; i < p->instr_count; i++)
+        with +=
+            strcmp(p->instrs[i].kernel, SL_FUSED_LAYERNORM_GRAD) == 0 && p->instrs[i].in_count == 7;
+    assert_int_equal(with, 2); /* to the last, nothing is added; the first has no gradient of x */
+    assert_int_equal(count(p, "add", p->end[SL_PHASE_F], p->instr_count), 1);
+    assert_int_equal(count(split, "add", split->end[SL_PHASE_F], split->instr_count), 3);
+    sl_program_close(p);
+    sl_program_close(split);
+    sl_graph_close(graph);
+}
+
 static bool has_batchnorms(const char *name) { return strncmp(name, "batchnorm_", 10) == 0; }
 
 /* Blocks of a residual network: the sum goes with the batchnorm that is made last. */
@@ -175,6 +200,7 @@ int main(void) {
         cmocka_unit_test(what_is_recomputed_is_fused_when_it_goes_back),
         cmocka_unit_test(logits_of_two_losses_stay),
         cmocka_unit_test(sums_of_gradients_go_into_layernorm),
+        cmocka_unit_test(sums_that_come_to_layernorm_go_into_it),
         cmocka_unit_test(batchnorms_take_what_surrounds_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
