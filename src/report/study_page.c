@@ -138,8 +138,8 @@ static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *r
     return count;
 }
 
-/* From the lowest loss to where the first mode was after a quarter of its way: what happens before
- * is the same for all and would flatten the rest. */
+/* From the lowest loss to where the first mode was after a quarter of its way, or to where the
+ * worst of those ends that are not lost: what happens before would flatten the rest. */
 static void zoom(struct sl_chart *chart) {
     const struct sl_chart_curve *first = &chart->curves[0];
     double low = INFINITY;
@@ -150,6 +150,12 @@ static void zoom(struct sl_chart *chart) {
         return;
     chart->y_low = low;
     chart->y_high = fmax(first->at[first->count / 4].y, low * 1.02);
+    for (int i = 0; i < chart->curve_count; i++) {
+        const struct sl_chart_curve *curve = &chart->curves[i];
+        double last = curve->count ? curve->at[curve->count - 1].y : low;
+        if (last < 2 * low)
+            chart->y_high = fmax(chart->y_high, last);
+    }
 }
 
 static void chart_of(const struct sl_study_table *table, int task, struct sl_text *out) {
