@@ -6,14 +6,8 @@
 set -euo pipefail
 kills=1
 [ "${SL_TEST_FULL:-0}" = 1 ] && kills=10
-work=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
-fail() {
-    echo "FAILED: $*"
-    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
-    exit 1
-}
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
 chain=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --stages 3)
 graph=("$work/forks.model" --cut branches) # two branches that share a parameter
 cat >"$work/forks.model" <<'END'

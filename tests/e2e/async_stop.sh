@@ -2,14 +2,8 @@
 # An asynchronous run writes its log while the pipeline is full; a first Ctrl-C drains it, saves and ends with 0,
 # long before the next checkpoint. Resumed, it goes on as a run that was planned to end there does, bit for bit.
 set -euo pipefail
-work=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
-fail() {
-    echo "FAILED: $*"
-    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
-    exit 1
-}
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
 model=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --batch 6 --micro 3 --stages 3 --clip 0.5 --quiet)
 steps_in() { grep -c '"grad_norm"' "$1/log.jsonl" || true; }
 while read -r schedule policy; do

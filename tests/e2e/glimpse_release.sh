@@ -2,14 +2,8 @@
 # An asynchronous pipeline of several ranks shows a step on rank 0 while it is full, with the loss that one process
 # has there; two losses on two ranks are added up.
 set -euo pipefail
-work=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
-fail() {
-    echo "FAILED: $*"
-    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
-    exit 1
-}
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
 cat >"$work/two.model" <<'MODEL'
 model two
 input x : float[B, 6]

@@ -2,13 +2,8 @@
 # --loss-scale: powers of two change no bit of an fp32 run, on one worker, in pipelines, asynchronous ones too;
 # the scale follows the verdicts, stands in the log, and a resumed run goes on with it, bit for bit.
 set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() {
-    echo "FAILED: $*"
-    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
-    exit 1
-}
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
 gpt=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --batch 6 --micro 3 --clip 0.05 --quiet)
 train() { # RUN [OPTIONS]
     "$SLUICE" train "${@:2}" --out "$work/$1" 2>"$work/err" || fail "$1"

@@ -5,13 +5,8 @@ if [ ! -e "$BUILD_DIR/libsluice_mpi.so" ]; then
     echo "skipped: this build has no MPI module"
     exit 77
 fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() {
-    echo "FAILED: $*"
-    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
-    exit 1
-}
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
 cp "$SLUICE" "$work/sluice"
 build=$(sed -n 's/.*SL_MODULE_BUILD "\(.*\)".*/\1/p' "$BUILD_DIR/gen/comm/module_build.h")
 [ ${#build} = 32 ] || fail "no identity: '$build'"
