@@ -1,9 +1,9 @@
 /* The speed of chains of stages on threads; prints RESULT lines.
  *
  *   ./dev bench pipeline [--stages P] [--threads T] [--steps N] [--turn-ms N] [--bound-ms N]
- *                        [--slack K] [--bind 0|1] [--set L=4] [--schedules 2bw,1f1b,zb-h1,...]
- *                        [--isa avx512] [--python PATH] [--torch-ms N] [--torch-schedules a,b]
- *                        [--seconds S]
+ *                        [--slack K] [--bind 0|1] [--lend 0|1] [--set L=4]
+ *                        [--schedules 2bw,1f1b,zb-h1,...] [--isa avx512]
+ *                        [--python PATH] [--torch-ms N] [--torch-schedules a,b] [--seconds S]
  *
  * gpt: 16 layers x 512, vocabulary 512, 128 tokens, micro-batch 4, 16 micro-batches a step.
  *
@@ -32,9 +32,10 @@
  *
  * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores. Each of its
  * schedules once, and the best takes its turns; ratio: tokens_s to its rate. --slack K:
- * micro-batches that may wait between two stages (default 1: a late pass delays nobody). Threads
- * are bound to cores unless --bind 0, or when there are not enough. --isa: by default the best
- * whose speed is steady; torch's float32 products are exact, too.
+ * micro-batches that may wait between two stages (default 1: a late pass delays nobody).
+ * --lend 1: who waits does pieces of others' work (device/lend.h); in the bound nobody waits.
+ * Threads are bound to cores unless --bind 0, or when there are not enough. --isa: by default the
+ * best whose speed is steady; torch's float32 products are exact, too.
  */
 #include "pipe_alone.h"
 #include "pipe_torch.h"
@@ -44,7 +45,7 @@
 enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MOST = TURNS_MOST };
 
 struct options {
-    int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind, seconds;
+    int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind, lend, seconds;
     const char *python, *schedules, *sets, *isa;
     struct torch torch;
 };
@@ -82,6 +83,7 @@ static struct sl_pipe *open_pipe(struct contestant *c, struct bench *b) {
                                     .stage_of = b->stage_of,
                                     .schedule = c->schedule,
                                     .slack = c->o->slack,
+                                    .lend = c->o->lend != 0,
                                     .trace = true,
                                     .before = count_action,
                                     .before_ctx = c->actions};
@@ -177,6 +179,10 @@ static void run_pipeline(void *ctx) {
     }
     for (int w = 0; w < c->o->stages; w++)
         put_parts(c, pipe, w, slowest);
+    if (c->o->lend)
+        printf("RESULT bench=pipeline case=lent schedule=%s pieces=%lld pieces_step=%.1f\n",
+               pipe->sched->name, (long long)sl_pipe_lent(pipe),
+               (double)sl_pipe_lent(pipe) / (double)(c->o->steps + 1));
     sl_pipe_close(pipe);
     close_bench(&b);
 }
@@ -270,11 +276,13 @@ static void put_race(struct race *race, const double cpu[2]) {
     double done = (double)b->actions / (double)race->pipe.actions[o->stages];
     for (int64_t w = 0; w < o->stages; w++)
         alone += (double)b->micros[w] / m / (double)o->stages;
-    printf("RESULT bench=pipeline case=gpt schedule=%s slack=%lld stages=%lld threads=%lld isa=%s "
-           "steps=%lld done=%.1f turns=%lld bound=%.1f tokens_s=%.1f efficiency=%.4f",
-           race->pipe.schedule, (long long)o->slack, (long long)o->stages, (long long)o->threads,
-           o->isa, (long long)o->steps, done, (long long)race->count - 1, items * bound,
-           items * rate, rate / bound / share);
+    printf(
+        "RESULT bench=pipeline case=gpt schedule=%s slack=%lld lend=%lld stages=%lld threads=%lld "
+        "isa=%s "
+        "steps=%lld done=%.1f turns=%lld bound=%.1f tokens_s=%.1f efficiency=%.4f",
+        race->pipe.schedule, (long long)o->slack, (long long)o->lend, (long long)o->stages,
+        (long long)o->threads, o->isa, (long long)o->steps, done, (long long)race->count - 1,
+        items * bound, items * rate, rate / bound / share);
     put_windows(race, share);
     printf(" bound_steps=%.1f balance=%.4f cpu_efficiency=%.4f goal=0.95 verdict=%s", alone,
            balance_of(race, a, b), cpu[1] / alone * done / cpu[0],
@@ -353,21 +361,14 @@ int main(int argc, char **argv) {
                         .sets = "",
                         .isa = steady_isa()};
     const struct bench_option options[] = {
-        {"--stages", &o.stages, NULL},
-        {"--threads", &o.threads, NULL},
-        {"--steps", &o.steps, NULL},
-        {"--turn-ms", &o.turn_ms, NULL},
-        {"--bound-ms", &o.bound_ms, NULL},
-        {"--torch-ms", &o.torch_ms, NULL},
-        {"--slack", &o.slack, NULL},
-        {"--bind", &o.bind, NULL},
-        {"--torch-schedules", NULL, &o.torch.schedules},
-        {"--seconds", &o.seconds, NULL},
-        {"--python", NULL, &o.python},
-        {"--isa", NULL, &o.isa},
-        {"--schedules", NULL, &o.schedules},
-        {"--set", NULL, &o.sets},
-        {NULL, NULL, NULL},
+        {"--stages", &o.stages, NULL},     {"--threads", &o.threads, NULL},
+        {"--steps", &o.steps, NULL},       {"--turn-ms", &o.turn_ms, NULL},
+        {"--bound-ms", &o.bound_ms, NULL}, {"--torch-ms", &o.torch_ms, NULL},
+        {"--slack", &o.slack, NULL},       {"--bind", &o.bind, NULL},
+        {"--lend", &o.lend, NULL},         {"--torch-schedules", NULL, &o.torch.schedules},
+        {"--seconds", &o.seconds, NULL},   {"--python", NULL, &o.python},
+        {"--isa", NULL, &o.isa},           {"--schedules", NULL, &o.schedules},
+        {"--set", NULL, &o.sets},          {NULL, NULL, NULL},
     };
     if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3 ||
         o.turn_ms < 1 || o.bound_ms < 1 || o.torch_ms < 1)

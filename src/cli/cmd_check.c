@@ -100,6 +100,7 @@ static sl_err run(const struct sl_args *args) {
         .schedule = choice.schedule,
         .slack = choice.slack,
         .comm = comm,
+        .lend = sl_args_has(args, "--lend"),
     };
     SL_TRY_OUT(sl_comm_bind(args, &check.bind));
     SL_TRY_OUT(sl_check(&check, &report));

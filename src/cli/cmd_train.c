@@ -461,6 +461,7 @@ static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *
     SL_TRY(sl_pipe_choose(args, &c->train, arena, choice));
     SL_TRY(sl_comm_compare(c->comm, args, &c->train, choice));
     SL_TRY(sl_comm_bind(args, &c->bind));
+    c->lend = sl_args_has(args, "--lend");
     if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
         c->train.batch = choice->plan->batch;
     c->plan = choice->plan;

@@ -6,8 +6,12 @@
 #include "comm/comm.h"
 
 #define SL_COMM_OPTIONS                                                                            \
-    {"--transport", "T", "threads, mpi or tcp (default: by the way it was started)", false}, {     \
-        "--bind", "B", "workers to cores: cores, none (default: cores if half are needed)", false  \
+    {"--transport", "T", "threads, mpi or tcp (default: by the way it was started)", false},       \
+        {"--bind", "B", "workers to cores: cores, none (default: cores if half are needed)",       \
+         false},                                                                                   \
+    {                                                                                              \
+        "--lend", NULL, "workers of a process that wait do pieces of others' work (same bits)",    \
+            false                                                                                  \
     }
 
 /* Open what --transport or the way the program was started asks for; NULL: threads of this process.

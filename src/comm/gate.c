@@ -7,7 +7,22 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { SPINS = 4000 };
+/* LONGER: for work to turn up, where somebody asks for it. */
+enum { SPINS = 4000, LONGER = 16 };
+
+static _Thread_local struct {
+    sl_gate_work *work;
+    void *ctx;
+} idle;
+
+void sl_gate_use_waits(sl_gate_work *work, void *ctx) {
+    idle.work = work;
+    idle.ctx = ctx;
+}
+
+static bool work_idly(bool (*ready)(void *ctx), void *ctx) {
+    return idle.work && idle.work(idle.ctx, ready, ctx);
+}
 
 void sl_gate_open(struct sl_gate *gate) {
     /* on one core, who is waited for cannot run while we spin */
@@ -62,16 +77,16 @@ sl_err sl_gate_error(struct sl_gate *gate) {
 /* With a poll: turn by turn, and give the core away when nothing moves. */
 static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     const struct timespec nap = {.tv_nsec = 20000};
-    for (int idle = 0;; idle++) {
+    for (int turns = 0;; turns++) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
             return sl_gate_error(gate);
-        if (gate->poll(gate->poll_ctx))
-            idle = 0;
-        else if (idle > SPINS)
+        if (gate->poll(gate->poll_ctx) || work_idly(ready, ctx))
+            turns = 0;
+        else if (turns > SPINS)
             nanosleep(&nap, NULL);
-        else if (idle > SPINS / 100)
+        else if (turns > SPINS / 100)
             sched_yield();
     }
 }
@@ -79,11 +94,14 @@ static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void 
 sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     if (gate->poll)
         return wait_polling(gate, ready, ctx);
-    for (int i = 0; i < gate->spins; i++) {
+    int spins = idle.work ? LONGER * gate->spins : gate->spins;
+    for (int i = 0; i < spins; i++) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
             return sl_gate_error(gate);
+        if (work_idly(ready, ctx))
+            i = 0;
         __builtin_ia32_pause();
     }
     pthread_mutex_lock(&gate->mutex);

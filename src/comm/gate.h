@@ -33,6 +33,10 @@ void sl_gate_ring(struct sl_gate *gate);
 void sl_gate_fail(struct sl_gate *gate, sl_err err);
 /* The first error, with its message put into this thread; SL_OK: none failed. */
 SL_MUST_CHECK sl_err sl_gate_error(struct sl_gate *gate);
+/* What the calling thread does from now on while it waits at a gate: work() returns soon when
+ * ready(ready_ctx), false: there was nothing to do. NULL: nothing. */
+typedef bool sl_gate_work(void *ctx, bool (*ready)(void *ctx), void *ready_ctx);
+void sl_gate_use_waits(sl_gate_work *work, void *ctx);
 /* Wait until ready(ctx); the first error when some worker failed meanwhile. */
 SL_MUST_CHECK sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx);
 

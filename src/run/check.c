@@ -54,6 +54,7 @@ static sl_err open_pair(struct pair *p) {
         .slack = c->slack,
         .comm = c->comm,
         .bind = c->bind,
+        .lend = c->lend,
         .stall_ns = stall_ns,
         .before = c->before,
         .before_ctx = c->ctx,

@@ -16,6 +16,7 @@ struct sl_check_config {
     int64_t slack;        /* see sl_sched_opts */
     struct sl_comm *comm; /* NULL: threads of this process */
     enum sl_bind_mode bind;
+    bool lend; /* see sl_pipe_config */
     /* For tests that want to see a check fail: called when a pipeline has been opened (twice when
      * steps are searched), and by worker threads before every action. NULL: nothing. */
     void (*opened)(void *ctx, struct sl_pipe *pipe);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "device/bind.h"
+#include "device/lend.h"
 #include "sched/deps.h"
 #include "sched/slots.h"
 
@@ -154,6 +155,8 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
         return SL_OK;
     w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
     SL_TRY(device_of(&pipe->train, index)->open(&device, &w->device));
+    if (pipe->lend)
+        sl_lend_join(pipe->lend, w->device);
     w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
@@ -175,6 +178,7 @@ static sl_err open_workers(struct sl_pipe *pipe) {
     enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
     SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
     sl_err err = SL_OK;
+    pipe->lend = pipe->config.lend ? sl_lend_open(here) : NULL;
     for (int w = 0; w < count && err == SL_OK; w++)
         err = open_worker(pipe, w);
     return sl_comm_consent(pipe->comm, err); /* a stage may be refused where it is opened */
@@ -265,6 +269,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
             continue;
         worker->device->row->close(worker->device);
     }
+    sl_lend_close(pipe->lend);
     free(pipe->loss_terms);
     sl_pipe_tell_close(pipe);
     sl_pipe_halt_close(pipe);
@@ -302,8 +307,15 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
     return run_list(w, SL_EPILOGUE, sl_pipe_reps(w->pipe), &number);
 }
 
+static bool work_for_others(void *ctx, bool (*ready)(void *ctx), void *ready_ctx) {
+    const struct sl_pipe_worker *w = ctx;
+    return sl_lend_work(w->device, ready, ready_ctx);
+}
+
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
+    if (w->pipe->lend)
+        sl_gate_use_waits(work_for_others, w);
     atomic_store_explicit(&w->notes.thread, gettid(), memory_order_relaxed);
     sl_err err = w->pipe->first_place >= 0 ? sl_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
@@ -425,6 +437,10 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
     pipe->start_step += steps;
     pipe->start_sample += steps * pipe->train.batch;
     return SL_OK;
+}
+
+int64_t sl_pipe_lent(const struct sl_pipe *pipe) {
+    return pipe->lend ? sl_lend_count(pipe->lend) : 0;
 }
 
 struct sl_audit_count sl_pipe_audit_count(const struct sl_pipe *pipe) {

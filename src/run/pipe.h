@@ -45,6 +45,7 @@ struct sl_pipe_config {
     int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     enum sl_bind_mode bind;
+    bool lend; /* workers of a process that wait take pieces of others' work (device/lend.h) */
     bool trace;
     bool staleness;   /* watch it */
     bool together;    /* asynchronous schedules: one verdict (norm, finite) before each step */
@@ -99,6 +100,9 @@ double sl_pipe_bubble(const struct sl_pipe *pipe);
 
 /* What was watched in the runs since the last call, in order; the caller frees it. */
 int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
+
+/* Pieces of work that workers of this rank have done for others; 0 unless they lend. */
+int64_t sl_pipe_lent(const struct sl_pipe *pipe);
 
 /* Of the workers of this rank, when the run is audited. */
 struct sl_audit_count sl_pipe_audit_count(const struct sl_pipe *pipe);

@@ -104,6 +104,7 @@ struct sl_pipe {
     bool own_comm;
     int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
     int workers_here;
+    struct sl_lend *lend; /* of this rank's workers; NULL: they only wait */
     struct sl_pipe_worker *workers;
     struct sl_seat_state **seat_at;       /* [seat of the plan] NULL: on another rank */
     struct sl_link *links;                /* [edge] */

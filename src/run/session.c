@@ -361,6 +361,7 @@ static sl_err open_pipe(struct session *s) {
                                   .slack = c->slack,
                                   .comm = c->comm,
                                   .bind = c->bind,
+                                  .lend = c->lend,
                                   .staleness = c->staleness,
                                   .stall_ns = c->stall_ns,
                                   .before = c->before,

@@ -29,6 +29,7 @@ struct sl_session_config {
     const int *stage_of;        /* [forward nodes], with a plan */
     const char *schedule;
     enum sl_bind_mode bind;   /* of the pipeline's workers */
+    bool lend;                /* their idle threads to each other: see sl_pipe_config */
     int64_t slack;            /* see sl_sched_opts */
     struct sl_comm *comm;     /* of the pipeline; NULL: threads. Files and callbacks are rank 0's */
     const char *run;          /* directory; NULL: keep nothing */

@@ -108,7 +108,7 @@ static int64_t attend_pieces(const struct attention *z, int threads) {
 static void attention_part(void *ctx, int thread, int threads) {
     const struct sl_cpu_call *call = ctx;
     const struct attention z = attention_of(call->instr, 0, call->in[3]);
-    float *scratch = (float *)call->scratch + thread * attend_floats(&z);
+    float *scratch = sl_pool_scratch(call->pool, call->scratch, 4 * attend_floats(&z), thread);
     struct attend w = {.z = z,
                        .q = call->in[0],
                        .k = call->in[1],
@@ -136,7 +136,8 @@ static void attention_part(void *ctx, int thread, int threads) {
 }
 
 static void attention(const struct sl_cpu_call *call) {
-    sl_pool_run(call->pool, attention_part, (void *)call);
+    const struct attention z = attention_of(call->instr, 0, NULL);
+    sl_pool_run_pieces(call->pool, 4 * attend_floats(&z), attention_part, (void *)call);
 }
 
 static int64_t attention_scratch(const struct sl_instr *instr, int threads) {

@@ -174,13 +174,14 @@ static void attention_dqkv_part(void *ctx, int thread, int threads) {
                             .dk = call->out[1],
                             .dv = call->out[2]};
     (void)threads;
-    back_open(&w, (float *)call->scratch + thread * back_floats(&w.z));
+    back_open(&w, sl_pool_scratch(call->pool, call->scratch, 4 * back_floats(&w.z), thread));
     for (int64_t pair; (pair = sl_pool_take(call->pool, w.z.b * w.z.hk, thread)) >= 0;)
         back_pair(&w, pair / w.z.hk, pair % w.z.hk);
 }
 
 static void attention_dqkv(const struct sl_cpu_call *call) {
-    sl_pool_run(call->pool, attention_dqkv_part, (void *)call);
+    const struct attention z = attention_of(call->instr, 1, NULL);
+    sl_pool_run_pieces(call->pool, 4 * back_floats(&z), attention_dqkv_part, (void *)call);
 }
 
 static int64_t attention_dqkv_scratch(const struct sl_instr *instr, int threads) {

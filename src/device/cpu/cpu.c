@@ -29,6 +29,11 @@ struct sl_exec {
 
 static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_device *)device; }
 
+struct sl_pool *sl_cpu_pool(struct sl_device *device) {
+    extern const struct sl_device_row sl_device_cpu;
+    return device->row == &sl_device_cpu ? cpu_of(device)->pool : NULL;
+}
+
 static const char *cpu_missing(void) { return NULL; }
 
 static int first_table; /* that may be used */
@@ -176,6 +181,7 @@ static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *
     SL_TRY(cpu_alloc(&cpu->device, size_bytes, &cpu->scratch));
     *added = size_bytes - cpu->scratch_bytes;
     cpu->scratch_bytes = size_bytes;
+    sl_pool_set_scratch(cpu->pool, cpu->scratch, size_bytes);
     return SL_OK;
 }
 

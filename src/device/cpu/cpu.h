@@ -20,7 +20,15 @@ void sl_pool_close(struct sl_pool *pool);
 int sl_pool_threads(const struct sl_pool *pool);
 /* Call body(ctx, t, threads) once on every thread; returns when all are done. */
 void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* Inside sl_pool_run, in one loop per run: which of `count` pieces this thread does next, -1: none
+/* The same for a body that only takes pieces, and has scratch by sl_pool_scratch alone: idle
+ * threads of other workers may join (device/lend.h), with numbers from `threads` on. */
+void sl_pool_run_pieces(struct sl_pool *pool, int64_t scratch_bytes,
+                        void (*body)(void *ctx, int thread, int threads), void *ctx);
+/* Inside it: the scratch of this thread, `step_bytes` (those of sl_pool_run_pieces) long. */
+void *sl_pool_scratch(const struct sl_pool *pool, void *scratch, int64_t step_bytes, int thread);
+/* May others join? Then one thread cuts its work in pieces, too. */
+bool sl_pool_lends(const struct sl_pool *pool);
+/* Inside a run, in one loop per run: which of `count` pieces this thread does next, -1: none
  * is left. Every piece goes to one thread; what it computes must not depend on which. */
 int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread);
 /* Call body(ctx, part, parts) for every part, some per thread, each by whoever is free: for work
@@ -60,6 +68,11 @@ struct sl_cpu_table {
 extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
 /* Looked at before them for programs whose activations are bf16; of the best instruction set. */
 extern const struct sl_cpu_table sl_cpu_table_bf16;
+
+/* The threads of a device; NULL: it is no CPU. */
+struct sl_pool *sl_cpu_pool(struct sl_device *device);
+/* What they may use as guests; the caller keeps it. */
+void sl_pool_set_scratch(struct sl_pool *pool, void *scratch, int64_t size_bytes);
 
 const struct sl_cpu_kernel *sl_cpu_find(const char *name);
 const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype);

@@ -120,17 +120,20 @@ static void amx_near(void *ctx, int thread, int threads) {
     int64_t base = at.begin[at.near], side = at.block[at.near];
     int64_t blocks = (at.end[at.near] - base + side - 1) / side;
     (void)threads;
-    at.packed[at.near] += thread * amx_bytes(&at, at.near);
+    if (at.pool)
+        at.packed[at.near] =
+            sl_pool_scratch(at.pool, at.packed[at.near], amx_bytes(&at, at.near), thread);
     amx_open();
     for (int64_t p = -1; (p = amx_take(&at, blocks, thread, p)) >= 0;)
         amx_through(&at, base + p * side);
     amx_close();
 }
 
-/* Calls body on every thread. */
-static void amx_run(struct amx_at *at, void (*body)(void *ctx, int thread, int threads)) {
+/* Calls body on every thread; scratch: bytes that each needs. */
+static void amx_run(struct amx_at *at, int64_t scratch,
+                    void (*body)(void *ctx, int thread, int threads)) {
     if (at->pool)
-        sl_pool_run(at->pool, body, at);
+        sl_pool_run_pieces(at->pool, scratch, body, at);
     else
         body(at, 0, 1);
 }
@@ -159,8 +162,8 @@ static void amx_product(const struct gemm *g, const struct part *part, struct sl
             at.from[far] = i;
             at.to[far] = least(i + at.block[far], at.end[far]);
             at.from[near] = at.begin[near];
-            amx_run(&at, amx_pack_far);
-            amx_run(&at, amx_near);
+            amx_run(&at, 0, amx_pack_far);
+            amx_run(&at, amx_bytes(&at, near), amx_near);
         }
 }
 #else

@@ -57,10 +57,11 @@ static struct amx_source amx_source_of(const struct amx_at *at, int which, int64
     };
 }
 
-/* Where sums over k go: each row or column is packed once per pass over the other side. */
+/* Where sums over k go: each row or column is packed once per pass over the other side, and by
+ * every part that it is in. */
 static float *amx_sums(const struct amx_at *at, int which) {
     int other = !which;
-    if (at->from[other] != at->begin[other])
+    if (at->from[other] != 0)
         return NULL;
     return which == AMX_A ? at->gemm->a_sums : at->gemm->b_sums;
 }

@@ -1,4 +1,4 @@
-/* A product over the threads of a worker: a static grid of parts, or whole products of a batch. */
+/* A product over the threads of a worker: a grid of parts, or whole products of a batch. */
 #ifndef SL_DEVICE_CPU_GEMM_RUN_H
 #define SL_DEVICE_CPU_GEMM_RUN_H
 
@@ -10,6 +10,8 @@ struct gemm_batch {
     int64_t a_step, b_step, c_step; /* from one product to the next */
     float *scratch;                 /* threads * scratch_step */
     int64_t scratch_step;
+    struct sl_pool *pool;
+    int cuts; /* of the part of a thread: pieces; 0: whole products are pieces */
 };
 
 /* Rows x columns of the grid of threads: what the slowest thread multiplies and packs. */
@@ -73,18 +75,41 @@ static struct gemm gemm_at_index(const struct gemm_batch *batch, int64_t index) 
     return g;
 }
 
+/* Of a thread's part, so that others can help: along its longer side, none much shorter than it has
+ * to be. Every piece packs both sides. */
+static int gemm_cuts(const struct gemm *g, const struct sl_pool *pool) {
+    enum { MOST = 4, LEAST_SIDE = 128 };
+    int threads = sl_pool_threads(pool);
+    struct part part = gemm_share(g, 0, threads);
+    int64_t side = most(part.m1 - part.m0, part.n1 - part.n0);
+    return sl_pool_lends(pool) ? (int)most(1, least(threads > 1 ? 2 : MOST, side / LEAST_SIDE)) : 1;
+}
+
+static struct part gemm_piece(const struct gemm *g, int64_t piece, int threads, int cuts) {
+    struct part part = gemm_share(g, (int)(piece / cuts), threads);
+    int64_t m0 = part.m0, n0 = part.n0, rows = part.m1 - m0, cols = part.n1 - n0;
+    int cut = (int)(piece % cuts);
+    if (cols >= rows) {
+        sl_pool_range(cols, NR, cut, cuts, &part.n0, &part.n1);
+        part.n0 += n0;
+        part.n1 += n0;
+    } else {
+        sl_pool_range(rows, MR, cut, cuts, &part.m0, &part.m1);
+        part.m0 += m0;
+        part.m1 += m0;
+    }
+    return part;
+}
+
 static void gemm_thread(void *ctx, int thread, int threads) {
     const struct gemm_batch *batch = ctx;
-    float *scratch = batch->scratch + thread * batch->scratch_step;
-    int64_t from = 0, to = batch->count;
-    bool whole = batch->count >= threads;
-    if (whole)
-        sl_pool_range(batch->count, 1, thread, threads, &from, &to);
-    for (int64_t i = from; i < to; i++) {
-        struct gemm g = gemm_at_index(batch, i);
+    float *scratch = sl_pool_scratch(batch->pool, batch->scratch, 4 * batch->scratch_step, thread);
+    int64_t per = batch->cuts ? (int64_t)threads * batch->cuts : 1;
+    for (int64_t i; (i = sl_pool_take(batch->pool, batch->count * per, thread)) >= 0;) {
+        struct gemm g = gemm_at_index(batch, i / per);
         struct part part = {0, g.m, 0, g.n};
-        if (!whole)
-            part = gemm_share(&g, thread, threads);
+        if (batch->cuts)
+            part = gemm_piece(&g, i % per, threads, batch->cuts);
         if (part.m0 < part.m1 && part.n0 < part.n1)
             part_run(&g, &part, scratch);
     }
@@ -93,9 +118,12 @@ static void gemm_thread(void *ctx, int thread, int threads) {
 static void gemm_run(struct sl_pool *pool, struct gemm_batch *batch) {
     const struct gemm *g = &batch->gemm;
     int threads = sl_pool_threads(pool);
+    bool few = batch->count < (threads > 1 || !sl_pool_lends(pool) ? threads : 4);
     batch->scratch_step = gemm_scratch(g->m, g->n, g->k, batch->count, threads);
+    batch->pool = pool;
+    batch->cuts = few ? gemm_cuts(g, pool) : 0;
     if (batch->count >= threads || !amx_suits(g->m, g->k)) {
-        sl_pool_run(pool, gemm_thread, batch);
+        sl_pool_run_pieces(pool, 4 * batch->scratch_step, gemm_thread, batch);
         return;
     }
     for (int64_t i = 0; i < batch->count; i++) {

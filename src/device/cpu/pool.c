@@ -9,32 +9,13 @@
  * cache may still hold, then what is left of the others'.
  */
 #include "device/bind.h"
-#include "device/cpu/cpu.h"
+#include "device/cpu/pool_state.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SPINS = 20000, PARTS = 4 /* of a thread, in sl_pool_share */ };
-
-/* How many pieces of a thread's range are taken; a line of memory of its own. */
-struct taken {
-    _Alignas(64) _Atomic int64_t count;
-};
-
-struct sl_pool {
-    int threads, place;
-    pthread_t *ids;
-    void (*body)(void *ctx, int thread, int threads);
-    void *ctx;
-    struct taken *taken; /* per thread */
-    _Atomic unsigned round;
-    atomic_int left, sleepers;
-    atomic_bool stop;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
-};
 
 struct helper {
     struct sl_pool *pool;
@@ -88,9 +69,10 @@ static void start_round(struct sl_pool *pool) {
 }
 
 sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out) {
-    struct sl_pool *pool = calloc(1, sizeof *pool);
+    struct sl_pool *pool = aligned_alloc(64, sizeof *pool);
     if (!pool)
         sl_out_of_memory(sizeof *pool);
+    memset(pool, 0, sizeof *pool);
     pool->threads = 1;
     pool->place = place;
     pthread_mutex_init(&pool->mutex, NULL);
@@ -133,25 +115,44 @@ void sl_pool_close(struct sl_pool *pool) {
 
 int sl_pool_threads(const struct sl_pool *pool) { return pool->threads; }
 
-void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
-                 void *ctx) {
+static void set_job(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
+                    void *ctx) {
     for (int t = 0; t < pool->threads; t++)
         atomic_store_explicit(&pool->taken[t].count, 0, memory_order_relaxed);
-    if (pool->threads == 1) {
-        body(ctx, 0, 1);
-        return;
-    }
     pool->body = body;
     pool->ctx = ctx;
+}
+
+static void run_job(struct sl_pool *pool) {
+    if (pool->threads == 1) {
+        pool->body(pool->ctx, 0, 1);
+        return;
+    }
     atomic_store(&pool->left, pool->threads - 1);
     start_round(pool);
-    body(ctx, 0, pool->threads);
+    pool->body(pool->ctx, 0, pool->threads);
     for (int i = 0; atomic_load_explicit(&pool->left, memory_order_acquire) > 0; i++) {
         if (i < SPINS)
             relax();
         else
             sched_yield();
     }
+}
+
+void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
+                 void *ctx) {
+    set_job(pool, body, ctx);
+    run_job(pool);
+}
+
+void sl_pool_run_pieces(struct sl_pool *pool, int64_t scratch_bytes,
+                        void (*body)(void *ctx, int thread, int threads), void *ctx) {
+    set_job(pool, body, ctx);
+    if (pool->lend)
+        sl_lend_let_in(pool, scratch_bytes);
+    run_job(pool);
+    if (pool->lend)
+        sl_lend_see_out(pool);
 }
 
 void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
@@ -163,33 +164,54 @@ void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_
 }
 
 int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread) {
+    bool guest = thread >= pool->threads;
+    if (guest && sl_lend_is_called_back())
+        return -1;
     for (int i = 0; i < pool->threads; i++) {
         int owner = (thread + i) % pool->threads;
         int64_t from, to;
         sl_pool_range(count, 1, owner, pool->threads, &from, &to);
         from += atomic_fetch_add_explicit(&pool->taken[owner].count, 1, memory_order_relaxed);
-        if (from < to)
-            return from;
+        if (from >= to)
+            continue;
+        if (guest)
+            sl_lend_note_piece();
+        return from;
     }
+    if (guest)
+        sl_lend_shut(pool);
     return -1;
 }
+
+void *sl_pool_scratch(const struct sl_pool *pool, void *scratch, int64_t step_bytes, int thread) {
+    return thread < pool->threads ? (char *)scratch + thread * step_bytes : sl_lend_scratch();
+}
+
+void sl_pool_set_scratch(struct sl_pool *pool, void *scratch, int64_t size_bytes) {
+    pool->scratch = scratch;
+    pool->scratch_bytes = size_bytes;
+}
+
+bool sl_pool_lends(const struct sl_pool *pool) { return pool->lend != NULL; }
 
 struct shared {
     struct sl_pool *pool;
     void (*body)(void *ctx, int part, int parts);
     void *ctx;
+    int parts;
 };
 
 static void share_part(void *ctx, int thread, int threads) {
     const struct shared *job = ctx;
-    int parts = PARTS * threads;
-    for (int64_t i; (i = sl_pool_take(job->pool, parts, thread)) >= 0;)
-        job->body(job->ctx, (int)i, parts);
+    (void)threads;
+    for (int64_t i; (i = sl_pool_take(job->pool, job->parts, thread)) >= 0;)
+        job->body(job->ctx, (int)i, job->parts);
 }
 
 void sl_pool_share(struct sl_pool *pool, void (*body)(void *ctx, int part, int parts), void *ctx) {
-    if (pool->threads == 1)
+    struct shared job = {pool, body, ctx, PARTS * pool->threads};
+    if (pool->threads == 1 && !pool->lend)
         body(ctx, 0, 1);
     else
-        sl_pool_run(pool, share_part, &(struct shared){pool, body, ctx});
+        sl_pool_run_pieces(pool, 0, share_part, &job);
 }

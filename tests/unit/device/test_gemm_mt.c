@@ -1,10 +1,12 @@
 /* Products and their fused forms against plain loops in double: odd sizes around every block and
- * tile, 1 to 3 threads with the same bits, workers side by side, memory of exactly the right size.
+ * tile, 1 to 3 threads with the same bits, alone and with guests (device/lend.h), workers side by
+ * side, memory of exactly the right size.
  */
 #include "device/cpu/cpu.h"
 
 #include "base/rng.h"
 #include "op/registry.h"
+#include "support/guests.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -176,8 +178,8 @@ static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, con
     return NULL;
 }
 
-/* All instruction sets and numbers of threads; one number of threads gives the bits of another. */
-static void try_product(const struct product *p, struct sl_pool *const pools[]) {
+/* All instruction sets and pools; each gives the bits of the first. */
+static void try_pools(const struct product *p, struct sl_pool *const pools[], int count) {
     for (int t = 0; sl_cpu_tables[t]; t++) {
         const struct sl_cpu_kernel *kernel = find_in(sl_cpu_tables[t], p->kernel);
         if (!kernel || !sl_cpu_tables[t]->supported())
@@ -185,14 +187,19 @@ static void try_product(const struct product *p, struct sl_pool *const pools[]) 
         struct operands o = operands_of(p), other = operands_of(p);
         run(kernel, p, &o, pools[0]);
         check(p, &o, sl_cpu_tables[t]->isa);
-        for (int threads = 1; threads <= MOST_THREADS; threads++) {
-            run(kernel, p, &other, pools[threads - 1]);
+        for (int i = 0; i < count; i++) {
+            run(kernel, p, &other, pools[i]);
             assert_memory_equal(o.y, other.y, sizeof(float) * (size_t)o.y_numel);
             assert_memory_equal(o.second, other.second, sizeof(float) * (size_t)o.second_numel);
         }
         free_operands(&o);
         free_operands(&other);
     }
+}
+
+/* All numbers of threads. */
+static void try_product(const struct product *p, struct sl_pool *const pools[]) {
+    try_pools(p, pools, MOST_THREADS);
 }
 
 static int setup(void **state) {
@@ -279,6 +286,23 @@ static void deep(void **state) {
         try_product(&products[i], *state);
 }
 
+/* Parts of threads are cut once more, and others do some of the pieces. */
+static void with_guests(void **state) {
+    static const struct product products[] = {
+        {.m = 40, .n = 530, .k = 300, .ta = true, .add = true, .kernel = "matmul_sum_a"},
+        {.m = 290, .n = 61, .k = 500, .tb = true, .add = true, .kernel = "matmul_sum_b"},
+        {.m = 290, .n = 300, .k = 70, .bias = true, .kernel = "matmul_gelu"},
+        {.m = 33, .n = 270, .k = 64, .tb = true, .bias = true, .kernel = "matmul_add"},
+        {.count = 2, .m = 140, .n = 300, .k = 50, .ta = true, .kernel = "matmul"},
+        {.count = 9, .m = 17, .n = 37, .k = 11, .add = true, .kernel = "matmul"},
+    };
+    struct sl_pool *const *alone = *state, *pools[1 + GUESTS_HOSTS] = {alone[0]};
+    assert_true(guests_open(pools + 1));
+    for (int i = 0; i < SL_COUNT(products); i++)
+        try_pools(&products[i], pools, SL_COUNT(pools));
+    printf("count: %lld pieces done by guests\n", (long long)guests_close());
+}
+
 /* Workers side by side, each with its own threads and memory. */
 struct worker {
     pthread_t id;
@@ -324,11 +348,9 @@ static void workers_do_not_disturb_each_other(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_sides),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(fused),
-        cmocka_unit_test(deep),
-        cmocka_unit_test(workers_do_not_disturb_each_other),
+        cmocka_unit_test(sizes_and_sides), cmocka_unit_test(batches),
+        cmocka_unit_test(fused),           cmocka_unit_test(deep),
+        cmocka_unit_test(with_guests),     cmocka_unit_test(workers_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
