@@ -121,10 +121,9 @@ struct sl_pipe {
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
-    int64_t *worker_bytes;    /* [worker] */
-    int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
-    /* pipe_store.c */
-    bool *holds;                       /* [stage][params, then states] */
+    int64_t *worker_bytes;             /* [worker] */
+    int64_t *busy_ns, run_ns;          /* [worker] of the last run, and how long it took */
+    bool *holds;                       /* pipe_store.c: [stage][params, then states] */
     struct sl_channel **ask, **answer; /* [rank] between it and rank 0 */
     int64_t *asked, *answered;         /* [rank] messages so far */
     struct sl_guard *guard;            /* pipe_guard.c */
