@@ -14,6 +14,7 @@
 struct sl_watch {
     void *slabs[2]; /* what it read; the version it started from. NULL: nothing is watched */
     int64_t target; /* version, -1: none */
+    int64_t told;   /* the last target whose distances are known */
     int far;
     bool predicted;
 };
@@ -36,6 +37,7 @@ struct sl_seat_state {
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
     struct sl_parts parts;
     struct sl_watch watch[2]; /* of forwards, of backwards */
+    int64_t made;             /* the newest version of this run, when it is watched */
     SL_VEC(struct sl_staleness) watched;
     struct sl_scores scores; /* of an evaluation */
 };
@@ -186,6 +188,7 @@ SL_MUST_CHECK sl_err sl_pipe_together_verdict(struct sl_pipe_worker *worker,
 /* pipe_watch.c */
 SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
 void sl_pipe_watch_close(struct sl_seat_state *seat);
+void sl_pipe_watch_start(struct sl_seat_state *seat);
 SL_MUST_CHECK sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat,
                                         const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *seat,

@@ -157,6 +157,7 @@ right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 # Asynchronous schedules: clipping needs one verdict, and there is no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --verdict stage --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
+refused 1 'no weights are stale' train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --log-staleness --out fresh
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 '--workers does not go with --plan' check "${tiny[@]}" --plan x.plan --workers 2
 refused 2 'check needs a pipeline' check "${tiny[@]}"
