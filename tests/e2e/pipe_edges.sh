@@ -113,6 +113,21 @@ for schedule in 2bw stash vsync async paci; do
     count=$((count + 1))
 done
 
+# More workers than cores: --bind none lets them share, --bind cores says that there are too few.
+core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+for bind in none cores; do
+    rc=0
+    taskset -c "$core" timeout "$patience" "$SLUICE" train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --bind $bind \
+        --quiet >out 2>err || rc=$?
+    if [ $bind = none ]; then
+        [ $rc = 0 ] || fail "--bind none: exit $rc: $(cat err)"
+    else
+        [ $rc = 1 ] && grep -q 'need 2 cores, and rank 0 may use 1 here' err || fail "--bind cores: exit $rc: $(cat err)"
+    fi
+    count=$((count + 1))
+done
+refused 2 "neither cores nor none" train "${tiny[@]}" --stages 2 --steps 1 --bind sideways
+
 # A measured timeline reads back, of both kinds of schedules; it does not change the run.
 for schedule in zb-h1 2bw; do
     for trace in "" --trace; do
