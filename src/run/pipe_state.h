@@ -13,8 +13,7 @@
 /* A pass whose weights are compared with the version they stand for. */
 struct sl_watch {
     void *slabs[2]; /* what it read; the version it started from. NULL: nothing is watched */
-    int64_t target; /* version, -1: none */
-    int64_t told;   /* the last target whose distances are known */
+    int64_t target, told, made; /* version, -1: none; the last known; the newest there */
     int far;
     bool predicted;
 };
@@ -37,7 +36,6 @@ struct sl_seat_state {
     int foresight_slot;            /* weight slab of backward predictions, -1: none */
     struct sl_parts parts;
     struct sl_watch watch[2]; /* of forwards, of backwards */
-    int64_t made;             /* the newest version of this run, when it is watched */
     SL_VEC(struct sl_staleness) watched;
     struct sl_scores scores; /* of an evaluation */
 };
@@ -122,8 +120,7 @@ struct sl_pipe {
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
-    int64_t *worker_bytes;    /* [worker] */
-    int64_t *busy_ns, run_ns; /* [worker] of the last run, and how long it took */
+    int64_t *worker_bytes, *busy_ns, run_ns; /* [worker]; of the last run, and how long it took */
     /* pipe_store.c */
     bool *holds;                       /* [stage][params, then states] */
     struct sl_channel **ask, **answer; /* [rank] between it and rank 0 */

@@ -37,9 +37,8 @@ void sl_pipe_watch_close(struct sl_seat_state *seat) {
 void sl_pipe_watch_start(struct sl_seat_state *seat) {
     for (int d = 0; d < 2; d++) {
         seat->watch[d].target = -1;
-        seat->watch[d].told = 0;
+        seat->watch[d].told = seat->watch[d].made = 0;
     }
-    seat->made = 0;
 }
 
 static sl_err begin(struct sl_seat_state *seat, int d, const struct sl_watch *what, int read,
@@ -118,7 +117,7 @@ sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat
         return SL_OK;
     struct sl_watch what = {.target = target, .far = target - a->version};
     SL_TRY(begin(seat, d, &what, a->weight_slot, a->weight_slot));
-    return target == seat->made ? tell(pipe, seat, d) : SL_OK;
+    return target == seat->watch[d].made ? tell(pipe, seat, d) : SL_OK;
 }
 
 /* After a prediction. The second slot, where there are two under rule `newest`, is for backwards.
@@ -135,10 +134,11 @@ sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *s
 
 /* After a step has made version `version` in slab seat->newest. */
 sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat, int64_t version) {
-    seat->made = version;
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 2; d++) {
+        seat->watch[d].made = version;
         if (seat->watch[d].slabs[0] && seat->watch[d].target == version)
             SL_TRY(tell(pipe, seat, d));
+    }
     return SL_OK;
 }
 
