@@ -142,7 +142,7 @@ sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat
     return SL_OK;
 }
 
-static int before(const void *a, const void *b) {
+static int earlier(const void *a, const void *b) {
     const struct sl_staleness *x = a, *y = b;
     int64_t order = x->step != y->step     ? x->step - y->step
                     : x->stage != y->stage ? x->stage - y->stage
@@ -150,17 +150,42 @@ static int before(const void *a, const void *b) {
     return (order > 0) - (order < 0);
 }
 
-int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out) {
-    SL_VEC(struct sl_staleness) all = {0};
+/* What the seats of this rank have seen, to `out` where it is not NULL; forgotten then. */
+static int64_t take_here(struct sl_pipe *pipe, struct sl_staleness *out) {
+    int64_t count = 0;
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
         struct sl_seat_state *seat = pipe->seat_at[i];
-        for (int64_t j = 0; seat && seat->replica == 0 && j < seat->watched.count; j++)
-            SL_PUSH(&all, seat->watched.at[j]);
-        if (seat)
+        for (int64_t j = 0; seat && seat->replica == 0 && j < seat->watched.count; j++, count++)
+            if (out)
+                out[count] = seat->watched.at[j];
+        if (seat && out)
             seat->watched.count = 0;
     }
-    if (all.count)
-        qsort(all.at, (size_t)all.count, sizeof *all.at, before);
-    *out = all.at;
-    return all.count;
+    return count;
+}
+
+sl_err sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out, int64_t *count) {
+    struct sl_arena arena = {0};
+    struct sl_comm *comm = pipe->comm;
+    int64_t *counts = SL_NEW(&arena, int64_t, comm->ranks), before = 0;
+    sl_err err = SL_OK;
+    *out = NULL;
+    *count = 0;
+    if (!pipe->config.staleness)
+        goto out;
+    counts[comm->rank] = take_here(pipe, NULL);
+    SL_TRY_OUT(sl_comm_merge(comm, counts, comm->ranks * (int64_t)sizeof *counts));
+    for (int r = 0; r < comm->ranks; r++) {
+        before += r < comm->rank ? counts[r] : 0;
+        *count += counts[r];
+    }
+    *out = calloc((size_t)*count + 1, sizeof **out);
+    if (!*out)
+        sl_out_of_memory((size_t)(*count + 1) * sizeof **out);
+    take_here(pipe, *out + before);
+    SL_TRY_OUT(sl_comm_merge(comm, *out, *count * (int64_t)sizeof **out));
+    qsort(*out, (size_t)*count, sizeof **out, earlier);
+out:
+    sl_arena_free(&arena);
+    return err;
 }

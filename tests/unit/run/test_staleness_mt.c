@@ -107,7 +107,8 @@ static int64_t watch(const struct mode *m) {
         loop_run(&l, loop_rule_find(m->schedule), from, steps);
         assert_int_equal(sl_pipe_run(pipe, steps, reports), SL_OK);
     }
-    int64_t count = sl_pipe_take_staleness(pipe, &told);
+    int64_t count;
+    assert_int_equal(sl_pipe_take_staleness(pipe, &told, &count), SL_OK);
     check_told(&l, m, told, count, what);
     free(told);
     sl_pipe_close(pipe);
