@@ -331,7 +331,6 @@ static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
-    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--audit", 1, INT64_MAX, &c->audit));

@@ -24,6 +24,11 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
                        "gradient norm to clip; let them step together (--verdict all) or use "
                        "--clip 0",
                        sched->name);
+    if (sched->rule == SL_RULE_SYNC && c->staleness)
+        return sl_fail(SL_ERR_NO,
+                       "--log-staleness: schedule '%s' is synchronous, so no weights are stale; "
+                       "leave it out or use an asynchronous schedule",
+                       sched->name);
     return SL_OK;
 }
 
@@ -331,7 +336,8 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
-    seat->counted = seat->watch[0].target = seat->watch[1].target = -1;
+    seat->counted = -1;
+    sl_pipe_watch_start(seat);
     return SL_OK;
 }
 

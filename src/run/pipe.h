@@ -97,8 +97,10 @@ int64_t sl_pipe_ran(const struct sl_pipe *pipe);        /* those of the last sl_
 /* Of the last run: the part of the workers' time that was not spent in actions. */
 double sl_pipe_bubble(const struct sl_pipe *pipe);
 
-/* What was watched in the runs since the last call, in order; the caller frees it. */
-int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
+/* What was watched on all ranks in the runs since the last call, in order; the caller frees it, and
+ * calls it on all ranks. */
+SL_MUST_CHECK sl_err sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out,
+                                            int64_t *count);
 
 /* Of the workers of this rank, when the run is audited. */
 struct sl_audit_count sl_pipe_audit_count(const struct sl_pipe *pipe);

@@ -59,12 +59,13 @@ chain 2bw 2bw-predict nadam
 chain 2bw error-feedback adamw
 chain stash none adamw
 chain stash nesterov-async nadam
-chain vsync none momentum
+chain vsync lr-rescale momentum
 chain paci none adamw
 chain async spectrain adamw
 chain async spectrain muon
 chain async xpipe momentum
 chain async pipemare adamw
+chain async pipeoptim nadam
 graph 2bw none adamw
 graph 2bw 2bw-predict muon
 graph stash none adamw

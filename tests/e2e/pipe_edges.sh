@@ -113,6 +113,21 @@ for schedule in 2bw stash vsync async paci; do
     count=$((count + 1))
 done
 
+# More workers than cores: --bind none lets them share, --bind cores says that there are too few.
+core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+for bind in none cores; do
+    rc=0
+    taskset -c "$core" timeout "$patience" "$SLUICE" train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --bind $bind \
+        --quiet >out 2>err || rc=$?
+    if [ $bind = none ]; then
+        [ $rc = 0 ] || fail "--bind none: exit $rc: $(cat err)"
+    else
+        [ $rc = 1 ] && grep -q 'need 2 cores, and rank 0 may use 1 here' err || fail "--bind cores: exit $rc: $(cat err)"
+    fi
+    count=$((count + 1))
+done
+refused 2 "neither cores nor none" train "${tiny[@]}" --stages 2 --steps 1 --bind sideways
+
 # A measured timeline reads back, of both kinds of schedules; it does not change the run.
 for schedule in zb-h1 2bw; do
     for trace in "" --trace; do
@@ -142,6 +157,7 @@ right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 # Asynchronous schedules: clipping needs one verdict, and there is no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --verdict stage --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
+refused 1 'no weights are stale' train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --log-staleness --out fresh
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 '--workers does not go with --plan' check "${tiny[@]}" --plan x.plan --workers 2
 refused 2 'check needs a pipeline' check "${tiny[@]}"
