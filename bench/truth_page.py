@@ -21,11 +21,18 @@ def percent(value):
     return "-" if value is None else "%.1f %%" % value
 
 
+def single_errors(results):
+    """Of each run against the prediction that was made for it."""
+    return [100 * abs(said / took - 1) for r in results for said, took in zip(r["predictions_s"], r["runs_s"])]
+
+
 def summary(results):
     step = [abs(r["time_error"]) for r in results]
     memory, noise = [r["memory_error"] for r in results], known_noise(results)
+    single = single_errors(results)
     return {"configurations": len(results), "time_median": statistics.median(step), "time_p95": quantile(step, 0.95),
-            "time_worst": max(step), "noise_median": middle(noise), "noise_p95": quantile(noise, 0.95) if noise else None,
+            "time_worst": max(step), "single_median": statistics.median(single),
+            "single_p95": quantile(single, 0.95), "noise_median": middle(noise), "noise_p95": quantile(noise, 0.95) if noise else None,
             "memory": max(map(abs, memory)),
             "memory_under": max(0.0, -min(memory))}
 
@@ -49,7 +56,7 @@ def breakdown(results):
 
 
 HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluice plan` from a profile taken with all workers
-busy right before it (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
+busy just before (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
 time is fitted to runs. %(where)s
 
 - *Predicted* is the plan's `forecast_ns`: the schedule played with every worker as fast, from pass to pass, as the profile
@@ -89,8 +96,8 @@ def turns_of(results):
     if runs[-1] == 1:
         return "of ONE run of every configuration, with a profile and a prediction of its own: a single sitting, in which a\n" \
                "  slow moment of the computer is in one of the two and not in the other"
-    return "medians over %s runs of the same configuration, each with a profile and a prediction of\n  its own; all " \
-           "configurations took their first turn before any took its second" % (
+    return "medians over %s runs of the same configuration and over the predictions made for each of them, from a\n" \
+           "  new profile every time; all configurations took their first turn before any took its second" % (
                runs[0] if len(runs) == 1 else "%d to %d" % (runs[0], runs[-1]))
 
 
@@ -111,8 +118,10 @@ def write_document(results, failed, path):
     lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
               % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
                  s["time_p95"], s["time_worst"]),
-              "(wanted: %.0f %% and %.0f %%). Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% under"
-              % (GOALS["time_median"], GOALS["time_p95"], percent(s["noise_median"]), percent(s["noise_p95"]), s["memory"],
+              "(wanted: %.0f %% and %.0f %%). Single runs against their own predictions: median %.1f %%, 95th percentile %.1f %%."
+              % (GOALS["time_median"], GOALS["time_p95"], s["single_median"], s["single_p95"]),
+              "Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% under"
+              % (percent(s["noise_median"]), percent(s["noise_p95"]), s["memory"],
                  s["memory_under"]),
               "(wanted: %.0f %% and %.0f %%)." % (GOALS["memory"], GOALS["memory_under"]), "", "## Errors by cause", ""]
     lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
