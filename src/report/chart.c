@@ -101,16 +101,17 @@ static void put_y_ticks(const struct frame *f, int count) {
     }
 }
 
-/* Round numbers: within a power of ten those of a plain axis, then 1, 2, 5, then powers of ten. */
+/* Round numbers: in a narrow range those of a plain axis, then 1, 2, 5, then powers of ten. */
 static void put_log_ticks(const struct frame *f, int count) {
     static const double parts[] = {1, 2, 5};
+    bool narrow = f->y1 - f->y0 < 0.6;
     double low = pow(10, f->y0), high = pow(10, f->y1), range = f->y1 - f->y0;
     double step = tick_step(high - low, 2 * count), every = range < count ? 1 : ceil(range / count);
     for (int i = 0; i < TICKS_MOST; i++) {
         double plain = (ceil(low / step) + i) * step, ten = (floor(f->y0 / every) + i) * every;
-        if (range < 1 && plain <= high)
+        if (narrow && plain <= high)
             put_number_tick(f, log10(plain), plain);
-        for (int p = 0; range >= 1 && p < (range < 3 ? SL_COUNT(parts) : 1); p++) {
+        for (int p = 0; !narrow && p < (range < 3 ? SL_COUNT(parts) : 1); p++) {
             double value = parts[p] * pow(10, ten);
             if (value >= low && value <= high)
                 put_number_tick(f, log10(value), value);
