@@ -152,6 +152,21 @@ right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 # Asynchronous schedules: clipping needs one verdict, and there is no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --verdict stage --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
+# Where both passes of a micro-batch read one version, recomputing changes no bit.
+while read -r name schedule policy; do
+    for recompute in "" --recompute; do
+        # shellcheck disable=SC2086
+        timeout "$patience" "$SLUICE" train "${tiny[@]}" --stages 3 --batch 8 --micro 4 --steps 6 --schedule "$schedule" \
+            --policy "$policy" --quiet --out "$name$recompute" $recompute 2>err || fail "$name $recompute: $(cat err)"
+    done
+    "$SLUICE" compare "$name" "$name--recompute" >out || fail "$name: recomputing changed it: $(cat out)"
+    count=$((count + 1))
+done <<'MODES'
+once-2bw 2bw none
+once-predict 2bw 2bw-predict
+once-stash stash none
+once-vsync vsync none
+MODES
 refused 1 'no weights are stale' train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --log-staleness --out fresh
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 '--workers does not go with --plan' check "${tiny[@]}" --plan x.plan --workers 2
