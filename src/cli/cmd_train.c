@@ -142,6 +142,11 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
 }
 
 /* The steps before it are not known yet: its speed is that since the beginning. */
+static void on_end(void *ctx) {
+    struct progress *p = ctx;
+    sl_run_stats_hold(&p->stats);
+}
+
 static void on_glimpse(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
@@ -490,6 +495,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
         .stop = &stop_asked,
         .ctx = &progress,
         .on_start = on_start,
+        .on_end = on_end,
         .on_step = on_step,
         .on_glimpse = on_glimpse,
         .on_eval = on_eval,
