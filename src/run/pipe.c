@@ -15,7 +15,16 @@
 
 /* ---- what this runtime takes ---- */
 
+enum { GRADS_MOST = 64 }; /* bits of seat->filled */
+
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
+    for (int i = 0; i < c->plan->seat_count; i++)
+        if (sched->pools[i][SL_POOL_GRAD].count > GRADS_MOST)
+            return sl_fail(SL_ERR_NO,
+                           "stage %s needs %d gradient buffers to wait for the verdict of all; %d "
+                           "is the most; use more micro-batches per step, or --verdict stage",
+                           c->plan->stages[c->plan->seats[i].stage].name,
+                           sched->pools[i][SL_POOL_GRAD].count, GRADS_MOST);
     SL_TRY(sl_pipe_policy_check(c->train, sched));
     SL_TRY(sl_pipe_scale_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && !sched->together && c->train->clip > 0)
