@@ -55,6 +55,16 @@ def breakdown(results):
                    quantile(list(map(abs, signed)), 0.95), middle(known_noise(rows)))
 
 
+def by_turn(results):
+    """How restless the computer was: what runs of a turn took over the quickest one of the same row, and their errors."""
+    for turn in range(max(len(r["runs_s"]) for r in results)):
+        rows = [r for r in results if len(r["runs_s"]) > turn]
+        signed = [100 * (r["predictions_s"][turn] / r["runs_s"][turn] - 1) for r in rows]
+        yield (str(turn + 1), str(len(rows)), "%.2f" % statistics.median(r["runs_s"][turn] / min(r["runs_s"]) for r in rows),
+               "%+.1f %%" % statistics.median(signed), "%.1f %%" % statistics.median(map(abs, signed)),
+               "%.1f %%" % quantile(list(map(abs, signed)), 0.95))
+
+
 HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluice plan` from a profile taken with all workers
 busy just before (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
 time is fitted to runs. %(where)s
@@ -64,10 +74,10 @@ time is fitted to runs. %(where)s
 - *Measured* and *predicted* are %(runs)s. Of each run, the median step, or without a flush (2bw, stash) the mean time from
   step to step in its middle. *Noise* is how far runs are apart, the slowest from the fastest: no single prediction can be
   better than that.
-- *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
-  process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
-  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own
-  high-water mark, all ranks together.
+- *Memory* of threads: what the plan says the process needs, against the pages that it held at most less those of the
+  empty process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
+  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against the
+  pages it held, all ranks together.
 - The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
   subnormal numbers that follow; no profile foresees that.
 - Errors are in percent of what was measured; positive: the prediction is too high.
@@ -127,6 +137,10 @@ def write_document(results, failed, path):
     lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
                    [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, percent(x))
                     for n, c, m, a, q, x in breakdown(results)])
+    if len(results[0]["runs_s"]) > 1:
+        lines += ["", "## Turns", "", "Single runs against the predictions made for them. *Over the quickest*: of the same row; a quiet "
+                  "computer has 1.0 in all turns.", ""]
+        lines += table(("turn", "rows", "over the quickest", "median, signed", "median", "95th percentile"), by_turn(results))
     even = [100 * (r["even_s"] / r["measured_s"] - 1) for r in results]
     lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
               "95th percentile %.1f %%, signed %+.1f %%." % (

@@ -448,6 +448,8 @@ static sl_err run_session(struct session *s) {
             s->pipe ? sl_pipe_audit_count(s->pipe) : sl_audit_count(s->train->worker);
     s->result->stopped = step_of(s) < c->train.steps;
     s->result->step = step_of(s);
+    if (c->on_end)
+        c->on_end(c->ctx);
     return SL_OK;
 }
 
