@@ -1,5 +1,6 @@
 """The work of `./dev bench truth`; see truth.sh. Standard library only."""
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -51,6 +52,9 @@ class Failed(Exception):
     pass
 
 
+TROUBLE = (Failed, subprocess.TimeoutExpired, ValueError)  # of one row: it is said, and the others go on
+
+
 def call(args, timeout=600):
     done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, text=True)
     if done.returncode != 0:
@@ -87,22 +91,35 @@ def model_args(c):
     return [c["model"]] + (["--set", c["sizes"]] if c["sizes"] else [])
 
 
-def profile(sluice, c, directory, options):
-    """A table of its own for every run, with all workers busy, right before it: a computer that is not alone on its
+def by_table(wanted):
+    """Configurations that the same table serves, together: of one model, as many workers, micro-batches as large."""
+    groups = {}
+    for c in wanted:
+        groups.setdefault((c["model"], c["workers"], c["batch"] // c["micro"]), []).append(c)
+    return list(groups.values())
+
+
+def profile(sluice, c, turn, directory, options):
+    """A new table in every turn, with all workers busy, right before the runs: a computer that is not alone on its
     host does not have the same speed all day."""
-    path = os.path.join(directory, key_of(c) + ".cost")
+    samples = c["batch"] // c["micro"]
+    path = os.path.join(directory, "%s-%d-%d-turn%d.cost" % (c["model"], c["workers"], samples, turn))
     call([sluice, "profile"] + model_args(c) +
-         ["--micro-batch", str(c["batch"] // c["micro"]), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
+         ["--micro-batch", str(samples), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
           "--rounds", str(options.rounds), "-o", path, "--quiet"])
     return path
+
+
+def machine_in(directory):
+    return os.path.join(directory, "here.machine")
 
 
 def predict(sluice, c, cost, directory):
     path = os.path.join(directory, key_of(c) + ".plan")
     plan = json.loads(call(
         [sluice, "plan"] + model_args(c) +
-        ["--cost", cost, "--machine", "here", "--devices", str(c["workers"]), "--straight", "--planner", "even",
-         "--schedule", c["schedule"], "--recompute", c["recompute"], "--batch", str(c["batch"]),
+        ["--cost", cost, "--machine", machine_in(directory), "--devices", str(c["workers"]), "--straight",
+         "--planner", "even", "--schedule", c["schedule"], "--recompute", c["recompute"], "--batch", str(c["batch"]),
          "--micro", str(c["micro"]), "-o", path, "--json", "--quiet"]))
     return dict(c, cost=cost, plan=path, predicted_s=plan["forecast_ns"] * 1e-9, even_s=plan["step_ns"] * 1e-9,
                 predicted_bytes=plan["process_bytes"], stages=len(plan["stages"]), ranks=plan["devices"],
@@ -129,7 +146,7 @@ def train_args(sluice, p, steps):
 
 def run_once(sluice, p, seconds):
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(4 * EDGE + 2 if stale else 8, seconds / p["predicted_s"])))
+    steps = int(min(200, max(3 * EDGE + 2 if stale else 7, seconds / p["predicted_s"])))
     args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
         args = ["mpirun", "-n", str(p["ranks"]), "--oversubscribe"] + args
@@ -166,13 +183,24 @@ def traced(sluice, p):
             for (kind, stage), times in sorted(took.items()) if kind in ("F", "B", "I", "W", "STEP")]
 
 
-def take_turn(sluice, c, directory, options, told):
-    """Profile, plan, the prediction to disk, run."""
-    p = predict(sluice, c, profile(sluice, c, directory, options), directory)
-    write_down(told, p)
-    run = run_once(sluice, p, options.seconds)
-    look = traced(sluice, p) if options.look and p["transport"] == "threads" else []
-    return p, run, look
+def take_turn(sluice, group, turn, directory, options, told):
+    """Profile, plan, the predictions to disk, run. What became of each: (prediction, run, look), or why it failed."""
+    try:
+        cost = profile(sluice, group[0], turn, directory, options)
+        plans = [predict(sluice, c, cost, directory) for c in group]
+    except TROUBLE as why:
+        return [why] * len(group)
+    for p in plans:
+        write_down(told, dict(p, turn=turn))
+    return [run_turn(sluice, p, options) for p in plans]
+
+
+def run_turn(sluice, p, options):
+    try:
+        run = run_once(sluice, p, options.seconds)
+        return p, run, traced(sluice, p) if options.look and p["transport"] == "threads" else []
+    except TROUBLE as why:
+        return why
 
 
 def conclude(turns):
@@ -238,29 +266,41 @@ def write_down(file, row):
     os.fsync(file.fileno())
 
 
-def bench(options, directory):
-    """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
-    sluice, failed, turns = os.environ["SLUICE"], {}, {}
-    told = open(os.path.join(directory, "predictions.jsonl"), "w")
-    begin, wanted = time.monotonic(), [dict(c, isa=options.isa) for c in configurations(options)]
-    for c in wanted * options.runs:
+def add_turn(group, became, turns, failed):
+    for c, outcome in zip(group, became):
         key = key_of(c)
-        if options.budget and time.monotonic() - begin > options.budget:
-            print("bench truth: time is over after %d of %d turns" % (sum(map(len, turns.values())),
-                                                                      len(wanted) * options.runs))
-            break
-        if key in failed:
-            continue
-        try:
-            turns.setdefault(key, []).append(take_turn(sluice, c, directory, options, told))
-        except (Failed, subprocess.TimeoutExpired, ValueError) as why:  # one row less, and it is said
-            failed[key] = {"failed": key, "why": str(why)}
-            turns.pop(key)
-            print("bench truth: %s failed: %s" % (key, why), flush=True)
-    results = [conclude(turns[key]) for key in turns]
-    with open(os.path.join(directory, "results.jsonl"), "w") as saw:
+        if isinstance(outcome, Exception):
+            failed[key] = {"failed": key, "why": str(outcome)}
+            turns.pop(key, None)
+            print("bench truth: %s failed: %s" % (key, outcome), flush=True)
+        else:
+            turns.setdefault(key, []).append(outcome)
+
+
+def save(directory, turns, failed):
+    """After every turn: whoever is stopped has had those before."""
+    results = [conclude(t) for t in turns.values()]
+    with open(os.path.join(directory, "results.new"), "w") as saw:
         for row in results + list(failed.values()):
             write_down(saw, row)
+    os.replace(saw.name, os.path.join(directory, "results.jsonl"))
+    return results
+
+
+def bench(options, directory):
+    """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
+    sluice, failed, turns, results = os.environ["SLUICE"], {}, {}, []
+    told = open(os.path.join(directory, "predictions.jsonl"), "w")
+    begin, groups = time.monotonic(), by_table(dict(c, isa=options.isa) for c in configurations(options))
+    call([sluice, "machine", "discover", "-o", machine_in(directory), "--quiet"])
+    for turn, group in itertools.product(range(options.runs), groups):
+        if options.budget and time.monotonic() - begin > options.budget:
+            print("bench truth: time is over in turn %d" % (turn + 1))
+            break
+        group = [c for c in group if key_of(c) not in failed]
+        if group:
+            add_turn(group, take_turn(sluice, group, turn, directory, options, told), turns, failed)
+            results = save(directory, turns, failed)
     for row in results:
         print_row(row)
     return results, list(failed.values())

@@ -8,9 +8,8 @@
 #   --isa ISA    instructions no better than amx, avx512, avx2, any: the wider they are, the more their speed depends
 #                on who else is on the computer
 #   --share N    every Nth configuration
-#   --seconds S  how long a run should take (default 1); --runs N: of the same configuration, each behind a profile and
-#                a prediction of its own, all configurations before the next (default 3; how far they are apart is the
-#                noise); --rounds N: micro-batches of a profile (default 15)
+#   --seconds S  how long a run should take (default 1); --runs N: of the same configuration, each with a prediction from
+#                a new profile, all configurations before the next (default 3; how far they are apart is the noise); --rounds N: micro-batches of a profile (default 15)
 #   --budget S   begin no run after so many seconds; every configuration counts with the runs it has had
 #   --look       one more run of each turn on threads, traced: which actions take longer than foretold
 #   --keep DIR   leave cost tables, plans, predictions.jsonl and results.jsonl there

@@ -21,11 +21,18 @@ def percent(value):
     return "-" if value is None else "%.1f %%" % value
 
 
+def single_errors(results):
+    """Of each run against the prediction that was made for it."""
+    return [100 * abs(said / took - 1) for r in results for said, took in zip(r["predictions_s"], r["runs_s"])]
+
+
 def summary(results):
     step = [abs(r["time_error"]) for r in results]
     memory, noise = [r["memory_error"] for r in results], known_noise(results)
+    single = single_errors(results)
     return {"configurations": len(results), "time_median": statistics.median(step), "time_p95": quantile(step, 0.95),
-            "time_worst": max(step), "noise_median": middle(noise), "noise_p95": quantile(noise, 0.95) if noise else None,
+            "time_worst": max(step), "single_median": statistics.median(single),
+            "single_p95": quantile(single, 0.95), "noise_median": middle(noise), "noise_p95": quantile(noise, 0.95) if noise else None,
             "memory": max(map(abs, memory)),
             "memory_under": max(0.0, -min(memory))}
 
@@ -48,8 +55,18 @@ def breakdown(results):
                    quantile(list(map(abs, signed)), 0.95), middle(known_noise(rows)))
 
 
+def by_turn(results):
+    """How restless the computer was: what runs of a turn took over the quickest one of the same row, and their errors."""
+    for turn in range(max(len(r["runs_s"]) for r in results)):
+        rows = [r for r in results if len(r["runs_s"]) > turn]
+        signed = [100 * (r["predictions_s"][turn] / r["runs_s"][turn] - 1) for r in rows]
+        yield (str(turn + 1), str(len(rows)), "%.2f" % statistics.median(r["runs_s"][turn] / min(r["runs_s"]) for r in rows),
+               "%+.1f %%" % statistics.median(signed), "%.1f %%" % statistics.median(map(abs, signed)),
+               "%.1f %%" % quantile(list(map(abs, signed)), 0.95))
+
+
 HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluice plan` from a profile taken with all workers
-busy right before it (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
+busy just before (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
 time is fitted to runs. %(where)s
 
 - *Predicted* is the plan's `forecast_ns`: the schedule played with every worker as fast, from pass to pass, as the profile
@@ -57,10 +74,10 @@ time is fitted to runs. %(where)s
 - *Measured* and *predicted* are %(runs)s. Of each run, the median step, or without a flush (2bw, stash) the mean time from
   step to step in its middle. *Noise* is how far runs are apart, the slowest from the fastest: no single prediction can be
   better than that.
-- *Memory* of threads: what the plan says the process needs, against its high-water mark less that of the empty
-  process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
-  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against its own
-  high-water mark, all ranks together.
+- *Memory* of threads: what the plan says the process needs, against the pages that it held at most less those of the
+  empty process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
+  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against the
+  pages it held, all ranks together.
 - The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
   subnormal numbers that follow; no profile foresees that.
 - Errors are in percent of what was measured; positive: the prediction is too high.
@@ -89,8 +106,8 @@ def turns_of(results):
     if runs[-1] == 1:
         return "of ONE run of every configuration, with a profile and a prediction of its own: a single sitting, in which a\n" \
                "  slow moment of the computer is in one of the two and not in the other"
-    return "medians over %s runs of the same configuration, each with a profile and a prediction of\n  its own; all " \
-           "configurations took their first turn before any took its second" % (
+    return "medians over %s runs of the same configuration and over the predictions made for each of them, from a\n" \
+           "  new profile every time; all configurations took their first turn before any took its second" % (
                runs[0] if len(runs) == 1 else "%d to %d" % (runs[0], runs[-1]))
 
 
@@ -111,13 +128,19 @@ def write_document(results, failed, path):
     lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
               % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
                  s["time_p95"], s["time_worst"]),
-              "(wanted: %.0f %% and %.0f %%). Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% under"
-              % (GOALS["time_median"], GOALS["time_p95"], percent(s["noise_median"]), percent(s["noise_p95"]), s["memory"],
+              "(wanted: %.0f %% and %.0f %%). Single runs against their own predictions: median %.1f %%, 95th percentile %.1f %%."
+              % (GOALS["time_median"], GOALS["time_p95"], s["single_median"], s["single_p95"]),
+              "Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% under"
+              % (percent(s["noise_median"]), percent(s["noise_p95"]), s["memory"],
                  s["memory_under"]),
               "(wanted: %.0f %% and %.0f %%)." % (GOALS["memory"], GOALS["memory_under"]), "", "## Errors by cause", ""]
     lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
                    [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, percent(x))
                     for n, c, m, a, q, x in breakdown(results)])
+    if len(results[0]["runs_s"]) > 1:
+        lines += ["", "## Turns", "", "Single runs against the predictions made for them. *Over the quickest*: of the same row; a quiet "
+                  "computer has 1.0 in all turns.", ""]
+        lines += table(("turn", "rows", "over the quickest", "median, signed", "median", "95th percentile"), by_turn(results))
     even = [100 * (r["even_s"] / r["measured_s"] - 1) for r in results]
     lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
               "95th percentile %.1f %%, signed %+.1f %%." % (

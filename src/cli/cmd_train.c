@@ -142,6 +142,11 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
 }
 
 /* The steps before it are not known yet: its speed is that since the beginning. */
+static void on_end(void *ctx) {
+    struct progress *p = ctx;
+    sl_run_stats_hold(&p->stats);
+}
+
 static void on_glimpse(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
@@ -331,7 +336,6 @@ static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
-    c->bind = sl_args_has(args, "--bind");
     SL_TRY(sl_run_optimizer(args, 100, c));
     SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--audit", 1, INT64_MAX, &c->audit));
@@ -481,7 +485,8 @@ static _Noreturn void leave(struct sl_comm *comm, sl_err err) {
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
                      struct sl_session_result *result) {
     struct sl_run_inputs inputs;
-    struct progress progress = {0};
+    struct sl_pipe_choice choice;
+    struct progress progress = {.choice = &choice};
     struct sl_drill drill = {0};
     struct sl_text texts[TEXTS] = {{0}}, text = {0};
     struct sl_session_config session = {
@@ -492,6 +497,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
         .stop = &stop_asked,
         .ctx = &progress,
         .on_start = on_start,
+        .on_end = on_end,
         .on_step = on_step,
         .on_glimpse = on_glimpse,
         .on_eval = on_eval,
@@ -504,7 +510,6 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
     SL_TRY_OUT(parse_saving(args, &session));
-    struct sl_pipe_choice choice;
     SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
     SL_TRY_OUT(parse_watch(args, &session, &drill));
     SL_TRY_OUT(ask_verdict(args, &session));
@@ -512,7 +517,6 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
     ask_dashboard(args, &session, &progress);
     progress.session = &session;
-    progress.choice = &choice;
     count_items(&progress, inputs.graph);
     SL_TRY_OUT(sl_forecast_make(args, &session, &inputs.arena, &progress.forecast));
     put_texts(texts, args, &progress.forecast, &session);

@@ -15,11 +15,14 @@ struct sl_run_stats {
     int64_t cpu_ns;                           /* of the process, in the steps that count */
     double late_steps, late_samples, late_ns; /* of about the last ten steps, fading */
     int64_t empty_bytes;                      /* high-water mark when the stats were opened */
+    int64_t held_bytes;                       /* at the end of the run, all pages counted */
 };
 
 /* High-water mark of this process, 0 where the system does not tell. */
 int64_t sl_run_stats_peak_bytes(void);
 void sl_run_stats_open(struct sl_run_stats *stats);
+/* While all memory is still held. */
+void sl_run_stats_hold(struct sl_run_stats *stats);
 void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
 /* Samples per second of late, and how long `steps` take at that pace. Times are added before they
  * are divided: steps of a pipeline may end in bursts. */

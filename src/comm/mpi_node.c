@@ -25,6 +25,10 @@ static int node_rank_of(const struct mpi_comm *comm, int rank) {
     return place;
 }
 
+/* What Open MPI 4 keeps for a window on every rank, whoever's memory it is: 21 KiB, measured on 4
+ * and 8 ranks of a program that does nothing else. */
+enum { WINDOW_BYTES = 21 << 10 };
+
 /* Windows are freed at the end: a channel that closes need not wait for others to close theirs. */
 sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char **out) {
     struct mpi_comm *comm = (struct mpi_comm *)post;
@@ -34,6 +38,7 @@ sl_err mpi_node_share(struct sl_post *post, int owner, int64_t size_bytes, char 
     int unit;
     void *memory;
     SL_TRY(SL_MPI(MPI_Win_allocate_shared(size, 1, MPI_INFO_NULL, comm->node, &memory, &window)));
+    post->base.bytes += WINDOW_BYTES;
     size_t count = (size_t)comm->window_count + 1;
     comm->windows = sl_realloc(comm->windows, count * sizeof *comm->windows);
     comm->windows[comm->window_count++] = window;

@@ -64,8 +64,8 @@ static const struct sl_hyper predict_hyper[] = {
     {"reach", 1, 0, 4, SL_RANGE_CLOSED, "factor of s: below 1 where steps turn"}, {0}};
 
 #define WHY_STASH                                                                                  \
-    "it predicts from the newest weights, in forward and in backward, and so needs a schedule "    \
-    "without stashed versions; use 'async' or 'paci'"
+    "it predicts from the newest weights, and so needs a schedule without stashed versions; use "  \
+    "'async' or 'paci'"
 
 const struct sl_policy sl_policy_spectrain = {
     .name = "spectrain",

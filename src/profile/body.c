@@ -21,14 +21,18 @@ static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, con
                                   from, bytes);
 }
 
+/* Small numbers, the same ones again and again: what they are does not matter to any kernel. */
 static sl_err fill_params(struct sl_body *b) {
-    int64_t count = b->program->param_bytes / 4;
-    float *x = malloc((size_t)(count * 4) + 64);
-    if (!x)
-        return sl_fail(SL_ERR_SYSTEM, "no memory for %lld parameters", (long long)count);
-    for (int64_t i = 0; i < count; i++)
+    enum { BLOCK = 1 << 16 };
+    int64_t bytes = b->program->param_bytes, size = BLOCK * (int64_t)sizeof(float);
+    float *x = malloc((size_t)size);
+    sl_err err = x ? SL_OK : sl_fail(SL_ERR_SYSTEM, "no memory for parameters");
+    for (int64_t i = 0; x && i < BLOCK; i++)
         x[i] = 0.04f * ((float)(sl_rng_u32(1, 0, (uint64_t)i) >> 8) / 16777216.0f - 0.5f);
-    sl_err err = count ? upload(b, SL_SPACE_PARAM, 0, x, count * 4) : SL_OK;
+    for (int64_t at = 0; at < bytes && err == SL_OK; at += size)
+        err = upload(b, SL_SPACE_PARAM, at, x, bytes - at < size ? bytes - at : size);
+    if (err == SL_OK)
+        err = b->device->row->sync(b->device, SL_STREAM_COMPUTE);
     free(x);
     return err;
 }
@@ -159,7 +163,10 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
     SL_TRY(alloc(b, SL_SPACE_PARAM, p->param_bytes));
     SL_TRY(alloc(b, SL_SPACE_GRAD, p->grad_bytes));
     SL_TRY(alloc(b, SL_SPACE_STATE, p->state_bytes));
-    for (int i = 0; i < SL_BODY_SLOTS; i++) {
+    b->slots = calloc((size_t)part->slots, sizeof *b->slots);
+    if (!b->slots)
+        return sl_fail(SL_ERR_SYSTEM, "no memory");
+    for (int i = 0; i < part->slots; i++) {
         SL_TRY(alloc(b, SL_SPACE_SLOT, p->slot_bytes));
         b->slots[i] = b->base[SL_SPACE_SLOT];
     }
@@ -190,9 +197,10 @@ void sl_body_close(struct sl_body *b) {
     for (int s = 0; s < SL_SPACE_COUNT && b->device; s++)
         if (b->base[s] && s != SL_SPACE_SLOT)
             b->device->row->free(b->device, b->base[s]);
-    for (int s = 0; s < SL_BODY_SLOTS && b->device; s++)
+    for (int s = 0; b->slots && s < b->part.slots; s++)
         if (b->slots[s])
             b->device->row->free(b->device, b->slots[s]);
+    free(b->slots);
     for (int64_t i = 0; i < b->feeds.count; i++) {
         free(b->feeds.at[i].host);
         if (b->feeds.at[i].message)

@@ -6,10 +6,6 @@
 #include "comm/crowd.h"
 #include "profile/measure.h"
 
-/* Micro-batches in flight: a pass finds the caches as a pipeline leaves them, not with its own
- * activations still there. */
-enum { SL_BODY_SLOTS = 2 };
-
 enum sl_feed_kind { SL_FEED_INPUT, SL_FEED_SEED, SL_FEED_ACT, SL_FEED_GRAD };
 
 struct sl_body_feed {
@@ -23,10 +19,12 @@ struct sl_body_feed {
     int64_t dur_ns; /* the last time */
 };
 
-/* What a body holds: a stage, and where its threads are. */
+/* What a body holds: a stage, how many micro-batches of it, and where its threads are. */
 struct sl_body_part {
     const int *stage_of; /* [forward node]; NULL: the whole model */
     int stage;
+    int slots; /* micro-batches in flight, 2 at least: a pass finds the caches as a pipeline leaves
+                  them, not with its own activations still there */
     int place; /* device/bind.h; -1: anywhere */
 };
 
@@ -37,7 +35,7 @@ struct sl_body {
     struct sl_program *program;
     struct sl_exec *exec;
     void *base[SL_SPACE_COUNT];
-    void *slots[SL_BODY_SLOTS];
+    void **slots;                      /* [part.slots] */
     int64_t *op_ns;                    /* [instr] */
     SL_VEC(struct sl_body_feed) feeds; /* inputs, seeds, messages */
     void *message;                     /* of the device: what leaves */

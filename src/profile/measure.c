@@ -200,16 +200,16 @@ static void add_rows(struct run *r, struct sample *at, int64_t count, const doub
     stretch(r, before, share);
 }
 
-/* Forward of one micro-batch, backward of the one before: two are in flight. */
+/* Forward of one micro-batch, backward of the oldest one that is in flight. */
 static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) {
-    int64_t kernels = 0, slot = round & 1;
+    int64_t kernels = 0, slots = body->part.slots, slot = round % slots;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
     body->copied_bytes = body->copied_ns = 0;
     SL_TRY(sl_body_feed(body, (int)slot, round));
     int64_t start = sl_clock_ns();
     SL_TRY(sl_body_pass(body, SL_PHASE_F, (int)slot));
-    if (round > 0)
-        SL_TRY(sl_body_pass(body, SL_PHASE_B, (int)!slot));
+    if (round >= slots - 1)
+        SL_TRY(sl_body_pass(body, SL_PHASE_B, (int)((round + 1) % slots)));
     int64_t all = sl_clock_ns() - start - body->copied_ns;
     for (int i = 0; i < body->program->instr_count; i++)
         kernels += body->op_ns[i];
@@ -219,14 +219,14 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) 
 
 /* Whoever has measured enough goes on until all have: everybody is busy all the time. */
 static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
-    enum { WARM = 2 };
     const struct run *r = c->run;
+    const int64_t warm = 4 + r->spec->busy; /* all are full, and four rounds later even */
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
-    for (int64_t round = 0; round < r->spec->rounds + WARM || !sl_crowd_is_done(crowd, &told);
+    for (int64_t round = 0; round < r->spec->rounds + warm || !sl_crowd_is_done(crowd, &told);
          round++) {
-        int64_t extra, at = round - WARM;
+        int64_t extra, at = round - warm;
         SL_TRY(run_round(body, round, &extra));
         if (at < 0 || at >= r->spec->rounds)
             continue;
@@ -328,7 +328,9 @@ static sl_err measure_size(struct run *r, int size) {
     int place = sl_crowd_place(spec->busy, spec->threads);
     sl_err err = SL_OK;
     for (int w = 0; w < spec->busy; w++) {
-        struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, w % r->slice_count,
+        int stage = w % r->slice_count, in_flight = r->slice_count - stage; /* as 1f1b has them */
+        struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, stage,
+                                    in_flight > 2 ? in_flight : 2,
                                     place < 0 ? -1 : place + w * spec->threads};
         SL_TRY_OUT(sl_body_open(spec, &part, spec->sizes[size], &c.members[w].body));
     }
@@ -347,7 +349,7 @@ static sl_err cut_slices(struct run *r) {
     enum { ROUNDS = 3 };
     const struct sl_profile_spec *spec = r->spec;
     const struct sl_slice whole = {0, r->unit_count};
-    struct sl_body_part all = {NULL, 0, -1};
+    struct sl_body_part all = {NULL, 0, 2, -1};
     struct sample *samples = SL_NEW(r->arena, struct sample, r->unit_count + 1);
     int64_t extra, *unit_ns = SL_NEW(r->arena, int64_t, r->unit_count + 1);
     struct sl_body *body = NULL;

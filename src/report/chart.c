@@ -85,21 +85,47 @@ static void put_y_tick(const struct frame *f, double at, const char *label) {
 
 static void put_number_tick(const struct frame *f, double at, double value) {
     struct sl_text label = {0};
-    sl_text_printf(&label, "%.4g", fabs(value) < 1e-12 ? 0 : value);
+    sl_text_printf(&label, "%.4g", value);
     put_y_tick(f, at, label.at);
     sl_text_free(&label);
 }
 
-static void put_axes(const struct frame *f) {
-    const struct sl_chart *c = f->chart;
-    enum { TICKS_MOST = 20 }; /* a loop over the values might not end: 1e17 + 1 is 1e17 */
-    double step = tick_step(f->y1 - f->y0, f->chart->small ? 4 : 7);
+enum { TICKS_MOST = 20 }; /* a loop over the values might not end: 1e17 + 1 is 1e17 */
+
+static void put_y_ticks(const struct frame *f, int count) {
+    double step = tick_step(f->y1 - f->y0, count);
     for (int i = 0; i < TICKS_MOST; i++) {
         double at = (ceil(f->y0 / step) + i) * step;
         if (at <= f->y1)
-            put_number_tick(f, at, c->log_y ? pow(10, at) : at);
+            put_number_tick(f, at, fabs(at) < 1e-12 ? 0 : at);
     }
-    step = tick_step(f->x1 - f->x0, f->chart->small ? 3 : 8);
+}
+
+/* Round numbers: in a narrow range those of a plain axis, then 1, 2, 5, then powers of ten. */
+static void put_log_ticks(const struct frame *f, int count) {
+    static const double parts[] = {1, 2, 5};
+    bool narrow = f->y1 - f->y0 < 0.6;
+    double low = pow(10, f->y0), high = pow(10, f->y1), range = f->y1 - f->y0;
+    double step = tick_step(high - low, 2 * count), every = range < count ? 1 : ceil(range / count);
+    for (int i = 0; i < TICKS_MOST; i++) {
+        double plain = (ceil(low / step) + i) * step, ten = (floor(f->y0 / every) + i) * every;
+        if (narrow && plain <= high)
+            put_number_tick(f, log10(plain), plain);
+        for (int p = 0; !narrow && p < (range < 3 ? SL_COUNT(parts) : 1); p++) {
+            double value = parts[p] * pow(10, ten);
+            if (value >= low && value <= high)
+                put_number_tick(f, log10(value), value);
+        }
+    }
+}
+
+static void put_axes(const struct frame *f) {
+    const struct sl_chart *c = f->chart;
+    if (c->log_y)
+        put_log_ticks(f, c->small ? 4 : 7);
+    else
+        put_y_ticks(f, c->small ? 4 : 7);
+    double step = tick_step(f->x1 - f->x0, f->chart->small ? 3 : 8);
     for (int i = 0; i < TICKS_MOST; i++) {
         double at = (ceil(f->x0 / step) + i) * step;
         if (at <= f->x1)

@@ -95,8 +95,11 @@ void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cel
             any |= cells[i].kind == SL_CELL_TUNE && cells[i].task == task && cells[i].record;
         if (!any)
             continue;
-        sl_text_printf(out, "\n## Tuning of %s\n\nLast validation loss by rate, %g of the steps, ",
-                       t->name, study->tune_part);
+        sl_text_printf(out, "\n## Tuning of %s\n\nLast validation loss by rate, ", t->name);
+        if (study->tune_part < 1)
+            sl_text_printf(out, "%g of the steps, ", study->tune_part);
+        else
+            sl_text_put(out, "all of the steps, ");
         sl_text_printf(out, study->tune_seed_count > 1 ? "mean of seeds" : "one run each: seed");
         for (int i = 0; i < study->tune_seed_count; i++)
             sl_text_printf(out, " %lld", (long long)study->tune_seeds[i]);

@@ -16,7 +16,16 @@
 
 /* ---- what this runtime takes ---- */
 
+enum { GRADS_MOST = 64 }; /* bits of seat->filled */
+
 static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
+    for (int i = 0; i < c->plan->seat_count; i++)
+        if (sched->pools[i][SL_POOL_GRAD].count > GRADS_MOST)
+            return sl_fail(SL_ERR_NO,
+                           "stage %s needs %d gradient buffers to wait for the verdict of all; %d "
+                           "is the most; use more micro-batches per step, or --verdict stage",
+                           c->plan->stages[c->plan->seats[i].stage].name,
+                           sched->pools[i][SL_POOL_GRAD].count, GRADS_MOST);
     SL_TRY(sl_pipe_policy_check(c->train, sched));
     SL_TRY(sl_pipe_scale_check(c->train, sched));
     if (sched->rule != SL_RULE_SYNC && !sched->together && c->train->clip > 0)
@@ -24,6 +33,11 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
                        "schedule '%s' updates stages at different times, so there is no global "
                        "gradient norm to clip; let them step together (--verdict all) or use "
                        "--clip 0",
+                       sched->name);
+    if (sched->rule == SL_RULE_SYNC && c->staleness)
+        return sl_fail(SL_ERR_NO,
+                       "--log-staleness: schedule '%s' is synchronous, so no weights are stale; "
+                       "leave it out or use an asynchronous schedule",
                        sched->name);
     return SL_OK;
 }
@@ -343,7 +357,8 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
     if (seat->newest != 0)
         SL_TRY(sl_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
-    seat->counted = seat->watch[0].target = seat->watch[1].target = -1;
+    seat->counted = -1;
+    sl_pipe_watch_start(seat);
     return SL_OK;
 }
 

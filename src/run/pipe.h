@@ -98,8 +98,10 @@ int64_t sl_pipe_ran(const struct sl_pipe *pipe);        /* those of the last sl_
 /* Of the last run: the part of the workers' time that was not spent in actions. */
 double sl_pipe_bubble(const struct sl_pipe *pipe);
 
-/* What was watched in the runs since the last call, in order; the caller frees it. */
-int64_t sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out);
+/* What was watched on all ranks in the runs since the last call, in order; the caller frees it, and
+ * calls it on all ranks. */
+SL_MUST_CHECK sl_err sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out,
+                                            int64_t *count);
 
 /* Pieces of work that workers of this rank have done for others; 0 unless they lend. */
 int64_t sl_pipe_lent(const struct sl_pipe *pipe);

@@ -17,14 +17,18 @@
 
 #include <string.h>
 
-enum { VERDICTS_KEPT = 8 };
+struct word {
+    int64_t version; /* whose verdict it is, -1: none */
+    struct sl_norm_verdict verdict;
+    int64_t voted; /* version that seats of this worker have voted on, and how many have */
+    int votes;
+};
 
+/* Of the last versions, as many as channels have places: a stage may have given its parts of many
+ * steps before it makes the first of them. */
 struct sl_verdicts {
-    int64_t version[VERDICTS_KEPT]; /* -1: none */
-    struct sl_norm_verdict verdict[VERDICTS_KEPT];
-    int64_t
-        voted[VERDICTS_KEPT]; /* version that seats of this worker have voted on, and how many */
-    int votes[VERDICTS_KEPT];
+    int kept;
+    struct word *words;
     double *tables; /* [kept][graph params] of this worker */
     void *sum;      /* device memory of the largest tied parameter */
     void *landing;  /* the same for what comes, where a device is apart; else NULL */
@@ -85,13 +89,20 @@ static sl_err open_shares(struct sl_pipe *pipe, int group) {
     return SL_OK;
 }
 
+static void forget(struct sl_verdicts *v) {
+    for (int i = 0; i < v->kept; i++)
+        v->words[i].version = v->words[i].voted = -1;
+}
+
 static sl_err open_verdicts(struct sl_pipe_worker *w) {
     int64_t most = sl_sched_tied_most(w->pipe->sched, w->index);
     int64_t params = w->pipe->train.graph->params.count;
     w->verdicts = SL_NEW(&w->pipe->arena, struct sl_verdicts, 1);
-    w->verdicts->tables = SL_NEW(&w->pipe->arena, double, VERDICTS_KEPT *(params + 1));
-    for (int i = 0; i < VERDICTS_KEPT; i++)
-        w->verdicts->version[i] = w->verdicts->voted[i] = -1;
+    int kept = sl_sched_share_places(w->pipe->sched);
+    w->verdicts->kept = kept;
+    w->verdicts->words = SL_NEW(&w->pipe->arena, struct word, kept);
+    w->verdicts->tables = SL_NEW(&w->pipe->arena, double, kept *(params + 1));
+    forget(w->verdicts);
     if (!most)
         return SL_OK;
     most = (most + 255) & ~255LL;
@@ -296,11 +307,11 @@ static sl_err vote(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     struct sl_verdicts *v = w->verdicts;
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     int64_t params = w->pipe->train.graph->params.count;
-    int kept = (int)(a->version % VERDICTS_KEPT);
+    int kept = (int)(a->version % v->kept);
     double *table = v->tables + kept * params;
-    if (v->voted[kept] != a->version) {
-        v->voted[kept] = a->version;
-        v->votes[kept] = 0;
+    if (v->words[kept].voted != a->version) {
+        v->words[kept].voted = a->version;
+        v->words[kept].votes = 0;
         memset(table, 0, sizeof *table * (size_t)params);
     }
     SL_TRY(take_ties(w, seat, a, true));
@@ -309,7 +320,7 @@ static sl_err vote(struct sl_pipe_worker *w, struct sl_seat_state *seat,
     for (int i = 0; i < p->param_count; i++)
         if (is_mine(w->pipe, seat, p->params[i].param))
             table[p->params[i].param] = seat->train.norm_sums[i];
-    if (++v->votes[kept] < w->seat_count)
+    if (++v->words[kept].votes < w->seat_count)
         return SL_OK;
     return send_votes(w, a->version, table);
 }
@@ -330,7 +341,7 @@ sl_err sl_pipe_together_reduce(struct sl_pipe_worker *w, struct sl_seat_state *s
 static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
     const struct sl_pipe *pipe = w->pipe;
     int64_t params = pipe->train.graph->params.count, n = number_of(pipe, version);
-    int count = pipe->config.plan->worker_count, kept = (int)(version % VERDICTS_KEPT);
+    int count = pipe->config.plan->worker_count, kept = (int)(version % w->verdicts->kept);
     double *table = w->verdicts->tables + kept * params, sum = 0;
     for (int from = 0; from < count; from++) {
         struct sl_channel *channel = pipe->votes[channel_at(pipe, from, w->index)];
@@ -348,24 +359,24 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
     struct sl_norm_verdict verdict =
         sl_norm_judge(sum, 1 / sl_pipe_scale_of(w, version - 1), pipe->train.clip);
     sl_pipe_scale_judged(w, version, verdict.finite);
-    w->verdicts->verdict[kept] = verdict;
-    w->verdicts->version[kept] = version;
+    w->verdicts->words[kept].verdict = verdict;
+    w->verdicts->words[kept].version = version;
     return SL_OK;
 }
 
 sl_err sl_pipe_together_verdict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
                                 const struct sl_action *a, struct sl_norm_verdict *out) {
-    int kept = (int)(a->version % VERDICTS_KEPT);
-    if (w->verdicts->version[kept] != a->version)
+    const struct word *of = &w->verdicts->words[a->version % w->verdicts->kept];
+    if (of->version != a->version)
         SL_TRY(judge(w, a->version));
     SL_TRY(take_ties(w, seat, a, false));
-    *out = w->verdicts->verdict[kept];
+    *out = of->verdict;
     return SL_OK;
 }
 
 /* Versions of a new run are counted from 1 again. */
 void sl_pipe_together_start(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        for (int i = 0; pipe->workers[w].verdicts && i < VERDICTS_KEPT; i++)
-            pipe->workers[w].verdicts->version[i] = pipe->workers[w].verdicts->voted[i] = -1;
+        if (pipe->workers[w].verdicts)
+            forget(pipe->workers[w].verdicts);
 }

@@ -13,7 +13,7 @@
 /* A pass whose weights are compared with the version they stand for. */
 struct sl_watch {
     void *slabs[2]; /* what it read; the version it started from. NULL: nothing is watched */
-    int64_t target; /* version, -1: none */
+    int64_t target, told, made; /* version, -1: none; the last known; the newest there */
     int far;
     bool predicted;
 };
@@ -121,14 +121,13 @@ struct sl_pipe {
     struct sl_course other; /* evaluation's while training is at hand, and the other way round */
     int64_t *eval_scores;   /* [seat][2] right, counted */
     struct sl_timeline timeline;
-    int64_t *worker_bytes;             /* [worker] */
-    int64_t *busy_ns, run_ns;          /* [worker] of the last run, and how long it took */
-    bool *holds;                       /* pipe_store.c: [stage][params, then states] */
-    struct sl_channel **ask, **answer; /* [rank] between it and rank 0 */
-    int64_t *asked, *answered;         /* [rank] messages so far */
-    struct sl_guard *guard;            /* pipe_guard.c */
-    struct sl_tell *tell;              /* pipe_tell.c */
-    struct sl_halt *halt;              /* pipe_halt.c */
+    int64_t *worker_bytes, *busy_ns, run_ns; /* [worker]; of the last run, and how long it took */
+    bool *holds;                             /* pipe_store.c: [stage][params, then states] */
+    struct sl_channel **ask, **answer;       /* [rank] between it and rank 0 */
+    int64_t *asked, *answered;               /* [rank] messages so far */
+    struct sl_guard *guard;                  /* pipe_guard.c */
+    struct sl_tell *tell;                    /* pipe_tell.c */
+    struct sl_halt *halt;                    /* pipe_halt.c */
 };
 
 /* pipe_trace.c: nanoseconds since the run began; an action with its times; those of all ranks. */
@@ -186,6 +185,7 @@ SL_MUST_CHECK sl_err sl_pipe_together_verdict(struct sl_pipe_worker *worker,
 /* pipe_watch.c */
 SL_MUST_CHECK sl_err sl_pipe_watch_open(struct sl_seat_state *seat);
 void sl_pipe_watch_close(struct sl_seat_state *seat);
+void sl_pipe_watch_start(struct sl_seat_state *seat);
 SL_MUST_CHECK sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat,
                                         const struct sl_action *action);
 SL_MUST_CHECK sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *seat,

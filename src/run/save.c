@@ -159,6 +159,19 @@ static bool same_shape(const struct sl_ckpt_tensor *a, const struct sl_ckpt_item
     return same;
 }
 
+/* What a policy keeps of the last step is not in the checkpoint of a run without it. */
+static sl_err fail_absent(const struct load_ctx *load, const char *name) {
+    const struct sl_train_config *c = load->store->config;
+    const char *kept = sl_policy_kept_name(&c->policy, &c->optim), *part = strrchr(name, ':');
+    if (kept && part && strcmp(part + 1, kept) == 0)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s has no tensor '%s', which policy '%s' keeps from step to step; resume "
+                       "with the policy of the run, or start from its weights with --init",
+                       sl_ckpt_dir(load->ckpt), name, c->policy.row->name);
+    return sl_fail(SL_ERR_INPUT, "%s has no tensor '%s'; it was written by another model",
+                   sl_ckpt_dir(load->ckpt), name);
+}
+
 static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item,
                           const struct sl_tensor_id *id) {
     struct load_ctx *load = ctx;
@@ -166,8 +179,7 @@ static sl_err load_tensor(void *ctx, const struct sl_ckpt_item *item,
         return SL_OK;
     const struct sl_ckpt_tensor *tensor = sl_ckpt_find(load->ckpt, item->name);
     if (!tensor)
-        return sl_fail(SL_ERR_INPUT, "%s has no tensor '%s'; it was written by another model",
-                       sl_ckpt_dir(load->ckpt), item->name);
+        return fail_absent(load, item->name);
     if (!same_shape(tensor, item)) {
         struct sl_ckpt_tensor want = {.dtype = (uint8_t)item->dtype, .rank = (uint8_t)item->rank};
         char have_text[SL_ST_TEXT], want_text[SL_ST_TEXT];
@@ -213,7 +225,7 @@ static sl_err check_found(const struct load_ctx *load) {
         return SL_OK;
     return sl_fail(SL_ERR_INPUT,
                    "%s holds %lld tensors, the model and its optimizer have %lld; resume "
-                   "with the model, sizes and optimizer of the run, or start from its "
+                   "with the model, sizes, optimizer and policy of the run, or start from its "
                    "weights with --init",
                    sl_ckpt_dir(load->ckpt), (long long)sl_ckpt_count(load->ckpt),
                    (long long)load->found);

@@ -274,8 +274,8 @@ static sl_err explain_skip(struct session *s, struct sl_step_report *report) {
 
 static sl_err log_staleness(struct session *s) {
     struct sl_staleness *at;
-    int64_t count = sl_pipe_take_staleness(s->pipe, &at);
-    sl_err err = SL_OK;
+    int64_t count;
+    sl_err err = sl_pipe_take_staleness(s->pipe, &at, &count);
     for (int64_t i = 0; err == SL_OK && s->log.jsonl && i < count; i++)
         err = sl_run_log_staleness(&s->log, &at[i]);
     free(at);
@@ -434,8 +434,6 @@ static sl_err tell_start(struct session *s) {
 
 static sl_err run_session(struct session *s) {
     const struct sl_session_config *c = s->config;
-    if (c->staleness && c->comm && c->comm->ranks > 1)
-        return sl_fail(SL_ERR_NO, "staleness is logged by one process only: without mpirun");
     if (c->plan)
         SL_TRY(open_pipe(s));
     else
@@ -451,6 +449,8 @@ static sl_err run_session(struct session *s) {
             s->pipe ? sl_pipe_audit_count(s->pipe) : sl_audit_count(s->train->worker);
     s->result->stopped = step_of(s) < c->train.steps;
     s->result->step = step_of(s);
+    if (c->on_end)
+        c->on_end(c->ctx);
     return SL_OK;
 }
 

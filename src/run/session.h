@@ -49,6 +49,7 @@ struct sl_session_config {
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);
+    void (*on_end)(void *ctx); /* of every rank, after the last step, while all memory is held */
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     /* A step that has ended while an asynchronous pipeline of several ranks is full: on_step hears
      * of it, and of those that were left out, when the pipeline is empty. */

@@ -59,12 +59,13 @@ chain 2bw 2bw-predict nadam
 chain 2bw error-feedback adamw
 chain stash none adamw
 chain stash nesterov-async nadam
-chain vsync none momentum
+chain vsync lr-rescale momentum
 chain paci none adamw
 chain async spectrain adamw
 chain async spectrain muon
 chain async xpipe momentum
 chain async pipemare adamw
+chain async pipeoptim nadam
 graph 2bw none adamw
 graph 2bw 2bw-predict muon
 graph stash none adamw
@@ -72,4 +73,18 @@ graph vsync none momentum
 graph paci none adamw
 graph async spectrain muon
 MODES
+# What a policy keeps is not in the checkpoint of a run without it, and the other way round.
+refused() { # MESSAGE ARGUMENTS...
+    local code=0
+    "$SLUICE" train "${chain[@]}" --batch 6 --micro 3 --steps 2 --schedule async --optimizer muon --quiet --out "$work/kept" \
+        --resume "${@:2}" 2>"$work/err" || code=$?
+    [ "$code" = 3 ] || fail "${*:2}: status $code"
+    grep -q -- "$1" "$work/err" || fail "${*:2}: no '$1'"
+}
+"$SLUICE" train "${chain[@]}" --batch 6 --micro 3 --steps 1 --optimizer muon --quiet --out "$work/kept" 2>"$work/err"
+refused "which policy 'spectrain' keeps from step to step" --policy spectrain
+rm -r "$work/kept"
+"$SLUICE" train "${chain[@]}" --batch 6 --micro 3 --steps 1 --schedule async --policy spectrain --optimizer muon --quiet \
+    --out "$work/kept" 2>"$work/err"
+refused "optimizer and policy of the run" --policy none
 echo "count: $count modes, killed $hits times on their way and resumed, bit for bit"

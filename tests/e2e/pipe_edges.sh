@@ -113,6 +113,16 @@ for schedule in 2bw stash vsync async paci; do
     count=$((count + 1))
 done
 
+# More workers than cores: --bind none lets them share, --bind cores says that there are too few.
+core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+crowd=(train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --quiet)
+taskset -c "$core" "$SLUICE" "${crowd[@]}" --bind none 2>err || fail "--bind none: $(cat err)"
+rc=0
+taskset -c "$core" "$SLUICE" "${crowd[@]}" --bind cores 2>err || rc=$?
+[ $rc = 1 ] || fail "--bind cores: exit $rc: $(cat err)"
+grep -q 'workers of 1 threads need 2 cores, and rank 0 may use' err || fail "--bind cores: $(cat err)"
+refused 2 "neither cores nor none" train "${tiny[@]}" --stages 2 --steps 1 --bind sideways
+
 # A measured timeline reads back, of both kinds of schedules; it does not change the run.
 for schedule in zb-h1 2bw; do
     for trace in "" --trace; do
@@ -142,6 +152,22 @@ right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 # Asynchronous schedules: clipping needs one verdict, and there is no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --verdict stage --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
+# Where both passes of a micro-batch read one version, recomputing changes no bit.
+while read -r name schedule policy; do
+    for recompute in "" --recompute; do
+        # shellcheck disable=SC2086
+        timeout "$patience" "$SLUICE" train "${tiny[@]}" --stages 3 --batch 8 --micro 4 --steps 6 --schedule "$schedule" \
+            --policy "$policy" --quiet --out "$name$recompute" $recompute 2>err || fail "$name $recompute: $(cat err)"
+    done
+    "$SLUICE" compare "$name" "$name--recompute" >out || fail "$name: recomputing changed it: $(cat out)"
+    count=$((count + 1))
+done <<'MODES'
+once-2bw 2bw none
+once-predict 2bw 2bw-predict
+once-stash stash none
+once-vsync vsync none
+MODES
+refused 1 'no weights are stale' train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --log-staleness --out fresh
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
 refused 2 '--workers does not go with --plan' check "${tiny[@]}" --plan x.plan --workers 2
 refused 2 'check needs a pipeline' check "${tiny[@]}"

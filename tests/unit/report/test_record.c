@@ -182,11 +182,44 @@ static void strange_values(void **state) {
         }
 }
 
+/* The labels of a logarithmic axis are round numbers, and there are some whatever the range. */
+static void log_ticks(void **state) {
+    (void)state;
+    static const struct {
+        double low, high;
+        const char *has[3], *not ;
+    } cases[] = {{6e-5, 2.8e-4, {">0.0001<", ">0.0002<", ">0.0002<"}, ">0.0001585<"},
+                 {3e-4, 4e-3, {">0.0005<", ">0.001<", ">0.002<"}, ">0.0003162<"},
+                 {1e-14, 1e-9, {">1e-14<", ">1e-12<", ">1e-10<"}, ">2e-14<"},
+                 {1e-60, 1, {">1e-34<", ">1e-17<", ">1<"}, ">2<"},
+                 {0.98, 1.01, {">0.98<", ">0.99<", ">1<"}, ">2<"}};
+    for (int i = 0; i < SL_COUNT(cases); i++) {
+        struct sl_text out = {0};
+        struct sl_chart_point at[] = {{0, cases[i].low, cases[i].low, cases[i].low},
+                                      {1, cases[i].high, cases[i].high, cases[i].high}};
+        struct sl_chart_curve curve = {.name = "c", .at = at, .count = 2};
+        struct sl_chart chart = {.title = "t",
+                                 .x_label = "x",
+                                 .y_label = "y",
+                                 .curves = &curve,
+                                 .curve_count = 1,
+                                 .log_y = true,
+                                 .small = true};
+        sl_chart_put(&chart, &out);
+        for (int j = 0; j < 3; j++)
+            if (!strstr(out.at, cases[i].has[j]))
+                fail_msg("no %s in %s", cases[i].has[j], out.at);
+        if (strstr(out.at, cases[i].not ))
+            fail_msg("%s in %s", cases[i].not, out.at);
+        sl_text_free(&out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_written),     cmocka_unit_test(wrong_files),
         cmocka_unit_test(page_of_run),    cmocka_unit_test(thin),
-        cmocka_unit_test(strange_values),
+        cmocka_unit_test(strange_values), cmocka_unit_test(log_ticks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -251,7 +251,8 @@ static struct seen watch(const char *model, const char *optimizer, const char *p
                                 .staleness = true};
     if (sl_pipe_open(&pc, &pipe) != SL_OK || sl_pipe_run(pipe, steps, reports) != SL_OK)
         fail_msg("%s", sl_err_message());
-    int64_t count = sl_pipe_take_staleness(pipe, &at);
+    int64_t count;
+    assert_int_equal(sl_pipe_take_staleness(pipe, &at, &count), SL_OK);
     for (int64_t i = 0; i < count; i++) {
         if (at[i].base < from)
             continue;

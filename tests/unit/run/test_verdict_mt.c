@@ -290,6 +290,36 @@ static void test_poison(void **state) {
     printf("count: %d runs with a gradient that is not finite\n", count);
 }
 
+/* Twelve stages that step after every micro-batch: the last has given its parts of nine steps when
+ * it makes the first. Holders of a tied parameter on both ends must not part. */
+static void test_deep(void **state) {
+    (void)state;
+    enum { DEEP = 12, LONG = 30 };
+    static const char *const deep[] = {"async", "stash", "vsync"};
+    for (int i = 0; i < SL_COUNT(deep); i++) {
+        struct pipe_case c;
+        struct sl_pipe *pipe;
+        struct sl_step_report reports[LONG];
+        pipe_case_open_zoo(&c, "gpt-nano", "L=6,C=6,H=1,T=4,P=4,V=17");
+        struct run r = {.c = &c};
+        r.config = pipe_case_config(&c, "momentum", 2, 1, LONG);
+        r.config.clip = 0.05;
+        pipe_case_cut(&c, &r.config, DEEP, NULL);
+        assert_int_equal(c.plan->tie_count, 1);
+        struct sl_pipe_config pc = {.train = &r.config,
+                                    .plan = c.plan,
+                                    .stage_of = c.stage_of,
+                                    .schedule = deep[i],
+                                    .together = true};
+        if (sl_pipe_open(&pc, &pipe) != SL_OK || sl_pipe_run(pipe, LONG, reports) != SL_OK)
+            fail_msg("%s: %s", deep[i], sl_err_message());
+        assert_true(sl_pipe_worker(pipe, DEEP - 1)->grad_slots > 8);
+        check_ties(&r, pipe, deep[i]);
+        sl_pipe_close(pipe);
+        pipe_case_close(&c);
+    }
+}
+
 /* Sabotage: what does not wait for the verdict steps. */
 static void test_alone(void **state) {
     (void)state;
@@ -310,6 +340,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clip),
         cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_deep),
         cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,8 @@ static const struct sl_unit_time times[] = {{11, 13, 17, 0}, {11, 13, 17, 0}};
 static const struct sl_tensor wire = {.to = (int[]){1}, .to_count = 1, .sample_bytes = 31};
 
 /* With `tempo` in out->step_ns what a run is said to take. */
-static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_tempo tempo) {
+static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_tempo tempo,
+                                bool again) {
     struct sl_arena arena = {0};
     struct sl_setup setup;
     struct sl_score out;
@@ -43,7 +44,7 @@ static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_
     struct sl_candidate c = {.stage_count = 2,
                              .stage_of = (int[]){0, 1},
                              .width = (int[]){1, 1},
-                             .recompute = (bool[]){false, false},
+                             .recompute = (bool[]){again, again},
                              .schedule = schedule};
     sl_problem_finish(&arena, &p);
     sl_setup_build(&arena, &p, &c, &setup);
@@ -56,7 +57,7 @@ static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_
 }
 
 static struct sl_score score(const char *schedule, int64_t memory) {
-    return score_at(schedule, memory, (struct sl_tempo){0});
+    return score_at(schedule, memory, (struct sl_tempo){0}, false);
 }
 
 /* Steps are counted from the first one, which waits for the verdict of all and so comes late: the
@@ -90,7 +91,8 @@ static void test_others_take_none(void **state) {
 }
 
 static int64_t forecast(const char *schedule, const int32_t *millionths, int workers, int passes) {
-    return score_at(schedule, 1 << 20, (struct sl_tempo){workers, passes, millionths}).step_ns;
+    return score_at(schedule, 1 << 20, (struct sl_tempo){workers, passes, millionths}, false)
+        .step_ns;
 }
 
 /* Of 1f1b on two stages, m micro-batches: the last stage works without a pause but for what the
@@ -115,9 +117,19 @@ static void test_forecast(void **state) {
                 (MICROS - 2) * pass / 2);
 }
 
+/* The first stage could compute again while the first gradient is on its way; a run does it when
+ * that has come. The last stage waits for none. */
+static void test_forecast_computes_again_late(void **state) {
+    (void)state;
+    const int32_t even[] = {SL_TEMPO_EVEN};
+    struct sl_score said = score_at("gpipe", 1 << 20, (struct sl_tempo){1, 1, even}, true);
+    assert_int_equal(said.step_ns, said.sim_ns + 11);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_2bw_takes_slack), cmocka_unit_test(test_2bw_without_memory),
-        cmocka_unit_test(test_others_take_none), cmocka_unit_test(test_forecast)};
+        cmocka_unit_test(test_others_take_none), cmocka_unit_test(test_forecast),
+        cmocka_unit_test(test_forecast_computes_again_late)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
