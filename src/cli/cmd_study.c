@@ -30,6 +30,18 @@ static const char *value_of(const char *const *words, int count, const char *opt
     return fallback;
 }
 
+/* A tie, without which holders of the same weights would not wait for each other. */
+static sl_err tie_ends(struct sl_arena *arena, const struct sl_plan **plan) {
+    const int last = (*plan)->stage_count - 1;
+    const struct sl_tie tie = {"embedding", (const int[]){0, last}, 2, 0};
+    struct sl_plan draft = **plan;
+    if (last == 0)
+        return SL_OK;
+    draft.ties = &tie;
+    draft.tie_count = 1;
+    return sl_plan_build(arena, &draft, plan);
+}
+
 /* Equal stages, B = 2F, free messages: 1000 ns for a micro-batch's forward. */
 static sl_err simulate(struct sl_arena *arena, const struct sl_study_task *task,
                        const char *const *words, int count, int64_t *step_ns) {
@@ -49,6 +61,8 @@ static sl_err simulate(struct sl_arena *arena, const struct sl_study_task *task,
     else
         SL_TRY(sl_plan_chain(arena, task->stages, task->stages / chunks,
                              row ? row->layout : SL_LAYOUT_LOOP, &plan));
+    if (task->tied)
+        SL_TRY(tie_ends(arena, &plan));
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * plan->stage_count);
     SL_TRY(sl_sim_costs(plan, "F=1000,B=2000", dur));
     opts.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;

@@ -24,6 +24,7 @@ struct sl_study_task {
     int64_t steps, batch, micro, evals;
     int stages;        /* for the simulated time of a step */
     const char *graph; /* edges of the stages; NULL: a chain */
+    bool tied;         /* the first and the last stage hold the same weights */
     const double *rates;
     int rate_count;
     const int *modes; /* in the order of the file */

@@ -202,6 +202,7 @@ static sl_err read_task(void *reader) {
     SL_TRY(take_word(r, "graph", &there));
     if (there)
         SL_TRY(take_string(r, "edges in quotes", &task.graph));
+    SL_TRY(take_word(r, "tied", &task.tied));
     SL_TRY(take_count(r, "steps", 1000000000, &task.steps));
     SL_TRY(take_count(r, "batch", 1000000000, &task.batch));
     SL_TRY(take_count(r, "micro", 1000000, &task.micro));
@@ -319,6 +320,8 @@ static void put_task(const struct sl_study *s, const struct sl_study_task *t, st
     sl_text_printf(out, "task %s \"%s\" stages %d", t->name, t->options, t->stages);
     if (t->graph)
         sl_text_printf(out, " graph \"%s\"", t->graph);
+    if (t->tied)
+        sl_text_put(out, " tied");
     sl_text_printf(out, " steps %lld batch %lld micro %lld evals %lld rates", (long long)t->steps,
                    (long long)t->batch, (long long)t->micro, (long long)t->evals);
     for (int i = 0; i < t->rate_count; i++) {
