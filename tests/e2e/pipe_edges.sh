@@ -148,6 +148,7 @@ cmp "losses" "losses--stages 3" || fail "evaluation in a pipeline differs"
 cmp "losses" "losses--stages 2 --replicas 2" || fail "evaluation with replicas differs"
 refused 1 'forward makes no steps' train "${tiny[@]}" --stages 2 --schedule forward --steps 2
 right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
+right "${tiny[@]}" --stages 3 --lend --threads 2 --batch 8 --micro 8 --steps 3
 
 # Asynchronous schedules: clipping needs one verdict, and there is no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
