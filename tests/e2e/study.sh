@@ -72,6 +72,24 @@ status=0
 "$SLUICE" study wide.study --set "models=$SRC_DIR/models" --time 4 >/dev/null 2>why || status=$?
 { [ $status = 2 ] && grep -q '4096 workers, and there are' why; } || fail "too few cores: $status $(cat why)"
 
+# Holders of a tied parameter wait for each other where each stage has its own verdict: the simulated step is longer.
+for tied in "" tied; do
+    cat >tie$tied.study <<END
+sluice-study 1
+study ties "what a tie costs"
+train "--data synthetic --eval-samples 8 --models {models}"
+seeds 1
+target 900
+mode "1f1b" "--schedule 1f1b"
+mode "alone" "--schedule stash --verdict stage --clip 0" against "1f1b"
+task gpt "gpt-nano --set T=8,C=16,H=2,L=2" stages 4 $tied steps 4 batch 4 micro 4 evals 2 rates 0.001
+END
+    "$SLUICE" study tie$tied.study --set "models=$SRC_DIR/models" --out ties --json 2>>notes |
+        sed -n 's/.*"sooner_simulated": \([0-9.]*\).*/\1/p' | tail -1 >sooner$tied
+done
+awk 'NR == 1 { free = $1 } NR == 2 { exit !($1 >= 1 && $1 < 0.9 * free) }' sooner soonertied ||
+    fail "a tie costs nothing: $(cat sooner soonertied)"
+
 study --json --tasks gpt --seeds 1 >rows.json 2>>notes
 grep -q '"last_interval": null' rows.json || fail "one seed has no interval"
 sed -i 's/--schedule 2bw/--schedule 2bw --policy spectrain/' x.study
