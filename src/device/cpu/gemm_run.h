@@ -75,16 +75,19 @@ static struct gemm gemm_at_index(const struct gemm_batch *batch, int64_t index) 
     return g;
 }
 
-/* Of a thread's part, so that others can help: along its longer side, none much shorter than it has
- * to be. Every piece packs both sides. */
+/* In how many pieces the part of a thread is cut. Every piece packs both its sides: not more than
+ * others need to help. */
 static int gemm_cuts(const struct gemm *g, const struct sl_pool *pool) {
-    enum { MOST = 4, LEAST_SIDE = 128 };
+    enum { ALONE = 4, WITH_OTHERS = 2, LEAST_SIDE = 128 };
     int threads = sl_pool_threads(pool);
     struct part part = gemm_share(g, 0, threads);
     int64_t side = most(part.m1 - part.m0, part.n1 - part.n0);
-    return sl_pool_lends(pool) ? (int)most(1, least(threads > 1 ? 2 : MOST, side / LEAST_SIDE)) : 1;
+    if (!sl_pool_lends(pool))
+        return 1;
+    return (int)most(1, least(threads > 1 ? WITH_OTHERS : ALONE, side / LEAST_SIDE));
 }
 
+/* Along the longer side of the thread's part. */
 static struct part gemm_piece(const struct gemm *g, int64_t piece, int threads, int cuts) {
     struct part part = gemm_share(g, (int)(piece / cuts), threads);
     int64_t m0 = part.m0, n0 = part.n0, rows = part.m1 - m0, cols = part.n1 - n0;
@@ -118,7 +121,7 @@ static void gemm_thread(void *ctx, int thread, int threads) {
 static void gemm_run(struct sl_pool *pool, struct gemm_batch *batch) {
     const struct gemm *g = &batch->gemm;
     int threads = sl_pool_threads(pool);
-    bool few = batch->count < (threads > 1 || !sl_pool_lends(pool) ? threads : 4);
+    bool few = batch->count < (threads == 1 && sl_pool_lends(pool) ? 4 : threads);
     batch->scratch_step = gemm_scratch(g->m, g->n, g->k, batch->count, threads);
     batch->pool = pool;
     batch->cuts = few ? gemm_cuts(g, pool) : 0;

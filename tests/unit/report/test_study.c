@@ -27,7 +27,8 @@ static const char good[] =
     "mode \"vanilla\" \"--schedule async\" against \"1f1b\" split\n"
     "task gpt \"gpt-nano --data {data}/x.txt\" stages 3 steps 70 batch 12 micro 4 evals 5 rates "
     "0.001 0.002 modes \"1f1b\" \"2bw\" \"vanilla\"\n"
-    "task two \"two-branch\" stages 4 graph \"a>b,a>c,b>d,c>d\" tied steps 31 batch 7 micro 7 evals 3 "
+    "task two \"two-branch\" stages 4 graph \"a>b,a>c,b>d,c>d\" tied steps 31 batch 7 micro 7 "
+    "evals 3 "
     "rates 0.01 modes \"1f1b\"\n"
     "claim gpt \"2bw\" within 0.5 \"somebody: the same loss\"\n"
     "note \"equal tokens\"\n";
