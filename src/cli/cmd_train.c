@@ -141,12 +141,12 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
         sl_step_line_put(&p->line, r, &speed);
 }
 
-/* The steps before it are not known yet: its speed is that since the beginning. */
 static void on_end(void *ctx) {
     struct progress *p = ctx;
     sl_run_stats_hold(&p->stats);
 }
 
+/* The steps before it are not known yet: its speed is that since the beginning. */
 static void on_glimpse(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
