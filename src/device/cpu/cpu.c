@@ -29,8 +29,9 @@ struct sl_exec {
 
 static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_device *)device; }
 
+extern const struct sl_device_row sl_device_cpu;
+
 struct sl_pool *sl_cpu_pool(struct sl_device *device) {
-    extern const struct sl_device_row sl_device_cpu;
     return device->row == &sl_device_cpu ? cpu_of(device)->pool : NULL;
 }
 
@@ -75,7 +76,6 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
     struct cpu_device *cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         sl_out_of_memory(sizeof *cpu);
-    extern const struct sl_device_row sl_device_cpu;
     cpu->device = (struct sl_device){&sl_device_cpu, config->threads > 0 ? config->threads : 1};
     sl_err err =
         sl_pool_open_at(cpu->device.threads, config->bind ? config->place : -1, &cpu->pool);
