@@ -59,12 +59,12 @@ static void open_variant(void *ctx, int variant, struct bench *b, struct sl_pipe
     b->train.micros = MICROS;
     b->train.steps = o->steps;
     b->train.clip = verdict ? 1 : 0;
-    b->train.bind = o->stages * o->threads <= sl_bind_count();
     struct sl_pipe_config config = {.train = &b->train,
                                     .plan = even_plan(b, (int)o->stages, false),
                                     .stage_of = b->stage_of,
                                     .schedule = m->schedule,
                                     .slack = 1,
+                                    .bind = bind_all(o->stages * o->threads),
                                     .together = verdict,
                                     .trace = true};
     must(sl_pipe_open(&config, pipe));

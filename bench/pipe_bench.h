@@ -32,6 +32,11 @@ static inline const char *steady_isa(void) {
     return sl_cpu_has_avx512() ? "avx512" : sl_cpu_has_avx2() ? "avx2" : "any";
 }
 
+/* Every thread of a pipeline to a core of its own, where there are as many. */
+static inline enum sl_bind_mode bind_all(int64_t threads) {
+    return threads <= sl_bind_count() ? SL_BIND_CORES : SL_BIND_NONE;
+}
+
 struct bench { /* a model with data */
     struct sl_graph *graph;
     struct sl_data *data;

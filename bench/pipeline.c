@@ -57,7 +57,6 @@ static void open_gpt(struct bench *b, const struct options *o) {
     b->train.batch = MICRO_BATCH * MICROS;
     b->train.micros = MICROS;
     b->train.steps = o->steps;
-    b->train.bind = o->bind && o->stages * o->threads <= sl_bind_count();
 }
 
 /* One of the two processes: the pipeline, or its stages alone. */
@@ -83,6 +82,8 @@ static struct sl_pipe *open_pipe(struct contestant *c, struct bench *b) {
                                     .stage_of = b->stage_of,
                                     .schedule = c->schedule,
                                     .slack = c->o->slack,
+                                    .bind = c->o->bind ? bind_all(c->o->stages * c->o->threads)
+                                                       : SL_BIND_NONE,
                                     .lend = c->o->lend != 0,
                                     .trace = true,
                                     .before = count_action,

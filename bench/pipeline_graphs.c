@@ -134,8 +134,11 @@ static int64_t most_bytes(const struct sl_pipe *pipe) {
 }
 
 static struct sl_pipe *open_entry(struct race *race, struct entry *e) {
-    struct sl_pipe_config config = {
-        .train = &race->b.train, .plan = e->plan, .stage_of = e->stage_of, .schedule = e->schedule};
+    struct sl_pipe_config config = {.train = &race->b.train,
+                                    .plan = e->plan,
+                                    .stage_of = e->stage_of,
+                                    .schedule = e->schedule,
+                                    .bind = bind_all(WORKERS * race->options->threads)};
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
     e->bytes = most_bytes(pipe);
@@ -310,7 +313,6 @@ static void bench_graph(const struct options *o, const char *name, const char *s
     race.b.train.batch = batch;
     race.b.train.micros = MICROS;
     race.b.train.steps = o->steps;
-    race.b.train.bind = WORKERS * o->threads <= sl_bind_count();
     enter_graphs(&race);
     int graphs = race.count;
     enter_chains(&race);

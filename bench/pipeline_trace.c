@@ -21,11 +21,11 @@ static void open_variant(void *ctx, int variant, struct bench *b, struct sl_pipe
     open_bench(b, "bench/models/gpt-pipe.model", "V=256,T=64,L=2,C=64,H=4", (int)o->threads);
     b->train.batch = b->train.micros = MICROS;
     b->train.steps = STEPS;
-    b->train.bind = STAGES * o->threads <= sl_bind_count();
     struct sl_pipe_config config = {.train = &b->train,
                                     .plan = even_plan(b, STAGES, false),
                                     .stage_of = b->stage_of,
                                     .schedule = "1f1b",
+                                    .bind = bind_all(STAGES * o->threads),
                                     .trace = variant == VARIANTS - 1};
     must(sl_pipe_open(&config, pipe));
 }

@@ -10,6 +10,7 @@
 #include "cli/forecast.h"
 #include "cli/live.h"
 #include "cli/run_stats.h"
+#include "cli/run_texts.h"
 #include "cli/step_line.h"
 #include "profile/peak.h"
 #include "report/picture.h"
@@ -271,69 +272,6 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
     return err;
 }
 
-static void put_config(struct sl_text *text, const struct sl_args *args,
-                       const struct sl_session_config *session) {
-    const struct sl_train_config *c = &session->train;
-    struct sl_json_out json = {.text = text, .indent = 2};
-    struct sl_text optim = {0}, lr = {0}, policy = {0}, scale = {0};
-    sl_optim_put(&optim, &c->optim);
-    sl_policy_put(&policy, &c->policy);
-    sl_lr_put(&lr, &c->lr);
-    sl_loss_scale_put(&scale, &c->loss_scale);
-    sl_json_open(&json, '{');
-    sl_json_put_string(&json, "model", args->positional[0]);
-    sl_json_key(&json, "sizes");
-    sl_json_open(&json, '{');
-    for (int64_t i = 0; i < c->graph->sizes.count; i++)
-        sl_json_put_double(&json, c->graph->sizes.at[i].name, c->graph->sizes.at[i].value);
-    sl_json_close(&json, '}');
-    sl_json_put_string(&json, "data", sl_args_text(args, "--data", "synthetic"));
-    sl_json_put_string(&json, "tokenizer", sl_args_text(args, "--tokenizer", ""));
-    sl_json_put_double(&json, "validation",
-                       strtod(sl_args_text(args, "--validation", "0.1"), NULL));
-    sl_json_put_string(&json, "device", c->device->name);
-    sl_json_put_string(&json, "dtype", sl_args_text(args, "--dtype", "fp32"));
-    sl_json_put_int(&json, "threads", c->threads);
-    sl_json_put_int(&json, "batch", c->batch);
-    sl_json_put_int(&json, "micro", c->micros);
-    sl_json_put_int(&json, "steps", c->steps);
-    sl_json_put_string(&json, "optimizer", optim.at);
-    sl_json_put_string(&json, "policy", policy.at);
-    sl_json_put_string(&json, "lr_schedule", lr.at);
-    sl_json_put_double(&json, "lr", c->base_lr);
-    sl_json_put_double(&json, "clip", c->clip);
-    sl_json_put_string(&json, "loss_scale", scale.at);
-    sl_json_put_int(&json, "seed", (int64_t)c->seed);
-    if (session->plan) {
-        sl_json_put_string(&json, "schedule", session->schedule);
-        sl_json_put_string(&json, "verdict", session->together ? "all" : "stage");
-        sl_json_put_int(&json, "slack", session->slack);
-    }
-    sl_json_close(&json, '}');
-    sl_text_put(text, "\n");
-    sl_text_free(&optim);
-    sl_text_free(&policy);
-    sl_text_free(&lr);
-    sl_text_free(&scale);
-}
-
-/* What the run directory says of the run. */
-enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, FORECAST_TEXT, TEXTS };
-
-static void put_texts(struct sl_text texts[TEXTS], const struct sl_args *args,
-                      const struct sl_forecast *forecast, struct sl_session_config *session) {
-    put_config(&texts[CONFIG_TEXT], args, session);
-    sl_model_write(session->train.graph, &texts[MODEL_TEXT]);
-    if (session->plan)
-        sl_plan_write(session->plan, &texts[PLAN_TEXT]);
-    if (forecast->cost)
-        sl_forecast_write(forecast, &texts[FORECAST_TEXT]);
-    session->config = texts[CONFIG_TEXT].at;
-    session->model = texts[MODEL_TEXT].at;
-    session->plan_text = texts[PLAN_TEXT].at;
-    session->forecast = texts[FORECAST_TEXT].at;
-}
-
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
     SL_TRY(sl_run_optimizer(args, 100, c));
@@ -488,7 +426,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     struct sl_pipe_choice choice;
     struct progress progress = {.choice = &choice};
     struct sl_drill drill = {0};
-    struct sl_text texts[TEXTS] = {{0}}, text = {0};
+    struct sl_text texts[SL_RUN_TEXTS] = {{0}}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
@@ -519,7 +457,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     progress.session = &session;
     count_items(&progress, inputs.graph);
     SL_TRY_OUT(sl_forecast_make(args, &session, &inputs.arena, &progress.forecast));
-    put_texts(texts, args, &progress.forecast, &session);
+    sl_run_texts_put(texts, args, &progress.forecast, &session);
     measure_peak(args, &session);
     catch_signals();
     err = sl_session_run(&session, result);
@@ -535,7 +473,7 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
             SL_TRY_OUT(sl_print(&text));
     }
 out:
-    for (int i = 0; i < TEXTS; i++)
+    for (int i = 0; i < SL_RUN_TEXTS; i++)
         sl_text_free(&texts[i]);
     sl_text_free(&progress.trace);
     free(progress.rank_bytes);

@@ -189,8 +189,8 @@ static sl_err open_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, here = 0;
     for (int w = 0; w < count; w++)
         here += sl_pipe_is_here(pipe, w);
-    enum sl_bind_mode mode = pipe->train.bind ? SL_BIND_CORES : pipe->config.bind;
-    SL_TRY(sl_bind_choose(pipe->comm, mode, here, pipe->train.threads, &pipe->first_place));
+    SL_TRY(sl_bind_choose(pipe->comm, pipe->config.bind, here, pipe->train.threads,
+                          &pipe->first_place));
     sl_err err = SL_OK;
     pipe->lend = pipe->config.lend ? sl_lend_open(here) : NULL;
     for (int w = 0; w < count && err == SL_OK; w++)

@@ -49,7 +49,6 @@ struct sl_train_config {
     const struct sl_device_row *kinds[SL_KINDS_MOST];
     int kind_count;
     int threads;
-    bool bind;           /* every thread to a place of its own (device/bind.h) */
     enum sl_dtype dtype; /* of activations: SL_FLOAT, SL_BF16 or SL_FP16 */
     bool tf32;           /* products of fp32 numbers may round them to tf32 */
     struct sl_optim optim;

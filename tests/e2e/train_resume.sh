@@ -7,14 +7,9 @@ kills=2
 [ "${SL_TEST_FULL:-0}" = 1 ] && kills=50
 seed=${SL_SEED:-$$}
 RANDOM=$seed
-work=$(mktemp -d)
-pid=
-trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
-fail() {
-    echo "FAILED (SL_SEED=$seed): $*"
-    [ ! -f "$work/err" ] || tail -n 5 "$work/err"
-    exit 1
-}
+echo "SL_SEED=$seed"
+# shellcheck source=tests/support/workplace.sh
+. "$SRC_DIR/tests/support/workplace.sh"
 steps=60
 model=(gpt-nano --set "V=37,T=13,P=17,L=2,C=18,H=3,drop=0.1" --batch 5 --micro 2 --quiet)
 train() { # RUN STEPS [OPTIONS]
