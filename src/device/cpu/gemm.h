@@ -66,14 +66,18 @@ INLINE void gemm_start(const struct gemm_at *at, struct tile *t, int64_t i, int6
     t->start = !first || g->add ? t->c : g->start ? g->start + i * g->ldc + j : NULL;
     t->start_step = g->ldc;
     t->bias = first && g->bias ? g->bias + j : NULL;
+    if (at->pc + at->kc == g->k && g->finish)
+        t->also = (g->y ? g->y : g->x) + i * g->ldc + j;
+    else if (first && !g->add && g->start != g->c)
+        t->also = t->start;
 }
 
 /* One sliver of B against the block of A. */
 static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *b, int64_t b_step) {
     const struct gemm *g = at->gemm;
     bool last = at->pc + at->kc == g->k;
-    for (int64_t ir = 0; ir < at->mc; ir += MR) {
-        int64_t rows = least(MR, at->mc - ir), i = at->ic + ir;
+    for (int64_t ir = 0; ir < at->mc; ir += at->mr) {
+        int64_t rows = least(at->mr, at->mc - ir), i = at->ic + ir;
         struct tile t = {
             .kc = at->kc,
             .a = at->pack_a + ir * at->kc,
@@ -99,8 +103,8 @@ static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *
 
 static void gemm_pack_a(const struct gemm_at *at) {
     const struct gemm *g = at->gemm;
-    for (int64_t ir = 0; ir < at->mc; ir += MR) {
-        int64_t rows = least(MR, at->mc - ir);
+    for (int64_t ir = 0; ir < at->mc; ir += at->mr) {
+        int64_t rows = least(at->mr, at->mc - ir);
         float *to = at->pack_a + ir * at->kc;
         if (g->pack_a)
             g->pack_a(g, (int64_t[]){at->ic + ir, rows, at->pc, at->kc}, to);
@@ -151,6 +155,7 @@ static void gemm_part(const struct gemm *gemm, const struct part *part, float *s
     struct gemm_at at = {
         .gemm = gemm,
         .part = *part,
+        .mr = MR,
         .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums && !gemm->pack_b,
     };
     at.pack_b = scratch;

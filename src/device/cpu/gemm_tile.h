@@ -32,7 +32,8 @@ struct tile {
     const float *bias;  /* added to every row; NULL: 0 */
     const float *ahead; /* asked for meanwhile: 2 lines at each of mr steps; NULL: nothing */
     int64_t ahead_step;
-    int64_t i, j; /* where the tile lies, for the caller */
+    const float *also; /* asked for meanwhile: what c is combined with, rows ldc apart; or NULL */
+    int64_t i, j;      /* where the tile lies, for the caller */
 };
 
 typedef void tile_fn(const struct tile *tile);
@@ -48,6 +49,13 @@ INLINE void tile_ask(const struct tile *t, int row, int nv) {
     __builtin_prefetch(c + (nv - 1) * t->next + VL - 1, 1);
     __builtin_prefetch(ahead, 0, 2);
     __builtin_prefetch(ahead + LINE, 0, 2);
+    if (t->also) {
+        const float *also = t->also + row * t->ldc;
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            __builtin_prefetch(also + j * VL, 0, 2);
+        __builtin_prefetch(also + nv * VL - 1, 0, 2);
+    }
 }
 
 INLINE void tile_run(const struct tile *t, int mr, int nv) {

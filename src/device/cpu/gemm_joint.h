@@ -1,0 +1,128 @@
+/* c = a b by all threads of a worker: they pack B together, then take rows of c.
+ *
+ *   for columns by `wide`, for k by `deep`
+ *     pieces: panels of B, packed once for all        [deep, wide]
+ *     pieces: rows of c, each with its rows of A      [high, KC]: L2
+ *
+ * However many pieces there are, both sides are packed once (A: once per `wide`). Blocks of k are
+ * those of gemm.h, and so are the bits.
+ */
+#ifndef SL_DEVICE_CPU_GEMM_JOINT_H
+#define SL_DEVICE_CPU_GEMM_JOINT_H
+
+#include "device/cpu/gemm.h"
+
+struct joint_sizes {
+    int64_t kc, wide, deep, pieces; /* deep: whole blocks of kc */
+    int64_t a_floats, b_floats;     /* of a thread; of all */
+};
+
+/* Rows for every thread, which are worth a panel of B. */
+INLINE bool gemm_joins(int64_t m, int64_t count, int threads) {
+    return count < (threads > 1 ? threads : 4) && m >= (int64_t)128 * threads;
+}
+
+static struct joint_sizes joint_sizes(int64_t m, int64_t n, int64_t k, int threads) {
+    struct joint_sizes s = {.kc = gemm_kc(k)};
+    int64_t room = most(NR, threads * (int64_t)GEMM_B_FLOATS / s.kc),
+            strips = (n + room - 1) / room;
+    s.wide = up_to((n + strips - 1) / strips, NR);
+    s.deep = s.kc * least((k + s.kc - 1) / s.kc, most(1, room / s.wide));
+    s.pieces = up_to((m + GEMM_MC - 1) / GEMM_MC, (int64_t)2 * threads);
+    s.a_floats = up_to((m + s.pieces - 1) / s.pieces * s.kc + VL, LINE);
+    s.b_floats = up_to(s.wide * s.deep, LINE);
+    return s;
+}
+
+/* Floats of scratch per thread. */
+static int64_t joint_floats(int64_t m, int64_t n, int64_t k, int threads) {
+    struct joint_sizes s = joint_sizes(m, n, k, threads);
+    return s.a_floats + up_to((s.b_floats + threads - 1) / threads, LINE);
+}
+
+struct joint {
+    const struct gemm *gemm;
+    struct sl_pool *pool;
+    struct joint_sizes sizes;
+    float *pack_a, *pack_b;
+    int64_t n0, n1, k0, k1; /* at hand */
+};
+
+/* The block of k that starts at pc; false: there is none. */
+INLINE bool joint_block(const struct joint *job, struct gemm_at *at) {
+    at->kc = least(job->sizes.kc, job->k1 - at->pc);
+    at->pack_b = job->pack_b + (at->pc - job->k0) * job->sizes.wide + (at->jc - job->n0) * at->kc;
+    return at->pc < job->k1;
+}
+
+/* Columns are pieces and k is not: sums over b grow upwards. */
+static void joint_pack_b(void *ctx, int thread, int threads) {
+    const struct joint *job = ctx;
+    struct gemm_at at = {.gemm = job->gemm};
+    int64_t panels = (job->n1 - job->n0 + NR - 1) / NR;
+    int64_t group = NR * most(1, least(8, panels / ((int64_t)4 * threads)));
+    int64_t groups = (job->n1 - job->n0 + group - 1) / group;
+    for (int64_t i; (i = sl_pool_take(job->pool, groups, thread)) >= 0;) {
+        at.jc = job->n0 + i * group;
+        at.nc = least(group, job->n1 - at.jc);
+        for (at.pc = job->k0; joint_block(job, &at); at.pc += at.kc)
+            gemm_pack_b(&at);
+    }
+}
+
+/* Rows of a tile: no tile is much lower than others. */
+INLINE int64_t joint_tile(int64_t rows) {
+    int64_t count = (rows + MR - 1) / MR;
+    return (rows + count - 1) / count;
+}
+
+/* The next block of k, else the piece that is likely to come next. */
+INLINE void joint_ahead(const struct joint *job, struct gemm_at *at) {
+    const struct gemm *g = job->gemm;
+    int64_t i = at->ic, p = at->pc + at->kc;
+    if (p >= job->k1) {
+        i += at->mc;
+        p = job->k0;
+    }
+    gemm_look_ahead(at, i, p, least(at->mc, g->m - i), least(at->kc, g->k - p));
+}
+
+static void joint_rows(void *ctx, int thread, int threads) {
+    const struct joint *job = ctx;
+    const struct gemm *g = job->gemm;
+    int pieces = (int)job->sizes.pieces;
+    struct gemm_at at = {.gemm = g, .jc = job->n0, .nc = job->n1 - job->n0};
+    (void)threads;
+    at.pack_a = sl_pool_scratch(job->pool, job->pack_a, 4 * job->sizes.a_floats, thread);
+    for (int64_t i; (i = sl_pool_take(job->pool, pieces, thread)) >= 0;) {
+        int64_t end;
+        sl_pool_range(g->m, 1, (int)i, pieces, &at.ic, &end);
+        at.mc = end - at.ic;
+        at.mr = joint_tile(at.mc);
+        for (at.pc = job->k0; joint_block(job, &at); at.pc += at.kc) {
+            gemm_pack_a(&at);
+            joint_ahead(job, &at);
+            gemm_block(&at);
+        }
+    }
+}
+
+static void joint_product(const struct gemm *g, struct sl_pool *pool, float *scratch) {
+    struct joint job = {
+        .gemm = g,
+        .pool = pool,
+        .sizes = joint_sizes(g->m, g->n, g->k, sl_pool_threads(pool)),
+        .pack_b = scratch,
+    };
+    job.pack_a = scratch + job.sizes.b_floats;
+    for (job.n0 = 0; job.n0 < g->n; job.n0 = job.n1) {
+        job.n1 = least(g->n, job.n0 + job.sizes.wide);
+        for (job.k0 = 0; job.k0 < g->k; job.k0 = job.k1) {
+            job.k1 = least(g->k, job.k0 + job.sizes.deep);
+            sl_pool_run_pieces(pool, 0, joint_pack_b, &job);
+            sl_pool_run_pieces(pool, 4 * job.sizes.a_floats, joint_rows, &job);
+        }
+    }
+}
+
+#endif
