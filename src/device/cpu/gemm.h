@@ -92,6 +92,7 @@ static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *
         };
         gemm_start(at, &t, i, j);
         gemm_ask(&at->ahead, &t);
+        gemm_ask_b(at, &t, ir / at->mr);
         if (cols % VL || g->image % VL)
             gemm_edge(at, &t, rows, cols);
         else
@@ -101,8 +102,27 @@ static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *
     }
 }
 
+static void gemm_pack_columns(const struct gemm_at *at) {
+    const struct gemm *g = at->gemm;
+    vf sums[GEMM_MC / MR] = {{0}};
+    pack_columns(&g->a, at->ic, at->mc, at->pc, at->kc, at->mr, at->sum_a ? sums : NULL,
+                 at->pack_a);
+    for (int64_t ir = 0; at->sum_a && ir < at->mc; ir += at->mr) {
+        int64_t rows = least(at->mr, at->mc - ir);
+        float *to = g->a_sums + at->ic + ir;
+        vf sum = sums[ir / at->mr];
+        if (at->pc || g->add_sums)
+            sum += load_n(to, rows);
+        store_n(to, sum, rows);
+    }
+}
+
 static void gemm_pack_a(const struct gemm_at *at) {
     const struct gemm *g = at->gemm;
+    if (!g->pack_a && g->a.transposed) {
+        gemm_pack_columns(at);
+        return;
+    }
     for (int64_t ir = 0; ir < at->mc; ir += at->mr) {
         int64_t rows = least(at->mr, at->mc - ir);
         float *to = at->pack_a + ir * at->kc;
@@ -110,8 +130,6 @@ static void gemm_pack_a(const struct gemm_at *at) {
             g->pack_a(g, (int64_t[]){at->ic + ir, rows, at->pc, at->kc}, to);
         else
             pack_a(&g->a, at->ic + ir, rows, at->pc, at->kc, to);
-        if (g->a_sums && at->jc == 0)
-            sum_sliver(to, rows, at->kc, g->a_sums + at->ic + ir, rows, at->pc || g->add_sums);
     }
 }
 
@@ -162,6 +180,7 @@ static void gemm_part(const struct gemm *gemm, const struct part *part, float *s
     at.pack_a = scratch + least(up_to(part->n1 - part->n0, NR), nc) * kc;
     for (at.jc = part->n0; at.jc < part->n1; at.jc += nc) {
         at.nc = least(nc, part->n1 - at.jc);
+        at.sum_a = gemm->a_sums && at.jc == 0;
         for (at.pc = 0; at.pc < gemm->k; at.pc += kc) {
             at.kc = least(kc, gemm->k - at.pc);
             gemm_pack_b(&at);

@@ -24,6 +24,8 @@ struct gemm_at {
     float *pack_a, *pack_b;
     bool direct_b;
     int64_t mr; /* rows of a tile */
+    bool sum_a;
+    struct matrix next_b; /* the panel of B that comes next; at NULL: none */
     struct ahead ahead;
 };
 
@@ -62,6 +64,17 @@ INLINE void gemm_ask(struct ahead *ahead, struct tile *t) {
     t->ahead_step = ahead->transposed ? ahead->ld : 2 * LINE;
     t->ahead = ahead->transposed ? ahead->at + row * MR * ahead->ld + piece * 2 * LINE
                                  : ahead->at + row * ahead->ld + piece * 2 * LINE * MR;
+}
+
+/* Tile `index` asks for a piece of the next panel of B: 4 rows, or 4 mr rows of 2 lines. */
+INLINE void gemm_ask_b(const struct gemm_at *at, struct tile *t, int64_t index) {
+    const struct matrix *b = &at->next_b;
+    int64_t row = index * (b->transposed ? 4 : 4 * at->mr);
+    if (!b->at || row >= (b->transposed ? NR : at->kc))
+        return;
+    t->more = b->at + row * b->ld;
+    t->more_ld = b->ld;
+    t->more_step = b->transposed ? 2 * LINE : 4 * b->ld;
 }
 
 #endif

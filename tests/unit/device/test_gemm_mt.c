@@ -292,7 +292,7 @@ static void jointly(void **state) {
     static const struct product products[] = {
         {.m = 131, .n = 1301, .k = 260, .tb = true, .bias = true, .kernel = "matmul_gelu"},
         {.m = 259, .n = 1301, .k = 70, .ta = true, .add = true, .kernel = "matmul_sum_a"},
-        {.m = 391, .n = 67, .k = 3400, .ta = true, .add = true, .kernel = "matmul_sum_b"},
+        {.m = 131, .n = 67, .k = 3400, .ta = true, .add = true, .kernel = "matmul_sum_b"},
         {.m = 391, .n = 130, .k = 515, .bias = true, .kernel = "matmul_add"},
         {.count = 2, .m = 391, .n = 35, .k = 33, .tb = true, .kernel = "matmul"},
         {.m = 2050, .n = 33, .k = 19, .kernel = "matmul_gelu_dx"},
