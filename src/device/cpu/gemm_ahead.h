@@ -66,15 +66,17 @@ INLINE void gemm_ask(struct ahead *ahead, struct tile *t) {
                                  : ahead->at + row * ahead->ld + piece * 2 * LINE * MR;
 }
 
-/* Tile `index` asks for a piece of the next panel of B: 4 rows, or 4 mr rows of 2 lines. */
+/* Tile `index` of a panel asks for its share of the next one: some rows of B in pairs of lines. */
 INLINE void gemm_ask_b(const struct gemm_at *at, struct tile *t, int64_t index) {
     const struct matrix *b = &at->next_b;
-    int64_t row = index * (b->transposed ? 4 : 4 * at->mr);
-    if (!b->at || row >= (b->transposed ? NR : at->kc))
+    if (!b->at)
         return;
-    t->more = b->at + row * b->ld;
+    int64_t count = (at->mc + at->mr - 1) / at->mr;
+    t->more_steps = b->transposed ? (at->kc + 2 * LINE - 1) / (2 * LINE) : at->mr;
+    t->more_rows = b->transposed ? (NR + count - 1) / count : at->kc / (count * at->mr) + 1;
     t->more_ld = b->ld;
-    t->more_step = b->transposed ? 2 * LINE : 4 * b->ld;
+    t->more_step = b->transposed ? 2 * LINE : t->more_rows * b->ld;
+    t->more = b->at + index * t->more_rows * (b->transposed ? 1 : at->mr) * b->ld;
 }
 
 #endif

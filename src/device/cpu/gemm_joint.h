@@ -12,6 +12,9 @@
 
 #include "device/cpu/gemm.h"
 
+/* Pieces of the rows that a thread has, at least; panels of B in a piece of the columns. */
+enum { JOINT_PIECES = 4, JOINT_PANELS = 4 };
+
 struct joint_sizes {
     int64_t kc, wide, deep, pieces; /* deep: whole blocks of kc; pieces: of the rows */
     int64_t a_floats, b_floats;     /* of a thread; of all */
@@ -24,12 +27,13 @@ INLINE bool gemm_joins(int64_t m, int64_t count, int threads) {
 
 static struct joint_sizes joint_sizes(int64_t m, int64_t n, int64_t k, int threads) {
     struct joint_sizes s = {.kc = gemm_kc(k)};
-    int64_t room = most(NR, threads * (int64_t)GEMM_B_FLOATS / s.kc),
-            strips = (n + room - 1) / room;
+    int64_t room = most(NR, threads * (int64_t)GEMM_B_FLOATS / s.kc);
+    int64_t strips = most(1, (n + room - 1) / room);
     s.wide = up_to((n + strips - 1) / strips, NR);
     s.deep = s.kc * least((k + s.kc - 1) / s.kc, most(1, room / s.wide));
-    s.pieces = 1 + up_to((m + GEMM_MC - 1) / GEMM_MC, (int64_t)2 * threads);
-    s.a_floats = up_to((m + s.pieces - 1) / s.pieces * s.deep + VL, LINE);
+    s.pieces = 1 + up_to((m + GEMM_MC - 1) / GEMM_MC, (int64_t)JOINT_PIECES * threads);
+    int64_t slivers = ((m + MR - 1) / MR + s.pieces - 1) / s.pieces;
+    s.a_floats = up_to(slivers * MR * s.deep + VL, LINE);
     s.b_floats = up_to(s.wide * s.deep, LINE);
     return s;
 }
@@ -58,7 +62,7 @@ INLINE bool joint_block(const struct joint *job, struct gemm_at *at) {
 /* Piece `index` of the rows, in tiles of which none is much lower than others. */
 INLINE void joint_rows_of(const struct joint *job, int64_t index, struct gemm_at *at) {
     int64_t end;
-    sl_pool_range(job->gemm->m, 1, (int)index, (int)job->sizes.pieces, &at->ic, &end);
+    sl_pool_range(job->gemm->m, MR, (int)index, (int)job->sizes.pieces, &at->ic, &end);
     at->mc = end - at->ic;
     int64_t count = (at->mc + MR - 1) / MR;
     at->mr = (at->mc + count - 1) / count;
@@ -114,7 +118,7 @@ static void joint_columns(void *ctx, int thread, int threads) {
     const struct gemm *g = job->gemm;
     struct gemm_at at = {.gemm = g, .jc = job->n0};
     int64_t panels = (job->n1 - job->n0 + NR - 1) / NR;
-    int64_t group = NR * most(1, least(8, panels / ((int64_t)4 * threads)));
+    int64_t group = NR * most(1, least(JOINT_PANELS, panels / ((int64_t)4 * threads)));
     int64_t groups = (job->n1 - job->n0 + group - 1) / group;
     bool packed = false;
     joint_rows_of(job, 0, &at);

@@ -32,8 +32,8 @@ struct tile {
     const float *bias;  /* added to every row; NULL: 0 */
     const float *ahead; /* asked for meanwhile: 2 lines at each of mr steps; NULL: nothing */
     int64_t ahead_step;
-    const float *more; /* the same, at each of mr steps 4 times 2 lines more_ld apart; or NULL */
-    int64_t more_step, more_ld;
+    const float *more; /* the same: at each of more_steps more_rows times 2 lines; or NULL */
+    int64_t more_steps, more_step, more_rows, more_ld;
     const float *also; /* asked for meanwhile: what c is combined with, rows ldc apart; or NULL */
     int64_t i, j;      /* where the tile lies, for the caller */
 };
@@ -62,7 +62,7 @@ INLINE void tile_ask(const struct tile *t, int row, int nv) {
 
 INLINE void tile_ask_more(const struct tile *t, int row) {
     const float *more = t->more + row * t->more_step;
-    for (int i = 0; i < 4; i++) {
+    for (int64_t i = 0; i < t->more_rows; i++) {
         __builtin_prefetch(more + i * t->more_ld, 0, 2);
         __builtin_prefetch(more + i * t->more_ld + LINE, 0, 2);
     }
@@ -82,7 +82,7 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     int64_t chunk = t->kc >= 128 ? t->kc / mr : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
         tile_ask(t, row, nv);
-        if (t->more)
+        if (t->more && row < t->more_steps)
             tile_ask_more(t, row);
         int64_t stop = row + 1 < mr ? left - chunk : 0;
         for (int64_t k = left; k > stop; k--) {
