@@ -103,12 +103,15 @@ static void add_lstm(int b, int t, int i, int h) {
     snprintf(r->out[2], TEXT, "%d,%d,%d", b, t, 4 * h);
 }
 
-/* GPT 6 x 384 with B = 8, T = 256; GPT-2 widths; ResNet-18 for CIFAR with B = 64. */
+/* GPT 6 x 384 with B = 8, T = 256; GPT-2 widths; a stage of bench/pipeline.c; ResNet-18 for CIFAR
+ * with B = 64. */
 static void add_rows(void) {
     static const int mm[][3] = {{2048, 384, 1152}, {2048, 384, 384},  {2048, 384, 1536},
                                 {2048, 1536, 384}, {2048, 512, 512},  {2048, 768, 3072},
                                 {2048, 3072, 768}, {2048, 384, 256},  {2048, 384, 50257},
-                                {384, 2048, 1152}, {1536, 2048, 384}, {384, 2048, 384}};
+                                {384, 2048, 1152}, {1536, 2048, 384}, {384, 2048, 384},
+                                {512, 512, 512},   {512, 512, 1536},  {512, 512, 2048},
+                                {512, 1536, 512},  {512, 2048, 512}};
     static const char *const sides[] = {"NN", "NT", "TN"};
     for (int i = 0; i < SL_COUNT(mm); i++)
         for (int s = 0; s < 3; s++)
@@ -118,6 +121,7 @@ static void add_rows(void) {
     for (int back = 0; back < 2; back++) {
         add_attention(back, 8, 256, 6, 64, true);
         add_attention(back, 8, 128, 8, 64, false);
+        add_attention(back, 4, 128, 8, 64, true);
         add_attention(back, 2, 1024, 12, 64, true);
     }
     static const char *const convs[] = {"conv2d", "conv2d_dx", "conv2d_dw"};

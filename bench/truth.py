@@ -144,14 +144,20 @@ def train_args(sluice, p, steps):
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
 
 
+def mpirun_args(ranks):
+    """Open MPI gives each of two ranks one core, whatever their threads are."""
+    args = ["mpirun", "-n", str(ranks)]
+    if "Open MPI" in call(["mpirun", "--version"]):
+        args += ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+    return args
+
+
 def run_once(sluice, p, seconds):
     stale = p["schedule"] in STALE
     steps = int(min(200, max(3 * EDGE + 2 if stale else 7, seconds / p["predicted_s"])))
     args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
-        args = ["mpirun", "-n", str(p["ranks"]), "--oversubscribe"] + args
-        if os.geteuid() == 0:
-            args[1:1] = ["--allow-run-as-root"]
+        args = mpirun_args(p["ranks"]) + args
     with tempfile.TemporaryDirectory() as out:
         if stale:
             args += ["--out", out, "--checkpoint-every", "0"]
@@ -169,9 +175,11 @@ def bytes_of(p, run):
 
 
 def traced(sluice, p):
-    """Nanoseconds that the actions of one more run take, by kind and stage: [[kind, stage, foretold, median], ...]"""
+    """Nanoseconds that the actions of one more run take, by kind and stage: [[kind, stage, foretold, median], ...]; the
+    row of kind ALL is the whole step."""
     with tempfile.TemporaryDirectory() as out:
-        call(train_args(sluice, p, 20) + ["--trace", "--out", os.path.join(out, "run"), "--checkpoint-every", "0"])
+        run = json.loads(call(train_args(sluice, p, 20) + ["--trace", "--out", os.path.join(out, "run"),
+                                                           "--checkpoint-every", "0"]))
         with open(os.path.join(out, "run", "timeline.trace.json")) as file:
             spans = [e for e in json.load(file)["traceEvents"] if e.get("ph") == "X" and "start_ns" in e.get("args", {})]
     took = {}
@@ -180,7 +188,8 @@ def traced(sluice, p):
     again = [s.get("RECOMPUTE", 0) if p["recompute"] == "all" else 0 for s in p["action_ns"]]  # it is part of B there
     return [[kind, stage, p["action_ns"][stage].get(kind, 0) + (again[stage] if kind in "BI" else 0),
              statistics.median(times)]
-            for (kind, stage), times in sorted(took.items()) if kind in ("F", "B", "I", "W", "STEP")]
+            for (kind, stage), times in sorted(took.items()) if kind in ("F", "B", "I", "W", "STEP")] + \
+        [["ALL", 0, 1e9 * p["predicted_s"], 1e9 * run["step_s"]]]
 
 
 def take_turn(sluice, group, turn, directory, options, told):

@@ -24,17 +24,20 @@ static bool work_idly(bool (*ready)(void *ctx), void *ctx) {
     return idle.work && idle.work(idle.ctx, ready, ctx);
 }
 
+struct sl_sleeper {
+    bool (*ready)(void *ctx);
+    void *ctx;
+    pthread_cond_t wake;
+    struct sl_sleeper *next;
+};
+
 void sl_gate_open(struct sl_gate *gate) {
     /* on one core, who is waited for cannot run while we spin */
     *gate = (struct sl_gate){.err = SL_OK, .spins = sl_bind_count() == 1 ? 0 : SPINS};
     pthread_mutex_init(&gate->mutex, NULL);
-    pthread_cond_init(&gate->wake, NULL);
 }
 
-void sl_gate_close(struct sl_gate *gate) {
-    pthread_mutex_destroy(&gate->mutex);
-    pthread_cond_destroy(&gate->wake);
-}
+void sl_gate_close(struct sl_gate *gate) { pthread_mutex_destroy(&gate->mutex); }
 
 void sl_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer) {
     pthread_mutex_lock(&gate->mutex);
@@ -47,7 +50,9 @@ void sl_gate_ring(struct sl_gate *gate) {
     if (atomic_load(&gate->sleepers) == 0)
         return;
     pthread_mutex_lock(&gate->mutex);
-    pthread_cond_broadcast(&gate->wake);
+    for (struct sl_sleeper *s = gate->asleep; s; s = s->next)
+        if (s->ready(s->ctx))
+            pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&gate->mutex);
 }
 
@@ -58,7 +63,8 @@ void sl_gate_fail(struct sl_gate *gate, sl_err err) {
         snprintf(gate->message, sizeof gate->message, "%s", sl_err_message());
     }
     atomic_store(&gate->failed, true);
-    pthread_cond_broadcast(&gate->wake);
+    for (struct sl_sleeper *s = gate->asleep; s; s = s->next)
+        pthread_cond_signal(&s->wake);
     struct sl_gate *outer = gate->outer;
     pthread_mutex_unlock(&gate->mutex);
     if (outer)
@@ -91,6 +97,25 @@ static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void 
     }
 }
 
+/* False: a worker failed first. */
+static bool sleep_until(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
+    struct sl_sleeper self = {ready, ctx, PTHREAD_COND_INITIALIZER, NULL}, **at = &gate->asleep;
+    bool come;
+    pthread_mutex_lock(&gate->mutex);
+    self.next = gate->asleep;
+    gate->asleep = &self;
+    atomic_fetch_add(&gate->sleepers, 1);
+    while (!(come = ready(ctx)) && !atomic_load(&gate->failed))
+        pthread_cond_wait(&self.wake, &gate->mutex);
+    atomic_fetch_sub(&gate->sleepers, 1);
+    while (*at != &self)
+        at = &(*at)->next;
+    *at = self.next;
+    pthread_mutex_unlock(&gate->mutex);
+    pthread_cond_destroy(&self.wake);
+    return come;
+}
+
 sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     if (gate->poll)
         return wait_polling(gate, ready, ctx);
@@ -104,11 +129,6 @@ sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
             i = 0;
         __builtin_ia32_pause();
     }
-    pthread_mutex_lock(&gate->mutex);
-    atomic_fetch_add(&gate->sleepers, 1);
-    while (!ready(ctx) && !atomic_load(&gate->failed))
-        pthread_cond_wait(&gate->wake, &gate->mutex);
-    atomic_fetch_sub(&gate->sleepers, 1);
-    pthread_mutex_unlock(&gate->mutex);
-    return ready(ctx) ? SL_OK : sl_gate_error(gate);
+    bool come = sleep_until(gate, ready, ctx);
+    return come ? SL_OK : sl_gate_error(gate);
 }

@@ -11,7 +11,7 @@
 
 struct sl_gate {
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    struct sl_sleeper *asleep; /* a list; guarded by mutex */
     atomic_int sleepers;
     atomic_bool failed;
     sl_err err; /* the first error; guarded by mutex */
@@ -27,7 +27,8 @@ struct sl_gate {
 void sl_gate_open(struct sl_gate *gate);
 void sl_gate_close(struct sl_gate *gate);
 void sl_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer);
-/* Something changed: wake whoever sleeps. */
+/* Something changed: wake those who sleep and are ready now. Asks for them: what they wait for is
+ * seen under the gate's mutex, by any thread. */
 void sl_gate_ring(struct sl_gate *gate);
 /* This worker failed with the error recorded in its thread. The first one counts. */
 void sl_gate_fail(struct sl_gate *gate, sl_err err);

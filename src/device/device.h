@@ -33,6 +33,7 @@ struct sl_device {
 /* What one run of a phase needs to know. */
 struct sl_run_args {
     enum sl_phase phase;
+    bool again_done;            /* B, I: phase R has run, and nothing since; not where `whole` */
     void *base[SL_SPACE_COUNT]; /* device memory of each space */
     bool accumulate;            /* false: gradients are written, true: added */
     uint64_t seed;              /* of this step, for dropout */

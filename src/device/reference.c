@@ -136,7 +136,9 @@ static void run_instr(struct sl_exec *exec, const struct sl_instr *instr,
 static sl_err ref_run(struct sl_device *device, struct sl_exec *exec,
                       const struct sl_run_args *args) {
     (void)device;
-    for (int i = exec->program->begin[args->phase]; i < exec->program->end[args->phase]; i++) {
+    int begin =
+        args->again_done ? exec->program->end[SL_PHASE_R] : exec->program->begin[args->phase];
+    for (int i = begin; i < exec->program->end[args->phase]; i++) {
         int64_t start = args->op_ns ? sl_clock_ns() : 0;
         run_instr(exec, &exec->program->instrs[i], args);
         if (args->op_ns)

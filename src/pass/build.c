@@ -161,6 +161,7 @@ static void emit_backward(struct sl_build *b) {
         for (int64_t n = 0; n < b->graph->forward_count; n++)
             if (sl_build_own(b, (int)n))
                 emit(b, (int)n);
+    b->again_end = (int)b->instrs.count;
     for (int64_t n = b->graph->forward_count; n < nodes; n++) {
         bool now = !b->spec->split || b->graph->nodes.at[n].pass == SL_PASS_I || b->early[n];
         if (now && sl_build_own(b, (int)n))
@@ -175,10 +176,28 @@ static void emit_backward(struct sl_build *b) {
         b->split_at = (int)b->instrs.count;
 }
 
+/* A gradient of a neighbour. */
+static bool is_received(const struct sl_build *b, int value) {
+    const struct sl_value *v = value < 0 ? NULL : sl_graph_value(b->graph, value);
+    return v && v->kind == SL_VALUE_NODE && v->node >= b->graph->forward_count &&
+           !sl_build_own(b, v->node);
+}
+
+/* Fusion may have pulled something up that needs more than the forward pass does. */
+static int again_end(const struct sl_build *b) {
+    for (int i = b->forward_end; i < b->again_end; i++)
+        for (int k = 0; k < b->instrs.at[i].in_count; k++)
+            if (is_received(b, b->instrs.at[i].in[k].value))
+                return i;
+    return b->again_end;
+}
+
 static void set_phases(struct sl_build *b) {
     struct sl_program *p = b->program;
     int count = (int)b->instrs.count, f = b->forward_end;
     p->end[SL_PHASE_F] = f;
+    p->begin[SL_PHASE_R] = f;
+    p->end[SL_PHASE_R] = again_end(b);
     p->begin[SL_PHASE_B] = f;
     p->end[SL_PHASE_B] = count;
     p->begin[SL_PHASE_I] = f;
@@ -194,7 +213,7 @@ static void build_instrs(struct sl_build *b) {
             emit(b, (int)n);
     emit_updates(b);
     b->forward_end = (int)b->instrs.count;
-    b->split_at = b->forward_end;
+    b->again_end = b->split_at = b->forward_end;
     if (b->graph->differentiated)
         emit_backward(b);
     if (b->spec->has_kernel)

@@ -42,6 +42,7 @@ struct sl_build {
     SL_VEC(struct sl_item) items;
     SL_VEC(struct sl_fused_pair) fused;
     int forward_end; /* instructions [0, forward_end) are F */
+    int again_end;   /* [forward_end, again_end) is the forward pass again */
     int split_at;    /* first W instruction of a split program, else instrs.count */
 };
 

@@ -118,7 +118,8 @@ static sl_err check_ports(struct memory *memory, const struct sl_ports *ports, c
     return SL_OK;
 }
 
-sl_err sl_program_check(const struct sl_program *p) {
+/* `late`: gradients come when the forward pass has been computed again. */
+static sl_err play(const struct sl_program *p, bool late) {
     struct memory memory = {.program = p};
     sl_err err = SL_OK;
     write_ports(&memory, &p->inputs);
@@ -130,8 +131,13 @@ sl_err sl_program_check(const struct sl_program *p) {
     SL_TRY_OUT(check_ports(&memory, &p->losses, "loss"));
     SL_TRY_OUT(check_ports(&memory, &p->outputs, "output"));
     SL_TRY_OUT(check_ports(&memory, &p->send_act, "activation"));
-    write_ports(&memory, &p->recv_grad);
-    for (int i = p->begin[SL_PHASE_I]; i < p->end[SL_PHASE_I]; i++)
+    if (!late)
+        write_ports(&memory, &p->recv_grad);
+    for (int i = p->begin[SL_PHASE_R]; i < p->end[SL_PHASE_R]; i++)
+        SL_TRY_OUT(check_instr(&memory, &p->instrs[i]));
+    if (late)
+        write_ports(&memory, &p->recv_grad);
+    for (int i = p->end[SL_PHASE_R]; i < p->end[SL_PHASE_I]; i++)
         SL_TRY_OUT(check_instr(&memory, &p->instrs[i]));
     if (p->split)
         wipe_work(&memory);
@@ -141,4 +147,9 @@ sl_err sl_program_check(const struct sl_program *p) {
 out:
     SL_VEC_FREE(&memory.tenants);
     return err;
+}
+
+sl_err sl_program_check(const struct sl_program *p) {
+    SL_TRY(play(p, false));
+    return p->recompute ? play(p, true) : SL_OK;
 }

@@ -386,16 +386,18 @@ static bool fuse_cross_entropy(struct sl_build *b, int i) {
 
 static void compact(struct sl_build *b) {
     int64_t kept = 0;
-    int forward_end = 0, split_at = 0;
+    int forward_end = 0, again_end = 0, split_at = 0;
     for (int64_t i = 0; i < b->instrs.count; i++) {
         if (!b->instrs.at[i].kernel)
             continue;
         forward_end += i < b->forward_end;
+        again_end += i < b->again_end;
         split_at += i < b->split_at;
         b->instrs.at[kept++] = b->instrs.at[i];
     }
     b->instrs.count = kept;
     b->forward_end = forward_end;
+    b->again_end = again_end;
     b->split_at = split_at;
 }
 

@@ -83,7 +83,9 @@ struct sl_ports {
     struct sl_program_port *at;
 };
 
-enum sl_phase { SL_PHASE_F, SL_PHASE_I, SL_PHASE_W, SL_PHASE_B, SL_PHASE_COUNT };
+/* R: what I or B of a program that recomputes begins with, the forward pass again; it reads nothing
+ * that comes from a neighbour after F, and leaves its results in WORK. */
+enum sl_phase { SL_PHASE_F, SL_PHASE_I, SL_PHASE_W, SL_PHASE_B, SL_PHASE_R, SL_PHASE_COUNT };
 
 struct sl_program {
     struct sl_arena arena;

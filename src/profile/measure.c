@@ -32,6 +32,7 @@ struct run {
     double copy_rate;
     int64_t action_ns;
     struct sl_cold cold; /* the sum over sizes and workers */
+    int64_t late_ns;     /* of a hand-over, the mean over sizes */
     struct sl_tempo_log tempo;
 };
 
@@ -286,6 +287,7 @@ static sl_err conclude(struct run *r, struct crowd *c, int size) {
     }
     for (int w = 0; w < spec->busy; w++)
         sl_relay_add(&c->relay, w, &r->cold);
+    r->late_ns += sl_relay_late(&c->relay) / spec->size_count;
     add_rows(r, c->samples, c->count, whole, spec->sizes[size]);
     for (int w = 0; w < spec->busy; w++)
         sl_tempo_add(&r->tempo, w, size, c->members[w].passes,
@@ -397,8 +399,9 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
             spec->progress(spec->ctx, s, spec->size_count);
         SL_TRY_OUT(measure_size(&r, s));
     }
-    int64_t latency_ns = 0;
-    SL_TRY_OUT(sl_profile_latency(&latency_ns));
+    int64_t latency_ns = r.late_ns;
+    if (spec->busy < 2)
+        SL_TRY_OUT(sl_profile_latency(&latency_ns));
     struct sl_cost draft = {.model = graph->name,
                             .device = spec->device->name,
                             .threads = spec->threads,

@@ -6,13 +6,15 @@
 
 #include <stddef.h>
 
-enum { ROUNDS_MOST = 9 };
+enum { ROUNDS_MOST = 9, RARE = 32 /* one of so many hand-overs is left out */ };
 
 void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds) {
     rounds = workers < 2 ? 0 : rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST;
     *relay = (struct sl_relay){.workers = workers, .rounds = rounds};
     relay->samples = SL_NEW(arena, struct sl_relay_sample, (int64_t)workers * rounds + 1);
     relay->turns = sl_arena_alloc(arena, (int64_t)sizeof *relay->turns * workers);
+    relay->ended_ns = SL_NEW(arena, int64_t, 2 * (int64_t)workers * rounds + 1);
+    relay->late_ns = SL_NEW(arena, int64_t, 2 * (int64_t)workers * rounds + 1);
     for (int w = 0; w < workers; w++)
         atomic_init(&relay->turns[w], 0);
     sl_gate_open(&relay->gate);
@@ -32,10 +34,13 @@ static bool is_over(void *ctx) {
 
 /* The worker before has had as many turns; the first one may be half a ring ahead of the last. */
 static sl_err await(struct sl_relay *relay, int worker, int turn) {
-    int ahead = relay->workers / 2;
-    struct wait wait = {&relay->turns[worker ? worker - 1 : relay->workers - 1],
-                        worker ? turn + 1 : turn + 1 - ahead};
-    return sl_gate_wait(&relay->gate, is_over, &wait);
+    int before = worker ? worker - 1 : relay->workers - 1;
+    int64_t all = 2 * (int64_t)relay->rounds, begin = sl_clock_ns();
+    struct wait wait = {&relay->turns[before], worker ? turn + 1 : turn + 1 - relay->workers / 2};
+    SL_TRY(sl_gate_wait(&relay->gate, is_over, &wait));
+    int64_t ended = wait.until > 0 ? relay->ended_ns[before * all + wait.until - 1] : begin;
+    relay->late_ns[worker * all + turn] = ended > begin ? sl_clock_ns() - ended : -1;
+    return SL_OK;
 }
 
 struct turn {
@@ -56,6 +61,7 @@ static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body
         turn->pass_ns[i] = end - start;
         start = end;
     }
+    relay->ended_ns[worker * 2 * (int64_t)relay->rounds + number] = start;
     atomic_store(&relay->turns[worker], number + 1);
     sl_gate_ring(&relay->gate);
     return SL_OK;
@@ -108,6 +114,18 @@ void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum)
     sum->f_ns += middle(relay, worker, offsetof(struct sl_relay_sample, f_ns));
     sum->b_ns += middle(relay, worker, offsetof(struct sl_relay_sample, b_ns));
     sum->after_ns += middle(relay, worker, offsetof(struct sl_relay_sample, waited_ns));
+}
+
+int64_t sl_relay_late(struct sl_relay *relay) {
+    int64_t count = 0, sum = 0;
+    for (int64_t i = 0; i < 2 * (int64_t)relay->workers * relay->rounds; i++)
+        if (relay->late_ns[i] >= 0)
+            relay->late_ns[count++] = relay->late_ns[i];
+    sl_sort(relay->late_ns, count, sizeof *relay->late_ns, compare);
+    count -= count / RARE;
+    for (int64_t i = 0; i < count; i++)
+        sum += relay->late_ns[i];
+    return count ? sum / count : 0;
 }
 
 static int64_t within(int64_t ns) {

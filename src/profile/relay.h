@@ -20,6 +20,8 @@ struct sl_relay {
     int workers, rounds;
     atomic_int *turns;               /* [worker] that are over */
     struct sl_relay_sample *samples; /* [worker][round] */
+    int64_t *ended_ns;               /* [worker][turn] */
+    int64_t *late_ns; /* [worker][turn] behind the end of what it waited for; -1: it did not wait */
 };
 
 /* No more than a few of the rounds, and none when there is nobody to wait for. */
@@ -32,5 +34,8 @@ SL_MUST_CHECK sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_
 void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum);
 /* The mean of `count` such; a pass that is no slower after a wait costs nothing more. */
 struct sl_cold sl_relay_mean(const struct sl_cold *sum, int count);
+/* A hand-over to a worker that waits, from the end of one's work to the begin of the other's: the
+ * mean without the longest ones, which are not in every step. 0: nobody has waited. Once. */
+int64_t sl_relay_late(struct sl_relay *relay);
 
 #endif

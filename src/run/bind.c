@@ -1,6 +1,7 @@
 /* Binding workers to cores. */
 #include "run/bind.h"
 
+#include "base/log.h"
 #include "base/map.h"
 #include "device/bind.h"
 
@@ -18,7 +19,30 @@ void sl_bind_share(const struct sl_bind_rank *ranks, int count, int rank, int64_
     }
 }
 
-static sl_err ask_ranks(struct sl_comm *comm, int workers, int64_t *first, int64_t *all) {
+int sl_bind_find_crowded(const struct sl_bind_rank *ranks, int count, int threads) {
+    for (int r = 0; r < count; r++) {
+        int64_t first, all;
+        sl_bind_share(ranks, count, r, &first, &all);
+        if (all * threads > ranks[r].have && ranks[r].have < ranks[r].online)
+            return r;
+    }
+    return -1;
+}
+
+static void warn_of_crowd(const struct sl_bind_rank *ranks, int count, int rank, int threads) {
+    const struct sl_bind_rank *here = &ranks[rank];
+    int64_t first, all;
+    sl_bind_share(ranks, count, rank, &first, &all);
+    sl_log_warn("rank %d: %lld threads share %lld of the computer's %lld processors, all it may "
+                "use%s",
+                rank, (long long)(all * threads), (long long)here->have, (long long)here->online,
+                count > 1 ? ": the launcher has bound it; try 'mpirun --bind-to none' or "
+                            "'--map-by slot:PE=THREADS'"
+                          : " (taskset or a control group); use fewer --threads or give it more");
+}
+
+static sl_err ask_ranks(struct sl_comm *comm, int workers, int threads, int64_t *first,
+                        int64_t *all) {
     struct sl_arena arena = {0};
     struct sl_bind_rank *ranks = SL_NEW(&arena, struct sl_bind_rank, comm->ranks);
     int *places = SL_NEW(&arena, int, SL_BIND_MOST), count = sl_bind_places(places);
@@ -28,9 +52,13 @@ static sl_err ask_ranks(struct sl_comm *comm, int workers, int64_t *first, int64
         .host = sl_hash(host, strlen(host)),
         .places = sl_hash(places, sizeof *places * (size_t)count),
         .workers = workers,
+        .have = count,
+        .online = sysconf(_SC_NPROCESSORS_ONLN),
     };
     sl_err err = sl_comm_merge(comm, ranks, comm->ranks * (int64_t)sizeof *ranks);
     sl_bind_share(ranks, comm->ranks, comm->rank, first, all);
+    if (err == SL_OK && sl_bind_find_crowded(ranks, comm->ranks, threads) == comm->rank)
+        warn_of_crowd(ranks, comm->ranks, comm->rank, threads);
     sl_arena_free(&arena);
     return err;
 }
@@ -39,9 +67,9 @@ sl_err sl_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode, int workers,
                       int *first) {
     int64_t before, all;
     *first = -1;
+    SL_TRY(ask_ranks(comm, workers, threads, &before, &all));
     if (mode == SL_BIND_NONE)
         return SL_OK;
-    SL_TRY(ask_ranks(comm, workers, &before, &all));
     int64_t need = all * threads, have = sl_bind_count();
     if (need > have && mode == SL_BIND_CORES)
         return sl_fail(SL_ERR_NO,

@@ -23,8 +23,12 @@ SL_MUST_CHECK sl_err sl_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode
 struct sl_bind_rank {
     uint64_t host, places; /* hashes */
     int64_t workers;
+    int64_t have, online; /* processors: that it may use, of its computer */
 };
 void sl_bind_share(const struct sl_bind_rank *ranks, int count, int rank, int64_t *first,
                    int64_t *all);
+/* The first rank whose threads, with those of the ranks that share its places, are more than its
+ * processors while its computer has others; -1: none. */
+int sl_bind_find_crowded(const struct sl_bind_rank *ranks, int count, int threads);
 
 #endif

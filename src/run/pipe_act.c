@@ -186,6 +186,7 @@ static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
 
 static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
+    w->again.kind = SL_F;
     struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     pass.version = at.seat->newest;
@@ -211,6 +212,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
+    w->again.kind = SL_F;
     SL_TRY(count_items(w->pipe, &at));
     at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
@@ -222,12 +224,33 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     return move_messages(w, &at, false, true);
 }
 
+/* While the gradient is on its way. Devices that run phases as a whole, and passes that are run
+ * twice, compute again with the backward pass. */
+static sl_err act_again(struct sl_pipe_worker *w, const struct sl_action *action) {
+    struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
+    struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_R);
+    if (w->device->row->whole || at.seat->train.worker->audit)
+        return SL_OK;
+    w->again = *action;
+    return sl_worker_pass(at.seat->train.worker, &pass);
+}
+
+/* Has it been computed again, and is that still there? */
+static bool take_again(struct sl_pipe_worker *w, const struct sl_action *action) {
+    const struct sl_action *again = &w->again;
+    bool done = again->kind == SL_RECOMPUTE && again->stage == action->stage &&
+                again->micro == action->micro && action->kind != SL_W;
+    w->again.kind = SL_F;
+    return done;
+}
+
 static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     enum sl_phase phase = action->kind == SL_B   ? SL_PHASE_B
                           : action->kind == SL_I ? SL_PHASE_I
                                                  : SL_PHASE_W;
     struct sl_pass pass = pass_of(w, &at, action, phase);
+    pass.again_done = take_again(w, action);
     if (action->kind != SL_W)
         SL_TRY(move_messages(w, &at, true, false));
     SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
@@ -240,8 +263,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     return action->kind == SL_W ? SL_OK : move_messages(w, &at, true, true);
 }
 
-/* A channel receives into its free places and is sent to by the pass; recomputation is part of the
- * backward program. */
+/* A channel receives into its free places and is sent to by the pass. */
 static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *action) {
     (void)w;
     (void)action;
@@ -250,7 +272,7 @@ static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *acti
 
 static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const struct sl_action *) = {
     [SL_F] = act_forward,           [SL_B] = act_backward,        [SL_I] = act_backward,
-    [SL_W] = act_backward,          [SL_RECOMPUTE] = act_nothing, [SL_SEND] = act_nothing,
+    [SL_W] = act_backward,          [SL_RECOMPUTE] = act_again,   [SL_SEND] = act_nothing,
     [SL_RECV] = act_nothing,        [SL_REDUCE] = sl_pipe_reduce, [SL_STEP] = sl_pipe_step,
     [SL_PREDICT] = sl_pipe_predict,
 };

@@ -43,14 +43,14 @@ struct sl_seat_state {
 /* A worker: a thread with the seats it holds. Workers of other ranks are empty here. */
 struct sl_pipe_worker {
     struct sl_pipe *pipe;
-    int index;
-    int place; /* of its first thread, when threads are bound */
+    int index, place; /* the last: of its first thread, when threads are bound */
     struct sl_device *device;
     struct sl_seat_state *seats;
     int seat_count;
     struct sl_areas areas;
     struct sl_notes notes;
     int steps_waiting;
+    struct sl_action again; /* RECOMPUTE behind which nothing has run yet, or another kind */
     struct sl_completing completing; /* by the pass at hand */
     int sums;                        /* parts of gradients under way */
     int64_t since_ns;                /* sums of the REDUCE at hand; 0: with it */

@@ -190,6 +190,7 @@ sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
 sl_err sl_worker_run(struct sl_worker *w, const struct sl_pass *pass) {
     struct sl_run_args args = {
         .phase = pass->phase,
+        .again_done = pass->again_done,
         .accumulate = pass->accumulate,
         .seed = pass->seed,
         .first_sample = pass->first_sample,

@@ -67,6 +67,7 @@ SL_MUST_CHECK sl_err sl_worker_init(struct sl_worker *worker, uint64_t seed);
 struct sl_pass {
     enum sl_worker_program program;
     enum sl_phase phase;
+    bool again_done; /* as in sl_run_args */
     int slot, version, grad_slot;
     bool accumulate;
     uint64_t seed;

@@ -202,24 +202,12 @@ struct game {
     struct sl_sim_opts opts;
 };
 
-/* A schedule may compute again while it waits for a gradient; runs do it when that has come. */
-static void compute_again_late(const struct sl_plan *plan, int64_t (*dur)[SL_KIND_COUNT]) {
-    for (int s = 0; s < plan->stage_count; s++) {
-        int64_t again = plan->stages[s].recompute ? dur[s][SL_RECOMPUTE] : 0;
-        dur[s][SL_B] += again;
-        dur[s][SL_I] += again;
-        dur[s][SL_RECOMPUTE] -= again;
-    }
-}
-
 static sl_err open_game(struct sl_arena *arena, const struct sl_setup *l,
-                        const struct sl_stage_bytes *exact, bool as_run, struct game *g) {
+                        const struct sl_stage_bytes *exact, struct game *g) {
     const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
     g->dur = sl_arena_alloc(arena, (int64_t)sizeof *g->dur * l->c.stage_count);
     SL_TRY(sl_setup_plan(arena, l, exact, &g->plan));
     sl_setup_times(l, g->dur);
-    if (as_run)
-        compute_again_late(g->plan, g->dur);
     struct sl_sched_opts opts = {.schedule = l->c.schedule,
                                  .batch = l->problem->batch,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
@@ -233,7 +221,7 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
                    const struct sl_stage_bytes *exact, struct sl_score *out) {
     struct game g;
     const struct sl_sim *sim;
-    SL_TRY(open_game(arena, l, exact, false, &g));
+    SL_TRY(open_game(arena, l, exact, &g));
     SL_TRY(sl_sim_run(arena, g.sched, &g.opts, &sim));
     double tokens = sl_problem_tokens(l->problem, l->c.schedule);
     int64_t step_ns = sl_step_ns(g.sched, sim, (const int64_t(*)[SL_KIND_COUNT])g.dur);
@@ -322,7 +310,7 @@ sl_err sl_setup_forecast(const struct sl_setup *l, const struct sl_stage_bytes *
                          int64_t *out) {
     struct sl_arena arena = {0};
     struct game g;
-    sl_err err = open_game(&arena, l, exact, true, &g);
+    sl_err err = open_game(&arena, l, exact, &g);
     if (err == SL_OK)
         err = sl_tempo_step(g.sched, &g.opts, &l->problem->tempo,
                             (const int64_t(*)[SL_KIND_COUNT])g.dur, out);

@@ -56,6 +56,20 @@ if [ "${SL_TEST_FULL:-0}" = 1 ]; then
 fi
 echo "count: checkpoints of ranks against threads $compared"
 
+# Ranks whose threads share fewer processors than the computer has say so, once and not when they have all.
+crowd=(train "${gpt[@]}" --stages 2 --steps 1 --threads 2)
+said='^warning: rank 0: [0-9]* threads share 1 of .*--bind-to none'
+if [ "$(nproc --all)" -gt 1 ] && [ "$(nproc)" = "$(nproc --all)" ]; then
+    run_ranks 2 taskset -c 0 "$SLUICE" "${crowd[@]}" 2>"$work/err" || fail "ranks on one processor"
+    [ "$(grep -c "$said" "$work/err")" = 1 ] || fail "two ranks on one processor do not say so once"
+    run_ranks 2 "$SLUICE" "${crowd[@]}" 2>"$work/err" || fail "ranks on all processors"
+    ! grep -q '^warning: rank' "$work/err" || fail "ranks that are not bound complain"
+    if "$mpirun" --version | grep -q 'Open MPI'; then
+        OMPI_MCA_hwloc_base_binding_policy=core run_ranks 2 "$SLUICE" "${crowd[@]}" 2>"$work/err" || fail "ranks bound to cores"
+        [ "$(grep -c "$said" "$work/err")" = 1 ] || fail "ranks that Open MPI has bound do not say so once"
+    fi
+fi
+
 # A run of two ranks goes on as threads of another cut, and then on three ranks; evaluation on the way.
 whole=(train "${gpt[@]}" --eval-every 3 --eval-samples 8 --checkpoint-every 3)
 "$SLUICE" "${whole[@]}" --steps 9 --out "$work/whole" 2>"$work/err" || fail "one worker"

@@ -137,6 +137,12 @@ for schedule in zb-h1 2bw; do
 done
 refused 2 'needs a pipeline' train "${tiny[@]}" --trace --out none --steps 1
 
+# What is computed again has its place in the schedule: before the gradient comes, not with it.
+"$SLUICE" train "${tiny[@]}" --stages 2 --schedule gpipe --batch 8 --micro 4 --steps 2 --recompute --trace --out again 2>err || fail "$(cat err)"
+spans=$(grep -c '"cat": "RECOMPUTE"' again/timeline.trace.json) || true
+[ "$spans" = 16 ] || fail "$spans passes were computed again, not 2 stages x 4 micro-batches x 2 steps"
+! grep '"cat": "RECOMPUTE"' again/timeline.trace.json | grep -q '"dur": 0[,.]0*,' || fail "a pass was computed again in no time"
+
 # Evaluation in the pipeline: the numbers of one worker, in the log of the run.
 for where in "" "--stages 3" "--stages 2 --replicas 2"; do
     # shellcheck disable=SC2086

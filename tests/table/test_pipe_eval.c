@@ -1,7 +1,8 @@
 /* Evaluation in a pipeline: the loss and accuracy of one worker with the same weights, bit for bit,
  * for models with dropout, running statistics, ties, branches and several losses, on even,
- * branch-wise and random cuts, with replicas and with two weight versions. It leaves training as it
- * was. */
+ * branch-wise and random cuts, with replicas and with two weight versions, whatever instructions
+ * are used. It leaves training as it was. */
+#include "device/cpu/cpu.h"
 #include "run/pipe.h"
 #include "support/pipe_case.h"
 
@@ -110,7 +111,15 @@ static void test_eval(void **state) {
            ran, refused);
 }
 
+static void test_every_isa(void **state) {
+    static const char *const names[] = {"amx", "avx512", "avx2", "any"};
+    for (int i = 0; i < SL_COUNT(names); i++)
+        if (sl_cpu_limit(names[i]) == SL_OK)
+            test_eval(state);
+    must(sl_cpu_limit(NULL), "all");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_eval)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_isa)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void pack_taps(const struct gemm *g, const int64_t at[4], float *to) {
                 turn_taps(s->x, tap, pixel + k, VL, out, step);
             else if (run == VL / 2)
                 turn_taps(s->x, tap, pixel + k, VL / 2, out, step);
-            else if (run == VL / 4)
+            else if (run > 1)
                 turn_taps(s->x, tap, pixel + k, VL / 4, out, step);
             for (int64_t i = 0; run == 1 && i < least(VL, kc - k); i++)
                 copy_pixels(s->x + pixel[k + i], tap, 0, out + i * step);

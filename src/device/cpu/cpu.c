@@ -250,7 +250,8 @@ static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
                       const struct sl_run_args *args) {
     struct cpu_device *cpu = cpu_of(device);
     const struct sl_program *program = exec->program;
-    for (int i = program->begin[args->phase]; i < program->end[args->phase]; i++) {
+    int begin = args->again_done ? program->end[SL_PHASE_R] : program->begin[args->phase];
+    for (int i = begin; i < program->end[args->phase]; i++) {
         int64_t start = args->op_ns ? sl_clock_ns() : 0;
         run_instr(cpu, exec, i, args);
         if (args->op_ns)

@@ -51,10 +51,10 @@ static void gemm_edge(const struct gemm_at *at, struct tile *t, int64_t rows, in
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j += VL) {
             vf x = load(spare + i * NR + j);
-            if (t->start)
-                x += load_n(t->start + i * t->start_step + j, cols - j);
             if (t->bias)
                 x += load_n(t->bias + j, cols - j);
+            if (t->start)
+                x += load_n(t->start + i * t->start_step + j, cols - j);
             store_n(t->c + i * at->gemm->ldc + j, x, cols - j);
         }
 }

@@ -27,9 +27,9 @@ struct tile {
     float *c;
     int64_t ldc;
     int64_t next; /* from the first vector of c and start to the second; VL unless columns jump */
-    const float *start; /* added, row i at i * start_step; NULL: 0 */
-    int64_t start_step;
     const float *bias;  /* added to every row; NULL: 0 */
+    const float *start; /* added then, row i at i * start_step; NULL: 0 */
+    int64_t start_step;
     const float *ahead; /* asked for meanwhile: 2 lines at each of mr steps; NULL: nothing */
     int64_t ahead_step;
     const float *more; /* the same: at each of more_steps more_rows times 2 lines; or NULL */
@@ -101,20 +101,20 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
         }
         left = stop;
     }
-    if (t->start) {
-#pragma GCC unroll 16
-        for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
-            for (int j = 0; j < nv; j++)
-                acc[i][j] += load(t->start + i * t->start_step + j * t->next);
-        }
-    }
     if (t->bias) {
 #pragma GCC unroll 16
         for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
             for (int j = 0; j < nv; j++)
                 acc[i][j] += load(t->bias + j * VL);
+        }
+    }
+    if (t->start) {
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+            for (int j = 0; j < nv; j++)
+                acc[i][j] += load(t->start + i * t->start_step + j * t->next);
         }
     }
 #pragma GCC unroll 16

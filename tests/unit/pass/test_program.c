@@ -205,19 +205,27 @@ static sl_err spoil_hole(void *ctx, int instr) {
     return SL_OK;
 }
 
+/* Every other micro-batch computes again before its gradients come. */
+static bool computes_early(const struct pipeline *p, int s, int micro) {
+    return p->program[s]->recompute && micro % 2 == 0;
+}
+
 static void run_phase(struct pipeline *p, int s, enum sl_phase phase, int micro) {
     struct spoiler spoiler = {p, s};
     struct sl_run_args args = {
         .after = spoil_hole,
         .ctx = &spoiler,
         .phase = phase,
+        .again_done = computes_early(p, s, micro) && phase != SL_PHASE_F && phase != SL_PHASE_W &&
+                      phase != SL_PHASE_R,
         .accumulate = micro > 0,
         .seed = 5,
         .first_sample = micro * p->samples,
     };
     memcpy(args.base, p->base[s], sizeof args.base);
     assert_int_equal(p->device->row->run(p->device, p->exec[s], &args), SL_OK);
-    poison_work(p, s);
+    if (phase != SL_PHASE_R)
+        poison_work(p, s);
 }
 
 static void load_inputs(struct pipeline *p, int s, int micro) {
@@ -244,6 +252,9 @@ static void run_micro(struct pipeline *p, int micro) {
         run_phase(p, s, SL_PHASE_F, micro);
         hand_over(p, s, false);
     }
+    for (int s = 0; s < p->stages; s++)
+        if (computes_early(p, s, micro))
+            run_phase(p, s, SL_PHASE_R, micro);
     for (int s = p->stages - 1; s >= 0; s--) {
         bool split = p->program[s]->split;
         run_phase(p, s, split ? SL_PHASE_I : SL_PHASE_B, micro);

@@ -16,7 +16,7 @@
 static void test_shares(void **state) {
     (void)state;
     static const struct sl_bind_rank ranks[] = {
-        {7, 1, 2}, {8, 1, 3}, {7, 1, 1}, {7, 5, 4}, {8, 1, 2}};
+        {7, 1, 2, 4, 4}, {8, 1, 3, 4, 4}, {7, 1, 1, 4, 4}, {7, 5, 4, 4, 4}, {8, 1, 2, 4, 4}};
     static const int64_t first[] = {0, 0, 2, 0, 3}, all[] = {3, 5, 3, 4, 5};
     for (int r = 0; r < SL_COUNT(ranks); r++) {
         int64_t a, b;
@@ -24,6 +24,19 @@ static void test_shares(void **state) {
         assert_int_equal(a, first[r]);
         assert_int_equal(b, all[r]);
     }
+}
+
+/* Two ranks with a processor each of 4; ranks that share all there are; one that may use some. */
+static void test_crowds(void **state) {
+    (void)state;
+    static const struct sl_bind_rank bound[] = {{7, 1, 1, 1, 4}, {7, 2, 1, 1, 4}};
+    static const struct sl_bind_rank open[] = {{7, 1, 4, 4, 4}, {7, 1, 4, 4, 4}};
+    static const struct sl_bind_rank mixed[] = {{7, 1, 1, 2, 4}, {7, 2, 2, 2, 4}};
+    assert_int_equal(sl_bind_find_crowded(bound, 2, 1), -1);
+    assert_int_equal(sl_bind_find_crowded(bound, 2, 4), 0);
+    assert_int_equal(sl_bind_find_crowded(open, 2, 4), -1); /* nobody has taken any away */
+    assert_int_equal(sl_bind_find_crowded(mixed, 2, 1), -1);
+    assert_int_equal(sl_bind_find_crowded(mixed, 2, 2), 1);
 }
 
 static void test_choices(void **state) {
@@ -75,6 +88,7 @@ static void test_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_crowds),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_threads),
     };
