@@ -12,7 +12,7 @@
 #ifndef SL_DEVICE_CPU_GEMM_H
 #define SL_DEVICE_CPU_GEMM_H
 
-#include "device/cpu/gemm_ahead.h"
+#include "device/cpu/gemm_blocks.h"
 
 INLINE int64_t gemm_column(const struct gemm *g, int64_t j) {
     return g->image ? j / g->image * g->image_step + j % g->image : j;
@@ -99,60 +99,6 @@ static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *
             tiles[rows - 1][cols / VL - 1](&t);
         if (last && g->finish)
             g->finish(g, i, j, rows, cols);
-    }
-}
-
-static void gemm_pack_columns(const struct gemm_at *at) {
-    const struct gemm *g = at->gemm;
-    vf sums[GEMM_MC / MR] = {{0}};
-    pack_columns(&g->a, at->ic, at->mc, at->pc, at->kc, at->mr, at->sum_a ? sums : NULL,
-                 at->pack_a);
-    for (int64_t ir = 0; at->sum_a && ir < at->mc; ir += at->mr) {
-        int64_t rows = least(at->mr, at->mc - ir);
-        float *to = g->a_sums + at->ic + ir;
-        vf sum = sums[ir / at->mr];
-        if (at->pc || g->add_sums)
-            sum += load_n(to, rows);
-        store_n(to, sum, rows);
-    }
-}
-
-static void gemm_pack_a(const struct gemm_at *at) {
-    const struct gemm *g = at->gemm;
-    if (!g->pack_a && g->a.transposed) {
-        gemm_pack_columns(at);
-        return;
-    }
-    for (int64_t ir = 0; ir < at->mc; ir += at->mr) {
-        int64_t rows = least(at->mr, at->mc - ir);
-        float *to = at->pack_a + ir * at->kc;
-        if (g->pack_a)
-            g->pack_a(g, (int64_t[]){at->ic + ir, rows, at->pc, at->kc}, to);
-        else
-            pack_a(&g->a, at->ic + ir, rows, at->pc, at->kc, to);
-    }
-}
-
-static void gemm_sum_b(const struct gemm_at *at, int64_t jr, int64_t cols) {
-    const struct gemm *g = at->gemm;
-    for (int64_t v = 0; v < cols; v += VL)
-        sum_sliver(at->pack_b + jr * at->kc + v, up_to(cols, VL), at->kc,
-                   g->b_sums + at->jc + jr + v, least(VL, cols - v), at->pc || g->add_sums);
-}
-
-static void gemm_pack_b(const struct gemm_at *at) {
-    const struct gemm *g = at->gemm;
-    int64_t whole = g->pack_b || g->b.transposed || at->direct_b ? 0 : at->nc / NR;
-    pack_panels(&g->b, at->jc, whole, at->pc, at->kc, at->pack_b);
-    for (int64_t jr = 0; jr < at->nc; jr += NR) {
-        int64_t cols = least(NR, at->nc - jr);
-        float *to = at->pack_b + jr * at->kc;
-        if (g->pack_b)
-            g->pack_b(g, (int64_t[]){at->jc + jr, cols, at->pc, at->kc}, to);
-        else if (jr >= whole * NR && (!at->direct_b || cols % VL))
-            pack_b(&g->b, at->jc + jr, cols, at->pc, at->kc, to);
-        if (g->b_sums && at->part.m0 == 0)
-            gemm_sum_b(at, jr, cols);
     }
 }
 

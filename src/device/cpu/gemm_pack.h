@@ -55,23 +55,6 @@ static void pack_a(const struct matrix *a, int64_t i, int64_t rows, int64_t p, i
     pack_turned(a->at + i * a->ld + p, a->ld, rows, kc, to, rows);
 }
 
-/* Of A transposed, any number of rows in slivers of mr, to[sliver * mr * kc + ...]: row by row, so
- * that the matrix is read from end to end. sums: += of every row, or NULL. */
-static void pack_columns(const struct matrix *a, int64_t i, int64_t rows, int64_t p, int64_t kc,
-                         int64_t mr, vf *sums, float *to) {
-    const int64_t last = (rows - 1) / mr * mr;
-    for (int64_t k = 0; k < kc; k++) {
-        const float *from = a->at + (p + k) * a->ld + i;
-        for (int64_t r = 0; r < rows; r += mr) {
-            int64_t high = r < last ? mr : rows - last;
-            vf x = load_n(from + r, high);
-            if (sums)
-                sums[r / mr] += x;
-            store_n(to + r * kc + k * high, x, k + 1 < kc ? VL : high);
-        }
-    }
-}
-
 /* Columns [j, j + cols), cols <= NR, and k in [p, p + kc) of B. */
 static void pack_b(const struct matrix *b, int64_t j, int64_t cols, int64_t p, int64_t kc,
                    float *to) {
