@@ -12,7 +12,7 @@
 #ifndef SL_DEVICE_CPU_GEMM_H
 #define SL_DEVICE_CPU_GEMM_H
 
-#include "device/cpu/gemm_ahead.h"
+#include "device/cpu/gemm_blocks.h"
 
 INLINE int64_t gemm_column(const struct gemm *g, int64_t j) {
     return g->image ? j / g->image * g->image_step + j % g->image : j;
@@ -66,14 +66,18 @@ INLINE void gemm_start(const struct gemm_at *at, struct tile *t, int64_t i, int6
     t->start = !first || g->add ? t->c : g->start ? g->start + i * g->ldc + j : NULL;
     t->start_step = g->ldc;
     t->bias = first && g->bias ? g->bias + j : NULL;
+    if (at->pc + at->kc == g->k && g->finish)
+        t->also = (g->y ? g->y : g->x) + i * g->ldc + j;
+    else if (first && !g->add && g->start != g->c)
+        t->also = t->start;
 }
 
 /* One sliver of B against the block of A. */
 static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *b, int64_t b_step) {
     const struct gemm *g = at->gemm;
     bool last = at->pc + at->kc == g->k;
-    for (int64_t ir = 0; ir < at->mc; ir += MR) {
-        int64_t rows = least(MR, at->mc - ir), i = at->ic + ir;
+    for (int64_t ir = 0; ir < at->mc; ir += at->mr) {
+        int64_t rows = least(at->mr, at->mc - ir), i = at->ic + ir;
         struct tile t = {
             .kc = at->kc,
             .a = at->pack_a + ir * at->kc,
@@ -88,49 +92,13 @@ static void gemm_rows(struct gemm_at *at, int64_t j, int64_t cols, const float *
         };
         gemm_start(at, &t, i, j);
         gemm_ask(&at->ahead, &t);
+        gemm_ask_b(at, &t, ir / at->mr);
         if (cols % VL || g->image % VL)
             gemm_edge(at, &t, rows, cols);
         else
             tiles[rows - 1][cols / VL - 1](&t);
         if (last && g->finish)
             g->finish(g, i, j, rows, cols);
-    }
-}
-
-static void gemm_pack_a(const struct gemm_at *at) {
-    const struct gemm *g = at->gemm;
-    for (int64_t ir = 0; ir < at->mc; ir += MR) {
-        int64_t rows = least(MR, at->mc - ir);
-        float *to = at->pack_a + ir * at->kc;
-        if (g->pack_a)
-            g->pack_a(g, (int64_t[]){at->ic + ir, rows, at->pc, at->kc}, to);
-        else
-            pack_a(&g->a, at->ic + ir, rows, at->pc, at->kc, to);
-        if (g->a_sums && at->jc == 0)
-            sum_sliver(to, rows, at->kc, g->a_sums + at->ic + ir, rows, at->pc || g->add_sums);
-    }
-}
-
-static void gemm_sum_b(const struct gemm_at *at, int64_t jr, int64_t cols) {
-    const struct gemm *g = at->gemm;
-    for (int64_t v = 0; v < cols; v += VL)
-        sum_sliver(at->pack_b + jr * at->kc + v, up_to(cols, VL), at->kc,
-                   g->b_sums + at->jc + jr + v, least(VL, cols - v), at->pc || g->add_sums);
-}
-
-static void gemm_pack_b(const struct gemm_at *at) {
-    const struct gemm *g = at->gemm;
-    int64_t whole = g->pack_b || g->b.transposed || at->direct_b ? 0 : at->nc / NR;
-    pack_panels(&g->b, at->jc, whole, at->pc, at->kc, at->pack_b);
-    for (int64_t jr = 0; jr < at->nc; jr += NR) {
-        int64_t cols = least(NR, at->nc - jr);
-        float *to = at->pack_b + jr * at->kc;
-        if (g->pack_b)
-            g->pack_b(g, (int64_t[]){at->jc + jr, cols, at->pc, at->kc}, to);
-        else if (jr >= whole * NR && (!at->direct_b || cols % VL))
-            pack_b(&g->b, at->jc + jr, cols, at->pc, at->kc, to);
-        if (g->b_sums && at->part.m0 == 0)
-            gemm_sum_b(at, jr, cols);
     }
 }
 
@@ -151,12 +119,14 @@ static void gemm_part(const struct gemm *gemm, const struct part *part, float *s
     struct gemm_at at = {
         .gemm = gemm,
         .part = *part,
+        .mr = MR,
         .direct_b = rows <= MR && !gemm->b.transposed && !gemm->b_sums && !gemm->pack_b,
     };
     at.pack_b = scratch;
     at.pack_a = scratch + least(up_to(part->n1 - part->n0, NR), nc) * kc;
     for (at.jc = part->n0; at.jc < part->n1; at.jc += nc) {
         at.nc = least(nc, part->n1 - at.jc);
+        at.sum_a = gemm->a_sums && at.jc == 0;
         for (at.pc = 0; at.pc < gemm->k; at.pc += kc) {
             at.kc = least(kc, gemm->k - at.pc);
             gemm_pack_b(&at);

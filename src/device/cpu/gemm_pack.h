@@ -17,27 +17,27 @@ struct matrix { /* element (i, j) at i * ld + j; transposed: at j * ld + i */
     bool transposed;
 };
 
-/* VL columns of `rows` rows, turned; whole rows are read. */
-INLINE void turn_block(const float *from, int64_t ld, int rows, float *to, int64_t step) {
+/* VL columns of `rows` rows, turned; whole rows are read, the last one again for those missing. */
+INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float *to, int64_t step) {
     vf x[VL];
 #pragma GCC unroll 16
     for (int i = 0; i < VL; i++)
-        x[i] = i < rows ? load(from + i * ld) : (vf){0};
+        x[i] = load(from + least(i, rows - 1) * ld);
     transpose(x);
 #pragma GCC unroll 16
     for (int i = 0; i < VL; i++)
         store(to + i * step, x[i]);
 }
 
-/* to[k * step + i] = from[i * ld + k] for i < rows <= VL, k < kc; the other lanes up to VL are 0.
- */
+/* to[k * step + i] = from[i * ld + k] for i < rows <= VL, k < kc; the other lanes up to VL are 0,
+ * or anything where the next k overwrites them (step == rows). */
 static void pack_turned(const float *from, int64_t ld, int64_t rows, int64_t kc, float *to,
                         int64_t step) {
     int64_t k = 0;
     for (; rows == VL && k + VL <= kc; k += VL)
         turn_block(from + k, ld, VL, to + k * step, step);
-    for (; rows == MR && k + VL <= kc; k += VL)
-        turn_block(from + k, ld, MR, to + k * step, step);
+    for (; step == rows && k + VL <= kc; k += VL)
+        turn_block(from + k, ld, rows, to + k * step, step);
     for (; k < kc; k += VL) {
         vf x[VL];
         for (int i = 0; i < VL; i++)
@@ -49,16 +49,10 @@ static void pack_turned(const float *from, int64_t ld, int64_t rows, int64_t kc,
     }
 }
 
-/* Rows [i, i + rows) and k in [p, p + kc) of A. */
+/* Rows [i, i + rows) and k in [p, p + kc) of A, which is not transposed. */
 static void pack_a(const struct matrix *a, int64_t i, int64_t rows, int64_t p, int64_t kc,
                    float *to) {
-    if (!a->transposed) {
-        pack_turned(a->at + i * a->ld + p, a->ld, rows, kc, to, rows);
-        return;
-    }
-    const float *from = a->at + p * a->ld + i;
-    for (int64_t k = 0; k < kc; k++)
-        store(to + k * rows, load_n(from + k * a->ld, rows));
+    pack_turned(a->at + i * a->ld + p, a->ld, rows, kc, to, rows);
 }
 
 /* Columns [j, j + cols), cols <= NR, and k in [p, p + kc) of B. */

@@ -3,6 +3,7 @@
 #define SL_DEVICE_CPU_GEMM_RUN_H
 
 #include "device/cpu/gemm_amx.h"
+#include "device/cpu/gemm_joint.h"
 
 struct gemm_batch {
     struct gemm gemm; /* the first one */
@@ -46,6 +47,8 @@ static int64_t gemm_scratch(int64_t m, int64_t n, int64_t k, int64_t count, int 
     if (amx_suits(m, k))
         return count < threads ? up_to(amx_floats(m, n, k, threads) / threads + 1, LINE)
                                : amx_part_floats(m, n, k);
+    if (gemm_joins(m, count, threads))
+        return joint_floats(m, n, k, threads);
     if (count < threads)
         gemm_grid(m, n, threads, &rows, &cols);
     return gemm_floats((m + rows - 1) / rows, (n + cols - 1) / cols + VL, k);
@@ -118,21 +121,29 @@ static void gemm_thread(void *ctx, int thread, int threads) {
     }
 }
 
+/* One after the other, each by all threads. */
+static void gemm_run_jointly(struct sl_pool *pool, const struct gemm_batch *batch, bool amx) {
+    for (int64_t i = 0; i < batch->count; i++) {
+        struct gemm one = gemm_at_index(batch, i);
+        if (amx)
+            amx_product(&one, &(struct part){0, one.m, 0, one.n}, pool, batch->scratch);
+        else
+            joint_product(&one, pool, batch->scratch);
+    }
+}
+
 static void gemm_run(struct sl_pool *pool, struct gemm_batch *batch) {
     const struct gemm *g = &batch->gemm;
     int threads = sl_pool_threads(pool);
+    bool amx = amx_suits(g->m, g->k);
     bool few = batch->count < (threads == 1 && sl_pool_lends(pool) ? 4 : threads);
     batch->scratch_step = gemm_scratch(g->m, g->n, g->k, batch->count, threads);
     batch->pool = pool;
     batch->cuts = few ? gemm_cuts(g, pool) : 0;
-    if (batch->count >= threads || !amx_suits(g->m, g->k)) {
+    if (amx ? batch->count < threads : gemm_joins(g->m, batch->count, threads))
+        gemm_run_jointly(pool, batch, amx);
+    else
         sl_pool_run_pieces(pool, 4 * batch->scratch_step, gemm_thread, batch);
-        return;
-    }
-    for (int64_t i = 0; i < batch->count; i++) {
-        struct gemm one = gemm_at_index(batch, i);
-        amx_product(&one, &(struct part){0, one.m, 0, one.n}, pool, batch->scratch);
-    }
 }
 
 #endif

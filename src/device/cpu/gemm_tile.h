@@ -32,7 +32,10 @@ struct tile {
     int64_t start_step;
     const float *ahead; /* asked for meanwhile: 2 lines at each of mr steps; NULL: nothing */
     int64_t ahead_step;
-    int64_t i, j; /* where the tile lies, for the caller */
+    const float *more; /* the same: at each of more_steps more_rows times 2 lines; or NULL */
+    int64_t more_steps, more_step, more_rows, more_ld;
+    const float *also; /* asked for meanwhile: what c is combined with, rows ldc apart; or NULL */
+    int64_t i, j;      /* where the tile lies, for the caller */
 };
 
 typedef void tile_fn(const struct tile *tile);
@@ -48,6 +51,21 @@ INLINE void tile_ask(const struct tile *t, int row, int nv) {
     __builtin_prefetch(c + (nv - 1) * t->next + VL - 1, 1);
     __builtin_prefetch(ahead, 0, 2);
     __builtin_prefetch(ahead + LINE, 0, 2);
+    if (t->also) {
+        const float *also = t->also + row * t->ldc;
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            __builtin_prefetch(also + j * VL, 0, 2);
+        __builtin_prefetch(also + nv * VL - 1, 0, 2);
+    }
+}
+
+INLINE void tile_ask_more(const struct tile *t, int row) {
+    const float *more = t->more + row * t->more_step;
+    for (int64_t i = 0; i < t->more_rows; i++) {
+        __builtin_prefetch(more + i * t->more_ld, 0, 2);
+        __builtin_prefetch(more + i * t->more_ld + LINE, 0, 2);
+    }
 }
 
 INLINE void tile_run(const struct tile *t, int mr, int nv) {
@@ -64,6 +82,8 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     int64_t chunk = t->kc >= 128 ? t->kc / mr : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
         tile_ask(t, row, nv);
+        if (t->more && row < t->more_steps)
+            tile_ask_more(t, row);
         int64_t stop = row + 1 < mr ? left - chunk : 0;
         for (int64_t k = left; k > stop; k--) {
             vf bv[NV];

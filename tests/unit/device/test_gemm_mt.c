@@ -286,6 +286,21 @@ static void deep(void **state) {
         try_product(&products[i], *state);
 }
 
+/* High enough for one thread, for two and for all to pack b together: in more than one strip of
+ * columns, in more than one go of k, with the bits of parts. */
+static void jointly(void **state) {
+    static const struct product products[] = {
+        {.m = 131, .n = 1301, .k = 260, .tb = true, .bias = true, .kernel = "matmul_gelu"},
+        {.m = 259, .n = 1301, .k = 70, .ta = true, .add = true, .kernel = "matmul_sum_a"},
+        {.m = 131, .n = 67, .k = 3400, .ta = true, .add = true, .kernel = "matmul_sum_b"},
+        {.m = 391, .n = 130, .k = 515, .bias = true, .kernel = "matmul_add"},
+        {.count = 2, .m = 391, .n = 35, .k = 33, .tb = true, .kernel = "matmul"},
+        {.m = 2050, .n = 33, .k = 19, .kernel = "matmul_gelu_dx"},
+    };
+    for (int i = 0; i < SL_COUNT(products); i++)
+        try_product(&products[i], *state);
+}
+
 /* Parts of threads are cut once more, and others do some of the pieces. */
 static void with_guests(void **state) {
     static const struct product products[] = {
@@ -294,6 +309,7 @@ static void with_guests(void **state) {
         {.m = 290, .n = 300, .k = 70, .bias = true, .kernel = "matmul_gelu"},
         {.m = 33, .n = 270, .k = 64, .tb = true, .bias = true, .kernel = "matmul_add"},
         {.count = 2, .m = 140, .n = 300, .k = 50, .ta = true, .kernel = "matmul"},
+        {.m = 391, .n = 67, .k = 1100, .ta = true, .add = true, .kernel = "matmul_sum_b"},
         {.count = 9, .m = 17, .n = 37, .k = 11, .add = true, .kernel = "matmul"},
     };
     struct sl_pool *const *alone = *state, *pools[1 + GUESTS_HOSTS] = {alone[0]};
@@ -348,9 +364,13 @@ static void workers_do_not_disturb_each_other(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_sides), cmocka_unit_test(batches),
-        cmocka_unit_test(fused),           cmocka_unit_test(deep),
-        cmocka_unit_test(with_guests),     cmocka_unit_test(workers_do_not_disturb_each_other),
+        cmocka_unit_test(sizes_and_sides),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(fused),
+        cmocka_unit_test(deep),
+        cmocka_unit_test(jointly),
+        cmocka_unit_test(with_guests),
+        cmocka_unit_test(workers_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
