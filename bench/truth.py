@@ -104,11 +104,12 @@ def model_args(c):
 
 
 def by_table(wanted):
-    """Configurations that the same table serves, together: of one model, as many workers, micro-batches as large."""
+    """Configurations that the same table serves, together: of one model, as many workers, micro-batches as large. Those with
+    the most rows first: when time is over, the fewest are missing."""
     groups = {}
     for c in wanted:
         groups.setdefault((c["model"], c["workers"], c["threads"], c["batch"] // c["micro"]), []).append(c)
-    return list(groups.values())
+    return sorted(groups.values(), key=lambda group: -len(group))
 
 
 def profile(sluice, c, turn, directory, options):
@@ -207,7 +208,8 @@ def traced(sluice, p):
 
 
 def take_turn(sluice, group, turn, directory, options, told):
-    """Profile, plan, the predictions to disk, run. What became of each: (prediction, run, look), or why it failed."""
+    """Profile, plan, the predictions to disk, run. What became of each: (prediction, run, look), why it failed, or None when
+    there was no time."""
     try:
         cost = profile(sluice, group[0], turn, directory, options)
         plans = [predict(sluice, c, cost, directory) for c in group]
@@ -218,7 +220,13 @@ def take_turn(sluice, group, turn, directory, options, told):
     return [run_turn(sluice, p, options) for p in plans]
 
 
+def is_over(options):
+    return options.until and time.monotonic() > options.until
+
+
 def run_turn(sluice, p, options):
+    if is_over(options):
+        return None
     try:
         run = run_once(sluice, p, options.seconds)
         return p, run, traced(sluice, p) if options.look and p["transport"] == "threads" else []
@@ -292,6 +300,8 @@ def write_down(file, row):
 def add_turn(group, became, turns, failed):
     for c, outcome in zip(group, became):
         key = key_of(c)
+        if outcome is None:
+            continue
         if isinstance(outcome, Exception):
             failed[key] = {"failed": key, "why": str(outcome)}
             turns.pop(key, None)
@@ -314,10 +324,11 @@ def bench(options, directory):
     """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
     sluice, failed, turns, results = os.environ["SLUICE"], {}, {}, []
     told = open(os.path.join(directory, "predictions.jsonl"), "w")
-    begin, groups = time.monotonic(), by_table(dict(c, isa=options.isa) for c in configurations(options))
+    groups = by_table(dict(c, isa=options.isa) for c in configurations(options))
+    options.until = options.budget and time.monotonic() + options.budget
     call([sluice, "machine", "discover", "-o", machine_in(directory), "--quiet"])
     for turn, group in itertools.product(range(options.runs), groups):
-        if options.budget and time.monotonic() - begin > options.budget:
+        if is_over(options):
             print("bench truth: time is over in turn %d" % (turn + 1))
             break
         group = [c for c in group if key_of(c) not in failed]
