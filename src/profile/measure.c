@@ -420,7 +420,7 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .link_bytes_per_s = floor(r.copy_rate),
                             .link_latency_ns = latency_ns,
                             .action_ns = r.action_ns,
-                            .again = (int32_t)fmin(1e6 * r.again + 0.5, SL_TEMPO_MOST),
+                            .again = (int32_t)(1e6 * fmin(r.again, 1) + 0.5), /* more is noise */
                             .cold = sl_relay_mean(&r.cold, spec->busy * spec->size_count),
                             .tempo = sl_tempo_of(&r.tempo)};
     err = sl_cost_build(arena, &draft, out);
