@@ -33,7 +33,7 @@
  * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores. Each of its
  * schedules once, and the best takes its turns; ratio: tokens_s to its rate. --slack K:
  * micro-batches that may wait between two stages (default 1: a late pass delays nobody).
- * --lend 1: who waits does pieces of others' work (device/lend.h); in the bound nobody waits.
+ * Who waits does pieces of others' work (device/lend.h) unless --lend 0; in the bound nobody waits.
  * Threads are bound to cores unless --bind 0, or when there are not enough. --isa: by default the
  * best whose speed is steady; torch's float32 products are exact, too.
  */
@@ -355,6 +355,7 @@ int main(int argc, char **argv) {
                         .torch_ms = 500,
                         .slack = 1,
                         .bind = 1,
+                        .lend = 1,
                         .torch = {.schedules = "interleaved,interleaved-bound,1f1b,zb-v",
                                   .steps = 2,
                                   .tokens = MICRO_BATCH * MICROS * TOKENS},

@@ -1,5 +1,6 @@
 """The work of `./dev bench truth`; see truth.sh. Standard library only."""
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -29,22 +30,23 @@ FEW, MANY = [
     ("residual-lstm", "V=256,T=32,L=8,C=384,classes=0", 16, (4, 8)),
     ("mmt", "L=2,C=256,H=4,F=1024,T=32", 16, (4, 8)),
 ]
-# schedule, which of the numbers (-1: two per worker, which zero-bubble schedules need), recompute, transport;
-# neighbours differ in most of it
+# schedule, recompute, transport; neighbours differ in most of it. Of the two numbers of micro-batches every model has one on
+# every number of workers, the other one on the next: one table serves all rows of a model and a number of workers. zb-h1 is
+# where there are two micro-batches per worker.
 VARIANTS = [
-    ("1f1b", 0, "none", "threads"),
-    ("2bw", 0, "none", "threads"),
-    ("gpipe", 0, "none", "threads"),
-    ("1f1b", 0, "none", "mpi"),
-    ("zb-h1", -1, "none", "threads"),
-    ("1f1b", 0, "all", "threads"),
-    ("2bw", 0, "none", "mpi"),
-    ("1f1b", 1, "none", "threads"),
-    ("stash", 1, "none", "threads"),
-    ("gpipe", 1, "all", "threads"),
+    ("1f1b", "none", "threads"),
+    ("2bw", "none", "threads"),
+    ("gpipe", "none", "threads"),
+    ("1f1b", "none", "mpi"),
+    ("zb-h1", "none", "threads"),
+    ("1f1b", "all", "threads"),
+    ("2bw", "none", "mpi"),
+    ("stash", "none", "threads"),
+    ("gpipe", "all", "threads"),
 ]
-ALONE = [("1f1b", 0, "none", "threads"), ("1f1b", 1, "all", "threads")]  # one worker with all the threads
+ALONE = [("1f1b", "none", "threads"), ("1f1b", "all", "threads")]  # one worker with all the threads
 STALE = ("2bw", "stash")  # without a flush
+LEAST = 6  # steps of a run with one; two of them are warm-up
 EDGE = 3  # their steps at either end that do not count: filling and draining takes less than two
 
 
@@ -64,27 +66,37 @@ def call(args, timeout=600):
     return done.stdout
 
 
+def workers_on(cores, options):
+    return options.workers or [w for w in (1, 2, 4, 8) if w <= cores < 8 * w]
+
+
 def configurations(options):
-    """What is planned and run: dictionaries, in the order of models. With --share 2 every other one, so that
-    all schedules, transports and so on are there on every number of workers."""
-    for number, (name, sizes, samples, micros) in enumerate(MANY if options.cores >= 8 else FEW):
+    """What is planned and run: dictionaries, in the order of models; for all numbers of cores, of those behind the first
+    with every other number of workers. With a share of 2 every other row, so that all schedules, transports and so on are
+    there on every number of workers."""
+    models = MANY if max(cores for cores, _ in options.cores) >= 8 else FEW
+    for number, (name, sizes, samples, micros) in enumerate(models):
         if options.only and name not in options.only:
             continue
-        for shape, p in enumerate(options.workers or [w for w in (1, 2, 4, 8) if w <= options.cores < 8 * w]):
+        shapes = [(cores, share, w) for cores, share in options.cores for w in workers_on(cores, options)]
+        first = len(workers_on(options.cores[0][0], options))
+        for shape, (cores, share, p) in enumerate(shapes):
+            if shape >= first and (number + shape) % 2:
+                continue
             times = max(1, p // 4)
-            for at, (schedule, micro, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
-                if (at + number + shape) % options.share:
+            micro = micros[(number + shape) % 2] * times
+            for at, (schedule, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
+                if (at + number + shape) % share:
                     continue
-                if transport == "mpi" and not shutil.which("mpirun"):
+                if transport == "mpi" and not shutil.which("mpirun") or schedule == "zb-h1" and micro < 2 * p:
                     continue
                 yield {"model": name, "sizes": sizes, "batch": samples * times, "workers": p,
-                       "threads": max(1, options.cores // p), "schedule": schedule,
-                       "micro": micros[micro] * times if micro >= 0 else 2 * p,
-                       "recompute": recompute, "transport": transport}
+                       "threads": max(1, cores // p), "schedule": schedule,
+                       "micro": micro, "recompute": recompute, "transport": transport}
 
 
 def key_of(c):
-    return "-".join(str(c[k]) for k in ("model", "workers", "schedule", "micro", "recompute", "transport"))
+    return "-".join(str(c[k]) for k in ("model", "workers", "threads", "schedule", "micro", "recompute", "transport"))
 
 
 def model_args(c):
@@ -95,7 +107,7 @@ def by_table(wanted):
     """Configurations that the same table serves, together: of one model, as many workers, micro-batches as large."""
     groups = {}
     for c in wanted:
-        groups.setdefault((c["model"], c["workers"], c["batch"] // c["micro"]), []).append(c)
+        groups.setdefault((c["model"], c["workers"], c["threads"], c["batch"] // c["micro"]), []).append(c)
     return list(groups.values())
 
 
@@ -103,7 +115,7 @@ def profile(sluice, c, turn, directory, options):
     """A new table in every turn, with all workers busy, right before the runs: a computer that is not alone on its
     host does not have the same speed all day."""
     samples = c["batch"] // c["micro"]
-    path = os.path.join(directory, "%s-%d-%d-turn%d.cost" % (c["model"], c["workers"], samples, turn))
+    path = os.path.join(directory, "%s-%dx%d-%d-turn%d.cost" % (c["model"], c["workers"], c["threads"], samples, turn))
     call([sluice, "profile"] + model_args(c) +
          ["--micro-batch", str(samples), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
           "--rounds", str(options.rounds), "-o", path, "--quiet"])
@@ -144,20 +156,20 @@ def train_args(sluice, p, steps):
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
 
 
-def mpirun_args(ranks):
-    """Open MPI gives each of two ranks one core, whatever their threads are."""
-    args = ["mpirun", "-n", str(ranks)]
-    if "Open MPI" in call(["mpirun", "--version"]):
-        args += ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-    return args
+@functools.lru_cache(maxsize=None)
+def mpirun_options():
+    """Open MPI gives each of two ranks one core, whatever their threads are; MPICH knows no such options."""
+    if "Open MPI" not in call(["mpirun", "--version"]):
+        return []
+    return ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
 
 
 def run_once(sluice, p, seconds):
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(3 * EDGE + 2 if stale else 7, seconds / p["predicted_s"])))
+    steps = int(min(200, max(3 * EDGE + 2 if stale else LEAST, seconds / p["predicted_s"])))
     args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
-        args = mpirun_args(p["ranks"]) + args
+        args = ["mpirun", "-n", str(p["ranks"])] + mpirun_options() + args
     with tempfile.TemporaryDirectory() as out:
         if stale:
             args += ["--out", out, "--checkpoint-every", "0"]
@@ -185,10 +197,12 @@ def traced(sluice, p):
     took = {}
     for e in spans:  # one stage a worker
         took.setdefault((e["cat"], e["pid"]), []).append(e["args"]["end_ns"] - e["args"]["start_ns"])
-    again = [s.get("RECOMPUTE", 0) if p["recompute"] == "all" else 0 for s in p["action_ns"]]  # it is part of B there
-    return [[kind, stage, p["action_ns"][stage].get(kind, 0) + (again[stage] if kind in "BI" else 0),
-             statistics.median(times)]
-            for (kind, stage), times in sorted(took.items()) if kind in ("F", "B", "I", "W", "STEP")] + \
+    for (kind, pid), times in took.items():  # without a flush the norm of a step is taken there
+        if kind == "REDUCE":
+            steps = took[("STEP", pid)]
+            steps[:] = [t + sum(times) / len(steps) for t in steps]
+    return [[kind, stage, p["action_ns"][stage].get(kind, 0), statistics.median(times)]
+            for (kind, stage), times in sorted(took.items()) if kind in ("F", "B", "I", "W", "RECOMPUTE", "STEP")] + \
         [["ALL", 0, 1e9 * p["predicted_s"], 1e9 * run["step_s"]]]
 
 
@@ -227,7 +241,7 @@ def join(results):
     of the last one."""
     rows = {}
     for r in results:
-        rows.setdefault((key_of(r), r["threads"], r["sizes"], r.get("isa")), []).append(r)
+        rows.setdefault((key_of(r), r["sizes"], r.get("isa")), []).append(r)
     for same in rows.values():
         first = same[0]
         for more in same[1:]:
@@ -315,16 +329,20 @@ def bench(options, directory):
     return results, list(failed.values())
 
 
+def cores_of(text):
+    cores, _, share = text.partition(":")
+    return int(cores), int(share or 1)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench truth")
     parser.add_argument("--root", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--cores", type=int, default=min(2, os.cpu_count()))
+    parser.add_argument("--cores", action="append", type=cores_of, metavar="N[:SHARE]")
     parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, action="append")
-    parser.add_argument("--share", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float)
     parser.add_argument("--keep")
@@ -332,6 +350,7 @@ def main():
     parser.add_argument("--results", action="append")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    options.cores = options.cores or [(min(2, os.cpu_count()), 1)]
     if options.isa:
         os.environ["SLUICE_ISA"] = options.isa
     if options.results:

@@ -64,6 +64,9 @@ sl_err sl_cost_check(const struct sl_cost *c) {
         return sl_fail(SL_ERR_INPUT, "step, link or action of the cost table is out of range");
     if (!is_cold(c->cold.f_ns) || !is_cold(c->cold.b_ns) || !is_cold(c->cold.after_ns))
         return sl_fail(SL_ERR_INPUT, "cold of the cost table is not in 0..%d ns", SL_COLD_MOST_NS);
+    if (c->again < 0 || c->again > SL_TEMPO_MOST)
+        return sl_fail(SL_ERR_INPUT, "again of the cost table is not in 0..%d millionths",
+                       SL_TEMPO_MOST);
     SL_TRY(check_tempo(&c->tempo));
     for (int i = 0; i < c->row_count; i++) {
         SL_TRY(check_row(&c->rows[i]));

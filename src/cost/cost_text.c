@@ -6,6 +6,7 @@
  *     version bandwidth 6.5e9
  *     link bandwidth 5.2e9 latency 900
  *     action 350
+ *     again 910000
  *     cold f 40000 b 90000 after 5000000
  *     tempo 998000 1004000 1120000 1001000
  *     unit "00f1a2b3c4d5e6f7" micro 4 f 120311 i 130870 w 119002 spread 0.02 seen 18 "h.0.mlp"
@@ -88,6 +89,16 @@ static sl_err read_action(void *reader) {
     return sl_lex_take_int(&r->lex, "nanoseconds", &r->draft.action_ns);
 }
 
+static sl_err read_again(void *reader) {
+    struct reader *r = reader;
+    int64_t value;
+    SL_TRY(sl_lex_take_int(&r->lex, "millionths", &value));
+    if (value < 0 || value > SL_TEMPO_MOST)
+        return sl_lex_fail(&r->lex, "again is in millionths, 0..%d", SL_TEMPO_MOST);
+    r->draft.again = (int32_t)value;
+    return SL_OK;
+}
+
 static sl_err read_cold(void *reader) {
     struct reader *r = reader;
     SL_TRY(take_field(r, "f", &r->draft.cold.f_ns));
@@ -140,10 +151,10 @@ static sl_err read_unit(void *reader) {
 }
 
 static sl_err read_lines(struct reader *r) {
-    static const struct sl_lex_line lines[] = {{"measured", read_measured}, {"step", read_step},
-                                               {"version", read_version},   {"link", read_link},
-                                               {"action", read_action},     {"cold", read_cold},
-                                               {"tempo", read_tempo},       {"unit", read_unit}};
+    static const struct sl_lex_line lines[] = {
+        {"measured", read_measured}, {"step", read_step},     {"version", read_version},
+        {"link", read_link},         {"action", read_action}, {"cold", read_cold},
+        {"again", read_again},       {"tempo", read_tempo},   {"unit", read_unit}};
     int64_t format;
     SL_TRY(sl_lex_skip_newlines(&r->lex));
     SL_TRY(take_field(r, "sluice-cost", &format));
@@ -156,7 +167,7 @@ static sl_err read_lines(struct reader *r) {
     if (r->lex.tok.kind != SL_TOK_END)
         return sl_lex_fail(
             &r->lex,
-            "expected measured, step, version, link, action, cold, tempo or unit, found "
+            "expected measured, step, version, link, action, again, cold, tempo or unit, found "
             "%s",
             sl_lex_found(&r->lex, found));
     return SL_OK;
@@ -212,6 +223,8 @@ void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
     sl_text_put_double(out, c->link_bytes_per_s);
     sl_text_printf(out, " latency %lld\naction %lld\n", (long long)c->link_latency_ns,
                    (long long)c->action_ns);
+    if (c->again)
+        sl_text_printf(out, "again %d\n", (int)c->again);
     if (c->cold.after_ns > 0)
         sl_text_printf(out, "cold f %lld b %lld after %lld\n", (long long)c->cold.f_ns,
                        (long long)c->cold.b_ns, (long long)c->cold.after_ns);

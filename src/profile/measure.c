@@ -1,5 +1,6 @@
 /* Measuring: workers side by side, medians over everything that is alike. */
 #include "profile/measure.h"
+#include "profile/again.h"
 
 #include "base/clock.h"
 #include "base/sort.h"
@@ -32,6 +33,7 @@ struct run {
     double copy_rate;
     int64_t action_ns;
     struct sl_cold cold; /* the sum over sizes and workers */
+    double again;        /* of a forward pass, the mean over sizes and workers */
     int64_t late_ns;     /* of a hand-over, the mean over sizes */
     struct sl_tempo_log tempo;
 };
@@ -122,6 +124,7 @@ struct member {
     double *copy_rate;           /* [round] */
     struct sl_pass_pair *passes; /* [round] */
     struct sl_body_rates rates;
+    double again; /* of a forward pass */
 };
 
 struct crowd {
@@ -242,6 +245,8 @@ static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
     struct crowd *c = ctx;
     struct member *m = &c->members[worker];
     sl_err err = stay_busy(c, crowd, worker);
+    if (err == SL_OK)
+        err = sl_again_measure(m->body, c->run->spec->busy, &m->again);
     if (err != SL_OK)
         sl_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
     SL_TRY(err);
@@ -287,6 +292,8 @@ static sl_err conclude(struct run *r, struct crowd *c, int size) {
     }
     for (int w = 0; w < spec->busy; w++)
         sl_relay_add(&c->relay, w, &r->cold);
+    for (int w = 0; w < spec->busy; w++)
+        r->again += c->members[w].again / (spec->busy * spec->size_count);
     r->late_ns += sl_relay_late(&c->relay) / spec->size_count;
     add_rows(r, c->samples, c->count, whole, spec->sizes[size]);
     for (int w = 0; w < spec->busy; w++)
@@ -346,9 +353,9 @@ out:
     return err;
 }
 
-/* A slice for every worker: the whole model runs a few times to see how long its units take. */
+/* A slice for every worker: the whole model runs twice to see how long its units take. */
 static sl_err cut_slices(struct run *r) {
-    enum { ROUNDS = 3 };
+    enum { ROUNDS = 2 };
     const struct sl_profile_spec *spec = r->spec;
     const struct sl_slice whole = {0, r->unit_count};
     struct sl_body_part all = {NULL, 0, 2, -1};
@@ -413,6 +420,7 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .link_bytes_per_s = floor(r.copy_rate),
                             .link_latency_ns = latency_ns,
                             .action_ns = r.action_ns,
+                            .again = (int32_t)fmin(1e6 * r.again + 0.5, SL_TEMPO_MOST),
                             .cold = sl_relay_mean(&r.cold, spec->busy * spec->size_count),
                             .tempo = sl_tempo_of(&r.tempo)};
     err = sl_cost_build(arena, &draft, out);

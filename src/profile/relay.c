@@ -6,10 +6,17 @@
 
 #include <stddef.h>
 
-enum { ROUNDS_MOST = 9, RARE = 32 /* one of so many hand-overs is left out */ };
+enum {
+    ROUNDS_MOST = 9,
+    ROUNDS_LEAST = 3,
+    ENOUGH = 24 /* of all workers */,
+    RARE = 32 /* one of so many hand-overs is left out */
+};
 
 void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds) {
-    rounds = workers < 2 ? 0 : rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST;
+    int most = ENOUGH / workers < ROUNDS_LEAST ? ROUNDS_LEAST : ENOUGH / workers;
+    most = most < ROUNDS_MOST ? most : ROUNDS_MOST;
+    rounds = workers < 2 ? 0 : rounds < most ? rounds : most;
     *relay = (struct sl_relay){.workers = workers, .rounds = rounds};
     relay->samples = SL_NEW(arena, struct sl_relay_sample, (int64_t)workers * rounds + 1);
     relay->turns = sl_arena_alloc(arena, (int64_t)sizeof *relay->turns * workers);

@@ -503,17 +503,6 @@ int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker) {
     return sl_sched_worker_bytes(pipe->sched, worker);
 }
 
-int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe) {
-    int64_t bytes = 0, messages = 0;
-    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
-        if (!sl_pipe_is_here(pipe, w))
-            continue;
-        bytes += sl_sched_worker_bytes(pipe->sched, w);
-        messages += sl_sched_message_bytes(pipe->sched, w);
-    }
-    return bytes + (pipe->comm->bytes > messages ? pipe->comm->bytes - messages : 0);
-}
-
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe) { return pipe->start_step; }
 
 double sl_pipe_bubble(const struct sl_pipe *pipe) {

@@ -122,7 +122,8 @@ sl_pipe_timeline(const struct sl_pipe *pipe); /* of the last run, or NULL */
 const int64_t *sl_pipe_bytes(const struct sl_pipe *pipe);
 int64_t sl_pipe_proved_bytes(const struct sl_pipe *pipe, int worker);
 /* What this process needs for its workers: what the verifier has counted for them, with all places
- * of the channels that begin or end here. Between ranks both ends see the whole ring. */
-int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe);
+ * of the channels that begin or end here. Between ranks both ends see the whole ring. `files`: it
+ * reads or writes some, else nothing is sent for that. */
+int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files);
 
 #endif

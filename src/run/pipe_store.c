@@ -66,6 +66,24 @@ sl_err sl_pipe_open_post(struct sl_pipe *pipe) {
     return SL_OK;
 }
 
+/* Places that this rank would write to: the receiver's end is cleared when it is opened, a sender's
+ * is touched by the first tensor only. */
+static int64_t post_bytes(const struct sl_pipe *pipe) {
+    int64_t asks = pipe->comm->rank == 0 ? pipe->comm->ranks - 1 : 0;
+    return pipe->comm->rank == 0 ? asks * (PIECE + (int64_t)sizeof(struct post)) : PIECE;
+}
+
+int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {
+    int64_t bytes = files ? 0 : -post_bytes(pipe), messages = 0;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        if (!sl_pipe_is_here(pipe, w))
+            continue;
+        bytes += sl_sched_worker_bytes(pipe->sched, w);
+        messages += sl_sched_message_bytes(pipe->sched, w);
+    }
+    return bytes + (pipe->comm->bytes > messages ? pipe->comm->bytes - messages : 0);
+}
+
 void sl_pipe_close_post(struct sl_pipe *pipe) {
     for (int r = 1; pipe->answer && r < pipe->comm->ranks; r++) {
         sl_channel_close(pipe->ask[r]);

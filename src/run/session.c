@@ -400,9 +400,9 @@ static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int
     enum { SMALL_BYTES = 1 << 18 };
     const struct sl_session_config *c = s->config;
     int ranks = c->comm ? c->comm->ranks : 1;
-    bool files = (c->run || c->init) && (!c->comm || c->comm->rank == 0);
+    bool any = c->run || c->init, files = any && (!c->comm || c->comm->rank == 0);
     *out = SL_NEW(arena, int64_t, ranks);
-    (*out)[c->comm ? c->comm->rank : 0] = sl_pipe_rank_bytes(s->pipe) + s->copy_bytes +
+    (*out)[c->comm ? c->comm->rank : 0] = sl_pipe_rank_bytes(s->pipe, any) + s->copy_bytes +
                                           sl_data_bytes(c->train.data) +
                                           (files ? SL_CKPT_BUFFER_BYTES : 0) + SMALL_BYTES;
     return c->comm ? sl_comm_merge(c->comm, *out, ranks * (int64_t)sizeof **out) : SL_OK;

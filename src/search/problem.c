@@ -359,6 +359,7 @@ sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *sp
                             .batch = spec->batch,
                             .estimated = !spec->cost,
                             .action_ns = spec->cost ? spec->cost->action_ns : 0,
+                            .again = spec->cost ? 1e-6 * spec->cost->again : 0,
                             .cold = spec->cost ? spec->cost->cold : (struct sl_cold){0},
                             .tempo = spec->cost ? spec->cost->tempo : (struct sl_tempo){0},
                             .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,

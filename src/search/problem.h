@@ -74,6 +74,7 @@ struct sl_problem {
     const struct sl_unit_time *times; /* [size][kind][unit]; see sl_problem_time */
     bool estimated;                   /* roofline; else measured */
     int64_t action_ns;                /* of every pass, beside its kernels */
+    double again;                     /* a forward pass computed again, of the first; 0: as long */
     struct sl_cold cold;              /* of a pass that its worker has waited for */
     struct sl_tempo tempo;            /* of the workers; for forecasts, not for searches */
     double version_bytes_per_s;  /* steps that make a new version copy weights; 0: for nothing */

@@ -18,6 +18,7 @@ static const char good[] =
     "version bandwidth 6.5e+03\n"
     "link bandwidth 5.2e+03 latency 900\n"
     "action 350\n"
+    "again 910000\n"
     "cold f 40 b 90 after 5000\n"
     "tempo 1000000 998000 1250000\n"
     "tempo 1400000 0 1000000000\n"
@@ -72,6 +73,8 @@ static void sabotage(void **state) {
         {"00000000000000b2", "b2", "sixteen"},
         {"version bandwidth 6.5e+03", "version bandwidth -1", "out of range"},
         {"version bandwidth", "version width", "expected 'bandwidth'"},
+        {"again 910000", "again -1", "again is in millionths"},
+        {"again 910000", "again 1000000001", "again is in millionths"},
         {"cold f 40", "cold f -4", "cold of the cost table"},
         {"after 5000", "after 5000000000", "cold of the cost table"},
         {"b 90 after", "b 90 before", "expected 'after'"},
