@@ -80,17 +80,9 @@ FN(selu_slope) {
     return a * (selu_lambda * slope);
 }
 
-/* x/2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
-static const float gelu_root = 1.59576912160573f /* 2 sqrt(2 / pi) */, gelu_cubic = 0.044715f;
+FN(gelu_tanh) { return vgelu(a); }
 
-FN(gelu_tanh) { return a * vsigmoid(a * (gelu_root + gelu_root * gelu_cubic * (a * a))); }
-
-/* d/dx (x s(v)) = s + x s (1 - s) v', v = 2 u */
-FN(gelu_tanh_slope) {
-    vf z = b * b, s = vsigmoid(b * (gelu_root + gelu_root * gelu_cubic * z));
-    vf inner = b * (gelu_root + 3 * gelu_root * gelu_cubic * z);
-    return a * (s + s * (1.0f - s) * inner);
-}
+FN(gelu_tanh_slope) { return a * vgelu_slope(b); }
 
 FN(gelu_erf) { return a * vnormal(a); }
 

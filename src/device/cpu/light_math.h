@@ -85,6 +85,31 @@ INLINE vf vnormal_density(vf x, vf *density) {
 /* 1 / (1 + exp(-x)); below -87 it stays at 1.6e-38. */
 INLINE vf vsigmoid(vf x) { return reciprocal(1.0f + vexp(vmin(splat(87.0f), -x))); }
 
+/* gelu of GPT-2: x/2 (1 + tanh u) = x s, u = sqrt(2 / pi) (x + 0.044715 x^3), s = 1 / (1 + 2^v), v
+ * = -2 u / ln 2. Powers of two need no remainder in two parts; v's own rounding is the larger
+ * error. */
+INLINE vf vgelu_share(vf x) {
+    const float to_whole = 12582912.0f;
+    vf v = x * (x * x * -1.029432396e-01f + -2.302208198e+00f);
+    v = vmin(splat(125.0f), vmax(splat(-125.0f), v));
+    vf n = (v + to_whole) - to_whole, f = v - n;
+    vf p = f * 1.559467782e-04f + 1.340664341e-03f;
+    p = p * f + 9.617692791e-03f;
+    p = p * f + 5.550310388e-02f;
+    p = p * f + 2.402265221e-01f;
+    p = p * f + 6.931472421e-01f;
+    p = p * f + 1.0f;
+    return reciprocal(1.0f + scale_by_power(p, n));
+}
+
+INLINE vf vgelu(vf x) { return x * vgelu_share(x); }
+
+/* s + x s (1 - s) 2 u' */
+INLINE vf vgelu_slope(vf x) {
+    vf s = vgelu_share(x), part = x * s;
+    return s + (part - part * s) * (x * x * 2.140644488e-01f + 1.595769122e+00f);
+}
+
 /* log(1 + u) for u in [0, 1]: 2 atanh(s), s = u / (2 + u). */
 INLINE vf vlog1p(vf u) {
     vf s = u * reciprocal(u + 2.0f), z = s * s;

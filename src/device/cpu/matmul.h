@@ -72,15 +72,6 @@ static void matmul_add(const struct sl_cpu_call *call) {
     gemm_run(call->pool, &batch);
 }
 
-/* gelu of GPT-2: x/2 (1 + tanh u) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). */
-INLINE vf gelu_tanh(vf x) { return x * vsigmoid(1.5957691216f * x * (1.0f + 0.044715f * x * x)); }
-
-INLINE vf gelu_tanh_slope(vf x) {
-    vf s = vsigmoid(1.5957691216f * x * (1.0f + 0.044715f * x * x));
-    vf du = 1.5957691216f * (1.0f + 0.134145f * x * x);
-    return s + x * s * (1.0f - s) * du;
-}
-
 INLINE vf gelu_erf(vf x) { return 0.5f * x * (1.0f + verf(x * 0.70710678f)); }
 
 INLINE vf gelu_erf_slope(vf x) {
@@ -104,9 +95,9 @@ INLINE void map_tile(const struct gemm *g, const int64_t tile[4], vf (*f)(vf)) {
     static void name(const struct gemm *g, int64_t i, int64_t j, int64_t rows, int64_t cols) {     \
         map_tile(g, (int64_t[]){i, j, rows, cols}, f);                                             \
     }
-FINISH(finish_gelu_tanh, gelu_tanh)
+FINISH(finish_gelu_tanh, vgelu)
 FINISH(finish_gelu_erf, gelu_erf)
-FINISH(finish_gelu_tanh_slope, gelu_tanh_slope)
+FINISH(finish_gelu_tanh_slope, vgelu_slope)
 FINISH(finish_gelu_erf_slope, gelu_erf_slope)
 
 /* pre = a b + bias, y = gelu(pre) */
