@@ -33,9 +33,10 @@ static void warn_of_crowd(const struct sl_bind_rank *ranks, int count, int rank,
     const struct sl_bind_rank *here = &ranks[rank];
     int64_t first, all;
     sl_bind_share(ranks, count, rank, &first, &all);
+    all *= threads;
     sl_log_warn("rank %d: %lld threads share %lld of the computer's %lld processors, all it may "
                 "use%s",
-                rank, (long long)(all * threads), (long long)here->have, (long long)here->online,
+                rank, (long long)all, (long long)here->have, (long long)here->online,
                 count > 1 ? ": the launcher has bound it; try 'mpirun --bind-to none' or "
                             "'--map-by slot:PE=THREADS'"
                           : " (taskset or a control group); use fewer --threads or give it more");
