@@ -10,16 +10,17 @@
  * Pipeline, bound and torch take turns of a second or less, each stopped while the others run
  * (bench/pipe_turns.h). A rate is work over running time.
  *
- *   tokens_s    of one run of N steps: its fill, drain and optimizer steps counted. With --seconds
- * a race ends by then, and this is of the `done` steps: the drain is missing. bound       the same
- * stages, all at the same time, without a pipeline (bench/pipe_alone.h). The slowest stage of the
- * whole run counts. efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1))
- * (synchronous). windows     the median of the same over tenths of the run, each with its own
- * slowest stage; lowest and highest of them. A tenth of the bound is a few micro-batches, so they
- * are coarse, and noise makes the slowest of many slower: no substitute for the whole run. balance
- * the mean stage's time over the slowest's, in the bound. cpu_efficiency  processor time of a step
- * of all stages alone over that in the pipeline: what a busy machine falsifies least. It knows
- * nothing of waiting.
+ *   tokens_s    of one run of N steps: its fill, drain and optimizer steps counted. All races end
+ *               --seconds after the bench began; then it is of the `done` steps, without the drain
+ *   bound       the same stages, all at the same time, without a pipeline (bench/pipe_alone.h); the
+ *               slowest stage of the whole run counts
+ *   efficiency  tokens_s / bound (asynchronous), / (bound x m/(m+p-1)) (synchronous)
+ *   windows     the median of the same over tenths of the run, each with its own slowest stage;
+ *               lowest and highest of them. A tenth of the bound is a few micro-batches, so they
+ *               are coarse, and noise makes the slowest of many slower: no substitute
+ *   balance     the mean stage's time over the slowest's, in the bound
+ *   cpu_efficiency  processor time of a step of all stages alone over that in the pipeline: what a
+ *               busy machine falsifies least; it knows nothing of waiting
  *
  * A line case=parts per worker says where the time of the run went; its parts add up to 1:
  *   alone       what the same work took in the bound
@@ -31,8 +32,9 @@
  * and the means of a pass and a step, in the pipeline and alone.
  *
  * --python: torch.distributed.pipelining (bench/pipeline_torch.py) on as many cores. Each of its
- * schedules once, and the best takes its turns; ratio: tokens_s to its rate. --slack K:
- * micro-batches that may wait between two stages (default 1: a late pass delays nobody).
+ * schedules once, and the best takes its turns; ratio: tokens_s to its rate. (Its zb-v loses its
+ * connections over gloo.)
+ * --slack K: micro-batches that may wait between two stages (default 1: a late pass delays nobody).
  * Who waits does pieces of others' work (device/lend.h) unless --lend 0; in the bound nobody waits.
  * Threads are bound to cores unless --bind 0, or when there are not enough. --isa: by default the
  * best whose speed is steady; torch's float32 products are exact, too.
@@ -46,6 +48,7 @@ enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MOST = 
 
 struct options {
     int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind, lend, seconds;
+    double begin_s;
     const char *python, *schedules, *sets, *isa;
     struct torch torch;
 };
@@ -303,6 +306,8 @@ static void put_progress(const struct race *race) {
     fflush(stdout);
 }
 
+static double seconds_now(void) { return (double)sl_clock_ns() / 1e9; }
+
 static void race_schedule(struct options *o, const char *schedule) {
     struct race race = {.o = o};
     race.samples = SL_NEW(&race.arena, struct sample, SAMPLES_MOST);
@@ -310,7 +315,7 @@ static void race_schedule(struct options *o, const char *schedule) {
     open_contestant(&race, &race.bound, schedule, run_bound);
     open_contestant(&race, &race.pipe, schedule, run_pipeline);
     double cpu[] = {racer_cpu(&race.pipe.racer), racer_cpu(&race.bound.racer)};
-    double stolen = stolen_seconds(), start = (double)sl_clock_ns() / 1e9;
+    double stolen = stolen_seconds(), start = seconds_now();
     torch_restart(&o->torch);
     take_sample(&race);
     bool cut = false;
@@ -321,10 +326,9 @@ static void race_schedule(struct options *o, const char *schedule) {
             racer_turn(&o->torch.racer, (double)o->torch_ms / 1e3);
         take_sample(&race);
         put_progress(&race);
-        cut = o->seconds > 0 && (double)sl_clock_ns() / 1e9 - start > (double)o->seconds;
+        cut = o->seconds > 0 && seconds_now() - o->begin_s > (double)o->seconds;
     }
-    printf("# %.2f processors taken away\n",
-           (stolen_seconds() - stolen) / ((double)sl_clock_ns() / 1e9 - start));
+    printf("# %.2f processors taken away\n", (stolen_seconds() - stolen) / (seconds_now() - start));
     cpu[0] = racer_cpu(&race.pipe.racer) - cpu[0];
     cpu[1] = racer_cpu(&race.bound.racer) - cpu[1];
     put_race(&race, cpu);
@@ -356,7 +360,7 @@ int main(int argc, char **argv) {
                         .slack = 1,
                         .bind = 1,
                         .lend = 1,
-                        .torch = {.schedules = "interleaved,interleaved-bound,1f1b,zb-v",
+                        .torch = {.schedules = "interleaved,interleaved-bound,1f1b",
                                   .steps = 2,
                                   .tokens = MICRO_BATCH * MICROS * TOKENS},
                         .schedules = "2bw,1f1b",
@@ -376,6 +380,7 @@ int main(int argc, char **argv) {
         o.turn_ms < 1 || o.bound_ms < 1 || o.torch_ms < 1)
         return 2;
     must(sl_cpu_limit(o.isa));
+    o.begin_s = seconds_now();
     bench_gpt(&o);
     return 0;
 }
