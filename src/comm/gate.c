@@ -98,21 +98,20 @@ static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void 
 }
 
 /* False: a worker failed first. */
-static bool sleep_until(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
-    struct sl_sleeper self = {ready, ctx, PTHREAD_COND_INITIALIZER, NULL}, **at = &gate->asleep;
+static bool sleep_until_ready(struct sl_gate *gate, struct sl_sleeper *self) {
+    struct sl_sleeper **at = &gate->asleep;
     bool come;
     pthread_mutex_lock(&gate->mutex);
-    self.next = gate->asleep;
-    gate->asleep = &self;
+    self->next = gate->asleep;
+    gate->asleep = self;
     atomic_fetch_add(&gate->sleepers, 1);
-    while (!(come = ready(ctx)) && !atomic_load(&gate->failed))
-        pthread_cond_wait(&self.wake, &gate->mutex);
+    while (!(come = self->ready(self->ctx)) && !atomic_load(&gate->failed))
+        pthread_cond_wait(&self->wake, &gate->mutex);
     atomic_fetch_sub(&gate->sleepers, 1);
-    while (*at != &self)
+    while (*at != self)
         at = &(*at)->next;
-    *at = self.next;
+    *at = self->next;
     pthread_mutex_unlock(&gate->mutex);
-    pthread_cond_destroy(&self.wake);
     return come;
 }
 
@@ -129,6 +128,8 @@ sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
             i = 0;
         __builtin_ia32_pause();
     }
-    bool come = sleep_until(gate, ready, ctx);
+    struct sl_sleeper self = {ready, ctx, PTHREAD_COND_INITIALIZER, NULL};
+    bool come = sleep_until_ready(gate, &self);
+    pthread_cond_destroy(&self.wake);
     return come ? SL_OK : sl_gate_error(gate);
 }
