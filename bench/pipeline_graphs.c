@@ -183,7 +183,7 @@ static sl_err run_update(struct sl_seat_state *seat) {
 static sl_err time_once(struct sl_seat_state *seat, int phase, int64_t *ns) {
     struct sl_train *train = &seat->train;
     SL_TRY(sl_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
-    if (phase == SL_PHASE_B || phase == SL_PHASE_I || phase == SL_PHASE_W)
+    if (phase >= 0 && phase != SL_PHASE_F)
         SL_TRY(run_phase(seat, SL_PHASE_F));
     if (phase == SL_PHASE_W)
         SL_TRY(run_phase(seat, SL_PHASE_I));
@@ -205,14 +205,19 @@ static int64_t time_part(struct sl_seat_state *seat, int phase) {
     return least;
 }
 
-/* Times of all stages of a pipeline that is open: dur[stage][kind]. */
+static int64_t without(int64_t ns, int64_t part_ns) { return ns > part_ns ? ns - part_ns : 0; }
+
+/* Times of all stages of a pipeline that is open: dur[stage][kind]. Phases B and I compute again
+ * themselves; in a run that is RECOMPUTE's, while the gradient is on its way. */
 static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[SL_KIND_COUNT]) {
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
         struct sl_seat_state *seat = pipe->seat_at[i];
         int64_t *of = dur[seat->stage];
+        bool again = seat->train.worker->programs[SL_WORKER_FULL]->recompute;
         of[SL_F] = time_part(seat, SL_PHASE_F);
-        of[SL_B] = split ? 0 : time_part(seat, SL_PHASE_B);
-        of[SL_I] = split ? time_part(seat, SL_PHASE_I) : 0;
+        of[SL_RECOMPUTE] = again ? time_part(seat, SL_PHASE_R) : 0;
+        of[SL_B] = split ? 0 : without(time_part(seat, SL_PHASE_B), of[SL_RECOMPUTE]);
+        of[SL_I] = split ? without(time_part(seat, SL_PHASE_I), of[SL_RECOMPUTE]) : 0;
         of[SL_W] = split ? time_part(seat, SL_PHASE_W) : 0;
         of[SL_STEP] = time_part(seat, -1);
     }

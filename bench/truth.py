@@ -84,7 +84,7 @@ def configurations(options):
             if shape >= first and (number + shape) % 2:
                 continue
             times = max(1, p // 4)
-            micro = micros[(number + shape) % 2] * times
+            micro = micros[(number // 2 + shape) % 2] * times  # apart from what is left out by number + shape
             for at, (schedule, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
                 if (at + number + shape) % share:
                     continue

@@ -23,7 +23,7 @@ int sl_bind_find_crowded(const struct sl_bind_rank *ranks, int count, int thread
     for (int r = 0; r < count; r++) {
         int64_t first, all;
         sl_bind_share(ranks, count, r, &first, &all);
-        if (all * threads > ranks[r].have && ranks[r].have < ranks[r].online)
+        if (ranks[r].have > 0 && all * threads > ranks[r].have && ranks[r].have < ranks[r].online)
             return r;
     }
     return -1;

@@ -23,7 +23,7 @@ SL_MUST_CHECK sl_err sl_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode
 struct sl_bind_rank {
     uint64_t host, places; /* hashes */
     int64_t workers;
-    int64_t have, online; /* processors: that it may use, of its computer */
+    int64_t have, online; /* processors: that it may use (0: not known), of its computer */
 };
 void sl_bind_share(const struct sl_bind_rank *ranks, int count, int rank, int64_t *first,
                    int64_t *all);

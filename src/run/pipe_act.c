@@ -186,7 +186,7 @@ static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
 
 static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
-    w->again.kind = SL_F;
+    SL_ASSERT(w->again.kind != SL_RECOMPUTE);
     struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     pass.version = at.seat->newest;
@@ -212,7 +212,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
-    w->again.kind = SL_F;
+    SL_ASSERT(w->again.kind != SL_RECOMPUTE);
     SL_TRY(count_items(w->pipe, &at));
     at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
@@ -235,11 +235,13 @@ static sl_err act_again(struct sl_pipe_worker *w, const struct sl_action *action
     return sl_worker_pass(at.seat->train.worker, &pass);
 }
 
-/* Has it been computed again, and is that still there? */
+/* Has it been computed again? Lowering puts RECOMPUTE right before its pass. What lay between would
+ * overwrite WORK, and again once more is no way out: its temporaries lie over what it has read. */
 static bool take_again(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_action *again = &w->again;
-    bool done = again->kind == SL_RECOMPUTE && again->stage == action->stage &&
-                again->micro == action->micro && action->kind != SL_W;
+    bool done = again->kind == SL_RECOMPUTE;
+    SL_ASSERT(!done || (again->stage == action->stage && again->micro == action->micro &&
+                        action->kind != SL_W));
     w->again.kind = SL_F;
     return done;
 }

@@ -1,6 +1,6 @@
 /* Memory that the seats of a worker take turns with: they run on one thread, one action after the
- * other, and nothing in it lasts longer than an action. The verifier counts the largest, so there
- * is one of each. */
+ * other, and nothing in it lasts longer than an action but what RECOMPUTE leaves for the pass right
+ * behind it. The verifier counts the largest, so there is one of each. */
 #include "run/pipe_state.h"
 
 #include <stdlib.h>

@@ -30,9 +30,11 @@ static struct joint_sizes joint_sizes(int64_t m, int64_t n, int64_t k, int threa
     int64_t room = most(NR, threads * (int64_t)GEMM_B_FLOATS / s.kc);
     int64_t strips = most(1, (n + room - 1) / room);
     s.wide = up_to((n + strips - 1) / strips, NR);
-    s.deep = s.kc * least((k + s.kc - 1) / s.kc, most(1, room / s.wide));
     s.pieces = 1 + up_to((m + GEMM_MC - 1) / GEMM_MC, (int64_t)JOINT_PIECES * threads);
     int64_t slivers = ((m + MR - 1) / MR + s.pieces - 1) / s.pieces;
+    /* Few columns would take all of k: the A of the first rows is no larger than a block of B. */
+    int64_t blocks = least(room / s.wide, GEMM_B_FLOATS / (slivers * MR * s.kc));
+    s.deep = s.kc * least((k + s.kc - 1) / s.kc, most(1, blocks));
     s.a_floats = up_to(slivers * MR * s.deep + VL, LINE);
     s.b_floats = up_to(s.wide * s.deep, LINE);
     return s;

@@ -296,9 +296,30 @@ static void jointly(void **state) {
         {.m = 391, .n = 130, .k = 515, .bias = true, .kernel = "matmul_add"},
         {.count = 2, .m = 391, .n = 35, .k = 33, .tb = true, .kernel = "matmul"},
         {.m = 2050, .n = 33, .k = 19, .kernel = "matmul_gelu_dx"},
+        {.m = 391, .n = 5, .k = 4100, .ta = true, .add = true, .kernel = "matmul_sum_a"},
     };
     for (int i = 0; i < SL_COUNT(products); i++)
         try_product(&products[i], *state);
+}
+
+/* Few columns and many k: what is packed does not grow with k. */
+static void narrow(void **state) {
+    enum { M = 4096, N = 13, K = 65536, THREADS = 8, BLOCK_BYTES = 320 << 12 };
+    union sl_attr attr[2] = {{.i = 1}, {.i = 0}};
+    struct sl_operand in[2] = {{.shape = matrix_shape(0, K, M)}, {.shape = matrix_shape(0, K, N)}};
+    struct sl_instr instr = {.op = sl_op_find(sl_str("matmul")),
+                             .kernel = "matmul",
+                             .attr = attr,
+                             .in_count = 2,
+                             .in = in};
+    (void)state;
+    for (int t = 0; sl_cpu_tables[t]; t++) {
+        const struct sl_cpu_kernel *kernel = find_in(sl_cpu_tables[t], "matmul");
+        if (!kernel || strstr(sl_cpu_tables[t]->isa, "amx"))
+            continue;
+        assert_in_range(kernel->scratch_bytes(&instr, THREADS), 1,
+                        THREADS * (2 * BLOCK_BYTES + 1024));
+    }
 }
 
 /* Parts of threads are cut once more, and others do some of the pieces. */
@@ -364,13 +385,10 @@ static void workers_do_not_disturb_each_other(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_sides),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(fused),
-        cmocka_unit_test(deep),
-        cmocka_unit_test(jointly),
-        cmocka_unit_test(with_guests),
-        cmocka_unit_test(workers_do_not_disturb_each_other),
+        cmocka_unit_test(sizes_and_sides), cmocka_unit_test(batches),
+        cmocka_unit_test(fused),           cmocka_unit_test(deep),
+        cmocka_unit_test(jointly),         cmocka_unit_test(narrow),
+        cmocka_unit_test(with_guests),     cmocka_unit_test(workers_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

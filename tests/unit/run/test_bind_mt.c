@@ -32,6 +32,8 @@ static void test_crowds(void **state) {
     static const struct sl_bind_rank bound[] = {{7, 1, 1, 1, 4}, {7, 2, 1, 1, 4}};
     static const struct sl_bind_rank open[] = {{7, 1, 4, 4, 4}, {7, 1, 4, 4, 4}};
     static const struct sl_bind_rank mixed[] = {{7, 1, 1, 2, 4}, {7, 2, 2, 2, 4}};
+    static const struct sl_bind_rank unknown[] = {{7, 1, 1, 0, 4}, {7, 1, 1, 0, 4}};
+    assert_int_equal(sl_bind_find_crowded(unknown, 2, 4), -1);
     assert_int_equal(sl_bind_find_crowded(bound, 2, 1), -1);
     assert_int_equal(sl_bind_find_crowded(bound, 2, 4), 0);
     assert_int_equal(sl_bind_find_crowded(open, 2, 4), -1); /* nobody has taken any away */
