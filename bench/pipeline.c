@@ -290,7 +290,9 @@ static void put_race(struct race *race, const double cpu[2]) {
     put_windows(race, share);
     printf(" bound_steps=%.1f balance=%.4f cpu_efficiency=%.4f goal=0.95 verdict=%s", alone,
            balance_of(race, a, b), cpu[1] / alone * done / cpu[0],
-           rate / bound / share >= 0.95 ? "reached" : "missed");
+           done < (double)o->steps        ? "cut"
+           : rate / bound / share >= 0.95 ? "reached"
+                                          : "missed");
     if (o->torch.to)
         printf(" torch=%.1f torch_schedule=%s torch_steps=%lld ratio=%.3f", torch_rate(&o->torch),
                o->torch.best, (long long)o->torch.done, items * rate / torch_rate(&o->torch));

@@ -37,9 +37,10 @@ static void warn_of_crowd(const struct sl_bind_rank *ranks, int count, int rank,
     sl_log_warn("rank %d: %lld threads share %lld of the computer's %lld processors, all it may "
                 "use%s",
                 rank, (long long)all, (long long)here->have, (long long)here->online,
-                count > 1 ? ": the launcher has bound it; try 'mpirun --bind-to none' or "
+                count > 1 ? ": if mpirun has bound it, try its '--bind-to none' or "
                             "'--map-by slot:PE=THREADS'"
-                          : " (taskset or a control group); use fewer --threads or give it more");
+                          : " (taskset or a control group); use fewer stages or --threads, or give "
+                            "it more");
 }
 
 static sl_err ask_ranks(struct sl_comm *comm, int workers, int threads, int64_t *first,

@@ -42,7 +42,7 @@ static void gemm_edge(const struct gemm_at *at, struct tile *t, int64_t rows, in
     whole.c = spare;
     whole.ldc = NR;
     whole.next = VL;
-    whole.start = whole.bias = NULL;
+    whole.start = whole.bias = whole.also = NULL;
     tiles[rows - 1][(cols - 1) / VL](&whole);
     if (at->gemm->image) {
         gemm_scatter(at, spare, t, (int64_t[]){rows, cols});
