@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { ROUNDS_LEAST = 3, ROUNDS_MOST = 9, ENOUGH = 24 /* of all workers */ };
-
 /* One forward pass; its kernels alone. */
 static sl_err time_forward(struct sl_body *b, int slot, int64_t *out_ns) {
     const struct sl_program *p = b->program;
@@ -37,9 +35,8 @@ static sl_err take_round(struct sl_body *b, int64_t round, double *out) {
 }
 
 sl_err sl_again_measure(struct sl_body *body, int workers, double *out) {
-    double shares[ROUNDS_MOST + 1];
-    int rounds = ENOUGH / workers;
-    rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST;
+    double shares[SL_ROUNDS_MOST + 1];
+    int rounds = sl_rounds_of(workers);
     SL_TRY(sl_body_feed(body, 1, 0));
     SL_TRY(sl_body_pass(body, SL_PHASE_F, 1));
     for (int round = 0; round <= rounds; round++) /* the first one does not count */

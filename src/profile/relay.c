@@ -3,19 +3,14 @@
 
 #include "base/clock.h"
 #include "base/sort.h"
+#include "profile/again.h"
 
 #include <stddef.h>
 
-enum {
-    ROUNDS_MOST = 9,
-    ROUNDS_LEAST = 3,
-    ENOUGH = 24 /* of all workers */,
-    RARE = 32 /* one of so many hand-overs is left out */
-};
+enum { RARE = 32 /* one of so many hand-overs is left out */ };
 
 void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds) {
-    int most = ENOUGH / workers < ROUNDS_LEAST ? ROUNDS_LEAST : ENOUGH / workers;
-    most = most < ROUNDS_MOST ? most : ROUNDS_MOST;
+    int most = sl_rounds_of(workers);
     rounds = workers < 2 ? 0 : rounds < most ? rounds : most;
     *relay = (struct sl_relay){.workers = workers, .rounds = rounds};
     relay->samples = SL_NEW(arena, struct sl_relay_sample, (int64_t)workers * rounds + 1);
@@ -108,7 +103,7 @@ static int compare(const void *a, const void *b) {
 
 static int64_t middle(const struct sl_relay *relay, int worker, size_t field) {
     const struct sl_relay_sample *at = relay->samples + (int64_t)worker * relay->rounds;
-    int64_t sorted[ROUNDS_MOST];
+    int64_t sorted[SL_ROUNDS_MOST];
     for (int k = 0; k < relay->rounds; k++)
         sorted[k] = *(const int64_t *)(const void *)((const char *)&at[k] + field);
     sl_sort(sorted, relay->rounds, sizeof *sorted, compare);
