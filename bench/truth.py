@@ -46,7 +46,7 @@ VARIANTS = [
 ]
 ALONE = [("1f1b", "none", "threads"), ("1f1b", "all", "threads")]  # one worker with all the threads
 STALE = ("2bw", "stash")  # without a flush
-LEAST = 6  # steps of a run with one; two of them are warm-up
+LEAST = 7  # steps of a run with one; two of them are warm-up
 EDGE = 3  # their steps at either end that do not count: filling and draining takes less than two
 
 

@@ -63,4 +63,12 @@ SL_MUST_CHECK sl_err sl_body_step_rates(struct sl_body *body, const struct sl_op
 /* Bytes per second of a copy between host and device, for a body without messages. */
 SL_MUST_CHECK sl_err sl_body_copy_rate(struct sl_body *body, double *out);
 
+/* Rounds of a short measurement by all workers: enough of them in all. */
+enum { SL_ROUNDS_MOST = 9 };
+static inline int sl_rounds_of(int workers) {
+    enum { LEAST = 3, ENOUGH = 24 };
+    int rounds = ENOUGH / workers;
+    return rounds < LEAST ? LEAST : rounds < SL_ROUNDS_MOST ? rounds : SL_ROUNDS_MOST;
+}
+
 #endif

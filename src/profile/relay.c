@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/sort.h"
-#include "profile/again.h"
 
 #include <stddef.h>
 

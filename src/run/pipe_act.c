@@ -186,7 +186,7 @@ static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
 
 static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
-    SL_ASSERT(w->again.kind != SL_RECOMPUTE);
+    SL_ASSERT(!w->has_again);
     struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     pass.version = at.seat->newest;
@@ -212,7 +212,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
-    SL_ASSERT(w->again.kind != SL_RECOMPUTE);
+    SL_ASSERT(!w->has_again);
     SL_TRY(count_items(w->pipe, &at));
     at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
     SL_TRY(sl_train_feed(&at.seat->train, &feed));
@@ -232,6 +232,7 @@ static sl_err act_again(struct sl_pipe_worker *w, const struct sl_action *action
     if (w->device->row->whole || at.seat->train.worker->audit)
         return SL_OK;
     w->again = *action;
+    w->has_again = true;
     return sl_worker_pass(at.seat->train.worker, &pass);
 }
 
@@ -239,10 +240,10 @@ static sl_err act_again(struct sl_pipe_worker *w, const struct sl_action *action
  * overwrite WORK, and again once more is no way out: its temporaries lie over what it has read. */
 static bool take_again(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_action *again = &w->again;
-    bool done = again->kind == SL_RECOMPUTE;
+    bool done = w->has_again;
     SL_ASSERT(!done || (again->stage == action->stage && again->micro == action->micro &&
                         action->kind != SL_W));
-    w->again.kind = SL_F;
+    w->has_again = false;
     return done;
 }
 

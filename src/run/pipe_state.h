@@ -46,11 +46,11 @@ struct sl_pipe_worker {
     int index, place; /* the last: of its first thread, when threads are bound */
     struct sl_device *device;
     struct sl_seat_state *seats;
-    int seat_count;
+    int seat_count, steps_waiting;
     struct sl_areas areas;
     struct sl_notes notes;
-    int steps_waiting;
-    struct sl_action again; /* RECOMPUTE behind which nothing has run yet, or another kind */
+    struct sl_action again; /* if has_again: RECOMPUTE behind which nothing has run yet */
+    bool has_again;
     struct sl_completing completing; /* by the pass at hand */
     int sums;                        /* parts of gradients under way */
     int64_t since_ns;                /* sums of the REDUCE at hand; 0: with it */
