@@ -23,6 +23,17 @@ INLINE int64_t up_to(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
 
+/* sum + *a in every lane * b. With AVX-512 the multiplication itself spreads a: an operation less
+ * where a is wanted once, the same bits. */
+INLINE vf add_spread(vf sum, const float *a, vf b) {
+#if VL == 16 && defined(__x86_64__)
+    __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(sum) : "m"(*a), "v"(b));
+    return sum;
+#else
+    return sum + *a * b;
+#endif
+}
+
 /* Rows a and b woven: a0 b0 a1 b1 ... (low halves), and the same of the high halves. */
 #if VL == 16
 #define WEAVE_LOW(a, b)                                                                            \
