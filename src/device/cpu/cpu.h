@@ -31,6 +31,8 @@ bool sl_pool_lends(const struct sl_pool *pool);
 /* Inside a run, in one loop per run: which of `count` pieces this thread does next, -1: none
  * is left. Every piece goes to one thread; what it computes must not depend on which. */
 int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread);
+/* The same, in a loop before that one: -1 when all pieces are begun, which others may still do. */
+int64_t sl_pool_take_before(struct sl_pool *pool, int64_t count, int thread);
 /* Call body(ctx, part, parts) for every part, some per thread, each by whoever is free: for work
  * that is the same however it is split. */
 void sl_pool_share(struct sl_pool *pool, void (*body)(void *ctx, int part, int parts), void *ctx);

@@ -117,8 +117,10 @@ int sl_pool_threads(const struct sl_pool *pool) { return pool->threads; }
 
 static void set_job(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
                     void *ctx) {
-    for (int t = 0; t < pool->threads; t++)
+    for (int t = 0; t < pool->threads; t++) {
         atomic_store_explicit(&pool->taken[t].count, 0, memory_order_relaxed);
+        atomic_store_explicit(&pool->taken[t].before, 0, memory_order_relaxed);
+    }
     pool->body = body;
     pool->ctx = ctx;
 }
@@ -163,24 +165,34 @@ void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_
     *to = last * grain < count ? last * grain : count;
 }
 
-int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread) {
+static int64_t take(struct sl_pool *pool, bool before, int64_t count, int thread) {
     bool guest = thread >= pool->threads;
     if (guest && sl_lend_is_called_back())
         return -1;
     for (int i = 0; i < pool->threads; i++) {
         int owner = (thread + i) % pool->threads;
+        struct sl_taken *taken = &pool->taken[owner];
         int64_t from, to;
         sl_pool_range(count, 1, owner, pool->threads, &from, &to);
-        from += atomic_fetch_add_explicit(&pool->taken[owner].count, 1, memory_order_relaxed);
+        from += atomic_fetch_add_explicit(before ? &taken->before : &taken->count, 1,
+                                          memory_order_relaxed);
         if (from >= to)
             continue;
         if (guest)
             sl_lend_note_piece();
         return from;
     }
-    if (guest)
+    if (guest && !before)
         sl_lend_shut(pool);
     return -1;
+}
+
+int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread) {
+    return take(pool, false, count, thread);
+}
+
+int64_t sl_pool_take_before(struct sl_pool *pool, int64_t count, int thread) {
+    return take(pool, true, count, thread);
 }
 
 void *sl_pool_scratch(const struct sl_pool *pool, void *scratch, int64_t step_bytes, int thread) {

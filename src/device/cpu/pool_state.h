@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* How many pieces of a thread's range are taken; a line of memory of its own. */
+/* How many pieces of a thread's range are taken, and of those before them; a line of memory of its
+ * own. */
 struct sl_taken {
     _Alignas(64) _Atomic int64_t count;
+    _Atomic int64_t before;
 };
 
 struct sl_pool {
