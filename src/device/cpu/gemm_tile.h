@@ -68,6 +68,27 @@ INLINE void tile_ask_more(const struct tile *t, int row) {
     }
 }
 
+/* steps: of a, of b, and how many. */
+INLINE void tile_sum(vf acc[MR][NV], const float *a, const float *b, const int64_t steps[3], int mr,
+                     int nv) {
+#pragma GCC unroll 2
+    for (int64_t k = 0; k < steps[2]; k++) {
+        vf bv[NV];
+#pragma GCC unroll 2
+        for (int j = 0; j < nv; j++)
+            bv[j] = load(b + j * VL);
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 2
+            for (int j = 0; j < nv; j++)
+                acc[i][j] =
+                    i % 2 ? add_spread(acc[i][j], a + i, bv[j]) : add_times(acc[i][j], a[i], bv[j]);
+        }
+        a += steps[0];
+        b += steps[1];
+    }
+}
+
 INLINE void tile_run(const struct tile *t, int mr, int nv) {
     vf acc[MR][NV];
 #pragma GCC unroll 16
@@ -78,28 +99,20 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
     }
     const float *a = t->a, *b = t->b;
     const int64_t a_step = t->a_step, b_step = t->b_step;
+    const bool packed = a_step == mr && b_step == nv * VL;
     /* A short sum is not worth dividing. */
-    int64_t chunk = t->kc >= 128 ? t->kc / mr : 0, left = t->kc;
+    int64_t chunk = t->kc >= 128 ? t->kc / mr / 2 * 2 : 0, left = t->kc;
     for (int row = 0; row < mr; row++) {
         tile_ask(t, row, nv);
         if (t->more && row < t->more_steps)
             tile_ask_more(t, row);
         int64_t stop = row + 1 < mr ? left - chunk : 0;
-        for (int64_t k = left; k > stop; k--) {
-            vf bv[NV];
-#pragma GCC unroll 2
-            for (int j = 0; j < nv; j++)
-                bv[j] = load(b + j * VL);
-#pragma GCC unroll 16
-            for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
-                for (int j = 0; j < nv; j++)
-                    acc[i][j] = i % 2 ? add_spread(acc[i][j], a + i, bv[j])
-                                      : add_times(acc[i][j], a[i], bv[j]);
-            }
-            a += a_step;
-            b += b_step;
-        }
+        if (packed)
+            tile_sum(acc, a, b, (int64_t[]){mr, nv * VL, left - stop}, mr, nv);
+        else
+            tile_sum(acc, a, b, (int64_t[]){a_step, b_step, left - stop}, mr, nv);
+        a += (left - stop) * a_step;
+        b += (left - stop) * b_step;
         left = stop;
     }
     if (t->bias) {
