@@ -119,7 +119,7 @@ def profile(sluice, c, turn, directory, options):
     path = os.path.join(directory, "%s-%dx%d-%d-turn%d.cost" % (c["model"], c["workers"], c["threads"], samples, turn))
     call([sluice, "profile"] + model_args(c) +
          ["--micro-batch", str(samples), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
-          "--rounds", str(options.rounds), "-o", path, "--quiet"])
+          "--rounds", str(options.rounds), "--seconds", str(options.profile), "-o", path, "--quiet"])
     return path
 
 
@@ -352,6 +352,7 @@ def main():
     parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--profile", type=float, default=1, help="seconds of each")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--rounds", type=int, default=15)
