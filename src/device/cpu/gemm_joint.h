@@ -2,7 +2,7 @@
  *
  *   for columns by `wide`, for k by `deep`
  *     pieces: columns of the first rows of c; their panels of B are packed, for all
- *     pieces: rows of c below, each packs its rows of A [rows, KC]: L2
+ *     pieces: columns of the rows of c below; who comes to other rows packs their A: L2
  *
  * B comes from far away, most often; so tiles of a panel ask for the next one. Blocks of k are
  * those of gemm.h, and so are the bits.
@@ -12,7 +12,7 @@
 
 #include "device/cpu/gemm.h"
 
-/* Pieces of the rows that a thread has, at least; panels of B in a piece of the columns. */
+/* Pieces of the rows that a thread has, at least; panels of B in a piece. */
 enum { JOINT_PIECES = 4, JOINT_PANELS = 4 };
 
 struct joint_sizes {
@@ -134,31 +134,45 @@ static void joint_columns(void *ctx, int thread, int threads) {
     }
 }
 
-/* The next block of k, else the piece that is likely to come next. */
+/* The rows that are likely to come next. */
 INLINE void joint_ahead(const struct joint *job, struct gemm_at *at) {
-    const struct gemm *g = job->gemm;
-    int64_t i = at->ic, p = at->pc + at->kc;
-    if (p >= job->k1) {
-        i += at->mc;
-        p = job->k0;
-    }
-    gemm_look_ahead(at, i, p, least(at->mc, g->m - i), least(at->kc, g->k - p));
+    int64_t i = at->ic + at->mc;
+    gemm_look_ahead(at, i, job->k0, least(at->mc, job->gemm->m - i), job->k1 - job->k0);
 }
 
+/* Rows at hand, whose A is packed, times columns [from, to). */
+static void joint_panels(const struct joint *job, struct gemm_at *at, int64_t from, int64_t to) {
+    float *pack_a = at->pack_a;
+    at->jc = from;
+    at->nc = to - from;
+    for (at->pc = job->k0; joint_block(job, at); at->pc += at->kc) {
+        at->pack_a = pack_a + (at->pc - job->k0) * at->mc;
+        gemm_block(at);
+    }
+    at->pack_a = pack_a;
+}
+
+/* Pieces are some columns of a few rows: who waits for the last ones does not wait for long. A
+ * thread that has the next columns of the same rows has their A. */
 static void joint_rows(void *ctx, int thread, int threads) {
     const struct joint *job = ctx;
     const struct gemm *g = job->gemm;
-    struct gemm_at at = {.gemm = g, .jc = job->n0, .nc = job->n1 - job->n0};
+    const int64_t wide = (int64_t)NR * JOINT_PANELS, parts = (job->n1 - job->n0 + wide - 1) / wide;
+    struct gemm_at at = {.gemm = g, .jc = job->n0};
+    int64_t packed = 0;
     (void)threads;
-    at.sum_a = g->a_sums && job->n0 == 0;
     at.pack_a = sl_pool_scratch(job->pool, job->pack_a, 4 * job->sizes.a_floats, thread);
-    for (int64_t i; (i = sl_pool_take(job->pool, job->sizes.pieces - 1, thread)) >= 0;) {
-        joint_rows_of(job, i + 1, &at);
-        for (at.pc = job->k0; joint_block(job, &at); at.pc += at.kc) {
-            gemm_pack_a(&at);
+    for (int64_t i; (i = sl_pool_take(job->pool, (job->sizes.pieces - 1) * parts, thread)) >= 0;) {
+        int64_t row = 1 + i / parts, from = job->n0 + i % parts * wide;
+        at.sum_a = g->a_sums && from == 0;
+        if (row != packed || at.sum_a) {
+            at.jc = job->n0;
+            joint_rows_of(job, row, &at);
+            joint_pack_a(job, &at);
             joint_ahead(job, &at);
-            gemm_block(&at);
         }
+        packed = row;
+        joint_panels(job, &at, from, least(from + wide, job->n1));
     }
 }
 

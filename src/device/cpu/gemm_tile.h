@@ -94,8 +94,8 @@ INLINE void tile_run(const struct tile *t, int mr, int nv) {
             for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
                 for (int j = 0; j < nv; j++)
-                    acc[i][j] =
-                        i % 2 ? add_spread(acc[i][j], a + i, bv[j]) : acc[i][j] + a[i] * bv[j];
+                    acc[i][j] = i % 2 ? add_spread(acc[i][j], a + i, bv[j])
+                                      : add_times(acc[i][j], a[i], bv[j]);
             }
             a += a_step;
             b += b_step;
