@@ -125,7 +125,8 @@ static int compare(const void *a, const void *b) {
 
 static double rate(const struct sl_body *b, int64_t *ns, int count) {
     sl_sort(ns, count, sizeof *ns, compare);
-    return 1e9 * (double)b->program->param_bytes / (double)(ns[count / 2] + 1);
+    int64_t median_ns = ns[count / 2];
+    return 1e9 * (double)b->program->param_bytes / (double)(median_ns + 1);
 }
 
 /* The first step of each kind does not count: its memory is new. */
