@@ -46,8 +46,8 @@ VARIANTS = [
 ]
 ALONE = [("1f1b", "none", "threads"), ("1f1b", "all", "threads")]  # one worker with all the threads
 STALE = ("2bw", "stash")  # without a flush
-LEAST = 7  # steps of a run with one; two of them are warm-up
-EDGE = 3  # their steps at either end that do not count: filling and draining takes less than two
+LEAST = 8  # steps of a run with one, of which the first half is warm-up
+EDGE = 3  # steps at the end that do not count without a flush: draining takes less than two
 
 
 class Failed(Exception):
@@ -119,7 +119,7 @@ def profile(sluice, c, turn, directory, options):
     path = os.path.join(directory, "%s-%dx%d-%d-turn%d.cost" % (c["model"], c["workers"], c["threads"], samples, turn))
     call([sluice, "profile"] + model_args(c) +
          ["--micro-batch", str(samples), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
-          "--rounds", str(options.rounds), "-o", path, "--quiet"])
+          "--rounds", str(options.rounds), "--seconds", str(options.profile), "-o", path, "--quiet"])
     return path
 
 
@@ -139,14 +139,15 @@ def predict(sluice, c, cost, directory):
                 bubble=plan["bubble"], action_ns=[s["action_ns"] for s in plan["stages"]])
 
 
-def steady_step(path):
-    """Seconds from step to step in the middle of a run: without a flush single ones are longer and shorter, as
-    stages run ahead of each other, and the first and last ones belong to filling and draining."""
+def steady_step(path, stale):
+    """Seconds of a step once the computer has got used to the run, which takes it the better part of a second: in the second
+    half. Without a flush single steps are longer and shorter, as stages run ahead of each other, and the last ones belong
+    to draining; with one the median counts."""
     with open(path) as file:
         rows = [json.loads(line) for line in file]
     times = [r["ms"] for r in rows if r.get("event", "step") == "step" and "ms" in r]
-    edge = max(len(times) // 6, EDGE)
-    return 1e-3 * statistics.mean(times[edge:-edge])
+    late = times[len(times) // 2:]
+    return 1e-3 * (statistics.mean(late[:-EDGE]) if stale else statistics.median(late))
 
 
 def train_args(sluice, p, steps):
@@ -167,16 +168,13 @@ def mpirun_options():
 
 def run_once(sluice, p, seconds):
     stale = p["schedule"] in STALE
-    steps = int(min(200, max(3 * EDGE + 2 if stale else LEAST, seconds / p["predicted_s"])))
+    steps = int(min(400, max(4 * EDGE if stale else LEAST, seconds / p["predicted_s"])))
     args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
         args = ["mpirun", "-n", str(p["ranks"])] + mpirun_options() + args
     with tempfile.TemporaryDirectory() as out:
-        if stale:
-            args += ["--out", out, "--checkpoint-every", "0"]
-        run = json.loads(call(args))
-        if stale:
-            run["step_s"] = steady_step(os.path.join(out, "log.jsonl"))
+        run = json.loads(call(args + ["--out", out, "--checkpoint-every", "0"]))
+        run["step_s"] = steady_step(os.path.join(out, "log.jsonl"), stale)
     return dict(run, asked=steps)
 
 
@@ -351,7 +349,8 @@ def main():
     parser.add_argument("--cores", action="append", type=cores_of, metavar="N[:SHARE]")
     parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
-    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--profile", type=float, default=1, help="seconds of each")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--rounds", type=int, default=15)

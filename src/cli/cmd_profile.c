@@ -168,9 +168,11 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     struct sl_text text = {0}, table = {0};
     const struct sl_cost *cost;
     int64_t rounds = 9, busy = 1, sizes[SIZES_MOST];
+    double seconds = 0;
     int count = 0;
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_args_int(args, "--rounds", 1, 1 << 20, &rounds));
+    SL_TRY_OUT(sl_args_double(args, "--seconds", 0, 3600, &seconds));
     SL_TRY_OUT(sl_args_int(args, "--busy", 1, 1024, &busy));
     SL_TRY_OUT(read_sizes(sl_args_text(args, "--micro-batch", "1,2,4,8"), sizes, &count));
     SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
@@ -186,6 +188,7 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
                                       .tf32 = config.tf32,
                                       .busy = (int)busy,
                                       .rounds = (int)rounds,
+                                      .seconds = seconds,
                                       .sizes = sizes,
                                       .size_count = count,
                                       .progress = show_progress,
@@ -218,6 +221,7 @@ static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
     {"--ops", NULL, "a table of kernels (the default without -o)", false},
     {"--rounds", "N", "micro-batches to measure (default 3; with -o 9)", false},
+    {"--seconds", "S", "more of them for -o, until so much time has passed (default 0)", false},
     {"-o", "X.cost", "measure every unit for 'sluice plan --cost'; - is standard output", false},
     {"--micro-batch", "1,2,...", "sizes to measure for -o (default 1,2,4,8)", false},
     {"--busy", "N", "workers that compute at the same time, for -o (default 1)", false},

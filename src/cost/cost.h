@@ -33,7 +33,7 @@ struct sl_cost {
     const struct sl_cost_row *rows; /* by signature, then micro */
     int row_count;
     double step_bytes_per_s;    /* optimizer: bytes of parameters per second; 0: not measured */
-    double version_bytes_per_s; /* copying parameters to another version; 0: not measured */
+    double version_bytes_per_s; /* the same into another version; 0: not measured */
     double link_bytes_per_s;    /* between two workers; 0: not measured */
     int64_t link_latency_ns;
     int64_t action_ns; /* what an action costs beside its kernels */

@@ -1,10 +1,9 @@
-/* Opening a body, filling its memory, and measuring what is not a pass. */
+/* Opening a body, filling its memory, running its passes. */
 #include "profile/body.h"
 
 #include "base/clock.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "plan/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,127 +240,6 @@ sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
     SL_TRY(b->device->row->run(b->device, b->exec, &args));
     SL_TRY(b->device->row->sync(b->device, SL_STREAM_COMPUTE));
     return send(b, forward ? &b->program->send_act : &b->program->send_grad, slot);
-}
-
-/* What a step works on: parameters one by one, as the run has them. */
-struct stepper {
-    struct sl_arena arena;
-    struct sl_optim_param *params; /* [param] */
-    struct sl_step_item *items;
-    struct sl_norm_item *norms;
-    double *sums;
-    void *state[SL_OPTIM_STATE], *scratch, *version;
-};
-
-static float *address(const struct sl_body *b, enum sl_space space, int64_t offset) {
-    return (float *)(void *)((char *)b->base[space] + offset);
-}
-
-static sl_err open_stepper(struct sl_body *b, const struct sl_optim *optim, struct stepper *s) {
-    const struct sl_program *p = b->program;
-    s->params = SL_NEW(&s->arena, struct sl_optim_param, p->param_count);
-    s->items = SL_NEW(&s->arena, struct sl_step_item, p->param_count);
-    s->norms = SL_NEW(&s->arena, struct sl_norm_item, p->param_count);
-    s->sums = SL_NEW(&s->arena, double, p->param_count);
-    int64_t scratch = sl_plan_optim_scratch(p, optim);
-    SL_TRY(b->device->row->alloc(b->device, larger(scratch, 64), &s->scratch));
-    SL_TRY(b->device->row->alloc(b->device, larger(p->param_bytes, 64), &s->version));
-    for (int i = 0; i < sl_plan_optim_slabs(optim); i++)
-        SL_TRY(b->device->row->alloc(b->device, larger(p->param_bytes, 64), &s->state[i]));
-    for (int i = 0; i < p->param_count; i++) {
-        const struct sl_program_param *at = &p->params[i];
-        struct sl_optim_shape shape = sl_plan_optim_shape(p->graph, at->param);
-        float *grad = address(b, SL_SPACE_GRAD, p->uses[at->first_use].offset);
-        s->params[i] = sl_optim_for(optim, &shape);
-        s->norms[i] = (struct sl_norm_item){grad, at->numel, &s->sums[i]};
-        s->items[i] = (struct sl_step_item){.param = &s->params[i],
-                                            .io = {.count = at->numel,
-                                                   .rows = shape.rank > 0 ? shape.dim[0] : 1,
-                                                   .w = address(b, SL_SPACE_PARAM, at->offset),
-                                                   .g = grad,
-                                                   .scratch = s->scratch},
-                                            .lr = 1e-9};
-        s->items[i].io.cols = at->numel / s->items[i].io.rows;
-        for (int k = 0; k < s->params[i].optim.row->state_count; k++)
-            s->items[i].io.state[k] = (void *)((char *)s->state[k] + at->offset);
-    }
-    return SL_OK;
-}
-
-static void close_stepper(struct sl_body *b, struct stepper *s) {
-    for (int i = 0; i < SL_OPTIM_STATE; i++)
-        if (s->state[i])
-            b->device->row->free(b->device, s->state[i]);
-    if (s->scratch)
-        b->device->row->free(b->device, s->scratch);
-    if (s->version)
-        b->device->row->free(b->device, s->version);
-    sl_arena_free(&s->arena);
-}
-
-/* The norm and the update; then the weights once more, to another version. */
-static sl_err step_once(struct sl_body *b, struct stepper *s, int64_t t, int64_t *step_ns,
-                        int64_t *copy_ns) {
-    const struct sl_device_row *row = b->device->row;
-    int count = b->program->param_count;
-    int64_t start = sl_clock_ns();
-    SL_TRY(row->norm_sq(b->device, s->norms, count));
-    for (int i = 0; i < count; i++)
-        s->items[i].coef = sl_optim_coef(&s->params[i], t, 1e-9, 1);
-    SL_TRY(row->step(b->device, s->items, count));
-    SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
-    *step_ns = sl_clock_ns() - start;
-    start = sl_clock_ns();
-    SL_TRY(row->copy(b->device, SL_STREAM_COMPUTE, s->version, b->base[SL_SPACE_PARAM],
-                     b->program->param_bytes));
-    SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
-    *copy_ns = sl_clock_ns() - start;
-    return SL_OK;
-}
-
-static void insert(int64_t *sorted, int count, int64_t value) {
-    int at = count;
-    for (; at > 0 && sorted[at - 1] > value; at--)
-        sorted[at] = sorted[at - 1];
-    sorted[at] = value;
-}
-
-/* Between passes, as in a run: the middle of several, each after a pass has used the caches. */
-static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd,
-                          struct sl_body_rates *out) {
-    enum { ROUNDS = 5 };
-    int64_t step_ns[ROUNDS], copy_ns[ROUNDS];
-    bool has_step = b->program->param_bytes && b->program->grad_bytes;
-    for (int round = -1; round < ROUNDS; round++) {
-        int64_t step = 0, copy = 0;
-        SL_TRY(sl_body_feed(b, 0, 0));
-        SL_TRY(sl_body_pass(b, SL_PHASE_F, 0));
-        SL_TRY(sl_body_pass(b, SL_PHASE_B, 0));
-        SL_TRY(sl_crowd_meet(crowd));
-        if (has_step)
-            SL_TRY(step_once(b, s, round + 2, &step, &copy));
-        if (round < 0)
-            continue;
-        insert(step_ns, round, step);
-        insert(copy_ns, round, copy);
-    }
-    int middle = ROUNDS / 2;
-    if (has_step)
-        *out = (struct sl_body_rates){
-            1e9 * (double)b->program->param_bytes / (double)(step_ns[middle] + 1),
-            1e9 * (double)b->program->param_bytes / (double)(copy_ns[middle] + 1)};
-    return SL_OK;
-}
-
-sl_err sl_body_step_rates(struct sl_body *b, const struct sl_optim *optim, struct sl_crowd *crowd,
-                          struct sl_body_rates *out) {
-    struct stepper s = {0};
-    *out = (struct sl_body_rates){0};
-    sl_err err = open_stepper(b, optim, &s);
-    if (err == SL_OK)
-        err = step_rounds(b, &s, crowd, out);
-    close_stepper(b, &s);
-    return err;
 }
 
 sl_err sl_body_copy_rate(struct sl_body *b, double *out) {

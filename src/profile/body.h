@@ -52,14 +52,6 @@ void sl_body_close(struct sl_body *body);
 /* Gradients are added, as for all micro-batches but the first. Messages are copied as in a run. */
 SL_MUST_CHECK sl_err sl_body_pass(struct sl_body *body, enum sl_phase phase, int slot);
 
-/* Bytes of parameters per second: of a step, the norm of the gradient included, and of copying them
- * to another version; 0 when there are none. */
-struct sl_body_rates {
-    double step, version;
-};
-/* All of the crowd step at the same time, as synchronous runs do. */
-SL_MUST_CHECK sl_err sl_body_step_rates(struct sl_body *body, const struct sl_optim *optim,
-                                        struct sl_crowd *crowd, struct sl_body_rates *out);
 /* Bytes per second of a copy between host and device, for a body without messages. */
 SL_MUST_CHECK sl_err sl_body_copy_rate(struct sl_body *body, double *out);
 

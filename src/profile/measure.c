@@ -8,6 +8,7 @@
 #include "profile/link.h"
 #include "profile/relay.h"
 #include "profile/slices.h"
+#include "profile/steps.h"
 #include "profile/tempo.h"
 
 #include <math.h>
@@ -26,6 +27,7 @@ struct run {
     uint64_t *signature; /* [unit] */
     const struct sl_slice *slices;
     int slice_count;
+    int rounds;    /* of every size */
     int *stage_of; /* [forward node] its slice */
     struct sl_arena *arena;
     SL_VEC(struct sl_cost_row) rows;
@@ -193,7 +195,7 @@ static void add_rows(struct run *r, struct sample *at, int64_t count, const doub
         row.i = middle(at + i, j - i, 1, scratch, NULL);
         row.w = middle(at + i, j - i, 2, scratch, NULL);
         (void)middle(at + i, j - i, 3, scratch, &row.spread);
-        double units = (double)(j - i) / (double)r->spec->rounds;
+        double units = (double)(j - i) / (double)r->rounds;
         sum[0] += units * (double)row.f;
         sum[1] += units * (double)row.i;
         sum[2] += units * (double)row.w;
@@ -228,11 +230,10 @@ static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
-    for (int64_t round = 0; round < r->spec->rounds + warm || !sl_crowd_is_done(crowd, &told);
-         round++) {
+    for (int64_t round = 0; round < r->rounds + warm || !sl_crowd_is_done(crowd, &told); round++) {
         int64_t extra, at = round - warm;
         SL_TRY(run_round(body, round, &extra));
-        if (at < 0 || at >= r->spec->rounds)
+        if (at < 0 || at >= r->rounds)
             continue;
         m->extra[at] = extra;
         m->copy_rate[at] = 1e9 * (double)body->copied_bytes / (double)(body->copied_ns + 1);
@@ -251,7 +252,8 @@ static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
         sl_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
     SL_TRY(err);
     SL_TRY(sl_relay_run(&c->relay, worker, m->body));
-    return sl_body_step_rates(m->body, c->run->spec->optim, crowd, &m->rates);
+    return sl_steps_measure(m->body, c->run->spec->optim, crowd, worker, c->run->spec->busy,
+                            &m->rates);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -284,11 +286,11 @@ static struct sl_body_rates mean_rates(const struct member *members, int count) 
 static sl_err conclude(struct run *r, struct crowd *c, int size) {
     const struct sl_profile_spec *spec = r->spec;
     double whole[3] = {0};
-    int64_t rounds = (int64_t)spec->busy * spec->rounds, before = r->rows.count;
-    int64_t *scratch = SL_NEW(r->arena, int64_t, spec->rounds + 1);
+    int64_t rounds = (int64_t)spec->busy * r->rounds, before = r->rows.count;
+    int64_t *scratch = SL_NEW(r->arena, int64_t, r->rounds + 1);
     for (int w = 0; w < spec->busy; w++) {
-        pass_medians(&c->members[w], spec->rounds, scratch, whole);
-        sum_passes(&c->members[w], spec->rounds);
+        pass_medians(&c->members[w], r->rounds, scratch, whole);
+        sum_passes(&c->members[w], r->rounds);
     }
     for (int w = 0; w < spec->busy; w++)
         sl_relay_add(&c->relay, w, &r->cold);
@@ -308,7 +310,7 @@ static sl_err conclude(struct run *r, struct crowd *c, int size) {
 
 static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
     const struct sl_profile_spec *spec = r->spec;
-    int64_t rounds = spec->rounds, at = 0;
+    int64_t rounds = r->rounds, at = 0;
     struct crowd c = {.run = r,
                       .members = SL_NEW(arena, struct member, spec->busy),
                       .extra = SL_NEW(arena, int64_t, spec->busy * rounds),
@@ -333,7 +335,7 @@ static sl_err measure_size(struct run *r, int size) {
     const struct sl_profile_spec *spec = r->spec;
     struct sl_arena arena = {0};
     struct crowd c = open_crowd(r, &arena);
-    sl_relay_open(&arena, &c.relay, spec->busy, spec->rounds);
+    sl_relay_open(&arena, &c.relay, spec->busy, r->rounds);
     int place = sl_crowd_place(spec->busy, spec->threads);
     sl_err err = SL_OK;
     for (int w = 0; w < spec->busy; w++) {
@@ -353,6 +355,12 @@ out:
     return err;
 }
 
+static int rounds_for(const struct sl_profile_spec *spec, int64_t round_ns) {
+    double most = (double)SL_TEMPO_PASSES / 2 / spec->size_count;
+    double wanted = fmin(most, ceil(1e9 * spec->seconds / (double)(round_ns + 1)));
+    return wanted > spec->rounds ? (int)wanted : spec->rounds;
+}
+
 /* A slice for every worker: the whole model runs twice to see how long its units take. */
 static sl_err cut_slices(struct run *r) {
     enum { ROUNDS = 2 };
@@ -361,17 +369,21 @@ static sl_err cut_slices(struct run *r) {
     struct sl_body_part all = {NULL, 0, 2, -1};
     struct sample *samples = SL_NEW(r->arena, struct sample, r->unit_count + 1);
     int64_t extra, *unit_ns = SL_NEW(r->arena, int64_t, r->unit_count + 1);
+    int64_t round_ns = 1;
     struct sl_body *body = NULL;
     sl_err err = SL_OK;
-    if (spec->busy > 1) {
+    if (spec->busy > 1 || spec->seconds > 0) {
         SL_TRY_OUT(sl_body_open(spec, &all, spec->sizes[0], &body));
         for (int round = 0; round < ROUNDS; round++)
             SL_TRY_OUT(run_round(body, round, &extra));
         add_round(r, body, &whole, samples);
     }
-    for (int u = 0; u < r->unit_count; u++)
+    for (int u = 0; u < r->unit_count; u++) {
         unit_ns[u] = time_of(&samples[u], 3);
+        round_ns += unit_ns[u];
+    }
     r->slice_count = sl_slices_cut(r->arena, unit_ns, r->unit_count, spec->busy, &r->slices);
+    r->rounds = rounds_for(spec, round_ns / r->slice_count);
     r->stage_of = SL_NEW(r->arena, int, spec->graph->forward_count + 1);
     for (int n = 0, slice = 0; n < spec->graph->forward_count; n++) {
         for (slice = 0; r->slices[slice].last <= r->unit_of[n];)
@@ -400,7 +412,7 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
         r.signature[u] = sl_cost_signature(graph, nodes, count);
     }
     SL_TRY_OUT(cut_slices(&r));
-    sl_tempo_open(arena, &r.tempo, spec->busy, spec->rounds, spec->size_count);
+    sl_tempo_open(arena, &r.tempo, spec->busy, r.rounds, spec->size_count);
     for (int s = 0; s < spec->size_count; s++) {
         if (spec->progress)
             spec->progress(spec->ctx, s, spec->size_count);

@@ -14,7 +14,9 @@ struct sl_profile_spec {
     const struct sl_graph *graph; /* differentiated */
     const struct sl_device_row *device;
     const struct sl_optim *optim;
-    int threads, busy, rounds;
+    int threads, busy;
+    int rounds;           /* of every size, and more until they have taken */
+    double seconds;       /* so long, as far as a first look can tell */
     enum sl_dtype dtype;  /* of activations */
     bool tf32;            /* of products */
     const int64_t *sizes; /* [size_count] micro-batch sizes */

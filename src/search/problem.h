@@ -77,10 +77,10 @@ struct sl_problem {
     double again;                     /* a forward pass computed again, of the first; 0: as long */
     struct sl_cold cold;              /* of a pass that its worker has waited for */
     struct sl_tempo tempo;            /* of the workers; for forecasts, not for searches */
-    double version_bytes_per_s;  /* steps that make a new version copy weights; 0: for nothing */
-    double copy_bytes_per_s;     /* both ends of a message copy it themselves; 0: links do */
-    bool straight;               /* no replicas */
-    enum sl_recompute recompute; /* which stages may */
+    double version_bytes_per_s;       /* of steps that make a new version; 0: as other steps */
+    double copy_bytes_per_s;          /* both ends of a message copy it themselves; 0: links do */
+    bool straight;                    /* no replicas */
+    enum sl_recompute recompute;      /* which stages may */
     const struct sl_staleness_cost *staleness;
     int staleness_count;
     const char *precision;

@@ -10,13 +10,25 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static int64_t middle(int64_t *at, int count) {
+    sl_sort(at, count, sizeof *at, compare);
+    return at[count / 2];
+}
+
+/* Without a flush a long step is often followed by a short one. */
+static int64_t mean(const int64_t *at, int count) {
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += at[i];
+    return sum / count;
+}
+
 sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opts,
                      const struct sl_tempo *tempo, const int64_t (*dur)[SL_KIND_COUNT],
                      int64_t *out) {
     int64_t steps[PLAYS_MOST];
     int64_t room = 1 + ACTIONS_MOST / (sl_sched_action_count(sched) + 1);
-    int most = sched->rule == SL_RULE_SYNC ? PLAYS_MOST : 1;
-    most = room < most ? (int)room : most;
+    int most = room < PLAYS_MOST ? (int)room : PLAYS_MOST;
     int plays = tempo->passes < most ? tempo->passes : most;
     struct sl_sim_opts play = *opts;
     play.tempo = *tempo;
@@ -30,7 +42,6 @@ sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opt
         sl_arena_free(&arena);
         SL_TRY(err);
     }
-    sl_sort(steps, plays, sizeof *steps, compare);
-    *out = steps[plays / 2];
+    *out = sched->rule == SL_RULE_SYNC ? middle(steps, plays) : mean(steps, plays);
     return SL_OK;
 }

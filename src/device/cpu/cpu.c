@@ -171,6 +171,14 @@ static int64_t program_scratch(const struct sl_program *program, int threads) {
     return most;
 }
 
+/* The threads' own pages: which of them a kernel will write depends on who takes its pieces. */
+static void touch_scratch(void *ctx, int thread, int threads) {
+    const struct cpu_device *cpu = ctx;
+    int64_t begin, end;
+    sl_pool_range(cpu->scratch_bytes, 4096, thread, threads, &begin, &end);
+    memset((char *)cpu->scratch + begin, 0, (size_t)(end - begin));
+}
+
 /* Make the device's scratch at least this large. Nothing in it outlives a kernel. */
 static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *added) {
     *added = 0;
@@ -182,6 +190,7 @@ static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *
     *added = size_bytes - cpu->scratch_bytes;
     cpu->scratch_bytes = size_bytes;
     sl_pool_set_scratch(cpu->pool, cpu->scratch, size_bytes);
+    sl_pool_run(cpu->pool, touch_scratch, cpu);
     return SL_OK;
 }
 

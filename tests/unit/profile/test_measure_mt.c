@@ -131,9 +131,34 @@ static void turns_have_inputs(void **state) {
     sl_arena_free(&arena);
 }
 
+/* As many rounds as were asked for where they take long enough, else more. */
+static void as_long_as_asked(void **state) {
+    (void)state;
+    struct sl_arena arena = {0};
+    struct pipe_case c;
+    struct sl_optim optim;
+    const int64_t sizes[] = {1};
+    pipe_case_open(&c, model);
+    assert_int_equal(sl_optim_parse("sgd", &optim), SL_OK);
+    for (int busy = 1; busy <= 2; busy++) {
+        struct sl_profile_spec spec = spec_of(&c, &optim, sizes, 1);
+        const struct sl_cost *cost;
+        spec.busy = busy;
+        spec.rounds = 2;
+        spec.seconds = 1e-9;
+        assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
+        assert_int_equal(cost->tempo.passes, 2 * 2);
+        spec.seconds = 3600; /* as many as a table may have */
+        assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
+        assert_int_equal(cost->tempo.passes, SL_TEMPO_PASSES);
+    }
+    pipe_case_close(&c);
+    sl_arena_free(&arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_unit),
-                                       cmocka_unit_test(copies_and_feeds),
-                                       cmocka_unit_test(turns_have_inputs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_unit), cmocka_unit_test(copies_and_feeds),
+        cmocka_unit_test(turns_have_inputs), cmocka_unit_test(as_long_as_asked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
