@@ -17,6 +17,38 @@ struct matrix { /* element (i, j) at i * ld + j; transposed: at j * ld + i */
     bool transposed;
 };
 
+#if VL == 16
+/* Four columns of VL rows: rows 4 j + i become quarter j of x[i], then quarters are turned. */
+INLINE void turn_four(const float *const row[VL], int64_t k, float *to, int64_t step) {
+    __m512 x[4], low, high, more_low, more_high;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        x[i] = _mm512_castps128_ps512(_mm_loadu_ps(row[i] + k));
+        x[i] = _mm512_insertf32x4(x[i], _mm_loadu_ps(row[4 + i] + k), 1);
+        x[i] = _mm512_insertf32x4(x[i], _mm_loadu_ps(row[8 + i] + k), 2);
+        x[i] = _mm512_insertf32x4(x[i], _mm_loadu_ps(row[12 + i] + k), 3);
+    }
+    low = _mm512_unpacklo_ps(x[0], x[1]);
+    high = _mm512_unpackhi_ps(x[0], x[1]);
+    more_low = _mm512_unpacklo_ps(x[2], x[3]);
+    more_high = _mm512_unpackhi_ps(x[2], x[3]);
+    store(to, (vf)_mm512_shuffle_ps(low, more_low, 0x44));
+    store(to + step, (vf)_mm512_shuffle_ps(low, more_low, 0xEE));
+    store(to + 2 * step, (vf)_mm512_shuffle_ps(high, more_high, 0x44));
+    store(to + 3 * step, (vf)_mm512_shuffle_ps(high, more_high, 0xEE));
+}
+
+/* VL columns of `rows` rows, turned; whole rows are read, the last one again for those missing. */
+INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float *to, int64_t step) {
+    const float *row[VL];
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; i++)
+        row[i] = from + least(i, rows - 1) * ld;
+#pragma GCC unroll 4
+    for (int k = 0; k < VL; k += 4)
+        turn_four(row, k, to + k * step, step);
+}
+#else
 /* VL columns of `rows` rows, turned; whole rows are read, the last one again for those missing. */
 INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float *to, int64_t step) {
     vf x[VL];
@@ -28,6 +60,7 @@ INLINE void turn_block(const float *from, int64_t ld, int64_t rows, float *to, i
     for (int i = 0; i < VL; i++)
         store(to + i * step, x[i]);
 }
+#endif
 
 /* to[k * step + i] = from[i * ld + k] for i < rows <= VL, k < kc; the other lanes up to VL are 0,
  * or anything where the next k overwrites them (step == rows). */
