@@ -63,6 +63,9 @@ struct sl_setup {
 void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
                     const struct sl_candidate *candidate, struct sl_setup *out);
 
+/* Where a schedule has several versions of the weights, workers step one by one, into a copy: bytes
+ * of parameters per second; 0: it has not, or that was not measured. */
+double sl_version_rate(const struct sl_problem *problem, const char *schedule);
 /* The busiest worker or wire of an iteration, and which stage it is. */
 int64_t sl_setup_bottleneck(const struct sl_setup *layout, int *stage);
 /* No schedule of this layout ends an iteration sooner. */

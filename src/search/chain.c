@@ -43,15 +43,17 @@ static int heaviest_path(struct sl_arena *arena, const struct sl_problem *p, int
     return count;
 }
 
-static struct sl_chain_place add_unit(const struct sl_problem *p, struct sl_chain_place sum,
-                                      int unit, struct sl_unit_time t, double tied) {
-    const struct sl_unit *u = &p->units[unit];
-    double params = (double)u->params - tied;
+static struct sl_chain_place add_unit(const struct sl_chain *c, struct sl_chain_place sum, int unit,
+                                      struct sl_unit_time t, double tied) {
+    const struct sl_unit *u = &c->p->units[unit];
+    double params = fmax((double)u->params - tied, 0);
+    if (c->version_rate > 0)
+        t.step = (int64_t)(1e9 * params / c->version_rate);
     return (struct sl_chain_place){.f = sum.f + t.f,
                                    .i = sum.i + t.i,
                                    .w = sum.w + t.w,
                                    .step = sum.step + t.step,
-                                   .params = sum.params + (params > 0 ? params : 0),
+                                   .params = sum.params + params,
                                    .fixed = sum.fixed + (double)(u->grads + u->state),
                                    .stash = sum.stash + u->stash};
 }
@@ -111,7 +113,7 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
         lane->micros = (p->batch + lane->size - 1) / lane->size;
         lane->at = SL_NEW(arena, struct sl_chain_place, c->count + 1);
         for (int x = 0; x < c->count; x++)
-            lane->at[x + 1] = add_unit(p, lane->at[x], path[x],
+            lane->at[x + 1] = add_unit(c, lane->at[x], path[x],
                                        sl_least_time(p, first + l, path[x]), tied[path[x]]);
     }
     for (int x = 0; x < c->count; x++) {
@@ -122,7 +124,7 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
             least.i = t.i < least.i ? t.i : least.i;
             least.w = t.w < least.w ? t.w : least.w;
         }
-        c->front[x + 1] = add_unit(p, c->front[x], path[x], least, tied[path[x]]);
+        c->front[x + 1] = add_unit(c, c->front[x], path[x], least, tied[path[x]]);
     }
 }
 
@@ -298,6 +300,7 @@ void sl_chain_open(struct sl_arena *arena, const struct sl_problem *p, const cha
                              .lane_count = sizes,
                              .sync = !row || row->rule == SL_RULE_SYNC,
                              .split = sl_schedule_splits(schedule),
+                             .version_rate = sl_version_rate(p, schedule),
                              .rule = sl_memory_rule(schedule)};
     out->windowed = sizes == 1 && sl_schedule_windowed(schedule);
     for (int d = 0; d < p->machine->device_count; d++)

@@ -32,8 +32,9 @@ struct sl_chain {
     int count, *left; /* [devices + 1] the first unit of the longest row they can take */
     bool sync, split;
     struct sl_memory_rule rule;
-    bool windowed; /* it is known how many micro-batches are in flight */
-    double memory; /* of the largest device */
+    bool windowed;       /* it is known how many micro-batches are in flight */
+    double memory;       /* of the largest device */
+    double version_rate; /* sl_version_rate */
     struct sl_chain_ring *ring;
     struct { /* the largest tie on the path, its first and last place: a stage pays that has the
                 last and not the first; whoever has the first might have both with more units */

@@ -51,6 +51,7 @@ int sl_cut_device(const struct sl_cut_table *s, int position) {
 static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
     const struct sl_problem *p = s->p;
     const struct sl_ideals *ideals = &s->family->ideals;
+    const double rate = sl_version_rate(p, s->rules->schedule);
     s->sums = SL_NEW(arena, struct sl_cut_sums *, p->machine->kind_count);
     for (int k = 0; k < p->machine->kind_count; k++) {
         const struct sl_unit_time *t = sl_problem_times(p, s->rules->size, k);
@@ -62,7 +63,8 @@ static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
                     struct sl_cut_sums *sum = &s->sums[k][i];
                     sum->f += t[u].f;
                     sum->b += t[u].i + t[u].w;
-                    sum->step += t[u].step;
+                    sum->step +=
+                        rate > 0 ? (int64_t)(1e9 * (double)p->units[u].params / rate) : t[u].step;
                     sum->params += (double)p->units[u].params;
                     sum->fixed += (double)(p->units[u].grads + p->units[u].state);
                     sum->stash += p->units[u].stash;

@@ -55,16 +55,6 @@ static int64_t copy_ns(const struct sl_setup *l, int stage) {
                : 0;
 }
 
-/* Where there are several versions of the weights, workers step one by one, into a copy. */
-static int64_t step_ns(const struct sl_setup *l, int stage) {
-    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
-    bool copies = row && (row->rule == SL_RULE_2BW || row->rule == SL_RULE_STASH ||
-                          row->rule == SL_RULE_VSYNC);
-    double rate = l->problem->version_bytes_per_s;
-    return copies && rate > 0 ? (int64_t)ceil(1e9 * (double)l->stages[stage].bytes.params / rate)
-                              : l->stages[stage].step;
-}
-
 void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
@@ -78,7 +68,7 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         out[s][SL_B] = stage->i + stage->w + extra + copy;
         out[s][SL_REDUCE] = /* every meeting takes an equal share */
             stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
-        out[s][SL_STEP] = step_ns(l, s);
+        out[s][SL_STEP] = stage->step;
     }
 }
 

@@ -107,6 +107,19 @@ static void merge_ties(struct sl_setup *l) {
         }
 }
 
+double sl_version_rate(const struct sl_problem *p, const char *schedule) {
+    const struct sl_schedule *row = sl_schedule_find(schedule);
+    bool copies = row && (row->rule == SL_RULE_2BW || row->rule == SL_RULE_STASH ||
+                          row->rule == SL_RULE_VSYNC);
+    return copies ? p->version_bytes_per_s : 0;
+}
+
+static void set_steps(struct sl_setup *l) {
+    double rate = sl_version_rate(l->problem, l->c.schedule);
+    for (int s = 0; s < l->c.stage_count && rate > 0; s++)
+        l->stages[s].step = (int64_t)ceil(1e9 * (double)l->stages[s].bytes.params / rate);
+}
+
 static int slowest_kind(const struct sl_setup *l, int stage) {
     const struct sl_machine *m = l->problem->machine;
     int slowest = -1;
@@ -242,6 +255,7 @@ void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
         kind[s] = slowest_kind(out, s);
     sum_units(out, kind);
     merge_ties(out);
+    set_steps(out);
     struct sl_arena scratch = {0};
     sum_tensors(out, SL_NEW(&scratch, int, (int64_t)stages *stages), SL_NEW(&scratch, int, stages));
     sl_arena_free(&scratch);

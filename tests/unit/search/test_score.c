@@ -5,6 +5,7 @@
  * ends every 72; the slack that 2bw takes by itself makes it 3: every 48. Who begins to receive
  * only after the pass before has ended: every 30 + 31 = 61.
  */
+#include "search/bound.h"
 #include "search/candidate.h"
 #include "support/problem_cases.h"
 
@@ -125,10 +126,66 @@ static void test_forecast_computes_again_early(void **state) {
     assert_int_equal(said.step_ns, said.sim_ns);
 }
 
+/* Two replicas of each stage, so many micro-batches that searches play one pipeline for both. */
+static struct sl_score versions(bool fast, double bytes_per_s, int64_t *bound) {
+    enum { MANY = 1000, PARAMS = 100000 };
+    const struct sl_unit large[] = {{.name = "a", .params = PARAMS}, {.name = "b"}};
+    const struct sl_unit_time slow[] = {{11, 13, 17, PARAMS}, {11, 13, 17, 0}};
+    struct sl_arena arena = {0};
+    struct sl_setup setup;
+    struct sl_score out;
+    struct sl_problem p = {.model = "two",
+                           .precision = "none",
+                           .units = large,
+                           .unit_count = 2,
+                           .tensors = &wire,
+                           .tensor_count = 1,
+                           .machine = flat_machine(&arena, 4, 1e9, 0),
+                           .memory = (int64_t[]){1 << 24, 1 << 24, 1 << 24, 1 << 24},
+                           .batch = MANY,
+                           .sizes = (int64_t[]){1},
+                           .size_count = 1,
+                           .version_bytes_per_s = bytes_per_s,
+                           .times = slow};
+    struct sl_candidate c = {.stage_count = 2,
+                             .stage_of = (int[]){0, 1},
+                             .width = (int[]){2, 2},
+                             .recompute = (bool[]){false, false},
+                             .schedule = "2bw"};
+    sl_problem_finish(&arena, &p);
+    sl_setup_build(&arena, &p, &c, &setup);
+    *bound = sl_setup_bound(&setup);
+    if (fast)
+        assert_int_equal(sl_setup_score_fast(&setup, &out), SL_OK);
+    else
+        assert_int_equal(sl_setup_score(&setup, NULL, &out), SL_OK);
+    const char *const names[] = {"2bw", NULL};
+    assert_true(sl_space_bound(&p, names, false) <= out.step_ns);
+    sl_arena_free(&arena);
+    return out;
+}
+
+/* Steps into another version may be faster than all at once, and so are the bounds then; replicas
+ * reduce before them all the same. */
+static void test_versions(void **state) {
+    (void)state;
+    const double rates[] = {0, 1e8, 1e9, 1e10};
+    for (int i = 0; i < SL_COUNT(rates); i++) {
+        int64_t bound;
+        struct sl_score fast = versions(true, rates[i], &bound);
+        struct sl_score all = versions(false, rates[i], &bound);
+        assert_true(bound <= all.step_ns && bound <= fast.step_ns);
+        assert_in_range(fast.step_ns, all.step_ns - all.step_ns / 10,
+                        all.step_ns + all.step_ns / 10);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_2bw_takes_slack), cmocka_unit_test(test_2bw_without_memory),
-        cmocka_unit_test(test_others_take_none), cmocka_unit_test(test_forecast),
-        cmocka_unit_test(test_forecast_computes_again_early)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_2bw_takes_slack),
+                                       cmocka_unit_test(test_2bw_without_memory),
+                                       cmocka_unit_test(test_others_take_none),
+                                       cmocka_unit_test(test_forecast),
+                                       cmocka_unit_test(test_forecast_computes_again_early),
+                                       cmocka_unit_test(test_versions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
