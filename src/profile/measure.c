@@ -355,9 +355,12 @@ out:
     return err;
 }
 
-static int rounds_for(const struct sl_profile_spec *spec, int64_t round_ns) {
-    double most = (double)SL_TEMPO_PASSES / 2 / spec->size_count;
-    double wanted = fmin(most, ceil(1e9 * spec->seconds / (double)(round_ns + 1)));
+int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns) {
+    double most = (double)SL_TEMPO_PASSES / 2 / spec->size_count, samples = 0;
+    for (int s = 0; s < spec->size_count; s++)
+        samples += (double)spec->sizes[s];
+    double all_ns = (double)(round_ns + 1) * samples / (double)spec->sizes[0];
+    double wanted = fmin(most, ceil(1e9 * spec->seconds / all_ns));
     return wanted > spec->rounds ? (int)wanted : spec->rounds;
 }
 
@@ -383,7 +386,7 @@ static sl_err cut_slices(struct run *r) {
         round_ns += unit_ns[u];
     }
     r->slice_count = sl_slices_cut(r->arena, unit_ns, r->unit_count, spec->busy, &r->slices);
-    r->rounds = rounds_for(spec, round_ns / r->slice_count);
+    r->rounds = sl_profile_rounds(spec, round_ns / r->slice_count);
     r->stage_of = SL_NEW(r->arena, int, spec->graph->forward_count + 1);
     for (int n = 0, slice = 0; n < spec->graph->forward_count; n++) {
         for (slice = 0; r->slices[slice].last <= r->unit_of[n];)

@@ -15,7 +15,7 @@ struct sl_profile_spec {
     const struct sl_device_row *device;
     const struct sl_optim *optim;
     int threads, busy;
-    int rounds;           /* of every size, and more until they have taken */
+    int rounds;           /* of every size, and more until all sizes together have taken */
     double seconds;       /* so long, as far as a first look can tell */
     enum sl_dtype dtype;  /* of activations */
     bool tf32;            /* of products */
@@ -31,5 +31,7 @@ struct sl_profile_spec {
 
 SL_MUST_CHECK sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec,
                                     const struct sl_cost **out);
+/* Rounds of every size, where one of the first size takes so long. */
+int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns);
 
 #endif

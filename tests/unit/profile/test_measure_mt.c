@@ -156,9 +156,22 @@ static void as_long_as_asked(void **state) {
     sl_arena_free(&arena);
 }
 
+/* Larger micro-batches take longer: all of them together as long as asked. */
+static void sizes_share_the_time(void **state) {
+    (void)state;
+    const int64_t sizes[] = {2, 4, 8, 16};
+    struct sl_profile_spec spec = {.rounds = 3, .seconds = 3, .sizes = sizes, .size_count = 1};
+    assert_int_equal(sl_profile_rounds(&spec, 9999999), 300);
+    spec.size_count = 4;
+    assert_int_equal(sl_profile_rounds(&spec, 9999999), 300 / (1 + 2 + 4 + 8));
+    assert_int_equal(sl_profile_rounds(&spec, 999999999), 3);
+    assert_int_equal(sl_profile_rounds(&spec, 0), SL_TEMPO_PASSES / 2 / 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_unit), cmocka_unit_test(copies_and_feeds),
-        cmocka_unit_test(turns_have_inputs), cmocka_unit_test(as_long_as_asked)};
+        cmocka_unit_test(turns_have_inputs), cmocka_unit_test(as_long_as_asked),
+        cmocka_unit_test(sizes_share_the_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
