@@ -107,12 +107,17 @@ macro(sluice_rooms)
     sl_choose_files(SL_LIB_SOURCES ${SL_LIB_SOURCES})
     sl_choose_files(SL_CLI_SOURCES ${SL_CLI_SOURCES})
 
+    # With -O1 (dev, tsan) gcc contracts nothing unless it is told to; all builds have the same bits.
+    set(contract -ffp-contract=fast)
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        list(APPEND contract -fexpensive-optimizations)
+    endif()
     foreach(isa IN ITEMS avx2 avx512 amx)
         set(files ${SL_LIB_SOURCES})
         list(FILTER files INCLUDE REGEX "/src/device/cpu/[^/]*_${isa}\\.c$")
         if(files)
             set_source_files_properties(${files} PROPERTIES
-                COMPILE_OPTIONS "${SL_ISA_${isa}};-ffp-contract=fast;${SL_ISA_sanitize}")
+                COMPILE_OPTIONS "${SL_ISA_${isa}};${contract};${SL_ISA_sanitize}")
         endif()
         # The bits of an optimizer step are defined (optim/rules.h): nothing is contracted.
         list(FILTER files INCLUDE REGEX "/optim_[^/]*\\.c$")
