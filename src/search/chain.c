@@ -179,7 +179,8 @@ static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64
                                 *front = &c->front[y];
     int64_t rounds = (t->lane->micros + t->width - 1) / t->width;
     int64_t f = b->f - a->f, i = b->i - a->i, w = b->w - a->w;
-    int64_t passes = rounds * (f + i + (t->recompute ? f : 0)), late = rounds * w;
+    int64_t again = t->recompute ? sl_again_ns(c->p, f) : 0;
+    int64_t passes = rounds * (f + i + again), late = rounds * w;
     int64_t end = b->step - a->step, tie = 0;
     if (c->tie.first < y && y <= c->tie.last && c->tie.last < t->x)
         tie = c->tie.ns;
@@ -199,7 +200,7 @@ static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64
      * passes that the window allows, and one that is computed again */
     int64_t live = (t->behind + 2 * t->width - 1) / t->width;
     int64_t after = rounds * (i + w) + (c->windowed && rounds > live ? (rounds - live) * f : 0);
-    after += t->recompute ? (rounds - 1) * f : 0;
+    after += (rounds - 1) * again;
     if (front->f + f + behind + after + (back > end && !c->split ? back : end) > limit)
         return false;
     if (!c->split) /* what is before it waits for all of its passes */

@@ -86,6 +86,11 @@ struct sl_problem {
     const char *precision;
 };
 
+/* A forward pass of f that is computed again. */
+static inline int64_t sl_again_ns(const struct sl_problem *p, int64_t f) {
+    return p->again > 0 ? (int64_t)((double)f * p->again) : f;
+}
+
 static inline const struct sl_unit_time *sl_problem_times(const struct sl_problem *p, int size,
                                                           int kind) {
     return p->times + ((int64_t)size * p->machine->kind_count + kind) * p->unit_count;

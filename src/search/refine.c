@@ -136,7 +136,8 @@ static bool too_slow(const struct branch *b, int64_t bound) {
 /* `rounds` passes of a piece; where weights come later, the way back does not wait for them. */
 static int64_t bound_of(const struct branch *b, const struct piece *piece, int64_t rounds,
                         bool again) {
-    int64_t f = piece->sum.f * (again ? 2 : 1), busy = rounds * (f + piece->sum.b);
+    int64_t f = piece->sum.f + (again ? sl_again_ns(b->p, piece->sum.f) : 0);
+    int64_t busy = rounds * (f + piece->sum.b);
     if (!b->sync)
         return sl_async_bound(busy, micros_of(b, b->size), b->p->machine->device_count);
     int64_t way = piece->back + (b->split ? rounds * (f + piece->i) : busy);

@@ -61,8 +61,7 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
         memset(out[s], 0, sizeof out[s]);
         int64_t extra = l->problem->action_ns, copy = copy_ns(l, s);
         out[s][SL_F] = stage->f + extra + copy;
-        out[s][SL_RECOMPUTE] =
-            l->problem->again > 0 ? (int64_t)((double)stage->f * l->problem->again) : stage->f;
+        out[s][SL_RECOMPUTE] = sl_again_ns(l->problem, stage->f);
         out[s][SL_I] = stage->i + extra + copy;
         out[s][SL_W] = stage->w + extra;
         out[s][SL_B] = stage->i + stage->w + extra + copy;

@@ -272,7 +272,8 @@ static int64_t rounds(const struct sl_setup *l, int s) {
 
 static int64_t pass_ns(const struct sl_setup *l, int s) {
     const struct sl_setup_stage *stage = &l->stages[s];
-    return stage->f + stage->i + stage->w + (l->c.recompute[s] ? stage->f : 0);
+    return stage->f + stage->i + stage->w +
+           (l->c.recompute[s] ? sl_again_ns(l->problem, stage->f) : 0);
 }
 
 /* The best that any link into the stage could do. Within a host passes may have paid for it. */
@@ -370,7 +371,7 @@ static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *w
     int64_t after = stage->f + wait->behind + n * (stage->i + stage->w);
     if (sl_schedule_windowed(l->c.schedule) && !l->c.size_of && n > live)
         after += (n - live) * stage->f;
-    after += l->c.recompute[s] ? (n - 1) * stage->f : 0;
+    after += l->c.recompute[s] ? (n - 1) * sl_again_ns(l->problem, stage->f) : 0;
     after += wait->back > end && !split ? wait->back : end;
     own = own > way ? own : way;
     return wait->there + (own > after ? own : after);

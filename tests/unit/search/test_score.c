@@ -126,8 +126,13 @@ static void test_forecast_computes_again_early(void **state) {
     assert_int_equal(said.step_ns, said.sim_ns);
 }
 
+struct told {
+    const char *schedule;
+    double version_bytes_per_s, again; /* again > 0: all stages recompute */
+};
+
 /* Two replicas of each stage, so many micro-batches that searches play one pipeline for both. */
-static struct sl_score versions(bool fast, double bytes_per_s, int64_t *bound) {
+static struct sl_score replicas(bool fast, struct told told, int64_t *bound) {
     enum { MANY = 1000, PARAMS = 100000 };
     const struct sl_unit large[] = {{.name = "a", .params = PARAMS}, {.name = "b"}};
     const struct sl_unit_time slow[] = {{11, 13, 17, PARAMS}, {11, 13, 17, 0}};
@@ -145,13 +150,14 @@ static struct sl_score versions(bool fast, double bytes_per_s, int64_t *bound) {
                            .batch = MANY,
                            .sizes = (int64_t[]){1},
                            .size_count = 1,
-                           .version_bytes_per_s = bytes_per_s,
+                           .version_bytes_per_s = told.version_bytes_per_s,
+                           .again = told.again,
                            .times = slow};
     struct sl_candidate c = {.stage_count = 2,
                              .stage_of = (int[]){0, 1},
                              .width = (int[]){2, 2},
-                             .recompute = (bool[]){false, false},
-                             .schedule = "2bw"};
+                             .recompute = (bool[]){told.again > 0, told.again > 0},
+                             .schedule = told.schedule};
     sl_problem_finish(&arena, &p);
     sl_setup_build(&arena, &p, &c, &setup);
     *bound = sl_setup_bound(&setup);
@@ -159,7 +165,7 @@ static struct sl_score versions(bool fast, double bytes_per_s, int64_t *bound) {
         assert_int_equal(sl_setup_score_fast(&setup, &out), SL_OK);
     else
         assert_int_equal(sl_setup_score(&setup, NULL, &out), SL_OK);
-    const char *const names[] = {"2bw", NULL};
+    const char *const names[] = {told.schedule, NULL};
     assert_true(sl_space_bound(&p, names, false) <= out.step_ns);
     sl_arena_free(&arena);
     return out;
@@ -172,12 +178,25 @@ static void test_versions(void **state) {
     const double rates[] = {0, 1e8, 1e9, 1e10};
     for (int i = 0; i < SL_COUNT(rates); i++) {
         int64_t bound;
-        struct sl_score fast = versions(true, rates[i], &bound);
-        struct sl_score all = versions(false, rates[i], &bound);
+        struct sl_score fast = replicas(true, (struct told){"2bw", rates[i], 0}, &bound);
+        struct sl_score all = replicas(false, (struct told){"2bw", rates[i], 0}, &bound);
         assert_true(bound <= all.step_ns && bound <= fast.step_ns);
         assert_in_range(fast.step_ns, all.step_ns - all.step_ns / 10,
                         all.step_ns + all.step_ns / 10);
     }
+}
+
+/* What is computed again may take less than the first time, in bounds, too. */
+static void test_again(void **state) {
+    (void)state;
+    const char *const schedules[] = {"1f1b", "gpipe", "2bw"};
+    for (int i = 0; i < SL_COUNT(schedules); i++)
+        for (int share = 1; share <= 4; share++) {
+            int64_t bound;
+            struct told told = {schedules[i], 1e12, 0.25 * share};
+            struct sl_score all = replicas(false, told, &bound);
+            assert_true(bound <= all.step_ns);
+        }
 }
 
 int main(void) {
@@ -186,6 +205,7 @@ int main(void) {
                                        cmocka_unit_test(test_others_take_none),
                                        cmocka_unit_test(test_forecast),
                                        cmocka_unit_test(test_forecast_computes_again_early),
-                                       cmocka_unit_test(test_versions)};
+                                       cmocka_unit_test(test_versions),
+                                       cmocka_unit_test(test_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
