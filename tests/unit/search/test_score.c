@@ -129,13 +129,14 @@ static void test_forecast_computes_again_early(void **state) {
 struct told {
     const char *schedule;
     double version_bytes_per_s, again; /* again > 0: all stages recompute */
+    int64_t f;
 };
 
 /* Two replicas of each stage, so many micro-batches that searches play one pipeline for both. */
 static struct sl_score replicas(bool fast, struct told told, int64_t *bound) {
     enum { MANY = 1000, PARAMS = 100000 };
     const struct sl_unit large[] = {{.name = "a", .params = PARAMS}, {.name = "b"}};
-    const struct sl_unit_time slow[] = {{11, 13, 17, PARAMS}, {11, 13, 17, 0}};
+    const struct sl_unit_time slow[] = {{told.f, 13, 17, PARAMS}, {told.f, 13, 17, 0}};
     struct sl_arena arena = {0};
     struct sl_setup setup;
     struct sl_score out;
@@ -178,8 +179,8 @@ static void test_versions(void **state) {
     const double rates[] = {0, 1e8, 1e9, 1e10};
     for (int i = 0; i < SL_COUNT(rates); i++) {
         int64_t bound;
-        struct sl_score fast = replicas(true, (struct told){"2bw", rates[i], 0}, &bound);
-        struct sl_score all = replicas(false, (struct told){"2bw", rates[i], 0}, &bound);
+        struct sl_score fast = replicas(true, (struct told){"2bw", rates[i], 0, 11}, &bound);
+        struct sl_score all = replicas(false, (struct told){"2bw", rates[i], 0, 11}, &bound);
         assert_true(bound <= all.step_ns && bound <= fast.step_ns);
         assert_in_range(fast.step_ns, all.step_ns - all.step_ns / 10,
                         all.step_ns + all.step_ns / 10);
@@ -193,7 +194,7 @@ static void test_again(void **state) {
     for (int i = 0; i < SL_COUNT(schedules); i++)
         for (int share = 1; share <= 4; share++) {
             int64_t bound;
-            struct told told = {schedules[i], 1e12, 0.25 * share};
+            struct told told = {schedules[i], 1e12, 0.25 * share, 2000};
             struct sl_score all = replicas(false, told, &bound);
             assert_true(bound <= all.step_ns);
         }
