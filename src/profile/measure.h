@@ -15,8 +15,8 @@ struct sl_profile_spec {
     const struct sl_device_row *device;
     const struct sl_optim *optim;
     int threads, busy;
-    int rounds;           /* of every size, and more until all sizes together have taken */
-    double seconds;       /* so long, as far as a first look can tell */
+    int rounds;           /* of every size, at least */
+    double seconds;       /* of all sizes together, at least, as far as a first look can tell */
     enum sl_dtype dtype;  /* of activations */
     bool tf32;            /* of products */
     const int64_t *sizes; /* [size_count] micro-batch sizes */
