@@ -109,7 +109,7 @@ macro(sluice_rooms)
 
     # With -O1 (dev, tsan) gcc contracts nothing unless it is told to; all builds have the same bits.
     set(contract -ffp-contract=fast)
-    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
         list(APPEND contract -fexpensive-optimizations)
     endif()
     foreach(isa IN ITEMS avx2 avx512 amx)
