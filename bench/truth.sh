@@ -3,12 +3,12 @@
 # threads and MPI. Every prediction is in a file before its run starts; nothing is fitted to the runs.
 #
 # Usage: ./dev bench truth [--cores N[:SHARE]]... [--isa ISA] [--only MODEL]... [--workers N]... [--seconds S]
-#                          [--runs N] [--rounds N] [--budget S] [--keep DIR] [--look] [--results FILE]... [--write]
+#                          [--profile S] [--runs N] [--rounds N] [--budget S] [--keep DIR] [--look] [--results FILE]... [--write]
 #   --cores N    workers x threads; default 2 (or what there is); several: rows of each in one sitting (of those behind the
 #                first with every other number of workers). N:SHARE: every SHAREth configuration of them
 #   --isa ISA    instructions no better than amx, avx512, avx2, any: the wider they are, the more their speed depends
 #                on who else is on the computer
-#   --seconds S  how long a run should take (default 1); --runs N: of the same configuration, each with a prediction from
+#   --seconds S  how long a run should take (default 1.5; its second half counts); --profile S: a profile (default 1); --runs N: of the same configuration, each with a prediction from
 #                a new profile, all configurations before the next (default 3; how far they are apart is the noise); --rounds N: micro-batches of a profile (default 15)
 #   --budget S   begin no run after so many seconds; every configuration counts with the runs it has had
 #   --look       one more run of each turn on threads, traced: which actions take longer than foretold
