@@ -42,3 +42,10 @@ void sl_sort(void *at, int64_t count, size_t item_bytes,
         sift_down(&heap, 0, end);
     }
 }
+
+static int compare_ints(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void sl_sort_ints(int64_t *at, int64_t count) { sl_sort(at, count, sizeof *at, compare_ints); }

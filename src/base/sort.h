@@ -8,5 +8,7 @@
 
 void sl_sort(void *at, int64_t count, size_t item_bytes,
              int (*compare)(const void *a, const void *b));
+/* Ascending. */
+void sl_sort_ints(int64_t *at, int64_t count);
 
 #endif

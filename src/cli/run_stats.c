@@ -70,11 +70,6 @@ int64_t sl_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps) {
     return (int64_t)((double)steps * stats->late_ns / stats->late_steps);
 }
 
-static int by_size(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Times of the steps that are kept, ascending; how many. */
 static int64_t sort_steps(const struct sl_run_stats *stats, int64_t sorted[SL_RUN_STATS_KEPT]) {
     int64_t counted = stats->steps - SL_RUN_STATS_WARM;
@@ -82,7 +77,7 @@ static int64_t sort_steps(const struct sl_run_stats *stats, int64_t sorted[SL_RU
         return 0;
     int64_t kept = counted < SL_RUN_STATS_KEPT ? counted : SL_RUN_STATS_KEPT;
     memcpy(sorted, stats->step_ns, sizeof *sorted * (size_t)kept);
-    sl_sort(sorted, kept, sizeof *sorted, by_size);
+    sl_sort_ints(sorted, kept);
     return kept;
 }
 

@@ -10,8 +10,12 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+sl_err sl_body_alloc(struct sl_body *b, int64_t bytes, void **out) {
+    return b->device->row->alloc(b->device, larger(bytes, 64), out);
+}
+
 static sl_err alloc(struct sl_body *b, enum sl_space space, int64_t bytes) {
-    return b->device->row->alloc(b->device, larger(bytes, 64), &b->base[space]);
+    return sl_body_alloc(b, bytes, &b->base[space]);
 }
 
 static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, const void *from,
@@ -77,7 +81,7 @@ static int reader_of_seed(const struct sl_graph *graph, int loss) {
 static sl_err post(struct sl_body *b, struct sl_body_feed *feed) {
     const struct sl_device_row *row = b->device->row;
     int64_t bytes = sl_operand_bytes(&feed->operand);
-    SL_TRY(row->alloc(b->device, larger(bytes, 64), &feed->message));
+    SL_TRY(sl_body_alloc(b, bytes, &feed->message));
     SL_TRY(row->upload(b->device, SL_STREAM_COMPUTE, feed->message, feed->host, bytes));
     return row->sync(b->device, SL_STREAM_COMPUTE);
 }
@@ -175,7 +179,7 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
     SL_TRY(draw_ports(b, &p->seeds, SL_FEED_SEED));
     SL_TRY(draw_ports(b, &p->recv_act, SL_FEED_ACT));
     SL_TRY(draw_ports(b, &p->recv_grad, SL_FEED_GRAD));
-    SL_TRY(b->device->row->alloc(b->device, larger(message_bytes(p), 64), &b->message));
+    SL_TRY(sl_body_alloc(b, message_bytes(p), &b->message));
     b->op_ns = calloc((size_t)p->instr_count + 1, sizeof *b->op_ns);
     return b->device->row->bind(b->device, b->program, &b->exec);
 }

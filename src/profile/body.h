@@ -49,6 +49,8 @@ SL_MUST_CHECK sl_err sl_body_open(const struct sl_profile_spec *spec,
  * read. */
 SL_MUST_CHECK sl_err sl_body_feed(struct sl_body *body, int slot, int64_t round);
 void sl_body_close(struct sl_body *body);
+/* Of its device; also where there is nothing to keep. */
+SL_MUST_CHECK sl_err sl_body_alloc(struct sl_body *body, int64_t bytes, void **out);
 /* Gradients are added, as for all micro-batches but the first. Messages are copied as in a run. */
 SL_MUST_CHECK sl_err sl_body_pass(struct sl_body *body, enum sl_phase phase, int slot);
 

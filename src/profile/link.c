@@ -49,11 +49,6 @@ static void act(void *ctx, int64_t who) {
         sl_comm_fail(t->channel->comm, t->err[who]);
 }
 
-static int compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 sl_err sl_profile_latency(int64_t *out_ns) {
     const struct sl_transport *row;
     struct sl_comm *comm = NULL;
@@ -66,7 +61,7 @@ sl_err sl_profile_latency(int64_t *out_ns) {
     sl_par_for(2, 2, act, &t);
     SL_TRY_OUT(t.err[0]);
     SL_TRY_OUT(t.err[1]);
-    sl_sort(t.late_ns, ROUNDS, sizeof *t.late_ns, compare);
+    sl_sort_ints(t.late_ns, ROUNDS);
     *out_ns = t.late_ns[ROUNDS / 2] > 0 ? t.late_ns[ROUNDS / 2] : 0;
 out:
     sl_channel_close(t.channel);

@@ -31,7 +31,7 @@ struct run {
     int *stage_of; /* [forward node] its slice */
     struct sl_arena *arena;
     SL_VEC(struct sl_cost_row) rows;
-    struct sl_body_rates rates;
+    struct sl_step_rates rates;
     double copy_rate;
     int64_t action_ns;
     struct sl_cold cold; /* the sum over sizes and workers */
@@ -40,13 +40,8 @@ struct run {
     struct sl_tempo_log tempo;
 };
 
-static int compare_ints(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t quantile(int64_t *at, int64_t count, double share) {
-    sl_sort(at, count, sizeof *at, compare_ints);
+    sl_sort_ints(at, count);
     return at[(int64_t)(share * (double)(count - 1) + 0.5)];
 }
 
@@ -125,7 +120,7 @@ struct member {
     int64_t *extra;              /* [round] beside kernels, per pass */
     double *copy_rate;           /* [round] */
     struct sl_pass_pair *passes; /* [round] */
-    struct sl_body_rates rates;
+    struct sl_step_rates rates;
     double again; /* of a forward pass */
 };
 
@@ -267,11 +262,11 @@ static double median_rate(double *at, int64_t count) {
 }
 
 /* All bytes over all seconds, of those who have any: a worker with few parameters says little. */
-static struct sl_body_rates mean_rates(const struct member *members, int count) {
-    struct sl_body_rates seconds = {0};
+static struct sl_step_rates mean_rates(const struct member *members, int count) {
+    struct sl_step_rates seconds = {0};
     double all = 0;
     for (int w = 0; w < count; w++) {
-        const struct sl_body_rates *rates = &members[w].rates;
+        const struct sl_step_rates *rates = &members[w].rates;
         double bytes = (double)members[w].body->program->param_bytes;
         if (!(rates->step > 0 && rates->version > 0))
             continue;
@@ -279,7 +274,7 @@ static struct sl_body_rates mean_rates(const struct member *members, int count) 
         seconds.step += bytes / rates->step;
         seconds.version += bytes / rates->version;
     }
-    return all > 0 ? (struct sl_body_rates){all / seconds.step, all / seconds.version} : seconds;
+    return all > 0 ? (struct sl_step_rates){all / seconds.step, all / seconds.version} : seconds;
 }
 
 /* Everybody has measured: from samples to rows. */

@@ -95,17 +95,12 @@ sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
     return err;
 }
 
-static int compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t middle(const struct sl_relay *relay, int worker, size_t field) {
     const struct sl_relay_sample *at = relay->samples + (int64_t)worker * relay->rounds;
     int64_t sorted[SL_ROUNDS_MOST];
     for (int k = 0; k < relay->rounds; k++)
         sorted[k] = *(const int64_t *)(const void *)((const char *)&at[k] + field);
-    sl_sort(sorted, relay->rounds, sizeof *sorted, compare);
+    sl_sort_ints(sorted, relay->rounds);
     return sorted[relay->rounds / 2];
 }
 
@@ -122,7 +117,7 @@ int64_t sl_relay_late(struct sl_relay *relay) {
     for (int64_t i = 0; i < 2 * (int64_t)relay->workers * relay->rounds; i++)
         if (relay->late_ns[i] >= 0)
             relay->late_ns[count++] = relay->late_ns[i];
-    sl_sort(relay->late_ns, count, sizeof *relay->late_ns, compare);
+    sl_sort_ints(relay->late_ns, count);
     count -= count / RARE;
     for (int64_t i = 0; i < count; i++)
         sum += relay->late_ns[i];

@@ -7,8 +7,6 @@
 #include "base/sort.h"
 #include "plan/bytes.h"
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* What a step works on: parameters one by one, as the run has them. */
 struct stepper {
     struct sl_arena arena;
@@ -27,11 +25,10 @@ static sl_err open_stepper(struct sl_body *b, const struct sl_optim *optim, stru
     s->items = SL_NEW(&s->arena, struct sl_step_item, p->param_count);
     s->norms = SL_NEW(&s->arena, struct sl_norm_item, p->param_count);
     s->sums = SL_NEW(&s->arena, double, p->param_count);
-    int64_t scratch = sl_plan_optim_scratch(p, optim);
-    SL_TRY(b->device->row->alloc(b->device, larger(scratch, 64), &s->scratch));
-    SL_TRY(b->device->row->alloc(b->device, larger(p->param_bytes, 64), &s->version));
+    SL_TRY(sl_body_alloc(b, sl_plan_optim_scratch(p, optim), &s->scratch));
+    SL_TRY(sl_body_alloc(b, p->param_bytes, &s->version));
     for (int i = 0; i < sl_plan_optim_slabs(optim); i++)
-        SL_TRY(b->device->row->alloc(b->device, larger(p->param_bytes, 64), &s->state[i]));
+        SL_TRY(sl_body_alloc(b, p->param_bytes, &s->state[i]));
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_param *at = &p->params[i];
         struct sl_optim_shape shape = sl_plan_optim_shape(p->graph, at->param);
@@ -118,20 +115,15 @@ static sl_err step_between(struct sl_body *b, struct stepper *s, int64_t *out_ns
     return SL_OK;
 }
 
-static int compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static double rate(const struct sl_body *b, int64_t *ns, int count) {
-    sl_sort(ns, count, sizeof *ns, compare);
+    sl_sort_ints(ns, count);
     int64_t median_ns = ns[count / 2];
     return 1e9 * (double)b->program->param_bytes / (double)(median_ns + 1);
 }
 
 /* The first step of each kind does not count: its memory is new. */
 static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
-                          int workers, struct sl_body_rates *out) {
+                          int workers, struct sl_step_rates *out) {
     enum { AT_ONCE = 5 };
     int64_t ns[SL_ROUNDS_MOST + 1];
     int rounds = sl_rounds_of(workers);
@@ -148,9 +140,9 @@ static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd 
 }
 
 sl_err sl_steps_measure(struct sl_body *b, const struct sl_optim *optim, struct sl_crowd *crowd,
-                        int worker, int workers, struct sl_body_rates *out) {
+                        int worker, int workers, struct sl_step_rates *out) {
     struct stepper s = {.has_step = b->program->param_bytes && b->program->grad_bytes};
-    *out = (struct sl_body_rates){0};
+    *out = (struct sl_step_rates){0};
     sl_err err = open_stepper(b, optim, &s);
     if (err == SL_OK)
         err = step_rounds(b, &s, crowd, worker, workers, out);

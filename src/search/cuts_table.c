@@ -134,12 +134,17 @@ static double least_memory(const struct sl_cut_table *s, int first, int width) {
     return least * (s->rules->memory_scale > 0 ? s->rules->memory_scale : 1);
 }
 
+/* Of one micro-batch. */
+static int64_t pass_ns(const struct sl_cut_table *s, const struct sl_cut_stage *stage) {
+    return stage->f + stage->b + (stage->recompute ? sl_again_ns(s->p, stage->f) : 0);
+}
+
 /* Time of an iteration on this stage with its first device at `first`. */
 static int64_t stage_time(const struct sl_cut_table *s, const struct sl_cut_stage *stage,
                           int first) {
     const struct sl_machine *m = s->p->machine;
     int64_t rounds = (s->micros + stage->width - 1) / stage->width, reduce = 0;
-    int64_t pass = stage->f + stage->b + (stage->recompute ? sl_again_ns(s->p, stage->f) : 0);
+    int64_t pass = pass_ns(s, stage);
     if (stage->width > 1) {
         int devices[2] = {sl_cut_device(s, first), sl_cut_device(s, first + stage->width - 1)};
         const struct sl_link *link = sl_machine_between(m, devices[0], devices[1]);
@@ -177,7 +182,7 @@ int sl_cut_width(const struct sl_cut_table *s, int larger, int smaller, int firs
         return 0;
     set_kind(s, larger, smaller, slowest(s, first, 1), stage);
     int64_t room = s->limit - stage->step;
-    int64_t pass = stage->f + stage->b + (stage->recompute ? sl_again_ns(s->p, stage->f) : 0);
+    int64_t pass = pass_ns(s, stage);
     if (room < 0 || (pass > 0 && room < pass))
         return 0;
     int64_t rounds = pass ? room / pass : s->micros, width = (s->micros + rounds - 1) / rounds;

@@ -5,13 +5,8 @@
 
 enum { PLAYS_MOST = 33, ACTIONS_MOST = 1 << 20 }; /* of one plan, and all that they play */
 
-static int compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t middle(int64_t *at, int count) {
-    sl_sort(at, count, sizeof *at, compare);
+    sl_sort_ints(at, count);
     return at[count / 2];
 }
 

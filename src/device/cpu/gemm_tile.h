@@ -81,8 +81,7 @@ INLINE void tile_sum(vf acc[MR][NV], const float *a, const float *b, const int64
         for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 2
             for (int j = 0; j < nv; j++)
-                acc[i][j] =
-                    i % 4 ? add_spread(acc[i][j], a + i, bv[j]) : add_times(acc[i][j], a[i], bv[j]);
+                acc[i][j] = i % 4 ? add_spread(acc[i][j], a + i, bv[j]) : acc[i][j] + a[i] * bv[j];
         }
         a += steps[0];
         b += steps[1];

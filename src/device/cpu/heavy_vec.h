@@ -23,24 +23,14 @@ INLINE int64_t up_to(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* sum + a b with a in every lane: one rounding with AVX-512, whatever the compiler makes of others.
- */
-INLINE vf add_times(vf sum, float a, vf b) {
-#if VL == 16
-    return (vf)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)b, (__m512)sum);
-#else
-    return sum + a * b;
-#endif
-}
-
-/* The same. With AVX-512 the multiplication itself spreads a: an operation less where a is wanted
- * once. */
+/* sum + a b with a in every lane. With AVX-512 the multiplication itself spreads a: an operation
+ * less where a is wanted once. Contracted like all others (cmake/SluiceRooms.cmake): same bits. */
 INLINE vf add_spread(vf sum, const float *a, vf b) {
 #if VL == 16
     __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(sum) : "m"(*a), "v"(b));
     return sum;
 #else
-    return add_times(sum, *a, b);
+    return sum + *a * b;
 #endif
 }
 
