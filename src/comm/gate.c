@@ -83,14 +83,15 @@ sl_err sl_gate_error(struct sl_gate *gate) {
 /* With a poll: turn by turn, and give the core away when nothing moves. */
 static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     const struct timespec nap = {.tv_nsec = 20000};
+    int64_t until_ns = 0;
     for (int turns = 0;; turns++) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
             return sl_gate_error(gate);
         if (gate->poll(gate->poll_ctx) || work_idly(ready, ctx))
-            turns = 0;
-        else if (turns > SPINS)
+            turns = 0, until_ns = 0;
+        else if (turns > SPINS && !(gate->own_places && sl_bind_stay_awake(&until_ns)))
             nanosleep(&nap, NULL);
         else if (turns > SPINS / 100)
             sched_yield();
@@ -119,13 +120,14 @@ sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     if (gate->poll)
         return wait_polling(gate, ready, ctx);
     int spins = idle.work ? LONGER * gate->spins : gate->spins;
-    for (int i = 0; i < spins; i++) {
+    int64_t until_ns = 0;
+    for (int i = 0; i < spins || (gate->own_places && sl_bind_stay_awake(&until_ns)); i++) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
             return sl_gate_error(gate);
         if (work_idly(ready, ctx))
-            i = 0;
+            i = 0, until_ns = 0;
         __builtin_ia32_pause();
     }
     struct sl_sleeper self = {ready, ctx, PTHREAD_COND_INITIALIZER, NULL};

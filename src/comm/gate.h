@@ -21,6 +21,7 @@ struct sl_gate {
     bool (*poll)(void *ctx);
     void *poll_ctx;
     int spins;             /* before a waiter sleeps */
+    bool own_places;       /* waiters are bound, each to its own: then they stay awake longer */
     struct sl_gate *outer; /* fails with this one; NULL: none; guarded by mutex */
 };
 

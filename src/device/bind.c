@@ -1,6 +1,8 @@
 /* Binding threads to hardware threads: the list is made once, before anything is bound. */
 #include "device/bind.h"
 
+#include "base/clock.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -32,4 +34,15 @@ sl_err sl_bind_thread(int place) {
         return sl_fail(SL_ERR_SYSTEM, "cannot bind a thread to processor %d: %s", places[place],
                        strerror(code));
     return SL_OK;
+}
+
+bool sl_bind_stay_awake(int64_t *until_ns) {
+    enum { PAUSES = 16, PATIENCE_NS = 50000000 };
+    int64_t now = sl_clock_ns();
+    if (*until_ns == 0)
+        *until_ns = now + PATIENCE_NS;
+    sched_yield();
+    for (int i = 0; i < PAUSES; i++)
+        __builtin_ia32_pause();
+    return now < *until_ns;
 }

@@ -6,6 +6,9 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum { SL_BIND_MOST = 1024 };
 
 /* How many places there are; the system's numbers of them (SL_BIND_MOST fit). */
@@ -13,6 +16,12 @@ int sl_bind_count(void);
 int sl_bind_places(int *out);
 /* The calling thread, from now on. */
 SL_MUST_CHECK sl_err sl_bind_thread(int place);
+
+/* Who waits on a place of its own keeps it awake for a while: a core that slept comes back with
+ * another's caches, on a virtual machine after an exit to its host. Called again and again, with
+ * *until_ns 0 at first: pauses, gives the place to others who want it, and is true until it is time
+ * to sleep. */
+bool sl_bind_stay_awake(int64_t *until_ns);
 
 /* bind_hwloc.c or bind_nohwloc.c: the numbers of the places for the system, in order; at most
  * SL_BIND_MOST. */

@@ -332,6 +332,7 @@ static sl_err measure_size(struct run *r, int size) {
     struct crowd c = open_crowd(r, &arena);
     sl_relay_open(&arena, &c.relay, spec->busy, r->rounds);
     int place = sl_crowd_place(spec->busy, spec->threads);
+    c.relay.gate.own_places = place >= 0;
     sl_err err = SL_OK;
     for (int w = 0; w < spec->busy; w++) {
         int stage = w % r->slice_count, in_flight = r->slice_count - stage; /* as 1f1b has them */

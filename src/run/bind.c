@@ -69,6 +69,7 @@ sl_err sl_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode, int workers,
                       int *first) {
     int64_t before, all;
     *first = -1;
+    comm->gate.own_places = false;
     SL_TRY(ask_ranks(comm, workers, threads, &before, &all));
     if (mode == SL_BIND_NONE)
         return SL_OK;
@@ -81,5 +82,6 @@ sl_err sl_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode, int workers,
     if (need > have || (mode == SL_BIND_AUTO && 2 * need < have))
         return SL_OK;
     *first = (int)(before * threads);
+    comm->gate.own_places = true;
     return SL_OK;
 }

@@ -27,7 +27,8 @@ static void relax(void) { __builtin_ia32_pause(); }
 /* Wait until the round differs from `seen`: spin, then sleep. */
 static unsigned wait_round(struct sl_pool *pool, unsigned seen) {
     unsigned now;
-    for (int i = 0; i < SPINS; i++) {
+    int64_t until_ns = 0;
+    for (int i = 0; i < SPINS || (pool->place >= 0 && sl_bind_stay_awake(&until_ns)); i++) {
         now = atomic_load_explicit(&pool->round, memory_order_acquire);
         if (now != seen)
             return now;

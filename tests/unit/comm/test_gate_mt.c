@@ -47,12 +47,13 @@ static void await_sleep(struct sl_gate *gate, int count) {
     pthread_mutex_unlock(&gate->mutex);
 }
 
-static void test_wakes_who_is_ready(void **state) {
-    (void)state;
+/* With places of their own they stay awake for a while, and sleep in the end like others. */
+static void wake_who_is_ready(bool own_places) {
     struct sl_gate gate;
     struct waiter waiters[WAITERS] = {0};
     pthread_t threads[WAITERS];
     sl_gate_open(&gate);
+    gate.own_places = own_places;
     for (int i = 0; i < WAITERS; i++) {
         waiters[i].gate = &gate;
         assert_int_equal(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]), 0);
@@ -78,6 +79,12 @@ static void test_wakes_who_is_ready(void **state) {
     assert_int_equal(atomic_load(&gate.sleepers), 0);
     assert_null(gate.asleep);
     sl_gate_close(&gate);
+}
+
+static void test_wakes_who_is_ready(void **state) {
+    (void)state;
+    wake_who_is_ready(false);
+    wake_who_is_ready(true);
 }
 
 int main(void) {

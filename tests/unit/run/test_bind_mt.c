@@ -3,6 +3,8 @@
 #include "device/bind.h"
 #include "run/bind.h"
 
+#include "base/clock.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,10 +53,13 @@ static void test_choices(void **state) {
     assert_int_equal(sl_comm_open(threads, NULL, &comm), SL_OK);
     assert_int_equal(sl_bind_choose(comm, SL_BIND_NONE, 1, 1, &first), SL_OK);
     assert_int_equal(first, -1);
+    assert_false(comm->gate.own_places);
     assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, have, &first), SL_OK);
     assert_int_equal(first, 0);
+    assert_true(comm->gate.own_places);
     assert_int_equal(sl_bind_choose(comm, SL_BIND_AUTO, 1, have + 1, &first), SL_OK);
     assert_int_equal(first, -1);
+    assert_false(comm->gate.own_places);
     assert_int_equal(sl_bind_choose(comm, SL_BIND_CORES, have + 1, 1, &first), SL_ERR_NO);
     assert_non_null(strstr(sl_err_message(), "--bind none"));
     sl_comm_close(comm);
@@ -87,12 +92,23 @@ static void test_threads(void **state) {
     assert_int_equal(sl_bind_thread(count), SL_ERR_NO);
 }
 
+/* Long enough for the bubbles of a step, and not for ever. */
+static void test_patience(void **state) {
+    (void)state;
+    int64_t until_ns = 0, start_ns = sl_clock_ns();
+    while (sl_bind_stay_awake(&until_ns))
+        ;
+    assert_true(until_ns > start_ns + 10000000);
+    assert_true(sl_clock_ns() >= until_ns);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_crowds),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
