@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { RARE = 32 /* one of so many hand-overs is left out */ };
+enum { PASSES = 3 /* of a turn */, RARE = 32 /* one of so many hand-overs is left out */ };
 
 void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds) {
     int most = sl_rounds_of(workers);
@@ -44,50 +44,52 @@ static sl_err await(struct sl_relay *relay, int worker, int turn) {
     return SL_OK;
 }
 
+/* Pass number n of a worker, F and B by turns as in a run; B is of the micro-batch before the last. */
+static sl_err take_pass(struct sl_body *body, int n, int64_t *out_ns) {
+    enum sl_phase phase = n % 2 ? SL_PHASE_B : SL_PHASE_F;
+    int slot = (n / 2 + (phase == SL_PHASE_F)) % 2;
+    if (phase == SL_PHASE_F)
+        SL_TRY(sl_body_feed(body, slot, n / 2 + 1));
+    int64_t start = sl_clock_ns();
+    SL_TRY(sl_body_pass(body, phase, slot));
+    *out_ns = sl_clock_ns() - start;
+    return SL_OK;
+}
+
 struct turn {
-    enum sl_phase phase[2];
-    int slot[2];
-    int64_t pass_ns[2], waited_ns;
+    int64_t pass_ns[PASSES], waited_ns;
 };
 
 static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body, int number,
                         struct turn *turn) {
     int64_t before = sl_clock_ns();
     SL_TRY(await(relay, worker, number));
-    int64_t start = sl_clock_ns();
-    turn->waited_ns = start - before;
-    for (int i = 0; i < 2; i++) {
-        SL_TRY(sl_body_pass(body, turn->phase[i], turn->slot[i]));
-        int64_t end = sl_clock_ns();
-        turn->pass_ns[i] = end - start;
-        start = end;
-    }
-    relay->ended_ns[worker * 2 * (int64_t)relay->rounds + number] = start;
+    turn->waited_ns = sl_clock_ns() - before;
+    for (int i = 0; i < PASSES; i++)
+        SL_TRY(take_pass(body, PASSES * number + i, &turn->pass_ns[i]));
+    relay->ended_ns[worker * 2 * (int64_t)relay->rounds + number] = sl_clock_ns();
     atomic_store(&relay->turns[worker], number + 1);
     sl_gate_ring(&relay->gate);
     return SL_OK;
 }
 
-/* Two turns: F then B, B then F; what F has read is fed anew before the worker waits. */
+/* Two turns: F B F, then B F B. */
 static sl_err take_round(struct sl_relay *relay, int worker, struct sl_body *body, int round,
                          struct sl_relay_sample *out) {
-    struct turn f = {.phase = {SL_PHASE_F, SL_PHASE_B}, .slot = {0, 1}};
-    struct turn b = {.phase = {SL_PHASE_B, SL_PHASE_F}, .slot = {0, 1}};
-    SL_TRY(sl_body_feed(body, 0, round));
+    struct turn f, b;
     SL_TRY(take_turn(relay, worker, body, 2 * round, &f));
-    SL_TRY(sl_body_feed(body, 1, round));
     SL_TRY(take_turn(relay, worker, body, 2 * round + 1, &b));
-    *out = (struct sl_relay_sample){.f_ns = f.pass_ns[0] - b.pass_ns[1],
-                                    .b_ns = b.pass_ns[0] - f.pass_ns[1],
+    *out = (struct sl_relay_sample){.f_ns = f.pass_ns[0] - f.pass_ns[PASSES - 1],
+                                    .b_ns = b.pass_ns[0] - b.pass_ns[PASSES - 1],
                                     .waited_ns = (f.waited_ns + b.waited_ns) / 2};
     return SL_OK;
 }
 
 sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
     struct sl_relay_sample *out = relay->samples + (int64_t)worker * relay->rounds;
-    sl_err err = sl_body_feed(body, 1, 0);
+    sl_err err = sl_body_feed(body, 0, 0);
     if (err == SL_OK)
-        err = sl_body_pass(body, SL_PHASE_F, 1);
+        err = sl_body_pass(body, SL_PHASE_F, 0);
     for (int round = 0; round < relay->rounds && err == SL_OK; round++)
         err = take_round(relay, worker, body, round, &out[round]);
     if (err != SL_OK)
