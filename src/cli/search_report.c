@@ -194,7 +194,7 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
 /* All workers as threads of one process, and what a pipeline maps and keeps in small pieces beside
  * what one worker does (measured; e2e.plan_memory holds it). */
 static int64_t process_bytes(const struct sl_search_report *report) {
-    enum { PIPE_BYTES = 3 << 19 };
+    enum { PIPE_BYTES = 5 << 19 };
     const struct sl_search *s = report->search;
     int64_t all = s->result.best.score.all_bytes;
     if (!s->bytes)
