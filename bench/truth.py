@@ -1,5 +1,6 @@
 """The work of `./dev bench truth`; see truth.sh. Standard library only."""
 import argparse
+import contextlib
 import functools
 import itertools
 import json
@@ -72,21 +73,21 @@ def workers_on(cores, options):
 
 def configurations(options):
     """What is planned and run: dictionaries, in the order of models; for all numbers of cores, of those behind the first
-    with every other number of workers. With a share of 2 every other row, so that all schedules, transports and so on are
-    there on every number of workers."""
-    models = MANY if max(cores for cores, _ in options.cores) >= 8 else FEW
+    with every other number of workers. With a share of 2 every other row (from the second one: those that it leaves out), so
+    that all schedules, transports and so on are there on every number of workers."""
+    models = MANY if max(cores for cores, *_ in options.cores) >= 8 else FEW
     for number, (name, sizes, samples, micros) in enumerate(models):
         if options.only and name not in options.only:
             continue
-        shapes = [(cores, share, w) for cores, share in options.cores for w in workers_on(cores, options)]
+        shapes = [(*which, w) for which in options.cores for w in workers_on(which[0], options)]
         first = len(workers_on(options.cores[0][0], options))
-        for shape, (cores, share, p) in enumerate(shapes):
+        for shape, (cores, share, start, p) in enumerate(shapes):
             if shape >= first and (number + shape) % 2:
                 continue
             times = max(1, p // 4)
             micro = micros[(number // 2 + shape) % 2] * times  # apart from what is left out by number + shape
             for at, (schedule, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
-                if (at + number + shape) % share:
+                if (at + number + shape) % share != start:
                     continue
                 if transport == "mpi" and not shutil.which("mpirun") or schedule == "zb-h1" and micro < 2 * p:
                     continue
@@ -117,6 +118,8 @@ def profile(sluice, c, turn, directory, options):
     host does not have the same speed all day."""
     samples = c["batch"] // c["micro"]
     path = os.path.join(directory, "%s-%dx%d-%d-turn%d.cost" % (c["model"], c["workers"], c["threads"], samples, turn))
+    if options.bytes:
+        return path
     call([sluice, "profile"] + model_args(c) +
          ["--micro-batch", str(samples), "--busy", str(c["workers"]), "--threads", str(c["threads"]),
           "--rounds", str(options.rounds), "--seconds", str(options.profile), "-o", path, "--quiet"])
@@ -168,7 +171,7 @@ def mpirun_options():
 
 def run_once(sluice, p, seconds):
     stale = p["schedule"] in STALE
-    steps = int(min(400, max(4 * EDGE if stale else LEAST, seconds / p["predicted_s"])))
+    steps = int(min(400, max(4 * EDGE if stale else LEAST, seconds / p["predicted_s"])))  # 0 s: no more than that
     args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
         args = ["mpirun", "-n", str(p["ranks"])] + mpirun_options() + args
@@ -213,9 +216,23 @@ def take_turn(sluice, group, turn, directory, options, told):
         plans = [predict(sluice, c, cost, directory) for c in group]
     except TROUBLE as why:
         return [why] * len(group)
-    for p in plans:
-        write_down(told, dict(p, turn=turn))
+    write_down(told, *(dict(p, turn=turn) for p in plans))
     return [run_turn(sluice, p, options) for p in plans]
+
+
+@contextlib.contextmanager
+def kept_awake(wanted):
+    """With a process on every core that gives it to whoever wants it and else keeps it busy: the host of a virtual computer
+    puts cores that have slept anywhere, two on one of its own if it comes to that, and leaves them there for seconds."""
+    loop = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: os.sched_yield()"
+    cores = sorted(os.sched_getaffinity(0)) if wanted else []
+    busy = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", loop]) for core in cores]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def is_over(options):
@@ -226,20 +243,25 @@ def run_turn(sluice, p, options):
     if is_over(options):
         return None
     try:
-        run = run_once(sluice, p, options.seconds)
+        run = run_once(sluice, p, 0 if options.bytes else options.seconds)
         return p, run, traced(sluice, p) if options.look and p["transport"] == "threads" else []
     except TROUBLE as why:
         return why
 
 
 def conclude(turns):
-    """The medians of what was predicted and of what was measured, over turns that were minutes apart; how far the
-    runs are apart is the noise. Memory is that of the turn with the larger error."""
+    """What was predicted and what was measured, over turns that were minutes apart; how far the runs are apart is the
+    noise. Memory is that of the turn with the larger error."""
     plans, runs = [t[0] for t in turns], [t[1] for t in turns]
     said, took = max((bytes_of(p, r) for p, r in zip(plans, runs)), key=lambda b: abs(b[0] / b[1] - 1))
     return over_turns(dict(plans[0], steps=runs[0]["asked"], predictions_s=[p["predicted_s"] for p in plans],
                             evens_s=[p["even_s"] for p in plans], runs_s=[r["step_s"] for r in runs],
                             predicted_bytes=said, measured_bytes=took, look=[t[2] for t in turns if t[2]]))
+
+
+def only_bytes(turns):
+    """The same without times: what join() takes the memory of a row from, and nothing else."""
+    return dict(conclude(turns), predictions_s=[], evens_s=[], runs_s=[], look=[])
 
 
 def join(results):
@@ -259,28 +281,27 @@ def join(results):
 
 
 def over_turns(r):
-    """Medians over the turns."""
+    """Medians over the turns. An error is signed, in percent of what was measured: positive when the prediction is too
+    high. The one that counts is the median of each turn's own: a computer that is half as fast for a minute is so for a
+    prediction and for its run."""
     times = r["runs_s"]
     r["predicted_s"], r["even_s"] = statistics.median(r["predictions_s"]), statistics.median(r["evens_s"])
     r["measured_s"] = statistics.median(times)
     r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"] if len(times) > 1 else None  # of one run: nobody knows
-    return errors(r)
-
-
-def errors(r):
-    """Signed, in percent of what was measured: positive when the prediction is too high."""
-    r["time_error"] = 100 * (r["predicted_s"] / r["measured_s"] - 1)
+    r["time_error"] = 100 * (statistics.median(said / took for said, took in zip(r["predictions_s"], times)) - 1)
+    r["apart_error"] = 100 * (r["predicted_s"] / r["measured_s"] - 1)
     r["memory_error"] = 100 * (r["predicted_bytes"] / r["measured_bytes"] - 1)
     return r
 
 
-def print_row(r):
+def print_row(r, only_memory=False):
+    times = "predicted_ms=%.3f measured_ms=%.3f noise=%s error=%+.1f%% " % (
+        1e3 * r["predicted_s"], 1e3 * r["measured_s"], percent(r["noise"]).replace(" ", ""), r["time_error"])
     print("RESULT bench=truth model=%s workers=%d threads=%d stages=%d schedule=%s micro=%d recompute=%s transport=%s "
-          "predicted_ms=%.3f measured_ms=%.3f noise=%s error=%+.1f%% predicted_mib=%.1f measured_mib=%.1f "
-          "memory_error=%+.1f%%"
+          "%spredicted_mib=%.1f measured_mib=%.1f memory_error=%+.1f%%"
           % (r["model"], r["workers"], r["threads"], r["stages"], r["schedule"], r["micro"], r["recompute"],
-             r["transport"], 1e3 * r["predicted_s"], 1e3 * r["measured_s"], percent(r["noise"]).replace(" ", ""), r["time_error"],
-             r["predicted_bytes"] / 2**20, r["measured_bytes"] / 2**20, r["memory_error"]), flush=True)
+             r["transport"], "" if only_memory else times, r["predicted_bytes"] / 2**20, r["measured_bytes"] / 2**20,
+             r["memory_error"]), flush=True)
 
 
 def print_summary(results, failed):
@@ -289,8 +310,8 @@ def print_summary(results, failed):
     return all(s[k] <= goal for k, goal in GOALS.items()) and s["configurations"] >= 50 and not failed
 
 
-def write_down(file, row):
-    file.write(json.dumps(row) + "\n")
+def write_down(file, *rows):
+    file.write("".join(json.dumps(row) + "\n" for row in rows))
     file.flush()
     os.fsync(file.fileno())
 
@@ -308,23 +329,23 @@ def add_turn(group, became, turns, failed):
             turns.setdefault(key, []).append(outcome)
 
 
-def save(directory, turns, failed):
+def save(directory, turns, failed, options):
     """After every turn: whoever is stopped has had those before."""
-    results = [conclude(t) for t in turns.values()]
+    results = [(only_bytes if options.bytes else conclude)(t) for t in turns.values()]
     with open(os.path.join(directory, "results.new"), "w") as saw:
-        for row in results + list(failed.values()):
-            write_down(saw, row)
-    os.replace(saw.name, os.path.join(directory, "results.jsonl"))
+        write_down(saw, *results, *failed.values())
+    os.replace(saw.name, os.path.join(directory, "bytes.jsonl" if options.bytes else "results.jsonl"))
     return results
 
 
 def bench(options, directory):
     """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
     sluice, failed, turns, results = os.environ["SLUICE"], {}, {}, []
-    told = open(os.path.join(directory, "predictions.jsonl"), "w")
+    told = open(os.path.join(directory, "predictions.jsonl"), "a" if options.bytes else "w")
     groups = by_table(dict(c, isa=options.isa) for c in configurations(options))
     options.until = options.budget and time.monotonic() + options.budget
-    call([sluice, "machine", "discover", "-o", machine_in(directory), "--quiet"])
+    if not options.bytes:
+        call([sluice, "machine", "discover", "-o", machine_in(directory), "--quiet"])
     for turn, group in itertools.product(range(options.runs), groups):
         if is_over(options):
             print("bench truth: time is over in turn %d" % (turn + 1))
@@ -332,21 +353,21 @@ def bench(options, directory):
         group = [c for c in group if key_of(c) not in failed]
         if group:
             add_turn(group, take_turn(sluice, group, turn, directory, options, told), turns, failed)
-            results = save(directory, turns, failed)
+            results = save(directory, turns, failed, options)
     for row in results:
-        print_row(row)
+        print_row(row, options.bytes)
     return results, list(failed.values())
 
 
 def cores_of(text):
-    cores, _, share = text.partition(":")
-    return int(cores), int(share or 1)
+    cores, share, start = (text + ":1" * (2 - text.count(":"))).split(":")
+    return int(cores), int(share), (int(start) - 1) % int(share)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench truth")
     parser.add_argument("--root", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--cores", action="append", type=cores_of, metavar="N[:SHARE]")
+    parser.add_argument("--cores", action="append", type=cores_of, metavar="N[:SHARE[:FROM]]")
     parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
     parser.add_argument("--seconds", type=float, default=1.5)
@@ -355,12 +376,14 @@ def main():
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float)
+    parser.add_argument("--awake", action="store_true", help="cores do not sleep between runs")
     parser.add_argument("--keep")
+    parser.add_argument("--bytes", action="store_true", help="no times: memory, of plans from the tables of the last sitting in --keep")
     parser.add_argument("--look", action="store_true")
     parser.add_argument("--results", action="append")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    options.cores = options.cores or [(min(2, os.cpu_count()), 1)]
+    options.cores = options.cores or [cores_of(str(min(2, os.cpu_count())))]
     if options.isa:
         os.environ["SLUICE_ISA"] = options.isa
     if options.results:
@@ -372,12 +395,15 @@ def main():
         directory = options.keep or tempfile.mkdtemp()
         os.makedirs(directory, exist_ok=True)
         try:
-            results, failed = bench(options, directory)
+            with kept_awake(options.awake):
+                results, failed = bench(options, directory)
         finally:
             if not options.keep:
                 shutil.rmtree(directory)
     if not results:
         sys.exit("bench truth: no configuration was measured")
+    if options.bytes:
+        sys.exit(1 if failed else 0)
     met = print_summary(results, failed)
     if options.write:
         write_document(results, failed, os.path.join(options.root, "docs", "truth.md"))
