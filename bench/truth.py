@@ -261,21 +261,22 @@ def conclude(turns):
 
 def only_bytes(turns):
     """The same without times: what join() takes the memory of a row from, and nothing else."""
-    return dict(conclude(turns), predictions_s=[], evens_s=[], runs_s=[], look=[])
+    return dict(conclude(turns), predictions_s=[], evens_s=[], runs_s=[], look=[], bytes_only=True)
 
 
 def join(results):
     """Rows of several sittings, in order: the turns of the same configuration on as many threads together. Memory is that
-    of the last one."""
+    of the last one. Rows that never were timed (--bytes) are none."""
     rows = {}
     for r in results:
         rows.setdefault((key_of(r), r["sizes"], r.get("isa")), []).append(r)
+    rows = {key: same for key, same in rows.items() if any(r["runs_s"] for r in same)}
     for same in rows.values():
         first = same[0]
         for more in same[1:]:
             for k in ("predictions_s", "runs_s", "evens_s", "look"):
                 first[k] += more[k]
-            first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes")})
+            first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes", "bytes_only") if k in more})
         over_turns(first)
     return [same[0] for same in rows.values()]
 
@@ -342,7 +343,7 @@ def bench(options, directory):
     """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
     sluice, failed, turns, results = os.environ["SLUICE"], {}, {}, []
     told = open(os.path.join(directory, "predictions.jsonl"), "a" if options.bytes else "w")
-    groups = by_table(dict(c, isa=options.isa) for c in configurations(options))
+    groups = by_table(dict(c, isa=options.isa, awake=options.awake) for c in configurations(options))
     options.until = options.budget and time.monotonic() + options.budget
     if not options.bytes:
         call([sluice, "machine", "discover", "-o", machine_in(directory), "--quiet"])

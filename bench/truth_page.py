@@ -80,9 +80,9 @@ time is fitted to runs. %(where)s
 - *Error* is the median over turns of what was predicted against what was measured in the same turn: a computer that is half
   as fast for a minute is so for both.
 - *Memory* of threads: what the plan says the process needs, against the pages that it held at most less those of the
-  empty process. 1.5 MiB of it, what a pipeline's process maps beside one worker's, is a constant that was set from runs of
-  some of these models (gpt-nano) in other sizes. Of ranks: what each foretells before its first step, against the
-  pages it held, all ranks together.
+  empty process. Of ranks: what each foretells before its first step, against the pages it held, all ranks together. What a
+  pipeline's process maps beside one worker's (2.5 MiB) and what a rank has mapped before (0.25 MiB less) are constants that
+  were set from runs of these models and of others.%(bytes)s
 - The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
   subnormal numbers that follow; no profile foresees that.
 - Errors are in percent of what was measured; positive: the prediction is too high.
@@ -98,12 +98,17 @@ def places(results):
     """Where rows ran: by cores and instructions."""
     count = {}
     for r in results:
-        key = (r["workers"] * r["threads"], r.get("isa"))
+        key = (r["workers"] * r["threads"], r.get("isa"), r.get("awake", False))
         count[key] = count.get(key, 0) + 1
-    return " ".join("%d rows ran on %d core%s%s." % (
-        n, cores, "s" if cores > 1 else "",
+    return " ".join("%d rows ran on %d core%s%s%s." % (
+        n, cores, "s" if cores > 1 else "", ", which were kept from sleeping between runs (`--awake`)" if awake else "",
         ", with instructions no better than %s (`--isa %s`): the clock of others' load shows less in them" % (isa, isa)
-        if isa else "") for (cores, isa), n in sorted(count.items(), key=lambda x: -x[0][0]))
+        if isa else "") for (cores, isa, awake), n in sorted(count.items(), key=lambda x: -x[0][0]))
+
+
+def bytes_apart(results):
+    count = sum(r.get("bytes_only", False) for r in results)
+    return " Bytes do not depend on speed:\n  those of %d rows were measured in another sitting than their times (`--bytes`)." % count if count else ""
 
 
 def turns_of(results):
@@ -129,7 +134,7 @@ def by_action(results):
 def write_document(results, failed, path):
     s = summary(results)
     lines = ["# Predicted against measured", ""]
-    lines += (HOW % {"where": places(results), "runs": turns_of(results)}).splitlines()
+    lines += (HOW % {"where": places(results), "runs": turns_of(results), "bytes": bytes_apart(results)}).splitlines()
     lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
               % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
                  s["time_p95"], s["time_worst"]),

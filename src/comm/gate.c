@@ -84,7 +84,7 @@ sl_err sl_gate_error(struct sl_gate *gate) {
 static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     const struct timespec nap = {.tv_nsec = 20000};
     int64_t until_ns = 0;
-    for (int turns = 0;; turns++) {
+    for (int turns = 0;; turns += turns <= SPINS) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))

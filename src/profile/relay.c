@@ -44,7 +44,7 @@ static sl_err await(struct sl_relay *relay, int worker, int turn) {
     return SL_OK;
 }
 
-/* Pass number n of a worker, F and B by turns as in a run; B is of the micro-batch before the last. */
+/* Pass n of a worker: F and B by turns, as in a run; B is of the micro-batch before the last. */
 static sl_err take_pass(struct sl_body *body, int n, int64_t *out_ns) {
     enum sl_phase phase = n % 2 ? SL_PHASE_B : SL_PHASE_F;
     int slot = (n / 2 + (phase == SL_PHASE_F)) % 2;

@@ -1,7 +1,7 @@
 /* Passes that a worker has waited for: turn by turn around a ring, half of the workers computing at
- * any time, each waiting for the one before it as workers of a run wait. A turn is three passes, F B F
- * or B F B: the first has been waited for, the last has not and follows the same kind of pass, so
- * that the two can be compared whatever else the computer does in that minute.
+ * any time, each waiting for the one before it as workers of a run wait. A turn is three passes, F
+ * B F or B F B: the first has been waited for, the last has not and follows the same kind of pass,
+ * so that the two can be compared whatever else the computer does in that minute.
  */
 #ifndef SL_PROFILE_RELAY_H
 #define SL_PROFILE_RELAY_H
@@ -9,8 +9,8 @@
 #include "comm/gate.h"
 #include "profile/body.h"
 
-/* What the first pass of a turn took more than the last, where these are F and where they are B, and
- * how long the worker had waited for both. */
+/* What the first pass of a turn took more than the last, where these are F and where they are B,
+ * and how long the worker had waited for both. */
 struct sl_relay_sample {
     int64_t f_ns, b_ns, waited_ns;
 };
