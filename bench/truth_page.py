@@ -117,7 +117,7 @@ def turns_of(results):
         return "of ONE run of every configuration, with a profile and a prediction of its own: a single sitting, in which a\n" \
                "  slow moment of the computer is in one of the two and not in the other"
     return "medians over %s runs of the same configuration and over the predictions made for each of them, from a\n" \
-           "  new profile every time; all configurations took their first turn before any took its second" % (
+           "  new profile every time; all configurations of a sitting took their first turn before any took its second" % (
                runs[0] if len(runs) == 1 else "%d to %d" % (runs[0], runs[-1]))
 
 
