@@ -224,9 +224,9 @@ def take_turn(sluice, group, turn, directory, options, told):
 def kept_awake(wanted):
     """With a process on every core that gives it to whoever wants it and else keeps it busy: the host of a virtual computer
     puts cores that have slept anywhere, two on one of its own if it comes to that, and leaves them there for seconds."""
-    loop = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: os.sched_yield()"
+    loop = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile os.getppid() == %d: os.sched_yield()"
     cores = sorted(os.sched_getaffinity(0)) if wanted else []
-    busy = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", loop]) for core in cores]
+    busy = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", loop % os.getpid()]) for core in cores]
     try:
         yield
     finally:
@@ -261,7 +261,7 @@ def conclude(turns):
 
 def only_bytes(turns):
     """The same without times: what join() takes the memory of a row from, and nothing else."""
-    return dict(conclude(turns), predictions_s=[], evens_s=[], runs_s=[], look=[], bytes_only=True)
+    return dict(conclude(turns), predictions_s=[], evens_s=[], runs_s=[], look=[], bytes_cores=os.cpu_count())
 
 
 def join(results):
@@ -276,7 +276,7 @@ def join(results):
         for more in same[1:]:
             for k in ("predictions_s", "runs_s", "evens_s", "look"):
                 first[k] += more[k]
-            first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes", "bytes_only") if k in more})
+            first.update({k: more[k] for k in ("predicted_bytes", "measured_bytes", "bytes_cores") if k in more})
         over_turns(first)
     return [same[0] for same in rows.values()]
 
@@ -384,6 +384,9 @@ def main():
     parser.add_argument("--results", action="append")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.bytes and not options.keep:
+        parser.error("--bytes: the tables that it needs are in --keep DIR")
+    options.runs = 1 if options.bytes else options.runs
     options.cores = options.cores or [cores_of(str(min(2, os.cpu_count())))]
     if options.isa:
         os.environ["SLUICE_ISA"] = options.isa

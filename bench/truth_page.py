@@ -107,8 +107,9 @@ def places(results):
 
 
 def bytes_apart(results):
-    count = sum(r.get("bytes_only", False) for r in results)
-    return " Bytes do not depend on speed:\n  those of %d rows were measured in another sitting than their times (`--bytes`)." % count if count else ""
+    cores = [r["bytes_cores"] for r in results if "bytes_cores" in r]
+    return "\n  Those of %d rows were measured apart from the times, one run of each on a computer with %s cores (`--bytes`)." % (
+        len(cores), "/".join(map(str, sorted(set(cores))))) if cores else ""
 
 
 def turns_of(results):
@@ -140,7 +141,8 @@ def write_document(results, failed, path):
                  s["time_p95"], s["time_worst"]),
               "(wanted: %.0f %% and %.0f %%). Single runs against their own predictions: median %.1f %%, 95th percentile %.1f %%."
               % (GOALS["time_median"], GOALS["time_p95"], s["single_median"], s["single_p95"]),
-              "Medians of all predictions of a row against medians of all its runs, whichever turn: %.1f %% and %.1f %%."
+              "Counted as on this page before, medians of all predictions of a row against medians of all its runs, whichever turn:"
+              " %.1f %% and %.1f %%."
               % (s["apart_median"], s["apart_p95"]),
               "Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% under"
               % (percent(s["noise_median"]), percent(s["noise_p95"]), s["memory"],

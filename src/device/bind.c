@@ -36,12 +36,20 @@ sl_err sl_bind_thread(int place) {
     return SL_OK;
 }
 
+/* Who waits awake has no claim left when its message comes, where others want the core. */
 bool sl_bind_stay_awake(int64_t *until_ns) {
-    enum { PAUSES = 16, PATIENCE_NS = 50000000 };
+    enum { PAUSES = 16, TAKEN_NS = 500000, SHY_NS = 20000000, PATIENCE_NS = 50000000 };
+    static _Thread_local int64_t shy_until_ns;
     int64_t now = sl_clock_ns();
+    if (now < shy_until_ns)
+        return false;
     if (*until_ns == 0)
         *until_ns = now + PATIENCE_NS;
     sched_yield();
+    if (sl_clock_ns() - now > TAKEN_NS) {
+        shy_until_ns = now + SHY_NS;
+        return false;
+    }
     for (int i = 0; i < PAUSES; i++)
         __builtin_ia32_pause();
     return now < *until_ns;

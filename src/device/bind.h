@@ -19,8 +19,8 @@ SL_MUST_CHECK sl_err sl_bind_thread(int place);
 
 /* Who waits on a place of its own keeps it awake for a while: a core that slept comes back with
  * another's caches, on a virtual machine after an exit to its host. Called again and again, with
- * *until_ns 0 at first: pauses, gives the place to others who want it, and is true until it is time
- * to sleep. */
+ * *until_ns 0 at first: pauses, offers the place to others, and is true until it is time to sleep:
+ * after 50 ms, or at once while somebody has lately taken the place. */
 bool sl_bind_stay_awake(int64_t *until_ns);
 
 /* bind_hwloc.c or bind_nohwloc.c: the numbers of the places for the system, in order; at most
