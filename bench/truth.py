@@ -87,7 +87,7 @@ def configurations(options):
             times = max(1, p // 4)
             micro = micros[(number // 2 + shape) % 2] * times  # apart from what is left out by number + shape
             for at, (schedule, recompute, transport) in enumerate(VARIANTS if p > 1 else ALONE):
-                if (at + number + shape) % share != start:
+                if (at + number + shape) % share != start or options.transport not in (None, transport):
                     continue
                 if transport == "mpi" and not shutil.which("mpirun") or schedule == "zb-h1" and micro < 2 * p:
                     continue
@@ -371,6 +371,7 @@ def main():
     parser.add_argument("--cores", action="append", type=cores_of, metavar="N[:SHARE[:FROM]]")
     parser.add_argument("--isa")
     parser.add_argument("--only", action="append")
+    parser.add_argument("--transport", choices=("threads", "mpi"))
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--profile", type=float, default=1, help="seconds of each")
     parser.add_argument("--runs", type=int, default=3)

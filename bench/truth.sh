@@ -2,7 +2,7 @@
 # Predicted against measured: configurations that `sluice plan` plans from a profile, then really run on
 # threads and MPI. Every prediction is in a file before its run starts; nothing is fitted to the runs.
 #
-# Usage: ./dev bench truth [--cores N[:SHARE[:FROM]]]... [--isa ISA] [--only MODEL]... [--workers N]... [--seconds S]
+# Usage: ./dev bench truth [--cores N[:SHARE[:FROM]]]... [--isa ISA] [--only MODEL]... [--transport T] [--workers N]... [--seconds S]
 #                          [--profile S] [--runs N] [--rounds N] [--budget S] [--awake] [--keep DIR [--bytes]] [--look] [--results FILE]... [--write]
 #   --cores N    workers x threads; default 2 (or what there is); several: rows of each in one sitting (of those behind the
 #                first with every other number of workers). N:SHARE: every SHAREth configuration of them, from the first or

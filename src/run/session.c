@@ -394,17 +394,17 @@ static int64_t count_params(const struct sl_graph *graph) {
 }
 
 /* What every rank needs for its workers, its data set, saving: files are the first one's. What it
- * keeps in small pieces (lists, notes, programs) is less than what a worker alone would map and
- * MPI's start has mapped already (measured on 2, 4 and 8 ranks; e2e.mpi_memory holds it). */
+ * keeps in small pieces (lists, notes, programs) was measured, with how far the kernel's count of
+ * a process's pages may be off (e2e.mpi_memory holds it). */
 static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int64_t **out) {
-    enum { MAPPED_BYTES = 1 << 18 };
+    enum { SMALL_BYTES = 1 << 17 };
     const struct sl_session_config *c = s->config;
     int ranks = c->comm ? c->comm->ranks : 1;
     bool any = c->run || c->init, files = any && (!c->comm || c->comm->rank == 0);
     *out = SL_NEW(arena, int64_t, ranks);
     (*out)[c->comm ? c->comm->rank : 0] = sl_pipe_rank_bytes(s->pipe, any) + s->copy_bytes +
                                           sl_data_bytes(c->train.data) +
-                                          (files ? SL_CKPT_BUFFER_BYTES : 0) - MAPPED_BYTES;
+                                          (files ? SL_CKPT_BUFFER_BYTES : 0) + SMALL_BYTES;
     return c->comm ? sl_comm_merge(c->comm, *out, ranks * (int64_t)sizeof **out) : SL_OK;
 }
 

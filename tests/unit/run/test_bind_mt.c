@@ -104,10 +104,8 @@ static void test_patience(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_crowds),
-        cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_shares),   cmocka_unit_test(test_crowds),
+        cmocka_unit_test(test_choices),  cmocka_unit_test(test_threads),
         cmocka_unit_test(test_patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
