@@ -92,14 +92,13 @@ static void test_threads(void **state) {
     assert_int_equal(sl_bind_thread(count), SL_ERR_NO);
 }
 
-/* Long enough for the bubbles of a step, and not for ever. */
+/* Long enough for the bubbles of a step, and not for ever: less where others want the core. */
 static void test_patience(void **state) {
     (void)state;
     int64_t until_ns = 0, start_ns = sl_clock_ns();
     while (sl_bind_stay_awake(&until_ns))
         ;
     assert_true(until_ns > start_ns + 10000000);
-    assert_true(sl_clock_ns() >= until_ns);
 }
 
 int main(void) {
