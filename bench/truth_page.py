@@ -81,7 +81,7 @@ time is fitted to runs. %(where)s
   as fast for a minute is so for both.
 - *Memory* of threads: what the plan says the process needs, against the pages that it held at most less those of the
   empty process. Of ranks: what each foretells before its first step, against the pages it held, all ranks together. What a
-  pipeline's process maps beside one worker's (2.5 MiB) and what a rank keeps in small pieces (0.125 MiB) are constants that
+  pipeline's process maps beside one worker's (2.5 MiB) and what a rank keeps in small pieces (0.19 MiB) are constants that
   were set from runs of these models and of others.%(bytes)s
 - The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
   subnormal numbers that follow; no profile foresees that.

@@ -397,7 +397,7 @@ static int64_t count_params(const struct sl_graph *graph) {
  * keeps in small pieces (lists, notes, programs) was measured, with how far the kernel's count of
  * a process's pages may be off (e2e.mpi_memory holds it). */
 static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int64_t **out) {
-    enum { SMALL_BYTES = 1 << 17 };
+    enum { SMALL_BYTES = 3 << 16 };
     const struct sl_session_config *c = s->config;
     int ranks = c->comm ? c->comm->ranks : 1;
     bool any = c->run || c->init, files = any && (!c->comm || c->comm->rank == 0);
