@@ -171,7 +171,7 @@ def mpirun_options():
 
 def run_once(sluice, p, seconds):
     stale = p["schedule"] in STALE
-    steps = int(min(400, max(4 * EDGE if stale else LEAST, seconds / p["predicted_s"])))  # 0 s: no more than that
+    steps = int(min(400, max(4 * EDGE if stale else LEAST, seconds / p["predicted_s"])))
     args = train_args(sluice, p, steps)
     if p["transport"] == "mpi":  # as many ranks as the plan has workers: there may be fewer stages than asked for
         args = ["mpirun", "-n", str(p["ranks"])] + mpirun_options() + args
@@ -243,7 +243,7 @@ def run_turn(sluice, p, options):
     if is_over(options):
         return None
     try:
-        run = run_once(sluice, p, 0 if options.bytes else options.seconds)
+        run = run_once(sluice, p, options.seconds)
         return p, run, traced(sluice, p) if options.look and p["transport"] == "threads" else []
     except TROUBLE as why:
         return why
@@ -387,7 +387,8 @@ def main():
     options = parser.parse_args()
     if options.bytes and not options.keep:
         parser.error("--bytes: the tables that it needs are in --keep DIR")
-    options.runs = 1 if options.bytes else options.runs
+    if options.bytes:
+        options.runs, options.seconds = 1, 0  # as few steps as a run has
     options.cores = options.cores or [cores_of(str(min(2, os.cpu_count())))]
     if options.isa:
         os.environ["SLUICE_ISA"] = options.isa
