@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Planners: the peers' own inputs, the claims of GraphPipe and PipeDream-2BW in simulation, and scale.
 #
-#   ./dev bench plan [--write] [peers|judge|graphpipe|2bw|scale]...      default: all of them
+#   ./dev bench plan [--write] [peers|judge|graphpipe|published|2bw|scale]...      default: all of them
 #   ./dev bench plan --write --results FILE                              run nothing: lines that were printed before
 #   --write: into docs/planner-results.md; other parts of that page stay as they are
 #   judge: the command on every input of the peers, its plans evaluated again by plan_judge.py
+#   published: the peers' own programs, which are in PUBLISHED=DIR (see plan_published.py); nothing without it
 #
 # Times of models are roofline estimates for the machines that `sluice machine show` describes; every
 # plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
@@ -191,21 +192,29 @@ judge() {
     echo "no planner inputs beside this tree (../shared/data/planner-inputs)" >&2
 }
 
+published() {
+    if [ -n "${PUBLISHED:-}" ]; then
+        python3 "$SRC_DIR/bench/plan_published.py" "$SLUICE" "$PUBLISHED"
+    else
+        echo "published programs: PUBLISHED=DIR is not set" >&2
+    fi
+}
+
 write=0 results='' parts=()
 while [ $# -gt 0 ]; do
     case $1 in
     --write) write=1 ;;
     --results) results=${2:?--results FILE} && shift ;;
-    all) parts+=(peers judge graphpipe twobw scale) ;;
-    peers | judge | graphpipe | scale) parts+=("$1") ;;
+    all) parts+=(peers judge graphpipe published twobw scale) ;;
+    peers | judge | graphpipe | published | scale) parts+=("$1") ;;
     2bw) parts+=(twobw) ;;
-    *) echo "bench plan: peers, judge, graphpipe, 2bw or scale" >&2 && exit 2 ;;
+    *) echo "bench plan: peers, judge, graphpipe, published, 2bw or scale" >&2 && exit 2 ;;
     esac
     shift
 done
 if [ -z "$results" ]; then
     results=$out/results
-    [ ${#parts[@]} -gt 0 ] || parts=(peers judge graphpipe twobw scale)
+    [ ${#parts[@]} -gt 0 ] || parts=(peers judge graphpipe published twobw scale)
     for part in "${parts[@]}"; do "$part"; done | tee "$results"
 fi
 [ $write = 0 ] || python3 "$SRC_DIR/bench/plan_page.py" "$results" "$SRC_DIR/docs/planner-results.md"

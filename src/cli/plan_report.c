@@ -35,6 +35,8 @@ void sl_plan_report(const struct sl_plan_report *report, struct sl_text *out) {
     else if (plan->lower_bound > 0)
         sl_text_printf(out, "lower bound %.9g, gap %.2f %%\n", plan->lower_bound,
                        100 * (plan->objective - plan->lower_bound) / plan->lower_bound);
+    if (plan->timed_out)
+        sl_text_put(out, "stopped by the time limit: this is the best plan so far\n");
     sl_text_printf(out, "search %.1f ms, %" PRId64 " cuts, %" PRId64 " stages looked at\n",
                    report->search_ms, plan->ideals, plan->pairs);
 }
@@ -98,6 +100,7 @@ void sl_plan_report_json(const struct sl_plan_report *report, struct sl_text *ou
     sl_json_put_double(&json, "objective", plan->objective);
     sl_json_put_double(&json, "lower_bound", plan->lower_bound);
     sl_json_put_bool(&json, "proven", plan->proven);
+    sl_json_put_bool(&json, "timed_out", plan->timed_out);
     sl_json_put_double(&json, "search_ms", report->search_ms);
     sl_json_put_int(&json, "cuts", plan->ideals);
     sl_json_key(&json, "stages");

@@ -15,7 +15,7 @@
  */
 #include "search/dnnpart.h"
 
-enum { PAIRS_MOST = 45000000, IDEALS_MOST = 400000, WIDE = 4 };
+enum { IDEALS_MOST = 400000, WIDE = 4 };
 
 struct cuts {
     struct sl_ideals ideals;
@@ -34,6 +34,7 @@ struct search {
     struct sl_peer_plan *plan;
     const double *spread; /* [net] find_spread */
     double near;          /* nets that spread less count at borders (sweep_border.c) */
+    bool stopped;         /* the last sweeps were, before all cuts were looked at */
 };
 
 static int members_in(const struct search *s, const struct sl_dnnpart_net *net,
@@ -256,7 +257,8 @@ static double low_bound(const struct search *s) {
     return power > 0 ? all / power * (1 - 1e-12) : 0;
 }
 
-static bool search(struct search *s, struct cuts *cuts, double *low) {
+/* Best plan over one list of downsets; with `may_stop` none, when that would take too long. */
+static void search(struct search *s, struct cuts *cuts, bool may_stop, double *low) {
     tabulate(s, cuts);
     s->cuts = cuts;
     struct sl_sweep sweep = {.ideals = &cuts->ideals,
@@ -268,18 +270,21 @@ static bool search(struct search *s, struct cuts *cuts, double *low) {
                              .without = cpu_fits,
                              .border = cuts->near,
                              .border_from = s->near * (1 + 1e-9),
-                             .pairs_most = PAIRS_MOST,
+                             .effort_most = s->query->effort,
+                             .until_ns = s->query->until_ns,
+                             .may_stop = may_stop,
                              .pair = pair,
                              .accept = accept,
                              .ctx = s};
     sl_sweep_open(&sweep, s->arena);
     double high = s->plan->objective;
     *low = fmax(*low, low_bound(s));
-    bool found = sl_sweep_search(&sweep, low, &high);
+    sl_sweep_search(&sweep, low, &high);
+    s->stopped = sweep.stopped;
+    s->plan->timed_out |= sweep.timed_out;
     s->plan->pairs += sweep.pairs;
     s->plan->ideals = cuts->ideals.count;
     sl_sweep_close(&sweep);
-    return found;
 }
 
 static sl_err open_search(struct search *s) {
@@ -293,15 +298,6 @@ static sl_err open_search(struct search *s) {
     s->near = low_bound(s) / 2;
     *s->plan = (struct sl_peer_plan){.objective = INFINITY};
     return SL_OK;
-}
-
-static sl_err nothing_fits(const struct sl_peer_query *query) {
-    char memory[SL_HUMAN_BYTES];
-    return sl_fail(SL_ERR_NO,
-                   "nothing fits: no cut of this graph stays within %s on %lld accelerators and "
-                   "%lld CPUs",
-                   sl_human_bytes((int64_t)query->memory_bytes, memory), (long long)query->devices,
-                   (long long)query->cpus);
 }
 
 /* The best plan so far without the rule that sets are contiguous: one stage per device in use. */
@@ -341,17 +337,19 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     SL_ASSERT(sl_dag_order(arena, &s.groups.dag, order));
     sl_ideals_chain(arena, s.groups.count, order, &chain.ideals);
     bool complete = sl_ideals_build(arena, &s.groups.dag, IDEALS_MOST, &all.ideals);
-    if (!complete || all.ideals.count > WIDE * chain.ideals.count)
-        search(&s, &chain, &low_chain);
+    bool first = !complete || query->until_ns || all.ideals.count > WIDE * chain.ideals.count;
+    if (first)
+        search(&s, &chain, false, &low_chain); /* keeps the large search small */
     if (complete)
-        search(&s, &all, &low);
+        search(&s, &all, first, &low);
     if (!(out->objective < INFINITY))
-        return nothing_fits(query);
+        return sl_peer_no_plan(query, !complete || s.stopped);
     if (!complete)
         low = low_bound(&s);
     if (query->scattered) {
         scatter(&s);
         low = low_bound(&s);
+        out->timed_out |= sl_peer_over(query);
     }
     out->proven = (complete || query->scattered) && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;
@@ -385,10 +383,10 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
                                sl_ideal(&chain, (int)(i * groups / count)), false);
         worst = fmax(worst, stages[i].time);
         if (!even_fits(layers, &stages[i], query->memory_bytes))
-            return nothing_fits(query);
+            return sl_peer_no_plan(query, false);
     }
     keep(&s, stages, (int)count, worst);
-    return count ? SL_OK : nothing_fits(query);
+    return count ? SL_OK : sl_peer_no_plan(query, false);
 }
 
 const struct sl_peer_model sl_peer_dnnpart = {

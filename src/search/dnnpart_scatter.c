@@ -107,7 +107,7 @@ static int target(struct scatter *s, int group) {
 
 static void anneal(struct scatter *s, int moves, double hot, double cold) {
     double now = energy(s);
-    for (int m = 0; m < moves; m++) {
+    for (int m = 0; m < moves && (m % 1024 || !sl_peer_over(s->query)); m++) {
         double heat = hot * pow(cold / hot, (double)m / moves);
         int a = below(s, s->g->count), to = target(s, a), from = s->at[a], b = -1;
         if (to == from)

@@ -1,8 +1,11 @@
 /* The table of cost models, and what they share. */
 #include "search/peer.h"
 
+#include "base/clock.h"
+#include "base/text.h"
 #include "search/sequence.h"
 
+#include <stdio.h>
 #include <string.h>
 
 extern const struct sl_peer_model sl_peer_dnnpart, sl_peer_pipedream, sl_peer_piper;
@@ -26,4 +29,28 @@ struct sl_dag sl_layers_dag(struct sl_arena *arena, const struct sl_layers *laye
     for (int e = 0; e < layers->edge_count; e++)
         edges[e] = (struct sl_dag_edge){layers->edges[e].from, layers->edges[e].to};
     return sl_dag_build(arena, layers->count, edges, layers->edge_count);
+}
+
+bool sl_peer_over(const struct sl_peer_query *query) {
+    return query->until_ns && sl_clock_ns() > query->until_ns;
+}
+
+sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped) {
+    char memory[SL_HUMAN_BYTES], cpus[48] = "";
+    sl_human_bytes((int64_t)query->memory_bytes, memory);
+    if (query->cpus > 0)
+        snprintf(cpus, sizeof cpus, " and %lld CPUs", (long long)query->cpus);
+    if (!(query->memory_bytes > 0)) /* pipedream's --all-devices */
+        return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph keeps all %lld devices busy",
+                       (long long)query->devices);
+    if (stopped)
+        return sl_fail(
+            SL_ERR_NO,
+            "no plan was found: the cuts that were looked at do not stay within %s on %lld "
+            "devices%s, and there are too many to look at all; try more of either, or "
+            "layers in larger groups",
+            memory, (long long)query->devices, cpus);
+    return sl_fail(SL_ERR_NO,
+                   "nothing fits: no cut of this graph stays within %s on %lld devices%s", memory,
+                   (long long)query->devices, cpus);
 }

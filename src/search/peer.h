@@ -23,6 +23,8 @@ struct sl_peer_query {
     bool straight;    /* pipedream: no replication */
     bool free_links;  /* pipedream: activations cost nothing (its default) */
     bool scattered;   /* dnn-partitioning: sets need not be contiguous */
+    int64_t effort;   /* steps of some nanoseconds that a search may take; 0: as usual */
+    int64_t until_ns; /* sl_clock_ns at which to stop with the best plan so far; 0: never */
 };
 
 /* Stages in pipeline order. */
@@ -42,6 +44,7 @@ struct sl_peer_plan {
     int stage_count;
     double objective, lower_bound;
     bool proven;    /* lower_bound equals objective to 1e-9: nothing better exists in this model */
+    bool timed_out; /* stopped by until_ns: another time there may be another plan */
     int64_t ideals; /* cuts looked at */
     int64_t pairs;  /* stages looked at */
 };
@@ -57,6 +60,11 @@ struct sl_peer_model {
     sl_err (*even)(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peer_query *query, struct sl_peer_plan *out);
 };
+
+bool sl_peer_over(const struct sl_peer_query *query); /* is the time up? */
+
+/* Fails: nothing fits, or (stopped) nothing was found among the cuts that were looked at. */
+sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped);
 
 /* In alphabetical order; ends with NULL. */
 extern const struct sl_peer_model *const sl_peer_models[];

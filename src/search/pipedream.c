@@ -19,6 +19,7 @@
 #include <math.h>
 
 enum { STATES_LIST = 300000, STATES_FEW = 2400, STATES_MANY = 1400, STATES_INNER = 450 };
+enum { WHOLE_FEW = 7000, WHOLE_MANY = 3000 };
 
 struct level {
     int units, inner; /* units here; units of the level below */
@@ -38,7 +39,14 @@ struct search {
     double *best;
     int *split, *width;
     int64_t pairs;
+    bool stops; /* when time is up: there is a plan already */
+    bool timed_out;
 };
+
+static bool is_over(struct search *s) {
+    s->timed_out |= s->stops && sl_peer_over(s->query);
+    return s->timed_out;
+}
 
 static double base_time(const struct search *s, const struct level *level, int start, int end) {
     if (level->base)
@@ -126,7 +134,7 @@ static void level_out(struct search *s, const struct level *level, int j) {
 /* The table of one level for everything after cut `start`, up to cut `end`. */
 static void solve(struct search *s, const struct level *level, int start, int end) {
     int most = s->query->straight ? 1 : level->units - 1;
-    for (int j = start + 1; j <= end; j++) {
+    for (int j = start + 1; j <= end && !is_over(s); j++) {
         if (start >= 0 && !s->inside[(int64_t)start * s->count + j])
             continue;
         fill_first(s, level, start, j);
@@ -220,7 +228,7 @@ static void find_inside(struct search *s) {
                 sl_ideal(&s->states.ideals, a), sl_ideal(&s->states.ideals, b), s->graph.words);
 }
 
-static bool search_states(struct search *s, struct sl_peer_plan *out) {
+static void search_states(struct search *s, struct sl_peer_plan *out) {
     int units = 1, last = s->query->level_count - 1;
     s->count = s->states.ideals.count;
     for (int l = 0; l <= last; l++)
@@ -233,13 +241,16 @@ static bool search_states(struct search *s, struct sl_peer_plan *out) {
         fill_base(s, &s->level[l], &s->level[l + 1]);
     const struct level *top = &s->level[last];
     solve(s, top, -1, s->count - 1);
+    out->pairs = s->pairs;
+    out->timed_out = s->timed_out;
+    if (s->timed_out)
+        return;
     double objective = s->best[(int64_t)(s->count - 1) * (top->units + 1) + top->units];
     if (objective < out->objective) {
+        s->stops = false; /* stages are found by the same table */
         out->objective = objective;
         out->stages = make_stages(s, last, -1, s->count - 1, &out->stage_count);
     }
-    out->pairs = s->pairs;
-    return objective < INFINITY;
 }
 
 static sl_err open_search(struct search *s, const struct sl_layers *layers,
@@ -275,22 +286,28 @@ static double dearest_cut(const struct search *s, double objective) {
     return objective * (1 + 1e-12) * fmax(most, top->bandwidth) / 2;
 }
 
-/* As many states as a few seconds allow: the work grows with their square (cube, with levels). */
-static int states_most(const struct sl_peer_query *query) {
+/* As many of `count` states as a few seconds allow: the work grows with their square (cube, with
+ * levels). All of them where they are not many more: thinning loses plans. */
+static int states_most(const struct sl_peer_query *query, int count) {
     if (query->level_count > 1)
         return STATES_INNER;
-    return query->devices <= 4 ? STATES_FEW : STATES_MANY;
+    bool few = query->devices <= 4;
+    if (count <= (few ? WHOLE_FEW : WHOLE_MANY))
+        return count;
+    return few ? STATES_FEW : STATES_MANY;
 }
 
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peer_query *query, struct sl_peer_plan *out) {
     struct search s = {.arena = arena, .query = query};
     SL_TRY(open_search(&s, layers, out));
-    int most = states_most(query), dropped = 0;
+    int dropped = 0;
     double low = 0;
     bool complete = sl_pipedream_list(arena, &s.graph, STATES_LIST, &s.states);
+    int most = states_most(query, complete ? s.states.ideals.count : STATES_LIST);
     out->ideals = complete ? s.states.ideals.count : 0;
-    if (!complete || s.states.ideals.count > most) {
+    bool first = !complete || query->until_ns || s.states.ideals.count > most;
+    if (first) {
         struct sl_pipedream_states all = s.states;
         sl_pipedream_chain(arena, &s.graph, !complete, &s.states);
         if (s.states.ideals.count > most)
@@ -304,11 +321,12 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         if (complete)
             dropped = sl_pipedream_thin(arena, &s.states, dearest_cut(&s, out->objective), most);
     }
+    s.stops = out->objective < INFINITY;
     if (complete)
         search_states(&s, out);
     if (!(out->objective < INFINITY))
-        return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph stays within the memory");
-    out->proven = complete && !dropped;
+        return sl_peer_no_plan(query, !complete || dropped);
+    out->proven = (complete && !dropped && !out->timed_out) || low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : fmin(low, out->objective);
     return SL_OK;
 }

@@ -15,7 +15,7 @@
 
 #include "search/sequence.h"
 
-enum { PAIRS_MOST = 45000000, IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4 };
+enum { IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4, PLACE_STEPS = 16, PRICE_STEPS = 2000 };
 
 /* ---- prices of stages that need a choice, remembered over all sweeps ---- */
 
@@ -64,7 +64,9 @@ struct stage_at {
 };
 
 /* Does the best choice of options bring the stage within the limit? */
-static bool price_within(struct sl_piper *piper, struct stage_at at, double limit) {
+static bool price_within(struct sl_sweep *sweep, struct stage_at at) {
+    struct sl_piper *piper = sweep->ctx;
+    double limit = sweep->limit;
     struct sl_piper_memo *memo = &piper->memo;
     uint64_t key = memo_key(at.larger, at.smaller, at.tensor, at.divisor, at.in_flight);
     if (2 * (memo->count + 1) > memo->room && memo->count < MEMO_MOST)
@@ -81,6 +83,7 @@ static bool price_within(struct sl_piper *piper, struct stage_at at, double limi
                                    .d = piper->divisors[at.divisor],
                                    .in_flight = at.in_flight};
     double price = sl_piper_price(piper, &stage, limit), least = piper->sack.least;
+    sweep->effort += PRICE_STEPS;
     piper->exact = piper->exact && (price < INFINITY || least >= limit);
     if (known || (key && memo->count < MEMO_MOST)) {
         memo->most[slot] = known ? fmin(memo->most[slot], price) : price;
@@ -101,9 +104,10 @@ static double time_of(const struct sl_piper *piper, double time, double bytes, d
 }
 
 /* Does the stage fit? Bounds first: most stages are decided by them. */
-static bool fits(struct sl_piper *piper, const struct sl_piper_sums *sums, struct stage_at at,
-                 double limit) {
-    double d = piper->divisors[at.divisor], memory = piper->query->memory_bytes;
+static bool fits(struct sl_sweep *sweep, const struct sl_piper_sums *sums, struct stage_at at) {
+    struct sl_piper *piper = sweep->ctx;
+    double limit = sweep->limit, d = piper->divisors[at.divisor];
+    double memory = piper->query->memory_bytes;
     double least = time_of(piper, sums->time, sums->bytes_low, sums->params_low, d);
     double over = sums->micro * at.in_flight + sums->fixed - memory;
     if (least > limit * (1 + 1e-12))
@@ -115,7 +119,7 @@ static bool fits(struct sl_piper *piper, const struct sl_piper_sums *sums, struc
     if (over > 1e-9 * memory &&
         least + over * sl_piper_rate(piper, at.tensor, at.in_flight) / d > limit * (1 + 1e-9))
         return false;
-    return price_within(piper, at, limit);
+    return price_within(sweep, at);
 }
 
 /* The smallest replication of the stage for one state of the larger downset. */
@@ -130,7 +134,8 @@ static void place(struct sl_sweep *sweep, const struct sl_piper_sums *sums, stru
         if (d > most)
             return;
         at.in_flight = 1 + (state.replicas + d - 1) / d;
-        if (!fits(piper, sums, at, sweep->limit))
+        sweep->effort += PLACE_STEPS;
+        if (!fits(sweep, sums, at))
             continue;
         sl_sweep_add(sweep, (struct sl_sweep_state){.ideal = at.smaller,
                                                     .devices = state.devices + d * tensor,
@@ -221,31 +226,49 @@ static double accept(struct sl_sweep *sweep, int state) {
     return worst;
 }
 
-/* Best plan over one list of downsets. */
-static bool search(struct sl_piper *piper, struct sl_piper_cuts *cuts, double *low) {
+/* Replicas that may work, together. */
+static int64_t replicas_most(const struct sl_piper *piper) {
+    int64_t devices = piper->query->devices, micro = piper->query->micro;
+    return micro < devices ? micro : devices;
+}
+
+/* All work spread perfectly. */
+static double low_bound(const struct sl_piper *piper) {
+    const struct sl_piper_cuts *cuts = piper->cuts;
+    int tensor = 1;
+    for (int t = 0; t < piper->tensor_count; t++)
+        tensor = piper->tensors[t] > tensor ? piper->tensors[t] : tensor;
+    double workers = fmin((double)piper->query->devices, (double)replicas_most(piper) * tensor);
+    return cuts->work[cuts->ideals.count - 1] / workers;
+}
+
+/* Best plan over one list of downsets; with `may_stop` none, when that would take too long. */
+static void search(struct sl_piper *piper, struct sl_piper_cuts *cuts, bool may_stop, double *low) {
     sl_piper_tabulate(piper, cuts);
     piper->cuts = cuts;
-    int64_t devices = piper->query->devices, micro = piper->query->micro;
     struct sl_sweep sweep = {.ideals = &cuts->ideals,
                              .work = cuts->work,
-                             .devices = (int)devices,
-                             .replicas = (int)(micro < devices ? micro : devices),
-                             .stage_devices = (int)devices,
+                             .devices = (int)piper->query->devices,
+                             .replicas = (int)replicas_most(piper),
+                             .stage_devices = (int)piper->query->devices,
                              .step_replicas = 1,
-                             .pairs_most = PAIRS_MOST,
+                             .effort_most = piper->query->effort,
+                             .until_ns = piper->query->until_ns,
+                             .may_stop = may_stop,
                              .holds = holds,
                              .pair = pair,
                              .accept = accept,
                              .ctx = piper};
     sl_sweep_open(&sweep, piper->arena);
     double high = piper->plan->objective;
-    *low = fmax(*low, cuts->work[cuts->ideals.count - 1] / (double)devices);
-    bool found = sl_sweep_search(&sweep, low, &high);
+    *low = fmax(*low, low_bound(piper));
+    sl_sweep_search(&sweep, low, &high);
+    piper->stopped = sweep.stopped;
+    piper->plan->timed_out |= sweep.timed_out;
     piper->plan->pairs += sweep.pairs;
     piper->plan->ideals = cuts->ideals.count;
     sl_sweep_close(&sweep);
     memo_free(&piper->memo);
-    return found;
 }
 
 /* ---- set-up ---- */
@@ -276,7 +299,7 @@ static void find_tensors(struct sl_piper *piper) {
 
 static void find_divisors(struct sl_piper *piper) {
     int64_t micro = piper->query->micro;
-    int64_t most = micro < piper->query->devices ? micro : piper->query->devices;
+    int64_t most = replicas_most(piper);
     piper->divisors = SL_NEW(piper->arena, int, most + 1);
     for (int64_t d = 1; d <= most; d++)
         if (micro % d == 0)
@@ -300,12 +323,6 @@ static sl_err open_piper(struct sl_piper *piper) {
     return SL_OK;
 }
 
-static sl_err nothing_fits(const struct sl_peer_query *query) {
-    char memory[SL_HUMAN_BYTES];
-    return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph stays within %s on %lld devices",
-                   sl_human_bytes((int64_t)query->memory_bytes, memory), (long long)query->devices);
-}
-
 static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
                    const struct sl_peer_query *query, struct sl_peer_plan *out) {
     struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
@@ -317,15 +334,16 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     SL_ASSERT(sl_dag_order(arena, &dag, order));
     sl_ideals_chain(arena, layers->count, order, &chain.ideals);
     bool complete = sl_ideals_build(arena, &dag, IDEALS_MOST, &all.ideals);
-    if (!complete || all.ideals.count > WIDE * chain.ideals.count)
-        search(&piper, &chain, &low_chain); /* a good plan first keeps the large search small */
+    bool first = !complete || query->until_ns || all.ideals.count > WIDE * chain.ideals.count;
+    if (first)
+        search(&piper, &chain, false, &low_chain); /* keeps the large search small */
     if (complete)
-        search(&piper, &all, &low);
+        search(&piper, &all, first, &low);
     sl_knapsack_free(&piper.sack);
     if (!(out->objective < INFINITY))
-        return nothing_fits(query);
+        return sl_peer_no_plan(query, !complete || piper.stopped);
     if (!complete || !piper.exact) /* a choice that gave up proves nothing */
-        low = piper.cuts->work[piper.cuts->ideals.count - 1] / (double)query->devices;
+        low = low_bound(&piper);
     out->proven = complete && piper.exact && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;
     return SL_OK;
@@ -358,14 +376,14 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     struct sl_piper piper = {.arena = arena, .layers = layers, .query = query, .plan = out};
     struct sl_ideals chain;
     SL_TRY(open_piper(&piper));
-    int64_t most = query->micro < query->devices ? query->micro : query->devices;
+    int64_t most = replicas_most(&piper);
     sl_ideals_chain(arena, layers->count, layers->order, &chain);
     for (int count = 1; count <= layers->count && count <= query->devices; count++)
         for (int i = 0; i < piper.divisor_count; i++)
             if ((int64_t)count * piper.divisors[i] <= most && piper.tensors[0] == 1)
                 even_stages(&piper, &chain, count, piper.divisors[i]);
     sl_knapsack_free(&piper.sack);
-    return out->objective < INFINITY ? SL_OK : nothing_fits(query);
+    return out->objective < INFINITY ? SL_OK : sl_peer_no_plan(query, false);
 }
 
 const struct sl_peer_model sl_peer_piper = {

@@ -49,7 +49,8 @@ struct sl_piper {
     double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: not known */
     struct sl_knapsack sack;
     struct sl_piper_memo memo;
-    bool exact; /* no knapsack gave up undecided */
+    bool exact;   /* no knapsack gave up undecided */
+    bool stopped; /* the last search was, before all cuts were looked at */
     struct sl_peer_plan *plan;
 };
 

@@ -1,13 +1,16 @@
 /* The sweep over downsets for one limit, and the bisection around it. */
 #include "search/sweep.h"
 
+#include "base/clock.h"
+
 #include <limits.h>
 
 /* Rounding must not turn a plan down: work sums differ in their last bits. */
 #define SLACK 1e-9
 #define CLOSE 1e-9
 
-enum { FIRST_TRIES = 24, TIGHT_MOST = 3 };
+enum { FIRST_TRIES = 24, TIGHT_MOST = 3, PAIR_STEPS = 32 };
+#define EFFORT_MOST 2500000000ll /* some seconds */
 #define FIRST_STEP 1.05
 #define GROWTH 1.18
 
@@ -15,6 +18,7 @@ void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena) {
     sweep->head = SL_NEW(arena, int, sweep->ideals->count);
     sweep->need = SL_NEW(arena, int, sweep->ideals->count);
     sweep->corner = SL_NEW(arena, struct sl_sweep_corner, sweep->ideals->count);
+    sweep->effort_most = sweep->effort_most ? sweep->effort_most : EFFORT_MOST;
     sweep->nested = true;
     for (int i = 1; i < sweep->ideals->count && sweep->nested; i++)
         sweep->nested = sl_subset(sl_ideal(sweep->ideals, i - 1), sl_ideal(sweep->ideals, i),
@@ -96,6 +100,7 @@ static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_co
     const uint64_t *set = sl_ideal(ideals, i);
     int left = sweep->left;
     double unit = sweep->limit * (1 + SLACK);
+    int first = j;
     while (--j >= 0) {
         double work = sweep->work[i] - sweep->work[j];
         if (work > reach)
@@ -112,8 +117,10 @@ static void visit_below(struct sl_sweep *sweep, int i, int j, struct sl_sweep_co
             !sl_subset(sl_ideal(ideals, j), set, ideals->words))
             continue;
         sweep->pairs++;
+        sweep->effort += PAIR_STEPS;
         sweep->pair(sweep, i, j);
     }
+    sweep->effort += first - j;
 }
 
 /* First what no device is needed for, then what leaves enough when it takes one. */
@@ -130,8 +137,19 @@ static void visit(struct sl_sweep *sweep, int i) {
     visit_below(sweep, i, last > without ? rest : all, from, unit * (most + sweep->free_work));
 }
 
-/* Is there a plan within the limit? Its state, or -1. */
-static int run(struct sl_sweep *sweep, double limit) {
+enum { NONE = -1, STOPPED = -2, HALF = 2, EIGHTH = 8 };
+
+static bool is_over(struct sl_sweep *sweep) {
+    if (!sweep->may_stop)
+        return false;
+    sweep->timed_out |= sweep->until_ns && sl_clock_ns() > sweep->until_ns;
+    sweep->stopped |= sweep->timed_out || sweep->effort > sweep->effort_now;
+    return sweep->timed_out || sweep->effort > sweep->effort_now;
+}
+
+/* Is there a plan within the limit? Its state, or NONE, or STOPPED when that share of the effort
+ * that is left does not tell. */
+static int run(struct sl_sweep *sweep, double limit, int share) {
     int count = sweep->ideals->count;
     sweep->limit = limit;
     sweep->states.count = 0;
@@ -144,38 +162,51 @@ static int run(struct sl_sweep *sweep, double limit) {
     if (sweep->border)
         sl_sweep_border_needs(sweep);
     sl_sweep_add(sweep, (struct sl_sweep_state){.ideal = count - 1, .from = -1});
+    sweep->effort += count;
+    sweep->effort_now = sweep->effort + (sweep->effort_most - sweep->effort) / share;
     for (int i = count - 1; i > 0; i--)
-        if (sweep->head[i] >= 0)
+        if (sweep->head[i] >= 0) {
             visit(sweep, i);
+            if (is_over(sweep))
+                return sweep->head[0] >= 0 ? sweep->head[0] : STOPPED;
+        }
     return sweep->head[0];
 }
 
 /* A first plan, from tight limits to loose ones: tight sweeps are the cheap ones. */
 static bool start(struct sl_sweep *sweep, double *low, double *high) {
     double limit = *low * FIRST_STEP;
-    int state = -1;
-    for (int i = 0; i < FIRST_TRIES && limit > 0 && state < 0; i++, limit *= GROWTH) {
-        state = run(sweep, limit);
-        if (state < 0)
+    int state = NONE;
+    for (int i = 0; i < FIRST_TRIES && limit > 0 && state == NONE; i++, limit *= GROWTH) {
+        state = run(sweep, limit, HALF);
+        if (state == NONE)
             *low = limit;
     }
-    if (state < 0)
-        state = run(sweep, INFINITY);
+    if (state == NONE)
+        state = run(sweep, INFINITY, HALF);
     if (state >= 0)
         *high = sweep->accept(sweep, state);
     return state >= 0;
 }
 
-/* Bisect; after a few limits in a row that are too tight, try to prove the best plan instead. */
+/* Is there enough left for another sweep to decide anything? */
+static bool may_go_on(const struct sl_sweep *sweep) {
+    enum { LEAST = 64 }; /* a sweep has half of what is left: these are six that were stopped */
+    return !sweep->timed_out && sweep->effort_most - sweep->effort > sweep->effort_most / LEAST;
+}
+
+/* Bisect; after a few limits in a row that are too tight, try to prove the best plan instead.
+ * Limits from `dear` on are too dear to sweep. */
 bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
     int tight = *high < INFINITY ? TIGHT_MOST : 0;
+    double dear = INFINITY;
     if (!tight && !start(sweep, low, high))
         return false;
-    while (*high - *low > CLOSE * *high &&
-           (!sweep->pairs_most || sweep->pairs < sweep->pairs_most)) {
-        bool prove = tight >= TIGHT_MOST;
-        double limit = prove ? *high * (1 - CLOSE) : *low + (*high - *low) / 2;
-        int state = run(sweep, limit);
+    sweep->may_stop = true;
+    while (fmin(*high, dear) - *low > CLOSE * *high && may_go_on(sweep)) {
+        bool prove = tight >= TIGHT_MOST && *high < dear;
+        double limit = prove ? *high * (1 - CLOSE) : *low + (fmin(*high, dear) - *low) / 2;
+        int state = run(sweep, limit, prove ? EIGHTH : HALF);
         if (state >= 0) {
             double worst = sweep->accept(sweep, state);
             *high = fmin(*high, worst);
@@ -183,6 +214,8 @@ bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high) {
             /* sums so coarse (1e40 beside 1) that they decide nothing more: the gap stays open */
             if (worst > limit * (1 + SLACK))
                 break;
+        } else if (state == STOPPED) {
+            dear = limit;
         } else if (prove) {
             *low = *high;
         } else {

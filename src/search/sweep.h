@@ -8,9 +8,11 @@
  *
  *     lower bound ----- infeasible T ------[ gap ]------ objective of the best plan so far
  *
- * and a last sweep just below the best plan proves it. What makes sweeps cheap on wide graphs is
- * the device count: the work of a downset that is still to do needs work / T devices, and a pair of
- * downsets is looked at only when the stage between them leaves enough for it.
+ * and a last sweep just below the best plan proves it. Sweeps are the dearer the looser their
+ * limit: one that takes more than half of the effort left is stopped, and the search goes on with
+ * tighter ones. What makes sweeps cheap on wide graphs is the device count: the work of a downset
+ * that is still to do needs work / T devices, and a pair of downsets is looked at only when the
+ * stage between them leaves enough for it.
  */
 #ifndef SL_SEARCH_SWEEP_H
 #define SL_SEARCH_SWEEP_H
@@ -63,7 +65,13 @@ struct sl_sweep {
     struct sl_sweep_corner *corner; /* [ideals] one of the states, beside one another in memory */
     SL_VEC(struct sl_sweep_state) states;
     int64_t pairs, sweeps; /* statistics over all sweeps */
-    int64_t pairs_most;    /* stop refining after so many; 0: never */
+    /* Steps of some nanoseconds, which pair() counts, too: the same input takes the same number.
+     * A sweep that is stopped says nothing. */
+    int64_t effort, effort_most; /* of all sweeps; 0: as usual */
+    int64_t effort_now;          /* how far the running one may go */
+    int64_t until_ns;            /* sl_clock_ns at which to stop; 0: never */
+    bool may_stop; /* there is a plan already, or none is needed; set when one is found */
+    bool stopped, timed_out;
 };
 
 void sl_sweep_open(struct sl_sweep *sweep, struct sl_arena *arena);
@@ -77,8 +85,8 @@ void sl_sweep_border_needs(struct sl_sweep *sweep);
 void sl_sweep_add(struct sl_sweep *sweep, struct sl_sweep_state state);
 
 /* Smallest objective, to 1e-9 of itself. `*low` is a proven lower bound that rises, `*high` the
- * best plan so far (INFINITY: none) that falls; they meet unless pairs_most stopped the search.
- * False: there is no plan. */
+ * best plan so far (INFINITY: none) that falls; they meet unless effort or time ran out.
+ * False: no plan was found. */
 bool sl_sweep_search(struct sl_sweep *sweep, double *low, double *high);
 
 #endif

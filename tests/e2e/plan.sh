@@ -67,3 +67,17 @@ rc=0
 "$SLUICE" plan lenet --cost "$dir/x.cost" --machine laptop 2>"$dir/why" || rc=$?
 [ $rc -eq 1 ] || fail "a foreign cost table: exit $rc"
 grep -q "has no row for unit" "$dir/why" || fail "a foreign cost table: $(cat "$dir/why")"
+
+# a file of another planner: a limit of its time, too, and the best plan so far
+{
+    for i in 1 2 3 4; do
+        echo "node$i -- x -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=8.0"
+    done
+    printf '\tnode%d -- node%d\n' 1 2 1 3 2 4 3 4
+} >"$dir/x.graph.txt"
+for limit in 0 1e-9; do
+    "$SLUICE" plan "$dir/x.graph.txt" --devices 2 --time-limit $limit --json >"$dir/limit$limit.json" || fail "limit $limit"
+    grep -q '"objective": 0.006' "$dir/limit$limit.json" || fail "limit $limit: $(cat "$dir/limit$limit.json")"
+done
+grep -q '"timed_out": false' "$dir/limit0.json" || fail "stopped without a limit"
+grep -q '"timed_out": true' "$dir/limit1e-9.json" || fail "not stopped"

@@ -17,6 +17,8 @@
 
 enum { SEED = 7, LAYERS_MOST = 12, EDGES_MOST = 64, OPTIONS = 3 };
 
+static int64_t stopped[2]; /* by time, by effort */
+
 struct random_graph {
     struct sl_layer layers[2 * LAYERS_MOST];
     struct sl_layer_edge edges[2 * EDGES_MOST];
@@ -73,6 +75,30 @@ static const struct sl_layers *freeze(struct sl_arena *arena, struct random_grap
     return layers;
 }
 
+/* A search that is stopped has a plan that is worth what it says, and bounds that hold. */
+static void stop_early(const char *model, const struct sl_layers *layers,
+                       const struct sl_peer_query *query, double brute, uint64_t number) {
+    struct sl_peer_query limited = *query;
+    struct sl_arena arena = {0};
+    struct sl_peer_plan plan;
+    const char *reason = "";
+    limited.effort = (int64_t)(number % 7) * 40; /* 0: as usual */
+    limited.until_ns = number % 3 == 0;          /* long ago */
+    sl_err err = sl_peer_model_find(model)->plan(&arena, layers, &limited, &plan);
+    stopped[0] += err == SL_OK && plan.timed_out;
+    stopped[1] += err == SL_OK && !plan.timed_out && !plan.proven;
+    if (err != SL_OK) {
+        assert_int_equal(err, SL_ERR_NO);
+    } else if (fabs(sl_eval_plan(model, layers, query, &plan, &reason) - plan.objective) >
+                   1e-9 * brute ||
+               plan.objective < brute * (1 - 2e-9) || plan.lower_bound > brute * (1 + 2e-9) ||
+               (plan.proven && plan.objective > brute * (1 + 2e-9))) {
+        fail_msg("%s, graph %llu, stopped: %.17g, bound %.17g, brute force %.17g %s", model,
+                 (unsigned long long)number, plan.objective, plan.lower_bound, brute, reason);
+    }
+    sl_arena_free(&arena);
+}
+
 static void compare(const char *model, const struct sl_layers *layers,
                     const struct sl_peer_query *query, double brute, uint64_t number) {
     struct sl_arena arena = {0};
@@ -95,6 +121,7 @@ static void compare(const char *model, const struct sl_layers *layers,
     if (sl_peer_model_find(model)->even(&arena, layers, query, &plan) == SL_OK)
         assert_true(plan.objective >= brute * (1 - 2e-9));
     sl_arena_free(&arena);
+    stop_early(model, layers, query, brute, number);
 }
 
 static int64_t graphs_wanted(int64_t all) {
@@ -252,11 +279,17 @@ static void test_pipedream(void **state) {
     assert_true(stronger > wanted / 4);
 }
 
+static void test_stopped(void **state) {
+    (void)state;
+    printf("count: %lld searches stopped by their time, %lld by their effort\n",
+           (long long)stopped[0], (long long)stopped[1]);
+    assert_true(stopped[0] > 0 && stopped[1] > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_piper),
-        cmocka_unit_test(test_dnnpart),
-        cmocka_unit_test(test_pipedream),
+        cmocka_unit_test(test_piper), cmocka_unit_test(test_dnnpart),
+        cmocka_unit_test(test_pipedream), cmocka_unit_test(test_stopped), /* by the tests before */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
