@@ -9,8 +9,8 @@
 #
 # Times of models are roofline estimates for the machines that `sluice machine show` describes; every
 # plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
-# gap is step over lower bound. Times of 2bw and scale are medians of REPEATS (default 5), on one thread and on all
-# cores; REPEATS=1 for a quick look.
+# gap is step over lower bound. Times of planner 2bw and of scale are medians of REPEATS (default 5), on one thread and
+# on all cores; REPEATS=1 for a quick look.
 set -euo pipefail
 REPEATS=${REPEATS:-5}
 
@@ -85,24 +85,24 @@ graphpipe() {
 }
 
 # ---- 2BW: p3.16xlarge, mixed precision; the published code does not tie the head without a flush ----
-twobw_row() { # MODEL MACHINE BATCH
+twobw_row() { # MODEL MACHINE BATCH PLANNER
     local schedule all
     for schedule in 2bw 1f1b gpipe; do
-        local ask=("$1" --set tied=0 --machine "$2" --batch "$3" --dtype fp16 --planner 2bw --schedule "$schedule")
+        local ask=("$1" --set tied=0 --machine "$2" --batch "$3" --dtype fp16 --planner "$4" --schedule "$schedule")
         timed "$(nproc)" "${ask[@]}"
         all=$wall
         timed 1 "${ask[@]}"
-        echo "RESULT bench=plan claim=2bw model=$1 machine=$2 batch=$3 schedule=$schedule" \
+        echo "RESULT bench=plan claim=2bw model=$1 machine=$2 batch=$3 planner=$4 schedule=$schedule" \
             "samples_per_s=$(get samples_per_s) widths=$(widths) micro=$(get micro_size)" \
             "peak_bytes=$(get peak_bytes) search_ms=$wall search_ms_all_cores=$all cpu_s=$cpu"
-        [ "$schedule" = 1f1b ] || continue
+        [ "$schedule $4" = "1f1b 2bw" ] || continue
         # the same stages, one micro-batch in the pipeline at a time
         awk -v batch="$3" -v size="$(get micro_size)" -v model="$1" -v machine="$2" '
             /"width":/ {gsub(/[^0-9]/, ""); width = $0}
             /"(f|b)_ns":/ {split($0, part, ":"); gsub(/[^0-9]/, "", part[2]); sum += part[2]}
             /"recompute": true/ {again = 1}
             /"f_ns":/ {if (again) {split($0, part, ":"); gsub(/[^0-9]/, "", part[2]); sum += part[2]}; again = 0}
-            END {if (sum) printf "RESULT bench=plan claim=2bw model=%s machine=%s batch=%d schedule=none samples_per_s=%.3f\n",
+            END {if (sum) printf "RESULT bench=plan claim=2bw model=%s machine=%s batch=%d planner=2bw schedule=none samples_per_s=%.3f\n",
                 model, machine, batch, 1e9 * size * width / sum}' "$out/plan.json"
     done
 }
@@ -131,10 +131,14 @@ twobw() {
     twobw_paper gpt-2.2b p3.16xlarge 8 256
     twobw_paper gpt-3.8b p3-x8 16 128
     twobw_paper gpt-3.8b p3-x8 16 512
-    twobw_row gpt-2.2b p3.16xlarge 64
-    twobw_row gpt-2.2b p3.16xlarge 256
-    twobw_row gpt-3.8b p3-x8 512
-    twobw_row gpt-3.8b p3-x8 2048
+    local planner
+    for planner in 2bw sluice; do
+        [ $planner = 2bw ] || local REPEATS=1 # seconds each
+        twobw_row gpt-2.2b p3.16xlarge 64 $planner
+        twobw_row gpt-2.2b p3.16xlarge 256 $planner
+        twobw_row gpt-3.8b p3-x8 512 $planner
+        twobw_row gpt-3.8b p3-x8 2048 $planner
+    done
 }
 
 # ---- scale: on one thread and on all cores ----

@@ -134,7 +134,10 @@ sl_err sl_plan_imported(const struct sl_args *args) {
     int64_t start = sl_clock_ns();
     SL_TRY_OUT(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
     query.until_ns = seconds > 0 ? start + (int64_t)(seconds * 1e9) : 0;
-    SL_TRY_OUT((even ? report.model->even : report.model->plan)(&arena, layers, &query, &plan));
+    if (even)
+        SL_TRY_OUT(report.model->even(&arena, layers, &query, &plan));
+    else
+        SL_TRY_OUT(sl_peer_plan(report.model, &arena, layers, &query, &plan));
     report.search_ms = (double)(sl_clock_ns() - start) / 1e6;
     if (sl_args_has(args, "--json"))
         sl_plan_report_json(&report, &text);

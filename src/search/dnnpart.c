@@ -337,7 +337,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     SL_ASSERT(sl_dag_order(arena, &s.groups.dag, order));
     sl_ideals_chain(arena, s.groups.count, order, &chain.ideals);
     bool complete = sl_ideals_build(arena, &s.groups.dag, IDEALS_MOST, &all.ideals);
-    bool first = !complete || query->until_ns || all.ideals.count > WIDE * chain.ideals.count;
+    bool first = !complete || all.ideals.count > WIDE * chain.ideals.count;
     if (first)
         search(&s, &chain, false, &low_chain); /* keeps the large search small */
     if (complete)

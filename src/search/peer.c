@@ -36,21 +36,32 @@ bool sl_peer_over(const struct sl_peer_query *query) {
 }
 
 sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped) {
-    char memory[SL_HUMAN_BYTES], cpus[48] = "";
-    sl_human_bytes((int64_t)query->memory_bytes, memory);
+    char memory[SL_HUMAN_BYTES + 16] = "keeps all of them busy", cpus[48] = "",
+                                 bytes[SL_HUMAN_BYTES];
+    if (query->memory_bytes > 0) /* else it is pipedream's --all-devices */
+        snprintf(memory, sizeof memory, "stays within %s",
+                 sl_human_bytes((int64_t)query->memory_bytes, bytes));
     if (query->cpus > 0)
         snprintf(cpus, sizeof cpus, " and %lld CPUs", (long long)query->cpus);
-    if (!(query->memory_bytes > 0)) /* pipedream's --all-devices */
-        return sl_fail(SL_ERR_NO, "nothing fits: no cut of this graph keeps all %lld devices busy",
-                       (long long)query->devices);
-    if (stopped)
-        return sl_fail(
-            SL_ERR_NO,
-            "no plan was found: the cuts that were looked at do not stay within %s on %lld "
-            "devices%s, and there are too many to look at all; try more of either, or "
-            "layers in larger groups",
-            memory, (long long)query->devices, cpus);
-    return sl_fail(SL_ERR_NO,
-                   "nothing fits: no cut of this graph stays within %s on %lld devices%s", memory,
-                   (long long)query->devices, cpus);
+    return sl_fail(SL_ERR_NO, "%s: on %lld devices%s no cut of this graph%s %s%s",
+                   stopped ? "no plan was found" : "nothing fits", (long long)query->devices, cpus,
+                   stopped ? " that was looked at" : "", memory,
+                   stopped
+                       ? ", and there are too many to look at all; try more memory or devices, or "
+                         "layers in larger groups"
+                       : "");
+}
+
+/* Equal stages where the time was too short for anything else. */
+sl_err sl_peer_plan(const struct sl_peer_model *model, struct sl_arena *arena,
+                    const struct sl_layers *layers, const struct sl_peer_query *query,
+                    struct sl_peer_plan *out) {
+    sl_err err = model->plan(arena, layers, query, out);
+    if (err != SL_ERR_NO || !out->timed_out)
+        return err;
+    err = model->even(arena, layers, query, out);
+    out->timed_out = true;
+    return err == SL_OK ? err
+                        : sl_fail(SL_ERR_NO, "no plan was found within the time limit, and equal "
+                                             "stages do not fit; give --time-limit more seconds");
 }

@@ -66,6 +66,11 @@ bool sl_peer_over(const struct sl_peer_query *query); /* is the time up? */
 /* Fails: nothing fits, or (stopped) nothing was found among the cuts that were looked at. */
 sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped);
 
+/* The model's plan; even stages when time was up before there was one. */
+sl_err sl_peer_plan(const struct sl_peer_model *model, struct sl_arena *arena,
+                    const struct sl_layers *layers, const struct sl_peer_query *query,
+                    struct sl_peer_plan *out);
+
 /* In alphabetical order; ends with NULL. */
 extern const struct sl_peer_model *const sl_peer_models[];
 const struct sl_peer_model *sl_peer_model_find(const char *name);

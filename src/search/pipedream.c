@@ -39,12 +39,12 @@ struct search {
     double *best;
     int *split, *width;
     int64_t pairs;
-    bool stops; /* when time is up: there is a plan already */
+    bool settled; /* the plan is found: its stages follow, whatever the time */
     bool timed_out;
 };
 
 static bool is_over(struct search *s) {
-    s->timed_out |= s->stops && sl_peer_over(s->query);
+    s->timed_out |= !s->settled && sl_peer_over(s->query);
     return s->timed_out;
 }
 
@@ -247,9 +247,10 @@ static void search_states(struct search *s, struct sl_peer_plan *out) {
         return;
     double objective = s->best[(int64_t)(s->count - 1) * (top->units + 1) + top->units];
     if (objective < out->objective) {
-        s->stops = false; /* stages are found by the same table */
+        s->settled = true;
         out->objective = objective;
         out->stages = make_stages(s, last, -1, s->count - 1, &out->stage_count);
+        s->settled = false;
     }
 }
 
@@ -306,8 +307,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     bool complete = sl_pipedream_list(arena, &s.graph, STATES_LIST, &s.states);
     int most = states_most(query, complete ? s.states.ideals.count : STATES_LIST);
     out->ideals = complete ? s.states.ideals.count : 0;
-    bool first = !complete || query->until_ns || s.states.ideals.count > most;
-    if (first) {
+    if (!complete || s.states.ideals.count > most) {
         struct sl_pipedream_states all = s.states;
         sl_pipedream_chain(arena, &s.graph, !complete, &s.states);
         if (s.states.ideals.count > most)
@@ -321,8 +321,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         if (complete)
             dropped = sl_pipedream_thin(arena, &s.states, dearest_cut(&s, out->objective), most);
     }
-    s.stops = out->objective < INFINITY;
-    if (complete)
+    if (complete && !s.timed_out)
         search_states(&s, out);
     if (!(out->objective < INFINITY))
         return sl_peer_no_plan(query, !complete || dropped);

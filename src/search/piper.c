@@ -15,7 +15,7 @@
 
 #include "search/sequence.h"
 
-enum { IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4, PLACE_STEPS = 16, PRICE_STEPS = 2000 };
+enum { IDEALS_MOST = 400000, MEMO_MOST = 1 << 21, WIDE = 4, PLACE_STEPS = 16, PRICE_STEPS = 150 };
 
 /* ---- prices of stages that need a choice, remembered over all sweeps ---- */
 
@@ -83,7 +83,7 @@ static bool price_within(struct sl_sweep *sweep, struct stage_at at) {
                                    .d = piper->divisors[at.divisor],
                                    .in_flight = at.in_flight};
     double price = sl_piper_price(piper, &stage, limit), least = piper->sack.least;
-    sweep->effort += PRICE_STEPS;
+    sweep->effort += PRICE_STEPS * (piper->sack.items.count + 1);
     piper->exact = piper->exact && (price < INFINITY || least >= limit);
     if (known || (key && memo->count < MEMO_MOST)) {
         memo->most[slot] = known ? fmin(memo->most[slot], price) : price;
@@ -334,7 +334,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     SL_ASSERT(sl_dag_order(arena, &dag, order));
     sl_ideals_chain(arena, layers->count, order, &chain.ideals);
     bool complete = sl_ideals_build(arena, &dag, IDEALS_MOST, &all.ideals);
-    bool first = !complete || query->until_ns || all.ideals.count > WIDE * chain.ideals.count;
+    bool first = !complete || all.ideals.count > WIDE * chain.ideals.count;
     if (first)
         search(&piper, &chain, false, &low_chain); /* keeps the large search small */
     if (complete)

@@ -147,6 +147,6 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
 const struct sl_planner sl_planner_sluice = {
     .name = "sluice",
     .brief = "the default: graphs of stages, replicas, recomputation, simulated time",
-    .replays = 1 << 19,
+    .replays = 1 << 21,
     .run = run,
 };

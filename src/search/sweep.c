@@ -140,11 +140,10 @@ static void visit(struct sl_sweep *sweep, int i) {
 enum { NONE = -1, STOPPED = -2, HALF = 2, EIGHTH = 8 };
 
 static bool is_over(struct sl_sweep *sweep) {
-    if (!sweep->may_stop)
-        return false;
     sweep->timed_out |= sweep->until_ns && sl_clock_ns() > sweep->until_ns;
-    sweep->stopped |= sweep->timed_out || sweep->effort > sweep->effort_now;
-    return sweep->timed_out || sweep->effort > sweep->effort_now;
+    bool over = sweep->timed_out || (sweep->may_stop && sweep->effort > sweep->effort_now);
+    sweep->stopped |= over;
+    return over;
 }
 
 /* Is there a plan within the limit? Its state, or NONE, or STOPPED when that share of the effort
@@ -173,26 +172,29 @@ static int run(struct sl_sweep *sweep, double limit, int share) {
     return sweep->head[0];
 }
 
+/* Is there enough left for another sweep to decide anything? */
+static bool may_go_on(const struct sl_sweep *sweep) {
+    enum { LEAST = 64 }; /* a sweep has half of what is left: these are six that were stopped */
+    return !sweep->timed_out &&
+           (!sweep->may_stop || sweep->effort_most - sweep->effort > sweep->effort_most / LEAST);
+}
+
 /* A first plan, from tight limits to loose ones: tight sweeps are the cheap ones. */
 static bool start(struct sl_sweep *sweep, double *low, double *high) {
     double limit = *low * FIRST_STEP;
     int state = NONE;
-    for (int i = 0; i < FIRST_TRIES && limit > 0 && state == NONE; i++, limit *= GROWTH) {
+    for (int i = 0; i < FIRST_TRIES && limit > 0 && state < 0; i++, limit *= GROWTH) {
+        if (!may_go_on(sweep))
+            return false;
         state = run(sweep, limit, HALF);
         if (state == NONE)
             *low = limit;
     }
-    if (state == NONE)
+    if (state < 0 && may_go_on(sweep))
         state = run(sweep, INFINITY, HALF);
     if (state >= 0)
         *high = sweep->accept(sweep, state);
     return state >= 0;
-}
-
-/* Is there enough left for another sweep to decide anything? */
-static bool may_go_on(const struct sl_sweep *sweep) {
-    enum { LEAST = 64 }; /* a sweep has half of what is left: these are six that were stopped */
-    return !sweep->timed_out && sweep->effort_most - sweep->effort > sweep->effort_most / LEAST;
 }
 
 /* Bisect; after a few limits in a row that are too tight, try to prove the best plan instead.

@@ -84,7 +84,7 @@ static void stop_early(const char *model, const struct sl_layers *layers,
     const char *reason = "";
     limited.effort = (int64_t)(number % 7) * 40; /* 0: as usual */
     limited.until_ns = number % 3 == 0;          /* long ago */
-    sl_err err = sl_peer_model_find(model)->plan(&arena, layers, &limited, &plan);
+    sl_err err = sl_peer_plan(sl_peer_model_find(model), &arena, layers, &limited, &plan);
     stopped[0] += err == SL_OK && plan.timed_out;
     stopped[1] += err == SL_OK && !plan.timed_out && !plan.proven;
     if (err != SL_OK) {
