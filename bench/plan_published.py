@@ -142,7 +142,7 @@ def outcome(said, pattern, finished, cpu, limit):
         return float(found[-1]), "finished"
     if cpu > 0.9 * limit or "MemoryError" in said or "bad_alloc" in said:
         return None, "stopped"
-    if "FAIL" in said:
+    if "FAIL" in said and "ideals" in said:
         return None, "refused"
     sys.exit("plan_published: a published program ended with: %s" % said[-400:])
 

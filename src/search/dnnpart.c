@@ -383,10 +383,10 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
                                sl_ideal(&chain, (int)(i * groups / count)), false);
         worst = fmax(worst, stages[i].time);
         if (!even_fits(layers, &stages[i], query->memory_bytes))
-            return sl_peer_no_plan(query, false);
+            return sl_peer_not_even();
     }
     keep(&s, stages, (int)count, worst);
-    return count ? SL_OK : sl_peer_no_plan(query, false);
+    return count ? SL_OK : sl_peer_not_even();
 }
 
 const struct sl_peer_model sl_peer_dnnpart = {

@@ -52,6 +52,11 @@ sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped) {
                        : "");
 }
 
+sl_err sl_peer_not_even(void) {
+    return sl_fail(SL_ERR_NO, "even: equal stages do not fit on these devices; planner 'sluice' "
+                              "looks for others");
+}
+
 /* Equal stages where the time was too short for anything else. */
 sl_err sl_peer_plan(const struct sl_peer_model *model, struct sl_arena *arena,
                     const struct sl_layers *layers, const struct sl_peer_query *query,
@@ -62,6 +67,6 @@ sl_err sl_peer_plan(const struct sl_peer_model *model, struct sl_arena *arena,
     err = model->even(arena, layers, query, out);
     out->timed_out = true;
     return err == SL_OK ? err
-                        : sl_fail(SL_ERR_NO, "no plan was found within the time limit, and equal "
-                                             "stages do not fit; give --time-limit more seconds");
+                        : sl_fail(SL_ERR_NO, "no plan was found within the time limit; give "
+                                             "--time-limit more seconds");
 }

@@ -65,6 +65,7 @@ bool sl_peer_over(const struct sl_peer_query *query); /* is the time up? */
 
 /* Fails: nothing fits, or (stopped) nothing was found among the cuts that were looked at. */
 sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped);
+sl_err sl_peer_not_even(void); /* the same of even() */
 
 /* The model's plan; even stages when time was up before there was one. */
 sl_err sl_peer_plan(const struct sl_peer_model *model, struct sl_arena *arena,

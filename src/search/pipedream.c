@@ -327,6 +327,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         return sl_peer_no_plan(query, !complete || dropped);
     out->proven = (complete && !dropped && !out->timed_out) || low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : fmin(low, out->objective);
+    out->timed_out |= !out->proven && sl_peer_over(query); /* as far as the bound is */
     return SL_OK;
 }
 
@@ -342,8 +343,12 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
     int count = (int)(query->devices < states ? query->devices : states);
     struct sl_peer_stage *stages = SL_NEW(arena, struct sl_peer_stage, count);
     double worst = 0;
+    if (query->all_devices && count < query->devices)
+        return sl_peer_not_even();
     for (int i = 0; i < count; i++) {
         int from = (int)(i * states / count) - 1, to = (int)((i + 1) * states / count) - 1;
+        if (!memory_fits(&s, from, to, (int)query->devices - i - 1, 1))
+            return sl_peer_not_even();
         stages[i] = (struct sl_peer_stage){.d = 1, .t = 1};
         stages[i].layers = stage_layers(&s, from, to, &stages[i].count);
         stages[i].time =

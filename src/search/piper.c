@@ -383,7 +383,7 @@ static sl_err even(struct sl_arena *arena, const struct sl_layers *layers,
             if ((int64_t)count * piper.divisors[i] <= most && piper.tensors[0] == 1)
                 even_stages(&piper, &chain, count, piper.divisors[i]);
     sl_knapsack_free(&piper.sack);
-    return out->objective < INFINITY ? SL_OK : sl_peer_no_plan(query, false);
+    return out->objective < INFINITY ? SL_OK : sl_peer_not_even();
 }
 
 const struct sl_peer_model sl_peer_piper = {

@@ -190,8 +190,10 @@ static bool start(struct sl_sweep *sweep, double *low, double *high) {
         if (state == NONE)
             *low = limit;
     }
-    if (state < 0 && may_go_on(sweep))
+    if (state < 0 && may_go_on(sweep)) {
         state = run(sweep, INFINITY, HALF);
+        sweep->stopped &= state != NONE; /* that was the answer */
+    }
     if (state >= 0)
         *high = sweep->accept(sweep, state);
     return state >= 0;

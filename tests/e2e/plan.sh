@@ -81,3 +81,7 @@ for limit in 0 1e-9; do
 done
 grep -q '"timed_out": false' "$dir/limit0.json" || fail "stopped without a limit"
 grep -q '"timed_out": true' "$dir/limit1e-9.json" || fail "not stopped"
+rc=0
+"$SLUICE" plan "$dir/x.graph.txt" --devices 2 --planner even --memory 1 2>"$dir/why" || rc=$?
+[ $rc -eq 1 ] || fail "even stages in a byte: exit $rc"
+grep -q "equal stages do not fit" "$dir/why" || fail "even stages in a byte: $(cat "$dir/why")"
