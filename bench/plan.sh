@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Planners: the peers' own inputs, the claims of GraphPipe and PipeDream-2BW in simulation, and scale.
 #
-#   ./dev bench plan [--write] [peers|judge|graphpipe|published|2bw|scale]...      default: all of them
+#   ./dev bench plan [--write] [peers|judge|graphpipe|published|2bw|scale]...    default: all of them
 #   ./dev bench plan --write --results FILE                              run nothing: lines that were printed before
 #   --write: into docs/planner-results.md; other parts of that page stay as they are
 #   judge: the command on every input of the peers, its plans evaluated again by plan_judge.py
@@ -204,12 +204,13 @@ published() {
     fi
 }
 
+every=(peers judge graphpipe published twobw scale)
 write=0 results='' parts=()
 while [ $# -gt 0 ]; do
     case $1 in
     --write) write=1 ;;
     --results) results=${2:?--results FILE} && shift ;;
-    all) parts+=(peers judge graphpipe published twobw scale) ;;
+    all) parts+=("${every[@]}") ;;
     peers | judge | graphpipe | published | scale) parts+=("$1") ;;
     2bw) parts+=(twobw) ;;
     *) echo "bench plan: peers, judge, graphpipe, published, 2bw or scale" >&2 && exit 2 ;;
@@ -218,7 +219,7 @@ while [ $# -gt 0 ]; do
 done
 if [ -z "$results" ]; then
     results=$out/results
-    [ ${#parts[@]} -gt 0 ] || parts=(peers judge graphpipe published twobw scale)
+    [ ${#parts[@]} -gt 0 ] || parts=("${every[@]}")
     for part in "${parts[@]}"; do "$part"; done | tee "$results"
 fi
 [ $write = 0 ] || python3 "$SRC_DIR/bench/plan_page.py" "$results" "$SRC_DIR/docs/planner-results.md"

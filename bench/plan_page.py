@@ -80,6 +80,10 @@ def graphpipe(rows):
         if len(of) == len(names)])
 
 
+def at_least(row, key):
+    return ">" * (row["became"] == "stopped") + row[key]
+
+
 def published(rows):
     yield ("PipeDream's and Piper's own programs (msr-fiddle/pipedream, msr-fiddle/piper; fetched apart, not part of this tree) on GraphPipe's "
            "models, under their own cost models, 16 micro-batches. `>`: stopped then. Piper's refuses graphs with more than 40,000 downsets. "
@@ -97,8 +101,7 @@ def published(rows):
           "%s layers" % r["layers"] if "layers" in r else "%s operators" % r["operators"], r["objective"],
           r["became"] if r["published"] == "-" else r["published"],
           "%.1f %%" % (100 * (float(r["objective"]) / float(r["lower_bound"]) - 1)),
-          ">" * (r["became"] == "stopped") + r["published_s"], r["cpu_s"], ">" * (r["became"] == "stopped") + r["ratio"],
-          r["model_cpu_s"], ">" * (r["became"] == "stopped") + r["model_ratio"]) for r in rows])
+          at_least(r, "published_s"), r["cpu_s"], at_least(r, "ratio"), r["model_cpu_s"], at_least(r, "model_ratio")) for r in rows])
 
 
 def gib(row):
@@ -140,7 +143,8 @@ def scale(rows):
 
 
 SECTIONS = [("peers", "The peers' own inputs", peers), ("judge", "Evaluated again", judge),
-            ("graphpipe", "GraphPipe", graphpipe), ("published", "The published programs on GraphPipe's models", published), ("2bw", "PipeDream-2BW", twobw), ("scale", "Scale", scale)]
+            ("graphpipe", "GraphPipe", graphpipe), ("published", "The published programs on GraphPipe's models", published),
+            ("2bw", "PipeDream-2BW", twobw), ("scale", "Scale", scale)]
 
 
 def main():

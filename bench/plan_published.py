@@ -9,7 +9,8 @@ takes FILE K MEMORY-GIB N BANDWIDTH-GIB and prints objective=X; a program that i
 Nodes are layers, which favours the published programs: operators are two to twelve times as many. Times are a roofline of a
 V100. A program that takes more than S CPU seconds (default 60) or GIBS of memory is stopped; Piper's refuses graphs with
 more than 40,000 downsets. One RESULT line per row, with CPU seconds of both, and of `sluice plan` on the model itself, all its
-operators, with as many micro-batches (model_ratio). Ours are medians of five, theirs one run. Exit status 1 when an objective is worse than a published one. Standard library only."""
+operators, with as many micro-batches (model_ratio). Ours are medians of five, theirs one run. Exit status 1 when an objective
+is worse than a published one. Standard library only."""
 import argparse
 import json
 import os
@@ -21,7 +22,8 @@ import sys
 import tempfile
 
 FLOPS, MEMORY_RATE, GIB = 15.7e12, 900e9, 2**30  # of a V100, in fp32
-NVLINK, FABRIC = 50e9, 12.5e9
+FABRIC = 12.5e9
+RATES = 50e9, FABRIC  # inside a host of four, between hosts
 GIBS = 12
 DATA = "data"  # all branches begin there: PipeDream's program looks at what one source reaches
 NOTHING = {"s": 0, "kept": 0, "params": 0, "out": 0}  # seconds of a forward pass; bytes
@@ -95,7 +97,7 @@ def add_op(layer, kind, args, shape, params, values, samples):
     layer["params"] += 4 * sum(map(elements, of))
 
 
-def pipedream_text(layers, edges):
+def pipedream_text(layers, edges, _devices):
     ids = {name: "node%d" % number for number, name in enumerate(layers, 1)}
     lines = ["%s -- %s -- forward_compute_time=%.6f, backward_compute_time=%.6f, activation_size=%d, parameter_size=%d"
              % (ids[name], name.replace(" ", "_"), 1e3 * c["s"], 2e3 * c["s"], c["out"], c["params"])
@@ -151,7 +153,7 @@ def run_pipedream(programs, path, devices, limit):
     python, levels = os.path.join(programs, "venv", "bin", "python"), levels_of(devices)
     said, cpu, finished = timed(
         [python if os.path.exists(python) else sys.executable, "optimizer_graph_hierarchical.py", "-f", path,
-         "-n", *map(str, levels), "-b", *map(str, [NVLINK, FABRIC][:len(levels)]), "--activation_compression_ratio", "1"],
+         "-n", *map(str, levels), "-b", *map(str, RATES[:len(levels)]), "--activation_compression_ratio", "1"],
         limit, cwd=os.path.join(programs, "pipedream", "optimizer"))
     return *outcome(said, r"Time per stage in pipeline: ([\d.e+-]+)", finished, cpu, limit), cpu
 
@@ -175,13 +177,13 @@ def asked(program, path, devices):
     levels = levels_of(devices)
     if program == "pipedream":
         return [path, "--cost-model", program, "--levels", ",".join(map(str, levels)), "--all-devices", "--bandwidth",
-                ",".join("%gB/s" % rate for rate in [NVLINK, FABRIC][:len(levels)])]
+                ",".join("%gB/s" % rate for rate in RATES[:len(levels)])]
     return [path, "--cost-model", program, "--devices", str(devices), "--memory", "16GiB",
             "--bandwidth", "%gB/s" % FABRIC, "--micro", str(MICROS)]
 
 
-PROGRAMS = [("pipedream", "pipedream/optimizer/optimizer_graph_hierarchical.py", ".graph.txt", run_pipedream),
-            ("piper", "piper/plan", ".json", run_piper)]
+PROGRAMS = [("pipedream", "pipedream/optimizer/optimizer_graph_hierarchical.py", ".graph.txt", pipedream_text, run_pipedream),
+            ("piper", "piper/plan", ".json", piper_text, run_piper)]
 
 
 def times(became, published, ours):
@@ -198,12 +200,12 @@ def compare(options, row, directory):
     whole = run_sluice(options.sluice, chosen + ["--machine", "summit", "--devices", str(devices), "--batch",
                                                  str(samples * devices), "--micro", str(MICROS), "--schedule", "1f1b"])[1]
     good = True
-    for program, needed, ending, run in PROGRAMS:
+    for program, needed, ending, written, run in PROGRAMS:
         if not os.path.exists(os.path.join(options.programs, needed)):
             continue
         path = os.path.join(directory, "-".join([model, *sizes.split(), str(devices), grain]) + ending)
         with open(path, "w") as file:
-            file.write(pipedream_text(layers, edges) if program == "pipedream" else piper_text(layers, edges, devices))
+            file.write(written(layers, edges, devices))
         objective, became, cpu = run(options.programs, path, devices, options.limit)
         plan, ours = run_sluice(options.sluice, asked(program, path, devices))
         good = good and (objective is None or plan["objective"] <= objective * (1 + 1e-6))

@@ -12,6 +12,8 @@ static int64_t read_clock(clockid_t clock) {
 
 int64_t sl_clock_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 
+bool sl_clock_past(int64_t until_ns) { return until_ns && sl_clock_ns() > until_ns; }
+
 int64_t sl_clock_cpu_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 int64_t sl_clock_process_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }

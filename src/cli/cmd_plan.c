@@ -1,4 +1,5 @@
 /* sluice plan: cut a model, or a graph of another planner, into stages for a machine. */
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/plan_kinds.h"
@@ -12,6 +13,13 @@ static bool is_imported(const struct sl_args *args) {
     if (sl_args_has(args, "--cost-model"))
         return true;
     return !(length > 6 && strcmp(name + length - 6, ".model") == 0) && sl_file_exists(name);
+}
+
+sl_err sl_plan_until(const struct sl_args *args, int64_t *until_ns) {
+    double seconds = 0;
+    SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
+    *until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0;
+    return SL_OK;
 }
 
 static sl_err run(const struct sl_args *args) {

@@ -117,7 +117,6 @@ sl_err sl_plan_imported(const struct sl_args *args) {
     const struct sl_layers *layers;
     sl_err err = SL_OK;
     bool even;
-    double seconds = 0;
     struct sl_plan_report report = {.file = args->positional[0],
                                     .planner = sl_args_text(args, "--planner", "sluice"),
                                     .plan = &plan};
@@ -132,8 +131,7 @@ sl_err sl_plan_imported(const struct sl_args *args) {
     report.model = sl_peer_model_find(layers->format);
     SL_ASSERT(report.model);
     int64_t start = sl_clock_ns();
-    SL_TRY_OUT(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
-    query.until_ns = seconds > 0 ? start + (int64_t)(seconds * 1e9) : 0;
+    SL_TRY_OUT(sl_plan_until(args, &query.until_ns));
     if (even)
         SL_TRY_OUT(report.model->even(&arena, layers, &query, &plan));
     else

@@ -168,10 +168,9 @@ static void show_progress(void *ctx, const char *phase, const struct sl_result *
 
 static sl_err open_query(const struct sl_args *args, struct question *q) {
     const char *schedule = sl_args_text(args, "--schedule", "auto");
-    double seconds = 0;
-    int64_t threads = 0;
+    int64_t threads = 0, until_ns = 0;
     SL_TRY(sl_planner_find(sl_args_text(args, "--planner", "sluice"), &q->spec.planner));
-    SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
+    SL_TRY(sl_plan_until(args, &until_ns));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
     const struct sl_schedule *row;
     if (strcmp(schedule, "auto") != 0)
@@ -181,7 +180,7 @@ static sl_err open_query(const struct sl_args *args, struct question *q) {
         .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,
         .schedules = schedules_to_try(q),
         .threads = (int)threads,
-        .until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0,
+        .until_ns = until_ns,
         .progress = show_progress,
         .progress_ctx = q,
     };

@@ -12,9 +12,7 @@ enum {
     PASSES_MOST = 1 << 18, /* of one planner */
 };
 
-bool sl_query_over(const struct sl_query *query) {
-    return query->until_ns && sl_clock_ns() > query->until_ns;
-}
+bool sl_query_over(const struct sl_query *query) { return sl_clock_past(query->until_ns); }
 
 double sl_query_memory(const struct sl_query *query) {
     double scale = query->memory_scale > 0 ? query->memory_scale : 1;

@@ -241,7 +241,7 @@ static bool bisect(struct search *s, int64_t until_ns, int64_t *best) {
     }
     while (high - low > 1 && (double)(high - low) > s->t.rules->tolerance * (double)high) {
         int64_t middle = low + (high - low) / 2;
-        if (until_ns && sl_clock_ns() > until_ns)
+        if (sl_clock_past(until_ns))
             break;
         sweep(s, middle);
         if (s->head[0] < 0) {
@@ -262,8 +262,8 @@ static void collect(struct search *s, int64_t best, int64_t until_ns) {
     static const double slack[] = {1, 1.02, 1.06, 1.12, 1.25, 1.5, 2, 3};
     for (int i = 0; i < (s->t.rules->best_only ? 1 : SL_COUNT(slack)); i++) {
         double limit = (double)best * slack[i];
-        if (i && ((until_ns && sl_clock_ns() > until_ns) ||
-                  (s->t.rules->limit && limit > (double)s->t.rules->limit)))
+        if (i &&
+            (sl_clock_past(until_ns) || (s->t.rules->limit && limit > (double)s->t.rules->limit)))
             return;
         sweep(s, (int64_t)ceil(limit));
         int taken = 0;

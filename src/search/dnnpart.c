@@ -15,6 +15,8 @@
  */
 #include "search/dnnpart.h"
 
+#include "base/clock.h"
+
 enum { IDEALS_MOST = 400000, WIDE = 4 };
 
 struct cuts {
@@ -349,7 +351,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
     if (query->scattered) {
         scatter(&s);
         low = low_bound(&s);
-        out->timed_out |= sl_peer_over(query);
+        out->timed_out |= sl_clock_past(query->until_ns);
     }
     out->proven = (complete || query->scattered) && low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : low;

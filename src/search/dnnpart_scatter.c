@@ -9,6 +9,7 @@
  */
 #include "search/dnnpart.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
 
 enum { POWER_LOG2 = 5, RUNS = 3, SEED = 1, DEVICES_MOST = 1024 };
@@ -107,7 +108,7 @@ static int target(struct scatter *s, int group) {
 
 static void anneal(struct scatter *s, int moves, double hot, double cold) {
     double now = energy(s);
-    for (int m = 0; m < moves && (m % 1024 || !sl_peer_over(s->query)); m++) {
+    for (int m = 0; m < moves && (m % 1024 || !sl_clock_past(s->query->until_ns)); m++) {
         double heat = hot * pow(cold / hot, (double)m / moves);
         int a = below(s, s->g->count), to = target(s, a), from = s->at[a], b = -1;
         if (to == from)

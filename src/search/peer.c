@@ -1,7 +1,6 @@
 /* The table of cost models, and what they share. */
 #include "search/peer.h"
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "search/sequence.h"
 
@@ -31,10 +30,6 @@ struct sl_dag sl_layers_dag(struct sl_arena *arena, const struct sl_layers *laye
     return sl_dag_build(arena, layers->count, edges, layers->edge_count);
 }
 
-bool sl_peer_over(const struct sl_peer_query *query) {
-    return query->until_ns && sl_clock_ns() > query->until_ns;
-}
-
 sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped) {
     char memory[SL_HUMAN_BYTES + 16] = "keeps all of them busy", cpus[48] = "",
                                  bytes[SL_HUMAN_BYTES];
@@ -57,7 +52,6 @@ sl_err sl_peer_not_even(void) {
                               "looks for others");
 }
 
-/* Equal stages where the time was too short for anything else. */
 sl_err sl_peer_plan(const struct sl_peer_model *model, struct sl_arena *arena,
                     const struct sl_layers *layers, const struct sl_peer_query *query,
                     struct sl_peer_plan *out) {

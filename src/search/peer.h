@@ -61,8 +61,6 @@ struct sl_peer_model {
                    const struct sl_peer_query *query, struct sl_peer_plan *out);
 };
 
-bool sl_peer_over(const struct sl_peer_query *query); /* is the time up? */
-
 /* Fails: nothing fits, or (stopped) nothing was found among the cuts that were looked at. */
 sl_err sl_peer_no_plan(const struct sl_peer_query *query, bool stopped);
 sl_err sl_peer_not_even(void); /* the same of even() */

@@ -14,6 +14,7 @@
  */
 #include "search/pipedream.h"
 
+#include "base/clock.h"
 #include "base/vec.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ struct search {
 };
 
 static bool is_over(struct search *s) {
-    s->timed_out |= !s->settled && sl_peer_over(s->query);
+    s->timed_out |= !s->settled && sl_clock_past(s->query->until_ns);
     return s->timed_out;
 }
 
@@ -327,7 +328,7 @@ static sl_err plan(struct sl_arena *arena, const struct sl_layers *layers,
         return sl_peer_no_plan(query, !complete || dropped);
     out->proven = (complete && !dropped && !out->timed_out) || low >= out->objective * (1 - 1e-9);
     out->lower_bound = out->proven ? out->objective : fmin(low, out->objective);
-    out->timed_out |= !out->proven && sl_peer_over(query); /* as far as the bound is */
+    out->timed_out |= !out->proven && sl_clock_past(query->until_ns); /* as far as the bound is */
     return SL_OK;
 }
 

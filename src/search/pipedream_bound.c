@@ -17,6 +17,8 @@
  */
 #include "search/pipedream.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -266,7 +268,7 @@ double sl_pipedream_bound(const struct sl_pipedream_graph *graph,
     w.count = all ? list_intervals(all, classes) : list_classes(&arena, graph, classes, NULL);
     w.time = SL_NEW(&arena, double, (int64_t)w.count *(w.units + 1));
     double low = classes[w.count - 1].most / (double)query->devices, high = objective;
-    for (int i = 0; i < ROUNDS && high > low && !sl_peer_over(query); i++) {
+    for (int i = 0; i < ROUNDS && high > low && !sl_clock_past(query->until_ns); i++) {
         double middle = low + (high - low) / 2;
         if (may_be(&w, middle))
             high = middle;

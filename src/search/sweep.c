@@ -140,7 +140,7 @@ static void visit(struct sl_sweep *sweep, int i) {
 enum { NONE = -1, STOPPED = -2, HALF = 2, EIGHTH = 8 };
 
 static bool is_over(struct sl_sweep *sweep) {
-    sweep->timed_out |= sweep->until_ns && sl_clock_ns() > sweep->until_ns;
+    sweep->timed_out |= sl_clock_past(sweep->until_ns);
     bool over = sweep->timed_out || (sweep->may_stop && sweep->effort > sweep->effort_now);
     sweep->stopped |= over;
     return over;

@@ -70,8 +70,7 @@ struct sl_sweep {
     int64_t effort, effort_most; /* of all sweeps; 0: as usual */
     int64_t effort_now;          /* how far the running one may go */
     int64_t until_ns;            /* sl_clock_ns at which to stop; 0: never */
-    bool may_stop; /* for effort: there is a plan already, or none is needed; set when one is found
-                    */
+    bool may_stop; /* for effort: a plan is there, or need not be; set when one is found */
     bool stopped, timed_out;
 };
 
