@@ -54,7 +54,7 @@ static void open_variant(void *ctx, int variant, struct bench *b, struct sl_pipe
     snprintf(sets, sizeof sets, "%s,tied=%d", o->sets, verdict);
     open_bench(b, "bench/models/gpt-pipe.model", sets, (int)o->threads);
     must(sl_optim_parse(m->optimizer, &b->train.optim));
-    must(sl_policy_parse(with && m->policy ? m->policy : "none", &b->train.policy));
+    must(sl_optim_policy_parse(with && m->policy ? m->policy : "none", &b->train.policy));
     b->train.batch = MICRO_BATCH * MICROS;
     b->train.micros = MICROS;
     b->train.steps = o->steps;
@@ -65,7 +65,7 @@ static void open_variant(void *ctx, int variant, struct bench *b, struct sl_pipe
                                     .schedule = m->schedule,
                                     .slack = 1,
                                     .bind = bind_all(o->stages * o->threads),
-                                    .together = verdict,
+                                    .global_step = verdict,
                                     .trace = true};
     must(sl_pipe_open(&config, pipe));
 }
@@ -158,7 +158,7 @@ int main(int argc, char **argv) {
         {NULL, NULL, NULL},
     };
     if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3 ||
-        o.rounds < 0 || o.rounds > RACE_ROUNDS_MOST)
+        o.rounds < 0 || o.rounds > RACE_ROUNDS_MAX)
         return 2;
     must(sl_cpu_limit(o.isa));
     for (int i = 0; i < SL_COUNT(schedules) && is_listed(o.cases, "verdict"); i++)

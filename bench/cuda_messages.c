@@ -47,16 +47,16 @@ static void copy(const struct wire *w, void *to, const void *from) {
 
 static void give(const struct wire *w, struct sl_channel *channel) {
     char *at;
-    must(sl_channel_reserve(channel, w->n, &at));
+    must(sl_comm_channel_reserve(channel, w->n, &at));
     copy(w, at, w->memory);
-    must(sl_channel_send(channel, w->n, w->size_bytes));
+    must(sl_comm_channel_send(channel, w->n, w->size_bytes));
 }
 
 static void take(const struct wire *w, struct sl_channel *channel) {
     struct sl_message message;
-    must(sl_channel_receive(channel, w->n, &message));
+    must(sl_comm_channel_receive(channel, w->n, &message));
     copy(w, w->memory, message.at);
-    must(sl_channel_release(channel, w->n));
+    must(sl_comm_channel_release(channel, w->n));
 }
 
 /* Microseconds of half a round trip; rank 1 measures nothing. */
@@ -74,7 +74,7 @@ static double trip_us(struct wire *w) {
     return (double)(sl_clock_ns() - start) / 2e3;
 }
 
-static void open_wire(struct wire *w, bool near) {
+static void open_wire(struct wire *w, bool ipc) {
     for (int from = 0; from < 2; from++) {
         struct sl_channel_spec spec = {.from = from,
                                        .to = !from,
@@ -82,15 +82,15 @@ static void open_wire(struct wire *w, bool near) {
                                        .size_bytes = w->size_bytes,
                                        .device = from == w->comm->rank ? NULL : w->device,
                                        .sender = from == w->comm->rank ? w->device : NULL,
-                                       .near = near};
-        must(sl_channel_open(w->comm, &spec, from ? &w->back : &w->there));
+                                       .ipc = ipc};
+        must(sl_comm_channel_open(w->comm, &spec, from ? &w->back : &w->there));
     }
     must(w->device->row->alloc(w->device, w->size_bytes, &w->memory));
 }
 
 static void close_wire(struct wire *w) {
-    sl_channel_close(w->there);
-    sl_channel_close(w->back);
+    sl_comm_channel_close(w->there);
+    sl_comm_channel_close(w->back);
     w->device->row->free(w->device, w->memory);
 }
 
@@ -107,7 +107,7 @@ static void check(const struct wire *w, const char *want) {
     must(w->device->row->download(w->device, SL_STREAM_COMPUTE, got, w->memory, w->size_bytes));
     must(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
     if (memcmp(got, want, (size_t)w->size_bytes) != 0)
-        must(sl_fail(SL_ERR_NO, "a message of %lld bytes is another one now",
+        must(sl_fail(SL_ERR_REFUSED, "a message of %lld bytes is another one now",
                      (long long)w->size_bytes));
     free(got);
 }
@@ -159,12 +159,12 @@ static int run_rank(const struct sl_transport *row, const struct sl_job *job) {
     must(sl_device_find("cuda")->open(&config, &device));
     for (int i = 0; i < SIZES; i++)
         measure(comm, device, sizes[i]);
-    bool used = ((struct sl_post *)comm)->near_said[true];
+    bool used = ((struct sl_post *)comm)->ipc_said[true];
     device->row->close(device);
     must(sl_comm_settle(comm, SL_OK));
     sl_comm_close(comm);
     if (!used)
-        must(sl_fail(SL_ERR_NO, "CUDA IPC was refused: both ways went through the host"));
+        must(sl_fail(SL_ERR_REFUSED, "CUDA IPC was refused: both ways went through the host"));
     return 0;
 }
 
@@ -186,9 +186,9 @@ static int run_two(void) {
         close(job.meet_fd);
         job.rank = 1;
         job.meet_fd = -1;
-        exit(run_rank(&sl_transport_tcp, &job));
+        exit(run_rank(&sl_comm_transport_tcp, &job));
     }
-    int own = run_rank(&sl_transport_tcp, &job);
+    int own = run_rank(&sl_comm_transport_tcp, &job);
     waitpid(child, &status, 0);
     return own ? own : WIFEXITED(status) ? WEXITSTATUS(status) : 4;
 }
@@ -201,6 +201,6 @@ int main(int argc, char **argv) {
     }
     if (argc < 2)
         return run_two();
-    must(sl_transport_find(argv[1], &row));
+    must(sl_comm_transport_find(argv[1], &row));
     return run_rank(row, NULL);
 }

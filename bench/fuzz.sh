@@ -14,7 +14,7 @@ cd "$SRC_DIR"
 readers() {
     cat <<'TABLE'
 bpe|src/data/bpe_read.c src/data/tokenizer.c
-ckpt_manifest|src/run/ckpt_manifest.c
+ckpt_manifest|src/ckpt/manifest.c
 cost|src/cost/cost_text.c
 csv|src/data/kind_csv.c
 csv_sched|src/interop/torch_csv_read.c

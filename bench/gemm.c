@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_REPS = 101 };
+enum { MAX_REPS = 101 };
 
 struct row {
     const char *name; /* what gemm_torch.py knows: kind and numbers, joined by '_' */
@@ -29,12 +29,12 @@ struct row {
 
 /* ---- rows ---- */
 
-enum { MOST_ROWS = 160, TEXT = 48 };
+enum { MAX_ROWS = 160, TEXT = 48 };
 struct made {
     struct row row;
     char name[TEXT], in[7][TEXT], out[3][TEXT];
 };
-static struct made rows[MOST_ROWS];
+static struct made rows[MAX_ROWS];
 static int row_count;
 
 static struct made *new_row(const char *kernel, double flops) {
@@ -199,11 +199,11 @@ static void bind(struct bound *b, const struct made *m, const struct sl_cpu_kern
     b->call.pool = pool;
     for (int i = 0; i < 7 && m->in[i][0]; i++) {
         b->in[b->instr.in_count++].shape = shape_of(m->in[i]);
-        b->call.in[i] = floats(sl_shape_numel(&b->in[i].shape, 1));
+        b->call.in[i] = floats(sl_graph_shape_numel(&b->in[i].shape, 1));
     }
     for (int i = 0; i < 3 && m->out[i][0]; i++) {
         b->out[b->instr.out_count++].shape = shape_of(m->out[i]);
-        b->call.out[i] = floats(sl_shape_numel(&b->out[i].shape, 1));
+        b->call.out[i] = floats(sl_graph_shape_numel(&b->out[i].shape, 1));
     }
     if (kernel->scratch_bytes)
         b->scratch_floats = kernel->scratch_bytes(&b->instr, sl_pool_threads(pool)) / 4 + 64;
@@ -212,9 +212,9 @@ static void bind(struct bound *b, const struct made *m, const struct sl_cpu_kern
 
 static void unbind(struct bound *b) {
     for (int i = 0; i < b->instr.in_count; i++)
-        give_back((void *)b->call.in[i], sl_shape_numel(&b->in[i].shape, 1));
+        give_back((void *)b->call.in[i], sl_graph_shape_numel(&b->in[i].shape, 1));
     for (int i = 0; i < b->instr.out_count; i++)
-        give_back(b->call.out[i], sl_shape_numel(&b->out[i].shape, 1));
+        give_back(b->call.out[i], sl_graph_shape_numel(&b->out[i].shape, 1));
     give_back(b->call.scratch, b->scratch_floats);
 }
 
@@ -284,7 +284,7 @@ static const struct sl_cpu_kernel *find(const char *isa, const char *name) {
 static void run_row(const struct made *m, struct sl_pool *pool, const char *isa, int reps,
                     const struct torch *torch) {
     const struct sl_cpu_kernel *kernel = find(isa, m->row.kernel);
-    double ours[MOST_REPS], theirs[MOST_REPS];
+    double ours[MAX_REPS], theirs[MAX_REPS];
     struct bound b;
     int threads = sl_pool_threads(pool);
     if (!kernel)
@@ -328,7 +328,7 @@ int main(int argc, char **argv) {
         else
             return fprintf(stderr, "gemm: unknown option %s\n", argv[i]), 2;
     }
-    reps = reps < 1 ? 1 : reps > MOST_REPS ? MOST_REPS : reps;
+    reps = reps < 1 ? 1 : reps > MAX_REPS ? MAX_REPS : reps;
     add_rows();
     for (const char *at = threads; *at; at += *at == ',') {
         char *end;

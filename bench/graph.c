@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_REPEATS = 9, MOST_REPEATS = 101 };
+enum { DEFAULT_REPEATS = 9, MAX_REPEATS = 101 };
 
 static const char *models_dir;
 static int repeats = DEFAULT_REPEATS;
@@ -44,7 +44,7 @@ static void stop_on(sl_err err) {
 }
 
 struct times {
-    int64_t read[MOST_REPEATS], autodiff[MOST_REPEATS], all[MOST_REPEATS], cpu[MOST_REPEATS];
+    int64_t read[MAX_REPEATS], autodiff[MAX_REPEATS], all[MAX_REPEATS], cpu[MAX_REPEATS];
     int64_t nodes, forward;
     double megabytes; /* of the graph */
 };
@@ -54,15 +54,15 @@ static void measure(const char *file, const struct sl_text *text, struct times *
     const char *dirs[] = {models_dir, NULL};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs};
     for (int i = 0; i < repeats; i++) {
         struct sl_graph *graph = NULL;
         int64_t start = sl_clock_ns(), cpu = cpu_ns();
         if (text)
-            stop_on(sl_model_read(file, text->at, text->length, &options, &graph));
+            stop_on(sl_graph_model_read(file, text->at, text->length, &options, &graph));
         else
-            stop_on(sl_model_read_file(file, &options, &graph));
+            stop_on(sl_graph_model_read_file(file, &options, &graph));
         int64_t read = sl_clock_ns();
         stop_on(sl_graph_autodiff(graph));
         int64_t end = sl_clock_ns();
@@ -101,8 +101,8 @@ static void bench_chain(int64_t n) {
                    (long long)(n - 1) / 3);
     measure("chain", &text, &times);
     double total = median_ms(times.all, repeats), cpu = median_ms(times.cpu, repeats);
-    stop_on(sl_model_read("chain", text.at, text.length, &options, &graph));
-    sl_model_write(graph, &flat);
+    stop_on(sl_graph_model_read("chain", text.at, text.length, &options, &graph));
+    sl_graph_model_write(graph, &flat);
     int64_t start = sl_clock_ns();
     struct sl_arena arena = {0};
     struct sl_graph_stats stats;
@@ -160,8 +160,8 @@ int main(int argc, char **argv) {
     models_dir = dir;
     if (argc > 1)
         repeats = atoi(argv[1]);
-    if (repeats < 1 || repeats > MOST_REPEATS) {
-        fprintf(stderr, "REPEATS is between 1 and %d\n", MOST_REPEATS);
+    if (repeats < 1 || repeats > MAX_REPEATS) {
+        fprintf(stderr, "REPEATS is between 1 and %d\n", MAX_REPEATS);
         return 2;
     }
     if (sluice)

@@ -142,7 +142,7 @@ static int add_input(struct bench *b, const char *text, int index) {
         must(sl_graph_state(b->graph, name, shape, (struct sl_init){0}, &value));
     else
         must(sl_graph_input(b->graph, name, is_int ? SL_INT : SL_FLOAT, shape, 0, &value));
-    int64_t count = sl_shape_numel(&shape, 1);
+    int64_t count = sl_graph_shape_numel(&shape, 1);
     b->call.in[index] = fill(count, below ? atoll(below + 1) : 0);
     b->in[index] = (struct sl_operand){.shape = shape, .numel = count};
     return value;
@@ -172,7 +172,7 @@ static void bench_open(struct bench *b, const char *kernel, const char *const in
     const struct sl_node *node = &b->graph->nodes.at[0];
     for (int i = 0; i < node->out_count; i++) {
         b->out[i].shape = sl_graph_value(b->graph, node->out[i])->shape;
-        b->out[i].numel = sl_shape_numel(&b->out[i].shape, 1);
+        b->out[i].numel = sl_graph_shape_numel(&b->out[i].shape, 1);
         b->call.out[i] = fill(b->out[i].numel, 0);
     }
     struct sl_op_view view;
@@ -274,9 +274,9 @@ static void bench_ops(const struct options *o, struct sl_pool *pool) {
     for (int i = 0; i < SL_COUNT(rows); i++) {
         const struct sl_op *op = sl_op_find(sl_str(rows[i].kernel));
         union sl_attr attr[SL_MAX_ATTR] = {{0}};
-        int count = sl_op_attr_count(op);
+        int count = sl_graph_op_attr_count(op);
         if (count)
-            must(sl_op_defaults(op, 1, attr));
+            must(sl_graph_op_defaults(op, 1, attr));
         if (count && op->attrs[0].kind == SL_ATTR_FLOAT)
             attr[0].f = rows[i].attr_f;
         else if (count)
@@ -380,8 +380,8 @@ int main(int argc, char **argv) {
         return compare(python, argv[0], &o);
     must(sl_pool_open(o.threads, &pool));
     bench_ops(&o, pool);
-    for (int i = 0; i < sl_optimizer_count; i++)
-        bench_optimizer(sl_optimizers[i]->name, &o, pool);
+    for (int i = 0; i < sl_optim_row_count; i++)
+        bench_optimizer(sl_optim_rows[i]->name, &o, pool);
     if (!o.only || strcmp(o.only, "norm_sq") == 0)
         bench_norm(&o, pool);
     sl_pool_close(pool);

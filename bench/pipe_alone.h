@@ -53,17 +53,17 @@ static inline sl_err pass_alone(struct alone_worker *a, struct sl_seat_state *se
     struct sl_train *train = &seat->train;
     const struct sl_program *program = train->worker->programs[SL_WORKER_FULL];
     int64_t size = a->worker->pipe->config.plan->stages[seat->stage].micro_size;
-    double terms[SL_LOSS_MOST] = {0};
+    double terms[SL_LOSS_MAX] = {0};
     struct sl_feed feed = {SL_DATA_TRAIN, SL_WORKER_FULL, j * size, size, (int)(j % seat->slots)};
     struct sl_pass pass = {.slot = feed.slot, .accumulate = j > 0, .first_sample = j * size};
     pass.version = (int)(step % train->worker->versions);
-    SL_TRY(sl_train_feed(train, &feed));
-    SL_TRY(sl_worker_pass(train->worker, &pass));
+    SL_TRY(sl_run_train_feed(train, &feed));
+    SL_TRY(sl_run_worker_pass(train->worker, &pass));
     if (program->losses.count)
-        SL_TRY(sl_train_loss_terms(train, &feed, terms));
+        SL_TRY(sl_run_train_loss_terms(train, &feed, terms));
     end_part(a, FORWARD);
     pass.phase = SL_PHASE_B;
-    SL_TRY(sl_worker_pass(train->worker, &pass));
+    SL_TRY(sl_run_worker_pass(train->worker, &pass));
     end_part(a, BACKWARD);
     return SL_OK;
 }
@@ -74,17 +74,17 @@ static inline sl_err step_alone(struct alone_worker *a, struct sl_seat_state *se
     int versions = train->worker->versions;
     int from = (int)(step % versions), to = (int)((step + 1) % versions);
     struct sl_update_args update = {.t = step + 1, .lr = 1e-6, .scale = 1, .version = to};
-    SL_TRY(sl_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
+    SL_TRY(sl_run_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
     for (int64_t j = 0; j < a->worker->pipe->sched->micros[seat->stage]; j++) {
         SL_TRY(pass_alone(a, seat, step, j));
         atomic_store(&a->out->ended_ns, sl_clock_ns());
         atomic_fetch_add(&a->out->micros, 1);
     }
-    SL_TRY(sl_worker_sum_uses(train->worker, 0));
-    SL_TRY(sl_train_norms(train, 0));
+    SL_TRY(sl_run_worker_sum_uses(train->worker, 0));
+    SL_TRY(sl_run_train_norms(train, 0));
     if (from != to)
-        SL_TRY(sl_worker_copy_weights(train->worker, to, from));
-    SL_TRY(sl_train_update(train, &update));
+        SL_TRY(sl_run_worker_copy_weights(train->worker, to, from));
+    SL_TRY(sl_run_train_update(train, &update));
     end_part(a, STEP);
     return SL_OK;
 }
@@ -92,7 +92,7 @@ static inline sl_err step_alone(struct alone_worker *a, struct sl_seat_state *se
 static inline void *work_alone(void *arg) {
     struct alone_worker *a = arg;
     if (a->worker->pipe->first_place >= 0)
-        must(sl_bind_thread(a->worker->place));
+        must(sl_device_bind_thread(a->worker->place));
     a->part_ns = ran_now(a->turns);
     for (int64_t step = 0;; step++) /* until this process is killed */
         must(step_alone(a, &a->worker->seats[0], step));

@@ -9,9 +9,9 @@
 #include "device/cpu/cpu.h"
 #include "graph/model.h"
 #include "op/registry.h"
+#include "pipe/state.h"
 #include "plan/cut.h"
 #include "plan/model.h"
-#include "run/pipe_state.h"
 #include "sched/deps.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ static inline const char *steady_isa(void) {
 
 /* Every thread of a pipeline to a core of its own, where there are as many. */
 static inline enum sl_bind_mode bind_all(int64_t threads) {
-    return threads <= sl_bind_count() ? SL_BIND_CORES : SL_BIND_NONE;
+    return threads <= sl_device_bind_count() ? SL_BIND_CORES : SL_BIND_NONE;
 }
 
 struct bench { /* a model with data */
@@ -72,11 +72,11 @@ static inline void open_bench(struct bench *b, const char *file, const char *set
     static const char *const dirs[] = {"models", NULL};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs};
     *b = (struct bench){0};
-    must(sl_model_parse_sets(sets, &b->arena, &options));
-    must(sl_model_read_file(file, &options, &b->graph));
+    must(sl_graph_model_parse_sets(sets, &b->arena, &options));
+    must(sl_graph_model_read_file(file, &options, &b->graph));
     must(sl_graph_autodiff(b->graph));
     open_data(b);
     b->train = (struct sl_train_config){
@@ -88,7 +88,7 @@ static inline void open_bench(struct bench *b, const char *file, const char *set
         .seed = 1,
     };
     must(sl_optim_parse("adamw", &b->train.optim));
-    must(sl_lr_parse("constant", 1, &b->train.lr));
+    must(sl_optim_lr_parse("constant", 1, &b->train.lr));
     b->stage_of = SL_NEW(&b->arena, int, b->graph->forward_count);
 }
 
@@ -105,7 +105,7 @@ static inline const struct sl_plan *plan_of(struct bench *b, int stages, int wor
         .graph = b->graph,
         .stage_of = b->stage_of,
         .stage_count = stages,
-        .micro_size = sl_train_full_samples(b->train.batch, b->train.micros),
+        .micro_size = sl_run_train_full_samples(b->train.batch, b->train.micros),
         .recompute = recompute,
         .optim = &b->train.optim,
         .policy = &b->train.policy,

@@ -13,13 +13,7 @@
 
 #include "pipe_bench.h"
 
-enum {
-    RACE_MOST = 4,
-    RACE_ROUNDS = 3,
-    RACE_ROUNDS_MOST = 99,
-    RACE_OPENINGS = 2000,
-    RACE_FEWEST = 6
-};
+enum { RACE_MAX = 4, RACE_ROUNDS = 3, RACE_ROUNDS_MAX = 99, RACE_OPENINGS = 2000, RACE_FEWEST = 6 };
 
 struct race {
     int count; /* contenders */
@@ -32,15 +26,15 @@ struct race {
     void (*ran)(void *ctx, int contender, const struct sl_pipe *pipe); /* after a run; or NULL */
     void *ctx;
     /* What came out, of each opening: throughput over that of contender 0. */
-    double *wall[RACE_MOST], *cpu[RACE_MOST];
+    double *wall[RACE_MAX], *cpu[RACE_MAX];
     int64_t openings;
 };
 
 static inline void run_opening(struct race *race) {
-    struct bench benches[RACE_MOST];
-    struct sl_pipe *pipes[RACE_MOST];
-    double wall[RACE_MOST][RACE_ROUNDS_MOST], cpu[RACE_MOST][RACE_ROUNDS_MOST];
-    struct cost costs[RACE_MOST];
+    struct bench benches[RACE_MAX];
+    struct sl_pipe *pipes[RACE_MAX];
+    double wall[RACE_MAX][RACE_ROUNDS_MAX], cpu[RACE_MAX][RACE_ROUNDS_MAX];
+    struct cost costs[RACE_MAX];
     int64_t turn = race->openings;
     for (int v = 0; v < race->count; v++) {
         int at = (int)((v + turn) % race->count);

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TURNS_MOST = 1 << 14, RACERS_MOST = 8 };
+enum { TURNS_MAX = 1 << 14, RACERS_MAX = 8 };
 
 /* Shared by a racer and who drives it. Times are those of sl_clock_ns. */
 struct racer_state {
@@ -31,7 +31,7 @@ struct racer_state {
     atomic_int count;
     struct {
         int64_t from, to; /* of a turn; the last has no end while it runs */
-    } turns[TURNS_MOST];
+    } turns[TURNS_MAX];
 };
 
 struct racer {
@@ -42,10 +42,10 @@ struct racer {
 };
 
 /* All that must not outlive this process. */
-static pid_t racers_alive[RACERS_MOST];
+static pid_t racers_alive[RACERS_MAX];
 
 static inline void racers_kill(int signal_number) {
-    for (int i = 0; i < RACERS_MOST; i++)
+    for (int i = 0; i < RACERS_MAX; i++)
         if (racers_alive[i])
             kill(-racers_alive[i], SIGKILL);
     _exit(128 + signal_number);
@@ -53,9 +53,9 @@ static inline void racers_kill(int signal_number) {
 
 static inline void racer_remember(pid_t old, pid_t process) {
     int i = 0;
-    while (i < RACERS_MOST && racers_alive[i] != old)
+    while (i < RACERS_MAX && racers_alive[i] != old)
         i++;
-    SL_ASSERT(i < RACERS_MOST);
+    SL_ASSERT(i < RACERS_MAX);
     racers_alive[i] = process;
     signal(SIGINT, racers_kill);
     signal(SIGTERM, racers_kill);
@@ -126,7 +126,7 @@ static inline int64_t ran_now(const struct racer_state *state) {
 static inline void racer_turn(struct racer *r, double seconds) {
     struct racer_state *s = r->state;
     int64_t now = sl_clock_ns(), until = now + (int64_t)(seconds * 1e9);
-    SL_ASSERT(s->count < TURNS_MOST);
+    SL_ASSERT(s->count < TURNS_MAX);
     s->turns[s->count].from = now;
     s->turns[s->count].to = INT64_MAX;
     atomic_fetch_add(&s->count, 1);

@@ -44,7 +44,7 @@
 
 #include "sched/schedule.h"
 
-enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MOST = TURNS_MOST };
+enum { TOKENS = 128, MICROS = 16, MICRO_BATCH = 4, WINDOWS = 10, SAMPLES_MAX = TURNS_MAX };
 
 struct options {
     int64_t stages, threads, steps, turn_ms, bound_ms, torch_ms, slack, bind, lend, seconds;
@@ -89,8 +89,8 @@ static struct sl_pipe *open_pipe(struct contestant *c, struct bench *b) {
                                                        : SL_BIND_NONE,
                                     .lend = c->o->lend != 0,
                                     .trace = true,
-                                    .before = count_action,
-                                    .before_ctx = c->actions};
+                                    .on_action = count_action,
+                                    .on_action_ctx = c->actions};
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
     run_steps(pipe, 1); /* memory is touched, threads are awake */
@@ -111,9 +111,16 @@ static void run_bound(void *ctx) {
 /* ---- where the time of a run went ---- */
 
 static const enum part part_of[SL_KIND_COUNT] = {
-    [SL_F] = FORWARD,    [SL_B] = BACKWARD, [SL_I] = BACKWARD,      [SL_W] = BACKWARD,
-    [SL_SEND] = PARTS,   [SL_RECV] = PARTS, [SL_RECOMPUTE] = PARTS, [SL_REDUCE] = STEP,
-    [SL_PREDICT] = STEP, [SL_STEP] = STEP,
+    [SL_FORWARD] = FORWARD,
+    [SL_BACKWARD] = BACKWARD,
+    [SL_BACKWARD_INPUT] = BACKWARD,
+    [SL_BACKWARD_WEIGHT] = BACKWARD,
+    [SL_SEND] = PARTS,
+    [SL_RECV] = PARTS,
+    [SL_RECOMPUTE] = PARTS,
+    [SL_REDUCE] = STEP,
+    [SL_PREDICT] = STEP,
+    [SL_STEP] = STEP,
 };
 
 struct lane_ends {
@@ -210,7 +217,7 @@ static void take_sample(struct race *race) {
     struct sample *s = &race->samples[race->count++];
     int64_t workers = race->o->stages, end = race->pipe.racer.state->end_ns;
     const struct racer_state *bound = race->bound.racer.state;
-    SL_ASSERT(race->count < SAMPLES_MOST);
+    SL_ASSERT(race->count < SAMPLES_MAX);
     s->micros = SL_NEW(&race->arena, int64_t, workers);
     s->bound_ns = SL_NEW(&race->arena, int64_t, workers);
     s->pipe_ns = ran_at(race->pipe.racer.state, end ? end : sl_clock_ns());
@@ -273,7 +280,7 @@ static void put_windows(const struct race *race, double share) {
 static void put_race(struct race *race, const double cpu[2]) {
     struct options *o = race->o;
     const struct sample *a = &race->samples[0], *b = &race->samples[race->count - 1];
-    bool synchronous = sl_schedule_find(race->pipe.schedule)->rule == SL_RULE_SYNC;
+    bool synchronous = sl_sched_row_find(race->pipe.schedule)->rule == SL_RULE_SYNC;
     double m = MICROS, items = MICRO_BATCH * MICROS * TOKENS, alone = 0;
     double share = synchronous ? m / (m + (double)o->stages - 1) : 1;
     double rate = pipe_rate(race, a, b), bound = bound_rate(race, a, b);
@@ -312,7 +319,7 @@ static double seconds_now(void) { return (double)sl_clock_ns() / 1e9; }
 
 static void race_schedule(struct options *o, const char *schedule) {
     struct race race = {.o = o};
-    race.samples = SL_NEW(&race.arena, struct sample, SAMPLES_MOST);
+    race.samples = SL_NEW(&race.arena, struct sample, SAMPLES_MAX);
     race.bound.alone = shared_bytes(sizeof *race.bound.alone * (size_t)o->stages);
     open_contestant(&race, &race.bound, schedule, run_bound);
     open_contestant(&race, &race.pipe, schedule, run_pipeline);

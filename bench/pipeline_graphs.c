@@ -126,11 +126,11 @@ static void enter_chains(struct race *race) {
 /* ---- measuring ---- */
 
 /* What the neediest worker has allocated. */
-static int64_t most_bytes(const struct sl_pipe *pipe) {
-    int64_t most = 0;
+static int64_t max_bytes(const struct sl_pipe *pipe) {
+    int64_t max = 0;
     for (int w = 0; w < WORKERS; w++)
-        most = sl_pipe_bytes(pipe)[w] > most ? sl_pipe_bytes(pipe)[w] : most;
-    return most;
+        max = sl_pipe_bytes(pipe)[w] > max ? sl_pipe_bytes(pipe)[w] : max;
+    return max;
 }
 
 static struct sl_pipe *open_entry(struct race *race, struct entry *e) {
@@ -141,7 +141,7 @@ static struct sl_pipe *open_entry(struct race *race, struct entry *e) {
                                     .bind = bind_all(WORKERS * race->options->threads)};
     struct sl_pipe *pipe;
     must(sl_pipe_open(&config, &pipe));
-    e->bytes = most_bytes(pipe);
+    e->bytes = max_bytes(pipe);
     return pipe;
 }
 
@@ -168,21 +168,21 @@ static sl_err run_phase(struct sl_seat_state *seat, enum sl_phase phase) {
     struct sl_feed feed = {SL_DATA_TRAIN, SL_WORKER_FULL, 0, size, 0};
     struct sl_pass pass = {.phase = phase, .accumulate = true};
     if (phase == SL_PHASE_F)
-        SL_TRY(sl_train_feed(&seat->train, &feed));
-    return sl_worker_pass(seat->train.worker, &pass);
+        SL_TRY(sl_run_train_feed(&seat->train, &feed));
+    return sl_run_worker_pass(seat->train.worker, &pass);
 }
 
 static sl_err run_update(struct sl_seat_state *seat) {
     struct sl_update_args update = {.t = 1, .lr = 1e-6, .scale = 1};
-    SL_TRY(sl_train_norms(&seat->train, 0));
-    return sl_train_update(&seat->train, &update);
+    SL_TRY(sl_run_train_norms(&seat->train, 0));
+    return sl_run_train_update(&seat->train, &update);
 }
 
 /* Processor time of one pass, or (phase -1) of the step, behind the passes that come before it,
  * whose memory it uses up. There is one thread. */
 static sl_err time_once(struct sl_seat_state *seat, int phase, int64_t *ns) {
     struct sl_train *train = &seat->train;
-    SL_TRY(sl_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
+    SL_TRY(sl_run_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
     if (phase >= 0 && phase != SL_PHASE_F)
         SL_TRY(run_phase(seat, SL_PHASE_F));
     if (phase == SL_PHASE_W)
@@ -214,11 +214,11 @@ static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[S
         struct sl_seat_state *seat = pipe->seat_at[i];
         int64_t *of = dur[seat->stage];
         bool again = seat->train.worker->programs[SL_WORKER_FULL]->recompute;
-        of[SL_F] = time_part(seat, SL_PHASE_F);
+        of[SL_FORWARD] = time_part(seat, SL_PHASE_F);
         of[SL_RECOMPUTE] = again ? time_part(seat, SL_PHASE_R) : 0;
-        of[SL_B] = split ? 0 : without(time_part(seat, SL_PHASE_B), of[SL_RECOMPUTE]);
-        of[SL_I] = split ? without(time_part(seat, SL_PHASE_I), of[SL_RECOMPUTE]) : 0;
-        of[SL_W] = split ? time_part(seat, SL_PHASE_W) : 0;
+        of[SL_BACKWARD] = split ? 0 : without(time_part(seat, SL_PHASE_B), of[SL_RECOMPUTE]);
+        of[SL_BACKWARD_INPUT] = split ? without(time_part(seat, SL_PHASE_I), of[SL_RECOMPUTE]) : 0;
+        of[SL_BACKWARD_WEIGHT] = split ? time_part(seat, SL_PHASE_W) : 0;
         of[SL_STEP] = time_part(seat, -1);
     }
 }
@@ -338,7 +338,7 @@ static void bench_graph(const struct options *o, const char *name, const char *s
 
 /* Workers that share a core wait for it, not for each other: then there is nothing to race. */
 static void choose_simulation(struct options *o) {
-    int64_t need = WORKERS * o->threads, have = sl_bind_count();
+    int64_t need = WORKERS * o->threads, have = sl_device_bind_count();
     if (o->simulate < 0)
         o->simulate = have < need;
     if (have < need)

@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "graph/model.h"
 #include "op/registry.h"
+#include "pipe/pipe.h"
 #include "plan/cut.h"
 #include "plan/model.h"
-#include "run/pipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ struct bench {
 
 static void open_bench(struct bench *b, const struct sl_device_row *device) {
     struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
-    must(sl_model_read("chain", model, strlen(model), &options, &b->graph));
+    must(sl_graph_model_read("chain", model, strlen(model), &options, &b->graph));
     must(sl_graph_autodiff(b->graph));
     b->inputs[0] =
         (struct sl_data_input){.name = "x", .dtype = SL_DATA_FLOAT, .rank = 1, .dim = {16}};
@@ -103,7 +103,7 @@ static void open_bench(struct bench *b, const struct sl_device_row *device) {
                                         .steps = STEPS,
                                         .seed = 1};
     must(sl_optim_parse("sgd", &b->train.optim));
-    must(sl_lr_parse("constant", STEPS, &b->train.lr));
+    must(sl_optim_lr_parse("constant", STEPS, &b->train.lr));
     b->stage_of = SL_NEW(&b->arena, int, b->graph->forward_count);
     must(sl_plan_cut_even(b->graph, device->has_kernel, STAGES, b->stage_of));
     struct sl_model_plan_spec spec = {.graph = b->graph,
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
     empty.run = run_nothing;
     empty.step = step_nothing;
     empty.norm_sq = norm_of_nothing;
-    must(sl_transport_find(argc > 1 ? argv[1] : "threads", &row));
+    must(sl_comm_transport_find(argc > 1 ? argv[1] : "threads", &row));
     rounds = argc > 2 ? atoi(argv[2]) : rounds;
     must(sl_comm_open(row, NULL, &comm));
     open_bench(&b, &empty);

@@ -13,7 +13,7 @@
  * bert24.
  */
 #include "interop/importer.h"
-#include "search/peer.h"
+#include "peers/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #define GIB 1073741824.0
 #define FPGA 17185374208.0
 
-enum { DEFAULT_REPEATS = 5, MOST_REPEATS = 101 };
+enum { DEFAULT_REPEATS = 5, MAX_REPEATS = 101 };
 
 struct row {
     const char *model, *file;
@@ -109,7 +109,7 @@ static void stop_on(sl_err err) {
     exit((int)err);
 }
 
-static void print_row(const struct row *row, int64_t devices, const struct sl_peer_plan *plan,
+static void print_row(const struct row *row, int64_t devices, const struct sl_peers_plan *plan,
                       double seconds) {
     char ratio[32] = "-", published[64] = "- published_s -", levels[32] = "";
     if (row->level[1])
@@ -134,12 +134,12 @@ static void print_row(const struct row *row, int64_t devices, const struct sl_pe
 static void measure(const struct row *row, const char *path, int repeats) {
     struct sl_arena arena = {0};
     const struct sl_layers *layers;
-    struct sl_peer_plan plan;
-    double times[MOST_REPEATS];
+    struct sl_peers_plan plan;
+    double times[MAX_REPEATS];
     char *text;
     size_t length;
     stop_on(sl_file_read(path, SL_IMPORT_LIMIT_BYTES, &text, &length));
-    stop_on(sl_importer_find(row->model)->read(&arena, path, text, length, &layers));
+    stop_on(sl_interop_importer_find(row->model)->read(&arena, path, text, length, &layers));
     struct sl_peer_query query = {.devices = row->level[0] * (row->level[1] ? row->level[1] : 1),
                                   .level_count = row->level[1] ? 2 : 1,
                                   .level = {row->level[0], row->level[1]},
@@ -151,7 +151,7 @@ static void measure(const struct row *row, const char *path, int repeats) {
     for (int i = 0; i < repeats; i++) {
         struct sl_arena own = {0};
         double start = cpu_s();
-        stop_on(sl_peer_model_find(row->model)->plan(&own, layers, &query, &plan));
+        stop_on(sl_peers_model_find(row->model)->plan(&own, layers, &query, &plan));
         times[i] = cpu_s() - start;
         sl_arena_free(&own);
     }
@@ -179,7 +179,7 @@ static bool measure_file(const struct row *row, int repeats) {
 
 int main(int argc, char **argv) {
     int repeats = argc > 1 ? atoi(argv[1]) : DEFAULT_REPEATS, done = 0;
-    if (repeats < 1 || repeats > MOST_REPEATS)
+    if (repeats < 1 || repeats > MAX_REPEATS)
         repeats = DEFAULT_REPEATS;
     for (int i = 0; i < SL_COUNT(rows); i++)
         done += measure_file(&rows[i], repeats);

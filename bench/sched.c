@@ -27,7 +27,7 @@ static double since(int64_t *from_ns) {
 }
 
 static sl_err measure(const char *name, int stages, int micros, struct timing *out) {
-    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_schedule *row = sl_sched_row_find(name);
     struct sl_arena arena = {0}, passes_arena = {0};
     const struct sl_plan *plan;
     struct sl_sched *passes, *lowered;
@@ -87,7 +87,7 @@ static double slope(const struct timing *t, int count) {
 int main(int argc, char **argv) {
     bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     int rows;
-    const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
     for (int i = 0; i < rows; i++)
         report(registry[i]->name, 64, 512, 1);
     if (quick)

@@ -17,7 +17,7 @@ struct row {
 
 static sl_err run(const struct row *row, double *seconds, int64_t *actions) {
     struct sl_arena arena = {0};
-    const struct sl_schedule *found = sl_schedule_find(row->schedule);
+    const struct sl_schedule *found = sl_sched_row_find(row->schedule);
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim = NULL;

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 3, TIMED = 15, MOST_KERNELS = 128 };
+enum { WARM = 3, TIMED = 15, MAX_KERNELS = 128 };
 
 static void must(sl_err err) {
     if (err == SL_OK)
@@ -31,10 +31,10 @@ static struct sl_graph *open_model(const char *file, const char *sets, const cha
     struct sl_graph *graph = NULL;
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs};
-    must(sl_model_parse_sets(sets, &arena, &options));
-    must(sl_model_read_file(file, &options, &graph));
+    must(sl_graph_model_parse_sets(sets, &arena, &options));
+    must(sl_graph_model_read_file(file, &options, &graph));
     must(sl_graph_autodiff(graph));
     sl_arena_free(&arena);
     return graph;
@@ -71,10 +71,10 @@ static double one_step(struct sl_train *train, int64_t *op_ns) {
     struct sl_step_report report = {0};
     struct sl_pass pass = {.program = SL_WORKER_FULL, .op_ns = op_ns};
     int64_t start = sl_clock_ns();
-    must(sl_worker_pass(train->worker, &pass));
+    must(sl_run_worker_pass(train->worker, &pass));
     pass.phase = SL_PHASE_B;
-    must(sl_worker_pass(train->worker, &pass));
-    must(sl_train_apply(train, &report));
+    must(sl_run_worker_pass(train->worker, &pass));
+    must(sl_run_train_apply(train, &report));
     must(train->device->row->sync(train->device, SL_STREAM_COMPUTE));
     return (double)(sl_clock_ns() - start) * 1e-6;
 }
@@ -90,14 +90,14 @@ static int by_time(const void *a, const void *b) {
 }
 
 static double put_table(const struct sl_program *p, const int64_t *op_ns, int runs) {
-    struct row rows[MOST_KERNELS] = {{0}};
+    struct row rows[MAX_KERNELS] = {{0}};
     int count = 0;
     double total = 0;
     for (int i = 0; i < p->instr_count; i++) {
         int r = 0;
         while (r < count && strcmp(rows[r].name, p->instrs[i].kernel) != 0)
             r++;
-        if (r == MOST_KERNELS)
+        if (r == MAX_KERNELS)
             continue;
         count = r == count ? count + 1 : count;
         rows[r].name = p->instrs[i].kernel;
@@ -122,9 +122,9 @@ static void put_products(const struct sl_program *p, const int64_t *op_ns, int r
         if (strncmp(instr->kernel, "matmul", 6) != 0 || (i > 40 && i < p->instr_count - 40))
             continue;
         printf("PRODUCT %-15s %s %s t=%d%d %8.3f ms %7.1f TFLOP/s\n", instr->kernel,
-               sl_shape_text(&instr->in[0].shape, a), sl_shape_text(&instr->in[1].shape, b),
-               (int)instr->attr[0].i, (int)instr->attr[1].i, ms,
-               instr->flops / (ms * 1e-3) * 1e-12);
+               sl_graph_shape_text(&instr->in[0].shape, a),
+               sl_graph_shape_text(&instr->in[1].shape, b), (int)instr->attr[0].i,
+               (int)instr->attr[1].i, ms, instr->flops / (ms * 1e-3) * 1e-12);
     }
 }
 
@@ -161,14 +161,14 @@ int main(int argc, char **argv) {
         return 77;
     }
     if (config.dtype == SL_FP16) /* by hand: no step is skipped */
-        must(sl_loss_scale_parse("1024", &config.loss_scale));
+        must(sl_optim_loss_scale_parse("1024", &config.loss_scale));
     must(sl_optim_parse("adamw:wd=0.1", &config.optim));
-    must(sl_lr_parse("constant", 100, &config.lr));
-    must(sl_train_open(&config, &train));
+    must(sl_optim_lr_parse("constant", 100, &config.lr));
+    must(sl_run_train_open(&config, &train));
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     struct sl_feed feed = {SL_DATA_TRAIN, SL_WORKER_FULL, 0, config.batch, 0};
-    must(sl_train_count(train, SL_DATA_TRAIN, 0, config.batch, train->counts));
-    must(sl_train_feed(train, &feed));
+    must(sl_run_train_count(train, SL_DATA_TRAIN, 0, config.batch, train->counts));
+    must(sl_run_train_feed(train, &feed));
     for (int i = 0; i < WARM; i++)
         one_step(train, NULL);
     for (int i = 0; i < TIMED; i++)
@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
            graph->name, (long long)config.batch, argv[4], ms[TIMED / 2], ms[0], ms[TIMED - 1],
            (double)config.batch / (ms[TIMED / 2] * 1e-3), total,
            flops / (ms[TIMED / 2] * 1e-3) * 1e-12, (double)train->worker->bytes / 1073741824.0);
-    sl_train_close(train);
+    sl_run_train_close(train);
     sl_data_close((struct sl_data *)config.data);
     sl_graph_close(graph);
     sl_arena_free(&arena);

@@ -59,7 +59,7 @@ static struct looks run_watched(struct sl_pipe *pipe, int64_t steps) {
 /* Nanoseconds of all that is noted around an action which waits once. */
 static double note_ns(struct sl_pipe *pipe) {
     struct sl_pipe_worker *w = &pipe->workers[0];
-    struct sl_action action = {.kind = SL_F};
+    struct sl_action action = {.kind = SL_FORWARD};
     struct sl_wait_note note = {.wait = SL_WAIT_MESSAGE, .peer = 1};
     int64_t start = sl_clock_cpu_ns();
     for (int i = 0; i < NOTES; i++) {
@@ -67,7 +67,7 @@ static double note_ns(struct sl_pipe *pipe) {
         sl_pipe_note_action(w, &action);
         sl_pipe_note_wait(w, note);
         sl_pipe_note_go(w);
-        sl_pipe_note_done(w, SL_F, i & 4095);
+        sl_pipe_note_done(w, SL_FORWARD, i & 4095);
     }
     double ns = (double)(sl_clock_cpu_ns() - start) / NOTES;
     sl_pipe_note_action(w, NULL);
@@ -96,7 +96,7 @@ static void *rank_main(void *arg) {
     struct rank *r = arg;
     struct timespec idle = {.tv_sec = (time_t)r->seconds,
                             .tv_nsec = (long)(1e9 * (r->seconds - (double)(time_t)r->seconds))};
-    must(sl_comm_open(&sl_transport_tcp, &r->job, &r->comm));
+    must(sl_comm_open(&sl_comm_transport_tcp, &r->job, &r->comm));
     nanosleep(&idle, NULL);
     must(sl_comm_settle(r->comm, SL_OK));
     sl_comm_close(r->comm);

@@ -3,7 +3,7 @@
 #   SL_CLI_SOURCES   cli without main.c             -> the binary and its tests
 #   SL_CLI_MAIN      cli/main.c
 #   SL_MPI_SOURCES   comm/mpi*.c                    -> libsluice_mpi.so, loaded when present
-#   SL_CUDA_SOURCES  device/cuda/*, comm/nccl*      -> libsluice_cuda.so, loaded when present
+#   SL_CUDA_SOURCES  device/cuda/*                     -> libsluice_cuda.so, loaded when present
 
 # The instruction set of a kernel file is in its name; the dispatcher decides at run time.
 set(SL_ISA_avx2 -mavx2 -mfma)
@@ -91,9 +91,9 @@ macro(sluice_rooms)
     list(FILTER SL_MPI_SOURCES INCLUDE REGEX "/src/comm/mpi[^/]*\\.c$")
     list(FILTER SL_LIB_SOURCES EXCLUDE REGEX "/src/comm/mpi[^/]*\\.c$")
     set(SL_CUDA_SOURCES ${SL_LIB_SOURCES})
-    list(FILTER SL_CUDA_SOURCES INCLUDE REGEX "/src/(device/cuda/|comm/nccl)[^/]*\\.c$")
-    list(FILTER SL_LIB_SOURCES EXCLUDE REGEX "/src/(device/cuda/|comm/nccl)[^/]*\\.c$")
-    file(GLOB files CONFIGURE_DEPENDS "${src}/device/cuda/*.cu" "${src}/comm/nccl*.cu")
+    list(FILTER SL_CUDA_SOURCES INCLUDE REGEX "/src/device/cuda/[^/]*\\.c$")
+    list(FILTER SL_LIB_SOURCES EXCLUDE REGEX "/src/device/cuda/[^/]*\\.c$")
+    file(GLOB files CONFIGURE_DEPENDS "${src}/device/cuda/*.cu")
     list(APPEND SL_CUDA_SOURCES ${files})
 
     set(files "")

@@ -27,7 +27,7 @@ struct losses {
     int count;
 };
 
-static int keep(void *ctx, const struct sl_train_step *step) {
+static int keep(void *ctx, const struct sl_run_train_step *step) {
     struct losses *losses = ctx;
     losses->at[losses->count++] = step->loss;
     printf("step %2lld  loss %.6f  norm %.4f\n", (long long)step->step, step->loss, step->norm);

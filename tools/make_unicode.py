@@ -60,7 +60,7 @@ static bool is_space(uint32_t code) {
            code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
 }
 
-enum sl_unicode sl_unicode_class(uint32_t code) {
+enum sl_unicode sl_data_unicode_class(uint32_t code) {
     if (code < 128) {
         uint32_t lower = code | 0x20;
         if (lower >= 'a' && lower <= 'z')
@@ -79,7 +79,7 @@ enum sl_unicode sl_unicode_class(uint32_t code) {
 }
 
 /* Lead byte, smallest code point: overlong forms, surrogates and what is above 10FFFF are refused. */
-int sl_utf8_read(const char *text, size_t length, uint32_t *code) {
+int sl_data_utf8_read(const char *text, size_t length, uint32_t *code) {
     const unsigned char *p = (const unsigned char *)text;
     static const uint32_t lowest[5] = {0, 0, 0x80, 0x800, 0x10000};
     int n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;

@@ -8,12 +8,15 @@ extern "C" {
 
 enum sl_err_code {
     SL_OK = 0,
-    SL_ERR_NO = 1,     /* a check said no: does not verify, does not fit, refused combination */
-    SL_ERR_USAGE = 2,  /* the command line is wrong */
-    SL_ERR_INPUT = 3,  /* a file or a model is wrong */
-    SL_ERR_SYSTEM = 4, /* memory, disk, device */
-    SL_ERR_PEER = 5,   /* another worker failed */
+    SL_ERR_REFUSED = 1, /* a check failed: does not verify, does not fit, refused combination */
+    SL_ERR_USAGE = 2,   /* the command line is wrong */
+    SL_ERR_INPUT = 3,   /* a file or a model is wrong */
+    SL_ERR_SYSTEM = 4,  /* memory, disk, device */
+    SL_ERR_PEER = 5,    /* another worker failed */
 };
+
+/* The name of SL_ERR_REFUSED before version 0.2; removed in 0.3. */
+#define SL_ERR_NO SL_ERR_REFUSED
 
 typedef enum sl_err_code sl_err;
 

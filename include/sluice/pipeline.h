@@ -30,7 +30,7 @@ struct sl_plan_request {
     double seconds;        /* for the search; 0: no limit */
 };
 
-/* Cut a net (autodiff must have run) for a machine. SL_ERR_NO when nothing fits; the message says
+/* Cut a net (autodiff must have run) for a machine. SL_ERR_REFUSED when nothing fits; the message says
  * what would. */
 sl_err sl_pipeline_plan(const struct sl_net *net, const struct sl_plan_request *request,
                         struct sl_pipeline **out);
@@ -49,10 +49,10 @@ void sl_pipeline_close(struct sl_pipeline *pipeline); /* NULL is allowed */
 sl_err sl_pipeline_costs(struct sl_pipeline *pipeline, const char *costs);
 
 /* Build a schedule of this name ('sluice list schedules') with so many micro-batches (0: those of
- * the plan) and iterations, and prove it. SL_ERR_NO: outside of its domain, and why. */
+ * the plan) and iterations, and prove it. SL_ERR_REFUSED: outside of its domain, and why. */
 sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule, int64_t micros,
                             int64_t iterations);
-/* Prove the schedule that was read; a file of passes is lowered first. SL_ERR_NO: it is wrong, and
+/* Prove the schedule that was read; a file of passes is lowered first. SL_ERR_REFUSED: it is wrong, and
  * the message is the shortest reason. */
 sl_err sl_pipeline_verify(struct sl_pipeline *pipeline);
 

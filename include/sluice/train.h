@@ -25,14 +25,14 @@ struct sl_train_request {
 };
 
 /* What a step came to. Later versions add fields at the end. */
-struct sl_train_step {
+struct sl_run_train_step {
     int64_t step, samples, dur_ns;
     double loss, norm, lr; /* norm NAN: stages step at different times */
     int skipped;           /* the gradient was not finite */
 };
 
 /* Called after each step; anything but 0 ends the training there. */
-typedef int (*sl_train_on_step)(void *ctx, const struct sl_train_step *step);
+typedef int (*sl_train_on_step)(void *ctx, const struct sl_run_train_step *step);
 
 /* Trains a net (autodiff must have run); *loss is the last one. Weights start from `seed`; with
  * `run` they are saved at the end, and 'sluice eval', 'sluice sample', 'sluice report' go on. */

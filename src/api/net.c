@@ -71,11 +71,11 @@ static sl_err read_net(const char *file, const struct sl_str *text,
     struct sl_graph *graph = NULL;
     sl_err err = SL_OK;
     *out = NULL;
-    SL_TRY_OUT(sl_model_parse_sets(sets ? sets : "", &arena, options));
+    SL_TRY_OUT(sl_graph_model_parse_sets(sets ? sets : "", &arena, options));
     if (text)
-        SL_TRY_OUT(sl_model_read(file, text->at, text->length, options, &graph));
+        SL_TRY_OUT(sl_graph_model_read(file, text->at, text->length, options, &graph));
     else
-        SL_TRY_OUT(sl_model_read_file(file, options, &graph));
+        SL_TRY_OUT(sl_graph_model_read_file(file, options, &graph));
     *out = new_net(graph);
 out:
     sl_arena_free(&arena);
@@ -85,7 +85,7 @@ out:
 sl_err sl_net_read(const char *file, const char *models, const char *sets, struct sl_net **out) {
     const char *const dirs[] = {models, NULL};
     struct sl_model_options options = plain;
-    options.find_used = sl_model_find_used;
+    options.find_used = sl_graph_model_find_used;
     options.find_ctx = dirs;
     return read_net(file, NULL, &options, sets, out);
 }
@@ -103,7 +103,7 @@ sl_err sl_net_read_text(const char *name, const char *text, size_t length, const
 static sl_err extend(struct sl_net *net, struct sl_text *text, struct sl_model_piece piece) {
     piece.text = text->at;
     piece.scope = net->scope;
-    sl_err err = sl_model_extend(net->graph, &plain, &piece);
+    sl_err err = sl_graph_model_extend(net->graph, &plain, &piece);
     sl_text_free(text);
     return err;
 }
@@ -255,11 +255,11 @@ double sl_net_stat(const struct sl_net *net, enum sl_net_stat stat) {
 const char *sl_net_shape(struct sl_net *net, int tensor) {
     if (tensor < 0 || tensor >= net->graph->values.count)
         return "";
-    return sl_shape_text(&sl_graph_value(net->graph, tensor)->shape, net->shape);
+    return sl_graph_shape_text(&sl_graph_value(net->graph, tensor)->shape, net->shape);
 }
 
 const char *sl_net_print(struct sl_net *net) {
     net->text.length = 0;
-    sl_model_write(net->graph, &net->text);
+    sl_graph_model_write(net->graph, &net->text);
     return net->text.at;
 }

@@ -35,8 +35,8 @@ void sl_pipeline_close(struct sl_pipeline *pipeline) {
 sl_err sl_pipeline_chain(int stages, struct sl_pipeline **out) {
     struct sl_pipeline *p = new_pipeline();
     sl_err err =
-        stages < 1 || stages > SL_STAGE_MOST
-            ? sl_fail(SL_ERR_USAGE, "a chain has 1 to %d stages, not %d", SL_STAGE_MOST, stages)
+        stages < 1 || stages > SL_STAGE_MAX
+            ? sl_fail(SL_ERR_USAGE, "a chain has 1 to %d stages, not %d", SL_STAGE_MAX, stages)
             : sl_plan_chain(&p->arena, stages, stages, SL_LAYOUT_LOOP, &p->plan);
     return finish(p, err, out);
 }
@@ -55,7 +55,7 @@ static sl_err read_text(struct sl_pipeline *p, const char *name, const char *tex
     if (ends(name, ".plan"))
         return sl_plan_read(&p->arena, name, text, length, &p->plan);
     if (ends(name, ".csv"))
-        SL_TRY(sl_torch_csv_read(&p->arena, name, text, length, &p->read));
+        SL_TRY(sl_interop_torch_csv_read(&p->arena, name, text, length, &p->read));
     else if (ends(name, ".sched"))
         SL_TRY(sl_sched_read(&p->arena, name, text, length, &p->read));
     else
@@ -175,7 +175,7 @@ static sl_err put_picture(struct sl_pipeline *p, const char *format, struct sl_t
     sl_err err = SL_OK;
     if (!p->sim)
         return sl_fail(SL_ERR_USAGE, "'%s' needs a simulation", format);
-    sl_picture_build(&arena, p->sim->timeline, p->sched->name, "", &picture);
+    sl_report_picture_build(&arena, p->sim->timeline, p->sched->name, "", &picture);
     if (strcmp(format, "grid") == 0)
         sl_report_grid(&picture, &(struct sl_grid_opts){.critical = true}, out);
     else if (strcmp(format, "svg") == 0)
@@ -207,6 +207,6 @@ const char *sl_pipeline_text(struct sl_pipeline *pipeline, const char *format) {
     else if (strcmp(format, "sched") == 0)
         sl_sched_write(sched, out);
     else
-        err = sl_torch_csv_write(sched, false, out);
+        err = sl_interop_torch_csv_write(sched, false, out);
     return err == SL_OK ? out->at : NULL;
 }

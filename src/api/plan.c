@@ -14,9 +14,9 @@ static const char *or_else(const char *given, const char *fallback) {
 }
 
 static sl_err set_query(const struct sl_plan_request *r, struct sl_search_spec *spec) {
-    if (r->schedule && !sl_schedule_find(r->schedule))
+    if (r->schedule && !sl_sched_row_find(r->schedule))
         return sl_fail(SL_ERR_USAGE, "no schedule '%s'", r->schedule);
-    SL_TRY(sl_planner_find(or_else(r->planner, "sluice"), &spec->planner));
+    SL_TRY(sl_search_planner_find(or_else(r->planner, "sluice"), &spec->planner));
     spec->query.schedule = r->schedule;
     spec->query.until_ns = r->seconds > 0 ? sl_clock_ns() + (int64_t)(r->seconds * 1e9) : 0;
     return SL_OK;
@@ -41,12 +41,12 @@ static sl_err search(const struct sl_net *net, const struct sl_plan_request *r,
     if (r->micros)
         problem.micro_size = (problem.batch + r->micros - 1) / r->micros;
     SL_TRY(sl_optim_parse(or_else(r->optimizer, "adamw"), &optim));
-    problem.precision = sl_precision_find(or_else(r->dtype, "fp32"));
+    problem.precision = sl_search_precision_find(or_else(r->dtype, "fp32"));
     if (!problem.precision)
         return sl_fail(SL_ERR_USAGE, "dtype is fp32, fp16 or bf16, not '%s'", r->dtype);
     SL_TRY(set_query(r, &spec));
-    SL_TRY(sl_machine_argument(arena, or_else(r->machine, "here"), &problem.machine));
-    SL_TRY(sl_problem_build(arena, &problem, &spec.query.problem));
+    SL_TRY(sl_profile_machine_argument(arena, or_else(r->machine, "here"), &problem.machine));
+    SL_TRY(sl_search_problem_build(arena, &problem, &spec.query.problem));
     return sl_search_run(arena, &spec, found);
 }
 

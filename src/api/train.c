@@ -17,13 +17,13 @@ struct watch {
 
 static void on_step(void *ctx, const struct sl_step_report *r) {
     struct watch *w = ctx;
-    struct sl_train_step step = {.step = r->step,
-                                 .samples = r->samples,
-                                 .dur_ns = r->dur_ns,
-                                 .loss = r->loss,
-                                 .norm = r->norm,
-                                 .lr = r->lr,
-                                 .skipped = r->skipped};
+    struct sl_run_train_step step = {.step = r->step,
+                                     .samples = r->samples,
+                                     .dur_ns = r->dur_ns,
+                                     .loss = r->loss,
+                                     .norm = r->norm,
+                                     .lr = r->lr,
+                                     .skipped = r->skipped};
     if (w->on_step && w->on_step(w->ctx, &step) != 0)
         w->stop = 1;
 }
@@ -52,7 +52,7 @@ static sl_err set_training(const struct sl_net *net, const struct sl_train_reque
         .seed = r->seed ? r->seed : 1,
     };
     SL_TRY(sl_optim_parse(or_else(r->optimizer, "adamw"), &c->optim));
-    SL_TRY(sl_lr_parse(or_else(r->lr_schedule, "constant"), c->steps, &c->lr));
+    SL_TRY(sl_optim_lr_parse(or_else(r->lr_schedule, "constant"), c->steps, &c->lr));
     c->base_lr = r->lr > 0 ? r->lr : c->optim.row->lr;
     return SL_OK;
 }
@@ -65,7 +65,7 @@ static sl_err set_pipeline(struct sl_arena *arena, const struct sl_train_request
     s->plan = r->pipeline->plan;
     s->stage_of = stage_of;
     s->schedule = or_else(r->schedule, or_else(s->plan->schedule, "1f1b"));
-    s->together = true;
+    s->global_step = true;
     if (!r->batch && s->plan->batch)
         s->train.batch = s->plan->batch;
     return sl_plan_stage_of(s->plan, s->train.graph, stage_of);
@@ -77,7 +77,7 @@ static void put_config(struct sl_text *text, const struct sl_train_request *r,
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_text optim = {0}, lr = {0};
     sl_optim_put(&optim, &c->optim);
-    sl_lr_put(&lr, &c->lr);
+    sl_optim_lr_put(&lr, &c->lr);
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", c->graph->name);
     sl_json_put_string(&json, "data", or_else(r->data, "synthetic"));
@@ -129,10 +129,10 @@ sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *req
     SL_TRY_OUT(open_data(&arena, request, &s.train, &data));
     s.train.data = data;
     put_config(&config, request, &s.train);
-    sl_model_write(net->graph, &model);
+    sl_graph_model_write(net->graph, &model);
     s.config = config.at;
     s.model = model.at;
-    SL_TRY_OUT(sl_session_run(&s, &result));
+    SL_TRY_OUT(sl_run_session_run(&s, &result));
     *loss = result.last_loss;
 out:
     sl_data_close(data);

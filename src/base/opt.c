@@ -58,8 +58,8 @@ static sl_err take_option(struct sl_args *args, const struct names *names, int a
         return sl_fail(SL_ERR_USAGE, "%s: %s needs a value %s", args->command, row->name, row->arg);
     if (!row->repeats && sl_args_has(args, row->name))
         return sl_fail(SL_ERR_USAGE, "%s: %s is given twice", args->command, row->name);
-    if (args->option_count == SL_ARGS_MOST)
-        return sl_fail(SL_ERR_USAGE, "%s: more than %d options", args->command, SL_ARGS_MOST);
+    if (args->option_count == SL_ARGS_MAX)
+        return sl_fail(SL_ERR_USAGE, "%s: more than %d options", args->command, SL_ARGS_MAX);
     const char *value = !row->arg ? NULL : equals ? equals + 1 : argv[++*i];
     args->option[args->option_count] = row;
     args->value[args->option_count++] = value;
@@ -78,8 +78,8 @@ sl_err sl_args_parse(struct sl_args *args, const char *command, const struct sl_
         } else if (is_option) {
             SL_TRY(take_option(args, &names, argc, argv, &i));
         } else {
-            if (args->positional_count == SL_ARGS_MOST)
-                return sl_fail(SL_ERR_USAGE, "%s: more than %d arguments", command, SL_ARGS_MOST);
+            if (args->positional_count == SL_ARGS_MAX)
+                return sl_fail(SL_ERR_USAGE, "%s: more than %d arguments", command, SL_ARGS_MAX);
             args->positional[args->positional_count++] = argv[i];
         }
     }

@@ -12,15 +12,15 @@ struct sl_option {
     bool repeats;     /* may be given several times */
 };
 
-enum { SL_ARGS_MOST = 256 };
+enum { SL_ARGS_MAX = 256 };
 
 /* A parsed command line. Values point into argv. */
 struct sl_args {
     const char *command; /* for messages: "train" */
-    const char *positional[SL_ARGS_MOST];
+    const char *positional[SL_ARGS_MAX];
     int positional_count;
-    const struct sl_option *option[SL_ARGS_MOST]; /* as given, in order */
-    const char *value[SL_ARGS_MOST];              /* NULL for a flag */
+    const struct sl_option *option[SL_ARGS_MAX]; /* as given, in order */
+    const char *value[SL_ARGS_MAX];              /* NULL for a flag */
     int option_count;
 };
 

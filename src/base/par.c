@@ -34,11 +34,11 @@ int sl_par_cores(void) {
 }
 
 void sl_par_for(int64_t count, int threads, void (*body)(void *ctx, int64_t i), void *ctx) {
-    enum { MOST = 256 };
-    pthread_t ids[MOST];
+    enum { MAX = 256 };
+    pthread_t ids[MAX];
     struct par_job job = {.count = count, .body = body, .ctx = ctx};
     int want = threads > 0 ? threads : sl_par_cores(), started = 0;
-    want = want > MOST ? MOST : want;
+    want = want > MAX ? MAX : want;
     want = (int64_t)want > count ? (int)count : want;
     while (started + 1 < want && pthread_create(&ids[started], NULL, work, &job) == 0)
         started++;

@@ -32,7 +32,7 @@ int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim) {
     int64_t size_bytes = dtypes[dtype].size_bytes;
     for (int i = 0; i < rank; i++)
         if (dim[i] < 0 || __builtin_mul_overflow(size_bytes, dim[i], &size_bytes) ||
-            size_bytes > SL_ST_BYTES_MOST)
+            size_bytes > SL_ST_BYTES_MAX)
             return -1;
     return size_bytes;
 }

@@ -39,10 +39,10 @@ const char *sl_st_dtype_name(enum sl_st_dtype dtype); /* "F32" */
 int64_t sl_st_dtype_bytes(enum sl_st_dtype dtype);    /* of one element */
 bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
 
-enum { SL_ST_RANK = 8, SL_ST_HEADER_MOST = 100000000 };
+enum { SL_ST_RANK = 8, SL_ST_HEADER_MAX = 100000000 };
 
 /* Largest size of a file and of a tensor: what JSON numbers hold exactly. */
-#define SL_ST_BYTES_MOST ((int64_t)1 << 53)
+#define SL_ST_BYTES_MAX ((int64_t)1 << 53)
 
 struct sl_st_tensor {
     const char *name;
@@ -53,7 +53,7 @@ struct sl_st_tensor {
     int64_t size_bytes; /* = product of dim, times the dtype's bytes */
 };
 
-/* dtype bytes x shape, or -1 when a size is negative or the product leaves SL_ST_BYTES_MOST. */
+/* dtype bytes x shape, or -1 when a size is negative or the product leaves SL_ST_BYTES_MAX. */
 int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim);
 /* "F32 [3,5]" */
 enum { SL_ST_TEXT = 200 };

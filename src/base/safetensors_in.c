@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NOTES_MOST = 1024 };
+enum { NOTES_MAX = 1024 };
 
 struct sl_st_row {
     const char *name;
@@ -42,8 +42,7 @@ static sl_err read_shape(struct sl_json_in *json, struct sl_st_tensor *out, cons
         if (json->event == SL_JSON_ARRAY_END)
             return SL_OK;
         if (json->event != SL_JSON_NUMBER || json->number < 0 ||
-            json->number > (double)SL_ST_BYTES_MOST ||
-            json->number != (double)(int64_t)json->number)
+            json->number > (double)SL_ST_BYTES_MAX || json->number != (double)(int64_t)json->number)
             return sl_json_fail(json, "a shape holds whole numbers from 0 to 2^53");
         if (out->rank == SL_ST_RANK)
             return sl_json_fail(json, "more than %d axes", SL_ST_RANK);
@@ -54,8 +53,8 @@ static sl_err read_shape(struct sl_json_in *json, struct sl_st_tensor *out, cons
 static sl_err read_offsets(struct sl_json_in *json, struct sl_st_tensor *out) {
     int64_t end;
     SL_TRY(sl_json_take(json, SL_JSON_ARRAY));
-    SL_TRY(sl_json_take_int(json, 0, SL_ST_BYTES_MOST, &out->offset));
-    SL_TRY(sl_json_take_int(json, 0, SL_ST_BYTES_MOST, &end));
+    SL_TRY(sl_json_take_int(json, 0, SL_ST_BYTES_MAX, &out->offset));
+    SL_TRY(sl_json_take_int(json, 0, SL_ST_BYTES_MAX, &end));
     SL_TRY(sl_json_take(json, SL_JSON_ARRAY_END));
     if (end < out->offset)
         return sl_json_fail(json, "data_offsets end before they begin");
@@ -115,8 +114,8 @@ static sl_err read_notes(struct sl_st *st, struct sl_json_in *json) {
         SL_TRY(sl_json_next(json));
         if (json->event == SL_JSON_OBJECT_END)
             return SL_OK;
-        if (st->notes.count == NOTES_MOST)
-            return sl_json_fail(json, "more than %d entries of __metadata__", NOTES_MOST);
+        if (st->notes.count == NOTES_MAX)
+            return sl_json_fail(json, "more than %d entries of __metadata__", NOTES_MAX);
         note.key = sl_json_in_place(json);
         SL_TRY(sl_json_take(json, SL_JSON_STRING));
         note.value = sl_json_in_place(json);
@@ -203,9 +202,9 @@ static sl_err header_size(const char *path, const unsigned char first[8], int64_
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--)
         length = length << 8 | first[i];
-    if (length > SL_ST_HEADER_MOST)
+    if (length > SL_ST_HEADER_MAX)
         return sl_fail(SL_ERR_INPUT, "%s: not safetensors: a header of %llu bytes (limit %d)", path,
-                       (unsigned long long)length, SL_ST_HEADER_MOST);
+                       (unsigned long long)length, SL_ST_HEADER_MAX);
     if ((int64_t)length > file_bytes - 8)
         return sl_fail(SL_ERR_INPUT, "%s: truncated: the header has %llu bytes, the file %lld",
                        path, (unsigned long long)length, (long long)file_bytes);
@@ -274,7 +273,7 @@ sl_err sl_st_open(const char *path, struct sl_st *out) {
     if (out->fd < 0 || fstat(out->fd, &info) != 0)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: cannot open: %s", path, strerror(errno)));
     out->file_bytes = (int64_t)info.st_size;
-    if (!S_ISREG(info.st_mode) || out->file_bytes < 8 || out->file_bytes > SL_ST_BYTES_MOST)
+    if (!S_ISREG(info.st_mode) || out->file_bytes < 8 || out->file_bytes > SL_ST_BYTES_MAX)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "%s: not safetensors: %s", path,
                            S_ISREG(info.st_mode) ? "wrong size" : "not a regular file"));
     SL_TRY_OUT(read_at(out, 0, 8, first));

@@ -117,15 +117,15 @@ sl_err sl_st_writer_start(struct sl_st_writer *writer, struct sl_text *header) {
         struct sl_st_tensor *tensor = &writer->entries.at[i].tensor;
         tensor->offset = at;
         at += tensor->size_bytes;
-        if (at > SL_ST_BYTES_MOST - SL_ST_HEADER_MOST)
+        if (at > SL_ST_BYTES_MAX - SL_ST_HEADER_MAX)
             return sl_fail(SL_ERR_INPUT, "tensors of more than 2^53 bytes in one file");
     }
     put_header(writer, &text);
-    if (text.length - 8 > SL_ST_HEADER_MOST)
+    if (text.length - 8 > SL_ST_HEADER_MAX)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT,
                            "too many tensors for one safetensors file: a header of "
                            "%zu bytes (limit %d)",
-                           text.length - 8, SL_ST_HEADER_MOST));
+                           text.length - 8, SL_ST_HEADER_MAX));
     writer->header_bytes = (int64_t)text.length;
     settle(writer);
     SL_TRY_OUT(writer->sink.write(writer->sink.ctx, text.at, text.length));

@@ -62,7 +62,7 @@ static int wait_for(pid_t pid, int from, int64_t deadline_ns, struct sl_text *ou
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int sl_capture(const char *const *argv, int patience_s, struct sl_text *out) {
+int sl_cli_capture(const char *const *argv, int patience_s, struct sl_text *out) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return SL_CAPTURE_ABSENT;
@@ -79,7 +79,7 @@ int sl_capture(const char *const *argv, int patience_s, struct sl_text *out) {
     return status;
 }
 
-bool sl_capture_finds(const char *program) {
+bool sl_cli_capture_finds(const char *program) {
     const char *at = getenv("PATH");
     struct sl_text path = {0};
     bool found = false;

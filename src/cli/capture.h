@@ -10,9 +10,9 @@ enum { SL_CAPTURE_ABSENT = 127, SL_CAPTURE_LATE = 124 };
  * 64 KiB, are appended to `out`. Returns the exit status: SL_CAPTURE_ABSENT when it cannot be
  * started, SL_CAPTURE_LATE when it was killed with its children after `patience_s`, 128 + signal.
  */
-int sl_capture(const char *const *argv, int patience_s, struct sl_text *out);
+int sl_cli_capture(const char *const *argv, int patience_s, struct sl_text *out);
 
 /* Is there such a program on the PATH? */
-bool sl_capture_finds(const char *program);
+bool sl_cli_capture_finds(const char *program);
 
 #endif

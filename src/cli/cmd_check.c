@@ -3,11 +3,11 @@
 
 #include "base/json.h"
 #include "cli/comm_options.h"
-#include "run/check.h"
+#include "pipe/check.h"
 
 #include <stdio.h>
 
-enum { MOST_STEPS = 1000000 }; /* it keeps what each of them reports */
+enum { MAX_STEPS = 1000000 }; /* it keeps what each of them reports */
 
 static const char *const kinds[] = {
     [SL_CHECK_SAME] = "",
@@ -60,9 +60,9 @@ static sl_err verdict(const struct sl_check_config *c, const struct sl_check_rep
         snprintf(step, sizeof step, "after %lld steps run together (not step by step)",
                  (long long)c->train->steps);
     if (r->kind == SL_CHECK_LOSS)
-        return sl_fail(SL_ERR_NO, "the loss differs %s: %.17g, one worker has %.17g", step, r->pipe,
-                       r->one);
-    return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED, "the loss differs %s: %.17g, one worker has %.17g", step,
+                       r->pipe, r->one);
+    return sl_fail(SL_ERR_REFUSED,
                    "%s of '%s' differ %s, first on stage %d (%s): element %lld is %.9g, one worker "
                    "has %.9g",
                    kinds[r->kind], r->tensor, step, r->stage, c->plan->stages[r->stage].name,
@@ -77,22 +77,22 @@ static sl_err run(const struct sl_args *args) {
     struct sl_text text = {0};
     struct sl_comm *comm;
     sl_err err = SL_OK;
-    SL_TRY(sl_comm_start(args, &comm));
-    SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
-    SL_TRY_OUT(sl_run_config(args, &inputs, &train));
+    SL_TRY(sl_cli_comm_start(args, &comm));
+    SL_TRY_OUT(sl_cli_run_open(args, args->positional[0], &inputs));
+    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &train));
     train.eval_graph = NULL;
-    SL_TRY_OUT(sl_run_optimizer(args, 20, &train));
-    if (train.steps < 1 || train.steps > MOST_STEPS) {
+    SL_TRY_OUT(sl_cli_run_optimizer(args, 20, &train));
+    if (train.steps < 1 || train.steps > MAX_STEPS) {
         err = sl_fail(SL_ERR_USAGE, "--steps: a check takes at least one step, at most %d",
-                      MOST_STEPS);
+                      MAX_STEPS);
         goto out;
     }
-    SL_TRY_OUT(sl_pipe_choose(args, &train, &inputs.arena, &choice));
+    SL_TRY_OUT(sl_cli_pipe_choose(args, &train, &inputs.arena, &choice));
     if (!choice.plan) {
         err = sl_fail(SL_ERR_USAGE, "check needs a pipeline: --stages N or --plan X.plan");
         goto out;
     }
-    SL_TRY_OUT(sl_comm_compare(comm, args, &train, &choice));
+    SL_TRY_OUT(sl_cli_comm_compare(comm, args, &train, &choice));
     struct sl_check_config check = {
         .train = &train,
         .plan = choice.plan,
@@ -102,19 +102,19 @@ static sl_err run(const struct sl_args *args) {
         .comm = comm,
         .lend = sl_args_has(args, "--lend"),
     };
-    SL_TRY_OUT(sl_comm_bind(args, &check.bind));
-    SL_TRY_OUT(sl_check(&check, &report));
+    SL_TRY_OUT(sl_cli_comm_bind(args, &check.bind));
+    SL_TRY_OUT(sl_pipe_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);
     else if (report.kind == SL_CHECK_SAME)
         put_same(&text, &check, &report);
-    if (sl_comm_speaks(comm))
-        SL_TRY_OUT(sl_print(&text));
+    if (sl_cli_comm_is_root(comm))
+        SL_TRY_OUT(sl_cli_print(&text));
     err = verdict(&check, &report);
 out:
     sl_text_free(&text);
-    sl_run_close(&inputs);
-    return sl_comm_finish(comm, err);
+    sl_cli_run_close(&inputs);
+    return sl_cli_comm_finish(comm, err);
 }
 
 static const struct sl_option options[] = {
@@ -123,7 +123,7 @@ static const struct sl_option options[] = {
     SL_OPTIMIZER_OPTIONS, {0},
 };
 
-const struct sl_command sl_cmd_check = {
+const struct sl_command sl_cli_cmd_check = {
     .name = "check",
     .synopsis = "MODEL --stages N [--schedule S] [--steps K] [--batch B] [--micro M] ...",
     .brief = "train on a pipeline and on one worker, compare bit for bit",

@@ -1,8 +1,8 @@
 /* sluice ckpt: list, verify and convert checkpoints. */
 #include "base/json.h"
 #include "base/outfile.h"
+#include "ckpt/files.h"
 #include "cli/command.h"
-#include "run/ckpt_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static sl_err run_ls(const struct sl_args *args, const char *path) {
         sl_json_close(&json, ']');
         sl_text_put(&text, "\n");
     }
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_arena_free(&arena);
@@ -162,14 +162,15 @@ static sl_err run_verify(const struct sl_args *args, const char *path) {
         sl_json_close(&out.json, ']');
     if (out.as_json)
         sl_text_put(&out.text, "\n");
-    SL_TRY_OUT(sl_print(&out.text));
+    SL_TRY_OUT(sl_cli_print(&out.text));
     /* `latest` itself, and what it expects of the checkpoint that it names. */
     if (step < 0 && sl_ckpt_latest_read(sl_ckpt_root(&arena, path), &arena, &latest) != SL_OK)
-        err = SL_ERR_NO;
+        err = SL_ERR_REFUSED;
     else if (step < 0 && latest.name && list.latest < 0)
-        err = sl_fail(SL_ERR_NO, "%s: 'latest' names %s, which is not there", path, latest.name);
+        err =
+            sl_fail(SL_ERR_REFUSED, "%s: 'latest' names %s, which is not there", path, latest.name);
     else if (out.damaged)
-        err = sl_fail(SL_ERR_NO, "%d of %d checkpoints are damaged", out.damaged, out.checked);
+        err = sl_fail(SL_ERR_REFUSED, "%d of %d checkpoints are damaged", out.damaged, out.checked);
 out:
     sl_text_free(&out.text);
     sl_arena_free(&arena);
@@ -238,7 +239,7 @@ static sl_err run_convert(const struct sl_args *args, const char *path) {
     sl_err err = convert_to(ckpt, state, target);
     sl_ckpt_close(ckpt);
     if (err == SL_OK && sl_args_has(args, "--json") && strcmp(target, "-") != 0)
-        err = sl_print_written(args, "-o");
+        err = sl_cli_print_written(args, "-o");
     return err;
 }
 
@@ -271,7 +272,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_ckpt = {
+const struct sl_command sl_cli_cmd_ckpt = {
     .name = "ckpt",
     .synopsis = "ls|verify|convert RUN [--step N] [--state] [-o FILE] [--json]",
     .brief = "list, verify and convert checkpoints",

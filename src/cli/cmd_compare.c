@@ -1,7 +1,7 @@
 /* sluice compare: two checkpoints, bit for bit. */
 #include "base/json.h"
+#include "ckpt/ckpt.h"
 #include "cli/command.h"
-#include "run/ckpt.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -225,10 +225,10 @@ static sl_err run(const struct sl_args *args) {
         put_json(&text, &all);
     else
         put_text(&text, &all);
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
     if (all.differing || !same_place(&all))
-        err =
-            sl_fail(SL_ERR_NO, "compare: %s and %s differ", sl_ckpt_dir(all.a), sl_ckpt_dir(all.b));
+        err = sl_fail(SL_ERR_REFUSED, "compare: %s and %s differ", sl_ckpt_dir(all.a),
+                      sl_ckpt_dir(all.b));
 out:
     sl_text_free(&text);
     sl_ckpt_close(all.a);
@@ -242,7 +242,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_compare = {
+const struct sl_command sl_cli_cmd_compare = {
     .name = "compare",
     .synopsis = "RUN_A RUN_B [--step N] [--weights] [--json]",
     .brief = "compare checkpoints bit for bit",

@@ -57,7 +57,7 @@ static sl_err print_json(const char *shell, const struct sl_text *said) {
         words_json(said, &arena, &json);
     }
     sl_text_put(&text, "\n");
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     sl_arena_free(&arena);
     return err;
@@ -68,19 +68,19 @@ static sl_err run(const struct sl_args *args) {
     sl_err err = SL_OK;
     bool words = strcmp(args->positional[0], "words") == 0 && args->positional_count > 1;
     if (words)
-        SL_TRY_OUT(sl_complete(args, args->positional + 1, args->positional_count - 1, &text));
+        SL_TRY_OUT(sl_cli_complete(args, args->positional + 1, args->positional_count - 1, &text));
     else
         SL_TRY_OUT(put_script(&text, args->positional[0]));
     if (sl_args_has(args, "--json"))
         err = print_json(words ? NULL : args->positional[0], &text);
     else
-        err = sl_print(&text);
+        err = sl_cli_print(&text);
 out:
     sl_text_free(&text);
     return err;
 }
 
-const struct sl_command sl_cmd_completion = {
+const struct sl_command sl_cli_cmd_completion = {
     .name = "completion",
     .synopsis = "SHELL | words -- WORD...",
     .brief = "completion of commands, options and names in bash, fish or zsh",

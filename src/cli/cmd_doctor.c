@@ -14,13 +14,13 @@ static const struct {
     const char *name, *brief;
     void (*look)(struct sl_doctor *d);
 } groups[] = {
-    {"machine", "this machine", sl_doctor_machine},
-    {"ranks", "several processes", sl_doctor_ranks},
-    {"gpus", "GPUs", sl_doctor_gpus},
-    {"tools", "to build and test", sl_doctor_tools},
+    {"machine", "this machine", sl_cli_doctor_machine},
+    {"ranks", "several processes", sl_cli_doctor_ranks},
+    {"gpus", "GPUs", sl_cli_doctor_gpus},
+    {"tools", "to build and test", sl_cli_doctor_tools},
 };
 
-void sl_doctor_ok(struct sl_doctor *d, const char *name, const char *fmt, ...) {
+void sl_cli_doctor_ok(struct sl_doctor *d, const char *name, const char *fmt, ...) {
     char text[512];
     va_list args;
     va_start(args, fmt);
@@ -31,7 +31,7 @@ void sl_doctor_ok(struct sl_doctor *d, const char *name, const char *fmt, ...) {
                                             .what = sl_arena_dup(d->arena, text, strlen(text))}));
 }
 
-void sl_doctor_bad(struct sl_doctor *d, struct sl_finding finding) {
+void sl_cli_doctor_bad(struct sl_doctor *d, struct sl_finding finding) {
     finding.group = d->group;
     SL_PUSH(&d->found, finding);
 }
@@ -100,10 +100,10 @@ static sl_err run(const struct sl_args *args) {
         put_json(&text, &d);
     else
         put_text(&text, &d, sl_cli_colour());
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     if (err == SL_OK && count_bad(&d, true)) {
         sl_err_set_message(""); /* it is said */
-        err = SL_ERR_NO;
+        err = SL_ERR_REFUSED;
     }
     SL_VEC_FREE(&d.found);
     sl_text_free(&text);
@@ -117,7 +117,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_doctor = {
+const struct sl_command sl_cli_cmd_doctor = {
     .name = "doctor",
     .synopsis = "[--quick] [--json]",
     .brief = "what this machine has, what is missing and how to get it",

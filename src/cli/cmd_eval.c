@@ -30,14 +30,14 @@ static sl_err run(const struct sl_args *args) {
     struct sl_text text = {0};
     int64_t samples = 1024;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_run_dir_open(args, args->positional[0], 0, &dir));
+    SL_TRY_OUT(sl_cli_run_dir_open(args, args->positional[0], 0, &dir));
     SL_TRY_OUT(sl_args_int(args, "--samples", 1, INT64_MAX, &samples));
-    SL_TRY_OUT(sl_train_eval(dir.train, samples, &report));
+    SL_TRY_OUT(sl_run_train_eval(dir.train, samples, &report));
     put_report(&text, args, &report);
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
-    sl_run_dir_close(&dir);
+    sl_cli_run_dir_close(&dir);
     return err;
 }
 
@@ -49,7 +49,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_eval = {
+const struct sl_command sl_cli_cmd_eval = {
     .name = "eval",
     .synopsis = "RUN [--samples N] [--data F]",
     .brief = "loss and accuracy of a trained run",

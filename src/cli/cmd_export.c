@@ -28,10 +28,10 @@ static sl_err open_graph(const struct sl_args *args, struct job *job) {
     const struct sl_plan *plan = job->what.plan;
     const char *model = sl_args_text(args, "--model", plan->model);
     if (!model || !plan->node_count)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s: this plan is of no model, and %s wants the names of its parts",
                        args->positional[0], job->row->name);
-    SL_TRY(sl_model_open(args, model, false, &job->graph));
+    SL_TRY(sl_cli_model_open(args, model, false, &job->graph));
     SL_TRY(sl_graph_autodiff(job->graph));
     int *stage_of = SL_NEW(&job->arena, int, job->graph->forward_count + 1);
     SL_TRY(sl_plan_stage_of(plan, job->graph, stage_of));
@@ -60,7 +60,7 @@ static sl_err print_json(const char *target, const char *exported) {
     sl_json_put_string(&json, "text", exported);
     sl_json_close(&json, '}');
     sl_text_put(&text, "\n");
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
@@ -69,7 +69,7 @@ static sl_err run_job(const struct sl_args *args, struct job *job, struct sl_tex
     const char *to = sl_args_text(args, "--to", NULL), *path = sl_args_text(args, "-o", "-");
     if (!to)
         return sl_fail(SL_ERR_USAGE, "export: --to csv, dot, json, megatron or torchtitan");
-    SL_TRY(sl_exporter_find(to, &job->row));
+    SL_TRY(sl_interop_exporter_find(to, &job->row));
     SL_TRY(read_plan(args->positional[0], job));
     if (job->row->needs_graph)
         SL_TRY(open_graph(args, job));
@@ -81,7 +81,7 @@ static sl_err run_job(const struct sl_args *args, struct job *job, struct sl_tex
         return sl_file_write(path, text->at, text->length);
     if (sl_args_has(args, "-o")) {
         SL_TRY(sl_file_write(path, text->at, text->length));
-        return sl_print_written(args, "-o");
+        return sl_cli_print_written(args, "-o");
     }
     return print_json(job->row->name, text->at);
 }
@@ -107,7 +107,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_export = {
+const struct sl_command sl_cli_cmd_export = {
     .name = "export",
     .synopsis = "X.plan --to TARGET [-o FILE]",
     .brief = "write a plan for another system",

@@ -7,12 +7,12 @@ static sl_err run(const struct sl_args *args) {
     struct sl_text text = {0};
     const struct sl_layers *layers;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_layers_open(&arena, args->positional[1], args->positional[0], &layers));
+    SL_TRY_OUT(sl_cli_layers_open(&arena, args->positional[1], args->positional[0], &layers));
     if (sl_args_has(args, "--json"))
-        sl_layers_summary_json(layers, &text);
+        sl_cost_layers_summary_json(layers, &text);
     else
-        sl_layers_summary(layers, &text);
-    SL_TRY_OUT(sl_print(&text));
+        sl_cost_layers_summary(layers, &text);
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_arena_free(&arena);
@@ -21,7 +21,7 @@ out:
 
 static const struct sl_option options[] = {{0}};
 
-const struct sl_command sl_cmd_import = {
+const struct sl_command sl_cli_cmd_import = {
     .name = "import",
     .synopsis = "FORMAT FILE [--json]",
     .brief = "read another planner's input: piper, dnn-partitioning, pipedream",

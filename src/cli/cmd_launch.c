@@ -37,7 +37,7 @@ static sl_err listen_here(int *fd, int *port) {
     socklen_t length = sizeof at;
     *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (*fd < 0 || bind(*fd, (struct sockaddr *)&at, length) != 0 ||
-        listen(*fd, SL_LAUNCH_RANKS_MOST) != 0 ||
+        listen(*fd, SL_LAUNCH_RANKS_MAX) != 0 ||
         getsockname(*fd, (struct sockaddr *)&at, &length) != 0)
         return sl_fail(SL_ERR_SYSTEM, "cannot listen on this host: %s", strerror(errno));
     *port = ntohs(at.sin_port);
@@ -64,7 +64,7 @@ static _Noreturn void become(const struct sl_launch *l, int rank, int fd, pid_t 
     if (null >= 0)
         dup2(null, STDIN_FILENO);
     if (l->host_count)
-        sl_launch_become(l, rank);
+        sl_cli_launch_become(l, rank);
     snprintf(text, sizeof text, "%d", rank);
     setenv("SLUICE_RANK", text, 1);
     if (rank == 0) {
@@ -90,7 +90,7 @@ static sl_err choose_meet(struct sl_launch *l, int *fd) {
     *fd = -1;
     SL_TRY(make_key(l->key));
     if (l->host_count)
-        return sl_launch_choose_meet(l);
+        return sl_cli_launch_choose_meet(l);
     SL_TRY(listen_here(fd, &port));
     snprintf(l->meet, sizeof l->meet, "127.0.0.1:%d", port);
     snprintf(ranks, sizeof ranks, "%d", (int)l->ranks);
@@ -172,11 +172,11 @@ static void look_after(struct sl_launch *l) {
 
 /* The same command, to go on with; a drill is for the first time only. */
 static sl_err prepare_again(struct sl_launch *l) {
-    sl_launch_drop(l, "--drill", true);
-    if (!sl_launch_argument(l, "--resume"))
+    sl_cli_launch_drop(l, "--drill", true);
+    if (!sl_cli_launch_argument(l, "--resume"))
         l->argv[l->argc++] = "--resume";
     l->argv[l->argc] = NULL;
-    return l->host_count ? sl_launch_look_again(l) : SL_OK;
+    return l->host_count ? sl_cli_launch_look_again(l) : SL_OK;
 }
 
 /* The first time with what was asked for; then again, from the last good checkpoint. */
@@ -212,7 +212,7 @@ static sl_err print_json(const struct sl_launch *l, sl_err status) {
     sl_json_put_int(&json, "status", (int64_t)status);
     sl_json_close(&json, '}');
     sl_text_put(&text, "\n");
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return status != SL_OK ? status : err;
 }
@@ -222,9 +222,9 @@ static sl_err run(const struct sl_args *args) {
     struct sigaction pass = {.sa_handler = on_signal};
     int passed[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
     if (sl_args_has(args, "--probe"))
-        return sl_launch_probe(sl_args_text(args, "--probe", ""));
+        return sl_cli_launch_probe(sl_args_text(args, "--probe", ""));
     l.ranks = 0;
-    SL_TRY(sl_args_int(args, "-n", 1, SL_LAUNCH_RANKS_MOST, &l.ranks));
+    SL_TRY(sl_args_int(args, "-n", 1, SL_LAUNCH_RANKS_MAX, &l.ranks));
     SL_TRY(sl_args_int(args, "--restarts", 0, INT64_MAX / 2, &l.restarts));
     if (l.ranks == 0)
         return sl_fail(SL_ERR_USAGE,
@@ -236,9 +236,9 @@ static sl_err run(const struct sl_args *args) {
     for (int i = 0; i < args->positional_count; i++)
         l.argv[l.argc++] = args->positional[i];
     if (sl_args_has(args, "--hosts"))
-        SL_TRY(sl_launch_read_hosts(&l, sl_args_text(args, "--hosts", ""),
-                                    sl_args_text(args, "--agent", "ssh")));
-    if (l.restarts && !sl_launch_argument(&l, "--out"))
+        SL_TRY(sl_cli_launch_read_hosts(&l, sl_args_text(args, "--hosts", ""),
+                                        sl_args_text(args, "--agent", "ssh")));
+    if (l.restarts && !sl_cli_launch_argument(&l, "--out"))
         return sl_fail(SL_ERR_USAGE,
                        "launch: --restarts needs a run with --out DIR to continue, and "
                        "--checkpoint-every N to have something to continue from");
@@ -258,7 +258,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_launch = {
+const struct sl_command sl_cli_cmd_launch = {
     .name = "launch",
     .synopsis = "-n N [--restarts R] -- COMMAND ...",
     .brief = "start a command as several processes, on one host or several",

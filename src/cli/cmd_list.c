@@ -22,17 +22,17 @@
 
 /* A model that does not read is listed with its error: the others are still worth seeing. */
 static sl_err fill_models(const struct sl_args *args, struct sl_listing *list) {
-    struct sl_model_names names = sl_model_names(args, &list->arena);
+    struct sl_cli_model_names names = sl_cli_model_names(args, &list->arena);
     for (int i = 0; i < names.count; i++) {
         struct sl_graph *graph = NULL;
         struct sl_list_row row = {.name = names.at[i], .detail = "-"};
-        if (sl_model_open(args, names.at[i], false, &graph) == SL_OK) {
+        if (sl_cli_model_open(args, names.at[i], false, &graph) == SL_OK) {
             char count[SL_HUMAN_BYTES];
             double elements = 0;
             for (int64_t p = 0; p < graph->params.count; p++)
-                elements +=
-                    (double)sl_shape_numel(&graph->values.at[graph->params.at[p].value].shape, 1);
-            row.detail = sl_arena_printf(&list->arena, "%s", sl_human_params(elements, count));
+                elements += (double)sl_graph_shape_numel(
+                    &graph->values.at[graph->params.at[p].value].shape, 1);
+            row.detail = sl_arena_printf(&list->arena, "%s", sl_cli_human_params(elements, count));
             row.brief = sl_arena_dup(&list->arena, graph->brief, strlen(graph->brief));
         } else {
             row.brief = sl_arena_printf(&list->arena, "does not read: %s", sl_err_message());
@@ -46,7 +46,7 @@ static sl_err fill_models(const struct sl_args *args, struct sl_listing *list) {
 static sl_err fill_ops(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
     for (int i = 0; i < sl_op_count; i++) {
-        const struct sl_op *op = sl_ops[i];
+        const struct sl_op *op = sl_op_rows[i];
         struct sl_text text = {0};
         if (op->internal)
             continue;
@@ -67,7 +67,8 @@ static void add_row(struct sl_listing *list, const char *name, const char *detai
 }
 
 static void add_device(struct sl_listing *list, const struct sl_device_row *row) {
-    const char *why = row->missing(), *here = why ? NULL : sl_devices_text(&list->arena, row);
+    const char *why = row->missing(),
+               *here = why ? NULL : sl_profile_devices_text(&list->arena, row);
     const char *text = row->brief;
     if (why)
         text = sl_arena_printf(&list->arena, "%s (not here: %s)", row->brief, why);
@@ -86,8 +87,8 @@ static sl_err fill_data(const struct sl_args *args, struct sl_listing *list) {
 
 static sl_err fill_devices(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; sl_devices[i]; i++)
-        add_device(list, sl_devices[i]);
+    for (int i = 0; sl_device_rows[i]; i++)
+        add_device(list, sl_device_rows[i]);
     return SL_OK;
 }
 
@@ -105,51 +106,52 @@ static const char *hyper_text(struct sl_listing *list, const struct sl_hyper *ta
 
 static sl_err fill_formats(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; sl_importers[i]; i++)
-        add_row(list, sl_importers[i]->name, NULL, sl_importers[i]->brief);
+    for (int i = 0; sl_interop_importers[i]; i++)
+        add_row(list, sl_interop_importers[i]->name, NULL, sl_interop_importers[i]->brief);
     return SL_OK;
 }
 
 static sl_err fill_machines(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; i < sl_machine_row_count; i++)
-        add_row(list, sl_machine_rows[i].name, NULL, sl_machine_rows[i].brief);
+    for (int i = 0; i < sl_cost_machine_row_count; i++)
+        add_row(list, sl_cost_machine_rows[i].name, NULL, sl_cost_machine_rows[i].brief);
     return SL_OK;
 }
 
 static sl_err fill_planners(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; sl_planners[i]; i++)
-        add_row(list, sl_planners[i]->name, NULL, sl_planners[i]->brief);
+    for (int i = 0; sl_search_planners[i]; i++)
+        add_row(list, sl_search_planners[i]->name, NULL, sl_search_planners[i]->brief);
     return SL_OK;
 }
 
 static sl_err fill_optimizers(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; i < sl_optimizer_count; i++)
-        add_row(list, sl_optimizers[i]->name, hyper_text(list, sl_optimizers[i]->hyper),
-                sl_optimizers[i]->brief);
+    for (int i = 0; i < sl_optim_row_count; i++)
+        add_row(list, sl_optim_rows[i]->name, hyper_text(list, sl_optim_rows[i]->hyper),
+                sl_optim_rows[i]->brief);
     return SL_OK;
 }
 
 static sl_err fill_policies(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; i < sl_policy_count; i++)
-        add_row(list, sl_policies[i]->name, sl_policies[i]->rules, sl_policies[i]->brief);
+    for (int i = 0; i < sl_optim_policy_count; i++)
+        add_row(list, sl_optim_policies[i]->name, sl_optim_policies[i]->rules,
+                sl_optim_policies[i]->brief);
     return SL_OK;
 }
 
 static sl_err fill_lr_schedules(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; i < sl_lr_row_count; i++)
-        add_row(list, sl_lr_rows[i]->name, hyper_text(list, sl_lr_rows[i]->hyper),
-                sl_lr_rows[i]->brief);
+    for (int i = 0; i < sl_optim_lr_row_count; i++)
+        add_row(list, sl_optim_lr_rows[i]->name, hyper_text(list, sl_optim_lr_rows[i]->hyper),
+                sl_optim_lr_rows[i]->brief);
     return SL_OK;
 }
 
 static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list) {
     int count;
-    const struct sl_schedule *const *rows = sl_schedule_registry(&count);
+    const struct sl_schedule *const *rows = sl_sched_row_registry(&count);
     (void)args;
     for (int i = 0; i < count; i++)
         add_row(list, rows[i]->name, NULL, rows[i]->brief);
@@ -158,12 +160,12 @@ static sl_err fill_schedules(const struct sl_args *args, struct sl_listing *list
 
 static sl_err fill_transports(const struct sl_args *args, struct sl_listing *list) {
     (void)args;
-    for (int i = 0; sl_transports[i]; i++)
-        add_row(list, sl_transports[i]->name, NULL, sl_transports[i]->brief);
+    for (int i = 0; sl_comm_transports[i]; i++)
+        add_row(list, sl_comm_transports[i]->name, NULL, sl_comm_transports[i]->brief);
     return SL_OK;
 }
 
-const struct sl_list_kind sl_list_kinds[] = {
+const struct sl_list_kind sl_cli_list_kinds[] = {
     {"data", "kinds of data sets: --data KIND:FILE", NULL, fill_data},
     {"devices", "what runs kernels", NULL, fill_devices},
     {"formats", "inputs of other planners that 'import' reads", NULL, fill_formats},
@@ -178,19 +180,19 @@ const struct sl_list_kind sl_list_kinds[] = {
     {"transports", "how workers reach each other", NULL, fill_transports},
     {0},
 };
-enum { KIND_COUNT = SL_COUNT(sl_list_kinds) - 1 };
+enum { KIND_COUNT = SL_COUNT(sl_cli_list_kinds) - 1 };
 
 /* ---- the command ---- */
 
 static const char *kind_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_list_kinds[i].name;
+    return sl_cli_list_kinds[i].name;
 }
 
 static sl_err find_kind(const char *name, const struct sl_list_kind **out) {
     for (int i = 0; i < KIND_COUNT; i++) {
-        *out = &sl_list_kinds[i];
-        if (strcmp(sl_list_kinds[i].name, name) == 0)
+        *out = &sl_cli_list_kinds[i];
+        if (strcmp(sl_cli_list_kinds[i].name, name) == 0)
             return SL_OK;
     }
     const char *near = sl_nearest(name, KIND_COUNT, kind_name, NULL);
@@ -245,14 +247,14 @@ static sl_err run(const struct sl_args *args) {
         SL_TRY_OUT(kind->fill(args, &list));
     } else {
         for (int i = 0; i < KIND_COUNT; i++)
-            SL_PUSH(&list.rows,
-                    ((struct sl_list_row){sl_list_kinds[i].name, NULL, sl_list_kinds[i].brief}));
+            SL_PUSH(&list.rows, ((struct sl_list_row){sl_cli_list_kinds[i].name, NULL,
+                                                      sl_cli_list_kinds[i].brief}));
     }
     if (sl_args_has(args, "--json"))
         put_json(&text, &list);
     else
         put_table(&text, &list, kind ? kind->detail : NULL);
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     SL_VEC_FREE(&list.rows);
@@ -265,7 +267,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_list = {
+const struct sl_command sl_cli_cmd_list = {
     .name = "list",
     .synopsis = "[KIND] [--json]",
     .brief = "what there is: models, ops, optimizers, schedules, ...",

@@ -3,23 +3,24 @@
 #include "cli/command.h"
 #include "cli/run_options.h"
 #include "profile/devices.h"
-#include "profile/here.h"
+#include "profile/host_info.h"
 #include "profile/machine_file.h"
 
 #include <string.h>
 
 static void put_list(struct sl_text *text) {
-    for (int i = 0; i < sl_machine_row_count; i++)
-        sl_text_printf(text, "  %-12s  %s\n", sl_machine_rows[i].name, sl_machine_rows[i].brief);
+    for (int i = 0; i < sl_cost_machine_row_count; i++)
+        sl_text_printf(text, "  %-12s  %s\n", sl_cost_machine_rows[i].name,
+                       sl_cost_machine_rows[i].brief);
 }
 
 static void list_json(struct sl_text *text) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '[');
-    for (int i = 0; i < sl_machine_row_count; i++) {
+    for (int i = 0; i < sl_cost_machine_row_count; i++) {
         sl_json_open(&json, '{');
-        sl_json_put_string(&json, "name", sl_machine_rows[i].name);
-        sl_json_put_string(&json, "brief", sl_machine_rows[i].brief);
+        sl_json_put_string(&json, "name", sl_cost_machine_rows[i].name);
+        sl_json_put_string(&json, "brief", sl_cost_machine_rows[i].brief);
         sl_json_close(&json, '}');
     }
     sl_json_close(&json, ']');
@@ -63,7 +64,7 @@ static void kinds_json(struct sl_json_out *json, const struct sl_machine *m) {
         sl_json_put_int(json, "memory_bytes", kind->memory_bytes);
         sl_json_put_double(json, "memory_bytes_per_s", kind->stream);
         for (int i = 0; i < SL_MATH_COUNT; i++)
-            sl_json_put_double(json, sl_math_names[i],
+            sl_json_put_double(json, sl_cost_math_names[i],
                                kind->flops[i] > 0 ? kind->flops[i] : kind->flops[SL_MATH_FP32]);
         sl_json_put_double(json, "efficiency", kind->efficiency);
         sl_json_put_int(json, "overhead_ns", kind->overhead_ns);
@@ -109,17 +110,17 @@ static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                        const struct sl_machine **out) {
     const char *name = sl_args_text(args, "--device", "cpu");
     const struct sl_device_row *row;
-    SL_TRY(sl_run_device(name, &row));
-    return strcmp(name, "cpu") == 0 ? sl_machine_here(arena, out)
-                                    : sl_machine_devices(arena, row, out);
+    SL_TRY(sl_cli_run_device(name, &row));
+    return strcmp(name, "cpu") == 0 ? sl_profile_machine_here(arena, out)
+                                    : sl_profile_machine_devices(arena, row, out);
 }
 
 /* What else there is to plan for. */
 static void put_others(struct sl_text *text, struct sl_arena *arena) {
-    for (int i = 0; sl_devices[i]; i++) {
-        const char *here = sl_devices_text(arena, sl_devices[i]);
+    for (int i = 0; sl_device_rows[i]; i++) {
+        const char *here = sl_profile_devices_text(arena, sl_device_rows[i]);
         if (here)
-            sl_text_printf(text, "  also here: %s (--device %s)\n", here, sl_devices[i]->name);
+            sl_text_printf(text, "  also here: %s (--device %s)\n", here, sl_device_rows[i]->name);
     }
 }
 
@@ -133,9 +134,9 @@ static sl_err find(const struct sl_args *args, struct sl_arena *arena, const cha
     if (known && args->positional_count < 2)
         return sl_fail(SL_ERR_USAGE, "machine %s: which one? See 'sluice machine ls'", verb);
     if (strcmp(verb, "check") == 0)
-        return sl_machine_file(arena, args->positional[1], out);
+        return sl_profile_machine_file(arena, args->positional[1], out);
     if (strcmp(verb, "show") == 0)
-        return sl_machine_argument(arena, args->positional[1], out);
+        return sl_profile_machine_argument(arena, args->positional[1], out);
     const char *near = sl_nearest(verb, SL_COUNT(verbs), verb_name, NULL);
     return sl_fail(SL_ERR_USAGE, "machine: '%s' is none of check, discover, ls, show%s%s%s", verb,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -153,11 +154,11 @@ static sl_err run(const struct sl_args *args) {
             list_json(&text);
         else
             put_list(&text);
-        SL_TRY_OUT(sl_print(&text));
+        SL_TRY_OUT(sl_cli_print(&text));
         goto out;
     }
     SL_TRY_OUT(find(args, &arena, verb, &machine));
-    sl_machine_write(machine, &file);
+    sl_cost_machine_write(machine, &file);
     if (path)
         SL_TRY_OUT(sl_file_write(path, file.at, file.length));
     if (sl_args_has(args, "--json"))
@@ -171,7 +172,7 @@ static sl_err run(const struct sl_args *args) {
     if (strcmp(verb, "discover") == 0 && !sl_args_has(args, "--device") &&
         !sl_args_has(args, "--text"))
         put_others(&text, &arena);
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_text_free(&file);
@@ -186,7 +187,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_machine = {
+const struct sl_command sl_cli_cmd_machine = {
     .name = "machine",
     .synopsis = "ls | show MACHINE | check FILE | discover [--device D] [-o X.machine]",
     .brief = "machines to plan for: the built-in ones, files, this computer",

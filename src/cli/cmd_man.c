@@ -6,14 +6,14 @@
 
 static const char *command_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_commands[i]->name;
+    return sl_cli_commands[i]->name;
 }
 
 static sl_err find_command(const char *name, const struct sl_command **out) {
     int count = 0;
-    for (; sl_commands[count]; count++)
-        if (strcmp(sl_commands[count]->name, name) == 0) {
-            *out = sl_commands[count];
+    for (; sl_cli_commands[count]; count++)
+        if (strcmp(sl_cli_commands[count]->name, name) == 0) {
+            *out = sl_cli_commands[count];
             return SL_OK;
         }
     const char *near = sl_nearest(name, count, command_name, NULL);
@@ -24,9 +24,9 @@ static sl_err find_command(const char *name, const struct sl_command **out) {
 
 static void put_page(struct sl_text *text, const struct sl_command *command) {
     if (command)
-        sl_man_command(text, command);
+        sl_cli_man_command(text, command);
     else
-        sl_man_overview(text);
+        sl_cli_man_overview(text);
 }
 
 static sl_err write_page(const char *folder, const struct sl_command *command) {
@@ -42,9 +42,9 @@ static sl_err write_page(const char *folder, const struct sl_command *command) {
 
 static sl_err write_all(const struct sl_args *args, const char *folder) {
     SL_TRY(write_page(folder, NULL));
-    for (int i = 0; sl_commands[i]; i++)
-        SL_TRY(write_page(folder, sl_commands[i]));
-    return sl_args_has(args, "--json") ? sl_print_written(args, "-o") : SL_OK;
+    for (int i = 0; sl_cli_commands[i]; i++)
+        SL_TRY(write_page(folder, sl_cli_commands[i]));
+    return sl_args_has(args, "--json") ? sl_cli_print_written(args, "-o") : SL_OK;
 }
 
 /* ---- the tables themselves ---- */
@@ -70,7 +70,7 @@ static void command_json(struct sl_json_out *json, const struct sl_command *comm
     sl_json_key(json, "options");
     sl_json_open(json, '[');
     options_json(json, command->options);
-    options_json(json, sl_common_options);
+    options_json(json, sl_cli_common_options);
     sl_json_close(json, ']');
     sl_json_close(json, '}');
 }
@@ -82,8 +82,8 @@ static void put_json(struct sl_text *text, const struct sl_command *command) {
         command_json(&json, command);
     } else {
         sl_json_open(&json, '[');
-        for (int i = 0; sl_commands[i]; i++)
-            command_json(&json, sl_commands[i]);
+        for (int i = 0; sl_cli_commands[i]; i++)
+            command_json(&json, sl_cli_commands[i]);
         sl_json_close(&json, ']');
     }
     sl_text_put(text, "\n");
@@ -101,12 +101,12 @@ static sl_err run(const struct sl_args *args) {
         put_json(&text, command);
     else
         put_page(&text, command);
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
 
-const struct sl_command sl_cmd_man = {
+const struct sl_command sl_cli_cmd_man = {
     .name = "man",
     .synopsis = "[COMMAND | -o DIR]",
     .brief = "manual pages, from the tables that the options are read by",

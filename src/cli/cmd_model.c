@@ -16,17 +16,17 @@ static sl_err run(const struct sl_args *args) {
     struct sl_text text = {0};
     sl_err err = SL_OK;
     SL_TRY_OUT(check_form(args));
-    SL_TRY_OUT(sl_model_open(args, args->positional[0], sl_args_has(args, "--eval"), &graph));
+    SL_TRY_OUT(sl_cli_model_open(args, args->positional[0], sl_args_has(args, "--eval"), &graph));
     SL_TRY_OUT(sl_graph_autodiff(graph));
     if (sl_args_has(args, "--print"))
-        sl_model_write(graph, &text);
+        sl_graph_model_write(graph, &text);
     else if (sl_args_has(args, "--dot"))
-        sl_model_write_dot(graph, &text);
+        sl_graph_model_write_dot(graph, &text);
     else if (sl_args_has(args, "--json"))
-        sl_model_report_json(graph, &text);
+        sl_cli_model_report_json(graph, &text);
     else
-        sl_model_report(graph, &text);
-    SL_TRY_OUT(sl_print(&text));
+        sl_cli_model_report(graph, &text);
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_graph_close(graph);
@@ -41,7 +41,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_model = {
+const struct sl_command sl_cli_cmd_model = {
     .name = "model",
     .synopsis = "MODEL [--set K=V,...]... [--print|--dot|--json]",
     .brief = "check a model; parameters, flops, bytes, shapes",

@@ -15,7 +15,7 @@ static bool is_imported(const struct sl_args *args) {
     return !(length > 6 && strcmp(name + length - 6, ".model") == 0) && sl_file_exists(name);
 }
 
-sl_err sl_plan_until(const struct sl_args *args, int64_t *until_ns) {
+sl_err sl_cli_plan_until(const struct sl_args *args, int64_t *until_ns) {
     double seconds = 0;
     SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
     *until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0;
@@ -23,7 +23,7 @@ sl_err sl_plan_until(const struct sl_args *args, int64_t *until_ns) {
 }
 
 static sl_err run(const struct sl_args *args) {
-    return is_imported(args) ? sl_plan_imported(args) : sl_plan_model(args);
+    return is_imported(args) ? sl_cli_plan_imported(args) : sl_cli_plan_model(args);
 }
 
 static const struct sl_option options[] = {
@@ -56,7 +56,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_plan = {
+const struct sl_command sl_cli_cmd_plan = {
     .name = "plan",
     .synopsis = "MODEL --machine M [--batch B] [--schedule S] [--planner P] [-o X.plan]\n"
                 "   or: sluice plan FILE [--cost-model M] [--devices K] [--memory M] "

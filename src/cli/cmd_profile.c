@@ -50,14 +50,14 @@ static sl_err run_ops(const struct sl_args *args) {
     int count;
     sl_err err = SL_OK;
     SL_TRY_OUT(sl_args_int(args, "--rounds", 1, 1 << 20, &rounds));
-    SL_TRY_OUT(sl_op_times(args, args->positional[0], rounds, &arena, &rows, &count));
+    SL_TRY_OUT(sl_cli_op_times(args, args->positional[0], rounds, &arena, &rows, &count));
     for (int i = 0; i < count; i++)
         total += rows[i].dur_ns;
     if (sl_args_has(args, "--json"))
         put_json(&text, rows, count, total);
     else
         put_rows(&text, rows, count, total);
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_arena_free(&arena);
@@ -66,15 +66,15 @@ out:
 
 /* ---- the cost table ---- */
 
-enum { SIZES_MOST = 16 };
+enum { SIZES_MAX = 16 };
 
 static sl_err read_sizes(const char *list, int64_t *sizes, int *count) {
     char item[32];
     for (const char *at = list;; at++) {
         size_t length = strcspn(at, ",");
-        if (!length || length >= sizeof item || *count == SIZES_MOST)
+        if (!length || length >= sizeof item || *count == SIZES_MAX)
             return sl_fail(SL_ERR_USAGE, "profile: --micro-batch: '%s' is not 1,2,4 (at most %d)",
-                           list, SIZES_MOST);
+                           list, SIZES_MAX);
         memcpy(item, at, length);
         item[length] = 0;
         SL_TRY(sl_parse_int(item, "--micro-batch", &sizes[*count]));
@@ -167,7 +167,7 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     struct sl_train_config config;
     struct sl_text text = {0}, table = {0};
     const struct sl_cost *cost;
-    int64_t rounds = 9, busy = 1, sizes[SIZES_MOST];
+    int64_t rounds = 9, busy = 1, sizes[SIZES_MAX];
     double seconds = 0;
     int count = 0;
     sl_err err = SL_OK;
@@ -175,9 +175,9 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     SL_TRY_OUT(sl_args_double(args, "--seconds", 0, 3600, &seconds));
     SL_TRY_OUT(sl_args_int(args, "--busy", 1, 1024, &busy));
     SL_TRY_OUT(read_sizes(sl_args_text(args, "--micro-batch", "1,2,4,8"), sizes, &count));
-    SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
-    SL_TRY_OUT(sl_run_config(args, &inputs, &config));
-    SL_TRY_OUT(sl_run_one_device(&config));
+    SL_TRY_OUT(sl_cli_run_open(args, args->positional[0], &inputs));
+    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &config));
+    SL_TRY_OUT(sl_cli_run_one_device(&config));
     SL_TRY_OUT(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &config.optim));
     struct measuring m = {.start_ns = sl_clock_ns()};
     m.spec = (struct sl_profile_spec){.graph = inputs.graph,
@@ -203,11 +203,11 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
     else
         put_cost(&table, cost);
     if (strcmp(path, "-") != 0)
-        SL_TRY_OUT(sl_print(&table));
+        SL_TRY_OUT(sl_cli_print(&table));
 out:
     sl_text_free(&text);
     sl_text_free(&table);
-    sl_run_close(&inputs);
+    sl_cli_run_close(&inputs);
     sl_arena_free(&arena);
     return err;
 }
@@ -229,7 +229,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_profile = {
+const struct sl_command sl_cli_cmd_profile = {
     .name = "profile",
     .synopsis = "MODEL [--ops] [--batch B] [--threads T] [-o X.cost --micro-batch 1,2 --busy N]",
     .brief = "where the time of a training step goes",

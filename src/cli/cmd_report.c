@@ -19,7 +19,7 @@ static sl_err add(const struct sl_args *args, const char *path, const char *sche
 }
 
 static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
-    struct sl_picture pictures[SL_REPORT_MOST];
+    struct sl_picture pictures[SL_REPORT_MAX];
     const char *against = sl_args_text(args, "--against", NULL), *to;
     int count = 0, files = args->positional_count;
     if (!sl_args_has(args, "-o"))
@@ -27,7 +27,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     if (against && files > 1)
         return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
     if (files == 1 && !against && is_run(arena, args->positional[0]))
-        return sl_run_report(args, arena);
+        return sl_cli_run_report(args, arena);
     for (int i = 0; i < (files ? files : 1); i++)
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)
@@ -41,12 +41,12 @@ static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     sl_err err = run_in(args, &arena);
     if (err == SL_OK && sl_args_has(args, "--json"))
-        err = sl_print_written(args, "-o");
+        err = sl_cli_print_written(args, "-o");
     sl_arena_free(&arena);
     return err;
 }
 
-const struct sl_command sl_cmd_report = {
+const struct sl_command sl_cli_cmd_report = {
     .name = "report",
     .synopsis = "(RUN | X.plan | X.sched | X.csv | X.trace.json | --chain N) [Y] -o X.html",
     .brief = "draw a run's curves, or timelines: one page, SVG, Perfetto",
@@ -68,6 +68,6 @@ const struct sl_command sl_cmd_report = {
             {"-o", "FILE", "X.html, X.svg, X.trace.json or X.txt", true},
             {0}},
     .min_args = 0,
-    .max_args = SL_REPORT_MOST,
+    .max_args = SL_REPORT_MAX,
     .run = run,
 };

@@ -22,21 +22,21 @@ struct sampler {
 
 static sl_err open_sampler(struct sampler *s) {
     const struct sl_train *train = s->dir->train;
-    const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
+    const struct sl_program *p = train->worker->programs[sl_run_train_eval_program(train)];
     const struct sl_graph *graph = train->config.graph;
     for (int i = 0; i < p->inputs.count; i++)
         if (strcmp(graph->inputs.at[p->inputs.at[i].index].name, "tokens") == 0)
             s->tokens = &p->inputs.at[i];
-    s->logits = sl_train_find_output(train, "logits");
+    s->logits = sl_run_train_find_output(train, "logits");
     s->tokenizer = sl_data_tokenizer(train->config.data);
     if (!s->tokens || !s->logits || !s->tokenizer)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "this run cannot write text: that takes an input 'tokens', an output "
                        "'logits' and a tokenizer (text data)");
     s->context = s->tokens->operand.numel;
     s->vocab = s->logits->operand.numel / s->context;
     if (s->logits->operand.numel != s->context * s->vocab || s->vocab < 2)
-        return sl_fail(SL_ERR_NO, "the output 'logits' is not one row of scores per token");
+        return sl_fail(SL_ERR_REFUSED, "the output 'logits' is not one row of scores per token");
     s->window = calloc((size_t)s->context, sizeof *s->window);
     s->scores = sl_realloc(NULL, sizeof *s->scores * (size_t)s->logits->operand.numel);
     return SL_OK;
@@ -83,12 +83,12 @@ static int32_t draw(const struct sampler *s, const float *row, int64_t index) {
 static sl_err score(struct sampler *s, const struct sl_tokens *tokens, const float **row) {
     struct sl_worker *worker = s->dir->train->worker;
     int64_t used = tokens->count < s->context ? tokens->count : s->context;
-    struct sl_pass pass = {.program = sl_train_eval_program(s->dir->train)};
+    struct sl_pass pass = {.program = sl_run_train_eval_program(s->dir->train)};
     memset(s->window, 0, sizeof *s->window * (size_t)s->context);
     memcpy(s->window, tokens->at + tokens->count - used, sizeof *s->window * (size_t)used);
-    SL_TRY(sl_worker_put(worker, 0, s->tokens, s->window));
-    SL_TRY(sl_worker_pass(worker, &pass));
-    SL_TRY(sl_worker_get(worker, 0, s->logits, s->scores));
+    SL_TRY(sl_run_worker_put(worker, 0, s->tokens, s->window));
+    SL_TRY(sl_run_worker_pass(worker, &pass));
+    SL_TRY(sl_run_worker_get(worker, 0, s->logits, s->scores));
     *row = s->scores + (used - 1) * s->vocab;
     return SL_OK;
 }
@@ -117,7 +117,7 @@ static sl_err write_text(struct sampler *s, const struct sl_args *args, const ch
     const float *row;
     bool as_json = sl_args_has(args, "--json");
     sl_err err = SL_OK;
-    sl_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &tokens);
+    sl_data_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &tokens);
     sl_text_put(&text, as_json ? "" : prompt);
     for (int64_t i = 0; i < tokens.count; i++)
         if (tokens.at[i] >= s->vocab)
@@ -126,18 +126,18 @@ static sl_err write_text(struct sampler *s, const struct sl_args *args, const ch
         SL_TRY_OUT(score(s, &tokens, &row));
         int32_t token = draw(s, row, i);
         SL_PUSH(&tokens, token);
-        struct sl_str bytes = sl_tokenizer_decode(s->tokenizer, token);
+        struct sl_str bytes = sl_data_tokenizer_decode(s->tokenizer, token);
         sl_text_put_bytes(&text, bytes.at, bytes.length);
         if (as_json)
             continue;
-        SL_TRY_OUT(sl_print(&text));
+        SL_TRY_OUT(sl_cli_print(&text));
         text.length = 0;
     }
     if (as_json)
         put_json(&said, args->positional[0], prompt, &text, count);
     else
         sl_text_put(&text, "\n");
-    SL_TRY_OUT(sl_print(as_json ? &said : &text));
+    SL_TRY_OUT(sl_cli_print(as_json ? &said : &text));
 out:
     sl_text_free(&said);
     SL_VEC_FREE(&tokens);
@@ -157,13 +157,13 @@ static sl_err run(const struct sl_args *args) {
     SL_TRY_OUT(sl_args_double(args, "--temperature", 0, 100, &s.temperature));
     if (!*prompt)
         SL_TRY_OUT(sl_fail(SL_ERR_USAGE, "--prompt: give at least one character"));
-    SL_TRY_OUT(sl_run_dir_open(args, args->positional[0], 1, &dir));
+    SL_TRY_OUT(sl_cli_run_dir_open(args, args->positional[0], 1, &dir));
     SL_TRY_OUT(open_sampler(&s));
     SL_TRY_OUT(write_text(&s, args, prompt, count));
 out:
     free(s.window);
     free(s.scores);
-    sl_run_dir_close(&dir);
+    sl_cli_run_dir_close(&dir);
     return err;
 }
 
@@ -178,7 +178,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_sample = {
+const struct sl_command sl_cli_cmd_sample = {
     .name = "sample",
     .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
     .brief = "text from a trained language model",

@@ -20,7 +20,7 @@ static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
     }
     sl_err err = SL_OK;
     if (sl_cli_ends(path, ".csv"))
-        err = sl_torch_csv_write(sched, sl_args_has(args, "--comms"), &text);
+        err = sl_interop_torch_csv_write(sched, sl_args_has(args, "--comms"), &text);
     else
         sl_sched_write(sched, &text);
     if (err == SL_OK)
@@ -44,7 +44,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         return SL_OK;
     SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim)); /* messages take no time */
     sl_cli_sched_summary(sched, sim, sl_args_has(args, "--json"), &text);
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
@@ -56,7 +56,7 @@ static sl_err run(const struct sl_args *args) {
     return err;
 }
 
-const struct sl_command sl_cmd_sched = {
+const struct sl_command sl_cli_cmd_sched = {
     .name = "sched",
     .synopsis = "(X.plan | --chain N | --dag EDGES) --schedule S --micro M [-o FILE]",
     .brief = "build a schedule and prove it",

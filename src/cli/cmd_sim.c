@@ -53,7 +53,7 @@ static void put_json(const struct sl_cli_sim *s, struct sl_text *out) {
     struct sl_json_out json = {.text = out, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "schedule", s->sched->name);
-    sl_json_put_string(&json, "rule", sl_rule_name(s->sched->rule));
+    sl_json_put_string(&json, "rule", sl_sched_rule_name(s->sched->rule));
     sl_json_put_int(&json, "iterations", s->sched->iters);
     sl_json_put_int(&json, "step_ns", s->sim->step_ns);
     sl_json_put_int(&json, "end_ns", s->sim->end_ns);
@@ -97,7 +97,7 @@ static void put_text(const struct sl_cli_sim *s, bool grid, struct sl_text *out)
                    s->sched->micros[0], sl_human_ns(s->sim->step_ns, step), 100 * idle_share(s));
     if (grid) {
         struct sl_grid_opts opts = {.columns = sl_cli_columns(),
-                                    .most_lanes = GRID_LANES,
+                                    .max_lanes = GRID_LANES,
                                     .colour = sl_cli_colour(),
                                     .critical = true};
         sl_report_grid(&s->picture, &opts, out);
@@ -122,7 +122,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
         put_json(&s, &text);
     else
         put_text(&s, s.has_picture && s.sim->actions <= GRID_ACTIONS, &text);
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
@@ -134,7 +134,7 @@ static sl_err run(const struct sl_args *args) {
     return err;
 }
 
-const struct sl_command sl_cmd_sim = {
+const struct sl_command sl_cli_cmd_sim = {
     .name = "sim",
     .synopsis = "(X.plan | X.sched | X.csv | --chain N | --dag EDGES) [--costs C] [-o FILE]...",
     .brief = "predict times, bubbles and memory of a schedule",

@@ -15,7 +15,7 @@ static sl_err read_study(const char *path, struct sl_arena *arena, const struct 
     char *text;
     size_t length;
     SL_TRY(sl_file_read(path, 1 << 24, &text, &length));
-    sl_err err = sl_study_read(arena, path, text, length, out);
+    sl_err err = sl_report_study_read(arena, path, text, length, out);
     free(text);
     return err;
 }
@@ -46,14 +46,14 @@ static sl_err tie_ends(struct sl_arena *arena, const struct sl_plan **plan) {
 static sl_err simulate(struct sl_arena *arena, const struct sl_study_task *task,
                        const char *const *words, int count, int64_t *step_ns) {
     const char *name = value_of(words, count, "--schedule", "1f1b");
-    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_schedule *row = sl_sched_row_find(name);
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
     struct sl_policy_use policy;
     struct sl_sched_opts opts = {.schedule = name, .iters = 40};
     int chunks = row && row->layout_chunks ? 2 : 1;
-    SL_TRY(sl_policy_parse(value_of(words, count, "--policy", "none"), &policy));
+    SL_TRY(sl_optim_policy_parse(value_of(words, count, "--policy", "none"), &policy));
     opts.policy = policy.row ? &policy : NULL;
     SL_TRY(sl_parse_int(value_of(words, count, "--micro", "1"), "--micro", &opts.micros));
     if (task->graph)
@@ -66,8 +66,8 @@ static sl_err simulate(struct sl_arena *arena, const struct sl_study_task *task,
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * plan->stage_count);
     SL_TRY(sl_sim_costs(plan, "F=1000,B=2000", dur));
     opts.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
-    opts.together = row && strcmp(value_of(words, count, "--verdict", "all"), "all") == 0 &&
-                    row->rule != SL_RULE_SYNC;
+    opts.global_step = row && strcmp(value_of(words, count, "--verdict", "all"), "all") == 0 &&
+                       row->rule != SL_RULE_SYNC;
     SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
     SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim));
     *step_ns = sim->step_ns;
@@ -85,7 +85,7 @@ static sl_err step_times(struct sl_study_pool *p, double *out) {
             struct sl_arena arena = {0};
             int64_t step_ns;
             int count;
-            sl_err err = sl_study_words(&arena, s, &p->how, &cell, words, &count);
+            sl_err err = sl_report_study_words(&arena, s, &p->how, &cell, words, &count);
             if (err == SL_OK && simulate(&arena, &s->tasks[t], words, count, &step_ns) == SL_OK)
                 out[t * s->mode_count + cell.mode] =
                     (double)step_ns * (s->modes[cell.mode].split ? (double)s->tasks[t].micro : 1);
@@ -122,7 +122,7 @@ static void list_tuning(const struct sl_args *args, const struct sl_study *s, in
                                              .seed = seed,
                                              .rate = s->tasks[t].rates[r],
                                              .kind = SL_CELL_TUNE};
-                if (!sl_study_dropped(s, m->tune.at, known, t, cell.mode, cell.rate))
+                if (!sl_report_study_dropped(s, m->tune.at, known, t, cell.mode, cell.rate))
                     SL_PUSH(&m->tune, cell);
             }
 }
@@ -134,7 +134,7 @@ static sl_err tune(const struct sl_args *args, struct sl_study_pool *p, struct m
         int64_t known = m->tune.count;
         list_tuning(args, p->study, p->study->tune_seeds[k], m);
         if (!dry && m->tune.count > known)
-            SL_TRY(sl_study_pool_run(p, m->tune.at + known, m->tune.count - known, "tune"));
+            SL_TRY(sl_cli_study_pool_run(p, m->tune.at + known, m->tune.count - known, "tune"));
     }
     return SL_OK;
 }
@@ -154,7 +154,7 @@ static sl_err list_cells(const struct sl_args *args, const struct sl_study *s, s
                     .task = t,
                     .mode = mode,
                     .seed = s->seeds[k],
-                    .rate = sl_study_best_rate(s, m->tune.at, m->tune.count, t, mode)};
+                    .rate = sl_report_study_best_rate(s, m->tune.at, m->tune.count, t, mode)};
                 SL_PUSH(&m->cells, cell);
             }
     return m->cells.count ? SL_OK
@@ -182,7 +182,7 @@ static sl_err run_timed(struct sl_study_pool *p, struct matrix *m) {
     }
     int64_t jobs = p->jobs;
     p->jobs = 1;
-    sl_err err = sl_study_pool_run(p, timed.at, timed.count, "time");
+    sl_err err = sl_cli_study_pool_run(p, timed.at, timed.count, "time");
     p->jobs = jobs;
     for (int64_t i = 0; err == SL_OK && i < timed.count; i++)
         SL_PUSH(&m->cells, timed.at[i]);
@@ -238,7 +238,7 @@ static void put_cost(const struct sl_study *s, const struct matrix *m, struct sl
         SL_PUSH(&all, m->tune.at[i]);
     for (int64_t i = 0; i < m->cells.count; i++)
         SL_PUSH(&all, m->cells.at[i]);
-    sl_study_put_cost(s, all.at, all.count, out);
+    sl_report_study_put_cost(s, all.at, all.count, out);
     SL_VEC_FREE(&all);
 }
 
@@ -247,20 +247,20 @@ static sl_err put_all(const struct sl_args *args, const struct sl_study_pool *p,
     struct sl_text markdown = {0}, page = {0}, json = {0};
     sl_err err = SL_OK;
     struct sl_study_table table =
-        sl_study_table_build(p->arena, p->study, m->cells.at, m->cells.count, times);
-    sl_study_put_table(&table, &markdown);
-    sl_study_put_tuning(p->study, m->tune.at, m->tune.count, &markdown);
+        sl_report_study_table_build(p->arena, p->study, m->cells.at, m->cells.count, times);
+    sl_report_study_put_table(&table, &markdown);
+    sl_report_study_put_tuning(p->study, m->tune.at, m->tune.count, &markdown);
     put_cost(p->study, m, &markdown);
     if (p->left)
         sl_text_printf(&markdown, "\n%lld runs of this study have not been made yet.\n",
                        (long long)p->left);
-    sl_study_put_page(&table, &page);
+    sl_report_study_put_page(&table, &page);
     put_json(&table, &json);
     const char *html = sl_arena_printf(p->arena, "%s/study.html", p->out);
     const char *text = sl_arena_printf(p->arena, "%s/study.md", p->out);
     SL_TRY_OUT(sl_file_write(text, markdown.at, markdown.length));
     SL_TRY_OUT(sl_file_write(html, page.at, page.length));
-    SL_TRY_OUT(sl_print(sl_args_has(args, "--json") ? &json : &markdown));
+    SL_TRY_OUT(sl_cli_print(sl_args_has(args, "--json") ? &json : &markdown));
     sl_log_note("table: %s, curves: %s", text, html);
     if (p->left)
         sl_log_note("the time limit left %lld runs out: the same command goes on",
@@ -276,7 +276,7 @@ out:
 
 static sl_err take_sets(const struct sl_args *args, struct sl_arena *arena,
                         struct sl_study_how *how) {
-    struct sl_study_let *lets = SL_NEW(arena, struct sl_study_let, SL_ARGS_MOST);
+    struct sl_study_let *lets = SL_NEW(arena, struct sl_study_let, SL_ARGS_MAX);
     const char *text;
     for (int i = 0; (text = sl_args_nth(args, "--set", i)); i++) {
         const char *equals = strchr(text, '=');
@@ -307,9 +307,9 @@ static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m, bool as_j
     for (int64_t i = 0; err == SL_OK && i < m->tune.count + m->cells.count; i++) {
         const char *words[SL_STUDY_WORDS];
         int count;
-        err = sl_study_words(p->arena, p->study, &p->how,
-                             i < m->tune.count ? &m->tune.at[i] : &m->cells.at[i - m->tune.count],
-                             words, &count);
+        err = sl_report_study_words(
+            p->arena, p->study, &p->how,
+            i < m->tune.count ? &m->tune.at[i] : &m->cells.at[i - m->tune.count], words, &count);
         sl_text_put(&text, "sluice");
         sl_json_open(&json, '[');
         for (int w = 0; err == SL_OK && w < count; w++) {
@@ -322,7 +322,7 @@ static sl_err dry_run(struct sl_study_pool *p, const struct matrix *m, bool as_j
     sl_json_close(&json, ']');
     sl_text_put(&listed, "\n");
     if (err == SL_OK)
-        err = sl_print(as_json ? &listed : &text);
+        err = sl_cli_print(as_json ? &listed : &text);
     sl_text_free(&text);
     sl_text_free(&listed);
     return err;
@@ -354,7 +354,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct 
         return dry_run(&p, m, sl_args_has(args, "--json"));
     }
     SL_TRY(list_cells(args, p.study, m));
-    SL_TRY(sl_study_pool_run(&p, m->cells.at, m->cells.count, "run"));
+    SL_TRY(sl_cli_study_pool_run(&p, m->cells.at, m->cells.count, "run"));
     if (p.how.time_steps)
         SL_TRY(run_timed(&p, m));
     return put_all(args, &p, m, times);
@@ -385,7 +385,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_study = {
+const struct sl_command sl_cli_cmd_study = {
     .name = "study",
     .synopsis = "FILE [--out DIR] [--jobs J] [--seeds N] [--part X] [--dry-run]",
     .brief = "many runs (tasks x modes x seeds) to one table and one page of curves",

@@ -63,22 +63,22 @@ static void count_items(struct progress *p, const struct sl_graph *graph) {
     if (input < 0)
         return;
     const struct sl_shape *shape = &sl_graph_value(graph, graph->inputs.at[input].value)->shape;
-    p->items_per_sample = sl_shape_numel(shape, 1);
+    p->items_per_sample = sl_graph_shape_numel(shape, 1);
     p->item = p->items_per_sample > 1 ? "tokens" : "samples";
 }
 
 static void say_pipeline(const struct progress *p, const struct sl_session_start *start) {
     const struct sl_plan *plan = p->choice->plan;
     char bytes[SL_HUMAN_BYTES], ranks[32] = "";
-    int64_t most = 0;
+    int64_t max = 0;
     for (int w = 0; w < plan->worker_count; w++)
-        most = start->worker_bytes[w] > most ? start->worker_bytes[w] : most;
+        max = start->worker_bytes[w] > max ? start->worker_bytes[w] : max;
     if (p->session->comm)
         snprintf(ranks, sizeof ranks, " of %d ranks", p->session->comm->ranks);
     sl_log_note("pipeline: %d stages on %d workers%s, schedule %s, verified; at most %s each",
                 plan->stage_count, plan->worker_count, ranks, p->choice->schedule,
-                sl_human_bytes(most, bytes));
-    sl_forecast_say(&p->forecast);
+                sl_human_bytes(max, bytes));
+    sl_cli_forecast_say(&p->forecast);
 }
 
 static void on_start(void *ctx, const struct sl_session_start *start) {
@@ -95,7 +95,7 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
                 c->graph->name, sl_human_count((double)start->params, params),
                 sl_human_bytes(start->bytes, bytes), c->threads, c->threads == 1 ? "" : "s",
                 (long long)c->micros, c->micros == 1 ? "" : "es",
-                (long long)sl_train_full_samples(c->batch, c->micros));
+                (long long)sl_run_train_full_samples(c->batch, c->micros));
     sl_log_note("data: %s", data.at);
     if (p->choice->plan)
         say_pipeline(p, start);
@@ -112,7 +112,7 @@ static void on_start(void *ctx, const struct sl_session_start *start) {
 
 static void say_skipped(const struct sl_step_report *r) {
     struct sl_text why = {0};
-    sl_bad_put(&why, &r->bad);
+    sl_run_bad_put(&why, &r->bad);
     if (r->loss_scale > 0)
         sl_text_printf(&why, " (loss scale %.0f)", r->loss_scale);
     sl_log_note("step %lld skipped, its gradient is not finite: %s", (long long)r->step, why.at);
@@ -131,24 +131,24 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     if (r->skipped)
         say_skipped(r);
-    sl_run_stats_step(&p->stats, r);
+    sl_cli_run_stats_step(&p->stats, r);
     struct sl_step_speed speed = {
-        .rate = sl_run_stats_rate(&p->stats) * (double)p->items_per_sample,
-        .left_ns = sl_run_stats_left_ns(&p->stats, p->session->train.steps - r->step),
-        .peak = r->peak_share * sl_run_stats_pace(&p->stats, r)};
+        .rate = sl_cli_run_stats_rate(&p->stats) * (double)p->items_per_sample,
+        .left_ns = sl_cli_run_stats_left_ns(&p->stats, p->session->train.steps - r->step),
+        .peak = r->peak_share * sl_cli_run_stats_pace(&p->stats, r)};
     if (show_speed(p, &speed))
-        sl_live_step(&p->live, r);
+        sl_cli_live_step(&p->live, r);
     else if (r->step > p->glimpsed)
-        sl_step_line_put(&p->line, r, &speed);
+        sl_cli_step_line_put(&p->line, r, &speed);
 }
 
 static void on_end(void *ctx) {
     struct progress *p = ctx;
-    sl_run_stats_hold(&p->stats);
+    sl_cli_run_stats_hold(&p->stats);
 }
 
 /* The steps before it are not known yet: its speed is that since the beginning. */
-static void on_glimpse(void *ctx, const struct sl_step_report *r) {
+static void on_provisional(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
     double items = (double)(p->session->train.batch * p->items_per_sample);
@@ -158,9 +158,9 @@ static void on_glimpse(void *ctx, const struct sl_step_report *r) {
         .peak = NAN};
     p->glimpsed = r->step;
     if (show_speed(p, &speed))
-        sl_live_glimpse(&p->live, r);
+        sl_cli_live_provisional(&p->live, r);
     else
-        sl_step_line_glimpse(&p->line, r, &speed);
+        sl_cli_step_line_provisional(&p->line, r, &speed);
 }
 
 static void on_eval(void *ctx, const struct sl_eval_report *r) {
@@ -197,7 +197,7 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
     struct sl_arena arena = {0};
     struct sl_picture picture;
     bool drawn = p->trace.length > 0;
-    sl_live_trace(&p->live, timeline);
+    sl_cli_live_trace(&p->live, timeline);
     if (!p->busy_ns)
         return;
     for (int w = 0; w < timeline->lane_count; w++)
@@ -211,8 +211,8 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
         return;
     sl_text_free(&p->trace);
     p->trace = (struct sl_text){0};
-    sl_picture_build(&arena, timeline, timeline->sched->name, p->session->train.graph->name,
-                     &picture);
+    sl_report_picture_build(&arena, timeline, timeline->sched->name, p->session->train.graph->name,
+                            &picture);
     sl_report_trace(&picture, &p->trace);
     sl_arena_free(&arena);
 }
@@ -235,7 +235,7 @@ static void ask_dashboard(const struct sl_args *args, struct sl_session_config *
                           struct progress *p) {
     if (!sl_args_has(args, "--dashboard"))
         return;
-    sl_live_open(&p->live, c);
+    sl_cli_live_open(&p->live, c);
     c->trace_steps = c->trace ? 0 : 2;
     c->trace |= c->plan != NULL;
 }
@@ -245,7 +245,7 @@ static sl_err ask_verdict(const struct sl_args *args, struct sl_session_config *
     const char *who = sl_args_text(args, "--verdict", "all");
     if (strcmp(who, "all") != 0 && strcmp(who, "stage") != 0)
         return sl_fail(SL_ERR_USAGE, "--verdict: expected all or stage, found '%s'", who);
-    c->together = strcmp(who, "all") == 0;
+    c->global_step = strcmp(who, "all") == 0;
     return SL_OK;
 }
 
@@ -274,8 +274,8 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
 
 static sl_err parse_training(const struct sl_args *args, struct sl_train_config *c) {
     c->eval_samples = 64;
-    SL_TRY(sl_run_optimizer(args, 100, c));
-    SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
+    SL_TRY(sl_cli_run_optimizer(args, 100, c));
+    SL_TRY(sl_optim_policy_parse(sl_args_text(args, "--policy", "none"), &c->policy));
     SL_TRY(sl_args_int(args, "--audit", 1, INT64_MAX, &c->audit));
     SL_TRY(sl_args_int(args, "--eval-every", 0, INT64_MAX, &c->eval_every));
     return sl_args_int(args, "--eval-samples", 1, INT64_MAX, &c->eval_samples);
@@ -307,9 +307,9 @@ static sl_err parse_watch(const struct sl_args *args, struct sl_session_config *
         return SL_OK;
     if (!c->plan)
         return sl_fail(SL_ERR_USAGE, "--drill needs a pipeline: --stages N or --plan X.plan");
-    SL_TRY(sl_drill_parse(text, c->plan->worker_count, drill));
-    c->before = sl_drill_before;
-    c->before_ctx = drill;
+    SL_TRY(sl_cli_drill_parse(text, c->plan->worker_count, drill));
+    c->on_action = sl_cli_drill_on_action;
+    c->on_action_ctx = drill;
     return SL_OK;
 }
 
@@ -328,7 +328,7 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
     sl_json_put_int(&json, "step_items", c->train.batch * p->items_per_sample);
     if (p->forecast.cost)
         sl_json_put_double(&json, "forecast_s", 1e-9 * (double)p->forecast.step_ns);
-    sl_run_stats_put(&p->stats, &json);
+    sl_cli_run_stats_put(&p->stats, &json);
     sl_json_put_int(&json, "saves", p->saves);
     sl_json_put_int(&json, "save_stall_ns", p->saved.stall_ns);
     sl_json_put_int(&json, "save_write_ns", p->saved.write_ns);
@@ -338,7 +338,7 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
     if (c->comm)
-        SL_TRY(sl_run_stats_put_ranks(&p->stats, c->comm, p->rank_bytes, &json));
+        SL_TRY(sl_cli_run_stats_put_ranks(&p->stats, c->comm, p->rank_bytes, &json));
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     return SL_OK;
@@ -355,7 +355,8 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
                 (long long)r->step, (long long)c->train.steps,
                 sl_human_ns(sl_clock_ns() - p->start_ns, took), r->last_loss);
     int64_t here = c->plan && !c->comm ? c->plan->worker_count : 1;
-    sl_forecast_judge(&p->forecast, sl_run_stats_step_s(&p->stats), here * c->train.threads);
+    sl_cli_forecast_judge(&p->forecast, sl_cli_run_stats_step_s(&p->stats),
+                          here * c->train.threads);
     if (c->train.audit)
         sl_log_note("audit: %lld of %lld actions were done twice, with the same bits",
                     (long long)r->audit.twice, (long long)r->audit.seen);
@@ -387,7 +388,7 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
     int64_t threads = (int64_t)c->train.threads * (c->plan ? c->plan->worker_count : 1);
     int cores = sl_par_cores();
     bool seen = c->run || !sl_args_has(args, "--quiet");
-    if (!seen || !sl_comm_speaks(c->comm) || !c->train.device->has_kernel)
+    if (!seen || !sl_cli_comm_is_root(c->comm) || !c->train.device->has_kernel)
         return;
     if (know_peak(c))
         return;
@@ -400,9 +401,9 @@ static void measure_peak(const struct sl_args *args, struct sl_session_config *c
 
 static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *c,
                           struct sl_arena *arena, struct sl_pipe_choice *choice) {
-    SL_TRY(sl_pipe_choose(args, &c->train, arena, choice));
-    SL_TRY(sl_comm_compare(c->comm, args, &c->train, choice));
-    SL_TRY(sl_comm_bind(args, &c->bind));
+    SL_TRY(sl_cli_pipe_choose(args, &c->train, arena, choice));
+    SL_TRY(sl_cli_comm_compare(c->comm, args, &c->train, choice));
+    SL_TRY(sl_cli_comm_bind(args, &c->bind));
     c->lend = sl_args_has(args, "--lend");
     if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
         c->train.batch = choice->plan->batch;
@@ -415,7 +416,7 @@ static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *
 
 /* A worker is stuck, and may use anything when it comes back: nothing is taken down. */
 static _Noreturn void leave(struct sl_comm *comm, sl_err err) {
-    err = sl_comm_conclude(comm, err);
+    err = sl_cli_comm_conclude(comm, err);
     fflush(NULL);
     _exit((int)err);
 }
@@ -437,15 +438,15 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
         .on_start = on_start,
         .on_end = on_end,
         .on_step = on_step,
-        .on_glimpse = on_glimpse,
+        .on_provisional = on_provisional,
         .on_eval = on_eval,
         .on_trace = on_trace,
         .on_save = on_save,
     };
     sl_err err = SL_OK;
-    sl_run_stats_open(&progress.stats);
-    SL_TRY_OUT(sl_run_open(args, args->positional[0], &inputs));
-    SL_TRY_OUT(sl_run_config(args, &inputs, &session.train));
+    sl_cli_run_stats_open(&progress.stats);
+    SL_TRY_OUT(sl_cli_run_open(args, args->positional[0], &inputs));
+    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &session.train));
     SL_TRY_OUT(parse_training(args, &session.train));
     SL_TRY_OUT(parse_saving(args, &session));
     SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
@@ -456,12 +457,12 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     ask_dashboard(args, &session, &progress);
     progress.session = &session;
     count_items(&progress, inputs.graph);
-    SL_TRY_OUT(sl_forecast_make(args, &session, &inputs.arena, &progress.forecast));
-    sl_run_texts_put(texts, args, &progress.forecast, &session);
+    SL_TRY_OUT(sl_cli_forecast_make(args, &session, &inputs.arena, &progress.forecast));
+    sl_cli_run_texts_put(texts, args, &progress.forecast, &session);
     measure_peak(args, &session);
     catch_signals();
-    err = sl_session_run(&session, result);
-    sl_live_close(&progress.live);
+    err = sl_run_session_run(&session, result);
+    sl_cli_live_close(&progress.live);
     if (result->abandoned)
         leave(comm, err);
     SL_TRY_OUT(err);
@@ -469,8 +470,8 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     SL_TRY_OUT(save_trace(&session, &progress));
     if (sl_args_has(args, "--json")) {
         SL_TRY_OUT(put_result(&text, &session, result, &progress));
-        if (sl_comm_speaks(comm))
-            SL_TRY_OUT(sl_print(&text));
+        if (sl_cli_comm_is_root(comm))
+            SL_TRY_OUT(sl_cli_print(&text));
     }
 out:
     for (int i = 0; i < SL_RUN_TEXTS; i++)
@@ -478,7 +479,7 @@ out:
     sl_text_free(&progress.trace);
     free(progress.rank_bytes);
     sl_text_free(&text);
-    sl_run_close(&inputs);
+    sl_cli_run_close(&inputs);
     return err;
 }
 
@@ -487,8 +488,8 @@ static sl_err run(const struct sl_args *args) {
     struct sl_session_result result = {0};
     int64_t requeue = 0;
     SL_TRY(sl_args_int(args, "--requeue-exit", 0, 125, &requeue));
-    SL_TRY(sl_comm_start(args, &comm));
-    SL_TRY(sl_comm_finish(comm, run_on(comm, args, &result)));
+    SL_TRY(sl_cli_comm_start(args, &comm));
+    SL_TRY(sl_cli_comm_finish(comm, run_on(comm, args, &result)));
     return result.stopped ? (sl_err)requeue
                           : SL_OK; /* said already: a scheduler reads the status */
 }
@@ -521,7 +522,7 @@ static const struct sl_option options[] = {
     {0},
 };
 
-const struct sl_command sl_cmd_train = {
+const struct sl_command sl_cli_cmd_train = {
     .name = "train",
     .synopsis = "MODEL [--steps N] [--batch B] [--micro M] [--data F] [--out DIR] [--resume] ...",
     .brief = "train a model",

@@ -51,7 +51,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     SL_TRY(sl_sched_verify_watched(sched, &watch));
     sl_log_status_end();
     sl_cli_sched_summary(sched, NULL, sl_args_has(args, "--json"), &text);
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
@@ -63,7 +63,7 @@ static sl_err run(const struct sl_args *args) {
     return err;
 }
 
-const struct sl_command sl_cmd_verify = {
+const struct sl_command sl_cli_cmd_verify = {
     .name = "verify",
     .synopsis = "(X.sched | X.csv) [--memory BYTES]",
     .brief = "prove a schedule, or say why not",

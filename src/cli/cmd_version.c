@@ -16,12 +16,12 @@ static sl_err run(const struct sl_args *args) {
     } else {
         sl_text_printf(&text, "sluice %s\n", sl_version());
     }
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
 
-const struct sl_command sl_cmd_version = {
+const struct sl_command sl_cli_cmd_version = {
     .name = "version",
     .synopsis = "",
     .brief = "print the version",

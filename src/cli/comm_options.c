@@ -25,7 +25,7 @@ static const char *launched_as(void) {
     for (int i = 0; i < SL_COUNT(launchers); i++)
         if (getenv(launchers[i].rank))
             return "mpi";
-    return sl_job_is_step(getenv) ? "tcp" : "threads"; /* srun --mpi=none */
+    return sl_comm_job_is_step(getenv) ? "tcp" : "threads"; /* srun --mpi=none */
 }
 
 /* Under the mpirun of another MPI every process believes to be alone, and all would do the same
@@ -65,11 +65,11 @@ static void last_words(void) {
         say(sl_err_message());
 }
 
-sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
+sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
     const char *name = sl_args_text(args, "--transport", launched_as());
     const struct sl_transport *row;
     *out = NULL;
-    sl_err err = sl_transport_find(name, &row);
+    sl_err err = sl_comm_transport_find(name, &row);
     if (err != SL_OK && !sl_args_has(args, "--transport"))
         return sl_err_context(err, "this process was started as one of several ranks; under srun, "
                                    "'--transport tcp' needs no MPI");
@@ -79,7 +79,7 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     struct sl_job job;
     bool mpi = strstr(row->name, "mpi") != NULL; /* which knows by itself who is who */
     if (!mpi)
-        SL_TRY(sl_job_read(getenv, &job));
+        SL_TRY(sl_comm_job_read(getenv, &job));
     SL_TRY(sl_comm_open(row, mpi ? NULL : &job, out));
     err = mpi ? check_launcher(*out) : SL_OK;
     if (err != SL_OK) {
@@ -90,12 +90,12 @@ sl_err sl_comm_start(const struct sl_args *args, struct sl_comm **out) {
     sl_comm_say(*out, say);
     still_open = *out;
     atexit(last_words);
-    if (!sl_comm_speaks(*out))
+    if (!sl_cli_comm_is_root(*out))
         sl_log_open(SL_LOG_QUIET, false, false);
     return SL_OK;
 }
 
-bool sl_comm_speaks(const struct sl_comm *comm) { return !comm || comm->rank == 0; }
+bool sl_cli_comm_is_root(const struct sl_comm *comm) { return !comm || comm->rank == 0; }
 
 static uint64_t hash_text(struct sl_text *text) {
     uint64_t hash = sl_hash(text->at, text->length);
@@ -128,7 +128,7 @@ static sl_err compare_options(struct sl_comm *comm, const struct sl_args *args) 
 static sl_err compare_work(struct sl_comm *comm, const struct sl_train_config *train,
                            const struct sl_pipe_choice *choice) {
     struct sl_text text = {0};
-    sl_model_write(train->graph, &text);
+    sl_graph_model_write(train->graph, &text);
     SL_TRY(sl_comm_agree(comm, "model", hash_text(&text)));
     SL_TRY(sl_comm_agree(comm, "data", sl_data_fingerprint(train->data)));
     text = (struct sl_text){0};
@@ -137,8 +137,9 @@ static sl_err compare_work(struct sl_comm *comm, const struct sl_train_config *t
     return sl_comm_agree(comm, "plan", hash_text(&text));
 }
 
-sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args *args,
-                       const struct sl_train_config *train, const struct sl_pipe_choice *choice) {
+sl_err sl_cli_comm_compare(struct sl_comm *comm, const struct sl_args *args,
+                           const struct sl_train_config *train,
+                           const struct sl_pipe_choice *choice) {
     if (!comm)
         return SL_OK;
     SL_TRY(compare_program(comm));
@@ -154,7 +155,7 @@ sl_err sl_comm_compare(struct sl_comm *comm, const struct sl_args *args,
     return SL_OK;
 }
 
-sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
+sl_err sl_cli_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
     const char *text = sl_args_text(args, "--bind", NULL);
     *out = SL_BIND_AUTO;
     if (text && strcmp(text, "none") == 0)
@@ -166,23 +167,23 @@ sl_err sl_comm_bind(const struct sl_args *args, enum sl_bind_mode *out) {
     return SL_OK;
 }
 
-sl_err sl_comm_conclude(struct sl_comm *comm, sl_err err) {
+sl_err sl_cli_comm_conclude(struct sl_comm *comm, sl_err err) {
     still_open = NULL;
     if (comm)
         err = sl_comm_settle(comm, err);
     /* Without signs of life nobody knows who is left to speak. */
-    bool speaks = !comm || ((comm->rank == comm->speaker || (comm->broken && !comm->life)) &&
-                            !sl_comm_has_said(comm));
-    if (err != SL_OK && speaks && *sl_err_message())
+    bool is_root = !comm || ((comm->rank == comm->speaker || (comm->broken && !comm->life)) &&
+                             !sl_comm_has_said(comm));
+    if (err != SL_OK && is_root && *sl_err_message())
         say(sl_err_message());
     sl_err_set_message(""); /* it is said */
     return err;
 }
 
-sl_err sl_comm_finish(struct sl_comm *comm, sl_err err) {
+sl_err sl_cli_comm_finish(struct sl_comm *comm, sl_err err) {
     if (!comm)
         return err;
-    err = sl_comm_conclude(comm, err);
+    err = sl_cli_comm_conclude(comm, err);
     sl_comm_close(comm);
     return err;
 }

@@ -15,15 +15,15 @@ struct sl_command {
 };
 
 /* All commands in alphabetical order; ends with NULL. */
-extern const struct sl_command *const sl_commands[];
+extern const struct sl_command *const sl_cli_commands[];
 
 /* --help, --json, --quiet */
-extern const struct sl_option sl_common_options[];
+extern const struct sl_option sl_cli_common_options[];
 
 /* Print a text to standard output; a write error is a system error. */
-SL_MUST_CHECK sl_err sl_print(const struct sl_text *text);
+SL_MUST_CHECK sl_err sl_cli_print(const struct sl_text *text);
 
 /* For --json of commands that only write files: {"written": [...]}, the values of an option. */
-SL_MUST_CHECK sl_err sl_print_written(const struct sl_args *args, const char *option);
+SL_MUST_CHECK sl_err sl_cli_print_written(const struct sl_args *args, const char *option);
 
 #endif

@@ -37,9 +37,9 @@ static void offer_files(const struct completion *c) { sl_text_put(c->out, ":file
 static sl_err offer_kind(const struct completion *c, const char *name) {
     struct sl_listing list = {0};
     sl_err err = SL_OK;
-    for (int k = 0; err == SL_OK && sl_list_kinds[k].name; k++)
-        if (strcmp(sl_list_kinds[k].name, name) == 0)
-            err = sl_list_kinds[k].fill(c->args, &list);
+    for (int k = 0; err == SL_OK && sl_cli_list_kinds[k].name; k++)
+        if (strcmp(sl_cli_list_kinds[k].name, name) == 0)
+            err = sl_cli_list_kinds[k].fill(c->args, &list);
     for (int64_t i = 0; i < list.rows.count; i++)
         offer(c, list.rows.at[i].name, list.rows.at[i].brief);
     SL_VEC_FREE(&list.rows);
@@ -82,7 +82,7 @@ static sl_err offer_value(const struct completion *c, const struct sl_option *op
 
 static const struct sl_option *find_option(const struct sl_command *command, const char *name,
                                            size_t length) {
-    const struct sl_option *tables[] = {command->options, sl_common_options};
+    const struct sl_option *tables[] = {command->options, sl_cli_common_options};
     for (int t = 0; t < SL_COUNT(tables); t++)
         for (const struct sl_option *o = tables[t]; o->name; o++)
             if (strlen(o->name) == length && strncmp(o->name, name, length) == 0)
@@ -98,7 +98,7 @@ static bool was_given(const struct completion *c, const char *name) {
 }
 
 static void offer_options(const struct completion *c, const struct sl_command *command) {
-    const struct sl_option *tables[] = {command->options, sl_common_options};
+    const struct sl_option *tables[] = {command->options, sl_cli_common_options};
     for (int t = 0; t < SL_COUNT(tables); t++)
         for (const struct sl_option *o = tables[t]; o->name; o++)
             if (o->repeats || !was_given(c, o->name))
@@ -139,23 +139,23 @@ static void offer_verbs(const struct completion *c, const char *synopsis) {
 }
 
 static sl_err offer_commands(const struct completion *c) {
-    for (int i = 0; sl_commands[i]; i++)
-        offer(c, sl_commands[i]->name, sl_commands[i]->brief);
+    for (int i = 0; sl_cli_commands[i]; i++)
+        offer(c, sl_cli_commands[i]->name, sl_cli_commands[i]->brief);
     return SL_OK;
 }
 
 static sl_err offer_formats(const struct completion *c) { return offer_kind(c, "formats"); }
 
 static sl_err offer_kinds(const struct completion *c) {
-    for (int k = 0; sl_list_kinds[k].name; k++)
-        offer(c, sl_list_kinds[k].name, sl_list_kinds[k].brief);
+    for (int k = 0; sl_cli_list_kinds[k].name; k++)
+        offer(c, sl_cli_list_kinds[k].name, sl_cli_list_kinds[k].brief);
     return SL_OK;
 }
 
 /* Names only: reading all models takes longer than a person waits for a key. */
 static sl_err offer_models(const struct completion *c) {
     struct sl_arena arena = {0};
-    struct sl_model_names names = sl_model_names(c->args, &arena);
+    struct sl_cli_model_names names = sl_cli_model_names(c->args, &arena);
     for (int i = 0; i < names.count; i++)
         offer(c, names.at[i], "model");
     offer_files(c);
@@ -195,9 +195,9 @@ static sl_err offer_argument(const struct completion *c, const struct sl_command
 }
 
 static const struct sl_command *find_command(const char *name) {
-    for (int i = 0; sl_commands[i]; i++)
-        if (strcmp(sl_commands[i]->name, name) == 0)
-            return sl_commands[i];
+    for (int i = 0; sl_cli_commands[i]; i++)
+        if (strcmp(sl_cli_commands[i]->name, name) == 0)
+            return sl_cli_commands[i];
     return NULL;
 }
 
@@ -220,8 +220,8 @@ static const struct sl_option *typed_option(struct completion *c,
     return option && option->arg ? option : NULL;
 }
 
-sl_err sl_complete(const struct sl_args *args, const char *const *words, int count,
-                   struct sl_text *out) {
+sl_err sl_cli_complete(const struct sl_args *args, const char *const *words, int count,
+                       struct sl_text *out) {
     struct completion c = {args, words, count, words[count - 1], "", out};
     char before[64] = "";
     if (count == 1) {
@@ -234,7 +234,7 @@ sl_err sl_complete(const struct sl_args *args, const char *const *words, int cou
         return SL_OK;
     for (int i = 1; i + 1 < count; i++)
         if (strcmp(words[i], "--") == 0) /* launch -n 2 -- train ... */
-            return sl_complete(args, words + i + 1, count - i - 1, out);
+            return sl_cli_complete(args, words + i + 1, count - i - 1, out);
     const struct sl_option *option = typed_option(&c, command);
     const char *equals = strchr(words[count - 1], '=');
     if (option && equals && words[count - 1][0] == '-') {

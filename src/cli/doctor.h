@@ -23,13 +23,13 @@ struct sl_doctor {
 };
 
 /* Each adds one finding of the current group. */
-void sl_doctor_ok(struct sl_doctor *d, const char *name, const char *fmt, ...) SL_PRINTF(3, 4);
-void sl_doctor_bad(struct sl_doctor *d, struct sl_finding finding);
+void sl_cli_doctor_ok(struct sl_doctor *d, const char *name, const char *fmt, ...) SL_PRINTF(3, 4);
+void sl_cli_doctor_bad(struct sl_doctor *d, struct sl_finding finding);
 
 /* The checks, by group; in doctor_*.c. */
-void sl_doctor_machine(struct sl_doctor *d);
-void sl_doctor_ranks(struct sl_doctor *d);
-void sl_doctor_gpus(struct sl_doctor *d);
-void sl_doctor_tools(struct sl_doctor *d);
+void sl_cli_doctor_machine(struct sl_doctor *d);
+void sl_cli_doctor_ranks(struct sl_doctor *d);
+void sl_cli_doctor_gpus(struct sl_doctor *d);
+void sl_cli_doctor_tools(struct sl_doctor *d);
 
 #endif

@@ -57,43 +57,43 @@ static void try_ranks(struct sl_doctor *d, const char *name, const char *const *
                       const char *tried) {
     struct sl_text said = {0};
     struct sl_finding f = {.name = name, .health = SL_HEALTH_FAILS, .fix = tried};
-    int status = sl_capture(argv, PATIENCE_S, &said);
+    int status = sl_cli_capture(argv, PATIENCE_S, &said);
     if (status == 0) {
-        sl_doctor_ok(d, name, "two ranks trained one step");
+        sl_cli_doctor_ok(d, name, "two ranks trained one step");
     } else {
         explain(d, &said, &f);
         if (status == SL_CAPTURE_LATE)
             f.what = "two ranks did not train one step within two minutes";
-        sl_doctor_bad(d, f);
+        sl_cli_doctor_bad(d, f);
     }
     sl_text_free(&said);
 }
 
 static void look_module(struct sl_doctor *d) {
     const struct sl_transport *row;
-    if (sl_transport_find("mpi", &row) == SL_OK)
-        sl_doctor_ok(d, "MPI module", "libsluice_mpi.so, built for %s", row->made_for);
+    if (sl_comm_transport_find("mpi", &row) == SL_OK)
+        sl_cli_doctor_ok(d, "MPI module", "libsluice_mpi.so, built for %s", row->made_for);
     else
-        sl_doctor_bad(d, (struct sl_finding){.name = "MPI module",
-                                             .health = SL_HEALTH_MISSING,
-                                             .what = sl_arena_dup(d->arena, sl_err_message(),
-                                                                  strlen(sl_err_message())),
-                                             .fix = "./dev setup --with-mpi && ./dev build"});
+        sl_cli_doctor_bad(d, (struct sl_finding){.name = "MPI module",
+                                                 .health = SL_HEALTH_MISSING,
+                                                 .what = sl_arena_dup(d->arena, sl_err_message(),
+                                                                      strlen(sl_err_message())),
+                                                 .fix = "./dev setup --with-mpi && ./dev build"});
 }
 
 static void look_mpirun(struct sl_doctor *d, const char *self) {
     const char *version[] = {"mpirun", "--version", NULL};
     const char *trial[] = {"mpirun", "-n", "2", self, TRIAL, NULL};
     struct sl_text said = {0};
-    if (!sl_capture_finds("mpirun")) {
-        sl_doctor_bad(d, (struct sl_finding){.name = "mpirun",
-                                             .health = SL_HEALTH_MISSING,
-                                             .what = "not found; 'sluice launch' does without",
-                                             .fix = "apt-get install openmpi-bin"});
+    if (!sl_cli_capture_finds("mpirun")) {
+        sl_cli_doctor_bad(d, (struct sl_finding){.name = "mpirun",
+                                                 .health = SL_HEALTH_MISSING,
+                                                 .what = "not found; 'sluice launch' does without",
+                                                 .fix = "apt-get install openmpi-bin"});
         return;
     }
-    if (sl_capture(version, PATIENCE_S, &said) == 0)
-        sl_doctor_ok(d, "MPI flavour", "%s", first_line(d->arena, &said));
+    if (sl_cli_capture(version, PATIENCE_S, &said) == 0)
+        sl_cli_doctor_ok(d, "MPI flavour", "%s", first_line(d->arena, &said));
     sl_text_free(&said);
     try_ranks(d, "mpirun", trial, "mpirun -n 2 sluice " TRIAL_TEXT);
 }
@@ -101,13 +101,13 @@ static void look_mpirun(struct sl_doctor *d, const char *self) {
 static void look_srun(struct sl_doctor *d) {
     const char *version[] = {"srun", "--version", NULL};
     struct sl_text said = {0};
-    if (sl_capture(version, PATIENCE_S, &said) == 0)
-        sl_doctor_ok(d, "Slurm", "%s", first_line(d->arena, &said));
+    if (sl_cli_capture(version, PATIENCE_S, &said) == 0)
+        sl_cli_doctor_ok(d, "Slurm", "%s", first_line(d->arena, &said));
     else
-        sl_doctor_bad(d, (struct sl_finding){.name = "Slurm",
-                                             .health = SL_HEALTH_MISSING,
-                                             .what = "no srun here",
-                                             .fix = "apt-get install slurm-client"});
+        sl_cli_doctor_bad(d, (struct sl_finding){.name = "Slurm",
+                                                 .health = SL_HEALTH_MISSING,
+                                                 .what = "no srun here",
+                                                 .fix = "apt-get install slurm-client"});
     sl_text_free(&said);
 }
 
@@ -117,7 +117,7 @@ static const char *self_path(struct sl_doctor *d) {
     return length > 0 ? sl_arena_dup(d->arena, path, (size_t)length) : "sluice";
 }
 
-void sl_doctor_ranks(struct sl_doctor *d) {
+void sl_cli_doctor_ranks(struct sl_doctor *d) {
     const char *self = self_path(d);
     bool quick = sl_args_has(d->args, "--quick");
     look_module(d);
@@ -135,7 +135,7 @@ static void try_gpus(struct sl_doctor *d) {
                            "mlp",        "--stages", "2",  "--steps",  "1",    "--batch",
                            "2",          "--micro",  "2",  "--device", "cuda", NULL};
     struct sl_text said = {0};
-    int status = sl_capture(trial, PATIENCE_S, &said);
+    int status = sl_cli_capture(trial, PATIENCE_S, &said);
     const char *text = said.length ? said.at : "", *host = strstr(text, "go through the host: ");
     struct sl_finding f = {.name = "CUDA IPC",
                            .health = status == 0 ? SL_HEALTH_MISSING : SL_HEALTH_FAILS,
@@ -143,30 +143,30 @@ static void try_gpus(struct sl_doctor *d) {
     f.what = host ? sl_arena_dup(d->arena, host, strcspn(host, "\n"))
                   : last_line(d->arena, text, said.length);
     if (status == 0 && strstr(text, "go by CUDA IPC"))
-        sl_doctor_ok(d, f.name, "processes use each other's device memory");
+        sl_cli_doctor_ok(d, f.name, "processes use each other's device memory");
     else
-        sl_doctor_bad(d, f);
+        sl_cli_doctor_bad(d, f);
     sl_text_free(&said);
 }
 
-void sl_doctor_gpus(struct sl_doctor *d) {
+void sl_cli_doctor_gpus(struct sl_doctor *d) {
     bool there = sl_file_exists("/dev/nvidia0");
     const struct sl_device_row *row = sl_device_find("cuda");
     const char *why = row ? row->missing() : "this build has no CUDA module";
-    const char *here = why ? NULL : sl_devices_text(d->arena, row);
+    const char *here = why ? NULL : sl_profile_devices_text(d->arena, row);
     if (!why) {
-        sl_doctor_ok(d, "CUDA", "%s", here ? here : row->brief);
+        sl_cli_doctor_ok(d, "CUDA", "%s", here ? here : row->brief);
         if (!sl_args_has(d->args, "--quick"))
             try_gpus(d);
     } else if (there)
-        sl_doctor_bad(
+        sl_cli_doctor_bad(
             d, (struct sl_finding){.name = "CUDA",
                                    .health = SL_HEALTH_FAILS,
                                    .what = sl_arena_printf(d->arena, "a GPU is here, but %s", why),
                                    .fix = "nvcc --version && rm -rf build/release && ./dev build"});
     else
-        sl_doctor_bad(d, (struct sl_finding){.name = "CUDA",
-                                             .health = SL_HEALTH_MISSING,
-                                             .what = "no GPU is found; the CPU does everything",
-                                             .fix = "nvidia-smi"});
+        sl_cli_doctor_bad(d, (struct sl_finding){.name = "CUDA",
+                                                 .health = SL_HEALTH_MISSING,
+                                                 .what = "no GPU is found; the CPU does everything",
+                                                 .fix = "nvidia-smi"});
 }

@@ -17,7 +17,7 @@ static bool has_header(struct sl_arena *arena, const char *name) {
                           "-include", "stddef.h",      "-include", "stdint.h",  "-include",
                           "setjmp.h", "-include",      header,     "/dev/null", NULL};
     struct sl_text said = {0};
-    int status = sl_capture(argv, PATIENCE_S, &said);
+    int status = sl_cli_capture(argv, PATIENCE_S, &said);
     sl_text_free(&said);
     return status == 0;
 }
@@ -27,7 +27,7 @@ static bool has_libfuzzer(void) {
     const char *argv[] = {"clang", "-fsanitize=fuzzer", "-xc", "/dev/null", "-shared",
                           "-o",    "/dev/null",         NULL};
     struct sl_text said = {0};
-    int status = sl_capture(argv, PATIENCE_S, &said);
+    int status = sl_cli_capture(argv, PATIENCE_S, &said);
     sl_text_free(&said);
     return status == 0;
 }
@@ -35,7 +35,7 @@ static bool has_libfuzzer(void) {
 static bool has(struct sl_arena *arena, const char *name) {
     if (strncmp(name, "lib:", 4) == 0)
         return has_header(arena, name);
-    return strcmp(name, "libfuzzer") == 0 ? has_libfuzzer() : sl_capture_finds(name);
+    return strcmp(name, "libfuzzer") == 0 ? has_libfuzzer() : sl_cli_capture_finds(name);
 }
 
 static const char *shown(struct sl_arena *arena, const char *name) {
@@ -56,17 +56,17 @@ static void look(struct sl_doctor *d, char *const cell[CELLS]) {
     if (seen(d, name))
         return;
     if (has(d->arena, cell[NAME]))
-        sl_doctor_ok(d, name, "%s: %s", cell[GROUP], cell[WHY]);
+        sl_cli_doctor_ok(d, name, "%s: %s", cell[GROUP], cell[WHY]);
     else
-        sl_doctor_bad(d,
-                      (struct sl_finding){
-                          .name = name,
-                          .health = SL_HEALTH_MISSING,
-                          .what = sl_arena_printf(d->arena, "%s: %s", cell[GROUP], cell[WHY]),
-                          .fix = sl_arena_printf(d->arena, "apt-get install %s", cell[PACKAGES])});
+        sl_cli_doctor_bad(
+            d, (struct sl_finding){
+                   .name = name,
+                   .health = SL_HEALTH_MISSING,
+                   .what = sl_arena_printf(d->arena, "%s: %s", cell[GROUP], cell[WHY]),
+                   .fix = sl_arena_printf(d->arena, "apt-get install %s", cell[PACKAGES])});
 }
 
-void sl_doctor_tools(struct sl_doctor *d) {
+void sl_cli_doctor_tools(struct sl_doctor *d) {
     char *text = sl_arena_dup(d->arena, (const char *)sl_asset_requirements_txt,
                               sl_asset_requirements_txt_size);
     if (sl_args_has(d->args, "--quick"))

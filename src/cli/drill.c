@@ -58,7 +58,7 @@ static const struct {
     {"slow", act_slow}, {"stall", act_stall}, {"stop", act_stop},
 };
 
-sl_err sl_drill_parse(const char *text, int workers, struct sl_drill *out) {
+sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_drill *out) {
     const char *colon = strchr(text, ':'), *second = colon ? strchr(colon + 1, ':') : NULL;
     char number[24];
     int64_t worker = 0, action = 0;
@@ -83,7 +83,7 @@ sl_err sl_drill_parse(const char *text, int workers, struct sl_drill *out) {
     return SL_OK;
 }
 
-sl_err sl_drill_before(void *ctx, int worker, int64_t action) {
+sl_err sl_cli_drill_on_action(void *ctx, int worker, int64_t action) {
     struct sl_drill *drill = ctx;
     (void)action; /* of the run at hand */
     return worker == drill->worker && drill->seen++ == drill->action ? drill->act() : SL_OK;

@@ -15,8 +15,8 @@ struct sl_drill {
 };
 
 /* "stall:1:200" */
-SL_MUST_CHECK sl_err sl_drill_parse(const char *text, int workers, struct sl_drill *out);
-/* For sl_session_config.before; ctx is the drill. */
-sl_err sl_drill_before(void *ctx, int worker, int64_t action);
+SL_MUST_CHECK sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_drill *out);
+/* For sl_session_config.on_action; ctx is the drill. */
+sl_err sl_cli_drill_on_action(void *ctx, int worker, int64_t action);
 
 #endif

@@ -18,8 +18,8 @@ static const char *put_costs(struct sl_arena *arena, const struct sl_plan *plan,
         sl_text_printf(&text, "%s%s:", s ? ";" : "", plan->stages[s].name);
         for (int k = 0, first = 1; k < SL_KIND_COUNT; k++)
             if (k != SL_SEND && k != SL_RECV) {
-                sl_text_printf(&text, "%s%s=%lld", first ? "" : ",", sl_kind_name((enum sl_kind)k),
-                               (long long)dur[s][k]);
+                sl_text_printf(&text, "%s%s=%lld", first ? "" : ",",
+                               sl_sched_kind_name((enum sl_kind)k), (long long)dur[s][k]);
                 first = 0;
             }
     }
@@ -28,8 +28,8 @@ static const char *put_costs(struct sl_arena *arena, const struct sl_plan *plan,
     return kept;
 }
 
-sl_err sl_forecast_play(const struct sl_forecast *f, const struct sl_sched *sched, bool timeline,
-                        struct sl_arena *arena, const struct sl_sim **out) {
+sl_err sl_cli_forecast_play(const struct sl_forecast *f, const struct sl_sched *sched,
+                            bool timeline, struct sl_arena *arena, const struct sl_sim **out) {
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(arena, (int64_t)sizeof *dur * sched->plan->stage_count);
     struct sl_sim_links links;
@@ -67,28 +67,28 @@ static void share_devices(const struct sl_session_config *c, const struct sl_sim
 /* A step of the schedule as it will run: of many, where they overlap. */
 static sl_err play(const struct sl_session_config *c, const int64_t (*dur)[SL_KIND_COUNT],
                    struct sl_arena *arena, struct sl_forecast *out) {
-    const struct sl_schedule *row = sl_schedule_find(c->schedule);
+    const struct sl_schedule *row = sl_sched_row_find(c->schedule);
     struct sl_sched_opts opts = {.schedule = c->schedule,
                                  .batch = c->train.batch,
                                  .slack = c->slack,
                                  .policy = &c->train.policy,
-                                 .together = c->together,
+                                 .global_step = c->global_step,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1};
     const struct sl_sched *sched;
     const struct sl_sim *sim;
     SL_TRY(sl_sched_build(arena, c->plan, &opts, &sched));
-    SL_TRY(sl_forecast_play(out, sched, false, arena, &sim));
+    SL_TRY(sl_cli_forecast_play(out, sched, false, arena, &sim));
     double idle = 0;
     for (int w = 0; w < c->plan->worker_count; w++)
         idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
-    out->step_ns = sl_step_ns(sched, sim, dur);
+    out->step_ns = sl_search_step_ns(sched, sim, dur);
     out->bubble = idle / c->plan->worker_count;
     share_devices(c, sim, opts.iters, out);
     return SL_OK;
 }
 
-sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_config *c,
-                        struct sl_arena *arena, struct sl_forecast *out) {
+sl_err sl_cli_forecast_make(const struct sl_args *args, const struct sl_session_config *c,
+                            struct sl_arena *arena, struct sl_forecast *out) {
     const char *path = sl_args_text(args, "--cost", NULL);
     const struct sl_cost *cost;
     *out = (struct sl_forecast){0};
@@ -103,14 +103,14 @@ sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_conf
         .stage_of = c->stage_of,
         .has_kernel = c->train.device->has_kernel,
         .optim = &c->train.optim,
-        .precision = sl_precision_find(sl_args_text(args, "--dtype", "fp32")),
+        .precision = sl_search_precision_find(sl_args_text(args, "--dtype", "fp32")),
         .cost = cost,
         .schedule = c->schedule,
         .batch = c->train.batch,
     };
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(arena, (int64_t)sizeof *dur * c->plan->stage_count);
-    SL_TRY(sl_forecast_times(arena, &spec, dur));
+    SL_TRY(sl_search_forecast_times(arena, &spec, dur));
     out->cost = path;
     out->costs = put_costs(arena, c->plan, dur);
     out->links =
@@ -121,16 +121,16 @@ sl_err sl_forecast_make(const struct sl_args *args, const struct sl_session_conf
     return play(c, (const int64_t(*)[SL_KIND_COUNT])dur, arena, out);
 }
 
-void sl_forecast_say(const struct sl_forecast *f) {
+void sl_cli_forecast_say(const struct sl_forecast *f) {
     char step[SL_HUMAN_BYTES];
     if (f->cost)
         sl_log_note("forecast from %s: %s a step, workers wait %.1f %%", f->cost,
                     sl_human_ns(f->step_ns, step), 100 * f->bubble);
 }
 
-void sl_forecast_judge(const struct sl_forecast *f, double step_s, int64_t threads) {
+void sl_cli_forecast_judge(const struct sl_forecast *f, double step_s, int64_t threads) {
     char foretold[SL_HUMAN_BYTES], measured[SL_HUMAN_BYTES], crowd[64] = "";
-    int cores = sl_bind_count();
+    int cores = sl_device_bind_count();
     if (!f->cost || isnan(step_s))
         return;
     if (threads > cores)

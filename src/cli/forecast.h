@@ -9,17 +9,17 @@
 #include "sim/sim.h"
 
 /* From --cost X.cost, for the session's plan and schedule; without the option out->cost is NULL. */
-SL_MUST_CHECK sl_err sl_forecast_make(const struct sl_args *args,
-                                      const struct sl_session_config *session,
-                                      struct sl_arena *arena, struct sl_forecast *out);
+SL_MUST_CHECK sl_err sl_cli_forecast_make(const struct sl_args *args,
+                                          const struct sl_session_config *session,
+                                          struct sl_arena *arena, struct sl_forecast *out);
 
 /* Notes: what is expected; after the run, what came of it. Nothing where there is no forecast. */
-void sl_forecast_say(const struct sl_forecast *forecast);
-void sl_forecast_judge(const struct sl_forecast *forecast, double step_s, int64_t threads);
+void sl_cli_forecast_say(const struct sl_forecast *forecast);
+void sl_cli_forecast_judge(const struct sl_forecast *forecast, double step_s, int64_t threads);
 
 /* Its times, on a schedule of the run. */
-SL_MUST_CHECK sl_err sl_forecast_play(const struct sl_forecast *forecast,
-                                      const struct sl_sched *sched, bool timeline,
-                                      struct sl_arena *arena, const struct sl_sim **out);
+SL_MUST_CHECK sl_err sl_cli_forecast_play(const struct sl_forecast *forecast,
+                                          const struct sl_sched *sched, bool timeline,
+                                          struct sl_arena *arena, const struct sl_sim **out);
 
 #endif

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PROBE_MS = 3000, AGENT_MS = 8000, WORDS_MOST = SL_ARGS_MOST + 32 };
+enum { PROBE_MS = 3000, AGENT_MS = 8000, WORDS_MAX = SL_ARGS_MAX + 32 };
 
 /* ---- the list of hosts ---- */
 
@@ -43,13 +43,13 @@ static sl_err add_host(struct sl_launch *l, const char *text, size_t length) {
     return SL_OK;
 }
 
-sl_err sl_launch_read_hosts(struct sl_launch *l, const char *hosts, const char *agent) {
+sl_err sl_cli_launch_read_hosts(struct sl_launch *l, const char *hosts, const char *agent) {
     static char words[512];
     int count = 0;
     for (const char *at = hosts; at;) {
         const char *comma = strchr(at, ',');
-        if (l->host_count == SL_LAUNCH_HOSTS_MOST)
-            return sl_fail(SL_ERR_USAGE, "launch: --hosts: more than %d", SL_LAUNCH_HOSTS_MOST);
+        if (l->host_count == SL_LAUNCH_HOSTS_MAX)
+            return sl_fail(SL_ERR_USAGE, "launch: --hosts: more than %d", SL_LAUNCH_HOSTS_MAX);
         SL_TRY(add_host(l, at, comma ? (size_t)(comma - at) : strlen(at)));
         at = comma ? comma + 1 : NULL;
     }
@@ -61,7 +61,7 @@ sl_err sl_launch_read_hosts(struct sl_launch *l, const char *hosts, const char *
     if (strlen(agent) >= sizeof words)
         return sl_fail(SL_ERR_USAGE, "launch: --agent is too long");
     snprintf(words, sizeof words, "%s", agent);
-    for (char *word = strtok(words, " "); word && count + 1 < SL_LAUNCH_AGENT_MOST;
+    for (char *word = strtok(words, " "); word && count + 1 < SL_LAUNCH_AGENT_MAX;
          word = strtok(NULL, " "))
         l->agent[count++] = word;
     if (count == 0)
@@ -88,7 +88,7 @@ static const struct sl_launch_host *host_of(const struct sl_launch *l, int rank)
 }
 
 /* Nobody can hold a port of another host for us: a random one, another one at each attempt. */
-sl_err sl_launch_choose_meet(struct sl_launch *l) {
+sl_err sl_cli_launch_choose_meet(struct sl_launch *l) {
     uint16_t dice;
     if (getrandom(&dice, sizeof dice, 0) != (ssize_t)sizeof dice)
         return sl_fail(SL_ERR_SYSTEM, "cannot draw a port for the job: %s", strerror(errno));
@@ -99,14 +99,14 @@ sl_err sl_launch_choose_meet(struct sl_launch *l) {
 /* ---- a command on a host ---- */
 
 struct words {
-    const char *at[WORDS_MOST];
+    const char *at[WORDS_MAX];
     int count;
     char text[8][192]; /* of the environment */
     int texts;
 };
 
 static void add(struct words *w, const char *word) {
-    if (w->count + 1 < WORDS_MOST)
+    if (w->count + 1 < WORDS_MAX)
         w->at[w->count++] = word;
     w->at[w->count] = NULL;
 }
@@ -159,7 +159,7 @@ static _Noreturn void become(const struct words *w) {
     _exit(SL_ERR_SYSTEM);
 }
 
-_Noreturn void sl_launch_become(const struct sl_launch *l, int rank) {
+_Noreturn void sl_cli_launch_become(const struct sl_launch *l, int rank) {
     static struct words w;
     char number[24], ranks[24], directory[160];
     snprintf(number, sizeof number, "%d", rank);
@@ -181,7 +181,7 @@ _Noreturn void sl_launch_become(const struct sl_launch *l, int rank) {
 
 /* ---- who is still there ---- */
 
-sl_err sl_launch_probe(const char *place) {
+sl_err sl_cli_launch_probe(const char *place) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     const char *colon = strrchr(place, ':');
     char host[256];
@@ -244,7 +244,7 @@ static bool answers(const struct sl_launch *l, const struct sl_launch_host *host
     return pid > 0 && await(pid, sl_clock_ns() + AGENT_MS * 1000000LL) == 0;
 }
 
-sl_err sl_launch_look_again(struct sl_launch *l) {
+sl_err sl_cli_launch_look_again(struct sl_launch *l) {
     int64_t before = l->ranks;
     bool any = false;
     for (int h = 0; h < l->host_count; h++) {
@@ -263,5 +263,5 @@ sl_err sl_launch_look_again(struct sl_launch *l) {
     }
     if (!any)
         return sl_fail(SL_ERR_PEER, "no host of --hosts answers any more");
-    return l->ranks < before ? sl_launch_reshape(l, before, l->ranks) : SL_OK;
+    return l->ranks < before ? sl_cli_launch_reshape(l, before, l->ranks) : SL_OK;
 }

@@ -18,7 +18,7 @@ static int find(const struct sl_launch *l, const char *name) {
     return -1;
 }
 
-const char *sl_launch_argument(const struct sl_launch *l, const char *name) {
+const char *sl_cli_launch_argument(const struct sl_launch *l, const char *name) {
     int at = find(l, name);
     if (at < 0)
         return NULL;
@@ -26,7 +26,7 @@ const char *sl_launch_argument(const struct sl_launch *l, const char *name) {
     return equals ? equals + 1 : at + 1 < l->argc ? l->argv[at + 1] : "";
 }
 
-void sl_launch_drop(struct sl_launch *l, const char *name, bool has_value) {
+void sl_cli_launch_drop(struct sl_launch *l, const char *name, bool has_value) {
     int at = find(l, name);
     if (at < 0)
         return;
@@ -39,17 +39,18 @@ void sl_launch_drop(struct sl_launch *l, const char *name, bool has_value) {
 
 /* May a checkpoint of this run go on with another number of stages? */
 static bool may_reshard(const struct sl_launch *l) {
-    const char *name = sl_launch_argument(l, "--schedule");
-    const struct sl_schedule *row = sl_schedule_find(name ? name : "1f1b");
+    const char *name = sl_cli_launch_argument(l, "--schedule");
+    const struct sl_schedule *row = sl_sched_row_find(name ? name : "1f1b");
     return row && (row->rule == SL_RULE_SYNC || row->rule == SL_RULE_2BW) &&
-           !sl_launch_argument(l, "--policy");
+           !sl_cli_launch_argument(l, "--policy");
 }
 
-sl_err sl_launch_reshape(struct sl_launch *l, int64_t before, int64_t now) {
+sl_err sl_cli_launch_reshape(struct sl_launch *l, int64_t before, int64_t now) {
     static char text[24];
-    const char *stages = sl_launch_argument(l, "--stages"), *plan = sl_launch_argument(l, "--plan");
-    bool laid_out = sl_launch_argument(l, "--workers") || sl_launch_argument(l, "--replicas") ||
-                    sl_launch_argument(l, "--cut");
+    const char *stages = sl_cli_launch_argument(l, "--stages"),
+               *plan = sl_cli_launch_argument(l, "--plan");
+    bool laid_out = sl_cli_launch_argument(l, "--workers") ||
+                    sl_cli_launch_argument(l, "--replicas") || sl_cli_launch_argument(l, "--cut");
     int64_t count = plan ? before : stages ? strtoll(stages, NULL, 10) : 0;
     if (count < before || laid_out || !may_reshard(l)) {
         sl_log_note("%lld ranks instead of %lld; the layout stays, some ranks run several workers",
@@ -57,9 +58,9 @@ sl_err sl_launch_reshape(struct sl_launch *l, int64_t before, int64_t now) {
         return SL_OK;
     }
     int64_t fewer = count * now / before;
-    sl_launch_drop(l, "--stages", true);
-    sl_launch_drop(l, "--plan", true);
-    if (l->argc + 2 > SL_ARGS_MOST)
+    sl_cli_launch_drop(l, "--stages", true);
+    sl_cli_launch_drop(l, "--plan", true);
+    if (l->argc + 2 > SL_ARGS_MAX)
         return sl_fail(SL_ERR_USAGE, "launch: too many arguments to add --stages");
     snprintf(text, sizeof text, "%lld", (long long)fewer);
     l->argv[l->argc++] = "--stages";

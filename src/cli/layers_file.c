@@ -5,12 +5,12 @@
 
 static const char *importer_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_importers[i]->name;
+    return sl_interop_importers[i]->name;
 }
 
 static sl_err unknown_format(const char *format) {
     int count = 0;
-    while (sl_importers[count])
+    while (sl_interop_importers[count])
         count++;
     const char *near = sl_nearest(format, count, importer_name, NULL);
     return sl_fail(SL_ERR_USAGE, "no format '%s'; %s%s%s", format,
@@ -18,9 +18,9 @@ static sl_err unknown_format(const char *format) {
                    near ? near : "", near ? "'?" : "");
 }
 
-sl_err sl_layers_open(struct sl_arena *arena, const char *path, const char *format,
-                      const struct sl_layers **out) {
-    const struct sl_importer *importer = format ? sl_importer_find(format) : NULL;
+sl_err sl_cli_layers_open(struct sl_arena *arena, const char *path, const char *format,
+                          const struct sl_layers **out) {
+    const struct sl_importer *importer = format ? sl_interop_importer_find(format) : NULL;
     char *text = NULL;
     size_t length;
     sl_err err = SL_OK;
@@ -28,7 +28,7 @@ sl_err sl_layers_open(struct sl_arena *arena, const char *path, const char *form
         return unknown_format(format);
     SL_TRY(sl_file_read(path, SL_IMPORT_LIMIT_BYTES, &text, &length));
     if (!importer)
-        importer = sl_importer_guess(text, length);
+        importer = sl_interop_importer_guess(text, length);
     if (!importer)
         err = sl_fail(SL_ERR_INPUT,
                       "%s: not a file of Piper, dnn-partitioning or PipeDream; --cost-model "

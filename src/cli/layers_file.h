@@ -5,7 +5,7 @@
 #include "interop/importer.h"
 
 /* `format` NULL: whatever the file looks like. */
-SL_MUST_CHECK sl_err sl_layers_open(struct sl_arena *arena, const char *path, const char *format,
-                                    const struct sl_layers **out);
+SL_MUST_CHECK sl_err sl_cli_layers_open(struct sl_arena *arena, const char *path,
+                                        const char *format, const struct sl_layers **out);
 
 #endif

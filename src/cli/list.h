@@ -21,6 +21,6 @@ struct sl_list_kind {
     sl_err (*fill)(const struct sl_args *args, struct sl_listing *list);
 };
 
-extern const struct sl_list_kind sl_list_kinds[]; /* alphabetical; ends with {0} */
+extern const struct sl_list_kind sl_cli_list_kinds[]; /* alphabetical; ends with {0} */
 
 #endif

@@ -35,7 +35,7 @@ static void look_at_room(struct sl_live *live) {
     live->room.rows -= 2; /* for the line of the shell, and a note */
 }
 
-void sl_live_open(struct sl_live *live, const struct sl_session_config *session) {
+void sl_cli_live_open(struct sl_live *live, const struct sl_session_config *session) {
     *live = (struct sl_live){.on = sl_log_is_terminal()};
     if (!live->on)
         return;
@@ -50,14 +50,14 @@ void sl_live_open(struct sl_live *live, const struct sl_session_config *session)
             : sl_arena_printf(&live->arena, "%s, one worker", session->train.graph->name);
 }
 
-void sl_live_trace(struct sl_live *live, const struct sl_timeline *timeline) {
+void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline) {
     static const char nothing[] = "";
     struct sl_arena old = live->arena;
     if (!live->on)
         return;
     live->arena = (struct sl_arena){0};
     live->shown.title = sl_arena_dup(&live->arena, live->shown.title, strlen(live->shown.title));
-    sl_picture_build(&live->arena, timeline, nothing, nothing, &live->lanes);
+    sl_report_picture_build(&live->arena, timeline, nothing, nothing, &live->lanes);
     live->has_lanes = true;
     sl_arena_free(&old);
 }
@@ -65,20 +65,21 @@ void sl_live_trace(struct sl_live *live, const struct sl_timeline *timeline) {
 static void draw(struct sl_live *live) {
     struct sl_text frame = {0};
     look_at_room(live);
-    sl_dashboard_put(&live->shown, live->has_lanes ? &live->lanes : NULL, &live->room, &frame);
+    sl_report_dashboard_put(&live->shown, live->has_lanes ? &live->lanes : NULL, &live->room,
+                            &frame);
     sl_log_frame(frame.at);
     sl_text_free(&frame);
     live->drawn_ns = sl_clock_ns();
 }
 
-void sl_live_step(struct sl_live *live, const struct sl_step_report *r) {
+void sl_cli_live_step(struct sl_live *live, const struct sl_step_report *r) {
     if (!live->on)
         return;
-    sl_dashboard_add(&live->shown, r->loss);
-    sl_live_glimpse(live, r);
+    sl_report_dashboard_add(&live->shown, r->loss);
+    sl_cli_live_provisional(live, r);
 }
 
-void sl_live_glimpse(struct sl_live *live, const struct sl_step_report *r) {
+void sl_cli_live_provisional(struct sl_live *live, const struct sl_step_report *r) {
     enum { FRAME_NS = 100000000 };
     struct sl_dashboard *d = &live->shown;
     if (!live->on)
@@ -88,12 +89,12 @@ void sl_live_glimpse(struct sl_live *live, const struct sl_step_report *r) {
     d->norm = r->norm;
     d->lr = r->lr;
     d->bubble = r->worker_bytes ? r->bubble : NAN;
-    d->bytes = r->worker_bytes ? r->worker_bytes : sl_run_stats_peak_bytes();
+    d->bytes = r->worker_bytes ? r->worker_bytes : sl_cli_run_stats_peak_bytes();
     if (r->step == d->steps || sl_clock_ns() - live->drawn_ns > FRAME_NS)
         draw(live);
 }
 
-void sl_live_close(struct sl_live *live) {
+void sl_cli_live_close(struct sl_live *live) {
     if (live->on && live->shown.step)
         draw(live);
     if (live->on)

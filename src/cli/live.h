@@ -16,11 +16,11 @@ struct sl_live {
 };
 
 /* On a terminal that can redraw; elsewhere it stays off and lines are printed. */
-void sl_live_open(struct sl_live *live, const struct sl_session_config *session);
-void sl_live_close(struct sl_live *live); /* the last picture stays on the screen */
-void sl_live_trace(struct sl_live *live, const struct sl_timeline *timeline);
-void sl_live_step(struct sl_live *live, const struct sl_step_report *r);
+void sl_cli_live_open(struct sl_live *live, const struct sl_session_config *session);
+void sl_cli_live_close(struct sl_live *live); /* the last picture stays on the screen */
+void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline);
+void sl_cli_live_step(struct sl_live *live, const struct sl_step_report *r);
 /* A step that will come again, with those before it: the curve waits for that. */
-void sl_live_glimpse(struct sl_live *live, const struct sl_step_report *r);
+void sl_cli_live_provisional(struct sl_live *live, const struct sl_step_report *r);
 
 #endif

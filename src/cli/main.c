@@ -14,17 +14,17 @@
 
 static int command_count(void) {
     int count = 0;
-    while (sl_commands[count])
+    while (sl_cli_commands[count])
         count++;
     return count;
 }
 
 static const char *command_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_commands[i]->name;
+    return sl_cli_commands[i]->name;
 }
 
-sl_err sl_print(const struct sl_text *text) {
+sl_err sl_cli_print(const struct sl_text *text) {
     if (text->length && fwrite(text->at, 1, text->length, stdout) != text->length)
         return sl_fail(SL_ERR_SYSTEM, "cannot write to standard output");
     if (fflush(stdout) != 0)
@@ -32,7 +32,7 @@ sl_err sl_print(const struct sl_text *text) {
     return SL_OK;
 }
 
-sl_err sl_print_written(const struct sl_args *args, const char *option) {
+sl_err sl_cli_print_written(const struct sl_args *args, const char *option) {
     struct sl_text text = {0};
     struct sl_json_out json = {.text = &text, .indent = 2};
     const char *path;
@@ -44,7 +44,7 @@ sl_err sl_print_written(const struct sl_args *args, const char *option) {
     sl_json_close(&json, ']');
     sl_json_close(&json, '}');
     sl_text_put(&text, "\n");
-    sl_err err = sl_print(&text);
+    sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;
 }
@@ -55,7 +55,7 @@ static void put_overview(struct sl_text *text) {
                    "usage: sluice COMMAND [ARGUMENTS] [OPTIONS]\n\ncommands:\n",
                    sl_version());
     for (int i = 0; i < command_count(); i++)
-        sl_text_printf(text, "  %-10s %s\n", sl_commands[i]->name, sl_commands[i]->brief);
+        sl_text_printf(text, "  %-10s %s\n", sl_cli_commands[i]->name, sl_cli_commands[i]->brief);
     sl_text_put(text, "\n'sluice COMMAND --help' shows the options of a command.\n"
                       "exit status: 0 ok, 1 a check said no, 2 usage, 3 input, 4 system, "
                       "5 a peer failed\n");
@@ -78,7 +78,7 @@ static void put_help(struct sl_text *text, const struct sl_command *command) {
         sl_text_printf(text, "\n%s\n", command->detail);
     sl_text_put(text, "\noptions:\n");
     put_options(text, command->options);
-    put_options(text, sl_common_options);
+    put_options(text, sl_cli_common_options);
 }
 
 static sl_err check_positional(const struct sl_command *command, const struct sl_args *args) {
@@ -94,11 +94,12 @@ static sl_err check_positional(const struct sl_command *command, const struct sl
 
 static sl_err run_command(const struct sl_command *command, int argc, char **argv) {
     struct sl_args args;
-    SL_TRY(sl_args_parse(&args, command->name, command->options, sl_common_options, argc, argv));
+    SL_TRY(
+        sl_args_parse(&args, command->name, command->options, sl_cli_common_options, argc, argv));
     if (sl_args_has(&args, "--help")) {
         struct sl_text text = {0};
         put_help(&text, command);
-        sl_err err = sl_print(&text);
+        sl_err err = sl_cli_print(&text);
         sl_text_free(&text);
         return err;
     }
@@ -117,15 +118,15 @@ static sl_err dispatch(int argc, char **argv) {
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         struct sl_text text = {0};
         put_overview(&text);
-        sl_err err = sl_print(&text);
+        sl_err err = sl_cli_print(&text);
         sl_text_free(&text);
         return err;
     }
     if (strcmp(name, "--version") == 0)
         name = "version";
     for (int i = 0; i < command_count(); i++)
-        if (strcmp(sl_commands[i]->name, name) == 0)
-            return run_command(sl_commands[i], argc - 2, argv + 2);
+        if (strcmp(sl_cli_commands[i]->name, name) == 0)
+            return run_command(sl_cli_commands[i], argc - 2, argv + 2);
     const char *near = sl_nearest(name, command_count(), command_name, NULL);
     if (near)
         return sl_fail(SL_ERR_USAGE, "unknown command '%s'; did you mean '%s'?", name, near);

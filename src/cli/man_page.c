@@ -106,7 +106,7 @@ static void put_synopsis(struct sl_text *out, const struct sl_command *command) 
     } while (*at);
 }
 
-void sl_man_command(struct sl_text *out, const struct sl_command *command) {
+void sl_cli_man_command(struct sl_text *out, const struct sl_command *command) {
     put_title(out, command->name, command->brief);
     sl_text_put(out, ".SH SYNOPSIS\n");
     put_synopsis(out, command);
@@ -116,7 +116,7 @@ void sl_man_command(struct sl_text *out, const struct sl_command *command) {
     }
     sl_text_put(out, ".SH OPTIONS\n");
     put_options(out, command->options);
-    put_options(out, sl_common_options);
+    put_options(out, sl_cli_common_options);
     put_status(out);
     sl_text_put(out, ".SH SEE ALSO\n.BR sluice (1)\n");
 }
@@ -130,7 +130,7 @@ static const struct {
     {"SLUICE_MODELS", "directory where models by name are looked for first"},
 };
 
-void sl_man_overview(struct sl_text *out) {
+void sl_cli_man_overview(struct sl_text *out) {
     put_title(out, "", "pipeline-parallel training of neural networks");
     sl_text_put(out,
                 ".SH SYNOPSIS\n.B sluice\n.I COMMAND\n[arguments] [options]\n"
@@ -139,13 +139,13 @@ void sl_man_overview(struct sl_text *out) {
                 "schedule cannot deadlock, overflow memory or mix weight versions, and runs it: "
                 "as threads of one process, as ranks of an MPI job, or on GPUs. Data goes to "
                 "standard output, messages to standard error.\n.SH COMMANDS\n");
-    for (int i = 0; sl_commands[i]; i++) {
-        sl_text_printf(out, ".TP\n.BR sluice\\-%s (1)\n", sl_commands[i]->name);
-        put_text(out, sl_commands[i]->brief);
+    for (int i = 0; sl_cli_commands[i]; i++) {
+        sl_text_printf(out, ".TP\n.BR sluice\\-%s (1)\n", sl_cli_commands[i]->name);
+        put_text(out, sl_cli_commands[i]->brief);
         sl_text_put(out, "\n");
     }
     sl_text_put(out, ".SH OPTIONS\nEvery command has these.\n");
-    put_options(out, sl_common_options);
+    put_options(out, sl_cli_common_options);
     put_status(out);
     sl_text_put(out, ".SH ENVIRONMENT\n");
     for (int i = 0; i < SL_COUNT(variables); i++)

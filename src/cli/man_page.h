@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 
-void sl_man_overview(struct sl_text *out); /* sluice(1) */
-void sl_man_command(struct sl_text *out, const struct sl_command *command);
+void sl_cli_man_overview(struct sl_text *out); /* sluice(1) */
+void sl_cli_man_command(struct sl_text *out, const struct sl_command *command);
 
 #endif

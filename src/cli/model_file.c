@@ -30,7 +30,7 @@ static const char *installed_dir(struct sl_arena *arena) {
     return sl_arena_printf(arena, "%s/share/sluice/models", path);
 }
 
-const char **sl_model_dirs(const struct sl_args *args, struct sl_arena *arena) {
+const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena) {
     const char **dirs = SL_NEW(arena, const char *, 5);
     const char *candidates[4] = {
         sl_args_text(args, "--models", NULL),
@@ -57,14 +57,14 @@ static bool is_library(const char *dir, const char *name, struct sl_arena *arena
     size_t length;
     if (sl_file_read(path, SL_MODEL_FILE_BYTES, &text, &length) != SL_OK)
         return false;
-    sl_err err = sl_model_peek(path, text, length, arena, &header);
+    sl_err err = sl_graph_model_peek(path, text, length, arena, &header);
     free(text);
     return err == SL_OK && header.is_library;
 }
 
-struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena *arena) {
+struct sl_cli_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena) {
     SL_VEC(const char *) names = {0};
-    const char **dirs = sl_model_dirs(args, arena);
+    const char **dirs = sl_cli_model_dirs(args, arena);
     for (int i = 0; dirs[i] && names.count == 0; i++) {
         DIR *dir = opendir(dirs[i]);
         struct dirent *entry;
@@ -77,7 +77,7 @@ struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena
         if (dir)
             closedir(dir);
     }
-    struct sl_model_names out = {(int)names.count, SL_VEC_FREEZE(&names, arena)};
+    struct sl_cli_model_names out = {(int)names.count, SL_VEC_FREEZE(&names, arena)};
     SL_VEC_FREE(&names);
     if (out.count)
         qsort(out.at, (size_t)out.count, sizeof *out.at, compare_names);
@@ -85,7 +85,7 @@ struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena
 }
 
 static const char *name_at(const void *ctx, int i) {
-    return ((const struct sl_model_names *)ctx)->at[i];
+    return ((const struct sl_cli_model_names *)ctx)->at[i];
 }
 
 static sl_err find_file(const struct sl_args *args, const char *name, struct sl_arena *arena,
@@ -94,13 +94,13 @@ static sl_err find_file(const struct sl_args *args, const char *name, struct sl_
         *out = name;
         return SL_OK;
     }
-    const char **dirs = sl_model_dirs(args, arena);
+    const char **dirs = sl_cli_model_dirs(args, arena);
     for (int i = 0; dirs[i]; i++) {
         *out = sl_arena_printf(arena, "%s/%s.model", dirs[i], name);
         if (sl_file_exists(*out))
             return SL_OK;
     }
-    struct sl_model_names names = sl_model_names(args, arena);
+    struct sl_cli_model_names names = sl_cli_model_names(args, arena);
     const char *near = sl_nearest(name, names.count, name_at, &names);
     if (near)
         return sl_fail(SL_ERR_INPUT, "no model '%s'; did you mean '%s'?", name, near);
@@ -115,24 +115,24 @@ static sl_err parse_sets(const struct sl_args *args, struct sl_arena *arena,
     const char *text;
     for (int n = 0; (text = sl_args_nth(args, "--set", n)) != NULL; n++)
         sl_text_printf(&all, "%s%s", n ? "," : "", text);
-    sl_err err = sl_model_parse_sets(all.at ? all.at : "", arena, options);
+    sl_err err = sl_graph_model_parse_sets(all.at ? all.at : "", arena, options);
     sl_text_free(&all);
     return err;
 }
 
-sl_err sl_model_open(const struct sl_args *args, const char *name, bool eval,
-                     struct sl_graph **out) {
+sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
+                         struct sl_graph **out) {
     struct sl_arena arena = {0};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
                                        .eval = eval,
-                                       .find_used = sl_model_find_used,
-                                       .find_ctx = sl_model_dirs(args, &arena)};
+                                       .find_used = sl_graph_model_find_used,
+                                       .find_ctx = sl_cli_model_dirs(args, &arena)};
     const char *file = NULL;
     sl_err err = SL_OK;
     SL_TRY_OUT(find_file(args, name, &arena, &file));
     SL_TRY_OUT(parse_sets(args, &arena, &options));
-    SL_TRY_OUT(sl_model_read_file(file, &options, out));
+    SL_TRY_OUT(sl_graph_model_read_file(file, &options, out));
 out:
     sl_arena_free(&arena);
     return err;

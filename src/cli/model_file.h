@@ -12,17 +12,17 @@
     }
 
 /* Where models by name are looked for, in order; NULL-terminated, in the arena. */
-const char **sl_model_dirs(const struct sl_args *args, struct sl_arena *arena);
+const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena);
 
 /* Names of all models in the first directory that has any, sorted. */
-struct sl_model_names {
+struct sl_cli_model_names {
     int count;
     const char **at;
 };
-struct sl_model_names sl_model_names(const struct sl_args *args, struct sl_arena *arena);
+struct sl_cli_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena);
 
 /* Read the model `name` (checked, not differentiated). */
-SL_MUST_CHECK sl_err sl_model_open(const struct sl_args *args, const char *name, bool eval,
-                                   struct sl_graph **out);
+SL_MUST_CHECK sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,
+                                       struct sl_graph **out);
 
 #endif

@@ -13,7 +13,7 @@ static const char *loss_op(const struct sl_graph *graph, const struct sl_loss *l
 
 static void json_shape(struct sl_json_out *json, const struct sl_shape *shape) {
     char text[SL_SHAPE_TEXT];
-    sl_json_put_string(json, "shape", sl_shape_text(shape, text));
+    sl_json_put_string(json, "shape", sl_graph_shape_text(shape, text));
 }
 
 static void json_sizes(struct sl_json_out *json, const struct sl_graph *graph) {
@@ -101,7 +101,7 @@ static void json_branches(struct sl_json_out *json, const struct sl_graph *graph
     sl_arena_free(&arena);
 }
 
-void sl_model_report_json(const struct sl_graph *graph, struct sl_text *text) {
+void sl_cli_model_report_json(const struct sl_graph *graph, struct sl_text *text) {
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_graph_stats stats;
     sl_graph_stats(graph, &stats);

@@ -18,7 +18,7 @@
 
 enum { LARGEST = 5, NAME_WIDTH = 12, LINE = 96, ELEMENT_BYTES = 4 };
 
-const char *sl_human_params(double count, char out[SL_HUMAN_BYTES]) {
+const char *sl_cli_human_params(double count, char out[SL_HUMAN_BYTES]) {
     sl_human_count(count, out);
     char *billion = strchr(out, 'G');
     if (billion)
@@ -91,8 +91,8 @@ static void add_family(const struct sl_graph *graph, struct families *all, int v
     const struct sl_value *v = sl_graph_value(graph, value);
     sl_graph_value_name(graph, value, name);
     generalise(name, v->kind == SL_VALUE_NODE);
-    const char *key =
-        sl_arena_printf(&all->arena, "%s %s", name, shape ? shape : sl_shape_text(&v->shape, own));
+    const char *key = sl_arena_printf(&all->arena, "%s %s", name,
+                                      shape ? shape : sl_graph_shape_text(&v->shape, own));
     int64_t *found = sl_map_find(&all->index, sl_str(key)), at = all->at.count;
     if (found) {
         at = *found;
@@ -104,7 +104,7 @@ static void add_family(const struct sl_graph *graph, struct families *all, int v
         SL_PUSH(&all->at, family);
     }
     all->at.at[at].count++;
-    all->at.at[at].elements += sl_shape_numel(&v->shape, 1);
+    all->at.at[at].elements += sl_graph_shape_numel(&v->shape, 1);
 }
 
 static int compare_families(const void *a, const void *b) {
@@ -154,7 +154,7 @@ static const char *input_type(const struct sl_graph *graph, const struct sl_inpu
     if (input->below)
         snprintf(bound, sizeof bound, " < %lld", (long long)input->below);
     return sl_arena_printf(arena, "%s%s%s", v->dtype == SL_INT ? "int" : "float",
-                           sl_shape_text(&v->shape, shape), bound);
+                           sl_graph_shape_text(&v->shape, shape), bound);
 }
 
 static void put_inputs(struct sl_text *text, const struct sl_graph *graph) {
@@ -182,7 +182,7 @@ static void put_outputs(struct sl_text *text, const struct sl_graph *graph) {
         const struct sl_output *output = &graph->outputs.at[i];
         put_label(text, i ? "" : "outputs");
         sl_text_printf(text, "%-*s %s\n", NAME_WIDTH, output->name,
-                       sl_shape_text(&sl_graph_value(graph, output->value)->shape, shape));
+                       sl_graph_shape_text(&sl_graph_value(graph, output->value)->shape, shape));
     }
 }
 
@@ -235,7 +235,7 @@ static void put_costs(struct sl_text *text, const struct sl_graph *graph,
 static void put_structure(struct sl_text *text, const struct sl_graph *graph) {
     struct sl_arena arena = {0};
     struct sl_text lines = {0};
-    sl_branches_put(graph, sl_graph_branches(graph, &arena), &lines);
+    sl_graph_branches_put(graph, sl_graph_branches(graph, &arena), &lines);
     const char *label = "structure";
     for (const char *at = lines.length ? lines.at : ""; *at;) {
         size_t length = strcspn(at, "\n");
@@ -288,7 +288,7 @@ static void put_largest_values(struct sl_text *text, const struct sl_graph *grap
     free_families(&all);
 }
 
-void sl_model_report(const struct sl_graph *graph, struct sl_text *text) {
+void sl_cli_model_report(const struct sl_graph *graph, struct sl_text *text) {
     struct sl_graph_stats stats;
     sl_graph_stats(graph, &stats);
     sl_text_printf(text, "%s%s%s\n\n", graph->name, *graph->brief ? ": " : "", graph->brief);

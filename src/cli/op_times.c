@@ -21,13 +21,13 @@ static struct sl_op_time *find_row(struct sl_op_time *rows, int *count, const ch
 static sl_err measure(struct sl_train *train, int64_t rounds, int64_t *op_ns) {
     struct sl_feed feed = {.split = SL_DATA_TRAIN,
                            .count = train->worker->programs[SL_WORKER_FULL]->samples};
-    SL_TRY(sl_train_count(train, SL_DATA_TRAIN, 0, feed.count, train->counts));
+    SL_TRY(sl_run_train_count(train, SL_DATA_TRAIN, 0, feed.count, train->counts));
     for (int64_t r = -1; r < rounds; r++) {
         struct sl_pass pass = {.op_ns = r < 0 ? NULL : op_ns};
-        SL_TRY(sl_train_feed(train, &feed));
-        SL_TRY(sl_worker_pass(train->worker, &pass));
+        SL_TRY(sl_run_train_feed(train, &feed));
+        SL_TRY(sl_run_worker_pass(train->worker, &pass));
         pass.phase = SL_PHASE_B;
-        SL_TRY(sl_worker_pass(train->worker, &pass));
+        SL_TRY(sl_run_worker_pass(train->worker, &pass));
     }
     return SL_OK;
 }
@@ -48,23 +48,23 @@ static void add_up(struct sl_arena *arena, const struct sl_program *p, const int
     *out = rows;
 }
 
-sl_err sl_op_times(const struct sl_args *args, const char *model, int64_t rounds,
-                   struct sl_arena *arena, const struct sl_op_time **out, int *count) {
+sl_err sl_cli_op_times(const struct sl_args *args, const char *model, int64_t rounds,
+                       struct sl_arena *arena, const struct sl_op_time **out, int *count) {
     struct sl_run_inputs inputs;
     struct sl_train_config config;
     struct sl_train *train = NULL;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_run_open(args, model, &inputs));
-    SL_TRY_OUT(sl_run_config(args, &inputs, &config));
-    SL_TRY_OUT(sl_run_one_device(&config));
+    SL_TRY_OUT(sl_cli_run_open(args, model, &inputs));
+    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &config));
+    SL_TRY_OUT(sl_cli_run_one_device(&config));
     config.eval_graph = NULL;
-    SL_TRY_OUT(sl_train_open(&config, &train));
+    SL_TRY_OUT(sl_run_train_open(&config, &train));
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     int64_t *op_ns = SL_NEW(arena, int64_t, p->instr_count);
     SL_TRY_OUT(measure(train, rounds, op_ns));
     add_up(arena, p, op_ns, rounds, out, count);
 out:
-    sl_train_close(train);
-    sl_run_close(&inputs);
+    sl_run_train_close(train);
+    sl_cli_run_close(&inputs);
     return err;
 }

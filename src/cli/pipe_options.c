@@ -20,7 +20,7 @@ static sl_err place_stages(const struct sl_schedule *schedule, int64_t stages, i
                            int *worker_of) {
     bool v = schedule->layout == SL_LAYOUT_V;
     if (v && stages != 2 * workers)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s needs two stages per worker, not %lld stages on %lld; use an even "
                        "--stages and leave out --workers",
                        schedule->name, (long long)stages, (long long)workers);
@@ -62,15 +62,16 @@ static sl_err replicate(const struct sl_args *args, const struct sl_schedule *sc
     if (width == 1)
         return SL_OK;
     if (cross && width != 2)
-        return sl_fail(SL_ERR_NO, "%s has two replicas of every stage", schedule->name);
+        return sl_fail(SL_ERR_REFUSED, "%s has two replicas of every stage", schedule->name);
     if (cross && cut->stages % 2)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s needs an even number of stages, not %d: the middle one would have both "
                        "replicas on one worker",
                        schedule->name, cut->stages);
     if (!cross && (cut->workers != cut->stages || schedule->layout == SL_LAYOUT_V))
-        return sl_fail(SL_ERR_NO, "--replicas needs a worker for every stage; leave out --workers, "
-                                  "or describe the layout in a plan");
+        return sl_fail(SL_ERR_REFUSED,
+                       "--replicas needs a worker for every stage; leave out --workers, "
+                       "or describe the layout in a plan");
     int *widths = SL_NEW(cut->arena, int, cut->stages);
     const int **workers = SL_NEW(cut->arena, const int *, cut->stages);
     for (int s = 0; s < cut->stages; s++) {
@@ -95,7 +96,7 @@ static bool splits(const struct sl_plan *plan, const struct sl_sched_opts *opts)
     if (sl_sched_generate(&scratch, plan, opts, &passes) == SL_OK)
         for (int w = 0; w < plan->worker_count; w++)
             for (int64_t i = 0; i < passes->lists[SL_PERIOD][w].count; i++)
-                split |= passes->lists[SL_PERIOD][w].at[i].kind == SL_W;
+                split |= passes->lists[SL_PERIOD][w].at[i].kind == SL_BACKWARD_WEIGHT;
     sl_arena_free(&scratch);
     return split;
 }
@@ -104,7 +105,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
                           struct sl_arena *arena, struct sl_pipe_choice *out) {
     int64_t stages = 0;
     const struct sl_schedule *schedule;
-    SL_TRY(sl_schedule_require(out->schedule, &schedule));
+    SL_TRY(sl_sched_row_require(out->schedule, &schedule));
     SL_TRY(sl_args_int(args, "--stages", 1, 4096, &stages));
     struct cut_out cut = {.arena = arena, .stage_of = out->stage_of, .stages = (int)stages};
     SL_TRY(cut_stages(args, c, schedule, &cut));
@@ -112,7 +113,7 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .graph = c->graph,
         .stage_of = out->stage_of,
         .stage_count = cut.stages,
-        .micro_size = sl_train_full_samples(c->batch, c->micros),
+        .micro_size = sl_run_train_full_samples(c->batch, c->micros),
         .recompute = c->recompute,
         .optim = &c->optim,
         .policy = &c->policy,
@@ -139,8 +140,8 @@ static sl_err choose_slack(const struct sl_args *args, const struct sl_train_con
                                  .batch = planned ? out->plan->batch : c->batch,
                                  .iters = SL_ASYNC_ITERS,
                                  .policy = &c->policy,
-                                 .together = out->plan->seat_count == out->plan->stage_count};
-    out->slack = sl_schedule_slack(out->plan, &opts);
+                                 .global_step = out->plan->seat_count == out->plan->stage_count};
+    out->slack = sl_sched_row_slack(out->plan, &opts);
     return sl_args_int(args, "--slack", 0, 1 << 20, &out->slack);
 }
 
@@ -154,8 +155,8 @@ static sl_err refuse_both(const struct sl_args *args) {
     return SL_OK;
 }
 
-sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *config,
-                      struct sl_arena *arena, struct sl_pipe_choice *out) {
+sl_err sl_cli_pipe_choose(const struct sl_args *args, const struct sl_train_config *config,
+                          struct sl_arena *arena, struct sl_pipe_choice *out) {
     enum { PLAN_LIMIT = 1 << 28 };
     const char *file = sl_args_text(args, "--plan", NULL);
     *out = (struct sl_pipe_choice){.schedule = sl_args_text(args, "--schedule", "1f1b")};
@@ -166,7 +167,7 @@ sl_err sl_pipe_choose(const struct sl_args *args, const struct sl_train_config *
         if (config->policy.row)
             return sl_fail(SL_ERR_USAGE, "--policy needs an asynchronous pipeline: --stages N or "
                                          "--plan X.plan, and --schedule");
-        return sl_run_one_device(config);
+        return sl_cli_run_one_device(config);
     }
     out->stage_of = SL_NEW(arena, int, config->graph->forward_count);
     if (!file) {

@@ -22,8 +22,8 @@ struct sl_pipe_choice {
     int64_t slack;
 };
 
-SL_MUST_CHECK sl_err sl_pipe_choose(const struct sl_args *args,
-                                    const struct sl_train_config *config, struct sl_arena *arena,
-                                    struct sl_pipe_choice *out);
+SL_MUST_CHECK sl_err sl_cli_pipe_choose(const struct sl_args *args,
+                                        const struct sl_train_config *config,
+                                        struct sl_arena *arena, struct sl_pipe_choice *out);
 
 #endif

@@ -104,44 +104,44 @@ static sl_err find_planner(const char *name, bool *even) {
     *even = strcmp(name, "even") == 0;
     if (*even || strcmp(name, "sluice") == 0)
         return SL_OK;
-    SL_TRY(sl_planner_find(name, &row));
-    return sl_fail(SL_ERR_NO, "plan: planner '%s' plans models; of files there are even and sluice",
-                   name);
+    SL_TRY(sl_search_planner_find(name, &row));
+    return sl_fail(SL_ERR_REFUSED,
+                   "plan: planner '%s' plans models; of files there are even and sluice", name);
 }
 
-sl_err sl_plan_imported(const struct sl_args *args) {
+sl_err sl_cli_plan_imported(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     struct sl_peer_query query;
-    struct sl_peer_plan plan;
+    struct sl_peers_plan plan;
     const struct sl_layers *layers;
     sl_err err = SL_OK;
     bool even;
-    struct sl_plan_report report = {.file = args->positional[0],
-                                    .planner = sl_args_text(args, "--planner", "sluice"),
-                                    .plan = &plan};
+    struct sl_cli_plan_report report = {.file = args->positional[0],
+                                        .planner = sl_args_text(args, "--planner", "sluice"),
+                                        .plan = &plan};
     if (sl_args_has(args, "-o"))
         SL_TRY_OUT(sl_fail(SL_ERR_USAGE, "plan: -o writes plans of models; of this one --json has "
                                          "everything"));
     SL_TRY_OUT(find_planner(report.planner, &even));
     SL_TRY_OUT(
-        sl_layers_open(&arena, report.file, sl_args_text(args, "--cost-model", NULL), &layers));
+        sl_cli_layers_open(&arena, report.file, sl_args_text(args, "--cost-model", NULL), &layers));
     SL_TRY_OUT(read_query(args, layers, &query));
     report.layers = layers;
-    report.model = sl_peer_model_find(layers->format);
+    report.model = sl_peers_model_find(layers->format);
     SL_ASSERT(report.model);
     int64_t start = sl_clock_ns();
-    SL_TRY_OUT(sl_plan_until(args, &query.until_ns));
+    SL_TRY_OUT(sl_cli_plan_until(args, &query.until_ns));
     if (even)
         SL_TRY_OUT(report.model->even(&arena, layers, &query, &plan));
     else
-        SL_TRY_OUT(sl_peer_plan(report.model, &arena, layers, &query, &plan));
+        SL_TRY_OUT(sl_peers_plan(report.model, &arena, layers, &query, &plan));
     report.search_ms = (double)(sl_clock_ns() - start) / 1e6;
     if (sl_args_has(args, "--json"))
-        sl_plan_report_json(&report, &text);
+        sl_cli_plan_report_json(&report, &text);
     else
-        sl_plan_report(&report, &text);
-    SL_TRY_OUT(sl_print(&text));
+        sl_cli_plan_report(&report, &text);
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_arena_free(&arena);

@@ -41,11 +41,12 @@ static void use_measured_link(struct question *q) {
 
 static sl_err open_machine(const struct sl_args *args, struct question *q) {
     int64_t devices;
-    SL_TRY(sl_machine_argument(&q->arena, sl_args_text(args, "--machine", "here"), &q->machine));
+    SL_TRY(sl_profile_machine_argument(&q->arena, sl_args_text(args, "--machine", "here"),
+                                       &q->machine));
     devices = q->machine->device_count;
-    SL_TRY(sl_args_int(args, "--devices", 1, SL_DEVICE_MOST, &devices));
+    SL_TRY(sl_args_int(args, "--devices", 1, SL_DEVICE_MAX, &devices));
     if (devices != q->machine->device_count)
-        SL_TRY(sl_machine_first(&q->arena, q->machine, (int)devices, &q->machine));
+        SL_TRY(sl_cost_machine_first(&q->arena, q->machine, (int)devices, &q->machine));
     const char *cost = sl_args_text(args, "--cost", NULL);
     if (cost)
         SL_TRY(sl_cost_file(&q->arena, cost, &q->cost));
@@ -67,18 +68,18 @@ static sl_err ask_recompute(const struct sl_args *args, enum sl_recompute *out) 
 
 /* '2bw=1.2,stash=1.05' : schedules without a flush to try, and the tokens that each costs. */
 static sl_err read_staleness(struct question *q, const char *text) {
-    enum { MOST = 16 };
-    struct sl_staleness_cost *at = SL_NEW(&q->arena, struct sl_staleness_cost, MOST);
+    enum { MAX = 16 };
+    struct sl_staleness_cost *at = SL_NEW(&q->arena, struct sl_staleness_cost, MAX);
     while (*text) {
         size_t length = strcspn(text, ","), name = strcspn(text, "=");
         struct sl_staleness_cost *cost = &at[q->staleness_count];
-        if (q->staleness_count == MOST || name >= length)
+        if (q->staleness_count == MAX || name >= length)
             return sl_fail(SL_ERR_USAGE, "plan: --staleness-cost: '%s' is not 2bw=1.2,stash=1.05",
                            text);
         cost->schedule = sl_arena_dup(&q->arena, text, name);
         const char *number = sl_arena_dup(&q->arena, text + name + 1, length - name - 1);
         SL_TRY(sl_parse_double(number, "--staleness-cost", &cost->tokens));
-        const struct sl_schedule *row = sl_schedule_find(cost->schedule);
+        const struct sl_schedule *row = sl_sched_row_find(cost->schedule);
         if (!row || row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD)
             return sl_fail(SL_ERR_USAGE,
                            "plan: --staleness-cost: '%s' is no schedule with stale "
@@ -99,7 +100,7 @@ static sl_err read_staleness(struct question *q, const char *text) {
 static const char *const *schedules_to_try(struct question *q) {
     const char *one[2];
     int count = 0;
-    const char *const *sync = sl_query_schedules(&(struct sl_query){0}, one);
+    const char *const *sync = sl_search_query_schedules(&(struct sl_query){0}, one);
     if (!q->staleness_count)
         return NULL;
     while (sync[count])
@@ -128,7 +129,7 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
                                    .whole_layers = sl_args_has(args, "--whole-layers")};
     const char *dtype = sl_args_text(args, "--dtype", "fp32");
     int64_t micros = 0;
-    spec.precision = sl_precision_find(dtype);
+    spec.precision = sl_search_precision_find(dtype);
     if (!spec.precision)
         return sl_fail(SL_ERR_USAGE, "plan: --dtype is fp32, fp16 or bf16, not '%s'", dtype);
     SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &spec.batch));
@@ -140,7 +141,7 @@ static sl_err open_problem(const struct sl_args *args, struct question *q) {
     spec.staleness_count = q->staleness_count;
     if (micros)
         spec.micro_size = (spec.batch + micros - 1) / micros;
-    SL_TRY(sl_problem_build(&q->arena, &spec, &q->problem));
+    SL_TRY(sl_search_problem_build(&q->arena, &spec, &q->problem));
     q->spec.graph = q->graph;
     q->spec.has_kernel = spec.has_kernel;
     q->spec.extra_bytes = device_of(q)->extra_bytes;
@@ -169,12 +170,12 @@ static void show_progress(void *ctx, const char *phase, const struct sl_result *
 static sl_err open_query(const struct sl_args *args, struct question *q) {
     const char *schedule = sl_args_text(args, "--schedule", "auto");
     int64_t threads = 0, until_ns = 0;
-    SL_TRY(sl_planner_find(sl_args_text(args, "--planner", "sluice"), &q->spec.planner));
-    SL_TRY(sl_plan_until(args, &until_ns));
+    SL_TRY(sl_search_planner_find(sl_args_text(args, "--planner", "sluice"), &q->spec.planner));
+    SL_TRY(sl_cli_plan_until(args, &until_ns));
     SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
     const struct sl_schedule *row;
     if (strcmp(schedule, "auto") != 0)
-        SL_TRY(sl_schedule_require(schedule, &row));
+        SL_TRY(sl_sched_row_require(schedule, &row));
     q->spec.query = (struct sl_query){
         .problem = q->problem,
         .schedule = strcmp(schedule, "auto") == 0 ? NULL : schedule,
@@ -188,7 +189,7 @@ static sl_err open_query(const struct sl_args *args, struct question *q) {
 }
 
 static sl_err open_question(const struct sl_args *args, struct question *q) {
-    SL_TRY(sl_model_open(args, args->positional[0], false, &q->graph));
+    SL_TRY(sl_cli_model_open(args, args->positional[0], false, &q->graph));
     SL_TRY(sl_graph_autodiff(q->graph));
     SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &q->optim));
     SL_TRY(open_machine(args, q));
@@ -196,7 +197,7 @@ static sl_err open_question(const struct sl_args *args, struct question *q) {
     return open_query(args, q);
 }
 
-sl_err sl_plan_model(const struct sl_args *args) {
+sl_err sl_cli_plan_model(const struct sl_args *args) {
     struct question q = {0};
     struct sl_text text = {0}, file = {0};
     struct sl_search search;
@@ -205,18 +206,18 @@ sl_err sl_plan_model(const struct sl_args *args) {
     SL_TRY_OUT(open_question(args, &q));
     int64_t start = q.start_ns = sl_clock_ns();
     SL_TRY_OUT(sl_search_run(&q.arena, &q.spec, &search));
-    struct sl_search_report report = {
+    struct sl_cli_search_report report = {
         .spec = &q.spec, .search = &search, .cost = q.cost, .search_ns = sl_clock_ns() - start};
     if (path) {
         sl_plan_write(search.plan, &file);
         SL_TRY_OUT(sl_file_write(path, file.at, file.length));
     }
     if (sl_args_has(args, "--json"))
-        sl_search_report_json(&report, &text);
+        sl_cli_search_report_json(&report, &text);
     else
-        sl_search_report(&report, &text);
+        sl_cli_search_report(&report, &text);
     sl_log_status_end();
-    SL_TRY_OUT(sl_print(&text));
+    SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
     sl_text_free(&file);

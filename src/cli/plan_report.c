@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void put_stage(struct sl_text *out, const struct sl_plan_report *report,
+static void put_stage(struct sl_text *out, const struct sl_cli_plan_report *report,
                       const struct sl_peer_stage *stage, int number, int depth) {
     const struct sl_layer *first = &report->layers->at[stage->layers[0]];
     const struct sl_layer *last = &report->layers->at[stage->layers[stage->count - 1]];
@@ -25,8 +25,8 @@ static void put_stage(struct sl_text *out, const struct sl_plan_report *report,
         put_stage(out, report, &stage->inner[i], i, depth + 1);
 }
 
-void sl_plan_report(const struct sl_plan_report *report, struct sl_text *out) {
-    const struct sl_peer_plan *plan = report->plan;
+void sl_cli_plan_report(const struct sl_cli_plan_report *report, struct sl_text *out) {
+    const struct sl_peers_plan *plan = report->plan;
     for (int i = 0; i < plan->stage_count; i++)
         put_stage(out, report, &plan->stages[i], i, 0);
     sl_text_printf(out, "objective %.9g (%s)\n", plan->objective, report->model->unit);
@@ -89,9 +89,9 @@ static void put_stages(struct sl_json_out *json, const struct sl_layers *layers,
     sl_json_close(json, ']');
 }
 
-void sl_plan_report_json(const struct sl_plan_report *report, struct sl_text *out) {
+void sl_cli_plan_report_json(const struct sl_cli_plan_report *report, struct sl_text *out) {
     struct sl_json_out json = {.text = out};
-    const struct sl_peer_plan *plan = report->plan;
+    const struct sl_peers_plan *plan = report->plan;
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "file", report->file);
     sl_json_put_string(&json, "cost_model", report->model->name);

@@ -28,7 +28,7 @@ static const struct {
 
 /* Use a value of the configuration unless the command line has one. */
 static void add_default(struct sl_args *args, const struct sl_option *option, const char *value) {
-    if (sl_args_has(args, option->name) || args->option_count == SL_ARGS_MOST || !*value)
+    if (sl_args_has(args, option->name) || args->option_count == SL_ARGS_MAX || !*value)
         return;
     args->option[args->option_count] = option;
     args->value[args->option_count++] = value;
@@ -79,8 +79,8 @@ static sl_err load_config(const char *run, struct sl_arena *arena, struct sl_arg
     return err;
 }
 
-sl_err sl_run_dir_open(const struct sl_args *given, const char *run, int64_t samples,
-                       struct sl_run_dir *dir) {
+sl_err sl_cli_run_dir_open(const struct sl_args *given, const char *run, int64_t samples,
+                           struct sl_run_dir *dir) {
     struct sl_args args = *given;
     struct sl_train_config config;
     struct sl_model_options options = {
@@ -89,16 +89,16 @@ sl_err sl_run_dir_open(const struct sl_args *given, const char *run, int64_t sam
     struct sl_arena *arena = &dir->inputs.arena;
     SL_TRY(load_config(run, arena, &args));
     const char *model = sl_arena_printf(arena, "%s/model.model", run);
-    SL_TRY(sl_model_read_file(model, &options, &dir->inputs.graph));
-    SL_TRY(sl_run_open_data(&args, &dir->inputs));
-    SL_TRY(sl_run_config(&args, &dir->inputs, &config));
+    SL_TRY(sl_graph_model_read_file(model, &options, &dir->inputs.graph));
+    SL_TRY(sl_cli_run_open_data(&args, &dir->inputs));
+    SL_TRY(sl_cli_run_config(&args, &dir->inputs, &config));
     config.batch = samples ? samples : (config.batch + config.micros - 1) / config.micros;
     config.micros = 1;
-    SL_TRY(sl_train_open(&config, &dir->train));
-    return sl_train_load(dir->train, run, true);
+    SL_TRY(sl_run_train_open(&config, &dir->train));
+    return sl_ckpt_train_load(dir->train, run, true);
 }
 
-void sl_run_dir_close(struct sl_run_dir *dir) {
-    sl_train_close(dir->train);
-    sl_run_close(&dir->inputs);
+void sl_cli_run_dir_close(struct sl_run_dir *dir) {
+    sl_run_train_close(dir->train);
+    sl_cli_run_close(&dir->inputs);
 }

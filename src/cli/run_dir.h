@@ -11,8 +11,8 @@ struct sl_run_dir {
 
 /* `samples`: micro-batch of the program; 0: what the run used. Options of `args` that the run's
  * configuration also has (--data, --threads, ...) win over it. */
-SL_MUST_CHECK sl_err sl_run_dir_open(const struct sl_args *args, const char *run, int64_t samples,
-                                     struct sl_run_dir *out);
-void sl_run_dir_close(struct sl_run_dir *dir);
+SL_MUST_CHECK sl_err sl_cli_run_dir_open(const struct sl_args *args, const char *run,
+                                         int64_t samples, struct sl_run_dir *out);
+void sl_cli_run_dir_close(struct sl_run_dir *dir);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in) {
+sl_err sl_cli_run_open_data(const struct sl_args *args, struct sl_run_inputs *in) {
     const struct sl_graph *graph = in->graph;
     SL_TRY(sl_run_describe_inputs(&in->arena, graph, &in->inputs));
     int64_t seed = 1;
@@ -22,15 +22,15 @@ sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in) {
     return sl_data_open(&spec, &in->data);
 }
 
-sl_err sl_run_open(const struct sl_args *args, const char *model, struct sl_run_inputs *in) {
+sl_err sl_cli_run_open(const struct sl_args *args, const char *model, struct sl_run_inputs *in) {
     *in = (struct sl_run_inputs){0};
-    SL_TRY(sl_model_open(args, model, false, &in->graph));
+    SL_TRY(sl_cli_model_open(args, model, false, &in->graph));
     SL_TRY(sl_graph_autodiff(in->graph));
-    SL_TRY(sl_model_open(args, model, true, &in->eval_graph));
-    return sl_run_open_data(args, in);
+    SL_TRY(sl_cli_model_open(args, model, true, &in->eval_graph));
+    return sl_cli_run_open_data(args, in);
 }
 
-void sl_run_close(struct sl_run_inputs *in) {
+void sl_cli_run_close(struct sl_run_inputs *in) {
     sl_data_close(in->data);
     sl_graph_close(in->graph);
     sl_graph_close(in->eval_graph);
@@ -39,15 +39,15 @@ void sl_run_close(struct sl_run_inputs *in) {
 
 static const char *device_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_devices[i]->name;
+    return sl_device_rows[i]->name;
 }
 
-sl_err sl_run_device(const char *name, const struct sl_device_row **out) {
+sl_err sl_cli_run_device(const char *name, const struct sl_device_row **out) {
     int count = 0;
     *out = sl_device_find(name);
     if (*out)
         return SL_OK;
-    while (sl_devices[count])
+    while (sl_device_rows[count])
         count++;
     const char *near = sl_nearest(name, count, device_name, NULL);
     return sl_fail(SL_ERR_USAGE, "--device: unknown device '%s'%s%s%s", name,
@@ -56,7 +56,7 @@ sl_err sl_run_device(const char *name, const struct sl_device_row **out) {
 }
 
 static sl_err find_device(const char *name, const struct sl_device_row **out) {
-    SL_TRY(sl_run_device(name, out));
+    SL_TRY(sl_cli_run_device(name, out));
     const char *why = (*out)->missing();
     return why ? sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s", (*out)->name, why)
                : SL_OK;
@@ -69,9 +69,9 @@ static sl_err find_devices(const struct sl_args *args, struct sl_train_config *o
     for (;; at++) {
         char name[32];
         size_t length = strcspn(at, ",");
-        if (count == SL_KINDS_MOST || length >= sizeof name)
+        if (count == SL_KINDS_MAX || length >= sizeof name)
             return sl_fail(SL_ERR_USAGE, "--device: '%s' is not D or D,D,... (at most %d)", at,
-                           SL_KINDS_MOST);
+                           SL_KINDS_MAX);
         memcpy(name, at, length);
         name[length] = 0;
         SL_TRY(find_device(name, &out->kinds[count++]));
@@ -84,7 +84,7 @@ static sl_err find_devices(const struct sl_args *args, struct sl_train_config *o
     return SL_OK;
 }
 
-sl_err sl_run_one_device(const struct sl_train_config *config) {
+sl_err sl_cli_run_one_device(const struct sl_train_config *config) {
     if (!config->kind_count)
         return SL_OK;
     return sl_fail(SL_ERR_USAGE, "several devices need a pipeline: --stages N or --plan X.plan");
@@ -100,15 +100,15 @@ static sl_err find_dtype(const struct sl_args *args, struct sl_train_config *out
         return sl_fail(SL_ERR_USAGE, "--dtype is fp32, tf32, bf16 or fp16, not '%s'", name);
     for (int i = 0; i < (out->kind_count ? out->kind_count : 1); i++)
         if (!sl_device_takes(out->kinds[i], out->dtype) || (out->tf32 && !out->kinds[i]->tf32))
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "--dtype %s: device '%s' does not compute in it; train with --dtype "
                            "fp32",
                            name, out->kinds[i]->name);
     return SL_OK;
 }
 
-sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
-                     struct sl_train_config *out) {
+sl_err sl_cli_run_config(const struct sl_args *args, struct sl_run_inputs *in,
+                         struct sl_train_config *out) {
     int64_t threads = 1, seed = 1;
     *out = (struct sl_train_config){
         .graph = in->graph,
@@ -129,14 +129,16 @@ sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *in,
     return SL_OK;
 }
 
-sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps, struct sl_train_config *out) {
+sl_err sl_cli_run_optimizer(const struct sl_args *args, int64_t steps,
+                            struct sl_train_config *out) {
     out->steps = steps;
     out->clip = 1.0;
     SL_TRY(sl_args_int(args, "--steps", 0, INT64_MAX, &out->steps));
     SL_TRY(sl_args_double(args, "--clip", 0, 1e30, &out->clip));
     SL_TRY(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &out->optim));
-    SL_TRY(sl_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), out->steps, &out->lr));
-    SL_TRY(sl_loss_scale_parse(
+    SL_TRY(
+        sl_optim_lr_parse(sl_args_text(args, "--lr-schedule", "constant"), out->steps, &out->lr));
+    SL_TRY(sl_optim_loss_scale_parse(
         sl_args_text(args, "--loss-scale", out->dtype == SL_FP16 ? "dynamic" : "none"),
         &out->loss_scale));
     out->base_lr = out->optim.row->lr;

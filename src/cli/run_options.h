@@ -14,20 +14,20 @@ struct sl_run_inputs {
     struct sl_arena arena;
 };
 
-SL_MUST_CHECK sl_err sl_run_open(const struct sl_args *args, const char *model,
-                                 struct sl_run_inputs *out);
+SL_MUST_CHECK sl_err sl_cli_run_open(const struct sl_args *args, const char *model,
+                                     struct sl_run_inputs *out);
 /* Only the data, for the inputs of in->graph. */
-SL_MUST_CHECK sl_err sl_run_open_data(const struct sl_args *args, struct sl_run_inputs *in);
-void sl_run_close(struct sl_run_inputs *inputs);
+SL_MUST_CHECK sl_err sl_cli_run_open_data(const struct sl_args *args, struct sl_run_inputs *in);
+void sl_cli_run_close(struct sl_run_inputs *inputs);
 
 /* A device of that name, or SL_ERR_USAGE with the nearest one. */
-SL_MUST_CHECK sl_err sl_run_device(const char *name, const struct sl_device_row **out);
+SL_MUST_CHECK sl_err sl_cli_run_device(const char *name, const struct sl_device_row **out);
 /* Of what has no pipeline: SL_ERR_USAGE when --device names several. */
-SL_MUST_CHECK sl_err sl_run_one_device(const struct sl_train_config *config);
+SL_MUST_CHECK sl_err sl_cli_run_one_device(const struct sl_train_config *config);
 
 /* The options into a configuration; opens the inputs. */
-SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inputs *inputs,
-                                   struct sl_train_config *out);
+SL_MUST_CHECK sl_err sl_cli_run_config(const struct sl_args *args, struct sl_run_inputs *inputs,
+                                       struct sl_train_config *out);
 
 /* Rows of the options used by the two functions above. */
 #define SL_RUN_OPTIONS                                                                             \
@@ -45,8 +45,8 @@ SL_MUST_CHECK sl_err sl_run_config(const struct sl_args *args, struct sl_run_inp
     }
 
 /* Steps (default `steps`), optimizer, learning rate and clipping into a configuration. */
-SL_MUST_CHECK sl_err sl_run_optimizer(const struct sl_args *args, int64_t steps,
-                                      struct sl_train_config *out);
+SL_MUST_CHECK sl_err sl_cli_run_optimizer(const struct sl_args *args, int64_t steps,
+                                          struct sl_train_config *out);
 
 /* The rows of that; --steps has its own default in every command. */
 #define SL_OPTIMIZER_OPTIONS                                                                       \

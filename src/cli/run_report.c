@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A run with a timeline longer than this is shown alone. */
-static const int64_t passes_most = 2000000;
+static const int64_t passes_max = 2000000;
 
 struct run {
     const char *path;
@@ -28,8 +28,8 @@ struct run {
 
 static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
                          struct sl_run_page *page) {
-    enum { FACTS_MOST = 64 };
-    const char *(*facts)[2] = sl_arena_alloc(arena, (int64_t)sizeof *facts * FACTS_MOST);
+    enum { FACTS_MAX = 64 };
+    const char *(*facts)[2] = sl_arena_alloc(arena, (int64_t)sizeof *facts * FACTS_MAX);
     page->facts = (const char *const(*)[2])facts;
     SL_TRY(sl_json_take(json, SL_JSON_OBJECT));
     for (;;) {
@@ -39,7 +39,7 @@ static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
         const char *name = sl_json_unescape(json, arena);
         SL_TRY(sl_json_next(json));
         bool plain = json->event == SL_JSON_STRING || json->event == SL_JSON_NUMBER;
-        if (plain && json->string.length && page->fact_count < FACTS_MOST) {
+        if (plain && json->string.length && page->fact_count < FACTS_MAX) {
             facts[page->fact_count][0] = name;
             facts[page->fact_count++][1] = sl_json_unescape(json, arena);
         }
@@ -86,8 +86,8 @@ static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t ite
     struct sl_sched_opts opts = {.schedule = fact(r, "schedule", "1f1b"),
                                  .iters = iters,
                                  .policy = policy,
-                                 .together = strcmp(fact(r, "verdict", "all"), "all") == 0};
-    SL_TRY(sl_policy_parse(fact(r, "policy", "none"), policy));
+                                 .global_step = strcmp(fact(r, "verdict", "all"), "all") == 0};
+    SL_TRY(sl_optim_policy_parse(fact(r, "policy", "none"), policy));
     SL_TRY(sl_parse_int(fact(r, "batch", "0"), "batch", &opts.batch));
     SL_TRY(sl_parse_int(fact(r, "slack", "0"), "slack", &opts.slack));
     return sl_sched_build(r->arena, plan, &opts, out);
@@ -98,11 +98,11 @@ static sl_err replay(struct run *r, const struct sl_plan *plan) {
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(r->arena, (int64_t)sizeof *dur * plan->stage_count);
     const struct sl_sim *sim;
-    sl_picture_durations(&r->measured, dur);
+    sl_report_picture_durations(&r->measured, dur);
     struct sl_sim_opts opts = {.dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur, .timeline = true};
     SL_TRY(sl_sim_run(r->arena, r->pipeline.sched, &opts, &sim));
-    sl_picture_build(r->arena, sim->timeline, "replayed",
-                     "the schedule, with the mean pass times of this run", &r->replayed);
+    sl_report_picture_build(r->arena, sim->timeline, "replayed",
+                            "the schedule, with the mean pass times of this run", &r->replayed);
     r->pipeline.replayed = &r->replayed;
     return SL_OK;
 }
@@ -116,13 +116,13 @@ static sl_err foretell(struct run *r) {
     if (!has_file(r, "forecast.json"))
         return SL_OK;
     SL_TRY(read_of_run(r->arena, r->path, "forecast.json", &path, &text));
-    SL_TRY(sl_forecast_read(r->arena, path, text.at, text.length, &forecast));
-    sl_err err = sl_forecast_play(forecast, r->pipeline.sched, true, r->arena, &sim);
+    SL_TRY(sl_report_forecast_read(r->arena, path, text.at, text.length, &forecast));
+    sl_err err = sl_cli_forecast_play(forecast, r->pipeline.sched, true, r->arena, &sim);
     if (err != SL_OK)
         return sl_err_context(SL_ERR_INPUT, "%s", path);
-    sl_picture_build(r->arena, sim->timeline, "forecast",
-                     sl_arena_printf(r->arena, "made before the run from %s", forecast->cost),
-                     &r->foretold);
+    sl_report_picture_build(
+        r->arena, sim->timeline, "forecast",
+        sl_arena_printf(r->arena, "made before the run from %s", forecast->cost), &r->foretold);
     r->pipeline.foretold = &r->foretold;
     r->pipeline.cost = forecast->cost;
     r->pipeline.foretold_ns = r->foretold.end_ns;
@@ -138,7 +138,7 @@ static sl_err predict(struct run *r, const struct sl_plan *plan) {
     r->pipeline.measured = &r->measured;
     r->measured.title = "measured";
     if (r->measured.stage_count != plan->stage_count || iters == 0 ||
-        r->measured.lane_at[r->measured.lane_count] > passes_most)
+        r->measured.lane_at[r->measured.lane_count] > passes_max)
         return SL_OK;
     SL_TRY(build_sched(r, plan, iters, &r->pipeline.sched));
     SL_TRY(replay(r, plan));
@@ -175,7 +175,7 @@ static sl_err measure_ops(struct run *r, const char *model) {
     if (batch < 1 || micros < 1)
         return sl_fail(SL_ERR_INPUT, "%s/config.json: batch and micro are counts", r->path);
     args.value[0] = sl_arena_printf(r->arena, "%lld", (long long)((batch + micros - 1) / micros));
-    return sl_op_times(&args, model, ROUNDS, r->arena, &r->page.ops, &r->page.op_count);
+    return sl_cli_op_times(&args, model, ROUNDS, r->arena, &r->page.ops, &r->page.op_count);
 }
 
 static sl_err read_run(const struct sl_args *args, struct run *r) {
@@ -187,16 +187,16 @@ static sl_err read_run(const struct sl_args *args, struct run *r) {
     sl_json_read(&json, path, config.at, config.length);
     SL_TRY(take_facts(&json, r->arena, &r->page));
     SL_TRY(read_of_run(r->arena, r->path, "log.jsonl", &path, &log));
-    SL_TRY(sl_record_read(r->arena, path, log.at, log.length, &r->page.record));
+    SL_TRY(sl_report_record_read(r->arena, path, log.at, log.length, &r->page.record));
     path = sl_arena_printf(r->arena, "%s/model.model", r->path);
-    SL_TRY(sl_model_read_file(path, &options, &r->graph));
+    SL_TRY(sl_graph_model_read_file(path, &options, &r->graph));
     SL_TRY(read_pipeline(r));
     if (!sl_args_has(args, "--ops"))
         return SL_OK;
     return measure_ops(r, path);
 }
 
-sl_err sl_run_report(const struct sl_args *args, struct sl_arena *arena) {
+sl_err sl_cli_run_report(const struct sl_args *args, struct sl_arena *arena) {
     struct run r = {.path = args->positional[0], .arena = arena};
     struct sl_text text = {0};
     const char *to;
@@ -206,7 +206,7 @@ sl_err sl_run_report(const struct sl_args *args, struct sl_arena *arena) {
             return sl_fail(SL_ERR_USAGE, "%s: a run is drawn as a page, X.html", to);
     r.page.title = r.path;
     SL_TRY_OUT(read_run(args, &r));
-    sl_run_page_put(&r.page, &text);
+    sl_report_run_page_put(&r.page, &text);
     for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
         SL_TRY_OUT(sl_file_write(to, text.at, text.length));
 out:

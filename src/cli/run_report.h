@@ -5,6 +5,6 @@
 #include "base/opt.h"
 
 /* args->positional[0] is the directory; a page goes to every -o. */
-SL_MUST_CHECK sl_err sl_run_report(const struct sl_args *args, struct sl_arena *arena);
+SL_MUST_CHECK sl_err sl_cli_run_report(const struct sl_args *args, struct sl_arena *arena);
 
 #endif

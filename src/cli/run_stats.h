@@ -19,25 +19,26 @@ struct sl_run_stats {
 };
 
 /* High-water mark of this process, 0 where the system does not tell. */
-int64_t sl_run_stats_peak_bytes(void);
-void sl_run_stats_open(struct sl_run_stats *stats);
+int64_t sl_cli_run_stats_peak_bytes(void);
+void sl_cli_run_stats_open(struct sl_run_stats *stats);
 /* While all memory is still held. */
-void sl_run_stats_hold(struct sl_run_stats *stats);
-void sl_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
+void sl_cli_run_stats_hold(struct sl_run_stats *stats);
+void sl_cli_run_stats_step(struct sl_run_stats *stats, const struct sl_step_report *report);
 /* Samples per second of late, and how long `steps` take at that pace. Times are added before they
  * are divided: steps of a pipeline may end in bursts. */
-double sl_run_stats_rate(const struct sl_run_stats *stats);
+double sl_cli_run_stats_rate(const struct sl_run_stats *stats);
 /* How much faster than this step. */
-double sl_run_stats_pace(const struct sl_run_stats *stats, const struct sl_step_report *report);
-int64_t sl_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps);
+double sl_cli_run_stats_pace(const struct sl_run_stats *stats, const struct sl_step_report *report);
+int64_t sl_cli_run_stats_left_ns(const struct sl_run_stats *stats, int64_t steps);
 /* Median of the steps that count; NAN: there are none. */
-double sl_run_stats_step_s(const struct sl_run_stats *stats);
+double sl_cli_run_stats_step_s(const struct sl_run_stats *stats);
 /* A member `ranks`: predicted bytes and peak_bytes of every process; all ranks call, one has the
  * text. `predicted` is read there only; NULL: it is not known. */
-SL_MUST_CHECK sl_err sl_run_stats_put_ranks(const struct sl_run_stats *stats, struct sl_comm *comm,
-                                            const int64_t *predicted, struct sl_json_out *json);
+SL_MUST_CHECK sl_err sl_cli_run_stats_put_ranks(const struct sl_run_stats *stats,
+                                                struct sl_comm *comm, const int64_t *predicted,
+                                                struct sl_json_out *json);
 /* Members step_s (median), step_spread ((slowest - fastest) / median), step_cpu_s (mean CPU time)
  * and peak_bytes (high-water mark less what it was at open); null where nothing was measured. */
-void sl_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json);
+void sl_cli_run_stats_put(const struct sl_run_stats *stats, struct sl_json_out *json);
 
 #endif

@@ -12,9 +12,9 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_text optim = {0}, lr = {0}, policy = {0}, scale = {0};
     sl_optim_put(&optim, &c->optim);
-    sl_policy_put(&policy, &c->policy);
-    sl_lr_put(&lr, &c->lr);
-    sl_loss_scale_put(&scale, &c->loss_scale);
+    sl_optim_policy_put(&policy, &c->policy);
+    sl_optim_lr_put(&lr, &c->lr);
+    sl_optim_loss_scale_put(&scale, &c->loss_scale);
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", args->positional[0]);
     sl_json_key(&json, "sizes");
@@ -41,7 +41,7 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_int(&json, "seed", (int64_t)c->seed);
     if (session->plan) {
         sl_json_put_string(&json, "schedule", session->schedule);
-        sl_json_put_string(&json, "verdict", session->together ? "all" : "stage");
+        sl_json_put_string(&json, "verdict", session->global_step ? "all" : "stage");
         sl_json_put_int(&json, "slack", session->slack);
     }
     sl_json_close(&json, '}');
@@ -54,14 +54,14 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 
 enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, FORECAST_TEXT };
 
-void sl_run_texts_put(struct sl_text texts[SL_RUN_TEXTS], const struct sl_args *args,
-                      const struct sl_forecast *forecast, struct sl_session_config *session) {
+void sl_cli_run_texts_put(struct sl_text texts[SL_RUN_TEXTS], const struct sl_args *args,
+                          const struct sl_forecast *forecast, struct sl_session_config *session) {
     put_config(&texts[CONFIG_TEXT], args, session);
-    sl_model_write(session->train.graph, &texts[MODEL_TEXT]);
+    sl_graph_model_write(session->train.graph, &texts[MODEL_TEXT]);
     if (session->plan)
         sl_plan_write(session->plan, &texts[PLAN_TEXT]);
     if (forecast->cost)
-        sl_forecast_write(forecast, &texts[FORECAST_TEXT]);
+        sl_report_forecast_write(forecast, &texts[FORECAST_TEXT]);
     session->config = texts[CONFIG_TEXT].at;
     session->model = texts[MODEL_TEXT].at;
     session->plan_text = texts[PLAN_TEXT].at;

@@ -10,7 +10,7 @@ enum { SL_RUN_TEXTS = 4 };
 
 /* The texts of a session, and the session's pointers to them; the caller frees them when it is
  * over. */
-void sl_run_texts_put(struct sl_text texts[SL_RUN_TEXTS], const struct sl_args *args,
-                      const struct sl_forecast *forecast, struct sl_session_config *session);
+void sl_cli_run_texts_put(struct sl_text texts[SL_RUN_TEXTS], const struct sl_args *args,
+                          const struct sl_forecast *forecast, struct sl_session_config *session);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MOST_GIB = 8 };
+enum { FILE_MAX_GIB = 8 };
 
 static sl_err read_plan(const char *path, struct sl_arena *arena, const struct sl_plan **out) {
     char *text;
@@ -21,15 +21,15 @@ static sl_err read_plan(const char *path, struct sl_arena *arena, const struct s
 
 static sl_err sketch_chain(const struct sl_args *args, struct sl_arena *arena, int64_t stages,
                            const struct sl_plan **out) {
-    const struct sl_schedule *row = sl_schedule_find(sl_args_text(args, "--schedule", "1f1b"));
+    const struct sl_schedule *row = sl_sched_row_find(sl_args_text(args, "--schedule", "1f1b"));
     enum sl_layout layout = row ? row->layout : SL_LAYOUT_LOOP;
     int64_t workers = stages, chunks = row && row->layout_chunks ? 2 : 1;
     SL_TRY(sl_args_int(args, "--chunks", 1, stages, &chunks));
     if (stages % chunks)
-        return sl_fail(SL_ERR_NO, "%lld stages cannot be put on workers in chunks of %lld",
+        return sl_fail(SL_ERR_REFUSED, "%lld stages cannot be put on workers in chunks of %lld",
                        (long long)stages, (long long)chunks);
     workers = stages / chunks;
-    SL_TRY(sl_args_int(args, "--ranks", 1, SL_WORKER_MOST, &workers));
+    SL_TRY(sl_args_int(args, "--ranks", 1, SL_WORKER_MAX, &workers));
     return sl_plan_chain(arena, (int)stages, (int)workers, layout, out);
 }
 
@@ -42,10 +42,10 @@ sl_err sl_cli_plan(const struct sl_args *args, struct sl_arena *arena, const str
     if (args->positional_count)
         return read_plan(args->positional[0], arena, out);
     if (chain) {
-        SL_TRY(sl_args_int(args, "--chain", 1, SL_STAGE_MOST, &stages));
+        SL_TRY(sl_args_int(args, "--chain", 1, SL_STAGE_MAX, &stages));
         return sketch_chain(args, arena, stages, out);
     }
-    SL_TRY(sl_args_int(args, "--ranks", 1, SL_WORKER_MOST, &workers));
+    SL_TRY(sl_args_int(args, "--ranks", 1, SL_WORKER_MAX, &workers));
     return sl_plan_dag(arena, sl_args_text(args, "--dag", ""), (int)workers, out);
 }
 
@@ -76,11 +76,11 @@ sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
     SL_TRY(sl_args_int(args, "--last-batch", 1, INT64_MAX >> 16, &out->last_batch));
     SL_TRY(sl_args_int(args, "--iters", 1, INT32_MAX / 4, &out->iters));
     SL_TRY(sl_args_int(args, "--group", 1, INT32_MAX / 4, &out->group));
-    out->together = sl_args_has(args, "--together");
+    out->global_step = sl_args_has(args, "--together");
     SL_TRY(sl_args_int(args, "--slack", 0, 1 << 20, &out->slack));
     if (sl_args_has(args, "--policy")) {
         struct sl_policy_use *policy = SL_NEW(arena, struct sl_policy_use, 1);
-        SL_TRY(sl_policy_parse(sl_args_text(args, "--policy", "none"), policy));
+        SL_TRY(sl_optim_policy_parse(sl_args_text(args, "--policy", "none"), policy));
         out->policy = policy;
     }
     if (!out->batch && !out->micros)
@@ -92,8 +92,8 @@ sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena, struct sl_sch
     char *text;
     size_t length, tail = strlen(path);
     bool csv = tail > 4 && strcmp(path + tail - 4, ".csv") == 0;
-    SL_TRY(sl_file_read(path, (int64_t)FILE_MOST_GIB << 30, &text, &length));
-    sl_err err = csv ? sl_torch_csv_read(arena, path, text, length, out)
+    SL_TRY(sl_file_read(path, (int64_t)FILE_MAX_GIB << 30, &text, &length));
+    sl_err err = csv ? sl_interop_torch_csv_read(arena, path, text, length, out)
                      : sl_sched_read(arena, path, text, length, out);
     free(text);
     return err;
@@ -108,12 +108,12 @@ void sl_cli_sched_measure(const struct sl_sched *sched, int seat, int64_t *live,
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         for (int64_t i = 0; i < sched->lists[s][worker].count; i++) {
             const struct sl_action *a = &sched->lists[s][worker].at[i];
-            if (a->stage != stage || a->kind > SL_I)
+            if (a->stage != stage || a->kind > SL_BACKWARD_INPUT)
                 continue;
-            now += a->kind == SL_F ? 1 : -1;
+            now += a->kind == SL_FORWARD ? 1 : -1;
             *live = now > *live ? now : *live;
             int64_t behind = a->micro / sched->micros[stage] - a->version;
-            if (a->kind == SL_F && behind > *delay)
+            if (a->kind == SL_FORWARD && behind > *delay)
                 *delay = behind;
         }
 }
@@ -124,7 +124,7 @@ static void summary_json(const struct sl_sched *sched, const struct sl_sim *sim,
     struct sl_json_out json = {.text = out, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "schedule", sched->name);
-    sl_json_put_string(&json, "rule", sl_rule_name(sched->rule));
+    sl_json_put_string(&json, "rule", sl_sched_rule_name(sched->rule));
     sl_json_put_bool(&json, "verified", true);
     sl_json_put_int(&json, "iterations", sched->iters);
     sl_json_put_int(&json, "repetitions", sched->reps);
@@ -170,8 +170,9 @@ void sl_cli_sched_summary(const struct sl_sched *sched, const struct sl_sim *sim
     sl_text_printf(out,
                    "%s (%s): %d stages, %d workers, depth %d, %d iterations, %lld actions: "
                    "verified\n",
-                   sched->name, sl_rule_name(sched->rule), plan->stage_count, plan->worker_count,
-                   plan->depth, sched->iters, (long long)sl_sched_action_count(sched));
+                   sched->name, sl_sched_rule_name(sched->rule), plan->stage_count,
+                   plan->worker_count, plan->depth, sched->iters,
+                   (long long)sl_sched_action_count(sched));
     sl_text_put(out, "stage             worker  micro-batches  live  versions  delay  memory of "
                      "worker\n");
     for (int i = 0; i < plan->seat_count; i++) {

@@ -55,7 +55,7 @@ static void put_sizes(const struct sl_search *s, struct sl_text *out) {
     for (int i = 0; i < c->stage_count; i++)
         if (sl_candidate_size(c, i) != c->size)
             sl_text_printf(out, "            s%d: %lld micro-batches of %lld\n", i,
-                           (long long)sl_setup_stage_micros(&s->setup, i),
+                           (long long)sl_search_setup_stage_micros(&s->setup, i),
                            (long long)s->setup.problem->sizes[sl_candidate_size(c, i)]);
 }
 
@@ -83,7 +83,7 @@ static void put_runners(const struct sl_search *s, struct sl_text *out) {
 }
 
 /* Twice as much of one thing; only when the search was quick. */
-static void put_what_if(const struct sl_search_report *report, struct sl_text *out) {
+static void put_what_if(const struct sl_cli_search_report *report, struct sl_text *out) {
     static const struct {
         const char *text;
         double memory, bandwidth;
@@ -117,7 +117,7 @@ static void put_bound(const struct sl_result *r, struct sl_text *out) {
                        gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets");
 }
 
-void sl_search_report(const struct sl_search_report *report, struct sl_text *out) {
+void sl_cli_search_report(const struct sl_cli_search_report *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->setup.problem;
     const struct sl_result *r = &s->result;
@@ -132,12 +132,12 @@ void sl_search_report(const struct sl_search_report *report, struct sl_text *out
     if (s->forecast_ns)
         sl_text_printf(out, "in a run    %s, with workers as fast as each was while measured\n",
                        sl_human_ns(s->forecast_ns, step));
-    double tokens = sl_problem_tokens(p, s->setup.c.schedule);
+    double tokens = sl_search_problem_tokens(p, s->setup.c.schedule);
     if (tokens > 1)
         sl_text_printf(out, "staleness   %.4g times the tokens: worth a step of %s\n", tokens,
                        sl_human_ns(r->best.score.step_ns, step));
     sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
-                   s->setup.c.schedule, (long long)sl_setup_micros(&s->setup),
+                   s->setup.c.schedule, (long long)sl_search_setup_micros(&s->setup),
                    (long long)p->sizes[s->setup.c.size], (long long)p->batch);
     put_sizes(s, out);
     sl_text_printf(out, "memory      %s of %s on the fullest worker (%s)\n",
@@ -160,7 +160,7 @@ static void times_json(const int64_t *dur_ns, struct sl_json_out *json) {
     sl_json_open(json, '{');
     for (int k = 0; k < SL_KIND_COUNT; k++)
         if (dur_ns[k])
-            sl_json_put_int(json, sl_kind_name((enum sl_kind)k), dur_ns[k]);
+            sl_json_put_int(json, sl_sched_kind_name((enum sl_kind)k), dur_ns[k]);
     sl_json_close(json, '}');
 }
 
@@ -193,7 +193,7 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
 
 /* All workers as threads of one process, and what a pipeline maps and keeps in small pieces beside
  * what one worker does (measured; e2e.plan_memory holds it). */
-static int64_t process_bytes(const struct sl_search_report *report) {
+static int64_t process_bytes(const struct sl_cli_search_report *report) {
     enum { PIPE_BYTES = 5 << 19 };
     const struct sl_search *s = report->search;
     int64_t all = s->result.best.score.all_bytes;
@@ -204,7 +204,7 @@ static int64_t process_bytes(const struct sl_search_report *report) {
                sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
 }
 
-void sl_search_report_json(const struct sl_search_report *report, struct sl_text *out) {
+void sl_cli_search_report_json(const struct sl_cli_search_report *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->setup.problem;
     const struct sl_result *r = &s->result;
@@ -223,7 +223,7 @@ void sl_search_report_json(const struct sl_search_report *report, struct sl_text
     if (s->forecast_ns)
         sl_json_put_int(&json, "forecast_ns", s->forecast_ns);
     sl_json_put_int(&json, "objective_ns", r->best.score.step_ns);
-    sl_json_put_double(&json, "staleness_tokens", sl_problem_tokens(p, s->setup.c.schedule));
+    sl_json_put_double(&json, "staleness_tokens", sl_search_problem_tokens(p, s->setup.c.schedule));
     sl_json_put_double(&json, "samples_per_s",
                        1e9 * (double)p->batch / (double)r->best.score.sim_ns);
     sl_json_put_double(&json, "bubble", r->best.score.bubble);
@@ -244,7 +244,7 @@ void sl_search_report_json(const struct sl_search_report *report, struct sl_text
     int64_t(*dur)[SL_KIND_COUNT] = calloc((size_t)s->setup.c.stage_count, sizeof *dur);
     if (!dur)
         sl_out_of_memory((size_t)s->setup.c.stage_count * sizeof *dur);
-    sl_setup_times(&s->setup, dur);
+    sl_search_setup_times(&s->setup, dur);
     for (int i = 0; i < s->setup.c.stage_count; i++)
         stage_json(s, i, dur[i], &json);
     free(dur);

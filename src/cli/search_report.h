@@ -4,14 +4,14 @@
 
 #include "search/search.h"
 
-struct sl_search_report {
+struct sl_cli_search_report {
     const struct sl_search_spec *spec;
     const struct sl_search *search;
     const struct sl_cost *cost; /* NULL: a roofline estimate */
     int64_t search_ns;
 };
 
-void sl_search_report(const struct sl_search_report *report, struct sl_text *out);
-void sl_search_report_json(const struct sl_search_report *report, struct sl_text *out);
+void sl_cli_search_report(const struct sl_cli_search_report *report, struct sl_text *out);
+void sl_cli_search_report_json(const struct sl_cli_search_report *report, struct sl_text *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static const int64_t picture_most = 20000000; /* actions: about 2 GiB */
+static const int64_t picture_max = 20000000; /* actions: about 2 GiB */
 
 bool sl_cli_ends(const char *path, const char *ending) {
     size_t length = strlen(path), tail = strlen(ending);
@@ -106,15 +106,15 @@ sl_err sl_cli_simulate(const struct sl_args *args, const char *path, const char 
     SL_TRY(file ? open_file(args, path, arena, &out->sched)
                 : build(args, path, schedule, arena, &out->sched));
     opts.timeline = out->has_picture;
-    if (out->has_picture && action_total(out->sched) > picture_most)
-        return sl_fail(SL_ERR_NO,
+    if (out->has_picture && action_total(out->sched) > picture_max)
+        return sl_fail(SL_ERR_REFUSED,
                        "%lld actions are too many for a picture; fewer --iters or "
                        "micro-batches show the same",
                        (long long)action_total(out->sched));
     SL_TRY(sl_sim_run(arena, out->sched, &opts, &out->sim));
     if (out->has_picture)
-        sl_picture_build(arena, out->sim->timeline, out->sched->name, detail_of(arena, out->sched),
-                         &out->picture);
+        sl_report_picture_build(arena, out->sim->timeline, out->sched->name,
+                                detail_of(arena, out->sched), &out->picture);
     return SL_OK;
 }
 

@@ -31,17 +31,17 @@ static void put(struct sl_step_line *line, bool keep, const struct sl_step_repor
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
                   (long long)r->step, (long long)line->steps, r->loss, norm, r->lr,
                   sl_human_count(speed->rate, text), line->item, peak,
-                  sl_human_bytes(sl_run_stats_peak_bytes(), memory), todo ? "  left " : "",
+                  sl_human_bytes(sl_cli_run_stats_peak_bytes(), memory), todo ? "  left " : "",
                   todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
-void sl_step_line_put(struct sl_step_line *line, const struct sl_step_report *report,
-                      const struct sl_step_speed *speed) {
+void sl_cli_step_line_put(struct sl_step_line *line, const struct sl_step_report *report,
+                          const struct sl_step_speed *speed) {
     put(line, !sl_log_is_terminal() && is_worth_a_line(line, report->step), report, speed);
 }
 
-void sl_step_line_glimpse(struct sl_step_line *line, const struct sl_step_report *report,
-                          const struct sl_step_speed *speed) {
+void sl_cli_step_line_provisional(struct sl_step_line *line, const struct sl_step_report *report,
+                                  const struct sl_step_speed *speed) {
     bool late = !line->last_ns || sl_clock_ns() - line->last_ns > 10000000000;
     put(line, !sl_log_is_terminal() && late, report, speed);
 }

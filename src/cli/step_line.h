@@ -17,10 +17,10 @@ struct sl_step_speed {
 };
 
 /* On a terminal a line that redraws itself; in a log, lines at powers of two and every tenth. */
-void sl_step_line_put(struct sl_step_line *line, const struct sl_step_report *report,
-                      const struct sl_step_speed *speed);
-/* Of a step among others that are not told yet: in a log, a line every ten seconds. */
-void sl_step_line_glimpse(struct sl_step_line *line, const struct sl_step_report *report,
+void sl_cli_step_line_put(struct sl_step_line *line, const struct sl_step_report *report,
                           const struct sl_step_speed *speed);
+/* Of a step among others that are not told yet: in a log, a line every ten seconds. */
+void sl_cli_step_line_provisional(struct sl_step_line *line, const struct sl_step_report *report,
+                                  const struct sl_step_speed *speed);
 
 #endif

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { JOBS_MOST = 1024, LOG_LIMIT = 1 << 30 };
+enum { JOBS_MAX = 1024, LOG_LIMIT = 1 << 30 };
 
 struct job {
     pid_t pid; /* 0: free */
@@ -37,7 +37,7 @@ struct run {
     struct sl_study_cell *cells;
     int64_t count, done, fresh, next;
     const char *what;
-    struct job jobs[JOBS_MOST];
+    struct job jobs[JOBS_MAX];
     int alive;
     int64_t spent_ns; /* by the runs that ended */
 };
@@ -118,11 +118,11 @@ static sl_err load(struct sl_study_pool *p, struct sl_study_cell *cell, const ch
     if (!sl_file_exists(path))
         return SL_OK;
     SL_TRY(sl_file_read(path, LOG_LIMIT, &text, &length));
-    sl_err err = sl_record_read(p->arena, path, text, length, &record);
+    sl_err err = sl_report_record_read(p->arena, path, text, length, &record);
     free(text);
     SL_TRY(err);
-    if (record->eval_count &&
-        record->evals[record->eval_count - 1].step >= sl_study_steps(p->study, &p->how, cell))
+    if (record->eval_count && record->evals[record->eval_count - 1].step >=
+                                  sl_report_study_steps(p->study, &p->how, cell))
         cell->record = record;
     return load_cost(p, cell, dir);
 }
@@ -221,9 +221,10 @@ static sl_err fail_run(const struct run *r, const char *dir, int status) {
 static const char *name_of(const struct run *r, const struct sl_study_cell *cell,
                            const char *words[SL_STUDY_WORDS], int *count, sl_err *err) {
     const struct sl_study_pool *p = r->pool;
-    *err = sl_study_words(p->arena, p->study, &p->how, cell, words, count);
-    return *err == SL_OK ? dir_of(p, sl_study_cell_name(p->arena, p->study, cell, words, *count))
-                         : NULL;
+    *err = sl_report_study_words(p->arena, p->study, &p->how, cell, words, count);
+    return *err == SL_OK
+               ? dir_of(p, sl_report_study_cell_name(p->arena, p->study, cell, words, *count))
+               : NULL;
 }
 
 static sl_err finish(struct run *r, int slot, int status, const struct rusage *used) {
@@ -295,13 +296,13 @@ static sl_err look_after(struct run *r) {
     }
 }
 
-sl_err sl_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells, int64_t count,
-                         const char *what) {
+sl_err sl_cli_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells, int64_t count,
+                             const char *what) {
     static struct run r;
     struct sigaction stop = {.sa_handler = ask_stop};
     r = (struct run){.pool = pool, .cells = cells, .count = count, .what = what};
-    if (pool->jobs > JOBS_MOST)
-        pool->jobs = JOBS_MOST;
+    if (pool->jobs > JOBS_MAX)
+        pool->jobs = JOBS_MAX;
     SL_TRY(make_dir(pool->out));
     SL_TRY(make_dir(sl_arena_printf(pool->arena, "%s/cells", pool->out)));
     sigaction(SIGINT, &stop, NULL);

@@ -19,7 +19,7 @@ struct sl_study_pool {
 
 /* Fills `record` of every cell that is or becomes finished. A run that fails ends all: its status,
  * and the last line that it said. */
-SL_MUST_CHECK sl_err sl_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells,
-                                       int64_t count, const char *what);
+SL_MUST_CHECK sl_err sl_cli_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells,
+                                           int64_t count, const char *what);
 
 #endif

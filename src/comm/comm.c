@@ -19,18 +19,18 @@ void sl_comm_close(struct sl_comm *comm) {
 }
 
 void sl_comm_fail(struct sl_comm *comm, sl_err err) {
-    sl_gate_fail(&comm->gate, err);
+    sl_comm_gate_fail(&comm->gate, err);
     if (comm->row->failed)
         comm->row->failed(comm);
 }
 
 void sl_comm_init(struct sl_comm *comm) {
-    sl_gate_open(&comm->gate);
+    sl_comm_gate_open(&comm->gate);
     pthread_mutex_init(&comm->hooks_mutex, NULL);
 }
 
 void sl_comm_done(struct sl_comm *comm) {
-    sl_gate_close(&comm->gate);
+    sl_comm_gate_close(&comm->gate);
     pthread_mutex_destroy(&comm->hooks_mutex);
 }
 
@@ -103,7 +103,7 @@ sl_err sl_comm_agree(struct sl_comm *comm, const char *what, uint64_t hash) {
     sl_err err = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
     for (int r = 1; r < comm->ranks && err == SL_OK; r++)
         if (all[r] != all[0])
-            err = sl_fail(SL_ERR_NO,
+            err = sl_fail(SL_ERR_REFUSED,
                           "rank %d and rank 0 differ: %s; all ranks must be started "
                           "with the same program, options and files",
                           r, what);
@@ -132,67 +132,67 @@ sl_err sl_comm_consent(struct sl_comm *comm, sl_err err) {
     return shared;
 }
 
-sl_err sl_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
-                       struct sl_channel **out) {
+sl_err sl_comm_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                            struct sl_channel **out) {
     SL_ASSERT(spec->from >= 0 && spec->from < comm->ranks && spec->to >= 0 &&
               spec->to < comm->ranks && spec->places > 0 && spec->size_bytes >= 0);
     return comm->row->channel_open(comm, spec, out);
 }
 
-void sl_channel_close(struct sl_channel *channel) {
+void sl_comm_channel_close(struct sl_channel *channel) {
     if (channel)
         channel->comm->row->channel_close(channel);
 }
 
-sl_err sl_channel_reserve(struct sl_channel *channel, int64_t n, char **out) {
+sl_err sl_comm_channel_reserve(struct sl_channel *channel, int64_t n, char **out) {
     return channel->comm->row->reserve(channel, n, out);
 }
 
-sl_err sl_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes) {
+sl_err sl_comm_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes) {
     SL_ASSERT(size_bytes >= 0 && size_bytes <= channel->spec.size_bytes);
     return channel->comm->row->send(channel, n, size_bytes);
 }
 
-sl_err sl_channel_receive(struct sl_channel *channel, int64_t n, struct sl_message *out) {
+sl_err sl_comm_channel_receive(struct sl_channel *channel, int64_t n, struct sl_message *out) {
     return channel->comm->row->receive(channel, n, out);
 }
 
-sl_err sl_channel_release(struct sl_channel *channel, int64_t n) {
+sl_err sl_comm_channel_release(struct sl_channel *channel, int64_t n) {
     return channel->comm->row->release(channel, n);
 }
 
-sl_err sl_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
-                     struct sl_group **out) {
+sl_err sl_comm_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                          struct sl_group **out) {
     SL_ASSERT(spec->member_count > 0);
     for (int i = 0; i < spec->term_count; i++)
         SL_ASSERT(spec->terms[i] >= 0 && spec->terms[i] < spec->member_count);
     return comm->row->group_open(comm, spec, out);
 }
 
-void sl_group_close(struct sl_group *group) {
+void sl_comm_group_close(struct sl_group *group) {
     if (group)
         group->comm->row->group_close(group);
 }
 
-sl_err sl_group_meet(struct sl_group *group, int member) {
+sl_err sl_comm_group_meet(struct sl_group *group, int member) {
     return group->comm->row->group_merge(group, member, NULL, 0);
 }
 
-sl_err sl_group_merge(struct sl_group *group, int member, double *table, int64_t count) {
-    SL_ASSERT(count <= group->spec.table_most);
+sl_err sl_comm_group_merge(struct sl_group *group, int member, double *table, int64_t count) {
+    SL_ASSERT(count <= group->spec.table_max);
     return group->comm->row->group_merge(group, member, table, count);
 }
 
-sl_err sl_group_sum_begin(struct sl_group *group, int member, const float *const *terms,
-                          int64_t count, float *out) {
-    SL_ASSERT(group->spec.term_count > 0 && count <= group->spec.sum_most);
+sl_err sl_comm_group_sum_begin(struct sl_group *group, int member, const float *const *terms,
+                               int64_t count, float *out) {
+    SL_ASSERT(group->spec.term_count > 0 && count <= group->spec.sum_max);
     return group->comm->row->sum_begin(group, member, terms, count, out);
 }
 
-sl_err sl_group_sum_poke(struct sl_group *group, int member) {
+sl_err sl_comm_group_sum_poke(struct sl_group *group, int member) {
     return group->comm->row->sum_poke(group, member);
 }
 
-sl_err sl_group_sum_end(struct sl_group *group, int member) {
+sl_err sl_comm_group_sum_end(struct sl_group *group, int member) {
     return group->comm->row->sum_end(group, member);
 }

@@ -53,9 +53,9 @@ struct sl_job {
 };
 /* job.c: from SLUICE_RANK, SLUICE_RANKS, SLUICE_MEET, SLUICE_KEY, ..., else from what srun sets;
  * lookup is getenv. One rank where nothing is set. */
-SL_MUST_CHECK sl_err sl_job_read(char *(*lookup)(const char *name), struct sl_job *out);
+SL_MUST_CHECK sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_job *out);
 /* Is this process one of several tasks of a Slurm step? */
-bool sl_job_is_step(char *(*lookup)(const char *name));
+bool sl_comm_job_is_step(char *(*lookup)(const char *name));
 
 SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
                                   struct sl_comm **out);
@@ -92,7 +92,7 @@ struct sl_channel_spec {
     int64_t size_bytes;       /* of the largest message */
     struct sl_device *device; /* of who receives: places are its memory; NULL: the host's */
     struct sl_device *sender; /* of who sends, where it is here; NULL: it fills from the host */
-    bool near; /* devices of both are of one kind and apart, as all ranks know: may share memory */
+    bool ipc; /* devices of both are of one kind and apart, as all ranks know: may share memory */
 };
 
 struct sl_channel {
@@ -107,30 +107,31 @@ struct sl_message {
     int64_t arrived_ns; /* sl_clock_ns of this process */
 };
 
-SL_MUST_CHECK sl_err sl_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
-                                     struct sl_channel **out);
-void sl_channel_close(struct sl_channel *channel); /* NULL is fine */
+SL_MUST_CHECK sl_err sl_comm_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                                          struct sl_channel **out);
+void sl_comm_channel_close(struct sl_channel *channel); /* NULL is fine */
 /* Message n lies in place n mod places, from reserve to release; within a place, messages come in
  * the order they were sent, and both ends use it in the same order.
  * Wait for the place to be free; fill `*out`; then send. */
-SL_MUST_CHECK sl_err sl_channel_reserve(struct sl_channel *channel, int64_t n, char **out);
-SL_MUST_CHECK sl_err sl_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes);
+SL_MUST_CHECK sl_err sl_comm_channel_reserve(struct sl_channel *channel, int64_t n, char **out);
+SL_MUST_CHECK sl_err sl_comm_channel_send(struct sl_channel *channel, int64_t n,
+                                          int64_t size_bytes);
 /* Wait for message n; read it; then release. */
-SL_MUST_CHECK sl_err sl_channel_receive(struct sl_channel *channel, int64_t n,
-                                        struct sl_message *out);
-SL_MUST_CHECK sl_err sl_channel_release(struct sl_channel *channel, int64_t n);
+SL_MUST_CHECK sl_err sl_comm_channel_receive(struct sl_channel *channel, int64_t n,
+                                             struct sl_message *out);
+SL_MUST_CHECK sl_err sl_comm_channel_release(struct sl_channel *channel, int64_t n);
 
 /* ---- groups ---- */
 
 struct sl_group_spec {
     int member_count;
     const int *ranks;                 /* [member_count] where each member lives */
-    int64_t table_most;               /* entries of the largest table, 0: none */
+    int64_t table_max;                /* entries of the largest table, 0: none */
     int term_count;                   /* of a sum, 0: none */
     const int *terms;                 /* [term_count] whose each one is, in the order of the sum */
-    int64_t sum_most;                 /* floats of the longest sum */
+    int64_t sum_max;                  /* floats of the longest sum */
     struct sl_device *const *devices; /* [member_count] of the members here: they add */
-    bool near;                        /* of all members, as for channels */
+    bool ipc;                         /* of all members, as for channels */
 };
 
 struct sl_group {
@@ -138,24 +139,24 @@ struct sl_group {
     struct sl_group_spec spec; /* copied */
 };
 
-SL_MUST_CHECK sl_err sl_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
-                                   struct sl_group **out);
-void sl_group_close(struct sl_group *group); /* NULL is fine */
+SL_MUST_CHECK sl_err sl_comm_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                                        struct sl_group **out);
+void sl_comm_group_close(struct sl_group *group); /* NULL is fine */
 
 /* All members call the same functions in the same order. */
-SL_MUST_CHECK sl_err sl_group_meet(struct sl_group *group, int member);
+SL_MUST_CHECK sl_err sl_comm_group_meet(struct sl_group *group, int member);
 /* A table in which every entry has one owner and is zero (all bits) with the others: afterwards
  * everyone has all of it. */
-SL_MUST_CHECK sl_err sl_group_merge(struct sl_group *group, int member, double *table,
-                                    int64_t count);
+SL_MUST_CHECK sl_err sl_comm_group_merge(struct sl_group *group, int member, double *table,
+                                         int64_t count);
 /* out[i] = terms[0][i] + terms[1][i] + ..., added in this order with one rounding each. A member
  * gives its own terms, in ascending order, and must leave them and `out` alone until the end has
  * returned; `out` may be one of them, and no member may touch another's. Between begin and end a
  * member can work on other things; each poke does what can be done by then without waiting. */
-SL_MUST_CHECK sl_err sl_group_sum_begin(struct sl_group *group, int member,
-                                        const float *const *terms, int64_t count, float *out);
-SL_MUST_CHECK sl_err sl_group_sum_poke(struct sl_group *group, int member);
-SL_MUST_CHECK sl_err sl_group_sum_end(struct sl_group *group, int member);
+SL_MUST_CHECK sl_err sl_comm_group_sum_begin(struct sl_group *group, int member,
+                                             const float *const *terms, int64_t count, float *out);
+SL_MUST_CHECK sl_err sl_comm_group_sum_poke(struct sl_group *group, int member);
+SL_MUST_CHECK sl_err sl_comm_group_sum_end(struct sl_group *group, int member);
 
 /* ---- transports ---- */
 
@@ -192,8 +193,8 @@ struct sl_transport {
 };
 
 /* All that this build knows, in alphabetical order; ends with NULL. */
-extern const struct sl_transport *const sl_transports[];
+extern const struct sl_transport *const sl_comm_transports[];
 /* Loads the module of the row where it has one. SL_ERR_USAGE when there is none of that name. */
-SL_MUST_CHECK sl_err sl_transport_find(const char *name, const struct sl_transport **out);
+SL_MUST_CHECK sl_err sl_comm_transport_find(const char *name, const struct sl_transport **out);
 
 #endif

@@ -13,14 +13,14 @@ static bool round_full(void *ctx) {
     return atomic_load_explicit(&r->crew->arrived, memory_order_acquire) >= r->want;
 }
 
-sl_err sl_crew_meet(struct sl_crew *crew) {
+sl_err sl_comm_crew_meet(struct sl_crew *crew) {
     int64_t mine = atomic_fetch_add(&crew->arrived, 1);
     struct round round = {crew, (mine / crew->members + 1) * crew->members};
-    sl_gate_ring(crew->gate);
-    return sl_gate_wait(crew->gate, round_full, &round);
+    sl_comm_gate_ring(crew->gate);
+    return sl_comm_gate_wait(crew->gate, round_full, &round);
 }
 
-struct sl_slice sl_slice_of(int64_t count, int i, int n) {
+struct sl_slice sl_comm_slice_of(int64_t count, int i, int n) {
     enum { LINE = 16 }; /* floats */
     int64_t lines = (count + LINE - 1) / LINE;
     int64_t first = lines * i / n * LINE, end = lines * (i + 1) / n * LINE;
@@ -31,20 +31,20 @@ struct sl_slice sl_slice_of(int64_t count, int i, int n) {
 /* Floats: on the host a block stays in a core's cache, elsewhere it is worth a launch. */
 enum { BLOCK = 1 << 13, BLOCK_APART = 1 << 22 };
 
-sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device) {
+sl_err sl_comm_adder_open(struct sl_adder *adder, struct sl_device *device) {
     *adder =
         (struct sl_adder){.device = device, .floats = device->row->apart ? BLOCK_APART : BLOCK};
     return device->row->alloc(device, adder->floats * (int64_t)sizeof(float), &adder->block);
 }
 
-void sl_adder_close(struct sl_adder *adder) {
+void sl_comm_adder_close(struct sl_adder *adder) {
     if (adder->device && adder->block)
         adder->device->row->free(adder->device, adder->block);
 }
 
 /* Block by block in memory of its own, because `out` may be any of the terms. */
-sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms, int term_count,
-                    struct sl_slice slice, float *out) {
+sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms, int term_count,
+                         struct sl_slice slice, float *out) {
     struct sl_device *device = adder->device;
     const struct sl_device_row *row = device->row;
     for (int64_t at = slice.first; at < slice.first + slice.count; at += adder->floats) {
@@ -58,7 +58,7 @@ sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms, int
     return row->sync(device, SL_STREAM_COMPUTE);
 }
 
-void sl_merge_words(void *into, const void *from, int64_t count) {
+void sl_comm_merge_words(void *into, const void *from, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         uint64_t a, b;
         memcpy(&a, (char *)into + i * 8, 8);

@@ -12,13 +12,13 @@ struct sl_crew {
 };
 
 /* Wait for all members; used again and again. */
-SL_MUST_CHECK sl_err sl_crew_meet(struct sl_crew *crew);
+SL_MUST_CHECK sl_err sl_comm_crew_meet(struct sl_crew *crew);
 
 /* Part i of n of a vector of `count` floats: whole cache lines. */
 struct sl_slice {
     int64_t first, count;
 };
-struct sl_slice sl_slice_of(int64_t count, int i, int n);
+struct sl_slice sl_comm_slice_of(int64_t count, int i, int n);
 
 /* An adder: a device with a little memory of its own. */
 struct sl_adder {
@@ -26,13 +26,13 @@ struct sl_adder {
     void *block;
     int64_t floats; /* of the block */
 };
-SL_MUST_CHECK sl_err sl_adder_open(struct sl_adder *adder, struct sl_device *device);
-void sl_adder_close(struct sl_adder *adder);
+SL_MUST_CHECK sl_err sl_comm_adder_open(struct sl_adder *adder, struct sl_device *device);
+void sl_comm_adder_close(struct sl_adder *adder);
 /* out[i] = terms[0][i] + terms[1][i] + ... over a slice; out may be one of the terms. */
-SL_MUST_CHECK sl_err sl_adder_sum(const struct sl_adder *adder, const float *const *terms,
-                                  int term_count, struct sl_slice slice, float *out);
+SL_MUST_CHECK sl_err sl_comm_adder_sum(const struct sl_adder *adder, const float *const *terms,
+                                       int term_count, struct sl_slice slice, float *out);
 
 /* into |= from, over `count` words of 64 bits. */
-void sl_merge_words(void *into, const void *from, int64_t count);
+void sl_comm_merge_words(void *into, const void *from, int64_t count);
 
 #endif

@@ -28,8 +28,8 @@ struct member {
     pthread_t thread;
 };
 
-int sl_crowd_place(int workers, int threads) {
-    int64_t need = (int64_t)workers * threads, have = sl_bind_count();
+int sl_comm_crowd_place(int workers, int threads) {
+    int64_t need = (int64_t)workers * threads, have = sl_device_bind_count();
     return need > have || 2 * need < have ? -1 : 0;
 }
 
@@ -47,9 +47,9 @@ static void *member_main(void *arg) {
     struct member *me = arg;
     struct sl_crowd *crowd = me->crowd;
     int place = crowd->place + me->worker * crowd->threads;
-    sl_err err = crowd->place >= 0 ? sl_bind_thread(place) : SL_OK;
+    sl_err err = crowd->place >= 0 ? sl_device_bind_thread(place) : SL_OK;
     if (err == SL_OK)
-        err = sl_crowd_meet(crowd); /* nobody begins when one could not be started */
+        err = sl_comm_crowd_meet(crowd); /* nobody begins when one could not be started */
     if (err == SL_OK)
         err = crowd->act(crowd->ctx, crowd, me->worker);
     if (err != SL_OK)
@@ -57,29 +57,29 @@ static void *member_main(void *arg) {
     return NULL;
 }
 
-sl_err sl_crowd_meet(struct sl_crowd *crowd) {
+sl_err sl_comm_crowd_meet(struct sl_crowd *crowd) {
     long long mine = atomic_fetch_add(&crowd->arrived, 1);
     long long all = (mine / crowd->workers + 1) * crowd->workers;
     while (atomic_load(&crowd->arrived) < all) {
         if (atomic_load(&crowd->failed))
-            return sl_fail(SL_ERR_NO, "another worker failed");
+            return sl_fail(SL_ERR_REFUSED, "another worker failed");
         sched_yield();
     }
     return SL_OK;
 }
 
-bool sl_crowd_is_done(struct sl_crowd *crowd, bool *told) {
+bool sl_comm_crowd_is_done(struct sl_crowd *crowd, bool *told) {
     if (!*told)
         atomic_fetch_add(&crowd->done, 1);
     *told = true;
     return atomic_load(&crowd->done) >= crowd->workers || atomic_load(&crowd->failed);
 }
 
-sl_err sl_crowd_run(int workers, int threads,
-                    sl_err (*act)(void *ctx, struct sl_crowd *crowd, int worker), void *ctx) {
+sl_err sl_comm_crowd_run(int workers, int threads,
+                         sl_err (*act)(void *ctx, struct sl_crowd *crowd, int worker), void *ctx) {
     struct sl_crowd crowd = {.workers = workers,
                              .threads = threads,
-                             .place = sl_crowd_place(workers, threads),
+                             .place = sl_comm_crowd_place(workers, threads),
                              .act = act,
                              .ctx = ctx};
     struct member *members = sl_realloc(NULL, sizeof *members * (size_t)workers);

@@ -15,7 +15,7 @@ static _Thread_local struct {
     void *ctx;
 } idle;
 
-void sl_gate_use_waits(sl_gate_work *work, void *ctx) {
+void sl_comm_gate_use_waits(sl_gate_work *work, void *ctx) {
     idle.work = work;
     idle.ctx = ctx;
 }
@@ -31,21 +31,21 @@ struct sl_sleeper {
     struct sl_sleeper *next;
 };
 
-void sl_gate_open(struct sl_gate *gate) {
+void sl_comm_gate_open(struct sl_gate *gate) {
     /* on one core, who is waited for cannot run while we spin */
-    *gate = (struct sl_gate){.err = SL_OK, .spins = sl_bind_count() == 1 ? 0 : SPINS};
+    *gate = (struct sl_gate){.err = SL_OK, .spins = sl_device_bind_count() == 1 ? 0 : SPINS};
     pthread_mutex_init(&gate->mutex, NULL);
 }
 
-void sl_gate_close(struct sl_gate *gate) { pthread_mutex_destroy(&gate->mutex); }
+void sl_comm_gate_close(struct sl_gate *gate) { pthread_mutex_destroy(&gate->mutex); }
 
-void sl_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer) {
+void sl_comm_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer) {
     pthread_mutex_lock(&gate->mutex);
     gate->outer = outer;
     pthread_mutex_unlock(&gate->mutex);
 }
 
-void sl_gate_ring(struct sl_gate *gate) {
+void sl_comm_gate_ring(struct sl_gate *gate) {
     atomic_thread_fence(memory_order_seq_cst); /* against the sleeper's increment, then look */
     if (atomic_load(&gate->sleepers) == 0)
         return;
@@ -56,7 +56,7 @@ void sl_gate_ring(struct sl_gate *gate) {
     pthread_mutex_unlock(&gate->mutex);
 }
 
-void sl_gate_fail(struct sl_gate *gate, sl_err err) {
+void sl_comm_gate_fail(struct sl_gate *gate, sl_err err) {
     pthread_mutex_lock(&gate->mutex);
     if (gate->err == SL_OK) {
         gate->err = err;
@@ -68,10 +68,10 @@ void sl_gate_fail(struct sl_gate *gate, sl_err err) {
     struct sl_gate *outer = gate->outer;
     pthread_mutex_unlock(&gate->mutex);
     if (outer)
-        sl_gate_fail(outer, err);
+        sl_comm_gate_fail(outer, err);
 }
 
-sl_err sl_gate_error(struct sl_gate *gate) {
+sl_err sl_comm_gate_error(struct sl_gate *gate) {
     pthread_mutex_lock(&gate->mutex);
     sl_err err = gate->err;
     if (err != SL_OK)
@@ -88,10 +88,10 @@ static sl_err wait_polling(struct sl_gate *gate, bool (*ready)(void *ctx), void 
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
-            return sl_gate_error(gate);
+            return sl_comm_gate_error(gate);
         if (gate->poll(gate->poll_ctx) || work_idly(ready, ctx))
             turns = 0, until_ns = 0;
-        else if (turns > SPINS && !(gate->own_places && sl_bind_stay_awake(&until_ns)))
+        else if (turns > SPINS && !(gate->own_places && sl_device_bind_stay_awake(&until_ns)))
             nanosleep(&nap, NULL);
         else if (turns > SPINS / 100)
             sched_yield();
@@ -116,16 +116,16 @@ static bool sleep_until_ready(struct sl_gate *gate, struct sl_sleeper *self) {
     return come;
 }
 
-sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
+sl_err sl_comm_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     if (gate->poll)
         return wait_polling(gate, ready, ctx);
     int spins = idle.work ? LONGER * gate->spins : gate->spins;
     int64_t until_ns = 0;
-    for (int i = 0; i < spins || (gate->own_places && sl_bind_stay_awake(&until_ns)); i++) {
+    for (int i = 0; i < spins || (gate->own_places && sl_device_bind_stay_awake(&until_ns)); i++) {
         if (ready(ctx))
             return SL_OK;
         if (atomic_load_explicit(&gate->failed, memory_order_relaxed))
-            return sl_gate_error(gate);
+            return sl_comm_gate_error(gate);
         if (work_idly(ready, ctx))
             i = 0, until_ns = 0;
         __builtin_ia32_pause();
@@ -133,5 +133,5 @@ sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx) {
     struct sl_sleeper self = {ready, ctx, PTHREAD_COND_INITIALIZER, NULL};
     bool come = sleep_until_ready(gate, &self);
     pthread_cond_destroy(&self.wake);
-    return come ? SL_OK : sl_gate_error(gate);
+    return come ? SL_OK : sl_comm_gate_error(gate);
 }

@@ -25,21 +25,21 @@ struct sl_gate {
     struct sl_gate *outer; /* fails with this one; NULL: none; guarded by mutex */
 };
 
-void sl_gate_open(struct sl_gate *gate);
-void sl_gate_close(struct sl_gate *gate);
-void sl_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer);
+void sl_comm_gate_open(struct sl_gate *gate);
+void sl_comm_gate_close(struct sl_gate *gate);
+void sl_comm_gate_set_outer(struct sl_gate *gate, struct sl_gate *outer);
 /* Something changed: wake those who sleep and are ready now. Asks for them: what they wait for is
  * seen under the gate's mutex, by any thread. */
-void sl_gate_ring(struct sl_gate *gate);
+void sl_comm_gate_ring(struct sl_gate *gate);
 /* This worker failed with the error recorded in its thread. The first one counts. */
-void sl_gate_fail(struct sl_gate *gate, sl_err err);
+void sl_comm_gate_fail(struct sl_gate *gate, sl_err err);
 /* The first error, with its message put into this thread; SL_OK: none failed. */
-SL_MUST_CHECK sl_err sl_gate_error(struct sl_gate *gate);
+SL_MUST_CHECK sl_err sl_comm_gate_error(struct sl_gate *gate);
 /* What the calling thread does from now on while it waits at a gate: work() returns soon when
  * ready(ready_ctx), false: there was nothing to do. NULL: nothing. */
 typedef bool sl_gate_work(void *ctx, bool (*ready)(void *ctx), void *ready_ctx);
-void sl_gate_use_waits(sl_gate_work *work, void *ctx);
+void sl_comm_gate_use_waits(sl_gate_work *work, void *ctx);
 /* Wait until ready(ctx); the first error when some worker failed meanwhile. */
-SL_MUST_CHECK sl_err sl_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx);
+SL_MUST_CHECK sl_err sl_comm_gate_wait(struct sl_gate *gate, bool (*ready)(void *ctx), void *ctx);
 
 #endif

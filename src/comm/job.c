@@ -50,7 +50,7 @@ static bool first_host(const char *list, char *out, size_t size) {
     return length > 0 && !inside;
 }
 
-bool sl_job_is_step(char *(*lookup)(const char *name)) {
+bool sl_comm_job_is_step(char *(*lookup)(const char *name)) {
     const char *tasks = lookup("SLURM_STEP_NUM_TASKS");
     return tasks && strcmp(tasks, "1") != 0 && lookup("SLURM_PROCID");
 }
@@ -60,7 +60,7 @@ static sl_err read_step(char *(*lookup)(const char *name), struct sl_job *job) {
     const char *hosts = lookup("SLURM_STEP_NODELIST");
     int64_t rank = 0, ranks = 1;
     char host[256], name[128];
-    SL_TRY(read_number(lookup("SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS", 1, TCP_RANKS_MOST,
+    SL_TRY(read_number(lookup("SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS", 1, TCP_RANKS_MAX,
                        &ranks));
     SL_TRY(read_number(lookup("SLURM_PROCID"), "SLURM_PROCID", 0, ranks - 1, &rank));
     if (!hosts || !first_host(hosts, host, sizeof host))
@@ -79,7 +79,7 @@ static sl_err read_step(char *(*lookup)(const char *name), struct sl_job *job) {
 
 static sl_err read_launch(char *(*lookup)(const char *name), struct sl_job *job) {
     int64_t rank = 0, ranks = 1, fd = -1;
-    SL_TRY(read_number(lookup("SLUICE_RANKS"), "SLUICE_RANKS", 1, TCP_RANKS_MOST, &ranks));
+    SL_TRY(read_number(lookup("SLUICE_RANKS"), "SLUICE_RANKS", 1, TCP_RANKS_MAX, &ranks));
     SL_TRY(read_number(lookup("SLUICE_RANK"), "SLUICE_RANK", 0, ranks - 1, &rank));
     SL_TRY(read_number(lookup("SLUICE_MEET_FD"), "SLUICE_MEET_FD", 0, 1 << 20, &fd));
     job->rank = (int)rank;
@@ -93,13 +93,13 @@ static sl_err read_launch(char *(*lookup)(const char *name), struct sl_job *job)
     return SL_OK;
 }
 
-sl_err sl_job_read(char *(*lookup)(const char *name), struct sl_job *job) {
+sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_job *job) {
     const char *key = lookup("SLUICE_KEY"), *meet = lookup("SLUICE_MEET");
     int64_t patience_s = 60;
     *job = (struct sl_job){.meet_fd = -1};
     SL_TRY(read_number(lookup("SLUICE_PATIENCE"), "SLUICE_PATIENCE", 1, 86400, &patience_s));
     job->patience_ns = patience_s * 1000000000;
-    if (!lookup("SLUICE_RANK") && sl_job_is_step(lookup))
+    if (!lookup("SLUICE_RANK") && sl_comm_job_is_step(lookup))
         SL_TRY(read_step(lookup, job));
     else
         SL_TRY(read_launch(lookup, job));

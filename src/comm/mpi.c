@@ -74,7 +74,7 @@ static void remove_op(struct mpi_comm *comm, int i) {
 static sl_err check_size(int64_t size_bytes) {
     if (size_bytes <= INT_MAX)
         return SL_OK;
-    return sl_fail(SL_ERR_NO,
+    return sl_fail(SL_ERR_REFUSED,
                    "a message of %lld bytes is more than MPI takes (%d); use smaller "
                    "micro-batches",
                    (long long)size_bytes, INT_MAX);
@@ -164,7 +164,7 @@ static bool test_ops(struct mpi_comm *comm) {
 
 static void announce(struct mpi_comm *comm) {
     comm->announced = true;
-    comm->told->err = (int)sl_gate_error(&comm->post.base.gate);
+    comm->told->err = (int)sl_comm_gate_error(&comm->post.base.gate);
     /* What we heard from others says already whose it is. */
     if (comm->failed_ranks > 0 || comm->told->err == SL_OK || mpi_life_lost(comm) > 0)
         snprintf(comm->told->message, sizeof comm->told->message, "%s", sl_err_message());
@@ -193,7 +193,7 @@ static void hear(struct sl_transfer *op, int64_t size_bytes) {
     (void)size_bytes;
     comm->failed_ranks++;
     sl_err_set_message(comm->heard->message);
-    sl_gate_fail(&comm->post.base.gate, (sl_err)comm->heard->err);
+    sl_comm_gate_fail(&comm->post.base.gate, (sl_err)comm->heard->err);
     if (comm->failed_ranks < comm->post.base.ranks - 1)
         listen(comm);
 }
@@ -213,7 +213,7 @@ static bool poll(void *ctx) {
 /* ---- start and end ---- */
 
 static sl_err start_mpi(struct mpi_comm *comm) {
-    int started = 0, level = 0, found = 0, *most;
+    int started = 0, level = 0, found = 0, *max;
     SL_TRY(SL_MPI(MPI_Initialized(&started)));
     comm->own_init = !started;
     if (!started)
@@ -228,8 +228,8 @@ static sl_err start_mpi(struct mpi_comm *comm) {
     SL_TRY(SL_MPI(MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN)));
     SL_TRY(SL_MPI(MPI_Comm_rank(comm->world, &comm->post.base.rank)));
     SL_TRY(SL_MPI(MPI_Comm_size(comm->world, &comm->post.base.ranks)));
-    SL_TRY(SL_MPI(MPI_Comm_get_attr(comm->world, MPI_TAG_UB, &most, &found)));
-    comm->post.last_tag = found ? *most : 32767;
+    SL_TRY(SL_MPI(MPI_Comm_get_attr(comm->world, MPI_TAG_UB, &max, &found)));
+    comm->post.last_tag = found ? *max : 32767;
     return SL_OK;
 }
 
@@ -240,7 +240,7 @@ static void free_comm(struct mpi_comm *comm) {
     free(comm->ops);
     free(comm->indices);
     free(comm->statuses);
-    sl_post_close(&comm->post);
+    sl_comm_post_close(&comm->post);
     free(comm->told);
     free(comm->heard);
     free(comm);
@@ -261,7 +261,7 @@ static sl_err open_row(const struct sl_transport *row, bool shares, struct sl_co
         free_comm(comm);
         return err;
     }
-    sl_post_open(&comm->post);
+    sl_comm_post_open(&comm->post);
     comm->post.base.gate.poll = poll;
     comm->post.base.gate.poll_ctx = comm;
     comm->hear.done = hear;
@@ -303,10 +303,10 @@ static void stop_mpi(struct mpi_comm *comm) {
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct mpi_comm *comm = (struct mpi_comm *)base;
     if (err == SL_OK) /* a last meeting: nobody leaves while another works */
-        err = sl_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
+        err = sl_comm_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
-        sl_gate_fail(&base->gate, err);
-    sl_err first = sl_gate_error(&base->gate);
+        sl_comm_gate_fail(&base->gate, err);
+    sl_err first = sl_comm_gate_error(&base->gate);
     base->broken = first != SL_OK && (!hear_all(comm) || mpi_life_lost(comm) > 0);
     while (base->speaker < base->rank && sl_comm_is_lost(base, base->speaker))
         base->speaker++;
@@ -334,17 +334,17 @@ static const struct sl_post_row post_row = {
 
 static sl_err open_mpi(const struct sl_job *job, struct sl_comm **out) {
     (void)job;
-    return open_row(&sl_transport_mpi, true, out);
+    return open_row(&sl_comm_transport_mpi, true, out);
 }
 
 static sl_err open_p2p(const struct sl_job *job, struct sl_comm **out) {
     (void)job;
-    return open_row(&sl_transport_mpi_p2p, false, out);
+    return open_row(&sl_comm_transport_mpi_p2p, false, out);
 }
 
-const char sl_module_build[] = SL_MODULE_BUILD;
+const char sl_comm_module_build[] = SL_MODULE_BUILD;
 
-const struct sl_transport sl_transport_mpi = {
+const struct sl_transport sl_comm_transport_mpi = {
     .name = "mpi",
     .brief = "ranks of an MPI job",
     .made_for = SL_MPI_MADE_FOR,
@@ -354,7 +354,7 @@ const struct sl_transport sl_transport_mpi = {
     SL_POST_FUNCTIONS,
 };
 
-const struct sl_transport sl_transport_mpi_p2p = {
+const struct sl_transport sl_comm_transport_mpi_p2p = {
     .name = "mpi-p2p",
     .brief = "ranks of an MPI job, messages only",
     .made_for = SL_MPI_MADE_FOR,

@@ -21,20 +21,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ADDRESSES_MOST = 16, RANKS_MOST = 256, TRY_MS = 2000 };
+enum { ADDRESSES_MAX = 16, RANKS_MAX = 256, TRY_MS = 2000 };
 
 /* What rank 0 tells. */
 struct place {
     uint64_t key;
     int32_t port, count; /* 0: no life here */
-    struct in_addr at[ADDRESSES_MOST];
+    struct in_addr at[ADDRESSES_MAX];
 };
 
 static void add_interfaces(struct place *place) {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0)
         return;
-    for (const struct ifaddrs *i = all; i && place->count < ADDRESSES_MOST; i = i->ifa_next) {
+    for (const struct ifaddrs *i = all; i && place->count < ADDRESSES_MAX; i = i->ifa_next) {
         if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP) ||
             i->ifa_flags & IFF_LOOPBACK)
             continue;
@@ -53,7 +53,7 @@ static int listen_here(bool one_host, struct place *place) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    if (bind(fd, (struct sockaddr *)&at, length) != 0 || listen(fd, 4 * RANKS_MOST) != 0 ||
+    if (bind(fd, (struct sockaddr *)&at, length) != 0 || listen(fd, 4 * RANKS_MAX) != 0 ||
         getsockname(fd, (struct sockaddr *)&at, &length) != 0 ||
         getrandom(&place->key, sizeof place->key, 0) != (ssize_t)sizeof place->key) {
         close(fd);
@@ -116,9 +116,9 @@ static sl_err meet(struct mpi_comm *comm, const struct place *place, struct in_a
                          .patience_ns = 20000000000};
     inet_ntop(AF_INET, &at, text, sizeof text);
     snprintf(job.meet, sizeof job.meet, "%s:%d", text, place->port);
-    SL_TRY(sl_transport_find("tcp", &tcp));
+    SL_TRY(sl_comm_transport_find("tcp", &tcp));
     SL_TRY(sl_comm_open(tcp, &job, &base->life));
-    sl_gate_set_outer(&base->life->gate, &base->gate);
+    sl_comm_gate_set_outer(&base->life->gate, &base->gate);
     return SL_OK;
 }
 
@@ -127,7 +127,7 @@ void mpi_life_open(struct mpi_comm *comm) {
     struct place place = {0};
     int fd = -1, at = 0;
     bool one_host = is_one_host(comm), first = base->rank == 0;
-    if (first && base->ranks <= RANKS_MOST)
+    if (first && base->ranks <= RANKS_MAX)
         fd = listen_here(one_host, &place);
     if (MPI_Bcast(&place, (int)sizeof place, MPI_BYTE, 0, comm->control) != MPI_SUCCESS)
         return;
@@ -146,7 +146,7 @@ void mpi_life_open(struct mpi_comm *comm) {
 void mpi_life_close(struct mpi_comm *comm) {
     struct sl_comm *base = &comm->post.base;
     if (base->life) {
-        sl_gate_set_outer(&base->life->gate, NULL);
+        sl_comm_gate_set_outer(&base->life->gate, NULL);
         sl_comm_close(base->life);
     }
     base->life = NULL;

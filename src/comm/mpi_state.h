@@ -42,8 +42,8 @@ sl_err mpi_check(int code, const char *call);
 #define SL_MPI_MADE_FOR "MPI"
 #endif
 
-extern const struct sl_transport sl_transport_mpi, sl_transport_mpi_p2p;
-extern const char sl_module_build[]; /* see base/module.h */
+extern const struct sl_transport sl_comm_transport_mpi, sl_comm_transport_mpi_p2p;
+extern const char sl_comm_module_build[]; /* see base/module.h */
 
 /* mpi_node.c: the ranks of this host, and memory that they share. */
 SL_MUST_CHECK sl_err mpi_node_open(struct mpi_comm *comm);

@@ -2,12 +2,12 @@
 #include "comm/post.h"
 
 #include "base/arena.h"
-#include "comm/far.h"
+#include "comm/nccl_link.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void sl_post_open(struct sl_post *post) {
+void sl_comm_post_open(struct sl_post *post) {
     int ranks = post->base.ranks;
     post->next_tag = SL_MERGE_STEPS;
     post->everyone = (struct sl_ranks){.count = ranks, .me = post->base.rank};
@@ -16,39 +16,40 @@ void sl_post_open(struct sl_post *post) {
         post->everyone.at[r] = r;
 }
 
-void sl_post_lock(struct sl_post *post) { post->row->lock(post); }
+void sl_comm_post_lock(struct sl_post *post) { post->row->lock(post); }
 
-void sl_post_unlock(struct sl_post *post) { post->row->unlock(post); }
+void sl_comm_post_unlock(struct sl_post *post) { post->row->unlock(post); }
 
-sl_err sl_post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
-                    int64_t size_bytes, int to, int tag) {
-    if (post->far && sl_far_owns(post->far, bytes))
-        return sl_far_send(post->far, op, bytes, size_bytes, to, tag);
+sl_err sl_comm_post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                         int64_t size_bytes, int to, int tag) {
+    if (post->nccl_link && sl_comm_nccl_link_owns(post->nccl_link, bytes))
+        return sl_comm_nccl_link_send(post->nccl_link, op, bytes, size_bytes, to, tag);
     return post->row->send(post, op, bytes, size_bytes, to, tag);
 }
 
-sl_err sl_post_send_sync(struct sl_post *post, struct sl_transfer *op, const void *bytes,
-                         int64_t size_bytes, int to, int tag) {
-    if (post->far && sl_far_owns(post->far, bytes))
-        return sl_far_send(post->far, op, bytes, size_bytes, to, tag);
+sl_err sl_comm_post_send_sync(struct sl_post *post, struct sl_transfer *op, const void *bytes,
+                              int64_t size_bytes, int to, int tag) {
+    if (post->nccl_link && sl_comm_nccl_link_owns(post->nccl_link, bytes))
+        return sl_comm_nccl_link_send(post->nccl_link, op, bytes, size_bytes, to, tag);
     return post->row->send_sync(post, op, bytes, size_bytes, to, tag);
 }
 
-sl_err sl_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
-                       int64_t size_bytes, int from, int tag) {
-    if (post->far && sl_far_owns(post->far, bytes))
-        return sl_far_receive(post->far, op, bytes, size_bytes, from, tag);
+sl_err sl_comm_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
+                            int64_t size_bytes, int from, int tag) {
+    if (post->nccl_link && sl_comm_nccl_link_owns(post->nccl_link, bytes))
+        return sl_comm_nccl_link_receive(post->nccl_link, op, bytes, size_bytes, from, tag);
     return post->row->receive(post, op, bytes, size_bytes, from, tag);
 }
 
-bool sl_post_drop(struct sl_post *post, struct sl_transfer *op) {
-    bool found = false, free = post->far ? sl_far_drop(post->far, op, &found) : true;
+bool sl_comm_post_drop(struct sl_post *post, struct sl_transfer *op) {
+    bool found = false,
+         free = post->nccl_link ? sl_comm_nccl_link_drop(post->nccl_link, op, &found) : true;
     return found ? free : post->row->drop(post, op);
 }
 
-sl_err sl_post_take_tags(struct sl_post *post, int64_t count, int *first) {
+sl_err sl_comm_post_take_tags(struct sl_post *post, int64_t count, int *first) {
     if (post->next_tag + count > post->last_tag)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "transport '%s' has %d tags, and channels need more; use fewer "
                        "stages",
                        post->base.row->name, post->last_tag);
@@ -70,9 +71,9 @@ static bool all_done(void *ctx) {
     return true;
 }
 
-sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count) {
+sl_err sl_comm_post_wait(struct sl_post *post, struct sl_transfer *ops, int count) {
     struct wait wait = {ops, count};
-    return sl_gate_wait(&post->base.gate, all_done, &wait);
+    return sl_comm_gate_wait(&post->base.gate, all_done, &wait);
 }
 
 struct sl_kept {
@@ -81,25 +82,25 @@ struct sl_kept {
     char bytes[];
 };
 
-sl_err sl_post_pass(struct sl_post *post, bool sends, void *bytes, int64_t size_bytes, int peer,
-                    int tag) {
+sl_err sl_comm_post_pass(struct sl_post *post, bool sends, void *bytes, int64_t size_bytes,
+                         int peer, int tag) {
     struct sl_kept *m = sl_realloc(NULL, sizeof *m + (size_t)size_bytes);
     bool idle = true;
     *m = (struct sl_kept){0};
     if (sends)
         memcpy(m->bytes, bytes, (size_t)size_bytes);
-    sl_post_lock(post);
-    sl_err err = sends ? sl_post_send(post, &m->op, m->bytes, size_bytes, peer, tag)
-                       : sl_post_receive(post, &m->op, m->bytes, size_bytes, peer, tag);
-    sl_post_unlock(post);
+    sl_comm_post_lock(post);
+    sl_err err = sends ? sl_comm_post_send(post, &m->op, m->bytes, size_bytes, peer, tag)
+                       : sl_comm_post_receive(post, &m->op, m->bytes, size_bytes, peer, tag);
+    sl_comm_post_unlock(post);
     if (err == SL_OK)
-        err = sl_post_wait(post, &m->op, 1);
+        err = sl_comm_post_wait(post, &m->op, 1);
     if (err != SL_OK) {
-        sl_post_lock(post);
-        idle = sl_post_drop(post, &m->op);
+        sl_comm_post_lock(post);
+        idle = sl_comm_post_drop(post, &m->op);
         m->next = post->kept;
         post->kept = idle ? m->next : m;
-        sl_post_unlock(post);
+        sl_comm_post_unlock(post);
     } else if (!sends) {
         memcpy(bytes, m->bytes, (size_t)size_bytes);
     }
@@ -108,7 +109,7 @@ sl_err sl_post_pass(struct sl_post *post, bool sends, void *bytes, int64_t size_
     return err;
 }
 
-void sl_post_free_kept(struct sl_post *post) {
+void sl_comm_post_free_kept(struct sl_post *post) {
     while (post->kept) {
         struct sl_kept *m = post->kept;
         post->kept = m->next;
@@ -126,25 +127,25 @@ static void or_bytes(void *into, const void *from, int64_t size_bytes) {
 /* In step k a rank sends what it has to the one 2^k further and takes in what comes from the one
  * 2^k before. After log2(ranks) steps it has everybody's, some of it twice, which does not matter
  * to an or. */
-sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes, void *scratch,
-                     int64_t size_bytes) {
+sl_err sl_comm_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes,
+                          void *scratch, int64_t size_bytes) {
     int tag = ranks->tag, count = ranks->count;
     for (int64_t reach = 1; reach < count; reach *= 2, tag++) {
         struct sl_transfer ops[2] = {{0}, {0}};
         int to = ranks->at[(ranks->me + reach) % count];
         int from = ranks->at[(ranks->me - reach + count) % count];
-        sl_post_lock(post);
-        sl_err err = sl_post_receive(post, &ops[0], scratch, size_bytes, from, tag);
+        sl_comm_post_lock(post);
+        sl_err err = sl_comm_post_receive(post, &ops[0], scratch, size_bytes, from, tag);
         if (err == SL_OK)
-            err = sl_post_send(post, &ops[1], bytes, size_bytes, to, tag);
-        sl_post_unlock(post);
+            err = sl_comm_post_send(post, &ops[1], bytes, size_bytes, to, tag);
+        sl_comm_post_unlock(post);
         if (err == SL_OK)
-            err = sl_post_wait(post, ops, 2);
+            err = sl_comm_post_wait(post, ops, 2);
         if (err != SL_OK) { /* the operations are gone with this function */
-            sl_post_lock(post);
-            (void)sl_post_drop(post, &ops[0]);
-            (void)sl_post_drop(post, &ops[1]);
-            sl_post_unlock(post);
+            sl_comm_post_lock(post);
+            (void)sl_comm_post_drop(post, &ops[0]);
+            (void)sl_comm_post_drop(post, &ops[1]);
+            sl_comm_post_unlock(post);
             return err;
         }
         or_bytes(bytes, scratch, size_bytes);
@@ -152,7 +153,7 @@ sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *b
     return SL_OK;
 }
 
-sl_err sl_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
+sl_err sl_comm_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes) {
     enum { PIECE = 16 << 20 };
     struct sl_post *post = (struct sl_post *)comm;
     int64_t room = size_bytes < PIECE ? size_bytes : PIECE, at = 0;
@@ -160,7 +161,7 @@ sl_err sl_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes) 
     sl_err err = SL_OK;
     do {
         int64_t size = size_bytes - at < room ? size_bytes - at : room;
-        SL_TRY_OUT(sl_post_merge(post, &post->everyone, (char *)bytes + at, scratch, size));
+        SL_TRY_OUT(sl_comm_post_merge(post, &post->everyone, (char *)bytes + at, scratch, size));
         at += size;
     } while (at < size_bytes);
 out:

@@ -17,9 +17,9 @@ struct sl_transfer {
     atomic_bool busy;
 };
 
-struct sl_far;
-struct sl_near_left;
-struct sl_near_row;
+struct sl_nccl_link;
+struct sl_ipc_left;
+struct sl_ipc_row;
 struct sl_kept;
 
 /* Ranks that merge tables: who, which of them this one is, and the tags they use. */
@@ -38,11 +38,12 @@ struct sl_post {
     /* Closed after a failure while a transfer could still touch their memory: they live as long as
      * the transport. Under the lock. */
     struct sl_channel *left;
-    struct sl_kept *kept; /* messages, likewise (sl_post_pass) */
-    struct sl_far *far;   /* links for device memory (far.h); NULL: messages are the host's */
-    const struct sl_near_row *near; /* how device memory is shared (near.h); NULL: as GPUs do */
-    struct sl_near_left *near_left; /* what was shared, likewise */
-    bool near_said[2];              /* that it is refused; that it is used */
+    struct sl_kept *kept; /* messages, likewise (sl_comm_post_pass) */
+    struct sl_nccl_link
+        *nccl_link; /* links for device memory (far.h); NULL: messages are the host's */
+    const struct sl_ipc_row *ipc; /* how device memory is shared (near.h); NULL: as GPUs do */
+    struct sl_ipc_left *ipc_left; /* what was shared, likewise */
+    bool ipc_said[2];             /* that it is refused; that it is used */
 };
 
 struct sl_post_row {
@@ -65,56 +66,57 @@ struct sl_post_row {
 };
 
 /* After rank, ranks and last_tag are known. */
-void sl_post_open(struct sl_post *post);
-void sl_post_close(struct sl_post *post);
-void sl_post_free_kept(struct sl_post *post); /* a part of it */
+void sl_comm_post_open(struct sl_post *post);
+void sl_comm_post_close(struct sl_post *post);
+void sl_comm_post_free_kept(struct sl_post *post); /* a part of it */
 
-void sl_post_lock(struct sl_post *post);
-void sl_post_unlock(struct sl_post *post);
-SL_MUST_CHECK sl_err sl_post_send(struct sl_post *post, struct sl_transfer *op, const void *bytes,
-                                  int64_t size_bytes, int to, int tag);
-SL_MUST_CHECK sl_err sl_post_send_sync(struct sl_post *post, struct sl_transfer *op,
+void sl_comm_post_lock(struct sl_post *post);
+void sl_comm_post_unlock(struct sl_post *post);
+SL_MUST_CHECK sl_err sl_comm_post_send(struct sl_post *post, struct sl_transfer *op,
                                        const void *bytes, int64_t size_bytes, int to, int tag);
-SL_MUST_CHECK sl_err sl_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
-                                     int64_t size_bytes, int from, int tag);
-bool sl_post_drop(struct sl_post *post, struct sl_transfer *op);
+SL_MUST_CHECK sl_err sl_comm_post_send_sync(struct sl_post *post, struct sl_transfer *op,
+                                            const void *bytes, int64_t size_bytes, int to, int tag);
+SL_MUST_CHECK sl_err sl_comm_post_receive(struct sl_post *post, struct sl_transfer *op, void *bytes,
+                                          int64_t size_bytes, int from, int tag);
+bool sl_comm_post_drop(struct sl_post *post, struct sl_transfer *op);
 /* `count` tags of their own. */
-SL_MUST_CHECK sl_err sl_post_take_tags(struct sl_post *post, int64_t count, int *first);
+SL_MUST_CHECK sl_err sl_comm_post_take_tags(struct sl_post *post, int64_t count, int *first);
 /* Not under the lock. */
-SL_MUST_CHECK sl_err sl_post_wait(struct sl_post *post, struct sl_transfer *ops, int count);
+SL_MUST_CHECK sl_err sl_comm_post_wait(struct sl_post *post, struct sl_transfer *ops, int count);
 /* One small message from here to `peer`, or from there, and wait for it. */
-SL_MUST_CHECK sl_err sl_post_pass(struct sl_post *post, bool sends, void *bytes, int64_t size_bytes,
-                                  int peer, int tag);
+SL_MUST_CHECK sl_err sl_comm_post_pass(struct sl_post *post, bool sends, void *bytes,
+                                       int64_t size_bytes, int peer, int tag);
 
 enum { SL_MERGE_STEPS = 24 }; /* tags of a merge: 2^24 ranks */
 /* Bitwise or over the bytes of the ranks; scratch has size_bytes, too. */
-SL_MUST_CHECK sl_err sl_post_merge(struct sl_post *post, const struct sl_ranks *ranks, void *bytes,
-                                   void *scratch, int64_t size_bytes);
+SL_MUST_CHECK sl_err sl_comm_post_merge(struct sl_post *post, const struct sl_ranks *ranks,
+                                        void *bytes, void *scratch, int64_t size_bytes);
 
 /* Rows of a transport. */
-sl_err sl_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes);
-sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
-                            struct sl_channel **out);
-void sl_post_channel_close(struct sl_channel *channel);
-sl_err sl_post_channel_reserve(struct sl_channel *channel, int64_t n, char **out);
-sl_err sl_post_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes);
-sl_err sl_post_channel_receive(struct sl_channel *channel, int64_t n, struct sl_message *out);
-sl_err sl_post_channel_release(struct sl_channel *channel, int64_t n);
-sl_err sl_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
-                          struct sl_group **out);
-void sl_post_group_close(struct sl_group *group);
-sl_err sl_post_group_merge(struct sl_group *group, int member, double *table, int64_t count);
-sl_err sl_post_sum_begin(struct sl_group *group, int member, const float *const *terms,
-                         int64_t count, float *out);
-sl_err sl_post_sum_poke(struct sl_group *group, int member);
-sl_err sl_post_sum_end(struct sl_group *group, int member);
+sl_err sl_comm_post_merge_all(struct sl_comm *comm, void *bytes, int64_t size_bytes);
+sl_err sl_comm_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                                 struct sl_channel **out);
+void sl_comm_post_channel_close(struct sl_channel *channel);
+sl_err sl_comm_post_channel_reserve(struct sl_channel *channel, int64_t n, char **out);
+sl_err sl_comm_post_channel_send(struct sl_channel *channel, int64_t n, int64_t size_bytes);
+sl_err sl_comm_post_channel_receive(struct sl_channel *channel, int64_t n, struct sl_message *out);
+sl_err sl_comm_post_channel_release(struct sl_channel *channel, int64_t n);
+sl_err sl_comm_post_group_open(struct sl_comm *comm, const struct sl_group_spec *spec,
+                               struct sl_group **out);
+void sl_comm_post_group_close(struct sl_group *group);
+sl_err sl_comm_post_group_merge(struct sl_group *group, int member, double *table, int64_t count);
+sl_err sl_comm_post_sum_begin(struct sl_group *group, int member, const float *const *terms,
+                              int64_t count, float *out);
+sl_err sl_comm_post_sum_poke(struct sl_group *group, int member);
+sl_err sl_comm_post_sum_end(struct sl_group *group, int member);
 
 #define SL_POST_FUNCTIONS                                                                          \
-    .merge = sl_post_merge_all, .channel_open = sl_post_channel_open,                              \
-    .channel_close = sl_post_channel_close, .reserve = sl_post_channel_reserve,                    \
-    .send = sl_post_channel_send, .receive = sl_post_channel_receive,                              \
-    .release = sl_post_channel_release, .group_open = sl_post_group_open,                          \
-    .group_close = sl_post_group_close, .group_merge = sl_post_group_merge,                        \
-    .sum_begin = sl_post_sum_begin, .sum_poke = sl_post_sum_poke, .sum_end = sl_post_sum_end
+    .merge = sl_comm_post_merge_all, .channel_open = sl_comm_post_channel_open,                    \
+    .channel_close = sl_comm_post_channel_close, .reserve = sl_comm_post_channel_reserve,          \
+    .send = sl_comm_post_channel_send, .receive = sl_comm_post_channel_receive,                    \
+    .release = sl_comm_post_channel_release, .group_open = sl_comm_post_group_open,                \
+    .group_close = sl_comm_post_group_close, .group_merge = sl_comm_post_group_merge,              \
+    .sum_begin = sl_comm_post_sum_begin, .sum_poke = sl_comm_post_sum_poke,                        \
+    .sum_end = sl_comm_post_sum_end
 
 #endif

@@ -17,8 +17,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "comm/far.h"
-#include "comm/near.h"
+#include "comm/ipc.h"
+#include "comm/nccl_link.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ struct channel {
     struct sl_channel base;
     struct sl_ring ring; /* memory of the end that is here; both ends when both are */
     struct place *places;
-    struct sl_near near;          /* the ring's memory; none: the ring has its own */
+    struct sl_ipc ipc;            /* the ring's memory; none: the ring has its own */
     struct sl_channel *next_left; /* of those that outlive their closing */
     int tag;
     bool local;  /* one ring: both ends are here, or on this host */
@@ -66,11 +66,11 @@ static sl_err await(struct channel *channel, int64_t i) {
     const struct sl_channel_spec *spec = &channel->base.spec;
     struct place *place = &channel->places[i];
     int tag = channel->tag + (int)i;
-    if (channel->near.area.at)
-        return sl_post_receive(post, &place->op, &place->filled, sizeof place->filled, spec->from,
-                               tag);
-    return sl_post_receive(post, &place->op, memory_of(channel, i), spec->size_bytes, spec->from,
-                           tag);
+    if (channel->ipc.area.at)
+        return sl_comm_post_receive(post, &place->op, &place->filled, sizeof place->filled,
+                                    spec->from, tag);
+    return sl_comm_post_receive(post, &place->op, memory_of(channel, i), spec->size_bytes,
+                                spec->from, tag);
 }
 
 /* The places, then their memory; the receiver's. All ranks of the host take part. */
@@ -78,21 +78,21 @@ static sl_err open_shared(struct channel *channel) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
     int64_t heads = (spec->places * (int64_t)sizeof(struct sl_place) + 63) & ~63LL;
-    char *memory, *near = channel->near.area.at;
-    int64_t place = place_bytes(spec), size = near ? 0 : place * spec->places;
-    sl_post_lock(post);
+    char *memory, *ipc = channel->ipc.area.at;
+    int64_t place = place_bytes(spec), size = ipc ? 0 : place * spec->places;
+    sl_comm_post_lock(post);
     sl_err err = post->row->share(post, spec->to, heads + size + 64, &memory);
-    sl_post_unlock(post);
+    sl_comm_post_unlock(post);
     SL_TRY(err);
     channel->ring = (struct sl_ring){
         .gate = &post->base.gate,
         .count = spec->places,
         .size_bytes = place,
-        .memory = near ? near : memory + heads,
+        .memory = ipc ? ipc : memory + heads,
         .places = (struct sl_place *)(void *)memory,
     };
     if (spec->from == post->base.rank || spec->to == post->base.rank)
-        post->base.bytes += sl_ring_bytes(&channel->ring);
+        post->base.bytes += sl_comm_ring_bytes(&channel->ring);
     return SL_OK;
 }
 
@@ -105,10 +105,10 @@ static bool is_shared(const struct sl_post *post, const struct sl_channel_spec *
 
 static sl_err find_memory(const struct sl_post *post, struct sl_device *end,
                           struct sl_device **out) {
-    *out = post->far ? end : NULL;
+    *out = post->nccl_link ? end : NULL;
     if (!*out || end->row->apart)
         return SL_OK;
-    return sl_fail(SL_ERR_NO,
+    return sl_fail(SL_ERR_REFUSED,
                    "transport '%s' moves memory of GPUs, and device '%s' computes in the host's; "
                    "use --device cuda, or --transport tcp or mpi",
                    post->base.row->name, end->row->name);
@@ -118,18 +118,18 @@ static sl_err open_ring(struct channel *channel) {
     struct sl_comm *comm = channel->base.comm;
     const struct sl_channel_spec *spec = &channel->base.spec;
     struct sl_channel_spec host = *spec;
-    if (channel->near.area.at) {
+    if (channel->ipc.area.at) {
         channel->ring = (struct sl_ring){.gate = &comm->gate,
                                          .count = spec->places,
                                          .size_bytes = place_bytes(spec),
-                                         .memory = channel->near.area.at};
+                                         .memory = channel->ipc.area.at};
     } else {
         if (!channel->local) /* messages are the host's memory, unless there are links */
             SL_TRY(find_memory((struct sl_post *)comm,
                                spec->to == comm->rank ? spec->device : spec->sender, &host.device));
-        SL_TRY(sl_ring_open(&channel->ring, &comm->gate, &host));
+        SL_TRY(sl_comm_ring_open(&channel->ring, &comm->gate, &host));
     }
-    comm->bytes += sl_ring_bytes(&channel->ring);
+    comm->bytes += sl_comm_ring_bytes(&channel->ring);
     return SL_OK;
 }
 
@@ -144,34 +144,34 @@ static sl_err open_end(struct channel *channel) {
     if (!channel->places)
         sl_out_of_memory((size_t)spec->places * sizeof *channel->places);
     sl_err err = SL_OK;
-    sl_post_lock((struct sl_post *)comm);
+    sl_comm_post_lock((struct sl_post *)comm);
     for (int i = 0; receives && i < spec->places; i++) {
-        channel->places[i].op.done = channel->near.area.at ? heard_filled : arrived;
+        channel->places[i].op.done = channel->ipc.area.at ? heard_filled : arrived;
         SL_TRY_OUT(await(channel, i));
     }
 out:
-    sl_post_unlock((struct sl_post *)comm);
+    sl_comm_post_unlock((struct sl_post *)comm);
     return err;
 }
 
-static sl_err open_near(struct channel *channel) {
+static sl_err open_ipc(struct channel *channel) {
     const struct sl_channel_spec *spec = &channel->base.spec;
     struct sl_post *post = (struct sl_post *)channel->base.comm;
-    struct sl_near_pair pair = {
+    struct sl_ipc_pair pair = {
         .from = spec->from,
         .to = spec->to,
         .tag = channel->tag,
         .device = post->base.rank == spec->to ? spec->device : spec->sender,
         .size_bytes = place_bytes(spec) * spec->places,
     };
-    return sl_near_open(post, &pair, &channel->near);
+    return sl_comm_ipc_open(post, &pair, &channel->ipc);
 }
 
-sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
-                            struct sl_channel **out) {
+sl_err sl_comm_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *spec,
+                                 struct sl_channel **out) {
     int tag;
-    SL_TRY(sl_post_take_tags((struct sl_post *)comm, spec->places, &tag));
-    SL_TRY(sl_far_connect((struct sl_post *)comm, spec->from, spec->to));
+    SL_TRY(sl_comm_post_take_tags((struct sl_post *)comm, spec->places, &tag));
+    SL_TRY(sl_comm_nccl_link_connect((struct sl_post *)comm, spec->from, spec->to));
     struct channel *channel = sl_realloc(NULL, sizeof *channel);
     *channel = (struct channel){.base = {comm, *spec},
                                 .tag = tag,
@@ -179,8 +179,8 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
                                 .local = spec->from == comm->rank && spec->to == comm->rank};
     bool here = spec->from == comm->rank || spec->to == comm->rank;
     sl_err err = SL_OK;
-    if (spec->near && here && !channel->local && !((struct sl_post *)comm)->far)
-        err = open_near(channel);
+    if (spec->ipc && here && !channel->local && !((struct sl_post *)comm)->nccl_link)
+        err = open_ipc(channel);
     if (err == SL_OK && channel->shared) {
         channel->local = true;
         err = open_shared(channel);
@@ -188,7 +188,7 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
         err = open_end(channel);
     }
     if (err != SL_OK)
-        sl_post_channel_close(&channel->base);
+        sl_comm_post_channel_close(&channel->base);
     else
         *out = &channel->base;
     return err;
@@ -196,8 +196,8 @@ sl_err sl_post_channel_open(struct sl_comm *comm, const struct sl_channel_spec *
 
 static sl_err wait_idle(struct channel *channel, int64_t i) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
-    SL_TRY(sl_post_wait(post, &channel->places[i].op, 1));
-    return sl_post_wait(post, &channel->places[i].word, 1);
+    SL_TRY(sl_comm_post_wait(post, &channel->places[i].op, 1));
+    return sl_comm_post_wait(post, &channel->places[i].word, 1);
 }
 
 /* What has been sent has a place: receivers close after they have got everything. */
@@ -205,59 +205,59 @@ static sl_err wait_sent(struct channel *channel) {
     struct sl_post *post = (struct sl_post *)channel->base.comm;
     for (int i = 0; i < channel->base.spec.places; i++) {
         struct place *place = &channel->places[i];
-        SL_TRY(sl_post_wait(post, channel->near.area.at ? &place->word : &place->op, 1));
+        SL_TRY(sl_comm_post_wait(post, channel->ipc.area.at ? &place->word : &place->op, 1));
     }
     return SL_OK;
 }
 
 static void free_channel(struct channel *channel) {
     if (!channel->shared) { /* else the transport keeps it */
-        channel->base.comm->bytes -= sl_ring_bytes(&channel->ring);
-        if (channel->near.area.at)
+        channel->base.comm->bytes -= sl_comm_ring_bytes(&channel->ring);
+        if (channel->ipc.area.at)
             channel->ring.memory = NULL; /* not its own */
-        sl_ring_close(&channel->ring);
+        sl_comm_ring_close(&channel->ring);
     }
-    sl_near_close((struct sl_post *)channel->base.comm, &channel->near);
+    sl_comm_ipc_close((struct sl_post *)channel->base.comm, &channel->ipc);
     free(channel->places);
     free(channel);
 }
 
-void sl_post_close(struct sl_post *post) {
+void sl_comm_post_close(struct sl_post *post) {
     while (post->left) {
         struct channel *channel = (struct channel *)post->left;
         post->left = channel->next_left;
         free_channel(channel);
     }
-    sl_near_end(post);
-    sl_post_free_kept(post);
+    sl_comm_ipc_end(post);
+    sl_comm_post_free_kept(post);
     free(post->everyone.at);
 }
 
-void sl_post_channel_close(struct sl_channel *base) {
+void sl_comm_post_channel_close(struct sl_channel *base) {
     struct channel *channel = (struct channel *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
     bool sends = base->spec.from == base->comm->rank, idle = true;
     if (channel->places && sends && wait_sent(channel) != SL_OK)
         idle = false;
-    sl_post_lock(post);
+    sl_comm_post_lock(post);
     for (int i = 0; channel->places && i < base->spec.places; i++) {
-        idle &= sl_post_drop(post, &channel->places[i].op);
-        idle &= sl_post_drop(post, &channel->places[i].word);
+        idle &= sl_comm_post_drop(post, &channel->places[i].op);
+        idle &= sl_comm_post_drop(post, &channel->places[i].word);
     }
     if (!idle) {
         channel->next_left = post->left;
         post->left = base;
     }
-    sl_post_unlock(post);
+    sl_comm_post_unlock(post);
     if (idle)
         free_channel(channel);
 }
 
-sl_err sl_post_channel_reserve(struct sl_channel *base, int64_t n, char **out) {
+sl_err sl_comm_post_channel_reserve(struct sl_channel *base, int64_t n, char **out) {
     struct channel *channel = (struct channel *)base;
     int64_t i = n % base->spec.places;
     if (channel->local)
-        return sl_ring_reserve(&channel->ring, n, out);
+        return sl_comm_ring_reserve(&channel->ring, n, out);
     SL_TRY(wait_idle(channel, i));
     *out = memory_of(channel, i);
     return SL_OK;
@@ -269,52 +269,53 @@ static sl_err say_filled(struct channel *channel, int64_t i, int64_t size_bytes)
     struct place *place = &channel->places[i];
     int to = channel->base.spec.to, tag = channel->tag + (int)i;
     place->filled = size_bytes;
-    SL_TRY(sl_post_receive(post, &place->op, NULL, 0, to, tag));
-    return sl_post_send(post, &place->word, &place->filled, sizeof place->filled, to, tag);
+    SL_TRY(sl_comm_post_receive(post, &place->op, NULL, 0, to, tag));
+    return sl_comm_post_send(post, &place->word, &place->filled, sizeof place->filled, to, tag);
 }
 
-sl_err sl_post_channel_send(struct sl_channel *base, int64_t n, int64_t size_bytes) {
+sl_err sl_comm_post_channel_send(struct sl_channel *base, int64_t n, int64_t size_bytes) {
     struct channel *channel = (struct channel *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
     int64_t i = n % base->spec.places;
     if (channel->local) {
-        sl_ring_send(&channel->ring, n, size_bytes);
+        sl_comm_ring_send(&channel->ring, n, size_bytes);
         return SL_OK;
     }
-    sl_post_lock(post);
-    sl_err err = channel->near.area.at
+    sl_comm_post_lock(post);
+    sl_err err = channel->ipc.area.at
                      ? say_filled(channel, i, size_bytes)
-                     : sl_post_send_sync(post, &channel->places[i].op, memory_of(channel, i),
-                                         size_bytes, base->spec.to, channel->tag + (int)i);
-    sl_post_unlock(post);
+                     : sl_comm_post_send_sync(post, &channel->places[i].op, memory_of(channel, i),
+                                              size_bytes, base->spec.to, channel->tag + (int)i);
+    sl_comm_post_unlock(post);
     return err;
 }
 
-sl_err sl_post_channel_receive(struct sl_channel *base, int64_t n, struct sl_message *out) {
+sl_err sl_comm_post_channel_receive(struct sl_channel *base, int64_t n, struct sl_message *out) {
     struct channel *channel = (struct channel *)base;
     int64_t i = n % base->spec.places;
     struct place *place = channel->local ? NULL : &channel->places[i];
     if (channel->local)
-        return sl_ring_receive(&channel->ring, n, out);
-    SL_TRY(sl_post_wait((struct sl_post *)base->comm, &place->op, 1));
+        return sl_comm_ring_receive(&channel->ring, n, out);
+    SL_TRY(sl_comm_post_wait((struct sl_post *)base->comm, &place->op, 1));
     *out = (struct sl_message){memory_of(channel, i), place->size_bytes, place->arrived_ns};
     return SL_OK;
 }
 
-sl_err sl_post_channel_release(struct sl_channel *base, int64_t n) {
+sl_err sl_comm_post_channel_release(struct sl_channel *base, int64_t n) {
     struct channel *channel = (struct channel *)base;
     struct sl_post *post = (struct sl_post *)base->comm;
     int64_t i = n % base->spec.places;
     if (channel->local) {
-        sl_ring_release(&channel->ring, n);
+        sl_comm_ring_release(&channel->ring, n);
         return SL_OK;
     }
-    SL_TRY(sl_post_wait(post, &channel->places[i].word, 1)); /* the one before it has long gone */
-    sl_post_lock(post);
+    SL_TRY(
+        sl_comm_post_wait(post, &channel->places[i].word, 1)); /* the one before it has long gone */
+    sl_comm_post_lock(post);
     sl_err err = await(channel, i);
-    if (err == SL_OK && channel->near.area.at)
-        err = sl_post_send(post, &channel->places[i].word, NULL, 0, base->spec.from,
-                           channel->tag + (int)i);
-    sl_post_unlock(post);
+    if (err == SL_OK && channel->ipc.area.at)
+        err = sl_comm_post_send(post, &channel->places[i].word, NULL, 0, base->spec.from,
+                                channel->tag + (int)i);
+    sl_comm_post_unlock(post);
     return err;
 }

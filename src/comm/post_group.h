@@ -3,7 +3,7 @@
 #define SL_COMM_POST_GROUP_H
 
 #include "base/arena.h"
-#include "comm/near.h"
+#include "comm/ipc.h"
 #include "comm/post.h"
 
 struct group {
@@ -20,7 +20,7 @@ struct group {
     const float **terms; /* [term_count] */
     float *arrived;      /* [terms of other ranks][slice_most] */
     int64_t arrived_bytes;
-    int64_t slice_most, sum_count;
+    int64_t slice_max, sum_count;
     struct sl_adder adder;
     struct sl_transfer *ops; /* [term_count * rank_count + 2 * rank_count] */
     int op_count;
@@ -32,8 +32,8 @@ struct group {
     struct mirror *mirrors;      /* [member_count] of members here */
     struct sl_device *host;      /* adds for a leader that has a mirror; else NULL */
     struct sl_device **devices;  /* [member_count] of members here */
-    struct sl_near *nears;       /* [ranks.count] each one's memory, where ranks share it */
-    bool near;                   /* they do */
+    struct sl_ipc *nears;        /* [ranks.count] each one's memory, where ranks share it */
+    bool ipc;                    /* they do */
 };
 
 /* The memory of a member whose device is apart, on the host: messages are made of that. */
@@ -49,14 +49,13 @@ static inline int group_rank_of_term(const struct group *group, int term) {
 
 /* post_group_near.c. After slice_most is known: ask all ranks of the group to share; all or none.
  */
-SL_MUST_CHECK sl_err group_near_open(struct group *group, const struct sl_group_spec *spec);
-void group_near_close(struct group *group);
-int64_t group_near_bytes(const struct group *group, int rank); /* index */
+SL_MUST_CHECK sl_err group_ipc_open(struct group *group, const struct sl_group_spec *spec);
+void group_ipc_close(struct group *group);
+int64_t group_ipc_bytes(const struct group *group, int rank); /* index */
 /* One of its own terms to all other ranks; on the member's device. */
-SL_MUST_CHECK sl_err group_near_give(const struct group *group, int member, int term,
-                                     int64_t count);
+SL_MUST_CHECK sl_err group_ipc_give(const struct group *group, int member, int term, int64_t count);
 /* Where the sum at hand comes together in a rank; the leader's part of it to all others. */
-float *group_near_sum(const struct group *group, int rank);
-SL_MUST_CHECK sl_err group_near_hand(const struct group *group, struct sl_slice own);
+float *group_ipc_sum(const struct group *group, int rank);
+SL_MUST_CHECK sl_err group_ipc_hand(const struct group *group, struct sl_slice own);
 
 #endif

@@ -2,8 +2,8 @@
 #include "comm/comm.h"
 
 #include "base/module.h"
-#include "comm/far_rows.h"
 #include "comm/module_build.h"
+#include "comm/nccl_link_rows.h"
 #include "comm/tcp.h"
 #include "comm/threads.h"
 
@@ -22,22 +22,22 @@ static const struct sl_transport mpi_p2p = {
     .module = "libsluice_mpi.so",
 };
 
-const struct sl_transport *const sl_transports[] = {
+const struct sl_transport *const sl_comm_transports[] = {
     &mpi,
     &mpi_p2p,
 #if SL_HAVE_CUDA
-    &sl_transport_nccl,
-    &sl_transport_nccl_mpi,
+    &sl_comm_transport_nccl,
+    &sl_comm_transport_nccl_mpi,
 #endif
-    &sl_transport_tcp,
-    &sl_transport_threads,
+    &sl_comm_transport_tcp,
+    &sl_comm_transport_threads,
     NULL,
 };
 
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {
     char symbol[64];
     const void *found;
-    snprintf(symbol, sizeof symbol, "sl_transport_%s", row->name);
+    snprintf(symbol, sizeof symbol, "sl_comm_transport_%s", row->name);
     for (char *at = symbol; *at; at++)
         *at = *at == '-' ? '_' : *at;
     sl_err err = sl_module_load(row->module, symbol, SL_MODULE_BUILD, &found);
@@ -49,25 +49,25 @@ static sl_err load(const struct sl_transport *row, const struct sl_transport **o
 
 static int count_rows(void) {
     int count = 0;
-    while (sl_transports[count])
+    while (sl_comm_transports[count])
         count++;
     return count;
 }
 
 static const char *row_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_transports[i]->name;
+    return sl_comm_transports[i]->name;
 }
 
-sl_err sl_transport_find(const char *name, const struct sl_transport **out) {
-    for (const struct sl_transport *const *row = sl_transports; *row; row++) {
+sl_err sl_comm_transport_find(const char *name, const struct sl_transport **out) {
+    for (const struct sl_transport *const *row = sl_comm_transports; *row; row++) {
         if (strcmp((*row)->name, name) != 0)
             continue;
         *out = *row;
         return (*row)->module ? load(*row, out) : SL_OK;
     }
-    const char *near = sl_nearest(name, count_rows(), row_name, NULL);
+    const char *ipc = sl_nearest(name, count_rows(), row_name, NULL);
     return sl_fail(SL_ERR_USAGE, "there is no transport '%s'%s%s%s", name,
-                   near ? "; did you mean '" : "; see 'sluice list transports'", near ? near : "",
-                   near ? "'?" : "");
+                   ipc ? "; did you mean '" : "; see 'sluice list transports'", ipc ? ipc : "",
+                   ipc ? "'?" : "");
 }

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
-                    const struct sl_channel_spec *spec) {
+sl_err sl_comm_ring_open(struct sl_ring *ring, struct sl_gate *gate,
+                         const struct sl_channel_spec *spec) {
     *ring = (struct sl_ring){.gate = gate,
                              .count = spec->places,
                              .size_bytes = (spec->size_bytes + 63) & ~63LL,
@@ -25,15 +25,15 @@ sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
         err = sl_fail(SL_ERR_SYSTEM, "cannot allocate %lld bytes for messages", (long long)bytes);
     ring->memory = memory;
     if (err != SL_OK)
-        sl_ring_close(ring);
+        sl_comm_ring_close(ring);
     return err;
 }
 
-int64_t sl_ring_bytes(const struct sl_ring *ring) {
+int64_t sl_comm_ring_bytes(const struct sl_ring *ring) {
     return ring->count * (ring->size_bytes + (int64_t)sizeof *ring->places);
 }
 
-void sl_ring_close(struct sl_ring *ring) {
+void sl_comm_ring_close(struct sl_ring *ring) {
     if (ring->device && ring->memory)
         ring->device->row->free(ring->device, ring->memory);
     else
@@ -62,28 +62,28 @@ static char *memory_of(struct sl_ring *ring, int64_t n) {
 
 static void set_full(struct sl_ring *ring, int64_t n, int64_t value) {
     atomic_store_explicit(&place_of(ring, n)->full, value, memory_order_release);
-    sl_gate_ring(ring->gate);
+    sl_comm_gate_ring(ring->gate);
 }
 
-sl_err sl_ring_reserve(struct sl_ring *ring, int64_t n, char **out) {
+sl_err sl_comm_ring_reserve(struct sl_ring *ring, int64_t n, char **out) {
     struct wait wait = {place_of(ring, n), 0};
-    SL_TRY(sl_gate_wait(ring->gate, place_is, &wait));
+    SL_TRY(sl_comm_gate_wait(ring->gate, place_is, &wait));
     *out = memory_of(ring, n);
     return SL_OK;
 }
 
-void sl_ring_send(struct sl_ring *ring, int64_t n, int64_t size_bytes) {
+void sl_comm_ring_send(struct sl_ring *ring, int64_t n, int64_t size_bytes) {
     place_of(ring, n)->size_bytes = size_bytes;
     place_of(ring, n)->sent_ns = sl_clock_ns();
     set_full(ring, n, n + 1);
 }
 
-sl_err sl_ring_receive(struct sl_ring *ring, int64_t n, struct sl_message *out) {
+sl_err sl_comm_ring_receive(struct sl_ring *ring, int64_t n, struct sl_message *out) {
     struct sl_place *place = place_of(ring, n);
     struct wait wait = {place, n + 1};
-    SL_TRY(sl_gate_wait(ring->gate, place_is, &wait));
+    SL_TRY(sl_comm_gate_wait(ring->gate, place_is, &wait));
     *out = (struct sl_message){memory_of(ring, n), place->size_bytes, place->sent_ns};
     return SL_OK;
 }
 
-void sl_ring_release(struct sl_ring *ring, int64_t n) { set_full(ring, n, 0); }
+void sl_comm_ring_release(struct sl_ring *ring, int64_t n) { set_full(ring, n, 0); }

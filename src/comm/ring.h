@@ -18,13 +18,13 @@ struct sl_ring {
     struct sl_place *places;
 };
 
-SL_MUST_CHECK sl_err sl_ring_open(struct sl_ring *ring, struct sl_gate *gate,
-                                  const struct sl_channel_spec *spec);
-void sl_ring_close(struct sl_ring *ring);
-int64_t sl_ring_bytes(const struct sl_ring *ring);
-SL_MUST_CHECK sl_err sl_ring_reserve(struct sl_ring *ring, int64_t n, char **out);
-void sl_ring_send(struct sl_ring *ring, int64_t n, int64_t size_bytes);
-SL_MUST_CHECK sl_err sl_ring_receive(struct sl_ring *ring, int64_t n, struct sl_message *out);
-void sl_ring_release(struct sl_ring *ring, int64_t n);
+SL_MUST_CHECK sl_err sl_comm_ring_open(struct sl_ring *ring, struct sl_gate *gate,
+                                       const struct sl_channel_spec *spec);
+void sl_comm_ring_close(struct sl_ring *ring);
+int64_t sl_comm_ring_bytes(const struct sl_ring *ring);
+SL_MUST_CHECK sl_err sl_comm_ring_reserve(struct sl_ring *ring, int64_t n, char **out);
+void sl_comm_ring_send(struct sl_ring *ring, int64_t n, int64_t size_bytes);
+SL_MUST_CHECK sl_err sl_comm_ring_receive(struct sl_ring *ring, int64_t n, struct sl_message *out);
+void sl_comm_ring_release(struct sl_ring *ring, int64_t n);
 
 #endif

@@ -199,7 +199,7 @@ static void free_comm(struct tcp_comm *comm) {
     for (int r = 0; comm->peers && r < comm->post.base.ranks; r++)
         tcp_free_peer(&comm->peers[r]);
     free(comm->peers);
-    sl_post_close(&comm->post);
+    sl_comm_post_close(&comm->post);
     sl_comm_done(&comm->post.base);
     pthread_mutex_destroy(&comm->lock);
     free(comm);
@@ -226,7 +226,7 @@ static sl_err meet(struct tcp_comm *comm, const struct sl_job *job) {
 static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
     const struct sl_job alone = {.ranks = 1, .meet_fd = -1};
     struct tcp_comm *comm = sl_realloc(NULL, sizeof *comm);
-    *comm = (struct tcp_comm){.post = {.base = {.row = &sl_transport_tcp, .ranks = 1},
+    *comm = (struct tcp_comm){.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 1},
                                        .row = &post_row,
                                        .last_tag = INT_MAX},
                               .poll_fd = -1,
@@ -237,7 +237,7 @@ static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
     pthread_mutex_init(&comm->lock, NULL);
     sl_err err = meet(comm, job ? job : &alone);
     if (err == SL_OK) {
-        sl_post_open(&comm->post);
+        sl_comm_post_open(&comm->post);
         if (comm->post.base.ranks > 1)
             err = tcp_start_thread(comm);
     }
@@ -277,10 +277,10 @@ static void choose_speaker(struct tcp_comm *comm) {
 static sl_err settle(struct sl_comm *base, sl_err err) {
     struct tcp_comm *comm = (struct tcp_comm *)base;
     if (err == SL_OK) /* a last meeting: nobody leaves while another works */
-        err = sl_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
+        err = sl_comm_post_merge(&comm->post, &comm->post.everyone, NULL, NULL, 0);
     if (err != SL_OK)
         sl_comm_fail(base, err);
-    sl_err first = sl_gate_error(&base->gate);
+    sl_err first = sl_comm_gate_error(&base->gate);
     if (first != SL_OK) {
         hear_all(comm, false, 2000000000);
         choose_speaker(comm);
@@ -304,7 +304,7 @@ static void close_comm(struct sl_comm *base) {
 
 static void told(struct sl_comm *base) { tcp_wake((struct tcp_comm *)base); }
 
-const struct sl_transport sl_transport_tcp = {
+const struct sl_transport sl_comm_transport_tcp = {
     .name = "tcp",
     .brief = "workers are processes on one host or several ('sluice launch')",
     .open = open_comm,

@@ -4,6 +4,6 @@
 
 #include "comm/comm.h"
 
-extern const struct sl_transport sl_transport_tcp;
+extern const struct sl_transport sl_comm_transport_tcp;
 
 #endif

@@ -12,9 +12,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { HEAD = sizeof(struct tcp_head), CONTROL_MOST = 1 << 20, STRAY_FIRST = 1 << 16 };
+enum { HEAD = sizeof(struct tcp_head), CONTROL_MAX = 1 << 20, STRAY_FIRST = 1 << 16 };
 
-static const int64_t message_most = (int64_t)1 << 40;
+static const int64_t message_max = (int64_t)1 << 40;
 
 /* ---- writing; under the lock ---- */
 
@@ -34,7 +34,7 @@ void tcp_finish(struct tcp_comm *comm, struct sl_transfer *op, int64_t size_byte
     if (op->done)
         op->done(op, size_bytes);
     atomic_store_explicit(&op->busy, false, memory_order_release);
-    sl_gate_ring(&comm->post.base.gate);
+    sl_comm_gate_ring(&comm->post.base.gate);
 }
 
 /* One message is written: it is over, or waits for its ACK. */
@@ -88,7 +88,7 @@ void tcp_queue(struct tcp_comm *comm, int to, struct tcp_out *out) {
 void tcp_control(struct tcp_comm *comm, int to, struct tcp_head head, const void *bytes) {
     struct tcp_out *out = malloc(sizeof *out + (size_t)head.size_bytes);
     if (!out) { /* under the lock: nothing here may end the process */
-        sl_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
+        sl_comm_gate_fail(&comm->post.base.gate, sl_fail(SL_ERR_SYSTEM, "no memory for a message"));
         return;
     }
     *out = (struct tcp_out){.head = head};
@@ -166,7 +166,7 @@ static sl_err begin_message(struct tcp_comm *comm, int rank) {
     bool data = head->kind == TCP_DATA || head->kind == TCP_SYNC;
     peer->into = NULL;
     if (head->kind <= 0 || head->kind >= TCP_KIND_COUNT || head->size_bytes < 0 ||
-        head->size_bytes > message_most || (!data && head->size_bytes > CONTROL_MOST))
+        head->size_bytes > message_max || (!data && head->size_bytes > CONTROL_MAX))
         return sl_fail(SL_ERR_PEER, "rank %d sent something that is no message", rank);
     if (data)
         return place_message(comm, rank);
@@ -256,7 +256,7 @@ bool tcp_read_piece(struct tcp_comm *comm, int rank) {
     if (err == SL_OK && peer->got >= HEAD)
         err = grow_stray(peer);
     if (err != SL_OK) {
-        sl_gate_fail(&comm->post.base.gate, err);
+        sl_comm_gate_fail(&comm->post.base.gate, err);
         tcp_closed(comm, rank, "it does not speak our language");
         return false;
     }

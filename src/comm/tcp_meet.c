@@ -53,7 +53,7 @@ static sl_err listen_at(const struct sockaddr *at, socklen_t length, const char 
     if (fd < 0)
         return fail_errno(where, "make a socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, at, length) != 0 || listen(fd, TCP_RANKS_MOST) != 0) {
+    if (bind(fd, at, length) != 0 || listen(fd, TCP_RANKS_MAX) != 0) {
         sl_err err = fail_errno(where, "listen");
         close(fd);
         return err;
@@ -153,7 +153,8 @@ static sl_err admit(struct meeting *m, int fd) {
     }
     if (hello.ranks != ranks) {
         close(fd);
-        return sl_fail(SL_ERR_NO, "rank %d was started as one of %d ranks, rank %d as one of %d",
+        return sl_fail(SL_ERR_REFUSED,
+                       "rank %d was started as one of %d ranks, rank %d as one of %d",
                        hello.who.rank, hello.ranks, m->job->rank, ranks);
     }
     int r = hello.who.rank;

@@ -116,7 +116,7 @@ static void lose(struct tcp_comm *comm, int rank, const char *why) {
     pthread_mutex_unlock(&base->hooks_mutex);
     say_loss(comm, rank);
     comm->lost = rank;
-    sl_gate_fail(&base->gate, err);
+    sl_comm_gate_fail(&base->gate, err);
 }
 
 void tcp_tell_loss(struct tcp_comm *comm, int64_t now_ns) {
@@ -162,7 +162,7 @@ void tcp_closed(struct tcp_comm *comm, int rank, const char *why) {
         snprintf(comm->losing_why, sizeof comm->losing_why, "%s", why);
         tcp_beat(comm);
     }
-    sl_gate_ring(&comm->post.base.gate);
+    sl_comm_gate_ring(&comm->post.base.gate);
 }
 
 /* The first error here goes to all others, once. What came from another names its rank already. */
@@ -173,7 +173,7 @@ void tcp_announce(struct tcp_comm *comm) {
         return;
     for (int r = 0; r < comm->post.base.ranks; r++)
         heard |= comm->peers[r].told || comm->peers[r].gone;
-    failure.err = (int32_t)sl_gate_error(&comm->post.base.gate);
+    failure.err = (int32_t)sl_comm_gate_error(&comm->post.base.gate);
     if (heard)
         snprintf(failure.message, sizeof failure.message, "%s", sl_err_message());
     else
@@ -204,5 +204,5 @@ void tcp_hear_failure(struct tcp_comm *comm, int rank, const char *bytes, int64_
     if (lost >= 0 && lost < comm->post.base.ranks && lost != comm->post.base.rank &&
         !atomic_load(&comm->post.base.gate.failed))
         say_loss(comm, lost);
-    sl_gate_fail(&comm->post.base.gate, (sl_err)failure.err);
+    sl_comm_gate_fail(&comm->post.base.gate, (sl_err)failure.err);
 }

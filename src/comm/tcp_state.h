@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "comm/post.h"
 
-enum { TCP_HOST_TEXT = 64, TCP_RANKS_MOST = 1024 };
+enum { TCP_HOST_TEXT = 64, TCP_RANKS_MAX = 1024 };
 
 /* Who answers at the other end of a connection. */
 struct tcp_who {

@@ -13,7 +13,7 @@
 enum { BEAT_MS = 500, LOSING_MS = 50 }; /* between looks while a loss is about to be told */
 
 static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
-    enum { PIECES_MOST = 64 }; /* then it is the turn of the others */
+    enum { PIECES_MAX = 64 }; /* then it is the turn of the others */
     if (event->data.u32 == UINT32_MAX) {
         uint64_t drained;
         while (read(comm->wake_fd, &drained, sizeof drained) > 0)
@@ -26,7 +26,7 @@ static void serve(struct tcp_comm *comm, const struct epoll_event *event) {
         tcp_write_some(comm, rank);
         pthread_mutex_unlock(&comm->lock);
     }
-    for (int i = 0; i < PIECES_MOST && !comm->peers[rank].gone; i++)
+    for (int i = 0; i < PIECES_MAX && !comm->peers[rank].gone; i++)
         if (!tcp_read_piece(comm, rank))
             break;
 }

@@ -37,14 +37,14 @@ struct group {
 static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
     (void)job;
     struct sl_comm *comm = sl_realloc(NULL, sizeof *comm);
-    *comm = (struct sl_comm){.row = &sl_transport_threads, .ranks = 1};
+    *comm = (struct sl_comm){.row = &sl_comm_transport_threads, .ranks = 1};
     sl_comm_init(comm);
     *out = comm;
     return SL_OK;
 }
 
 static sl_err settle(struct sl_comm *comm, sl_err err) {
-    sl_err first = sl_gate_error(&comm->gate);
+    sl_err first = sl_comm_gate_error(&comm->gate);
     return first != SL_OK ? first : err;
 }
 
@@ -66,12 +66,12 @@ static sl_err open_channel(struct sl_comm *comm, const struct sl_channel_spec *s
                            struct sl_channel **out) {
     struct channel *channel = sl_realloc(NULL, sizeof *channel);
     *channel = (struct channel){.base = {comm, *spec}};
-    sl_err err = sl_ring_open(&channel->ring, &comm->gate, spec);
+    sl_err err = sl_comm_ring_open(&channel->ring, &comm->gate, spec);
     if (err != SL_OK) {
         free(channel);
         return err;
     }
-    comm->bytes += sl_ring_bytes(&channel->ring);
+    comm->bytes += sl_comm_ring_bytes(&channel->ring);
     *out = &channel->base;
     return SL_OK;
 }
@@ -81,26 +81,26 @@ static struct sl_ring *ring_of(struct sl_channel *channel) {
 }
 
 static void close_channel(struct sl_channel *channel) {
-    channel->comm->bytes -= sl_ring_bytes(ring_of(channel));
-    sl_ring_close(ring_of(channel));
+    channel->comm->bytes -= sl_comm_ring_bytes(ring_of(channel));
+    sl_comm_ring_close(ring_of(channel));
     free(channel);
 }
 
 static sl_err reserve(struct sl_channel *channel, int64_t n, char **out) {
-    return sl_ring_reserve(ring_of(channel), n, out);
+    return sl_comm_ring_reserve(ring_of(channel), n, out);
 }
 
 static sl_err send(struct sl_channel *channel, int64_t n, int64_t size_bytes) {
-    sl_ring_send(ring_of(channel), n, size_bytes);
+    sl_comm_ring_send(ring_of(channel), n, size_bytes);
     return SL_OK;
 }
 
 static sl_err receive(struct sl_channel *channel, int64_t n, struct sl_message *out) {
-    return sl_ring_receive(ring_of(channel), n, out);
+    return sl_comm_ring_receive(ring_of(channel), n, out);
 }
 
 static sl_err release(struct sl_channel *channel, int64_t n) {
-    sl_ring_release(ring_of(channel), n);
+    sl_comm_ring_release(ring_of(channel), n);
     return SL_OK;
 }
 
@@ -109,7 +109,7 @@ static sl_err release(struct sl_channel *channel, int64_t n) {
 static void close_group(struct sl_group *base) {
     struct group *group = (struct group *)base;
     for (int i = 0; i < base->spec.member_count; i++)
-        sl_adder_close(&group->adders[i]);
+        sl_comm_adder_close(&group->adders[i]);
     sl_arena_free(&group->arena);
     free(group);
 }
@@ -125,7 +125,7 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     group->base.spec.terms = terms;
     group->base.spec.ranks = NULL; /* all here */
     group->base.spec.devices = NULL;
-    group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_most + 1);
+    group->tables = SL_NEW(&group->arena, uint64_t, 2 * members * spec->table_max + 1);
     group->rounds = SL_NEW(&group->arena, int64_t, members);
     group->terms = SL_NEW(&group->arena, const float *, spec->term_count + 1);
     group->outs = SL_NEW(&group->arena, float *, members);
@@ -134,7 +134,7 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
     group->added = SL_NEW(&group->arena, bool, members);
     sl_err err = SL_OK;
     for (int i = 0; i < members && spec->term_count && err == SL_OK; i++)
-        err = sl_adder_open(&group->adders[i], spec->devices[i]);
+        err = sl_comm_adder_open(&group->adders[i], spec->devices[i]);
     if (err != SL_OK)
         close_group(&group->base);
     else
@@ -146,16 +146,16 @@ static sl_err open_group(struct sl_comm *comm, const struct sl_group_spec *spec,
  * rounds ahead of a reader. */
 static sl_err merge(struct sl_group *base, int member, double *table, int64_t count) {
     struct group *group = (struct group *)base;
-    int64_t most = base->spec.table_most, members = base->spec.member_count;
-    uint64_t *set = group->tables + (group->rounds[member]++ % 2) * members * most;
-    uint64_t *mine = set + member * most;
+    int64_t max = base->spec.table_max, members = base->spec.member_count;
+    uint64_t *set = group->tables + (group->rounds[member]++ % 2) * members * max;
+    uint64_t *mine = set + member * max;
     size_t bytes = (size_t)count * sizeof *mine;
     if (count)
         memcpy(mine, table, bytes);
-    SL_TRY(sl_crew_meet(&group->crew));
+    SL_TRY(sl_comm_crew_meet(&group->crew));
     for (int i = 0; i < members && count; i++)
         if (i != member)
-            sl_merge_words(table, set + i * most, count);
+            sl_comm_merge_words(table, set + i * max, count);
     return SL_OK;
 }
 
@@ -186,18 +186,18 @@ static sl_err sum_begin(struct sl_group *base, int member, const float *const *t
     group->added[member] = false;
     group->sums[member]++;
     atomic_fetch_add(&group->begun, 1);
-    sl_gate_ring(&base->comm->gate);
+    sl_comm_gate_ring(&base->comm->gate);
     return SL_OK;
 }
 
 static sl_err add_slice(struct group *group, int member) {
     const struct sl_group_spec *spec = &group->base.spec;
-    struct sl_slice own = sl_slice_of(group->sum_count, member, spec->member_count);
-    SL_TRY(sl_adder_sum(&group->adders[member], group->terms, spec->term_count, own,
-                        group->outs[member]));
+    struct sl_slice own = sl_comm_slice_of(group->sum_count, member, spec->member_count);
+    SL_TRY(sl_comm_adder_sum(&group->adders[member], group->terms, spec->term_count, own,
+                             group->outs[member]));
     group->added[member] = true;
     atomic_fetch_add(&group->slices, 1);
-    sl_gate_ring(&group->base.comm->gate);
+    sl_comm_gate_ring(&group->base.comm->gate);
     return SL_OK;
 }
 
@@ -214,21 +214,21 @@ static sl_err sum_end(struct sl_group *base, int member) {
     struct count begun = all_of(group, member, &group->begun);
     struct count added = all_of(group, member, &group->slices);
     float *out = group->outs[member];
-    SL_TRY(sl_gate_wait(&base->comm->gate, has_come, &begun));
+    SL_TRY(sl_comm_gate_wait(&base->comm->gate, has_come, &begun));
     if (!group->added[member])
         SL_TRY(add_slice(group, member));
-    SL_TRY(sl_gate_wait(&base->comm->gate, has_come, &added));
+    SL_TRY(sl_comm_gate_wait(&base->comm->gate, has_come, &added));
     for (int i = 0; i < members; i++) {
-        struct sl_slice slice = sl_slice_of(group->sum_count, i, members);
+        struct sl_slice slice = sl_comm_slice_of(group->sum_count, i, members);
         if (i != member)
             SL_TRY(device->row->copy(device, SL_STREAM_COMPUTE, out + slice.first,
                                      group->outs[i] + slice.first, slice.count * 4));
     }
     SL_TRY(device->row->sync(device, SL_STREAM_COMPUTE));
-    return sl_crew_meet(&group->crew);
+    return sl_comm_crew_meet(&group->crew);
 }
 
-const struct sl_transport sl_transport_threads = {
+const struct sl_transport sl_comm_transport_threads = {
     .name = "threads",
     .brief = "workers are threads of one process",
     .open = open_comm,

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-enum { SL_COLD_MOST_NS = 1000000000 };
+enum { SL_COLD_MAX_NS = 1000000000 };
 
 /* What an F, and a B or I, takes more: after a wait of `after_ns` and longer all of it, after less
- * its share (rounded down). All from 0 to SL_COLD_MOST_NS; after_ns 0: nothing. */
+ * its share (rounded down). All from 0 to SL_COLD_MAX_NS; after_ns 0: nothing. */
 struct sl_cold {
     int64_t f_ns, b_ns, after_ns;
 };

@@ -19,12 +19,12 @@ static bool is_plain(const char *text) {
 static bool is_rate(double x) { return isfinite(x) && x >= 0 && x < 1e24; }
 
 static sl_err check_row(const struct sl_cost_row *row) {
-    const int64_t most = INT64_MAX >> 16;
+    const int64_t max = INT64_MAX >> 16;
     if (!is_plain(row->name))
         return sl_fail(SL_ERR_INPUT, "the name of a unit has a strange character");
     if (row->micro < 1 || row->micro > INT32_MAX)
         return sl_fail(SL_ERR_INPUT, "unit %s: micro is not in 1..%d", row->name, INT32_MAX);
-    if (row->f < 0 || row->i < 0 || row->w < 0 || row->f > most || row->i > most || row->w > most)
+    if (row->f < 0 || row->i < 0 || row->w < 0 || row->f > max || row->i > max || row->w > max)
         return sl_fail(SL_ERR_INPUT, "unit %s: a time is out of range", row->name);
     if (!is_rate(row->spread) || row->seen < 1)
         return sl_fail(SL_ERR_INPUT, "unit %s: needs a spread and a number of measurements",
@@ -32,7 +32,7 @@ static sl_err check_row(const struct sl_cost_row *row) {
     return SL_OK;
 }
 
-static bool is_cold(int64_t ns) { return ns >= 0 && ns <= SL_COLD_MOST_NS; }
+static bool is_cold(int64_t ns) { return ns >= 0 && ns <= SL_COLD_MAX_NS; }
 
 static sl_err check_tempo(const struct sl_tempo *tempo) {
     bool none = !tempo->workers && !tempo->passes;
@@ -41,8 +41,8 @@ static sl_err check_tempo(const struct sl_tempo *tempo) {
         return sl_fail(SL_ERR_INPUT, "tempo has 1 to %d passes of 1 to %d workers", SL_TEMPO_PASSES,
                        SL_TEMPO_WORKERS);
     for (int64_t i = 0; i < (int64_t)tempo->workers * tempo->passes; i++)
-        if (tempo->millionths[i] < 0 || tempo->millionths[i] > SL_TEMPO_MOST)
-            return sl_fail(SL_ERR_INPUT, "tempo is in millionths, 0..%d", SL_TEMPO_MOST);
+        if (tempo->millionths[i] < 0 || tempo->millionths[i] > SL_TEMPO_MAX)
+            return sl_fail(SL_ERR_INPUT, "tempo is in millionths, 0..%d", SL_TEMPO_MAX);
     return SL_OK;
 }
 
@@ -63,10 +63,10 @@ sl_err sl_cost_check(const struct sl_cost *c) {
         c->link_latency_ns > 1000000000000 || c->action_ns < 0 || c->action_ns > 1000000000)
         return sl_fail(SL_ERR_INPUT, "step, link or action of the cost table is out of range");
     if (!is_cold(c->cold.f_ns) || !is_cold(c->cold.b_ns) || !is_cold(c->cold.after_ns))
-        return sl_fail(SL_ERR_INPUT, "cold of the cost table is not in 0..%d ns", SL_COLD_MOST_NS);
-    if (c->again < 0 || c->again > SL_TEMPO_MOST)
+        return sl_fail(SL_ERR_INPUT, "cold of the cost table is not in 0..%d ns", SL_COLD_MAX_NS);
+    if (c->recompute < 0 || c->recompute > SL_TEMPO_MAX)
         return sl_fail(SL_ERR_INPUT, "again of the cost table is not in 0..%d millionths",
-                       SL_TEMPO_MOST);
+                       SL_TEMPO_MAX);
     SL_TRY(check_tempo(&c->tempo));
     for (int i = 0; i < c->row_count; i++) {
         SL_TRY(check_row(&c->rows[i]));
@@ -164,7 +164,7 @@ uint64_t sl_cost_signature(const struct sl_graph *graph, const int *nodes, int c
         sl_text_put(&text, " :");
         for (int i = 0; node->op->attrs && node->op->attrs[i].name; i++) {
             sl_text_put(&text, " ");
-            sl_attr_put(&text, &node->op->attrs[i], &node->attr[i]);
+            sl_graph_attr_put(&text, &node->op->attrs[i], &node->attr[i]);
         }
     }
     uint64_t hash = sl_hash(text.at, text.length);

@@ -37,7 +37,8 @@ struct sl_cost {
     double link_bytes_per_s;    /* between two workers; 0: not measured */
     int64_t link_latency_ns;
     int64_t action_ns; /* what an action costs beside its kernels */
-    int32_t again; /* a forward pass computed again, in millionths of the first; 0: not measured */
+    int32_t
+        recompute; /* a forward pass computed again, in millionths of the first; 0: not measured */
     struct sl_cold cold; /* all 0: not measured */
     struct sl_tempo tempo;
 };

@@ -93,9 +93,9 @@ static sl_err read_again(void *reader) {
     struct reader *r = reader;
     int64_t value;
     SL_TRY(sl_lex_take_int(&r->lex, "millionths", &value));
-    if (value < 0 || value > SL_TEMPO_MOST)
-        return sl_lex_fail(&r->lex, "again is in millionths, 0..%d", SL_TEMPO_MOST);
-    r->draft.again = (int32_t)value;
+    if (value < 0 || value > SL_TEMPO_MAX)
+        return sl_lex_fail(&r->lex, "again is in millionths, 0..%d", SL_TEMPO_MAX);
+    r->draft.recompute = (int32_t)value;
     return SL_OK;
 }
 
@@ -114,8 +114,8 @@ static sl_err read_tempo(void *reader) {
     for (; r->lex.tok.kind == SL_TOK_INT && passes <= SL_TEMPO_PASSES; passes++) {
         int64_t value;
         SL_TRY(sl_lex_take_int(&r->lex, "millionths", &value));
-        if (value < 0 || value > SL_TEMPO_MOST)
-            return sl_lex_fail(&r->lex, "tempo is in millionths, 0..%d", SL_TEMPO_MOST);
+        if (value < 0 || value > SL_TEMPO_MAX)
+            return sl_lex_fail(&r->lex, "tempo is in millionths, 0..%d", SL_TEMPO_MAX);
         SL_PUSH(&r->tempo, (int32_t)value);
     }
     if (!passes || passes > SL_TEMPO_PASSES || (tempo->passes && passes != tempo->passes))
@@ -223,8 +223,8 @@ void sl_cost_write(const struct sl_cost *c, struct sl_text *out) {
     sl_text_put_double(out, c->link_bytes_per_s);
     sl_text_printf(out, " latency %lld\naction %lld\n", (long long)c->link_latency_ns,
                    (long long)c->action_ns);
-    if (c->again)
-        sl_text_printf(out, "again %d\n", (int)c->again);
+    if (c->recompute)
+        sl_text_printf(out, "again %d\n", (int)c->recompute);
     if (c->cold.after_ns > 0)
         sl_text_printf(out, "cold f %lld b %lld after %lld\n", (long long)c->cold.f_ns,
                        (long long)c->cold.b_ns, (long long)c->cold.after_ns);

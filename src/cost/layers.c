@@ -51,7 +51,7 @@ static sl_err check_layer(const struct check *check, int i) {
         return fail_at(check, i, -1, "a size is negative or too large");
     for (int o = 0; o < layer->option_count; o++) {
         const struct sl_layer_option *option = &layer->options[o];
-        if (option->tensor < 1 || option->tensor > SL_LAYER_TENSOR_MOST)
+        if (option->tensor < 1 || option->tensor > SL_LAYER_TENSOR_MAX)
             return fail_at(check, i, -1, "the tensor-parallel degree is out of range");
         if (bad(option->time) || bad(option->params_bytes) || bad(option->micro_bytes) ||
             bad(option->fixed_bytes))
@@ -84,8 +84,8 @@ static sl_err check_ids(const struct check *check, struct keyed *keys) {
 }
 
 /* in and out lists of all layers in two arrays. */
-void sl_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
-                    const struct sl_layer_edge *edges, int edge_count) {
+void sl_cost_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
+                         const struct sl_layer_edge *edges, int edge_count) {
     int *in = SL_NEW(arena, int, edge_count + 1), *out = SL_NEW(arena, int, edge_count + 1);
     for (int i = 0; i < count; i++)
         layers[i].in_count = layers[i].out_count = 0;
@@ -167,17 +167,17 @@ static sl_err check_cycle(const struct check *check, const int *order, int done)
     return fail_at(check, first, -1, text);
 }
 
-sl_err sl_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
-                       const struct sl_layers_place *place, const struct sl_layers **out) {
+sl_err sl_cost_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
+                            const struct sl_layers_place *place, const struct sl_layers **out) {
     struct check check = {draft, place};
     struct sl_arena scratch = {0};
     sl_err err = SL_OK;
     *out = NULL;
-    if (draft->count < 1 || draft->count > SL_LAYER_MOST)
+    if (draft->count < 1 || draft->count > SL_LAYER_MAX)
         return sl_fail(SL_ERR_INPUT, "%d layers; 1 to %d can be planned", draft->count,
-                       SL_LAYER_MOST);
-    if (draft->edge_count > SL_LAYER_EDGE_MOST)
-        return sl_fail(SL_ERR_INPUT, "more than %d edges", SL_LAYER_EDGE_MOST);
+                       SL_LAYER_MAX);
+    if (draft->edge_count > SL_LAYER_EDGE_MAX)
+        return sl_fail(SL_ERR_INPUT, "more than %d edges", SL_LAYER_EDGE_MAX);
     struct keyed *keys =
         SL_NEW(&scratch, struct keyed,
                draft->count > draft->edge_count ? draft->count : draft->edge_count);
@@ -190,7 +190,7 @@ sl_err sl_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
     struct sl_layer *copy = sl_vec_freeze(arena, draft->at, draft->count, sizeof *draft->at);
     layers->at = copy;
     layers->edges = sl_vec_freeze(arena, draft->edges, draft->edge_count, sizeof *draft->edges);
-    sl_layers_link(arena, copy, draft->count, layers->edges, draft->edge_count);
+    sl_cost_layers_link(arena, copy, draft->count, layers->edges, draft->edge_count);
     int *order = SL_NEW(arena, int, draft->count);
     SL_TRY_OUT(check_cycle(&check, order, order_layers(&scratch, layers, order)));
     layers->order = order;

@@ -1,7 +1,7 @@
 /* A planning problem that came from elsewhere: layers with their costs, and the edges between them.
  *
  * The published planners read graphs that are not models: nobody can run them, but everybody can
- * plan them. An importer (interop) makes a draft, sl_layers_build checks and freezes it, a cost
+ * plan them. An importer (interop) makes a draft, sl_cost_layers_build checks and freezes it, a cost
  * model of `search` reads it. Each format fills the fields its planner looks at; times keep the
  * unit of the file (the formats differ), memory and traffic are bytes.
  *
@@ -20,9 +20,9 @@
 #include <stdint.h>
 
 enum {
-    SL_LAYER_MOST = 1 << 20,
-    SL_LAYER_EDGE_MOST = 1 << 22,
-    SL_LAYER_TENSOR_MOST = 1 << 16,
+    SL_LAYER_MAX = 1 << 20,
+    SL_LAYER_EDGE_MAX = 1 << 22,
+    SL_LAYER_TENSOR_MAX = 1 << 16,
 };
 
 struct sl_layer_option {
@@ -83,17 +83,17 @@ struct sl_layers_place {
     sl_err (*fail)(const void *ctx, int layer, int edge, const char *text); /* one of them is -1 */
     const void *ctx;
 };
-SL_MUST_CHECK sl_err sl_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
-                                     const struct sl_layers_place *place,
-                                     const struct sl_layers **out);
+SL_MUST_CHECK sl_err sl_cost_layers_build(struct sl_arena *arena, const struct sl_layers *draft,
+                                          const struct sl_layers_place *place,
+                                          const struct sl_layers **out);
 
 /* Incident edges of every layer, for importers that need them before the object is frozen: in[i]
  * and out[i] of `layers` (count of them) are set. */
-void sl_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
-                    const struct sl_layer_edge *edges, int edge_count);
+void sl_cost_layers_link(struct sl_arena *arena, struct sl_layer *layers, int count,
+                         const struct sl_layer_edge *edges, int edge_count);
 
 /* A few lines for people, or one JSON object. */
-void sl_layers_summary(const struct sl_layers *layers, struct sl_text *out);
-void sl_layers_summary_json(const struct sl_layers *layers, struct sl_text *out);
+void sl_cost_layers_summary(const struct sl_layers *layers, struct sl_text *out);
+void sl_cost_layers_summary_json(const struct sl_layers *layers, struct sl_text *out);
 
 #endif

@@ -6,7 +6,7 @@ struct sums {
     double forward, backward, cpu, output_bytes, params_bytes, size_bytes;
     double option_time, option_params, option_micro, option_fixed; /* first option, tensor 1 */
     int64_t options;
-    int tensor_most, backward_layers, inputs, outputs;
+    int tensor_max, backward_layers, inputs, outputs;
 };
 
 static struct sums add_up(const struct sl_layers *layers) {
@@ -24,8 +24,8 @@ static struct sums add_up(const struct sl_layers *layers) {
         sums.outputs += !layer->out_count;
         sums.options += layer->option_count;
         for (int o = 0; o < layer->option_count; o++)
-            if (layer->options[o].tensor > sums.tensor_most)
-                sums.tensor_most = layer->options[o].tensor;
+            if (layer->options[o].tensor > sums.tensor_max)
+                sums.tensor_max = layer->options[o].tensor;
         if (layer->option_count) {
             sums.option_time += layer->options[0].time;
             sums.option_params += layer->options[0].params_bytes;
@@ -48,7 +48,7 @@ static void put_time(struct sl_text *out, const char *what, double time) {
         sl_text_printf(out, "%-10s %.6g\n", what, time);
 }
 
-void sl_layers_summary(const struct sl_layers *layers, struct sl_text *out) {
+void sl_cost_layers_summary(const struct sl_layers *layers, struct sl_text *out) {
     struct sums sums = add_up(layers);
     sl_text_printf(out, "%-10s %s\n", "format", layers->format);
     sl_text_printf(out, "%-10s %d", "layers", layers->count);
@@ -58,7 +58,7 @@ void sl_layers_summary(const struct sl_layers *layers, struct sl_text *out) {
                    sums.outputs);
     if (sums.options)
         sl_text_printf(out, "%-10s %lld, tensor parallel up to %d\n", "options",
-                       (long long)sums.options, sums.tensor_most);
+                       (long long)sums.options, sums.tensor_max);
     put_time(out, "forward", sums.forward);
     put_time(out, "backward", sums.backward);
     put_time(out, "on a CPU", sums.cpu);
@@ -78,7 +78,7 @@ static void put_positive(struct sl_json_out *json, const char *key, double value
         sl_json_put_double(json, key, value);
 }
 
-void sl_layers_summary_json(const struct sl_layers *layers, struct sl_text *out) {
+void sl_cost_layers_summary_json(const struct sl_layers *layers, struct sl_text *out) {
     struct sums sums = add_up(layers);
     struct sl_json_out json = {.text = out, .indent = 2};
     sl_json_open(&json, '{');
@@ -89,7 +89,7 @@ void sl_layers_summary_json(const struct sl_layers *layers, struct sl_text *out)
     sl_json_put_int(&json, "inputs", sums.inputs);
     sl_json_put_int(&json, "outputs", sums.outputs);
     sl_json_put_int(&json, "options", sums.options);
-    sl_json_put_int(&json, "tensor_most", sums.tensor_most);
+    sl_json_put_int(&json, "tensor_most", sums.tensor_max);
     put_positive(&json, "forward", sums.forward);
     put_positive(&json, "backward", sums.backward);
     put_positive(&json, "cpu", sums.cpu);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const sl_math_names[SL_MATH_COUNT] = {"fp32", "fp16", "bf16"};
+const char *const sl_cost_math_names[SL_MATH_COUNT] = {"fp32", "fp16", "bf16"};
 
 static bool is_name(const char *name) {
     if (!name || !(isalpha((unsigned char)*name) || *name == '_'))
@@ -33,7 +33,7 @@ static sl_err check_kind(const struct sl_device_kind *kind) {
     for (int i = 0; i < SL_MATH_COUNT; i++)
         if (kind->flops[i] != 0 && !is_speed(kind->flops[i]))
             return sl_fail(SL_ERR_INPUT, "kind %s: %s must be positive", kind->name,
-                           sl_math_names[i]);
+                           sl_cost_math_names[i]);
     if (!(kind->efficiency > 0 && kind->efficiency <= 1))
         return sl_fail(SL_ERR_INPUT, "kind %s: efficiency is not in (0, 1]", kind->name);
     if (kind->overhead_ns < 0 || kind->overhead_ns > 1000000000)
@@ -55,21 +55,21 @@ static sl_err check_host(const struct sl_machine *m, const struct sl_host *host,
                          int64_t *hosts) {
     if (!is_name(host->name))
         return sl_fail(SL_ERR_INPUT, "a host has no proper name");
-    if (host->count < 1 || host->count > SL_DEVICE_MOST || host->part_count < 1)
+    if (host->count < 1 || host->count > SL_DEVICE_MAX || host->part_count < 1)
         return sl_fail(SL_ERR_INPUT, "host %s: needs a count and devices", host->name);
     if (host->link < 0 || host->link >= m->link_count)
         return sl_fail(SL_ERR_INPUT, "host %s: no such link", host->name);
     for (int i = 0; i < host->part_count; i++) {
         if (host->parts[i].kind < 0 || host->parts[i].kind >= m->kind_count)
             return sl_fail(SL_ERR_INPUT, "host %s: no such kind of device", host->name);
-        if (host->parts[i].count < 1 || host->parts[i].count > SL_DEVICE_MOST)
+        if (host->parts[i].count < 1 || host->parts[i].count > SL_DEVICE_MAX)
             return sl_fail(SL_ERR_INPUT, "host %s: a number of devices is not in 1..%d", host->name,
-                           SL_DEVICE_MOST);
+                           SL_DEVICE_MAX);
         *devices += (int64_t)host->count * host->parts[i].count;
     }
     *hosts += host->count;
-    if (*devices > SL_DEVICE_MOST)
-        return sl_fail(SL_ERR_INPUT, "more than %d devices", SL_DEVICE_MOST);
+    if (*devices > SL_DEVICE_MAX)
+        return sl_fail(SL_ERR_INPUT, "more than %d devices", SL_DEVICE_MAX);
     return SL_OK;
 }
 
@@ -92,7 +92,7 @@ static sl_err check_levels(const struct sl_machine *m, int64_t hosts) {
     return SL_OK;
 }
 
-sl_err sl_machine_check(const struct sl_machine *m) {
+sl_err sl_cost_machine_check(const struct sl_machine *m) {
     int64_t devices = 0, hosts = 0;
     if (!is_name(m->name))
         return sl_fail(SL_ERR_INPUT, "the machine has no proper name");
@@ -147,9 +147,9 @@ static const char *copy(struct sl_arena *arena, const char *text) {
     return text ? sl_arena_dup(arena, text, strlen(text)) : "";
 }
 
-sl_err sl_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
-                        const struct sl_machine **out) {
-    SL_TRY(sl_machine_check(draft));
+sl_err sl_cost_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
+                             const struct sl_machine **out) {
+    SL_TRY(sl_cost_machine_check(draft));
     struct sl_machine *m = SL_NEW(arena, struct sl_machine, 1);
     *m = *draft;
     struct sl_device_kind *kinds =
@@ -180,7 +180,7 @@ sl_err sl_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
     return SL_OK;
 }
 
-int sl_machine_level(const struct sl_machine *m, int a, int b) {
+int sl_cost_machine_level(const struct sl_machine *m, int a, int b) {
     if (a == b)
         return -1;
     int level = 0;
@@ -189,23 +189,23 @@ int sl_machine_level(const struct sl_machine *m, int a, int b) {
     return level;
 }
 
-const struct sl_link *sl_machine_between(const struct sl_machine *m, int a, int b) {
+const struct sl_link *sl_cost_machine_between(const struct sl_machine *m, int a, int b) {
     if (a == b)
         return NULL;
-    int level = sl_machine_level(m, m->host_of[a], m->host_of[b]);
+    int level = sl_cost_machine_level(m, m->host_of[a], m->host_of[b]);
     return &m->links[level < 0 ? m->link_of_host[m->host_of[a]] : m->levels[level].link];
 }
 
-double sl_kind_flops(const struct sl_device_kind *kind, enum sl_math math) {
+double sl_cost_kind_flops(const struct sl_device_kind *kind, enum sl_math math) {
     double peak = kind->flops[math] > 0 ? kind->flops[math] : kind->flops[SL_MATH_FP32];
     return peak * kind->efficiency;
 }
 
 /* Hosts one after the other until there are enough devices. */
-sl_err sl_machine_first(struct sl_arena *arena, const struct sl_machine *machine, int devices,
-                        const struct sl_machine **out) {
+sl_err sl_cost_machine_first(struct sl_arena *arena, const struct sl_machine *machine, int devices,
+                             const struct sl_machine **out) {
     if (devices < 1 || devices > machine->device_count)
-        return sl_fail(SL_ERR_NO, "%s has %d devices, %d are wanted", machine->name,
+        return sl_fail(SL_ERR_REFUSED, "%s has %d devices, %d are wanted", machine->name,
                        machine->device_count, devices);
     struct sl_machine m = *machine;
     SL_VEC(struct sl_host) hosts = {0};
@@ -232,7 +232,7 @@ sl_err sl_machine_first(struct sl_arena *arena, const struct sl_machine *machine
     }
     m.hosts = hosts.at;
     m.host_count = (int)hosts.count;
-    sl_err err = sl_machine_build(arena, &m, out);
+    sl_err err = sl_cost_machine_build(arena, &m, out);
     SL_VEC_FREE(&hosts);
     return err;
 }

@@ -17,11 +17,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SL_DEVICE_MOST = 65535, SL_MACHINE_LINES = 256 };
+enum { SL_DEVICE_MAX = 65535, SL_MACHINE_LINES = 256 };
 
 /* What a product of two matrices computes in. */
 enum sl_math { SL_MATH_FP32, SL_MATH_FP16, SL_MATH_BF16, SL_MATH_COUNT };
-extern const char *const sl_math_names[SL_MATH_COUNT];
+extern const char *const sl_cost_math_names[SL_MATH_COUNT];
 
 struct sl_device_kind {
     const char *name;
@@ -79,39 +79,40 @@ struct sl_machine {
 };
 
 /* Freeze a copy of the draft, derive, check. SL_ERR_INPUT says what is wrong. */
-SL_MUST_CHECK sl_err sl_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
-                                      const struct sl_machine **out);
-SL_MUST_CHECK sl_err sl_machine_check(const struct sl_machine *machine);
+SL_MUST_CHECK sl_err sl_cost_machine_build(struct sl_arena *arena, const struct sl_machine *draft,
+                                           const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_cost_machine_check(const struct sl_machine *machine);
 
-SL_MUST_CHECK sl_err sl_machine_read(struct sl_arena *arena, const char *file, const char *text,
-                                     size_t length, const struct sl_machine **out);
-void sl_machine_write(const struct sl_machine *machine, struct sl_text *out);
+SL_MUST_CHECK sl_err sl_cost_machine_read(struct sl_arena *arena, const char *file,
+                                          const char *text, size_t length,
+                                          const struct sl_machine **out);
+void sl_cost_machine_write(const struct sl_machine *machine, struct sl_text *out);
 
 /* '2x4:mem=16G,intra=100GB/s,inter=10Gb/s,flops=125e12,latency=5us' : two hosts with four devices.
  * SL_ERR_USAGE. */
-SL_MUST_CHECK sl_err sl_machine_spec(struct sl_arena *arena, const char *spec,
-                                     const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_cost_machine_spec(struct sl_arena *arena, const char *spec,
+                                          const struct sl_machine **out);
 
 /* The machine made of the first `devices` devices (whole hosts, then a part of one). */
-SL_MUST_CHECK sl_err sl_machine_first(struct sl_arena *arena, const struct sl_machine *machine,
-                                      int devices, const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_cost_machine_first(struct sl_arena *arena, const struct sl_machine *machine,
+                                           int devices, const struct sl_machine **out);
 
 /* Machines that are built in, in alphabetical order. */
 struct sl_machine_row {
     const char *name, *brief, *text; /* what follows the first two lines */
 };
-extern const struct sl_machine_row sl_machine_rows[];
-extern const int sl_machine_row_count;
+extern const struct sl_machine_row sl_cost_machine_rows[];
+extern const int sl_cost_machine_row_count;
 /* The row of that name, or SL_ERR_USAGE with the nearest one. */
-SL_MUST_CHECK sl_err sl_machine_open(struct sl_arena *arena, const char *name,
-                                     const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_cost_machine_open(struct sl_arena *arena, const char *name,
+                                          const struct sl_machine **out);
 
 /* The network level that joins two hosts: -1 when they are the same. */
-int sl_machine_level(const struct sl_machine *machine, int host_a, int host_b);
+int sl_cost_machine_level(const struct sl_machine *machine, int host_a, int host_b);
 /* What lies between two devices; NULL between a device and itself. */
-const struct sl_link *sl_machine_between(const struct sl_machine *machine, int a, int b);
+const struct sl_link *sl_cost_machine_between(const struct sl_machine *machine, int a, int b);
 
 /* Peak of a kind in a format, as products reach it. */
-double sl_kind_flops(const struct sl_device_kind *kind, enum sl_math math);
+double sl_cost_kind_flops(const struct sl_device_kind *kind, enum sl_math math);
 
 #endif

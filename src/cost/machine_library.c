@@ -17,7 +17,7 @@
 #define NVSWITCH4 "link nvswitch bandwidth 450e9 latency 5000 sharing port\n"
 #define PCIE3 "link pcie bandwidth 12e9 latency 10000 sharing bus\n"
 
-const struct sl_machine_row sl_machine_rows[] = {
+const struct sl_machine_row sl_cost_machine_rows[] = {
     {"a100-x128", "128 hosts with eight A100-80GB, NVSwitch, 200 Gb/s per device",
      A100_80 NVSWITCH3
      "link infiniband bandwidth 200e9 latency 12000 sharing port\n"
@@ -68,26 +68,27 @@ const struct sl_machine_row sl_machine_rows[] = {
      "level fabric hosts 8 over infiniband\n"},
 };
 /* clang-format on */
-const int sl_machine_row_count = SL_COUNT(sl_machine_rows);
+const int sl_cost_machine_row_count = SL_COUNT(sl_cost_machine_rows);
 
 static const char *row_name(const void *ctx, int i) {
     (void)ctx;
-    return sl_machine_rows[i].name;
+    return sl_cost_machine_rows[i].name;
 }
 
-sl_err sl_machine_open(struct sl_arena *arena, const char *name, const struct sl_machine **out) {
-    for (int i = 0; i < sl_machine_row_count; i++) {
-        const struct sl_machine_row *row = &sl_machine_rows[i];
+sl_err sl_cost_machine_open(struct sl_arena *arena, const char *name,
+                            const struct sl_machine **out) {
+    for (int i = 0; i < sl_cost_machine_row_count; i++) {
+        const struct sl_machine_row *row = &sl_cost_machine_rows[i];
         if (strcmp(row->name, name) != 0)
             continue;
         struct sl_text text = {0};
         sl_text_printf(&text, "sluice-machine 1\nmachine %s \"%s\"\n%s", row->name, row->brief,
                        row->text);
-        sl_err err = sl_machine_read(arena, row->name, text.at, text.length, out);
+        sl_err err = sl_cost_machine_read(arena, row->name, text.at, text.length, out);
         sl_text_free(&text);
         return err;
     }
-    const char *near = sl_nearest(name, sl_machine_row_count, row_name, NULL);
+    const char *near = sl_nearest(name, sl_cost_machine_row_count, row_name, NULL);
     return sl_fail(SL_ERR_USAGE, "there is no machine '%s'%s%s%s", name,
                    near ? "; did you mean '" : "; see 'sluice machine ls'", near ? near : "",
                    near ? "'?" : "");
@@ -127,8 +128,8 @@ static sl_err parse_spec(const char *spec, struct spec *s) {
         return sl_fail(SL_ERR_USAGE, "--machine: '%s' is no name, no file and no HOSTSxDEVICES",
                        spec);
     s->devices = strtoll(end + 1, &end, 10);
-    if (s->hosts < 1 || s->devices < 1 || s->hosts > SL_DEVICE_MOST ||
-        s->devices > SL_DEVICE_MOST || (*end && *end != ':'))
+    if (s->hosts < 1 || s->devices < 1 || s->hosts > SL_DEVICE_MAX || s->devices > SL_DEVICE_MAX ||
+        (*end && *end != ':'))
         return sl_fail(SL_ERR_USAGE, "--machine: '%s': expected HOSTSxDEVICES:mem=16G,...", spec);
     for (const char *at = end; *at;) {
         size_t length = strcspn(++at, ",");
@@ -146,7 +147,8 @@ static sl_err parse_spec(const char *spec, struct spec *s) {
     return SL_OK;
 }
 
-sl_err sl_machine_spec(struct sl_arena *arena, const char *spec, const struct sl_machine **out) {
+sl_err sl_cost_machine_spec(struct sl_arena *arena, const char *spec,
+                            const struct sl_machine **out) {
     struct spec s = {.memory = (int64_t)16 << 30,
                      .intra = 100e9,
                      .inter = 10e9,
@@ -174,7 +176,7 @@ sl_err sl_machine_spec(struct sl_arena *arena, const char *spec, const struct sl
                                .host_count = 1,
                                .levels = &level,
                                .level_count = s.hosts > 1};
-    sl_err err = sl_machine_build(arena, &draft, out);
+    sl_err err = sl_cost_machine_build(arena, &draft, out);
     return err == SL_OK ? SL_OK
                         : sl_fail(SL_ERR_USAGE, "--machine '%s': %s", spec, sl_err_message());
 }

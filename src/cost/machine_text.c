@@ -78,7 +78,7 @@ static sl_err read_kind(void *reader) {
             continue;
         }
         int i = 0;
-        while (i < SL_MATH_COUNT && !sl_lex_is_name(&r->lex, sl_math_names[i]))
+        while (i < SL_MATH_COUNT && !sl_lex_is_name(&r->lex, sl_cost_math_names[i]))
             i++;
         if (i == SL_MATH_COUNT)
             return sl_lex_fail(&r->lex, "a kind has fp32, fp16, bf16, efficiency and overhead");
@@ -133,7 +133,7 @@ static sl_err take_part(struct reader *r, struct sl_host_part *out) {
             break;
     if (out->kind == r->kinds.count)
         return sl_lex_fail_at(&r->lex, pos, "no kind of device is called '%s'", name);
-    SL_TRY(take_count(r, "number of devices", SL_DEVICE_MOST, &count));
+    SL_TRY(take_count(r, "number of devices", SL_DEVICE_MAX, &count));
     out->count = (int)count;
     return SL_OK;
 }
@@ -145,7 +145,7 @@ static sl_err read_host(void *reader) {
     int64_t count;
     SL_TRY(take_name(r, "the name of a host", &host.name));
     SL_TRY(take_word(r, "count"));
-    SL_TRY(take_count(r, "count", SL_DEVICE_MOST, &count));
+    SL_TRY(take_count(r, "count", SL_DEVICE_MAX, &count));
     host.count = (int)count;
     SL_TRY(take_word(r, "inside"));
     SL_TRY(find_link(r, &host.link));
@@ -168,7 +168,7 @@ static sl_err read_level(void *reader) {
     int64_t hosts;
     SL_TRY(take_name(r, "the name of a level", &level.name));
     SL_TRY(take_word(r, "hosts"));
-    SL_TRY(take_count(r, "hosts", SL_DEVICE_MOST, &hosts));
+    SL_TRY(take_count(r, "hosts", SL_DEVICE_MAX, &hosts));
     level.hosts = (int)hosts;
     SL_TRY(take_word(r, "over"));
     SL_TRY(find_link(r, &level.link));
@@ -200,8 +200,8 @@ static sl_err read_lines(struct reader *r) {
     return SL_OK;
 }
 
-sl_err sl_machine_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
-                       const struct sl_machine **out) {
+sl_err sl_cost_machine_read(struct sl_arena *arena, const char *file, const char *text,
+                            size_t length, const struct sl_machine **out) {
     struct reader r = {.arena = arena};
     sl_err err;
     SL_TRY_OUT(sl_lex_open(&r.lex, file, text, length, true));
@@ -214,7 +214,7 @@ sl_err sl_machine_read(struct sl_arena *arena, const char *file, const char *tex
     r.draft.host_count = (int)r.hosts.count;
     r.draft.levels = r.levels.at;
     r.draft.level_count = (int)r.levels.count;
-    err = sl_machine_build(arena, &r.draft, out);
+    err = sl_cost_machine_build(arena, &r.draft, out);
     if (err != SL_OK)
         err = sl_err_context(err, "%s", file);
 out:
@@ -237,12 +237,12 @@ static void write_kind(const struct sl_device_kind *kind, struct sl_text *out) {
     put_number(out, "stream", kind->stream);
     for (int i = 0; i < SL_MATH_COUNT; i++)
         if (kind->flops[i] > 0)
-            put_number(out, sl_math_names[i], kind->flops[i]);
+            put_number(out, sl_cost_math_names[i], kind->flops[i]);
     put_number(out, "efficiency", kind->efficiency);
     sl_text_printf(out, " overhead %lld\n", (long long)kind->overhead_ns);
 }
 
-void sl_machine_write(const struct sl_machine *m, struct sl_text *out) {
+void sl_cost_machine_write(const struct sl_machine *m, struct sl_text *out) {
     sl_text_printf(out, "sluice-machine 1\nmachine %s \"%s\"\n", m->name, m->brief);
     for (int i = 0; i < m->kind_count; i++)
         write_kind(&m->kinds[i], out);

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 enum {
-    SL_TEMPO_EVEN = 1000000,    /* as long as the table says */
-    SL_TEMPO_MOST = 1000000000, /* a thousand times as long */
+    SL_TEMPO_EVEN = 1000000,   /* as long as the table says */
+    SL_TEMPO_MAX = 1000000000, /* a thousand times as long */
     SL_TEMPO_WORKERS = 1 << 10,
     SL_TEMPO_PASSES = 1 << 12,
 };

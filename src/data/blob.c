@@ -34,7 +34,8 @@ static sl_err read_fd(const struct sl_blob *blob, int64_t offset, unsigned char 
     return SL_OK;
 }
 
-sl_err sl_blob_read(const struct sl_blob *blob, int64_t offset, void *dst, int64_t size_bytes) {
+sl_err sl_data_blob_read(const struct sl_blob *blob, int64_t offset, void *dst,
+                         int64_t size_bytes) {
     SL_ASSERT(offset >= 0 && size_bytes >= 0 && offset <= blob->size_bytes - size_bytes);
     if (!blob->at)
         return read_fd(blob, offset, dst, size_bytes);
@@ -46,14 +47,14 @@ sl_err sl_blob_read(const struct sl_blob *blob, int64_t offset, void *dst, int64
 static sl_err print_of(struct sl_blob *blob) {
     unsigned char edges[2 * EDGE + 8];
     int64_t part = blob->size_bytes < EDGE ? blob->size_bytes : EDGE;
-    SL_TRY(sl_blob_read(blob, 0, edges, part));
-    SL_TRY(sl_blob_read(blob, blob->size_bytes - part, edges + part, part));
+    SL_TRY(sl_data_blob_read(blob, 0, edges, part));
+    SL_TRY(sl_data_blob_read(blob, blob->size_bytes - part, edges + part, part));
     memcpy(edges + 2 * part, &blob->size_bytes, 8);
     blob->print = sl_hash(edges, (size_t)(2 * part + 8));
     return SL_OK;
 }
 
-sl_err sl_blob_open(struct sl_blob *blob, const char *path) {
+sl_err sl_data_blob_open(struct sl_blob *blob, const char *path) {
     struct stat info;
     sl_err err = SL_OK;
     *blob = (struct sl_blob){.name = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
@@ -68,11 +69,12 @@ sl_err sl_blob_open(struct sl_blob *blob, const char *path) {
     SL_TRY_OUT(print_of(blob));
 out:
     if (err != SL_OK)
-        sl_blob_close(blob);
+        sl_data_blob_close(blob);
     return err;
 }
 
-void sl_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes, int64_t size_bytes) {
+void sl_data_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes,
+                         int64_t size_bytes) {
     static const unsigned char nothing[1] = {0};
     *blob = (struct sl_blob){
         .name = name, .at = size_bytes ? bytes : nothing, .size_bytes = size_bytes, .fd = -1};
@@ -80,7 +82,7 @@ void sl_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes, i
     SL_ASSERT(err == SL_OK);
 }
 
-void sl_blob_close(struct sl_blob *blob) {
+void sl_data_blob_close(struct sl_blob *blob) {
     free(blob->owned);
     if (blob->fd >= 0)
         close(blob->fd);
@@ -105,12 +107,12 @@ static sl_err take_memory(const struct sl_blob *blob, int64_t size_bytes, unsign
     return SL_OK;
 }
 
-sl_err sl_blob_load(struct sl_blob *blob) {
+sl_err sl_data_blob_load(struct sl_blob *blob) {
     unsigned char *memory;
     if (blob->at)
         return SL_OK;
     SL_TRY(take_memory(blob, blob->size_bytes, &memory));
-    sl_err err = sl_blob_read(blob, 0, memory, blob->size_bytes);
+    sl_err err = sl_data_blob_read(blob, 0, memory, blob->size_bytes);
     if (err != SL_OK)
         free(memory);
     else
@@ -122,8 +124,8 @@ sl_err sl_blob_load(struct sl_blob *blob) {
 
 static bool is_gzip(const struct sl_blob *blob) {
     unsigned char magic[3];
-    return blob->size_bytes >= 18 && sl_blob_read(blob, 0, magic, 3) == SL_OK && magic[0] == 0x1f &&
-           magic[1] == 0x8b && magic[2] == 8;
+    return blob->size_bytes >= 18 && sl_data_blob_read(blob, 0, magic, 3) == SL_OK &&
+           magic[0] == 0x1f && magic[1] == 0x8b && magic[2] == 8;
 }
 
 struct inflater {
@@ -148,7 +150,7 @@ static sl_err inflate_some(struct inflater *job, unsigned char *dst, int64_t roo
         int64_t left = job->blob->size_bytes - job->next;
         if (job->z.avail_in == 0 && left > 0) {
             int64_t part = left < (int64_t)sizeof job->in ? left : (int64_t)sizeof job->in;
-            SL_TRY(sl_blob_read(job->blob, job->next, job->in, part));
+            SL_TRY(sl_data_blob_read(job->blob, job->next, job->in, part));
             job->next += part;
             job->z.next_in = job->in;
             job->z.avail_in = (unsigned)part;
@@ -184,7 +186,7 @@ out:
     return err;
 }
 
-sl_err sl_blob_inflate(struct sl_blob *blob) {
+sl_err sl_data_blob_inflate(struct sl_blob *blob) {
     struct inflater job;
     unsigned char *memory;
     int64_t size_bytes, got;
@@ -206,7 +208,7 @@ sl_err sl_blob_inflate(struct sl_blob *blob) {
     return err;
 }
 
-int64_t sl_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t size_bytes) {
+int64_t sl_data_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t size_bytes) {
     struct inflater job;
     int64_t got = 0;
     if (is_gzip(blob)) {
@@ -218,26 +220,28 @@ int64_t sl_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t siz
         return got;
     }
     int64_t part = blob->size_bytes < size_bytes ? blob->size_bytes : size_bytes;
-    return sl_blob_read(blob, 0, dst, part) == SL_OK ? part : 0;
+    return sl_data_blob_read(blob, 0, dst, part) == SL_OK ? part : 0;
 }
 
-int64_t sl_blob_bytes(const struct sl_blob *blob) { return blob->owned ? blob->size_bytes : 0; }
+int64_t sl_data_blob_bytes(const struct sl_blob *blob) {
+    return blob->owned ? blob->size_bytes : 0;
+}
 
 /* ---- streams ---- */
 
-void sl_blob_stream(struct sl_blob_stream *stream, const struct sl_blob *blob) {
+void sl_data_blob_stream(struct sl_data_blob_stream *stream, const struct sl_blob *blob) {
     stream->blob = blob;
     stream->next = 0;
     stream->at = stream->end = 0;
     stream->err = SL_OK;
 }
 
-sl_err sl_blob_refill(struct sl_blob_stream *stream) {
+sl_err sl_data_blob_refill(struct sl_data_blob_stream *stream) {
     int64_t left = stream->blob->size_bytes - stream->next;
     int64_t part = left < (int64_t)sizeof stream->buffer ? left : (int64_t)sizeof stream->buffer;
     if (stream->err != SL_OK)
         return stream->err;
-    stream->err = sl_blob_read(stream->blob, stream->next, stream->buffer, part);
+    stream->err = sl_data_blob_read(stream->blob, stream->next, stream->buffer, part);
     stream->next += part;
     stream->at = 0;
     stream->end = stream->err == SL_OK ? (int)part : 0;

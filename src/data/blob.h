@@ -14,29 +14,30 @@ struct sl_blob {
     uint64_t print; /* hash of size, first and last 4 KiB of the file as stored */
 };
 
-SL_MUST_CHECK sl_err sl_blob_open(struct sl_blob *blob, const char *path);
-void sl_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes, int64_t size_bytes);
-void sl_blob_close(struct sl_blob *blob);
+SL_MUST_CHECK sl_err sl_data_blob_open(struct sl_blob *blob, const char *path);
+void sl_data_blob_borrow(struct sl_blob *blob, const char *name, const void *bytes,
+                         int64_t size_bytes);
+void sl_data_blob_close(struct sl_blob *blob);
 
-SL_MUST_CHECK sl_err sl_blob_read(const struct sl_blob *blob, int64_t offset, void *dst,
-                                  int64_t size_bytes);
+SL_MUST_CHECK sl_err sl_data_blob_read(const struct sl_blob *blob, int64_t offset, void *dst,
+                                       int64_t size_bytes);
 
 /* The whole file into memory. */
-SL_MUST_CHECK sl_err sl_blob_load(struct sl_blob *blob);
+SL_MUST_CHECK sl_err sl_data_blob_load(struct sl_blob *blob);
 
 /* A gzip file becomes its content, in memory; any other file stays what it is. The content is
  * decompressed once only to learn its size, so that memory is never taken on the word of a header.
  */
-SL_MUST_CHECK sl_err sl_blob_inflate(struct sl_blob *blob);
+SL_MUST_CHECK sl_err sl_data_blob_inflate(struct sl_blob *blob);
 
 /* Up to `size_bytes` bytes from the start, decompressed when it is gzip; the number got. */
-int64_t sl_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t size_bytes);
+int64_t sl_data_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t size_bytes);
 
 /* Memory held. */
-int64_t sl_blob_bytes(const struct sl_blob *blob);
+int64_t sl_data_blob_bytes(const struct sl_blob *blob);
 
 /* One byte after another, forwards, through a small buffer. */
-struct sl_blob_stream {
+struct sl_data_blob_stream {
     const struct sl_blob *blob;
     int64_t next; /* offset of the first byte that is not yet in the buffer */
     int at, end;
@@ -44,12 +45,13 @@ struct sl_blob_stream {
     unsigned char buffer[16384];
 };
 
-void sl_blob_stream(struct sl_blob_stream *stream, const struct sl_blob *blob);
-sl_err sl_blob_refill(struct sl_blob_stream *stream);
+void sl_data_blob_stream(struct sl_data_blob_stream *stream, const struct sl_blob *blob);
+sl_err sl_data_blob_refill(struct sl_data_blob_stream *stream);
 
 /* The next byte, -1 at the end or on an error (stream->err). */
-static inline int sl_blob_byte(struct sl_blob_stream *stream) {
-    if (stream->at == stream->end && (sl_blob_refill(stream) != SL_OK || stream->at == stream->end))
+static inline int sl_blob_byte(struct sl_data_blob_stream *stream) {
+    if (stream->at == stream->end &&
+        (sl_data_blob_refill(stream) != SL_OK || stream->at == stream->end))
         return -1;
     return stream->buffer[stream->at++];
 }

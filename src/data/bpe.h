@@ -39,15 +39,15 @@ struct sl_tokenizer {
     int32_t byte_id[256];
 };
 
-/* Fill a tokenizer from its files (bpe_read.c). The tables are freed by sl_tokenizer_close. */
-SL_MUST_CHECK sl_err sl_bpe_read(struct sl_tokenizer *tokenizer, const char *name,
-                                 struct sl_str vocab, struct sl_str merges);
+/* Fill a tokenizer from its files (bpe_read.c). The tables are freed by sl_data_tokenizer_close. */
+SL_MUST_CHECK sl_err sl_data_bpe_read(struct sl_tokenizer *tokenizer, const char *name,
+                                      struct sl_str vocab, struct sl_str merges);
 
 /* The place of the merge of two tokens, or -1. */
-int64_t sl_bpe_find_merge(const struct sl_tokenizer *tokenizer, int32_t left, int32_t right);
+int64_t sl_data_bpe_find_merge(const struct sl_tokenizer *tokenizer, int32_t left, int32_t right);
 
 /* Build the hash tables once token / merge are complete; a pair that comes twice is an error. */
-void sl_bpe_index_tokens(struct sl_tokenizer *tokenizer);
-SL_MUST_CHECK sl_err sl_bpe_index_merges(struct sl_tokenizer *tokenizer, const char *name);
+void sl_data_bpe_index_tokens(struct sl_tokenizer *tokenizer);
+SL_MUST_CHECK sl_err sl_data_bpe_index_merges(struct sl_tokenizer *tokenizer, const char *name);
 
 #endif

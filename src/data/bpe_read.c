@@ -49,7 +49,7 @@ static uint32_t json_char(const char **at, const char *end) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     uint32_t code;
     if (**at != '\\' || end - *at < 2) {
-        *at += sl_utf8_read(*at, (size_t)(end - *at), &code);
+        *at += sl_data_utf8_read(*at, (size_t)(end - *at), &code);
         return code;
     }
     char c = (*at)[1];
@@ -91,7 +91,7 @@ static size_t decode(struct sl_str raw, bool escapes, bool mapped, char *out) {
         if (escapes)
             code = json_char(&at, end);
         else
-            at += sl_utf8_read(at, (size_t)(end - at), &code);
+            at += sl_data_utf8_read(at, (size_t)(end - at), &code);
         int byte = mapped ? byte_of(code) : -1;
         if (byte >= 0)
             out[used++] = (char)byte;
@@ -377,9 +377,9 @@ static sl_err read_tokens(struct sl_tokenizer *t, struct parts *parts) {
         t->special_blank |= memchr(content.at, ' ', content.length) != NULL;
         t->special[t->special_count++] = (int32_t)id;
     }
-    sl_bpe_index_tokens(t);
+    sl_data_bpe_index_tokens(t);
     for (int byte = 0; byte < 256; byte++) {
-        t->byte_id[byte] = sl_tokenizer_find(t, (struct sl_str){&(char){(char)byte}, 1});
+        t->byte_id[byte] = sl_data_tokenizer_find(t, (struct sl_str){&(char){(char)byte}, 1});
         if (t->byte_id[byte] < 0)
             return sl_fail(SL_ERR_INPUT,
                            "%s: byte 0x%02x has no token: not the vocabulary of a byte-level BPE",
@@ -395,9 +395,9 @@ static sl_err put_merge(struct sl_tokenizer *t, struct parts *parts, struct sl_s
     size_t a = decode(left, escapes, true, parts->scratch);
     size_t b = decode(right, escapes, true, parts->scratch + a);
     struct sl_bpe_merge merge = {
-        .left = sl_tokenizer_find(t, (struct sl_str){parts->scratch, a}),
-        .right = sl_tokenizer_find(t, (struct sl_str){parts->scratch + a, b}),
-        .to = sl_tokenizer_find(t, (struct sl_str){parts->scratch, a + b}),
+        .left = sl_data_tokenizer_find(t, (struct sl_str){parts->scratch, a}),
+        .right = sl_data_tokenizer_find(t, (struct sl_str){parts->scratch + a, b}),
+        .to = sl_data_tokenizer_find(t, (struct sl_str){parts->scratch, a + b}),
     };
     if (merge.left < 0 || merge.right < 0 || merge.to < 0)
         return sl_fail(
@@ -495,8 +495,8 @@ static sl_err read_text_merges(struct sl_tokenizer *t, struct parts *parts, stru
     return SL_OK;
 }
 
-sl_err sl_bpe_read(struct sl_tokenizer *t, const char *name, struct sl_str vocab,
-                   struct sl_str merges) {
+sl_err sl_data_bpe_read(struct sl_tokenizer *t, const char *name, struct sl_str vocab,
+                        struct sl_str merges) {
     struct parts parts = {.name = name};
     struct sl_json_in json;
     sl_err err = SL_OK;
@@ -515,7 +515,7 @@ sl_err sl_bpe_read(struct sl_tokenizer *t, const char *name, struct sl_str vocab
     parts.scratch =
         sl_realloc(NULL, 4 + (merges.length > vocab.length ? merges.length : vocab.length));
     SL_TRY_OUT(merges.at ? read_text_merges(t, &parts, merges) : read_json_merges(t, &parts));
-    SL_TRY_OUT(sl_bpe_index_merges(t, name));
+    SL_TRY_OUT(sl_data_bpe_index_merges(t, name));
 out:
     free(parts.scratch);
     return err;

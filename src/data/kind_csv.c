@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELL_MOST = 255, COLUMNS_MOST = 1 << 16 };
+enum { CELL_MAX = 255, COLUMNS_MAX = 1 << 16 };
 
 struct reader {
-    struct sl_blob_stream stream;
+    struct sl_data_blob_stream stream;
     const char *name;
     char separator;
     int64_t line;
     int ahead; /* a byte already read, or -2 */
     int length;
-    char cell[CELL_MOST + 1];
+    char cell[CELL_MAX + 1];
     bool last; /* the cell was the last of its row */
     bool end;  /* no cell: end of the file */
 };
 
 static void rewind_to_start(struct reader *r, const struct sl_blob *blob, char separator) {
-    sl_blob_stream(&r->stream, blob);
+    sl_data_blob_stream(&r->stream, blob);
     r->name = blob->name;
     r->separator = separator;
     r->line = 1;
@@ -56,7 +56,7 @@ static sl_err read_quoted(struct reader *r) {
         }
         if (c < 0 || c == '\n')
             return cell_fail(r, "a quoted cell is not closed");
-        if (r->length == CELL_MOST)
+        if (r->length == CELL_MAX)
             return cell_fail(r, "a cell is longer than 255 bytes: not a table of numbers");
         r->cell[r->length++] = (char)c;
     }
@@ -76,7 +76,7 @@ static sl_err next_cell(struct reader *r) {
         c = next_byte(r);
     }
     for (; c >= 0 && c != '\n' && c != r->separator; c = next_byte(r)) {
-        if (r->length == CELL_MOST)
+        if (r->length == CELL_MAX)
             return cell_fail(r, "a cell is longer than 255 bytes: not a table of numbers");
         r->cell[r->length++] = (char)c;
     }
@@ -103,7 +103,7 @@ static bool is_number(const struct reader *r, double *value) {
 static char find_separator(const struct sl_blob *blob) {
     static const char known[] = ",;\t";
     unsigned char head[4096];
-    int64_t length = sl_blob_head(blob, head, (int64_t)sizeof head), best_count = 0;
+    int64_t length = sl_data_blob_head(blob, head, (int64_t)sizeof head), best_count = 0;
     char best = ',';
     for (int s = 0; known[s]; s++) {
         int64_t count = 0;
@@ -135,7 +135,7 @@ static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, boo
         cells++;
         if (!*rows && !is_number(r, &value))
             *named = true;
-        if (cells > COLUMNS_MOST)
+        if (cells > COLUMNS_MAX)
             return cell_fail(r, "more than 65,536 columns: not a table");
         if (!r->last)
             continue;
@@ -201,14 +201,14 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     struct sl_table *table = SL_NEW(&data->arena, struct sl_table, 1);
     (void)spec;
     data->state = table;
-    SL_TRY(sl_blob_inflate(&data->blob[0]));
+    SL_TRY(sl_data_blob_inflate(&data->blob[0]));
     struct reader *r = sl_realloc(NULL, sizeof *r);
     sl_err err = read_table(data, r, table);
     free(r);
     if (err != SL_OK)
         return err;
     data->total = table->rows;
-    return sl_table_bind(data, table);
+    return sl_data_table_bind(data, table);
 }
 
 const struct sl_data_kind sl_data_csv = {
@@ -216,9 +216,9 @@ const struct sl_data_kind sl_data_csv = {
     .brief = "a table of numbers as text, with names in the first row",
     .offers = "its columns by the names in the first row",
     .suffixes = ".csv.tsv",
-    .files_most = 1,
+    .files_max = 1,
     .open = open_set,
-    .fill = sl_table_fill,
-    .describe = sl_table_describe,
-    .close = sl_table_close,
+    .fill = sl_data_table_fill,
+    .describe = sl_data_table_describe,
+    .close = sl_data_table_close,
 };

@@ -58,7 +58,7 @@ static sl_err fill(const struct sl_data *data, const struct sl_data_ask *ask) {
     int64_t first = ask->sample * set->row_floats + set->start[ask->input];
     for (int64_t at = 0; at < bound->numel; at += PART) {
         int64_t part = bound->numel - at < PART ? bound->numel - at : PART;
-        SL_TRY(sl_blob_read(&data->blob[0], (first + at) * 4, chunk, part * 4));
+        SL_TRY(sl_data_blob_read(&data->blob[0], (first + at) * 4, chunk, part * 4));
         for (int64_t i = 0; i < part; i++) {
             uint32_t word = sl_le32(chunk + i * 4);
             float value;
@@ -79,7 +79,7 @@ const struct sl_data_kind sl_data_f32 = {
     .brief = "rows of float32 without a header: the inputs of the model in their order",
     .offers = "all inputs of the model",
     .suffixes = ".f32",
-    .files_most = 1,
+    .files_max = 1,
     .open = open_set,
     .fill = fill,
     .describe = describe,

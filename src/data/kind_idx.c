@@ -10,12 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { RANK_MOST = 4, LOAD_MOST_BYTES = 1 << 30, ROW_BYTES = 4096 };
+enum { RANK_MAX = 4, LOAD_MAX_BYTES = 1 << 30, ROW_BYTES = 4096 };
 
 struct array {
     const struct sl_blob *blob;
     int type, width, rank;
-    int64_t dim[RANK_MOST], offset_bytes, numel;
+    int64_t dim[RANK_MAX], offset_bytes, numel;
 };
 
 struct image_set {
@@ -38,19 +38,19 @@ static int type_width(int type) {
 
 static bool sniff(const unsigned char *head, int64_t length) {
     return length >= 8 && !head[0] && !head[1] && type_width(head[2]) && head[3] >= 1 &&
-           head[3] <= RANK_MOST;
+           head[3] <= RANK_MAX;
 }
 
 static sl_err read_array(const struct sl_blob *blob, struct array *array) {
-    unsigned char head[4 + 4 * RANK_MOST];
+    unsigned char head[4 + 4 * RANK_MAX];
     int64_t size = blob->size_bytes;
     int64_t part = size < (int64_t)sizeof head ? size : (int64_t)sizeof head;
-    SL_TRY(sl_blob_read(blob, 0, head, part));
+    SL_TRY(sl_data_blob_read(blob, 0, head, part));
     if (!sniff(head, part) || part < 4 + 4 * head[3])
         return sl_fail(SL_ERR_INPUT,
                        "%s: not an IDX file (%lld bytes): expected two zero bytes, a type, 1 to %d "
                        "dimensions and their sizes",
-                       blob->name, (long long)size, RANK_MOST);
+                       blob->name, (long long)size, RANK_MAX);
     *array = (struct array){.blob = blob, .type = head[2], .rank = head[3], .numel = 1};
     array->width = type_width(array->type);
     array->offset_bytes = 4 + 4 * array->rank;
@@ -94,7 +94,7 @@ static sl_err normalise(struct image_set *set) {
         return SL_OK;
     for (int64_t at = 0; at < a->numel; at += ROW_BYTES) {
         int64_t part = a->numel - at < ROW_BYTES ? a->numel - at : ROW_BYTES;
-        SL_TRY(sl_blob_read(a->blob, a->offset_bytes + at, chunk, part));
+        SL_TRY(sl_data_blob_read(a->blob, a->offset_bytes + at, chunk, part));
         for (int64_t i = 0; i < part; i++) {
             sum += chunk[i];
             squares += (uint64_t)chunk[i] * chunk[i];
@@ -134,7 +134,7 @@ static sl_err check_labels(const struct image_set *set, const struct sl_data_bou
         return sl_fail(SL_ERR_INPUT, "%s: %lld labels for %lld images", a->blob->name,
                        (long long)a->numel, (long long)set->images.dim[0]);
     for (int64_t i = 0; i < a->numel; i++) {
-        SL_TRY(sl_blob_read(a->blob, a->offset_bytes + i * a->width, value, a->width));
+        SL_TRY(sl_data_blob_read(a->blob, a->offset_bytes + i * a->width, value, a->width));
         double label = value_at(value, a->type);
         if (!(label >= 0) || label != floor(label) || label > INT32_MAX ||
             (bound->want.below && label >= (double)bound->want.below))
@@ -168,7 +168,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     data->state = set;
     for (int i = 0; i < data->blob_count; i++) {
         struct array array;
-        SL_TRY(sl_blob_inflate(&data->blob[i]));
+        SL_TRY(sl_data_blob_inflate(&data->blob[i]));
         SL_TRY(read_array(&data->blob[i], &array));
         struct array *place = array.rank == 1 ? &set->labels : &set->images;
         if (place->blob || array.rank == 2)
@@ -176,8 +176,8 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
                            "%s: has %d dimensions; expected one file of images (3 or 4) and one of "
                            "labels (1)",
                            data->blob[i].name, array.rank);
-        if (data->blob[i].size_bytes <= LOAD_MOST_BYTES)
-            SL_TRY(sl_blob_load(&data->blob[i]));
+        if (data->blob[i].size_bytes <= LOAD_MAX_BYTES)
+            SL_TRY(sl_data_blob_load(&data->blob[i]));
         *place = array;
     }
     if (!set->images.blob)
@@ -203,8 +203,8 @@ static sl_err fill_row(const struct image_set *set, int64_t source, int64_t left
     int64_t count = set->width - from < n - at ? set->width - from : n - at;
     while (count > 0) {
         int64_t part = count < ROW_BYTES / 8 ? count : ROW_BYTES / 8;
-        SL_TRY(sl_blob_read(a->blob, a->offset_bytes + (source + from) * a->width, chunk,
-                            part * a->width));
+        SL_TRY(sl_data_blob_read(a->blob, a->offset_bytes + (source + from) * a->width, chunk,
+                                 part * a->width));
         for (int64_t i = 0; i < part; i++)
             dst[at + i] = (float)((value_at(chunk + i * a->width, a->type) - set->mean) * scale);
         from += part;
@@ -245,7 +245,7 @@ static sl_err fill(const struct sl_data *data, const struct sl_data_ask *ask) {
         return fill_image(set, bound, ask->sample, ask->dst);
     const struct array *a = &set->labels;
     unsigned char value[8];
-    SL_TRY(sl_blob_read(a->blob, a->offset_bytes + ask->sample * a->width, value, a->width));
+    SL_TRY(sl_data_blob_read(a->blob, a->offset_bytes + ask->sample * a->width, value, a->width));
     *(int32_t *)ask->dst = (int32_t)value_at(value, a->type);
     return SL_OK;
 }
@@ -280,7 +280,7 @@ const struct sl_data_kind sl_data_idx = {
     .brief = "images and labels in IDX files, as MNIST has them (gzip too)",
     .offers = "image [C,H,W] or flat, label, row",
     .suffixes = ".idx3.idx1",
-    .files_most = 2,
+    .files_max = 2,
     .sniff = sniff,
     .expand = expand,
     .open = open_set,

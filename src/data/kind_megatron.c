@@ -65,7 +65,7 @@ static sl_err read_header(struct index *index) {
     if (idx->size_bytes < HEADER_BYTES)
         return sl_fail(SL_ERR_INPUT, "%s: %lld bytes; a Megatron index has at least %d", idx->name,
                        (long long)idx->size_bytes, HEADER_BYTES);
-    SL_TRY(sl_blob_read(idx, 0, head, HEADER_BYTES));
+    SL_TRY(sl_data_blob_read(idx, 0, head, HEADER_BYTES));
     if (!sniff(head, HEADER_BYTES))
         return sl_fail(SL_ERR_INPUT, "%s: does not start with MMIDIDX: not a Megatron index",
                        idx->name);
@@ -74,11 +74,11 @@ static sl_err read_header(struct index *index) {
                        (unsigned long long)sl_le64(head + 9));
     SL_TRY(read_type(index, head[17]));
     uint64_t sequences = sl_le64(head + 18), documents = sl_le64(head + 26);
-    uint64_t most = (uint64_t)idx->size_bytes;
+    uint64_t max = (uint64_t)idx->size_bytes;
     /* Newer writers may append a mode per sequence. */
-    bool fits = sequences <= most / 12 && documents <= most / 8 &&
-                HEADER_BYTES + sequences * 12 + documents * 8 <= most &&
-                most - (HEADER_BYTES + sequences * 12 + documents * 8) <= sequences;
+    bool fits = sequences <= max / 12 && documents <= max / 8 &&
+                HEADER_BYTES + sequences * 12 + documents * 8 <= max &&
+                max - (HEADER_BYTES + sequences * 12 + documents * 8) <= sequences;
     if (!fits)
         return sl_fail(SL_ERR_INPUT,
                        "%s: %lld bytes do not fit %llu sequences and %llu documents, "
@@ -94,16 +94,16 @@ static sl_err read_header(struct index *index) {
 static sl_err check_sequences(const struct index *index, int64_t *tokens) {
     enum { PART = 512 };
     unsigned char length[PART * 4], offset[PART * 8];
-    int64_t expected = 0, most = index->bin->size_bytes / index->width;
+    int64_t expected = 0, max = index->bin->size_bytes / index->width;
     for (int64_t at = 0; at < index->sequences; at += PART) {
         int64_t part = index->sequences - at < PART ? index->sequences - at : PART;
-        SL_TRY(sl_blob_read(index->idx, HEADER_BYTES + at * 4, length, part * 4));
-        SL_TRY(sl_blob_read(index->idx, HEADER_BYTES + index->sequences * 4 + at * 8, offset,
-                            part * 8));
+        SL_TRY(sl_data_blob_read(index->idx, HEADER_BYTES + at * 4, length, part * 4));
+        SL_TRY(sl_data_blob_read(index->idx, HEADER_BYTES + index->sequences * 4 + at * 8, offset,
+                                 part * 8));
         for (int64_t i = 0; i < part; i++) {
             int64_t count = (int32_t)sl_le32(length + i * 4);
             if (count < 0 || (int64_t)sl_le64(offset + i * 8) != expected * index->width ||
-                count > most - expected)
+                count > max - expected)
                 return sl_fail(SL_ERR_INPUT,
                                "%s: sequence %lld (%lld tokens at byte %lld) does not follow the "
                                "one before it inside %s of %lld bytes",
@@ -136,7 +136,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
         set->shard[i] = (struct sl_token_shard){
             .blob = index.bin, .count = tokens, .width = index.width, .is_signed = index.is_signed};
     }
-    return sl_token_set_open(data, spec, set);
+    return sl_data_token_set_open(data, spec, set);
 }
 
 const struct sl_data_kind sl_data_megatron = {
@@ -145,11 +145,11 @@ const struct sl_data_kind sl_data_megatron = {
     .offers = "tokens and targets of one length, mask, segments, positions, row",
     .suffixes = ".idx",
     .ordered = true,
-    .files_most = SL_DATA_FILES,
+    .files_max = SL_DATA_FILES,
     .sniff = sniff,
     .expand = expand,
     .open = open_set,
-    .fill = sl_token_set_fill,
-    .describe = sl_token_set_describe,
-    .close = sl_token_set_close,
+    .fill = sl_data_token_set_fill,
+    .describe = sl_data_token_set_describe,
+    .close = sl_data_token_set_close,
 };

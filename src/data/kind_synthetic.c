@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const int64_t samples_default = 1 << 20;
-static const int64_t samples_most = (int64_t)1 << 40;
+static const int64_t samples_max = (int64_t)1 << 40;
 
 static bool is_int(const struct sl_data_bound *bound) { return bound->want.dtype == SL_DATA_INT; }
 
@@ -103,13 +103,13 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     if (tokens) {
         set->has_seq = true;
         data->seq = &set->seq;
-        SL_TRY(sl_seq_open(data, spec, tokens, &set->seq));
+        SL_TRY(sl_data_seq_open(data, spec, tokens, &set->seq));
         if (!tokens->want.below)
             set->seq.draw_below = 256;
     }
     bind(data, set, tokens);
     data->total = spec->synthetic_samples ? spec->synthetic_samples : samples_default;
-    if (data->total < 1 || data->total > samples_most)
+    if (data->total < 1 || data->total > samples_max)
         return sl_fail(SL_ERR_USAGE, "%lld synthetic samples: expected from 1 to 2^40",
                        (long long)data->total);
     return SL_OK;
@@ -119,10 +119,10 @@ static void fill_one(const struct sl_synth_set *set, const struct sl_data_bound 
                      const struct sl_data_ask *ask) {
     switch (set->how[ask->input]) {
     case SL_SYNTH_PLAIN: (void)sl_data_fill_plain(bound, ask); break;
-    case SL_SYNTH_STREAM: sl_synth_stream(set, bound, ask); break;
-    case SL_SYNTH_FLOATS: sl_synth_floats(set, bound, ask); break;
-    case SL_SYNTH_CATEGORY: sl_synth_category(set, bound, ask); break;
-    default: sl_synth_label(set, bound, ask);
+    case SL_SYNTH_STREAM: sl_data_synth_stream(set, bound, ask); break;
+    case SL_SYNTH_FLOATS: sl_data_synth_floats(set, bound, ask); break;
+    case SL_SYNTH_CATEGORY: sl_data_synth_category(set, bound, ask); break;
+    default: sl_data_synth_label(set, bound, ask);
     }
 }
 

@@ -27,7 +27,7 @@ struct packer {
 static void encode_piece(void *ctx, int64_t i) {
     struct piece *piece = (struct piece *)ctx + i;
     piece->tokens.count = 0;
-    sl_tokenizer_encode(piece->tokenizer, piece->text, piece->length, true, &piece->tokens);
+    sl_data_tokenizer_encode(piece->tokenizer, piece->text, piece->length, true, &piece->tokens);
 }
 
 static void pack(struct packer *p, const struct sl_tokens *tokens) {
@@ -48,8 +48,8 @@ static void encode_text(struct packer *p, const char *text, size_t length) {
     while (at < length) {
         int count = 0;
         for (; count < PIECES && at < length; count++) {
-            size_t end = sl_tokenizer_cut(p->tokenizer, text, length,
-                                          length - at > PIECE_BYTES ? at + PIECE_BYTES : length);
+            size_t end = sl_data_tokenizer_cut(
+                p->tokenizer, text, length, length - at > PIECE_BYTES ? at + PIECE_BYTES : length);
             pieces[count].tokenizer = p->tokenizer;
             pieces[count].text = text + at;
             pieces[count].length = end - at;
@@ -67,11 +67,11 @@ static sl_err encode_files(struct sl_data *data, const struct sl_data_spec *spec
                            struct sl_token_set *set) {
     struct packer p = {.tokenizer = data->tokenizer, .threads = spec->threads};
     sl_err err = SL_OK;
-    p.width = sl_tokenizer_vocab(data->tokenizer) <= 65536 ? 2 : 4;
+    p.width = sl_data_tokenizer_vocab(data->tokenizer) <= 65536 ? 2 : 4;
     for (int i = 0; i < data->blob_count; i++) {
         struct sl_blob *blob = &data->blob[i];
         struct sl_token_shard *shard = &set->shard[i];
-        SL_TRY_OUT(sl_blob_load(blob));
+        SL_TRY_OUT(sl_data_blob_load(blob));
         shard->blob = &set->packed;
         shard->width = p.width;
         shard->offset_bytes = p.out.count;
@@ -79,7 +79,7 @@ static sl_err encode_files(struct sl_data *data, const struct sl_data_spec *spec
         shard->count = (p.out.count - shard->offset_bytes) / p.width;
         uint64_t print = blob->print;
         const char *name = blob->name;
-        sl_blob_close(blob); /* the text itself is not needed any more */
+        sl_data_blob_close(blob); /* the text itself is not needed any more */
         blob->name = name;
         blob->print = print;
     }
@@ -104,7 +104,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     set->shard = SL_NEW(&data->arena, struct sl_token_shard, data->blob_count);
     for (int i = 0; i < data->blob_count; i++) {
         struct sl_blob *blob = &data->blob[i];
-        SL_TRY(sl_blob_inflate(blob));
+        SL_TRY(sl_data_blob_inflate(blob));
         if (!blob->size_bytes)
             return sl_fail(SL_ERR_INPUT, "%s: is empty, expected text", blob->name);
         set->shard[i] =
@@ -113,8 +113,8 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     if (spec->tokenizer)
         SL_TRY(encode_files(data, spec, set));
     else if (!data->tokenizer)
-        SL_TRY(sl_tokenizer_open(NULL, &data->tokenizer));
-    return sl_token_set_open(data, spec, set);
+        SL_TRY(sl_data_tokenizer_open(NULL, &data->tokenizer));
+    return sl_data_token_set_open(data, spec, set);
 }
 
 const struct sl_data_kind sl_data_text = {
@@ -123,9 +123,9 @@ const struct sl_data_kind sl_data_text = {
     .offers = "tokens and targets of one length, mask, segments, positions, row",
     .suffixes = ".txt.md.text",
     .ordered = true,
-    .files_most = SL_DATA_FILES,
+    .files_max = SL_DATA_FILES,
     .open = open_set,
-    .fill = sl_token_set_fill,
-    .describe = sl_token_set_describe,
-    .close = sl_token_set_close,
+    .fill = sl_data_token_set_fill,
+    .describe = sl_data_token_set_describe,
+    .close = sl_data_token_set_close,
 };

@@ -35,7 +35,7 @@ static sl_err llmc_shard(const struct sl_blob *blob, struct sl_token_shard *shar
                        "%s: %lld bytes; a token file of llm.c starts with 1024 bytes "
                        "of header",
                        blob->name, (long long)blob->size_bytes);
-    SL_TRY(sl_blob_read(blob, 0, head, (int64_t)sizeof head));
+    SL_TRY(sl_data_blob_read(blob, 0, head, (int64_t)sizeof head));
     uint32_t magic = sl_le32(head), version = sl_le32(head + 4), count = sl_le32(head + 8);
     if (magic == LLMC_EVAL)
         return sl_fail(SL_ERR_INPUT,
@@ -68,7 +68,7 @@ static sl_err llmc_open(struct sl_data *data, const struct sl_data_spec *spec) {
     struct sl_token_set *set = new_set(data);
     for (int i = 0; i < data->blob_count; i++)
         SL_TRY(llmc_shard(&data->blob[i], &set->shard[i]));
-    return sl_token_set_open(data, spec, set);
+    return sl_data_token_set_open(data, spec, set);
 }
 
 static sl_err raw_open(struct sl_data *data, const struct sl_data_spec *spec, int width) {
@@ -83,7 +83,7 @@ static sl_err raw_open(struct sl_data *data, const struct sl_data_spec *spec, in
         set->shard[i] = (struct sl_token_shard){
             .blob = blob, .count = blob->size_bytes / width, .width = width};
     }
-    return sl_token_set_open(data, spec, set);
+    return sl_data_token_set_open(data, spec, set);
 }
 
 static sl_err u16_open(struct sl_data *data, const struct sl_data_spec *spec) {
@@ -102,12 +102,12 @@ const struct sl_data_kind sl_data_llmc = {
     .offers = TOKEN_OFFERS,
     .suffixes = "",
     .ordered = true,
-    .files_most = SL_DATA_FILES,
+    .files_max = SL_DATA_FILES,
     .sniff = llmc_sniff,
     .open = llmc_open,
-    .fill = sl_token_set_fill,
-    .describe = sl_token_set_describe,
-    .close = sl_token_set_close,
+    .fill = sl_data_token_set_fill,
+    .describe = sl_data_token_set_describe,
+    .close = sl_data_token_set_close,
 };
 
 const struct sl_data_kind sl_data_u16 = {
@@ -116,11 +116,11 @@ const struct sl_data_kind sl_data_u16 = {
     .offers = TOKEN_OFFERS,
     .suffixes = ".bin",
     .ordered = true,
-    .files_most = SL_DATA_FILES,
+    .files_max = SL_DATA_FILES,
     .open = u16_open,
-    .fill = sl_token_set_fill,
-    .describe = sl_token_set_describe,
-    .close = sl_token_set_close,
+    .fill = sl_data_token_set_fill,
+    .describe = sl_data_token_set_describe,
+    .close = sl_data_token_set_close,
 };
 
 const struct sl_data_kind sl_data_u32 = {
@@ -129,9 +129,9 @@ const struct sl_data_kind sl_data_u32 = {
     .offers = TOKEN_OFFERS,
     .suffixes = "",
     .ordered = true,
-    .files_most = SL_DATA_FILES,
+    .files_max = SL_DATA_FILES,
     .open = u32_open,
-    .fill = sl_token_set_fill,
-    .describe = sl_token_set_describe,
-    .close = sl_token_set_close,
+    .fill = sl_data_token_set_fill,
+    .describe = sl_data_token_set_describe,
+    .close = sl_data_token_set_close,
 };

@@ -11,7 +11,7 @@
 enum { HEAD_BYTES = 1024 };
 
 /* No sample of ours is larger. */
-static const int64_t numel_most = (int64_t)1 << 40;
+static const int64_t numel_max = (int64_t)1 << 40;
 
 struct opening {
     struct sl_data *data;
@@ -104,10 +104,10 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     struct sl_blob blob;
     struct sl_text other = {0};
     char *name = NULL;
-    SL_TRY(sl_blob_open(&blob, path));
-    int64_t length = sl_blob_head(&blob, head, HEAD_BYTES);
+    SL_TRY(sl_data_blob_open(&blob, path));
+    int64_t length = sl_data_blob_head(&blob, head, HEAD_BYTES);
     bool empty = blob.size_bytes == 0;
-    sl_blob_close(&blob);
+    sl_data_blob_close(&blob);
     *out = NULL;
     if (empty)
         return sl_fail(SL_ERR_INPUT, "%s: is empty", path);
@@ -148,7 +148,7 @@ void sl_data_add_file(struct sl_data *data, const char *path) {
 static sl_err open_files(struct opening *o) {
     struct sl_data *data = o->data;
     const char *at = o->paths;
-    if (!*at && data->kind && !data->kind->files_most)
+    if (!*at && data->kind && !data->kind->files_max)
         return SL_OK;
     if (!*at)
         return sl_fail(SL_ERR_INPUT, "%s: no file given", data->kind ? data->kind->name : "data");
@@ -166,11 +166,11 @@ static sl_err open_files(struct opening *o) {
         else
             sl_data_add_file(data, path);
     }
-    if (!data->blob_count || data->blob_count > data->kind->files_most)
+    if (!data->blob_count || data->blob_count > data->kind->files_max)
         return sl_fail(SL_ERR_INPUT, "%d files; a set of kind %s has from 1 to %d",
-                       data->blob_count, data->kind->name, data->kind->files_most);
+                       data->blob_count, data->kind->name, data->kind->files_max);
     for (int i = 0; i < data->blob_count; i++)
-        SL_TRY(sl_blob_open(&data->blob[i], data->blob[i].name));
+        SL_TRY(sl_data_blob_open(&data->blob[i], data->blob[i].name));
     return SL_OK;
 }
 
@@ -190,7 +190,7 @@ static sl_err bind_inputs(struct sl_data *data, const struct sl_data_spec *spec)
         SL_ASSERT(bound->want.below >= 0 && bound->want.below <= INT32_MAX);
         for (int k = 0; k < bound->want.rank; k++) {
             int64_t dim = bound->want.dim[k];
-            if (dim < 1 || bound->numel > numel_most / dim)
+            if (dim < 1 || bound->numel > numel_max / dim)
                 return sl_fail(SL_ERR_INPUT, "input %s of the model: impossible shape",
                                sl_data_input_text(&bound->want, text));
             bound->numel *= dim;
@@ -226,7 +226,7 @@ static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spe
 static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     SL_TRY(bind_inputs(data, spec));
     if (spec->tokenizer)
-        SL_TRY(sl_tokenizer_open(spec->tokenizer, &data->tokenizer));
+        SL_TRY(sl_data_tokenizer_open(spec->tokenizer, &data->tokenizer));
     SL_TRY(data->kind->open(data, spec));
     SL_ASSERT(data->total > 0);
     return split_samples(data, spec);
@@ -260,14 +260,14 @@ sl_err sl_data_open_memory(const struct sl_data_spec *spec, const struct sl_data
     struct opening o = {.data = new_data(spec)};
     struct sl_data *data = o.data;
     sl_err err = read_source(&o, spec);
-    if (err == SL_OK && (!data->kind || file_count > data->kind->files_most))
+    if (err == SL_OK && (!data->kind || file_count > data->kind->files_max))
         err = sl_fail(SL_ERR_INPUT, "'%s': expected a kind that has %d files", spec->source,
                       file_count);
     if (err == SL_OK) {
         data->blob = SL_NEW(&data->arena, struct sl_blob, file_count);
         data->blob_count = file_count;
         for (int i = 0; i < file_count; i++)
-            sl_blob_borrow(&data->blob[i], files[i].name, files[i].bytes, files[i].size_bytes);
+            sl_data_blob_borrow(&data->blob[i], files[i].name, files[i].bytes, files[i].size_bytes);
         err = finish(data, spec);
     }
     if (err != SL_OK)
@@ -283,8 +283,8 @@ void sl_data_close(struct sl_data *data) {
     if (data->kind && data->kind->close)
         data->kind->close(data);
     for (int i = 0; i < data->blob_count; i++)
-        sl_blob_close(&data->blob[i]);
-    sl_tokenizer_close(data->tokenizer);
+        sl_data_blob_close(&data->blob[i]);
+    sl_data_tokenizer_close(data->tokenizer);
     sl_arena_free(&data->arena);
     free(data);
 }

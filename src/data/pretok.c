@@ -15,14 +15,14 @@ static int class_at(const struct place *p, size_t at, size_t *next) {
     uint32_t code;
     if (at >= p->length)
         return END;
-    *next = at + (size_t)sl_utf8_read(p->text + at, p->length - at, &code);
-    return (int)sl_unicode_class(code);
+    *next = at + (size_t)sl_data_utf8_read(p->text + at, p->length - at, &code);
+    return (int)sl_data_unicode_class(code);
 }
 
 /* The end of the run of `class` that starts at `at`, at most `most` characters. */
-static size_t run_end(const struct place *p, size_t at, int class, size_t most) {
+static size_t run_end(const struct place *p, size_t at, int class, size_t max) {
     size_t next = at;
-    for (size_t n = 0; n < most && class_at(p, at, &next) == class; n++)
+    for (size_t n = 0; n < max && class_at(p, at, &next) == class; n++)
         at = next;
     return at;
 }
@@ -106,7 +106,7 @@ static size_t llama3_word(const struct place *p) {
     return length ? length : blank(p);
 }
 
-size_t sl_pretok_word(enum sl_pretok rule, const char *text, size_t length) {
+size_t sl_data_pretok_word(enum sl_pretok rule, const char *text, size_t length) {
     struct place place = {text, length};
     switch (rule) {
     case SL_PRETOK_GPT2: return gpt2_word(&place);

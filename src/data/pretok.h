@@ -15,6 +15,6 @@
 enum sl_pretok { SL_PRETOK_GPT2, SL_PRETOK_LLAMA3, SL_PRETOK_NONE };
 
 /* The length in bytes of the first word of a text that is not empty. */
-size_t sl_pretok_word(enum sl_pretok rule, const char *text, size_t length);
+size_t sl_data_pretok_word(enum sl_pretok rule, const char *text, size_t length);
 
 #endif

@@ -38,16 +38,16 @@ static int64_t choose_mask_token(const struct sl_data *data, const struct sl_dat
     if (spec->mask_token)
         return spec->mask_token;
     for (int i = 0; data->tokenizer && i < SL_COUNT(names); i++) {
-        int32_t id = sl_tokenizer_find(data->tokenizer, sl_str(names[i]));
+        int32_t id = sl_data_tokenizer_find(data->tokenizer, sl_str(names[i]));
         if (id >= 0)
             return id;
     }
-    int64_t vocab = data->tokenizer ? sl_tokenizer_vocab(data->tokenizer) : below;
+    int64_t vocab = data->tokenizer ? sl_data_tokenizer_vocab(data->tokenizer) : below;
     return vocab < below ? vocab : 0;
 }
 
-sl_err sl_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
-                   const struct sl_data_bound *tokens, struct sl_seq *seq) {
+sl_err sl_data_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
+                        const struct sl_data_bound *tokens, struct sl_seq *seq) {
     bool masked = data->objective == SL_DATA_MASKED;
     for (int i = 0; i < data->bound_count; i++) {
         enum sl_data_role role = data->bound[i].role;
@@ -62,7 +62,7 @@ sl_err sl_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
         .length = tokens->numel,
         .masked = masked,
         .mask_token = (int32_t)mask_token,
-        .draw_below = data->tokenizer ? sl_tokenizer_vocab(data->tokenizer) : below,
+        .draw_below = data->tokenizer ? sl_data_tokenizer_vocab(data->tokenizer) : below,
         .seed = data->seed,
     };
     if (seq->draw_below > below)
@@ -70,13 +70,13 @@ sl_err sl_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
     return SL_OK;
 }
 
-sl_err sl_seq_bind(struct sl_data *data, const struct sl_data_spec *spec, struct sl_seq *seq) {
+sl_err sl_data_seq_bind(struct sl_data *data, const struct sl_data_spec *spec, struct sl_seq *seq) {
     for (int i = 0; i < data->bound_count; i++) {
         if (data->bound[i].role != SL_ROLE_TOKENS)
             continue;
         SL_TRY(bind_lengths(data, data->bound[i].numel));
         data->seq = seq;
-        return sl_seq_open(data, spec, &data->bound[i], seq);
+        return sl_data_seq_open(data, spec, &data->bound[i], seq);
     }
     return sl_fail(SL_ERR_INPUT,
                    "the model has no input for tokens (an int input called tokens, ids, input_ids "
@@ -99,8 +99,8 @@ static int64_t forced_position(const struct sl_seq *seq, uint64_t draw) {
     return sl_rng_below(seq->seed, mask_stream + 1, draw, seq->length);
 }
 
-void sl_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
-                 const struct sl_data_ask *ask) {
+void sl_data_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
+                      const struct sl_data_ask *ask) {
     int32_t *dst = ask->dst;
     int64_t forced = forced_position(seq, ask->draw);
     struct sl_rng_block block;
@@ -118,7 +118,7 @@ void sl_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
     }
 }
 
-int64_t sl_seq_masked_count(const struct sl_seq *seq, uint64_t draw) {
+int64_t sl_data_seq_masked_count(const struct sl_seq *seq, uint64_t draw) {
     int64_t count = 0, forced = forced_position(seq, draw);
     struct sl_rng_block block;
     uint32_t how;

@@ -43,7 +43,7 @@ struct sl_data_kind {
     const char *name, *brief, *offers; /* offers: the names of inputs it can fill */
     const char *suffixes;              /* ".csv.tsv", or "" */
     bool ordered;                      /* neighbours overlap or depend: hold out the last part */
-    int files_most;                    /* 0: none */
+    int files_max;                     /* 0: none */
     /* Is this file certainly of this kind? `head` is its start, decompressed. NULL: never. */
     bool (*sniff)(const unsigned char *head, int64_t length);
     /* Add files that belong to `path`, in order (NULL: only the file itself). */
@@ -99,15 +99,15 @@ struct sl_seq {
     uint64_t seed;
 };
 /* Set up for the length and vocabulary of one input of tokens. */
-SL_MUST_CHECK sl_err sl_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
-                                 const struct sl_data_bound *tokens, struct sl_seq *seq);
+SL_MUST_CHECK sl_err sl_data_seq_open(const struct sl_data *data, const struct sl_data_spec *spec,
+                                      const struct sl_data_bound *tokens, struct sl_seq *seq);
 /* The same for a set that has only tokens: every input must be tokens, targets or plain. */
-SL_MUST_CHECK sl_err sl_seq_bind(struct sl_data *data, const struct sl_data_spec *spec,
-                                 struct sl_seq *seq);
+SL_MUST_CHECK sl_err sl_data_seq_bind(struct sl_data *data, const struct sl_data_spec *spec,
+                                      struct sl_seq *seq);
 /* dst holds the tokens of a window; hide what the objective hides. Only when seq->masked. */
-void sl_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
-                 const struct sl_data_ask *ask);
-int64_t sl_seq_masked_count(const struct sl_seq *seq, uint64_t draw);
+void sl_data_seq_mask(const struct sl_seq *seq, const struct sl_data_bound *bound,
+                      const struct sl_data_ask *ask);
+int64_t sl_data_seq_masked_count(const struct sl_seq *seq, uint64_t draw);
 
 /* Rows of src/data that share the fill of token windows (tokens.c). */
 struct sl_token_shard {
@@ -126,24 +126,24 @@ struct sl_token_set {
     struct sl_blob packed; /* text encoded while opening */
 };
 
-SL_MUST_CHECK sl_err sl_token_set_open(struct sl_data *data, const struct sl_data_spec *spec,
-                                       struct sl_token_set *set);
-sl_err sl_token_set_fill(const struct sl_data *data, const struct sl_data_ask *ask);
-void sl_token_set_describe(const struct sl_data *data, struct sl_json_out *json);
-void sl_token_set_close(struct sl_data *data);
+SL_MUST_CHECK sl_err sl_data_token_set_open(struct sl_data *data, const struct sl_data_spec *spec,
+                                            struct sl_token_set *set);
+sl_err sl_data_token_set_fill(const struct sl_data *data, const struct sl_data_ask *ask);
+void sl_data_token_set_describe(const struct sl_data *data, struct sl_json_out *json);
+void sl_data_token_set_close(struct sl_data *data);
 
 /* A table in memory (table.c): shared by csv and f32. */
 struct sl_table {
-    float *at; /* [rows, columns]; freed by sl_table_close */
+    float *at; /* [rows, columns]; freed by sl_data_table_close */
     int64_t rows;
     int columns;
     const char **name; /* [columns] */
 };
 
-SL_MUST_CHECK sl_err sl_table_bind(struct sl_data *data, struct sl_table *table);
-sl_err sl_table_fill(const struct sl_data *data, const struct sl_data_ask *ask);
-void sl_table_describe(const struct sl_data *data, struct sl_json_out *json);
-void sl_table_close(struct sl_data *data);
+SL_MUST_CHECK sl_err sl_data_table_bind(struct sl_data *data, struct sl_table *table);
+sl_err sl_data_table_fill(const struct sl_data *data, const struct sl_data_ask *ask);
+void sl_data_table_describe(const struct sl_data *data, struct sl_json_out *json);
+void sl_data_table_close(struct sl_data *data);
 
 /* Add a path to open; for expand. */
 void sl_data_add_file(struct sl_data *data, const char *path);

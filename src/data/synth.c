@@ -23,8 +23,8 @@ enum {
     STREAM_Z = 13,
     STREAM_BOX = 17,
     STREAM_SEQUENCE = 19,
-    TOKENS_MOST = 64, /* M: different tokens in a stream */
-    CATEGORIES_MOST = 256,
+    TOKENS_MAX = 64, /* M: different tokens in a stream */
+    CATEGORIES_MAX = 256,
     FIELDS = 4,
 };
 
@@ -48,8 +48,8 @@ static float part_at(uint64_t stream, uint64_t index) { /* in [0, 1) */
     return (float)(sl_rng_u32(world, stream, index) >> 8) * 0x1p-24f;
 }
 
-struct sl_synth_latent sl_synth_latent(const struct sl_synth_set *set, int64_t sample) {
-    struct sl_synth_latent latent = {0};
+struct sl_data_synth_latent sl_data_synth_latent(const struct sl_synth_set *set, int64_t sample) {
+    struct sl_data_synth_latent latent = {0};
     uint64_t n = (uint64_t)sample;
     if (set->has_class) {
         latent.group = (int64_t)(sl_rng_u32(world, STREAM_CLASS, n) % (uint64_t)set->classes);
@@ -71,20 +71,20 @@ struct sl_synth_latent sl_synth_latent(const struct sl_synth_set *set, int64_t s
     return latent;
 }
 
-static bool in_box(const struct sl_synth_latent *latent, float y, float x) {
+static bool in_box(const struct sl_data_synth_latent *latent, float y, float x) {
     return y >= latent->top && y < latent->bottom && x >= latent->left && x < latent->right;
 }
 
 /* ---- sequences ---- */
 
-void sl_synth_stream(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                     const struct sl_data_ask *ask) {
+void sl_data_synth_stream(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                          const struct sl_data_ask *ask) {
     const struct sl_seq *seq = &set->seq;
     int32_t base = seq->masked ? 1 : 0, *dst = ask->dst; /* 0 is the mask token */
-    uint32_t most = (uint32_t)(seq->draw_below - base);
-    uint32_t tokens = most < 1 ? 1 : most < TOKENS_MOST ? most : TOKENS_MOST;
+    uint32_t max = (uint32_t)(seq->draw_below - base);
+    uint32_t tokens = max < 1 ? 1 : max < TOKENS_MAX ? max : TOKENS_MAX;
     int64_t skip = bound->role == SL_ROLE_TARGET && !seq->masked ? 1 : 0;
-    uint32_t shift = set->shifts ? (uint32_t)(sl_synth_latent(set, ask->sample).group & 7) : 0;
+    uint32_t shift = set->shifts ? (uint32_t)(sl_data_synth_latent(set, ask->sample).group & 7) : 0;
     uint64_t first = (uint64_t)ask->sample * (uint64_t)(seq->length / 4 + 1);
     struct sl_rng_block block;
     uint32_t x = 0;
@@ -97,10 +97,10 @@ void sl_synth_stream(const struct sl_synth_set *set, const struct sl_data_bound 
         else
             x = (5 * x + 7 + shift) % tokens;
         if (t >= skip)
-            dst[t - skip] = base + (int32_t)(x < most ? x : 0);
+            dst[t - skip] = base + (int32_t)(x < max ? x : 0);
     }
     if (seq->masked)
-        sl_seq_mask(seq, bound, ask);
+        sl_data_seq_mask(seq, bound, ask);
 }
 
 /* ---- features ---- */
@@ -113,7 +113,7 @@ struct mix {
     uint64_t stream;
 };
 
-static struct mix mix_of(const struct sl_synth_set *set, const struct sl_synth_latent *latent,
+static struct mix mix_of(const struct sl_synth_set *set, const struct sl_data_synth_latent *latent,
                          uint64_t stream) {
     if (set->has_class)
         return (struct mix){1, {(uint64_t)latent->group}, {1}, stream};
@@ -140,7 +140,7 @@ static void mix_row(const struct mix *mix, uint64_t cells, float *dst) {
     }
 }
 
-static void add_image(const struct sl_synth_set *set, const struct sl_synth_latent *latent,
+static void add_image(const struct sl_synth_set *set, const struct sl_data_synth_latent *latent,
                       const struct sl_data_bound *bound, const struct mix *mix, float *dst) {
     int rank = bound->want.rank;
     int64_t height = bound->want.dim[rank - 2], width = bound->want.dim[rank - 1];
@@ -161,12 +161,12 @@ static void add_image(const struct sl_synth_set *set, const struct sl_synth_late
     }
 }
 
-void sl_synth_floats(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                     const struct sl_data_ask *ask) {
+void sl_data_synth_floats(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                          const struct sl_data_ask *ask) {
     float *dst = ask->dst;
     uint64_t stream = set->stream[ask->input], numel = (uint64_t)bound->numel;
     uint64_t first = (uint64_t)ask->sample * ((numel + 3) / 4);
-    struct sl_synth_latent latent = sl_synth_latent(set, ask->sample);
+    struct sl_data_synth_latent latent = sl_data_synth_latent(set, ask->sample);
     struct mix mix = mix_of(set, &latent, stream ^ 1);
     for (uint64_t i = 0; i < numel; i += 4) {
         float four[4];
@@ -184,29 +184,29 @@ void sl_synth_floats(const struct sl_synth_set *set, const struct sl_data_bound 
         mix_row(&mix, columns, dst + row * columns);
 }
 
-void sl_synth_category(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                       const struct sl_data_ask *ask) {
+void sl_data_synth_category(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                            const struct sl_data_ask *ask) {
     int32_t *dst = ask->dst;
     uint64_t stream = set->stream[ask->input];
     uint64_t first = (uint64_t)ask->sample * (uint64_t)bound->numel;
-    int64_t group = sl_synth_latent(set, ask->sample).group;
-    int64_t below = bound->want.below ? bound->want.below : CATEGORIES_MOST;
-    uint32_t most = (uint32_t)(below < CATEGORIES_MOST ? below : CATEGORIES_MOST);
+    int64_t group = sl_data_synth_latent(set, ask->sample).group;
+    int64_t below = bound->want.below ? bound->want.below : CATEGORIES_MAX;
+    uint32_t max = (uint32_t)(below < CATEGORIES_MAX ? below : CATEGORIES_MAX);
     for (int64_t i = 0; i < bound->numel; i++) {
         uint32_t draw = sl_rng_u32(world, stream, first + (uint64_t)i);
         if ((draw & 3) == 0)
-            dst[i] = (int32_t)((draw >> 4) % most);
+            dst[i] = (int32_t)((draw >> 4) % max);
         else
             dst[i] =
                 (int32_t)(sl_rng_u32(world, stream ^ 1, (uint64_t)group * 4 + (draw >> 2 & 3)) %
-                          most);
+                          max);
     }
 }
 
 /* ---- labels ---- */
 
-static void dense_label(const struct sl_data_bound *bound, const struct sl_synth_latent *latent,
-                        void *dst) {
+static void dense_label(const struct sl_data_bound *bound,
+                        const struct sl_data_synth_latent *latent, void *dst) {
     int rank = bound->want.rank;
     int64_t height = bound->want.dim[rank - 2], width = bound->want.dim[rank - 1];
     int64_t below = bound->want.below ? bound->want.below : 2;
@@ -224,9 +224,9 @@ static void dense_label(const struct sl_data_bound *bound, const struct sl_synth
 /* Inside (0, 1): good for squared errors and for logistic losses. */
 static float squash(float v) { return 0.5f + 0.5f * v / (1 + fabsf(v)); }
 
-void sl_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                    const struct sl_data_ask *ask) {
-    struct sl_synth_latent latent = sl_synth_latent(set, ask->sample);
+void sl_data_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                         const struct sl_data_ask *ask) {
+    struct sl_data_synth_latent latent = sl_data_synth_latent(set, ask->sample);
     uint64_t stream = set->stream[ask->input];
     struct mix mix = mix_of(set, &latent, stream);
     int64_t below = bound->want.below ? bound->want.below : set->classes;

@@ -26,22 +26,22 @@ struct sl_synth_set {
 };
 
 /* What a sample shows: drawn from its number alone, so that inputs can be made apart. */
-struct sl_synth_latent {
+struct sl_data_synth_latent {
     int64_t group;                  /* its class, or which quadrant z is in */
     float z[2];                     /* sets without a class */
     float top, bottom, left, right; /* of the box, in parts of the image */
 };
 
-struct sl_synth_latent sl_synth_latent(const struct sl_synth_set *set, int64_t sample);
+struct sl_data_synth_latent sl_data_synth_latent(const struct sl_synth_set *set, int64_t sample);
 
 /* Each writes one sample of the input. */
-void sl_synth_stream(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                     const struct sl_data_ask *ask);
-void sl_synth_floats(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                     const struct sl_data_ask *ask);
-void sl_synth_category(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                       const struct sl_data_ask *ask);
-void sl_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *bound,
-                    const struct sl_data_ask *ask);
+void sl_data_synth_stream(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                          const struct sl_data_ask *ask);
+void sl_data_synth_floats(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                          const struct sl_data_ask *ask);
+void sl_data_synth_category(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                            const struct sl_data_ask *ask);
+void sl_data_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *bound,
+                         const struct sl_data_ask *ask);
 
 #endif

@@ -143,7 +143,7 @@ static sl_err no_column(const struct sl_data *data, const struct sl_table *table
     return err;
 }
 
-sl_err sl_table_bind(struct sl_data *data, struct sl_table *table) {
+sl_err sl_data_table_bind(struct sl_data *data, struct sl_table *table) {
     struct binder b = {data, table, SL_NEW(&data->arena, bool, table->columns)};
     for (int step = 0; step < 4; step++)
         for (int i = 0; i < data->bound_count; i++) {
@@ -165,7 +165,7 @@ sl_err sl_table_bind(struct sl_data *data, struct sl_table *table) {
     return SL_OK;
 }
 
-sl_err sl_table_fill(const struct sl_data *data, const struct sl_data_ask *ask) {
+sl_err sl_data_table_fill(const struct sl_data *data, const struct sl_data_ask *ask) {
     const struct sl_table *table = data->state;
     const struct sl_data_bound *bound = &data->bound[ask->input];
     const float *row = table->at + ask->sample * table->columns;
@@ -180,7 +180,7 @@ sl_err sl_table_fill(const struct sl_data *data, const struct sl_data_ask *ask) 
     return SL_OK;
 }
 
-void sl_table_describe(const struct sl_data *data, struct sl_json_out *json) {
+void sl_data_table_describe(const struct sl_data *data, struct sl_json_out *json) {
     const struct sl_table *table = data->state;
     sl_json_put_int(json, "columns", table->columns);
     sl_json_key(json, "names");
@@ -190,7 +190,7 @@ void sl_table_describe(const struct sl_data *data, struct sl_json_out *json) {
     sl_json_close(json, ']');
 }
 
-void sl_table_close(struct sl_data *data) {
+void sl_data_table_close(struct sl_data *data) {
     struct sl_table *table = data->state;
     if (table)
         free(table->at);

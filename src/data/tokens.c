@@ -41,7 +41,8 @@ static sl_err read_tokens(const struct sl_token_shard *shard, const struct sl_da
     int width = shard->width;
     while (count > 0) {
         int64_t part = count < CHUNK_BYTES / width ? count : CHUNK_BYTES / width;
-        SL_TRY(sl_blob_read(shard->blob, shard->offset_bytes + first * width, chunk, part * width));
+        SL_TRY(sl_data_blob_read(shard->blob, shard->offset_bytes + first * width, chunk,
+                                 part * width));
         for (int64_t i = 0; i < part; i++) {
             int64_t value = token_at(chunk + i * width, width, shard->is_signed);
             if (value < 0 || value >= below)
@@ -61,18 +62,18 @@ static sl_err check_early(const struct sl_data *data, const struct sl_token_set 
     for (int i = 0; i < data->bound_count; i++) {
         const struct sl_data_bound *bound = &data->bound[i];
         for (int s = 0; bound->in_seq && s < set->shard_count && s < 16; s++) {
-            int64_t most = set->shard[s].count < EARLY_TOKENS ? set->shard[s].count : EARLY_TOKENS;
-            for (int64_t at = 0; at < most; at += 1024)
-                SL_TRY(read_tokens(&set->shard[s], bound, at, most - at < 1024 ? most - at : 1024,
+            int64_t max = set->shard[s].count < EARLY_TOKENS ? set->shard[s].count : EARLY_TOKENS;
+            for (int64_t at = 0; at < max; at += 1024)
+                SL_TRY(read_tokens(&set->shard[s], bound, at, max - at < 1024 ? max - at : 1024,
                                    buffer));
         }
     }
     return SL_OK;
 }
 
-sl_err sl_token_set_open(struct sl_data *data, const struct sl_data_spec *spec,
-                         struct sl_token_set *set) {
-    SL_TRY(sl_seq_bind(data, spec, &set->seq));
+sl_err sl_data_token_set_open(struct sl_data *data, const struct sl_data_spec *spec,
+                              struct sl_token_set *set) {
+    SL_TRY(sl_data_seq_bind(data, spec, &set->seq));
     set->tokens = 0;
     for (int i = 0; i < set->shard_count; i++) {
         struct sl_token_shard *shard = &set->shard[i];
@@ -100,7 +101,7 @@ static const struct sl_token_shard *shard_of(const struct sl_token_set *set, int
     return &set->shard[low];
 }
 
-sl_err sl_token_set_fill(const struct sl_data *data, const struct sl_data_ask *ask) {
+sl_err sl_data_token_set_fill(const struct sl_data *data, const struct sl_data_ask *ask) {
     const struct sl_token_set *set = data->state;
     const struct sl_data_bound *bound = &data->bound[ask->input];
     if (sl_data_fill_plain(bound, ask))
@@ -111,11 +112,11 @@ sl_err sl_token_set_fill(const struct sl_data *data, const struct sl_data_ask *a
         first++;
     SL_TRY(read_tokens(shard, bound, first, set->seq.length, ask->dst));
     if (set->seq.masked)
-        sl_seq_mask(&set->seq, bound, ask);
+        sl_data_seq_mask(&set->seq, bound, ask);
     return SL_OK;
 }
 
-void sl_token_set_describe(const struct sl_data *data, struct sl_json_out *json) {
+void sl_data_token_set_describe(const struct sl_data *data, struct sl_json_out *json) {
     const struct sl_token_set *set = data->state;
     sl_json_put_int(json, "tokens", set->tokens);
     sl_json_put_int(json, "token_bytes", set->shard[0].width);
@@ -125,8 +126,8 @@ void sl_token_set_describe(const struct sl_data *data, struct sl_json_out *json)
         sl_json_put_int(json, "mask_token", set->seq.mask_token);
 }
 
-void sl_token_set_close(struct sl_data *data) {
+void sl_data_token_set_close(struct sl_data *data) {
     struct sl_token_set *set = data->state;
     if (set)
-        sl_blob_close(&set->packed);
+        sl_data_blob_close(&set->packed);
 }

@@ -7,26 +7,26 @@
 #include <sched.h>
 #include <string.h>
 
-static int places[SL_BIND_MOST], place_count;
+static int places[SL_BIND_MAX], place_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void list_places(void) { place_count = sl_bind_list(places); }
+static void list_places(void) { place_count = sl_device_bind_list(places); }
 
-int sl_bind_count(void) {
+int sl_device_bind_count(void) {
     pthread_once(&once, list_places);
     return place_count;
 }
 
-int sl_bind_places(int *out) {
-    memcpy(out, places, sizeof *out * (size_t)sl_bind_count());
+int sl_device_bind_places(int *out) {
+    memcpy(out, places, sizeof *out * (size_t)sl_device_bind_count());
     return place_count;
 }
 
-sl_err sl_bind_thread(int place) {
+sl_err sl_device_bind_thread(int place) {
     cpu_set_t set;
-    if (place < 0 || place >= sl_bind_count())
-        return sl_fail(SL_ERR_NO, "there is no core for thread %d: this process may use %d", place,
-                       place_count);
+    if (place < 0 || place >= sl_device_bind_count())
+        return sl_fail(SL_ERR_REFUSED, "there is no core for thread %d: this process may use %d",
+                       place, place_count);
     CPU_ZERO(&set);
     CPU_SET((size_t)places[place], &set);
     int code = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
@@ -37,7 +37,7 @@ sl_err sl_bind_thread(int place) {
 }
 
 /* Who waits awake has no claim left when its message comes, where others want the core. */
-bool sl_bind_stay_awake(int64_t *until_ns) {
+bool sl_device_bind_stay_awake(int64_t *until_ns) {
     enum { PAUSES = 16, TAKEN_NS = 500000, SHY_NS = 20000000, PATIENCE_NS = 50000000 };
     static _Thread_local int64_t shy_until_ns;
     int64_t now = sl_clock_ns();

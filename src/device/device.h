@@ -33,7 +33,7 @@ struct sl_device {
 /* What one run of a phase needs to know. */
 struct sl_run_args {
     enum sl_phase phase;
-    bool again_done;            /* B, I: phase R has run, and nothing since; not where `whole` */
+    bool recompute_done;        /* B, I: phase R has run, and nothing since; not where `whole` */
     void *base[SL_SPACE_COUNT]; /* device memory of each space */
     bool accumulate;            /* false: gradients are written, true: added */
     uint64_t seed;              /* of this step, for dropout */
@@ -82,7 +82,7 @@ struct sl_device_row {
     /* NULL when usable, else why not. */
     const char *(*missing)(void);
     /* How many there are here; the first `most` are described. NULL: the computer itself. */
-    int (*list)(struct sl_device_facts *out, int most);
+    int (*list)(struct sl_device_facts *out, int max);
     sl_err (*open)(const struct sl_device_config *config, struct sl_device **out);
     void (*close)(struct sl_device *device);
 
@@ -124,7 +124,7 @@ struct sl_device_row {
 };
 
 /* All devices, in alphabetical order; ends with NULL. */
-extern const struct sl_device_row *const sl_devices[];
+extern const struct sl_device_row *const sl_device_rows[];
 /* Does it take programs whose activations are of this type? */
 static inline bool sl_device_takes(const struct sl_device_row *row, enum sl_dtype dtype) {
     return dtype == SL_FP16 ? row->fp16 : dtype != SL_BF16 || row->halves;

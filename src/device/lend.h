@@ -11,7 +11,7 @@
 
 struct sl_lend;
 
-struct sl_lend *sl_lend_open(int most_devices);
+struct sl_lend *sl_lend_open(int max_devices);
 /* When none of its devices runs any more; they may be closed before or after. */
 void sl_lend_close(struct sl_lend *lend); /* NULL is fine */
 /* Before the device runs; others than CPUs stay as they are. */

@@ -8,8 +8,8 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct sl_device_row *module; /* written once; NULL: not to be had */
-static const struct sl_far_row *far;
-static const struct sl_near_row *near;
+static const struct sl_nccl_link_row *nccl_link;
+static const struct sl_ipc_row *ipc;
 static char why[512];
 
 static void load(void) {
@@ -29,8 +29,8 @@ static void load(void) {
     const struct sl_cuda_module *rows = entry(&host);
     if (rows) {
         module = rows->device;
-        far = rows->far;
-        near = rows->near;
+        nccl_link = rows->nccl_link;
+        ipc = rows->ipc;
     } else
         snprintf(why, sizeof why, "libsluice_cuda.so was built with another version of sluice");
 }
@@ -40,20 +40,20 @@ static const struct sl_device_row *loaded(void) {
     return module;
 }
 
-const struct sl_far_row *sl_far_gpus(const char **out_why) {
-    *out_why = loaded() ? far->missing() : why;
-    return *out_why ? NULL : far;
+const struct sl_nccl_link_row *sl_device_nccl_link_gpus(const char **out_why) {
+    *out_why = loaded() ? nccl_link->missing() : why;
+    return *out_why ? NULL : nccl_link;
 }
 
 /* A device of the module is open only when it is loaded. */
-const struct sl_near_row *sl_near_of(const struct sl_device *device) {
-    return device->row == module ? near : NULL;
+const struct sl_ipc_row *sl_device_ipc_of(const struct sl_device *device) {
+    return device->row == module ? ipc : NULL;
 }
 
 static const char *missing(void) { return loaded() ? module->missing() : why; }
 
-static int list(struct sl_device_facts *out, int most) {
-    return loaded() ? module->list(out, most) : 0;
+static int list(struct sl_device_facts *out, int max) {
+    return loaded() ? module->list(out, max) : 0;
 }
 
 static sl_err open_device(const struct sl_device_config *config, struct sl_device **out) {

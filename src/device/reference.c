@@ -137,7 +137,7 @@ static sl_err ref_run(struct sl_device *device, struct sl_exec *exec,
                       const struct sl_run_args *args) {
     (void)device;
     int begin =
-        args->again_done ? exec->program->end[SL_PHASE_R] : exec->program->begin[args->phase];
+        args->recompute_done ? exec->program->end[SL_PHASE_R] : exec->program->begin[args->phase];
     for (int i = begin; i < exec->program->end[args->phase]; i++) {
         int64_t start = args->op_ns ? sl_clock_ns() : 0;
         run_instr(exec, &exec->program->instrs[i], args);
@@ -186,7 +186,7 @@ static sl_err ref_predict(struct sl_device *device, const struct sl_step_item *i
 static sl_err ref_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
     (void)device;
     for (int i = 0; i < count; i++)
-        *items[i].sum = sl_norm_sq(items[i].x, items[i].count);
+        *items[i].sum = sl_optim_norm_sq(items[i].x, items[i].count);
     return SL_OK;
 }
 

@@ -19,15 +19,15 @@ struct autodiff {
     int64_t value_count;
 };
 
-const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value) {
+const struct sl_shape *sl_graph_grad_shape(const struct sl_grad *grad, int value) {
     return &sl_graph_value(grad->graph, value)->shape;
 }
 
-int sl_grad_input(const struct sl_grad *grad, int i) {
+int sl_graph_grad_input(const struct sl_grad *grad, int i) {
     return i < grad->graph->nodes.at[grad->node].in_count ? grad->in[i] : -1;
 }
 
-int sl_grad_output(const struct sl_grad *grad, int value, int slot) {
+int sl_graph_grad_output(const struct sl_grad *grad, int value, int slot) {
     if (value < 0)
         return -1;
     const struct sl_value *v = sl_graph_value(grad->graph, value);
@@ -42,13 +42,13 @@ static bool same_node(const struct sl_node *node, const struct sl_op *op, int in
         if (node->in[i] != in[i])
             return false;
     for (int i = 0; op->attrs && op->attrs[i].name; i++)
-        if (!sl_attr_equal(&op->attrs[i], &node->attr[i], &attr[i]))
+        if (!sl_graph_attr_equal(&op->attrs[i], &node->attr[i], &attr[i]))
             return false;
     return true;
 }
 
-int sl_grad_emit(struct sl_grad *grad, const char *name, int in_count, const int *in,
-                 const union sl_attr *given) {
+int sl_graph_grad_emit(struct sl_grad *grad, const char *name, int in_count, const int *in,
+                       const union sl_attr *given) {
     struct sl_graph *graph = grad->graph;
     const struct sl_op *op = graph->find_op(sl_str(name));
     union sl_attr attr[SL_MAX_ATTR] = {{0}};
@@ -59,7 +59,7 @@ int sl_grad_emit(struct sl_grad *grad, const char *name, int in_count, const int
     for (int i = 0; given && op->attrs && op->attrs[i].name; i++)
         attr[i] = given[i];
     if (!given)
-        grad->err = sl_op_defaults(op, 0, attr);
+        grad->err = sl_graph_op_defaults(op, 0, attr);
     if (grad->err != SL_OK)
         return -1;
     for (int64_t n = grad->first_emitted; n < graph->nodes.count; n++)
@@ -86,7 +86,7 @@ static sl_err add_to(struct autodiff *ad, struct sl_grad *grad, int value, int c
         return SL_OK;
     }
     int both[2] = {ad->acc[value], contribution};
-    ad->acc[value] = sl_grad_emit(grad, "add", 2, both, NULL);
+    ad->acc[value] = sl_graph_grad_emit(grad, "add", 2, both, NULL);
     SL_TRY(grad->err);
     grad->graph->nodes.at[sl_graph_value(grad->graph, ad->acc[value])->node].sums = value;
     return SL_OK;
@@ -99,7 +99,7 @@ static int own_contribution(struct sl_grad *grad, int contribution) {
     const struct sl_value *c = sl_graph_value(grad->graph, contribution);
     if (c->kind == SL_VALUE_NODE && c->node >= grad->first_emitted)
         return contribution;
-    return sl_grad_emit(grad, "identity", 1, &contribution, NULL);
+    return sl_graph_grad_emit(grad, "identity", 1, &contribution, NULL);
 }
 
 /* The gradient of one input of one node. */
@@ -111,12 +111,13 @@ static sl_err differentiate_input(struct autodiff *ad, struct sl_grad *grad, int
     int contribution = node->op->grad(grad, input);
     SL_TRY(grad->err);
     if (contribution >= 0) {
-        if (!sl_shape_equal(sl_grad_shape(grad, contribution), sl_grad_shape(grad, value))) {
+        if (!sl_graph_shape_equal(sl_graph_grad_shape(grad, contribution),
+                                  sl_graph_grad_shape(grad, value))) {
             char want[SL_SHAPE_TEXT], got[SL_SHAPE_TEXT];
             return sl_fail(SL_ERR_INPUT, "gradient of %s input %d has shape %s, expected %s",
                            graph->nodes.at[grad->node].op->name, input,
-                           sl_shape_text(sl_grad_shape(grad, contribution), got),
-                           sl_shape_text(sl_grad_shape(grad, value), want));
+                           sl_graph_shape_text(sl_graph_grad_shape(grad, contribution), got),
+                           sl_graph_shape_text(sl_graph_grad_shape(grad, value), want));
         }
         const struct sl_value *v = sl_graph_value(graph, value);
         if (v->kind == SL_VALUE_PARAM)

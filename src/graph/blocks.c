@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-size_t sl_block_length(const char *name) {
+size_t sl_graph_block_length(const char *name) {
     for (const char *at = name; *at;) {
         size_t length = strcspn(at, "."), digits = strspn(at, "0123456789");
         if (length && digits == length)
@@ -48,7 +48,7 @@ void sl_graph_blocks(struct sl_arena *arena, const struct sl_graph *graph, struc
     out->names = SL_NEW(arena, const char *, nodes + 1);
     for (int n = 0; n < nodes; n++) {
         const char *scope = graph->nodes.at[n].scope;
-        size_t length = sl_block_length(scope);
+        size_t length = sl_graph_block_length(scope);
         out->of[n] = length ? find_or_add(arena, out, scope, length) : -1;
         if (!length)
             continue;
@@ -58,7 +58,7 @@ void sl_graph_blocks(struct sl_arena *arena, const struct sl_graph *graph, struc
     out->row = common_row(arena, out);
 }
 
-void sl_blocks_keep(const struct sl_blocks *b, int nodes, int *keep) {
+void sl_graph_blocks_keep(const struct sl_blocks *b, int nodes, int *keep) {
     for (int n = 0; n < nodes; n++) {
         keep[n] = b->of[n];
         if (keep[n] < 0 && b->row && n < b->first)

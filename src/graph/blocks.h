@@ -17,10 +17,10 @@ void sl_graph_blocks(struct sl_arena *arena, const struct sl_graph *graph, struc
 
 /* How much of a name is the block it is in: up to the end of the first part that is a number; 0:
  * none of its parts is one. "h.3.attn" -> 3. */
-size_t sl_block_length(const char *name);
+size_t sl_graph_block_length(const char *name);
 
 /* keep[n]: nodes with the same number from 0 make one layer, -1: a node by itself. What comes
  * before the blocks is one layer, and what comes behind them, where they stand in one row. */
-void sl_blocks_keep(const struct sl_blocks *blocks, int nodes, int *keep);
+void sl_graph_blocks_keep(const struct sl_blocks *blocks, int nodes, int *keep);
 
 #endif

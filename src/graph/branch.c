@@ -209,7 +209,7 @@ static void count_node(struct divide *d, struct sl_component *c, int index, int 
         if (!v || v->kind != SL_VALUE_PARAM || d->param_seen[v->index] == index + 1)
             continue;
         d->param_seen[v->index] = index + 1;
-        c->parameters += sl_shape_numel(&v->shape, 1);
+        c->parameters += sl_graph_shape_numel(&v->shape, 1);
     }
 }
 
@@ -357,7 +357,8 @@ const struct sl_branches *sl_graph_branches(const struct sl_graph *graph, struct
     struct sl_arena scratch = {0};
     struct sl_branches *out = SL_NEW(arena, struct sl_branches, 1);
     struct divide d = {.flow = open_flow(graph, &scratch), .arena = arena};
-    out->skips = sl_flow_skips(&d.flow, &scratch, arena, &out->skip_count, &out->long_skip_count);
+    out->skips =
+        sl_graph_flow_skips(&d.flow, &scratch, arena, &out->skip_count, &out->long_skip_count);
     open_divide(&d, &scratch);
     int *all = SL_NEW(&scratch, int, d.flow.count + 1);
     for (int i = 0; i < d.flow.count; i++)

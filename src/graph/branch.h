@@ -62,7 +62,7 @@ struct sl_branches {
 const struct sl_branches *sl_graph_branches(const struct sl_graph *graph, struct sl_arena *arena);
 
 /* For people, a line each: "4 parallel branches (8 attention layers each) joined by concat". */
-void sl_branches_put(const struct sl_graph *graph, const struct sl_branches *branches,
-                     struct sl_text *text);
+void sl_graph_branches_put(const struct sl_graph *graph, const struct sl_branches *branches,
+                           struct sl_text *text);
 
 #endif

@@ -19,7 +19,7 @@ struct sl_flow {
 };
 
 /* Mark skip edges and return them, frozen in the arena; *long_count of them are long. */
-struct sl_skip *sl_flow_skips(struct sl_flow *flow, struct sl_arena *scratch,
-                              struct sl_arena *arena, int *count, int *long_count);
+struct sl_skip *sl_graph_flow_skips(struct sl_flow *flow, struct sl_arena *scratch,
+                                    struct sl_arena *arena, int *count, int *long_count);
 
 #endif

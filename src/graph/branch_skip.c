@@ -112,8 +112,8 @@ static void extend(const struct sl_flow *f, struct tree *t, int i, bool joined) 
     t->weights[i] += f->weighted[i];
 }
 
-struct sl_skip *sl_flow_skips(struct sl_flow *f, struct sl_arena *scratch, struct sl_arena *arena,
-                              int *count, int *long_count) {
+struct sl_skip *sl_graph_flow_skips(struct sl_flow *f, struct sl_arena *scratch,
+                                    struct sl_arena *arena, int *count, int *long_count) {
     SL_VEC(struct sl_skip) skips = {0};
     struct tree t = build_tree(f, scratch);
     *long_count = 0;

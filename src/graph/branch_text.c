@@ -37,8 +37,8 @@ static void put_kind(struct sl_text *text, const struct kind *kind) {
 
 /* "8 attention layers each" or "7 of 4 matrix products, 7 of 1 embedding". */
 static void put_kinds(struct sl_text *text, const struct sl_component *components, int count) {
-    enum { MOST = 8 };
-    struct kind kinds[MOST];
+    enum { MAX = 8 };
+    struct kind kinds[MAX];
     int found = 0, others = 0;
     for (int i = 0; i < count; i++) {
         struct kind kind = kind_of(&components[i]);
@@ -47,7 +47,7 @@ static void put_kinds(struct sl_text *text, const struct sl_component *component
             k++;
         if (k < found)
             kinds[k].times++;
-        else if (found < MOST)
+        else if (found < MAX)
             kinds[found++] = kind;
         else
             others++;
@@ -109,8 +109,8 @@ static void put_count(struct sl_text *text, const char *what, int64_t count) {
         sl_text_printf(text, "%s: %lld\n", what, (long long)count);
 }
 
-void sl_branches_put(const struct sl_graph *graph, const struct sl_branches *b,
-                     struct sl_text *text) {
+void sl_graph_branches_put(const struct sl_graph *graph, const struct sl_branches *b,
+                           struct sl_text *text) {
     struct lines lines = {0};
     struct sl_text line = {0};
     int64_t small = 0, tangled = 0;

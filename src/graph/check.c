@@ -59,7 +59,7 @@ static sl_err check_params(const struct sl_graph *graph) {
 
 sl_err sl_graph_check(struct sl_graph *graph) {
     for (int64_t i = 0; i < graph->values.count; i++)
-        SL_TRY(sl_shape_check(&graph->values.at[i].shape));
+        SL_TRY(sl_graph_shape_check(&graph->values.at[i].shape));
     for (int64_t i = 0; i < graph->nodes.count; i++)
         SL_TRY(check_node(graph, (int)i));
     if (graph->losses.count == 0)

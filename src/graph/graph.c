@@ -73,7 +73,7 @@ static sl_err claim_name(struct sl_graph *graph, const char **name, int value) {
 
 sl_err sl_graph_input(struct sl_graph *graph, const char *name, enum sl_dtype dtype,
                       struct sl_shape shape, int64_t below, int *out) {
-    SL_TRY(sl_shape_check(&shape));
+    SL_TRY(sl_graph_shape_check(&shape));
     SL_TRY(claim_name(graph, &name, (int)graph->values.count));
     *out = add_value(graph, (struct sl_value){.kind = SL_VALUE_INPUT,
                                               .dtype = dtype,
@@ -85,7 +85,7 @@ sl_err sl_graph_input(struct sl_graph *graph, const char *name, enum sl_dtype dt
 }
 
 static sl_err check_param_shape(const char *name, const struct sl_shape *shape) {
-    SL_TRY(sl_shape_check(shape));
+    SL_TRY(sl_graph_shape_check(shape));
     if (shape->batch)
         return sl_fail(SL_ERR_INPUT, "'%s' has B in its shape; only inputs depend on the batch",
                        name);
@@ -116,26 +116,26 @@ sl_err sl_graph_state(struct sl_graph *graph, const char *name, struct sl_shape 
     return SL_OK;
 }
 
-static sl_err fail_count(const struct sl_node_spec *spec, int least, int most) {
+static sl_err fail_count(const struct sl_node_spec *spec, int least, int max) {
     char range[48];
-    if (least == most)
+    if (least == max)
         snprintf(range, sizeof range, "%d tensor%s", least, least == 1 ? "" : "s");
     else
-        snprintf(range, sizeof range, "%d to %d tensors", least, most);
+        snprintf(range, sizeof range, "%d to %d tensors", least, max);
     return sl_fail(SL_ERR_INPUT, "%s: takes %s (%s), got %d", spec->op->name, range,
                    spec->op->inputs, spec->in_count);
 }
 
 static sl_err fill_infer(const struct sl_graph *graph, const struct sl_node_spec *spec,
                          struct sl_infer *infer) {
-    int least, most;
-    sl_op_arity(spec->op, &least, &most);
-    if (spec->in_count < least || spec->in_count > most)
-        return fail_count(spec, least, most);
+    int least, max;
+    sl_graph_op_arity(spec->op, &least, &max);
+    if (spec->in_count < least || spec->in_count > max)
+        return fail_count(spec, least, max);
     infer->op = spec->op;
     infer->in_count = spec->in_count;
     for (int i = 0; i < spec->in_count; i++) {
-        if (spec->in[i] < 0 && (i < least || most == SL_MAX_IN))
+        if (spec->in[i] < 0 && (i < least || max == SL_MAX_IN))
             return sl_fail(SL_ERR_INPUT, "%s: input %d is missing", spec->op->name, i);
         if (spec->in[i] < 0)
             continue;
@@ -145,17 +145,18 @@ static sl_err fill_infer(const struct sl_graph *graph, const struct sl_node_spec
         infer->in_dtype[i] = value->dtype;
     }
     if (spec->attr)
-        memcpy(infer->attr, spec->attr, sizeof *spec->attr * (size_t)sl_op_attr_count(spec->op));
+        memcpy(infer->attr, spec->attr,
+               sizeof *spec->attr * (size_t)sl_graph_op_attr_count(spec->op));
     else
-        SL_TRY(sl_op_defaults(spec->op, 0, infer->attr));
+        SL_TRY(sl_graph_op_defaults(spec->op, 0, infer->attr));
     return SL_OK;
 }
 
 static sl_err infer_shapes(struct sl_infer *infer) {
-    infer->out_count = sl_op_output_count(infer->op);
+    infer->out_count = sl_graph_op_output_count(infer->op);
     SL_TRY(infer->op->infer(infer));
     for (int i = 0; i < infer->out_count; i++) {
-        sl_err err = sl_shape_check(&infer->out[i]);
+        sl_err err = sl_graph_shape_check(&infer->out[i]);
         if (err != SL_OK)
             return sl_err_context(err, "%s: output %d", infer->op->name, i);
     }
@@ -174,7 +175,7 @@ static void add_updates(struct sl_graph *graph, const struct sl_node *node) {
 /* Nodes that draw random numbers have a stream each, numbered in graph order. One that names its
  * stream keeps it, and no later node is given that number by chance. */
 static sl_err claim_stream(struct sl_graph *graph, const struct sl_op *op, union sl_attr *attr) {
-    int index = op->attrs ? sl_op_find_attr(op, SL_STR("stream")) : -1;
+    int index = op->attrs ? sl_graph_op_find_attr(op, SL_STR("stream")) : -1;
     if (index < 0)
         return SL_OK;
     if (attr[index].i < 0)
@@ -207,7 +208,7 @@ sl_err sl_graph_node(struct sl_graph *graph, const struct sl_node_spec *given, i
                            spec.op->updates[i].in);
     }
     int index = (int)graph->nodes.count;
-    int attr_count = sl_op_attr_count(spec.op);
+    int attr_count = sl_graph_op_attr_count(spec.op);
     int *ids = SL_NEW(&graph->arena, int, spec.in_count + infer.out_count);
     if (spec.in_count)
         memcpy(ids, spec.in, sizeof *ids * (size_t)spec.in_count);
@@ -269,7 +270,7 @@ sl_err sl_graph_loss(struct sl_graph *graph, const char *name, int value, double
         return sl_fail(SL_ERR_INPUT, "the weight of loss '%s' is not a number", name);
     if (v->shape.rank != 0 || v->dtype != SL_FLOAT)
         return sl_fail(SL_ERR_INPUT, "a loss must be a float scalar, this one has shape %s",
-                       sl_shape_text(&v->shape, text));
+                       sl_graph_shape_text(&v->shape, text));
     struct sl_loss loss = {
         .name = sl_arena_dup(&graph->arena, name, strlen(name)),
         .value = value,
@@ -317,10 +318,10 @@ void sl_graph_view(const struct sl_graph *graph, const struct sl_node *node, int
     for (int i = 0; i < node->in_count; i++) {
         view->present[i] = node->in[i] >= 0;
         if (view->present[i])
-            view->in[i] = sl_shape_at(&graph->values.at[node->in[i]].shape, batch);
+            view->in[i] = sl_graph_shape_at(&graph->values.at[node->in[i]].shape, batch);
     }
     for (int i = 0; i < node->out_count; i++)
-        view->out[i] = sl_shape_at(&graph->values.at[node->out[i]].shape, batch);
+        view->out[i] = sl_graph_shape_at(&graph->values.at[node->out[i]].shape, batch);
 }
 
 double sl_graph_node_flops(const struct sl_graph *graph, const struct sl_node *node,

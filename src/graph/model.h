@@ -48,28 +48,30 @@ enum { SL_MODEL_FILE_BYTES = 16 << 20, SL_MODEL_NAME = 128 };
 
 /* find_used for files: NAME.model in the directory of `from`, then in those of `ctx` (a list of
  * const char * that ends with NULL, or NULL). */
-SL_MUST_CHECK sl_err sl_model_find_used(const void *ctx, const char *from, const char *name,
-                                        struct sl_model_source *out);
+SL_MUST_CHECK sl_err sl_graph_model_find_used(const void *ctx, const char *from, const char *name,
+                                              struct sl_model_source *out);
 
 /* "L=4,C=128" into options->sets; the strings are in the arena. */
-SL_MUST_CHECK sl_err sl_model_parse_sets(const char *text, struct sl_arena *arena,
-                                         struct sl_model_options *options);
+SL_MUST_CHECK sl_err sl_graph_model_parse_sets(const char *text, struct sl_arena *arena,
+                                               struct sl_model_options *options);
 
 /* Read, elaborate and check (sl_graph_check). The caller closes the graph. `file` is for messages;
  * its base name is the model's name unless the text has a `model` line. */
-SL_MUST_CHECK sl_err sl_model_read(const char *file, const char *text, size_t length,
-                                   const struct sl_model_options *options, struct sl_graph **out);
+SL_MUST_CHECK sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
+                                         const struct sl_model_options *options,
+                                         struct sl_graph **out);
 
-SL_MUST_CHECK sl_err sl_model_read_file(const char *file, const struct sl_model_options *options,
-                                        struct sl_graph **out);
+SL_MUST_CHECK sl_err sl_graph_model_read_file(const char *file,
+                                              const struct sl_model_options *options,
+                                              struct sl_graph **out);
 
 /* Only the first line, for lists. Strings are in the arena. */
 struct sl_model_header {
     const char *name, *brief;
     bool is_library;
 };
-SL_MUST_CHECK sl_err sl_model_peek(const char *file, const char *text, size_t length,
-                                   struct sl_arena *arena, struct sl_model_header *out);
+SL_MUST_CHECK sl_err sl_graph_model_peek(const char *file, const char *text, size_t length,
+                                         struct sl_arena *arena, struct sl_model_header *out);
 
 /* Run statements on a graph that is being built: the pieces a program hands in. `values` are seen
  * as _v0, _v1, ...; when `result` is not NULL it takes the tensor assigned to _r. Errors have no
@@ -80,14 +82,15 @@ struct sl_model_piece {
     int value_count;
     int *result;
 };
-SL_MUST_CHECK sl_err sl_model_extend(struct sl_graph *graph, const struct sl_model_options *options,
-                                     const struct sl_model_piece *piece);
+SL_MUST_CHECK sl_err sl_graph_model_extend(struct sl_graph *graph,
+                                           const struct sl_model_options *options,
+                                           const struct sl_model_piece *piece);
 
 /* The flat form: every node on a line with its shape behind it. Reading it back gives the same
  * graph, and writing that gives the same text. */
-void sl_model_write(const struct sl_graph *graph, struct sl_text *text);
+void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text);
 
 /* Graphviz. */
-void sl_model_write_dot(const struct sl_graph *graph, struct sl_text *text);
+void sl_graph_model_write_dot(const struct sl_graph *graph, struct sl_text *text);
 
 #endif

@@ -88,17 +88,17 @@ struct sl_model_ast {
     struct sl_stmt *body;
 };
 
-SL_MUST_CHECK sl_err sl_model_parse(struct sl_lex *lex, struct sl_arena *arena,
-                                    struct sl_model_ast *ast);
+SL_MUST_CHECK sl_err sl_graph_model_parse(struct sl_lex *lex, struct sl_arena *arena,
+                                          struct sl_model_ast *ast);
 /* Only the first line: name, brief, is_library. */
-SL_MUST_CHECK sl_err sl_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast);
+SL_MUST_CHECK sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast);
 /* In model_expr.c: one expression. */
-SL_MUST_CHECK sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
-                                         struct sl_expr **out);
+SL_MUST_CHECK sl_err sl_graph_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena,
+                                               int depth, struct sl_expr **out);
 
 /* Only a list in brackets, and nothing behind it. */
-SL_MUST_CHECK sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
-                                         struct sl_expr **out);
+SL_MUST_CHECK sl_err sl_graph_model_parse_list(struct sl_lex *lex, struct sl_arena *arena,
+                                               struct sl_expr **out);
 
 /* Nesting of blocks, of parentheses and of calls that we accept; operators in a row; items of a
  * list; bytes that the tree and the values of one text may take. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-sl_err sl_eval_node(struct sl_eval *ev, const struct sl_node_spec *given, int *out) {
+sl_err sl_graph_eval_node(struct sl_eval *ev, const struct sl_node_spec *given, int *out) {
     struct sl_node_spec spec = *given;
     spec.scope = ev->scope;
     sl_err err = sl_graph_node(ev->graph, &spec, out);
@@ -23,8 +23,8 @@ static sl_err bind_named(struct sl_eval *ev, const struct sl_stmt *fn, const str
         if (sl_map_find(&frame->names, p->name))
             return sl_lex_fail_at(ev->lex, arg->value->pos, "'%.*s' is given twice",
                                   (int)p->name.length, p->name.at);
-        SL_TRY(sl_eval_expr(ev, arg->value, &value));
-        sl_frame_put(frame, p->name, value);
+        SL_TRY(sl_graph_eval_expr(ev, arg->value, &value));
+        sl_graph_frame_put(frame, p->name, value);
         return SL_OK;
     }
     return sl_lex_fail_at(ev->lex, arg->value->pos, "%.*s has no argument '%.*s'",
@@ -43,8 +43,8 @@ static sl_err bind_args(struct sl_eval *ev, const struct sl_expr *call, const st
         if (!p)
             return sl_lex_fail_at(ev->lex, arg->value->pos, "too many arguments for %.*s",
                                   (int)fn->name.length, fn->name.at);
-        SL_TRY(sl_eval_expr(ev, arg->value, &value));
-        sl_frame_put(frame, p->name, value);
+        SL_TRY(sl_graph_eval_expr(ev, arg->value, &value));
+        sl_graph_frame_put(frame, p->name, value);
         p = p->next;
     }
     for (p = fn->params; p; p = p->next) {
@@ -54,8 +54,8 @@ static sl_err bind_args(struct sl_eval *ev, const struct sl_expr *call, const st
             return sl_lex_fail_at(ev->lex, call->pos, "%.*s: argument '%.*s' is missing",
                                   (int)fn->name.length, fn->name.at, (int)p->name.length,
                                   p->name.at);
-        SL_TRY(sl_eval_expr(ev, p->fallback, &value));
-        sl_frame_put(frame, p->name, value);
+        SL_TRY(sl_graph_eval_expr(ev, p->fallback, &value));
+        sl_graph_frame_put(frame, p->name, value);
     }
     return SL_OK;
 }
@@ -70,12 +70,12 @@ static sl_err run_function(struct sl_eval *ev, const struct sl_expr *call, const
         return sl_lex_fail_at(ev->lex, call->pos, "calls are nested deeper than %d (recursion?)",
                               SL_MODEL_DEPTH);
     if (!sl_str_is(instance, "_"))
-        SL_TRY(sl_eval_path(ev, instance, call->pos, &ev->scope));
+        SL_TRY(sl_graph_eval_path(ev, instance, call->pos, &ev->scope));
     frame->outer = &ev->global;
     ev->frame = frame;
     ev->depth++;
     ev->result = (struct sl_val){0};
-    sl_err err = sl_eval_block(ev, fn->body);
+    sl_err err = sl_graph_eval_block(ev, fn->body);
     ev->returned = false;
     ev->depth--;
     ev->frame = caller;
@@ -89,7 +89,7 @@ static sl_err call_function(struct sl_eval *ev, const struct sl_expr *call,
     sl_err err = bind_args(ev, call, fn, &frame);
     if (err == SL_OK)
         err = run_function(ev, call, fn, &frame);
-    sl_frame_free(&frame);
+    sl_graph_frame_free(&frame);
     *out = ev->result;
     ev->result = (struct sl_val){0};
     return err;
@@ -116,19 +116,19 @@ static sl_err call_math(struct sl_eval *ev, const struct sl_expr *call,
     const struct sl_op *op = ev->options->find_op(call->text);
     if (!call->args || call->args->next || call->args->name.length)
         return sl_lex_fail_at(ev->lex, call->pos, "%s takes one number", function->name);
-    SL_TRY(sl_eval_expr(ev, call->args->value, &value));
+    SL_TRY(sl_graph_eval_expr(ev, call->args->value, &value));
     if (value.kind == SL_VAL_TENSOR && op) { /* the op of the same name */
         int tensor;
         struct sl_node_spec spec = {.op = op, .in_count = 1, .in = &value.tensor, .pos = call->pos};
-        SL_TRY(sl_eval_node(ev, &spec, &tensor));
-        *out = sl_val_tensor(tensor);
+        SL_TRY(sl_graph_eval_node(ev, &spec, &tensor));
+        *out = sl_graph_val_tensor(tensor);
         return SL_OK;
     }
-    SL_TRY(sl_eval_as_number(ev, call->args->value->pos, &value, &x));
+    SL_TRY(sl_graph_eval_as_number(ev, call->args->value->pos, &value, &x));
     x = function->call(x);
     if (!isfinite(x) || (function->whole && fabs(x) > 1e15))
         return sl_lex_fail_at(ev->lex, call->pos, "%s: the number is out of range", function->name);
-    *out = function->whole ? sl_val_int((int64_t)x)
+    *out = function->whole ? sl_graph_val_int((int64_t)x)
                            : (struct sl_val){.kind = SL_VAL_FLOAT, .number = x};
     return SL_OK;
 }
@@ -140,8 +140,8 @@ static sl_err call_min_max(struct sl_eval *ev, const struct sl_expr *call, struc
         return sl_lex_fail_at(ev->lex, call->pos, "min and max take at least one number");
     for (const struct sl_arg *arg = call->args; arg; arg = arg->next) {
         struct sl_val value;
-        SL_TRY(sl_eval_expr(ev, arg->value, &value));
-        SL_TRY(sl_eval_as_number(ev, arg->value->pos, &value, &x));
+        SL_TRY(sl_graph_eval_expr(ev, arg->value, &value));
+        SL_TRY(sl_graph_eval_as_number(ev, arg->value->pos, &value, &x));
         if (arg == call->args || (is_min ? x < best : x > best)) {
             best = x;
             *out = value;
@@ -157,24 +157,24 @@ static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct 
     bool is_dim = sl_str_is(call->text, "dim");
     if (!call->args || (is_dim != (call->args->next != NULL)))
         return sl_lex_fail_at(ev->lex, call->pos, "use dim(x, axis), rank(x) or len(list)");
-    SL_TRY(sl_eval_expr(ev, call->args->value, &value));
+    SL_TRY(sl_graph_eval_expr(ev, call->args->value, &value));
     if (sl_str_is(call->text, "len") && value.kind == SL_VAL_LIST) {
-        *out = sl_val_int(value.count);
+        *out = sl_graph_val_int(value.count);
         return SL_OK;
     }
     if (value.kind != SL_VAL_TENSOR || sl_str_is(call->text, "len"))
         return sl_lex_fail_at(ev->lex, call->pos, "%.*s of %s", (int)call->text.length,
-                              call->text.at, sl_val_name(&value));
+                              call->text.at, sl_graph_val_name(&value));
     const struct sl_shape *shape = &sl_graph_value(ev->graph, value.tensor)->shape;
     if (!is_dim) {
-        *out = sl_val_int(shape->rank);
+        *out = sl_graph_val_int(shape->rank);
         return SL_OK;
     }
-    SL_TRY(sl_eval_int(ev, call->args->next->value, &axis));
+    SL_TRY(sl_graph_eval_int(ev, call->args->next->value, &axis));
     if (axis < -shape->rank || axis >= shape->rank)
         return sl_lex_fail_at(ev->lex, call->pos, "axis is outside a tensor of rank %d",
                               shape->rank);
-    *out = (struct sl_val){.kind = SL_VAL_DIM, .dim = sl_shape_dim(shape, (int)axis)};
+    *out = (struct sl_val){.kind = SL_VAL_DIM, .dim = sl_graph_shape_dim(shape, (int)axis)};
     return SL_OK;
 }
 
@@ -183,7 +183,7 @@ static sl_err call_shape(struct sl_eval *ev, const struct sl_expr *call, struct 
 static const struct initialiser {
     const char *name, *form;
     enum sl_init_kind kind;
-    int least, most; /* numbers */
+    int least, max; /* numbers */
 } initialisers[] = {
     {"zeros", "zeros", SL_INIT_CONST, 0, 0},
     {"ones", "ones", SL_INIT_CONST, 0, 0},
@@ -192,7 +192,7 @@ static const struct initialiser {
     {"uniform", "uniform(from, to)", SL_INIT_UNIFORM, 2, 2},
 };
 
-sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_init *out) {
+sl_err sl_graph_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_init *out) {
     const struct initialiser *found = NULL;
     double number[2] = {0, 0};
     int count = 0;
@@ -205,9 +205,9 @@ sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr, struct sl_in
                               "expected an initialiser: zeros, ones, const(c), normal(std), "
                               "uniform(from, to)");
     for (const struct sl_arg *arg = expr->args; arg; arg = arg->next) {
-        if (count == found->most || arg->name.length)
+        if (count == found->max || arg->name.length)
             return sl_lex_fail_at(ev->lex, arg->value->pos, "write %s", found->form);
-        SL_TRY(sl_eval_number(ev, arg->value, &number[count++]));
+        SL_TRY(sl_graph_eval_number(ev, arg->value, &number[count++]));
     }
     if (count < found->least)
         return sl_lex_fail_at(ev->lex, expr->pos, "write %s", found->form);
@@ -231,8 +231,8 @@ static sl_err fail_unknown(struct sl_eval *ev, const struct sl_expr *call) {
                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
-    SL_TRY(sl_eval_step(ev, call->pos, 1));
+sl_err sl_graph_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_val *out) {
+    SL_TRY(sl_graph_eval_step(ev, call->pos, 1));
     int64_t *fn = sl_map_find(&ev->functions, call->text);
     if (fn)
         return call_function(ev, call, ev->fns.at[*fn], out);
@@ -246,6 +246,6 @@ sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call, struct sl_va
             return call_math(ev, call, &math_functions[i], out);
     const struct sl_op *op = ev->options->find_op(call->text);
     if (op && !op->internal)
-        return sl_eval_op(ev, call, op, out);
+        return sl_graph_eval_op(ev, call, op, out);
     return fail_unknown(ev, call);
 }

@@ -74,46 +74,49 @@ enum {
 };
 
 /* Count `steps` more; an error when the text asks for too many, or for too much memory. */
-SL_MUST_CHECK sl_err sl_eval_step(struct sl_eval *ev, struct sl_pos pos, int64_t steps);
+SL_MUST_CHECK sl_err sl_graph_eval_step(struct sl_eval *ev, struct sl_pos pos, int64_t steps);
 
-SL_MUST_CHECK sl_err sl_eval_expr(struct sl_eval *ev, const struct sl_expr *expr,
-                                  struct sl_val *out);
-SL_MUST_CHECK sl_err sl_eval_block(struct sl_eval *ev, const struct sl_stmt *body);
+SL_MUST_CHECK sl_err sl_graph_eval_expr(struct sl_eval *ev, const struct sl_expr *expr,
+                                        struct sl_val *out);
+SL_MUST_CHECK sl_err sl_graph_eval_block(struct sl_eval *ev, const struct sl_stmt *body);
 /* size, use and --set: in model_use.c. */
-SL_MUST_CHECK sl_err sl_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt);
-SL_MUST_CHECK sl_err sl_eval_use(struct sl_eval *ev, const struct sl_stmt *stmt);
-SL_MUST_CHECK sl_err sl_eval_check_sets(struct sl_eval *ev);
-SL_MUST_CHECK sl_err sl_eval_collect(struct sl_eval *ev, const struct sl_model_ast *ast);
-SL_MUST_CHECK sl_err sl_eval_call(struct sl_eval *ev, const struct sl_expr *call,
-                                  struct sl_val *out);
+SL_MUST_CHECK sl_err sl_graph_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt);
+SL_MUST_CHECK sl_err sl_graph_eval_use(struct sl_eval *ev, const struct sl_stmt *stmt);
+SL_MUST_CHECK sl_err sl_graph_eval_check_sets(struct sl_eval *ev);
+SL_MUST_CHECK sl_err sl_graph_eval_collect(struct sl_eval *ev, const struct sl_model_ast *ast);
+SL_MUST_CHECK sl_err sl_graph_eval_call(struct sl_eval *ev, const struct sl_expr *call,
+                                        struct sl_val *out);
 /* a OP b on evaluated operands. */
-SL_MUST_CHECK sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr,
-                                    struct sl_val *values, struct sl_val *out);
+SL_MUST_CHECK sl_err sl_graph_eval_binary(struct sl_eval *ev, const struct sl_expr *expr,
+                                          struct sl_val *values, struct sl_val *out);
 /* Apply an op of the registry. */
-SL_MUST_CHECK sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call,
-                                const struct sl_op *op, struct sl_val *out);
-SL_MUST_CHECK sl_err sl_eval_node(struct sl_eval *ev, const struct sl_node_spec *spec, int *out);
-SL_MUST_CHECK sl_err sl_eval_init(struct sl_eval *ev, const struct sl_expr *expr,
-                                  struct sl_init *out);
-SL_MUST_CHECK sl_err sl_eval_shape(struct sl_eval *ev, const struct sl_expr *list,
-                                   struct sl_shape *out);
+SL_MUST_CHECK sl_err sl_graph_eval_op(struct sl_eval *ev, const struct sl_expr *call,
+                                      const struct sl_op *op, struct sl_val *out);
+SL_MUST_CHECK sl_err sl_graph_eval_node(struct sl_eval *ev, const struct sl_node_spec *spec,
+                                        int *out);
+SL_MUST_CHECK sl_err sl_graph_eval_init(struct sl_eval *ev, const struct sl_expr *expr,
+                                        struct sl_init *out);
+SL_MUST_CHECK sl_err sl_graph_eval_shape(struct sl_eval *ev, const struct sl_expr *list,
+                                         struct sl_shape *out);
 /* A plain whole number (no B). */
-SL_MUST_CHECK sl_err sl_eval_int(struct sl_eval *ev, const struct sl_expr *expr, int64_t *out);
-SL_MUST_CHECK sl_err sl_eval_number(struct sl_eval *ev, const struct sl_expr *expr, double *out);
-SL_MUST_CHECK sl_err sl_eval_as_number(struct sl_eval *ev, struct sl_pos pos,
-                                       const struct sl_val *value, double *out);
+SL_MUST_CHECK sl_err sl_graph_eval_int(struct sl_eval *ev, const struct sl_expr *expr,
+                                       int64_t *out);
+SL_MUST_CHECK sl_err sl_graph_eval_number(struct sl_eval *ev, const struct sl_expr *expr,
+                                          double *out);
+SL_MUST_CHECK sl_err sl_graph_eval_as_number(struct sl_eval *ev, struct sl_pos pos,
+                                             const struct sl_val *value, double *out);
 
 /* Frames. */
-struct sl_val *sl_frame_find(struct sl_frame *frame, struct sl_str name);
-void sl_frame_put(struct sl_frame *frame, struct sl_str name, struct sl_val value);
-void sl_frame_free(struct sl_frame *frame);
+struct sl_val *sl_graph_frame_find(struct sl_frame *frame, struct sl_str name);
+void sl_graph_frame_put(struct sl_frame *frame, struct sl_str name, struct sl_val value);
+void sl_graph_frame_free(struct sl_frame *frame);
 
 /* scope.name in the graph's arena; an error when it is longer than a name may be. */
-SL_MUST_CHECK sl_err sl_eval_path(struct sl_eval *ev, struct sl_str name, struct sl_pos pos,
-                                  const char **out);
+SL_MUST_CHECK sl_err sl_graph_eval_path(struct sl_eval *ev, struct sl_str name, struct sl_pos pos,
+                                        const char **out);
 
-struct sl_val sl_val_int(int64_t n);
-struct sl_val sl_val_tensor(int tensor);
-const char *sl_val_name(const struct sl_val *value); /* "a tensor", for messages */
+struct sl_val sl_graph_val_int(int64_t n);
+struct sl_val sl_graph_val_tensor(int tensor);
+const char *sl_graph_val_name(const struct sl_val *value); /* "a tensor", for messages */
 
 #endif

@@ -173,15 +173,15 @@ static sl_err parse_whole(struct parser *p, int depth, struct sl_expr **out) {
     return parse_operators(p, 0, depth, out);
 }
 
-sl_err sl_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl_expr **out) {
+sl_err sl_graph_model_parse_list(struct sl_lex *lex, struct sl_arena *arena, struct sl_expr **out) {
     struct parser p = {lex, arena};
     if (!sl_lex_is(lex, "["))
         return sl_lex_expect(lex, "[");
     return parse_atom(&p, 0, out);
 }
 
-sl_err sl_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
-                           struct sl_expr **out) {
+sl_err sl_graph_model_parse_expr(struct sl_lex *lex, struct sl_arena *arena, int depth,
+                                 struct sl_expr **out) {
     struct parser p = {lex, arena};
     return parse_whole(&p, depth, out);
 }

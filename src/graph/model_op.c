@@ -38,11 +38,11 @@ static sl_err set_list(struct sl_eval *ev, const struct sl_attr_desc *desc,
         bool batch = item->kind == SL_VAL_DIM && item->dim.batch;
         if (item->kind != SL_VAL_DIM || (batch && desc->kind == SL_ATTR_INTS))
             return sl_lex_fail_at(ev->lex, pos, "item %d of '%s' is %s", i + 1, desc->name,
-                                  sl_val_name(item));
+                                  sl_graph_val_name(item));
         if (desc->kind == SL_ATTR_INTS)
             out->ints.at[i] = item->dim.n;
         else
-            sl_shape_set(&out->shape, i, item->dim);
+            sl_graph_shape_set(&out->shape, i, item->dim);
     }
     if (desc->kind == SL_ATTR_INTS)
         out->ints.count = value->count;
@@ -74,7 +74,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const s
         break;
     case SL_ATTR_ENUM:
         if (value->kind == SL_VAL_STRING)
-            attr->i = sl_attr_choice(desc, value->string);
+            attr->i = sl_graph_attr_choice(desc, value->string);
         if (value->kind == SL_VAL_STRING && attr->i >= 0)
             return SL_OK;
         return sl_lex_fail_at(ev->lex, pos, "%s: '%s' is one of \"%s\"", c->op->name, desc->name,
@@ -93,7 +93,7 @@ static sl_err set_attr(struct sl_eval *ev, struct op_call *c, int index, const s
         break;
     }
     return sl_lex_fail_at(ev->lex, pos, "%s: '%s' cannot be %s", c->op->name, desc->name,
-                          sl_val_name(value));
+                          sl_graph_val_name(value));
 }
 
 static bool is_tensor_list(const struct sl_val *value) {
@@ -105,7 +105,7 @@ static sl_err add_list(struct sl_eval *ev, struct op_call *c, const struct sl_va
     for (int i = 0; i < list->count; i++) {
         if (list->items[i].kind != SL_VAL_TENSOR)
             return sl_lex_fail_at(ev->lex, pos, "item %d of the list is %s, expected a tensor",
-                                  i + 1, sl_val_name(&list->items[i]));
+                                  i + 1, sl_graph_val_name(&list->items[i]));
         SL_TRY(add_input(ev, c, c->in_count, list->items[i].tensor, pos));
     }
     return SL_OK;
@@ -119,21 +119,22 @@ static const char *attr_name(const void *ctx, int i) {
 static sl_err add_named(struct sl_eval *ev, struct op_call *c, const struct sl_arg *arg,
                         const struct sl_val *value) {
     struct sl_pos pos = arg->value->pos;
-    int index = sl_op_find_attr(c->op, arg->name);
+    int index = sl_graph_op_find_attr(c->op, arg->name);
     if (index >= 0)
         return set_attr(ev, c, index, value, pos);
-    index = sl_op_find_input(c->op, arg->name);
+    index = sl_graph_op_find_input(c->op, arg->name);
     if (index >= 0 && value->kind == SL_VAL_NONE)
         return SL_OK;
     if (index >= 0 && value->kind == SL_VAL_TENSOR)
         return add_input(ev, c, index, value->tensor, pos);
     if (index >= 0)
         return sl_lex_fail_at(ev->lex, pos, "%s: input '%.*s' is %s, expected a tensor",
-                              c->op->name, (int)arg->name.length, arg->name.at, sl_val_name(value));
+                              c->op->name, (int)arg->name.length, arg->name.at,
+                              sl_graph_val_name(value));
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(arg->name.length < 60 ? arg->name.length : 60),
              arg->name.at);
-    const char *near = sl_nearest(name, sl_op_attr_count(c->op), attr_name, c->op);
+    const char *near = sl_nearest(name, sl_graph_op_attr_count(c->op), attr_name, c->op);
     return sl_lex_fail_at(ev->lex, pos, "%s has no input or attribute '%s'%s%s%s", c->op->name,
                           name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -150,11 +151,11 @@ static sl_err add_positional(struct sl_eval *ev, struct op_call *c, const struct
         if (!(c->given >> i & 1))
             return set_attr(ev, c, i, value, pos);
     return sl_lex_fail_at(ev->lex, pos, "%s does not take %s here", c->op->name,
-                          sl_val_name(value));
+                          sl_graph_val_name(value));
 }
 
-sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call, const struct sl_op *op,
-                  struct sl_val *out) {
+sl_err sl_graph_eval_op(struct sl_eval *ev, const struct sl_expr *call, const struct sl_op *op,
+                        struct sl_val *out) {
     struct op_call c = {.op = op, .call = call};
     struct sl_val value;
     int tensor;
@@ -162,7 +163,7 @@ sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call, const struct s
         return sl_lex_fail_at(ev->lex, call->pos, "'as' names instances of functions; %s is an op",
                               op->name);
     for (const struct sl_arg *arg = call->args; arg; arg = arg->next) {
-        SL_TRY(sl_eval_expr(ev, arg->value, &value));
+        SL_TRY(sl_graph_eval_expr(ev, arg->value, &value));
         if (arg->name.length)
             SL_TRY(add_named(ev, &c, arg, &value));
         else
@@ -170,11 +171,11 @@ sl_err sl_eval_op(struct sl_eval *ev, const struct sl_expr *call, const struct s
     }
     while (c.in_count && c.in[c.in_count - 1] < 0) /* left out at the end: not there at all */
         c.in_count--;
-    if (sl_op_defaults(op, c.given, c.attr) != SL_OK)
+    if (sl_graph_op_defaults(op, c.given, c.attr) != SL_OK)
         return sl_lex_fail_at(ev->lex, call->pos, "%s", sl_err_message());
     struct sl_node_spec spec = {
         .op = op, .in_count = c.in_count, .in = c.in, .attr = c.attr, .pos = call->pos};
-    SL_TRY(sl_eval_node(ev, &spec, &tensor));
-    *out = sl_val_tensor(tensor);
+    SL_TRY(sl_graph_eval_node(ev, &spec, &tensor));
+    *out = sl_graph_val_tensor(tensor);
     return SL_OK;
 }

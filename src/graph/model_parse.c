@@ -11,7 +11,7 @@ static sl_err parse_block(struct parser *p, struct sl_stmt **out);
 static sl_err parse_statement(struct parser *p, struct sl_stmt ***tail);
 
 static sl_err parse_expr(struct parser *p, struct sl_expr **out) {
-    return sl_model_parse_expr(p->lex, p->arena, 0, out);
+    return sl_graph_model_parse_expr(p->lex, p->arena, 0, out);
 }
 
 static struct sl_stmt *new_stmt(struct parser *p, enum sl_stmt_kind kind) {
@@ -53,7 +53,7 @@ static sl_err parse_input(struct parser *p, struct sl_stmt ***tail) {
     if (!stmt->is_int && !sl_str_is(type, "float"))
         return sl_lex_fail_at(p->lex, pos, "the type of an input is 'int' or 'float', not '%.*s'",
                               (int)type.length, type.at);
-    SL_TRY(sl_model_parse_list(p->lex, p->arena, &stmt->list));
+    SL_TRY(sl_graph_model_parse_list(p->lex, p->arena, &stmt->list));
     if (sl_lex_is(p->lex, "<")) {
         SL_TRY(sl_lex_next(p->lex));
         SL_TRY(parse_expr(p, &stmt->expr2));
@@ -67,7 +67,7 @@ static sl_err parse_param(struct parser *p, enum sl_stmt_kind kind, struct sl_st
     struct sl_stmt *stmt = new_stmt(p, kind);
     SL_TRY(sl_lex_next(p->lex));
     SL_TRY(sl_lex_take_name(p->lex, "the name of a parameter", &stmt->name));
-    SL_TRY(sl_model_parse_list(p->lex, p->arena, &stmt->list));
+    SL_TRY(sl_graph_model_parse_list(p->lex, p->arena, &stmt->list));
     SL_TRY(sl_lex_expect(p->lex, "~"));
     SL_TRY(parse_expr(p, &stmt->expr));
     append(tail, stmt);
@@ -318,7 +318,7 @@ static sl_err parse_block(struct parser *p, struct sl_stmt **out) {
 }
 
 /* model name "what it is" */
-sl_err sl_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast) {
+sl_err sl_graph_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast) {
     SL_TRY(sl_lex_skip_newlines(lex));
     ast->is_library = sl_lex_is_name(lex, "library");
     if (!ast->is_library && !sl_lex_is_name(lex, "model"))
@@ -330,10 +330,10 @@ sl_err sl_model_parse_header(struct sl_lex *lex, struct sl_model_ast *ast) {
     return sl_lex_take_newline(lex);
 }
 
-sl_err sl_model_parse(struct sl_lex *lex, struct sl_arena *arena, struct sl_model_ast *ast) {
+sl_err sl_graph_model_parse(struct sl_lex *lex, struct sl_arena *arena, struct sl_model_ast *ast) {
     struct parser p = {.lex = lex, .arena = arena};
     struct sl_stmt **tail = &ast->body;
-    SL_TRY(sl_model_parse_header(lex, ast));
+    SL_TRY(sl_graph_model_parse_header(lex, ast));
     while (lex->tok.kind != SL_TOK_END)
         SL_TRY(parse_statement(&p, &tail));
     return SL_OK;

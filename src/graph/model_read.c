@@ -29,15 +29,15 @@ static sl_err elaborate(struct sl_eval *ev, const struct sl_model_ast *ast) {
         return sl_fail(SL_ERR_INPUT, "%s: this is a library of functions, for 'use' in a model",
                        ev->file);
     SL_PUSH(&ev->used, ev->file);
-    SL_TRY(sl_eval_collect(ev, ast));
-    SL_TRY(sl_eval_block(ev, ast->body));
-    SL_TRY(sl_eval_check_sets(ev));
+    SL_TRY(sl_graph_eval_collect(ev, ast));
+    SL_TRY(sl_graph_eval_block(ev, ast->body));
+    SL_TRY(sl_graph_eval_check_sets(ev));
     sl_err err = sl_graph_check(ev->graph);
     return err == SL_OK ? err : sl_err_context(err, "%s", ev->file);
 }
 
 static void close_eval(struct sl_eval *ev) {
-    sl_frame_free(&ev->global);
+    sl_graph_frame_free(&ev->global);
     sl_map_free(&ev->functions);
     SL_VEC_FREE(&ev->fns);
     SL_VEC_FREE(&ev->withs);
@@ -60,8 +60,8 @@ static struct sl_eval open_eval(struct sl_lex *lex, const struct sl_model_option
     };
 }
 
-sl_err sl_model_read(const char *file, const char *text, size_t length,
-                     const struct sl_model_options *options, struct sl_graph **out) {
+sl_err sl_graph_model_read(const char *file, const char *text, size_t length,
+                           const struct sl_model_options *options, struct sl_graph **out) {
     struct sl_lex lex;
     struct sl_arena arena = {0};
     struct sl_model_ast ast = {0};
@@ -74,7 +74,7 @@ sl_err sl_model_read(const char *file, const char *text, size_t length,
     ev.graph->node_limit = options->node_limit ? options->node_limit : SL_EVAL_NODES;
     ev.file = sl_arena_dup(&ev.graph->arena, file, strlen(file)); /* nodes point to it */
     SL_TRY_OUT(sl_lex_open(&lex, ev.file, text, length, false));
-    SL_TRY_OUT(sl_model_parse(&lex, &arena, &ast));
+    SL_TRY_OUT(sl_graph_model_parse(&lex, &arena, &ast));
     if (ast.name.length)
         ev.graph->name = sl_arena_dup(&ev.graph->arena, ast.name.at, ast.name.length);
     ev.graph->brief = sl_arena_dup(&ev.graph->arena, ast.brief.at, ast.brief.length);
@@ -87,23 +87,23 @@ out:
     return err;
 }
 
-sl_err sl_model_read_file(const char *file, const struct sl_model_options *options,
-                          struct sl_graph **out) {
+sl_err sl_graph_model_read_file(const char *file, const struct sl_model_options *options,
+                                struct sl_graph **out) {
     char *text;
     size_t length;
     *out = NULL;
     SL_TRY(sl_file_read(file, SL_MODEL_FILE_BYTES, &text, &length));
-    sl_err err = sl_model_read(file, text, length, options, out);
+    sl_err err = sl_graph_model_read(file, text, length, options, out);
     free(text);
     return err;
 }
 
-sl_err sl_model_peek(const char *file, const char *text, size_t length, struct sl_arena *arena,
-                     struct sl_model_header *out) {
+sl_err sl_graph_model_peek(const char *file, const char *text, size_t length,
+                           struct sl_arena *arena, struct sl_model_header *out) {
     struct sl_lex lex;
     struct sl_model_ast ast = {0};
     SL_TRY(sl_lex_open(&lex, file, text, length, false));
-    SL_TRY(sl_model_parse_header(&lex, &ast));
+    SL_TRY(sl_graph_model_parse_header(&lex, &ast));
     out->is_library = ast.is_library;
     out->name = ast.name.length ? sl_arena_dup(arena, ast.name.at, ast.name.length)
                                 : base_name(arena, file);
@@ -116,16 +116,16 @@ sl_err sl_model_peek(const char *file, const char *text, size_t length, struct s
 static sl_err take_result(struct sl_eval *ev, const struct sl_model_piece *piece) {
     if (!piece->result)
         return SL_OK;
-    const struct sl_val *value = sl_frame_find(&ev->global, SL_STR("_r"));
+    const struct sl_val *value = sl_graph_frame_find(&ev->global, SL_STR("_r"));
     if (!value || value->kind != SL_VAL_TENSOR)
         return sl_fail(SL_ERR_INPUT, "the result is %s, not a tensor",
-                       value ? sl_val_name(value) : "nothing");
+                       value ? sl_graph_val_name(value) : "nothing");
     *piece->result = value->tensor;
     return SL_OK;
 }
 
-sl_err sl_model_extend(struct sl_graph *graph, const struct sl_model_options *options,
-                       const struct sl_model_piece *piece) {
+sl_err sl_graph_model_extend(struct sl_graph *graph, const struct sl_model_options *options,
+                             const struct sl_model_piece *piece) {
     struct sl_lex lex;
     struct sl_arena arena = {0};
     struct sl_model_ast ast = {0};
@@ -135,12 +135,12 @@ sl_err sl_model_extend(struct sl_graph *graph, const struct sl_model_options *op
     ev.frame = &ev.global;
     ev.scope = sl_arena_dup(&graph->arena, piece->scope, strlen(piece->scope));
     for (int i = 0; i < piece->value_count; i++)
-        sl_frame_put(&ev.global, sl_str(sl_arena_printf(&arena, "_v%d", i)),
-                     sl_val_tensor(piece->values[i]));
+        sl_graph_frame_put(&ev.global, sl_str(sl_arena_printf(&arena, "_v%d", i)),
+                           sl_graph_val_tensor(piece->values[i]));
     SL_TRY_OUT(sl_lex_open(&lex, "", piece->text, strlen(piece->text), false));
-    SL_TRY_OUT(sl_model_parse(&lex, &arena, &ast));
-    SL_TRY_OUT(sl_eval_collect(&ev, &ast));
-    SL_TRY_OUT(sl_eval_block(&ev, ast.body));
+    SL_TRY_OUT(sl_graph_model_parse(&lex, &arena, &ast));
+    SL_TRY_OUT(sl_graph_eval_collect(&ev, &ast));
+    SL_TRY_OUT(sl_graph_eval_block(&ev, ast.body));
     SL_TRY_OUT(take_result(&ev, piece));
 out:
     close_eval(&ev);
@@ -155,8 +155,8 @@ static char *join_path(const char *dir, size_t dir_length, const char *name) {
     return path.at;
 }
 
-sl_err sl_model_find_used(const void *ctx, const char *from, const char *name,
-                          struct sl_model_source *out) {
+sl_err sl_graph_model_find_used(const void *ctx, const char *from, const char *name,
+                                struct sl_model_source *out) {
     const char *const *dirs = ctx;
     const char *slash = strrchr(from, '/');
     out->file = join_path(from, slash ? (size_t)(slash - from) + 1 : 0, name);

@@ -51,7 +51,7 @@ static const struct sl_model_set *find_set(const struct sl_eval *ev, struct sl_s
 static sl_err override(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl_val *value) {
     const struct sl_with *with = find_with(ev, stmt->name);
     const struct sl_model_set *set = find_set(ev, stmt->name);
-    sl_err err = sl_eval_expr(ev, stmt->expr, value);
+    sl_err err = sl_graph_eval_expr(ev, stmt->expr, value);
     if (err != SL_OK && !with && !set)
         return err;
     bool whole = err != SL_OK || value->kind == SL_VAL_DIM;
@@ -67,12 +67,12 @@ static sl_err override(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl
         return sl_lex_fail_at(ev->lex, with->pos, "'%.*s' is a whole number",
                               (int)with->name.length, with->name.at);
     }
-    *value = whole ? sl_val_int((int64_t)number)
+    *value = whole ? sl_graph_val_int((int64_t)number)
                    : (struct sl_val){.kind = SL_VAL_FLOAT, .number = number};
     return SL_OK;
 }
 
-sl_err sl_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
+sl_err sl_graph_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
     struct sl_val value = {0};
     if (ev->depth > 0)
         return sl_lex_fail_at(ev->lex, stmt->pos, "size is for the top level");
@@ -82,11 +82,11 @@ sl_err sl_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
     SL_TRY(override(ev, stmt, &value));
     if (!is_size(&value))
         return sl_lex_fail_at(ev->lex, stmt->expr->pos, "a size is a number, this is %s",
-                              sl_val_name(&value));
-    if (sl_frame_find(&ev->global, stmt->name))
+                              sl_graph_val_name(&value));
+    if (sl_graph_frame_find(&ev->global, stmt->name))
         return sl_lex_fail_at(ev->lex, stmt->pos, "'%.*s' is defined twice", (int)stmt->name.length,
                               stmt->name.at);
-    sl_frame_put(&ev->global, stmt->name, value);
+    sl_graph_frame_put(&ev->global, stmt->name, value);
     struct sl_size size = {
         sl_arena_dup(&ev->graph->arena, stmt->name.at, stmt->name.length),
         value.kind == SL_VAL_DIM ? (double)value.dim.n : value.number,
@@ -95,8 +95,8 @@ sl_err sl_eval_size(struct sl_eval *ev, const struct sl_stmt *stmt) {
     return SL_OK;
 }
 
-sl_err sl_model_parse_sets(const char *text, struct sl_arena *arena,
-                           struct sl_model_options *options) {
+sl_err sl_graph_model_parse_sets(const char *text, struct sl_arena *arena,
+                                 struct sl_model_options *options) {
     SL_VEC(struct sl_model_set) sets = {0};
     sl_err err = SL_OK;
     for (const char *at = text; *at;) {
@@ -121,7 +121,7 @@ out:
     return err;
 }
 
-sl_err sl_eval_check_sets(struct sl_eval *ev) {
+sl_err sl_graph_eval_check_sets(struct sl_eval *ev) {
     for (int i = 0; i < ev->options->set_count; i++) {
         const char *name = ev->options->sets[i].name;
         bool known = false;
@@ -134,7 +134,7 @@ sl_err sl_eval_check_sets(struct sl_eval *ev) {
     return SL_OK;
 }
 
-sl_err sl_eval_collect(struct sl_eval *ev, const struct sl_model_ast *ast) {
+sl_err sl_graph_eval_collect(struct sl_eval *ev, const struct sl_model_ast *ast) {
     for (const struct sl_stmt *stmt = ast->body; stmt; stmt = stmt->next) {
         if (ast->is_library && stmt->kind != SL_STMT_FN && stmt->kind != SL_STMT_USE)
             return sl_lex_fail_at(ev->lex, stmt->pos, "a library holds functions only");
@@ -164,10 +164,10 @@ static bool is_used(const struct sl_eval *ev, const char *file) {
 static sl_err push_withs(struct sl_eval *ev, const struct sl_stmt *use) {
     for (const struct sl_stmt *size = use->body; size; size = size->next) {
         struct sl_with with = {.name = size->name, .pos = size->pos};
-        SL_TRY(sl_eval_expr(ev, size->expr, &with.value));
+        SL_TRY(sl_graph_eval_expr(ev, size->expr, &with.value));
         if (!is_size(&with.value))
             return sl_lex_fail_at(ev->lex, size->expr->pos, "a size is a number, this is %s",
-                                  sl_val_name(&with.value));
+                                  sl_graph_val_name(&with.value));
         SL_PUSH(&ev->withs, with);
     }
     return SL_OK;
@@ -197,7 +197,7 @@ static sl_err run_used(struct sl_eval *ev, const struct sl_stmt *use,
     file = sl_arena_dup(&ev->graph->arena, source->file, strlen(source->file));
     if (is_used(ev, file) && !use->body) { /* a library's functions are there already */
         SL_TRY(sl_lex_open(&lex, file, source->text, source->length, false));
-        SL_TRY(sl_model_parse_header(&lex, &ast));
+        SL_TRY(sl_graph_model_parse_header(&lex, &ast));
         if (ast.is_library)
             return SL_OK;
     }
@@ -207,17 +207,17 @@ static sl_err run_used(struct sl_eval *ev, const struct sl_stmt *use,
     SL_PUSH(&ev->used, file);
     SL_TRY(push_withs(ev, use));
     SL_TRY(sl_lex_open(&lex, file, source->text, source->length, false));
-    SL_TRY(sl_model_parse(&lex, ev->arena, &ast));
-    SL_TRY(sl_eval_collect(ev, &ast));
+    SL_TRY(sl_graph_model_parse(&lex, ev->arena, &ast));
+    SL_TRY(sl_graph_eval_collect(ev, &ast));
     ev->file = file;
     ev->use_depth++;
-    SL_TRY(sl_eval_block(ev, ast.body));
+    SL_TRY(sl_graph_eval_block(ev, ast.body));
     ev->use_depth--;
     ev->file = outside;
     return check_withs(ev, use, withs);
 }
 
-sl_err sl_eval_use(struct sl_eval *ev, const struct sl_stmt *stmt) {
+sl_err sl_graph_eval_use(struct sl_eval *ev, const struct sl_stmt *stmt) {
     struct sl_model_source source = {0};
     char name[SL_MODEL_NAME];
     if (!ev->options->find_used)

@@ -20,7 +20,7 @@ static const char *suggest_name(struct sl_eval *ev, const char *wanted) {
 }
 
 static sl_err eval_name(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
-    struct sl_val *found = sl_frame_find(ev->frame, expr->text);
+    struct sl_val *found = sl_graph_frame_find(ev->frame, expr->text);
     if (found) {
         *out = *found;
         return SL_OK;
@@ -45,23 +45,23 @@ static sl_err eval_list(struct sl_eval *ev, const struct sl_expr *expr, struct s
         count++;
     if (count > SL_MODEL_LIST)
         return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
-    SL_TRY(sl_eval_step(ev, expr->pos, count));
+    SL_TRY(sl_graph_eval_step(ev, expr->pos, count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = count};
     out->items = SL_NEW(ev->arena, struct sl_val, count);
     int i = 0;
     for (const struct sl_arg *arg = expr->args; arg; arg = arg->next)
-        SL_TRY(sl_eval_expr(ev, arg->value, &out->items[i++]));
+        SL_TRY(sl_graph_eval_expr(ev, arg->value, &out->items[i++]));
     return SL_OK;
 }
 
 static sl_err eval_index(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     struct sl_val list;
     int64_t index;
-    SL_TRY(sl_eval_expr(ev, expr->a, &list));
-    SL_TRY(sl_eval_int(ev, expr->b, &index));
+    SL_TRY(sl_graph_eval_expr(ev, expr->a, &list));
+    SL_TRY(sl_graph_eval_int(ev, expr->b, &index));
     if (list.kind != SL_VAL_LIST)
         return sl_lex_fail_at(ev->lex, expr->pos, "only lists have an index, this is %s",
-                              sl_val_name(&list));
+                              sl_graph_val_name(&list));
     if (index < 0)
         index += list.count;
     if (index < 0 || index >= list.count)
@@ -78,8 +78,8 @@ static sl_err emit(struct sl_eval *ev, const struct sl_expr *expr, struct sl_nod
         return sl_lex_fail_at(ev->lex, expr->pos, "this build has no op '%s'", name);
     spec.pos = expr->pos;
     int value;
-    SL_TRY(sl_eval_node(ev, &spec, &value));
-    *out = sl_val_tensor(value);
+    SL_TRY(sl_graph_eval_node(ev, &spec, &value));
+    *out = sl_graph_val_tensor(value);
     return SL_OK;
 }
 
@@ -103,8 +103,8 @@ static sl_err tensor_binary(struct sl_eval *ev, const struct sl_expr *expr,
             return sl_lex_fail_at(ev->lex, expr->pos, "division by zero");
         return emit(ev, expr, spec, "scale", out);
     }
-    return sl_lex_fail_at(ev->lex, expr->pos, "cannot compute %s %.*s %s", sl_val_name(a),
-                          (int)expr->text.length, expr->text.at, sl_val_name(b));
+    return sl_lex_fail_at(ev->lex, expr->pos, "cannot compute %s %.*s %s", sl_graph_val_name(a),
+                          (int)expr->text.length, expr->text.at, sl_graph_val_name(b));
 }
 
 static sl_err list_binary(struct sl_eval *ev, const struct sl_expr *expr,
@@ -114,7 +114,7 @@ static sl_err list_binary(struct sl_eval *ev, const struct sl_expr *expr,
         return sl_lex_fail_at(ev->lex, expr->pos, "lists can only be joined: list + list");
     if (a->count + b->count > SL_MODEL_LIST)
         return sl_lex_fail_at(ev->lex, expr->pos, "list is longer than %d", SL_MODEL_LIST);
-    SL_TRY(sl_eval_step(ev, expr->pos, a->count + b->count));
+    SL_TRY(sl_graph_eval_step(ev, expr->pos, a->count + b->count));
     *out = (struct sl_val){.kind = SL_VAL_LIST, .count = a->count + b->count};
     out->items = SL_NEW(ev->arena, struct sl_val, out->count);
     if (a->count)
@@ -150,7 +150,7 @@ static sl_err dim_divide(struct sl_eval *ev, const struct sl_expr *expr, struct 
 static sl_err dim_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_dim a,
                          struct sl_dim b, struct sl_val *out) {
     bool overflow = false;
-    *out = sl_val_int(0);
+    *out = sl_graph_val_int(0);
     switch (expr->text.at[0]) {
     case '+':
     case '-':
@@ -209,16 +209,16 @@ static bool is_comparison(struct sl_str op) {
     return op.at[0] == '<' || op.at[0] == '>' || op.at[0] == '!' || op.at[0] == '=';
 }
 
-sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *values,
-                      struct sl_val *out) {
+sl_err sl_graph_eval_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *values,
+                            struct sl_val *out) {
     const struct sl_val *a = &values[0], *b = &values[1];
     bool is_equal = sl_str_is(expr->text, "=="), is_test = is_equal || sl_str_is(expr->text, "!=");
     if (is_test && (a->kind == SL_VAL_NONE || b->kind == SL_VAL_NONE)) {
-        *out = sl_val_int((a->kind == b->kind) == is_equal);
+        *out = sl_graph_val_int((a->kind == b->kind) == is_equal);
         return SL_OK;
     }
     if (is_test && a->kind == SL_VAL_STRING && b->kind == SL_VAL_STRING) {
-        *out = sl_val_int(sl_str_equal(a->string, b->string) == is_equal);
+        *out = sl_graph_val_int(sl_str_equal(a->string, b->string) == is_equal);
         return SL_OK;
     }
     if (a->kind == SL_VAL_LIST || b->kind == SL_VAL_LIST)
@@ -230,12 +230,12 @@ sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_
     bool batch = (a->kind == SL_VAL_DIM && a->dim.batch) || (b->kind == SL_VAL_DIM && b->dim.batch);
     bool dims = a->kind == SL_VAL_DIM && b->kind == SL_VAL_DIM;
     if (!numbers || (batch && (is_comparison(expr->text) || !dims)))
-        return sl_lex_fail_at(ev->lex, expr->pos, "cannot compute %s %.*s %s", sl_val_name(a),
-                              (int)expr->text.length, expr->text.at, sl_val_name(b));
+        return sl_lex_fail_at(ev->lex, expr->pos, "cannot compute %s %.*s %s", sl_graph_val_name(a),
+                              (int)expr->text.length, expr->text.at, sl_graph_val_name(b));
     double x = a->kind == SL_VAL_DIM ? (double)a->dim.n : a->number;
     double y = b->kind == SL_VAL_DIM ? (double)b->dim.n : b->number;
     if (is_comparison(expr->text)) {
-        *out = sl_val_int(compare(expr->text, x, y));
+        *out = sl_graph_val_int(compare(expr->text, x, y));
         return SL_OK;
     }
     return dims ? dim_binary(ev, expr, a->dim, b->dim, out) : float_binary(ev, expr, x, y, out);
@@ -244,24 +244,24 @@ sl_err sl_eval_binary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_
 static sl_err eval_logic(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     double a, b;
     bool is_or = sl_str_is(expr->text, "or");
-    SL_TRY(sl_eval_number(ev, expr->a, &a));
+    SL_TRY(sl_graph_eval_number(ev, expr->a, &a));
     if ((a != 0) == is_or) {
-        *out = sl_val_int(is_or);
+        *out = sl_graph_val_int(is_or);
         return SL_OK;
     }
-    SL_TRY(sl_eval_number(ev, expr->b, &b));
-    *out = sl_val_int(b != 0);
+    SL_TRY(sl_graph_eval_number(ev, expr->b, &b));
+    *out = sl_graph_val_int(b != 0);
     return SL_OK;
 }
 
 static sl_err eval_unary(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     if (sl_str_is(expr->text, "not")) {
         double number;
-        SL_TRY(sl_eval_number(ev, expr->a, &number));
-        *out = sl_val_int(number == 0);
+        SL_TRY(sl_graph_eval_number(ev, expr->a, &number));
+        *out = sl_graph_val_int(number == 0);
         return SL_OK;
     }
-    SL_TRY(sl_eval_expr(ev, expr->a, out));
+    SL_TRY(sl_graph_eval_expr(ev, expr->a, out));
     if (out->kind == SL_VAL_FLOAT) {
         out->number = -out->number;
         return SL_OK;
@@ -271,7 +271,7 @@ static sl_err eval_unary(struct sl_eval *ev, const struct sl_expr *expr, struct 
         return SL_OK;
     }
     if (out->kind != SL_VAL_TENSOR)
-        return sl_lex_fail_at(ev->lex, expr->pos, "cannot negate %s", sl_val_name(out));
+        return sl_lex_fail_at(ev->lex, expr->pos, "cannot negate %s", sl_graph_val_name(out));
     union sl_attr attr[SL_MAX_ATTR] = {{.f = -1}};
     int tensor = out->tensor;
     struct sl_node_spec spec = {.in_count = 1, .in = &tensor, .attr = attr};
@@ -282,9 +282,9 @@ static sl_err eval_operator(struct sl_eval *ev, const struct sl_expr *expr, stru
     struct sl_val values[2];
     if (sl_str_is(expr->text, "or") || sl_str_is(expr->text, "and"))
         return eval_logic(ev, expr, out);
-    SL_TRY(sl_eval_expr(ev, expr->a, &values[0]));
-    SL_TRY(sl_eval_expr(ev, expr->b, &values[1]));
-    return sl_eval_binary(ev, expr, values, out);
+    SL_TRY(sl_graph_eval_expr(ev, expr->a, &values[0]));
+    SL_TRY(sl_graph_eval_expr(ev, expr->b, &values[1]));
+    return sl_graph_eval_binary(ev, expr, values, out);
 }
 
 static sl_err eval_kind(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
@@ -292,7 +292,7 @@ static sl_err eval_kind(struct sl_eval *ev, const struct sl_expr *expr, struct s
     case SL_EXPR_INT:
         if (expr->integer > SL_MAX_NUMEL)
             return sl_lex_fail_at(ev->lex, expr->pos, "the number is out of range");
-        *out = sl_val_int(expr->integer);
+        *out = sl_graph_val_int(expr->integer);
         return SL_OK;
     case SL_EXPR_FLOAT:
         *out = (struct sl_val){.kind = SL_VAL_FLOAT, .number = expr->number};
@@ -302,7 +302,7 @@ static sl_err eval_kind(struct sl_eval *ev, const struct sl_expr *expr, struct s
         return SL_OK;
     case SL_EXPR_NAME: return eval_name(ev, expr, out);
     case SL_EXPR_LIST: return eval_list(ev, expr, out);
-    case SL_EXPR_CALL: return sl_eval_call(ev, expr, out);
+    case SL_EXPR_CALL: return sl_graph_eval_call(ev, expr, out);
     case SL_EXPR_INDEX: return eval_index(ev, expr, out);
     case SL_EXPR_UNARY: return eval_unary(ev, expr, out);
     case SL_EXPR_BINARY: break;
@@ -310,7 +310,7 @@ static sl_err eval_kind(struct sl_eval *ev, const struct sl_expr *expr, struct s
     return eval_operator(ev, expr, out);
 }
 
-sl_err sl_eval_expr(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
+sl_err sl_graph_eval_expr(struct sl_eval *ev, const struct sl_expr *expr, struct sl_val *out) {
     if (ev->nesting >= SL_EVAL_NESTING)
         return sl_lex_fail_at(ev->lex, expr->pos, "calls and expressions are nested deeper than %d",
                               SL_EVAL_NESTING);

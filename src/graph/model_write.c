@@ -11,10 +11,10 @@ static void put_init(struct sl_text *text, const struct sl_init *init) {
         return;
     }
     sl_text_printf(text, "%s(", names[init->kind]);
-    sl_attr_put_float(text, init->a);
+    sl_graph_attr_put_float(text, init->a);
     if (init->kind == SL_INIT_UNIFORM || (init->kind == SL_INIT_NORMAL && init->b != 0)) {
         sl_text_put(text, ", ");
-        sl_attr_put_float(text, init->b);
+        sl_graph_attr_put_float(text, init->b);
     }
     sl_text_put(text, ")");
 }
@@ -71,14 +71,14 @@ static void put_attrs(struct sl_text *text, const struct sl_node *node) {
     unsigned required = 0;
     for (int i = 0; node->op->attrs && node->op->attrs[i].name; i++)
         required |= (unsigned)(node->op->attrs[i].fallback == NULL) << i;
-    if (sl_op_defaults(node->op, required, fallback) != SL_OK)
+    if (sl_graph_op_defaults(node->op, required, fallback) != SL_OK)
         return;
     for (int i = 0; node->op->attrs && node->op->attrs[i].name; i++) {
         const struct sl_attr_desc *desc = &node->op->attrs[i];
-        if (!(required >> i & 1) && sl_attr_equal(desc, &node->attr[i], &fallback[i]))
+        if (!(required >> i & 1) && sl_graph_attr_equal(desc, &node->attr[i], &fallback[i]))
             continue;
         sl_text_printf(text, ", %s = ", desc->name);
-        sl_attr_put(text, desc, &node->attr[i]);
+        sl_graph_attr_put(text, desc, &node->attr[i]);
     }
 }
 
@@ -100,7 +100,7 @@ static void put_node(struct sl_text *text, const struct sl_graph *graph, int ind
     sl_text_put(text, ")");
     int written = (int)(text->length - start);
     sl_text_printf(text, "%*s# %s\n", written < SHAPE_COLUMN - 2 ? SHAPE_COLUMN - written : 2, "",
-                   sl_shape_text(out, shape));
+                   sl_graph_shape_text(out, shape));
 }
 
 static void put_declarations(struct sl_text *text, const struct sl_graph *graph) {
@@ -109,7 +109,7 @@ static void put_declarations(struct sl_text *text, const struct sl_graph *graph)
         const struct sl_input *input = &graph->inputs.at[i];
         const struct sl_value *v = sl_graph_value(graph, input->value);
         sl_text_printf(text, "input %s : %s%s", input->name, v->dtype == SL_INT ? "int" : "float",
-                       sl_shape_text(&v->shape, shape));
+                       sl_graph_shape_text(&v->shape, shape));
         if (input->below)
             sl_text_printf(text, " < %lld", (long long)input->below);
         sl_text_put(text, "\n");
@@ -120,7 +120,7 @@ static void put_declarations(struct sl_text *text, const struct sl_graph *graph)
         for (int64_t i = 0; i < count; i++) {
             const struct sl_value *v = sl_graph_value(graph, params[i].value);
             sl_text_printf(text, "%s %s%s ~ ", kind ? "state" : "param", params[i].name,
-                           sl_shape_text(&v->shape, shape));
+                           sl_graph_shape_text(&v->shape, shape));
             put_init(text, &params[i].init);
             sl_text_put(text, "\n");
         }
@@ -140,7 +140,7 @@ static bool *find_used(const struct sl_graph *graph, struct sl_arena *arena, int
     return used;
 }
 
-void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
+void sl_graph_model_write(const struct sl_graph *graph, struct sl_text *text) {
     struct sl_arena scratch = {0};
     int64_t nodes = graph->differentiated ? graph->forward_count : graph->nodes.count;
     bool *used = find_used(graph, &scratch, nodes);
@@ -168,27 +168,28 @@ void sl_model_write(const struct sl_graph *graph, struct sl_text *text) {
         put_ref(text, graph, graph->losses.at[i].value);
         if (graph->losses.at[i].weight != 1) {
             sl_text_put(text, " weight ");
-            sl_attr_put_float(text, graph->losses.at[i].weight);
+            sl_graph_attr_put_float(text, graph->losses.at[i].weight);
         }
         sl_text_put(text, "\n");
     }
     sl_arena_free(&scratch);
 }
 
-void sl_model_write_dot(const struct sl_graph *graph, struct sl_text *text) {
+void sl_graph_model_write_dot(const struct sl_graph *graph, struct sl_text *text) {
     char shape[SL_SHAPE_TEXT], name[SL_NAME_TEXT];
     int64_t nodes = graph->differentiated ? graph->forward_count : graph->nodes.count;
     sl_text_printf(text, "digraph \"%s\" {\n  rankdir=TB; node [shape=box, fontname=Helvetica];\n",
                    graph->name);
     for (int64_t i = 0; i < graph->inputs.count; i++)
-        sl_text_printf(text, "  v%d [label=\"%s\\n%s\", shape=ellipse];\n",
-                       graph->inputs.at[i].value, graph->inputs.at[i].name,
-                       sl_shape_text(&graph->values.at[graph->inputs.at[i].value].shape, shape));
+        sl_text_printf(
+            text, "  v%d [label=\"%s\\n%s\", shape=ellipse];\n", graph->inputs.at[i].value,
+            graph->inputs.at[i].name,
+            sl_graph_shape_text(&graph->values.at[graph->inputs.at[i].value].shape, shape));
     for (int64_t n = 0; n < nodes; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
         sl_graph_value_name(graph, node->out[0], name);
         sl_text_printf(text, "  n%lld [label=\"%s\\n%s\"];\n", (long long)n, name,
-                       sl_shape_text(&graph->values.at[node->out[0]].shape, shape));
+                       sl_graph_shape_text(&graph->values.at[node->out[0]].shape, shape));
         for (int i = 0; i < node->in_count; i++) {
             const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
             if (v && v->kind == SL_VALUE_NODE)

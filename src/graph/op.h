@@ -66,7 +66,7 @@ struct sl_infer {
 };
 
 /* "matmul: inner sizes differ: ..." */
-sl_err sl_infer_fail(const struct sl_infer *infer, const char *fmt, ...) SL_PRINTF(2, 3);
+sl_err sl_graph_infer_fail(const struct sl_infer *infer, const char *fmt, ...) SL_PRINTF(2, 3);
 
 /* What an op sees of itself when it is asked for cost, with B put in. */
 struct sl_op_view {
@@ -90,14 +90,14 @@ struct sl_grad {
 
 /* Emit a node of the named op and return its first output (-1 after an error). `attr` may be NULL
  * when all attributes have defaults; it has one entry per row of the op's table. */
-int sl_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *in,
-                 const union sl_attr *attr);
+int sl_graph_grad_emit(struct sl_grad *grad, const char *op, int in_count, const int *in,
+                       const union sl_attr *attr);
 /* Input i of the forward node, -1 when it is absent (also when the node has fewer inputs). */
-int sl_grad_input(const struct sl_grad *grad, int i);
+int sl_graph_grad_input(const struct sl_grad *grad, int i);
 /* Output `slot` of the node that produced `value`. */
-int sl_grad_output(const struct sl_grad *grad, int value, int slot);
+int sl_graph_grad_output(const struct sl_grad *grad, int value, int slot);
 /* Shapes of values while emitting. */
-const struct sl_shape *sl_grad_shape(const struct sl_grad *grad, int value);
+const struct sl_shape *sl_graph_grad_shape(const struct sl_grad *grad, int value);
 
 /* A dense array for reference kernels: double for float tensors, int32_t for int tensors. */
 struct sl_array {
@@ -146,22 +146,24 @@ struct sl_op {
 };
 
 /* Attributes by text, for readers and writers. */
-int sl_op_attr_count(const struct sl_op *op);
-int sl_op_find_attr(const struct sl_op *op, struct sl_str name); /* -1 when absent */
+int sl_graph_op_attr_count(const struct sl_op *op);
+int sl_graph_op_find_attr(const struct sl_op *op, struct sl_str name); /* -1 when absent */
 /* The defaults; SL_ERR_INPUT names an attribute that must be given and was not (`given` bits). */
-SL_MUST_CHECK sl_err sl_op_defaults(const struct sl_op *op, unsigned given,
-                                    union sl_attr attr[SL_MAX_ATTR]);
+SL_MUST_CHECK sl_err sl_graph_op_defaults(const struct sl_op *op, unsigned given,
+                                          union sl_attr attr[SL_MAX_ATTR]);
 /* Index of a choice of an enum, -1 when unknown. */
-int sl_attr_choice(const struct sl_attr_desc *desc, struct sl_str name);
-void sl_attr_put(struct sl_text *text, const struct sl_attr_desc *desc, const union sl_attr *attr);
+int sl_graph_attr_choice(const struct sl_attr_desc *desc, struct sl_str name);
+void sl_graph_attr_put(struct sl_text *text, const struct sl_attr_desc *desc,
+                       const union sl_attr *attr);
 /* A number as the model language reads it: whole numbers beyond 2^48 are floats there, -0 is 0. */
-void sl_attr_put_float(struct sl_text *text, double value);
-bool sl_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a, const union sl_attr *b);
+void sl_graph_attr_put_float(struct sl_text *text, double value);
+bool sl_graph_attr_equal(const struct sl_attr_desc *desc, const union sl_attr *a,
+                         const union sl_attr *b);
 
 /* Inputs by position: required and total count ("x w bias?" -> 2, 3; "xs*" -> 1, SL_MAX_IN). */
-void sl_op_arity(const struct sl_op *op, int *least, int *most);
+void sl_graph_op_arity(const struct sl_op *op, int *least, int *max);
 /* Position of a named input, -1 when absent. */
-int sl_op_find_input(const struct sl_op *op, struct sl_str name);
-int sl_op_output_count(const struct sl_op *op);
+int sl_graph_op_find_input(const struct sl_op *op, struct sl_str name);
+int sl_graph_op_output_count(const struct sl_op *op);
 
 #endif

@@ -25,28 +25,28 @@ struct sl_dim {
     bool batch;
 };
 
-struct sl_dim sl_shape_dim(const struct sl_shape *shape, int axis); /* axis may be negative */
-void sl_shape_set(struct sl_shape *shape, int axis, struct sl_dim dim);
-bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
-bool sl_dim_equal(struct sl_dim a, struct sl_dim b);
+struct sl_dim sl_graph_shape_dim(const struct sl_shape *shape, int axis); /* axis may be negative */
+void sl_graph_shape_set(struct sl_shape *shape, int axis, struct sl_dim dim);
+bool sl_graph_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
+bool sl_graph_dim_equal(struct sl_dim a, struct sl_dim b);
 
 /* Elements for a micro-batch of B samples; elements per sample (B = 1). */
-int64_t sl_shape_numel(const struct sl_shape *shape, int64_t batch);
+int64_t sl_graph_shape_numel(const struct sl_shape *shape, int64_t batch);
 /* The product of all sizes as one dim; the number of batch factors must be 0 or 1. */
-struct sl_dim sl_shape_product(const struct sl_shape *shape, int from, int to);
+struct sl_dim sl_graph_shape_product(const struct sl_shape *shape, int from, int to);
 /* B put in: no symbolic size is left. */
-struct sl_shape sl_shape_at(const struct sl_shape *shape, int64_t batch);
+struct sl_shape sl_graph_shape_at(const struct sl_shape *shape, int64_t batch);
 
 /* At most one size carries B, sizes are positive, the product is at most SL_MAX_NUMEL. */
-SL_MUST_CHECK sl_err sl_shape_check(const struct sl_shape *shape);
+SL_MUST_CHECK sl_err sl_graph_shape_check(const struct sl_shape *shape);
 
 /* numpy broadcasting; SL_ERR_INPUT with both shapes when impossible. */
-SL_MUST_CHECK sl_err sl_shape_broadcast(const struct sl_shape *a, const struct sl_shape *b,
-                                        struct sl_shape *out);
+SL_MUST_CHECK sl_err sl_graph_shape_broadcast(const struct sl_shape *a, const struct sl_shape *b,
+                                              struct sl_shape *out);
 
 /* "[B,128,64]", written into `out` and returned. */
 enum { SL_SHAPE_TEXT = 160 };
-const char *sl_shape_text(const struct sl_shape *shape, char out[SL_SHAPE_TEXT]);
+const char *sl_graph_shape_text(const struct sl_shape *shape, char out[SL_SHAPE_TEXT]);
 
 /* Make a shape: SL_SHAPE(2, 1, 5, 7) is [B*5,7]: rank, batch bits, sizes. */
 #define SL_SHAPE(rank_, batch_, ...)                                                               \

@@ -32,7 +32,7 @@ static int64_t count_activations(const struct sl_graph *graph) {
             if (base < 0 || kept[base] || !is_activation(graph, base))
                 continue;
             kept[base] = true;
-            elements += sl_shape_numel(&graph->values.at[base].shape, 1);
+            elements += sl_graph_shape_numel(&graph->values.at[base].shape, 1);
         }
     }
     sl_arena_free(&scratch);
@@ -43,7 +43,7 @@ static int64_t count_elements(const struct sl_graph *graph, const struct sl_para
                               int64_t count) {
     int64_t elements = 0;
     for (int64_t i = 0; i < count; i++)
-        elements += sl_shape_numel(&graph->values.at[params[i].value].shape, 1);
+        elements += sl_graph_shape_numel(&graph->values.at[params[i].value].shape, 1);
     return elements;
 }
 

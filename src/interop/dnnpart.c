@@ -72,11 +72,11 @@ static sl_err read_nodes(struct sl_draft *draft, struct sl_json_in *json, struct
             SL_TRY(read_field(json, arena, &layer, &seen));
         }
         if (seen != HAS_ALL)
-            return sl_draft_fail(draft, at,
-                                 "a node needs id, supportedOnFpga, cpuLatency, "
-                                 "fpgaLatency and isBackwardNode");
-        if (draft->layers.count >= SL_LAYER_MOST)
-            return sl_json_fail(json, "more than %d nodes", SL_LAYER_MOST);
+            return sl_interop_draft_fail(draft, at,
+                                         "a node needs id, supportedOnFpga, cpuLatency, "
+                                         "fpgaLatency and isBackwardNode");
+        if (draft->layers.count >= SL_LAYER_MAX)
+            return sl_json_fail(json, "more than %d nodes", SL_LAYER_MAX);
         SL_PUSH(&draft->layers, layer);
         SL_PUSH(&draft->places, at);
     }
@@ -92,7 +92,7 @@ static sl_err read_top(struct sl_draft *draft, struct sl_json_in *json, struct s
         if (sl_str_is(key, "nodes")) {
             SL_TRY(read_nodes(draft, json, arena));
         } else if (sl_str_is(key, "edges")) {
-            SL_TRY(sl_draft_read_edges(draft, json, "cost"));
+            SL_TRY(sl_interop_draft_read_edges(draft, json, "cost"));
         } else if (sl_str_is(key, "maxSizePerFPGA")) {
             SL_TRY(sl_json_take_double(json, &draft->machine.memory_bytes));
         } else if (sl_str_is(key, "maxFPGAs")) {
@@ -114,8 +114,9 @@ static sl_err check_costs(const struct sl_draft *draft) {
         for (int o = 1; o < layer->out_count; o++) {
             double gap = draft->linked[layer->out[o]].cost - draft->linked[layer->out[0]].cost;
             if (gap > 1e-6 || gap < -1e-6)
-                return sl_draft_fail(draft, draft->edges.at[layer->out[o]].at,
-                                     "node %lld has edges of different cost", (long long)layer->id);
+                return sl_interop_draft_fail(draft, draft->edges.at[layer->out[o]].at,
+                                             "node %lld has edges of different cost",
+                                             (long long)layer->id);
         }
     }
     return SL_OK;
@@ -129,15 +130,15 @@ static sl_err read(struct sl_arena *arena, const char *file, const char *text, s
     *out = NULL;
     sl_json_read(&json, file, text, length);
     SL_TRY_OUT(read_top(&draft, &json, arena));
-    SL_TRY_OUT(sl_draft_link(&draft));
+    SL_TRY_OUT(sl_interop_draft_link(&draft));
     SL_TRY_OUT(check_costs(&draft));
-    SL_TRY_OUT(sl_draft_build(&draft, arena, "dnn-partitioning", out));
+    SL_TRY_OUT(sl_interop_draft_build(&draft, arena, "dnn-partitioning", out));
 out:
-    sl_draft_free(&draft);
+    sl_interop_draft_free(&draft);
     return err;
 }
 
-const struct sl_importer sl_import_dnnpart = {
+const struct sl_importer sl_interop_import_dnnpart = {
     .name = "dnn-partitioning",
     .brief = "JSON of msr-fiddle/dnn-partitioning (device placement, NeurIPS 2020)",
     .model = "dnn-partitioning",

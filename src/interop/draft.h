@@ -24,30 +24,30 @@ struct sl_draft {
     SL_VEC(struct sl_layer) layers;
     SL_VEC(const char *) places; /* of the layers */
     SL_VEC(struct sl_draft_edge) edges;
-    struct sl_layer_edge *linked; /* [edges.count] with positions; set by sl_draft_link */
-    struct sl_draft_id *ids;      /* [layers.count] sorted; set by sl_draft_link */
+    struct sl_layer_edge *linked; /* [edges.count] with positions; set by sl_interop_draft_link */
+    struct sl_draft_id *ids;      /* [layers.count] sorted; set by sl_interop_draft_link */
     struct sl_layers_machine machine;
     struct sl_arena scratch;
 };
 
-void sl_draft_free(struct sl_draft *draft);
+void sl_interop_draft_free(struct sl_draft *draft);
 
 /* file:line:column of a place in the text: message. */
-sl_err sl_draft_fail(const struct sl_draft *draft, const char *at, const char *fmt, ...)
+sl_err sl_interop_draft_fail(const struct sl_draft *draft, const char *at, const char *fmt, ...)
     SL_PRINTF(3, 4);
 
 /* Position of the layer with this id, or -1. */
-int sl_draft_find(const struct sl_draft *draft, int64_t id);
+int sl_interop_draft_find(const struct sl_draft *draft, int64_t id);
 
 /* The array after an "edges" key: objects with sourceId, destId and a cost under `cost_key`. */
-SL_MUST_CHECK sl_err sl_draft_read_edges(struct sl_draft *draft, struct sl_json_in *json,
-                                         const char *cost_key);
+SL_MUST_CHECK sl_err sl_interop_draft_read_edges(struct sl_draft *draft, struct sl_json_in *json,
+                                                 const char *cost_key);
 
 /* Replaces ids by positions: `linked`, and the in and out lists of the draft's layers. */
-SL_MUST_CHECK sl_err sl_draft_link(struct sl_draft *draft);
+SL_MUST_CHECK sl_err sl_interop_draft_link(struct sl_draft *draft);
 
-/* Checks and freezes; sl_draft_link comes before. */
-SL_MUST_CHECK sl_err sl_draft_build(struct sl_draft *draft, struct sl_arena *arena,
-                                    const char *format, const struct sl_layers **out);
+/* Checks and freezes; sl_interop_draft_link comes before. */
+SL_MUST_CHECK sl_err sl_interop_draft_build(struct sl_draft *draft, struct sl_arena *arena,
+                                            const char *format, const struct sl_layers **out);
 
 #endif

@@ -3,10 +3,10 @@
 #include "interop/torch_csv.h"
 
 static sl_err write_csv(const struct sl_export *what, struct sl_text *out) {
-    return sl_torch_csv_write(what->sched, what->comms, out);
+    return sl_interop_torch_csv_write(what->sched, what->comms, out);
 }
 
-const struct sl_exporter sl_export_csv = {
+const struct sl_exporter sl_interop_export_csv = {
     .name = "csv",
     .brief = "the schedule as PyTorch's pipelining CSV",
     .needs_sched = true,

@@ -54,7 +54,7 @@ static sl_err write_dot(const struct sl_export *what, struct sl_text *out) {
     return SL_OK;
 }
 
-const struct sl_exporter sl_export_dot = {
+const struct sl_exporter sl_interop_export_dot = {
     .name = "dot",
     .brief = "the graph of stages for Graphviz",
     .write = write_dot,

@@ -93,7 +93,7 @@ static sl_err write_json(const struct sl_export *what, struct sl_text *out) {
     return SL_OK;
 }
 
-const struct sl_exporter sl_export_json = {
+const struct sl_exporter sl_interop_export_json = {
     .name = "json",
     .brief = "everything the plan says, as JSON",
     .write = write_json,

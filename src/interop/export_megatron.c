@@ -23,7 +23,7 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
     const struct sl_blocks *b = &l->blocks;
     sl_graph_blocks(arena, graph, &l->blocks);
     if (!b->row)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "Megatron's layout is one row of equal layers; %s has %s (%s%s%s)",
                        graph->name, b->count ? "several rows" : "no numbered blocks",
                        b->count ? b->names[0] : "", b->count ? " and " : "",
@@ -36,7 +36,7 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
         if (layer < 0)
             continue;
         if (l->layer_stage[layer] >= 0 && l->layer_stage[layer] != stage)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "Megatron cuts between layers, and %s is partly in %s and partly in "
                            "%s; plan with --whole-layers",
                            b->names[layer], stage_name(l, l->layer_stage[layer]),
@@ -45,8 +45,9 @@ static sl_err find_layers(struct layout *l, struct sl_arena *arena) {
     }
     for (int i = 1; i < b->count; i++)
         if (l->layer_stage[i] < l->layer_stage[i - 1])
-            return sl_fail(SL_ERR_NO, "Megatron's layers go up with the stages, and %s is in %s",
-                           b->names[i], stage_name(l, l->layer_stage[i]));
+            return sl_fail(SL_ERR_REFUSED,
+                           "Megatron's layers go up with the stages, and %s is in %s", b->names[i],
+                           stage_name(l, l->layer_stage[i]));
     return SL_OK;
 }
 
@@ -61,12 +62,12 @@ static sl_err check_rest(const struct layout *l) {
         if (b->of[n] >= 0)
             continue;
         if (n > b->first && n < b->last)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "Megatron has nothing between its layers, and node %d (%s) is there", n,
                            node->op->name);
         bool norm = strstr(node->op->name, "norm") && stage == l->layer_stage[b->count - 1];
         if ((n < b->first && stage != 0) || (n > b->last && stage != last && !norm))
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "Megatron has the %s whole in its %s stage, and node %d (%s) is in %s; "
                            "plan with --whole-layers",
                            n < b->first ? "embedding" : "head", n < b->first ? "first" : "last", n,
@@ -94,11 +95,11 @@ static void put_layout(const struct layout *l, struct sl_text *out) {
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, struct sl_text *out) {
     struct layout l = {.x = x};
     const struct sl_plan *plan = x->plan;
-    SL_TRY(sl_export_check_row(plan, "Megatron"));
+    SL_TRY(sl_interop_export_check_row(plan, "Megatron"));
     SL_TRY(find_layers(&l, arena));
     SL_TRY(check_rest(&l));
     sl_text_printf(out, "--num-layers %d\n", l.blocks.count);
-    sl_text_printf(out, "--pipeline-model-parallel-size %d\n", sl_export_ranks(plan));
+    sl_text_printf(out, "--pipeline-model-parallel-size %d\n", sl_interop_export_ranks(plan));
     sl_text_put(out, "--pipeline-model-parallel-layout '");
     put_layout(&l, out);
     sl_text_put(out, "'\n");
@@ -118,7 +119,7 @@ static sl_err write_megatron(const struct sl_export *x, struct sl_text *out) {
     return err;
 }
 
-const struct sl_exporter sl_export_megatron = {
+const struct sl_exporter sl_interop_export_megatron = {
     .name = "megatron",
     .brief = "options of Megatron-LM, with the layout string",
     .needs_graph = true,

@@ -27,7 +27,7 @@ static const struct {
 
 static const char *module_name(struct sl_arena *arena, const char *param) {
     const char *dot = strrchr(param, '.');
-    size_t length = sl_block_length(param);
+    size_t length = sl_graph_block_length(param);
     if (!length)
         length = dot ? (size_t)(dot - param) : strlen(param);
     const char *name = sl_arena_dup(arena, param, length);
@@ -48,11 +48,11 @@ static sl_err add_use(const struct sl_export *x, const struct sl_param_grad *use
         if (strcmp(m->name, name) != 0)
             continue;
         if (m->stage != stage)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "torchtitan has a module in one stage, and %s is read in %s and in %s; "
                            "plan with --whole-layers%s",
                            name, x->plan->stages[m->stage].name, x->plan->stages[stage].name,
-                           sl_block_length(name) ? "" : ", or untie the weights");
+                           sl_graph_block_length(name) ? "" : ", or untie the weights");
         m->node = use->node < m->node ? use->node : m->node;
         return SL_OK;
     }
@@ -103,14 +103,15 @@ static void put_modules(const struct sl_plan *plan, const module_vec *modules,
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, module_vec *modules,
                        struct sl_text *out) {
     const struct sl_plan *plan = x->plan;
-    SL_TRY(sl_export_check_row(plan, "torchtitan"));
+    SL_TRY(sl_interop_export_check_row(plan, "torchtitan"));
     for (int64_t g = 0; g < x->graph->grads.count; g++) {
         const struct sl_param_grad *use = &x->graph->grads.at[g];
         const char *name = module_name(arena, x->graph->params.at[use->param].name);
         SL_TRY(add_use(x, use, name, modules));
     }
     sl_sort(modules->at, modules->count, sizeof *modules->at, compare_modules);
-    sl_text_printf(out, "[parallelism]\npipeline_parallel_degree = %d\n", sl_export_ranks(plan));
+    sl_text_printf(out, "[parallelism]\npipeline_parallel_degree = %d\n",
+                   sl_interop_export_ranks(plan));
     if (plan->stages[0].width > 1)
         sl_text_printf(out, "data_parallel_replicate_degree = %d\n", plan->stages[0].width);
     put_schedule(plan, out);
@@ -129,7 +130,7 @@ static sl_err write_torchtitan(const struct sl_export *x, struct sl_text *out) {
     return err;
 }
 
-const struct sl_exporter sl_export_torchtitan = {
+const struct sl_exporter sl_interop_export_torchtitan = {
     .name = "torchtitan",
     .brief = "torchtitan's [parallelism], with the modules of every stage",
     .needs_graph = true,

@@ -17,20 +17,20 @@ struct sl_exporter {
     const char *name; /* "megatron" */
     const char *brief;
     bool needs_graph, needs_sched;
-    /* SL_ERR_NO with the reason for what the target cannot say. */
+    /* SL_ERR_REFUSED with the reason for what the target cannot say. */
     sl_err (*write)(const struct sl_export *what, struct sl_text *out);
 };
 
 /* In alphabetical order; ends with NULL. */
-extern const struct sl_exporter *const sl_exporters[];
+extern const struct sl_exporter *const sl_interop_exporters[];
 /* SL_ERR_USAGE with the nearest name. */
-SL_MUST_CHECK sl_err sl_exporter_find(const char *name, const struct sl_exporter **out);
+SL_MUST_CHECK sl_err sl_interop_exporter_find(const char *name, const struct sl_exporter **out);
 
 /* Frameworks that know a row of equal stages only: a chain in order, equal widths and micro-batch
- * sizes, stage s on the same place as stage s + p, one weight version. SL_ERR_NO says who cannot
+ * sizes, stage s on the same place as stage s + p, one weight version. SL_ERR_REFUSED says who cannot
  * say what. */
-SL_MUST_CHECK sl_err sl_export_check_row(const struct sl_plan *plan, const char *target);
+SL_MUST_CHECK sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target);
 /* Ranks of one pipeline: places of the first replicas of its stages. */
-int sl_export_ranks(const struct sl_plan *plan);
+int sl_interop_export_ranks(const struct sl_plan *plan);
 
 #endif

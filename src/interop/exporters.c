@@ -5,24 +5,24 @@
 
 #include <string.h>
 
-extern const struct sl_exporter sl_export_csv, sl_export_dot, sl_export_json, sl_export_megatron,
-    sl_export_torchtitan;
+extern const struct sl_exporter sl_interop_export_csv, sl_interop_export_dot,
+    sl_interop_export_json, sl_interop_export_megatron, sl_interop_export_torchtitan;
 
-const struct sl_exporter *const sl_exporters[] = {
-    &sl_export_csv,      &sl_export_dot,        &sl_export_json,
-    &sl_export_megatron, &sl_export_torchtitan, NULL,
+const struct sl_exporter *const sl_interop_exporters[] = {
+    &sl_interop_export_csv,      &sl_interop_export_dot,        &sl_interop_export_json,
+    &sl_interop_export_megatron, &sl_interop_export_torchtitan, NULL,
 };
 
 static const char *name_of(const void *ctx, int i) {
     (void)ctx;
-    return sl_exporters[i]->name;
+    return sl_interop_exporters[i]->name;
 }
 
-sl_err sl_exporter_find(const char *name, const struct sl_exporter **out) {
+sl_err sl_interop_exporter_find(const char *name, const struct sl_exporter **out) {
     int count = 0;
-    for (; sl_exporters[count]; count++)
-        if (strcmp(sl_exporters[count]->name, name) == 0) {
-            *out = sl_exporters[count];
+    for (; sl_interop_exporters[count]; count++)
+        if (strcmp(sl_interop_exporters[count]->name, name) == 0) {
+            *out = sl_interop_exporters[count];
             return SL_OK;
         }
     const char *near = sl_nearest(name, count, name_of, NULL);
@@ -31,7 +31,7 @@ sl_err sl_exporter_find(const char *name, const struct sl_exporter **out) {
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-int sl_export_ranks(const struct sl_plan *plan) {
+int sl_interop_export_ranks(const struct sl_plan *plan) {
     int ranks = 0; /* stages go round: the first that is where another one is ends the round */
     for (; ranks < plan->stage_count; ranks++)
         for (int s = 0; s < ranks; s++)
@@ -44,13 +44,13 @@ static sl_err check_chain(const struct sl_plan *plan, const char *target) {
     for (int i = 0; i < plan->edge_count; i++) {
         const struct sl_edge *e = &plan->edges[i];
         if (e->to != e->from + 1)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s has stages in a row only, and this plan has an edge from %s to %s; "
                            "plan a chain: --planner pipedream, or --planner 2bw",
                            target, plan->stages[e->from].name, plan->stages[e->to].name);
     }
     if (plan->edge_count != plan->stage_count - 1)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s has stages in a row only, and these %d stages have %d edges; plan a "
                        "chain: --planner pipedream, or --planner 2bw",
                        target, plan->stage_count, plan->edge_count);
@@ -62,18 +62,18 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
     for (int s = 1; s < plan->stage_count; s++) {
         const struct sl_stage *stage = &plan->stages[s];
         if (stage->width != first->width)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s replicates all stages alike, and here %s has %d replicas and %s "
                            "has %d; plan with --planner 2bw or --straight",
                            target, first->name, first->width, stage->name, stage->width);
         if (stage->micro_size != first->micro_size)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s has one micro-batch size, and here %s has %lld and %s has %lld "
                            "samples; plan with --micro N",
                            target, first->name, (long long)first->micro_size, stage->name,
                            (long long)stage->micro_size);
         if (stage->recompute != first->recompute)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s recomputes on all stages or on none, and here %s and %s differ; "
                            "plan with --planner 2bw",
                            target, first->name, stage->name);
@@ -81,19 +81,19 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
     return SL_OK;
 }
 
-sl_err sl_export_check_row(const struct sl_plan *plan, const char *target) {
-    const struct sl_schedule *row = plan->schedule ? sl_schedule_find(plan->schedule) : NULL;
+sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target) {
+    const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
     SL_TRY(check_chain(plan, target));
     SL_TRY(check_equal(plan, target));
     if (row && row->rule != SL_RULE_SYNC)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s flushes its pipeline at every step, and %s does not; plan with "
                        "--schedule 1f1b",
                        target, plan->schedule);
-    int ranks = sl_export_ranks(plan);
+    int ranks = sl_interop_export_ranks(plan);
     for (int s = ranks; s < plan->stage_count; s++)
         if (plan->stages[s].workers[0] != plan->stages[s - ranks].workers[0])
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s gives stages to ranks in turn, and here %s is not where %s is",
                            target, plan->stages[s].name, plan->stages[s - ranks].name);
     return SL_OK;

@@ -17,9 +17,9 @@ struct sl_importer {
 };
 
 /* In alphabetical order; ends with NULL. */
-extern const struct sl_importer *const sl_importers[];
-const struct sl_importer *sl_importer_find(const char *name);
+extern const struct sl_importer *const sl_interop_importers[];
+const struct sl_importer *sl_interop_importer_find(const char *name);
 /* The format a text looks like, by its first keys or lines; NULL: none of them. */
-const struct sl_importer *sl_importer_guess(const char *text, size_t length);
+const struct sl_importer *sl_interop_importer_guess(const char *text, size_t length);
 
 #endif

@@ -25,7 +25,7 @@ static bool starts(const struct input *input, const char *word) {
 
 static sl_err expect(struct input *input, const char *word) {
     if (!starts(input, word))
-        return sl_draft_fail(&input->draft, input->at, "expected '%s'", word);
+        return sl_interop_draft_fail(&input->draft, input->at, "expected '%s'", word);
     input->at += strlen(word);
     return SL_OK;
 }
@@ -37,11 +37,11 @@ static sl_err take_node(struct input *input, int64_t *id) {
     *id = 0;
     while (input->at < input->line_end && *input->at >= '0' && *input->at <= '9') {
         if (input->at - digits >= 15)
-            return sl_draft_fail(&input->draft, start, "the number of a node is too long");
+            return sl_interop_draft_fail(&input->draft, start, "the number of a node is too long");
         *id = *id * 10 + (*input->at++ - '0');
     }
     if (input->at == digits)
-        return sl_draft_fail(&input->draft, start, "expected a node, such as node12");
+        return sl_interop_draft_fail(&input->draft, start, "expected a node, such as node12");
     return SL_OK;
 }
 
@@ -55,7 +55,7 @@ static sl_err take_number(struct input *input, double *out) {
     }
     text[length] = 0;
     if (sl_parse_double(text, "number", out) != SL_OK)
-        return sl_draft_fail(&input->draft, input->at, "expected a number");
+        return sl_interop_draft_fail(&input->draft, input->at, "expected a number");
     input->at += length;
     return SL_OK;
 }
@@ -83,9 +83,10 @@ static sl_err read_edge(struct input *input) {
     SL_TRY(expect(input, " -- "));
     SL_TRY(take_node(input, &edge.to));
     if (input->at != input->line_end)
-        return sl_draft_fail(&input->draft, input->at, "unexpected text after the edge");
-    if (input->draft.edges.count >= SL_LAYER_EDGE_MOST)
-        return sl_draft_fail(&input->draft, edge.at, "more than %d edges", SL_LAYER_EDGE_MOST);
+        return sl_interop_draft_fail(&input->draft, input->at, "unexpected text after the edge");
+    if (input->draft.edges.count >= SL_LAYER_EDGE_MAX)
+        return sl_interop_draft_fail(&input->draft, edge.at, "more than %d edges",
+                                     SL_LAYER_EDGE_MAX);
     SL_PUSH(&input->draft.edges, edge);
     return SL_OK;
 }
@@ -98,7 +99,8 @@ static sl_err take_description(struct input *input, const char **out) {
             *out = sl_arena_dup(input->arena, start, (size_t)(input->at - start));
             return SL_OK;
         }
-    return sl_draft_fail(&input->draft, start, "no ' -- forward_compute_time=' on this line");
+    return sl_interop_draft_fail(&input->draft, start,
+                                 "no ' -- forward_compute_time=' on this line");
 }
 
 static sl_err read_node(struct input *input) {
@@ -118,9 +120,9 @@ static sl_err read_node(struct input *input) {
     if (starts(input, " -- stage_id="))
         input->at = input->line_end; /* somebody's plan, not ours to keep */
     if (input->at != input->line_end)
-        return sl_draft_fail(&input->draft, input->at, "unexpected text after the node");
-    if (input->draft.layers.count >= SL_LAYER_MOST)
-        return sl_draft_fail(&input->draft, at, "more than %d nodes", SL_LAYER_MOST);
+        return sl_interop_draft_fail(&input->draft, input->at, "unexpected text after the node");
+    if (input->draft.layers.count >= SL_LAYER_MAX)
+        return sl_interop_draft_fail(&input->draft, at, "more than %d nodes", SL_LAYER_MAX);
     SL_PUSH(&input->draft.layers, layer);
     SL_PUSH(&input->draft.places, at);
     return SL_OK;
@@ -153,14 +155,14 @@ static sl_err read(struct sl_arena *arena, const char *file, const char *text, s
     sl_err err = SL_OK;
     *out = NULL;
     SL_TRY_OUT(read_lines(&input));
-    SL_TRY_OUT(sl_draft_link(&input.draft));
-    SL_TRY_OUT(sl_draft_build(&input.draft, arena, "pipedream", out));
+    SL_TRY_OUT(sl_interop_draft_link(&input.draft));
+    SL_TRY_OUT(sl_interop_draft_build(&input.draft, arena, "pipedream", out));
 out:
-    sl_draft_free(&input.draft);
+    sl_interop_draft_free(&input.draft);
     return err;
 }
 
-const struct sl_importer sl_import_pipedream = {
+const struct sl_importer sl_interop_import_pipedream = {
     .name = "pipedream",
     .brief = "graph.txt of msr-fiddle/pipedream (profiles, SOSP 2019)",
     .model = "pipedream",

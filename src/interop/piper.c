@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { OPTIONS_MOST = 64 };
+enum { OPTIONS_MAX = 64 };
 
 struct sync {
     int64_t other; /* id of the neighbour */
@@ -106,9 +106,9 @@ static sl_err read_option(struct input *input, int tensor) {
         SL_TRY(read_option_field(input, &row, &seen));
     }
     if (seen != ALL)
-        return sl_draft_fail(&input->draft, row.at,
-                             "a TMPC needs timePerSample, parameterSize, memoryUsageA, "
-                             "memoryUsageB, syncTimeFw and syncTimeBw");
+        return sl_interop_draft_fail(&input->draft, row.at,
+                                     "a TMPC needs timePerSample, parameterSize, memoryUsageA, "
+                                     "memoryUsageB, syncTimeFw and syncTimeBw");
     SL_PUSH(&input->options, row);
     return SL_OK;
 }
@@ -130,7 +130,7 @@ static sl_err read_options(struct input *input, struct sl_layer *layer) {
         if (input->json.event == SL_JSON_OBJECT_END)
             break;
         SL_TRY(read_id_key(input, &tensor));
-        if (tensor < 1 || tensor > SL_LAYER_TENSOR_MOST)
+        if (tensor < 1 || tensor > SL_LAYER_TENSOR_MAX)
             return sl_json_fail(&input->json, "tensor-parallel degree %lld is out of range",
                                 (long long)tensor);
         SL_TRY(sl_json_take(&input->json, SL_JSON_ARRAY));
@@ -141,8 +141,8 @@ static sl_err read_options(struct input *input, struct sl_layer *layer) {
             if (input->json.event != SL_JSON_OBJECT)
                 return sl_json_fail(&input->json, "a TMPC must be an object");
             SL_TRY(read_option(input, (int)tensor));
-            if (input->options.count - first > OPTIONS_MOST)
-                return sl_json_fail(&input->json, "more than %d TMPCs of one node", OPTIONS_MOST);
+            if (input->options.count - first > OPTIONS_MAX)
+                return sl_json_fail(&input->json, "more than %d TMPCs of one node", OPTIONS_MAX);
         }
     }
     layer->option_count = (int)(input->options.count - first);
@@ -174,9 +174,9 @@ static sl_err read_node(struct input *input) {
         }
     }
     if (!has_id || !layer.option_count)
-        return sl_draft_fail(&input->draft, at, "a node needs an id and TMPCs");
-    if (input->draft.layers.count >= SL_LAYER_MOST)
-        return sl_json_fail(&input->json, "more than %d nodes", SL_LAYER_MOST);
+        return sl_interop_draft_fail(&input->draft, at, "a node needs an id and TMPCs");
+    if (input->draft.layers.count >= SL_LAYER_MAX)
+        return sl_json_fail(&input->json, "more than %d nodes", SL_LAYER_MAX);
     SL_PUSH(&input->draft.layers, layer);
     SL_PUSH(&input->draft.places, at);
     SL_PUSH(&input->first_option, first);
@@ -209,7 +209,7 @@ static sl_err read_top(struct input *input) {
         if (sl_str_is(key, "nodes")) {
             SL_TRY(read_nodes(input));
         } else if (sl_str_is(key, "edges")) {
-            SL_TRY(sl_draft_read_edges(&input->draft, json, "communicationCost"));
+            SL_TRY(sl_interop_draft_read_edges(&input->draft, json, "communicationCost"));
         } else if (sl_str_is(key, "maxMemoryPerDevice")) {
             SL_TRY(sl_json_take_double(json, &machine->memory_bytes));
         } else if (sl_str_is(key, "bandwidth")) {
@@ -244,8 +244,9 @@ static int compare_slots(const void *a, const void *b) {
 static sl_err spread(struct input *input, const char *at, struct range range,
                      const struct slot *wanted, int count, const double **out) {
     if (range.count != count)
-        return sl_draft_fail(&input->draft, at, "the TMPC lists %lld neighbours, the node has %d",
-                             (long long)range.count, count);
+        return sl_interop_draft_fail(&input->draft, at,
+                                     "the TMPC lists %lld neighbours, the node has %d",
+                                     (long long)range.count, count);
     const struct sync *syncs = count ? input->syncs.at + range.first : NULL;
     struct sl_arena_mark mark = sl_arena_mark(&input->draft.scratch);
     struct slot *given = SL_NEW(&input->draft.scratch, struct slot, count + 1);
@@ -256,10 +257,11 @@ static sl_err spread(struct input *input, const char *at, struct range range,
     sl_sort(given, count, sizeof *given, compare_slots);
     for (int i = 0; i < count && err == SL_OK; i++) {
         if (given[i].other != wanted[i].other)
-            err = sl_draft_fail(&input->draft, syncs[given[i].position].at,
-                                "traffic with node %lld, but there is no such edge or it is "
-                                "listed twice",
-                                (long long)given[i].other);
+            err =
+                sl_interop_draft_fail(&input->draft, syncs[given[i].position].at,
+                                      "traffic with node %lld, but there is no such edge or it is "
+                                      "listed twice",
+                                      (long long)given[i].other);
         else
             bytes[wanted[i].position] = syncs[given[i].position].bytes;
     }
@@ -301,19 +303,19 @@ static sl_err read(struct sl_arena *arena, const char *file, const char *text, s
     *out = NULL;
     sl_json_read(&input.json, file, text, length);
     SL_TRY_OUT(read_top(&input));
-    SL_TRY_OUT(sl_draft_link(&input.draft));
+    SL_TRY_OUT(sl_interop_draft_link(&input.draft));
     for (int i = 0; i < (int)input.draft.layers.count; i++)
         SL_TRY_OUT(place_traffic(&input, i));
-    SL_TRY_OUT(sl_draft_build(&input.draft, arena, "piper", out));
+    SL_TRY_OUT(sl_interop_draft_build(&input.draft, arena, "piper", out));
 out:
     SL_VEC_FREE(&input.options);
     SL_VEC_FREE(&input.syncs);
     SL_VEC_FREE(&input.first_option);
-    sl_draft_free(&input.draft);
+    sl_interop_draft_free(&input.draft);
     return err;
 }
 
-const struct sl_importer sl_import_piper = {
+const struct sl_importer sl_interop_import_piper = {
     .name = "piper",
     .brief = "JSON of msr-fiddle/piper (TMPCs per layer, NeurIPS 2021)",
     .model = "piper",

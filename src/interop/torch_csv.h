@@ -14,14 +14,15 @@
 
 /* Reads either dialect into a schedule of passes, one iteration, on a sketched chain. Sends and
  * receives are checked (each after or before its pass, paired, in the same order at both ends of a
- * channel) and then left to our own lowering. SL_ERR_INPUT with line and column, or SL_ERR_NO. */
-SL_MUST_CHECK sl_err sl_torch_csv_read(struct sl_arena *arena, const char *file, const char *text,
-                                       size_t length, struct sl_sched **out);
+ * channel) and then left to our own lowering. SL_ERR_INPUT with line and column, or SL_ERR_REFUSED. */
+SL_MUST_CHECK sl_err sl_interop_torch_csv_read(struct sl_arena *arena, const char *file,
+                                               const char *text, size_t length,
+                                               struct sl_sched **out);
 
-/* Writes one iteration. `comms` needs a lowered schedule and gives the second dialect. SL_ERR_NO
+/* Writes one iteration. `comms` needs a lowered schedule and gives the second dialect. SL_ERR_REFUSED
  * for what torch cannot say: graphs, replicas, asynchronous rules, micro-batch sizes that differ.
  */
-SL_MUST_CHECK sl_err sl_torch_csv_write(const struct sl_sched *sched, bool comms,
-                                        struct sl_text *out);
+SL_MUST_CHECK sl_err sl_interop_torch_csv_write(const struct sl_sched *sched, bool comms,
+                                                struct sl_text *out);
 
 #endif

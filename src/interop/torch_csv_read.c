@@ -64,17 +64,17 @@ static sl_err fail_at(const struct reader *r, const char *at, const char *what) 
 }
 
 static sl_err fail_cell(const struct reader *r, const struct cell *cell, const char *what) {
-    return sl_fail(SL_ERR_NO, "%s:%d:%d: %s", r->file, cell->line, cell->column, what);
+    return sl_fail(SL_ERR_REFUSED, "%s:%d:%d: %s", r->file, cell->line, cell->column, what);
 }
 
 /* --- cells --- */
 
-static sl_err take_number(struct reader *r, struct sl_str *cell, int32_t most, int32_t *out) {
+static sl_err take_number(struct reader *r, struct sl_str *cell, int32_t max, int32_t *out) {
     int64_t value = 0;
     const char *start = cell->at;
     while (cell->length && *cell->at >= '0' && *cell->at <= '9') {
         value = value * 10 + (*cell->at - '0');
-        if (value > most)
+        if (value > max)
             return fail_at(r, start, "the number is too large");
         cell->at++;
         cell->length--;
@@ -89,7 +89,7 @@ static sl_err put_action(struct reader *r, struct sl_str text) {
     struct cell cell = {
         .rank = r->rank, .line = r->line, .column = (int)(text.at - r->line_start) + 1};
     int known = 0;
-    SL_TRY(take_number(r, &text, SL_STAGE_MOST - 1, &cell.stage));
+    SL_TRY(take_number(r, &text, SL_STAGE_MAX - 1, &cell.stage));
     for (; known < SL_COUNT(cell_names); known++) {
         size_t length = strlen(cell_names[known].name);
         if (text.length >= length && memcmp(text.at, cell_names[known].name, length) == 0)
@@ -178,7 +178,7 @@ static sl_err read_line(struct reader *r) {
 
 static sl_err read_cells(struct reader *r) {
     while (r->at < r->end) {
-        if (r->rank == SL_WORKER_MOST)
+        if (r->rank == SL_WORKER_MAX)
             return fail_at(r, r->at, "more rows than there may be workers");
         SL_TRY(read_line(r));
     }
@@ -186,7 +186,7 @@ static sl_err read_cells(struct reader *r) {
     if (!r->cells.count)
         return sl_fail(SL_ERR_INPUT, "%s: no action in the whole file", r->file);
     if ((int64_t)r->stages * r->micros > r->cells.count)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s: %lld actions cannot be enough for %d stages with %d micro-batches",
                        r->file, (long long)r->cells.count, r->stages, r->micros);
     return SL_OK;
@@ -202,32 +202,32 @@ static sl_err place_stages(struct reader *r) {
         const struct cell *cell = &r->cells.at[i];
         int *rank = &r->rank_of[cell->stage];
         if (*rank >= 0 && *rank != cell->rank)
-            return sl_fail(SL_ERR_NO, "%s:%d:%d: stage %d is on rank %d already", r->file,
+            return sl_fail(SL_ERR_REFUSED, "%s:%d:%d: stage %d is on rank %d already", r->file,
                            cell->line, cell->column, cell->stage, *rank);
         *rank = cell->rank;
     }
     for (int i = 0; i < r->stages; i++)
         if (r->rank_of[i] < 0)
-            return sl_fail(SL_ERR_NO, "%s: stage %d has no action", r->file, i);
+            return sl_fail(SL_ERR_REFUSED, "%s: stage %d has no action", r->file, i);
     return SL_OK;
 }
 
 /* Micro-batches are 0 to m-1 on every stage. */
 static sl_err check_micros(const struct reader *r) {
-    int32_t *most = SL_NEW(r->arena, int32_t, r->stages);
+    int32_t *max = SL_NEW(r->arena, int32_t, r->stages);
     for (int64_t i = 0; i < r->cells.count; i++) {
         const struct cell *cell = &r->cells.at[i];
-        if (cell->kind <= CELL_W && cell->micro > most[cell->stage])
-            most[cell->stage] = cell->micro;
+        if (cell->kind <= CELL_W && cell->micro > max[cell->stage])
+            max[cell->stage] = cell->micro;
     }
     for (int i = 0; i < r->stages; i++)
-        if (most[i] != r->micros - 1)
+        if (max[i] != r->micros - 1)
             for (int j = 0; j < r->stages; j++)
-                if (most[j] == r->micros - 1)
-                    return sl_fail(SL_ERR_NO,
+                if (max[j] == r->micros - 1)
+                    return sl_fail(SL_ERR_REFUSED,
                                    "%s: stage %d has micro-batches up to %d, stage %d up to %d: "
                                    "every stage runs the same ones, counted from 0",
-                                   r->file, i, most[i], j, most[j]);
+                                   r->file, i, max[i], j, max[j]);
     return SL_OK;
 }
 
@@ -297,7 +297,7 @@ static sl_err check_cell(struct reader *r, const struct cell *cell, uint8_t *did
     }
     SL_TRY(check_message(r, cell, did, &peer));
     int64_t from = send ? cell->rank : peer, to = send ? peer : cell->rank;
-    struct message message = {.key = from * SL_WORKER_MOST + to,
+    struct message message = {.key = from * SL_WORKER_MAX + to,
                               .stage = send ? cell->stage : cell->stage + (grad ? 1 : -1),
                               .micro = cell->micro,
                               .grad = grad,
@@ -327,7 +327,7 @@ static sl_err compare_ends(const struct reader *r, struct messages ends[2]) {
                              lone_send ? "sent and never received" : "received and never sent");
         }
         if (recv->stage != send->stage || recv->micro != send->micro || recv->grad != send->grad)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s:%d:%d: out of order: the sender's next message to this rank is "
                            "%dSEND_%c%d, at %d:%d",
                            r->file, r->cells.at[recv->cell].line, r->cells.at[recv->cell].column,
@@ -377,8 +377,11 @@ static sl_err build_plan(const struct reader *r, const struct sl_plan **out) {
 }
 
 static struct sl_sched *build_sched(const struct reader *r, const struct sl_plan *plan) {
-    static const int64_t units[SL_KIND_COUNT] = {
-        [SL_F] = 1, [SL_B] = 2, [SL_I] = 1, [SL_W] = 1, [SL_RECOMPUTE] = 1};
+    static const int64_t units[SL_KIND_COUNT] = {[SL_FORWARD] = 1,
+                                                 [SL_BACKWARD] = 2,
+                                                 [SL_BACKWARD_INPUT] = 1,
+                                                 [SL_BACKWARD_WEIGHT] = 1,
+                                                 [SL_RECOMPUTE] = 1};
     struct sl_sched *sched = SL_NEW(r->arena, struct sl_sched, 1);
     int32_t *micros = SL_NEW(r->arena, int32_t, r->stages);
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(r->arena, (int64_t)sizeof *dur * r->stages);
@@ -401,8 +404,10 @@ static struct sl_sched *build_sched(const struct reader *r, const struct sl_plan
 }
 
 static void fill_lists(const struct reader *r, struct sl_sched *sched) {
-    static const uint8_t kinds[] = {
-        [CELL_F] = SL_F, [CELL_B] = SL_B, [CELL_I] = SL_I, [CELL_W] = SL_W};
+    static const uint8_t kinds[] = {[CELL_F] = SL_FORWARD,
+                                    [CELL_B] = SL_BACKWARD,
+                                    [CELL_I] = SL_BACKWARD_INPUT,
+                                    [CELL_W] = SL_BACKWARD_WEIGHT};
     struct sl_actions *lists = sched->lists[SL_PERIOD];
     for (int64_t i = 0; i < r->cells.count; i++)
         lists[r->cells.at[i].rank].count += r->cells.at[i].kind <= CELL_W;
@@ -432,8 +437,8 @@ static sl_err read_all(struct reader *r, struct sl_sched **out) {
     return SL_OK;
 }
 
-sl_err sl_torch_csv_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
-                         struct sl_sched **out) {
+sl_err sl_interop_torch_csv_read(struct sl_arena *arena, const char *file, const char *text,
+                                 size_t length, struct sl_sched **out) {
     struct reader r = {.arena = arena,
                        .file = file,
                        .at = text,

@@ -20,28 +20,29 @@ struct writer {
 static sl_err check(const struct sl_sched *sched, bool comms) {
     const struct sl_plan *plan = sched->plan;
     if (comms && !sched->lowered)
-        return sl_fail(SL_ERR_NO, "messages are known after lowering only");
+        return sl_fail(SL_ERR_REFUSED, "messages are known after lowering only");
     if (sched->rule != SL_RULE_SYNC)
-        return sl_fail(SL_ERR_NO, "torch's CSV has one weight version: rule %s cannot be written",
-                       sl_rule_name(sched->rule));
+        return sl_fail(SL_ERR_REFUSED,
+                       "torch's CSV has one weight version: rule %s cannot be written",
+                       sl_sched_rule_name(sched->rule));
     if (plan->edge_count != plan->stage_count - 1)
-        return sl_fail(SL_ERR_NO, "torch's CSV has chains of stages only: %d stages, %d edges",
+        return sl_fail(SL_ERR_REFUSED, "torch's CSV has chains of stages only: %d stages, %d edges",
                        plan->stage_count, plan->edge_count);
     for (int i = 0; i < plan->edge_count; i++)
         if (plan->edges[i].from != i || plan->edges[i].to != i + 1)
-            return sl_fail(SL_ERR_NO, "torch's CSV has chains only: edge %s to %s leaves the row",
-                           plan->stages[plan->edges[i].from].name,
-                           plan->stages[plan->edges[i].to].name);
+            return sl_fail(
+                SL_ERR_REFUSED, "torch's CSV has chains only: edge %s to %s leaves the row",
+                plan->stages[plan->edges[i].from].name, plan->stages[plan->edges[i].to].name);
     for (int i = 0; i < plan->stage_count; i++) {
         if (plan->stages[i].width != 1)
-            return sl_fail(SL_ERR_NO, "torch's CSV has no replicas: stage %s has %d",
+            return sl_fail(SL_ERR_REFUSED, "torch's CSV has no replicas: stage %s has %d",
                            plan->stages[i].name, plan->stages[i].width);
         if (sched->micros[i] != sched->micros[0])
-            return sl_fail(SL_ERR_NO, "torch's CSV has one micro-batch size for all stages");
+            return sl_fail(SL_ERR_REFUSED, "torch's CSV has one micro-batch size for all stages");
     }
     for (int w = 0; w < plan->worker_count; w++)
         if (sched->lists[SL_PROLOGUE][w].count)
-            return sl_fail(SL_ERR_NO, "torch's CSV is one iteration; this has a prologue");
+            return sl_fail(SL_ERR_REFUSED, "torch's CSV is one iteration; this has a prologue");
     return SL_OK;
 }
 
@@ -53,7 +54,8 @@ static void put(struct writer *w, int stage, const char *kind, int32_t micro) {
 static bool reads(const struct sl_action *pass, const struct sl_action *recv) {
     bool grad = recv->flags & SL_GRAD;
     return recv->stage == pass->stage && recv->micro == pass->micro &&
-           (grad ? pass->kind == SL_B || pass->kind == SL_I : pass->kind == SL_F);
+           (grad ? pass->kind == SL_BACKWARD || pass->kind == SL_BACKWARD_INPUT
+                 : pass->kind == SL_FORWARD);
 }
 
 static void put_receives(struct writer *w, const struct sl_action *pass) {
@@ -81,7 +83,7 @@ static void put_waits(struct writer *w, const struct sl_action *pass) {
         const struct sl_action *s = &w->sent.at[i];
         bool grad = s->flags & SL_GRAD;
         bool over = !pass || (!grad && pass->stage == s->stage && pass->micro == s->micro &&
-                              (pass->kind == SL_B || pass->kind == SL_I));
+                              (pass->kind == SL_BACKWARD || pass->kind == SL_BACKWARD_INPUT));
         if (over)
             put(w, s->stage, grad ? "WAIT_SEND_B" : "WAIT_SEND_F", s->micro);
         else
@@ -96,14 +98,14 @@ static void put_lowered(struct writer *w, const struct sl_action *a) {
     } else if (a->kind == SL_SEND) {
         put(w, a->stage, a->flags & SL_GRAD ? "SEND_B" : "SEND_F", a->micro);
         SL_PUSH(&w->sent, *a);
-    } else if (a->kind <= SL_W) {
+    } else if (a->kind <= SL_BACKWARD_WEIGHT) {
         put_receives(w, a);
-        put(w, a->stage, sl_kind_name(a->kind), a->micro);
+        put(w, a->stage, sl_sched_kind_name(a->kind), a->micro);
         put_waits(w, a);
     }
 }
 
-sl_err sl_torch_csv_write(const struct sl_sched *sched, bool comms, struct sl_text *out) {
+sl_err sl_interop_torch_csv_write(const struct sl_sched *sched, bool comms, struct sl_text *out) {
     struct writer w = {.out = out};
     SL_TRY(check(sched, comms));
     int segment = sched->reps ? SL_PERIOD : SL_EPILOGUE;
@@ -114,8 +116,8 @@ sl_err sl_torch_csv_write(const struct sl_sched *sched, bool comms, struct sl_te
             const struct sl_action *a = &list->at[i];
             if (comms)
                 put_lowered(&w, a);
-            else if (a->kind <= SL_W)
-                put(&w, a->stage, sl_kind_name(a->kind), a->micro);
+            else if (a->kind <= SL_BACKWARD_WEIGHT)
+                put(&w, a->stage, sl_sched_kind_name(a->kind), a->micro);
         }
         put_waits(&w, NULL);
         sl_text_put(out, "\n");

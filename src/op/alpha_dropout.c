@@ -13,15 +13,15 @@ static double slope(double p) { return 1 / sqrt((1 - p) * (1 + p * lowest * lowe
 
 static int grad(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "alpha_dropout_dx", 1, &g->dout[0], g->attr);
+    return sl_graph_grad_emit(g, "alpha_dropout_dx", 1, &g->dout[0], g->attr);
 }
 
-static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_numel(&v->out[0]); }
+static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->out[0]); }
 
 static void ref(const struct sl_ref *r) {
     struct sl_dropout mask = sl_dropout_open(r);
     double a = slope(mask.p), b = -a * mask.p * lowest;
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[i] = a * (sl_dropout_keeps(&mask, i) ? r->in[0].f[i] : lowest) + b;
 }
@@ -29,7 +29,7 @@ static void ref(const struct sl_ref *r) {
 static void ref_dx(const struct sl_ref *r) {
     struct sl_dropout mask = sl_dropout_open(r);
     double a = slope(mask.p);
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[i] = sl_dropout_keeps(&mask, i) ? a * r->in[0].f[i] : 0;
 }
@@ -46,7 +46,7 @@ const struct sl_op sl_op_alpha_dropout = {
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,
-    .infer = sl_infer_dropout,
+    .infer = sl_op_infer_dropout,
     .flops = flops,
     .grad = grad,
     .ref = ref,
@@ -60,7 +60,7 @@ const struct sl_op sl_op_alpha_dropout_dx = {
     .outputs = "dx",
     .attrs = attrs,
     .internal = true,
-    .infer = sl_infer_dropout,
+    .infer = sl_op_infer_dropout,
     .flops = flops,
     .ref = ref_dx,
 };

@@ -38,33 +38,35 @@ static struct sizes sizes_of(const struct sl_shape *q, const struct sl_shape *k,
 static sl_err check_shapes(const struct sl_infer *c) {
     char q[SL_SHAPE_TEXT], k[SL_SHAPE_TEXT], v[SL_SHAPE_TEXT], mask[SL_SHAPE_TEXT];
     const struct sl_shape *in = c->in;
-    sl_shape_text(&in[0], q);
-    sl_shape_text(&in[1], k);
+    sl_graph_shape_text(&in[0], q);
+    sl_graph_shape_text(&in[1], k);
     if (in[0].rank != 4 || in[1].rank != 4 || ((in[0].batch | in[1].batch) & ~1u))
-        return sl_infer_fail(c, "q must be [B,T,Hq,D] and k [B,S,Hk,D], they are %s and %s", q, k);
-    if (!sl_shape_equal(&in[1], &in[2]))
-        return sl_infer_fail(c, "k %s and v %s differ", k, sl_shape_text(&in[2], v));
-    if (!sl_dim_equal(sl_shape_dim(&in[0], 0), sl_shape_dim(&in[1], 0)) ||
+        return sl_graph_infer_fail(c, "q must be [B,T,Hq,D] and k [B,S,Hk,D], they are %s and %s",
+                                   q, k);
+    if (!sl_graph_shape_equal(&in[1], &in[2]))
+        return sl_graph_infer_fail(c, "k %s and v %s differ", k, sl_graph_shape_text(&in[2], v));
+    if (!sl_graph_dim_equal(sl_graph_shape_dim(&in[0], 0), sl_graph_shape_dim(&in[1], 0)) ||
         in[0].dim[3] != in[1].dim[3])
-        return sl_infer_fail(c, "q %s and k %s differ in samples or head size", q, k);
+        return sl_graph_infer_fail(c, "q %s and k %s differ in samples or head size", q, k);
     if (in[0].dim[2] % in[1].dim[2])
-        return sl_infer_fail(c, "the %lld heads of q %s are not a multiple of the %lld of k %s",
-                             (long long)in[0].dim[2], q, (long long)in[1].dim[2], k);
+        return sl_graph_infer_fail(c,
+                                   "the %lld heads of q %s are not a multiple of the %lld of k %s",
+                                   (long long)in[0].dim[2], q, (long long)in[1].dim[2], k);
     const struct sl_shape want = SL_SHAPE(2, in[1].batch, in[1].dim[0], in[1].dim[1]);
-    if (c->present[3] && !sl_shape_equal(&in[3], &want))
-        return sl_infer_fail(c, "mask %s does not match k %s: it must be [B,S]",
-                             sl_shape_text(&in[3], mask), k);
+    if (c->present[3] && !sl_graph_shape_equal(&in[3], &want))
+        return sl_graph_infer_fail(c, "mask %s does not match k %s: it must be [B,S]",
+                                   sl_graph_shape_text(&in[3], mask), k);
     return SL_OK;
 }
 
 static sl_err infer(struct sl_infer *c) {
     for (int i = 0; i < 3; i++)
-        SL_TRY(sl_need_float(c, i));
-    SL_TRY(sl_need_int(c, 3));
+        SL_TRY(sl_op_need_float(c, i));
+    SL_TRY(sl_op_need_int(c, 3));
     SL_TRY(check_shapes(c));
     const struct sl_shape *q = &c->in[0];
     if (!isfinite(c->attr[SCALE].f))
-        return sl_infer_fail(c, "'scale' must be finite");
+        return sl_graph_infer_fail(c, "'scale' must be finite");
     if (c->attr[SCALE].f == 0)
         c->attr[SCALE].f = 1 / sqrt((double)q->dim[3]);
     c->out[0] = *q;
@@ -87,12 +89,12 @@ static double flops(const struct sl_op_view *v) {
 }
 
 static int grad(struct sl_grad *g, int input) {
-    if (!sl_grad_flows(g, 1))
+    if (!sl_op_grad_flows(g, 1))
         return -1;
     int in[7] = {g->dout[0], g->in[0], g->in[1], g->in[2], g->out[0], g->out[1]};
-    in[6] = sl_grad_input(g, 3);
-    int first = sl_grad_emit(g, "attention_dqkv", 7, in, g->attr);
-    return sl_grad_output(g, first, input);
+    in[6] = sl_graph_grad_input(g, 3);
+    int first = sl_graph_grad_emit(g, "attention_dqkv", 7, in, g->attr);
+    return sl_graph_grad_output(g, first, input);
 }
 
 /* One query of one head, and the keys and values of its head. */
@@ -131,22 +133,22 @@ static double score(const struct sizes *z, const struct row *row, int64_t j) {
 }
 
 static void attend(const struct sizes *z, const struct row *row, double *y, double *lse) {
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     memset(y, 0, sizeof *y * (size_t)z->d);
     *lse = 0;
     for (int64_t j = 0; j < row->keys; j++)
-        most = fmax(most, score(z, row, j));
-    if (most == -INFINITY)
+        max = fmax(max, score(z, row, j));
+    if (max == -INFINITY)
         return;
     for (int64_t j = 0; j < row->keys; j++) {
-        double p = exp(score(z, row, j) - most);
+        double p = exp(score(z, row, j) - max);
         sum += p;
         for (int64_t i = 0; i < z->d; i++)
             y[i] += p * row->v[j * row->stride + i];
     }
     for (int64_t i = 0; i < z->d; i++)
         y[i] /= sum;
-    *lse = most + log(sum);
+    *lse = max + log(sum);
 }
 
 static void ref(const struct sl_ref *r) {
@@ -214,7 +216,7 @@ static void attend_back(const struct sizes *z, const struct row *row, const stru
 static void ref_grad(const struct sl_ref *r) {
     struct sizes z = sizes_of(&r->in[1].shape, &r->in[2].shape, r->attr);
     for (int i = 0; i < 3; i++)
-        memset(r->out[i].f, 0, sizeof(double) * (size_t)sl_numel(&r->out[i].shape));
+        memset(r->out[i].f, 0, sizeof(double) * (size_t)sl_op_numel(&r->out[i].shape));
     for (int64_t b = 0; b < z.b; b++)
         for (int64_t h = 0; h < z.hq; h++)
             for (int64_t t = 0; t < z.t; t++) {

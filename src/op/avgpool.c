@@ -12,7 +12,7 @@ enum { KERNEL, STRIDE, PAD, INCLUDE, SHAPE };
 
 static double flops_of(const struct sl_shape *y, const union sl_attr *attr) {
     const int64_t *kernel = attr[KERNEL].ints.at;
-    return (double)sl_numel(y) * (double)(kernel[0] * kernel[1]);
+    return (double)sl_op_numel(y) * (double)(kernel[0] * kernel[1]);
 }
 
 static double flops(const struct sl_op_view *v) { return flops_of(&v->out[0], v->attr); }
@@ -20,8 +20,8 @@ static double flops(const struct sl_op_view *v) { return flops_of(&v->out[0], v-
 static int grad(struct sl_grad *g, int input) {
     union sl_attr attr[5];
     memcpy(attr, g->attr, sizeof attr[0] * SHAPE);
-    attr[SHAPE].shape = *sl_grad_shape(g, g->in[input]);
-    return sl_grad_emit(g, "avgpool_dx", 1, &g->dout[0], attr);
+    attr[SHAPE].shape = *sl_graph_grad_shape(g, g->in[input]);
+    return sl_graph_grad_emit(g, "avgpool_dx", 1, &g->dout[0], attr);
 }
 
 struct pool {
@@ -34,8 +34,8 @@ struct pool {
 static void visit_window(const struct pool *p, double *x, double *y, const int64_t at[2],
                          bool backward) {
     int64_t top, bottom, left, right;
-    sl_window_clip(&p->window, 0, at[0], p->size[0], &top, &bottom);
-    sl_window_clip(&p->window, 1, at[1], p->size[1], &left, &right);
+    sl_op_window_clip(&p->window, 0, at[0], p->size[0], &top, &bottom);
+    sl_op_window_clip(&p->window, 1, at[1], p->size[1], &left, &right);
     double count = p->include ? (double)(p->window.kernel[0] * p->window.kernel[1])
                               : (double)((bottom - top) * (right - left));
     double sum = 0;
@@ -53,7 +53,7 @@ static void visit_window(const struct pool *p, double *x, double *y, const int64
 static void visit(const union sl_attr *attr, const struct sl_array *x, const struct sl_array *y,
                   bool backward) {
     const int64_t *in = x->shape.dim, *out = y->shape.dim;
-    struct pool pool = {sl_pool_window(attr), attr[INCLUDE].i != 0, {in[2], in[3]}};
+    struct pool pool = {sl_op_pool_window(attr), attr[INCLUDE].i != 0, {in[2], in[3]}};
     double *value = y->f;
     for (int64_t plane = 0; plane < in[0] * in[1]; plane++)
         for (int64_t i = 0; i < out[2]; i++)
@@ -78,18 +78,18 @@ const struct sl_op sl_op_avgpool = {
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,
-    .infer = sl_pool_infer,
+    .infer = sl_op_pool_infer,
     .flops = flops,
     .grad = grad,
     .ref = ref,
 };
 
-static sl_err infer_dx(struct sl_infer *c) { return sl_infer_stated(c, SHAPE); }
+static sl_err infer_dx(struct sl_infer *c) { return sl_op_infer_stated(c, SHAPE); }
 
 static double flops_dx(const struct sl_op_view *v) { return flops_of(&v->in[0], v->attr); }
 
 static void ref_dx(const struct sl_ref *r) {
-    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_numel(&r->out[0].shape));
+    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_op_numel(&r->out[0].shape));
     visit(r->attr, &r->out[0], &r->in[0], true);
 }
 

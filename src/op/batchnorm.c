@@ -19,14 +19,14 @@ enum { X, W, B, RUNNING_MEAN, RUNNING_VAR };
 
 static sl_err check(const struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, X));
+    SL_TRY(sl_op_need_float(c, X));
     if (c->in[X].rank < 2 || (c->in[X].batch & ~1u))
-        return sl_infer_fail(c, "x must be [B,C] or [B,C,H,W], it is %s",
-                             sl_shape_text(&c->in[X], text));
+        return sl_graph_infer_fail(c, "x must be [B,C] or [B,C,H,W], it is %s",
+                                   sl_graph_shape_text(&c->in[X], text));
     for (int i = W; i <= RUNNING_VAR; i++)
-        SL_TRY(sl_need_channels(c, i, &c->in[X]));
+        SL_TRY(sl_op_need_channels(c, i, &c->in[X]));
     if (!(c->attr[EPS].f > 0) || !(c->attr[MOMENTUM].f >= 0 && c->attr[MOMENTUM].f <= 1))
-        return sl_infer_fail(c, "'eps' must be positive and 'momentum' in [0,1]");
+        return sl_graph_infer_fail(c, "'eps' must be positive and 'momentum' in [0,1]");
     return SL_OK;
 }
 
@@ -38,18 +38,18 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return 7.0 * (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return 7.0 * (double)sl_op_numel(&v->in[0]); }
 
 static int grad(struct sl_grad *g, int input) {
     int dy = g->dout[0], mean = g->out[1], rstd = g->out[2];
-    if (!sl_grad_flows(g, 1))
+    if (!sl_op_grad_flows(g, 1))
         return -1;
     if (input == X)
-        return sl_grad_emit(g, "batchnorm_dx", 5, (int[]){dy, g->in[X], g->in[W], mean, rstd},
-                            NULL);
+        return sl_graph_grad_emit(g, "batchnorm_dx", 5, (int[]){dy, g->in[X], g->in[W], mean, rstd},
+                                  NULL);
     if (input == W)
-        return sl_grad_emit(g, "batchnorm_dw", 4, (int[]){dy, g->in[X], mean, rstd}, NULL);
-    return input == B ? sl_grad_sum_channels(g, dy, g->in[B]) : -1;
+        return sl_graph_grad_emit(g, "batchnorm_dw", 4, (int[]){dy, g->in[X], mean, rstd}, NULL);
+    return input == B ? sl_op_grad_sum_channels(g, dy, g->in[B]) : -1;
 }
 
 /* The elements of a channel: element i of n lies at channel_at(&z, c, i). */
@@ -170,7 +170,7 @@ static sl_err infer_dw(struct sl_infer *c) {
     return SL_OK;
 }
 
-static double flops_dw(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->in[0]); }
+static double flops_dw(const struct sl_op_view *v) { return 4.0 * (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dw(const struct sl_ref *r) {
     struct sizes z = sizes_of(&r->in[1].shape);

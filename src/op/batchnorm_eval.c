@@ -13,28 +13,29 @@ enum { X, W, B, MEAN, VAR };
 
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, X));
+    SL_TRY(sl_op_need_float(c, X));
     if (c->in[X].rank < 2 || (c->in[X].batch & ~1u))
-        return sl_infer_fail(c, "x must be [B,C] or [B,C,H,W], it is %s",
-                             sl_shape_text(&c->in[X], text));
+        return sl_graph_infer_fail(c, "x must be [B,C] or [B,C,H,W], it is %s",
+                                   sl_graph_shape_text(&c->in[X], text));
     for (int i = W; i <= VAR; i++)
-        SL_TRY(sl_need_channels(c, i, &c->in[X]));
+        SL_TRY(sl_op_need_channels(c, i, &c->in[X]));
     if (!(c->attr[EPS].f > 0))
-        return sl_infer_fail(c, "'eps' must be positive");
+        return sl_graph_infer_fail(c, "'eps' must be positive");
     c->out[0] = c->in[X];
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return 2.0 * (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return 2.0 * (double)sl_op_numel(&v->in[0]); }
 
 static int grad(struct sl_grad *g, int input) {
     int dy = g->dout[0];
     if (input == X)
-        return sl_grad_emit(g, "batchnorm_eval_dx", 3, (int[]){dy, g->in[W], g->in[VAR]}, g->attr);
+        return sl_graph_grad_emit(g, "batchnorm_eval_dx", 3, (int[]){dy, g->in[W], g->in[VAR]},
+                                  g->attr);
     if (input == W)
-        return sl_grad_emit(g, "batchnorm_eval_dw", 4,
-                            (int[]){dy, g->in[X], g->in[MEAN], g->in[VAR]}, g->attr);
-    return input == B ? sl_grad_sum_channels(g, dy, g->in[B]) : -1;
+        return sl_graph_grad_emit(g, "batchnorm_eval_dw", 4,
+                                  (int[]){dy, g->in[X], g->in[MEAN], g->in[VAR]}, g->attr);
+    return input == B ? sl_op_grad_sum_channels(g, dy, g->in[B]) : -1;
 }
 
 /* The channel of element i. */
@@ -49,7 +50,7 @@ static double rstd_of(const struct sl_ref *r, int var, int64_t c) {
 }
 
 static void ref(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->in[X].shape);
+    int64_t count = sl_op_numel(&r->in[X].shape);
     for (int64_t i = 0; i < count; i++) {
         int64_t c = channel_of(&r->in[X].shape, i);
         r->out[0].f[i] =
@@ -76,7 +77,7 @@ const struct sl_op sl_op_batchnorm_eval = {
 };
 
 static void ref_dx(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->in[0].shape);
+    int64_t count = sl_op_numel(&r->in[0].shape);
     for (int64_t i = 0; i < count; i++) {
         int64_t c = channel_of(&r->in[0].shape, i);
         r->out[0].f[i] = r->in[0].f[i] * r->in[1].f[c] * rstd_of(r, 2, c);
@@ -90,8 +91,8 @@ const struct sl_op sl_op_batchnorm_eval_dx = {
     .outputs = "dx",
     .attrs = attrs,
     .internal = true,
-    .infer = sl_infer_same,
-    .flops = sl_flops_elementwise,
+    .infer = sl_op_infer_same,
+    .flops = sl_op_flops_elementwise,
     .ref = ref_dx,
 };
 
@@ -100,10 +101,10 @@ static sl_err infer_dw(struct sl_infer *c) {
     return SL_OK;
 }
 
-static double flops_dw(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->in[0]); }
+static double flops_dw(const struct sl_op_view *v) { return 4.0 * (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dw(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->in[1].shape);
+    int64_t count = sl_op_numel(&r->in[1].shape);
     for (int64_t c = 0; c < r->out[0].shape.dim[0]; c++)
         r->out[0].f[c] = 0;
     for (int64_t i = 0; i < count; i++) {

@@ -13,28 +13,29 @@
 
 static sl_err infer(struct sl_infer *c) {
     char left[SL_SHAPE_TEXT], right[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, 0));
-    SL_TRY(sl_need_float(c, 1));
-    if (!sl_shape_equal(&c->in[0], &c->in[1]))
-        return sl_infer_fail(c, "shapes differ: logits %s and targets %s",
-                             sl_shape_text(&c->in[0], left), sl_shape_text(&c->in[1], right));
+    SL_TRY(sl_op_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 1));
+    if (!sl_graph_shape_equal(&c->in[0], &c->in[1]))
+        return sl_graph_infer_fail(c, "shapes differ: logits %s and targets %s",
+                                   sl_graph_shape_text(&c->in[0], left),
+                                   sl_graph_shape_text(&c->in[1], right));
     c->out[0] = (struct sl_shape){0};
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return 10.0 * (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return 10.0 * (double)sl_op_numel(&v->in[0]); }
 
 static int grad(struct sl_grad *g, int input) {
     int in[3] = {g->dout[0], g->in[0], g->in[1]};
     if (input == 0)
-        return sl_grad_emit(g, "bce_with_logits_dx", 3, in, g->attr);
-    return sl_grad_emit(g, "bce_with_logits_dt", 2, in, g->attr);
+        return sl_graph_grad_emit(g, "bce_with_logits_dx", 3, in, g->attr);
+    return sl_graph_grad_emit(g, "bce_with_logits_dt", 2, in, g->attr);
 }
 
 static double softplus_of_minus(double x) { return log1p(exp(-fabs(x))) + (x < 0 ? -x : 0); }
 
 static void ref(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->in[0].shape);
+    int64_t count = sl_op_numel(&r->in[0].shape);
     double total = 0;
     for (int64_t i = 0; i < count; i++) {
         double x = r->in[0].f[i], t = r->in[1].f[i], u = 1 + (r->attr[0].f - 1) * t;
@@ -65,10 +66,12 @@ static sl_err infer_like_logits(struct sl_infer *c) {
     return SL_OK;
 }
 
-static double flops_grad(const struct sl_op_view *v) { return 8.0 * (double)sl_numel(&v->in[1]); }
+static double flops_grad(const struct sl_op_view *v) {
+    return 8.0 * (double)sl_op_numel(&v->in[1]);
+}
 
 static void ref_dx(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     double each = r->in[0].f[0] / (double)count;
     for (int64_t i = 0; i < count; i++) {
         double x = r->in[1].f[i], t = r->in[2].f[i], u = 1 + (r->attr[0].f - 1) * t;
@@ -77,7 +80,7 @@ static void ref_dx(const struct sl_ref *r) {
 }
 
 static void ref_dt(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     double each = r->in[0].f[0] / (double)count;
     for (int64_t i = 0; i < count; i++) {
         double x = r->in[1].f[i];

@@ -5,17 +5,17 @@
 #include "graph/op.h"
 
 /* Elements of a shape with B put in. */
-int64_t sl_numel(const struct sl_shape *shape);
+int64_t sl_op_numel(const struct sl_shape *shape);
 
 /* Infer for ops whose only output has the shape of input 0. */
-sl_err sl_infer_same(struct sl_infer *infer);
+sl_err sl_op_infer_same(struct sl_infer *infer);
 /* Infer for binary ops with broadcasting. */
-sl_err sl_infer_broadcast(struct sl_infer *infer);
+sl_err sl_op_infer_broadcast(struct sl_infer *infer);
 /* Demand that input i is a float tensor of any shape. */
-SL_MUST_CHECK sl_err sl_need_float(const struct sl_infer *infer, int i);
-SL_MUST_CHECK sl_err sl_need_int(const struct sl_infer *infer, int i);
+SL_MUST_CHECK sl_err sl_op_need_float(const struct sl_infer *infer, int i);
+SL_MUST_CHECK sl_err sl_op_need_int(const struct sl_infer *infer, int i);
 /* Normalise a negative axis; refuses what is outside [0, rank). */
-SL_MUST_CHECK sl_err sl_need_axis(const struct sl_infer *infer, int rank, int64_t *axis);
+SL_MUST_CHECK sl_err sl_op_need_axis(const struct sl_infer *infer, int rank, int64_t *axis);
 
 /* Walks the elements of `out` in order and tells the matching offset in a tensor that was
  * broadcast to it. */
@@ -25,38 +25,39 @@ struct sl_broadcast {
     int64_t at[SL_MAX_RANK];
     int64_t offset;
 };
-void sl_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narrow,
-                       const struct sl_shape *out);
-void sl_broadcast_next(struct sl_broadcast *walk);
+void sl_op_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narrow,
+                          const struct sl_shape *out);
+void sl_op_broadcast_next(struct sl_broadcast *walk);
 
 /* The rows of [..., n]: all leading sizes taken together. */
 struct sl_rows {
     int64_t count, n;
 };
-struct sl_rows sl_rows_of(const struct sl_shape *shape);
+struct sl_rows sl_op_rows_of(const struct sl_shape *shape);
 /* [..., n] -> [...]. */
-struct sl_shape sl_shape_without_last(const struct sl_shape *shape);
+struct sl_shape sl_op_shape_without_last(const struct sl_shape *shape);
 
 /* Reference kernels of elementwise ops: output 0 from input 0 (and input 1 of the same shape). */
-void sl_ref_map(const struct sl_ref *ref, double (*f)(double x));
-void sl_ref_zip(const struct sl_ref *ref, double (*f)(double a, double b));
+void sl_op_ref_map(const struct sl_ref *ref, double (*f)(double x));
+void sl_op_ref_zip(const struct sl_ref *ref, double (*f)(double a, double b));
 /* The same with broadcasting. */
-void sl_ref_zip_broadcast(const struct sl_ref *ref, double (*f)(double a, double b));
+void sl_op_ref_zip_broadcast(const struct sl_ref *ref, double (*f)(double a, double b));
 /* One element of either dtype: out[to] = in[from]. */
-void sl_array_copy(const struct sl_array *out, int64_t to, const struct sl_array *in, int64_t from);
+void sl_op_array_copy(const struct sl_array *out, int64_t to, const struct sl_array *in,
+                      int64_t from);
 
 /* Gradient helpers. Sum `value` down to the shape of `like` when it was broadcast. */
-int sl_grad_sum_to(struct sl_grad *grad, int value, int like);
+int sl_op_grad_sum_to(struct sl_grad *grad, int value, int like);
 /* True when a gradient flows into some output below `count`. One that flows into another output (a
  * value kept for the backward pass, which a model took and used) is an error. */
-bool sl_grad_flows(struct sl_grad *grad, int count);
+bool sl_op_grad_flows(struct sl_grad *grad, int count);
 /* View `value` as this shape. */
-int sl_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
+int sl_op_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
 /* [..., n] as [rows, n]. */
-int sl_grad_rows(struct sl_grad *grad, int value);
+int sl_op_grad_rows(struct sl_grad *grad, int value);
 
 /* One flop per output element. */
-double sl_flops_elementwise(const struct sl_op_view *view);
-double sl_flops_none(const struct sl_op_view *view);
+double sl_op_flops_elementwise(const struct sl_op_view *view);
+double sl_op_flops_none(const struct sl_op_view *view);
 
 #endif

@@ -8,18 +8,18 @@ static sl_err check_other(const struct sl_infer *c, int i, int axis) {
     char first[SL_SHAPE_TEXT], other[SL_SHAPE_TEXT];
     struct sl_shape want = c->in[0];
     if (c->in_dtype[i] != c->in_dtype[0])
-        return sl_infer_fail(c, "inputs 0 and %d are of different types", i);
+        return sl_graph_infer_fail(c, "inputs 0 and %d are of different types", i);
     if (axis < c->in[i].rank)
-        sl_shape_set(&want, axis, sl_shape_dim(&c->in[i], axis));
-    if (want.batch != c->in[0].batch || !sl_shape_equal(&want, &c->in[i]))
-        return sl_infer_fail(c, "%s and %s differ in more than axis %d",
-                             sl_shape_text(&c->in[0], first), sl_shape_text(&c->in[i], other),
-                             axis);
+        sl_graph_shape_set(&want, axis, sl_graph_shape_dim(&c->in[i], axis));
+    if (want.batch != c->in[0].batch || !sl_graph_shape_equal(&want, &c->in[i]))
+        return sl_graph_infer_fail(c, "%s and %s differ in more than axis %d",
+                                   sl_graph_shape_text(&c->in[0], first),
+                                   sl_graph_shape_text(&c->in[i], other), axis);
     return SL_OK;
 }
 
 static sl_err infer(struct sl_infer *c) {
-    SL_TRY(sl_need_plain_axis(c, 0, &c->attr[0].i));
+    SL_TRY(sl_op_need_plain_axis(c, 0, &c->attr[0].i));
     int axis = (int)c->attr[0].i;
     c->out[0] = c->in[0];
     c->out_dtype[0] = c->in_dtype[0];
@@ -34,10 +34,10 @@ static int grad(struct sl_grad *g, int input) {
     int axis = (int)g->attr[0].i;
     int64_t from = 0;
     for (int i = 0; i < input; i++)
-        from += sl_grad_shape(g, g->in[i])->dim[axis];
-    int64_t to = from + sl_grad_shape(g, g->in[input])->dim[axis];
+        from += sl_graph_grad_shape(g, g->in[i])->dim[axis];
+    int64_t to = from + sl_graph_grad_shape(g, g->in[input])->dim[axis];
     union sl_attr attr[3] = {{.i = axis}, {.i = from}, {.i = to}};
-    return sl_grad_emit(g, "slice", 1, &g->dout[0], attr);
+    return sl_graph_grad_emit(g, "slice", 1, &g->dout[0], attr);
 }
 
 static void ref(const struct sl_ref *r) {
@@ -48,8 +48,8 @@ static void ref(const struct sl_ref *r) {
         int64_t run = x.size * x.inner;
         for (int64_t o = 0; o < x.outer; o++)
             for (int64_t k = 0; k < run; k++)
-                sl_array_copy(&r->out[0], (o * y.size + from) * y.inner + k, &r->in[i],
-                              o * run + k);
+                sl_op_array_copy(&r->out[0], (o * y.size + from) * y.inner + k, &r->in[i],
+                                 o * run + k);
         from += x.size;
     }
 }
@@ -63,7 +63,7 @@ const struct sl_op sl_op_concat = {
     .outputs = "y",
     .attrs = attrs,
     .infer = infer,
-    .flops = sl_flops_none,
+    .flops = sl_op_flops_none,
     .grad = grad,
     .ref = ref,
 };

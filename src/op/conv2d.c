@@ -44,42 +44,42 @@ static struct conv conv_of(const struct sl_shape *x, const struct sl_shape *w,
 static sl_err check_weight(const struct sl_infer *c) {
     char x[SL_SHAPE_TEXT], w[SL_SHAPE_TEXT], bias[SL_SHAPE_TEXT];
     int64_t groups = c->attr[GROUPS].i, channels = c->in[0].dim[1], o = c->in[1].dim[0];
-    sl_shape_text(&c->in[0], x);
-    sl_shape_text(&c->in[1], w);
-    SL_TRY(sl_need_float(c, 1));
-    SL_TRY(sl_need_float(c, 2));
+    sl_graph_shape_text(&c->in[0], x);
+    sl_graph_shape_text(&c->in[1], w);
+    SL_TRY(sl_op_need_float(c, 1));
+    SL_TRY(sl_op_need_float(c, 2));
     if (c->in[1].rank != 4 || c->in[1].batch)
-        return sl_infer_fail(c, "the weight must be [O,C/groups,KH,KW], it is %s", w);
+        return sl_graph_infer_fail(c, "the weight must be [O,C/groups,KH,KW], it is %s", w);
     if (groups < 1 || channels % groups || o % groups)
-        return sl_infer_fail(c, "%lld groups do not divide the channels of %s and %s",
-                             (long long)groups, x, w);
+        return sl_graph_infer_fail(c, "%lld groups do not divide the channels of %s and %s",
+                                   (long long)groups, x, w);
     if (c->in[1].dim[1] != channels / groups)
-        return sl_infer_fail(c,
-                             "the weight %s takes %lld channels per group, but %s in %lld "
-                             "groups has %lld",
-                             w, (long long)c->in[1].dim[1], x, (long long)groups,
-                             (long long)(channels / groups));
+        return sl_graph_infer_fail(c,
+                                   "the weight %s takes %lld channels per group, but %s in %lld "
+                                   "groups has %lld",
+                                   w, (long long)c->in[1].dim[1], x, (long long)groups,
+                                   (long long)(channels / groups));
     const struct sl_shape want = SL_SHAPE(1, 0, o);
-    if (c->present[2] && !sl_shape_equal(&c->in[2], &want))
-        return sl_infer_fail(c, "bias %s does not match the %lld channels of the result",
-                             sl_shape_text(&c->in[2], bias), (long long)o);
+    if (c->present[2] && !sl_graph_shape_equal(&c->in[2], &want))
+        return sl_graph_infer_fail(c, "bias %s does not match the %lld channels of the result",
+                                   sl_graph_shape_text(&c->in[2], bias), (long long)o);
     return SL_OK;
 }
 
 static sl_err infer(struct sl_infer *c) {
-    SL_TRY(sl_need_image(c, 0));
-    SL_TRY(sl_need_pair(c, STRIDE, 1));
-    SL_TRY(sl_need_pair(c, PAD, 0));
-    SL_TRY(sl_need_pair(c, DILATION, 1));
+    SL_TRY(sl_op_need_image(c, 0));
+    SL_TRY(sl_op_need_pair(c, STRIDE, 1));
+    SL_TRY(sl_op_need_pair(c, PAD, 0));
+    SL_TRY(sl_op_need_pair(c, DILATION, 1));
     SL_TRY(check_weight(c));
     c->out[0] = c->in[0];
     c->out[0].dim[1] = c->in[1].dim[0];
     struct conv conv = conv_of(&c->in[0], &c->in[1], &c->out[0], c->attr);
-    return sl_window_infer(c, &conv.window, &c->in[0], &c->out[0]);
+    return sl_op_window_infer(c, &conv.window, &c->in[0], &c->out[0]);
 }
 
 static double flops_of(const struct sl_shape *y, const struct sl_shape *w) {
-    return 2.0 * (double)sl_numel(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
+    return 2.0 * (double)sl_op_numel(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
 }
 
 static double flops(const struct sl_op_view *v) { return flops_of(&v->out[0], &v->in[1]); }
@@ -88,11 +88,11 @@ static int grad(struct sl_grad *g, int input) {
     union sl_attr attr[5];
     int dy = g->dout[0];
     if (input == 2)
-        return sl_grad_sum_channels(g, dy, g->in[2]);
+        return sl_op_grad_sum_channels(g, dy, g->in[2]);
     memcpy(attr, g->attr, sizeof attr[0] * SHAPE);
-    attr[SHAPE].shape = *sl_grad_shape(g, g->in[input]);
-    return input == 0 ? sl_grad_emit(g, "conv2d_dx", 2, (int[]){dy, g->in[1]}, attr)
-                      : sl_grad_emit(g, "conv2d_dw", 2, (int[]){dy, g->in[0]}, attr);
+    attr[SHAPE].shape = *sl_graph_grad_shape(g, g->in[input]);
+    return input == 0 ? sl_graph_grad_emit(g, "conv2d_dx", 2, (int[]){dy, g->in[1]}, attr)
+                      : sl_graph_grad_emit(g, "conv2d_dw", 2, (int[]){dy, g->in[0]}, attr);
 }
 
 enum target { INTO_Y, INTO_X, INTO_W };
@@ -176,20 +176,20 @@ const struct sl_op sl_op_conv2d = {
 static const struct sl_attr_desc grad_attrs[] = {
     CONV_ATTRS, {"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 
-static sl_err infer_grad(struct sl_infer *c) { return sl_infer_stated(c, SHAPE); }
+static sl_err infer_grad(struct sl_infer *c) { return sl_op_infer_stated(c, SHAPE); }
 
 static double flops_dx(const struct sl_op_view *v) { return flops_of(&v->in[0], &v->in[1]); }
 static double flops_dw(const struct sl_op_view *v) { return flops_of(&v->in[0], &v->out[0]); }
 
 static void ref_dx(const struct sl_ref *r) {
     struct conv c = conv_of(&r->out[0].shape, &r->in[1].shape, &r->in[0].shape, r->attr);
-    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_numel(&r->out[0].shape));
+    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_op_numel(&r->out[0].shape));
     visit(&c, (struct planes){r->in[0].f, r->out[0].f, r->in[1].f}, INTO_X);
 }
 
 static void ref_dw(const struct sl_ref *r) {
     struct conv c = conv_of(&r->in[1].shape, &r->out[0].shape, &r->in[0].shape, r->attr);
-    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_numel(&r->out[0].shape));
+    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_op_numel(&r->out[0].shape));
     visit(&c, (struct planes){r->in[0].f, r->in[1].f, r->out[0].f}, INTO_W);
 }
 

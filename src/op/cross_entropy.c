@@ -16,30 +16,30 @@ enum { IGNORE, SMOOTHING };
 
 static sl_err infer(struct sl_infer *c) {
     char logits[SL_SHAPE_TEXT], targets[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, 0));
-    SL_TRY(sl_need_int(c, 1));
-    sl_shape_text(&c->in[0], logits);
-    sl_shape_text(&c->in[1], targets);
+    SL_TRY(sl_op_need_float(c, 0));
+    SL_TRY(sl_op_need_int(c, 1));
+    sl_graph_shape_text(&c->in[0], logits);
+    sl_graph_shape_text(&c->in[1], targets);
     if (c->in[0].rank < 1)
-        return sl_infer_fail(c, "logits must be [..., classes], they are %s", logits);
-    struct sl_shape rows = sl_shape_without_last(&c->in[0]);
-    if (!sl_shape_equal(&rows, &c->in[1]) || sl_shape_dim(&c->in[0], -1).batch)
-        return sl_infer_fail(c, "targets %s must be logits %s without the last size", targets,
-                             logits);
+        return sl_graph_infer_fail(c, "logits must be [..., classes], they are %s", logits);
+    struct sl_shape rows = sl_op_shape_without_last(&c->in[0]);
+    if (!sl_graph_shape_equal(&rows, &c->in[1]) || sl_graph_shape_dim(&c->in[0], -1).batch)
+        return sl_graph_infer_fail(c, "targets %s must be logits %s without the last size", targets,
+                                   logits);
     if (!(c->attr[SMOOTHING].f >= 0 && c->attr[SMOOTHING].f <= 1))
-        return sl_infer_fail(c, "smoothing = %g must be in [0, 1]", c->attr[SMOOTHING].f);
+        return sl_graph_infer_fail(c, "smoothing = %g must be in [0, 1]", c->attr[SMOOTHING].f);
     c->out[0] = (struct sl_shape){0};
     c->out[1] = rows;
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_op_numel(&v->in[0]); }
 
 static int grad(struct sl_grad *g, int input) {
     if (input != 0 || g->dout[0] < 0)
         return -1;
     int in[4] = {g->dout[0], g->in[0], g->in[1], g->out[1]};
-    return sl_grad_emit(g, "cross_entropy_dx", 4, in, g->attr);
+    return sl_graph_grad_emit(g, "cross_entropy_dx", 4, in, g->attr);
 }
 
 static int64_t count_valid(const struct sl_array *targets, int64_t rows, int64_t ignore) {
@@ -61,7 +61,7 @@ static double log_sum_exp(const double *x, int64_t n) {
 }
 
 static void ref(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     double smoothing = r->attr[SMOOTHING].f, total = 0;
     int64_t valid = count_valid(&r->in[1], rows.count, r->attr[IGNORE].i);
     for (int64_t i = 0; i < rows.count; i++) {
@@ -105,7 +105,7 @@ static sl_err infer_dx(struct sl_infer *c) {
 }
 
 static void ref_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[1].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[1].shape);
     int64_t valid = count_valid(&r->in[2], rows.count, r->attr[IGNORE].i);
     double each = valid ? r->in[0].f[0] / (double)valid : 0, smoothing = r->attr[SMOOTHING].f;
     for (int64_t i = 0; i < rows.count; i++) {

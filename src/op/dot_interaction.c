@@ -12,26 +12,26 @@ static int64_t pair_count(int64_t features, int64_t self) {
 
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, 0));
-    sl_shape_text(&c->in[0], text);
+    SL_TRY(sl_op_need_float(c, 0));
+    sl_graph_shape_text(&c->in[0], text);
     if (c->in[0].rank != 3 || c->in[0].batch & 6u)
-        return sl_infer_fail(c, "needs [B,features,size], got %s", text);
+        return sl_graph_infer_fail(c, "needs [B,features,size], got %s", text);
     int64_t features = c->in[0].dim[1];
     if (features > 1 << 20 || pair_count(features, c->attr[0].i) < 1)
-        return sl_infer_fail(c, "the features of %s have no pairs, or too many", text);
+        return sl_graph_infer_fail(c, "the features of %s have no pairs, or too many", text);
     c->out[0].rank = 2;
-    sl_shape_set(&c->out[0], 0, sl_shape_dim(&c->in[0], 0));
-    sl_shape_set(&c->out[0], 1, (struct sl_dim){pair_count(features, c->attr[0].i), false});
+    sl_graph_shape_set(&c->out[0], 0, sl_graph_shape_dim(&c->in[0], 0));
+    sl_graph_shape_set(&c->out[0], 1, (struct sl_dim){pair_count(features, c->attr[0].i), false});
     return SL_OK;
 }
 
 static double flops(const struct sl_op_view *v) {
-    return 2.0 * (double)sl_numel(&v->out[0]) * (double)v->in[0].dim[2];
+    return 2.0 * (double)sl_op_numel(&v->out[0]) * (double)v->in[0].dim[2];
 }
 
 static int grad(struct sl_grad *g, int input) {
     int in[2] = {g->dout[0], g->in[input]};
-    return sl_grad_emit(g, "dot_interaction_dx", 2, in, g->attr);
+    return sl_graph_grad_emit(g, "dot_interaction_dx", 2, in, g->attr);
 }
 
 static void ref(const struct sl_ref *r) {
@@ -69,7 +69,7 @@ static sl_err infer_dx(struct sl_infer *c) {
 }
 
 static double flops_dx(const struct sl_op_view *v) {
-    return 4.0 * (double)sl_numel(&v->in[0]) * (double)v->in[1].dim[2];
+    return 4.0 * (double)sl_op_numel(&v->in[0]) * (double)v->in[1].dim[2];
 }
 
 static void ref_dx(const struct sl_ref *r) {

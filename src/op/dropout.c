@@ -3,29 +3,29 @@
  */
 #include "op/dropout.h"
 
-sl_err sl_infer_dropout(struct sl_infer *c) {
+sl_err sl_op_infer_dropout(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
     double p = c->attr[SL_DROPOUT_P].f;
-    SL_TRY(sl_need_float(c, 0));
-    sl_shape_text(&c->in[0], text);
+    SL_TRY(sl_op_need_float(c, 0));
+    sl_graph_shape_text(&c->in[0], text);
     if (!(p >= 0 && p < 1))
-        return sl_infer_fail(c, "p = %g must be in [0, 1)", p);
-    if (c->in[0].rank < 1 || !sl_shape_dim(&c->in[0], 0).batch)
-        return sl_infer_fail(c, "the first size of %s must hold the micro-batch B", text);
+        return sl_graph_infer_fail(c, "p = %g must be in [0, 1)", p);
+    if (c->in[0].rank < 1 || !sl_graph_shape_dim(&c->in[0], 0).batch)
+        return sl_graph_infer_fail(c, "the first size of %s must hold the micro-batch B", text);
     c->out[0] = c->in[0];
     return SL_OK;
 }
 
 static int grad(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "dropout", 1, &g->dout[0], g->attr);
+    return sl_graph_grad_emit(g, "dropout", 1, &g->dout[0], g->attr);
 }
 
-static double flops(const struct sl_op_view *v) { return 2.0 * (double)sl_numel(&v->out[0]); }
+static double flops(const struct sl_op_view *v) { return 2.0 * (double)sl_op_numel(&v->out[0]); }
 
 static void ref(const struct sl_ref *r) {
     struct sl_dropout mask = sl_dropout_open(r);
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[i] = sl_dropout_keeps(&mask, i) ? r->in[0].f[i] / (1 - mask.p) : 0;
 }
@@ -42,7 +42,7 @@ const struct sl_op sl_op_dropout = {
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,
-    .infer = sl_infer_dropout,
+    .infer = sl_op_infer_dropout,
     .flops = flops,
     .grad = grad,
     .ref = ref,

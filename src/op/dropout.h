@@ -21,7 +21,7 @@ struct sl_dropout {
 
 static inline struct sl_dropout sl_dropout_open(const struct sl_ref *r) {
     double p = r->attr[SL_DROPOUT_P].f;
-    int64_t each = sl_numel(&r->out[0].shape) / r->samples;
+    int64_t each = sl_op_numel(&r->out[0].shape) / r->samples;
     return (struct sl_dropout){
         .seed = r->seed,
         .stream = (uint64_t)r->attr[SL_DROPOUT_STREAM].i,
@@ -36,6 +36,6 @@ static inline bool sl_dropout_keeps(const struct sl_dropout *d, int64_t offset) 
 }
 
 /* p in [0, 1), and B in front: offsets in the micro-batch must follow the samples. */
-SL_MUST_CHECK sl_err sl_infer_dropout(struct sl_infer *infer);
+SL_MUST_CHECK sl_err sl_op_infer_dropout(struct sl_infer *infer);
 
 #endif

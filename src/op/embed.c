@@ -8,35 +8,36 @@
 
 static sl_err infer(struct sl_infer *c) {
     char table[SL_SHAPE_TEXT], indices[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, 0));
-    SL_TRY(sl_need_int(c, 1));
-    sl_shape_text(&c->in[0], table);
-    sl_shape_text(&c->in[1], indices);
+    SL_TRY(sl_op_need_float(c, 0));
+    SL_TRY(sl_op_need_int(c, 1));
+    sl_graph_shape_text(&c->in[0], table);
+    sl_graph_shape_text(&c->in[1], indices);
     if (c->in[0].rank != 2 || c->in[0].batch)
-        return sl_infer_fail(c, "the table must be [rows,columns], it is %s (indices %s)", table,
-                             indices);
+        return sl_graph_infer_fail(c, "the table must be [rows,columns], it is %s (indices %s)",
+                                   table, indices);
     if (c->in[1].rank >= SL_MAX_RANK)
-        return sl_infer_fail(c, "indices %s have too many sizes for a table %s", indices, table);
+        return sl_graph_infer_fail(c, "indices %s have too many sizes for a table %s", indices,
+                                   table);
     c->out[0] = c->in[1];
-    sl_shape_set(&c->out[0], c->out[0].rank++, sl_shape_dim(&c->in[0], 1));
+    sl_graph_shape_set(&c->out[0], c->out[0].rank++, sl_graph_shape_dim(&c->in[0], 1));
     return SL_OK;
 }
 
 /* Only the rows that are read. */
 static double bytes(const struct sl_op_view *v) {
-    return 4.0 * ((double)sl_numel(&v->in[1]) + 2.0 * (double)sl_numel(&v->out[0]));
+    return 4.0 * ((double)sl_op_numel(&v->in[1]) + 2.0 * (double)sl_op_numel(&v->out[0]));
 }
 
 static int grad(struct sl_grad *g, int input) {
     if (input != 0)
         return -1;
-    union sl_attr rows[1] = {{.i = sl_grad_shape(g, g->in[0])->dim[0]}};
-    return sl_grad_emit(g, "embed_dw", 2, (int[]){g->dout[0], g->in[1]}, rows);
+    union sl_attr rows[1] = {{.i = sl_graph_grad_shape(g, g->in[0])->dim[0]}};
+    return sl_graph_grad_emit(g, "embed_dw", 2, (int[]){g->dout[0], g->in[1]}, rows);
 }
 
 static void ref(const struct sl_ref *r) {
     int64_t rows = r->in[0].shape.dim[0], n = r->in[0].shape.dim[1];
-    int64_t count = sl_numel(&r->in[1].shape);
+    int64_t count = sl_op_numel(&r->in[1].shape);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = r->in[1].i[i];
         SL_ASSERT(row >= 0 && row < rows); /* inputs are held to their bound when they are read */
@@ -50,22 +51,22 @@ const struct sl_op sl_op_embed = {
     .inputs = "table indices",
     .outputs = "y",
     .infer = infer,
-    .flops = sl_flops_none,
+    .flops = sl_op_flops_none,
     .bytes = bytes,
     .grad = grad,
     .ref = ref,
 };
 
 static sl_err infer_dw(struct sl_infer *c) {
-    c->out[0] = SL_SHAPE(2, 0, c->attr[0].i, sl_shape_dim(&c->in[0], -1).n);
+    c->out[0] = SL_SHAPE(2, 0, c->attr[0].i, sl_graph_shape_dim(&c->in[0], -1).n);
     return SL_OK;
 }
 
-static double flops_dw(const struct sl_op_view *v) { return (double)sl_numel(&v->in[0]); }
+static double flops_dw(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dw(const struct sl_ref *r) {
-    int64_t n = r->out[0].shape.dim[1], count = sl_numel(&r->in[1].shape);
-    memset(r->out[0].f, 0, (size_t)sl_numel(&r->out[0].shape) * sizeof(double));
+    int64_t n = r->out[0].shape.dim[1], count = sl_op_numel(&r->in[1].shape);
+    memset(r->out[0].f, 0, (size_t)sl_op_numel(&r->out[0].shape) * sizeof(double));
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = 0; j < n; j++)
             r->out[0].f[r->in[1].i[i] * n + j] += r->in[0].f[i * n + j];

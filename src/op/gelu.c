@@ -33,19 +33,21 @@ static double backward_erf(double dy, double x) {
 
 static int grad(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "gelu_dx", 2, (int[]){g->dout[0], g->in[0]}, g->attr);
+    return sl_graph_grad_emit(g, "gelu_dx", 2, (int[]){g->dout[0], g->in[0]}, g->attr);
 }
 
-static double flops(const struct sl_op_view *v) { return 10.0 * (double)sl_numel(&v->out[0]); }
+static double flops(const struct sl_op_view *v) { return 10.0 * (double)sl_op_numel(&v->out[0]); }
 
-static double flops_dx(const struct sl_op_view *v) { return 15.0 * (double)sl_numel(&v->out[0]); }
+static double flops_dx(const struct sl_op_view *v) {
+    return 15.0 * (double)sl_op_numel(&v->out[0]);
+}
 
 static void ref(const struct sl_ref *r) {
-    sl_ref_map(r, r->attr[0].i == ERF ? forward_erf : forward_tanh);
+    sl_op_ref_map(r, r->attr[0].i == ERF ? forward_erf : forward_tanh);
 }
 
 static void ref_dx(const struct sl_ref *r) {
-    sl_ref_zip(r, r->attr[0].i == ERF ? backward_erf : backward_tanh);
+    sl_op_ref_zip(r, r->attr[0].i == ERF ? backward_erf : backward_tanh);
 }
 
 static const struct sl_attr_desc attrs[] = {{"approx", SL_ATTR_ENUM, "tanh", "tanh|erf"}, {0}};
@@ -56,7 +58,7 @@ const struct sl_op sl_op_gelu = {
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,
-    .infer = sl_infer_same,
+    .infer = sl_op_infer_same,
     .flops = flops,
     .grad = grad,
     .ref = ref,
@@ -69,7 +71,7 @@ const struct sl_op sl_op_gelu_dx = {
     .outputs = "dx",
     .attrs = attrs,
     .internal = true,
-    .infer = sl_infer_same,
+    .infer = sl_op_infer_same,
     .flops = flops_dx,
     .ref = ref_dx,
 };

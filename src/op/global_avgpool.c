@@ -2,22 +2,22 @@
 #include "op/window.h"
 
 static sl_err infer(struct sl_infer *c) {
-    SL_TRY(sl_need_image(c, 0));
+    SL_TRY(sl_op_need_image(c, 0));
     c->out[0] = SL_SHAPE(2, c->in[0].batch, c->in[0].dim[0], c->in[0].dim[1]);
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
 static int grad(struct sl_grad *g, int input) {
-    union sl_attr attr[1] = {{.shape = *sl_grad_shape(g, g->in[input])}};
-    return sl_grad_emit(g, "global_avgpool_dx", 1, &g->dout[0], attr);
+    union sl_attr attr[1] = {{.shape = *sl_graph_grad_shape(g, g->in[input])}};
+    return sl_graph_grad_emit(g, "global_avgpool_dx", 1, &g->dout[0], attr);
 }
 
 static int64_t plane_of(const struct sl_shape *image) { return image->dim[2] * image->dim[3]; }
 
 static void ref(const struct sl_ref *r) {
-    int64_t plane = plane_of(&r->in[0].shape), count = sl_numel(&r->out[0].shape);
+    int64_t plane = plane_of(&r->in[0].shape), count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++) {
         double sum = 0;
         for (int64_t j = 0; j < plane; j++)
@@ -37,10 +37,10 @@ const struct sl_op sl_op_global_avgpool = {
     .ref = ref,
 };
 
-static sl_err infer_dx(struct sl_infer *c) { return sl_infer_stated(c, 0); }
+static sl_err infer_dx(struct sl_infer *c) { return sl_op_infer_stated(c, 0); }
 
 static void ref_dx(const struct sl_ref *r) {
-    int64_t plane = plane_of(&r->out[0].shape), count = sl_numel(&r->out[0].shape);
+    int64_t plane = plane_of(&r->out[0].shape), count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[i] = r->in[0].f[i / plane] / (double)plane;
 }
@@ -55,6 +55,6 @@ const struct sl_op sl_op_global_avgpool_dx = {
     .attrs = dx_attrs,
     .internal = true,
     .infer = infer_dx,
-    .flops = sl_flops_elementwise,
+    .flops = sl_op_flops_elementwise,
     .ref = ref_dx,
 };

@@ -13,9 +13,9 @@ static int grad(struct sl_grad *g, int input) {
 }
 
 static void ref(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
-        sl_array_copy(&r->out[0], i, &r->in[0], i);
+        sl_op_array_copy(&r->out[0], i, &r->in[0], i);
 }
 
 static const struct sl_attr_desc attrs[] = {
@@ -32,7 +32,7 @@ const struct sl_op sl_op_identity = {
     .attrs = attrs,
     .is_view = true,
     .infer = infer,
-    .flops = sl_flops_none,
+    .flops = sl_op_flops_none,
     .grad = grad,
     .ref = ref,
 };

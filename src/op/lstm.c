@@ -18,24 +18,25 @@ enum { X, W_IH, W_HH, BIAS_IH, BIAS_HH, H0, C0, IN_COUNT };
 
 static sl_err need_shape(const struct sl_infer *c, int i, const struct sl_shape *want) {
     char got[SL_SHAPE_TEXT], expected[SL_SHAPE_TEXT], x[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, i));
-    if (c->present[i] && !sl_shape_equal(&c->in[i], want))
-        return sl_infer_fail(c, "input %d must be %s for x %s, it is %s", i,
-                             sl_shape_text(want, expected), sl_shape_text(&c->in[X], x),
-                             sl_shape_text(&c->in[i], got));
+    SL_TRY(sl_op_need_float(c, i));
+    if (c->present[i] && !sl_graph_shape_equal(&c->in[i], want))
+        return sl_graph_infer_fail(
+            c, "input %d must be %s for x %s, it is %s", i, sl_graph_shape_text(want, expected),
+            sl_graph_shape_text(&c->in[X], x), sl_graph_shape_text(&c->in[i], got));
     return SL_OK;
 }
 
 static sl_err infer(struct sl_infer *c) {
     char x[SL_SHAPE_TEXT], w[SL_SHAPE_TEXT];
     const struct sl_shape *in = c->in;
-    SL_TRY(sl_need_float(c, X));
+    SL_TRY(sl_op_need_float(c, X));
     if (in[X].rank != 3 || (in[X].batch & ~1u) || in[W_HH].rank != 2 || in[W_HH].batch)
-        return sl_infer_fail(c, "x must be [B,T,I] and w_hh [4H,H], they are %s and %s",
-                             sl_shape_text(&in[X], x), sl_shape_text(&in[W_HH], w));
+        return sl_graph_infer_fail(c, "x must be [B,T,I] and w_hh [4H,H], they are %s and %s",
+                                   sl_graph_shape_text(&in[X], x),
+                                   sl_graph_shape_text(&in[W_HH], w));
     int64_t h = in[W_HH].dim[1];
     if (h > SL_MAX_NUMEL / 4)
-        return sl_infer_fail(c, "w_hh %s is too large", sl_shape_text(&in[W_HH], w));
+        return sl_graph_infer_fail(c, "w_hh %s is too large", sl_graph_shape_text(&in[W_HH], w));
     struct sl_shape state = SL_SHAPE(2, in[X].batch, in[X].dim[0], h);
     SL_TRY(need_shape(c, W_IH, &SL_SHAPE(2, 0, 4 * h, in[X].dim[2])));
     SL_TRY(need_shape(c, W_HH, &SL_SHAPE(2, 0, 4 * h, h)));
@@ -51,32 +52,32 @@ static sl_err infer(struct sl_infer *c) {
 
 /* Two products per step; per cell four non-linearities and a dozen others. */
 static double flops(const struct sl_op_view *v) {
-    double cells = (double)sl_numel(&v->out[0]);
+    double cells = (double)sl_op_numel(&v->out[0]);
     return 8.0 * cells * (double)(v->in[X].dim[2] + v->out[0].dim[2]) + 20.0 * cells;
 }
 
 static int emit_product(struct sl_grad *g, int a, int b, bool ta) {
     union sl_attr attr[2] = {{.i = ta}, {.i = false}};
-    return sl_grad_emit(g, "matmul", 2, (int[]){a, b}, attr);
+    return sl_graph_grad_emit(g, "matmul", 2, (int[]){a, b}, attr);
 }
 
 static int grad(struct sl_grad *g, int input) {
-    int c0 = sl_grad_input(g, C0), h0 = sl_grad_input(g, H0);
-    if (!sl_grad_flows(g, 2))
+    int c0 = sl_graph_grad_input(g, C0), h0 = sl_graph_grad_input(g, H0);
+    if (!sl_op_grad_flows(g, 2))
         return -1;
-    int da =
-        sl_grad_emit(g, "lstm_dgates", 6,
-                     (int[]){g->out[2], g->out[1], g->in[W_HH], c0, g->dout[0], g->dout[1]}, NULL);
+    int da = sl_graph_grad_emit(
+        g, "lstm_dgates", 6, (int[]){g->out[2], g->out[1], g->in[W_HH], c0, g->dout[0], g->dout[1]},
+        NULL);
     switch (input) {
     case X: return emit_product(g, da, g->in[W_IH], false);
-    case W_IH: return emit_product(g, sl_grad_rows(g, da), sl_grad_rows(g, g->in[X]), true);
+    case W_IH: return emit_product(g, sl_op_grad_rows(g, da), sl_op_grad_rows(g, g->in[X]), true);
     case W_HH: {
-        int shifted = sl_grad_emit(g, "lstm_hprev", 2, (int[]){g->out[0], h0}, NULL);
-        return emit_product(g, sl_grad_rows(g, da), sl_grad_rows(g, shifted), true);
+        int shifted = sl_graph_grad_emit(g, "lstm_hprev", 2, (int[]){g->out[0], h0}, NULL);
+        return emit_product(g, sl_op_grad_rows(g, da), sl_op_grad_rows(g, shifted), true);
     }
-    case H0: return sl_grad_output(g, da, 1);
-    case C0: return sl_grad_output(g, da, 2);
-    default: return sl_grad_sum_to(g, da, g->in[input]);
+    case H0: return sl_graph_grad_output(g, da, 1);
+    case C0: return sl_graph_grad_output(g, da, 2);
+    default: return sl_op_grad_sum_to(g, da, g->in[input]);
     }
 }
 

@@ -14,7 +14,7 @@ static sl_err infer_dgates(struct sl_infer *c) {
 }
 
 static double flops_dgates(const struct sl_op_view *v) {
-    double cells = (double)sl_numel(&v->in[C]);
+    double cells = (double)sl_op_numel(&v->in[C]);
     return 8.0 * cells * (double)v->in[C].dim[2] + 25.0 * cells;
 }
 
@@ -100,7 +100,7 @@ const struct sl_op sl_op_lstm_hprev = {
     .inputs = "y h0?",
     .outputs = "shifted",
     .internal = true,
-    .infer = sl_infer_same,
-    .flops = sl_flops_none,
+    .infer = sl_op_infer_same,
+    .flops = sl_op_flops_none,
     .ref = ref_hprev,
 };

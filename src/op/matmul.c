@@ -32,40 +32,42 @@ static struct sizes sizes_of(const struct sl_shape *a, const struct sl_shape *b,
 static sl_err check_shapes(const struct sl_infer *c) {
     char left[SL_SHAPE_TEXT], right[SL_SHAPE_TEXT];
     const struct sl_shape *a = &c->in[0], *b = &c->in[1];
-    sl_shape_text(a, left);
-    sl_shape_text(b, right);
+    sl_graph_shape_text(a, left);
+    sl_graph_shape_text(b, right);
     if (a->rank < 2 || b->rank < 2)
-        return sl_infer_fail(c, "both sides need rank 2 or more: %s x %s", left, right);
+        return sl_graph_infer_fail(c, "both sides need rank 2 or more: %s x %s", left, right);
     if (b->rank != 2 && b->rank != a->rank)
-        return sl_infer_fail(c, "the right side must have rank 2 or %d: %s x %s", a->rank, left,
-                             right);
-    struct sl_dim ka = sl_shape_dim(a, c->attr[TA].i ? -2 : -1);
-    struct sl_dim kb = sl_shape_dim(b, c->attr[TB].i ? -1 : -2);
-    if (!sl_dim_equal(ka, kb))
-        return sl_infer_fail(c, "inner sizes differ: %s%s x %s%s", left,
-                             c->attr[TA].i ? " transposed" : "", right,
-                             c->attr[TB].i ? " transposed" : "");
+        return sl_graph_infer_fail(c, "the right side must have rank 2 or %d: %s x %s", a->rank,
+                                   left, right);
+    struct sl_dim ka = sl_graph_shape_dim(a, c->attr[TA].i ? -2 : -1);
+    struct sl_dim kb = sl_graph_shape_dim(b, c->attr[TB].i ? -1 : -2);
+    if (!sl_graph_dim_equal(ka, kb))
+        return sl_graph_infer_fail(c, "inner sizes differ: %s%s x %s%s", left,
+                                   c->attr[TA].i ? " transposed" : "", right,
+                                   c->attr[TB].i ? " transposed" : "");
     for (int i = 0; b->rank > 2 && i < a->rank - 2; i++)
-        if (!sl_dim_equal(sl_shape_dim(a, i), sl_shape_dim(b, i)))
-            return sl_infer_fail(c, "leading sizes differ: %s x %s", left, right);
+        if (!sl_graph_dim_equal(sl_graph_shape_dim(a, i), sl_graph_shape_dim(b, i)))
+            return sl_graph_infer_fail(c, "leading sizes differ: %s x %s", left, right);
     if (c->attr[TA].i && b->rank == 2 && a->rank > 2)
-        return sl_infer_fail(c, "ta needs a left side of rank 2: %s", left);
+        return sl_graph_infer_fail(c, "ta needs a left side of rank 2: %s", left);
     return SL_OK;
 }
 
 static sl_err infer(struct sl_infer *c) {
-    SL_TRY(sl_need_float(c, 0));
-    SL_TRY(sl_need_float(c, 1));
-    SL_TRY(sl_need_float(c, 2));
+    SL_TRY(sl_op_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 1));
+    SL_TRY(sl_op_need_float(c, 2));
     SL_TRY(check_shapes(c));
-    struct sl_dim n = sl_shape_dim(&c->in[1], c->attr[TB].i ? -2 : -1);
+    struct sl_dim n = sl_graph_shape_dim(&c->in[1], c->attr[TB].i ? -2 : -1);
     char bias[SL_SHAPE_TEXT];
-    if (c->present[2] && (c->in[2].rank != 1 || !sl_dim_equal(sl_shape_dim(&c->in[2], 0), n)))
-        return sl_infer_fail(c, "bias %s does not match %lld columns",
-                             sl_shape_text(&c->in[2], bias), (long long)n.n);
+    if (c->present[2] &&
+        (c->in[2].rank != 1 || !sl_graph_dim_equal(sl_graph_shape_dim(&c->in[2], 0), n)))
+        return sl_graph_infer_fail(c, "bias %s does not match %lld columns",
+                                   sl_graph_shape_text(&c->in[2], bias), (long long)n.n);
     c->out[0] = c->in[0];
-    sl_shape_set(&c->out[0], c->out[0].rank - 2, sl_shape_dim(&c->in[0], c->attr[TA].i ? -1 : -2));
-    sl_shape_set(&c->out[0], c->out[0].rank - 1, n);
+    sl_graph_shape_set(&c->out[0], c->out[0].rank - 2,
+                       sl_graph_shape_dim(&c->in[0], c->attr[TA].i ? -1 : -2));
+    sl_graph_shape_set(&c->out[0], c->out[0].rank - 1, n);
     return SL_OK;
 }
 
@@ -77,7 +79,7 @@ static double flops(const struct sl_op_view *v) {
 static int emit(struct sl_grad *g, int a, int b, bool ta, bool tb) {
     int in[2] = {a, b};
     union sl_attr attr[2] = {{.i = ta}, {.i = tb}};
-    return sl_grad_emit(g, "matmul", 2, in, attr);
+    return sl_graph_grad_emit(g, "matmul", 2, in, attr);
 }
 
 /*  y = a b:   da = dy b'   db = a' dy;  y = a' b: da = b dy'  db = a dy;
@@ -86,12 +88,12 @@ static int grad(struct sl_grad *g, int input) {
     bool ta = g->attr[TA].i, tb = g->attr[TB].i;
     int a = g->in[0], b = g->in[1], dy = g->dout[0];
     if (input == 2)
-        return sl_grad_sum_to(g, dy, g->in[2]);
+        return sl_op_grad_sum_to(g, dy, g->in[2]);
     if (input == 0)
         return ta ? emit(g, b, dy, tb, true) : emit(g, dy, b, false, !tb);
-    if (sl_grad_shape(g, b)->rank == 2) { /* all leading sizes are rows */
-        a = sl_grad_rows(g, a);
-        dy = sl_grad_rows(g, dy);
+    if (sl_graph_grad_shape(g, b)->rank == 2) { /* all leading sizes are rows */
+        a = sl_op_grad_rows(g, a);
+        dy = sl_op_grad_rows(g, dy);
     }
     return tb ? emit(g, dy, a, true, ta) : emit(g, a, dy, !ta, false);
 }

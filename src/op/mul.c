@@ -4,20 +4,20 @@
 /* da = sum_to(dy * b, a), and the same for b. */
 static int grad(struct sl_grad *g, int input) {
     int other[2] = {g->dout[0], g->in[1 - input]};
-    return sl_grad_sum_to(g, sl_grad_emit(g, "mul", 2, other, NULL), g->in[input]);
+    return sl_op_grad_sum_to(g, sl_graph_grad_emit(g, "mul", 2, other, NULL), g->in[input]);
 }
 
 static double product(double a, double b) { return a * b; }
 
-static void ref(const struct sl_ref *r) { sl_ref_zip_broadcast(r, product); }
+static void ref(const struct sl_ref *r) { sl_op_ref_zip_broadcast(r, product); }
 
 const struct sl_op sl_op_mul = {
     .name = "mul",
     .brief = "a * b with broadcasting",
     .inputs = "a b",
     .outputs = "y",
-    .infer = sl_infer_broadcast,
-    .flops = sl_flops_elementwise,
+    .infer = sl_op_infer_broadcast,
+    .flops = sl_op_flops_elementwise,
     .grad = grad,
     .ref = ref,
 };

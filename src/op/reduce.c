@@ -15,10 +15,10 @@ static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
     bool taken[SL_MAX_RANK] = {false};
     char text[SL_SHAPE_TEXT];
     for (int i = 0; i < axes->count; i++) {
-        SL_TRY(sl_need_axis(c, rank, &axes->at[i]));
+        SL_TRY(sl_op_need_axis(c, rank, &axes->at[i]));
         if (taken[axes->at[i]])
-            return sl_infer_fail(c, "axis %lld of %s is named twice", (long long)axes->at[i],
-                                 sl_shape_text(&c->in[0], text));
+            return sl_graph_infer_fail(c, "axis %lld of %s is named twice", (long long)axes->at[i],
+                                       sl_graph_shape_text(&c->in[0], text));
         taken[axes->at[i]] = true;
     }
     bool all = axes->count == 0;
@@ -33,13 +33,13 @@ static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
 static struct sl_shape kept_shape(const struct sl_shape *in, const struct sl_ints *axes) {
     struct sl_shape kept = *in;
     for (int i = 0; i < axes->count; i++)
-        sl_shape_set(&kept, (int)axes->at[i], (struct sl_dim){1, false});
+        sl_graph_shape_set(&kept, (int)axes->at[i], (struct sl_dim){1, false});
     return kept;
 }
 
 static sl_err infer(struct sl_infer *c) {
     struct sl_ints *axes = &c->attr[AXES].ints;
-    SL_TRY(sl_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 0));
     SL_TRY(normalise_axes(c, axes));
     if (c->attr[KEEP].i) {
         c->out[0] = kept_shape(&c->in[0], axes);
@@ -50,18 +50,18 @@ static sl_err infer(struct sl_infer *c) {
         if (next < axes->count && axes->at[next] == i)
             next++;
         else
-            sl_shape_set(&c->out[0], c->out[0].rank++, sl_shape_dim(&c->in[0], i));
+            sl_graph_shape_set(&c->out[0], c->out[0].rank++, sl_graph_shape_dim(&c->in[0], i));
     }
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
 static int spread(struct sl_grad *g, const char *op) {
-    struct sl_shape x = *sl_grad_shape(g, g->in[0]); /* a copy: emitting may move it */
+    struct sl_shape x = *sl_graph_grad_shape(g, g->in[0]); /* a copy: emitting may move it */
     union sl_attr attr[1] = {{.shape = x}};
-    int dy = sl_grad_reshape(g, g->dout[0], kept_shape(&x, &g->attr[AXES].ints));
-    return sl_grad_emit(g, op, 1, &dy, attr);
+    int dy = sl_op_grad_reshape(g, g->dout[0], kept_shape(&x, &g->attr[AXES].ints));
+    return sl_graph_grad_emit(g, op, 1, &dy, attr);
 }
 
 static int grad_sum(struct sl_grad *g, int input) {
@@ -77,13 +77,13 @@ static int grad_mean(struct sl_grad *g, int input) {
 static void reduce(const struct sl_ref *r, double divisor) {
     struct sl_broadcast walk;
     struct sl_shape kept = kept_shape(&r->in[0].shape, &r->attr[AXES].ints);
-    int64_t wide = sl_numel(&r->in[0].shape), narrow = sl_numel(&kept);
-    sl_broadcast_open(&walk, &kept, &r->in[0].shape);
+    int64_t wide = sl_op_numel(&r->in[0].shape), narrow = sl_op_numel(&kept);
+    sl_op_broadcast_open(&walk, &kept, &r->in[0].shape);
     for (int64_t i = 0; i < narrow; i++)
         r->out[0].f[i] = 0;
     for (int64_t i = 0; i < wide; i++) {
         r->out[0].f[walk.offset] += r->in[0].f[i];
-        sl_broadcast_next(&walk);
+        sl_op_broadcast_next(&walk);
     }
     for (int64_t i = 0; i < narrow; i++)
         r->out[0].f[i] /= divisor;
@@ -92,7 +92,7 @@ static void reduce(const struct sl_ref *r, double divisor) {
 static void ref_sum(const struct sl_ref *r) { reduce(r, 1); }
 
 static void ref_mean(const struct sl_ref *r) {
-    reduce(r, (double)sl_numel(&r->in[0].shape) / (double)sl_numel(&r->out[0].shape));
+    reduce(r, (double)sl_op_numel(&r->in[0].shape) / (double)sl_op_numel(&r->out[0].shape));
 }
 
 static const struct sl_attr_desc attrs[] = {

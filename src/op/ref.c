@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-double sl_init_value(const struct sl_init *init, uint64_t seed, uint64_t stream, int64_t index) {
+double sl_op_init_value(const struct sl_init *init, uint64_t seed, uint64_t stream, int64_t index) {
     switch (init->kind) {
     case SL_INIT_NORMAL: return init->b + init->a * sl_rng_normal(seed, stream, (uint64_t)index);
     case SL_INIT_UNIFORM:
@@ -19,12 +19,12 @@ static void fill_params(struct sl_ref_run *run, const struct sl_param *params, i
     for (int64_t i = 0; i < count; i++) {
         struct sl_array *array = &run->arrays[params[i].value];
         uint64_t stream = sl_rng_stream(params[i].name);
-        for (int64_t j = 0; j < sl_numel(&array->shape); j++)
-            array->f[j] = sl_init_value(&params[i].init, seed, stream, j);
+        for (int64_t j = 0; j < sl_op_numel(&array->shape); j++)
+            array->f[j] = sl_op_init_value(&params[i].init, seed, stream, j);
     }
 }
 
-struct sl_ref_run *sl_ref_open(const struct sl_graph *graph, int64_t batch, uint64_t seed) {
+struct sl_ref_run *sl_op_ref_open(const struct sl_graph *graph, int64_t batch, uint64_t seed) {
     struct sl_ref_run *run = calloc(1, sizeof *run);
     if (!run)
         sl_out_of_memory(sizeof *run);
@@ -34,8 +34,8 @@ struct sl_ref_run *sl_ref_open(const struct sl_graph *graph, int64_t batch, uint
     run->arrays = SL_NEW(&run->arena, struct sl_array, graph->values.count);
     for (int64_t v = 0; v < graph->values.count; v++) {
         struct sl_array *array = &run->arrays[v];
-        array->shape = sl_shape_at(&graph->values.at[v].shape, batch);
-        int64_t count = sl_numel(&array->shape);
+        array->shape = sl_graph_shape_at(&graph->values.at[v].shape, batch);
+        int64_t count = sl_op_numel(&array->shape);
         if (graph->values.at[v].dtype == SL_INT)
             array->i = SL_NEW(&run->arena, int32_t, count);
         else
@@ -48,14 +48,14 @@ struct sl_ref_run *sl_ref_open(const struct sl_graph *graph, int64_t batch, uint
     return run;
 }
 
-void sl_ref_close(struct sl_ref_run *run) {
+void sl_op_ref_close(struct sl_ref_run *run) {
     if (!run)
         return;
     sl_arena_free(&run->arena);
     free(run);
 }
 
-void sl_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to) {
+void sl_op_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to) {
     for (int64_t n = from; n < to; n++) {
         const struct sl_node *node = &run->graph->nodes.at[n];
         struct sl_ref call = {
@@ -75,7 +75,7 @@ void sl_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to) {
     }
 }
 
-double sl_ref_loss(const struct sl_ref_run *run) {
+double sl_op_ref_loss(const struct sl_ref_run *run) {
     double total = 0;
     for (int64_t i = 0; i < run->graph->losses.count; i++)
         total += run->graph->losses.at[i].weight * run->arrays[run->graph->losses.at[i].value].f[0];

@@ -87,7 +87,7 @@ extern const struct sl_op sl_op_upsample_dx;
 
 /* One op a line, so that two who add ops do not meet. */
 /* clang-format off */
-const struct sl_op *const sl_ops[] = {
+const struct sl_op *const sl_op_rows[] = {
     &sl_op_add,
     &sl_op_alpha_dropout,
     &sl_op_alpha_dropout_dx,
@@ -171,19 +171,19 @@ const struct sl_op *const sl_ops[] = {
 };
 /* clang-format on */
 
-const int sl_op_count = SL_COUNT(sl_ops);
+const int sl_op_count = SL_COUNT(sl_op_rows);
 
 const struct sl_op *sl_op_find(struct sl_str name) {
     int low = 0, high = sl_op_count;
     while (low < high) {
         int middle = (low + high) / 2;
-        const char *at = sl_ops[middle]->name;
+        const char *at = sl_op_rows[middle]->name;
         size_t length = strlen(at);
         int order = memcmp(name.at, at, name.length < length ? name.length : length);
         if (order == 0)
             order = (name.length > length) - (name.length < length);
         if (order == 0)
-            return sl_ops[middle];
+            return sl_op_rows[middle];
         if (order < 0)
             high = middle;
         else
@@ -194,7 +194,7 @@ const struct sl_op *sl_op_find(struct sl_str name) {
 
 static const char *name_at(const void *ctx, int i) {
     (void)ctx;
-    return sl_ops[i]->internal ? "" : sl_ops[i]->name;
+    return sl_op_rows[i]->internal ? "" : sl_op_rows[i]->name;
 }
 
 const char *sl_op_nearest(const char *name) { return sl_nearest(name, sl_op_count, name_at, NULL); }

@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 
 /* All ops in alphabetical order. */
-extern const struct sl_op *const sl_ops[];
+extern const struct sl_op *const sl_op_rows[];
 extern const int sl_op_count;
 
 const struct sl_op *sl_op_find(struct sl_str name);
@@ -23,15 +23,15 @@ struct sl_ref_run {
 };
 
 /* Arrays are zero; parameters and states get their initial values (seed, name). */
-struct sl_ref_run *sl_ref_open(const struct sl_graph *graph, int64_t batch, uint64_t seed);
-void sl_ref_close(struct sl_ref_run *run);
+struct sl_ref_run *sl_op_ref_open(const struct sl_graph *graph, int64_t batch, uint64_t seed);
+void sl_op_ref_close(struct sl_ref_run *run);
 /* Run nodes [from, to). Seeds hold their loss's weight
  * unless the caller sets them. */
-void sl_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to);
+void sl_op_ref_nodes(struct sl_ref_run *run, int64_t from, int64_t to);
 /* Sum over losses of weight x value. */
-double sl_ref_loss(const struct sl_ref_run *run);
+double sl_op_ref_loss(const struct sl_ref_run *run);
 
 /* The initial value of element `index` of a parameter: a pure function, the same on any layout. */
-double sl_init_value(const struct sl_init *init, uint64_t seed, uint64_t stream, int64_t index);
+double sl_op_init_value(const struct sl_init *init, uint64_t seed, uint64_t stream, int64_t index);
 
 #endif

@@ -9,35 +9,37 @@
 
 static sl_err infer(struct sl_infer *c) {
     char left[SL_SHAPE_TEXT], right[SL_SHAPE_TEXT];
-    SL_TRY(sl_need_float(c, 0));
-    SL_TRY(sl_need_float(c, 1));
-    sl_shape_text(&c->in[0], left);
+    SL_TRY(sl_op_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 1));
+    sl_graph_shape_text(&c->in[0], left);
     if (c->in[0].rank < 1)
-        return sl_infer_fail(c, "needs rank 1 or more, got a scalar");
-    if (c->present[1] && (c->in[1].rank != 1 ||
-                          !sl_dim_equal(sl_shape_dim(&c->in[0], -1), sl_shape_dim(&c->in[1], 0))))
-        return sl_infer_fail(c, "w %s does not match the last size of %s",
-                             sl_shape_text(&c->in[1], right), left);
+        return sl_graph_infer_fail(c, "needs rank 1 or more, got a scalar");
+    if (c->present[1] &&
+        (c->in[1].rank != 1 ||
+         !sl_graph_dim_equal(sl_graph_shape_dim(&c->in[0], -1), sl_graph_shape_dim(&c->in[1], 0))))
+        return sl_graph_infer_fail(c, "w %s does not match the last size of %s",
+                                   sl_graph_shape_text(&c->in[1], right), left);
     if (!(c->attr[0].f > 0))
-        return sl_infer_fail(c, "eps = %g must be positive", c->attr[0].f);
+        return sl_graph_infer_fail(c, "eps = %g must be positive", c->attr[0].f);
     c->out[0] = c->in[0];
-    c->out[1] = sl_shape_without_last(&c->in[0]);
+    c->out[1] = sl_op_shape_without_last(&c->in[0]);
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->in[0]); }
+static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_op_numel(&v->in[0]); }
 
 static int grad(struct sl_grad *g, int input) {
     int dy = g->dout[0], x = g->in[0], rstd = g->out[1];
     if (dy < 0)
         return -1; /* rstd is for the backward pass only */
     if (input == 0)
-        return sl_grad_emit(g, "rmsnorm_dx", 4, (int[]){dy, x, rstd, sl_grad_input(g, 1)}, NULL);
-    return sl_grad_emit(g, "rmsnorm_dw", 3, (int[]){dy, x, rstd}, NULL);
+        return sl_graph_grad_emit(g, "rmsnorm_dx", 4,
+                                  (int[]){dy, x, rstd, sl_graph_grad_input(g, 1)}, NULL);
+    return sl_graph_grad_emit(g, "rmsnorm_dw", 3, (int[]){dy, x, rstd}, NULL);
 }
 
 static void ref(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *x = r->in[0].f + i * rows.n;
         double square = 0;
@@ -70,10 +72,10 @@ static sl_err infer_dx(struct sl_infer *c) {
     return SL_OK;
 }
 
-static double flops_dx(const struct sl_op_view *v) { return 8.0 * (double)sl_numel(&v->in[0]); }
+static double flops_dx(const struct sl_op_view *v) { return 8.0 * (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *dy = r->in[0].f + i * rows.n, *x = r->in[1].f + i * rows.n, *w = r->in[3].f;
         double *dx = r->out[0].f + i * rows.n;
@@ -100,14 +102,14 @@ const struct sl_op sl_op_rmsnorm_dx = {
 
 static sl_err infer_dw(struct sl_infer *c) {
     c->out[0] = (struct sl_shape){.rank = 1};
-    sl_shape_set(&c->out[0], 0, sl_shape_dim(&c->in[1], -1));
+    sl_graph_shape_set(&c->out[0], 0, sl_graph_shape_dim(&c->in[1], -1));
     return SL_OK;
 }
 
-static double flops_dw(const struct sl_op_view *v) { return 3.0 * (double)sl_numel(&v->in[0]); }
+static double flops_dw(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dw(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t j = 0; j < rows.n; j++)
         r->out[0].f[j] = 0;
     for (int64_t i = 0; i < rows.count; i++)

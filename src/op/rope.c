@@ -15,33 +15,34 @@
 enum { BASE, OFFSET, STYLE, SCALE, INVERSE, ATTR_COUNT };
 enum { HALF, INTERLEAVED };
 
-#define MOST ((int64_t)1 << 40) /* positions stay exact in double */
+#define MAX ((int64_t)1 << 40) /* positions stay exact in double */
 
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
     const struct sl_shape *x = &c->in[0];
-    SL_TRY(sl_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 0));
     if (x->rank != 4 || (x->batch & ~1u) || x->dim[3] % 2)
-        return sl_infer_fail(c, "needs [B,T,H,D] with an even D, got %s", sl_shape_text(x, text));
+        return sl_graph_infer_fail(c, "needs [B,T,H,D] with an even D, got %s",
+                                   sl_graph_shape_text(x, text));
     if (!(c->attr[BASE].f > 0) || !isfinite(c->attr[BASE].f))
-        return sl_infer_fail(c, "'base' must be positive");
+        return sl_graph_infer_fail(c, "'base' must be positive");
     if (!isfinite(c->attr[SCALE].f))
-        return sl_infer_fail(c, "'scale' must be finite");
-    if (c->attr[OFFSET].i < -MOST || c->attr[OFFSET].i > MOST)
-        return sl_infer_fail(c, "'offset' %lld is too large", (long long)c->attr[OFFSET].i);
+        return sl_graph_infer_fail(c, "'scale' must be finite");
+    if (c->attr[OFFSET].i < -MAX || c->attr[OFFSET].i > MAX)
+        return sl_graph_infer_fail(c, "'offset' %lld is too large", (long long)c->attr[OFFSET].i);
     c->out[0] = *x;
     return SL_OK;
 }
 
 /* Three per element for the rotation; the angles are shared by all samples and heads. */
-static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_numel(&v->out[0]); }
+static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->out[0]); }
 
 static int grad(struct sl_grad *g, int input) {
     union sl_attr attr[ATTR_COUNT];
     (void)input;
     memcpy(attr, g->attr, sizeof attr);
     attr[INVERSE].i = !attr[INVERSE].i;
-    return sl_grad_emit(g, "rope", 1, &g->dout[0], attr);
+    return sl_graph_grad_emit(g, "rope", 1, &g->dout[0], attr);
 }
 
 /* One head at one position. */

@@ -3,11 +3,11 @@
 
 static int grad(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "scale", 1, &g->dout[0], g->attr);
+    return sl_graph_grad_emit(g, "scale", 1, &g->dout[0], g->attr);
 }
 
 static void ref(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[i] = r->in[0].f[i] * r->attr[0].f;
 }
@@ -20,8 +20,8 @@ const struct sl_op sl_op_scale = {
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,
-    .infer = sl_infer_same,
-    .flops = sl_flops_elementwise,
+    .infer = sl_op_infer_same,
+    .flops = sl_op_flops_elementwise,
     .grad = grad,
     .ref = ref,
 };

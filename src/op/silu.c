@@ -14,23 +14,23 @@ static double backward(double dy, double x) {
 
 static int grad(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "silu_dx", 2, (int[]){g->dout[0], g->in[0]}, NULL);
+    return sl_graph_grad_emit(g, "silu_dx", 2, (int[]){g->dout[0], g->in[0]}, NULL);
 }
 
-static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->out[0]); }
+static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_op_numel(&v->out[0]); }
 
-static double flops_dx(const struct sl_op_view *v) { return 7.0 * (double)sl_numel(&v->out[0]); }
+static double flops_dx(const struct sl_op_view *v) { return 7.0 * (double)sl_op_numel(&v->out[0]); }
 
-static void ref(const struct sl_ref *r) { sl_ref_map(r, forward); }
+static void ref(const struct sl_ref *r) { sl_op_ref_map(r, forward); }
 
-static void ref_dx(const struct sl_ref *r) { sl_ref_zip(r, backward); }
+static void ref_dx(const struct sl_ref *r) { sl_op_ref_zip(r, backward); }
 
 const struct sl_op sl_op_silu = {
     .name = "silu",
     .brief = "x times the logistic function of x",
     .inputs = "x",
     .outputs = "y",
-    .infer = sl_infer_same,
+    .infer = sl_op_infer_same,
     .flops = flops,
     .grad = grad,
     .ref = ref,
@@ -42,7 +42,7 @@ const struct sl_op sl_op_silu_dx = {
     .inputs = "dy x",
     .outputs = "dx",
     .internal = true,
-    .infer = sl_infer_same,
+    .infer = sl_op_infer_same,
     .flops = flops_dx,
     .ref = ref_dx,
 };

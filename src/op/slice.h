@@ -18,6 +18,6 @@ static inline struct sl_around sl_around(const struct sl_shape *shape, int64_t a
 }
 
 /* Normalise the axis and refuse the one that holds B: its items are not in sample order. */
-SL_MUST_CHECK sl_err sl_need_plain_axis(const struct sl_infer *infer, int input, int64_t *axis);
+SL_MUST_CHECK sl_err sl_op_need_plain_axis(const struct sl_infer *infer, int input, int64_t *axis);
 
 #endif

@@ -9,60 +9,60 @@
 #include <math.h>
 
 static sl_err infer(struct sl_infer *c) {
-    SL_TRY(sl_need_float(c, 0));
+    SL_TRY(sl_op_need_float(c, 0));
     if (c->in[0].rank < 1)
-        return sl_infer_fail(c, "needs rank 1 or more, got a scalar");
+        return sl_graph_infer_fail(c, "needs rank 1 or more, got a scalar");
     c->out[0] = c->in[0];
     return SL_OK;
 }
 
-static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_numel(&v->out[0]); }
+static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_op_numel(&v->out[0]); }
 
 static int grad_softmax(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "softmax_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
+    return sl_graph_grad_emit(g, "softmax_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
 }
 
 static int grad_log(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "log_softmax_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
+    return sl_graph_grad_emit(g, "log_softmax_dx", 2, (int[]){g->dout[0], g->out[0]}, NULL);
 }
 
 static double largest(const double *x, int64_t n) {
-    double most = x[0];
+    double max = x[0];
     for (int64_t j = 1; j < n; j++)
-        most = x[j] > most ? x[j] : most;
-    return most;
+        max = x[j] > max ? x[j] : max;
+    return max;
 }
 
 static void ref_softmax(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *x = r->in[0].f + i * rows.n;
         double *y = r->out[0].f + i * rows.n;
-        double most = largest(x, rows.n), sum = 0;
+        double max = largest(x, rows.n), sum = 0;
         for (int64_t j = 0; j < rows.n; j++)
-            sum += y[j] = exp(x[j] - most);
+            sum += y[j] = exp(x[j] - max);
         for (int64_t j = 0; j < rows.n; j++)
             y[j] /= sum;
     }
 }
 
 static void ref_log(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *x = r->in[0].f + i * rows.n;
         double *y = r->out[0].f + i * rows.n;
-        double most = largest(x, rows.n), sum = 0;
+        double max = largest(x, rows.n), sum = 0;
         for (int64_t j = 0; j < rows.n; j++)
-            sum += exp(x[j] - most);
+            sum += exp(x[j] - max);
         for (int64_t j = 0; j < rows.n; j++)
-            y[j] = x[j] - most - log(sum);
+            y[j] = x[j] - max - log(sum);
     }
 }
 
 static void ref_softmax_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *dy = r->in[0].f + i * rows.n, *y = r->in[1].f + i * rows.n;
         double dot = 0;
@@ -74,7 +74,7 @@ static void ref_softmax_dx(const struct sl_ref *r) {
 }
 
 static void ref_log_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_rows_of(&r->in[0].shape);
+    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *dy = r->in[0].f + i * rows.n, *y = r->in[1].f + i * rows.n;
         double sum = 0;
@@ -102,7 +102,7 @@ const struct sl_op sl_op_log_softmax_dx = {
     .inputs = "dy y",
     .outputs = "dx",
     .internal = true,
-    .infer = sl_infer_same,
+    .infer = sl_op_infer_same,
     .flops = flops,
     .ref = ref_log_dx,
 };
@@ -124,7 +124,7 @@ const struct sl_op sl_op_softmax_dx = {
     .inputs = "dy y",
     .outputs = "dx",
     .internal = true,
-    .infer = sl_infer_same,
+    .infer = sl_op_infer_same,
     .flops = flops,
     .ref = ref_softmax_dx,
 };

@@ -11,12 +11,13 @@ enum { AXIS, PARTS };
 static sl_err infer(struct sl_infer *c) {
     char text[SL_SHAPE_TEXT];
     int64_t parts = c->attr[PARTS].i;
-    SL_TRY(sl_need_plain_axis(c, 0, &c->attr[AXIS].i));
+    SL_TRY(sl_op_need_plain_axis(c, 0, &c->attr[AXIS].i));
     int64_t size = c->in[0].dim[c->attr[AXIS].i];
     if (parts < 2 || parts > SL_MAX_OUT || size % parts)
-        return sl_infer_fail(c, "axis %lld of %s does not split into %lld equal parts (2 to %d)",
-                             (long long)c->attr[AXIS].i, sl_shape_text(&c->in[0], text),
-                             (long long)parts, SL_MAX_OUT);
+        return sl_graph_infer_fail(c,
+                                   "axis %lld of %s does not split into %lld equal parts (2 to %d)",
+                                   (long long)c->attr[AXIS].i, sl_graph_shape_text(&c->in[0], text),
+                                   (long long)parts, SL_MAX_OUT);
     c->out_count = (int)parts;
     for (int i = 0; i < c->out_count; i++) {
         c->out[i] = c->in[0];
@@ -29,18 +30,18 @@ static sl_err infer(struct sl_infer *c) {
 /* All parts have a gradient: put them side by side. Otherwise each among zeros, added up. */
 static int grad(struct sl_grad *g, int input) {
     int parts = (int)g->attr[PARTS].i, present = 0, sum = -1;
-    struct sl_shape shape = *sl_grad_shape(g, g->in[input]);
+    struct sl_shape shape = *sl_graph_grad_shape(g, g->in[input]);
     for (int i = 0; i < parts; i++)
         present += g->dout[i] >= 0;
     if (present == parts)
-        return sl_grad_emit(g, "concat", parts, g->dout, &g->attr[AXIS]);
+        return sl_graph_grad_emit(g, "concat", parts, g->dout, &g->attr[AXIS]);
     int64_t size = shape.dim[g->attr[AXIS].i] / parts;
     for (int i = 0; i < parts; i++) {
         if (g->dout[i] < 0)
             continue;
         union sl_attr attr[3] = {g->attr[AXIS], {.i = i * size}, {.shape = shape}};
-        int piece = sl_grad_emit(g, "slice_dx", 1, &g->dout[i], attr);
-        sum = sum < 0 ? piece : sl_grad_emit(g, "add", 2, (int[]){sum, piece}, NULL);
+        int piece = sl_graph_grad_emit(g, "slice_dx", 1, &g->dout[i], attr);
+        sum = sum < 0 ? piece : sl_graph_grad_emit(g, "add", 2, (int[]){sum, piece}, NULL);
     }
     return sum;
 }
@@ -51,8 +52,8 @@ static void ref(const struct sl_ref *r) {
     for (int64_t o = 0; o < x.outer; o++)
         for (int p = 0; p < r->out_count; p++)
             for (int64_t k = 0; k < run; k++)
-                sl_array_copy(&r->out[p], o * run + k, &r->in[0],
-                              o * x.size * x.inner + p * run + k);
+                sl_op_array_copy(&r->out[p], o * run + k, &r->in[0],
+                                 o * x.size * x.inner + p * run + k);
 }
 
 static const struct sl_attr_desc attrs[] = {
@@ -69,7 +70,7 @@ const struct sl_op sl_op_split = {
     .grad_outputs = SL_MAX_OUT,
     .attrs = attrs,
     .infer = infer,
-    .flops = sl_flops_none,
+    .flops = sl_op_flops_none,
     .grad = grad,
     .ref = ref,
 };

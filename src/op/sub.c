@@ -2,22 +2,22 @@
 #include "op/common.h"
 
 static int grad(struct sl_grad *g, int input) {
-    int dy = sl_grad_sum_to(g, g->dout[0], g->in[input]);
+    int dy = sl_op_grad_sum_to(g, g->dout[0], g->in[input]);
     union sl_attr attr[1] = {{.f = -1}};
-    return input == 0 ? dy : sl_grad_emit(g, "scale", 1, &dy, attr);
+    return input == 0 ? dy : sl_graph_grad_emit(g, "scale", 1, &dy, attr);
 }
 
 static double difference(double a, double b) { return a - b; }
 
-static void ref(const struct sl_ref *r) { sl_ref_zip_broadcast(r, difference); }
+static void ref(const struct sl_ref *r) { sl_op_ref_zip_broadcast(r, difference); }
 
 const struct sl_op sl_op_sub = {
     .name = "sub",
     .brief = "a - b with broadcasting",
     .inputs = "a b",
     .outputs = "y",
-    .infer = sl_infer_broadcast,
-    .flops = sl_flops_elementwise,
+    .infer = sl_op_infer_broadcast,
+    .flops = sl_op_flops_elementwise,
     .grad = grad,
     .ref = ref,
 };

@@ -5,12 +5,12 @@
 
 static sl_err infer(struct sl_infer *c) {
     const int64_t *factor = c->attr[0].ints.at;
-    SL_TRY(sl_need_image(c, 0));
-    SL_TRY(sl_need_pair(c, 0, 1));
+    SL_TRY(sl_op_need_image(c, 0));
+    SL_TRY(sl_op_need_pair(c, 0, 1));
     c->out[0] = c->in[0];
     for (int i = 0; i < 2; i++) {
         if (c->in[0].dim[2 + i] > SL_MAX_NUMEL / factor[i])
-            return sl_infer_fail(c, "factor %lld is too large", (long long)factor[i]);
+            return sl_graph_infer_fail(c, "factor %lld is too large", (long long)factor[i]);
         c->out[0].dim[2 + i] *= factor[i];
     }
     return SL_OK;
@@ -18,7 +18,7 @@ static sl_err infer(struct sl_infer *c) {
 
 static int grad(struct sl_grad *g, int input) {
     (void)input;
-    return sl_grad_emit(g, "upsample_dx", 1, &g->dout[0], g->attr);
+    return sl_graph_grad_emit(g, "upsample_dx", 1, &g->dout[0], g->attr);
 }
 
 /* The pixel of x behind pixel `at` of y. */
@@ -28,7 +28,7 @@ static int64_t source(const struct sl_shape *y, const int64_t factor[2], int64_t
 }
 
 static void ref(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->out[0].shape);
+    int64_t count = sl_op_numel(&r->out[0].shape);
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[i] = r->in[0].f[source(&r->out[0].shape, r->attr[0].ints.at, i)];
 }
@@ -42,7 +42,7 @@ const struct sl_op sl_op_upsample = {
     .outputs = "y",
     .attrs = attrs,
     .infer = infer,
-    .flops = sl_flops_none,
+    .flops = sl_op_flops_none,
     .grad = grad,
     .ref = ref,
 };
@@ -54,11 +54,11 @@ static sl_err infer_dx(struct sl_infer *c) {
     return SL_OK;
 }
 
-static double flops_dx(const struct sl_op_view *v) { return (double)sl_numel(&v->in[0]); }
+static double flops_dx(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dx(const struct sl_ref *r) {
-    int64_t count = sl_numel(&r->in[0].shape);
-    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_numel(&r->out[0].shape));
+    int64_t count = sl_op_numel(&r->in[0].shape);
+    memset(r->out[0].f, 0, sizeof(double) * (size_t)sl_op_numel(&r->out[0].shape));
     for (int64_t i = 0; i < count; i++)
         r->out[0].f[source(&r->in[0].shape, r->attr[0].ints.at, i)] += r->in[0].f[i];
 }

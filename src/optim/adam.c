@@ -31,22 +31,22 @@ static const struct sl_hyper nadam_hyper[] = {
 static void moments_coef(const struct sl_optim_param *param, int64_t t, struct sl_step_coef *out) {
     double beta1 = sl_optim_value(&param->optim, "beta1");
     double beta2 = sl_optim_value(&param->optim, "beta2");
-    sl_coef_beta(beta1, &out->beta1, &out->rest1);
-    sl_coef_beta(beta2, &out->beta2, &out->rest2);
-    out->fix1 = (float)(1 / (1 - sl_power(beta1, t)));
-    out->fix2 = (float)(1 / sqrt(1 - sl_power(beta2, t)));
+    sl_optim_coef_beta(beta1, &out->beta1, &out->rest1);
+    sl_optim_coef_beta(beta2, &out->beta2, &out->rest2);
+    out->fix1 = (float)(1 / (1 - sl_optim_power(beta1, t)));
+    out->fix2 = (float)(1 / sqrt(1 - sl_optim_power(beta2, t)));
     out->eps = (float)sl_optim_value(&param->optim, "eps");
 }
 
 static void adam_coef(const struct sl_optim_param *param, int64_t t, double lr,
                       struct sl_step_coef *out) {
-    sl_coef_coupled(param, lr, out);
+    sl_optim_coef_coupled(param, lr, out);
     moments_coef(param, t, out);
 }
 
 static void adamw_coef(const struct sl_optim_param *param, int64_t t, double lr,
                        struct sl_step_coef *out) {
-    sl_coef_decoupled(param, lr, out);
+    sl_optim_coef_decoupled(param, lr, out);
     moments_coef(param, t, out);
 }
 
@@ -105,7 +105,7 @@ static void adamw_ref(const struct sl_optim_param *param, const struct sl_step_r
     any_adam_ref(param, io, true);
 }
 
-const struct sl_optimizer sl_optimizer_adam = {
+const struct sl_optimizer sl_optim_row_adam = {
     .name = "adam",
     .brief = "Adam; weight decay is part of the gradient",
     .note = "m^ = m/(1-beta1^t), v^ = v/(1-beta2^t); w -= lr*m^/(sqrt(v^)+eps)",
@@ -122,7 +122,7 @@ const struct sl_optimizer sl_optimizer_adam = {
     .ref = adam_ref,
 };
 
-const struct sl_optimizer sl_optimizer_adamw = {
+const struct sl_optimizer sl_optim_row_adamw = {
     .name = "adamw",
     .brief = "Adam with decoupled weight decay",
     .note = "w *= 1 - lr*wd, then as adam",
@@ -149,7 +149,7 @@ static double nadam_mu(double beta1, double decay, int64_t t, double *product) {
         running *= base;
         *product *= beta1 * (1 - 0.5 * running);
     }
-    mu = beta1 * (1 - 0.5 * sl_power(base, t));
+    mu = beta1 * (1 - 0.5 * sl_optim_power(base, t));
     return mu;
 }
 
@@ -160,9 +160,9 @@ static void nadam_coef(const struct sl_optim_param *param, int64_t t, double lr,
     double mu = nadam_mu(beta1, decay, t, &product);
     double mu_next = nadam_mu(beta1, decay, t + 1, &unused);
     if (sl_optim_value(&param->optim, "decoupled") != 0)
-        sl_coef_decoupled(param, lr, out);
+        sl_optim_coef_decoupled(param, lr, out);
     else
-        sl_coef_coupled(param, lr, out);
+        sl_optim_coef_coupled(param, lr, out);
     moments_coef(param, t, out);
     out->mix_g = (float)((1 - mu) / (1 - product));
     out->mix_m = (float)(mu_next / (1 - product * mu_next));
@@ -195,7 +195,7 @@ static void nadam_ref(const struct sl_optim_param *param, const struct sl_step_r
     }
 }
 
-const struct sl_optimizer sl_optimizer_nadam = {
+const struct sl_optimizer sl_optim_row_nadam = {
     .name = "nadam",
     .brief = "Adam with Nesterov's momentum",
     .note = "torch.optim.NAdam; asynchronous Nesterov is nadam:beta1=0.99,decoupled=1 (D.8)",

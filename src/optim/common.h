@@ -18,10 +18,11 @@
 double sl_optim_decay(const struct sl_optim_param *param);
 
 /* Sets lr and shrink (decoupled) or l2 (coupled: the decay is part of the gradient). */
-void sl_coef_decoupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out);
-void sl_coef_coupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out);
+void sl_optim_coef_decoupled(const struct sl_optim_param *param, double lr,
+                             struct sl_step_coef *out);
+void sl_optim_coef_coupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out);
 
 /* 1 - beta, taken in double. */
-void sl_coef_beta(double beta, float *out, float *rest);
+void sl_optim_coef_beta(double beta, float *out, float *rest);
 
 #endif

@@ -12,9 +12,9 @@ static const struct sl_hyper hyper[] = {SL_HYPER_BETA("beta1", 0.9, "interpolati
 static void coef(const struct sl_optim_param *param, int64_t t, double lr,
                  struct sl_step_coef *out) {
     (void)t;
-    sl_coef_decoupled(param, lr, out);
-    sl_coef_beta(sl_optim_value(&param->optim, "beta1"), &out->beta1, &out->rest1);
-    sl_coef_beta(sl_optim_value(&param->optim, "beta2"), &out->beta2, &out->rest2);
+    sl_optim_coef_decoupled(param, lr, out);
+    sl_optim_coef_beta(sl_optim_value(&param->optim, "beta1"), &out->beta1, &out->rest1);
+    sl_optim_coef_beta(sl_optim_value(&param->optim, "beta2"), &out->beta2, &out->rest2);
 }
 
 static void step(const struct sl_step_coef *c, const struct sl_step_io *io) {
@@ -38,7 +38,7 @@ static void ref(const struct sl_optim_param *param, const struct sl_step_ref *io
     }
 }
 
-const struct sl_optimizer sl_optimizer_lion = {
+const struct sl_optimizer sl_optim_row_lion = {
     .name = "lion",
     .brief = "sign of the momentum; one state tensor",
     .note = "w -= lr*(sign(beta1*m + (1-beta1)*g) + wd*w); m = beta2*m + (1-beta2)*g",

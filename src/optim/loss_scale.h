@@ -24,22 +24,22 @@ struct sl_scale_state {
     int64_t good; /* steps since it changed */
 };
 
-SL_MUST_CHECK sl_err sl_loss_scale_parse(const char *text, struct sl_loss_scale *out);
-void sl_loss_scale_put(struct sl_text *text, const struct sl_loss_scale *rule);
-bool sl_loss_scale_is_none(const struct sl_loss_scale *rule);
+SL_MUST_CHECK sl_err sl_optim_loss_scale_parse(const char *text, struct sl_loss_scale *out);
+void sl_optim_loss_scale_put(struct sl_text *text, const struct sl_loss_scale *rule);
+bool sl_optim_loss_scale_is_none(const struct sl_loss_scale *rule);
 
-struct sl_scale_state sl_loss_scale_begin(const struct sl_loss_scale *rule);
+struct sl_scale_state sl_optim_loss_scale_begin(const struct sl_loss_scale *rule);
 /* After the verdict on a step whose gradient was scaled by `used`. That is the value at hand, but
  * where the next steps are under way before the verdict: then several may overflow for one reason,
  * which must not be paid for again and again. */
-struct sl_scale_state sl_loss_scale_next(const struct sl_loss_scale *rule, struct sl_scale_state at,
-                                         double used, bool finite);
+struct sl_scale_state sl_optim_loss_scale_next(const struct sl_loss_scale *rule,
+                                               struct sl_scale_state at, double used, bool finite);
 /* Is a step skipped for its scale, as far as one can tell? The loss, which is not scaled, is
  * finite, and the next step tries a smaller one. */
-bool sl_loss_scale_blames(const struct sl_loss_scale *rule, double used, double loss);
+bool sl_optim_loss_scale_blames(const struct sl_loss_scale *rule, double used, double loss);
 
 /* "65536 17", in checkpoints: value and good. Returns false when the text is not of that form. */
-void sl_scale_state_put(struct sl_text *text, const struct sl_scale_state *at);
-bool sl_scale_state_parse(const char *text, struct sl_scale_state *out);
+void sl_optim_scale_state_put(struct sl_text *text, const struct sl_scale_state *at);
+bool sl_optim_scale_state_parse(const char *text, struct sl_scale_state *out);
 
 #endif

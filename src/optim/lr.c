@@ -5,11 +5,11 @@
 
 enum { WARMUP, TOTAL, MIN };
 
-#define STEPS_MOST 1e15
+#define STEPS_MAX 1e15
 #define HYPER_WARMUP                                                                               \
-    { "warmup", 0, 0, STEPS_MOST, SL_RANGE_WHOLE, "steps from 0 to the base rate" }
+    { "warmup", 0, 0, STEPS_MAX, SL_RANGE_WHOLE, "steps from 0 to the base rate" }
 #define HYPER_TOTAL                                                                                \
-    { "total", 0, 1, STEPS_MOST, SL_RANGE_WHOLE, "step at which min is reached" }
+    { "total", 0, 1, STEPS_MAX, SL_RANGE_WHOLE, "step at which min is reached" }
 #define HYPER_MIN                                                                                  \
     { "min", 0, 0, 1, SL_RANGE_CLOSED, "last rate as a fraction of the base" }
 
@@ -48,34 +48,34 @@ static const struct sl_lr_row cosine_row = {"cosine", "half a cosine from the ba
 static const struct sl_lr_row linear_row = {"linear", "a straight line from the base rate to min",
                                             falling_hyper, linear_factor};
 
-const struct sl_lr_row *const sl_lr_rows[] = {&constant_row, &cosine_row, &linear_row};
-const int sl_lr_row_count = SL_COUNT(sl_lr_rows);
+const struct sl_lr_row *const sl_optim_lr_rows[] = {&constant_row, &cosine_row, &linear_row};
+const int sl_optim_lr_row_count = SL_COUNT(sl_optim_lr_rows);
 
 static const char *name_at(const void *ctx, int i) {
     (void)ctx;
-    return sl_lr_rows[i]->name;
+    return sl_optim_lr_rows[i]->name;
 }
 
-sl_err sl_lr_parse(const char *text, int64_t steps, struct sl_lr *out) {
+sl_err sl_optim_lr_parse(const char *text, int64_t steps, struct sl_lr *out) {
     struct sl_str name;
     const char *rest;
     char what[64];
     unsigned given;
     *out = (struct sl_lr){0};
-    sl_spec_split(text, &name, &rest);
-    for (int i = 0; i < sl_lr_row_count; i++)
-        if (sl_str_is(name, sl_lr_rows[i]->name))
-            out->row = sl_lr_rows[i];
+    sl_optim_spec_split(text, &name, &rest);
+    for (int i = 0; i < sl_optim_lr_row_count; i++)
+        if (sl_str_is(name, sl_optim_lr_rows[i]->name))
+            out->row = sl_optim_lr_rows[i];
     if (!out->row) {
         snprintf(what, sizeof what, "%.*s", (int)(name.length < 40 ? name.length : 40), name.at);
-        const char *near = sl_nearest(what, sl_lr_row_count, name_at, NULL);
+        const char *near = sl_nearest(what, sl_optim_lr_row_count, name_at, NULL);
         return sl_fail(SL_ERR_USAGE,
                        "no learning-rate schedule '%s'%s%s%s; there are constant, cosine, linear",
                        what, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     snprintf(what, sizeof what, "learning-rate schedule '%s'", out->row->name);
-    SL_TRY(sl_spec_values(what, out->row->hyper, rest, out->hyper, &given));
-    if (sl_hyper_find(out->row->hyper, SL_STR("total")) < 0)
+    SL_TRY(sl_optim_spec_values(what, out->row->hyper, rest, out->hyper, &given));
+    if (sl_optim_hyper_find(out->row->hyper, SL_STR("total")) < 0)
         return SL_OK;
     if (!(given & 1u << TOTAL))
         out->hyper[TOTAL] = (double)steps;
@@ -88,11 +88,11 @@ sl_err sl_lr_parse(const char *text, int64_t steps, struct sl_lr *out) {
     return SL_OK;
 }
 
-void sl_lr_put(struct sl_text *text, const struct sl_lr *lr) {
-    sl_spec_put(text, lr->row->name, lr->row->hyper, lr->hyper);
+void sl_optim_lr_put(struct sl_text *text, const struct sl_lr *lr) {
+    sl_optim_spec_put(text, lr->row->name, lr->row->hyper, lr->hyper);
 }
 
-double sl_lr_at(const struct sl_lr *lr, double base, int64_t t) {
+double sl_optim_lr_at(const struct sl_lr *lr, double base, int64_t t) {
     double warmup = lr->hyper[WARMUP], p = 1;
     if ((double)t < warmup)
         return base * ((double)t / warmup);

@@ -27,13 +27,13 @@ struct sl_lr {
     double hyper[SL_LR_HYPER];
 };
 
-extern const struct sl_lr_row *const sl_lr_rows[];
-extern const int sl_lr_row_count;
+extern const struct sl_lr_row *const sl_optim_lr_rows[];
+extern const int sl_optim_lr_row_count;
 
 /* `steps` is the length of the run, taken for `total` when the text gives none; 0: unknown, and the
  * text must give it. */
-SL_MUST_CHECK sl_err sl_lr_parse(const char *text, int64_t steps, struct sl_lr *out);
-void sl_lr_put(struct sl_text *text, const struct sl_lr *lr); /* total is always written */
-double sl_lr_at(const struct sl_lr *lr, double base, int64_t t);
+SL_MUST_CHECK sl_err sl_optim_lr_parse(const char *text, int64_t steps, struct sl_lr *out);
+void sl_optim_lr_put(struct sl_text *text, const struct sl_lr *lr); /* total is always written */
+double sl_optim_lr_at(const struct sl_lr *lr, double base, int64_t t);
 
 #endif

@@ -43,8 +43,8 @@ static void coef(const struct sl_optim_param *param, int64_t t, double lr,
                  struct sl_step_coef *out) {
     (void)t;
     int64_t rows = param->shape.dim[0], cols = param->shape.dim[1];
-    sl_coef_decoupled(param, lr, out);
-    sl_coef_beta(sl_optim_value(&param->optim, "beta"), &out->beta1, &out->rest1);
+    sl_optim_coef_decoupled(param, lr, out);
+    sl_optim_coef_beta(sl_optim_value(&param->optim, "beta"), &out->beta1, &out->rest1);
     if (sl_optim_value(&param->optim, "nesterov") != 0) {
         out->beta2 = out->beta1;
         out->rest2 = out->rest1;
@@ -166,9 +166,9 @@ static void ref(const struct sl_optim_param *param, const struct sl_step_ref *io
     free(x);
 }
 
-extern const struct sl_optimizer sl_optimizer_adamw;
+extern const struct sl_optimizer sl_optim_row_adamw;
 
-const struct sl_optimizer sl_optimizer_muon = {
+const struct sl_optimizer sl_optim_row_muon = {
     .name = "muon",
     .brief = "orthogonalised momentum for matrices, adamw for the rest",
     .note = "rank 2 only; embeddings, biases, norms and higher ranks go to adamw with the same lr",
@@ -183,6 +183,6 @@ const struct sl_optimizer sl_optimizer_muon = {
     .step = step,
     .ref = ref,
     .takes = takes,
-    .fallback = &sl_optimizer_adamw,
+    .fallback = &sl_optim_row_adamw,
     .scratch_bytes = scratch_bytes,
 };

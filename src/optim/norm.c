@@ -3,7 +3,9 @@
 
 #include <math.h>
 
-int64_t sl_norm_block_count(int64_t count) { return (count + SL_NORM_BLOCK - 1) / SL_NORM_BLOCK; }
+int64_t sl_optim_norm_block_count(int64_t count) {
+    return (count + SL_NORM_BLOCK - 1) / SL_NORM_BLOCK;
+}
 
 static double block_sum(const float *x, int64_t count) {
     double lane[SL_NORM_LANES] = {0};
@@ -19,7 +21,8 @@ static double block_sum(const float *x, int64_t count) {
     return lane[0];
 }
 
-void sl_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64_t blocks, double *out) {
+void sl_optim_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64_t blocks,
+                             double *out) {
     for (int64_t i = 0; i < blocks; i++) {
         int64_t start = (first + i) * SL_NORM_BLOCK, left = count - start;
         out[i] = block_sum(x + start, left < SL_NORM_BLOCK ? left : SL_NORM_BLOCK);
@@ -52,24 +55,24 @@ static double tree_sum(const struct tree *tree) {
     return sum;
 }
 
-double sl_norm_sq_tree(const double *block, int64_t blocks) {
+double sl_optim_norm_sq_tree(const double *block, int64_t blocks) {
     struct tree tree = {.count = 0};
     for (int64_t i = 0; i < blocks; i++)
         tree_add(&tree, block[i]);
     return tree_sum(&tree);
 }
 
-double sl_norm_sq(const float *x, int64_t count) {
+double sl_optim_norm_sq(const float *x, int64_t count) {
     struct tree tree = {.count = 0};
-    for (int64_t i = 0; i < sl_norm_block_count(count); i++) {
+    for (int64_t i = 0; i < sl_optim_norm_block_count(count); i++) {
         double sum;
-        sl_norm_sq_blocks(x, count, i, 1, &sum);
+        sl_optim_norm_sq_blocks(x, count, i, 1, &sum);
         tree_add(&tree, sum);
     }
     return tree_sum(&tree);
 }
 
-struct sl_norm_verdict sl_norm_judge(double sum, double scale, double clip) {
+struct sl_norm_verdict sl_optim_norm_judge(double sum, double scale, double clip) {
     struct sl_norm_verdict out = {.finite = isfinite(sum)};
     out.norm = fabs(scale) * sqrt(sum);
     double ratio = clip > 0 ? clip / (out.norm + 1e-6) : 1;

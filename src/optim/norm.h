@@ -19,16 +19,17 @@
 
 enum { SL_NORM_BLOCK = 1024, SL_NORM_LANES = 32 };
 
-int64_t sl_norm_block_count(int64_t count);
+int64_t sl_optim_norm_block_count(int64_t count);
 
 /* Sums of the blocks [first, first + blocks) of a tensor of `count` elements; x is its start. */
-void sl_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64_t blocks, double *out);
+void sl_optim_norm_sq_blocks(const float *x, int64_t count, int64_t first, int64_t blocks,
+                             double *out);
 
 /* The tree over block sums. */
-double sl_norm_sq_tree(const double *block, int64_t blocks);
+double sl_optim_norm_sq_tree(const double *block, int64_t blocks);
 
 /* Both for a whole tensor, without memory. */
-double sl_norm_sq(const float *x, int64_t count);
+double sl_optim_norm_sq(const float *x, int64_t count);
 
 /* The verdict on a step. `sum` is over all parameters, of gradients that still lack `scale` (1 when
  * they are complete); clip <= 0: no clipping. */
@@ -38,6 +39,6 @@ struct sl_norm_verdict {
     float scale; /* what the step multiplies gradients with: scale * min(1, clip / (norm + 1e-6)) */
 };
 
-struct sl_norm_verdict sl_norm_judge(double sum, double scale, double clip);
+struct sl_norm_verdict sl_optim_norm_judge(double sum, double scale, double clip);
 
 #endif

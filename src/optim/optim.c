@@ -4,31 +4,31 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct sl_optimizer sl_optimizer_adam;
-extern const struct sl_optimizer sl_optimizer_adamw;
-extern const struct sl_optimizer sl_optimizer_lion;
-extern const struct sl_optimizer sl_optimizer_momentum;
-extern const struct sl_optimizer sl_optimizer_muon;
-extern const struct sl_optimizer sl_optimizer_nadam;
-extern const struct sl_optimizer sl_optimizer_nesterov;
-extern const struct sl_optimizer sl_optimizer_sgd;
+extern const struct sl_optimizer sl_optim_row_adam;
+extern const struct sl_optimizer sl_optim_row_adamw;
+extern const struct sl_optimizer sl_optim_row_lion;
+extern const struct sl_optimizer sl_optim_row_momentum;
+extern const struct sl_optimizer sl_optim_row_muon;
+extern const struct sl_optimizer sl_optim_row_nadam;
+extern const struct sl_optimizer sl_optim_row_nesterov;
+extern const struct sl_optimizer sl_optim_row_sgd;
 
-const struct sl_optimizer *const sl_optimizers[] = {
-    &sl_optimizer_adam, &sl_optimizer_adamw, &sl_optimizer_lion,     &sl_optimizer_momentum,
-    &sl_optimizer_muon, &sl_optimizer_nadam, &sl_optimizer_nesterov, &sl_optimizer_sgd,
+const struct sl_optimizer *const sl_optim_rows[] = {
+    &sl_optim_row_adam, &sl_optim_row_adamw, &sl_optim_row_lion,     &sl_optim_row_momentum,
+    &sl_optim_row_muon, &sl_optim_row_nadam, &sl_optim_row_nesterov, &sl_optim_row_sgd,
 };
-const int sl_optimizer_count = SL_COUNT(sl_optimizers);
+const int sl_optim_row_count = SL_COUNT(sl_optim_rows);
 
-const struct sl_optimizer *sl_optimizer_find(struct sl_str name) {
-    for (int i = 0; i < sl_optimizer_count; i++)
-        if (sl_str_is(name, sl_optimizers[i]->name))
-            return sl_optimizers[i];
+const struct sl_optimizer *sl_optim_row_find(struct sl_str name) {
+    for (int i = 0; i < sl_optim_row_count; i++)
+        if (sl_str_is(name, sl_optim_rows[i]->name))
+            return sl_optim_rows[i];
     return NULL;
 }
 
 static const char *name_at(const void *ctx, int i) {
     (void)ctx;
-    return sl_optimizers[i]->name;
+    return sl_optim_rows[i]->name;
 }
 
 sl_err sl_optim_parse(const char *text, struct sl_optim *out) {
@@ -36,24 +36,24 @@ sl_err sl_optim_parse(const char *text, struct sl_optim *out) {
     const char *rest;
     char what[64];
     *out = (struct sl_optim){0};
-    sl_spec_split(text, &name, &rest);
-    out->row = sl_optimizer_find(name);
+    sl_optim_spec_split(text, &name, &rest);
+    out->row = sl_optim_row_find(name);
     if (!out->row) {
         snprintf(what, sizeof what, "%.*s", (int)(name.length < 40 ? name.length : 40), name.at);
-        const char *near = sl_nearest(what, sl_optimizer_count, name_at, NULL);
+        const char *near = sl_nearest(what, sl_optim_row_count, name_at, NULL);
         return sl_fail(SL_ERR_USAGE, "no optimizer '%s'%s%s%s; 'sluice list optimizers' names them",
                        what, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     snprintf(what, sizeof what, "optimizer '%s'", out->row->name);
-    return sl_spec_values(what, out->row->hyper, rest, out->hyper, NULL);
+    return sl_optim_spec_values(what, out->row->hyper, rest, out->hyper, NULL);
 }
 
 void sl_optim_put(struct sl_text *text, const struct sl_optim *optim) {
-    sl_spec_put(text, optim->row->name, optim->row->hyper, optim->hyper);
+    sl_optim_spec_put(text, optim->row->name, optim->row->hyper, optim->hyper);
 }
 
 double sl_optim_value(const struct sl_optim *optim, const char *name) {
-    int i = sl_hyper_find(optim->row->hyper, sl_str(name));
+    int i = sl_optim_hyper_find(optim->row->hyper, sl_str(name));
     SL_ASSERT(i >= 0);
     return optim->hyper[i];
 }
@@ -61,8 +61,8 @@ double sl_optim_value(const struct sl_optim *optim, const char *name) {
 /* The fallback's values: those of the same name, the others at their defaults. */
 static struct sl_optim fall_back(const struct sl_optim *optim) {
     struct sl_optim out = {.row = optim->row->fallback};
-    for (int i = 0; i < sl_hyper_count(out.row->hyper); i++) {
-        int from = sl_hyper_find(optim->row->hyper, sl_str(out.row->hyper[i].name));
+    for (int i = 0; i < sl_optim_hyper_count(out.row->hyper); i++) {
+        int from = sl_optim_hyper_find(optim->row->hyper, sl_str(out.row->hyper[i].name));
         out.hyper[i] = from >= 0 ? optim->hyper[from] : out.row->hyper[i].fallback;
     }
     return out;
@@ -106,7 +106,7 @@ void sl_optim_predict(int64_t count, const float *w, const float *delta, double 
     }
 }
 
-double sl_power(double base, int64_t exponent) {
+double sl_optim_power(double base, int64_t exponent) {
     double result = 1;
     SL_ASSERT(exponent >= 0);
     for (; exponent; exponent >>= 1) {
@@ -121,17 +121,19 @@ double sl_optim_decay(const struct sl_optim_param *param) {
     return param->decays ? sl_optim_value(&param->optim, "wd") : 0;
 }
 
-void sl_coef_decoupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out) {
+void sl_optim_coef_decoupled(const struct sl_optim_param *param, double lr,
+                             struct sl_step_coef *out) {
     out->lr = (float)lr;
     out->shrink = (float)(1 - lr * sl_optim_decay(param));
 }
 
-void sl_coef_coupled(const struct sl_optim_param *param, double lr, struct sl_step_coef *out) {
+void sl_optim_coef_coupled(const struct sl_optim_param *param, double lr,
+                           struct sl_step_coef *out) {
     out->lr = (float)lr;
     out->l2 = (float)sl_optim_decay(param);
 }
 
-void sl_coef_beta(double beta, float *out, float *rest) {
+void sl_optim_coef_beta(double beta, float *out, float *rest) {
     *out = (float)beta;
     *rest = (float)(1 - beta);
 }

@@ -120,9 +120,9 @@ struct sl_optimizer {
 };
 
 /* All rows in alphabetical order. */
-extern const struct sl_optimizer *const sl_optimizers[];
-extern const int sl_optimizer_count;
-const struct sl_optimizer *sl_optimizer_find(struct sl_str name); /* NULL when absent */
+extern const struct sl_optimizer *const sl_optim_rows[];
+extern const int sl_optim_row_count;
+const struct sl_optimizer *sl_optim_row_find(struct sl_str name); /* NULL when absent */
 
 /* "adamw:beta2=0.95,wd=0.1"; unknown names and values name the nearest. */
 SL_MUST_CHECK sl_err sl_optim_parse(const char *text, struct sl_optim *out);
@@ -149,6 +149,6 @@ void sl_optim_predict(int64_t count, const float *w, const float *delta, double 
                       float *out);
 
 /* beta^t by repeated squaring: the same bits on every host. */
-double sl_power(double base, int64_t exponent);
+double sl_optim_power(double base, int64_t exponent);
 
 #endif

@@ -4,66 +4,68 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct sl_policy sl_policy_2bw_predict, sl_policy_error_feedback, sl_policy_lr_rescale,
-    sl_policy_nesterov_async, sl_policy_none, sl_policy_pipemare, sl_policy_pipeoptim,
-    sl_policy_spectrain, sl_policy_xpipe;
+extern const struct sl_policy sl_optim_policy_2bw_predict, sl_optim_policy_error_feedback,
+    sl_optim_policy_lr_rescale, sl_optim_policy_nesterov_async, sl_optim_policy_none,
+    sl_optim_policy_pipemare, sl_optim_policy_pipeoptim, sl_optim_policy_spectrain,
+    sl_optim_policy_xpipe;
 
-const struct sl_policy *const sl_policies[] = {
-    &sl_policy_2bw_predict,    &sl_policy_error_feedback, &sl_policy_lr_rescale,
-    &sl_policy_nesterov_async, &sl_policy_none,           &sl_policy_pipemare,
-    &sl_policy_pipeoptim,      &sl_policy_spectrain,      &sl_policy_xpipe,
+const struct sl_policy *const sl_optim_policies[] = {
+    &sl_optim_policy_2bw_predict,    &sl_optim_policy_error_feedback, &sl_optim_policy_lr_rescale,
+    &sl_optim_policy_nesterov_async, &sl_optim_policy_none,           &sl_optim_policy_pipemare,
+    &sl_optim_policy_pipeoptim,      &sl_optim_policy_spectrain,      &sl_optim_policy_xpipe,
 };
-const int sl_policy_count = SL_COUNT(sl_policies);
+const int sl_optim_policy_count = SL_COUNT(sl_optim_policies);
 
-const struct sl_policy sl_policy_none = {
+const struct sl_policy sl_optim_policy_none = {
     .name = "none",
     .brief = "weights as the schedule says",
     .note = "passes read true weights, steps are the optimizer's",
     .rules = "sync twobw stash vsync newest",
 };
 
-const struct sl_policy *sl_policy_find(struct sl_str name) {
-    for (int i = 0; i < sl_policy_count; i++)
-        if (sl_str_is(name, sl_policies[i]->name))
-            return sl_policies[i];
+const struct sl_policy *sl_optim_policy_find(struct sl_str name) {
+    for (int i = 0; i < sl_optim_policy_count; i++)
+        if (sl_str_is(name, sl_optim_policies[i]->name))
+            return sl_optim_policies[i];
     return NULL;
 }
 
 static const char *name_at(const void *ctx, int i) {
     (void)ctx;
-    return sl_policies[i]->name;
+    return sl_optim_policies[i]->name;
 }
 
-sl_err sl_policy_parse(const char *text, struct sl_policy_use *out) {
+sl_err sl_optim_policy_parse(const char *text, struct sl_policy_use *out) {
     static const struct sl_hyper nothing[] = {{0}};
     struct sl_str name;
     const char *rest;
     char what[64];
     *out = (struct sl_policy_use){0};
-    sl_spec_split(text, &name, &rest);
-    const struct sl_policy *row = sl_policy_find(name);
+    sl_optim_spec_split(text, &name, &rest);
+    const struct sl_policy *row = sl_optim_policy_find(name);
     if (!row) {
         snprintf(what, sizeof what, "%.*s", (int)(name.length < 40 ? name.length : 40), name.at);
-        const char *near = sl_nearest(what, sl_policy_count, name_at, NULL);
+        const char *near = sl_nearest(what, sl_optim_policy_count, name_at, NULL);
         return sl_fail(SL_ERR_USAGE, "no policy '%s'%s%s%s; 'sluice list policies' names them",
                        what, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     snprintf(what, sizeof what, "policy '%s'", row->name);
-    SL_TRY(sl_spec_values(what, row->hyper ? row->hyper : nothing, rest, out->hyper, NULL));
-    out->row = row == &sl_policy_none ? NULL : row;
+    SL_TRY(sl_optim_spec_values(what, row->hyper ? row->hyper : nothing, rest, out->hyper, NULL));
+    out->row = row == &sl_optim_policy_none ? NULL : row;
     return SL_OK;
 }
 
-void sl_policy_put(struct sl_text *text, const struct sl_policy_use *use) {
+void sl_optim_policy_put(struct sl_text *text, const struct sl_policy_use *use) {
     static const struct sl_hyper nothing[] = {{0}};
     if (!use->row)
         sl_text_put(text, "none");
     else
-        sl_spec_put(text, use->row->name, use->row->hyper ? use->row->hyper : nothing, use->hyper);
+        sl_optim_spec_put(text, use->row->name, use->row->hyper ? use->row->hyper : nothing,
+                          use->hyper);
 }
 
-double sl_policy_value(const struct sl_policy_use *use, const char *name) {
-    int i = sl_hyper_find(use->row->hyper, sl_str(name));
+double sl_optim_policy_value(const struct sl_policy_use *use, const char *name) {
+    int i = sl_optim_hyper_find(use->row->hyper, sl_str(name));
     SL_ASSERT(i >= 0);
     return use->hyper[i];
 }
@@ -77,31 +79,32 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-sl_err sl_policy_serves(const struct sl_policy_use *use, const char *rule,
-                        const struct sl_optim *optim) {
+sl_err sl_optim_policy_serves(const struct sl_policy_use *use, const char *rule,
+                              const struct sl_optim *optim) {
     const struct sl_policy *row = use->row;
     if (!row)
         return SL_OK;
     if (strcmp(rule, "sync") == 0)
         return sl_fail(
-            SL_ERR_NO,
+            SL_ERR_REFUSED,
             "policy '%s' corrects weights that are behind, and in a synchronous schedule "
             "none are; use an asynchronous schedule or --policy none",
             row->name);
     if (!has_word(row->rules, rule))
-        return sl_fail(SL_ERR_NO, "policy '%s' does not go with version rule '%s': %s", row->name,
-                       rule, row->why);
+        return sl_fail(SL_ERR_REFUSED, "policy '%s' does not go with version rule '%s': %s",
+                       row->name, rule, row->why);
     if (optim && optim->row && row->optimizers && !has_word(row->optimizers, optim->row->name))
-        return sl_fail(SL_ERR_NO, "policy '%s' does not go with optimizer '%s': %s", row->name,
+        return sl_fail(SL_ERR_REFUSED, "policy '%s' does not go with optimizer '%s': %s", row->name,
                        optim->row->name, row->why_optimizer);
     return SL_OK;
 }
 
-int64_t sl_policy_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *pass) {
+int64_t sl_optim_policy_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *pass) {
     return use->row && use->row->ahead ? use->row->ahead(use, pass) : 0;
 }
 
-double sl_policy_rate(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t) {
+double sl_optim_policy_rate(const struct sl_policy_use *use, const struct sl_policy_at *at,
+                            int64_t t) {
     return use->row && use->row->rate ? use->row->rate(use, at, t) : 1;
 }
 
@@ -110,7 +113,8 @@ static bool keeps_delta(const struct sl_optimizer *row) {
     return row && (row->delta_from == SL_DELTA_KEPT || keeps_delta(row->fallback));
 }
 
-const char *sl_policy_kept_name(const struct sl_policy_use *use, const struct sl_optim *optim) {
+const char *sl_optim_policy_kept_name(const struct sl_policy_use *use,
+                                      const struct sl_optim *optim) {
     if (!use->row || use->row->kept == SL_KEPT_NOTHING)
         return NULL;
     if (use->row->kept == SL_KEPT_VELOCITY)

@@ -1,9 +1,9 @@
 /* Staleness policies: what is done about weights that are older than they should be.
  *
- *   "pipemare:K=200" --sl_policy_parse--> sl_policy_use (row + values)
- *        sl_policy_serves(use, rule, optimizer)   --> does the combination make sense?
- *        sl_policy_ahead(use, pass)               --> s: how far ahead of its version a pass reads
- *        sl_policy_rate(use, at, t)               --> factor of a stage's learning rate
+ *   "pipemare:K=200" --sl_optim_policy_parse--> sl_policy_use (row + values)
+ *        sl_optim_policy_serves(use, rule, optimizer)   --> does the combination make sense?
+ *        sl_optim_policy_ahead(use, pass)               --> s: how far ahead of its version a pass reads
+ *        sl_optim_policy_rate(use, at, t)               --> factor of a stage's learning rate
  *
  * Schedules, policies and optimizers are three tables that combine. A policy sees a schedule only
  * as numbers. What it can do:
@@ -48,7 +48,7 @@ struct sl_policy_pass {
     int64_t micro;   /* k, from 0 over the whole run */
     int64_t version; /* of the true weights that it starts from */
     bool backward;
-    bool together; /* all stages step at the same moment */
+    bool global_step; /* all stages step at the same moment */
 };
 
 enum sl_policy_kept {
@@ -82,26 +82,28 @@ struct sl_policy {
 };
 
 /* All rows in alphabetical order. */
-extern const struct sl_policy *const sl_policies[];
-extern const int sl_policy_count;
-const struct sl_policy *sl_policy_find(struct sl_str name); /* NULL when absent */
+extern const struct sl_policy *const sl_optim_policies[];
+extern const int sl_optim_policy_count;
+const struct sl_policy *sl_optim_policy_find(struct sl_str name); /* NULL when absent */
 
 /* "pipemare:K=200"; "none" gives row NULL. Unknown names and values name the nearest. */
-SL_MUST_CHECK sl_err sl_policy_parse(const char *text, struct sl_policy_use *out);
-void sl_policy_put(struct sl_text *text, const struct sl_policy_use *use);
-double sl_policy_value(const struct sl_policy_use *use, const char *name);
+SL_MUST_CHECK sl_err sl_optim_policy_parse(const char *text, struct sl_policy_use *out);
+void sl_optim_policy_put(struct sl_text *text, const struct sl_policy_use *use);
+double sl_optim_policy_value(const struct sl_policy_use *use, const char *name);
 
-/* SL_ERR_NO with the reason when the policy makes no sense with a version rule, an optimizer (NULL:
+/* SL_ERR_REFUSED with the reason when the policy makes no sense with a version rule, an optimizer (NULL:
  * not asked). */
-SL_MUST_CHECK sl_err sl_policy_serves(const struct sl_policy_use *use, const char *rule,
-                                      const struct sl_optim *optim);
+SL_MUST_CHECK sl_err sl_optim_policy_serves(const struct sl_policy_use *use, const char *rule,
+                                            const struct sl_optim *optim);
 
 /* 0: the true weights. */
-int64_t sl_policy_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *pass);
-double sl_policy_rate(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t);
+int64_t sl_optim_policy_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *pass);
+double sl_optim_policy_rate(const struct sl_policy_use *use, const struct sl_policy_at *at,
+                            int64_t t);
 
 /* Is a tensor kept per parameter for the policy with this optimizer, and its name in checkpoints
  * (NULL: none). */
-const char *sl_policy_kept_name(const struct sl_policy_use *use, const struct sl_optim *optim);
+const char *sl_optim_policy_kept_name(const struct sl_policy_use *use,
+                                      const struct sl_optim *optim);
 
 #endif

@@ -31,7 +31,7 @@ static int64_t from_target(const struct sl_policy_pass *p, int64_t target) {
 
 static int64_t spectrain(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
     (void)use;
-    int64_t later = p->together ? 0 : below_top(p) / 2;
+    int64_t later = p->global_step ? 0 : below_top(p) / 2;
     return from_target(p, (p->micro + later) / p->micros);
 }
 
@@ -67,7 +67,7 @@ static const struct sl_hyper predict_hyper[] = {
     "it predicts from the newest weights, and so needs a schedule without stashed versions; use "  \
     "'async' or 'paci'"
 
-const struct sl_policy sl_policy_spectrain = {
+const struct sl_policy sl_optim_policy_spectrain = {
     .name = "spectrain",
     .brief = "forward and backward on the predicted weights of the end of the round trip",
     .note = "W^ = W - s*lr*Delta, s_f = floor(r/2) + h, s_b = floor(r/2) at m = 1 (B.3, B.9)",
@@ -78,7 +78,7 @@ const struct sl_policy sl_policy_spectrain = {
     .ahead = spectrain,
 };
 
-const struct sl_policy sl_policy_xpipe = {
+const struct sl_policy sl_optim_policy_xpipe = {
     .name = "xpipe",
     .brief = "the first micro-batch of a step predicts for all of them (XPipe)",
     .note = "s_f = round((T+N-k/2-2)/T), s_b = floor((T+floor(k/2)-1)/T) (D.5)",
@@ -90,7 +90,7 @@ const struct sl_policy sl_policy_xpipe = {
     .ahead = xpipe,
 };
 
-const struct sl_policy sl_policy_pipeoptim = {
+const struct sl_policy sl_optim_policy_pipeoptim = {
     .name = "pipeoptim",
     .brief = "forward on the predicted weights of its own backward (PipeOptim)",
     .note = "s_f = h at m = 1, backward on the true weights (D.6)",
@@ -101,7 +101,7 @@ const struct sl_policy sl_policy_pipeoptim = {
     .ahead = pipeoptim,
 };
 
-const struct sl_policy sl_policy_2bw_predict = {
+const struct sl_policy sl_optim_policy_2bw_predict = {
     .name = "2bw-predict",
     .brief = "2bw on weights predicted one step ahead, the same on every stage",
     .note = "W^(t+1) = W(t) - lr*Delta(t) wherever 2bw reads W(t) (E.2); s = 1",

@@ -27,11 +27,11 @@ static const struct sl_hyper pipemare_hyper[] = {
     {0}};
 
 static int64_t mare_micros(const struct sl_policy_use *use, int64_t height) {
-    return sl_policy_value(use, "exact") != 0 ? height : 2 * height + 1;
+    return sl_optim_policy_value(use, "exact") != 0 ? height : 2 * height + 1;
 }
 
 static int64_t mare_ahead(const struct sl_policy_use *use, const struct sl_policy_pass *p) {
-    bool corrects = p->backward && sl_policy_value(use, "D") > 0;
+    bool corrects = p->backward && sl_optim_policy_value(use, "D") > 0;
     return corrects ? mare_micros(use, p->height) : 0;
 }
 
@@ -40,16 +40,16 @@ static double mare_tau(const struct sl_policy_use *use, const struct sl_policy_a
 }
 
 static double mare_rate(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t) {
-    double tau = mare_tau(use, at), done = (double)(t - 1) / sl_policy_value(use, "K");
+    double tau = mare_tau(use, at), done = (double)(t - 1) / sl_optim_policy_value(use, "K");
     return tau > 1 ? pow(tau, -(1 - (done < 1 ? done : 1))) : 1;
 }
 
 static double mare_decay(const struct sl_policy_use *use, const struct sl_policy_at *at) {
     double tau = mare_tau(use, at);
-    return tau > 0 ? pow(sl_policy_value(use, "D"), 1 / tau) : 0;
+    return tau > 0 ? pow(sl_optim_policy_value(use, "D"), 1 / tau) : 0;
 }
 
-const struct sl_policy sl_policy_pipemare = {
+const struct sl_policy sl_optim_policy_pipemare = {
     .name = "pipemare",
     .brief = "smaller steps while young, backward on weights moved back to those of the forward",
     .note = "T1 lr/tau^p, T2 u = w - tau*velocity, tau = (2h+1)/m (D.7)",
@@ -69,10 +69,10 @@ static const struct sl_hyper rescale_hyper[] = {{"power", 1, 0, 4, SL_RANGE_CLOS
 
 static double rescale(const struct sl_policy_use *use, const struct sl_policy_at *at, int64_t t) {
     (void)t;
-    return pow(1 + at->delay, -sl_policy_value(use, "power"));
+    return pow(1 + at->delay, -sl_optim_policy_value(use, "power"));
 }
 
-const struct sl_policy sl_policy_lr_rescale = {
+const struct sl_policy sl_optim_policy_lr_rescale = {
     .name = "lr-rescale",
     .brief = "a stage's learning rate is divided by one plus its delay",
     .note = "lr/(1+delay)^power, delay in steps: h/m, in 2bw 1, in vsync (depth-1)/m",
@@ -92,14 +92,14 @@ static const struct sl_hyper nesterov_hyper[] = {
 static void nesterov(const struct sl_policy_use *use, const struct sl_policy_at *at,
                      struct sl_optim *optim) {
     const char *name = strcmp(optim->row->name, "nadam") == 0 ? "beta1" : "beta";
-    int i = sl_hyper_find(optim->row->hyper, sl_str(name));
-    double most = sl_policy_value(use, "beta"), own = optim->hyper[i];
-    if (sl_policy_value(use, "graded") != 0)
-        most = own + (double)at->height * (most - own) / (double)at->depth;
-    optim->hyper[i] = most;
+    int i = sl_optim_hyper_find(optim->row->hyper, sl_str(name));
+    double max = sl_optim_policy_value(use, "beta"), own = optim->hyper[i];
+    if (sl_optim_policy_value(use, "graded") != 0)
+        max = own + (double)at->height * (max - own) / (double)at->depth;
+    optim->hyper[i] = max;
 }
 
-const struct sl_policy sl_policy_nesterov_async = {
+const struct sl_policy sl_optim_policy_nesterov_async = {
     .name = "nesterov-async",
     .brief = "Nesterov's look-ahead with a momentum of 0.99 makes up for the delay",
     .note = "torch.optim.NAdam with beta1 = 0.99 and decoupled decay on stashed weights (D.8)",
@@ -113,7 +113,7 @@ const struct sl_policy sl_policy_nesterov_async = {
 
 /* --- error feedback --- */
 
-const struct sl_policy sl_policy_error_feedback = {
+const struct sl_policy sl_optim_policy_error_feedback = {
     .name = "error-feedback",
     .brief = "a step also puts right what the step before did with an old gradient",
     .note = "w -= lr*(2*Delta(t) - Delta(t-1)) at a steady rate (E.1, our reading)",

@@ -19,7 +19,7 @@ static const struct sl_hyper momentum_hyper[] = {
 static void sgd_coef(const struct sl_optim_param *param, int64_t t, double lr,
                      struct sl_step_coef *out) {
     (void)t;
-    sl_coef_coupled(param, lr, out);
+    sl_optim_coef_coupled(param, lr, out);
 }
 
 static void sgd_step(const struct sl_step_coef *coef, const struct sl_step_io *io) {
@@ -43,7 +43,7 @@ static void sgd_ref(const struct sl_optim_param *param, const struct sl_step_ref
     }
 }
 
-const struct sl_optimizer sl_optimizer_sgd = {
+const struct sl_optimizer sl_optim_row_sgd = {
     .name = "sgd",
     .brief = "gradient descent",
     .note = "w -= lr*g; coupled weight decay",
@@ -60,8 +60,8 @@ const struct sl_optimizer sl_optimizer_sgd = {
 static void momentum_coef(const struct sl_optim_param *param, int64_t t, double lr,
                           struct sl_step_coef *out) {
     (void)t;
-    sl_coef_coupled(param, lr, out);
-    sl_coef_beta(sl_optim_value(&param->optim, "beta"), &out->beta1, &out->rest1);
+    sl_optim_coef_coupled(param, lr, out);
+    sl_optim_coef_beta(sl_optim_value(&param->optim, "beta"), &out->beta1, &out->rest1);
     if (sl_optim_value(&param->optim, "ema") == 0)
         out->rest1 = 1;
 }
@@ -91,7 +91,7 @@ static void momentum_ref(const struct sl_optim_param *param, const struct sl_ste
     }
 }
 
-const struct sl_optimizer sl_optimizer_momentum = {
+const struct sl_optimizer sl_optim_row_momentum = {
     .name = "momentum",
     .brief = "gradient descent with momentum (heavy ball)",
     .note = "v = beta*v + g (torch) or, ema=1, beta*v + (1-beta)*g (SpecTrain); w -= lr*v",
@@ -128,7 +128,7 @@ static void nesterov_ref(const struct sl_optim_param *param, const struct sl_ste
     }
 }
 
-const struct sl_optimizer sl_optimizer_nesterov = {
+const struct sl_optimizer sl_optim_row_nesterov = {
     .name = "nesterov",
     .brief = "gradient descent with Nesterov's momentum",
     .note = "as momentum, then w -= lr*(g + beta*v) (torch's nesterov=True)",

@@ -5,21 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
-int sl_hyper_count(const struct sl_hyper *table) {
+int sl_optim_hyper_count(const struct sl_hyper *table) {
     int count = 0;
     while (table && table[count].name)
         count++;
     return count;
 }
 
-int sl_hyper_find(const struct sl_hyper *table, struct sl_str name) {
+int sl_optim_hyper_find(const struct sl_hyper *table, struct sl_str name) {
     for (int i = 0; table && table[i].name; i++)
         if (sl_str_is(name, table[i].name))
             return i;
     return -1;
 }
 
-void sl_spec_split(const char *text, struct sl_str *name, const char **rest) {
+void sl_optim_spec_split(const char *text, struct sl_str *name, const char **rest) {
     const char *colon = strchr(text, ':');
     name->at = text;
     name->length = colon ? (size_t)(colon - text) : strlen(text);
@@ -31,7 +31,7 @@ static const char *name_at(const void *ctx, int i) {
 }
 
 static sl_err fail_unknown(const char *what, const struct sl_hyper *table, const char *key) {
-    int count = sl_hyper_count(table);
+    int count = sl_optim_hyper_count(table);
     const char *near = sl_nearest(key, count, name_at, table);
     struct sl_text list = {0};
     for (int i = 0; i < count; i++)
@@ -69,7 +69,7 @@ static sl_err take_value(const char *what, const struct sl_hyper *table, struct 
     if (!equals || equals == copy)
         return sl_fail(SL_ERR_USAGE, "%s: '%s' is not NAME=VALUE", what, copy);
     *equals = 0;
-    int i = sl_hyper_find(table, sl_str(copy));
+    int i = sl_optim_hyper_find(table, sl_str(copy));
     if (i < 0)
         return fail_unknown(what, table, copy);
     if (*given & 1u << i)
@@ -80,10 +80,10 @@ static sl_err take_value(const char *what, const struct sl_hyper *table, struct 
     return check_range(what, &table[i], values[i]);
 }
 
-sl_err sl_spec_values(const char *what, const struct sl_hyper *table, const char *rest,
-                      double *values, unsigned *given) {
+sl_err sl_optim_spec_values(const char *what, const struct sl_hyper *table, const char *rest,
+                            double *values, unsigned *given) {
     unsigned seen = 0;
-    for (int i = 0; i < sl_hyper_count(table); i++)
+    for (int i = 0; i < sl_optim_hyper_count(table); i++)
         values[i] = table[i].fallback;
     while (*rest) {
         const char *comma = strchr(rest, ',');
@@ -98,11 +98,11 @@ sl_err sl_spec_values(const char *what, const struct sl_hyper *table, const char
     return SL_OK;
 }
 
-void sl_spec_put(struct sl_text *text, const char *name, const struct sl_hyper *table,
-                 const double *values) {
+void sl_optim_spec_put(struct sl_text *text, const char *name, const struct sl_hyper *table,
+                       const double *values) {
     char sign = ':';
     sl_text_put(text, name);
-    for (int i = 0; i < sl_hyper_count(table); i++)
+    for (int i = 0; i < sl_optim_hyper_count(table); i++)
         if (values[i] != table[i].fallback) {
             sl_text_printf(text, "%c%s=", sign, table[i].name);
             sl_text_put_double(text, values[i]);

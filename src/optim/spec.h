@@ -18,21 +18,21 @@ struct sl_hyper {
     const char *brief;
 };
 
-int sl_hyper_count(const struct sl_hyper *table);
+int sl_optim_hyper_count(const struct sl_hyper *table);
 /* Place in the table, -1 when absent. */
-int sl_hyper_find(const struct sl_hyper *table, struct sl_str name);
+int sl_optim_hyper_find(const struct sl_hyper *table, struct sl_str name);
 
 /* The part before ':' and the part behind it ("" when there is none). */
-void sl_spec_split(const char *text, struct sl_str *name, const char **rest);
+void sl_optim_spec_split(const char *text, struct sl_str *name, const char **rest);
 
 /* Fill values[] with the defaults and what `rest` says. `what` begins every message: "optimizer
  * 'adamw'". Unknown keys name the nearest one, values outside their range name the range. `given`
  * (may be NULL) gets bit i for each key that was written. */
-SL_MUST_CHECK sl_err sl_spec_values(const char *what, const struct sl_hyper *table,
-                                    const char *rest, double *values, unsigned *given);
+SL_MUST_CHECK sl_err sl_optim_spec_values(const char *what, const struct sl_hyper *table,
+                                          const char *rest, double *values, unsigned *given);
 
 /* name, and ":key=value,..." for what differs from the default. */
-void sl_spec_put(struct sl_text *text, const char *name, const struct sl_hyper *table,
-                 const double *values);
+void sl_optim_spec_put(struct sl_text *text, const char *name, const struct sl_hyper *table,
+                       const double *values);
 
 #endif

@@ -4,16 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sl_build_own(const struct sl_build *b, int node) { return b->stage[node] == b->spec->stage; }
+bool sl_pass_build_own(const struct sl_build *b, int node) {
+    return b->stage[node] == b->spec->stage;
+}
 
-bool sl_build_is_view(const struct sl_build *b, int node) {
+bool sl_pass_build_is_view(const struct sl_build *b, int node) {
     const struct sl_node *n = &b->graph->nodes.at[node];
     return n->op->is_view && b->root[n->out[0]] != n->out[0];
 }
 
-bool sl_build_own_value(const struct sl_build *b, int value) {
+bool sl_pass_build_own_value(const struct sl_build *b, int value) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
-    return v->kind == SL_VALUE_NODE && sl_build_own(b, v->node);
+    return v->kind == SL_VALUE_NODE && sl_pass_build_own(b, v->node);
 }
 
 static struct sl_operand make_operand(const struct sl_build *b, int value) {
@@ -22,18 +24,18 @@ static struct sl_operand make_operand(const struct sl_build *b, int value) {
         return operand;
     const struct sl_value *v = sl_graph_value(b->graph, value);
     operand.value = b->root[value];
-    operand.dtype = sl_build_dtype(b, value);
-    operand.shape = sl_shape_at(&v->shape, b->spec->samples);
-    operand.numel = sl_shape_numel(&operand.shape, 1);
+    operand.dtype = sl_pass_build_dtype(b, value);
+    operand.shape = sl_graph_shape_at(&v->shape, b->spec->samples);
+    operand.numel = sl_graph_shape_numel(&operand.shape, 1);
     operand.row = b->part_row[value];
     operand.run = b->part_run[value];
-    operand.within = b->part_at[value] * sl_dtype_bytes(operand.dtype);
+    operand.within = b->part_at[value] * sl_pass_dtype_bytes(operand.dtype);
     return operand;
 }
 
 static void emit(struct sl_build *b, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
-    if (sl_build_is_view(b, index) || b->gone[index])
+    if (sl_pass_build_is_view(b, index) || b->gone[index])
         return;
     struct sl_instr instr = {
         .op = node->op,
@@ -88,7 +90,7 @@ static struct sl_operand fixed_place(const struct sl_build *b, enum sl_space spa
 static void emit_updates(struct sl_build *b) {
     for (int64_t i = 0; i < b->graph->updates.count; i++) {
         const struct sl_update *update = &b->graph->updates.at[i];
-        if (!sl_build_own_value(b, update->value))
+        if (!sl_pass_build_own_value(b, update->value))
             continue;
         for (int s = 0; s < b->program->state_count; s++)
             if (b->program->states[s].param == update->state)
@@ -102,7 +104,7 @@ static void emit_updates(struct sl_build *b) {
 static void count_readers(struct sl_build *b) {
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {
         const struct sl_node *node = &b->graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && !sl_build_is_view(b, (int)n); i++)
+        for (int i = 0; i < node->in_count && !sl_pass_build_is_view(b, (int)n); i++)
             if (node->in[i] >= 0)
                 b->readers[b->root[node->in[i]]]++;
     }
@@ -120,7 +122,8 @@ static void emit_grads(struct sl_build *b) {
         const struct sl_value *v = sl_graph_value(b->graph, value);
         bool direct = false;
         for (int64_t i = b->instrs.count - 1;
-             i >= b->forward_end && sl_build_own_value(b, value) && b->readers[value] == 1; i--) {
+             i >= b->forward_end && sl_pass_build_own_value(b, value) && b->readers[value] == 1;
+             i--) {
             struct sl_instr *instr = &b->instrs.at[i];
             if (instr->node != v->node)
                 continue;
@@ -142,11 +145,11 @@ static void mark_early(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     for (int64_t n = graph->nodes.count - 1; n >= graph->forward_count; n--) {
         const struct sl_node *node = &graph->nodes.at[n];
-        bool own = sl_build_own(b, (int)n);
+        bool own = sl_pass_build_own(b, (int)n);
         for (int i = 0; i < node->in_count && (!own || b->early[n]); i++) {
             const struct sl_value *v = node->in[i] < 0 ? NULL : sl_graph_value(graph, node->in[i]);
             if (v && v->kind == SL_VALUE_NODE && v->node >= graph->forward_count &&
-                sl_build_own(b, v->node))
+                sl_pass_build_own(b, v->node))
                 b->early[v->node] = true;
         }
     }
@@ -159,17 +162,17 @@ static void emit_backward(struct sl_build *b) {
         mark_early(b);
     if (b->spec->recompute)
         for (int64_t n = 0; n < b->graph->forward_count; n++)
-            if (sl_build_own(b, (int)n))
+            if (sl_pass_build_own(b, (int)n))
                 emit(b, (int)n);
-    b->again_end = (int)b->instrs.count;
+    b->recompute_end = (int)b->instrs.count;
     for (int64_t n = b->graph->forward_count; n < nodes; n++) {
         bool now = !b->spec->split || b->graph->nodes.at[n].pass == SL_PASS_I || b->early[n];
-        if (now && sl_build_own(b, (int)n))
+        if (now && sl_pass_build_own(b, (int)n))
             emit(b, (int)n);
     }
     b->split_at = (int)b->instrs.count;
     for (int64_t n = b->graph->forward_count; b->spec->split && n < nodes; n++)
-        if (b->graph->nodes.at[n].pass == SL_PASS_W && !b->early[n] && sl_build_own(b, (int)n))
+        if (b->graph->nodes.at[n].pass == SL_PASS_W && !b->early[n] && sl_pass_build_own(b, (int)n))
             emit(b, (int)n);
     emit_grads(b);
     if (!b->spec->split)
@@ -180,16 +183,16 @@ static void emit_backward(struct sl_build *b) {
 static bool is_received(const struct sl_build *b, int value) {
     const struct sl_value *v = value < 0 ? NULL : sl_graph_value(b->graph, value);
     return v && v->kind == SL_VALUE_NODE && v->node >= b->graph->forward_count &&
-           !sl_build_own(b, v->node);
+           !sl_pass_build_own(b, v->node);
 }
 
 /* Fusion may have pulled something up that needs more than the forward pass does. */
-static int again_end(const struct sl_build *b) {
-    for (int i = b->forward_end; i < b->again_end; i++)
+static int recompute_end(const struct sl_build *b) {
+    for (int i = b->forward_end; i < b->recompute_end; i++)
         for (int k = 0; k < b->instrs.at[i].in_count; k++)
             if (is_received(b, b->instrs.at[i].in[k].value))
                 return i;
-    return b->again_end;
+    return b->recompute_end;
 }
 
 static void set_phases(struct sl_build *b) {
@@ -197,7 +200,7 @@ static void set_phases(struct sl_build *b) {
     int count = (int)b->instrs.count, f = b->forward_end;
     p->end[SL_PHASE_F] = f;
     p->begin[SL_PHASE_R] = f;
-    p->end[SL_PHASE_R] = again_end(b);
+    p->end[SL_PHASE_R] = recompute_end(b);
     p->begin[SL_PHASE_B] = f;
     p->end[SL_PHASE_B] = count;
     p->begin[SL_PHASE_I] = f;
@@ -209,15 +212,15 @@ static void set_phases(struct sl_build *b) {
 static void build_instrs(struct sl_build *b) {
     int64_t forward = b->graph->differentiated ? b->graph->forward_count : b->graph->nodes.count;
     for (int64_t n = 0; n < forward; n++)
-        if (sl_build_own(b, (int)n))
+        if (sl_pass_build_own(b, (int)n))
             emit(b, (int)n);
     emit_updates(b);
     b->forward_end = (int)b->instrs.count;
-    b->again_end = b->split_at = b->forward_end;
+    b->recompute_end = b->split_at = b->forward_end;
     if (b->graph->differentiated)
         emit_backward(b);
     if (b->spec->has_kernel)
-        sl_build_fuse(b);
+        sl_pass_build_fuse(b);
     set_phases(b);
 }
 
@@ -244,27 +247,27 @@ static void open_build(struct sl_build *b, const struct sl_program_spec *spec) {
     sl_pass_place(spec->graph, spec->stage_of, b->stage);
 }
 
-sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **out) {
+sl_err sl_pass_program_build(const struct sl_program_spec *spec, struct sl_program **out) {
     struct sl_build b;
     SL_ASSERT(spec->graph->checked);
     open_build(&b, spec);
-    sl_build_views(&b);
+    sl_pass_build_views(&b);
     count_readers(&b);
-    sl_build_params(&b);
+    sl_pass_build_params(&b);
     build_instrs(&b);
-    sl_build_items(&b);
-    sl_build_share(&b);
-    sl_build_layout(&b);
-    sl_build_ports(&b);
+    sl_pass_build_items(&b);
+    sl_pass_build_share(&b);
+    sl_pass_build_layout(&b);
+    sl_pass_build_ports(&b);
     b.program->instr_count = (int)b.instrs.count;
     b.program->instrs = SL_VEC_FREEZE(&b.instrs, &b.program->arena);
     SL_VEC_FREE(&b.instrs);
     SL_VEC_FREE(&b.items);
     SL_VEC_FREE(&b.fused);
     sl_arena_free(&b.scratch);
-    sl_err err = sl_program_check(b.program);
+    sl_err err = sl_pass_program_check(b.program);
     if (err != SL_OK)
-        sl_program_close(b.program);
+        sl_pass_program_close(b.program);
     else
         *out = b.program;
     return err;
@@ -282,9 +285,9 @@ void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *n
     for (int n = 0; n < graph->forward_count; n++)
         group[n] = n;
     open_build(&b, &spec);
-    sl_build_views(&b);
+    sl_pass_build_views(&b);
     count_readers(&b);
-    sl_build_params(&b);
+    sl_pass_build_params(&b);
     build_instrs(&b);
     for (int64_t i = 0; i < b.fused.count; i++) {
         const struct sl_node *first = &graph->nodes.at[b.fused.at[i].first];
@@ -298,10 +301,10 @@ void sl_pass_glue(const struct sl_graph *graph, bool (*has_kernel)(const char *n
     SL_VEC_FREE(&b.instrs);
     SL_VEC_FREE(&b.fused);
     sl_arena_free(&b.scratch);
-    sl_program_close(b.program);
+    sl_pass_program_close(b.program);
 }
 
-void sl_program_close(struct sl_program *program) {
+void sl_pass_program_close(struct sl_program *program) {
     if (!program)
         return;
     sl_arena_free(&program->arena);

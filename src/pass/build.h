@@ -41,30 +41,30 @@ struct sl_build {
     SL_VEC(struct sl_instr) instrs;
     SL_VEC(struct sl_item) items;
     SL_VEC(struct sl_fused_pair) fused;
-    int forward_end; /* instructions [0, forward_end) are F */
-    int again_end;   /* [forward_end, again_end) is the forward pass again */
-    int split_at;    /* first W instruction of a split program, else instrs.count */
+    int forward_end;   /* instructions [0, forward_end) are F */
+    int recompute_end; /* [forward_end, again_end) is the forward pass again */
+    int split_at;      /* first W instruction of a split program, else instrs.count */
 };
 
-bool sl_build_own(const struct sl_build *b, int node);
+bool sl_pass_build_own(const struct sl_build *b, int node);
 /* Is this node a view that needs no instruction? */
-bool sl_build_is_view(const struct sl_build *b, int node);
-bool sl_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
+bool sl_pass_build_is_view(const struct sl_build *b, int node);
+bool sl_pass_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
 
 /* dtype.c: how this program stores a value. */
-enum sl_dtype sl_build_dtype(const struct sl_build *b, int value);
+enum sl_dtype sl_pass_build_dtype(const struct sl_build *b, int value);
 
 /* views.c: values that are parts of others' memory. */
-void sl_build_views(struct sl_build *b);
+void sl_pass_build_views(struct sl_build *b);
 /* fuse.c */
-void sl_build_fuse(struct sl_build *b);
+void sl_pass_build_fuse(struct sl_build *b);
 /* items.c */
-void sl_build_items(struct sl_build *b);
-void sl_build_share(struct sl_build *b);
+void sl_pass_build_items(struct sl_build *b);
+void sl_pass_build_share(struct sl_build *b);
 /* layout.c */
-void sl_build_layout(struct sl_build *b);
+void sl_pass_build_layout(struct sl_build *b);
 /* ports.c */
-void sl_build_ports(struct sl_build *b);
-void sl_build_params(struct sl_build *b);
+void sl_pass_build_ports(struct sl_build *b);
+void sl_pass_build_params(struct sl_build *b);
 
 #endif

@@ -18,7 +18,7 @@ static int64_t bytes_of(const struct sl_operand *operand) {
     int64_t numel = operand->numel;
     if (operand->row)
         numel = (operand->numel / operand->run - 1) * operand->row + operand->run;
-    return numel * sl_dtype_bytes(operand->dtype);
+    return numel * sl_pass_dtype_bytes(operand->dtype);
 }
 
 static int64_t space_bytes(const struct sl_program *p, enum sl_space space) {
@@ -48,7 +48,7 @@ static struct tenant tenant_of(const struct sl_operand *operand) {
     struct tenant tenant = {operand->space, operand->offset - operand->within, 0, operand->value};
     int64_t bytes = bytes_of(operand);
     if (operand->row)
-        bytes = operand->numel / operand->run * operand->row * sl_dtype_bytes(operand->dtype);
+        bytes = operand->numel / operand->run * operand->row * sl_pass_dtype_bytes(operand->dtype);
     tenant.to = tenant.from + bytes;
     return tenant;
 }
@@ -75,7 +75,7 @@ static sl_err check_bounds(const struct sl_program *p, const struct sl_instr *in
         return SL_OK;
     int64_t end = operand->offset + bytes_of(operand);
     if (operand->offset < 0 || end > space_bytes(p, operand->space))
-        return sl_fail(SL_ERR_NO, "program: an operand of '%s' lies outside its memory",
+        return sl_fail(SL_ERR_REFUSED, "program: an operand of '%s' lies outside its memory",
                        instr->kernel);
     return SL_OK;
 }
@@ -87,7 +87,7 @@ static sl_err check_instr(struct memory *memory, const struct sl_instr *instr) {
         SL_TRY(check_bounds(memory->program, instr, operand));
         if ((operand->space == SL_SPACE_SLOT || operand->space == SL_SPACE_WORK) &&
             !holds(memory, operand))
-            return sl_fail(SL_ERR_NO, "program: '%s' reads %s after its memory was taken",
+            return sl_fail(SL_ERR_REFUSED, "program: '%s' reads %s after its memory was taken",
                            instr->kernel,
                            sl_graph_value_name(memory->program->graph, operand->value, name));
     }
@@ -113,7 +113,7 @@ static sl_err check_ports(struct memory *memory, const struct sl_ports *ports, c
     char name[SL_NAME_TEXT];
     for (int i = 0; i < ports->count; i++)
         if (!holds(memory, &ports->at[i].operand))
-            return sl_fail(SL_ERR_NO, "program: %s %s is gone before it is taken", what,
+            return sl_fail(SL_ERR_REFUSED, "program: %s %s is gone before it is taken", what,
                            sl_graph_value_name(memory->program->graph, ports->at[i].value, name));
     return SL_OK;
 }
@@ -149,7 +149,7 @@ out:
     return err;
 }
 
-sl_err sl_program_check(const struct sl_program *p) {
+sl_err sl_pass_program_check(const struct sl_program *p) {
     SL_TRY(play(p, false));
     return p->recompute ? play(p, true) : SL_OK;
 }

@@ -47,7 +47,7 @@ static bool is_read_by_host(const struct sl_graph *graph, int source) {
     return false;
 }
 
-enum sl_dtype sl_build_dtype(const struct sl_build *b, int value) {
+enum sl_dtype sl_pass_build_dtype(const struct sl_build *b, int value) {
     const struct sl_graph *graph = b->graph;
     int source = source_of(graph, b->root[value]);
     const struct sl_value *v = &graph->values.at[source];
@@ -60,8 +60,8 @@ enum sl_dtype sl_build_dtype(const struct sl_build *b, int value) {
     return b->spec->dtype;
 }
 
-int64_t sl_dtype_bytes(enum sl_dtype dtype) { return sl_dtype_is_half(dtype) ? 2 : 4; }
+int64_t sl_pass_dtype_bytes(enum sl_dtype dtype) { return sl_dtype_is_half(dtype) ? 2 : 4; }
 
-int64_t sl_operand_bytes(const struct sl_operand *operand) {
-    return operand->numel * sl_dtype_bytes(operand->dtype);
+int64_t sl_pass_operand_bytes(const struct sl_operand *operand) {
+    return operand->numel * sl_pass_dtype_bytes(operand->dtype);
 }

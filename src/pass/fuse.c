@@ -208,7 +208,7 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
 static void fuse_layernorm_sum(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int value = first->out[0].value, j = find_reader(b, i, "add", value);
-    if (j < 0 || b->readers[value] != 1 || !sl_build_own_value(b, value))
+    if (j < 0 || b->readers[value] != 1 || !sl_pass_build_own_value(b, value))
         return;
     struct sl_instr *second = &b->instrs.at[j];
     struct sl_operand other = second->in[second->in[0].value == value];
@@ -234,7 +234,7 @@ static void fuse_layernorm_dy(struct sl_build *b, int i) {
     struct sl_instr *grad = &b->instrs.at[i];
     int dy = grad->in[0].value, k = find_maker(b, i, dy);
     if (k < b->forward_end || !is(&b->instrs.at[k], "add") || b->readers[dy] != 3 ||
-        !sl_build_own_value(b, dy))
+        !sl_pass_build_own_value(b, dy))
         return;
     struct sl_instr *sum = &b->instrs.at[k];
     for (int s = 0; s < 2; s++)
@@ -386,22 +386,22 @@ static bool fuse_cross_entropy(struct sl_build *b, int i) {
 
 static void compact(struct sl_build *b) {
     int64_t kept = 0;
-    int forward_end = 0, again_end = 0, split_at = 0;
+    int forward_end = 0, recompute_end = 0, split_at = 0;
     for (int64_t i = 0; i < b->instrs.count; i++) {
         if (!b->instrs.at[i].kernel)
             continue;
         forward_end += i < b->forward_end;
-        again_end += i < b->again_end;
+        recompute_end += i < b->recompute_end;
         split_at += i < b->split_at;
         b->instrs.at[kept++] = b->instrs.at[i];
     }
     b->instrs.count = kept;
     b->forward_end = forward_end;
-    b->again_end = again_end;
+    b->recompute_end = recompute_end;
     b->split_at = split_at;
 }
 
-void sl_build_fuse(struct sl_build *b) {
+void sl_pass_build_fuse(struct sl_build *b) {
     for (int i = 0; i < (int)b->instrs.count; i++) {
         const struct sl_instr *instr = &b->instrs.at[i];
         if (!instr->kernel)

@@ -79,7 +79,7 @@ static bool in_order(const struct sl_program *p) {
     return p->begin[SL_PHASE_W] == p->end[SL_PHASE_W] || p->end[SL_PHASE_I] <= p->begin[SL_PHASE_W];
 }
 
-struct sl_lives *sl_lives_open(const struct sl_program *p) {
+struct sl_lives *sl_pass_lives_open(const struct sl_program *p) {
     struct sl_lives *lives = calloc(1, sizeof *lives);
     if (!lives)
         sl_out_of_memory(sizeof *lives);
@@ -101,7 +101,7 @@ struct sl_lives *sl_lives_open(const struct sl_program *p) {
     return lives;
 }
 
-void sl_lives_close(struct sl_lives *lives) {
+void sl_pass_lives_close(struct sl_lives *lives) {
     if (!lives)
         return;
     free(lives->at);
@@ -124,13 +124,13 @@ static int64_t first_free(const struct sl_lives *lives, enum sl_space space, int
     return at;
 }
 
-struct sl_hole sl_lives_hole(const struct sl_lives *lives, int instr, int64_t size_bytes) {
+struct sl_hole sl_pass_lives_hole(const struct sl_lives *lives, int instr, int64_t size_bytes) {
     const struct sl_program *p = lives->program;
-    const int64_t most[] = {p->slot_bytes, p->work_bytes};
+    const int64_t max[] = {p->slot_bytes, p->work_bytes};
     const enum sl_space spaces[] = {SL_SPACE_SLOT, SL_SPACE_WORK};
     for (int i = 0; i < SL_COUNT(spaces) && lives->ordered; i++) {
         int64_t at = first_free(lives, spaces[i], instr, size_bytes);
-        if (at + size_bytes <= most[i])
+        if (at + size_bytes <= max[i])
             return (struct sl_hole){spaces[i], at};
     }
     return (struct sl_hole){SL_SPACE_NONE, 0};

@@ -14,9 +14,9 @@ struct sl_hole {
 
 struct sl_lives; /* from when to when the program needs each piece of its memory */
 
-struct sl_lives *sl_lives_open(const struct sl_program *program);
-void sl_lives_close(struct sl_lives *lives);
+struct sl_lives *sl_pass_lives_open(const struct sl_program *program);
+void sl_pass_lives_close(struct sl_lives *lives);
 /* The first hole of so many bytes, aligned to 256, while the instruction runs. */
-struct sl_hole sl_lives_hole(const struct sl_lives *lives, int instr, int64_t size_bytes);
+struct sl_hole sl_pass_lives_hole(const struct sl_lives *lives, int instr, int64_t size_bytes);
 
 #endif

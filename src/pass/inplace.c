@@ -59,7 +59,7 @@ static const struct {
 };
 /* clang-format on */
 
-unsigned sl_inplace_inputs(const char *kernel) {
+unsigned sl_pass_inplace_inputs(const char *kernel) {
     for (int i = 0; i < SL_COUNT(rows); i++)
         if (strcmp(rows[i].kernel, kernel) == 0)
             return rows[i].inputs;

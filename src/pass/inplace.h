@@ -4,6 +4,6 @@
 
 /* Bit i: output 0 may lie on input i, if both have the same number of elements and nobody reads
  * that input afterwards. Every device's kernels keep to this; tests/table holds them to it. */
-unsigned sl_inplace_inputs(const char *kernel);
+unsigned sl_pass_inplace_inputs(const char *kernel);
 
 #endif

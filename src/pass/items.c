@@ -10,10 +10,10 @@ static bool planned(const struct sl_build *b, int value) {
 
 static int new_item(struct sl_build *b, int value, int born) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
-    int64_t bytes = sl_dtype_bytes(sl_build_dtype(b, value));
+    int64_t bytes = sl_pass_dtype_bytes(sl_pass_build_dtype(b, value));
     struct sl_item item = {
         .value = value,
-        .size_bytes = sl_shape_numel(&v->shape, b->spec->samples) * bytes,
+        .size_bytes = sl_graph_shape_numel(&v->shape, b->spec->samples) * bytes,
         .born = born,
         .dies = born,
         .into = -1,
@@ -27,7 +27,7 @@ static int new_item(struct sl_build *b, int value, int born) {
  * recomputation, what the stage computes has a second one that starts in the backward pass. */
 static int item_at(struct sl_build *b, int value, int time, bool written) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
-    bool own = sl_build_own_value(b, value);
+    bool own = sl_pass_build_own_value(b, value);
     bool second =
         b->spec->recompute && time >= b->forward_end && own && v->node < b->graph->forward_count;
     int *table = second ? b->item_b : b->item_f;
@@ -70,8 +70,8 @@ static void pin_sent(struct sl_build *b) {
     int end = (int)b->instrs.count;
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && !sl_build_own(b, (int)n); i++)
-            if (node->in[i] >= 0 && sl_build_own_value(b, b->root[node->in[i]])) {
+        for (int i = 0; i < node->in_count && !sl_pass_build_own(b, (int)n); i++)
+            if (node->in[i] >= 0 && sl_pass_build_own_value(b, b->root[node->in[i]])) {
                 int value = b->root[node->in[i]];
                 bool forward = graph->values.at[value].node < graph->forward_count;
                 pin(b, value, forward ? b->forward_end : end);
@@ -85,7 +85,7 @@ static void pin_sent(struct sl_build *b) {
 
 /* What only evaluates has no second phase and one micro-batch at a time: all of it lies in SLOT,
  * where a training program that shares the memory has more room than it needs. */
-void sl_build_items(struct sl_build *b) {
+void sl_pass_build_items(struct sl_build *b) {
     for (int64_t v = 0; v < b->graph->values.count; v++)
         b->item_f[v] = b->item_b[v] = -1;
     for (int64_t t = 0; t < b->instrs.count; t++) {
@@ -100,7 +100,7 @@ void sl_build_items(struct sl_build *b) {
         struct sl_item *item = &b->items.at[i];
         enum sl_value_kind kind = b->graph->values.at[item->value].kind;
         item->slot |= item->born < 0 || kind != SL_VALUE_NODE || !b->graph->differentiated ||
-                      !sl_build_own_value(b, item->value) ||
+                      !sl_pass_build_own_value(b, item->value) ||
                       phase_of(b, item->born) != phase_of(b, item->dies);
     }
 }
@@ -110,7 +110,7 @@ static int item_of_operand(const struct sl_build *b, const struct sl_operand *op
         return -1;
     const struct sl_value *v = sl_graph_value(b->graph, operand->value);
     bool second = b->spec->recompute && time >= b->forward_end &&
-                  sl_build_own_value(b, operand->value) && v->node < b->graph->forward_count;
+                  sl_pass_build_own_value(b, operand->value) && v->node < b->graph->forward_count;
     return second ? b->item_b[operand->value] : b->item_f[operand->value];
 }
 
@@ -134,10 +134,10 @@ static bool share(struct sl_build *b, const struct sl_instr *instr, int input, i
     return true;
 }
 
-void sl_build_share(struct sl_build *b) {
+void sl_pass_build_share(struct sl_build *b) {
     for (int64_t t = 0; t < b->instrs.count; t++) {
         const struct sl_instr *instr = &b->instrs.at[t];
-        unsigned inputs = sl_inplace_inputs(instr->kernel);
+        unsigned inputs = sl_pass_inplace_inputs(instr->kernel);
         bool done = false;
         for (int i = 0; i < instr->in_count && !done; i++)
             if (inputs >> i & 1)

@@ -101,8 +101,8 @@ static void place_items(struct sl_build *b) {
 
 static const struct sl_item *item_of(const struct sl_build *b, int value, int time) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
-    bool second = b->spec->recompute && time >= b->forward_end && sl_build_own_value(b, value) &&
-                  v->node < b->graph->forward_count;
+    bool second = b->spec->recompute && time >= b->forward_end &&
+                  sl_pass_build_own_value(b, value) && v->node < b->graph->forward_count;
     int item = second ? b->item_b[value] : b->item_f[value];
     while (item >= 0 && b->items.at[item].into >= 0)
         item = b->items.at[item].into;
@@ -131,7 +131,7 @@ static void resolve(struct sl_build *b, struct sl_operand *operand, int time) {
     operand->offset = (slot ? item->offset : item->offset - p->slot_bytes) + operand->within;
 }
 
-void sl_build_layout(struct sl_build *b) {
+void sl_pass_build_layout(struct sl_build *b) {
     place_items(b);
     for (int64_t t = 0; t < b->instrs.count; t++) {
         struct sl_instr *instr = &b->instrs.at[t];

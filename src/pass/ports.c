@@ -12,7 +12,7 @@ static int mark_used(const struct sl_build *b, enum sl_value_kind kind, bool *us
     int64_t nodes = b->graph->differentiated ? b->graph->forward_count : b->graph->nodes.count;
     for (int64_t n = 0; n < nodes; n++) {
         const struct sl_node *node = &b->graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && sl_build_own(b, (int)n); i++) {
+        for (int i = 0; i < node->in_count && sl_pass_build_own(b, (int)n); i++) {
             if (node->in[i] < 0)
                 continue;
             const struct sl_value *v = sl_graph_value(b->graph, node->in[i]);
@@ -37,14 +37,14 @@ static struct sl_program_param *list_used(struct sl_build *b, enum sl_value_kind
     for (int64_t i = 0; i < all; i++) {
         if (!used[i])
             continue;
-        int64_t numel = sl_shape_numel(&b->graph->values.at[table[i].value].shape, 1);
+        int64_t numel = sl_graph_shape_numel(&b->graph->values.at[table[i].value].shape, 1);
         list[at++] = (struct sl_program_param){.param = (int)i, .offset = *bytes, .numel = numel};
         *bytes += aligned(numel * (int64_t)sizeof(float));
     }
     return list;
 }
 
-void sl_build_params(struct sl_build *b) {
+void sl_pass_build_params(struct sl_build *b) {
     struct sl_program *p = b->program;
     p->params = list_used(b, SL_VALUE_PARAM, &p->param_count, &p->param_bytes);
     p->states = list_used(b, SL_VALUE_STATE, &p->state_count, &p->state_bytes);
@@ -56,7 +56,7 @@ void sl_build_params(struct sl_build *b) {
             g++;
         for (; g < b->graph->grads.count && b->graph->grads.at[g].param == p->params[i].param;
              g++) {
-            if (!sl_build_own(b, b->graph->grads.at[g].node))
+            if (!sl_pass_build_own(b, b->graph->grads.at[g].node))
                 continue;
             p->uses[p->use_count++] = (struct sl_program_use){(int)g, p->grad_bytes};
             p->grad_bytes += aligned(p->params[i].numel * (int64_t)sizeof(float));
@@ -78,12 +78,12 @@ static bool find_operand(const struct sl_build *b, int value, struct sl_operand 
     bool slot = b->items.at[item].offset < b->program->slot_bytes;
     *out = (struct sl_operand){
         .space = slot ? SL_SPACE_SLOT : SL_SPACE_WORK,
-        .dtype = sl_build_dtype(b, value),
+        .dtype = sl_pass_build_dtype(b, value),
         .offset = b->items.at[item].offset - (slot ? 0 : b->program->slot_bytes),
-        .shape = sl_shape_at(&v->shape, b->spec->samples),
+        .shape = sl_graph_shape_at(&v->shape, b->spec->samples),
         .value = root,
     };
-    out->numel = sl_shape_numel(&out->shape, 1);
+    out->numel = sl_graph_shape_numel(&out->shape, 1);
     return true;
 }
 
@@ -108,7 +108,7 @@ static void edge_ports(struct sl_build *b) {
     port_list lists[4] = {0}; /* recv_act, send_act, recv_grad, send_grad */
     for (int64_t n = 0; n < graph->nodes.count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
-        for (int i = 0; i < node->in_count && !sl_build_is_view(b, (int)n); i++) {
+        for (int i = 0; i < node->in_count && !sl_pass_build_is_view(b, (int)n); i++) {
             if (node->in[i] < 0)
                 continue;
             int root = b->root[node->in[i]];
@@ -116,7 +116,7 @@ static void edge_ports(struct sl_build *b) {
             if (v->kind != SL_VALUE_NODE)
                 continue;
             bool grad = graph->differentiated && v->node >= graph->forward_count;
-            bool reads = sl_build_own(b, (int)n), makes = sl_build_own(b, v->node);
+            bool reads = sl_pass_build_own(b, (int)n), makes = sl_pass_build_own(b, v->node);
             if (reads && !makes)
                 add_port(b, &lists[grad ? 2 : 0], root, -1, b->stage[v->node]);
             if (makes && !reads)
@@ -129,7 +129,7 @@ static void edge_ports(struct sl_build *b) {
     b->program->send_grad = freeze(b, &lists[3]);
 }
 
-void sl_build_ports(struct sl_build *b) {
+void sl_pass_build_ports(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     port_list inputs = {0}, seeds = {0}, losses = {0}, outputs = {0};
     for (int64_t i = 0; i < graph->inputs.count; i++)
@@ -137,11 +137,11 @@ void sl_build_ports(struct sl_build *b) {
     for (int64_t i = 0; i < graph->losses.count; i++) {
         if (graph->losses.at[i].seed >= 0)
             add_port(b, &seeds, graph->losses.at[i].seed, (int)i, -1);
-        if (sl_build_own_value(b, graph->losses.at[i].value))
+        if (sl_pass_build_own_value(b, graph->losses.at[i].value))
             add_port(b, &losses, graph->losses.at[i].value, (int)i, -1);
     }
     for (int64_t i = 0; i < graph->outputs.count && !graph->differentiated; i++)
-        if (sl_build_own_value(b, graph->outputs.at[i].value))
+        if (sl_pass_build_own_value(b, graph->outputs.at[i].value))
             add_port(b, &outputs, graph->outputs.at[i].value, (int)i, -1);
     b->program->inputs = freeze(b, &inputs);
     b->program->seeds = freeze(b, &seeds);

@@ -1,6 +1,6 @@
 /* A stage's passes as flat programs over planned memory.
  *
- * sl_program_build takes a differentiated graph, the set of forward nodes that make up a stage and
+ * sl_pass_program_build takes a differentiated graph, the set of forward nodes that make up a stage and
  * a micro-batch size, and decides everything before anything runs: the order of instructions, what
  * is stashed from forward to backward, what is recomputed, every offset. Planner, verifier,
  * profiler and runtime speak of the same bytes because they all read this object.
@@ -120,16 +120,17 @@ struct sl_program_spec {
     bool recompute;      /* stash only what enters; F is run again before the backward */
 };
 
-int64_t sl_dtype_bytes(enum sl_dtype dtype); /* of one element in a program */
-int64_t sl_operand_bytes(const struct sl_operand *operand);
+int64_t sl_pass_dtype_bytes(enum sl_dtype dtype); /* of one element in a program */
+int64_t sl_pass_operand_bytes(const struct sl_operand *operand);
 
-SL_MUST_CHECK sl_err sl_program_build(const struct sl_program_spec *spec, struct sl_program **out);
-void sl_program_close(struct sl_program *program);
+SL_MUST_CHECK sl_err sl_pass_program_build(const struct sl_program_spec *spec,
+                                           struct sl_program **out);
+void sl_pass_program_close(struct sl_program *program);
 /* The checker: recomputes liveness from the instructions and proves that no operand is overwritten
  * while it is live, that every operand lies inside its space, and that every node of the stage is
- * in it exactly once. Run by sl_program_build too. */
-SL_MUST_CHECK sl_err sl_program_check(const struct sl_program *program);
-void sl_program_write(const struct sl_program *program, struct sl_text *text);
+ * in it exactly once. Run by sl_pass_program_build too. */
+SL_MUST_CHECK sl_err sl_pass_program_check(const struct sl_program *program);
+void sl_pass_program_write(const struct sl_program *program, struct sl_text *text);
 
 /* Forward nodes that must be in one stage because kernels fuse them (or their gradients): nodes
  * with the same group[] belong together. `group` has graph->forward_count entries; the number of a

@@ -73,7 +73,7 @@ static struct readers list_readers(struct sl_build *b) {
     for (int64_t v = 0; v < graph->values.count; v++)
         r.first[v] = -1;
     for (int64_t n = 0; n < graph->nodes.count; n++)
-        for (int i = 0; i < graph->nodes.at[n].in_count && !sl_build_is_view(b, (int)n); i++) {
+        for (int i = 0; i < graph->nodes.at[n].in_count && !sl_pass_build_is_view(b, (int)n); i++) {
             int value = graph->nodes.at[n].in[i];
             if (value < 0)
                 continue;
@@ -177,7 +177,7 @@ static void spread(struct sl_build *b) {
         const struct sl_value *value = &b->graph->values.at[v];
         if (value->kind != SL_VALUE_NODE)
             continue;
-        if (!sl_build_is_view(b, value->node))
+        if (!sl_pass_build_is_view(b, value->node))
             continue;
         int from = b->graph->nodes.at[value->node].in[0];
         b->root[v] = b->root[from];
@@ -187,7 +187,7 @@ static void spread(struct sl_build *b) {
     }
 }
 
-void sl_build_views(struct sl_build *b) {
+void sl_pass_build_views(struct sl_build *b) {
     find_roots(b);
     struct readers r = list_readers(b);
     for (int64_t n = 0; n < b->graph->nodes.count; n++) {

@@ -7,10 +7,10 @@ static void put_operand(struct sl_text *text, const struct sl_operand *operand) 
     sl_text_printf(text, " %s", names[operand->space]);
     if (operand->space != SL_SPACE_NONE)
         sl_text_printf(text, "+%lld%s", (long long)operand->offset,
-                       sl_shape_text(&operand->shape, shape));
+                       sl_graph_shape_text(&operand->shape, shape));
 }
 
-void sl_program_write(const struct sl_program *p, struct sl_text *text) {
+void sl_pass_program_write(const struct sl_program *p, struct sl_text *text) {
     static const char *const tags[] = {"F", "I", "W"};
     sl_text_printf(text,
                    "# program of %s: micro-batch %lld, params %lld, grads %lld, state %lld, slot "

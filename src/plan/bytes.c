@@ -29,25 +29,25 @@ int sl_plan_optim_slabs(const struct sl_optim *optim) {
 }
 
 int sl_plan_slabs(const struct sl_optim *optim, const struct sl_policy_use *policy) {
-    bool kept = optim && optim->row && policy && sl_policy_kept_name(policy, optim);
+    bool kept = optim && optim->row && policy && sl_optim_policy_kept_name(policy, optim);
     return sl_plan_optim_slabs(optim) + kept;
 }
 
 int64_t sl_plan_optim_scratch(const struct sl_program *program, const struct sl_optim *optim) {
-    int64_t most = 64;
+    int64_t max = 64;
     for (int i = 0; optim && optim->row && i < program->param_count; i++) {
         struct sl_optim_shape shape = sl_plan_optim_shape(program->graph, program->params[i].param);
         struct sl_optim_param param = sl_optim_for(optim, &shape);
-        most = larger(most, sl_optim_scratch_bytes(&param));
+        max = larger(max, sl_optim_scratch_bytes(&param));
     }
-    return most;
+    return max;
 }
 
 int64_t sl_plan_staging_bytes(const struct sl_program *program) {
-    int64_t most = 64;
+    int64_t max = 64;
     for (int i = 0; i < program->inputs.count; i++)
-        most = larger(most, program->inputs.at[i].operand.numel * 4);
-    return most;
+        max = larger(max, program->inputs.at[i].operand.numel * 4);
+    return max;
 }
 
 /* What is shared by all that a worker does, and the objects that tell it what to do. */
@@ -92,6 +92,6 @@ int64_t sl_plan_shared_bytes(const struct sl_graph *graph,
     return sl_graph_bytes(graph) + (extra_bytes ? extra_bytes(&nothing, 0) : 0);
 }
 
-int64_t sl_stage_bytes_total(const struct sl_stage_bytes *b) {
+int64_t sl_plan_stage_bytes_total(const struct sl_stage_bytes *b) {
     return b->params + b->grads + b->state + b->stash + b->saved + b->work;
 }

@@ -21,7 +21,7 @@ struct sl_bytes_spec {
 void sl_plan_bytes(const struct sl_bytes_spec *spec, struct sl_stage_bytes *out);
 
 /* A worker with one stage, one weight version and one micro-batch in flight. */
-int64_t sl_stage_bytes_total(const struct sl_stage_bytes *bytes);
+int64_t sl_plan_stage_bytes_total(const struct sl_stage_bytes *bytes);
 
 /* What workers that are threads of one process have once, and each counts: the graph, and what a
  * process maps for the device whose extra_bytes (or NULL) this is. */

@@ -36,14 +36,15 @@ static bool *find_borders(const struct sl_graph *graph, bool (*has_kernel)(const
     return border;
 }
 
-struct sl_cut_costs sl_cut_costs(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
-                                 struct sl_arena *arena) {
-    return (struct sl_cut_costs){graph, node_costs(graph, arena),
-                                 find_borders(graph, has_kernel, arena)};
+struct sl_plan_cut_costs sl_plan_cut_costs(const struct sl_graph *graph,
+                                           bool (*has_kernel)(const char *name),
+                                           struct sl_arena *arena) {
+    return (struct sl_plan_cut_costs){graph, node_costs(graph, arena),
+                                      find_borders(graph, has_kernel, arena)};
 }
 
 /* Can runs of at most `limit` be made with `stages` of them? Fills stage_of greedily. */
-static bool try_limit(const struct sl_cut_costs *c, double limit, int stages, int *stage_of) {
+static bool try_limit(const struct sl_plan_cut_costs *c, double limit, int stages, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;
     int stage = 0, start = 0;
@@ -67,7 +68,7 @@ static int count_stages(const struct sl_graph *graph, const int *stage_of) {
 
 /* Greedy may need fewer runs than asked for: halve the costliest run that can be cut until there
  * are enough. */
-static bool split_largest(const struct sl_cut_costs *c, int *stage_of) {
+static bool split_largest(const struct sl_plan_cut_costs *c, int *stage_of) {
     const struct sl_graph *graph = c->graph;
     const double *cost = c->cost;
     int best = -1, count = count_stages(graph, stage_of);
@@ -94,7 +95,7 @@ static bool split_largest(const struct sl_cut_costs *c, int *stage_of) {
 sl_err sl_plan_cut_even(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
                         int stages, int *stage_of) {
     struct sl_arena scratch = {0};
-    struct sl_cut_costs c = sl_cut_costs(graph, has_kernel, &scratch);
+    struct sl_plan_cut_costs c = sl_plan_cut_costs(graph, has_kernel, &scratch);
     double low = 0, high = 0;
     sl_err err = SL_OK;
     for (int n = 0; n < graph->forward_count; n++)
@@ -110,15 +111,16 @@ sl_err sl_plan_cut_even(const struct sl_graph *graph, bool (*has_kernel)(const c
     while (ok && count_stages(graph, stage_of) < stages)
         ok = split_largest(&c, stage_of);
     if (!ok)
-        err = sl_fail(SL_ERR_NO, "%s cannot be cut into %d stages: it has only %d places to cut",
-                      graph->name, stages, count_stages(graph, stage_of) - 1);
+        err =
+            sl_fail(SL_ERR_REFUSED, "%s cannot be cut into %d stages: it has only %d places to cut",
+                    graph->name, stages, count_stages(graph, stage_of) - 1);
     sl_arena_free(&scratch);
     return err;
 }
 
 sl_err sl_plan_stage_of(const struct sl_plan *plan, const struct sl_graph *graph, int *stage_of) {
     if (plan->node_count != graph->forward_count)
-        return sl_fail(SL_ERR_NO, "the plan is for a model of %d nodes, %s has %d",
+        return sl_fail(SL_ERR_REFUSED, "the plan is for a model of %d nodes, %s has %d",
                        plan->node_count, graph->name, graph->forward_count);
     for (int s = 0; s < plan->stage_count; s++)
         for (int i = 0; i < plan->stages[s].node_count; i++)

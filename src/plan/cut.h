@@ -4,13 +4,14 @@
 
 #include "graph/graph.h"
 
-struct sl_cut_costs {
+struct sl_plan_cut_costs {
     const struct sl_graph *graph;
     const double *cost; /* [forward nodes] flops of the node and of all that its gradient takes */
     const bool *border; /* [forward nodes] may a stage begin here? */
 };
 
-struct sl_cut_costs sl_cut_costs(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
-                                 struct sl_arena *arena);
+struct sl_plan_cut_costs sl_plan_cut_costs(const struct sl_graph *graph,
+                                           bool (*has_kernel)(const char *name),
+                                           struct sl_arena *arena);
 
 #endif

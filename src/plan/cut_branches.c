@@ -126,7 +126,7 @@ static sl_err find_branches(const struct sl_graph *graph, bool (*has_kernel)(con
     const struct sl_segment *segment = widest(branches);
     int nodes = graph->forward_count;
     if (!segment)
-        return sl_fail(SL_ERR_NO, "%s has no parallel branches to cut along; use --cut even",
+        return sl_fail(SL_ERR_REFUSED, "%s has no parallel branches to cut along; use --cut even",
                        graph->name);
     struct labels l = {graph, SL_NEW(arena, int, nodes + 1), segment->count + 1};
     int *scratch = SL_NEW(arena, int, nodes + 1), *group = SL_NEW(arena, int, nodes + 1);
@@ -149,7 +149,8 @@ static sl_err find_branches(const struct sl_graph *graph, bool (*has_kernel)(con
 }
 
 /* Halve the costliest stage that can be cut; later stages move up by one. */
-static bool halve_costliest(const struct sl_cut_costs *c, int stages, int *stage_of, double *sums) {
+static bool halve_costliest(const struct sl_plan_cut_costs *c, int stages, int *stage_of,
+                            double *sums) {
     const struct sl_graph *graph = c->graph;
     int best = -1, cut = -1;
     memset(sums, 0, sizeof *sums * (size_t)stages * 2);
@@ -174,17 +175,17 @@ static bool halve_costliest(const struct sl_cut_costs *c, int stages, int *stage
 sl_err sl_plan_cut_branches(const struct sl_graph *graph, bool (*has_kernel)(const char *name),
                             int stages, int *stage_of, int *count) {
     struct sl_arena scratch = {0};
-    struct sl_cut_costs costs = sl_cut_costs(graph, has_kernel, &scratch);
+    struct sl_plan_cut_costs costs = sl_plan_cut_costs(graph, has_kernel, &scratch);
     sl_err err = find_branches(graph, has_kernel, &scratch, stage_of, count);
     double *sums = SL_NEW(&scratch, double, 2 * graph->forward_count + 2);
     if (err == SL_OK && stages && stages < *count)
-        err = sl_fail(SL_ERR_NO,
+        err = sl_fail(SL_ERR_REFUSED,
                       "%s has %d stages along its branches, %d are asked for; put them "
                       "on fewer workers with --workers",
                       graph->name, *count, stages);
     for (; err == SL_OK && *count < stages; (*count)++)
         if (!halve_costliest(&costs, *count, stage_of, sums))
-            err = sl_fail(SL_ERR_NO,
+            err = sl_fail(SL_ERR_REFUSED,
                           "%s cannot be cut into %d stages along its branches, only "
                           "into %d",
                           graph->name, stages, *count);
@@ -195,7 +196,7 @@ sl_err sl_plan_cut_branches(const struct sl_graph *graph, bool (*has_kernel)(con
 void sl_plan_spread(const struct sl_graph *graph, const int *stage_of, int stages, int workers,
                     int *worker_of) {
     struct sl_arena scratch = {0};
-    struct sl_cut_costs costs = sl_cut_costs(graph, NULL, &scratch);
+    struct sl_plan_cut_costs costs = sl_plan_cut_costs(graph, NULL, &scratch);
     double *sums = SL_NEW(&scratch, double, stages), *load = SL_NEW(&scratch, double, workers);
     for (int n = 0; n < graph->forward_count; n++)
         sums[stage_of[n]] += costs.cost[n];

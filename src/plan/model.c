@@ -14,7 +14,7 @@ struct draft {
 };
 
 static int64_t port_bytes(const struct sl_program_port *port, int64_t samples) {
-    return sl_operand_bytes(&port->operand) / samples;
+    return sl_pass_operand_bytes(&port->operand) / samples;
 }
 
 static void add_edge(struct draft *d, int from, int to, int64_t sample_bytes) {
@@ -55,7 +55,7 @@ static sl_err fill_stage(struct draft *d, int s) {
         .split = spec->split,
         .recompute = spec->recompute,
     };
-    SL_TRY(sl_program_build(&program, &p));
+    SL_TRY(sl_pass_program_build(&program, &p));
     int *workers = SL_NEW(d->arena, int, width);
     for (int r = 0; r < width; r++)
         workers[r] = spec->workers_of ? spec->workers_of[s][r] : spec->worker_of[s];
@@ -76,7 +76,7 @@ static sl_err fill_stage(struct draft *d, int s) {
     fill_nodes(d, s);
     for (int i = 0; i < p->send_act.count; i++)
         add_edge(d, s, p->send_act.at[i].peer, port_bytes(&p->send_act.at[i], micro_size));
-    sl_program_close(p);
+    sl_pass_program_close(p);
     return SL_OK;
 }
 
@@ -102,7 +102,7 @@ static void find_ties(struct draft *d) {
             }
         const struct sl_param *p = &graph->params.at[param];
         struct sl_tie tie = {p->name, stages, count,
-                             4 * sl_shape_numel(&graph->values.at[p->value].shape, 1)};
+                             4 * sl_graph_shape_numel(&graph->values.at[p->value].shape, 1)};
         if (count > 1)
             SL_PUSH(&d->ties, tie);
     }

@@ -14,8 +14,8 @@ struct sl_pace {
 };
 
 /* Steps between saves. */
-int64_t sl_pace_steps(const struct sl_pace *pace);
+int64_t sl_plan_pace_steps(const struct sl_pace *pace);
 /* Part of the run's time that saving every so many steps takes at most. */
-double sl_pace_cost(const struct sl_pace *pace, int64_t every);
+double sl_plan_pace_cost(const struct sl_pace *pace, int64_t every);
 
 #endif

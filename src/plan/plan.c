@@ -44,7 +44,7 @@ static sl_err check_times(const struct sl_stage *stage) {
     const struct sl_stage_times *t = &stage->times;
     const int64_t all[] = {t->f, t->b, t->i, t->w, t->recompute, t->reduce, t->step};
     for (int i = 0; i < SL_COUNT(all); i++)
-        if (all[i] < 0 || all[i] > SL_STAGE_NS_MOST)
+        if (all[i] < 0 || all[i] > SL_STAGE_NS_MAX)
             return sl_fail(SL_ERR_INPUT, "stage %s: times out of range", stage->name);
     return SL_OK;
 }
@@ -53,9 +53,9 @@ static sl_err check_stage(const struct sl_plan *plan, const struct sl_stage *sta
     if (!is_name(stage->name))
         return sl_fail(SL_ERR_INPUT, "stage %d: '%s' is not a name (letters, digits, _ . -)",
                        (int)(stage - plan->stages), stage->name ? stage->name : "");
-    if (stage->width < 1 || stage->width > SL_WIDTH_MOST)
+    if (stage->width < 1 || stage->width > SL_WIDTH_MAX)
         return sl_fail(SL_ERR_INPUT, "stage %s: width %d is not in 1..%d", stage->name,
-                       stage->width, SL_WIDTH_MOST);
+                       stage->width, SL_WIDTH_MAX);
     if (stage->micro_size < 1 || stage->micro_size > INT32_MAX)
         return sl_fail(SL_ERR_INPUT, "stage %s: a micro-batch needs at least one sample",
                        stage->name);
@@ -76,14 +76,14 @@ static sl_err check_stage(const struct sl_plan *plan, const struct sl_stage *sta
 }
 
 static sl_err check_counts(const struct sl_plan *plan) {
-    if (plan->stage_count < 1 || plan->stage_count > SL_STAGE_MOST)
-        return sl_fail(SL_ERR_INPUT, "a plan has 1 to %d stages, this one has %d", SL_STAGE_MOST,
+    if (plan->stage_count < 1 || plan->stage_count > SL_STAGE_MAX)
+        return sl_fail(SL_ERR_INPUT, "a plan has 1 to %d stages, this one has %d", SL_STAGE_MAX,
                        plan->stage_count);
-    if (plan->worker_count < 1 || plan->worker_count > SL_WORKER_MOST)
-        return sl_fail(SL_ERR_INPUT, "a plan has 1 to %d workers, this one has %d", SL_WORKER_MOST,
+    if (plan->worker_count < 1 || plan->worker_count > SL_WORKER_MAX)
+        return sl_fail(SL_ERR_INPUT, "a plan has 1 to %d workers, this one has %d", SL_WORKER_MAX,
                        plan->worker_count);
-    if (plan->edge_count < 0 || plan->edge_count > SL_EDGE_MOST)
-        return sl_fail(SL_ERR_INPUT, "a plan has at most %d edges, this one has %d", SL_EDGE_MOST,
+    if (plan->edge_count < 0 || plan->edge_count > SL_EDGE_MAX)
+        return sl_fail(SL_ERR_INPUT, "a plan has at most %d edges, this one has %d", SL_EDGE_MAX,
                        plan->edge_count);
     if (plan->node_count < 0 || plan->batch < 0 || plan->tie_count < 0)
         return sl_fail(SL_ERR_INPUT, "negative count of nodes, samples or ties");
@@ -114,8 +114,8 @@ static sl_err check_names(const struct sl_plan *plan) {
         seats += plan->stages[i].width;
     }
     sl_map_free(&map);
-    if (err == SL_OK && seats > SL_SEAT_MOST)
-        err = sl_fail(SL_ERR_INPUT, "more than %d stage replicas", SL_SEAT_MOST);
+    if (err == SL_OK && seats > SL_SEAT_MAX)
+        err = sl_fail(SL_ERR_INPUT, "more than %d stage replicas", SL_SEAT_MAX);
     return err;
 }
 

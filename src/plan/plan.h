@@ -21,11 +21,11 @@
 #include <stdint.h>
 
 enum {
-    SL_STAGE_MOST = 65535,
-    SL_WORKER_MOST = 65535,
-    SL_EDGE_MOST = 65535,
-    SL_WIDTH_MOST = 65535,
-    SL_SEAT_MOST = 1 << 20,
+    SL_STAGE_MAX = 65535,
+    SL_WORKER_MAX = 65535,
+    SL_EDGE_MAX = 65535,
+    SL_WIDTH_MAX = 65535,
+    SL_SEAT_MAX = 1 << 20,
 };
 
 /* What one seat of a stage costs in memory. Per micro-batch unless said otherwise. */
@@ -39,7 +39,7 @@ struct sl_stage_bytes {
     int64_t work;   /* scratch while an action runs */
 };
 
-static const int64_t SL_STAGE_NS_MOST = INT64_MAX >> 24;
+static const int64_t SL_STAGE_NS_MAX = INT64_MAX >> 24;
 
 /* What the planner expects the actions of one seat to take, in nanoseconds: per micro-batch, of a
  * full one; reduce and step: of one. Some schedules put passes in order by it. All 0: unsaid. */

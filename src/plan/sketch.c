@@ -25,16 +25,16 @@ static int place(enum sl_layout layout, int stage, int stages, int workers) {
 
 sl_err sl_plan_chain(struct sl_arena *arena, int stages, int workers, enum sl_layout layout,
                      const struct sl_plan **out) {
-    if (stages < 1 || stages > SL_STAGE_MOST)
-        return sl_fail(SL_ERR_USAGE, "a chain has 1 to %d stages", SL_STAGE_MOST);
+    if (stages < 1 || stages > SL_STAGE_MAX)
+        return sl_fail(SL_ERR_USAGE, "a chain has 1 to %d stages", SL_STAGE_MAX);
     if (workers < 1 || workers > stages)
         return sl_fail(SL_ERR_USAGE, "%d stages need 1 to %d workers, not %d", stages, stages,
                        workers);
     if (layout == SL_LAYOUT_V && stages != 2 * workers)
-        return sl_fail(SL_ERR_NO, "a V needs two stages per worker: %d workers, %d stages", workers,
-                       stages);
+        return sl_fail(SL_ERR_REFUSED, "a V needs two stages per worker: %d workers, %d stages",
+                       workers, stages);
     if (layout == SL_LAYOUT_CROSS && (stages != workers || stages % 2))
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "two crossing pipelines need an even number of stages and as many workers: "
                        "%d stages, %d workers",
                        stages, workers);

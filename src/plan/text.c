@@ -68,14 +68,14 @@ static sl_err read_stage(void *reader) {
     SL_TRY(sl_lex_take_name(lex, "the name of a stage", &name));
     stage.name = sl_arena_dup(r->arena, name.at, name.length);
     SL_TRY(take_word(lex, "width"));
-    SL_TRY(take_range(lex, "width", 1, SL_WIDTH_MOST, &value));
+    SL_TRY(take_range(lex, "width", 1, SL_WIDTH_MAX, &value));
     stage.width = (int)value;
     SL_TRY(take_word(lex, "micro"));
     SL_TRY(take_range(lex, "micro", 1, INT32_MAX, &stage.micro_size));
     SL_TRY(take_word(lex, "on"));
     r->ints.count = 0;
     while (lex->tok.kind == SL_TOK_INT) {
-        SL_TRY(take_range(lex, "worker", 0, SL_WORKER_MOST - 1, &value));
+        SL_TRY(take_range(lex, "worker", 0, SL_WORKER_MAX - 1, &value));
         SL_PUSH(&r->ints, (int)value);
     }
     if (r->ints.count != stage.width)
@@ -90,8 +90,8 @@ static sl_err read_stage(void *reader) {
         stage.has_input = true;
         SL_TRY(sl_lex_next(lex));
     }
-    if (r->stages.count >= SL_STAGE_MOST)
-        return sl_lex_fail(lex, "more than %d stages", SL_STAGE_MOST);
+    if (r->stages.count >= SL_STAGE_MAX)
+        return sl_lex_fail(lex, "more than %d stages", SL_STAGE_MAX);
     sl_map_put(&r->names, sl_str(stage.name), r->stages.count);
     SL_PUSH(&r->stages, stage);
     return SL_OK;
@@ -122,7 +122,7 @@ static sl_err read_times(void *reader) {
     int64_t *const fields[] = {&t->f, &t->b, &t->i, &t->w, &t->recompute, &t->reduce, &t->step};
     for (int i = 0; i < SL_COUNT(words); i++) {
         SL_TRY(take_word(r->lex, words[i]));
-        SL_TRY(take_range(r->lex, "nanoseconds", 0, SL_STAGE_NS_MOST, fields[i]));
+        SL_TRY(take_range(r->lex, "nanoseconds", 0, SL_STAGE_NS_MAX, fields[i]));
     }
     return SL_OK;
 }
@@ -156,8 +156,8 @@ static sl_err read_edge(void *reader) {
     SL_TRY(take_stage(r, &edge.from));
     SL_TRY(take_stage(r, &edge.to));
     SL_TRY(take_range(r->lex, "bytes", 0, INT64_MAX >> 32, &edge.sample_bytes));
-    if (r->edges.count >= SL_EDGE_MOST)
-        return sl_lex_fail(r->lex, "more than %d edges", SL_EDGE_MOST);
+    if (r->edges.count >= SL_EDGE_MAX)
+        return sl_lex_fail(r->lex, "more than %d edges", SL_EDGE_MAX);
     SL_PUSH(&r->edges, edge);
     return SL_OK;
 }
@@ -198,7 +198,7 @@ static sl_err read_workers(void *reader) {
     int64_t value;
     if (r->memory)
         return sl_lex_fail(r->lex, "the number of workers is said twice");
-    SL_TRY(take_range(r->lex, "workers", 1, SL_WORKER_MOST, &value));
+    SL_TRY(take_range(r->lex, "workers", 1, SL_WORKER_MAX, &value));
     r->draft.worker_count = (int)value;
     r->memory = SL_NEW(r->arena, int64_t, value);
     return SL_OK;

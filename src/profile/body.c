@@ -10,12 +10,12 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-sl_err sl_body_alloc(struct sl_body *b, int64_t bytes, void **out) {
+sl_err sl_profile_body_alloc(struct sl_body *b, int64_t bytes, void **out) {
     return b->device->row->alloc(b->device, larger(bytes, 64), out);
 }
 
 static sl_err alloc(struct sl_body *b, enum sl_space space, int64_t bytes) {
-    return sl_body_alloc(b, bytes, &b->base[space]);
+    return sl_profile_body_alloc(b, bytes, &b->base[space]);
 }
 
 static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, const void *from,
@@ -78,10 +78,10 @@ static int reader_of_seed(const struct sl_graph *graph, int loss) {
 }
 
 /* What a neighbour would have sent lies in memory of the device. */
-static sl_err post(struct sl_body *b, struct sl_body_feed *feed) {
+static sl_err post(struct sl_body *b, struct sl_profile_body_feed *feed) {
     const struct sl_device_row *row = b->device->row;
-    int64_t bytes = sl_operand_bytes(&feed->operand);
-    SL_TRY(sl_body_alloc(b, bytes, &feed->message));
+    int64_t bytes = sl_pass_operand_bytes(&feed->operand);
+    SL_TRY(sl_profile_body_alloc(b, bytes, &feed->message));
     SL_TRY(row->upload(b->device, SL_STREAM_COMPUTE, feed->message, feed->host, bytes));
     return row->sync(b->device, SL_STREAM_COMPUTE);
 }
@@ -90,11 +90,11 @@ static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, enum s
     const struct sl_graph *graph = b->program->graph;
     for (int p = 0; p < ports->count; p++) {
         const struct sl_program_port *port = &ports->at[p];
-        struct sl_body_feed feed = {.kind = kind,
-                                    .operand = port->operand,
-                                    .host = malloc((size_t)port->operand.numel * 4 + 64),
-                                    .input = kind == SL_FEED_INPUT ? port->index : -1,
-                                    .reader = -1};
+        struct sl_profile_body_feed feed = {.kind = kind,
+                                            .operand = port->operand,
+                                            .host = malloc((size_t)port->operand.numel * 4 + 64),
+                                            .input = kind == SL_FEED_INPUT ? port->index : -1,
+                                            .reader = -1};
         if (kind == SL_FEED_INPUT)
             feed.reader = reader_of(b, port->value);
         if (kind == SL_FEED_SEED)
@@ -109,7 +109,8 @@ static sl_err draw_ports(struct sl_body *b, const struct sl_ports *ports, enum s
     return SL_OK;
 }
 
-static sl_err put_feed(struct sl_body *b, struct sl_body_feed *feed, int slot, int64_t round) {
+static sl_err put_feed(struct sl_body *b, struct sl_profile_body_feed *feed, int slot,
+                       int64_t round) {
     const struct sl_operand *o = &feed->operand;
     const struct sl_device_row *row = b->device->row;
     int64_t samples = b->program->samples, start = sl_clock_ns();
@@ -118,19 +119,19 @@ static sl_err put_feed(struct sl_body *b, struct sl_body_feed *feed, int slot, i
         SL_TRY(b->spec->fill(b->spec->data, round * samples, samples, feed->input, feed->host));
     if (feed->message)
         SL_TRY(row->copy(b->device, SL_STREAM_COMPUTE, (char *)b->slots[slot] + o->offset,
-                         feed->message, sl_operand_bytes(o)));
+                         feed->message, sl_pass_operand_bytes(o)));
     else
-        SL_TRY(upload(b, o->space, o->offset, feed->host, sl_operand_bytes(o)));
+        SL_TRY(upload(b, o->space, o->offset, feed->host, sl_pass_operand_bytes(o)));
     SL_TRY(row->sync(b->device, SL_STREAM_COMPUTE));
     feed->dur_ns = sl_clock_ns() - start;
     if (feed->message) {
-        b->copied_bytes += sl_operand_bytes(o);
+        b->copied_bytes += sl_pass_operand_bytes(o);
         b->copied_ns += feed->dur_ns;
     }
     return SL_OK;
 }
 
-sl_err sl_body_feed(struct sl_body *b, int slot, int64_t round) {
+sl_err sl_profile_body_feed(struct sl_body *b, int slot, int64_t round) {
     for (int64_t i = 0; i < b->feeds.count; i++)
         if (b->feeds.at[i].kind <= SL_FEED_SEED)
             SL_TRY(put_feed(b, &b->feeds.at[i], slot, round));
@@ -138,12 +139,12 @@ sl_err sl_body_feed(struct sl_body *b, int slot, int64_t round) {
 }
 
 static int64_t message_bytes(const struct sl_program *p) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < p->send_act.count; i++)
-        most = larger(most, sl_operand_bytes(&p->send_act.at[i].operand));
+        max = larger(max, sl_pass_operand_bytes(&p->send_act.at[i].operand));
     for (int i = 0; i < p->send_grad.count; i++)
-        most = larger(most, sl_operand_bytes(&p->send_grad.at[i].operand));
-    return most;
+        max = larger(max, sl_pass_operand_bytes(&p->send_grad.at[i].operand));
+    return max;
 }
 
 static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
@@ -161,7 +162,7 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
     b->spec = spec;
     b->part = *part;
     SL_TRY(spec->device->open(&config, &b->device));
-    SL_TRY(sl_program_build(&program, &b->program));
+    SL_TRY(sl_pass_program_build(&program, &b->program));
     const struct sl_program *p = b->program;
     SL_TRY(alloc(b, SL_SPACE_PARAM, p->param_bytes));
     SL_TRY(alloc(b, SL_SPACE_GRAD, p->grad_bytes));
@@ -179,20 +180,20 @@ static sl_err open_body(struct sl_body *b, const struct sl_profile_spec *spec,
     SL_TRY(draw_ports(b, &p->seeds, SL_FEED_SEED));
     SL_TRY(draw_ports(b, &p->recv_act, SL_FEED_ACT));
     SL_TRY(draw_ports(b, &p->recv_grad, SL_FEED_GRAD));
-    SL_TRY(sl_body_alloc(b, message_bytes(p), &b->message));
+    SL_TRY(sl_profile_body_alloc(b, message_bytes(p), &b->message));
     b->op_ns = calloc((size_t)p->instr_count + 1, sizeof *b->op_ns);
     return b->device->row->bind(b->device, b->program, &b->exec);
 }
 
-sl_err sl_body_open(const struct sl_profile_spec *spec, const struct sl_body_part *part,
-                    int64_t micro, struct sl_body **out) {
+sl_err sl_profile_body_open(const struct sl_profile_spec *spec, const struct sl_body_part *part,
+                            int64_t micro, struct sl_body **out) {
     *out = calloc(1, sizeof **out);
     if (!*out)
         return sl_fail(SL_ERR_SYSTEM, "no memory");
     return open_body(*out, spec, part, micro);
 }
 
-void sl_body_close(struct sl_body *b) {
+void sl_profile_body_close(struct sl_body *b) {
     if (!b)
         return;
     if (b->exec)
@@ -211,7 +212,7 @@ void sl_body_close(struct sl_body *b) {
     }
     if (b->message)
         b->device->row->free(b->device, b->message);
-    sl_program_close(b->program);
+    sl_pass_program_close(b->program);
     if (b->device)
         b->device->row->close(b->device);
     SL_VEC_FREE(&b->feeds);
@@ -225,15 +226,15 @@ static sl_err send(struct sl_body *b, const struct sl_ports *ports, int slot) {
     for (int i = 0; i < ports->count; i++) {
         const struct sl_operand *o = &ports->at[i].operand;
         SL_TRY(b->device->row->copy(b->device, SL_STREAM_COMPUTE, b->message,
-                                    (char *)b->slots[slot] + o->offset, sl_operand_bytes(o)));
-        b->copied_bytes += sl_operand_bytes(o);
+                                    (char *)b->slots[slot] + o->offset, sl_pass_operand_bytes(o)));
+        b->copied_bytes += sl_pass_operand_bytes(o);
     }
     SL_TRY(b->device->row->sync(b->device, SL_STREAM_COMPUTE));
     b->copied_ns += ports->count ? sl_clock_ns() - start : 0;
     return SL_OK;
 }
 
-sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
+sl_err sl_profile_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
     bool forward = phase == SL_PHASE_F;
     struct sl_run_args args = {.phase = phase, .accumulate = true, .seed = 1, .op_ns = b->op_ns};
     for (int64_t i = 0; i < b->feeds.count; i++)
@@ -246,7 +247,7 @@ sl_err sl_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
     return send(b, forward ? &b->program->send_act : &b->program->send_grad, slot);
 }
 
-sl_err sl_body_copy_rate(struct sl_body *b, double *out) {
+sl_err sl_profile_body_copy_rate(struct sl_body *b, double *out) {
     enum { BYTES = 4 << 20 };
     const struct sl_device_row *row = b->device->row;
     void *from = NULL, *to = NULL;

@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { MOST_DEVICES = 64 };
+enum { MAX_DEVICES = 64 };
 
 static bool alike(const struct sl_device_facts *a, const struct sl_device_facts *b) {
     return strcmp(a->name, b->name) == 0 && a->memory_bytes == b->memory_bytes &&
@@ -34,11 +34,11 @@ static void put_some(struct sl_text *text, const struct sl_device_facts *facts, 
     sl_text_put(text, ")");
 }
 
-const char *sl_devices_text(struct sl_arena *arena, const struct sl_device_row *row) {
-    struct sl_device_facts facts[MOST_DEVICES];
+const char *sl_profile_devices_text(struct sl_arena *arena, const struct sl_device_row *row) {
+    struct sl_device_facts facts[MAX_DEVICES];
     struct sl_text text = {0};
-    int count = row->list ? row->list(facts, MOST_DEVICES) : 0;
-    count = count < MOST_DEVICES ? count : MOST_DEVICES;
+    int count = row->list ? row->list(facts, MAX_DEVICES) : 0;
+    count = count < MAX_DEVICES ? count : MAX_DEVICES;
     if (count < 1)
         return NULL;
     for (int i = 0, n; i < count; i += n) {
@@ -88,8 +88,8 @@ static struct sl_link link_of(const struct sl_device_facts *facts, int count) {
     return link;
 }
 
-sl_err sl_machine_of(struct sl_arena *arena, const struct sl_device_facts *facts, int count,
-                     const struct sl_machine **out) {
+sl_err sl_profile_machine_of(struct sl_arena *arena, const struct sl_device_facts *facts, int count,
+                             const struct sl_machine **out) {
     struct sl_device_kind *kinds = SL_NEW(arena, struct sl_device_kind, count);
     struct sl_host_part *parts = SL_NEW(arena, struct sl_host_part, count);
     int kind_count = 0;
@@ -112,15 +112,15 @@ sl_err sl_machine_of(struct sl_arena *arena, const struct sl_device_facts *facts
         .link_count = 1,
         .hosts = &host,
         .host_count = 1};
-    return sl_machine_build(arena, &draft, out);
+    return sl_cost_machine_build(arena, &draft, out);
 }
 
-sl_err sl_machine_devices(struct sl_arena *arena, const struct sl_device_row *row,
-                          const struct sl_machine **out) {
-    struct sl_device_facts facts[MOST_DEVICES];
-    int count = row->list ? row->list(facts, MOST_DEVICES) : 0;
+sl_err sl_profile_machine_devices(struct sl_arena *arena, const struct sl_device_row *row,
+                                  const struct sl_machine **out) {
+    struct sl_device_facts facts[MAX_DEVICES];
+    int count = row->list ? row->list(facts, MAX_DEVICES) : 0;
     if (count < 1)
         return sl_fail(SL_ERR_SYSTEM, "there is no device '%s' here%s%s", row->name,
                        row->missing() ? ": " : "", row->missing() ? row->missing() : "");
-    return sl_machine_of(arena, facts, count < MOST_DEVICES ? count : MOST_DEVICES, out);
+    return sl_profile_machine_of(arena, facts, count < MAX_DEVICES ? count : MAX_DEVICES, out);
 }

@@ -24,9 +24,9 @@ static sl_err tell(struct talk *t) {
     char *at;
     for (int n = 0; n < ROUNDS; n++) {
         pause_ns(PAUSE_NS);
-        SL_TRY(sl_channel_reserve(t->channel, n, &at));
+        SL_TRY(sl_comm_channel_reserve(t->channel, n, &at));
         *at = 0;
-        SL_TRY(sl_channel_send(t->channel, n, 1));
+        SL_TRY(sl_comm_channel_send(t->channel, n, 1));
     }
     return SL_OK;
 }
@@ -34,9 +34,9 @@ static sl_err tell(struct talk *t) {
 static sl_err hear(struct talk *t) {
     struct sl_message message;
     for (int n = 0; n < ROUNDS; n++) {
-        SL_TRY(sl_channel_receive(t->channel, n, &message));
+        SL_TRY(sl_comm_channel_receive(t->channel, n, &message));
         t->late_ns[n] = sl_clock_ns() - message.arrived_ns;
-        SL_TRY(sl_channel_release(t->channel, n));
+        SL_TRY(sl_comm_channel_release(t->channel, n));
     }
     return SL_OK;
 }
@@ -55,16 +55,16 @@ sl_err sl_profile_latency(int64_t *out_ns) {
     struct talk t = {0};
     struct sl_channel_spec spec = {.places = ROUNDS, .size_bytes = 64};
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_transport_find("threads", &row));
+    SL_TRY_OUT(sl_comm_transport_find("threads", &row));
     SL_TRY_OUT(sl_comm_open(row, NULL, &comm));
-    SL_TRY_OUT(sl_channel_open(comm, &spec, &t.channel));
+    SL_TRY_OUT(sl_comm_channel_open(comm, &spec, &t.channel));
     sl_par_for(2, 2, act, &t);
     SL_TRY_OUT(t.err[0]);
     SL_TRY_OUT(t.err[1]);
     sl_sort_ints(t.late_ns, ROUNDS);
     *out_ns = t.late_ns[ROUNDS / 2] > 0 ? t.late_ns[ROUNDS / 2] : 0;
 out:
-    sl_channel_close(t.channel);
+    sl_comm_channel_close(t.channel);
     sl_comm_close(comm);
     return err;
 }

@@ -4,9 +4,9 @@
 
 #include "cost/machine.h"
 
-SL_MUST_CHECK sl_err sl_machine_argument(struct sl_arena *arena, const char *text,
-                                         const struct sl_machine **out);
-SL_MUST_CHECK sl_err sl_machine_file(struct sl_arena *arena, const char *path,
-                                     const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_profile_machine_argument(struct sl_arena *arena, const char *text,
+                                                 const struct sl_machine **out);
+SL_MUST_CHECK sl_err sl_profile_machine_file(struct sl_arena *arena, const char *path,
+                                             const struct sl_machine **out);
 
 #endif

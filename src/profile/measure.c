@@ -1,6 +1,6 @@
 /* Measuring: workers side by side, medians over everything that is alike. */
 #include "profile/measure.h"
-#include "profile/again.h"
+#include "profile/recompute.h"
 
 #include "base/clock.h"
 #include "base/sort.h"
@@ -35,7 +35,7 @@ struct run {
     double copy_rate;
     int64_t action_ns;
     struct sl_cold cold; /* the sum over sizes and workers */
-    double again;        /* of a forward pass, the mean over sizes and workers */
+    double recompute;    /* of a forward pass, the mean over sizes and workers */
     int64_t late_ns;     /* of a hand-over, the mean over sizes */
     struct sl_tempo_log tempo;
 };
@@ -121,7 +121,7 @@ struct member {
     double *copy_rate;           /* [round] */
     struct sl_pass_pair *passes; /* [round] */
     struct sl_step_rates rates;
-    double again; /* of a forward pass */
+    double recompute; /* of a forward pass */
 };
 
 struct crowd {
@@ -206,11 +206,11 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) 
     int64_t kernels = 0, slots = body->part.slots, slot = round % slots;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
     body->copied_bytes = body->copied_ns = 0;
-    SL_TRY(sl_body_feed(body, (int)slot, round));
+    SL_TRY(sl_profile_body_feed(body, (int)slot, round));
     int64_t start = sl_clock_ns();
-    SL_TRY(sl_body_pass(body, SL_PHASE_F, (int)slot));
+    SL_TRY(sl_profile_body_pass(body, SL_PHASE_F, (int)slot));
     if (round >= slots - 1)
-        SL_TRY(sl_body_pass(body, SL_PHASE_B, (int)((round + 1) % slots)));
+        SL_TRY(sl_profile_body_pass(body, SL_PHASE_B, (int)((round + 1) % slots)));
     int64_t all = sl_clock_ns() - start - body->copied_ns;
     for (int i = 0; i < body->program->instr_count; i++)
         kernels += body->op_ns[i];
@@ -225,7 +225,8 @@ static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
-    for (int64_t round = 0; round < r->rounds + warm || !sl_crowd_is_done(crowd, &told); round++) {
+    for (int64_t round = 0; round < r->rounds + warm || !sl_comm_crowd_is_done(crowd, &told);
+         round++) {
         int64_t extra, at = round - warm;
         SL_TRY(run_round(body, round, &extra));
         if (at < 0 || at >= r->rounds)
@@ -242,13 +243,13 @@ static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
     struct member *m = &c->members[worker];
     sl_err err = stay_busy(c, crowd, worker);
     if (err == SL_OK)
-        err = sl_again_measure(m->body, c->run->spec->busy, &m->again);
+        err = sl_profile_recompute_measure(m->body, c->run->spec->busy, &m->recompute);
     if (err != SL_OK)
-        sl_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
+        sl_comm_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
     SL_TRY(err);
-    SL_TRY(sl_relay_run(&c->relay, worker, m->body));
-    return sl_steps_measure(m->body, c->run->spec->optim, crowd, worker, c->run->spec->busy,
-                            &m->rates);
+    SL_TRY(sl_profile_relay_run(&c->relay, worker, m->body));
+    return sl_profile_steps_measure(m->body, c->run->spec->optim, crowd, worker, c->run->spec->busy,
+                                    &m->rates);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -288,19 +289,19 @@ static sl_err conclude(struct run *r, struct crowd *c, int size) {
         sum_passes(&c->members[w], r->rounds);
     }
     for (int w = 0; w < spec->busy; w++)
-        sl_relay_add(&c->relay, w, &r->cold);
+        sl_profile_relay_add(&c->relay, w, &r->cold);
     for (int w = 0; w < spec->busy; w++)
-        r->again += c->members[w].again / (spec->busy * spec->size_count);
-    r->late_ns += sl_relay_late(&c->relay) / spec->size_count;
+        r->recompute += c->members[w].recompute / (spec->busy * spec->size_count);
+    r->late_ns += sl_profile_relay_late(&c->relay) / spec->size_count;
     add_rows(r, c->samples, c->count, whole, spec->sizes[size]);
     for (int w = 0; w < spec->busy; w++)
-        sl_tempo_add(&r->tempo, w, size, c->members[w].passes,
-                     table_passes(r, before, &c->members[w].slice));
+        sl_profile_tempo_add(&r->tempo, w, size, c->members[w].passes,
+                             table_passes(r, before, &c->members[w].slice));
     r->rates = mean_rates(c->members, spec->busy);
     r->action_ns = quantile(c->extra, rounds, 0.5);
     r->action_ns = r->action_ns > 0 ? r->action_ns : 0;
     r->copy_rate = median_rate(c->copies, rounds);
-    return r->copy_rate > 0 ? SL_OK : sl_body_copy_rate(c->members[0].body, &r->copy_rate);
+    return r->copy_rate > 0 ? SL_OK : sl_profile_body_copy_rate(c->members[0].body, &r->copy_rate);
 }
 
 static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
@@ -330,8 +331,8 @@ static sl_err measure_size(struct run *r, int size) {
     const struct sl_profile_spec *spec = r->spec;
     struct sl_arena arena = {0};
     struct crowd c = open_crowd(r, &arena);
-    sl_relay_open(&arena, &c.relay, spec->busy, r->rounds);
-    int place = sl_crowd_place(spec->busy, spec->threads);
+    sl_profile_relay_open(&arena, &c.relay, spec->busy, r->rounds);
+    int place = sl_comm_crowd_place(spec->busy, spec->threads);
     c.relay.gate.own_places = place >= 0;
     sl_err err = SL_OK;
     for (int w = 0; w < spec->busy; w++) {
@@ -339,24 +340,24 @@ static sl_err measure_size(struct run *r, int size) {
         struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, stage,
                                     in_flight > 2 ? in_flight : 2,
                                     place < 0 ? -1 : place + w * spec->threads};
-        SL_TRY_OUT(sl_body_open(spec, &part, spec->sizes[size], &c.members[w].body));
+        SL_TRY_OUT(sl_profile_body_open(spec, &part, spec->sizes[size], &c.members[w].body));
     }
-    SL_TRY_OUT(sl_crowd_run(spec->busy, spec->threads, work, &c));
+    SL_TRY_OUT(sl_comm_crowd_run(spec->busy, spec->threads, work, &c));
     err = conclude(r, &c, size);
 out:
     for (int w = 0; w < spec->busy; w++)
-        sl_body_close(c.members[w].body);
-    sl_relay_close(&c.relay);
+        sl_profile_body_close(c.members[w].body);
+    sl_profile_relay_close(&c.relay);
     sl_arena_free(&arena);
     return err;
 }
 
 int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns) {
-    double most = (double)SL_TEMPO_PASSES / 2 / spec->size_count, samples = 0;
+    double max = (double)SL_TEMPO_PASSES / 2 / spec->size_count, samples = 0;
     for (int s = 0; s < spec->size_count; s++)
         samples += (double)spec->sizes[s];
     double all_ns = (double)(round_ns + 1) * samples / (double)spec->sizes[0];
-    double wanted = fmin(most, ceil(1e9 * spec->seconds / all_ns));
+    double wanted = fmin(max, ceil(1e9 * spec->seconds / all_ns));
     return wanted > spec->rounds ? (int)wanted : spec->rounds;
 }
 
@@ -372,7 +373,7 @@ static sl_err cut_slices(struct run *r) {
     struct sl_body *body = NULL;
     sl_err err = SL_OK;
     if (spec->busy > 1 || spec->seconds > 0) {
-        SL_TRY_OUT(sl_body_open(spec, &all, spec->sizes[0], &body));
+        SL_TRY_OUT(sl_profile_body_open(spec, &all, spec->sizes[0], &body));
         for (int round = 0; round < ROUNDS; round++)
             SL_TRY_OUT(run_round(body, round, &extra));
         add_round(r, body, &whole, samples);
@@ -381,7 +382,8 @@ static sl_err cut_slices(struct run *r) {
         unit_ns[u] = time_of(&samples[u], 3);
         round_ns += unit_ns[u];
     }
-    r->slice_count = sl_slices_cut(r->arena, unit_ns, r->unit_count, spec->busy, &r->slices);
+    r->slice_count =
+        sl_profile_slices_cut(r->arena, unit_ns, r->unit_count, spec->busy, &r->slices);
     r->rounds = sl_profile_rounds(spec, round_ns / r->slice_count);
     r->stage_of = SL_NEW(r->arena, int, spec->graph->forward_count + 1);
     for (int n = 0, slice = 0; n < spec->graph->forward_count; n++) {
@@ -390,7 +392,7 @@ static sl_err cut_slices(struct run *r) {
         r->stage_of[n] = slice;
     }
 out:
-    sl_body_close(body);
+    sl_profile_body_close(body);
     return err;
 }
 
@@ -411,7 +413,7 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
         r.signature[u] = sl_cost_signature(graph, nodes, count);
     }
     SL_TRY_OUT(cut_slices(&r));
-    sl_tempo_open(arena, &r.tempo, spec->busy, r.rounds, spec->size_count);
+    sl_profile_tempo_open(arena, &r.tempo, spec->busy, r.rounds, spec->size_count);
     for (int s = 0; s < spec->size_count; s++) {
         if (spec->progress)
             spec->progress(spec->ctx, s, spec->size_count);
@@ -431,9 +433,10 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .link_bytes_per_s = floor(r.copy_rate),
                             .link_latency_ns = latency_ns,
                             .action_ns = r.action_ns,
-                            .again = (int32_t)(1e6 * fmin(r.again, 1) + 0.5), /* more is noise */
-                            .cold = sl_relay_mean(&r.cold, spec->busy * spec->size_count),
-                            .tempo = sl_tempo_of(&r.tempo)};
+                            .recompute =
+                                (int32_t)(1e6 * fmin(r.recompute, 1) + 0.5), /* more is noise */
+                            .cold = sl_profile_relay_mean(&r.cold, spec->busy * spec->size_count),
+                            .tempo = sl_profile_tempo_of(&r.tempo)};
     err = sl_cost_build(arena, &draft, out);
 out:
     SL_VEC_FREE(&r.rows);

@@ -30,7 +30,7 @@ static sl_err build(struct bench *b, const struct sl_device_row *row) {
     SL_TRY(sl_graph_check(b->graph));
     struct sl_program_spec spec = {
         .graph = b->graph, .samples = side, .has_kernel = row->has_kernel};
-    return sl_program_build(&spec, &b->program);
+    return sl_pass_program_build(&spec, &b->program);
 }
 
 static sl_err open_memory(struct bench *b) {
@@ -97,7 +97,7 @@ out:
         row->close(b.device);
     }
     if (b.program)
-        sl_program_close(b.program);
+        sl_pass_program_close(b.program);
     if (b.graph)
         sl_graph_close(b.graph);
     return err;

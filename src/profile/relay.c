@@ -8,9 +8,10 @@
 
 enum { PASSES = 3 /* of a turn */, RARE = 32 /* one of so many hand-overs is left out */ };
 
-void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds) {
-    int most = sl_rounds_of(workers);
-    rounds = workers < 2 ? 0 : rounds < most ? rounds : most;
+void sl_profile_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers,
+                           int rounds) {
+    int max = sl_rounds_of(workers);
+    rounds = workers < 2 ? 0 : rounds < max ? rounds : max;
     *relay = (struct sl_relay){.workers = workers, .rounds = rounds};
     relay->samples = SL_NEW(arena, struct sl_relay_sample, (int64_t)workers * rounds + 1);
     relay->turns = sl_arena_alloc(arena, (int64_t)sizeof *relay->turns * workers);
@@ -18,10 +19,10 @@ void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, 
     relay->late_ns = SL_NEW(arena, int64_t, 2 * (int64_t)workers * rounds + 1);
     for (int w = 0; w < workers; w++)
         atomic_init(&relay->turns[w], 0);
-    sl_gate_open(&relay->gate);
+    sl_comm_gate_open(&relay->gate);
 }
 
-void sl_relay_close(struct sl_relay *relay) { sl_gate_close(&relay->gate); }
+void sl_profile_relay_close(struct sl_relay *relay) { sl_comm_gate_close(&relay->gate); }
 
 struct wait {
     atomic_int *turns;
@@ -38,7 +39,7 @@ static sl_err await(struct sl_relay *relay, int worker, int turn) {
     int before = worker ? worker - 1 : relay->workers - 1;
     int64_t all = 2 * (int64_t)relay->rounds, begin = sl_clock_ns();
     struct wait wait = {&relay->turns[before], worker ? turn + 1 : turn + 1 - relay->workers / 2};
-    SL_TRY(sl_gate_wait(&relay->gate, is_over, &wait));
+    SL_TRY(sl_comm_gate_wait(&relay->gate, is_over, &wait));
     int64_t ended = wait.until > 0 ? relay->ended_ns[before * all + wait.until - 1] : begin;
     relay->late_ns[worker * all + turn] = ended > begin ? sl_clock_ns() - ended : -1;
     return SL_OK;
@@ -49,9 +50,9 @@ static sl_err take_pass(struct sl_body *body, int n, int64_t *out_ns) {
     enum sl_phase phase = n % 2 ? SL_PHASE_B : SL_PHASE_F;
     int slot = (n / 2 + (phase == SL_PHASE_F)) % 2;
     if (phase == SL_PHASE_F)
-        SL_TRY(sl_body_feed(body, slot, n / 2 + 1));
+        SL_TRY(sl_profile_body_feed(body, slot, n / 2 + 1));
     int64_t start = sl_clock_ns();
-    SL_TRY(sl_body_pass(body, phase, slot));
+    SL_TRY(sl_profile_body_pass(body, phase, slot));
     *out_ns = sl_clock_ns() - start;
     return SL_OK;
 }
@@ -69,7 +70,7 @@ static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body
         SL_TRY(take_pass(body, PASSES * number + i, &turn->pass_ns[i]));
     relay->ended_ns[worker * 2 * (int64_t)relay->rounds + number] = sl_clock_ns();
     atomic_store(&relay->turns[worker], number + 1);
-    sl_gate_ring(&relay->gate);
+    sl_comm_gate_ring(&relay->gate);
     return SL_OK;
 }
 
@@ -85,28 +86,28 @@ static sl_err take_round(struct sl_relay *relay, int worker, struct sl_body *bod
     return SL_OK;
 }
 
-sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
+sl_err sl_profile_relay_run(struct sl_relay *relay, int worker, struct sl_body *body) {
     struct sl_relay_sample *out = relay->samples + (int64_t)worker * relay->rounds;
-    sl_err err = sl_body_feed(body, 0, 0);
+    sl_err err = sl_profile_body_feed(body, 0, 0);
     if (err == SL_OK)
-        err = sl_body_pass(body, SL_PHASE_F, 0);
+        err = sl_profile_body_pass(body, SL_PHASE_F, 0);
     for (int round = 0; round < relay->rounds && err == SL_OK; round++)
         err = take_round(relay, worker, body, round, &out[round]);
     if (err != SL_OK)
-        sl_gate_fail(&relay->gate, err);
+        sl_comm_gate_fail(&relay->gate, err);
     return err;
 }
 
 static int64_t middle(const struct sl_relay *relay, int worker, size_t field) {
     const struct sl_relay_sample *at = relay->samples + (int64_t)worker * relay->rounds;
-    int64_t sorted[SL_ROUNDS_MOST];
+    int64_t sorted[SL_ROUNDS_MAX];
     for (int k = 0; k < relay->rounds; k++)
         sorted[k] = *(const int64_t *)(const void *)((const char *)&at[k] + field);
     sl_sort_ints(sorted, relay->rounds);
     return sorted[relay->rounds / 2];
 }
 
-void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum) {
+void sl_profile_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum) {
     if (!relay->rounds)
         return;
     sum->f_ns += middle(relay, worker, offsetof(struct sl_relay_sample, f_ns));
@@ -114,7 +115,7 @@ void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum)
     sum->after_ns += middle(relay, worker, offsetof(struct sl_relay_sample, waited_ns));
 }
 
-int64_t sl_relay_late(struct sl_relay *relay) {
+int64_t sl_profile_relay_late(struct sl_relay *relay) {
     int64_t count = 0, sum = 0;
     for (int64_t i = 0; i < 2 * (int64_t)relay->workers * relay->rounds; i++)
         if (relay->late_ns[i] >= 0)
@@ -126,11 +127,9 @@ int64_t sl_relay_late(struct sl_relay *relay) {
     return count ? sum / count : 0;
 }
 
-static int64_t within(int64_t ns) {
-    return ns < 0 ? 0 : ns > SL_COLD_MOST_NS ? SL_COLD_MOST_NS : ns;
-}
+static int64_t within(int64_t ns) { return ns < 0 ? 0 : ns > SL_COLD_MAX_NS ? SL_COLD_MAX_NS : ns; }
 
-struct sl_cold sl_relay_mean(const struct sl_cold *sum, int count) {
+struct sl_cold sl_profile_relay_mean(const struct sl_cold *sum, int count) {
     return (struct sl_cold){within(sum->f_ns / count), within(sum->b_ns / count),
                             within(sum->after_ns / count)};
 }

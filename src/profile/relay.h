@@ -25,17 +25,17 @@ struct sl_relay {
 };
 
 /* No more than a few of the rounds, and none when there is nobody to wait for. */
-void sl_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds);
-void sl_relay_close(struct sl_relay *relay);
+void sl_profile_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds);
+void sl_profile_relay_close(struct sl_relay *relay);
 /* A worker's part, in a thread of its own; all workers must come. */
-SL_MUST_CHECK sl_err sl_relay_run(struct sl_relay *relay, int worker, struct sl_body *body);
+SL_MUST_CHECK sl_err sl_profile_relay_run(struct sl_relay *relay, int worker, struct sl_body *body);
 
 /* Medians of a worker's samples, added to *sum. */
-void sl_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum);
+void sl_profile_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum);
 /* The mean of `count` such; a pass that is no slower after a wait costs nothing more. */
-struct sl_cold sl_relay_mean(const struct sl_cold *sum, int count);
+struct sl_cold sl_profile_relay_mean(const struct sl_cold *sum, int count);
 /* A hand-over to a worker that waits, from the end of one's work to the begin of the other's: the
  * mean without the longest ones, which are not in every step. 0: nobody has waited. Once. */
-int64_t sl_relay_late(struct sl_relay *relay);
+int64_t sl_profile_relay_late(struct sl_relay *relay);
 
 #endif

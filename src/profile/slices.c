@@ -21,8 +21,8 @@ static int fill(const int64_t *unit_ns, int units, int64_t limit, struct sl_slic
     return count + 1;
 }
 
-int sl_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
-                  const struct sl_slice **out) {
+int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
+                          const struct sl_slice **out) {
     int64_t low = 0, high = 0; /* high is enough */
     for (int u = 0; u < units; u++)
         high += unit_ns[u];

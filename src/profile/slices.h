@@ -12,7 +12,7 @@ struct sl_slice {
 
 /* Cuts units with these times into at most `parts` slices, the longest as short as it can be;
  * returns how many there are. */
-int sl_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
-                  const struct sl_slice **out);
+int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
+                          const struct sl_slice **out);
 
 #endif

@@ -25,10 +25,10 @@ static sl_err open_stepper(struct sl_body *b, const struct sl_optim *optim, stru
     s->items = SL_NEW(&s->arena, struct sl_step_item, p->param_count);
     s->norms = SL_NEW(&s->arena, struct sl_norm_item, p->param_count);
     s->sums = SL_NEW(&s->arena, double, p->param_count);
-    SL_TRY(sl_body_alloc(b, sl_plan_optim_scratch(p, optim), &s->scratch));
-    SL_TRY(sl_body_alloc(b, p->param_bytes, &s->version));
+    SL_TRY(sl_profile_body_alloc(b, sl_plan_optim_scratch(p, optim), &s->scratch));
+    SL_TRY(sl_profile_body_alloc(b, p->param_bytes, &s->version));
     for (int i = 0; i < sl_plan_optim_slabs(optim); i++)
-        SL_TRY(sl_body_alloc(b, p->param_bytes, &s->state[i]));
+        SL_TRY(sl_profile_body_alloc(b, p->param_bytes, &s->state[i]));
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_param *at = &p->params[i];
         struct sl_optim_shape shape = sl_plan_optim_shape(p->graph, at->param);
@@ -78,22 +78,22 @@ static sl_err update(struct sl_body *b, struct stepper *s, void *weights) {
 }
 
 static sl_err take_passes(struct sl_body *b) {
-    SL_TRY(sl_body_feed(b, 0, 0));
-    SL_TRY(sl_body_pass(b, SL_PHASE_F, 0));
-    return sl_body_pass(b, SL_PHASE_B, 0);
+    SL_TRY(sl_profile_body_feed(b, 0, 0));
+    SL_TRY(sl_profile_body_pass(b, SL_PHASE_F, 0));
+    return sl_profile_body_pass(b, SL_PHASE_B, 0);
 }
 
 /* Whoever ends last takes its norm alone, and then all step. */
 static sl_err step_at_once(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
                            int workers, int64_t *out_ns) {
     SL_TRY(take_passes(b));
-    SL_TRY(sl_crowd_meet(crowd));
+    SL_TRY(sl_comm_crowd_meet(crowd));
     for (int w = 0; w < workers; w++) {
         int64_t start = sl_clock_ns();
         if (w == worker && s->has_step)
             SL_TRY(take_norm(b, s));
         *out_ns = w == worker ? sl_clock_ns() - start : *out_ns;
-        SL_TRY(sl_crowd_meet(crowd));
+        SL_TRY(sl_comm_crowd_meet(crowd));
     }
     int64_t start = sl_clock_ns();
     if (s->has_step)
@@ -125,7 +125,7 @@ static double rate(const struct sl_body *b, int64_t *ns, int count) {
 static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
                           int workers, struct sl_step_rates *out) {
     enum { AT_ONCE = 5 };
-    int64_t ns[SL_ROUNDS_MOST + 1];
+    int64_t ns[SL_ROUNDS_MAX + 1];
     int rounds = sl_rounds_of(workers);
     for (int round = 0; round <= AT_ONCE; round++)
         SL_TRY(step_at_once(b, s, crowd, worker, workers, &ns[round]));
@@ -139,8 +139,9 @@ static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd 
     return SL_OK;
 }
 
-sl_err sl_steps_measure(struct sl_body *b, const struct sl_optim *optim, struct sl_crowd *crowd,
-                        int worker, int workers, struct sl_step_rates *out) {
+sl_err sl_profile_steps_measure(struct sl_body *b, const struct sl_optim *optim,
+                                struct sl_crowd *crowd, int worker, int workers,
+                                struct sl_step_rates *out) {
     struct stepper s = {.has_step = b->program->param_bytes && b->program->grad_bytes};
     *out = (struct sl_step_rates){0};
     sl_err err = open_stepper(b, optim, &s);

@@ -11,8 +11,8 @@ struct sl_step_rates {
     double step, version;
 };
 /* A worker's part, in a thread of its own; all workers must come. */
-SL_MUST_CHECK sl_err sl_steps_measure(struct sl_body *body, const struct sl_optim *optim,
-                                      struct sl_crowd *crowd, int worker, int workers,
-                                      struct sl_step_rates *out);
+SL_MUST_CHECK sl_err sl_profile_steps_measure(struct sl_body *body, const struct sl_optim *optim,
+                                              struct sl_crowd *crowd, int worker, int workers,
+                                              struct sl_step_rates *out);
 
 #endif

@@ -1,11 +1,11 @@
 /* Passes against the table. */
 #include "profile/tempo.h"
 
-void sl_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int workers, int rounds,
-                   int sizes) {
-    int most = SL_TEMPO_PASSES / 2 / sizes;
+void sl_profile_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int workers,
+                           int rounds, int sizes) {
+    int max = SL_TEMPO_PASSES / 2 / sizes;
     *log = (struct sl_tempo_log){
-        .workers = workers, .rounds = rounds < most ? rounds : most, .sizes = sizes};
+        .workers = workers, .rounds = rounds < max ? rounds : max, .sizes = sizes};
     log->millionths = SL_NEW(arena, int32_t, 2 * (int64_t)workers * sizes * log->rounds + 1);
 }
 
@@ -14,11 +14,11 @@ static int32_t share(int64_t took, int64_t table) {
     if (table < 1)
         return SL_TEMPO_EVEN;
     double millionths = 1e6 * (double)took / (double)table;
-    return millionths < SL_TEMPO_MOST ? (int32_t)(millionths + 0.5) : SL_TEMPO_MOST;
+    return millionths < SL_TEMPO_MAX ? (int32_t)(millionths + 0.5) : SL_TEMPO_MAX;
 }
 
-void sl_tempo_add(struct sl_tempo_log *log, int worker, int size, const struct sl_pass_pair *took,
-                  struct sl_pass_pair table) {
+void sl_profile_tempo_add(struct sl_tempo_log *log, int worker, int size,
+                          const struct sl_pass_pair *took, struct sl_pass_pair table) {
     int32_t *out =
         log->millionths + 2 * ((int64_t)worker * log->sizes + size) * (int64_t)log->rounds;
     for (int k = 0; k < log->rounds; k++) {
@@ -27,6 +27,6 @@ void sl_tempo_add(struct sl_tempo_log *log, int worker, int size, const struct s
     }
 }
 
-struct sl_tempo sl_tempo_of(const struct sl_tempo_log *log) {
+struct sl_tempo sl_profile_tempo_of(const struct sl_tempo_log *log) {
     return (struct sl_tempo){log->workers, 2 * log->sizes * log->rounds, log->millionths};
 }

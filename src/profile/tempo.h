@@ -15,11 +15,11 @@ struct sl_tempo_log {
     int32_t *millionths;        /* [worker][size][round][f, b] */
 };
 
-void sl_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int workers, int rounds,
-                   int sizes);
+void sl_profile_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int workers,
+                           int rounds, int sizes);
 /* What a worker's rounds took, against what the table says of the same passes. */
-void sl_tempo_add(struct sl_tempo_log *log, int worker, int size, const struct sl_pass_pair *took,
-                  struct sl_pass_pair table);
-struct sl_tempo sl_tempo_of(const struct sl_tempo_log *log);
+void sl_profile_tempo_add(struct sl_tempo_log *log, int worker, int size,
+                          const struct sl_pass_pair *took, struct sl_pass_pair table);
+struct sl_tempo sl_profile_tempo_of(const struct sl_tempo_log *log);
 
 #endif

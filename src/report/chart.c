@@ -90,11 +90,11 @@ static void put_number_tick(const struct frame *f, double at, double value) {
     sl_text_free(&label);
 }
 
-enum { TICKS_MOST = 20 }; /* a loop over the values might not end: 1e17 + 1 is 1e17 */
+enum { TICKS_MAX = 20 }; /* a loop over the values might not end: 1e17 + 1 is 1e17 */
 
 static void put_y_ticks(const struct frame *f, int count) {
     double step = tick_step(f->y1 - f->y0, count);
-    for (int i = 0; i < TICKS_MOST; i++) {
+    for (int i = 0; i < TICKS_MAX; i++) {
         double at = (ceil(f->y0 / step) + i) * step;
         if (at <= f->y1)
             put_number_tick(f, at, fabs(at) < 1e-12 ? 0 : at);
@@ -107,7 +107,7 @@ static void put_log_ticks(const struct frame *f, int count) {
     bool narrow = f->y1 - f->y0 < 0.6;
     double low = pow(10, f->y0), high = pow(10, f->y1), range = f->y1 - f->y0;
     double step = tick_step(high - low, 2 * count), every = range < count ? 1 : ceil(range / count);
-    for (int i = 0; i < TICKS_MOST; i++) {
+    for (int i = 0; i < TICKS_MAX; i++) {
         double plain = (ceil(low / step) + i) * step, ten = (floor(f->y0 / every) + i) * every;
         if (narrow && plain <= high)
             put_number_tick(f, log10(plain), plain);
@@ -126,7 +126,7 @@ static void put_axes(const struct frame *f) {
     else
         put_y_ticks(f, c->small ? 4 : 7);
     double step = tick_step(f->x1 - f->x0, f->chart->small ? 3 : 8);
-    for (int i = 0; i < TICKS_MOST; i++) {
+    for (int i = 0; i < TICKS_MAX; i++) {
         double at = (ceil(f->x0 / step) + i) * step;
         if (at <= f->x1)
             sl_text_printf(f->out, "<text class=\"x\" x=\"%.1f\" y=\"%d\">%.10g</text>",
@@ -134,10 +134,10 @@ static void put_axes(const struct frame *f) {
     }
     sl_text_printf(f->out, "<text class=\"x\" x=\"%d\" y=\"%d\">", (f->width + LEFT) / 2,
                    f->height - 5);
-    sl_markup_escape(f->out, c->x_label);
+    sl_report_markup_escape(f->out, c->x_label);
     sl_text_printf(f->out, "</text><text class=\"x\" transform=\"translate(13 %d) rotate(-90)\">",
                    (f->height - BOTTOM) / 2);
-    sl_markup_escape(f->out, c->y_label);
+    sl_report_markup_escape(f->out, c->y_label);
     sl_text_put(f->out, "</text>\n");
 }
 
@@ -176,7 +176,7 @@ static void put_curve(const struct frame *f, const struct sl_chart_curve *curve)
     sl_text_printf(f->out, "<g class=\"curve%s%s\" style=\"--c:%s\" data-name=\"",
                    curve->dashed ? " dashed" : "", curve->strong ? " strong" : "",
                    colours[curve->colour % SL_COUNT(colours)]);
-    sl_markup_escape(f->out, curve->name);
+    sl_report_markup_escape(f->out, curve->name);
     sl_text_put(f->out, "\" data-p=\"");
     for (int64_t i = 0; i < curve->count; i++)
         if (shown(f->chart, curve->at[i].y))
@@ -206,23 +206,23 @@ static void put_legend(const struct sl_chart *chart, struct sl_text *out) {
                        "<i class=\"%s\" style=\"--c:%s\"></i>",
                        i, curve->dashed ? "dashed" : "",
                        colours[curve->colour % SL_COUNT(colours)]);
-        sl_markup_escape(out, curve->name);
+        sl_report_markup_escape(out, curve->name);
         sl_text_put(out, "</button>");
     }
     sl_text_put(out, "</div>");
 }
 
-void sl_chart_put(const struct sl_chart *chart, struct sl_text *out) {
+void sl_report_chart_put(const struct sl_chart *chart, struct sl_text *out) {
     struct frame f = {.chart = chart,
                       .out = out,
                       .width = chart->small ? 380 : 900,
                       .height = chart->small ? 230 : 430};
     measure(&f);
     sl_text_printf(out, "<figure class=\"chart%s\"><figcaption>", chart->small ? " small" : "");
-    sl_markup_escape(out, chart->title);
+    sl_report_markup_escape(out, chart->title);
     sl_text_printf(out, "</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"",
                    f.width, f.height);
-    sl_markup_escape(out, chart->title);
+    sl_report_markup_escape(out, chart->title);
     sl_text_put(out, "\">");
     put_axes(&f);
     open_inside(&f);
@@ -235,11 +235,11 @@ void sl_chart_put(const struct sl_chart *chart, struct sl_text *out) {
     sl_text_put(out, "</figure>\n");
 }
 
-int64_t sl_chart_thin(struct sl_chart_point *at, int64_t count, int64_t most) {
-    if (count <= most)
+int64_t sl_report_chart_thin(struct sl_chart_point *at, int64_t count, int64_t max) {
+    if (count <= max)
         return count;
-    for (int64_t b = 0; b < most; b++) {
-        int64_t from = b * count / most, to = (b + 1) * count / most;
+    for (int64_t b = 0; b < max; b++) {
+        int64_t from = b * count / max, to = (b + 1) * count / max;
         struct sl_chart_point sum = {.low = INFINITY, .high = -INFINITY};
         for (int64_t i = from; i < to; i++) {
             sum.x += at[i].x / (double)(to - from);
@@ -249,20 +249,20 @@ int64_t sl_chart_thin(struct sl_chart_point *at, int64_t count, int64_t most) {
         }
         at[b] = sum;
     }
-    return most;
+    return max;
 }
 
-void sl_chart_page_open(struct sl_text *out, const char *title) {
-    sl_markup_head(out);
-    sl_markup_escape(out, title);
+void sl_report_chart_page_open(struct sl_text *out, const char *title) {
+    sl_report_markup_head(out);
+    sl_report_markup_escape(out, title);
     sl_text_put(out, " - Sluice</title>\n<style>\n");
     sl_text_put_bytes(out, sl_asset_chart_css, sl_asset_chart_css_size);
     sl_text_put(out, "</style></head>\n<body>\n<h1>");
-    sl_markup_escape(out, title);
+    sl_report_markup_escape(out, title);
     sl_text_put(out, "</h1>\n");
 }
 
-void sl_chart_page_close(struct sl_text *out) {
+void sl_report_chart_page_close(struct sl_text *out) {
     sl_text_put(out, "<div id=\"tip\" hidden></div>\n<script>\n");
     sl_text_put_bytes(out, sl_asset_chart_js, sl_asset_chart_js_size);
     sl_text_put(out, "</script>\n</body></html>\n");

@@ -33,14 +33,14 @@ struct sl_chart {
     bool small;           /* a third of a line of the page, else the whole */
 };
 
-void sl_chart_put(const struct sl_chart *chart, struct sl_text *out);
+void sl_report_chart_put(const struct sl_chart *chart, struct sl_text *out);
 
 /* At most `most` points: neighbours are averaged, their extremes become the band. Returns how many
  * are left; `at` is overwritten. */
-int64_t sl_chart_thin(struct sl_chart_point *at, int64_t count, int64_t most);
+int64_t sl_report_chart_thin(struct sl_chart_point *at, int64_t count, int64_t max);
 
 /* A whole page: open, put charts and whatever else, close. */
-void sl_chart_page_open(struct sl_text *out, const char *title);
-void sl_chart_page_close(struct sl_text *out);
+void sl_report_chart_page_open(struct sl_text *out, const char *title);
+void sl_report_chart_page_close(struct sl_text *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { POINTS_MOST = 600, SMALL_POINTS = 200, STALE_MOST = 128 };
+enum { POINTS_MAX = 600, SMALL_POINTS = 200, STALE_MAX = 128 };
 
 struct points {
     struct sl_chart_point *at;
@@ -20,9 +20,8 @@ static void push(struct points *to, double x, double y) {
     SL_PUSH(to, p);
 }
 
-static struct sl_chart_curve curve_of(const char *name, int colour, struct points *p,
-                                      int64_t most) {
-    p->count = sl_chart_thin(p->at, p->count, most);
+static struct sl_chart_curve curve_of(const char *name, int colour, struct points *p, int64_t max) {
+    p->count = sl_report_chart_thin(p->at, p->count, max);
     return (struct sl_chart_curve){.name = name, .colour = colour, .at = p->at, .count = p->count};
 }
 
@@ -32,15 +31,15 @@ static void put_losses(const struct sl_record *r, struct sl_text *out) {
         push(&train, (double)r->steps[i].step, r->steps[i].loss);
     for (int64_t i = 0; i < r->eval_count; i++)
         push(&valid, (double)r->evals[i].step, r->evals[i].loss);
-    struct sl_chart_curve curves[2] = {curve_of("training", 5, &train, POINTS_MOST),
-                                       curve_of("validation", 1, &valid, POINTS_MOST)};
+    struct sl_chart_curve curves[2] = {curve_of("training", 5, &train, POINTS_MAX),
+                                       curve_of("validation", 1, &valid, POINTS_MAX)};
     curves[1].strong = true;
     struct sl_chart chart = {.title = "Loss",
                              .x_label = "step",
                              .y_label = "loss",
                              .curves = curves,
                              .curve_count = valid.count ? 2 : 1};
-    sl_chart_put(&chart, out);
+    sl_report_chart_put(&chart, out);
     SL_VEC_FREE(&train);
     SL_VEC_FREE(&valid);
 }
@@ -59,7 +58,7 @@ static void put_small(const struct sl_record *r, const char *title, bool norm,
                              .curve_count = 1,
                              .small = true};
     if (p.count)
-        sl_chart_put(&chart, out);
+        sl_report_chart_put(&chart, out);
     SL_VEC_FREE(&p);
 }
 
@@ -85,7 +84,7 @@ static void put_stale(const struct sl_record_stale *at, int64_t count, struct sl
                              .curve_count = predicted.count ? 2 : 1,
                              .log_y = true,
                              .small = true};
-    sl_chart_put(&chart, out);
+    sl_report_chart_put(&chart, out);
     sl_text_free(&title);
     SL_VEC_FREE(&predicted);
     SL_VEC_FREE(&stale);
@@ -111,26 +110,26 @@ static void put_staleness(const struct sl_record *r, struct sl_text *out) {
                      "from what a pass read to the true weights of the version that it stands for "
                      "(predicted), and from the version that it started from (stale).</p>\n"
                      "<div class=\"row\">");
-    for (int64_t from = 0; from < count && drawn < STALE_MOST; from = end, drawn++) {
+    for (int64_t from = 0; from < count && drawn < STALE_MAX; from = end, drawn++) {
         for (end = from + 1; end < count && at[end].stage == at[from].stage &&
                              at[end].backward == at[from].backward;)
             end++;
         put_stale(at + from, end - from, out);
     }
     sl_text_put(out, "</div>\n");
-    if (drawn == STALE_MOST)
+    if (drawn == STALE_MAX)
         sl_text_printf(out, "<p class=\"soft\">The first %d charts.</p>\n", drawn);
     free(at);
 }
 
-void sl_run_page_put(const struct sl_run_page *page, struct sl_text *out) {
-    sl_chart_page_open(out, page->title);
+void sl_report_run_page_put(const struct sl_run_page *page, struct sl_text *out) {
+    sl_report_chart_page_open(out, page->title);
     sl_text_put(out, "<p class=\"soft\">");
     for (int i = 0; i < page->fact_count; i++) {
         sl_text_put(out, i ? ", " : "");
-        sl_markup_escape(out, page->facts[i][0]);
+        sl_report_markup_escape(out, page->facts[i][0]);
         sl_text_put(out, " <b>");
-        sl_markup_escape(out, page->facts[i][1]);
+        sl_report_markup_escape(out, page->facts[i][1]);
         sl_text_put(out, "</b>");
     }
     sl_text_put(out, "</p>\n");
@@ -141,8 +140,8 @@ void sl_run_page_put(const struct sl_run_page *page, struct sl_text *out) {
     sl_text_put(out, "</div>\n");
     put_staleness(page->record, out);
     if (page->pipeline)
-        sl_run_pipeline_put(page->pipeline, out);
+        sl_report_run_pipeline_put(page->pipeline, out);
     if (page->op_count)
-        sl_run_ops_put(page->ops, page->op_count, out);
-    sl_chart_page_close(out);
+        sl_report_run_ops_put(page->ops, page->op_count, out);
+    sl_report_chart_page_close(out);
 }

@@ -19,6 +19,6 @@ struct sl_run_page {
 /* Training and validation loss, gradient norm, learning rate; with --log-staleness two charts per
  * stage, forward and backward: RMSE of what was read and of the stale version against the true
  * weights. Then the pipeline (run_pipeline.h) and the time per op, where they are known. */
-void sl_run_page_put(const struct sl_run_page *page, struct sl_text *out);
+void sl_report_run_page_put(const struct sl_run_page *page, struct sl_text *out);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LABEL = 9, CURVE_ROWS = 8, COLUMNS_MOST = 400 };
+enum { LABEL = 9, CURVE_ROWS = 8, COLUMNS_MAX = 400 };
 
-void sl_dashboard_add(struct sl_dashboard *d, double loss) {
+void sl_report_dashboard_add(struct sl_dashboard *d, double loss) {
     d->per = d->per ? d->per : 1;
     if (!isfinite(loss))
         return;
@@ -82,7 +82,7 @@ static void put_numbers(const struct sl_dashboard *d, int columns, struct sl_tex
 /* Dots, as rows of columns; Braille has 2 x 4 of them in a character. */
 struct dots {
     int width, height;
-    bool at[CURVE_ROWS * 4][COLUMNS_MOST * 2];
+    bool at[CURVE_ROWS * 4][COLUMNS_MAX * 2];
 };
 
 static void range_of(const struct sl_dashboard *d, double *low, double *high) {
@@ -144,7 +144,7 @@ static void put_curve(const struct sl_dashboard *d, const struct sl_dashboard_ro
     static _Thread_local struct dots dots; /* too large for a stack */
     int columns = room->columns - LABEL - 2;
     double low, high;
-    columns = columns < COLUMNS_MOST ? columns : COLUMNS_MOST;
+    columns = columns < COLUMNS_MAX ? columns : COLUMNS_MAX;
     memset(&dots, 0, sizeof dots);
     dots.width = room->unicode ? 2 * columns : columns;
     dots.height = room->unicode ? 4 * CURVE_ROWS : CURVE_ROWS;
@@ -168,8 +168,8 @@ static void put_curve(const struct sl_dashboard *d, const struct sl_dashboard_ro
     }
 }
 
-void sl_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lanes,
-                      const struct sl_dashboard_room *room, struct sl_text *out) {
+void sl_report_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lanes,
+                             const struct sl_dashboard_room *room, struct sl_text *out) {
     int rest = room->rows - 2 - CURVE_ROWS;
     put_head(d, room->columns, out);
     put_numbers(d, room->columns, out);
@@ -178,8 +178,7 @@ void sl_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lan
     /* The grid ends with a legend, and with a line about lanes that have no room. */
     if (lanes && rest > 4 && room->columns >= 40)
         sl_report_grid(lanes,
-                       &(struct sl_grid_opts){.columns = room->columns,
-                                              .most_lanes = rest - 2,
-                                              .colour = room->colour},
+                       &(struct sl_grid_opts){
+                           .columns = room->columns, .max_lanes = rest - 2, .colour = room->colour},
                        out);
 }

@@ -36,11 +36,11 @@ struct sl_dashboard_room {
 };
 
 /* One more step; a loss that is not finite leaves no mark. */
-void sl_dashboard_add(struct sl_dashboard *d, double loss);
+void sl_report_dashboard_add(struct sl_dashboard *d, double loss);
 
 /* At most room->rows lines of at most room->columns columns each, every one ended. `lanes`: what
  * was measured last, or NULL. */
-void sl_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lanes,
-                      const struct sl_dashboard_room *room, struct sl_text *out);
+void sl_report_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lanes,
+                             const struct sl_dashboard_room *room, struct sl_text *out);
 
 #endif

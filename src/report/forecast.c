@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-void sl_forecast_write(const struct sl_forecast *f, struct sl_text *out) {
+void sl_report_forecast_write(const struct sl_forecast *f, struct sl_text *out) {
     struct sl_json_out json = {.text = out, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "cost", f->cost);
@@ -47,8 +47,8 @@ static sl_err check(const struct sl_forecast *f, const char *file) {
     return SL_OK;
 }
 
-sl_err sl_forecast_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
-                        const struct sl_forecast **out) {
+sl_err sl_report_forecast_read(struct sl_arena *arena, const char *file, const char *text,
+                               size_t length, const struct sl_forecast **out) {
     struct sl_forecast *f = SL_NEW(arena, struct sl_forecast, 1);
     struct sl_json_in json;
     sl_json_read(&json, file, text, length);

@@ -15,9 +15,10 @@ struct sl_forecast {
     double bubble; /* idle share, mean over workers: 0..1 */
 };
 
-void sl_forecast_write(const struct sl_forecast *forecast, struct sl_text *out);
+void sl_report_forecast_write(const struct sl_forecast *forecast, struct sl_text *out);
 /* SL_ERR_INPUT. Whether the costs are those of a plan is seen by who plays them. */
-SL_MUST_CHECK sl_err sl_forecast_read(struct sl_arena *arena, const char *file, const char *text,
-                                      size_t length, const struct sl_forecast **out);
+SL_MUST_CHECK sl_err sl_report_forecast_read(struct sl_arena *arena, const char *file,
+                                             const char *text, size_t length,
+                                             const struct sl_forecast **out);
 
 #endif

@@ -66,9 +66,10 @@ static int column_of(const struct grid *g, int64_t time_ns) {
 }
 
 static void put_bar(struct grid *g, const struct sl_bar *bar) {
-    static const char fills[SL_KIND_COUNT] = {
-        [SL_F] = '-',         [SL_B] = '=',      [SL_I] = '~',    [SL_W] = '+',
-        [SL_RECOMPUTE] = ':', [SL_REDUCE] = '%', [SL_STEP] = '#', [SL_PREDICT] = '^'};
+    static const char fills[SL_KIND_COUNT] = {[SL_FORWARD] = '-',        [SL_BACKWARD] = '=',
+                                              [SL_BACKWARD_INPUT] = '~', [SL_BACKWARD_WEIGHT] = '+',
+                                              [SL_RECOMPUTE] = ':',      [SL_REDUCE] = '%',
+                                              [SL_STEP] = '#',           [SL_PREDICT] = '^'};
     static const char letters[SL_KIND_COUNT] = "FBIWRSVDUP";
     char label[24];
     int first = column_of(g, bar->start_ns), last = column_of(g, bar->end_ns);
@@ -129,7 +130,7 @@ static void put_legend(struct grid *g) {
     for (int k = 0; k < SL_KIND_COUNT && g->opts->colour; k++)
         if (seen[k])
             sl_text_printf(g->out, "\033[38;5;234;48;5;%dm %s \033[0m ",
-                           sl_report_ansi((enum sl_kind)k), sl_kind_name((enum sl_kind)k));
+                           sl_report_ansi((enum sl_kind)k), sl_sched_kind_name((enum sl_kind)k));
     char end[SL_HUMAN_BYTES], unit[SL_HUMAN_BYTES];
     sl_text_printf(g->out, "%s", sl_human_ns(p->end_ns, end));
     if (g->unit_ns)
@@ -146,8 +147,8 @@ void sl_report_grid(const struct sl_picture *picture, const struct sl_grid_opts 
     g.text = sl_realloc(NULL, (size_t)g.width + 1);
     g.kinds = sl_realloc(NULL, sizeof *g.kinds * ((size_t)g.width + 1));
     int lanes = picture->lane_count;
-    if (opts->most_lanes > 0 && lanes > opts->most_lanes)
-        lanes = opts->most_lanes;
+    if (opts->max_lanes > 0 && lanes > opts->max_lanes)
+        lanes = opts->max_lanes;
     for (int i = 0; i < lanes; i++) {
         sl_text_printf(out, "%*d |", label, i);
         put_lane(&g, i);

@@ -90,7 +90,7 @@ void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text
     sl_json_key(&json, "kinds");
     sl_json_open(&json, '[');
     for (int k = 0; k < SL_KIND_COUNT; k++)
-        sl_json_string(&json, sl_kind_name((enum sl_kind)k));
+        sl_json_string(&json, sl_sched_kind_name((enum sl_kind)k));
     sl_json_close(&json, ']');
     sl_json_key(&json, "colours");
     sl_json_open(&json, '[');
@@ -103,10 +103,10 @@ void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text
         put_picture(&pictures[i], &json);
     sl_json_close(&json, ']');
     sl_json_close(&json, '}');
-    sl_markup_head(out);
+    sl_report_markup_head(out);
     for (int i = 0; i < count; i++) {
         sl_text_put(out, i ? " and " : "");
-        sl_markup_escape(out, pictures[i].title);
+        sl_report_markup_escape(out, pictures[i].title);
     }
     sl_text_put(out, " - Sluice</title>\n<style>\n");
     sl_text_put_bytes(out, sl_asset_page_css, sl_asset_page_css_size);

@@ -1,7 +1,7 @@
 /* What all pages share. */
 #include "report/markup.h"
 
-void sl_markup_escape(struct sl_text *out, const char *text) {
+void sl_report_markup_escape(struct sl_text *out, const char *text) {
     for (; *text; text++)
         switch (*text) {
         case '<': sl_text_put(out, "&lt;"); break;
@@ -12,7 +12,7 @@ void sl_markup_escape(struct sl_text *out, const char *text) {
         }
 }
 
-void sl_markup_head(struct sl_text *out) {
+void sl_report_markup_head(struct sl_text *out) {
     sl_text_put(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                      "<link rel=\"icon\" href=\"data:,\">\n<title>");

@@ -5,9 +5,9 @@
 #include "base/text.h"
 
 /* For text between tags and for attributes in double quotes. */
-void sl_markup_escape(struct sl_text *out, const char *text);
+void sl_report_markup_escape(struct sl_text *out, const char *text);
 
 /* From <!doctype html> to the open <title>. */
-void sl_markup_head(struct sl_text *out);
+void sl_report_markup_head(struct sl_text *out);
 
 #endif

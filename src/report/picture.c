@@ -6,11 +6,11 @@ static const struct {
     const char *hex;
     int ansi;
 } colours[SL_KIND_COUNT] = {
-    [SL_F] = {"#4c9be8", 75},          [SL_B] = {"#e07b39", 173},
-    [SL_I] = {"#e6b422", 178},         [SL_W] = {"#3fae7c", 72},
-    [SL_RECOMPUTE] = {"#9fd0f5", 153}, [SL_SEND] = {"#888888", 102},
-    [SL_RECV] = {"#888888", 102},      [SL_REDUCE] = {"#b07cc6", 140},
-    [SL_STEP] = {"#8a8f98", 245},      [SL_PREDICT] = {"#d98cb3", 175},
+    [SL_FORWARD] = {"#4c9be8", 75},         [SL_BACKWARD] = {"#e07b39", 173},
+    [SL_BACKWARD_INPUT] = {"#e6b422", 178}, [SL_BACKWARD_WEIGHT] = {"#3fae7c", 72},
+    [SL_RECOMPUTE] = {"#9fd0f5", 153},      [SL_SEND] = {"#888888", 102},
+    [SL_RECV] = {"#888888", 102},           [SL_REDUCE] = {"#b07cc6", 140},
+    [SL_STEP] = {"#8a8f98", 245},           [SL_PREDICT] = {"#d98cb3", 175},
 };
 
 const char *sl_report_colour(enum sl_kind kind) { return colours[kind].hex; }
@@ -104,7 +104,7 @@ static void count_all(struct maker *m, int64_t *bars, int64_t *arrows) {
 }
 
 static void fill(struct maker *m) {
-    struct sl_matches *matches = sl_matches_open(m->timeline);
+    struct sl_matches *matches = sl_sched_matches_open(m->timeline);
     int64_t bar = 0, arrow = 0;
     for (int l = 0; l < m->timeline->lane_count; l++)
         for (int64_t i = 0; i < m->timeline->lanes[l].count; i++) {
@@ -113,16 +113,16 @@ static void fill(struct maker *m) {
             if (is_bar(span))
                 m->bars[bar++] = bar_of(span);
             else if (span->action.kind == SL_SEND &&
-                     sl_matches_find(matches, &span->action, &send, &recv))
+                     sl_sched_matches_find(matches, &span->action, &send, &recv))
                 m->arrows[arrow++] = arrow_of(m->timeline, send, recv);
             else if (span->action.kind == SL_SEND)
                 m->arrows[arrow++] = (struct sl_arrow){.from = l, .to = l};
         }
-    sl_matches_close(matches);
+    sl_sched_matches_close(matches);
 }
 
-void sl_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline, const char *title,
-                      const char *detail, struct sl_picture *out) {
+void sl_report_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline,
+                             const char *title, const char *detail, struct sl_picture *out) {
     const struct sl_plan *plan = timeline->sched->plan;
     struct maker m = {.timeline = timeline};
     struct sl_critical path;
@@ -136,7 +136,7 @@ void sl_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline
     m.bars = SL_NEW(arena, struct sl_bar, bars);
     m.arrows = SL_NEW(arena, struct sl_arrow, arrows);
     fill(&m);
-    sl_timeline_critical(arena, timeline, &path);
+    sl_sched_timeline_critical(arena, timeline, &path);
     mark_path(arena, &m, &path);
     *out = (struct sl_picture){.title = title,
                                .detail = detail,
@@ -155,14 +155,14 @@ void sl_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline
                                .gap_ns = path.gap_ns};
 }
 
-int64_t sl_picture_busy(const struct sl_picture *p, int lane) {
+int64_t sl_report_picture_busy(const struct sl_picture *p, int lane) {
     int64_t busy = 0;
     for (int64_t i = p->lane_at[lane]; i < p->lane_at[lane + 1]; i++)
         busy += p->bars[i].end_ns - p->bars[i].start_ns;
     return busy;
 }
 
-int64_t sl_picture_peak(const struct sl_picture *p, int lane) {
+int64_t sl_report_picture_peak(const struct sl_picture *p, int lane) {
     int64_t peak = 0;
     for (int64_t i = p->lane_at[lane]; i < p->lane_at[lane + 1]; i++)
         peak = p->bars[i].bytes > peak ? p->bars[i].bytes : peak;

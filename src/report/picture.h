@@ -43,17 +43,17 @@ struct sl_picture {
     int64_t pass_ns, weight_ns, transfer_ns, gap_ns;
 };
 
-void sl_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline, const char *title,
-                      const char *detail, struct sl_picture *out);
+void sl_report_picture_build(struct sl_arena *arena, const struct sl_timeline *timeline,
+                             const char *title, const char *detail, struct sl_picture *out);
 
-int64_t sl_picture_busy(const struct sl_picture *picture, int lane);
-int64_t sl_picture_peak(const struct sl_picture *picture, int lane);
+int64_t sl_report_picture_busy(const struct sl_picture *picture, int lane);
+int64_t sl_report_picture_peak(const struct sl_picture *picture, int lane);
 
 /* The grid of the papers, for a terminal. One column per `1/columns` of the time, or per unit when
  * all times are multiples of one and it fits. */
 struct sl_grid_opts {
-    int columns;    /* at most, labels included; 0 = 100 */
-    int most_lanes; /* 0 = all */
+    int columns;   /* at most, labels included; 0 = 100 */
+    int max_lanes; /* 0 = all */
     bool colour;
     bool critical; /* mark the critical path */
 };
@@ -64,7 +64,7 @@ void sl_report_grid(const struct sl_picture *picture, const struct sl_grid_opts 
 void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *out);
 
 /* One self-contained page; two pictures are compared on the same time scale. */
-enum { SL_REPORT_MOST = 2 };
+enum { SL_REPORT_MAX = 2 };
 void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text *out);
 
 /* Chrome's trace format, which Perfetto and chrome://tracing read, with flow arrows. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { STAGE_MOST = 65535 };
+enum { STAGE_MAX = 65535 };
 
 /* What a line may have; a bit of `has` each. */
 enum { STEP, SAMPLES, LOSS, NORM, LR, MS, EVAL, ACCURACY, STAGE, BASE, AHEAD, PREDICTED, STALE };
@@ -43,11 +43,11 @@ static sl_err take_value(struct sl_json_in *json, struct sl_str key, struct line
 }
 
 /* A whole number of the line that must be there. */
-static sl_err whole(const struct sl_json_in *json, const struct line *line, int key, double most,
+static sl_err whole(const struct sl_json_in *json, const struct line *line, int key, double max,
                     int64_t *out) {
     double value = line->value[key];
-    if (!(value >= 0 && value <= most) || floor(value) != value)
-        return sl_json_fail(json, "'%s' is not a whole number from 0 to %.0f", keys[key], most);
+    if (!(value >= 0 && value <= max) || floor(value) != value)
+        return sl_json_fail(json, "'%s' is not a whole number from 0 to %.0f", keys[key], max);
     *out = (int64_t)value;
     return SL_OK;
 }
@@ -59,7 +59,7 @@ static sl_err keep_stale(const struct sl_json_in *json, const struct line *line,
     int64_t stage, ahead;
     SL_TRY(whole(json, line, STEP, 1e15, &s.step));
     SL_TRY(whole(json, line, BASE, 1e15, &s.base));
-    SL_TRY(whole(json, line, STAGE, STAGE_MOST, &stage));
+    SL_TRY(whole(json, line, STAGE, STAGE_MAX, &stage));
     SL_TRY(whole(json, line, AHEAD, 1e9, &ahead));
     s.stage = (int)stage;
     s.ahead = (int)ahead;
@@ -112,8 +112,8 @@ static sl_err read_lines(const char *file, const char *text, size_t length, stru
     return SL_OK;
 }
 
-sl_err sl_record_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
-                      const struct sl_record **out) {
+sl_err sl_report_record_read(struct sl_arena *arena, const char *file, const char *text,
+                             size_t length, const struct sl_record **out) {
     struct reader r = {0};
     sl_err err = read_lines(file, text, length, &r);
     if (err == SL_OK) {

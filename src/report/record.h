@@ -35,7 +35,8 @@ struct sl_record {
     int64_t step_count, eval_count, stale_count;
 };
 
-SL_MUST_CHECK sl_err sl_record_read(struct sl_arena *arena, const char *file, const char *text,
-                                    size_t length, const struct sl_record **out);
+SL_MUST_CHECK sl_err sl_report_record_read(struct sl_arena *arena, const char *file,
+                                           const char *text, size_t length,
+                                           const struct sl_record **out);
 
 #endif

@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_MOST = 200 }; /* of a table; a note says when there are more */
+enum { ROWS_MAX = 200 }; /* of a table; a note says when there are more */
 
-void sl_picture_durations(const struct sl_picture *picture, int64_t (*dur)[SL_KIND_COUNT]) {
+void sl_report_picture_durations(const struct sl_picture *picture, int64_t (*dur)[SL_KIND_COUNT]) {
     struct sl_arena arena = {0};
     int64_t(*count)[SL_KIND_COUNT] =
         sl_arena_alloc(&arena, (int64_t)sizeof *count * picture->stage_count);
@@ -33,8 +33,8 @@ static void put_time_cell(struct sl_text *out, int64_t ns) {
 }
 
 static void put_rest(struct sl_text *out, int64_t all, const char *what) {
-    if (all > ROWS_MOST)
-        sl_text_printf(out, "<p class=\"soft\">The first %d of %lld %s.</p>\n", ROWS_MOST,
+    if (all > ROWS_MAX)
+        sl_text_printf(out, "<p class=\"soft\">The first %d of %lld %s.</p>\n", ROWS_MAX,
                        (long long)all, what);
 }
 
@@ -70,15 +70,15 @@ static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[
 
 static void put_memory(const struct sl_sched *sched, struct sl_text *out) {
     const struct sl_plan *plan = sched->plan;
-    int rows = plan->seat_count < ROWS_MOST ? plan->seat_count : ROWS_MOST;
-    int64_t most = 1;
+    int rows = plan->seat_count < ROWS_MAX ? plan->seat_count : ROWS_MAX;
+    int64_t max = 1;
     struct part parts[6];
     char bytes[SL_HUMAN_BYTES];
     for (int s = 0; s < rows; s++) {
         int64_t sum = 0;
         for (int i = 0; i < seat_parts(sched, s, parts); i++)
             sum += parts[i].bytes;
-        most = sum > most ? sum : most;
+        max = sum > max ? sum : max;
     }
     sl_text_put(out, "<h2>Memory per stage</h2>\n<div class=\"keys\">");
     for (int i = 0; i < seat_parts(sched, 0, parts); i++)
@@ -87,7 +87,7 @@ static void put_memory(const struct sl_sched *sched, struct sl_text *out) {
     for (int s = 0; s < rows; s++) {
         int64_t sum = 0;
         sl_text_put(out, "<tr><td>");
-        sl_markup_escape(out, plan->stages[plan->seats[s].stage].name);
+        sl_report_markup_escape(out, plan->stages[plan->seats[s].stage].name);
         if (plan->stages[plan->seats[s].stage].width > 1)
             sl_text_printf(out, "/%d", plan->seats[s].replica);
         sl_text_put(out, "</td><td class=\"bar\">");
@@ -95,7 +95,7 @@ static void put_memory(const struct sl_sched *sched, struct sl_text *out) {
             sum += parts[i].bytes;
             if (parts[i].bytes)
                 sl_text_printf(out, "<i class=\"m%d\" style=\"width:%.2f%%\" title=\"%s %s\"></i>",
-                               i, 100.0 * (double)parts[i].bytes / (double)most, parts[i].name,
+                               i, 100.0 * (double)parts[i].bytes / (double)max, parts[i].name,
                                sl_human_bytes(parts[i].bytes, bytes));
         }
         sl_text_printf(out, "</td><td>%s</td></tr>\n", sl_human_bytes(sum, bytes));
@@ -108,11 +108,11 @@ static void put_memory(const struct sl_sched *sched, struct sl_text *out) {
 
 static void put_times(const struct sl_run_pipeline *p, struct sl_text *out) {
     const struct sl_plan *plan = p->sched->plan;
-    int rows = plan->stage_count < ROWS_MOST ? plan->stage_count : ROWS_MOST;
+    int rows = plan->stage_count < ROWS_MAX ? plan->stage_count : ROWS_MAX;
     struct sl_arena arena = {0};
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(&arena, (int64_t)sizeof *dur * plan->stage_count);
     bool used[SL_KIND_COUNT] = {false};
-    sl_picture_durations(p->measured, dur);
+    sl_report_picture_durations(p->measured, dur);
     for (int s = 0; s < plan->stage_count; s++)
         for (int k = 0; k < SL_KIND_COUNT; k++)
             used[k] |= dur[s][k] > 0;
@@ -121,11 +121,11 @@ static void put_times(const struct sl_run_pipeline *p, struct sl_text *out) {
                      "weights).</p>\n<div class=\"wide\"><table><thead><tr><th>stage</th>");
     for (int k = 0; k < SL_KIND_COUNT; k++)
         if (used[k])
-            sl_text_printf(out, "<th>%s</th>", sl_kind_name((enum sl_kind)k));
+            sl_text_printf(out, "<th>%s</th>", sl_sched_kind_name((enum sl_kind)k));
     sl_text_put(out, "</tr></thead><tbody>\n");
     for (int s = 0; s < rows; s++) {
         sl_text_put(out, "<tr><td>");
-        sl_markup_escape(out, plan->stages[s].name);
+        sl_report_markup_escape(out, plan->stages[s].name);
         sl_text_put(out, "</td>");
         for (int k = 0; k < SL_KIND_COUNT; k++)
             if (used[k])
@@ -138,8 +138,8 @@ static void put_times(const struct sl_run_pipeline *p, struct sl_text *out) {
 }
 
 static double idle_of(const struct sl_picture *picture, int lane) {
-    return 1 -
-           (double)sl_picture_busy(picture, lane) / (double)(picture->end_ns + !picture->end_ns);
+    return 1 - (double)sl_report_picture_busy(picture, lane) /
+                   (double)(picture->end_ns + !picture->end_ns);
 }
 
 static double mean_idle(const struct sl_picture *picture) {
@@ -156,7 +156,7 @@ static void put_why(const struct sl_run_pipeline *p, struct sl_text *out) {
     int64_t busiest = 0, sum = 0;
     int who = 0;
     for (int l = 0; l < m->lane_count; l++) {
-        int64_t busy = sl_picture_busy(m, l);
+        int64_t busy = sl_report_picture_busy(m, l);
         sum += busy;
         who = busy > busiest ? l : who;
         busiest = busy > busiest ? busy : busiest;
@@ -191,13 +191,13 @@ static void put_why(const struct sl_run_pipeline *p, struct sl_text *out) {
 /* Mean times of every stage and kind of action: what was told, and what it was. */
 static void put_kinds(const struct sl_run_pipeline *p, struct sl_text *out) {
     const struct sl_plan *plan = p->sched->plan;
-    int rows = plan->stage_count < ROWS_MOST ? plan->stage_count : ROWS_MOST;
+    int rows = plan->stage_count < ROWS_MAX ? plan->stage_count : ROWS_MAX;
     struct sl_arena arena = {0};
     int64_t size = (int64_t)sizeof(int64_t[SL_KIND_COUNT]) * plan->stage_count;
     int64_t(*told)[SL_KIND_COUNT] = sl_arena_alloc(&arena, size);
     int64_t(*was)[SL_KIND_COUNT] = sl_arena_alloc(&arena, size);
-    sl_picture_durations(p->foretold, told);
-    sl_picture_durations(p->measured, was);
+    sl_report_picture_durations(p->foretold, told);
+    sl_report_picture_durations(p->measured, was);
     sl_text_put(out, "<details><summary>Actions</summary><table><thead><tr><th>stage</th><th>action"
                      "</th><th>forecast</th><th>measured</th><th></th></tr></thead><tbody>\n");
     for (int s = 0; s < rows; s++)
@@ -205,8 +205,8 @@ static void put_kinds(const struct sl_run_pipeline *p, struct sl_text *out) {
             if (!told[s][k] && !was[s][k])
                 continue;
             sl_text_put(out, "<tr><td>");
-            sl_markup_escape(out, plan->stages[s].name);
-            sl_text_printf(out, "</td><td>%s</td>", sl_kind_name((enum sl_kind)k));
+            sl_report_markup_escape(out, plan->stages[s].name);
+            sl_text_printf(out, "</td><td>%s</td>", sl_sched_kind_name((enum sl_kind)k));
             put_time_cell(out, told[s][k]);
             put_time_cell(out, was[s][k]);
             sl_text_put(out, "<td>");
@@ -221,7 +221,7 @@ static void put_kinds(const struct sl_run_pipeline *p, struct sl_text *out) {
 
 static void put_workers(const struct sl_picture *told, const struct sl_picture *was,
                         struct sl_text *out) {
-    int rows = was->lane_count < ROWS_MOST ? was->lane_count : ROWS_MOST;
+    int rows = was->lane_count < ROWS_MAX ? was->lane_count : ROWS_MAX;
     sl_text_put(out, "<details><summary>Workers</summary><table><thead><tr><th>worker</th>"
                      "<th>idle, predicted</th><th>idle, measured</th></tr></thead><tbody>\n");
     for (int l = 0; l < rows; l++)
@@ -249,7 +249,7 @@ static void put_compared(const struct sl_run_pipeline *p, struct sl_text *out) {
                    100 * ((double)m->end_ns / (double)(told + !told) - 1));
     if (p->foretold) {
         sl_text_put(out, "The prediction was made before the run began, from ");
-        sl_markup_escape(out, p->cost);
+        sl_report_markup_escape(out, p->cost);
         sl_text_put(out, " alone.");
         if (told > q->end_ns)
             sl_text_printf(out,
@@ -267,7 +267,7 @@ static void put_compared(const struct sl_run_pipeline *p, struct sl_text *out) {
 
 /* The timeline page as a frame of its own: its script and its names stay apart from ours. */
 static void put_timelines(const struct sl_run_pipeline *p, struct sl_text *out) {
-    struct sl_picture pictures[SL_REPORT_MOST];
+    struct sl_picture pictures[SL_REPORT_MAX];
     struct sl_text page = {0};
     int count = 0;
     if (expected(p))
@@ -275,25 +275,25 @@ static void put_timelines(const struct sl_run_pipeline *p, struct sl_text *out) 
     pictures[count++] = *p->measured;
     sl_report_html(pictures, count, &page);
     sl_text_put(out, "<h2>Timeline</h2>\n<iframe id=\"timeline\" title=\"timeline\" srcdoc=\"");
-    sl_markup_escape(out, page.at);
+    sl_report_markup_escape(out, page.at);
     sl_text_put(out, "\"></iframe>\n");
     sl_text_free(&page);
 }
 
-void sl_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out) {
+void sl_report_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out) {
     if (p->measured) {
         put_why(p, out);
         put_compared(p, out);
         put_timelines(p, out);
     }
     sl_text_put(out, "<h2>Stages</h2>\n");
-    sl_stage_graph_put(p->sched->plan, p->graph, out);
+    sl_report_stage_graph_put(p->sched->plan, p->graph, out);
     put_memory(p->sched, out);
     if (p->measured)
         put_times(p, out);
 }
 
-void sl_run_ops_put(const struct sl_op_time *ops, int count, struct sl_text *out) {
+void sl_report_run_ops_put(const struct sl_op_time *ops, int count, struct sl_text *out) {
     int64_t total = 0;
     char time[SL_HUMAN_BYTES];
     for (int i = 0; i < count; i++)
@@ -304,9 +304,9 @@ void sl_run_ops_put(const struct sl_op_time *ops, int count, struct sl_text *out
         "on one worker, %s in all.</p>\n<table class=\"bars\"><thead><tr><th>kernel</th>"
         "<th>share</th><th>calls</th><th>time</th><th>GFLOP/s</th></tr></thead><tbody>\n",
         sl_human_ns(total, time));
-    for (int i = 0; i < count && i < ROWS_MOST; i++) {
+    for (int i = 0; i < count && i < ROWS_MAX; i++) {
         sl_text_put(out, "<tr><td>");
-        sl_markup_escape(out, ops[i].kernel);
+        sl_report_markup_escape(out, ops[i].kernel);
         sl_text_printf(out,
                        "</td><td class=\"bar\"><i class=\"m0\" style=\"width:%.2f%%\"></i></td>"
                        "<td>%d</td><td>%s</td><td>%.1f</td></tr>\n",

@@ -25,15 +25,15 @@ struct sl_run_pipeline {
                                           synchronous update, which the picture does not draw */
 };
 
-void sl_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out);
-void sl_run_ops_put(const struct sl_op_time *ops, int count, struct sl_text *out);
+void sl_report_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out);
+void sl_report_run_ops_put(const struct sl_op_time *ops, int count, struct sl_text *out);
 
 /* Mean duration of each kind of action of each stage in a picture: dur[stage][kind]; kinds that it
  * has not keep their value. */
-void sl_picture_durations(const struct sl_picture *picture, int64_t (*dur)[SL_KIND_COUNT]);
+void sl_report_picture_durations(const struct sl_picture *picture, int64_t (*dur)[SL_KIND_COUNT]);
 
 /* stage_graph.c: the stages as boxes from left to right, on the blocks of the model they hold. */
-void sl_stage_graph_put(const struct sl_plan *plan, const struct sl_graph *graph,
-                        struct sl_text *out);
+void sl_report_stage_graph_put(const struct sl_plan *plan, const struct sl_graph *graph,
+                               struct sl_text *out);
 
 #endif

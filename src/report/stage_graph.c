@@ -49,9 +49,9 @@ static void put_edges(const struct sl_plan *plan, const struct place *at, struct
         int x1 = x_of(to), y1 = y_of(to) + BOX_H / 2, bend = (x1 - x0) / 2;
         sl_text_printf(out, "<path class=\"edge\" d=\"M%d %dC%d %d %d %d %d %d\"><title>", x0, y0,
                        x0 + bend, y0, x1 - bend, y1, x1, y1);
-        sl_markup_escape(out, plan->stages[edge->from].name);
+        sl_report_markup_escape(out, plan->stages[edge->from].name);
         sl_text_put(out, " to ");
-        sl_markup_escape(out, plan->stages[edge->to].name);
+        sl_report_markup_escape(out, plan->stages[edge->to].name);
         sl_text_printf(out, ": %s a sample</title></path>\n",
                        sl_human_bytes(edge->sample_bytes, bytes));
     }
@@ -84,7 +84,7 @@ static void put_blocks(const struct sl_stage *stage, const struct sl_graph *grap
         char text[NAME + 1];
         snprintf(text, sizeof text, "%.*s", now < NAME ? now : NAME, name);
         sl_text_printf(out, "<text x=\"%d\" y=\"%d\">", x + 10, y + 38 + 14 * line++);
-        sl_markup_escape(out, text);
+        sl_report_markup_escape(out, text);
         sl_text_put(out, "</text>");
     }
     if (blocks < LINES)
@@ -93,7 +93,7 @@ static void put_blocks(const struct sl_stage *stage, const struct sl_graph *grap
     snprintf(text, sizeof text, "%s%.*s", blocks > LINES ? "... " : "",
              length < NAME - 4 ? length : NAME - 4, last);
     sl_text_printf(out, "<text x=\"%d\" y=\"%d\">", x + 10, y + 38 + 14 * line);
-    sl_markup_escape(out, text);
+    sl_report_markup_escape(out, text);
     sl_text_put(out, "</text>");
 }
 
@@ -106,21 +106,21 @@ static void put_box(const struct sl_plan *plan, int s, const struct sl_graph *gr
                    "<g class=\"stage\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
                    "rx=\"7\"/><text class=\"name\" x=\"%d\" y=\"%d\">",
                    x, y, BOX_W, BOX_H, x + 10, y + 20);
-    sl_markup_escape(out, stage->name);
+    sl_report_markup_escape(out, stage->name);
     sl_text_printf(out, "</text><text class=\"side\" x=\"%d\" y=\"%d\">worker %d%s</text>",
                    x + BOX_W - 10, y + 20, stage->workers[0], stage->width > 1 ? " ..." : "");
     if (graph)
         put_blocks(stage, graph, x, y, out);
     sl_text_printf(out, "<title>");
-    sl_markup_escape(out, stage->name);
+    sl_report_markup_escape(out, stage->name);
     sl_text_printf(out, ": %d nodes, %d replica%s, weights %s%s</title></g>\n", stage->node_count,
                    stage->width, stage->width == 1 ? "" : "s",
                    sl_human_bytes(stage->bytes.params, bytes),
                    stage->recompute ? ", recomputes" : "");
 }
 
-void sl_stage_graph_put(const struct sl_plan *plan, const struct sl_graph *graph,
-                        struct sl_text *out) {
+void sl_report_stage_graph_put(const struct sl_plan *plan, const struct sl_graph *graph,
+                               struct sl_text *out) {
     struct sl_arena arena = {0};
     struct place *at = SL_NEW(&arena, struct place, plan->stage_count);
     int columns, rows;

@@ -13,7 +13,7 @@
 
 #include "report/record.h"
 
-enum { SL_STUDY_MOST = 256 /* tasks, modes, seeds, rates */, SL_STUDY_WORDS = 200 };
+enum { SL_STUDY_MAX = 256 /* tasks, modes, seeds, rates */, SL_STUDY_WORDS = 200 };
 
 struct sl_study_let {
     const char *name, *text; /* {name} in options becomes text */
@@ -64,10 +64,11 @@ struct sl_study {
         note_count;
 };
 
-SL_MUST_CHECK sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
-                                   size_t length, const struct sl_study **out);
-SL_MUST_CHECK sl_err sl_study_check(const struct sl_study *study);
-void sl_study_write(const struct sl_study *study, struct sl_text *out);
+SL_MUST_CHECK sl_err sl_report_study_read(struct sl_arena *arena, const char *file,
+                                          const char *text, size_t length,
+                                          const struct sl_study **out);
+SL_MUST_CHECK sl_err sl_report_study_check(const struct sl_study *study);
+void sl_report_study_write(const struct sl_study *study, struct sl_text *out);
 
 /* ---- cells ---- */
 
@@ -96,26 +97,27 @@ struct sl_study_how {
 };
 
 /* Steps of a cell, and the samples of one. */
-int64_t sl_study_steps(const struct sl_study *study, const struct sl_study_how *how,
-                       const struct sl_study_cell *cell);
-int64_t sl_study_step_samples(const struct sl_study *study, const struct sl_study_cell *cell);
+int64_t sl_report_study_steps(const struct sl_study *study, const struct sl_study_how *how,
+                              const struct sl_study_cell *cell);
+int64_t sl_report_study_step_samples(const struct sl_study *study,
+                                     const struct sl_study_cell *cell);
 
 /* "train", MODEL, options; the words are in the arena. SL_ERR_INPUT where a {name} is unknown. */
-SL_MUST_CHECK sl_err sl_study_words(struct sl_arena *arena, const struct sl_study *study,
-                                    const struct sl_study_how *how,
-                                    const struct sl_study_cell *cell,
-                                    const char *words[SL_STUDY_WORDS], int *count);
+SL_MUST_CHECK sl_err sl_report_study_words(struct sl_arena *arena, const struct sl_study *study,
+                                           const struct sl_study_how *how,
+                                           const struct sl_study_cell *cell,
+                                           const char *words[SL_STUDY_WORDS], int *count);
 /* A name for its directory that no other cell has: task, mode, seed and a hash of the words. */
-const char *sl_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
-                               const struct sl_study_cell *cell, const char *const *words,
-                               int count);
+const char *sl_report_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
+                                      const struct sl_study_cell *cell, const char *const *words,
+                                      int count);
 
 /* ---- what came of it ---- */
 
 struct sl_interval {
     double mean, half; /* 95 %: mean +- half; half INFINITY: one value only */
 };
-struct sl_interval sl_interval_of(const double *values, int count);
+struct sl_interval sl_report_interval_of(const double *values, int count);
 
 struct sl_study_row {
     int task, mode, seeds; /* seeds that both this mode and the one it is compared with have */
@@ -141,33 +143,34 @@ struct sl_study_table {
 
 /* Rows in the order of tasks and modes; those without a common seed are left out. `step_time` is
  * [task][mode], the time of a step of the task in any unit. */
-struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct sl_study *study,
-                                           const struct sl_study_cell *cells, int64_t count,
-                                           const double *step_time);
+struct sl_study_table sl_report_study_table_build(struct sl_arena *arena,
+                                                  const struct sl_study *study,
+                                                  const struct sl_study_cell *cells, int64_t count,
+                                                  const double *step_time);
 
 enum sl_study_verdict { SL_CLAIM_UNKNOWN, SL_CLAIM_HOLDS, SL_CLAIM_FAILS, SL_CLAIM_UNDECIDED };
-enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
-                                     const struct sl_study_claim *claim);
-const char *sl_study_verdict_text(enum sl_study_verdict verdict);
+enum sl_study_verdict sl_report_study_judge(const struct sl_study_table *table,
+                                            const struct sl_study_claim *claim);
+const char *sl_report_study_verdict_text(enum sl_study_verdict verdict);
 
 /* Tuning: seeds one after another. Whether a rate is out of the race: a run of it is missing, or
  * the mean of its last losses is more than `tune_drop` percent above that of the mode's best rate.
  */
-bool sl_study_dropped(const struct sl_study *study, const struct sl_study_cell *cells,
-                      int64_t count, int task, int mode, double rate);
+bool sl_report_study_dropped(const struct sl_study *study, const struct sl_study_cell *cells,
+                             int64_t count, int task, int mode, double rate);
 /* The rate with the lowest mean, of those that ran with most seeds (the first where none did), and
  * all of them as a table. */
-double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
-                          int64_t count, int task, int mode);
-void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,
-                         int64_t count, struct sl_text *out);
+double sl_report_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
+                                 int64_t count, int task, int mode);
+void sl_report_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,
+                                int64_t count, struct sl_text *out);
 
 /* What the runs took, by task, and on two cores together. */
-void sl_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
-                       int64_t count, struct sl_text *out);
+void sl_report_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
+                              int64_t count, struct sl_text *out);
 
 /* The table with notes and claims as Markdown, and as a page with a chart for every task. */
-void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out);
-void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out);
+void sl_report_study_put_table(const struct sl_study_table *table, struct sl_text *out);
+void sl_report_study_put_page(const struct sl_study_table *table, struct sl_text *out);
 
 #endif

@@ -42,7 +42,7 @@ static sl_err check_modes(const struct sl_study *s) {
 }
 
 static sl_err check_task(const struct sl_study *s, const struct sl_study_task *t) {
-    bool seen[SL_STUDY_MOST] = {0};
+    bool seen[SL_STUDY_MAX] = {0};
     if (t->stages < 1 || t->steps < 1 || t->batch < 1 || t->micro < 1 || t->evals < 1)
         return sl_fail(SL_ERR_INPUT,
                        "task '%s': stages, steps, batch, micro and evals are 1 or more", t->name);
@@ -69,7 +69,7 @@ static sl_err check_task(const struct sl_study *s, const struct sl_study_task *t
     return SL_OK;
 }
 
-sl_err sl_study_check(const struct sl_study *s) {
+sl_err sl_report_study_check(const struct sl_study *s) {
     const char *what;
     if (!s->task_count || !s->few)
         return sl_fail(SL_ERR_INPUT, "a study needs a task, a mode and a seed at least");
@@ -97,15 +97,15 @@ static int64_t parts(const struct sl_study *s, const struct sl_study_cell *c) {
     return s->modes[c->mode].split ? s->tasks[c->task].micro : 1;
 }
 
-int64_t sl_study_steps(const struct sl_study *s, const struct sl_study_how *how,
-                       const struct sl_study_cell *c) {
+int64_t sl_report_study_steps(const struct sl_study *s, const struct sl_study_how *how,
+                              const struct sl_study_cell *c) {
     double steps =
         (double)s->tasks[c->task].steps * how->part * (c->kind == SL_CELL_TUNE ? s->tune_part : 1);
     int64_t whole = c->kind == SL_CELL_TIME ? how->time_steps : (int64_t)(steps + 0.5);
     return (whole > 1 ? whole : 1) * parts(s, c);
 }
 
-int64_t sl_study_step_samples(const struct sl_study *s, const struct sl_study_cell *c) {
+int64_t sl_report_study_step_samples(const struct sl_study *s, const struct sl_study_cell *c) {
     return s->tasks[c->task].batch / parts(s, c);
 }
 
@@ -183,8 +183,8 @@ static void put_int(struct writer *w, const char *option, int64_t value) {
 static sl_err put_all(struct writer *w, const struct sl_study_cell *c) {
     const struct sl_study *s = w->study;
     const struct sl_study_task *t = &s->tasks[c->task];
-    int64_t most = c->kind == SL_CELL_RUN ? t->evals : c->kind == SL_CELL_TUNE ? 2 : 1;
-    int64_t split = parts(s, c), every = w->steps / (t->evals < most ? t->evals : most);
+    int64_t max = c->kind == SL_CELL_RUN ? t->evals : c->kind == SL_CELL_TUNE ? 2 : 1;
+    int64_t split = parts(s, c), every = w->steps / (t->evals < max ? t->evals : max);
     SL_TRY(put_words(w, "train"));
     SL_TRY(put_words(w, t->options));
     SL_TRY(put_words(w, s->options));
@@ -203,10 +203,11 @@ static sl_err put_all(struct writer *w, const struct sl_study_cell *c) {
     return SL_OK;
 }
 
-sl_err sl_study_words(struct sl_arena *arena, const struct sl_study *study,
-                      const struct sl_study_how *how, const struct sl_study_cell *cell,
-                      const char *words[SL_STUDY_WORDS], int *count) {
-    struct writer w = {.study = study, .how = how, .steps = sl_study_steps(study, how, cell)};
+sl_err sl_report_study_words(struct sl_arena *arena, const struct sl_study *study,
+                             const struct sl_study_how *how, const struct sl_study_cell *cell,
+                             const char *words[SL_STUDY_WORDS], int *count) {
+    struct writer w = {
+        .study = study, .how = how, .steps = sl_report_study_steps(study, how, cell)};
     sl_err err = put_all(&w, cell);
     if (err == SL_OK && w.count > SL_STUDY_WORDS)
         err = sl_fail(SL_ERR_INPUT, "more than %d words", SL_STUDY_WORDS);
@@ -221,9 +222,9 @@ sl_err sl_study_words(struct sl_arena *arena, const struct sl_study *study,
                                          study->modes[cell->mode].name);
 }
 
-const char *sl_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
-                               const struct sl_study_cell *cell, const char *const *words,
-                               int count) {
+const char *sl_report_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
+                                      const struct sl_study_cell *cell, const char *const *words,
+                                      int count) {
     static const char *const kinds[] = {"", ".tune", ".time"};
     char hash[SL_HASH_TEXT];
     struct sl_hasher *hasher = sl_hasher_open();

@@ -17,8 +17,8 @@ static struct cost cost_of(const struct sl_study_cell *cells, int64_t count, int
     return cost;
 }
 
-void sl_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
-                       int64_t count, struct sl_text *out) {
+void sl_report_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
+                              int64_t count, struct sl_text *out) {
     struct cost all = {0};
     double sum = 0; /* what is not known counts as the mean of its task */
     for (int t = 0; t < study->task_count; t++) {

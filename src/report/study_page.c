@@ -90,7 +90,7 @@ static void table_of(const struct sl_study_table *table, int task, struct sl_tex
     }
 }
 
-void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out) {
+void sl_report_study_put_table(const struct sl_study_table *table, struct sl_text *out) {
     const struct sl_study *s = table->study;
     const struct sl_study_row *rows = table->rows;
     sl_text_printf(out, "# %s\n", s->brief);
@@ -103,7 +103,7 @@ void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out)
     for (int i = 0; i < s->claim_count; i++) {
         const struct sl_study_claim *c = &s->claims[i];
         sl_text_printf(out, "| %s | %s |", c->text,
-                       sl_study_verdict_text(sl_study_judge(table, c)));
+                       sl_report_study_verdict_text(sl_report_study_judge(table, c)));
         for (int j = 0; j < table->count; j++)
             if (rows[j].task == c->task && rows[j].mode == c->mode) {
                 char diff[CELL];
@@ -128,7 +128,7 @@ static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *r
         struct sl_chart_point p = {.low = INFINITY, .high = -INFINITY};
         for (int i = 0; i < row->seeds; i++) {
             const struct sl_record_eval *eval = &row->cells[i]->record->evals[e];
-            p.x = (double)eval->step * (double)sl_study_step_samples(s, row->cells[i]);
+            p.x = (double)eval->step * (double)sl_report_study_step_samples(s, row->cells[i]);
             p.y += eval->loss / row->seeds;
             p.low = fmin(p.low, eval->loss);
             p.high = fmax(p.high, eval->loss);
@@ -160,7 +160,7 @@ static void zoom(struct sl_chart *chart) {
 
 static void chart_of(const struct sl_study_table *table, int task, struct sl_text *out) {
     const struct sl_study *s = table->study;
-    struct sl_chart_curve curves[SL_STUDY_MOST];
+    struct sl_chart_curve curves[SL_STUDY_MAX];
     struct sl_arena arena = {0};
     struct sl_chart chart = {.title = s->tasks[task].name,
                              .x_label = "samples",
@@ -182,7 +182,7 @@ static void chart_of(const struct sl_study_table *table, int task, struct sl_tex
     }
     if (chart.curve_count) {
         zoom(&chart);
-        sl_chart_put(&chart, out);
+        sl_report_chart_put(&chart, out);
     }
     sl_arena_free(&arena);
 }
@@ -191,7 +191,7 @@ static void html_row(const char *tag, const char *const *cells, int count, struc
     sl_text_put(out, "<tr>");
     for (int c = 0; c < count; c++) {
         sl_text_printf(out, "<%s>", tag);
-        sl_markup_escape(out, cells[c]);
+        sl_report_markup_escape(out, cells[c]);
         sl_text_printf(out, "</%s>", tag);
     }
     sl_text_put(out, "</tr>\n");
@@ -220,12 +220,12 @@ static bool has_rows(const struct sl_study_table *table, int task) {
     return false;
 }
 
-void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out) {
+void sl_report_study_put_page(const struct sl_study_table *table, struct sl_text *out) {
     const struct sl_study *s = table->study;
-    sl_chart_page_open(out, s->brief);
+    sl_report_chart_page_open(out, s->brief);
     for (int i = 0; i < s->note_count; i++) {
         sl_text_put(out, "<p>");
-        sl_markup_escape(out, s->notes[i]);
+        sl_report_markup_escape(out, s->notes[i]);
         sl_text_put(out, "</p>\n");
     }
     sl_text_put(out, "<p class=\"soft\">Curves are means over seeds, bands go from the lowest to "
@@ -234,7 +234,7 @@ void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out) 
         if (!has_rows(table, t))
             continue;
         sl_text_put(out, "<h2>");
-        sl_markup_escape(out, s->tasks[t].name);
+        sl_report_markup_escape(out, s->tasks[t].name);
         sl_text_put(out, "</h2>\n");
         chart_of(table, t, out);
         html_table(table, t, out);
@@ -243,11 +243,11 @@ void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out) 
         sl_text_put(out, "<h2>Claims</h2><ul>");
     for (int i = 0; i < s->claim_count; i++) {
         sl_text_put(out, "<li>");
-        sl_markup_escape(out, s->claims[i].text);
+        sl_report_markup_escape(out, s->claims[i].text);
         sl_text_printf(out, ": <b>%s</b></li>\n",
-                       sl_study_verdict_text(sl_study_judge(table, &s->claims[i])));
+                       sl_report_study_verdict_text(sl_report_study_judge(table, &s->claims[i])));
     }
     if (s->claim_count)
         sl_text_put(out, "</ul>\n");
-    sl_chart_page_close(out);
+    sl_report_chart_page_close(out);
 }

@@ -16,7 +16,7 @@ static double student(int freedom) {
     return 1.959964 + 2.372 / freedom + 2.8 / ((double)freedom * freedom);
 }
 
-struct sl_interval sl_interval_of(const double *values, int count) {
+struct sl_interval sl_report_interval_of(const double *values, int count) {
     double mean = 0, square = 0;
     for (int i = 0; i < count; i++)
         mean += values[i] / count;
@@ -102,8 +102,8 @@ static double time_step(const struct maker *m, int task, int mode) {
 /* Losses, paired with the mode it is compared with; false: no seed in common. */
 static bool compare(const struct maker *m, struct sl_study_row *row) {
     const struct sl_study *s = m->study;
-    double last[SL_STUDY_MOST], best[SL_STUDY_MOST];
-    const struct sl_study_cell *cells[SL_STUDY_MOST], *bases[SL_STUDY_MOST];
+    double last[SL_STUDY_MAX], best[SL_STUDY_MAX];
+    const struct sl_study_cell *cells[SL_STUDY_MAX], *bases[SL_STUDY_MAX];
     for (int i = 0; i < s->seed_count; i++) {
         const struct sl_study_cell *own = find(m, SL_CELL_RUN, row->task, row->mode, s->seeds[i]);
         const struct sl_study_cell *base =
@@ -120,8 +120,8 @@ static bool compare(const struct maker *m, struct sl_study_row *row) {
         row->last += last_of(cells[i]) / row->seeds;
         row->best += best_of(cells[i]) / row->seeds;
     }
-    row->last_diff = sl_interval_of(last, row->seeds);
-    row->best_diff = sl_interval_of(best, row->seeds);
+    row->last_diff = sl_report_interval_of(last, row->seeds);
+    row->best_diff = sl_report_interval_of(best, row->seeds);
     row->cells = sl_vec_freeze(m->arena, cells, row->seeds, sizeof *cells);
     row->bases = sl_vec_freeze(m->arena, bases, row->seeds, sizeof *bases);
     return row->seeds > 0;
@@ -132,7 +132,7 @@ static double reach(const struct sl_study *s, double target,
                     const struct sl_study_cell *const *cells, int count) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
-        double samples = (double)sl_study_step_samples(s, cells[i]);
+        double samples = (double)sl_report_study_step_samples(s, cells[i]);
         double batch = (double)s->tasks[cells[i]->task].batch;
         sum += crossing(cells[i]->record, target) * samples / batch;
     }
@@ -155,9 +155,10 @@ static void tell_time(const struct maker *m, const double *step_time, struct sl_
     row->sooner_measured = fewer * time_step(m, row->task, base) / row->step_ms;
 }
 
-struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct sl_study *study,
-                                           const struct sl_study_cell *cells, int64_t count,
-                                           const double *step_time) {
+struct sl_study_table sl_report_study_table_build(struct sl_arena *arena,
+                                                  const struct sl_study *study,
+                                                  const struct sl_study_cell *cells, int64_t count,
+                                                  const double *step_time) {
     struct maker m = {.study = study, .cells = cells, .count = count, .arena = arena};
     SL_VEC(struct sl_study_row) out = {0};
     bool timed = false;
@@ -182,8 +183,8 @@ struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct 
     return table;
 }
 
-enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
-                                     const struct sl_study_claim *claim) {
+enum sl_study_verdict sl_report_study_judge(const struct sl_study_table *table,
+                                            const struct sl_study_claim *claim) {
     for (int i = 0; i < table->count; i++) {
         const struct sl_study_row *r = &table->rows[i];
         if (r->task != claim->task || r->mode != claim->mode || r->seeds < 2)
@@ -197,7 +198,7 @@ enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
     return SL_CLAIM_UNKNOWN;
 }
 
-const char *sl_study_verdict_text(enum sl_study_verdict verdict) {
+const char *sl_report_study_verdict_text(enum sl_study_verdict verdict) {
     static const char *const names[] = {"not measured", "reproduces", "does NOT reproduce here",
                                         "these seeds cannot tell"};
     return names[verdict];

@@ -27,7 +27,7 @@ struct reader {
     struct sl_lex lex;
     struct sl_arena *arena;
     struct sl_study draft;
-    int64_t seeds[SL_STUDY_MOST], tune_seeds[SL_STUDY_MOST];
+    int64_t seeds[SL_STUDY_MAX], tune_seeds[SL_STUDY_MAX];
     SL_VEC(struct sl_study_let) lets;
     SL_VEC(struct sl_study_mode) modes;
     SL_VEC(struct sl_study_task) tasks;
@@ -79,8 +79,8 @@ static sl_err take_count(struct reader *r, const char *word, int64_t high, int64
 }
 
 static sl_err full(struct reader *r, int64_t count, const char *what) {
-    return count < SL_STUDY_MOST ? SL_OK
-                                 : sl_lex_fail(&r->lex, "more than %d %s", SL_STUDY_MOST, what);
+    return count < SL_STUDY_MAX ? SL_OK
+                                : sl_lex_fail(&r->lex, "more than %d %s", SL_STUDY_MAX, what);
 }
 
 static sl_err read_study(void *reader) {
@@ -168,8 +168,8 @@ static sl_err find_mode(struct reader *r, int *out) {
 
 /* The rates, then the modes: those named, or all that there are so far. */
 static sl_err take_lists(struct reader *r, struct sl_study_task *task) {
-    double rates[SL_STUDY_MOST];
-    int modes[SL_STUDY_MOST];
+    double rates[SL_STUDY_MAX];
+    int modes[SL_STUDY_MAX];
     bool there;
     SL_TRY(demand_word(r, "rates"));
     while (r->lex.tok.kind == SL_TOK_INT || r->lex.tok.kind == SL_TOK_FLOAT) {
@@ -287,8 +287,8 @@ static const struct sl_study *freeze(struct reader *r) {
     return s;
 }
 
-sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
-                     const struct sl_study **out) {
+sl_err sl_report_study_read(struct sl_arena *arena, const char *file, const char *text,
+                            size_t length, const struct sl_study **out) {
     struct reader r = {.arena = arena,
                        .draft = {.name = "",
                                  .brief = "",
@@ -301,7 +301,7 @@ sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text,
         err = read_all(&r);
     if (err == SL_OK) {
         const struct sl_study *study = freeze(&r);
-        err = sl_study_check(study);
+        err = sl_report_study_check(study);
         if (err != SL_OK)
             err = sl_err_context(err, "%s", file);
         *out = study;
@@ -339,7 +339,7 @@ static void put_number(struct sl_text *out, const char *word, double value) {
     sl_text_put_double(out, value);
 }
 
-void sl_study_write(const struct sl_study *s, struct sl_text *out) {
+void sl_report_study_write(const struct sl_study *s, struct sl_text *out) {
     sl_text_put(out, "sluice-study 1\n");
     if (s->name[0])
         sl_text_printf(out, "study %s \"%s\"\n", s->name, s->brief);

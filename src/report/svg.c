@@ -28,8 +28,8 @@ static void put_bar(struct svg *s, const struct sl_bar *bar, int y) {
                    "height=\"%d\"/><title>",
                    bar->kind, bar->critical ? " c" : "", bar->stage > s->first_stage ? " d" : "", x,
                    y, w > 0.4 ? w : 0.4, BAR);
-    sl_text_printf(s->out, "%s ", sl_kind_name((enum sl_kind)bar->kind));
-    sl_markup_escape(s->out, s->p->stages[bar->stage]);
+    sl_text_printf(s->out, "%s ", sl_sched_kind_name((enum sl_kind)bar->kind));
+    sl_report_markup_escape(s->out, s->p->stages[bar->stage]);
     if (bar->micro >= 0)
         sl_text_printf(s->out, ", micro-batch %d", bar->micro);
     sl_text_printf(s->out, ", %lld to %lld ns</title>", (long long)bar->start_ns,
@@ -46,14 +46,14 @@ static void put_bar(struct svg *s, const struct sl_bar *bar, int y) {
     sl_text_put(s->out, "</g>\n");
 }
 
-static void put_curve(struct svg *s, int lane, int y, int64_t most) {
+static void put_curve(struct svg *s, int lane, int y, int64_t max) {
     const struct sl_picture *p = s->p;
-    if (!most || p->lane_at[lane] == p->lane_at[lane + 1])
+    if (!max || p->lane_at[lane] == p->lane_at[lane + 1])
         return;
     sl_text_printf(s->out, "<path class=\"m\" d=\"M%.2f %d",
                    x_of(s, p->bars[p->lane_at[lane]].start_ns), y + CURVE);
     for (int64_t i = p->lane_at[lane]; i < p->lane_at[lane + 1]; i++) {
-        double level = y + CURVE - (double)p->bars[i].bytes / (double)most * CURVE;
+        double level = y + CURVE - (double)p->bars[i].bytes / (double)max * CURVE;
         int64_t until = i + 1 < p->lane_at[lane + 1] ? p->bars[i + 1].start_ns : p->end_ns;
         sl_text_printf(s->out, "L%.2f %.2fL%.2f %.2f", x_of(s, p->bars[i].start_ns), level,
                        x_of(s, until), level);
@@ -83,7 +83,7 @@ static void put_legend(struct svg *s, int height) {
     for (int64_t i = 0; i < s->p->lane_at[s->p->lane_count]; i++)
         seen[s->p->bars[i].kind] |= s->p->bars[i].end_ns > s->p->bars[i].start_ns;
     for (int k = 0; k < SL_KIND_COUNT; k++) {
-        const char *name = sl_kind_name((enum sl_kind)k);
+        const char *name = sl_sched_kind_name((enum sl_kind)k);
         if (!seen[k])
             continue;
         sl_text_printf(s->out,
@@ -116,18 +116,18 @@ static void put_style(struct svg *s) {
 void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *out) {
     struct svg s = {.p = picture, .out = out, .width = width, .lane = BAR + CURVE + GAP};
     int height = TOP + picture->lane_count * s.lane + BOTTOM;
-    int64_t most = 0;
+    int64_t max = 0;
     char end[SL_HUMAN_BYTES];
     s.scale = (width - LABEL - 16) / (picture->end_ns > 0 ? (double)picture->end_ns : 1);
     for (int l = 0; l < picture->lane_count; l++) {
-        int64_t peak = sl_picture_peak(picture, l);
-        most = peak > most ? peak : most;
+        int64_t peak = sl_report_picture_peak(picture, l);
+        max = peak > max ? peak : max;
     }
     sl_text_printf(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                    "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>",
                    width, height, width, height);
-    sl_markup_escape(out, picture->title);
+    sl_report_markup_escape(out, picture->title);
     sl_text_printf(out, ": %d workers, %s</title>\n", picture->lane_count,
                    sl_human_ns(picture->end_ns, end));
     put_style(&s);
@@ -135,13 +135,13 @@ void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *
                    "<rect class=\"a\" style=\"stroke:none\" width=\"%d\" height=\"%d\"/>"
                    "<text class=\"h\" x=\"8\" y=\"20\">",
                    width, height);
-    sl_markup_escape(out, picture->title);
+    sl_report_markup_escape(out, picture->title);
     sl_text_put(out, "</text>\n");
     put_axis(&s, height);
     for (int l = 0; l < picture->lane_count; l++) {
         int y = TOP + l * s.lane;
         sl_text_printf(out, "<text x=\"8\" y=\"%d\">worker %d</text>\n", y + BAR / 2 + 4, l);
-        put_curve(&s, l, y + BAR, most);
+        put_curve(&s, l, y + BAR, max);
         s.first_stage = picture->stage_count;
         for (int64_t i = picture->lane_at[l]; i < picture->lane_at[l + 1]; i++)
             if (picture->bars[i].stage < s.first_stage)

@@ -45,14 +45,14 @@ static void put_names(const struct sl_picture *p, struct sl_json_out *json, int 
 static void put_bar(const struct sl_picture *p, struct sl_json_out *json, int lane,
                     const struct sl_bar *bar) {
     struct sl_text name = {0};
-    sl_text_printf(&name, "%s ", sl_kind_name((enum sl_kind)bar->kind));
+    sl_text_printf(&name, "%s ", sl_sched_kind_name((enum sl_kind)bar->kind));
     if (bar->micro >= 0)
         sl_text_printf(&name, "%d", bar->micro);
     else
         sl_text_printf(&name, "v%d", bar->version);
     open_event(json, "X", name.at, lane, 0);
     sl_text_free(&name);
-    sl_json_put_string(json, "cat", sl_kind_name((enum sl_kind)bar->kind));
+    sl_json_put_string(json, "cat", sl_sched_kind_name((enum sl_kind)bar->kind));
     put_us(json, "ts", bar->start_ns);
     put_us(json, "dur", bar->end_ns - bar->start_ns);
     sl_json_key(json, "args");

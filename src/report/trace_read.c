@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LANE_MOST = SL_WORKER_MOST };
+enum { LANE_MAX = SL_WORKER_MAX };
 
 struct event {
     struct sl_str phase, kind, stage, from, to;
@@ -108,8 +108,8 @@ static sl_err stage_of(struct reader *r, struct sl_str raw, uint16_t *out) {
         raw = SL_STR("?");
     int64_t *known = sl_map_find(&r->names, raw);
     if (!known) {
-        if (r->stages.count >= SL_STAGE_MOST)
-            return sl_json_fail(&r->json, "more than %d stages", SL_STAGE_MOST);
+        if (r->stages.count >= SL_STAGE_MAX)
+            return sl_json_fail(&r->json, "more than %d stages", SL_STAGE_MAX);
         sl_map_put(&r->names, raw, r->stages.count);
         r->json.string = raw;
         SL_PUSH(&r->stages, sl_json_unescape(&r->json, r->arena));
@@ -121,7 +121,7 @@ static sl_err stage_of(struct reader *r, struct sl_str raw, uint16_t *out) {
 }
 
 static sl_err put_arrow(struct reader *r, const struct event *e, bool send) {
-    if (e->message < 0 || e->message > r->arrows.count || e->peer < 0 || e->peer >= LANE_MOST)
+    if (e->message < 0 || e->message > r->arrows.count || e->peer < 0 || e->peer >= LANE_MAX)
         return sl_json_fail(&r->json, "message numbers must count up from 0, with a peer");
     if (e->message == r->arrows.count)
         SL_PUSH(&r->arrows, ((struct sl_arrow){.from = -1, .to = -1}));
@@ -146,11 +146,11 @@ static sl_err put_event(struct reader *r, const struct event *e) {
     int kind = 0;
     if (!sl_str_is(e->phase, "X") || !e->timed)
         return SL_OK;
-    if (e->lane >= LANE_MOST || e->start_ns < 0 || e->end_ns < e->start_ns || e->micro < -1 ||
+    if (e->lane >= LANE_MAX || e->start_ns < 0 || e->end_ns < e->start_ns || e->micro < -1 ||
         e->micro > INT32_MAX || e->version < 0 || e->version > INT32_MAX || e->bytes < 0 ||
         e->since_ns < 0 || e->since_ns > e->end_ns)
         return sl_json_fail(&r->json, "an event is out of range");
-    while (kind < SL_KIND_COUNT && !sl_str_is(e->kind, sl_kind_name((enum sl_kind)kind)))
+    while (kind < SL_KIND_COUNT && !sl_str_is(e->kind, sl_sched_kind_name((enum sl_kind)kind)))
         kind++;
     if (kind == SL_KIND_COUNT)
         return SL_OK;

@@ -11,7 +11,7 @@ enum { PIECE = 1 << 16 };
 struct sl_audit {
     int64_t every;
     uint64_t seed, stream;
-    struct sl_audit_count count;
+    struct sl_run_audit_count count;
     char *shadow; /* on the device */
     int64_t shadow_bytes;
     void *piece;       /* on the device */
@@ -28,7 +28,7 @@ static int64_t shadow_bytes(const struct sl_worker *w) {
     return (pass > step ? pass : step) + SL_AUDIT_REGIONS * 64;
 }
 
-sl_err sl_audit_open(struct sl_worker *w, int64_t every, uint64_t seed) {
+sl_err sl_run_audit_open(struct sl_worker *w, int64_t every, uint64_t seed) {
     struct sl_audit *audit = calloc(1, sizeof *audit);
     if (!audit)
         sl_out_of_memory(sizeof *audit);
@@ -48,11 +48,11 @@ sl_err sl_audit_open(struct sl_worker *w, int64_t every, uint64_t seed) {
     return w->device->row->alloc(w->device, PIECE, &audit->piece);
 }
 
-int64_t sl_audit_bytes(const struct sl_worker *w) {
+int64_t sl_run_audit_bytes(const struct sl_worker *w) {
     return w->audit && w->audit->every ? w->audit->shadow_bytes + 3 * PIECE : 0;
 }
 
-void sl_audit_close(struct sl_worker *w) {
+void sl_run_audit_close(struct sl_worker *w) {
     if (!w->audit)
         return;
     w->device->row->free(w->device, w->audit->shadow);
@@ -62,9 +62,9 @@ void sl_audit_close(struct sl_worker *w) {
     w->audit = NULL;
 }
 
-void sl_audit_harm(struct sl_worker *w, const struct sl_harm *harm) { w->audit->harm = *harm; }
+void sl_run_audit_harm(struct sl_worker *w, const struct sl_harm *harm) { w->audit->harm = *harm; }
 
-struct sl_audit_count sl_audit_count(const struct sl_worker *w) {
+struct sl_run_audit_count sl_run_audit_count(const struct sl_worker *w) {
     return w->audit->count;
 }
 
@@ -130,7 +130,7 @@ static bool is_chosen(struct sl_audit *audit) {
            sl_rng_below(audit->seed, audit->stream, (uint64_t)audit->count.seen, audit->every) == 0;
 }
 
-sl_err sl_audit_act(struct sl_worker *w, const struct sl_audited *a) {
+sl_err sl_run_audit_act(struct sl_worker *w, const struct sl_audited *a) {
     if (!w->audit)
         return a->act(a->ctx, false);
     bool twice = is_chosen(w->audit);
@@ -171,10 +171,10 @@ static sl_err act_pass(void *ctx, bool again) {
         pass.after = harm_after;
         pass.ctx = c;
     }
-    return sl_worker_run(c->worker, &pass);
+    return sl_run_worker_run(c->worker, &pass);
 }
 
-sl_err sl_audit_pass(struct sl_worker *w, const struct sl_pass *pass) {
+sl_err sl_run_audit_pass(struct sl_worker *w, const struct sl_pass *pass) {
     static const char *const names[SL_PHASE_COUNT] = {
         [SL_PHASE_F] = "a forward pass",
         [SL_PHASE_B] = "a backward pass",
@@ -194,5 +194,5 @@ sl_err sl_audit_pass(struct sl_worker *w, const struct sl_pass *pass) {
         .ctx = &ctx,
     };
     ctx.audited = &audited;
-    return sl_audit_act(w, &audited);
+    return sl_run_audit_act(w, &audited);
 }

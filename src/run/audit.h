@@ -14,9 +14,9 @@
 struct sl_audit;
 
 /* Memory for it is the worker's; `seed` of the run. every 0: nothing is done twice. */
-SL_MUST_CHECK sl_err sl_audit_open(struct sl_worker *worker, int64_t every, uint64_t seed);
-void sl_audit_close(struct sl_worker *worker);
-int64_t sl_audit_bytes(const struct sl_worker *worker); /* what it takes; 0: no audit */
+SL_MUST_CHECK sl_err sl_run_audit_open(struct sl_worker *worker, int64_t every, uint64_t seed);
+void sl_run_audit_close(struct sl_worker *worker);
+int64_t sl_run_audit_bytes(const struct sl_worker *worker); /* what it takes; 0: no audit */
 
 struct sl_audited;
 
@@ -27,13 +27,13 @@ struct sl_harm {
                   const struct sl_pass *pass, int instr);
     void *ctx;
 };
-void sl_audit_harm(struct sl_worker *worker, const struct sl_harm *harm);
+void sl_run_audit_harm(struct sl_worker *worker, const struct sl_harm *harm);
 
 /* Actions so far, and how many of them were done twice. */
-struct sl_audit_count {
+struct sl_run_audit_count {
     int64_t seen, twice;
 };
-struct sl_audit_count sl_audit_count(const struct sl_worker *worker);
+struct sl_run_audit_count sl_run_audit_count(const struct sl_worker *worker);
 
 /* The actions, audited where the worker is. */
 struct sl_region {
@@ -50,7 +50,7 @@ struct sl_audited {
     sl_err (*act)(void *ctx, bool again);
     void *ctx;
 };
-SL_MUST_CHECK sl_err sl_audit_act(struct sl_worker *worker, const struct sl_audited *audited);
-SL_MUST_CHECK sl_err sl_audit_pass(struct sl_worker *worker, const struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_run_audit_act(struct sl_worker *worker, const struct sl_audited *audited);
+SL_MUST_CHECK sl_err sl_run_audit_pass(struct sl_worker *worker, const struct sl_pass *pass);
 
 #endif

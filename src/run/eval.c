@@ -10,21 +10,22 @@
 /* Scores larger than this are not fetched for accuracy; how many at a time. */
 enum { SCORES_LIMIT = 1 << 26, PIECE_SCORES = 1 << 14 };
 
-enum sl_worker_program sl_train_eval_program(const struct sl_train *train) {
+enum sl_worker_program sl_run_train_eval_program(const struct sl_train *train) {
     return train->worker->programs[SL_WORKER_EVAL] ? SL_WORKER_EVAL : SL_WORKER_FULL;
 }
 
-const struct sl_program_port *sl_train_find_output(const struct sl_train *train, const char *name) {
-    const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
+const struct sl_program_port *sl_run_train_find_output(const struct sl_train *train,
+                                                       const char *name) {
+    const struct sl_program *p = train->worker->programs[sl_run_train_eval_program(train)];
     for (int i = 0; i < p->outputs.count; i++)
         if (strcmp(p->graph->outputs.at[p->outputs.at[i].index].name, name) == 0)
             return &p->outputs.at[i];
     return NULL;
 }
 
-void sl_scores_open(const struct sl_train *train, struct sl_scores *s) {
+void sl_run_scores_open(const struct sl_train *train, struct sl_scores *s) {
     const struct sl_loss *loss = &train->config.graph->losses.at[0];
-    const struct sl_program_port *port = sl_train_find_output(train, "logits");
+    const struct sl_program_port *port = sl_run_train_find_output(train, "logits");
     *s = (struct sl_scores){.input = loss->count_input, .ignore = loss->ignore};
     if (!port || s->input < 0 || port->operand.shape.rank == 0)
         return;
@@ -33,8 +34,8 @@ void sl_scores_open(const struct sl_train *train, struct sl_scores *s) {
     s->rows = operand->numel / s->classes;
     const struct sl_shape *target =
         &sl_graph_value(train->config.graph, train->config.graph->inputs.at[s->input].value)->shape;
-    const struct sl_program *p = train->worker->programs[sl_train_eval_program(train)];
-    if (operand->numel > SCORES_LIMIT || sl_shape_numel(target, p->samples) != s->rows)
+    const struct sl_program *p = train->worker->programs[sl_run_train_eval_program(train)];
+    if (operand->numel > SCORES_LIMIT || sl_graph_shape_numel(target, p->samples) != s->rows)
         return;
     s->piece = PIECE_SCORES / s->classes > 1 ? PIECE_SCORES / s->classes : 1;
     s->at = sl_realloc(NULL, sizeof *s->at * (size_t)(s->piece * s->classes));
@@ -42,7 +43,7 @@ void sl_scores_open(const struct sl_train *train, struct sl_scores *s) {
     s->port = port;
 }
 
-void sl_scores_close(struct sl_scores *s) {
+void sl_run_scores_close(struct sl_scores *s) {
     free(s->at);
     free(s->targets);
     *s = (struct sl_scores){0};
@@ -63,7 +64,8 @@ static void count_rows(struct sl_scores *s, int64_t first, int64_t count) {
     }
 }
 
-sl_err sl_scores_count(struct sl_train *train, const struct sl_feed *feed, struct sl_scores *s) {
+sl_err sl_run_scores_count(struct sl_train *train, const struct sl_feed *feed,
+                           struct sl_scores *s) {
     if (!s->port)
         return SL_OK;
     SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count, s->input,
@@ -71,43 +73,43 @@ sl_err sl_scores_count(struct sl_train *train, const struct sl_feed *feed, struc
     for (int64_t first = 0; first < s->rows; first += s->piece) {
         int64_t count = s->rows - first < s->piece ? s->rows - first : s->piece;
         struct sl_part part = {first * s->classes, count * s->classes};
-        SL_TRY(sl_worker_get_part(train->worker, feed->slot, s->port, part, s->at));
+        SL_TRY(sl_run_worker_get_part(train->worker, feed->slot, s->port, part, s->at));
         count_rows(s, first, count);
     }
     return SL_OK;
 }
 
 static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval_report *report) {
-    enum sl_worker_program program = sl_train_eval_program(train);
+    enum sl_worker_program program = sl_run_train_eval_program(train);
     int64_t batch = train->worker->programs[program]->samples;
     int slot = program == SL_WORKER_EVAL ? train->worker->slots : 0;
     struct sl_scores scores;
     sl_err err = SL_OK;
-    sl_scores_open(train, &scores);
+    sl_run_scores_open(train, &scores);
     for (int64_t r = 0; r < rounds; r++) {
         struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, slot};
         struct sl_pass pass = {.program = program, .slot = slot, .first_sample = feed.first};
-        SL_TRY_OUT(sl_train_feed(train, &feed));
-        SL_TRY_OUT(sl_worker_pass(train->worker, &pass));
-        SL_TRY_OUT(sl_train_add_losses(train, &feed, &report->loss));
-        SL_TRY_OUT(sl_scores_count(train, &feed, &scores));
+        SL_TRY_OUT(sl_run_train_feed(train, &feed));
+        SL_TRY_OUT(sl_run_worker_pass(train->worker, &pass));
+        SL_TRY_OUT(sl_run_train_add_losses(train, &feed, &report->loss));
+        SL_TRY_OUT(sl_run_scores_count(train, &feed, &scores));
         report->samples += batch;
     }
     if (scores.counted)
         report->accuracy = (double)scores.right / (double)scores.counted;
 out:
-    sl_scores_close(&scores);
+    sl_run_scores_close(&scores);
     return err;
 }
 
-sl_err sl_eval_samples(const struct sl_train_config *config, int64_t samples, int64_t unit,
-                       int64_t *out) {
+sl_err sl_run_eval_samples(const struct sl_train_config *config, int64_t samples, int64_t unit,
+                           int64_t *out) {
     int64_t have = sl_data_count(config->data, SL_DATA_VALID);
     int64_t rounds = (samples < have ? samples : have) / unit;
     if (rounds == 0 && have >= unit)
         rounds = 1;
     if (rounds == 0)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "the validation split has %lld samples, fewer than one micro-batch of "
                        "%lld; use more --micro, or a larger --validation",
                        (long long)have, (long long)unit);
@@ -115,12 +117,12 @@ sl_err sl_eval_samples(const struct sl_train_config *config, int64_t samples, in
     return SL_OK;
 }
 
-sl_err sl_train_eval(struct sl_train *train, int64_t samples, struct sl_eval_report *report) {
+sl_err sl_run_train_eval(struct sl_train *train, int64_t samples, struct sl_eval_report *report) {
     int64_t start = sl_clock_ns(), all;
-    int64_t batch = train->worker->programs[sl_train_eval_program(train)]->samples;
-    SL_TRY(sl_eval_samples(&train->config, samples, batch, &all));
+    int64_t batch = train->worker->programs[sl_run_train_eval_program(train)]->samples;
+    SL_TRY(sl_run_eval_samples(&train->config, samples, batch, &all));
     *report = (struct sl_eval_report){.step = train->step, .accuracy = NAN};
-    SL_TRY(sl_train_count(train, SL_DATA_VALID, 0, all, train->counts));
+    SL_TRY(sl_run_train_count(train, SL_DATA_VALID, 0, all, train->counts));
     SL_TRY(eval_rounds(train, all / batch, report));
     report->dur_ns = sl_clock_ns() - start;
     return SL_OK;

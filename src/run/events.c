@@ -63,7 +63,7 @@ static void put_wall_time(struct sl_text *out) {
     sl_text_put_bytes(out, &now, sizeof now);
 }
 
-sl_err sl_events_open(const char *run, FILE **out) {
+sl_err sl_run_events_open(const char *run, FILE **out) {
     struct sl_text path = {0}, event = {0};
     sl_text_printf(&path, "%s/events.out.tfevents.%lld.sluice.%ld", run, (long long)time(NULL),
                    (long)getpid());
@@ -81,7 +81,7 @@ sl_err sl_events_open(const char *run, FILE **out) {
     return err;
 }
 
-sl_err sl_events_scalar(FILE *events, int64_t step, const char *tag, float value) {
+sl_err sl_run_events_scalar(FILE *events, int64_t step, const char *tag, float value) {
     struct sl_text item = {0}, summary = {0}, event = {0};
     put_bytes(&item, 1, tag, strlen(tag));
     put_tag(&item, 2, 5);

@@ -1,8 +1,8 @@
 /* Feeding a worker: inputs of a micro-batch from the data set, seeds of the losses. */
 #include "run/train.h"
 
-sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split, int64_t first,
-                      int64_t count, double *out) {
+sl_err sl_run_train_count(const struct sl_train *train, enum sl_data_split split, int64_t first,
+                          int64_t count, double *out) {
     const struct sl_graph *graph = train->config.graph;
     for (int64_t i = 0; i < graph->losses.count; i++) {
         int input = graph->losses.at[i].count_input;
@@ -17,42 +17,42 @@ sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split, in
 /* d total / d loss of this micro-batch: its share of the batch's counted items, times the scale. */
 static sl_err put_seeds(struct sl_train *train, const struct sl_feed *feed,
                         const struct sl_program *program) {
-    double share[SL_LOSS_MOST];
+    double share[SL_LOSS_MAX];
     const struct sl_graph *graph = train->config.graph;
-    SL_ASSERT(graph->losses.count <= SL_LOSS_MOST);
+    SL_ASSERT(graph->losses.count <= SL_LOSS_MAX);
     if (program->seeds.count == 0)
         return SL_OK;
-    SL_TRY(sl_train_count(train, feed->split, feed->first, feed->count, share));
+    SL_TRY(sl_run_train_count(train, feed->split, feed->first, feed->count, share));
     for (int i = 0; i < program->seeds.count; i++) {
         int loss = program->seeds.at[i].index;
         double total = train->counts[loss];
         double weight = train->scale.value * graph->losses.at[loss].weight;
         float seed = total > 0 ? (float)(weight * share[loss] / total) : 0;
-        SL_TRY(sl_worker_put(train->worker, feed->slot, &program->seeds.at[i], &seed));
+        SL_TRY(sl_run_worker_put(train->worker, feed->slot, &program->seeds.at[i], &seed));
     }
     return SL_OK;
 }
 
-sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed) {
+sl_err sl_run_train_feed(struct sl_train *train, const struct sl_feed *feed) {
     struct sl_worker *worker = train->worker;
     const struct sl_program *program = worker->programs[feed->program];
     for (int i = 0; i < program->inputs.count; i++) {
         SL_TRY(sl_data_fill(train->config.data, feed->split, feed->first, feed->count,
                             program->inputs.at[i].index, worker->staging));
-        SL_TRY(sl_worker_put(worker, feed->slot, &program->inputs.at[i], worker->staging));
+        SL_TRY(sl_run_worker_put(worker, feed->slot, &program->inputs.at[i], worker->staging));
     }
     return put_seeds(train, feed, program);
 }
 
-struct sl_feed sl_train_micro(const struct sl_train *train, const struct sl_data_range *range,
-                              int64_t j) {
-    int64_t full = sl_train_full_samples(train->config.batch, train->config.micros);
+struct sl_feed sl_run_train_micro(const struct sl_train *train, const struct sl_data_range *range,
+                                  int64_t j) {
+    int64_t full = sl_run_train_full_samples(train->config.batch, train->config.micros);
     int64_t left = range->count - j * full;
     struct sl_feed feed = {
         .split = SL_DATA_TRAIN,
         .first = range->first + j * full,
         .count = left < full ? left : full,
     };
-    feed.program = sl_worker_program_for(train->worker, feed.count);
+    feed.program = sl_run_worker_program_for(train->worker, feed.count);
     return feed;
 }

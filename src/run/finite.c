@@ -15,7 +15,7 @@ static bool is_finite_half(uint16_t half, enum sl_dtype dtype) {
 static sl_err finite_range(struct sl_worker *w, const char *device, enum sl_dtype dtype,
                            int64_t count, bool *finite) {
     const struct sl_device_row *row = w->device->row;
-    int64_t size = sl_dtype_bytes(dtype);
+    int64_t size = sl_pass_dtype_bytes(dtype);
     union {
         float f[PIECE];
         uint16_t half[PIECE];
@@ -31,15 +31,15 @@ static sl_err finite_range(struct sl_worker *w, const char *device, enum sl_dtyp
     return SL_OK;
 }
 
-sl_err sl_finite_operand(struct sl_worker *w, const struct sl_pass *pass,
-                         const struct sl_operand *operand, bool *finite) {
-    const char *at = sl_worker_operand(w, pass, operand);
+sl_err sl_run_finite_operand(struct sl_worker *w, const struct sl_pass *pass,
+                             const struct sl_operand *operand, bool *finite) {
+    const char *at = sl_run_worker_operand(w, pass, operand);
     *finite = true;
     if (!at || operand->dtype == SL_INT)
         return SL_OK;
     if (!operand->row)
         return finite_range(w, at, operand->dtype, operand->numel, finite);
-    int64_t stride = operand->row * sl_dtype_bytes(operand->dtype);
+    int64_t stride = operand->row * sl_pass_dtype_bytes(operand->dtype);
     for (int64_t i = 0; *finite && i < operand->numel / operand->run; i++)
         SL_TRY(finite_range(w, at + i * stride, operand->dtype, operand->run, finite));
     return SL_OK;
@@ -57,7 +57,7 @@ static sl_err look(void *ctx, int index) {
     const struct sl_instr *instr = &p->instrs[index];
     bool finite = true;
     for (int i = 0; finite && !l->bad->kind && i < instr->out_count; i++)
-        SL_TRY(sl_finite_operand(l->worker, l->pass, &instr->out[i], &finite));
+        SL_TRY(sl_run_finite_operand(l->worker, l->pass, &instr->out[i], &finite));
     if (finite)
         return SL_OK;
     l->bad->kind = SL_BAD_OP;
@@ -68,12 +68,13 @@ static sl_err look(void *ctx, int index) {
     return SL_OK;
 }
 
-sl_err sl_finite_pass(struct sl_worker *worker, const struct sl_pass *pass, struct sl_bad *bad) {
+sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
+                          struct sl_bad *bad) {
     struct sl_pass looking = *pass;
     struct look ctx = {worker, pass, bad};
     looking.after = look;
     looking.ctx = &ctx;
-    return sl_worker_pass(worker, &looking);
+    return sl_run_worker_pass(worker, &looking);
 }
 
 static void name_param(const struct sl_worker *w, int i, enum sl_bad_kind kind,
@@ -83,11 +84,11 @@ static void name_param(const struct sl_worker *w, int i, enum sl_bad_kind kind,
     snprintf(bad->name, sizeof bad->name, "%s", w->graph->params.at[p->params[i].param].name);
 }
 
-sl_err sl_finite_weights(struct sl_worker *w, int version, struct sl_bad *bad) {
+sl_err sl_run_finite_weights(struct sl_worker *w, int version, struct sl_bad *bad) {
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
     for (int i = 0; !bad->kind && i < p->param_count; i++) {
         bool finite = true;
-        SL_TRY(finite_range(w, sl_worker_weight(w, version, i), SL_FLOAT, p->params[i].numel,
+        SL_TRY(finite_range(w, sl_run_worker_weight(w, version, i), SL_FLOAT, p->params[i].numel,
                             &finite));
         if (!finite)
             name_param(w, i, SL_BAD_WEIGHT, bad);
@@ -95,11 +96,11 @@ sl_err sl_finite_weights(struct sl_worker *w, int version, struct sl_bad *bad) {
     return SL_OK;
 }
 
-sl_err sl_finite_inputs(struct sl_worker *w, const struct sl_pass *pass, struct sl_bad *bad) {
+sl_err sl_run_finite_inputs(struct sl_worker *w, const struct sl_pass *pass, struct sl_bad *bad) {
     const struct sl_program *p = w->programs[pass->program];
     for (int i = 0; !bad->kind && i < p->inputs.count; i++) {
         bool finite;
-        SL_TRY(sl_finite_operand(w, pass, &p->inputs.at[i].operand, &finite));
+        SL_TRY(sl_run_finite_operand(w, pass, &p->inputs.at[i].operand, &finite));
         if (finite)
             continue;
         bad->kind = SL_BAD_INPUT;
@@ -109,12 +110,12 @@ sl_err sl_finite_inputs(struct sl_worker *w, const struct sl_pass *pass, struct 
     return SL_OK;
 }
 
-sl_err sl_finite_sums(struct sl_worker *w, int grad_slot, struct sl_bad *bad) {
+sl_err sl_run_finite_sums(struct sl_worker *w, int grad_slot, struct sl_bad *bad) {
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
-    SL_TRY(sl_worker_sum_uses(w, grad_slot));
+    SL_TRY(sl_run_worker_sum_uses(w, grad_slot));
     for (int i = 0; !bad->kind && i < p->param_count; i++) {
         bool finite = true;
-        SL_TRY(finite_range(w, sl_worker_grad(w, grad_slot, i), SL_FLOAT, p->params[i].numel,
+        SL_TRY(finite_range(w, sl_run_worker_grad(w, grad_slot, i), SL_FLOAT, p->params[i].numel,
                             &finite));
         if (!finite)
             name_param(w, i, SL_BAD_SUM, bad);
@@ -122,13 +123,13 @@ sl_err sl_finite_sums(struct sl_worker *w, int grad_slot, struct sl_bad *bad) {
     return SL_OK;
 }
 
-const char *sl_pass_tag_name(enum sl_pass_tag pass) {
+const char *sl_run_pass_tag_name(enum sl_pass_tag pass) {
     static const char *const names[] = {
         [SL_PASS_F] = "forward", [SL_PASS_I] = "input gradient", [SL_PASS_W] = "weight gradient"};
     return names[pass];
 }
 
-void sl_bad_put(struct sl_text *text, const struct sl_bad *bad) {
+void sl_run_bad_put(struct sl_text *text, const struct sl_bad *bad) {
     switch (bad->kind) {
     case SL_BAD_NONE: sl_text_put(text, "where is not known"); break;
     case SL_BAD_WEIGHT:
@@ -140,7 +141,7 @@ void sl_bad_put(struct sl_text *text, const struct sl_bad *bad) {
         break;
     case SL_BAD_OP:
         sl_text_printf(text, "first in %s (%s, %s) of stage %d, micro-batch %lld", bad->name,
-                       bad->op, sl_pass_tag_name(bad->pass), bad->stage, (long long)bad->micro);
+                       bad->op, sl_run_pass_tag_name(bad->pass), bad->stage, (long long)bad->micro);
         break;
     case SL_BAD_SUM:
         sl_text_printf(text, "first in the sum of the gradients of %s", bad->name);

@@ -25,23 +25,25 @@ struct sl_bad {
 };
 
 /* "h.0.mlp.gelu_31 (gelu, forward, stage 0, micro-batch 2) is the first ..." */
-void sl_bad_put(struct sl_text *text, const struct sl_bad *bad);
-const char *sl_pass_tag_name(enum sl_pass_tag pass); /* "forward", ... */
+void sl_run_bad_put(struct sl_text *text, const struct sl_bad *bad);
+const char *sl_run_pass_tag_name(enum sl_pass_tag pass); /* "forward", ... */
 
 /* Are all values of an operand of this pass finite? */
-SL_MUST_CHECK sl_err sl_finite_operand(struct sl_worker *worker, const struct sl_pass *pass,
-                                       const struct sl_operand *operand, bool *finite);
+SL_MUST_CHECK sl_err sl_run_finite_operand(struct sl_worker *worker, const struct sl_pass *pass,
+                                           const struct sl_operand *operand, bool *finite);
 
 /* Run a pass and look behind every instruction until one is bad. */
-SL_MUST_CHECK sl_err sl_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
-                                    struct sl_bad *bad);
+SL_MUST_CHECK sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
+                                        struct sl_bad *bad);
 
 /* The first weight of a version that is not finite. */
-SL_MUST_CHECK sl_err sl_finite_weights(struct sl_worker *worker, int version, struct sl_bad *bad);
+SL_MUST_CHECK sl_err sl_run_finite_weights(struct sl_worker *worker, int version,
+                                           struct sl_bad *bad);
 /* The first input of a slot, likewise. */
-SL_MUST_CHECK sl_err sl_finite_inputs(struct sl_worker *worker, const struct sl_pass *pass,
-                                      struct sl_bad *bad);
+SL_MUST_CHECK sl_err sl_run_finite_inputs(struct sl_worker *worker, const struct sl_pass *pass,
+                                          struct sl_bad *bad);
 /* The uses of every parameter added up (again), and looked at. */
-SL_MUST_CHECK sl_err sl_finite_sums(struct sl_worker *worker, int grad_slot, struct sl_bad *bad);
+SL_MUST_CHECK sl_err sl_run_finite_sums(struct sl_worker *worker, int grad_slot,
+                                        struct sl_bad *bad);
 
 #endif

@@ -20,7 +20,7 @@ static void fill_piece(void *ctx, int64_t piece) {
     const struct fill *f = ctx;
     int64_t from = piece * PIECE, to = from + PIECE < f->count ? from + PIECE : f->count;
     for (int64_t i = from; i < to; i++)
-        f->buffer[i] = (float)sl_init_value(f->init, f->seed, f->stream, f->first + i);
+        f->buffer[i] = (float)sl_op_init_value(f->init, f->seed, f->stream, f->first + i);
 }
 
 /* One tensor into `slabs` at its offset. */
@@ -60,7 +60,7 @@ static sl_err init_tensors(struct sl_worker *w, struct tensors tensors, uint64_t
     return err;
 }
 
-sl_err sl_worker_init(struct sl_worker *w, uint64_t seed) {
+sl_err sl_run_worker_init(struct sl_worker *w, uint64_t seed) {
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
     struct tensors params = {p->params, p->param_count, w->graph->params.at};
     struct tensors states = {p->states, p->state_count, w->graph->states.at};

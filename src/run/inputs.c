@@ -9,7 +9,7 @@ static sl_err describe_input(const struct sl_graph *graph, int index, struct sl_
     char text[SL_SHAPE_TEXT];
     if (shape->rank == 0 || !(shape->batch & 1))
         return sl_fail(SL_ERR_INPUT, "input '%s' has shape %s; its first size must be B",
-                       input->name, sl_shape_text(shape, text));
+                       input->name, sl_graph_shape_text(shape, text));
     *out = (struct sl_data_input){
         .name = input->name,
         .dtype = value->dtype == SL_INT ? SL_DATA_INT : SL_DATA_FLOAT,

@@ -48,7 +48,7 @@ sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step) {
     log->jsonl = fopen(path.at, "ae");
     if (!log->jsonl)
         SL_TRY_OUT(sl_fail(SL_ERR_SYSTEM, "%s: cannot open: %s", path.at, strerror(errno)));
-    SL_TRY_OUT(sl_events_open(run, &log->events));
+    SL_TRY_OUT(sl_run_events_open(run, &log->events));
 out:
     sl_text_free(&path);
     if (err != SL_OK)
@@ -79,7 +79,7 @@ static void put_bad(struct sl_json_out *json, const struct sl_bad *bad) {
     if (bad->kind == SL_BAD_OP) {
         sl_json_put_int(json, "stage", bad->stage);
         sl_json_put_string(json, "op", bad->op);
-        sl_json_put_string(json, "pass", sl_pass_tag_name(bad->pass));
+        sl_json_put_string(json, "pass", sl_run_pass_tag_name(bad->pass));
     }
     sl_json_close(json, '}');
 }
@@ -107,14 +107,15 @@ sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *r) {
         sl_json_put_double(&json, "peak_percent", round(1e4 * r->peak_share) / 100);
     sl_json_close(&json, '}');
     SL_TRY(put_line(log, &text));
-    SL_TRY(sl_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
+    SL_TRY(sl_run_events_scalar(log->events, r->step, "train/loss", (float)r->loss));
     if (!isnan(r->norm))
-        SL_TRY(sl_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
+        SL_TRY(sl_run_events_scalar(log->events, r->step, "train/grad_norm", (float)r->norm));
     if (r->loss_scale > 0)
-        SL_TRY(sl_events_scalar(log->events, r->step, "train/loss_scale", (float)r->loss_scale));
+        SL_TRY(
+            sl_run_events_scalar(log->events, r->step, "train/loss_scale", (float)r->loss_scale));
     if (r->worker_bytes)
-        SL_TRY(sl_events_scalar(log->events, r->step, "train/bubble", (float)r->bubble));
-    return sl_events_scalar(log->events, r->step, "train/lr", (float)r->lr);
+        SL_TRY(sl_run_events_scalar(log->events, r->step, "train/bubble", (float)r->bubble));
+    return sl_run_events_scalar(log->events, r->step, "train/lr", (float)r->lr);
 }
 
 sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *r) {
@@ -130,8 +131,8 @@ sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *r) {
     sl_json_close(&json, '}');
     SL_TRY(put_line(log, &text));
     if (!isnan(r->accuracy))
-        SL_TRY(sl_events_scalar(log->events, r->step, "eval/accuracy", (float)r->accuracy));
-    return sl_events_scalar(log->events, r->step, "eval/loss", (float)r->loss);
+        SL_TRY(sl_run_events_scalar(log->events, r->step, "eval/accuracy", (float)r->accuracy));
+    return sl_run_events_scalar(log->events, r->step, "eval/loss", (float)r->loss);
 }
 
 sl_err sl_run_log_staleness(struct sl_run_log *log, const struct sl_staleness *s) {

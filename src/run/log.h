@@ -2,7 +2,7 @@
 #ifndef SL_RUN_LOG_H
 #define SL_RUN_LOG_H
 
-#include "run/pipe.h"
+#include "pipe/pipe.h"
 
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ SL_MUST_CHECK sl_err sl_run_log_staleness(struct sl_run_log *log, const struct s
 void sl_run_log_close(struct sl_run_log *log);
 
 /* events.c: one scalar in TensorBoard's event format. */
-SL_MUST_CHECK sl_err sl_events_open(const char *run, FILE **out);
-SL_MUST_CHECK sl_err sl_events_scalar(FILE *events, int64_t step, const char *tag, float value);
+SL_MUST_CHECK sl_err sl_run_events_open(const char *run, FILE **out);
+SL_MUST_CHECK sl_err sl_run_events_scalar(FILE *events, int64_t step, const char *tag, float value);
 
 #endif

@@ -15,15 +15,15 @@ struct sl_scores {
 };
 
 /* port stays NULL when there is nothing to count. */
-void sl_scores_open(const struct sl_train *train, struct sl_scores *scores);
-void sl_scores_close(struct sl_scores *scores);
+void sl_run_scores_open(const struct sl_train *train, struct sl_scores *scores);
+void sl_run_scores_close(struct sl_scores *scores);
 /* Of the micro-batch that has just been evaluated. */
-SL_MUST_CHECK sl_err sl_scores_count(struct sl_train *train, const struct sl_feed *feed,
-                                     struct sl_scores *scores);
+SL_MUST_CHECK sl_err sl_run_scores_count(struct sl_train *train, const struct sl_feed *feed,
+                                         struct sl_scores *scores);
 
-/* How many samples an evaluation of `samples` takes when they come `unit` at a time. SL_ERR_NO when
+/* How many samples an evaluation of `samples` takes when they come `unit` at a time. SL_ERR_REFUSED when
  * the validation split is too small. */
-SL_MUST_CHECK sl_err sl_eval_samples(const struct sl_train_config *config, int64_t samples,
-                                     int64_t unit, int64_t *out);
+SL_MUST_CHECK sl_err sl_run_eval_samples(const struct sl_train_config *config, int64_t samples,
+                                         int64_t unit, int64_t *out);
 
 #endif

@@ -19,10 +19,10 @@ struct sl_serial {
     const struct sl_plan *plan;
     const int *stage_of;
     struct sl_device *device;
-    struct part *parts;  /* [stage] */
-    double *norms;       /* [graph params] */
-    double *losses;      /* [most micros][losses] of the batch */
-    int64_t most_micros; /* of any stage */
+    struct part *parts; /* [stage] */
+    double *norms;      /* [graph params] */
+    double *losses;     /* [most micros][losses] of the batch */
+    int64_t max_micros; /* of any stage */
     void *tie_sum;
     struct sl_data_cursor cursor;
     int64_t step, first; /* steps done; first sample of the batch */
@@ -36,7 +36,7 @@ static sl_err open_part(struct sl_serial *s, int stage) {
     struct part *part = &s->parts[stage];
     part->size = of->micro_size;
     part->micros = (c->batch + part->size - 1) / part->size;
-    s->most_micros = part->micros > s->most_micros ? part->micros : s->most_micros;
+    s->max_micros = part->micros > s->max_micros ? part->micros : s->max_micros;
     struct sl_worker_config config = {
         .graph = c->graph,
         .stage_of = s->stage_of,
@@ -53,18 +53,18 @@ static sl_err open_part(struct sl_serial *s, int stage) {
         .seed = c->seed,
     };
     part->train.config = *c;
-    part->train.scale = sl_loss_scale_begin(&c->loss_scale);
+    part->train.scale = sl_optim_loss_scale_begin(&c->loss_scale);
     part->train.device = s->device;
     part->train.counts = SL_NEW(&part->train.arena, double, c->graph->losses.count);
-    SL_TRY(sl_worker_open(s->device, &config, &part->train.worker));
+    SL_TRY(sl_run_worker_open(s->device, &config, &part->train.worker));
     int64_t state = part->train.worker->programs[SL_WORKER_FULL]->state_bytes;
     SL_TRY(s->device->row->alloc(s->device, state ? state : 64, &part->start));
     SL_TRY(s->device->row->alloc(s->device, state ? state : 64, &part->sum));
-    return sl_train_open_optimizer(&part->train);
+    return sl_run_train_open_optimizer(&part->train);
 }
 
-sl_err sl_serial_open(const struct sl_train_config *config, const struct sl_plan *plan,
-                      const int *stage_of, struct sl_serial **out) {
+sl_err sl_run_serial_open(const struct sl_train_config *config, const struct sl_plan *plan,
+                          const int *stage_of, struct sl_serial **out) {
     struct sl_serial *s = calloc(1, sizeof *s);
     if (!s)
         sl_out_of_memory(sizeof *s);
@@ -82,20 +82,20 @@ sl_err sl_serial_open(const struct sl_train_config *config, const struct sl_plan
     for (int t = 0; t < plan->tie_count; t++)
         tie_bytes = plan->ties[t].bytes > tie_bytes ? plan->ties[t].bytes : tie_bytes;
     SL_TRY_OUT(s->device->row->alloc(s->device, tie_bytes, &s->tie_sum));
-    s->losses = SL_NEW(&s->arena, double, s->most_micros * config->graph->losses.count);
+    s->losses = SL_NEW(&s->arena, double, s->max_micros * config->graph->losses.count);
     *out = s;
 out:
     if (err != SL_OK)
-        sl_serial_close(s);
+        sl_run_serial_close(s);
     return err;
 }
 
-void sl_serial_close(struct sl_serial *s) {
+void sl_run_serial_close(struct sl_serial *s) {
     if (!s)
         return;
     for (int i = 0; s->device && i < s->plan->stage_count; i++) {
         struct part *part = &s->parts[i];
-        sl_worker_close(part->train.worker);
+        sl_run_worker_close(part->train.worker);
         s->device->row->free(s->device, part->train.opt_scratch);
         s->device->row->free(s->device, part->start);
         s->device->row->free(s->device, part->sum);
@@ -109,7 +109,7 @@ void sl_serial_close(struct sl_serial *s) {
     free(s);
 }
 
-const struct sl_worker *sl_serial_worker(const struct sl_serial *s, int stage) {
+const struct sl_worker *sl_run_serial_worker(const struct sl_serial *s, int stage) {
     return s->parts[stage].train.worker;
 }
 
@@ -122,7 +122,7 @@ static int64_t samples_of(const struct sl_serial *s, int stage, int64_t micro) {
 }
 
 static enum sl_worker_program which_of(const struct sl_serial *s, int stage, int64_t micro) {
-    return sl_worker_program_for(s->parts[stage].train.worker, samples_of(s, stage, micro));
+    return sl_run_worker_program_for(s->parts[stage].train.worker, samples_of(s, stage, micro));
 }
 
 static const struct sl_program *program_of(const struct sl_serial *s, int stage, int64_t micro) {
@@ -157,7 +157,7 @@ static sl_err hand_over(struct sl_serial *s, struct end from, struct end to, boo
     for (int k = 0, i = 0; k < out->count; k++) {
         if (out->at[k].peer != to.stage)
             continue;
-        int64_t bytes = sl_operand_bytes(&out->at[k].operand), sample = bytes / p->samples;
+        int64_t bytes = sl_pass_operand_bytes(&out->at[k].operand), sample = bytes / p->samples;
         char *x = port_at(s, from, out, to.stage, i), *y = port_at(s, to, in, from.stage, i);
         i++;
         if (!whole) {
@@ -183,7 +183,7 @@ static struct sl_pass pass_of(const struct sl_serial *s, int stage, int64_t micr
     return (struct sl_pass){
         .program = which_of(s, stage, micro),
         .slot = (int)micro,
-        .seed = sl_train_seed(s->config.seed, s->step),
+        .seed = sl_run_train_seed(s->config.seed, s->step),
         .first_sample = s->first + micro * s->parts[stage].size,
     };
 }
@@ -194,12 +194,12 @@ static sl_err forward(struct sl_serial *s, int stage, int64_t micro) {
     struct sl_pass pass = pass_of(s, stage, micro);
     struct sl_feed feed = {SL_DATA_TRAIN, pass.program, pass.first_sample,
                            samples_of(s, stage, micro), pass.slot};
-    SL_TRY(sl_train_feed(&part->train, &feed));
+    SL_TRY(sl_run_train_feed(&part->train, &feed));
     for (int i = 0; i < of->in_count; i++)
         SL_TRY(fetch(s, (struct end){stage, micro}, s->plan->edges[of->in[i]].from, false));
-    SL_TRY(sl_worker_pass(part->train.worker, &pass));
-    return sl_train_loss_terms(&part->train, &feed,
-                               s->losses + micro * s->config.graph->losses.count);
+    SL_TRY(sl_run_worker_pass(part->train.worker, &pass));
+    return sl_run_train_loss_terms(&part->train, &feed,
+                                   s->losses + micro * s->config.graph->losses.count);
 }
 
 /* Every replica starts from the statistics before the batch; the result is their mean. */
@@ -222,7 +222,7 @@ static sl_err forward_stage(struct sl_serial *s, int stage) {
     if (width == 1)
         return SL_OK;
     SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, worker->state, part->sum, bytes));
-    return sl_worker_scale_state(worker, 1.0F / (float)width);
+    return sl_run_worker_scale_state(worker, 1.0F / (float)width);
 }
 
 static sl_err backward_stage(struct sl_serial *s, int stage) {
@@ -230,7 +230,7 @@ static sl_err backward_stage(struct sl_serial *s, int stage) {
     const struct sl_stage *of = &s->plan->stages[stage];
     for (int r = 0; r < of->width; r++)
         if (r >= part->micros)
-            SL_TRY(sl_worker_clear_grads(part->train.worker, r));
+            SL_TRY(sl_run_worker_clear_grads(part->train.worker, r));
     for (int64_t j = 0; j < part->micros; j++) {
         struct sl_pass pass = pass_of(s, stage, j);
         pass.phase = SL_PHASE_B;
@@ -238,7 +238,7 @@ static sl_err backward_stage(struct sl_serial *s, int stage) {
         pass.accumulate = j >= of->width;
         for (int i = 0; i < of->out_count; i++)
             SL_TRY(fetch(s, (struct end){stage, j}, s->plan->edges[of->out[i]].to, true));
-        SL_TRY(sl_worker_pass(part->train.worker, &pass));
+        SL_TRY(sl_run_worker_pass(part->train.worker, &pass));
     }
     return SL_OK;
 }
@@ -277,8 +277,8 @@ static sl_err add_tie(struct sl_serial *s, const struct sl_tie *tie) {
         int param = 0;
         while (strcmp(graph->params.at[p->params[param].param].name, tie->name) != 0)
             param++;
-        SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, sl_worker_grad(worker, 0, param), s->tie_sum,
-                         tie->bytes));
+        SL_TRY(row->copy(s->device, SL_STREAM_COMPUTE, sl_run_worker_grad(worker, 0, param),
+                         s->tie_sum, tie->bytes));
         worker->tied[param] = true;
     }
     return SL_OK;
@@ -293,40 +293,40 @@ static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
     for (int i = 0; i < s->plan->stage_count; i++) {
         struct sl_train *train = &s->parts[i].train;
         const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
-        SL_TRY(sl_worker_sum_uses(train->worker, 0));
-        SL_TRY(sl_train_norms(train, 0));
+        SL_TRY(sl_run_worker_sum_uses(train->worker, 0));
+        SL_TRY(sl_run_train_norms(train, 0));
         for (int k = 0; k < p->param_count; k++) /* copies of a tied one are all the same */
             s->norms[p->params[k].param] = train->norm_sums[k];
     }
     for (int64_t i = 0; i < s->config.graph->params.count; i++)
         sum += s->norms[i];
     struct sl_scale_state scale = s->parts[0].train.scale; /* the same for all */
-    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1 / scale.value, s->config.clip);
+    struct sl_norm_verdict verdict = sl_optim_norm_judge(sum, 1 / scale.value, s->config.clip);
     report->norm = verdict.norm;
-    report->lr = sl_lr_at(&s->config.lr, s->config.base_lr, s->step + 1);
-    report->loss_scale = sl_train_told_scale(&s->config, scale.value);
+    report->lr = sl_optim_lr_at(&s->config.lr, s->config.base_lr, s->step + 1);
+    report->loss_scale = sl_run_train_told_scale(&s->config, scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = s->step + 1, .lr = report->lr, .scale = verdict.scale};
     for (int i = 0; i < s->plan->stage_count && verdict.finite; i++)
-        SL_TRY(sl_train_update(&s->parts[i].train, &args));
+        SL_TRY(sl_run_train_update(&s->parts[i].train, &args));
     for (int i = 0; i < s->plan->stage_count; i++)
         s->parts[i].train.scale =
-            sl_loss_scale_next(&s->config.loss_scale, scale, scale.value, verdict.finite);
+            sl_optim_loss_scale_next(&s->config.loss_scale, scale, scale.value, verdict.finite);
     s->step++;
     return SL_OK;
 }
 
-sl_err sl_serial_step(struct sl_serial *s, struct sl_step_report *report) {
+sl_err sl_run_serial_step(struct sl_serial *s, struct sl_step_report *report) {
     const struct sl_train_config *c = &s->config;
-    int64_t start = sl_clock_ns(), losses = s->most_micros * c->graph->losses.count;
+    int64_t start = sl_clock_ns(), losses = s->max_micros * c->graph->losses.count;
     struct sl_data_range range;
     SL_TRY(sl_data_next(c->data, SL_DATA_TRAIN, SL_DATA_WRAP, c->batch, &s->cursor, &range));
     *report = (struct sl_step_report){.step = s->step + 1, .samples = range.count};
     s->first = range.first;
     memset(s->losses, 0, sizeof *s->losses * (size_t)losses);
     for (int i = 0; i < s->plan->stage_count; i++)
-        SL_TRY(sl_train_count(&s->parts[i].train, SL_DATA_TRAIN, range.first, range.count,
-                              s->parts[i].train.counts));
+        SL_TRY(sl_run_train_count(&s->parts[i].train, SL_DATA_TRAIN, range.first, range.count,
+                                  s->parts[i].train.counts));
     for (int i = 0; i < s->plan->stage_count; i++)
         SL_TRY(forward_stage(s, s->plan->topo[i]));
     for (int i = s->plan->stage_count - 1; i >= 0; i--)

@@ -14,12 +14,12 @@
 
 struct sl_serial;
 
-SL_MUST_CHECK sl_err sl_serial_open(const struct sl_train_config *config,
-                                    const struct sl_plan *plan, const int *stage_of,
-                                    struct sl_serial **out);
-void sl_serial_close(struct sl_serial *serial); /* NULL is fine */
+SL_MUST_CHECK sl_err sl_run_serial_open(const struct sl_train_config *config,
+                                        const struct sl_plan *plan, const int *stage_of,
+                                        struct sl_serial **out);
+void sl_run_serial_close(struct sl_serial *serial); /* NULL is fine */
 /* One optimizer step of the whole model. */
-SL_MUST_CHECK sl_err sl_serial_step(struct sl_serial *serial, struct sl_step_report *report);
-const struct sl_worker *sl_serial_worker(const struct sl_serial *serial, int stage);
+SL_MUST_CHECK sl_err sl_run_serial_step(struct sl_serial *serial, struct sl_step_report *report);
+const struct sl_worker *sl_run_serial_worker(const struct sl_serial *serial, int stage);
 
 #endif

@@ -2,9 +2,9 @@
 #include "run/session.h"
 
 #include "base/clock.h"
+#include "ckpt/ckpt.h"
 #include "graph/stats.h"
 #include "plan/pace.h"
-#include "run/ckpt.h"
 #include "run/log.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct session {
     struct sl_session_result *result;
     struct sl_pipe *pipe;   /* NULL: one worker */
     struct sl_train *train; /* one worker; NULL: a pipeline */
-    bool speaks;            /* rank 0 */
+    bool is_root;           /* rank 0 */
     struct sl_run_log log;
     struct sl_saver *saver; /* NULL: no directory */
     int64_t copy_bytes;
@@ -67,21 +67,21 @@ static int64_t step_of(const struct session *s) {
 
 static sl_err load(struct session *s, const char *from, bool weights_only) {
     return s->pipe ? sl_pipe_load(s->pipe, from, weights_only)
-                   : sl_train_load(s->train, from, weights_only);
+                   : sl_ckpt_train_load(s->train, from, weights_only);
 }
 
 /* What rank 0 has seen counts for all. */
 static sl_err share_flag(const struct session *s, bool *flag) {
-    *flag = *flag && s->speaks;
+    *flag = *flag && s->is_root;
     return s->config->comm ? sl_comm_merge(s->config->comm, flag, sizeof *flag) : SL_OK;
 }
 
 /* Where to begin: at nothing, at somebody's weights, or where the run stood. */
 static sl_err start(struct session *s) {
     const struct sl_session_config *c = s->config;
-    bool exists = s->speaks && c->run && sl_ckpt_exists(c->run);
+    bool exists = s->is_root && c->run && sl_ckpt_exists(c->run);
     if (exists && !c->resume)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s holds a run already; continue it with --resume, or choose another --out",
                        c->run);
     SL_TRY(share_flag(s, &exists));
@@ -89,12 +89,12 @@ static sl_err start(struct session *s) {
         SL_TRY(load(s, c->run, false));
         s->result->resumed = true;
         s->saved_step = step_of(s);
-        if (s->speaks)
+        if (s->is_root)
             sl_ckpt_clean(c->run);
     } else if (c->init) {
         SL_TRY(load(s, c->init, true));
     }
-    if (!c->run || !s->speaks)
+    if (!c->run || !s->is_root)
         return SL_OK;
     SL_TRY(make_directory(c->run));
     if (!exists) {
@@ -122,7 +122,7 @@ static bool is_paced(const struct session *s) {
 static sl_err open_saver(struct session *s) {
     const struct sl_session_config *c = s->config;
     struct sl_saver_config saver = {.ctx = s->pipe ? (void *)s->pipe : s->train,
-                                    .write = s->pipe ? sl_pipe_write : sl_train_write,
+                                    .write = s->pipe ? sl_pipe_write : sl_ckpt_train_write,
                                     .run = c->run,
                                     .config = c->config,
                                     .keep = c->keep};
@@ -130,10 +130,10 @@ static sl_err open_saver(struct session *s) {
         return SL_OK;
     if ((c->checkpoint_every > 0 || is_paced(s)) && !c->save_stops) {
         SL_TRY(s->pipe ? sl_pipe_open_copy(s->pipe, &saver.copy)
-                       : sl_train_open_copy(s->train, &saver.copy));
-        s->copy_bytes = sl_copy_bytes(saver.copy);
+                       : sl_ckpt_train_open_copy(s->train, &saver.copy));
+        s->copy_bytes = sl_ckpt_copy_bytes(saver.copy);
     }
-    s->saver = sl_saver_open(&saver);
+    s->saver = sl_ckpt_saver_open(&saver);
     return SL_OK;
 }
 
@@ -144,16 +144,17 @@ static sl_err look_after_save(struct session *s, bool wait) {
     struct sl_save_report report;
     if (!s->saver)
         return SL_OK;
-    SL_TRY(sl_saver_poll(s->saver, wait, &report));
-    if (report.step < 0 || !s->speaks)
+    SL_TRY(sl_ckpt_saver_poll(s->saver, wait, &report));
+    if (report.step < 0 || !s->is_root)
         return SL_OK;
     if (is_paced(s) && s->result->steps_done)
-        s->every = sl_pace_steps(&(struct sl_pace){.share = SHARE_PERCENT / 100.0,
-                                                   .least_ns = c->pace_ns,
-                                                   .step_ns = s->steps_ns / s->result->steps_done,
-                                                   .stall_ns = report.stall_ns,
-                                                   .cpu_ns = report.cpu_ns,
-                                                   .write_ns = report.write_ns});
+        s->every =
+            sl_plan_pace_steps(&(struct sl_pace){.share = SHARE_PERCENT / 100.0,
+                                                 .least_ns = c->pace_ns,
+                                                 .step_ns = s->steps_ns / s->result->steps_done,
+                                                 .stall_ns = report.stall_ns,
+                                                 .cpu_ns = report.cpu_ns,
+                                                 .write_ns = report.write_ns});
     if (c->on_save)
         c->on_save(c->ctx, &report, s->every);
     return SL_OK;
@@ -161,7 +162,7 @@ static sl_err look_after_save(struct session *s, bool wait) {
 
 /* Rank 0 says when; the others follow. */
 static bool is_save_due(const struct session *s) {
-    if (!is_paced(s) || !s->speaks)
+    if (!is_paced(s) || !s->is_root)
         return false;
     if (!s->every)
         return s->saved_step <= s->first_step && sl_clock_ns() - s->start_ns >= s->config->pace_ns;
@@ -174,8 +175,8 @@ static sl_err save(struct session *s, bool wait) {
         return SL_OK;
     if (s->saved_step != step) {
         SL_TRY(look_after_save(s, true)); /* there is one copy */
-        SL_TRY(sl_saver_save(s->saver, s->pipe ? sl_pipe_place(s->pipe) : sl_train_place(s->train),
-                             wait));
+        SL_TRY(sl_ckpt_saver_save(
+            s->saver, s->pipe ? sl_pipe_place(s->pipe) : sl_ckpt_train_place(s->train), wait));
         s->saved_step = step;
     }
     return look_after_save(s, wait);
@@ -184,8 +185,8 @@ static sl_err save(struct session *s, bool wait) {
 static sl_err evaluate(struct session *s) {
     struct sl_eval_report report;
     SL_TRY(s->pipe ? sl_pipe_eval(s->pipe, &report)
-                   : sl_train_eval(s->train, s->config->train.eval_samples, &report));
-    if (!s->speaks)
+                   : sl_run_train_eval(s->train, s->config->train.eval_samples, &report));
+    if (!s->is_root)
         return SL_OK;
     s->result->last_eval = report.loss;
     if (isnan(s->result->best_eval) || report.loss < s->result->best_eval)
@@ -207,7 +208,7 @@ static sl_err tell_step(struct session *s, struct sl_step_report *report) {
     if (report->step <= s->told)
         return SL_OK;
     s->told = report->step;
-    if (c->on_step && s->speaks)
+    if (c->on_step && s->is_root)
         c->on_step(c->ctx, report);
     return s->log.jsonl ? sl_run_log_step(&s->log, report) : SL_OK;
 }
@@ -226,14 +227,14 @@ static sl_err after_step(struct session *s, struct sl_step_report *report) {
 }
 
 /* Steps until something other than a step happens, at most `most`. */
-static int64_t run_length(const struct session *s, int64_t most) {
+static int64_t run_length(const struct session *s, int64_t max) {
     const struct sl_train_config *c = &s->config->train;
     int64_t step = step_of(s), length = c->steps - step;
     int64_t every[2] = {c->eval_every, s->config->checkpoint_every};
     for (int i = 0; i < 2; i++)
         if (every[i] > 0 && every[i] - step % every[i] < length)
             length = every[i] - step % every[i];
-    return length < most ? length : most;
+    return length < max ? length : max;
 }
 
 /* One worker in the pipeline's place before its last step, which was skipped: its weights are those
@@ -247,19 +248,19 @@ static sl_err look_again(struct session *s, struct sl_step_report *report) {
     int64_t epoch = sl_data_count(c->data, SL_DATA_TRAIN);
     int *stage = sl_realloc(NULL, sizeof *stage * (size_t)c->graph->nodes.count);
     config.eval_graph = NULL;
-    SL_TRY_OUT(sl_train_open(&config, &one));
+    SL_TRY_OUT(sl_run_train_open(&config, &one));
     SL_TRY_OUT(sl_pipe_gather(s->pipe, one));
     int64_t sample = one->cursor.epoch * epoch + one->cursor.position - c->batch;
     one->step--;
     one->scale.value = report->loss_scale > 0 ? report->loss_scale : 1;
     one->cursor.epoch = sample / epoch;
     one->cursor.position = sample % epoch;
-    SL_TRY_OUT(sl_train_step(one, &again));
+    SL_TRY_OUT(sl_run_train_step(one, &again));
     sl_pass_place(c->graph, s->config->stage_of, stage);
     report->bad = again.bad;
     report->bad.stage = again.bad.kind == SL_BAD_OP ? stage[again.bad.node] : 0;
 out:
-    sl_train_close(one);
+    sl_run_train_close(one);
     free(stage);
     return err;
 }
@@ -288,8 +289,8 @@ static sl_err log_staleness(struct session *s) {
 static sl_err run_pipe(struct session *s) {
     enum { STEPS_DRAWN = 16 };
     int64_t drawn = s->config->trace_steps ? s->config->trace_steps : STEPS_DRAWN;
-    int64_t most = !sl_pipe_is_synchronous(s->pipe) ? INT64_MAX : s->config->trace ? drawn : 1;
-    int64_t count = run_length(s, most);
+    int64_t max = !sl_pipe_is_synchronous(s->pipe) ? INT64_MAX : s->config->trace ? drawn : 1;
+    int64_t count = run_length(s, max);
     struct sl_step_report *reports = calloc((size_t)count, sizeof *reports);
     if (!reports)
         sl_out_of_memory((size_t)count * sizeof *reports);
@@ -297,7 +298,7 @@ static sl_err run_pipe(struct session *s) {
     SL_TRY_OUT(sl_pipe_run(s->pipe, count, reports));
     SL_TRY_OUT(s->told_err);
     count = sl_pipe_ran(s->pipe);
-    if (s->config->trace && s->config->on_trace && s->speaks)
+    if (s->config->trace && s->config->on_trace && s->is_root)
         s->config->on_trace(s->config->ctx, sl_pipe_timeline(s->pipe), step_of(s));
     SL_TRY_OUT(explain_skip(s, &reports[count - 1]));
     SL_TRY_OUT(log_staleness(s));
@@ -330,7 +331,7 @@ static sl_err run_steps(struct session *s) {
         if (s->pipe) {
             SL_TRY(run_pipe(s));
         } else {
-            SL_TRY(sl_train_step(s->train, &report));
+            SL_TRY(sl_run_train_step(s->train, &report));
             SL_TRY(after_step(s, &report));
         }
         SL_TRY(ask_turn(s, &turn));
@@ -344,8 +345,8 @@ static void tell_early(void *session, const struct sl_step_report *report) {
     struct session *s = session;
     struct sl_step_report copy = *report;
     if (s->config->comm && s->config->comm->ranks > 1) { /* not to be logged: see pipe_tell.c */
-        if (s->config->on_glimpse)
-            s->config->on_glimpse(s->config->ctx, report);
+        if (s->config->on_provisional)
+            s->config->on_provisional(s->config->ctx, report);
     } else if (s->told_err == SL_OK) {
         s->told_err = tell_step(s, &copy);
     }
@@ -357,15 +358,15 @@ static sl_err open_pipe(struct session *s) {
                                   .plan = c->plan,
                                   .stage_of = c->stage_of,
                                   .schedule = c->schedule,
-                                  .together = c->together,
+                                  .global_step = c->global_step,
                                   .slack = c->slack,
                                   .comm = c->comm,
                                   .bind = c->bind,
                                   .lend = c->lend,
                                   .staleness = c->staleness,
                                   .stall_ns = c->stall_ns,
-                                  .before = c->before,
-                                  .before_ctx = c->before_ctx,
+                                  .on_action = c->on_action,
+                                  .on_action_ctx = c->on_action_ctx,
                                   .on_step = tell_early,
                                   .on_step_ctx = s,
                                   .stop = c->stop,
@@ -373,10 +374,11 @@ static sl_err open_pipe(struct session *s) {
     return sl_pipe_open(&pipe, &s->pipe);
 }
 
-int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
-    struct sl_stage_bytes worker = sl_train_bytes(train);
-    return sl_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
-           sl_audit_bytes(train->worker) + (config->run || config->init ? SL_CKPT_BUFFER_BYTES : 0);
+int64_t sl_run_session_bytes(const struct sl_session_config *config, const struct sl_train *train) {
+    struct sl_stage_bytes worker = sl_run_train_bytes(train);
+    return sl_plan_stage_bytes_total(&worker) + sl_data_bytes(config->train.data) +
+           sl_run_audit_bytes(train->worker) +
+           (config->run || config->init ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
 /* What is computed again (recomputation) does not count as work done. */
@@ -389,7 +391,7 @@ static double sample_flops(const struct sl_graph *graph) {
 static int64_t count_params(const struct sl_graph *graph) {
     int64_t count = 0;
     for (int64_t i = 0; i < graph->params.count; i++)
-        count += sl_shape_numel(&sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
+        count += sl_graph_shape_numel(&sl_graph_value(graph, graph->params.at[i].value)->shape, 1);
     return count;
 }
 
@@ -421,12 +423,12 @@ static sl_err tell_start(struct session *s) {
         for (int w = 0; w < c->plan->worker_count; w++)
             start.bytes += start.worker_bytes[w];
     } else {
-        start.bytes = sl_session_bytes(c, s->train);
+        start.bytes = sl_run_session_bytes(c, s->train);
     }
     start.copy_bytes = s->copy_bytes;
     start.bytes += s->copy_bytes;
     s->result->bytes = start.bytes;
-    if (c->on_start && s->speaks && err == SL_OK)
+    if (c->on_start && s->is_root && err == SL_OK)
         c->on_start(c->ctx, &start);
     sl_arena_free(&arena);
     return err;
@@ -437,7 +439,7 @@ static sl_err run_session(struct session *s) {
     if (c->plan)
         SL_TRY(open_pipe(s));
     else
-        SL_TRY(sl_train_open(&c->train, &s->train));
+        SL_TRY(sl_run_train_open(&c->train, &s->train));
     SL_TRY(open_saver(s));
     SL_TRY(start(s));
     s->result->was_finished = step_of(s) >= c->train.steps;
@@ -446,7 +448,7 @@ static sl_err run_session(struct session *s) {
         SL_TRY(run_steps(s));
     if (c->train.audit)
         s->result->audit =
-            s->pipe ? sl_pipe_audit_count(s->pipe) : sl_audit_count(s->train->worker);
+            s->pipe ? sl_pipe_audit_count(s->pipe) : sl_run_audit_count(s->train->worker);
     s->result->stopped = step_of(s) < c->train.steps;
     s->result->step = step_of(s);
     if (c->on_end)
@@ -454,16 +456,17 @@ static sl_err run_session(struct session *s) {
     return SL_OK;
 }
 
-sl_err sl_session_run(const struct sl_session_config *config, struct sl_session_result *result) {
+sl_err sl_run_session_run(const struct sl_session_config *config,
+                          struct sl_session_result *result) {
     struct session s = {.config = config, .result = result, .saved_step = -1};
-    s.speaks = !config->comm || config->comm->rank == 0;
+    s.is_root = !config->comm || config->comm->rank == 0;
     *result = (struct sl_session_result){.last_loss = NAN, .best_eval = NAN, .last_eval = NAN};
     s.sample_flops = sample_flops(config->train.graph);
     sl_err err = run_session(&s);
     result->abandoned = sl_pipe_is_abandoned(s.pipe);
-    sl_saver_close(s.saver);
+    sl_ckpt_saver_close(s.saver);
     sl_pipe_close(s.pipe);
     sl_run_log_close(&s.log);
-    sl_train_close(s.train);
+    sl_run_train_close(s.train);
     return err;
 }

@@ -7,9 +7,9 @@
 #ifndef SL_RUN_SESSION_H
 #define SL_RUN_SESSION_H
 
+#include "ckpt/saver.h"
+#include "pipe/pipe.h"
 #include "run/audit.h"
-#include "run/pipe.h"
-#include "run/saver.h"
 
 #include <signal.h>
 
@@ -17,7 +17,7 @@
 struct sl_session_start {
     int64_t step;       /* finished before */
     int64_t params;     /* elements of all parameters */
-    int64_t bytes;      /* sl_session_bytes; of a pipeline: what its workers have allocated */
+    int64_t bytes;      /* sl_run_session_bytes; of a pipeline: what its workers have allocated */
     int64_t copy_bytes; /* of this process, for checkpoints beside the run; 0: saving stops it */
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
     const int64_t *rank_bytes;   /* [ranks] of a pipeline: predicted for each process, else NULL */
@@ -53,15 +53,15 @@ struct sl_session_config {
     void (*on_step)(void *ctx, const struct sl_step_report *report);
     /* A step that has ended while an asynchronous pipeline of several ranks is full: on_step hears
      * of it, and of those that were left out, when the pipeline is empty. */
-    void (*on_glimpse)(void *ctx, const struct sl_step_report *report);
+    void (*on_provisional)(void *ctx, const struct sl_step_report *report);
     void (*on_eval)(void *ctx, const struct sl_eval_report *report);
     int64_t stall_ns; /* see sl_pipe_config */
     /* Before every action of a pipeline, by its worker; see sl_pipe_config. */
-    sl_err (*before)(void *ctx, int worker, int64_t action);
-    void *before_ctx;
-    bool together;  /* asynchronous schedules: one verdict before each step */
-    bool staleness; /* log it */
-    bool trace;     /* measure when everything happens in a pipeline */
+    sl_err (*on_action)(void *ctx, int worker, int64_t action);
+    void *on_action_ctx;
+    bool global_step; /* asynchronous schedules: one verdict before each step */
+    bool staleness;   /* log it */
+    bool trace;       /* measure when everything happens in a pipeline */
     int64_t
         trace_steps; /* synchronous schedules: so many at a time; 0: enough for a good picture */
     /* After each run of the pipeline; `step` of the training run is the last one in it. */
@@ -76,15 +76,15 @@ struct sl_session_result {
     bool stopped, was_finished, resumed;
     bool abandoned; /* a worker is stuck: what the configuration names must stay */
     double last_loss, best_eval, last_eval; /* NAN: none */
-    int64_t bytes;                          /* sl_session_bytes; of a pipeline: allocated */
-    struct sl_audit_count audit;            /* of this process */
+    int64_t bytes;                          /* sl_run_session_bytes; of a pipeline: allocated */
+    struct sl_run_audit_count audit;        /* of this process */
 };
 
 /* What the process is predicted to need when one worker trains: the worker, its data set, saving.
  */
-int64_t sl_session_bytes(const struct sl_session_config *config, const struct sl_train *train);
+int64_t sl_run_session_bytes(const struct sl_session_config *config, const struct sl_train *train);
 
-SL_MUST_CHECK sl_err sl_session_run(const struct sl_session_config *config,
-                                    struct sl_session_result *result);
+SL_MUST_CHECK sl_err sl_run_session_run(const struct sl_session_config *config,
+                                        struct sl_session_result *result);
 
 #endif

@@ -21,30 +21,30 @@ static sl_err look_at_micro(struct sl_train *train, const struct sl_feed *feed, 
         .seed = seed,
         .first_sample = feed->first,
     };
-    SL_TRY(sl_train_feed(train, feed));
-    SL_TRY(sl_finite_inputs(train->worker, &pass, bad));
+    SL_TRY(sl_run_train_feed(train, feed));
+    SL_TRY(sl_run_finite_inputs(train->worker, &pass, bad));
     if (!bad->kind)
-        SL_TRY(sl_finite_pass(train->worker, &pass, bad));
+        SL_TRY(sl_run_finite_pass(train->worker, &pass, bad));
     pass.phase = SL_PHASE_B;
-    return bad->kind ? SL_OK : sl_finite_pass(train->worker, &pass, bad);
+    return bad->kind ? SL_OK : sl_run_finite_pass(train->worker, &pass, bad);
 }
 
 static sl_err look_at_step(struct sl_train *train, int64_t step, const struct sl_data_range *range,
                            struct sl_bad *bad) {
-    uint64_t seed = sl_train_seed(train->config.seed, step);
-    SL_TRY(sl_finite_weights(train->worker, 0, bad));
+    uint64_t seed = sl_run_train_seed(train->config.seed, step);
+    SL_TRY(sl_run_finite_weights(train->worker, 0, bad));
     for (int64_t j = 0; !bad->kind && j < train->config.micros; j++) {
-        struct sl_feed feed = sl_train_micro(train, range, j);
+        struct sl_feed feed = sl_run_train_micro(train, range, j);
         bad->micro = j;
         SL_TRY(look_at_micro(train, &feed, seed, bad));
     }
-    return bad->kind ? SL_OK : sl_finite_sums(train->worker, 0, bad);
+    return bad->kind ? SL_OK : sl_run_finite_sums(train->worker, 0, bad);
 }
 
 /* The statistics may have been spoilt by the step itself. No forward pass of training depends on
  * them, so that zeros do as well; afterwards they are put back. */
-sl_err sl_train_find_bad(struct sl_train *train, int64_t step, const struct sl_data_range *range,
-                         struct sl_bad *bad) {
+sl_err sl_run_train_find_bad(struct sl_train *train, int64_t step,
+                             const struct sl_data_range *range, struct sl_bad *bad) {
     int64_t bytes = train->worker->programs[SL_WORKER_FULL]->state_bytes;
     char *kept = calloc(2, (size_t)bytes + 1);
     if (!kept)

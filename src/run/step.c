@@ -1,6 +1,6 @@
 /* The optimizer step of one worker: sum the uses, judge the norm, step every parameter. */
+#include "ckpt/store.h"
 #include "run/audit.h"
-#include "run/store.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static sl_err act_norms(void *ctx, bool again) {
     struct sl_norm_item *items = train->norm_items;
     double *sums = train->norm_sums + (again ? p->param_count : 0);
     for (int i = 0; i < p->param_count; i++)
-        items[i] = (struct sl_norm_item){sl_worker_grad(train->worker, norms->grad_slot, i),
+        items[i] = (struct sl_norm_item){sl_run_worker_grad(train->worker, norms->grad_slot, i),
                                          p->params[i].numel, &sums[i]};
     SL_TRY(train->device->row->norm_sq(train->device, items, p->param_count));
     if (again && memcmp(train->norm_sums, sums, sizeof *sums * (size_t)p->param_count) != 0)
@@ -30,10 +30,10 @@ static sl_err act_norms(void *ctx, bool again) {
     return SL_OK;
 }
 
-sl_err sl_train_norms(struct sl_train *train, int grad_slot) {
+sl_err sl_run_train_norms(struct sl_train *train, int grad_slot) {
     struct norms norms = {train, grad_slot};
     struct sl_audited audited = {.what = "norms", .act = act_norms, .ctx = &norms};
-    return sl_audit_act(train->worker, &audited);
+    return sl_run_audit_act(train->worker, &audited);
 }
 
 static struct sl_step_item step_item(struct sl_train *train, const struct sl_update_args *args,
@@ -47,17 +47,17 @@ static struct sl_step_item step_item(struct sl_train *train, const struct sl_upd
             {
                 .count = param->count,
                 .rows = param->shape.rank > 0 ? param->shape.dim[0] : 1,
-                .w = sl_worker_weight(train->worker, args->version, i),
-                .g = sl_worker_grad(train->worker, args->grad_slot, i),
+                .w = sl_run_worker_weight(train->worker, args->version, i),
+                .g = sl_run_worker_grad(train->worker, args->grad_slot, i),
                 .scratch = train->opt_scratch,
             },
         .lr = lr,
     };
     item.io.cols = item.io.count / item.io.rows;
     if (args->delta)
-        item.io.delta = sl_worker_opt(train->worker, train->worker->state_count - 1, i);
+        item.io.delta = sl_run_worker_opt(train->worker, train->worker->state_count - 1, i);
     for (int s = 0; s < param->optim.row->state_count; s++)
-        item.io.state[s] = sl_worker_opt(train->worker, s, i);
+        item.io.state[s] = sl_run_worker_opt(train->worker, s, i);
     return item;
 }
 
@@ -76,11 +76,11 @@ static sl_err act_update(void *ctx, bool again) {
     return train->device->row->step(train->device, train->step_items, count);
 }
 
-sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args) {
+sl_err sl_run_train_update(struct sl_train *train, const struct sl_update_args *args) {
     const struct sl_worker *w = train->worker;
     const struct sl_program *p = w->programs[SL_WORKER_FULL];
     struct update update = {train, args};
-    sl_copy_await(train->copy);
+    sl_ckpt_copy_await(train->copy);
     struct sl_audited audited = {
         .what = "an optimizer step",
         .regions = {{w->param[args->version], p->param_bytes, "weights"},
@@ -93,36 +93,37 @@ sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args
     for (int s = 0; s < w->state_count; s++)
         audited.regions[audited.region_count++] =
             (struct sl_region){w->opt[s], p->param_bytes, "optimizer state"};
-    return sl_audit_act(train->worker, &audited);
+    return sl_run_audit_act(train->worker, &audited);
 }
 
-void sl_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report) {
+void sl_run_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report) {
     if (report->skipped &&
-        sl_loss_scale_blames(&config->loss_scale, report->loss_scale, report->loss))
+        sl_optim_loss_scale_blames(&config->loss_scale, report->loss_scale, report->loss))
         report->bad.kind = SL_BAD_SCALE;
 }
 
-double sl_train_told_scale(const struct sl_train_config *config, double value) {
-    return sl_loss_scale_is_none(&config->loss_scale) ? 0 : value;
+double sl_run_train_told_scale(const struct sl_train_config *config, double value) {
+    return sl_optim_loss_scale_is_none(&config->loss_scale) ? 0 : value;
 }
 
-sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report) {
+sl_err sl_run_train_apply(struct sl_train *train, struct sl_step_report *report) {
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     double sum = 0; /* over parameters in graph order */
-    SL_TRY(sl_worker_sum_uses(train->worker, 0));
-    SL_TRY(sl_train_norms(train, 0));
+    SL_TRY(sl_run_worker_sum_uses(train->worker, 0));
+    SL_TRY(sl_run_train_norms(train, 0));
     for (int i = 0; i < p->param_count; i++)
         sum += train->norm_sums[i];
-    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1 / train->scale.value, train->config.clip);
+    struct sl_norm_verdict verdict =
+        sl_optim_norm_judge(sum, 1 / train->scale.value, train->config.clip);
     report->norm = verdict.norm;
-    report->lr = sl_lr_at(&train->config.lr, train->config.base_lr, train->step + 1);
-    report->loss_scale = sl_train_told_scale(&train->config, train->scale.value);
+    report->lr = sl_optim_lr_at(&train->config.lr, train->config.base_lr, train->step + 1);
+    report->loss_scale = sl_run_train_told_scale(&train->config, train->scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = train->step + 1, .lr = report->lr, .scale = verdict.scale};
     if (verdict.finite)
-        SL_TRY(sl_train_update(train, &args));
-    train->scale = sl_loss_scale_next(&train->config.loss_scale, train->scale, train->scale.value,
-                                      verdict.finite);
+        SL_TRY(sl_run_train_update(train, &args));
+    train->scale = sl_optim_loss_scale_next(&train->config.loss_scale, train->scale,
+                                            train->scale.value, verdict.finite);
     train->step++;
     return SL_OK;
 }

@@ -11,7 +11,7 @@
 #include "run/finite.h"
 #include "run/worker.h"
 
-enum { SL_LOSS_MOST = 64 }; /* of a model */
+enum { SL_LOSS_MAX = 64 }; /* of a model */
 
 struct sl_step_report {
     int64_t step; /* from 1 */
@@ -37,7 +37,7 @@ struct sl_eval_report {
     int64_t dur_ns;
 };
 
-enum { SL_KINDS_MOST = 8 };
+enum { SL_KINDS_MAX = 8 };
 
 struct sl_train_config {
     const struct sl_graph *graph;      /* differentiated; to evaluate only: the eval graph */
@@ -46,7 +46,7 @@ struct sl_train_config {
     const struct sl_device_row *device;
     /* Pipelines over several kinds of device: worker w computes on kinds[w mod kind_count];
      * `device` is the first. 0: all on `device`. */
-    const struct sl_device_row *kinds[SL_KINDS_MOST];
+    const struct sl_device_row *kinds[SL_KINDS_MAX];
     int kind_count;
     int threads;
     enum sl_dtype dtype; /* of activations: SL_FLOAT, SL_BF16 or SL_FP16 */
@@ -82,50 +82,51 @@ struct sl_train {
     struct sl_copy *copy;        /* what steps wait for while it is taken; NULL: nothing */
 };
 
-SL_MUST_CHECK sl_err sl_train_open(const struct sl_train_config *config, struct sl_train **out);
-void sl_train_close(struct sl_train *train);
+SL_MUST_CHECK sl_err sl_run_train_open(const struct sl_train_config *config, struct sl_train **out);
+void sl_run_train_close(struct sl_train *train);
 
 /* One optimizer step. When it had to be skipped, report->bad names the first op that went wrong. */
-SL_MUST_CHECK sl_err sl_train_step(struct sl_train *train, struct sl_step_report *report);
+SL_MUST_CHECK sl_err sl_run_train_step(struct sl_train *train, struct sl_step_report *report);
 
 /* step.c: where a step was skipped for the scale of its loss, as far as one can tell, report->bad
  * says so, and nobody looks any further. */
-void sl_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report);
+void sl_run_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report);
 /* The loss scale as a report has it. */
-double sl_train_told_scale(const struct sl_train_config *config, double value);
+double sl_run_train_told_scale(const struct sl_train_config *config, double value);
 
 /* skip.c: run step number `step` (0-based) over these samples again, with the weights as they are,
  * and find the first value that is not finite. Statistics are left as they were. */
-SL_MUST_CHECK sl_err sl_train_find_bad(struct sl_train *train, int64_t step,
-                                       const struct sl_data_range *range, struct sl_bad *bad);
+SL_MUST_CHECK sl_err sl_run_train_find_bad(struct sl_train *train, int64_t step,
+                                           const struct sl_data_range *range, struct sl_bad *bad);
 
 /* eval.c: loss (and accuracy) over `samples` samples of the validation split. */
-SL_MUST_CHECK sl_err sl_train_eval(struct sl_train *train, int64_t samples,
-                                   struct sl_eval_report *report);
+SL_MUST_CHECK sl_err sl_run_train_eval(struct sl_train *train, int64_t samples,
+                                       struct sl_eval_report *report);
 
-enum sl_worker_program sl_train_eval_program(const struct sl_train *train);
+enum sl_worker_program sl_run_train_eval_program(const struct sl_train *train);
 /* A named output of the evaluation program, NULL when it has none. */
-const struct sl_program_port *sl_train_find_output(const struct sl_train *train, const char *name);
+const struct sl_program_port *sl_run_train_find_output(const struct sl_train *train,
+                                                       const char *name);
 
 /* save.c: from the latest checkpoint of `run`; weights_only: parameters and statistics, not the
- * place in the run. Saving is in run/store.h. */
-SL_MUST_CHECK sl_err sl_train_load(struct sl_train *train, const char *run, bool weights_only);
+ * place in the run. Saving is in ckpt/store.h. */
+SL_MUST_CHECK sl_err sl_ckpt_train_load(struct sl_train *train, const char *run, bool weights_only);
 
-/* What the run is predicted to need of memory, all told: sl_stage_bytes_total of this. */
-struct sl_stage_bytes sl_train_bytes(const struct sl_train *train);
+/* What the run is predicted to need of memory, all told: sl_plan_stage_bytes_total of this. */
+struct sl_stage_bytes sl_run_train_bytes(const struct sl_train *train);
 
 /* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into
  * `micros`; the seed of a step (0-based), different for every step so that dropout is; the
  * optimizer's view of the worker's parameters. */
-int64_t sl_train_full_samples(int64_t batch, int64_t micros);
-uint64_t sl_train_seed(uint64_t seed, int64_t step);
-SL_MUST_CHECK sl_err sl_train_open_optimizer(struct sl_train *train);
-SL_MUST_CHECK sl_err sl_train_check(const struct sl_train_config *config);
+int64_t sl_run_train_full_samples(int64_t batch, int64_t micros);
+uint64_t sl_run_train_seed(uint64_t seed, int64_t step);
+SL_MUST_CHECK sl_err sl_run_train_open_optimizer(struct sl_train *train);
+SL_MUST_CHECK sl_err sl_run_train_check(const struct sl_train_config *config);
 
 /* step.c: apply the gradient of the batch. The parts: sums of squares into norm_sums[], and the
  * update of weight slab `to` (which holds the old weights) by step t at rate lr. */
-SL_MUST_CHECK sl_err sl_train_apply(struct sl_train *train, struct sl_step_report *report);
-SL_MUST_CHECK sl_err sl_train_norms(struct sl_train *train, int grad_slot);
+SL_MUST_CHECK sl_err sl_run_train_apply(struct sl_train *train, struct sl_step_report *report);
+SL_MUST_CHECK sl_err sl_run_train_norms(struct sl_train *train, int grad_slot);
 struct sl_update_args {
     int64_t t; /* from 1 */
     double lr;
@@ -134,7 +135,7 @@ struct sl_update_args {
     const double *lr_of; /* [params] rates of their own, or NULL */
     bool delta;          /* store the direction in the last slab */
 };
-SL_MUST_CHECK sl_err sl_train_update(struct sl_train *train, const struct sl_update_args *args);
+SL_MUST_CHECK sl_err sl_run_train_update(struct sl_train *train, const struct sl_update_args *args);
 
 /* feed.c: the inputs and seeds of one micro-batch into a slot. */
 struct sl_feed {
@@ -143,18 +144,18 @@ struct sl_feed {
     int64_t first, count; /* samples */
     int slot;
 };
-SL_MUST_CHECK sl_err sl_train_feed(struct sl_train *train, const struct sl_feed *feed);
+SL_MUST_CHECK sl_err sl_run_train_feed(struct sl_train *train, const struct sl_feed *feed);
 /* What micro-batch j of a step over these samples is fed with. */
-struct sl_feed sl_train_micro(const struct sl_train *train, const struct sl_data_range *range,
-                              int64_t j);
+struct sl_feed sl_run_train_micro(const struct sl_train *train, const struct sl_data_range *range,
+                                  int64_t j);
 /* The losses of the micro-batch in the slot, each times its share of train->counts: terms[loss] for
  * those that this worker computes; and all of them added up. */
-SL_MUST_CHECK sl_err sl_train_loss_terms(struct sl_train *train, const struct sl_feed *feed,
-                                         double *terms);
-SL_MUST_CHECK sl_err sl_train_add_losses(struct sl_train *train, const struct sl_feed *feed,
-                                         double *loss);
+SL_MUST_CHECK sl_err sl_run_train_loss_terms(struct sl_train *train, const struct sl_feed *feed,
+                                             double *terms);
+SL_MUST_CHECK sl_err sl_run_train_add_losses(struct sl_train *train, const struct sl_feed *feed,
+                                             double *loss);
 /* Items that count for each loss over a range of samples. */
-SL_MUST_CHECK sl_err sl_train_count(const struct sl_train *train, enum sl_data_split split,
-                                    int64_t first, int64_t count, double *out);
+SL_MUST_CHECK sl_err sl_run_train_count(const struct sl_train *train, enum sl_data_split split,
+                                        int64_t first, int64_t count, double *out);
 
 #endif

@@ -29,7 +29,7 @@ static void free_slabs(struct sl_worker *w, int count, void **slabs) {
 
 static sl_err build_program(struct sl_worker *w, enum sl_worker_program which,
                             const struct sl_program_spec *spec) {
-    SL_TRY(sl_program_build(spec, &w->programs[which]));
+    SL_TRY(sl_pass_program_build(spec, &w->programs[which]));
     SL_TRY(w->device->row->bind(w->device, w->programs[which], &w->execs[which]));
     w->bytes += w->device->row->scratch_bytes(w->device, w->execs[which]);
     return SL_OK;
@@ -61,7 +61,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Evaluation happens between passes: it lives in a slot when that is large enough, else in WORK,
  * which nothing else uses then. */
-void sl_worker_lend(struct sl_worker *w, void *work, void *staging) {
+void sl_run_worker_lend(struct sl_worker *w, void *work, void *staging) {
     w->work = work;
     w->staging = staging;
     w->slot[w->slots] = w->eval_in_work ? work : w->slot[0];
@@ -72,7 +72,7 @@ static sl_err alloc_work(struct sl_worker *w) {
     if (w->borrows)
         return SL_OK;
     SL_TRY(alloc_bytes(w, w->work_bytes, &work));
-    sl_worker_lend(w, work, sl_realloc(NULL, (size_t)w->staging_bytes));
+    sl_run_worker_lend(w, work, sl_realloc(NULL, (size_t)w->staging_bytes));
     return SL_OK;
 }
 
@@ -108,8 +108,8 @@ static sl_err alloc_memory(struct sl_worker *w) {
     return SL_OK;
 }
 
-sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
-                      struct sl_worker **out) {
+sl_err sl_run_worker_open(struct sl_device *device, const struct sl_worker_config *config,
+                          struct sl_worker **out) {
     struct sl_worker *w = calloc(1, sizeof *w);
     if (!w)
         sl_out_of_memory(sizeof *w);
@@ -123,24 +123,24 @@ sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *c
     w->state_count = config->state_count;
     w->borrows = config->borrows;
     if (!sl_device_takes(device->row, config->dtype))
-        SL_TRY_OUT(sl_fail(SL_ERR_NO, "device '%s' has no %s; leave --dtype away",
+        SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "device '%s' has no %s; leave --dtype away",
                            device->row->name, config->dtype == SL_FP16 ? "fp16" : "bf16"));
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));
-    SL_TRY_OUT(sl_worker_init(w, config->seed));
+    SL_TRY_OUT(sl_run_worker_init(w, config->seed));
     if (config->audit)
-        SL_TRY_OUT(sl_audit_open(w, config->audit, config->seed));
+        SL_TRY_OUT(sl_run_audit_open(w, config->audit, config->seed));
     *out = w;
 out:
     if (err != SL_OK)
-        sl_worker_close(w);
+        sl_run_worker_close(w);
     return err;
 }
 
-void sl_worker_close(struct sl_worker *w) {
+void sl_run_worker_close(struct sl_worker *w) {
     if (!w)
         return;
-    sl_audit_close(w);
+    sl_run_audit_close(w);
     free_slabs(w, w->slots, w->slot);
     free_slabs(w, w->versions, w->param);
     free_slabs(w, w->grad_slots, w->grad);
@@ -152,13 +152,13 @@ void sl_worker_close(struct sl_worker *w) {
     }
     for (int i = 0; i < SL_WORKER_PROGRAMS; i++) {
         w->device->row->unbind(w->device, w->execs[i]);
-        sl_program_close(w->programs[i]);
+        sl_pass_program_close(w->programs[i]);
     }
     free(w->tied);
     free(w);
 }
 
-enum sl_worker_program sl_worker_program_for(const struct sl_worker *w, int64_t samples) {
+enum sl_worker_program sl_run_worker_program_for(const struct sl_worker *w, int64_t samples) {
     if (w->programs[SL_WORKER_FULL]->samples == samples)
         return SL_WORKER_FULL;
     SL_ASSERT(w->programs[SL_WORKER_LAST] && w->programs[SL_WORKER_LAST]->samples == samples);
@@ -176,21 +176,21 @@ static void *base_of(const struct sl_worker *w, const struct sl_pass *pass, enum
     }
 }
 
-void *sl_worker_operand(const struct sl_worker *w, const struct sl_pass *pass,
-                        const struct sl_operand *operand) {
+void *sl_run_worker_operand(const struct sl_worker *w, const struct sl_pass *pass,
+                            const struct sl_operand *operand) {
     char *base = base_of(w, pass, operand->space);
     return base ? base + operand->offset : NULL;
 }
 
-sl_err sl_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
-    return w->audit && pass->program != SL_WORKER_EVAL ? sl_audit_pass(w, pass)
-                                                       : sl_worker_run(w, pass);
+sl_err sl_run_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
+    return w->audit && pass->program != SL_WORKER_EVAL ? sl_run_audit_pass(w, pass)
+                                                       : sl_run_worker_run(w, pass);
 }
 
-sl_err sl_worker_run(struct sl_worker *w, const struct sl_pass *pass) {
+sl_err sl_run_worker_run(struct sl_worker *w, const struct sl_pass *pass) {
     struct sl_run_args args = {
         .phase = pass->phase,
-        .again_done = pass->again_done,
+        .recompute_done = pass->recompute_done,
         .accumulate = pass->accumulate,
         .seed = pass->seed,
         .first_sample = pass->first_sample,
@@ -208,20 +208,20 @@ static char *port_address(const struct sl_worker *w, int slot, const struct sl_o
     return base + operand->offset;
 }
 
-sl_err sl_worker_put(struct sl_worker *w, int slot, const struct sl_program_port *port,
-                     const void *host) {
+sl_err sl_run_worker_put(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                         const void *host) {
     return w->device->row->upload(w->device, SL_STREAM_COMPUTE,
                                   port_address(w, slot, &port->operand), host,
                                   port->operand.numel * 4);
 }
 
-sl_err sl_worker_get(struct sl_worker *w, int slot, const struct sl_program_port *port,
-                     void *host) {
-    return sl_worker_get_part(w, slot, port, (struct sl_part){0, port->operand.numel}, host);
+sl_err sl_run_worker_get(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                         void *host) {
+    return sl_run_worker_get_part(w, slot, port, (struct sl_part){0, port->operand.numel}, host);
 }
 
-sl_err sl_worker_get_part(struct sl_worker *w, int slot, const struct sl_program_port *port,
-                          struct sl_part part, void *host) {
+sl_err sl_run_worker_get_part(struct sl_worker *w, int slot, const struct sl_program_port *port,
+                              struct sl_part part, void *host) {
     const char *from = port_address(w, slot, &port->operand) + part.first * 4;
     SL_ASSERT(part.first >= 0 && part.first + part.count <= port->operand.numel);
     SL_TRY(w->device->row->download(w->device, SL_STREAM_COMPUTE, host, from, part.count * 4));
@@ -233,11 +233,11 @@ struct sum {
     int grad_slot;
 };
 
-static sl_err sum_uses(void *ctx, bool again) {
+static sl_err sum_uses(void *ctx, bool recompute) {
     struct sl_worker *w = ((struct sum *)ctx)->worker;
     int grad_slot = ((struct sum *)ctx)->grad_slot;
     const struct sl_program *p = w->programs[0];
-    (void)again;
+    (void)recompute;
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_use *uses = &p->uses[p->params[i].first_use];
         char *slab = w->grad[grad_slot];
@@ -248,7 +248,7 @@ static sl_err sum_uses(void *ctx, bool again) {
     return SL_OK;
 }
 
-sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
+sl_err sl_run_worker_sum_uses(struct sl_worker *w, int grad_slot) {
     struct sum sum = {w, grad_slot};
     struct sl_audited audited = {
         .what = "a sum of gradients",
@@ -257,17 +257,17 @@ sl_err sl_worker_sum_uses(struct sl_worker *w, int grad_slot) {
         .act = sum_uses,
         .ctx = &sum,
     };
-    return sl_audit_act(w, &audited);
+    return sl_run_audit_act(w, &audited);
 }
 
-sl_err sl_worker_copy_weights(struct sl_worker *w, int to, int from) {
+sl_err sl_run_worker_copy_weights(struct sl_worker *w, int to, int from) {
     return w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->param[to], w->param[from],
                                 w->programs[SL_WORKER_FULL]->param_bytes);
 }
 
 enum { PART = 4096 }; /* floats moved over the host at a time */
 
-sl_err sl_worker_clear_grads(struct sl_worker *w, int grad_slot) {
+sl_err sl_run_worker_clear_grads(struct sl_worker *w, int grad_slot) {
     static const float zeros[PART];
     int64_t bytes = w->programs[0]->grad_bytes;
     for (int64_t at = 0; at < bytes; at += (int64_t)sizeof zeros) {
@@ -278,7 +278,7 @@ sl_err sl_worker_clear_grads(struct sl_worker *w, int grad_slot) {
     return w->device->row->sync(w->device, SL_STREAM_COMPUTE);
 }
 
-sl_err sl_worker_scale_state(struct sl_worker *w, float by) {
+sl_err sl_run_worker_scale_state(struct sl_worker *w, float by) {
     float part[PART];
     int64_t bytes = w->programs[0]->state_bytes;
     for (int64_t at = 0; at < bytes; at += (int64_t)sizeof part) {
@@ -294,23 +294,23 @@ sl_err sl_worker_scale_state(struct sl_worker *w, float by) {
     return SL_OK;
 }
 
-const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
-                                              int index) {
+const struct sl_program_param *sl_run_worker_find(const struct sl_program_param *list, int count,
+                                                  int index) {
     for (int i = 0; i < count; i++)
         if (list[i].param == index)
             return &list[i];
     return NULL;
 }
 
-void *sl_worker_weight(const struct sl_worker *w, int version, int param) {
+void *sl_run_worker_weight(const struct sl_worker *w, int version, int param) {
     return (char *)w->param[version] + w->programs[0]->params[param].offset;
 }
 
-void *sl_worker_grad(const struct sl_worker *w, int grad_slot, int param) {
+void *sl_run_worker_grad(const struct sl_worker *w, int grad_slot, int param) {
     const struct sl_program *p = w->programs[0];
     return (char *)w->grad[grad_slot] + p->uses[p->params[param].first_use].offset;
 }
 
-void *sl_worker_opt(const struct sl_worker *w, int state, int param) {
+void *sl_run_worker_opt(const struct sl_worker *w, int state, int param) {
     return (char *)w->opt[state] + w->programs[0]->params[param].offset;
 }

@@ -30,7 +30,7 @@ struct sl_worker_config {
     int grad_slots;  /* gradient slabs */
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
-    bool borrows;    /* work area and staging come by sl_worker_lend */
+    bool borrows;    /* work area and staging come by sl_run_worker_lend */
     int64_t audit;   /* do one of so many actions twice (run/audit.h); 0: none */
 };
 
@@ -53,21 +53,22 @@ struct sl_worker {
     struct sl_audit *audit;            /* NULL: nothing is done twice */
 };
 
-SL_MUST_CHECK sl_err sl_worker_open(struct sl_device *device, const struct sl_worker_config *config,
-                                    struct sl_worker **out);
-void sl_worker_close(struct sl_worker *worker);
+SL_MUST_CHECK sl_err sl_run_worker_open(struct sl_device *device,
+                                        const struct sl_worker_config *config,
+                                        struct sl_worker **out);
+void sl_run_worker_close(struct sl_worker *worker);
 /* Before its first pass, to a worker that borrows: work_bytes of the device, staging_bytes of the
  * host. Nothing in them lasts from one pass to the next. */
-void sl_worker_lend(struct sl_worker *worker, void *work, void *staging);
+void sl_run_worker_lend(struct sl_worker *worker, void *work, void *staging);
 
 /* init.c: initial values into every weight version and the running statistics. */
-SL_MUST_CHECK sl_err sl_worker_init(struct sl_worker *worker, uint64_t seed);
+SL_MUST_CHECK sl_err sl_run_worker_init(struct sl_worker *worker, uint64_t seed);
 
 /* A pass of one micro-batch. */
 struct sl_pass {
     enum sl_worker_program program;
     enum sl_phase phase;
-    bool again_done; /* as in sl_run_args */
+    bool recompute_done; /* as in sl_run_args */
     int slot, version, grad_slot;
     bool accumulate;
     uint64_t seed;
@@ -76,45 +77,45 @@ struct sl_pass {
     sl_err (*after)(void *ctx, int instr); /* as in sl_run_args */
     void *ctx;
 };
-SL_MUST_CHECK sl_err sl_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_run_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
 /* The same, never audited. */
-SL_MUST_CHECK sl_err sl_worker_run(struct sl_worker *worker, const struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_run_worker_run(struct sl_worker *worker, const struct sl_pass *pass);
 
 /* Which program serves training micro-batches of this size. */
-enum sl_worker_program sl_worker_program_for(const struct sl_worker *worker, int64_t samples);
+enum sl_worker_program sl_run_worker_program_for(const struct sl_worker *worker, int64_t samples);
 
 /* Put host data into a port of a slot, or take it out. */
-SL_MUST_CHECK sl_err sl_worker_put(struct sl_worker *worker, int slot,
-                                   const struct sl_program_port *port, const void *host);
-SL_MUST_CHECK sl_err sl_worker_get(struct sl_worker *worker, int slot,
-                                   const struct sl_program_port *port, void *host);
+SL_MUST_CHECK sl_err sl_run_worker_put(struct sl_worker *worker, int slot,
+                                       const struct sl_program_port *port, const void *host);
+SL_MUST_CHECK sl_err sl_run_worker_get(struct sl_worker *worker, int slot,
+                                       const struct sl_program_port *port, void *host);
 struct sl_part {
     int64_t first, count; /* elements */
 };
-SL_MUST_CHECK sl_err sl_worker_get_part(struct sl_worker *worker, int slot,
-                                        const struct sl_program_port *port, struct sl_part part,
-                                        void *host);
+SL_MUST_CHECK sl_err sl_run_worker_get_part(struct sl_worker *worker, int slot,
+                                            const struct sl_program_port *port, struct sl_part part,
+                                            void *host);
 
 /* Add up the uses of every parameter; afterwards the gradient is that of the first use. */
-SL_MUST_CHECK sl_err sl_worker_sum_uses(struct sl_worker *worker, int grad_slot);
+SL_MUST_CHECK sl_err sl_run_worker_sum_uses(struct sl_worker *worker, int grad_slot);
 
 /* Weight slab `to` takes the bytes of slab `from`. */
-SL_MUST_CHECK sl_err sl_worker_copy_weights(struct sl_worker *worker, int to, int from);
+SL_MUST_CHECK sl_err sl_run_worker_copy_weights(struct sl_worker *worker, int to, int from);
 
 /* Replicas: a gradient of nothing, and the mean of running statistics after their sum. */
-SL_MUST_CHECK sl_err sl_worker_clear_grads(struct sl_worker *worker, int grad_slot);
-SL_MUST_CHECK sl_err sl_worker_scale_state(struct sl_worker *worker, float by);
+SL_MUST_CHECK sl_err sl_run_worker_clear_grads(struct sl_worker *worker, int grad_slot);
+SL_MUST_CHECK sl_err sl_run_worker_scale_state(struct sl_worker *worker, float by);
 
 /* The row of a graph parameter (or state) in a program's list; NULL when the stage lacks it. */
-const struct sl_program_param *sl_worker_find(const struct sl_program_param *list, int count,
-                                              int index);
+const struct sl_program_param *sl_run_worker_find(const struct sl_program_param *list, int count,
+                                                  int index);
 
 /* Device memory of an operand of a pass; NULL when it is absent. */
-void *sl_worker_operand(const struct sl_worker *worker, const struct sl_pass *pass,
-                        const struct sl_operand *operand);
+void *sl_run_worker_operand(const struct sl_worker *worker, const struct sl_pass *pass,
+                            const struct sl_operand *operand);
 /* Device memory of a parameter's weights, its gradient, its optimizer state. */
-void *sl_worker_weight(const struct sl_worker *worker, int version, int param);
-void *sl_worker_grad(const struct sl_worker *worker, int grad_slot, int param);
-void *sl_worker_opt(const struct sl_worker *worker, int state, int param);
+void *sl_run_worker_weight(const struct sl_worker *worker, int version, int param);
+void *sl_run_worker_grad(const struct sl_worker *worker, int grad_slot, int param);
+void *sl_run_worker_opt(const struct sl_worker *worker, int state, int param);
 
 #endif

@@ -49,13 +49,13 @@ static void offer_before(struct walk *w, struct sl_moment m) {
 static void offer_inputs(struct walk *w, const struct sl_action *a) {
     const struct sl_sched *sched = w->timeline->sched;
     const struct sl_stage *stage = &sched->plan->stages[a->stage];
-    struct sl_need need = sl_deps_need(stage, a->kind);
+    struct sl_need need = sl_sched_deps_need(stage, a->kind);
     bool grad = need.out_grads;
     int count = grad ? stage->out_count : need.in_acts ? stage->in_count : 0;
     for (int i = 0; i < count; i++) {
         int edge = grad ? stage->out[i] : stage->in[i];
         int other = grad ? sched->plan->edges[edge].to : sched->plan->edges[edge].from;
-        struct sl_micro_range range = sl_deps_overlap(sched, a->stage, a->micro, other);
+        struct sl_micro_range range = sl_sched_deps_overlap(sched, a->stage, a->micro, other);
         for (int32_t x = range.low; x < range.high; x++) {
             struct sl_action recv = {.kind = SL_RECV,
                                      .flags = grad ? SL_GRAD : 0,
@@ -64,7 +64,7 @@ static void offer_inputs(struct walk *w, const struct sl_action *a) {
                                      .other = x,
                                      .edge = (uint16_t)edge};
             struct sl_moment send, got;
-            if (sl_matches_find(w->matches, &recv, &send, &got))
+            if (sl_sched_matches_find(w->matches, &recv, &send, &got))
                 offer(w, send, span_at(w, got)->end_ns);
         }
     }
@@ -87,7 +87,7 @@ static void offer_posts(struct walk *w, struct sl_moment m, int depth) {
         if (w->best_ns == w->limit_ns)
             return;
         if (lane->at[i].action.kind != SL_SEND ||
-            !sl_matches_find(w->matches, &lane->at[i].action, &send, &recv))
+            !sl_sched_matches_find(w->matches, &lane->at[i].action, &send, &recv))
             continue;
         if (lane->at[i].end_ns == w->limit_ns)
             offer(w, (struct sl_moment){m.lane, i}, w->limit_ns);
@@ -207,7 +207,7 @@ static void offer_wire(struct walk *w, struct sl_moment m) {
 static bool waits_for_parts(const struct walk *w, const struct sl_action *a) {
     const struct sl_sched *sched = w->timeline->sched;
     bool verdict = a->kind == SL_REDUCE && a->slot == sl_sched_verdict(sched->plan);
-    return sched->together && (verdict || a->kind == SL_STEP);
+    return sched->global_step && (verdict || a->kind == SL_STEP);
 }
 
 /* What the start of `m` waited for. */
@@ -219,12 +219,13 @@ static bool step_back(struct walk *w, struct sl_moment m) {
     w->best_ns = -1;
     w->limit_ns = span->start_ns;
     offer_before(w, m);
-    message = message && sl_matches_find(w->matches, &span->action, &send, &recv);
+    message = message && sl_sched_matches_find(w->matches, &span->action, &send, &recv);
     if (message)
         offer_before(w, recv);
     if (!message)
         offer_inputs(w, &span->action);
-    if (span->action.kind == SL_REDUCE && !w->timeline->sched->together && w->best_ns < w->limit_ns)
+    if (span->action.kind == SL_REDUCE && !w->timeline->sched->global_step &&
+        w->best_ns < w->limit_ns)
         offer_group(w, &span->action);
     if (message && w->best_ns < w->limit_ns)
         offer_wire(w, m);
@@ -261,24 +262,25 @@ static void add_time(struct sl_critical *out, const struct sl_span *span, int64_
     out->gap_ns -= ns;
 }
 
-void sl_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
-                          struct sl_critical *out) {
+void sl_sched_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
+                                struct sl_critical *out) {
     struct walk w = {.timeline = timeline};
     struct sl_moment at;
-    int64_t until = timeline->end_ns, most = 0;
+    int64_t until = timeline->end_ns, max = 0;
     *out = (struct sl_critical){.gap_ns = timeline->end_ns};
     for (int l = 0; l < timeline->lane_count; l++)
-        most += timeline->lanes[l].count;
+        max += timeline->lanes[l].count;
     if (!find_last(timeline, &at))
         return;
-    w.matches = sl_matches_open(timeline);
+    w.matches = sl_sched_matches_open(timeline);
     do {
         const struct sl_span *span = span_at(&w, at);
         int64_t end = span->end_ns;
         struct sl_moment send, recv;
-        if (span->action.kind == SL_SEND && sl_matches_find(w.matches, &span->action, &send, &recv))
+        if (span->action.kind == SL_SEND &&
+            sl_sched_matches_find(w.matches, &span->action, &send, &recv))
             end = span_at(&w, recv)->end_ns;
-        if (span->action.kind == SL_REDUCE && timeline->sched->together)
+        if (span->action.kind == SL_REDUCE && timeline->sched->global_step)
             end = until; /* the way of a part */
         add_time(out, span, (end < until ? end : until) - span->start_ns);
         until = span->start_ns;
@@ -286,7 +288,7 @@ void sl_timeline_critical(struct sl_arena *arena, const struct sl_timeline *time
         if (!step_back(&w, at))
             break;
         at = w.best;
-    } while (w.path.count <= most);
+    } while (w.path.count <= max);
     for (int64_t i = 0; i < w.path.count / 2; i++) {
         struct sl_moment swap = w.path.at[i];
         w.path.at[i] = w.path.at[w.path.count - 1 - i];
@@ -296,5 +298,5 @@ void sl_timeline_critical(struct sl_arena *arena, const struct sl_timeline *time
     out->at = SL_VEC_FREEZE(&w.path, arena);
     SL_VEC_FREE(&w.path);
     free(w.by_end);
-    sl_matches_close(w.matches);
+    sl_sched_matches_close(w.matches);
 }

@@ -20,32 +20,34 @@ struct sl_need {
     bool out_grads; /* gradients over every out-edge */
     uint16_t own;   /* bit set of kinds: one of them, same seat, same micro-batch */
 };
-struct sl_need sl_deps_need(const struct sl_stage *stage, enum sl_kind kind);
+struct sl_need sl_sched_deps_need(const struct sl_stage *stage, enum sl_kind kind);
 
 /* Micro-batches [low, high) of `other` that share samples with `micro` of `stage`. */
 struct sl_micro_range {
     int32_t low, high;
 };
-struct sl_micro_range sl_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
-                                      int other);
+struct sl_micro_range sl_sched_deps_overlap(const struct sl_sched *sched, int stage, int32_t micro,
+                                            int other);
 
 /* The seat that runs a micro-batch of a stage: micro-batch j of an iteration on replica j mod
  * width. And its place among the micro-batches of that seat, counted over the whole run. */
-int sl_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
-int32_t sl_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
+int sl_sched_deps_seat(const struct sl_sched *sched, int stage, int32_t micro);
+int32_t sl_sched_deps_ordinal(const struct sl_sched *sched, int stage, int32_t micro);
 /* Micro-batches of an iteration (of `micros` of the stage) that fall on a replica. */
-int32_t sl_deps_share(int32_t micros, int width, int replica);
+int32_t sl_sched_deps_share(int32_t micros, int width, int replica);
 /* Is this the seat's last micro-batch of its iteration? Gradients are added in ascending order: its
  * B or W completes what REDUCE then adds up. */
-bool sl_deps_completes(const struct sl_sched *sched, int stage, int32_t micro);
+bool sl_sched_deps_completes(const struct sl_sched *sched, int stage, int32_t micro);
 
 /* policy.c: a pass as policies see it (RECOMPUTE is a part of the backward), and a stage. */
-struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched, const struct sl_action *pass);
-struct sl_policy_at sl_policy_at_of(const struct sl_sched *sched, int stage);
+struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
+                                              const struct sl_action *pass);
+struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stage);
 
 /* Does this edge matter to anybody on the stage's own worker? Pools by edge end. */
-int sl_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad, bool send);
-int sl_pool_count(const struct sl_stage *stage);
+int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,
+                          bool send);
+int sl_sched_pool_count(const struct sl_stage *stage);
 
 /* The same schedule with at most one repetition: what proofs are about. Lists are shared; the
  * epilogue's actions are at repetition flat.reps. */

@@ -1,31 +1,31 @@
 /* Shared parts of the generators: windows, seat sequences, domain tests. */
 #include "sched/gen.h"
 
-void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
+void sl_sched_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro) {
     SL_PUSH(&passes->vec,
             ((struct sl_action){.kind = (uint8_t)kind, .stage = (uint16_t)stage, .micro = micro}));
 }
 
-int64_t sl_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+int64_t sl_sched_gen_ceil(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-void sl_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out) {
+void sl_sched_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out) {
     for (int t = plan->stage_count - 1; t >= 0; t--) {
         const struct sl_stage *i = &plan->stages[plan->topo[t]];
         int64_t b = i->micro_size, wider = (i->width - 1) * k * b, f = k * b + wider;
         for (int e = 0; e < i->out_count; e++) {
             int to = plan->edges[i->out[e]].to;
             const struct sl_stage *j = &plan->stages[to];
-            int64_t step = most(j->micro_size, k * b + most(0, b - k * j->micro_size)) + wider;
+            int64_t step = max(j->micro_size, k * b + max(0, b - k * j->micro_size)) + wider;
             step += slack * b;
-            f = most(f, sl_gen_ceil(out[to] + step, b) * b);
+            f = max(f, sl_sched_gen_ceil(out[to] + step, b) * b);
         }
         out[plan->topo[t]] = f;
     }
 }
 
-void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split) {
+void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int replica = gen->plan->seats[seat].replica;
     int32_t micros = gen->micros[stage], next = 0;
@@ -33,12 +33,12 @@ void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bo
         int64_t until = window - 1 + a / k * k;
         for (; next < micros && next <= until; next++)
             if (next % width == replica)
-                sl_gen_put(&gen->seats[seat], SL_F, stage, next);
+                sl_sched_gen_put(&gen->seats[seat], SL_FORWARD, stage, next);
         if (a % width != replica)
             continue;
-        sl_gen_put(&gen->seats[seat], split ? SL_I : SL_B, stage, a);
+        sl_sched_gen_put(&gen->seats[seat], split ? SL_BACKWARD_INPUT : SL_BACKWARD, stage, a);
         if (split)
-            sl_gen_put(&gen->seats[seat], SL_W, stage, a);
+            sl_sched_gen_put(&gen->seats[seat], SL_BACKWARD_WEIGHT, stage, a);
     }
 }
 
@@ -52,8 +52,8 @@ static int head(void *ctx, int seat, struct sl_offer out[4]) {
         return 0;
     out[0].pass = seq->vec.at[taken];
     int height = gen->plan->stages[out[0].pass.stage].height;
-    bool forward = out[0].pass.kind == SL_F, weight = out[0].pass.kind == SL_W;
-    out[0].urgency = height + (forward ? SL_STAGE_MOST : weight ? 2 * SL_STAGE_MOST : 0);
+    bool forward = out[0].pass.kind == SL_FORWARD, weight = out[0].pass.kind == SL_BACKWARD_WEIGHT;
+    out[0].urgency = height + (forward ? SL_STAGE_MAX : weight ? 2 * SL_STAGE_MAX : 0);
     return 1;
 }
 
@@ -63,14 +63,14 @@ static void took_head(void *ctx, int seat, const struct sl_action *pass) {
     gen->seats[seat].vec.room++;
 }
 
-sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
+sl_err sl_sched_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
     int64_t *rooms = SL_NEW(gen->arena, int64_t, gen->plan->seat_count);
     for (int i = 0; i < gen->plan->seat_count; i++) {
         rooms[i] = gen->seats[i].vec.room;
         gen->seats[i].vec.room = 0;
     }
     struct sl_play play = {.gen = gen, .ctx = gen, .candidates = head, .took = took_head};
-    sl_err err = sl_gen_play(&play);
+    sl_err err = sl_sched_gen_play(&play);
     for (int i = 0; i < gen->plan->seat_count; i++) {
         gen->seats[i].vec.room = rooms[i];
         gen->seats[i].vec.count = 0;
@@ -79,7 +79,7 @@ sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns) {
     return err;
 }
 
-sl_err sl_gen_merge(struct sl_gen *gen) {
+sl_err sl_sched_gen_merge(struct sl_gen *gen) {
     bool single = true;
     for (int i = 0; i < gen->plan->worker_count; i++)
         single &= gen->plan->worker_seat_count[i] <= 1;
@@ -97,16 +97,16 @@ sl_err sl_gen_merge(struct sl_gen *gen) {
         return SL_OK;
     }
     int64_t end_ns;
-    return sl_gen_play_seats(gen, &end_ns);
+    return sl_sched_gen_play_seats(gen, &end_ns);
 }
 
 /* --- domain tests --- */
 
-sl_err sl_gen_check_equal(const struct sl_gen *gen) {
+sl_err sl_sched_gen_check_equal(const struct sl_gen *gen) {
     const struct sl_stage *stages = gen->plan->stages;
     for (int i = 1; i < gen->plan->stage_count; i++)
         if (stages[i].micro_size != stages[0].micro_size)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s needs one micro-batch size for all stages: %s has %lld samples, %s "
                            "%lld; graph and kfkb allow that",
                            gen->row->name, stages[0].name, (long long)stages[0].micro_size,
@@ -114,10 +114,10 @@ sl_err sl_gen_check_equal(const struct sl_gen *gen) {
     return SL_OK;
 }
 
-sl_err sl_gen_check_single(const struct sl_gen *gen) {
+sl_err sl_sched_gen_check_single(const struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->worker_count; i++)
         if (gen->plan->worker_seat_count[i] > 1)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "%s with replicas or ties needs one stage per worker: worker %d has %d",
                            gen->row->name, i, gen->plan->worker_seat_count[i]);
     return SL_OK;
@@ -132,23 +132,25 @@ static bool is_chain(const struct sl_plan *plan) {
     return true;
 }
 
-sl_err sl_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
+sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
     const struct sl_plan *plan = gen->plan;
     int n = plan->stage_count, p = plan->worker_count, width = layout == SL_LAYOUT_CROSS ? 2 : 1;
-    SL_TRY(sl_gen_check_equal(gen));
+    SL_TRY(sl_sched_gen_check_equal(gen));
     if (!is_chain(plan))
-        return sl_fail(SL_ERR_NO, "%s needs a chain of stages; zb-graph and graph take any graph",
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s needs a chain of stages; zb-graph and graph take any graph",
                        gen->row->name);
     if (layout == SL_LAYOUT_CROSS && (n != p || n % 2))
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s needs an even number of stages and as many workers: %d stages, %d "
                        "workers",
                        gen->row->name, n, p);
     if (layout == SL_LAYOUT_V && n != 2 * p)
-        return sl_fail(SL_ERR_NO, "%s needs two stages per worker: %d stages, %d workers",
+        return sl_fail(SL_ERR_REFUSED, "%s needs two stages per worker: %d stages, %d workers",
                        gen->row->name, n, p);
     if (layout == SL_LAYOUT_LOOP && n % p)
-        return sl_fail(SL_ERR_NO, "%s needs as many stages on every worker: %d stages, %d workers",
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s needs as many stages on every worker: %d stages, %d workers",
                        gen->row->name, n, p);
     for (int i = 0; i < n; i++) {
         const struct sl_stage *stage = &plan->stages[i];
@@ -157,7 +159,7 @@ sl_err sl_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout) {
         if (ok && width == 2)
             ok = stage->workers[1] == n - 1 - i;
         if (!ok)
-            return sl_fail(SL_ERR_NO, "%s needs stage %s on worker %d%s", gen->row->name,
+            return sl_fail(SL_ERR_REFUSED, "%s needs stage %s on worker %d%s", gen->row->name,
                            stage->name, want,
                            width == 2 ? " and a replica on the opposite one" : ", width 1");
     }

@@ -28,25 +28,25 @@ struct sl_gen {
     struct sl_passes *seats;   /* [seat] sequences before merging */
 };
 
-void sl_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro);
+void sl_sched_gen_put(struct sl_passes *passes, enum sl_kind kind, int stage, int32_t micro);
 
 /* In-flight samples of every stage for kFkB: from the sinks up,
  *     f(sink) = k w b,   f(i) = max over edges i->j of roundup to b_i of
  *     f(j) + max(b_j, k b_i + max(0, b_i - k b_j)) + (w_i - 1) k b_i
  * which is papers.md C.4 with w_i replicas that each hold k micro-batches more. `slack` adds as
  * many micro-batches per edge: what waits between two stages hides transfers and uneven passes. */
-void sl_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out);
+void sl_sched_gen_inflight(const struct sl_plan *plan, int64_t k, int64_t slack, int64_t *out);
 
 /* kFkB order on a seat: backwards of micro-batch a follow forwards up to window-1 + a/k*k. */
-void sl_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split);
+void sl_sched_gen_windowed(struct sl_gen *gen, int seat, int64_t window, int64_t k, bool split);
 
 /* Merge gen->seats into gen->workers. Workers with one seat copy; with several, a greedy play with
  * the durations decides (backward first), so that the order is one that can happen. */
-sl_err sl_gen_merge(struct sl_gen *gen);
+sl_err sl_sched_gen_merge(struct sl_gen *gen);
 /* The play alone, for any number of seats per worker; also gives the makespan. */
-sl_err sl_gen_play_seats(struct sl_gen *gen, int64_t *end_ns);
+sl_err sl_sched_gen_play_seats(struct sl_gen *gen, int64_t *end_ns);
 /* The sequences of zb-h1 (scale 1) and zb-h2 (scale 2) into gen->seats. */
-void sl_gen_zb_sequences(struct sl_gen *gen, int scale);
+void sl_sched_gen_zb_sequences(struct sl_gen *gen, int scale);
 
 /* A greedy play. For each seat `candidates` offers up to 4 passes that may run next as far as the
  * seat is concerned, most urgent first; the engine takes the most urgent that has its inputs. */
@@ -61,16 +61,16 @@ struct sl_play {
     void (*took)(void *ctx, int seat, const struct sl_action *pass);
     int64_t end_ns; /* out: makespan */
 };
-sl_err sl_gen_play(struct sl_play *play);
+sl_err sl_sched_gen_play(struct sl_play *play);
 
 /* Asynchronous stream (gen_stream.c): fills the segments of gen->sched. */
-sl_err sl_gen_stream(struct sl_gen *gen);
+sl_err sl_sched_gen_stream(struct sl_gen *gen);
 
 /* Domain tests that several rows share; `who` is the row's name. */
-sl_err sl_gen_check_equal(const struct sl_gen *gen);  /* one micro-batch size */
-sl_err sl_gen_check_single(const struct sl_gen *gen); /* one stage per worker */
-sl_err sl_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout);
+sl_err sl_sched_gen_check_equal(const struct sl_gen *gen);  /* one micro-batch size */
+sl_err sl_sched_gen_check_single(const struct sl_gen *gen); /* one stage per worker */
+sl_err sl_sched_gen_check_chain(const struct sl_gen *gen, enum sl_layout layout);
 
-int64_t sl_gen_ceil(int64_t a, int64_t b);
+int64_t sl_sched_gen_ceil(int64_t a, int64_t b);
 
 #endif

@@ -18,7 +18,9 @@
  */
 #include "sched/gen.h"
 
-static sl_err check(const struct sl_gen *gen) { return sl_gen_check_chain(gen, SL_LAYOUT_CROSS); }
+static sl_err check(const struct sl_gen *gen) {
+    return sl_sched_gen_check_chain(gen, SL_LAYOUT_CROSS);
+}
 
 struct state {
     struct sl_gen *gen;
@@ -29,39 +31,39 @@ static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
     struct state *state = ctx;
     const struct sl_seat *s = &state->gen->plan->seats[seat];
     int32_t *next = state->next[seat];
-    int32_t share = sl_deps_share(state->gen->micros[s->stage], 2, s->replica);
+    int32_t share = sl_sched_deps_share(state->gen->micros[s->stage], 2, s->replica);
     int p = state->gen->plan->stage_count, count = 0;
     if (next[1] < next[0])
         out[count++] = (struct sl_offer){
-            {.kind = SL_B, .stage = (uint16_t)s->stage, .micro = next[1] * 2 + s->replica},
-            SL_STAGE_MOST + s->stage};
+            {.kind = SL_BACKWARD, .stage = (uint16_t)s->stage, .micro = next[1] * 2 + s->replica},
+            SL_STAGE_MAX + s->stage};
     if (next[0] < share && next[0] - next[1] < p - s->stage)
         out[count++] = (struct sl_offer){
-            {.kind = SL_F, .stage = (uint16_t)s->stage, .micro = next[0] * 2 + s->replica},
-            SL_STAGE_MOST - s->stage};
+            {.kind = SL_FORWARD, .stage = (uint16_t)s->stage, .micro = next[0] * 2 + s->replica},
+            SL_STAGE_MAX - s->stage};
     return count;
 }
 
 static void took(void *ctx, int seat, const struct sl_action *pass) {
-    ((struct state *)ctx)->next[seat][pass->kind == SL_B]++;
+    ((struct state *)ctx)->next[seat][pass->kind == SL_BACKWARD]++;
 }
 
 static sl_err iteration(struct sl_gen *gen) {
     struct state state = {
         gen, sl_arena_alloc(gen->arena, gen->plan->seat_count * (int64_t)sizeof(int32_t[2]))};
     struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
-    return sl_gen_play(&play);
+    return sl_sched_gen_play(&play);
 }
 
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     const struct sl_seat *s = &gen->plan->seats[seat];
     int64_t live = gen->plan->stage_count - s->stage;
-    int64_t share = sl_deps_share(gen->micros[0], 2, s->replica);
+    int64_t share = sl_sched_deps_share(gen->micros[0], 2, s->replica);
     *out = (struct sl_claim){
         .passes = "F B", .live = live < share ? live : share, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_schedule_chimera = {
+const struct sl_schedule sl_sched_row_chimera = {
     .name = "chimera",
     .brief = "two pipelines in opposite directions, two copies of the weights (Chimera)",
     .domain = "a chain of an even number of stages, each with a replica on the opposite worker",

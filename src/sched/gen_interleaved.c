@@ -7,9 +7,9 @@
 #include "sched/gen.h"
 
 static sl_err check(const struct sl_gen *gen) {
-    SL_TRY(sl_gen_check_chain(gen, SL_LAYOUT_LOOP));
+    SL_TRY(sl_sched_gen_check_chain(gen, SL_LAYOUT_LOOP));
     if (gen->sched->micros[0] % gen->plan->worker_count)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "interleaved needs micro-batches in multiples of the workers: %d "
                        "micro-batches, %d workers",
                        gen->sched->micros[0], gen->plan->worker_count);
@@ -19,9 +19,9 @@ static sl_err check(const struct sl_gen *gen) {
 static void put(struct sl_gen *gen, int worker, enum sl_kind kind, int64_t x) {
     int p = gen->plan->worker_count, v = gen->plan->stage_count / p;
     int64_t chunk = x % (p * v) / p, micro = x / (p * v) * p + x % p;
-    if (kind != SL_F)
+    if (kind != SL_FORWARD)
         chunk = v - 1 - chunk;
-    sl_gen_put(&gen->workers[worker], kind, (int)chunk * p + worker, (int32_t)micro);
+    sl_sched_gen_put(&gen->workers[worker], kind, (int)chunk * p + worker, (int32_t)micro);
 }
 
 static int64_t warm_up(const struct sl_gen *gen, int worker) {
@@ -37,11 +37,11 @@ static sl_err iteration(struct sl_gen *gen) {
         int64_t total = (int64_t)gen->micros[0] * (gen->plan->stage_count / p);
         int64_t warm = warm_up(gen, r);
         for (int64_t x = 0; x < warm; x++)
-            put(gen, r, SL_F, x);
+            put(gen, r, SL_FORWARD, x);
         for (int64_t x = warm; x < total + warm; x++) {
             if (x < total)
-                put(gen, r, SL_F, x);
-            put(gen, r, SL_B, x - warm);
+                put(gen, r, SL_FORWARD, x);
+            put(gen, r, SL_BACKWARD, x - warm);
         }
     }
     return SL_OK;
@@ -66,7 +66,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.passes = "F B", .live = live, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_schedule_interleaved = {
+const struct sl_schedule sl_sched_row_interleaved = {
     .name = "interleaved",
     .brief = "several stages per worker in a loop (Megatron's interleaved 1F1B)",
     .domain = "a chain, stages in a loop over the workers, micro-batches a multiple of the workers",

@@ -56,7 +56,7 @@ static struct event pop(struct play *p) {
 
 /* Latest end over what an edge brings to `micro` of `stage`. */
 static int64_t edge_ready(const struct play *p, int stage, int32_t micro, int other, bool grad) {
-    struct sl_micro_range range = sl_deps_overlap(&p->view, stage, micro, other);
+    struct sl_micro_range range = sl_sched_deps_overlap(&p->view, stage, micro, other);
     int64_t ready = 0;
     for (int32_t x = range.low; x < range.high; x++)
         if (p->end[grad][other][x] > ready)
@@ -66,10 +66,10 @@ static int64_t edge_ready(const struct play *p, int stage, int32_t micro, int ot
 
 static int64_t ready_at(const struct play *p, const struct sl_action *pass) {
     const struct sl_stage *stage = &p->plan->stages[pass->stage];
-    struct sl_need need = sl_deps_need(stage, pass->kind);
+    struct sl_need need = sl_sched_deps_need(stage, pass->kind);
     int64_t ready = 0, at;
-    if (need.own && pass->kind != SL_F)
-        ready = p->end[pass->kind == SL_W][pass->stage][pass->micro];
+    if (need.own && pass->kind != SL_FORWARD)
+        ready = p->end[pass->kind == SL_BACKWARD_WEIGHT][pass->stage][pass->micro];
     for (int i = 0; need.in_acts && i < stage->in_count; i++) {
         at = edge_ready(p, pass->stage, pass->micro, p->plan->edges[stage->in[i]].from, false);
         ready = at > ready ? at : ready;
@@ -84,28 +84,30 @@ static int64_t ready_at(const struct play *p, const struct sl_action *pass) {
 /* Wake the workers that read what this pass makes. */
 static void wake_readers(struct play *p, const struct sl_action *pass, int64_t time) {
     const struct sl_stage *stage = &p->plan->stages[pass->stage];
-    bool forward = pass->kind == SL_F;
+    bool forward = pass->kind == SL_FORWARD;
     int count = forward ? stage->out_count : stage->in_count;
-    if (pass->kind == SL_W)
+    if (pass->kind == SL_BACKWARD_WEIGHT)
         return;
     for (int i = 0; i < count; i++) {
         int other = forward ? p->plan->edges[stage->out[i]].to : p->plan->edges[stage->in[i]].from;
-        struct sl_micro_range range = sl_deps_overlap(&p->view, pass->stage, pass->micro, other);
+        struct sl_micro_range range =
+            sl_sched_deps_overlap(&p->view, pass->stage, pass->micro, other);
         for (int32_t x = range.low; x < range.high; x++)
-            push(p, time, p->plan->seats[sl_deps_seat(&p->view, other, x)].worker);
+            push(p, time, p->plan->seats[sl_sched_deps_seat(&p->view, other, x)].worker);
     }
 }
 
 static void start(struct play *p, int worker, int seat, const struct sl_action *pass, int64_t now) {
     struct sl_gen *gen = p->ask->gen;
     int64_t dur = gen->dur_ns[pass->stage][pass->kind];
-    if (p->plan->stages[pass->stage].recompute && (pass->kind == SL_B || pass->kind == SL_I))
+    if (p->plan->stages[pass->stage].recompute &&
+        (pass->kind == SL_BACKWARD || pass->kind == SL_BACKWARD_INPUT))
         dur += gen->dur_ns[pass->stage][SL_RECOMPUTE];
     int64_t end = now + (dur > 0 ? dur : 1);
     SL_PUSH(&gen->workers[worker].vec, *pass);
-    if (pass->kind == SL_F)
+    if (pass->kind == SL_FORWARD)
         p->end[0][pass->stage][pass->micro] = end;
-    else if (pass->kind != SL_W)
+    else if (pass->kind != SL_BACKWARD_WEIGHT)
         p->end[1][pass->stage][pass->micro] = end;
     p->ask->took(p->ask->ctx, seat, pass);
     p->free_at[worker] = end;
@@ -146,7 +148,7 @@ static void open_play(struct play *p, int32_t *micros) {
         push(p, 0, w);
 }
 
-sl_err sl_gen_play(struct sl_play *ask) {
+sl_err sl_sched_gen_play(struct sl_play *ask) {
     struct sl_gen *gen = ask->gen;
     const struct sl_plan *plan = gen->plan;
     struct sl_arena_mark mark = sl_arena_mark(gen->arena);
@@ -187,7 +189,7 @@ sl_err sl_gen_play(struct sl_play *ask) {
     SL_VEC_FREE(&p.looks);
     sl_arena_release(gen->arena, mark);
     if (played != total)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "%s: the order of passes cannot be played: %lld of %lld passes "
                        "run before all workers wait",
                        gen->row->name, (long long)played, (long long)total);

@@ -35,33 +35,33 @@ static int64_t capped_window(const struct sl_gen *gen, int stage) {
 /* The entry (first stage of full height) fixes the version, so that nobody may be behind it: its
  * window is the widest, and wider by what its own replicas may step early. */
 static int64_t vsync_window(const struct sl_gen *gen, int stage) {
-    int64_t most = window_of(gen, stage);
+    int64_t max = window_of(gen, stage);
     int entry = 0;
     while (gen->plan->stages[entry].height + 1 < gen->plan->depth)
         entry++;
     for (int i = 0; stage == entry && i < gen->plan->stage_count; i++) {
         int64_t window = window_of(gen, i) + gen->plan->stages[entry].width - 1;
-        if (i != entry && window > most)
-            most = window;
+        if (i != entry && window > max)
+            max = window;
     }
-    return most;
+    return max;
 }
 
 static int64_t widest(const struct sl_gen *gen) {
-    int64_t most = 1;
+    int64_t max = 1;
     for (int i = 0; i < gen->plan->stage_count; i++) {
         int64_t window = gen->row->window(gen, i);
-        most = window > most ? window : most;
+        max = window > max ? window : max;
     }
-    return most;
+    return max;
 }
 
 static sl_err check(const struct sl_gen *gen) {
     bool grouped = gen->plan->tie_count > 0;
-    SL_TRY(sl_gen_check_equal(gen));
+    SL_TRY(sl_sched_gen_check_equal(gen));
     for (int i = 0; i < gen->plan->stage_count; i++)
         grouped |= gen->plan->stages[i].width > 1;
-    return grouped ? sl_gen_check_single(gen) : SL_OK;
+    return grouped ? sl_sched_gen_check_single(gen) : SL_OK;
 }
 
 /* Next pass of a seat in the order of keys; ties go down the graph in F and up in B. */
@@ -78,7 +78,7 @@ struct key {
 static struct key key_of(const struct cursor *c, int backward) {
     if (backward)
         return (struct key){2 * c->next[1] + c->window - 1, c->height};
-    return (struct key){2 * c->next[0] - c->window, 2 * (int64_t)SL_STAGE_MOST - c->height};
+    return (struct key){2 * c->next[0] - c->window, 2 * (int64_t)SL_STAGE_MAX - c->height};
 }
 
 static bool less(struct key a, struct key b) {
@@ -134,7 +134,8 @@ static void stream_worker(struct sl_gen *gen, int worker, struct cursor *cursors
         if (at < 0)
             return;
         struct cursor *c = &cursors[at];
-        sl_gen_put(out, backward ? SL_B : SL_F, c->stage, (int32_t)c->next[backward]);
+        sl_sched_gen_put(out, backward ? SL_BACKWARD : SL_FORWARD, c->stage,
+                         (int32_t)c->next[backward]);
         c->next[backward] = advance(c, c->next[backward], gen->sched->micros[c->stage]);
     }
 }
@@ -155,23 +156,23 @@ static void cut(struct sl_gen *gen, int worker, const int64_t ends[2]) {
     SL_VEC_FREE(&all->vec);
 }
 
-static int64_t most_late(const struct sl_gen *gen) {
-    int64_t most = 0;
+static int64_t max_late(const struct sl_gen *gen) {
+    int64_t max = 0;
     for (int i = 0; i < gen->plan->stage_count; i++) {
         int64_t late = sl_sched_late(gen->sched, i);
-        most = late > most ? late : most;
+        max = late > max ? late : max;
     }
-    return most;
+    return max;
 }
 
-sl_err sl_gen_stream(struct sl_gen *gen) {
+sl_err sl_sched_gen_stream(struct sl_gen *gen) {
     struct sl_sched *sched = gen->sched;
-    int64_t m = sched->micros[0], most = widest(gen);
+    int64_t m = sched->micros[0], max = widest(gen);
     int64_t even = gen->iters - (sched->last_batch != sched->batch);
-    int64_t lead = sl_gen_ceil(most - 1, m) > 1 ? sl_gen_ceil(most - 1, m) : 1;
-    if (sched->together) /* the first steps come late, the period has one per iteration */
-        lead += 1 + most_late(gen) / (2 * m);
-    int64_t reps = even * m < most ? 0 : (even * m - most) / m - lead;
+    int64_t lead = sl_sched_gen_ceil(max - 1, m) > 1 ? sl_sched_gen_ceil(max - 1, m) : 1;
+    if (sched->global_step) /* the first steps come late, the period has one per iteration */
+        lead += 1 + max_late(gen) / (2 * m);
+    int64_t reps = even * m < max ? 0 : (even * m - max) / m - lead;
     bool single = true;
     if (reps < 2)
         reps = 0;
@@ -181,7 +182,7 @@ sl_err sl_gen_stream(struct sl_gen *gen) {
         single &= gen->plan->worker_seat_count[i] <= 1;
     struct cursor *cursors = SL_NEW(gen->arena, struct cursor, gen->plan->seat_count);
     for (int w = 0; w < gen->plan->worker_count; w++) {
-        int64_t f = most, ends[2];
+        int64_t f = max, ends[2];
         if (single && gen->plan->worker_seat_count[w])
             f = gen->row->window(gen, gen->plan->seats[gen->plan->worker_seats[w][0]].stage);
         struct borders border = {{2 * (lead * m - 1) + f - 1, 2 * ((lead + 1) * m - 1) + f - 1}};
@@ -199,15 +200,15 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int64_t m = gen->sched->micros[stage], window = gen->row->window(gen, stage);
     int64_t total = gen->iters * m, live = window < total ? window : total;
-    bool together = gen->sched->together;
-    int64_t more = together ? sl_gen_ceil(sl_sched_late(gen->sched, stage), 2) : 0;
-    int64_t late = sl_gen_ceil(window - 1 + more, m);
-    int64_t late_all = sl_gen_ceil(widest(gen) - 1 + together, m);
+    bool global_step = gen->sched->global_step;
+    int64_t more = global_step ? sl_sched_gen_ceil(sl_sched_late(gen->sched, stage), 2) : 0;
+    int64_t late = sl_sched_gen_ceil(window - 1 + more, m);
+    int64_t late_all = sl_sched_gen_ceil(widest(gen) - 1 + global_step, m);
     const struct sl_policy *policy = gen->sched->policy.row;
     bool newest = gen->row->rule == SL_RULE_NEWEST && !(policy && policy->bellwether);
-    *out = (struct sl_claim){.passes = "F B", .live = sl_gen_ceil(live, width)};
+    *out = (struct sl_claim){.passes = "F B", .live = sl_sched_gen_ceil(live, width)};
     if (width > 1) /* iterations that do not divide evenly put neighbours on one replica */
-        out->live += sl_gen_ceil(live, m);
+        out->live += sl_sched_gen_ceil(live, m);
     out->delay = gen->row->rule == SL_RULE_2BW     ? 1
                  : gen->row->rule == SL_RULE_VSYNC ? late_all
                                                    : late;
@@ -215,7 +216,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
 }
 
 #define ROW(c_name, text_name, text_brief, version_rule, window_function, own_slack)               \
-    const struct sl_schedule sl_schedule_##c_name = {                                              \
+    const struct sl_schedule sl_sched_row_##c_name = {                                             \
         .name = (text_name),                                                                       \
         .brief = (text_brief),                                                                     \
         .domain = "one micro-batch size for all stages; one stage per worker when there are "      \

@@ -23,12 +23,12 @@ static struct side side_of(struct sl_gen *gen, int worker) {
 
 static void put(struct side *s, enum sl_kind kind, int c, int32_t micro) {
     if (micro < s->gen->micros[0]) /* zb-v thinks in 2p-1 micro-batches or more */
-        sl_gen_put(&s->gen->workers[s->worker], kind, s->stage[c], micro);
+        sl_sched_gen_put(&s->gen->workers[s->worker], kind, s->stage[c], micro);
 }
 
-static void forward(struct side *s, int c) { put(s, SL_F, c, s->f[c]++); }
-static void input(struct side *s, int c) { put(s, SL_I, c, s->b[c]++); }
-static void weight(struct side *s, int c) { put(s, SL_W, c, s->w[c]++); }
+static void forward(struct side *s, int c) { put(s, SL_FORWARD, c, s->f[c]++); }
+static void input(struct side *s, int c) { put(s, SL_BACKWARD_INPUT, c, s->b[c]++); }
+static void weight(struct side *s, int c) { put(s, SL_BACKWARD_WEIGHT, c, s->w[c]++); }
 
 static void both(struct side *s, int c) {
     input(s, c);
@@ -81,10 +81,10 @@ static sl_err zb_v(struct sl_gen *gen) {
 
 static void backward(struct side *s, int c, bool split) {
     if (split) {
-        put(s, SL_I, c, s->b[c]++);
+        put(s, SL_BACKWARD_INPUT, c, s->b[c]++);
         SL_PUSH(&s->waiting, c);
     } else {
-        put(s, SL_B, c, s->b[c]++);
+        put(s, SL_BACKWARD, c, s->b[c]++);
         s->w[c] = s->b[c];
     }
 }
@@ -149,12 +149,14 @@ static sl_err dualpipe_v(struct sl_gen *gen) {
     return SL_OK;
 }
 
-static sl_err check_zb_v(const struct sl_gen *gen) { return sl_gen_check_chain(gen, SL_LAYOUT_V); }
+static sl_err check_zb_v(const struct sl_gen *gen) {
+    return sl_sched_gen_check_chain(gen, SL_LAYOUT_V);
+}
 
 static sl_err check_dualpipe_v(const struct sl_gen *gen) {
-    SL_TRY(sl_gen_check_chain(gen, SL_LAYOUT_V));
+    SL_TRY(sl_sched_gen_check_chain(gen, SL_LAYOUT_V));
     if (gen->sched->micros[0] < 2 * gen->plan->worker_count)
-        return sl_fail(SL_ERR_NO, "dualpipe-v needs m >= 2p: %d micro-batches, %d workers",
+        return sl_fail(SL_ERR_REFUSED, "dualpipe-v needs m >= 2p: %d micro-batches, %d workers",
                        gen->sched->micros[0], gen->plan->worker_count);
     return SL_OK;
 }
@@ -167,7 +169,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     *out = (struct sl_claim){.passes = "F I W", .live = live, .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_schedule_zb_v = {
+const struct sl_schedule sl_sched_row_zb_v = {
     .name = "zb-v",
     .brief = "zero bubble on a V of stages: memory of 1f1b, no bubble for equal times",
     .domain = "a chain of 2p stages in a V over p workers",
@@ -179,7 +181,7 @@ const struct sl_schedule sl_schedule_zb_v = {
     .claim = claim,
 };
 
-const struct sl_schedule sl_schedule_dualpipe_v = {
+const struct sl_schedule sl_sched_row_dualpipe_v = {
     .name = "dualpipe-v",
     .brief = "DualPipe on a V of stages (DeepSeek)",
     .domain = "a chain of 2p stages in a V over p workers, m >= 2p",

@@ -24,15 +24,15 @@ static sl_err check_any(const struct sl_gen *gen) {
 static sl_err iteration(struct sl_gen *gen) {
     for (int i = 0; i < gen->plan->seat_count; i++) {
         int stage = gen->plan->seats[i].stage;
-        sl_gen_windowed(gen, i, gen->row->window(gen, stage), k_of(gen), false);
+        sl_sched_gen_windowed(gen, i, gen->row->window(gen, stage), k_of(gen), false);
     }
-    return sl_gen_merge(gen);
+    return sl_sched_gen_merge(gen);
 }
 
 static sl_err check_forward(const struct sl_gen *gen) {
     if (gen->iters == 1)
         return SL_OK;
-    return sl_fail(SL_ERR_NO, "forward makes no steps, so there is one iteration, not %lld",
+    return sl_fail(SL_ERR_REFUSED, "forward makes no steps, so there is one iteration, not %lld",
                    (long long)gen->iters);
 }
 
@@ -41,15 +41,15 @@ static sl_err iteration_forward(struct sl_gen *gen) {
         const struct sl_seat *seat = &gen->plan->seats[i];
         int width = gen->plan->stages[seat->stage].width;
         for (int32_t j = seat->replica; j < gen->micros[seat->stage]; j += width)
-            sl_gen_put(&gen->seats[i], SL_F, seat->stage, j);
+            sl_sched_gen_put(&gen->seats[i], SL_FORWARD, seat->stage, j);
     }
-    return sl_gen_merge(gen);
+    return sl_sched_gen_merge(gen);
 }
 
 static void claim_forward(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     const struct sl_seat *at = &gen->plan->seats[seat];
-    int32_t share =
-        sl_deps_share(gen->micros[at->stage], gen->plan->stages[at->stage].width, at->replica);
+    int32_t share = sl_sched_deps_share(gen->micros[at->stage], gen->plan->stages[at->stage].width,
+                                        at->replica);
     *out = (struct sl_claim){.passes = "F", .live = share > 0, .versions = 1, .delay = 0};
 }
 
@@ -58,10 +58,10 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t live = gen->row->window(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
     *out = (struct sl_claim){
-        .passes = "F B", .live = sl_gen_ceil(live, width), .versions = 1, .delay = 0};
+        .passes = "F B", .live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_schedule_gpipe = {
+const struct sl_schedule sl_sched_row_gpipe = {
     .name = "gpipe",
     .brief = "all forwards, then all backwards (GPipe)",
     .domain = "any",
@@ -72,18 +72,18 @@ const struct sl_schedule sl_schedule_gpipe = {
     .claim = claim,
 };
 
-const struct sl_schedule sl_schedule_1f1b = {
+const struct sl_schedule sl_sched_row_1f1b = {
     .name = "1f1b",
     .brief = "one forward, one backward, flush per step (PipeDream-Flush)",
     .domain = "one micro-batch size for all stages",
     .rule = SL_RULE_SYNC,
-    .check = sl_gen_check_equal,
+    .check = sl_sched_gen_check_equal,
     .iteration = iteration,
     .window = window_of,
     .claim = claim,
 };
 
-const struct sl_schedule sl_schedule_kfkb = {
+const struct sl_schedule sl_sched_row_kfkb = {
     .name = "kfkb",
     .brief = "k forwards, k backwards (--group K)",
     .domain = "any",
@@ -94,7 +94,7 @@ const struct sl_schedule sl_schedule_kfkb = {
     .claim = claim,
 };
 
-const struct sl_schedule sl_schedule_graph = {
+const struct sl_schedule sl_sched_row_graph = {
     .name = "graph",
     .brief = "kFkB on a graph of stages, a micro-batch size per stage (GraphPipe)",
     .domain = "any",
@@ -105,7 +105,7 @@ const struct sl_schedule sl_schedule_graph = {
     .claim = claim,
 };
 
-const struct sl_schedule sl_schedule_forward = {
+const struct sl_schedule sl_sched_row_forward = {
     .name = "forward",
     .brief = "forwards only: evaluation in the pipeline",
     .domain = "one iteration",

@@ -15,7 +15,7 @@
 struct seat_state {
     int32_t forward, input, weight; /* next local micro-batch of each kind */
     int32_t share;                  /* micro-batches of this seat */
-    int64_t stash_most, kept_most;  /* F to I, F to W */
+    int64_t stash_max, kept_max;    /* F to I, F to W */
 };
 
 struct state {
@@ -37,22 +37,23 @@ static int candidates(void *ctx, int seat, struct sl_offer out[4]) {
     int height = state->gen->plan->stages[state->gen->plan->seats[seat].stage].height;
     int count = 0;
     if (s->input < s->forward)
-        out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_I, s->input), height};
-    if (s->forward < s->share && s->forward - s->input < s->stash_most &&
-        s->forward - s->weight < s->kept_most)
         out[count++] =
-            (struct sl_offer){pass_of(state->gen, seat, SL_F, s->forward), SL_STAGE_MOST + height};
+            (struct sl_offer){pass_of(state->gen, seat, SL_BACKWARD_INPUT, s->input), height};
+    if (s->forward < s->share && s->forward - s->input < s->stash_max &&
+        s->forward - s->weight < s->kept_max)
+        out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_FORWARD, s->forward),
+                                         SL_STAGE_MAX + height};
     if (s->weight < s->input)
-        out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_W, s->weight),
-                                         2 * SL_STAGE_MOST + height};
+        out[count++] = (struct sl_offer){pass_of(state->gen, seat, SL_BACKWARD_WEIGHT, s->weight),
+                                         2 * SL_STAGE_MAX + height};
     return count;
 }
 
 static void took(void *ctx, int seat, const struct sl_action *pass) {
     struct seat_state *s = &((struct state *)ctx)->seats[seat];
-    if (pass->kind == SL_F)
+    if (pass->kind == SL_FORWARD)
         s->forward++;
-    else if (pass->kind == SL_I)
+    else if (pass->kind == SL_BACKWARD_INPUT)
         s->input++;
     else
         s->weight++;
@@ -65,20 +66,20 @@ static int64_t window_of(const struct sl_gen *gen, int stage) {
 static sl_err play_greedy(struct sl_gen *gen, bool forward_first, int64_t *end_ns) {
     struct state state = {gen, SL_NEW(gen->arena, struct seat_state, gen->plan->seat_count),
                           forward_first};
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < gen->plan->stage_count; i++)
-        most = gen->samples[i] > most ? gen->samples[i] : most;
+        max = gen->samples[i] > max ? gen->samples[i] : max;
     for (int i = 0; i < gen->plan->seat_count; i++) {
         const struct sl_seat *seat = &gen->plan->seats[i];
         const struct sl_stage *stage = &gen->plan->stages[seat->stage];
         state.seats[i] = (struct seat_state){
-            .share = sl_deps_share(gen->micros[seat->stage], stage->width, seat->replica),
-            .stash_most = sl_gen_ceil(window_of(gen, seat->stage), stage->width),
-            .kept_most = sl_gen_ceil(sl_gen_ceil(most, stage->micro_size), stage->width),
+            .share = sl_sched_deps_share(gen->micros[seat->stage], stage->width, seat->replica),
+            .stash_max = sl_sched_gen_ceil(window_of(gen, seat->stage), stage->width),
+            .kept_max = sl_sched_gen_ceil(sl_sched_gen_ceil(max, stage->micro_size), stage->width),
         };
     }
     struct sl_play play = {.gen = gen, .ctx = &state, .candidates = candidates, .took = took};
-    SL_TRY(sl_gen_play(&play));
+    SL_TRY(sl_sched_gen_play(&play));
     *end_ns = play.end_ns;
     return SL_OK;
 }
@@ -101,8 +102,8 @@ static sl_err iteration(struct sl_gen *gen) {
     for (int v = 0; v < (has_h1(gen) ? VARIANTS : H1) && err == SL_OK; v++) {
         int64_t end_ns;
         if (v == H1) {
-            sl_gen_zb_sequences(gen, 1);
-            err = sl_gen_play_seats(gen, &end_ns);
+            sl_sched_gen_zb_sequences(gen, 1);
+            err = sl_sched_gen_play_seats(gen, &end_ns);
         } else {
             err = play_greedy(gen, v == F_FIRST, &end_ns);
         }
@@ -133,10 +134,10 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t live = window_of(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
     *out = (struct sl_claim){
-        .passes = "F I W", .live = sl_gen_ceil(live, width), .versions = 1, .delay = 0};
+        .passes = "F I W", .live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
-const struct sl_schedule sl_schedule_zb_graph = {
+const struct sl_schedule sl_sched_row_zb_graph = {
     .name = "zb-graph",
     .brief = "zero bubble on a graph of stages: W fills the gaps at joins",
     .domain = "any",

@@ -14,7 +14,7 @@ static int32_t lag_of(const struct sl_sched *flat, int worker) {
             int32_t iteration = a->micro / flat->micros[a->stage] + rep;
             if (a->kind == SL_STEP && a->version + rep > known)
                 known = a->version + rep;
-            if (a->kind == SL_F && iteration - known > lag)
+            if (a->kind == SL_FORWARD && iteration - known > lag)
                 lag = iteration - known;
         }
     }

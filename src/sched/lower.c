@@ -48,22 +48,22 @@ struct message {
 };
 
 static int64_t messages_of(const struct sl_low *low, int worker, const struct sl_action *a,
-                           struct message *out, int64_t most) {
+                           struct message *out, int64_t max) {
     const struct sl_plan *plan = low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];
-    bool grad = a->kind == SL_B || a->kind == SL_I;
-    if (!grad && a->kind != SL_F)
+    bool grad = a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT;
+    if (!grad && a->kind != SL_FORWARD)
         return 0;
     int64_t count = 0;
     for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++) {
         int edge = grad ? stage->in[i] : stage->out[i];
         int other = grad ? plan->edges[edge].from : plan->edges[edge].to;
-        struct sl_micro_range range = sl_deps_overlap(&low->flat, a->stage, a->micro, other);
+        struct sl_micro_range range = sl_sched_deps_overlap(&low->flat, a->stage, a->micro, other);
         for (int32_t x = range.low; x < range.high; x++) {
-            int peer = plan->seats[sl_deps_seat(&low->flat, other, x)].worker;
+            int peer = plan->seats[sl_sched_deps_seat(&low->flat, other, x)].worker;
             if (peer == worker)
                 continue;
-            if (count < most)
+            if (count < max)
                 out[count] = (struct message){edge, peer, x, grad};
             count++;
         }
@@ -72,7 +72,7 @@ static int64_t messages_of(const struct sl_low *low, int worker, const struct sl
 }
 
 static void post_receives(struct sl_low *low, int segment, int worker, struct inbox *inboxes,
-                          struct message *room, int64_t most) {
+                          struct message *room, int64_t max) {
     const struct sl_plan *plan = low->plan;
     const struct sl_items *items = &low->items[segment][worker];
     int64_t timed = 0;
@@ -81,7 +81,7 @@ static void post_receives(struct sl_low *low, int segment, int worker, struct in
         if (!sl_is_timed(a))
             continue;
         int64_t end = items->ends[timed++];
-        int64_t count = messages_of(low, worker, a, room, most);
+        int64_t count = messages_of(low, worker, a, room, max);
         for (int64_t j = 0; j < count; j++) {
             const struct sl_edge *edge = &plan->edges[room[j].edge];
             struct posted posted = {
@@ -113,8 +113,8 @@ static int64_t *sort_inbox(struct inbox *inbox, int64_t gaps, struct posted *sor
 }
 
 static struct sl_action *put_sends(struct sl_low *low, int worker, const struct sl_action *a,
-                                   struct sl_action *at, struct message *room, int64_t most) {
-    int64_t count = messages_of(low, worker, a, room, most);
+                                   struct sl_action *at, struct message *room, int64_t max) {
+    int64_t count = messages_of(low, worker, a, room, max);
     for (int64_t j = 0; j < count; j++)
         *at++ = (struct sl_action){.kind = SL_SEND,
                                    .flags = room[j].grad ? SL_GRAD : 0,
@@ -127,13 +127,13 @@ static struct sl_action *put_sends(struct sl_low *low, int worker, const struct 
 }
 
 static void weave(struct sl_low *low, int segment, int worker, struct inbox *inbox,
-                  struct message *room, int64_t most) {
+                  struct message *room, int64_t max) {
     struct sl_items *items = &low->items[segment][worker];
     struct posted *sorted = sl_realloc(NULL, sizeof *sorted * (size_t)(inbox->vec.count + 1));
     int64_t *end = sort_inbox(inbox, items->timed + 1, sorted);
     int64_t sends = 0, gap = 0, from = 0;
     for (int64_t i = 0; i < items->vec.count; i++)
-        sends += messages_of(low, worker, &items->vec.at[i], room, most);
+        sends += messages_of(low, worker, &items->vec.at[i], room, max);
     struct sl_actions *list = &low->out->lists[segment][worker];
     list->count = items->vec.count + inbox->vec.count + sends;
     list->at = SL_NEW(low->arena, struct sl_action, list->count);
@@ -147,7 +147,7 @@ static void weave(struct sl_low *low, int segment, int worker, struct inbox *inb
             continue;
         for (gap++; from < end[gap]; from++)
             *at++ = sorted[from].recv;
-        at = put_sends(low, worker, a, at, room, most);
+        at = put_sends(low, worker, a, at, room, max);
     }
     SL_ASSERT(at == list->at + list->count);
     free(end - 1);
@@ -157,8 +157,8 @@ static void weave(struct sl_low *low, int segment, int worker, struct inbox *inb
 }
 
 /* The most messages a pass of any stage can send. */
-static int64_t most_messages(const struct sl_plan *plan) {
-    int64_t most = 1;
+static int64_t max_messages(const struct sl_plan *plan) {
+    int64_t max = 1;
     for (int i = 0; i < plan->stage_count; i++) {
         const struct sl_stage *s = &plan->stages[i];
         int64_t ins = 0, outs = 0;
@@ -166,22 +166,22 @@ static int64_t most_messages(const struct sl_plan *plan) {
             ins += s->micro_size / plan->stages[plan->edges[s->in[e]].from].micro_size + 2;
         for (int e = 0; e < s->out_count; e++)
             outs += s->micro_size / plan->stages[plan->edges[s->out[e]].to].micro_size + 2;
-        most = ins > most ? ins : most;
-        most = outs > most ? outs : most;
+        max = ins > max ? ins : max;
+        max = outs > max ? outs : max;
     }
-    return most;
+    return max;
 }
 
 static void add_messages(struct sl_low *low) {
     int workers = low->plan->worker_count;
-    int64_t most = most_messages(low->plan);
-    struct message *room = SL_NEW(&low->scratch, struct message, most);
+    int64_t max = max_messages(low->plan);
+    struct message *room = SL_NEW(&low->scratch, struct message, max);
     struct inbox *inboxes = SL_NEW(&low->scratch, struct inbox, workers);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
         for (int w = 0; w < workers; w++)
-            post_receives(low, s, w, inboxes, room, most);
+            post_receives(low, s, w, inboxes, room, max);
         for (int w = 0; w < workers; w++)
-            weave(low, s, w, &inboxes[w], room, most);
+            weave(low, s, w, &inboxes[w], room, max);
     }
 }
 
@@ -199,11 +199,11 @@ static void unturn_epilogue(struct sl_low *low) {
 }
 
 static sl_err lower(struct sl_low *low) {
-    SL_TRY(sl_low_check(&low->flat));
-    SL_TRY(sl_low_expand(low));
-    SL_TRY(sl_low_time(low));
+    SL_TRY(sl_sched_lower_check(&low->flat));
+    SL_TRY(sl_sched_lower_expand(low));
+    SL_TRY(sl_sched_lower_time(low));
     add_messages(low);
-    SL_TRY(sl_low_slots(low));
+    SL_TRY(sl_sched_lower_slots(low));
     unturn_epilogue(low);
     return SL_OK;
 }
@@ -243,7 +243,7 @@ static bool find_tight(const struct sl_sched *sched, bool *tight) {
 sl_err sl_sched_lower(struct sl_arena *arena, const struct sl_sched *passes,
                       struct sl_sched **out) {
     if (passes->lowered)
-        return sl_fail(SL_ERR_NO, "the schedule has been lowered already");
+        return sl_fail(SL_ERR_REFUSED, "the schedule has been lowered already");
     struct sl_arena_mark mark = sl_arena_mark(arena);
     bool *tight = sl_realloc(NULL, (size_t)passes->plan->worker_count * sizeof *tight);
     memset(tight, 0, (size_t)passes->plan->worker_count * sizeof *tight);

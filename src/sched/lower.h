@@ -41,37 +41,37 @@ struct sl_foresight {
     } bell[2];
 };
 /* The version that a pass reads when the policy's bellwether says so; else `version`. */
-int32_t sl_low_bell(const struct sl_low *low, struct sl_foresight *seat,
-                    const struct sl_action *pass, int32_t newest, int32_t version);
+int32_t sl_sched_lower_bell(const struct sl_low *low, struct sl_foresight *seat,
+                            const struct sl_action *pass, int32_t newest, int32_t version);
 /* Sets pass->ahead; puts the PREDICT that the pass needs before it. */
-sl_err sl_low_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
-                      struct sl_action *pass);
+sl_err sl_sched_lower_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
+                              struct sl_action *pass);
 /* 2bw predicts as soon as a version is there, because its direction is gone with the next one. In a
  * period the reader may be in another repetition. */
-sl_err sl_low_foresee_step(struct sl_low *low, struct sl_items *items, int segment, int stage,
-                           int32_t version);
+sl_err sl_sched_lower_foresee_step(struct sl_low *low, struct sl_items *items, int segment,
+                                   int stage, int32_t version);
 
-sl_err sl_low_check(const struct sl_sched *flat);
-sl_err sl_low_expand(struct sl_low *low);
-sl_err sl_low_time(struct sl_low *low);
-sl_err sl_low_slots(struct sl_low *low);
+sl_err sl_sched_lower_check(const struct sl_sched *flat);
+sl_err sl_sched_lower_expand(struct sl_low *low);
+sl_err sl_sched_lower_time(struct sl_low *low);
+sl_err sl_sched_lower_slots(struct sl_low *low);
 
 /* Number of groups of a stage that need REDUCE; the i-th of them. */
-int sl_group_of(const struct sl_plan *plan, int stage, int i);
+int sl_sched_group_of(const struct sl_plan *plan, int stage, int i);
 
 /* One action for people: "F s1 3". */
 enum { SL_ACTION_TEXT = 96 };
-const char *sl_action_text(const struct sl_sched *sched, const struct sl_action *action,
-                           char out[SL_ACTION_TEXT]);
+const char *sl_sched_action_text(const struct sl_sched *sched, const struct sl_action *action,
+                                 char out[SL_ACTION_TEXT]);
 
 /* Who waits for whom, for people. `on[w]` is the worker that w waits for, or -1 (w has finished);
- * `why` tells what w waits for. Returns SL_ERR_NO with the shortest cycle, or the chain to a
+ * `why` tells what w waits for. Returns SL_ERR_REFUSED with the shortest cycle, or the chain to a
  * finished worker. */
 struct sl_wait {
     int on;
     struct sl_action at; /* the action it stands at */
     const char *why;     /* "to send", "for data", ... */
 };
-sl_err sl_wait_report(const struct sl_sched *sched, const struct sl_wait *waits);
+sl_err sl_sched_wait_report(const struct sl_sched *sched, const struct sl_wait *waits);
 
 #endif

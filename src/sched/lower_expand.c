@@ -27,7 +27,7 @@ struct expand {
     int segment;           /* in the making */
 };
 
-int sl_group_of(const struct sl_plan *plan, int stage, int i) {
+int sl_sched_group_of(const struct sl_plan *plan, int stage, int i) {
     if (plan->stages[stage].width > 1 && i-- == 0)
         return stage;
     for (int t = 0; t < plan->tie_count; t++)
@@ -39,8 +39,8 @@ int sl_group_of(const struct sl_plan *plan, int stage, int i) {
 /* Micro-batches that a seat has in an iteration. */
 static int32_t share_of(const struct sl_sched *flat, int seat, int32_t iter) {
     const struct sl_seat *s = &flat->plan->seats[seat];
-    return sl_deps_share(sl_sched_micros(flat, s->stage, iter), flat->plan->stages[s->stage].width,
-                         s->replica);
+    return sl_sched_deps_share(sl_sched_micros(flat, s->stage, iter),
+                               flat->plan->stages[s->stage].width, s->replica);
 }
 
 static void put(struct sl_items *items, struct sl_action action) { SL_PUSH(&items->vec, action); }
@@ -52,7 +52,7 @@ static void put_reduce(struct sl_items *items, int stage, int32_t version, int g
 
 static sl_err put_step(struct expand *e, struct sl_items *items, int stage, int32_t version) {
     put(items, (struct sl_action){.kind = SL_STEP, .stage = (uint16_t)stage, .version = version});
-    return sl_low_foresee_step(e->low, items, e->segment, stage, version);
+    return sl_sched_lower_foresee_step(e->low, items, e->segment, stage, version);
 }
 
 /* REDUCE in ascending groups, then STEP, for all seats of a worker. */
@@ -63,7 +63,7 @@ static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) 
         int next = INT32_MAX;
         for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
             int stage = plan->seats[plan->worker_seats[worker][i]].stage;
-            for (int j = 0, g; (g = sl_group_of(plan, stage, j)) >= 0; j++)
+            for (int j = 0, g; (g = sl_sched_group_of(plan, stage, j)) >= 0; j++)
                 if (g > last && g < next)
                     next = g;
         }
@@ -71,7 +71,7 @@ static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) 
             break;
         for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
             int seat = plan->worker_seats[worker][i], stage = plan->seats[seat].stage;
-            for (int j = 0, g; (g = sl_group_of(plan, stage, j)) >= 0; j++)
+            for (int j = 0, g; (g = sl_sched_group_of(plan, stage, j)) >= 0; j++)
                 if (g == next)
                     put_reduce(items, stage, e->seats[seat].steps + 1, g);
         }
@@ -87,7 +87,7 @@ static sl_err step_worker(struct expand *e, struct sl_items *items, int worker) 
 
 static bool has_groups(const struct sl_plan *plan, int worker) {
     for (int i = 0; i < plan->worker_seat_count[worker]; i++)
-        if (sl_group_of(plan, plan->seats[plan->worker_seats[worker][i]].stage, 0) >= 0)
+        if (sl_sched_group_of(plan, plan->seats[plan->worker_seats[worker][i]].stage, 0) >= 0)
             return true;
     return false;
 }
@@ -111,7 +111,7 @@ static void complete_gradient(struct expand *e, struct sl_items *items, int seat
     struct seat_state *s = &e->seats[seat];
     int stage = plan->seats[seat].stage;
     int32_t version = ++s->complete;
-    for (int i = 0, g; (g = sl_group_of(plan, stage, i)) >= 0; i++)
+    for (int i = 0, g; (g = sl_sched_group_of(plan, stage, i)) >= 0; i++)
         put_reduce(items, stage, version, g);
     put_reduce(items, stage, version, sl_sched_verdict(plan));
     s->due[version] = s->passes + sl_sched_late(&e->low->flat, stage);
@@ -142,7 +142,7 @@ static sl_err step_rest(struct expand *e, struct sl_items *items, int worker) {
 
 static sl_err add_gradient(struct expand *e, struct sl_items *items, int worker, int seat) {
     struct seat_state *s = &e->seats[seat];
-    if (e->low->flat.together) {
+    if (e->low->flat.global_step) {
         if (++s->grads < share_of(&e->low->flat, seat, s->complete))
             return SL_OK;
         s->grads = 0;
@@ -164,7 +164,7 @@ static int32_t version_of(struct expand *e, const struct sl_action *pass, int32_
     case SL_RULE_SYNC: return iter;
     case SL_RULE_2BW: return iter > 0 ? iter - 1 : 0;
     case SL_RULE_STASH:
-        if (pass->kind == SL_F)
+        if (pass->kind == SL_FORWARD)
             e->stashed[pass->stage][pass->micro] = newest;
         return e->stashed[pass->stage][pass->micro];
     case SL_RULE_VSYNC: return e->stashed[e->entry][pass->micro];
@@ -177,20 +177,20 @@ static sl_err expand_pass(struct expand *e, struct sl_items *items, int worker,
     const struct sl_plan *plan = e->low->plan;
     int seat = sl_sched_seat(plan, pass.stage, worker);
     struct seat_state *s = &e->seats[seat];
-    bool backward = pass.kind == SL_B || pass.kind == SL_I;
-    if (e->low->flat.together)
+    bool backward = pass.kind == SL_BACKWARD || pass.kind == SL_BACKWARD_INPUT;
+    if (e->low->flat.global_step)
         SL_TRY(step_due(e, items, s, &pass));
     s->passes++;
     pass.version = version_of(e, &pass, s->steps);
-    pass.version = sl_low_bell(e->low, &s->foresight, &pass, s->steps, pass.version);
-    SL_TRY(sl_low_foresee(e->low, &s->foresight, items, &pass));
+    pass.version = sl_sched_lower_bell(e->low, &s->foresight, &pass, s->steps, pass.version);
+    SL_TRY(sl_sched_lower_foresee(e->low, &s->foresight, items, &pass));
     if (backward && plan->stages[pass.stage].recompute) {
-        struct sl_action again = pass;
-        again.kind = SL_RECOMPUTE;
-        put(items, again);
+        struct sl_action recompute = pass;
+        recompute.kind = SL_RECOMPUTE;
+        put(items, recompute);
     }
     put(items, pass);
-    if (pass.kind == SL_B || pass.kind == SL_W)
+    if (pass.kind == SL_BACKWARD || pass.kind == SL_BACKWARD_WEIGHT)
         return add_gradient(e, items, worker, seat);
     return SL_OK;
 }
@@ -206,7 +206,7 @@ static void fix_versions(struct expand *e) {
     int64_t *due = SL_NEW(&e->low->scratch, int64_t, flat->iters + 2);
     for (int r = 0; r < entry->width; r++) {
         int32_t steps = 0, grads = 0, complete = 0;
-        int64_t passes = 0, late = flat->together ? sl_sched_late(flat, e->entry) : 0;
+        int64_t passes = 0, late = flat->global_step ? sl_sched_late(flat, e->entry) : 0;
         for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
             const struct sl_actions *list = &flat->lists[s][entry->workers[r]];
             for (int64_t i = 0; i < list->count; i++) {
@@ -217,9 +217,10 @@ static void fix_versions(struct expand *e) {
                 while (steps < complete && due[steps + 1] <= passes)
                     steps++;
                 passes++;
-                if (a.kind == SL_F)
+                if (a.kind == SL_FORWARD)
                     e->stashed[e->entry][a.micro] = steps;
-                else if (a.kind != SL_I && ++grads == share_of(flat, entry->seat + r, complete)) {
+                else if (a.kind != SL_BACKWARD_INPUT &&
+                         ++grads == share_of(flat, entry->seat + r, complete)) {
                     grads = 0;
                     due[++complete] = passes + late;
                 }
@@ -241,7 +242,7 @@ static void find_steps(struct expand *e) {
             const struct sl_actions *list = &flat->lists[s][stage->workers[0]];
             for (int64_t j = 0; j < list->count; j++) {
                 const struct sl_action *a = &list->at[j];
-                if (a->stage != i || (a->kind != SL_B && a->kind != SL_W))
+                if (a->stage != i || (a->kind != SL_BACKWARD && a->kind != SL_BACKWARD_WEIGHT))
                     continue;
                 if (++grads == share_of(flat, stage->seat, steps)) {
                     e->step_segment[i][steps++] = (int8_t)s;
@@ -267,8 +268,8 @@ static sl_err expand_worker(struct expand *e, int worker) {
     const struct sl_sched *flat = &e->low->flat;
     const struct sl_plan *plan = e->low->plan;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++)
-        SL_TRY(sl_low_foresee_step(e->low, &e->low->items[SL_PROLOGUE][worker], SL_PROLOGUE,
-                                   plan->seats[plan->worker_seats[worker][i]].stage, 0));
+        SL_TRY(sl_sched_lower_foresee_step(e->low, &e->low->items[SL_PROLOGUE][worker], SL_PROLOGUE,
+                                           plan->seats[plan->worker_seats[worker][i]].stage, 0));
     for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
         const struct sl_actions *list = &flat->lists[s][worker];
         struct sl_items *items = &e->low->items[s][worker];
@@ -278,7 +279,7 @@ static sl_err expand_worker(struct expand *e, int worker) {
             SL_TRY(
                 expand_pass(e, items, worker, sl_sched_at(flat, 0, &list->at[i], rep_of(flat, s))));
         SL_TRY(step_idle(e, items, worker, s));
-        if (flat->together && s == SL_EPILOGUE)
+        if (flat->global_step && s == SL_EPILOGUE)
             SL_TRY(step_rest(e, items, worker));
         for (int64_t i = 0; i < items->vec.count; i++)
             items->timed += sl_is_timed(&items->vec.at[i]);
@@ -286,7 +287,7 @@ static sl_err expand_worker(struct expand *e, int worker) {
     return SL_OK;
 }
 
-sl_err sl_low_expand(struct sl_low *low) {
+sl_err sl_sched_lower_expand(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct expand e = {.low = low};
     e.seats = SL_NEW(&low->scratch, struct seat_state, plan->seat_count);
@@ -295,9 +296,9 @@ sl_err sl_low_expand(struct sl_low *low) {
     for (int i = plan->stage_count - 1; i >= 0; i--)
         if (plan->stages[i].height == plan->depth - 1)
             e.entry = i;
-    for (int i = 0; low->flat.together && i < plan->stage_count; i++)
+    for (int i = 0; low->flat.global_step && i < plan->stage_count; i++)
         if (plan->stages[i].width > 1)
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "stage %s has %d replicas, and stages step together on one verdict only "
                            "where none has; train it with --verdict stage --clip 0, or without "
                            "replicas",
@@ -308,13 +309,14 @@ sl_err sl_low_expand(struct sl_low *low) {
     if (low->flat.rule == SL_RULE_VSYNC) {
         for (int i = 1; i < plan->stage_count; i++)
             if (plan->stages[i].micro_size != plan->stages[0].micro_size)
-                return sl_fail(SL_ERR_NO, "rule vsync needs one micro-batch size for all stages");
+                return sl_fail(SL_ERR_REFUSED,
+                               "rule vsync needs one micro-batch size for all stages");
         fix_versions(&e);
     }
     find_steps(&e);
     for (int i = 0; i < plan->seat_count; i++)
         e.seats[i].due =
-            SL_NEW(&low->scratch, int64_t, low->flat.together ? low->flat.iters + 2 : 0);
+            SL_NEW(&low->scratch, int64_t, low->flat.global_step ? low->flat.iters + 2 : 0);
     for (int w = 0; w < plan->worker_count; w++)
         SL_TRY(expand_worker(&e, w));
     return SL_OK;

@@ -9,12 +9,12 @@
  */
 #include "sched/lower.h"
 
-enum { AHEAD_MOST = 255 };
+enum { AHEAD_MAX = 255 };
 
-static int direction(const struct sl_action *pass) { return pass->kind != SL_F; }
+static int direction(const struct sl_action *pass) { return pass->kind != SL_FORWARD; }
 
-int32_t sl_low_bell(const struct sl_low *low, struct sl_foresight *seat,
-                    const struct sl_action *pass, int32_t newest, int32_t version) {
+int32_t sl_sched_lower_bell(const struct sl_low *low, struct sl_foresight *seat,
+                            const struct sl_action *pass, int32_t newest, int32_t version) {
     const struct sl_sched *flat = &low->flat;
     int32_t iter = pass->micro / flat->micros[pass->stage];
     int d = direction(pass);
@@ -29,12 +29,12 @@ int32_t sl_low_bell(const struct sl_low *low, struct sl_foresight *seat,
 
 static sl_err ahead_of(const struct sl_low *low, const struct sl_action *pass, int32_t *out) {
     const struct sl_stage *stage = &low->plan->stages[pass->stage];
-    struct sl_policy_pass p = sl_policy_pass_of(&low->flat, pass);
-    int64_t ahead = sl_policy_ahead(&low->flat.policy, &p);
-    if (ahead > AHEAD_MOST)
-        return sl_fail(SL_ERR_NO,
+    struct sl_policy_pass p = sl_sched_policy_pass_of(&low->flat, pass);
+    int64_t ahead = sl_optim_policy_ahead(&low->flat.policy, &p);
+    if (ahead > AHEAD_MAX)
+        return sl_fail(SL_ERR_REFUSED,
                        "policy '%s' wants stage %s to predict %lld ahead; %d is the most",
-                       low->flat.policy.row->name, stage->name, (long long)ahead, AHEAD_MOST);
+                       low->flat.policy.row->name, stage->name, (long long)ahead, AHEAD_MAX);
     *out = (int32_t)ahead;
     return SL_OK;
 }
@@ -48,8 +48,8 @@ static void put_predict(struct sl_items *items, int stage, int32_t version, int3
     SL_PUSH(&items->vec, a);
 }
 
-sl_err sl_low_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
-                      struct sl_action *pass) {
+sl_err sl_sched_lower_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_items *items,
+                              struct sl_action *pass) {
     int32_t ahead = 0;
     int d = direction(pass);
     if (!low->flat.policy.row)
@@ -65,9 +65,9 @@ sl_err sl_low_foresee(struct sl_low *low, struct sl_foresight *seat, struct sl_i
     return SL_OK;
 }
 
-sl_err sl_low_foresee_step(struct sl_low *low, struct sl_items *items, int segment, int stage,
-                           int32_t version) {
-    struct sl_action reader = {.kind = SL_F,
+sl_err sl_sched_lower_foresee_step(struct sl_low *low, struct sl_items *items, int segment,
+                                   int stage, int32_t version) {
+    struct sl_action reader = {.kind = SL_FORWARD,
                                .stage = (uint16_t)stage,
                                .micro = (version + 1) * low->flat.micros[stage],
                                .version = version};

@@ -7,7 +7,7 @@
 #include "sched/lower.h"
 
 struct span { /* of one pool: micro-batches [low, high] of the seat may be live */
-    int64_t low, high, most;
+    int64_t low, high, max;
     uint8_t *done;
 };
 
@@ -30,49 +30,53 @@ struct slots {
 static sl_err fail_pass(const struct sl_sched *flat, int worker, const struct sl_action *a,
                         const char *why) {
     char text[SL_ACTION_TEXT];
-    return sl_fail(SL_ERR_NO, "worker %d: %s: %s", worker, sl_action_text(flat, a, text), why);
+    return sl_fail(SL_ERR_REFUSED, "worker %d: %s: %s", worker, sl_sched_action_text(flat, a, text),
+                   why);
 }
 
 static sl_err check_pass(const struct sl_sched *flat, int worker, const struct sl_action *a,
                          uint8_t **done) {
     const struct sl_plan *plan = flat->plan;
-    if (a->stage >= plan->stage_count || a->kind > SL_W)
+    if (a->stage >= plan->stage_count || a->kind > SL_BACKWARD_WEIGHT)
         return fail_pass(flat, worker, a, "a schedule of passes has F, B, I and W of known stages");
     if (a->micro < 0 || a->micro >= sl_sched_total(flat, a->stage))
         return fail_pass(flat, worker, a, "no such micro-batch");
-    int seat = sl_deps_seat(flat, a->stage, a->micro);
+    int seat = sl_sched_deps_seat(flat, a->stage, a->micro);
     if (plan->seats[seat].worker != worker) {
         char text[SL_ACTION_TEXT];
-        return sl_fail(SL_ERR_NO, "worker %d: %s belongs on worker %d", worker,
-                       sl_action_text(flat, a, text), plan->seats[seat].worker);
+        return sl_fail(SL_ERR_REFUSED, "worker %d: %s belongs on worker %d", worker,
+                       sl_sched_action_text(flat, a, text), plan->seats[seat].worker);
     }
     uint8_t *d = &done[a->stage][a->micro], bit = (uint8_t)(1u << a->kind);
-    uint8_t backward = (1u << SL_B) | (1u << SL_I);
-    if ((*d & bit) || (a->kind == SL_B && (*d & backward)) || (a->kind == SL_I && (*d & backward)))
+    uint8_t backward = (1u << SL_BACKWARD) | (1u << SL_BACKWARD_INPUT);
+    if ((*d & bit) || (a->kind == SL_BACKWARD && (*d & backward)) ||
+        (a->kind == SL_BACKWARD_INPUT && (*d & backward)))
         return fail_pass(flat, worker, a, "runs twice");
-    if (a->kind != SL_F && !(*d & (1u << SL_F)))
+    if (a->kind != SL_FORWARD && !(*d & (1u << SL_FORWARD)))
         return fail_pass(flat, worker, a, "runs before its forward");
-    if (a->kind == SL_W && !(*d & (1u << SL_I)))
+    if (a->kind == SL_BACKWARD_WEIGHT && !(*d & (1u << SL_BACKWARD_INPUT)))
         return fail_pass(flat, worker, a, "runs before its I");
     *d |= bit;
     return SL_OK;
 }
 
 static sl_err check_all_done(const struct sl_sched *flat, uint8_t **done) {
-    const uint8_t whole = flat->rule == SL_RULE_FORWARD ? 1u << SL_F : (1u << SL_F) | (1u << SL_B);
-    const uint8_t split = (1u << SL_F) | (1u << SL_I) | (1u << SL_W);
+    const uint8_t whole =
+        flat->rule == SL_RULE_FORWARD ? 1u << SL_FORWARD : (1u << SL_FORWARD) | (1u << SL_BACKWARD);
+    const uint8_t split =
+        (1u << SL_FORWARD) | (1u << SL_BACKWARD_INPUT) | (1u << SL_BACKWARD_WEIGHT);
     for (int s = 0; s < flat->plan->stage_count; s++)
         for (int64_t i = 0; i < sl_sched_total(flat, s); i++)
             if (done[s][i] != whole && done[s][i] != split)
-                return sl_fail(SL_ERR_NO, "stage %s: micro-batch %lld never runs %s",
+                return sl_fail(SL_ERR_REFUSED, "stage %s: micro-batch %lld never runs %s",
                                flat->plan->stages[s].name, (long long)i,
-                               !(done[s][i] & 1)           ? "F"
-                               : done[s][i] & (1u << SL_I) ? "W"
-                                                           : "its backward");
+                               !(done[s][i] & 1)                        ? "F"
+                               : done[s][i] & (1u << SL_BACKWARD_INPUT) ? "W"
+                                                                        : "its backward");
     return SL_OK;
 }
 
-sl_err sl_low_check(const struct sl_sched *flat) {
+sl_err sl_sched_lower_check(const struct sl_sched *flat) {
     const struct sl_plan *plan = flat->plan;
     struct sl_arena arena = {0};
     uint8_t **done = SL_NEW(&arena, uint8_t *, plan->stage_count);
@@ -85,7 +89,7 @@ sl_err sl_low_check(const struct sl_sched *flat) {
             passes += flat->lists[i][w].count;
     if (passes < want) { /* before memory is taken for what a file only promises */
         sl_arena_free(&arena);
-        return sl_fail(SL_ERR_NO, "%lld passes are listed, %lld or more are needed",
+        return sl_fail(SL_ERR_REFUSED, "%lld passes are listed, %lld or more are needed",
                        (long long)passes, (long long)want);
     }
     for (int s = 0; s < plan->stage_count; s++)
@@ -109,8 +113,8 @@ sl_err sl_low_check(const struct sl_sched *flat) {
 static void acquire(struct span *span, int64_t ordinal) {
     if (ordinal > span->high)
         span->high = ordinal;
-    if (span->high - span->low + 1 > span->most)
-        span->most = span->high - span->low + 1;
+    if (span->high - span->low + 1 > span->max)
+        span->max = span->high - span->low + 1;
 }
 
 static void release(struct span *span, int64_t ordinal) {
@@ -123,15 +127,18 @@ static void release(struct span *span, int64_t ordinal) {
 static void hand_over(struct slots *s, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];
-    bool grad = a->kind != SL_F;
+    bool grad = a->kind != SL_FORWARD;
     for (int i = 0; i < (grad ? stage->in_count : stage->out_count); i++) {
         const struct sl_edge *edge = &plan->edges[grad ? stage->in[i] : stage->out[i]];
-        int other = grad ? edge->from : edge->to, pool = sl_pool_of_edge(plan, edge, grad, false);
-        struct sl_micro_range range = sl_deps_overlap(&s->low->flat, a->stage, a->micro, other);
+        int other = grad ? edge->from : edge->to,
+            pool = sl_sched_pool_of_edge(plan, edge, grad, false);
+        struct sl_micro_range range =
+            sl_sched_deps_overlap(&s->low->flat, a->stage, a->micro, other);
         for (int32_t x = range.low; x < range.high; x++) {
-            int seat = sl_deps_seat(&s->low->flat, other, x);
+            int seat = sl_sched_deps_seat(&s->low->flat, other, x);
             if (plan->seats[seat].worker == worker)
-                acquire(&s->seats[seat].pools[pool], sl_deps_ordinal(&s->low->flat, other, x));
+                acquire(&s->seats[seat].pools[pool],
+                        sl_sched_deps_ordinal(&s->low->flat, other, x));
         }
     }
 }
@@ -139,10 +146,10 @@ static void hand_over(struct slots *s, int worker, const struct sl_action *a) {
 static void free_inputs(struct slots *s, int seat, const struct sl_action *a, int64_t ordinal) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];
-    bool grad = a->kind != SL_F;
+    bool grad = a->kind != SL_FORWARD;
     for (int i = 0; i < (grad ? stage->out_count : stage->in_count); i++) {
         const struct sl_edge *edge = &plan->edges[grad ? stage->out[i] : stage->in[i]];
-        release(&s->seats[seat].pools[sl_pool_of_edge(plan, edge, grad, false)], ordinal);
+        release(&s->seats[seat].pools[sl_sched_pool_of_edge(plan, edge, grad, false)], ordinal);
     }
 }
 
@@ -150,40 +157,41 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = s->low->plan;
     int seat = sl_sched_seat(plan, a->stage, worker);
     struct seat_spans *spans = &s->seats[seat];
-    int64_t ordinal = sl_deps_ordinal(&s->low->flat, a->stage, a->micro);
+    int64_t ordinal = sl_sched_deps_ordinal(&s->low->flat, a->stage, a->micro);
     s->position++;
     if ((sl_is_timed(a) && !a->ahead) || a->kind == SL_PREDICT)
         spans->last_read[a->version] = s->position;
     if (sl_is_timed(a) && a->ahead)
-        spans->foresees[a->kind != SL_F] = true;
+        spans->foresees[a->kind != SL_FORWARD] = true;
     spans->predictions += a->kind == SL_PREDICT;
     int64_t waiting = a->micro / s->low->flat.micros[a->stage] - spans->steps + 1;
-    if ((a->kind == SL_B || a->kind == SL_W) && waiting > spans->grads)
+    if ((a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT) && waiting > spans->grads)
         spans->grads = waiting;
     switch ((enum sl_kind)a->kind) {
-    case SL_F:
+    case SL_FORWARD:
         acquire(&spans->pools[SL_POOL_STASH], ordinal);
         hand_over(s, worker, a);
         free_inputs(s, seat, a, ordinal);
         if (s->low->flat.rule == SL_RULE_FORWARD)
             release(&spans->pools[SL_POOL_STASH], ordinal);
         break;
-    case SL_B:
-    case SL_I:
-        if (a->kind == SL_I)
+    case SL_BACKWARD:
+    case SL_BACKWARD_INPUT:
+        if (a->kind == SL_BACKWARD_INPUT)
             acquire(&spans->pools[SL_POOL_KEPT], ordinal);
         hand_over(s, worker, a);
         release(&spans->pools[SL_POOL_STASH], ordinal);
         free_inputs(s, seat, a, ordinal);
         break;
-    case SL_W: release(&spans->pools[SL_POOL_KEPT], ordinal); break;
+    case SL_BACKWARD_WEIGHT: release(&spans->pools[SL_POOL_KEPT], ordinal); break;
     case SL_RECV:
-        acquire(
-            &spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, false)],
-            ordinal);
+        acquire(&spans->pools[sl_sched_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD,
+                                                    false)],
+                ordinal);
         break;
     case SL_SEND:
-        spans->pools[sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, true)].most =
+        spans->pools[sl_sched_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, true)]
+            .max =
             sl_sched_total(&s->low->flat, a->stage) > 1 ? 2 : 1; /* one on its way, one to fill */
         break;
     case SL_STEP:
@@ -196,16 +204,16 @@ static void walk(struct slots *s, int worker, const struct sl_action *a) {
 
 /* Versions that must be held at once: when v is made, everything read later and below v. */
 static int64_t versions_of(const struct seat_spans *spans, int32_t iters) {
-    int64_t most = 1, low = 0;
+    int64_t max = 1, low = 0;
     for (int32_t v = 1; v <= iters; v++) {
         if (!spans->stepped[v])
             continue;
         while (low < v && spans->last_read[low] < spans->stepped[v])
             low++;
-        if (v - low + 1 > most)
-            most = v - low + 1;
+        if (v - low + 1 > max)
+            max = v - low + 1;
     }
-    return most;
+    return max;
 }
 
 static void open_seat(struct slots *s, int seat) {
@@ -214,7 +222,7 @@ static void open_seat(struct slots *s, int seat) {
     int64_t total = sl_sched_total(&s->low->flat, plan->seats[seat].stage);
     struct seat_spans *spans = &s->seats[seat];
     struct sl_arena *arena = &s->low->scratch;
-    int pools = sl_pool_count(stage);
+    int pools = sl_sched_pool_count(stage);
     spans->pools = SL_NEW(arena, struct span, pools);
     for (int i = 0; i < pools; i++) {
         spans->pools[i].high = -1;
@@ -251,21 +259,21 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
     const struct sl_plan *plan = s->low->plan;
     const struct sl_seat *at = &plan->seats[seat];
     const struct sl_stage *stage = &plan->stages[at->stage];
-    struct sl_pool *pools = SL_NEW(s->low->arena, struct sl_pool, sl_pool_count(stage));
-    int32_t share = sl_deps_share(s->low->flat.micros[at->stage], stage->width, at->replica);
+    struct sl_pool *pools = SL_NEW(s->low->arena, struct sl_pool, sl_sched_pool_count(stage));
+    int32_t share = sl_sched_deps_share(s->low->flat.micros[at->stage], stage->width, at->replica);
     int64_t versions = versions_of(&s->seats[seat], s->low->flat.iters);
     if (versions > UINT16_MAX)
-        return sl_fail(SL_ERR_NO, "stage %s needs %lld weight versions at once", stage->name,
+        return sl_fail(SL_ERR_REFUSED, "stage %s needs %lld weight versions at once", stage->name,
                        (long long)versions);
     set_bytes(plan, stage, pools);
-    for (int i = 0; i < sl_pool_count(stage); i++) {
-        pools[i].count = (int32_t)s->seats[seat].pools[i].most;
+    for (int i = 0; i < sl_sched_pool_count(stage); i++) {
+        pools[i].count = (int32_t)s->seats[seat].pools[i].max;
         pools[i].turn = pools[i].count ? share % pools[i].count : 0;
     }
     pools[SL_POOL_FULL].count = stage->recompute;
     pools[SL_POOL_WEIGHT].count = (int32_t)versions;
     pools[SL_POOL_WEIGHT].turn = (int32_t)(1 % versions);
-    pools[SL_POOL_GRAD].count = s->low->flat.together ? (int32_t)s->seats[seat].grads : 1;
+    pools[SL_POOL_GRAD].count = s->low->flat.global_step ? (int32_t)s->seats[seat].grads : 1;
     pools[SL_POOL_GRAD].turn = pools[SL_POOL_GRAD].count > 1;
     pools[SL_POOL_FULL].turn = 0;
     set_predict(s, seat, &pools[SL_POOL_PREDICT]);
@@ -278,10 +286,10 @@ static sl_err make_pools(struct slots *s, int seat, struct sl_pool **out) {
 static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     const struct sl_plan *plan = low->plan;
     const struct sl_pool *pools = low->out->pools[sl_sched_seat(plan, a->stage, worker)];
-    int32_t ordinal = sl_deps_ordinal(&low->flat, a->stage, a->micro);
+    int32_t ordinal = sl_sched_deps_ordinal(&low->flat, a->stage, a->micro);
     if (a->kind == SL_SEND || a->kind == SL_RECV) {
-        int pool =
-            sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, a->kind == SL_SEND);
+        int pool = sl_sched_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD,
+                                         a->kind == SL_SEND);
         a->slot = ordinal % pools[pool].count;
         return;
     }
@@ -289,7 +297,7 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     if (a->kind == SL_PREDICT)
         a->slot = a->weight_slot;
     if (a->ahead) {
-        bool second = a->kind == SL_PREDICT ? a->slot2 : a->kind != SL_F;
+        bool second = a->kind == SL_PREDICT ? a->slot2 : a->kind != SL_FORWARD;
         int32_t at = low->flat.rule == SL_RULE_2BW       ? a->version
                      : pools[SL_POOL_PREDICT].count == 2 ? second
                                                          : 0;
@@ -298,7 +306,7 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
     }
     if (a->kind == SL_PREDICT)
         a->slot2 = 0;
-    if (a->kind == SL_B || a->kind == SL_W)
+    if (a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT)
         a->grad_slot = (uint8_t)(a->micro / low->flat.micros[a->stage] % pools[SL_POOL_GRAD].count);
     if (a->kind == SL_REDUCE || a->kind == SL_STEP)
         a->grad_slot = (uint8_t)((a->version - 1) % pools[SL_POOL_GRAD].count);
@@ -306,13 +314,13 @@ static void assign(struct sl_low *low, int worker, struct sl_action *a) {
         a->slot = (a->version - 1) % pools[SL_POOL_WEIGHT].count;
     if (a->kind == SL_REDUCE)
         a->weight_slot = 0;
-    if (a->kind == SL_I || a->kind == SL_W)
+    if (a->kind == SL_BACKWARD_INPUT || a->kind == SL_BACKWARD_WEIGHT)
         a->slot2 = ordinal % pools[SL_POOL_KEPT].count;
-    if (sl_is_timed(a) && a->kind != SL_W)
+    if (sl_is_timed(a) && a->kind != SL_BACKWARD_WEIGHT)
         a->slot = ordinal % pools[SL_POOL_STASH].count;
 }
 
-sl_err sl_low_slots(struct sl_low *low) {
+sl_err sl_sched_lower_slots(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct slots s = {.low = low};
     s.seats = SL_NEW(&low->scratch, struct seat_spans, plan->seat_count);

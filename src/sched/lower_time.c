@@ -54,11 +54,11 @@ static bool wait_on(struct clock *c, int worker, int other, const struct sl_acti
 /* Raise *ready to the end of what the other stage makes for this pass; false: not made yet. */
 static bool reach(struct clock *c, int worker, const struct sl_action *a, int other, bool grad,
                   int64_t *ready) {
-    struct sl_micro_range range = sl_deps_overlap(&c->low->flat, a->stage, a->micro, other);
+    struct sl_micro_range range = sl_sched_deps_overlap(&c->low->flat, a->stage, a->micro, other);
     for (int32_t x = range.low; x < range.high; x++) {
         int64_t end = c->end[grad][other][x];
         if (end == INT64_MAX) {
-            int seat = sl_deps_seat(&c->low->flat, other, x);
+            int seat = sl_sched_deps_seat(&c->low->flat, other, x);
             return wait_on(c, worker, c->low->plan->seats[seat].worker, a,
                            grad ? "for the gradient of" : "for the activation of");
         }
@@ -71,7 +71,7 @@ static bool reach(struct clock *c, int worker, const struct sl_action *a, int ot
 static bool do_pass(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     const struct sl_stage *stage = &plan->stages[a->stage];
-    struct sl_need need = sl_deps_need(stage, a->kind);
+    struct sl_need need = sl_sched_deps_need(stage, a->kind);
     int64_t ready = c->now[worker];
     for (int i = 0; need.in_acts && i < stage->in_count; i++)
         if (!reach(c, worker, a, plan->edges[stage->in[i]].from, false, &ready))
@@ -82,9 +82,9 @@ static bool do_pass(struct clock *c, int worker, const struct sl_action *a) {
     int64_t dur = c->low->flat.dur_ns[a->stage][a->kind];
     ready += dur > 0 ? dur : 1;
     c->now[worker] = ready;
-    if (a->kind == SL_F)
+    if (a->kind == SL_FORWARD)
         c->end[0][a->stage][a->micro] = ready;
-    else if (a->kind == SL_B || a->kind == SL_I)
+    else if (a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT)
         c->end[1][a->stage][a->micro] = ready;
     c->low->items[c->segment][worker].ends[c->timed[worker]++] = ready;
     return true;
@@ -105,7 +105,7 @@ static bool is_last_of(const struct clock *c, int worker, const struct sl_action
 
 static int32_t *joined_of(const struct clock *c, int seat, int group) {
     int stage = c->low->plan->seats[seat].stage;
-    for (int i = 0, g; (g = sl_group_of(c->low->plan, stage, i)) >= 0; i++)
+    for (int i = 0, g; (g = sl_sched_group_of(c->low->plan, stage, i)) >= 0; i++)
         if (g == group)
             return &c->joined[seat][i];
     return NULL;
@@ -136,7 +136,7 @@ static bool reach_parts(struct clock *c, int worker, const struct sl_action *a, 
 static bool give_part(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     int verdict = sl_sched_verdict(plan), seat = sl_sched_seat(plan, a->stage, worker);
-    for (int i = 0, g; a->slot == verdict && (g = sl_group_of(plan, a->stage, i)) >= 0; i++)
+    for (int i = 0, g; a->slot == verdict && (g = sl_sched_group_of(plan, a->stage, i)) >= 0; i++)
         if (sl_sched_speaker(plan, g) == a->stage && !reach_parts(c, worker, a, g))
             return false;
     struct parts *parts = &c->parts[a->slot][a->version];
@@ -150,7 +150,7 @@ static bool do_step(struct clock *c, int worker, const struct sl_action *a) {
     const struct sl_plan *plan = c->low->plan;
     if (!reach_parts(c, worker, a, sl_sched_verdict(plan)))
         return false;
-    for (int i = 0, g; (g = sl_group_of(plan, a->stage, i)) >= 0; i++)
+    for (int i = 0, g; (g = sl_sched_group_of(plan, a->stage, i)) >= 0; i++)
         if (!reach_parts(c, worker, a, g))
             return false;
     c->now[worker] += c->low->flat.dur_ns[a->stage][a->kind];
@@ -201,9 +201,9 @@ static void run_worker(struct clock *c, int worker) {
         bool done = true;
         if (sl_is_timed(a))
             done = do_pass(c, worker, a);
-        else if (c->low->flat.together && a->kind == SL_REDUCE)
+        else if (c->low->flat.global_step && a->kind == SL_REDUCE)
             done = give_part(c, worker, a);
-        else if (c->low->flat.together && a->kind == SL_STEP)
+        else if (c->low->flat.global_step && a->kind == SL_STEP)
             done = do_step(c, worker, a);
         else if (a->kind == SL_REDUCE)
             done = do_reduce(c, worker, a);
@@ -248,10 +248,10 @@ static sl_err run_segment(struct clock *c) {
     }
     for (int w = 0; w < plan->worker_count; w++)
         stuck |= c->at[w] < c->low->items[c->segment][w].vec.count;
-    return stuck ? sl_wait_report(&c->low->flat, c->waits) : SL_OK;
+    return stuck ? sl_sched_wait_report(&c->low->flat, c->waits) : SL_OK;
 }
 
-sl_err sl_low_time(struct sl_low *low) {
+sl_err sl_sched_lower_time(struct sl_low *low) {
     const struct sl_plan *plan = low->plan;
     struct clock c = {.low = low};
     sl_err err = SL_OK;
@@ -276,11 +276,11 @@ sl_err sl_low_time(struct sl_low *low) {
     c.joined = SL_NEW(&low->scratch, int32_t *, plan->seat_count);
     for (int i = 0; i < plan->seat_count; i++) {
         int groups = 0;
-        while (sl_group_of(plan, plan->seats[i].stage, groups) >= 0)
+        while (sl_sched_group_of(plan, plan->seats[i].stage, groups) >= 0)
             groups++;
         c.joined[i] = SL_NEW(&low->scratch, int32_t, groups);
     }
-    if (low->flat.together)
+    if (low->flat.global_step)
         open_parts(&c);
     for (c.segment = 0; c.segment < SL_SEGMENT_COUNT && err == SL_OK; c.segment++)
         err = run_segment(&c);

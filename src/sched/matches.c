@@ -31,7 +31,7 @@ static struct message *slot_of(const struct sl_matches *matches, uint64_t key, u
     }
 }
 
-struct sl_matches *sl_matches_open(const struct sl_timeline *timeline) {
+struct sl_matches *sl_sched_matches_open(const struct sl_timeline *timeline) {
     int64_t count = 0;
     uint64_t room = 16, key, micros;
     for (int l = 0; l < timeline->lane_count; l++)
@@ -60,8 +60,8 @@ struct sl_matches *sl_matches_open(const struct sl_timeline *timeline) {
     return matches;
 }
 
-bool sl_matches_find(const struct sl_matches *matches, const struct sl_action *message,
-                     struct sl_moment *send, struct sl_moment *recv) {
+bool sl_sched_matches_find(const struct sl_matches *matches, const struct sl_action *message,
+                           struct sl_moment *send, struct sl_moment *recv) {
     uint64_t key, micros;
     key_of(message, &key, &micros);
     const struct message *m = slot_of(matches, key, micros);
@@ -72,7 +72,7 @@ bool sl_matches_find(const struct sl_matches *matches, const struct sl_action *m
     return true;
 }
 
-void sl_matches_close(struct sl_matches *matches) {
+void sl_sched_matches_close(struct sl_matches *matches) {
     free(matches->at);
     free(matches);
 }

@@ -10,31 +10,31 @@ static int64_t depth_of(const struct sl_sched *sched) {
     return (int64_t)(sched->plan->depth - 1) * (1 + sched->slack) + 1;
 }
 
-struct sl_policy_pass sl_policy_pass_of(const struct sl_sched *sched,
-                                        const struct sl_action *pass) {
+struct sl_policy_pass sl_sched_policy_pass_of(const struct sl_sched *sched,
+                                              const struct sl_action *pass) {
     return (struct sl_policy_pass){.height = height_of(sched, pass->stage),
                                    .depth = depth_of(sched),
                                    .micros = sched->micros[pass->stage],
                                    .micro = pass->micro,
                                    .version = pass->version,
-                                   .backward = pass->kind != SL_F,
-                                   .together = sched->together};
+                                   .backward = pass->kind != SL_FORWARD,
+                                   .global_step = sched->global_step};
 }
 
 /* Of the m forwards of a step, those that come before the last step has been made read a version
  * less. A stage of height h has done h backwards less than forwards, so that the sum over a step of
  * the versions it is behind is ceil(h/m) + ceil((h-1)/m) + ... + ceil((h-m+1)/m) = h. A step that
  * comes `late` passes after its gradient is missed by ceil(late/2) forwards more. */
-struct sl_policy_at sl_policy_at_of(const struct sl_sched *sched, int stage) {
+struct sl_policy_at sl_sched_policy_at_of(const struct sl_sched *sched, int stage) {
     struct sl_policy_at at = {.height = height_of(sched, stage),
                               .depth = depth_of(sched),
                               .micros = sched->micros[stage]};
-    int64_t late = sched->together ? (sl_sched_late(sched, stage) + 1) / 2 : 0;
+    int64_t late = sched->global_step ? (sl_sched_late(sched, stage) + 1) / 2 : 0;
     switch (sched->rule) {
     case SL_RULE_SYNC: at.delay = 0; break;
     case SL_RULE_2BW: at.delay = 1; break;
     case SL_RULE_VSYNC: /* that of the entry */
-        at.delay = (double)(at.depth - 1 + sched->together) / (double)at.micros;
+        at.delay = (double)(at.depth - 1 + sched->global_step) / (double)at.micros;
         break;
     default: at.delay = (double)(at.height + late) / (double)at.micros; break;
     }

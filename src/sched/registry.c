@@ -4,26 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct sl_schedule sl_schedule_1f1b, sl_schedule_2bw, sl_schedule_async,
-    sl_schedule_chimera, sl_schedule_dualpipe_v, sl_schedule_forward, sl_schedule_gpipe,
-    sl_schedule_graph, sl_schedule_interleaved, sl_schedule_kfkb, sl_schedule_paci,
-    sl_schedule_stash, sl_schedule_vsync, sl_schedule_zb_graph, sl_schedule_zb_h1,
-    sl_schedule_zb_h2, sl_schedule_zb_v;
+extern const struct sl_schedule sl_sched_row_1f1b, sl_sched_row_2bw, sl_sched_row_async,
+    sl_sched_row_chimera, sl_sched_row_dualpipe_v, sl_sched_row_forward, sl_sched_row_gpipe,
+    sl_sched_row_graph, sl_sched_row_interleaved, sl_sched_row_kfkb, sl_sched_row_paci,
+    sl_sched_row_stash, sl_sched_row_vsync, sl_sched_row_zb_graph, sl_sched_row_zb_h1,
+    sl_sched_row_zb_h2, sl_sched_row_zb_v;
 
 static const struct sl_schedule *const rows[] = {
-    &sl_schedule_1f1b,        &sl_schedule_2bw,      &sl_schedule_async, &sl_schedule_chimera,
-    &sl_schedule_dualpipe_v,  &sl_schedule_forward,  &sl_schedule_gpipe, &sl_schedule_graph,
-    &sl_schedule_interleaved, &sl_schedule_kfkb,     &sl_schedule_paci,  &sl_schedule_stash,
-    &sl_schedule_vsync,       &sl_schedule_zb_graph, &sl_schedule_zb_h1, &sl_schedule_zb_h2,
-    &sl_schedule_zb_v,
+    &sl_sched_row_1f1b,        &sl_sched_row_2bw,      &sl_sched_row_async, &sl_sched_row_chimera,
+    &sl_sched_row_dualpipe_v,  &sl_sched_row_forward,  &sl_sched_row_gpipe, &sl_sched_row_graph,
+    &sl_sched_row_interleaved, &sl_sched_row_kfkb,     &sl_sched_row_paci,  &sl_sched_row_stash,
+    &sl_sched_row_vsync,       &sl_sched_row_zb_graph, &sl_sched_row_zb_h1, &sl_sched_row_zb_h2,
+    &sl_sched_row_zb_v,
 };
 
-const struct sl_schedule *const *sl_schedule_registry(int *count) {
+const struct sl_schedule *const *sl_sched_row_registry(int *count) {
     *count = SL_COUNT(rows);
     return rows;
 }
 
-const struct sl_schedule *sl_schedule_find(const char *name) {
+const struct sl_schedule *sl_sched_row_find(const char *name) {
     for (int i = 0; i < SL_COUNT(rows); i++)
         if (strcmp(rows[i]->name, name) == 0)
             return rows[i];
@@ -35,8 +35,8 @@ static const char *row_name(const void *ctx, int i) {
     return rows[i]->name;
 }
 
-sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
-    *out = sl_schedule_find(name ? name : "");
+sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out) {
+    *out = sl_sched_row_find(name ? name : "");
     if (*out)
         return SL_OK;
     const char *near = name ? sl_nearest(name, SL_COUNT(rows), row_name, NULL) : NULL;
@@ -48,20 +48,20 @@ sl_err sl_schedule_require(const char *name, const struct sl_schedule **out) {
 /* With two versions a stage may not begin an iteration before the one before the last has stepped:
  * with more micro-batches in flight than an iteration has, it stands still until the pipeline has
  * run empty. */
-bool sl_schedule_is_crowded(const struct sl_sched *sched) {
+bool sl_sched_row_is_crowded(const struct sl_sched *sched) {
     const struct sl_plan *plan = sched->plan;
     for (int i = 0; i < plan->seat_count && sched->rule == SL_RULE_2BW; i++) {
         const struct sl_seat *seat = &plan->seats[i];
-        if (sched->pools[i][SL_POOL_STASH].count > sl_deps_share(sched->micros[seat->stage],
-                                                                 plan->stages[seat->stage].width,
-                                                                 seat->replica))
+        if (sched->pools[i][SL_POOL_STASH].count >
+            sl_sched_deps_share(sched->micros[seat->stage], plan->stages[seat->stage].width,
+                                seat->replica))
             return true;
     }
     return false;
 }
 
-int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
-    const struct sl_schedule *row = sl_schedule_find(opts->schedule);
+int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
+    const struct sl_schedule *row = sl_sched_row_find(opts->schedule);
     struct sl_arena scratch = {0};
     struct sl_sched_opts more = *opts;
     const struct sl_sched *sched;
@@ -69,7 +69,7 @@ int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts
         return 0;
     more.slack = row->slack;
     bool takes = sl_sched_build(&scratch, plan, &more, &sched) == SL_OK;
-    takes = takes && !sl_schedule_is_crowded(sched);
+    takes = takes && !sl_sched_row_is_crowded(sched);
     sl_arena_free(&scratch);
     return takes ? row->slack : 0;
 }
@@ -89,11 +89,12 @@ static sl_err set_batch(struct sl_gen *gen) {
     if (batch < 1 || opts->last_batch < 0 || opts->last_batch > batch || gen->iters < 1 ||
         gen->iters > INT32_MAX / 4 || opts->group < 0 || opts->group > INT32_MAX ||
         opts->slack < 0 || opts->slack > INT32_MAX)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "a schedule needs at least one micro-batch and one iteration, and "
                        "a last batch not larger than the others");
     if (batch / smallest > INT32_MAX / 4)
-        return sl_fail(SL_ERR_NO, "too many micro-batches in an iteration: %lld samples, %lld each",
+        return sl_fail(SL_ERR_REFUSED,
+                       "too many micro-batches in an iteration: %lld samples, %lld each",
                        (long long)batch, (long long)smallest);
     if (gen->iters == 1 && opts->last_batch)
         batch = opts->last_batch;
@@ -105,7 +106,7 @@ static sl_err set_batch(struct sl_gen *gen) {
         int64_t size = plan->stages[i].micro_size;
         micros[i] = (int32_t)((batch + size - 1) / size);
         if (micros[i] > INT32_MAX / 4 / gen->iters)
-            return sl_fail(SL_ERR_NO, "too many micro-batches: %d in each of %lld iterations",
+            return sl_fail(SL_ERR_REFUSED, "too many micro-batches: %d in each of %lld iterations",
                            micros[i], (long long)gen->iters);
     }
     sched->micros = gen->micros = micros;
@@ -125,16 +126,16 @@ static void set_durations(struct sl_gen *gen) {
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(gen->arena, (int64_t)sizeof *dur * gen->plan->stage_count);
     for (int i = 0; i < gen->plan->stage_count; i++) {
-        static const int64_t units[SL_KIND_COUNT] = {
-            [SL_F] = 1, [SL_B] = 2, [SL_I] = 1, [SL_W] = 1, [SL_RECOMPUTE] = 1};
+        static const int64_t units[SL_KIND_COUNT] = {[SL_FORWARD] = 1,
+                                                     [SL_BACKWARD] = 2,
+                                                     [SL_BACKWARD_INPUT] = 1,
+                                                     [SL_BACKWARD_WEIGHT] = 1,
+                                                     [SL_RECOMPUTE] = 1};
         const struct sl_stage_times *t = &gen->plan->stages[i].times;
-        const int64_t planned[SL_KIND_COUNT] = {[SL_F] = t->f,
-                                                [SL_B] = t->b,
-                                                [SL_I] = t->i,
-                                                [SL_W] = t->w,
-                                                [SL_RECOMPUTE] = t->recompute,
-                                                [SL_REDUCE] = t->reduce,
-                                                [SL_STEP] = t->step};
+        const int64_t planned[SL_KIND_COUNT] = {
+            [SL_FORWARD] = t->f,         [SL_BACKWARD] = t->b,          [SL_BACKWARD_INPUT] = t->i,
+            [SL_BACKWARD_WEIGHT] = t->w, [SL_RECOMPUTE] = t->recompute, [SL_REDUCE] = t->reduce,
+            [SL_STEP] = t->step};
         const int64_t *of = gen->opts->dur_ns ? gen->opts->dur_ns[i] : known ? planned : units;
         memcpy(dur[i], of, sizeof dur[i]);
     }
@@ -143,7 +144,7 @@ static void set_durations(struct sl_gen *gen) {
 }
 
 static sl_err open_gen(struct sl_gen *gen) {
-    SL_TRY(sl_schedule_require(gen->opts->schedule, &gen->row));
+    SL_TRY(sl_sched_row_require(gen->opts->schedule, &gen->row));
     gen->sched = SL_NEW(gen->arena, struct sl_sched, 1);
     gen->sched->plan = gen->plan;
     gen->sched->name = gen->row->name;
@@ -151,15 +152,16 @@ static sl_err open_gen(struct sl_gen *gen) {
     if (gen->opts->policy)
         gen->sched->policy = *gen->opts->policy;
     gen->sched->slack = (int32_t)gen->opts->slack;
-    gen->sched->together =
-        gen->opts->together && gen->row->rule != SL_RULE_SYNC && gen->row->rule != SL_RULE_FORWARD;
-    SL_TRY(sl_policy_serves(&gen->sched->policy, sl_rule_name(gen->row->rule), NULL));
+    gen->sched->global_step = gen->opts->global_step && gen->row->rule != SL_RULE_SYNC &&
+                              gen->row->rule != SL_RULE_FORWARD;
+    SL_TRY(sl_optim_policy_serves(&gen->sched->policy, sl_sched_rule_name(gen->row->rule), NULL));
     SL_TRY(set_batch(gen));
     set_durations(gen);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         gen->sched->lists[s] = SL_NEW(gen->arena, struct sl_actions, gen->plan->worker_count);
     int64_t *samples = SL_NEW(gen->arena, int64_t, gen->plan->stage_count);
-    sl_gen_inflight(gen->plan, gen->opts->group ? gen->opts->group : 1, gen->opts->slack, samples);
+    sl_sched_gen_inflight(gen->plan, gen->opts->group ? gen->opts->group : 1, gen->opts->slack,
+                          samples);
     gen->samples = samples;
     return gen->row->check(gen);
 }
@@ -182,8 +184,8 @@ static sl_err generate_last(struct sl_gen *gen) {
     struct sl_gen last = *gen;
     struct sl_sched view = *gen->sched; /* is the short iteration in the row's domain? */
     const struct sl_schedule fallback = {.name = gen->row->name,
-                                         .window = sl_schedule_graph.window,
-                                         .iteration = sl_schedule_graph.iteration};
+                                         .window = sl_sched_row_graph.window,
+                                         .iteration = sl_sched_row_graph.iteration};
     view.micros = micros;
     last.sched = &view;
     if (last.row->check(&last) != SL_OK) /* else plain 1F1B on the same placement */
@@ -211,7 +213,7 @@ sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
     SL_TRY(open_gen(&gen));
     gen.workers = SL_NEW(arena, struct sl_passes, plan->worker_count);
     gen.seats = SL_NEW(arena, struct sl_passes, plan->seat_count);
-    sl_err err = gen.row->iteration ? generate_sync(&gen) : sl_gen_stream(&gen);
+    sl_err err = gen.row->iteration ? generate_sync(&gen) : sl_sched_gen_stream(&gen);
     for (int i = 0; i < plan->worker_count; i++)
         SL_VEC_FREE(&gen.workers[i].vec);
     for (int i = 0; i < plan->seat_count; i++)
@@ -221,8 +223,8 @@ sl_err sl_sched_generate(struct sl_arena *arena, const struct sl_plan *plan,
     return err;
 }
 
-sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
-                         const struct sl_sched_opts *opts, int seat, struct sl_claim *out) {
+sl_err sl_sched_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
+                          const struct sl_sched_opts *opts, int seat, struct sl_claim *out) {
     struct sl_gen gen = {.arena = arena, .plan = plan, .opts = opts};
     SL_TRY(open_gen(&gen));
     gen.row->claim(&gen, seat, out);
@@ -232,7 +234,7 @@ sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
     int stage = plan->seats[seat].stage;
     int64_t live = gen.samples[stage] / plan->stages[stage].micro_size;
     int64_t last = sl_sched_micros(gen.sched, stage, gen.sched->iters - 1);
-    live = sl_gen_ceil(live < last ? live : last, plan->stages[stage].width);
+    live = sl_sched_gen_ceil(live < last ? live : last, plan->stages[stage].width);
     out->live = live > out->live ? live : out->live;
     return SL_OK;
 }

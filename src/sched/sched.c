@@ -16,16 +16,17 @@ static int message_pool(const struct sl_plan *plan, const struct sl_action *acti
         return -1;
     const struct sl_edge *edge = &plan->edges[action->edge];
     bool grad = action->flags & SL_GRAD;
-    return sl_pool_of_edge(plan, edge, grad, action->kind == SL_SEND);
+    return sl_sched_pool_of_edge(plan, edge, grad, action->kind == SL_SEND);
 }
 
-int sl_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad, bool send) {
+int sl_sched_pool_of_edge(const struct sl_plan *plan, const struct sl_edge *edge, bool grad,
+                          bool send) {
     if (grad == send) /* at the `to` end: receives activations, sends gradients */
         return SL_POOL_EDGES + 2 * edge->to_place + grad;
     return SL_POOL_EDGES + 2 * (plan->stages[edge->from].in_count + edge->from_place) + grad;
 }
 
-int sl_pool_count(const struct sl_stage *stage) {
+int sl_sched_pool_count(const struct sl_stage *stage) {
     return SL_POOL_EDGES + 2 * (stage->in_count + stage->out_count);
 }
 
@@ -48,16 +49,18 @@ static void turn_slots(const struct sl_sched *sched, const struct sl_pool *pools
     }
     case SL_STEP:
     case SL_PREDICT: a->slot = turned(a->slot, rep, &pools[SL_POOL_WEIGHT]); break;
-    case SL_I:
-    case SL_W: a->slot2 = turned(a->slot2, rep, &pools[SL_POOL_KEPT]); /* fall through */
-    case SL_F:
-    case SL_B:
+    case SL_BACKWARD_INPUT:
+    case SL_BACKWARD_WEIGHT:
+        a->slot2 = turned(a->slot2, rep, &pools[SL_POOL_KEPT]); /* fall through */
+    case SL_FORWARD:
+    case SL_BACKWARD:
     case SL_RECOMPUTE: a->slot = turned(a->slot, rep, &pools[SL_POOL_STASH]); break;
     default: break;
     }
     if (a->kind != SL_REDUCE)
         a->weight_slot = turned_weight(pools, a->weight_slot, rep);
-    if (a->kind == SL_B || a->kind == SL_W || a->kind == SL_REDUCE || a->kind == SL_STEP)
+    if (a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT || a->kind == SL_REDUCE ||
+        a->kind == SL_STEP)
         a->grad_slot = (uint8_t)turned(a->grad_slot, rep, &pools[SL_POOL_GRAD]);
 }
 
@@ -153,11 +156,11 @@ int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro)
 }
 
 int sl_sched_share_places(const struct sl_sched *sched) {
-    int32_t most = 1;
+    int32_t max = 1;
     for (int i = 0; i < sched->plan->seat_count; i++)
-        if (sched->pools[i][SL_POOL_GRAD].count > most)
-            most = sched->pools[i][SL_POOL_GRAD].count;
-    return 2 * most + 2;
+        if (sched->pools[i][SL_POOL_GRAD].count > max)
+            max = sched->pools[i][SL_POOL_GRAD].count;
+    return 2 * max + 2;
 }
 
 static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int worker) {
@@ -171,7 +174,7 @@ static bool holds(const struct sl_plan *plan, const struct sl_tie *tie, int work
 static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
     int64_t sum = 0;
-    for (int t = 0; sched->together && t < plan->tie_count; t++) {
+    for (int t = 0; sched->global_step && t < plan->tie_count; t++) {
         const struct sl_tie *tie = &plan->ties[t];
         int others = 0;
         for (int w = 0; w < plan->worker_count && holds(plan, tie, worker); w++)
@@ -183,12 +186,12 @@ static int64_t tied_bytes(const struct sl_sched *sched, int worker) {
     return sum;
 }
 
-int64_t sl_sched_tied_most(const struct sl_sched *sched, int worker) {
-    int64_t most = 0;
-    for (int t = 0; sched->together && t < sched->plan->tie_count; t++)
-        if (sched->plan->ties[t].bytes > most && holds(sched->plan, &sched->plan->ties[t], worker))
-            most = sched->plan->ties[t].bytes;
-    return most < INT64_MAX / 4 ? most : INT64_MAX / 4;
+int64_t sl_sched_tied_max(const struct sl_sched *sched, int worker) {
+    int64_t max = 0;
+    for (int t = 0; sched->global_step && t < sched->plan->tie_count; t++)
+        if (sched->plan->ties[t].bytes > max && holds(sched->plan, &sched->plan->ties[t], worker))
+            max = sched->plan->ties[t].bytes;
+    return max < INT64_MAX / 4 ? max : INT64_MAX / 4;
 }
 
 int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker) {
@@ -197,7 +200,7 @@ int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker) {
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
-        for (int j = SL_POOL_EDGES; j < sl_pool_count(stage); j++)
+        for (int j = SL_POOL_EDGES; j < sl_sched_pool_count(stage); j++)
             sum += sched->pools[seat][j].count * sched->pools[seat][j].bytes;
     }
     return sum;
@@ -205,12 +208,12 @@ int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker) {
 
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker) {
     const struct sl_plan *plan = sched->plan;
-    int64_t sum = tied_bytes(sched, worker) + sl_sched_tied_most(sched, worker), work = 0;
+    int64_t sum = tied_bytes(sched, worker) + sl_sched_tied_max(sched, worker), work = 0;
     for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
         int seat = plan->worker_seats[worker][i];
         const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
         sum += stage->bytes.state;
-        for (int j = 0; j < sl_pool_count(stage); j++) {
+        for (int j = 0; j < sl_sched_pool_count(stage); j++) {
             int64_t bytes = sched->pools[seat][j].bytes;
             int32_t count = sl_sched_pool_slots(sched, seat, j);
             if (bytes && count > (INT64_MAX - sum) / bytes)
@@ -231,13 +234,13 @@ int64_t sl_sched_action_count(const struct sl_sched *sched) {
     return count;
 }
 
-const char *sl_kind_name(enum sl_kind kind) {
+const char *sl_sched_kind_name(enum sl_kind kind) {
     static const char *const names[] = {"F",    "B",    "I",      "W",    "RECOMPUTE",
                                         "SEND", "RECV", "REDUCE", "STEP", "PREDICT"};
     return (unsigned)kind < (unsigned)SL_COUNT(names) ? names[kind] : "?";
 }
 
-const char *sl_rule_name(enum sl_rule rule) {
+const char *sl_sched_rule_name(enum sl_rule rule) {
     static const char *const names[] = {"sync", "twobw", "stash", "vsync", "newest", "forward"};
     return (unsigned)rule < (unsigned)SL_COUNT(names) ? names[rule] : "?";
 }

@@ -35,10 +35,10 @@
 #include "plan/plan.h"
 
 enum sl_kind {
-    SL_F,
-    SL_B, /* whole backward = I and W at once */
-    SL_I, /* gradient of the inputs */
-    SL_W, /* gradient of the weights */
+    SL_FORWARD,
+    SL_BACKWARD,        /* whole backward = I and W at once */
+    SL_BACKWARD_INPUT,  /* gradient of the inputs */
+    SL_BACKWARD_WEIGHT, /* gradient of the weights */
     SL_RECOMPUTE,
     SL_SEND,
     SL_RECV,
@@ -115,7 +115,7 @@ struct sl_sched {
     const char *name; /* of the generator, or what the file says */
     enum sl_rule rule;
     struct sl_policy_use policy; /* decides `ahead`; row NULL: none */
-    bool together;               /* asynchronous, but one verdict for all stages before each step */
+    bool global_step;            /* asynchronous, but one verdict for all stages before each step */
     int32_t slack;               /* an edge counts as 1 + slack micro-batches in flight */
     bool lowered;                /* else passes only */
     int64_t batch;               /* samples of an iteration */
@@ -155,15 +155,15 @@ int64_t sl_sched_total(const struct sl_sched *sched, int stage);
 int64_t sl_sched_samples(const struct sl_sched *sched, int stage, int32_t micro);
 /* Stepping together: places between two holders of a tie; bytes of the largest a worker holds. */
 int sl_sched_share_places(const struct sl_sched *sched);
-int64_t sl_sched_tied_most(const struct sl_sched *sched, int worker);
+int64_t sl_sched_tied_max(const struct sl_sched *sched, int worker);
 /* Bytes a worker allocates: weights, gradients, state, pools, workspace; of these, for messages. */
 int64_t sl_sched_worker_bytes(const struct sl_sched *sched, int worker);
 int64_t sl_sched_message_bytes(const struct sl_sched *sched, int worker);
 
 int64_t sl_sched_action_count(const struct sl_sched *sched); /* in the lists, not repeated */
 
-const char *sl_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
-const char *sl_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
+const char *sl_sched_kind_name(enum sl_kind kind); /* "F", "SEND", ... */
+const char *sl_sched_rule_name(enum sl_rule rule); /* "sync", "twobw", ... */
 
 /* How to build one. */
 struct sl_sched_opts {
@@ -176,11 +176,11 @@ struct sl_sched_opts {
     int64_t slack;      /* micro-batches that may wait between two stages beyond what the schedule
                            needs; hides transfers and uneven passes, costs stash */
     const struct sl_policy_use *policy; /* NULL: none */
-    bool together; /* asynchronous schedules: one verdict for all stages before each step */
+    bool global_step; /* asynchronous schedules: one verdict for all stages before each step */
     const int64_t (*dur_ns)[SL_KIND_COUNT]; /* [stage]; NULL: the plan's, or F=I=W=1, B=2 ... */
 };
 
-/* generate -> lower -> verify. What comes out may be simulated and executed. SL_ERR_NO outside the
+/* generate -> lower -> verify. What comes out may be simulated and executed. SL_ERR_REFUSED outside the
  * schedule's domain (the constraint is named) or when it does not verify. */
 SL_MUST_CHECK sl_err sl_sched_build(struct sl_arena *arena, const struct sl_plan *plan,
                                     const struct sl_sched_opts *opts, const struct sl_sched **out);

@@ -24,9 +24,9 @@ struct sl_schedule {
     /* Slack that training takes unless told otherwise and where it fits: only a row whose weights
      * it does not make staler and that is there for speed more than for memory has any. */
     int slack;
-    /* SL_ERR_NO with the constraint's name when the plan or the numbers are outside the domain. */
+    /* SL_ERR_REFUSED with the constraint's name when the plan or the numbers are outside the domain. */
     sl_err (*check)(const struct sl_gen *gen);
-    /* Synchronous rows: the passes of one iteration, numbered from 0 (sl_gen_put). NULL: one stream
+    /* Synchronous rows: the passes of one iteration, numbered from 0 (sl_sched_gen_put). NULL: one stream
      * of 1F1B over all iterations, with the windows of `window`. */
     sl_err (*iteration)(struct sl_gen *gen);
     /* Forwards a stage may be ahead of its backwards, in micro-batches of the stage. */
@@ -35,20 +35,20 @@ struct sl_schedule {
 };
 
 /* All rows in alphabetical order; *count of them. */
-const struct sl_schedule *const *sl_schedule_registry(int *count);
-const struct sl_schedule *sl_schedule_find(const char *name); /* NULL when absent */
+const struct sl_schedule *const *sl_sched_row_registry(int *count);
+const struct sl_schedule *sl_sched_row_find(const char *name); /* NULL when absent */
 /* SL_ERR_USAGE with the nearest name. */
-SL_MUST_CHECK sl_err sl_schedule_require(const char *name, const struct sl_schedule **out);
+SL_MUST_CHECK sl_err sl_sched_row_require(const char *name, const struct sl_schedule **out);
 
 /* Are more micro-batches in flight than two weight versions allow without standing still? */
-bool sl_schedule_is_crowded(const struct sl_sched *sched);
+bool sl_sched_row_is_crowded(const struct sl_sched *sched);
 /* The row's slack, or 0 where workers have no memory for it, or it is refused otherwise, or crowds
  * the pipeline. */
-int64_t sl_schedule_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
+int64_t sl_sched_row_slack(const struct sl_plan *plan, const struct sl_sched_opts *opts);
 
 /* The claim of a schedule for a seat. */
-SL_MUST_CHECK sl_err sl_schedule_claim(struct sl_arena *arena, const struct sl_plan *plan,
-                                       const struct sl_sched_opts *opts, int seat,
-                                       struct sl_claim *out);
+SL_MUST_CHECK sl_err sl_sched_row_claim(struct sl_arena *arena, const struct sl_plan *plan,
+                                        const struct sl_sched_opts *opts, int seat,
+                                        struct sl_claim *out);
 
 #endif

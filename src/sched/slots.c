@@ -10,7 +10,7 @@
 int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
     const struct sl_sched flat = sl_sched_flat(sched);
     const struct sl_seat *at = &flat.plan->seats[seat];
-    int64_t total = sl_sched_total(&flat, at->stage), low = 0, high = -1, most = 0;
+    int64_t total = sl_sched_total(&flat, at->stage), low = 0, high = -1, max = 0;
     bool *done = sl_realloc(NULL, (size_t)total + 1);
     memset(done, 0, (size_t)total + 1);
     for (int segment = 0; segment < SL_SEGMENT_COUNT; segment++) {
@@ -20,20 +20,22 @@ int32_t sl_sched_slots(const struct sl_sched *sched, int seat) {
         for (int64_t i = 0; i < count; i++) {
             const struct sl_action *a = &list->at[i];
             int64_t micro = a->micro + (int64_t)rep * flat.micros[at->stage];
-            if (a->stage != at->stage || a->kind > SL_W || micro < 0 || micro >= total)
+            if (a->stage != at->stage || a->kind > SL_BACKWARD_WEIGHT || micro < 0 ||
+                micro >= total)
                 continue;
-            int32_t ordinal = sl_deps_ordinal(&flat, at->stage, (int32_t)micro);
-            if (a->kind == SL_F) {
+            int32_t ordinal = sl_sched_deps_ordinal(&flat, at->stage, (int32_t)micro);
+            if (a->kind == SL_FORWARD) {
                 high = ordinal > high ? ordinal : high;
-                most = high - low + 1 > most ? high - low + 1 : most;
+                max = high - low + 1 > max ? high - low + 1 : max;
             }
-            done[ordinal] |= a->kind == SL_B || a->kind == SL_W || flat.rule == SL_RULE_FORWARD;
+            done[ordinal] |= a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_WEIGHT ||
+                             flat.rule == SL_RULE_FORWARD;
             while (low <= high && done[low])
                 low++;
         }
     }
     free(done);
-    return (int32_t)most;
+    return (int32_t)max;
 }
 
 bool sl_sched_keeps_slot(const struct sl_sched *sched, int seat) {

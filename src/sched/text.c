@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-enum { NUMBER_MOST = INT32_MAX / 4 };
+enum { NUMBER_MAX = INT32_MAX / 4 };
 
 typedef SL_VEC(struct sl_action) action_vec;
 
@@ -79,7 +79,7 @@ static sl_err read_rule(struct reader *r) {
     SL_TRY(take_word(r->lex, "rule"));
     char found[64];
     for (int i = 0; i < SL_RULE_COUNT; i++)
-        if (sl_lex_is_name(r->lex, sl_rule_name((enum sl_rule)i))) {
+        if (sl_lex_is_name(r->lex, sl_sched_rule_name((enum sl_rule)i))) {
             r->sched->rule = (enum sl_rule)i;
             return sl_lex_next(r->lex);
         }
@@ -95,7 +95,8 @@ static sl_err read_policy(struct reader *r) {
         return SL_OK;
     SL_TRY(sl_lex_next(r->lex));
     SL_TRY(sl_lex_take_string(r->lex, "a policy in quotes", &text));
-    if (sl_policy_parse(sl_arena_dup(r->arena, text.at, text.length), &r->sched->policy) != SL_OK) {
+    if (sl_optim_policy_parse(sl_arena_dup(r->arena, text.at, text.length), &r->sched->policy) !=
+        SL_OK) {
         const char *why = sl_arena_dup(r->arena, sl_err_message(), strlen(sl_err_message()));
         return sl_lex_fail_at(r->lex, pos, "%s", why);
     }
@@ -115,8 +116,8 @@ static sl_err read_program(struct reader *r) {
         SL_TRY(take_range(r->lex, "slack", 1, 1 << 20, &slack));
         r->sched->slack = (int32_t)slack;
     }
-    r->sched->together = sl_lex_is_name(r->lex, "together");
-    if (r->sched->together)
+    r->sched->global_step = sl_lex_is_name(r->lex, "together");
+    if (r->sched->global_step)
         SL_TRY(sl_lex_next(r->lex));
     r->sched->lowered = sl_lex_is_name(r->lex, "lowered");
     SL_TRY(take_word(r->lex, r->sched->lowered ? "lowered" : "passes"));
@@ -132,7 +133,7 @@ static sl_err read_samples(struct reader *r) {
     SL_TRY(take_word(r->lex, "last"));
     SL_TRY(take_range(r->lex, "last", 1, s->batch, &s->last_batch));
     SL_TRY(take_word(r->lex, "iters"));
-    SL_TRY(take_range(r->lex, "iters", 1, NUMBER_MOST, &iters));
+    SL_TRY(take_range(r->lex, "iters", 1, NUMBER_MAX, &iters));
     SL_TRY(take_word(r->lex, "reps"));
     SL_TRY(take_range(r->lex, "reps", 0, iters, &reps));
     s->iters = (int32_t)iters;
@@ -140,7 +141,7 @@ static sl_err read_samples(struct reader *r) {
     int32_t *micros = SL_NEW(r->arena, int32_t, s->plan->stage_count);
     for (int i = 0; i < s->plan->stage_count; i++) {
         int64_t size = s->plan->stages[i].micro_size, n = (s->batch - 1) / size + 1;
-        if (n > NUMBER_MOST / iters)
+        if (n > NUMBER_MAX / iters)
             return sl_lex_fail_at(r->lex, pos, "too many micro-batches");
         micros[i] = (int32_t)n;
     }
@@ -154,7 +155,7 @@ static sl_err read_times(struct reader *r) {
         SL_TRY(sl_lex_next(r->lex));
         SL_TRY(take_stage(r, &stage));
         for (int k = 0; k < SL_KIND_COUNT; k++) {
-            SL_TRY(take_word(r->lex, sl_kind_name((enum sl_kind)k)));
+            SL_TRY(take_word(r->lex, sl_sched_kind_name((enum sl_kind)k)));
             SL_TRY(take_range(r->lex, "nanoseconds", 0, INT64_MAX >> 24, &r->dur_ns[stage][k]));
         }
         SL_TRY(sl_lex_take_newline(r->lex));
@@ -170,11 +171,11 @@ static sl_err read_pools(struct reader *r) {
         SL_TRY(sl_lex_next(r->lex));
         SL_TRY(take_stage(r, &stage));
         SL_TRY(take_range(r->lex, "replica", 0, plan->stages[stage].width - 1, &replica));
-        int pools = sl_pool_count(&plan->stages[stage]);
+        int pools = sl_sched_pool_count(&plan->stages[stage]);
         struct sl_pool *at = SL_NEW(r->arena, struct sl_pool, pools);
         for (int i = 0; i < pools; i++) {
-            SL_TRY(take_range(r->lex, "slots", 0, NUMBER_MOST, &count));
-            SL_TRY(take_range(r->lex, "turn", 0, NUMBER_MOST, &turn));
+            SL_TRY(take_range(r->lex, "slots", 0, NUMBER_MAX, &count));
+            SL_TRY(take_range(r->lex, "turn", 0, NUMBER_MAX, &turn));
             SL_TRY(take_range(r->lex, "bytes", 0, INT64_MAX >> 16, &bytes));
             at[i] = (struct sl_pool){(int32_t)count, (int32_t)turn, bytes};
         }
@@ -196,7 +197,7 @@ static sl_err read_fields(struct reader *r, struct sl_action *a) {
         struct sl_str key = r->lex->tok.text;
         int64_t value;
         SL_TRY(sl_lex_next(r->lex));
-        SL_TRY(take_range(r->lex, "number", -NUMBER_MOST, NUMBER_MOST, &value));
+        SL_TRY(take_range(r->lex, "number", -NUMBER_MAX, NUMBER_MAX, &value));
         bool is_short = value >= 0 && value <= UINT16_MAX, is_byte = value >= 0 && value <= 255;
         if (sl_str_is(key, "s"))
             a->slot = (int32_t)value;
@@ -218,7 +219,7 @@ static sl_err read_fields(struct reader *r, struct sl_action *a) {
             a->grad_slot = (uint8_t)value;
         else
             return sl_lex_fail(r->lex, "'%.*s %lld' does not belong to %s", (int)key.length, key.at,
-                               (long long)value, sl_kind_name(a->kind));
+                               (long long)value, sl_sched_kind_name(a->kind));
     }
     return SL_OK;
 }
@@ -237,7 +238,7 @@ static sl_err read_action(struct reader *r, int kind) {
     SL_TRY(take_stage(r, &stage));
     a.stage = (uint16_t)stage;
     if (kind <= SL_RECV)
-        SL_TRY(take_range(r->lex, "micro-batch", -NUMBER_MOST, NUMBER_MOST, &micro));
+        SL_TRY(take_range(r->lex, "micro-batch", -NUMBER_MAX, NUMBER_MAX, &micro));
     a.micro = (int32_t)micro;
     SL_TRY(read_fields(r, &a));
     SL_PUSH(&r->lists[r->segment * r->sched->plan->worker_count + r->worker], a);
@@ -248,7 +249,7 @@ static sl_err read_line(struct reader *r) {
     static const char *const segments[] = {"prologue", "period", "epilogue"};
     char found[64];
     for (int k = 0; k < SL_KIND_COUNT; k++)
-        if (sl_lex_is_name(r->lex, sl_kind_name((enum sl_kind)k)))
+        if (sl_lex_is_name(r->lex, sl_sched_kind_name((enum sl_kind)k)))
             return read_action(r, k);
     for (int s = 0; s < SL_SEGMENT_COUNT; s++)
         if (sl_lex_is_name(r->lex, segments[s])) {

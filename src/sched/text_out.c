@@ -9,14 +9,14 @@ static void put_pass(struct sl_text *out, const struct sl_action *a) {
     if (a->grad_slot)
         sl_text_printf(out, " g %d", a->grad_slot);
     sl_text_printf(out, " s %d", a->slot);
-    if (a->slot2 || a->kind == SL_I || a->kind == SL_W)
+    if (a->slot2 || a->kind == SL_BACKWARD_INPUT || a->kind == SL_BACKWARD_WEIGHT)
         sl_text_printf(out, " k %d", a->slot2);
 }
 
 static void put_action(struct sl_text *out, const struct sl_sched *sched,
                        const struct sl_action *a) {
     const char *stage = sched->plan->stages[a->stage].name;
-    sl_text_put(out, sl_kind_name(a->kind));
+    sl_text_put(out, sl_sched_kind_name(a->kind));
     if (a->kind == SL_SEND || a->kind == SL_RECV) {
         sl_text_printf(out, " %s %s %d peer %d edge %d other %d s %d",
                        a->flags & SL_GRAD ? "grad" : "act", stage, a->micro, a->peer, a->edge,
@@ -37,7 +37,7 @@ static void put_pools(struct sl_text *out, const struct sl_sched *sched, int sea
     const struct sl_seat *at = &sched->plan->seats[seat];
     const struct sl_stage *stage = &sched->plan->stages[at->stage];
     sl_text_printf(out, "pools %s %d", stage->name, at->replica);
-    for (int i = 0; i < sl_pool_count(stage); i++) {
+    for (int i = 0; i < sl_sched_pool_count(stage); i++) {
         const struct sl_pool *pool = &sched->pools[seat][i];
         sl_text_printf(out, "  %d %d %lld", pool->count, pool->turn, (long long)pool->bytes);
     }
@@ -49,22 +49,22 @@ void sl_sched_write(const struct sl_sched *sched, struct sl_text *out) {
     const struct sl_plan *plan = sched->plan;
     sl_text_put(out, "sluice-sched 1\n");
     sl_plan_write_lines(plan, out);
-    sl_text_printf(out, "program \"%s\" rule %s ", sched->name, sl_rule_name(sched->rule));
+    sl_text_printf(out, "program \"%s\" rule %s ", sched->name, sl_sched_rule_name(sched->rule));
     if (sched->policy.row) {
         sl_text_put(out, "policy \"");
-        sl_policy_put(out, &sched->policy);
+        sl_optim_policy_put(out, &sched->policy);
         sl_text_put(out, "\" ");
     }
     if (sched->slack)
         sl_text_printf(out, "slack %d ", sched->slack);
-    sl_text_put(out, sched->together ? "together " : "");
+    sl_text_put(out, sched->global_step ? "together " : "");
     sl_text_printf(out, "%s\n", sched->lowered ? "lowered" : "passes");
     sl_text_printf(out, "samples %lld last %lld iters %d reps %d\n", (long long)sched->batch,
                    (long long)sched->last_batch, sched->iters, sched->reps);
     for (int i = 0; i < plan->stage_count; i++) {
         sl_text_printf(out, "time %s", plan->stages[i].name);
         for (int k = 0; k < SL_KIND_COUNT; k++)
-            sl_text_printf(out, " %s %lld", sl_kind_name((enum sl_kind)k),
+            sl_text_printf(out, " %s %lld", sl_sched_kind_name((enum sl_kind)k),
                            (long long)sched->dur_ns[i][k]);
         sl_text_put(out, "\n");
     }

@@ -40,14 +40,14 @@ struct sl_critical {
     int64_t pass_ns, weight_ns, transfer_ns; /* F B I W RECOMPUTE; REDUCE STEP PREDICT; messages */
     int64_t gap_ns;                          /* end_ns less all of these */
 };
-void sl_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
-                          struct sl_critical *out);
+void sl_sched_timeline_critical(struct sl_arena *arena, const struct sl_timeline *timeline,
+                                struct sl_critical *out);
 
 /* The other end of a SEND or RECV, by name; false when the timeline has none. */
 struct sl_matches; /* of a timeline */
-struct sl_matches *sl_matches_open(const struct sl_timeline *timeline);
-bool sl_matches_find(const struct sl_matches *matches, const struct sl_action *message,
-                     struct sl_moment *send, struct sl_moment *recv);
-void sl_matches_close(struct sl_matches *matches);
+struct sl_matches *sl_sched_matches_open(const struct sl_timeline *timeline);
+bool sl_sched_matches_find(const struct sl_matches *matches, const struct sl_action *message,
+                           struct sl_moment *send, struct sl_moment *recv);
+void sl_sched_matches_close(struct sl_matches *matches);
 
 #endif

@@ -15,26 +15,26 @@
 #include <stdio.h>
 #include <string.h>
 
-sl_err sl_ver_fail(const struct sl_ver *v, const struct sl_turn *t, const char *fmt, ...) {
+sl_err sl_sched_verify_fail(const struct sl_ver *v, const struct sl_turn *t, const char *fmt, ...) {
     static const char *const segments[] = {"prologue", "period", "epilogue"};
     char text[SL_ACTION_TEXT];
     va_list args;
     va_start(args, fmt);
-    sl_vfail(SL_ERR_NO, fmt, args);
+    sl_vfail(SL_ERR_REFUSED, fmt, args);
     va_end(args);
-    return sl_err_context(SL_ERR_NO, "worker %d, %s action %lld: %s", t->worker,
+    return sl_err_context(SL_ERR_REFUSED, "worker %d, %s action %lld: %s", t->worker,
                           segments[v->segment], (long long)v->at[t->worker],
-                          sl_action_text(&v->view, &t->a, text));
+                          sl_sched_action_text(&v->view, &t->a, text));
 }
 
-void sl_ver_wake(struct sl_ver *v, int worker) {
+void sl_sched_verify_wake(struct sl_ver *v, int worker) {
     if (v->queued[worker])
         return;
     v->queued[worker] = true;
     SL_PUSH(&v->ready, worker);
 }
 
-void sl_ver_wait(struct sl_ver *v, struct sl_turn *t, int on, const char *why) {
+void sl_sched_verify_wait(struct sl_ver *v, struct sl_turn *t, int on, const char *why) {
     v->waits[t->worker] = (struct sl_wait){on, t->a, why};
     t->go = false;
 }
@@ -42,20 +42,22 @@ void sl_ver_wait(struct sl_ver *v, struct sl_turn *t, int on, const char *why) {
 static sl_err check_action(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     if (a->kind >= SL_KIND_COUNT || a->stage >= v->plan->stage_count)
-        return sl_ver_fail(v, t, "no such action");
+        return sl_sched_verify_fail(v, t, "no such action");
     t->seat = sl_sched_seat(v->plan, a->stage, t->worker);
     if (t->seat < 0)
-        return sl_ver_fail(v, t, "stage %s is not on this worker", v->plan->stages[a->stage].name);
+        return sl_sched_verify_fail(v, t, "stage %s is not on this worker",
+                                    v->plan->stages[a->stage].name);
     if ((a->kind == SL_SEND || a->kind == SL_RECV) && a->edge >= v->plan->edge_count)
-        return sl_ver_fail(v, t, "no such edge");
+        return sl_sched_verify_fail(v, t, "no such edge");
     t->a = sl_sched_at(&v->view, t->seat, a, v->rep);
     if (a->kind > SL_RECV)
         return SL_OK;
     if (a->micro < 0 || a->micro >= sl_sched_total(&v->view, a->stage))
-        return sl_ver_fail(v, t, "no such micro-batch");
-    if (sl_deps_seat(&v->view, a->stage, a->micro) != t->seat)
-        return sl_ver_fail(v, t, "micro-batch %d of this stage is on worker %d", a->micro,
-                           v->plan->seats[sl_deps_seat(&v->view, a->stage, a->micro)].worker);
+        return sl_sched_verify_fail(v, t, "no such micro-batch");
+    if (sl_sched_deps_seat(&v->view, a->stage, a->micro) != t->seat)
+        return sl_sched_verify_fail(
+            v, t, "micro-batch %d of this stage is on worker %d", a->micro,
+            v->plan->seats[sl_sched_deps_seat(&v->view, a->stage, a->micro)].worker);
     return SL_OK;
 }
 
@@ -65,13 +67,13 @@ static sl_err run_worker(struct sl_ver *v, int worker) {
         struct sl_turn t = {.worker = worker, .go = true, .a = list->at[v->at[worker]]};
         SL_TRY(check_action(v, &t));
         if (t.a.kind == SL_SEND)
-            SL_TRY(sl_ver_send(v, &t));
+            SL_TRY(sl_sched_verify_send(v, &t));
         else if (t.a.kind == SL_RECV)
-            SL_TRY(sl_ver_recv(v, &t));
+            SL_TRY(sl_sched_verify_recv(v, &t));
         else if (t.a.kind <= SL_RECOMPUTE)
-            SL_TRY(sl_ver_pass(v, &t));
+            SL_TRY(sl_sched_verify_pass(v, &t));
         else
-            SL_TRY(sl_ver_weights(v, &t));
+            SL_TRY(sl_sched_verify_weights(v, &t));
         if (!t.go)
             return SL_OK;
     }
@@ -97,7 +99,7 @@ static sl_err run_segment(struct sl_ver *v, int segment, int32_t rep) {
     for (int w = 0; w < v->plan->worker_count; w++) {
         v->at[w] = 0;
         v->queued[w] = false;
-        sl_ver_wake(v, w);
+        sl_sched_verify_wake(v, w);
     }
     for (int64_t i = 0; i < v->ready.count; i++) {
         int w = v->ready.at[i];
@@ -114,7 +116,7 @@ static sl_err run_segment(struct sl_ver *v, int segment, int32_t rep) {
     }
     for (int w = 0; w < v->plan->worker_count; w++)
         stuck |= v->at[w] < v->view.lists[segment][w].count;
-    return stuck ? sl_wait_report(&v->view, v->waits) : SL_OK;
+    return stuck ? sl_sched_wait_report(&v->view, v->waits) : SL_OK;
 }
 
 /* --- state --- */
@@ -140,7 +142,7 @@ static void open_seat(struct sl_ver *v, int seat) {
     s->grads = SL_NEW(&v->arena, struct sl_gradient, pools[SL_POOL_GRAD].count);
     for (int32_t i = 0; i < pools[SL_POOL_GRAD].count; i++)
         s->grads[i].iter = -1;
-    int edges = sl_pool_count(stage) - SL_POOL_EDGES, groups = 0;
+    int edges = sl_sched_pool_count(stage) - SL_POOL_EDGES, groups = 0;
     s->buffers = SL_NEW(&v->arena, struct sl_buffer *, edges);
     for (int i = 0; i < edges; i++) {
         int32_t count = pools[SL_POOL_EDGES + i].count;
@@ -148,7 +150,7 @@ static void open_seat(struct sl_ver *v, int seat) {
         for (int32_t j = 0; j < count; j++)
             s->buffers[i][j].micro = -1;
     }
-    while (sl_group_of(v->plan, v->plan->seats[seat].stage, groups) >= 0)
+    while (sl_sched_group_of(v->plan, v->plan->seats[seat].stage, groups) >= 0)
         groups++;
     v->joined[seat] = SL_NEW(&v->arena, int32_t, groups + 1);
 }
@@ -156,18 +158,18 @@ static void open_seat(struct sl_ver *v, int seat) {
 static sl_err check_pools(const struct sl_ver *v, int seat) {
     const struct sl_seat *at = &v->plan->seats[seat];
     const struct sl_stage *stage = &v->plan->stages[at->stage];
-    int64_t most = sl_sched_total(&v->view, at->stage) + v->view.iters + 2;
-    for (int i = 0; i < sl_pool_count(stage); i++) {
+    int64_t max = sl_sched_total(&v->view, at->stage) + v->view.iters + 2;
+    for (int i = 0; i < sl_sched_pool_count(stage); i++) {
         const struct sl_pool *pool = &v->view.pools[seat][i];
-        if (pool->count < 0 || pool->count > most || pool->turn < 0 || pool->bytes < 0)
-            return sl_fail(SL_ERR_NO, "stage %s, pool %d: %d slots are not sensible", stage->name,
-                           i, pool->count);
+        if (pool->count < 0 || pool->count > max || pool->turn < 0 || pool->bytes < 0)
+            return sl_fail(SL_ERR_REFUSED, "stage %s, pool %d: %d slots are not sensible",
+                           stage->name, i, pool->count);
     }
     const struct sl_pool *pools = v->view.pools[seat];
     if (pools[SL_POOL_WEIGHT].count < 1 || pools[SL_POOL_GRAD].count < 1 ||
         pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count > UINT16_MAX ||
         pools[SL_POOL_GRAD].count > UINT8_MAX || pools[SL_POOL_FULL].count != stage->recompute)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "stage %s: slots for weights, gradients or recomputation are out "
                        "of range",
                        stage->name);
@@ -183,21 +185,21 @@ static sl_err check_sizes(const struct sl_ver *v) {
         have += v->view.lists[SL_PROLOGUE][w].count + v->view.lists[SL_EPILOGUE][w].count +
                 v->view.reps * v->view.lists[SL_PERIOD][w].count;
     if (have < want)
-        return sl_fail(SL_ERR_NO, "%lld actions cannot be enough: %lld passes are needed",
+        return sl_fail(SL_ERR_REFUSED, "%lld actions cannot be enough: %lld passes are needed",
                        (long long)have, (long long)want);
     if (v->view.rule == SL_RULE_FORWARD && v->view.iters != 1)
-        return sl_fail(SL_ERR_NO, "rule forward makes no steps: one iteration, not %d",
+        return sl_fail(SL_ERR_REFUSED, "rule forward makes no steps: one iteration, not %d",
                        v->view.iters);
     for (int s = 1; s < v->plan->stage_count && v->view.rule == SL_RULE_VSYNC; s++)
         if (v->plan->stages[s].micro_size != v->plan->stages[0].micro_size)
-            return sl_fail(SL_ERR_NO, "rule vsync needs one micro-batch size for all stages");
+            return sl_fail(SL_ERR_REFUSED, "rule vsync needs one micro-batch size for all stages");
     for (int i = 0; i < v->plan->seat_count; i++)
         SL_TRY(check_pools(v, i));
     for (int w = 0; w < v->plan->worker_count; w++) {
         int64_t bytes = sl_sched_worker_bytes(&v->view, w), limit = v->plan->memory_bytes[w];
         char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], c[SL_HUMAN_BYTES];
         if (limit && bytes > limit)
-            return sl_fail(SL_ERR_NO, "worker %d needs %s and has %s: %s too much", w,
+            return sl_fail(SL_ERR_REFUSED, "worker %d needs %s and has %s: %s too much", w,
                            sl_human_bytes(bytes, a), sl_human_bytes(limit, b),
                            sl_human_bytes(bytes - limit, c));
     }
@@ -221,8 +223,8 @@ static void open_state(struct sl_ver *v) {
     }
     for (int i = 0; i < plan->seat_count; i++)
         open_seat(v, i);
-    if (v->view.together)
-        sl_ver_together_open(v);
+    if (v->view.global_step)
+        sl_sched_verify_global_step_open(v);
     v->first_channel = SL_NEW(&v->arena, int, plan->worker_count);
     for (int i = 0; i < plan->worker_count; i++)
         v->first_channel[i] = -1;
@@ -243,7 +245,7 @@ static sl_err check_end(const struct sl_ver *v) {
         all = forward ? SL_DONE_F : all;
         for (int64_t i = 0; i < sl_sched_total(&v->view, s); i++)
             if (v->done[s][i] != all)
-                return sl_fail(SL_ERR_NO, "stage %s: micro-batch %lld never runs %s",
+                return sl_fail(SL_ERR_REFUSED, "stage %s: micro-batch %lld never runs %s",
                                v->plan->stages[s].name, (long long)i,
                                !(v->done[s][i] & SL_DONE_F)   ? "F"
                                : !(v->done[s][i] & SL_DONE_I) ? "its backward"
@@ -251,19 +253,20 @@ static sl_err check_end(const struct sl_ver *v) {
     }
     for (int i = 0; i < v->plan->seat_count; i++)
         if (v->seats[i].newest != (forward ? 0 : v->view.iters))
-            return sl_fail(SL_ERR_NO, "stage %s, worker %d: %d steps for %d iterations",
+            return sl_fail(SL_ERR_REFUSED, "stage %s, worker %d: %d steps for %d iterations",
                            v->plan->stages[v->plan->seats[i].stage].name, v->plan->seats[i].worker,
                            v->seats[i].newest, v->view.iters);
     for (int64_t i = 0; i < v->channels.count; i++)
         if (v->channels.at[i].head != v->channels.at[i].posted.count)
-            return sl_fail(SL_ERR_NO, "worker %d posts a receive from worker %d that is never sent",
+            return sl_fail(SL_ERR_REFUSED,
+                           "worker %d posts a receive from worker %d that is never sent",
                            v->channels.at[i].to, v->channels.at[i].from);
     for (int i = 0; i < v->plan->seat_count; i++) {
         const struct sl_stage *stage = &v->plan->stages[v->plan->seats[i].stage];
-        for (int p = SL_POOL_EDGES; p < sl_pool_count(stage); p++)
+        for (int p = SL_POOL_EDGES; p < sl_sched_pool_count(stage); p++)
             for (int32_t j = 0; j < v->view.pools[i][p].count; j++)
                 if (v->seats[i].buffers[p - SL_POOL_EDGES][j].micro >= 0)
-                    return sl_fail(SL_ERR_NO,
+                    return sl_fail(SL_ERR_REFUSED,
                                    "stage %s, worker %d: a message of micro-batch %d is left over "
                                    "at the end",
                                    stage->name, v->plan->seats[i].worker,
@@ -288,11 +291,11 @@ static sl_err verify(struct sl_ver *v, int32_t reps) {
     SL_TRY(run_segment(v, SL_PROLOGUE, 0));
     for (int32_t r = 0; r < v->view.reps; r++) {
         if (reps > v->view.reps && r == v->view.reps - 1)
-            before = sl_ver_snapshot(v);
+            before = sl_sched_verify_snapshot(v);
         SL_TRY(run_segment(v, SL_PERIOD, r));
     }
     if (before)
-        SL_TRY(sl_ver_recurs(v, before));
+        SL_TRY(sl_sched_verify_recurs(v, before));
     SL_TRY(run_segment(v, SL_EPILOGUE, v->view.reps));
     return check_end(v);
 }
@@ -305,14 +308,14 @@ sl_err sl_sched_verify_watched(const struct sl_sched *sched, const struct sl_sch
     struct sl_ver v = {
         .plan = sched->plan, .view = sl_sched_shorten(sched, SL_PLAYED_REPS), .watch = watch};
     if (!sched->lowered)
-        return sl_fail(SL_ERR_NO, "a schedule is verified after it is lowered");
-    SL_TRY(sl_policy_serves(&sched->policy, sl_rule_name(sched->rule), NULL));
-    if (sched->together && sched->rule == SL_RULE_SYNC)
-        return sl_fail(SL_ERR_NO, "rule sync has one step for all stages already");
-    sl_err err =
-        sched->iters < 1 || sched->reps < 0 || v.view.iters < 1
-            ? sl_fail(SL_ERR_NO, "%d iterations with %d repetitions", sched->iters, sched->reps)
-            : verify(&v, sched->reps);
+        return sl_fail(SL_ERR_REFUSED, "a schedule is verified after it is lowered");
+    SL_TRY(sl_optim_policy_serves(&sched->policy, sl_sched_rule_name(sched->rule), NULL));
+    if (sched->global_step && sched->rule == SL_RULE_SYNC)
+        return sl_fail(SL_ERR_REFUSED, "rule sync has one step for all stages already");
+    sl_err err = sched->iters < 1 || sched->reps < 0 || v.view.iters < 1
+                     ? sl_fail(SL_ERR_REFUSED, "%d iterations with %d repetitions", sched->iters,
+                               sched->reps)
+                     : verify(&v, sched->reps);
     for (int64_t i = 0; i < v.channels.count; i++)
         SL_VEC_FREE(&v.channels.at[i].posted);
     SL_VEC_FREE(&v.channels);

@@ -96,31 +96,32 @@ struct sl_turn {
     bool go;
 };
 
-sl_err sl_ver_pass(struct sl_ver *v, struct sl_turn *t);
-sl_err sl_ver_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */
-sl_err sl_ver_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
-int sl_ver_group_index(const struct sl_plan *plan, int stage, int group); /* -1: not in it */
+sl_err sl_sched_verify_pass(struct sl_ver *v, struct sl_turn *t);
+sl_err sl_sched_verify_weights(struct sl_ver *v, struct sl_turn *t); /* REDUCE STEP PREDICT */
+sl_err sl_sched_verify_gradient(struct sl_ver *v, struct sl_turn *t, struct sl_gradient **out);
+int sl_sched_verify_group_index(const struct sl_plan *plan, int stage,
+                                int group); /* -1: not in it */
 /* verify_together.c: REDUCE, and what STEP waits for. */
-void sl_ver_together_open(struct sl_ver *v);
-sl_err sl_ver_together_reduce(struct sl_ver *v, struct sl_turn *t);
-sl_err sl_ver_together_ready(struct sl_ver *v, struct sl_turn *t);
-sl_err sl_ver_send(struct sl_ver *v, struct sl_turn *t);
-sl_err sl_ver_recv(struct sl_ver *v, struct sl_turn *t);
+void sl_sched_verify_global_step_open(struct sl_ver *v);
+sl_err sl_sched_verify_global_step_reduce(struct sl_ver *v, struct sl_turn *t);
+sl_err sl_sched_verify_global_step_ready(struct sl_ver *v, struct sl_turn *t);
+sl_err sl_sched_verify_send(struct sl_ver *v, struct sl_turn *t);
+sl_err sl_sched_verify_recv(struct sl_ver *v, struct sl_turn *t);
 
 /* The buffer that holds an input of a micro-batch, or NULL. */
-struct sl_buffer *sl_ver_input(struct sl_ver *v, int seat, int pool, int32_t micro);
+struct sl_buffer *sl_sched_verify_input(struct sl_ver *v, int seat, int pool, int32_t micro);
 /* Put a piece of `total` for `micro` into an input buffer: posted or handed over. */
-sl_err sl_ver_fill(struct sl_ver *v, const struct sl_turn *t, int seat, int pool, int32_t slot,
-                   int32_t micro);
+sl_err sl_sched_verify_fill(struct sl_ver *v, const struct sl_turn *t, int seat, int pool,
+                            int32_t slot, int32_t micro);
 
 /* verify_border.c: the state at a border, and whether the state now is that one turned by one. */
 struct sl_border;
-struct sl_border *sl_ver_snapshot(struct sl_ver *v);
-sl_err sl_ver_recurs(struct sl_ver *v, const struct sl_border *before);
+struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v);
+sl_err sl_sched_verify_recurs(struct sl_ver *v, const struct sl_border *before);
 
-void sl_ver_wake(struct sl_ver *v, int worker);
-void sl_ver_wait(struct sl_ver *v, struct sl_turn *t, int on, const char *why);
-sl_err sl_ver_fail(const struct sl_ver *v, const struct sl_turn *t, const char *fmt, ...)
+void sl_sched_verify_wake(struct sl_ver *v, int worker);
+void sl_sched_verify_wait(struct sl_ver *v, struct sl_turn *t, int on, const char *why);
+sl_err sl_sched_verify_fail(const struct sl_ver *v, const struct sl_turn *t, const char *fmt, ...)
     SL_PRINTF(3, 4);
 
 #endif

@@ -15,7 +15,7 @@ struct sl_border {
 
 #define COPY(v, at, count) sl_vec_freeze(&(v)->arena, (at), (count), sizeof *(at))
 
-struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
+struct sl_border *sl_sched_verify_snapshot(struct sl_ver *v) {
     struct sl_border *b = SL_NEW(&v->arena, struct sl_border, 1);
     const struct sl_plan *plan = v->plan;
     b->seats = COPY(v, v->seats, plan->seat_count);
@@ -23,7 +23,7 @@ struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
         const struct sl_pool *pools = v->view.pools[i];
         const struct sl_seat_state *from = &v->seats[i];
         struct sl_seat_state *to = &b->seats[i];
-        int edges = sl_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES;
+        int edges = sl_sched_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES;
         to->stash = COPY(v, from->stash, pools[SL_POOL_STASH].count);
         to->kept = COPY(v, from->kept, pools[SL_POOL_KEPT].count);
         to->weights =
@@ -36,7 +36,7 @@ struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
     b->joined = SL_NEW(&v->arena, int32_t *, plan->seat_count);
     for (int i = 0; i < plan->seat_count; i++) {
         int groups = 0;
-        while (sl_group_of(plan, plan->seats[i].stage, groups) >= 0)
+        while (sl_sched_group_of(plan, plan->seats[i].stage, groups) >= 0)
             groups++;
         b->joined[i] = COPY(v, v->joined[i], groups + 1);
     }
@@ -59,7 +59,7 @@ struct sl_border *sl_ver_snapshot(struct sl_ver *v) {
 }
 
 static sl_err no(const struct sl_ver *v, int stage, const char *what) {
-    return sl_fail(SL_ERR_NO,
+    return sl_fail(SL_ERR_REFUSED,
                    "the period does not recur: stage %s has other %s after it than "
                    "before it, one iteration on",
                    v->plan->stages[stage].name, what);
@@ -132,10 +132,10 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
     if (!same_weights(s0->weights, s1->weights, &pools[SL_POOL_WEIGHT]) ||
         !same_weights(s0->weights + weights, s1->weights + weights, &pools[SL_POOL_PREDICT]))
         return no(v, stage, "weight versions");
-    for (int i = 0; v->view.together; i++) {
+    for (int i = 0; v->view.global_step; i++) {
         if (v->joined[seat][i] != b->joined[seat][i] + 1)
             return no(v, stage, "parts of sums");
-        if (sl_group_of(v->plan, stage, i) < 0) /* that was the verdict */
+        if (sl_sched_group_of(v->plan, stage, i) < 0) /* that was the verdict */
             break;
     }
     for (int d = 0; d < 2; d++)
@@ -144,7 +144,7 @@ static sl_err recurs_seat(const struct sl_ver *v, const struct sl_border *b, int
             return no(v, stage, "bellwethers");
     if (!same_grads(s0->grads, s1->grads, &pools[SL_POOL_GRAD], shift))
         return no(v, stage, "gradients");
-    for (int p = SL_POOL_EDGES; p < sl_pool_count(&v->plan->stages[stage]); p++)
+    for (int p = SL_POOL_EDGES; p < sl_sched_pool_count(&v->plan->stages[stage]); p++)
         if (!same_buffers(s0->buffers[p - SL_POOL_EDGES], s1->buffers[p - SL_POOL_EDGES], &pools[p],
                           shift))
             return no(v, stage, "message buffers");
@@ -185,14 +185,14 @@ static sl_err recurs_channel(const struct sl_ver *v, const struct sl_border *b, 
                p1->other == p0->other + v->view.micros[writer];
     }
     if (!same)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "the period does not recur: worker %d has posted other receives from worker "
                        "%d after it than before it",
                        c->to, c->from);
     return SL_OK;
 }
 
-sl_err sl_ver_recurs(struct sl_ver *v, const struct sl_border *before) {
+sl_err sl_sched_verify_recurs(struct sl_ver *v, const struct sl_border *before) {
     for (int i = 0; i < v->plan->seat_count; i++)
         SL_TRY(recurs_seat(v, before, i));
     for (int s = 0; s < v->plan->stage_count; s++)

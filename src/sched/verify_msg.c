@@ -21,32 +21,32 @@ static sl_err check_message(struct sl_ver *v, const struct sl_turn *t) {
     const struct sl_plan *plan = v->plan;
     const struct sl_action *a = &t->a;
     if (a->edge >= plan->edge_count || a->flags > SL_GRAD)
-        return sl_ver_fail(v, t, "no such edge");
+        return sl_sched_verify_fail(v, t, "no such edge");
     const struct sl_edge *edge = &plan->edges[a->edge];
     bool at_to = ((a->flags & SL_GRAD) != 0) == (a->kind == SL_SEND);
     int own = at_to ? edge->to : edge->from, other = at_to ? edge->from : edge->to;
     if (own != a->stage)
-        return sl_ver_fail(v, t, "edge %d does not do that at this stage", a->edge);
+        return sl_sched_verify_fail(v, t, "edge %d does not do that at this stage", a->edge);
     if (a->other < 0 || a->other >= sl_sched_total(&v->view, other))
-        return sl_ver_fail(v, t, "the other end has no micro-batch %d", a->other);
-    struct sl_micro_range range = sl_deps_overlap(&v->view, a->stage, a->micro, other);
+        return sl_sched_verify_fail(v, t, "the other end has no micro-batch %d", a->other);
+    struct sl_micro_range range = sl_sched_deps_overlap(&v->view, a->stage, a->micro, other);
     if (a->other < range.low || a->other >= range.high)
-        return sl_ver_fail(v, t, "micro-batch %d of stage %s shares no sample with it", a->other,
-                           plan->stages[other].name);
-    int worker = plan->seats[sl_deps_seat(&v->view, other, a->other)].worker;
+        return sl_sched_verify_fail(v, t, "micro-batch %d of stage %s shares no sample with it",
+                                    a->other, plan->stages[other].name);
+    int worker = plan->seats[sl_sched_deps_seat(&v->view, other, a->other)].worker;
     if (worker != a->peer)
-        return sl_ver_fail(v, t, "the other end is on worker %d, not on worker %d", worker,
-                           a->peer);
+        return sl_sched_verify_fail(v, t, "the other end is on worker %d, not on worker %d", worker,
+                                    a->peer);
     if (worker == t->worker)
-        return sl_ver_fail(v, t, "both ends are on this worker");
+        return sl_sched_verify_fail(v, t, "both ends are on this worker");
     return SL_OK;
 }
 
-struct sl_buffer *sl_ver_input(struct sl_ver *v, int seat, int pool, int32_t micro) {
+struct sl_buffer *sl_sched_verify_input(struct sl_ver *v, int seat, int pool, int32_t micro) {
     struct sl_buffer *buffers = v->seats[seat].buffers[pool - SL_POOL_EDGES];
     int32_t count = v->view.pools[seat][pool].count;
     int32_t likely =
-        count ? sl_deps_ordinal(&v->view, v->plan->seats[seat].stage, micro) % count : 0;
+        count ? sl_sched_deps_ordinal(&v->view, v->plan->seats[seat].stage, micro) % count : 0;
     if (count && buffers[likely].micro == micro)
         return &buffers[likely];
     for (int32_t i = 0; i < count; i++)
@@ -55,33 +55,36 @@ struct sl_buffer *sl_ver_input(struct sl_ver *v, int seat, int pool, int32_t mic
     return NULL;
 }
 
-sl_err sl_ver_fill(struct sl_ver *v, const struct sl_turn *t, int seat, int pool, int32_t slot,
-                   int32_t micro) {
+sl_err sl_sched_verify_fill(struct sl_ver *v, const struct sl_turn *t, int seat, int pool,
+                            int32_t slot, int32_t micro) {
     if (slot < 0 || slot >= v->view.pools[seat][pool].count)
-        return sl_ver_fail(v, t, "message slot %d of %d", slot, v->view.pools[seat][pool].count);
+        return sl_sched_verify_fail(v, t, "message slot %d of %d", slot,
+                                    v->view.pools[seat][pool].count);
     struct sl_buffer *buffer = &v->seats[seat].buffers[pool - SL_POOL_EDGES][slot];
-    struct sl_buffer *present = sl_ver_input(v, seat, pool, micro);
+    struct sl_buffer *present = sl_sched_verify_input(v, seat, pool, micro);
     if (present && present != buffer)
-        return sl_ver_fail(v, t, "micro-batch %d already has its pieces in slot %d, not %d", micro,
-                           (int)(present - v->seats[seat].buffers[pool - SL_POOL_EDGES]), slot);
+        return sl_sched_verify_fail(
+            v, t, "micro-batch %d already has its pieces in slot %d, not %d", micro,
+            (int)(present - v->seats[seat].buffers[pool - SL_POOL_EDGES]), slot);
     if (buffer->micro >= 0 && buffer->micro != micro)
-        return sl_ver_fail(v, t,
-                           "message slot %d is overwritten while live: micro-batch %d is in it and "
-                           "has not been read, micro-batch %d comes",
-                           slot, buffer->micro, micro);
+        return sl_sched_verify_fail(
+            v, t,
+            "message slot %d is overwritten while live: micro-batch %d is in it and "
+            "has not been read, micro-batch %d comes",
+            slot, buffer->micro, micro);
     buffer->micro = micro;
     buffer->posted++;
     return SL_OK;
 }
 
-sl_err sl_ver_recv(struct sl_ver *v, struct sl_turn *t) {
+sl_err sl_sched_verify_recv(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     SL_TRY(check_message(v, t));
     bool grad = a->flags & SL_GRAD;
     if (v->done[a->stage][a->micro] & (grad ? SL_DONE_I : SL_DONE_F))
-        return sl_ver_fail(v, t, "received after the pass that reads it");
-    int pool = sl_pool_of_edge(v->plan, &v->plan->edges[a->edge], grad, false);
-    SL_TRY(sl_ver_fill(v, t, t->seat, pool, a->slot, a->micro));
+        return sl_sched_verify_fail(v, t, "received after the pass that reads it");
+    int pool = sl_sched_pool_of_edge(v->plan, &v->plan->edges[a->edge], grad, false);
+    SL_TRY(sl_sched_verify_fill(v, t, t->seat, pool, a->slot, a->micro));
     struct sl_channel *channel = channel_of(v, a->peer, t->worker);
     if (channel->head > 64 && channel->head * 2 > channel->posted.count) {
         memmove(channel->posted.at, channel->posted.at + channel->head,
@@ -94,10 +97,10 @@ sl_err sl_ver_recv(struct sl_ver *v, struct sl_turn *t) {
         const struct sl_posting *p = &channel->posted.at[i];
         if (p->edge == a->edge && p->flags == a->flags && p->micro == a->micro &&
             p->other == a->other)
-            return sl_ver_fail(v, t, "the same message is received twice");
+            return sl_sched_verify_fail(v, t, "the same message is received twice");
     }
     SL_PUSH(&channel->posted, posting);
-    sl_ver_wake(v, a->peer);
+    sl_sched_verify_wake(v, a->peer);
     return SL_OK;
 }
 
@@ -106,10 +109,10 @@ static sl_err deliver(struct sl_ver *v, struct sl_turn *t, const struct sl_posti
     bool grad = a->flags & SL_GRAD;
     const struct sl_edge *edge = &v->plan->edges[a->edge];
     int other = grad ? edge->from : edge->to;
-    int seat = sl_deps_seat(&v->view, other, a->other);
-    int pool = sl_pool_of_edge(v->plan, edge, grad, false);
+    int seat = sl_sched_deps_seat(&v->view, other, a->other);
+    int pool = sl_sched_pool_of_edge(v->plan, edge, grad, false);
     v->seats[seat].buffers[pool - SL_POOL_EDGES][p->slot].got++;
-    sl_ver_wake(v, a->peer);
+    sl_sched_verify_wake(v, a->peer);
     return SL_OK;
 }
 
@@ -123,30 +126,31 @@ static sl_err fail_order(struct sl_ver *v, struct sl_turn *t, const struct sl_po
     const struct sl_edge *edge = &v->plan->edges[p->edge];
     recv.stage = (uint16_t)(p->flags & SL_GRAD ? edge->from : edge->to);
     char text[SL_ACTION_TEXT];
-    return sl_ver_fail(v, t,
-                       "out of order: the oldest receive that worker %d has posted for this "
-                       "channel is %s",
-                       t->a.peer, sl_action_text(&v->view, &recv, text));
+    return sl_sched_verify_fail(
+        v, t,
+        "out of order: the oldest receive that worker %d has posted for this "
+        "channel is %s",
+        t->a.peer, sl_sched_action_text(&v->view, &recv, text));
 }
 
-sl_err sl_ver_send(struct sl_ver *v, struct sl_turn *t) {
+sl_err sl_sched_verify_send(struct sl_ver *v, struct sl_turn *t) {
     const struct sl_action *a = &t->a;
     SL_TRY(check_message(v, t));
     bool grad = a->flags & SL_GRAD;
-    int pool = sl_pool_of_edge(v->plan, &v->plan->edges[a->edge], grad, true);
+    int pool = sl_sched_pool_of_edge(v->plan, &v->plan->edges[a->edge], grad, true);
     if (a->slot < 0 || a->slot >= v->view.pools[t->seat][pool].count)
-        return sl_ver_fail(v, t, "message slot %d of %d", a->slot,
-                           v->view.pools[t->seat][pool].count);
+        return sl_sched_verify_fail(v, t, "message slot %d of %d", a->slot,
+                                    v->view.pools[t->seat][pool].count);
     struct sl_buffer *buffer = &v->seats[t->seat].buffers[pool - SL_POOL_EDGES][a->slot];
     if (buffer->micro != a->micro)
         return buffer->micro < 0
-                   ? sl_ver_fail(v, t, "message slot %d is empty: not made yet, or sent already",
-                                 a->slot)
-                   : sl_ver_fail(v, t, "message slot %d holds micro-batch %d, not %d", a->slot,
-                                 buffer->micro, a->micro);
+                   ? sl_sched_verify_fail(
+                         v, t, "message slot %d is empty: not made yet, or sent already", a->slot)
+                   : sl_sched_verify_fail(v, t, "message slot %d holds micro-batch %d, not %d",
+                                          a->slot, buffer->micro, a->micro);
     struct sl_channel *channel = channel_of(v, t->worker, a->peer);
     if (channel->head == channel->posted.count) {
-        sl_ver_wait(v, t, a->peer, "for the matching RECV of");
+        sl_sched_verify_wait(v, t, a->peer, "for the matching RECV of");
         return SL_OK;
     }
     const struct sl_posting *p = &channel->posted.at[channel->head];

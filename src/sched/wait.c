@@ -3,11 +3,11 @@
 
 #include <stdio.h>
 
-const char *sl_action_text(const struct sl_sched *sched, const struct sl_action *a,
-                           char out[SL_ACTION_TEXT]) {
+const char *sl_sched_action_text(const struct sl_sched *sched, const struct sl_action *a,
+                                 char out[SL_ACTION_TEXT]) {
     const struct sl_plan *plan = sched->plan;
     const char *stage = a->stage < plan->stage_count ? plan->stages[a->stage].name : "?";
-    const char *kind = sl_kind_name(a->kind);
+    const char *kind = sl_sched_kind_name(a->kind);
     switch ((enum sl_kind)a->kind) {
     case SL_SEND:
     case SL_RECV:
@@ -29,10 +29,10 @@ static void put_wait(const struct sl_sched *sched, const struct sl_wait *waits, 
                      struct sl_text *text) {
     char action[SL_ACTION_TEXT];
     sl_text_printf(text, "worker %d at %s waits %s worker %d", w,
-                   sl_action_text(sched, &waits[w].at, action), waits[w].why, waits[w].on);
+                   sl_sched_action_text(sched, &waits[w].at, action), waits[w].why, waits[w].on);
 }
 
-sl_err sl_wait_report(const struct sl_sched *sched, const struct sl_wait *waits) {
+sl_err sl_sched_wait_report(const struct sl_sched *sched, const struct sl_wait *waits) {
     enum { SHOWN = 6 };
     int count = sched->plan->worker_count, best = -1, best_length = 0;
     bool cycle = false;
@@ -77,7 +77,7 @@ sl_err sl_wait_report(const struct sl_sched *sched, const struct sl_wait *waits)
         if (!cycle && waits[waits[w].on].on < 0)
             sl_text_put(&text, ", which has nothing more to do here");
     }
-    sl_err err = sl_fail(SL_ERR_NO, "deadlock: %s%s", cycle ? "cycle of waits: " : "",
+    sl_err err = sl_fail(SL_ERR_REFUSED, "deadlock: %s%s", cycle ? "cycle of waits: " : "",
                          text.at ? text.at : "no worker can go on");
     sl_text_free(&text);
     return err;

@@ -1,7 +1,7 @@
 /* Who waits for whom. */
 #include "sched/waits.h"
 
-bool sl_work_is_valid(const struct sl_plan *plan, const struct sl_work *w) {
+bool sl_sched_work_is_valid(const struct sl_plan *plan, const struct sl_work *w) {
     bool edge = w->wait == SL_WAIT_MESSAGE || w->wait == SL_WAIT_PLACE;
     int groups = sl_sched_group_count(plan);
     if (w->kind < 0 || w->kind >= SL_KIND_COUNT || w->stage < 0 || w->stage >= plan->stage_count ||
@@ -35,7 +35,7 @@ static int missing_of(const struct sl_plan *plan, const struct sl_work *all, int
     return worker;
 }
 
-int sl_waits_next(const struct sl_plan *plan, const struct sl_work *all, int worker) {
+int sl_sched_waits_next(const struct sl_plan *plan, const struct sl_work *all, int worker) {
     const struct sl_work *w = &all[worker];
     if (!w->known || !w->busy || w->wait == SL_WAIT_NONE)
         return worker;
@@ -47,7 +47,7 @@ static int distance(const struct sl_plan *plan, const struct sl_work *all, int w
     for (int steps = 0; steps <= plan->worker_count; steps++) {
         if (worker == last)
             return steps;
-        int next = sl_waits_next(plan, all, worker);
+        int next = sl_sched_waits_next(plan, all, worker);
         if (next == worker)
             return -1;
         worker = next;
@@ -55,16 +55,17 @@ static int distance(const struct sl_plan *plan, const struct sl_work *all, int w
     return -1;
 }
 
-int sl_waits_chain(const struct sl_plan *plan, const struct sl_work *all, int last, int *out) {
-    int first = last, most = 0, count = 0;
+int sl_sched_waits_chain(const struct sl_plan *plan, const struct sl_work *all, int last,
+                         int *out) {
+    int first = last, max = 0, count = 0;
     for (int w = 0; w < plan->worker_count; w++) {
         int steps = distance(plan, all, w, last);
-        if (steps > most) {
-            most = steps;
+        if (steps > max) {
+            max = steps;
             first = w;
         }
     }
-    for (int w = first; w != last; w = sl_waits_next(plan, all, w))
+    for (int w = first; w != last; w = sl_sched_waits_next(plan, all, w))
         out[count++] = w;
     out[count++] = last;
     return count;
@@ -88,7 +89,7 @@ static void put_wait(struct sl_text *out, const struct sl_plan *plan, const stru
     const struct sl_work *w = &all[worker];
     const char *what = w->grad ? "gradient" : "activation";
     if (w->wait == SL_WAIT_GROUP) {
-        put_group(out, plan, w->of, sl_waits_next(plan, all, worker));
+        put_group(out, plan, w->of, sl_sched_waits_next(plan, all, worker));
     } else if (w->wait == SL_WAIT_VERDICT) {
         sl_text_printf(out, ", waits for the part of worker %d in the step of all", w->peer);
     } else if (w->wait == SL_WAIT_MESSAGE) {
@@ -100,26 +101,27 @@ static void put_wait(struct sl_text *out, const struct sl_plan *plan, const stru
     }
 }
 
-void sl_work_put(struct sl_text *out, const struct sl_plan *plan, const struct sl_work *all,
-                 int worker) {
+void sl_sched_work_put(struct sl_text *out, const struct sl_plan *plan, const struct sl_work *all,
+                       int worker) {
     const struct sl_work *w = &all[worker];
     if (!w->known)
         sl_text_put(out, "nothing is known");
     else if (!w->busy)
         sl_text_put(out, "in no action");
     else if (w->kind == SL_STEP || w->kind == SL_REDUCE || w->kind == SL_PREDICT)
-        sl_text_printf(out, "%s of stage %s", sl_kind_name((enum sl_kind)w->kind),
+        sl_text_printf(out, "%s of stage %s", sl_sched_kind_name((enum sl_kind)w->kind),
                        plan->stages[w->stage].name);
     else
-        sl_text_printf(out, "%s of stage %s, micro-batch %d", sl_kind_name((enum sl_kind)w->kind),
-                       plan->stages[w->stage].name, w->micro);
+        sl_text_printf(out, "%s of stage %s, micro-batch %d",
+                       sl_sched_kind_name((enum sl_kind)w->kind), plan->stages[w->stage].name,
+                       w->micro);
     if (w->known && w->busy)
         put_wait(out, plan, all, worker);
 }
 
 /* ---- judging ---- */
 
-int64_t sl_stall_limit_ns(int64_t floor_ns, int64_t expect_ns) {
+int64_t sl_sched_stall_limit_ns(int64_t floor_ns, int64_t expect_ns) {
     int64_t limit =
         expect_ns > INT64_MAX / SL_STALL_FACTOR ? INT64_MAX : expect_ns * SL_STALL_FACTOR;
     return limit > floor_ns ? limit : floor_ns;
@@ -129,14 +131,14 @@ static bool works(const struct sl_work *w) {
     return w->known && w->busy && w->wait == SL_WAIT_NONE;
 }
 
-enum sl_verdict sl_stall_judge(const struct sl_plan *plan, const struct sl_work *all,
-                               const struct sl_stall_rule *rule, int *who) {
+enum sl_verdict sl_sched_stall_judge(const struct sl_plan *plan, const struct sl_work *all,
+                                     const struct sl_stall_rule *rule, int *who) {
     bool somebody_works = false, somebody_waits = false;
     int64_t least_ns = INT64_MAX, longest_ns = -1;
     for (int w = 0; w < plan->worker_count; w++) {
         bool here = w >= rule->first && w <= rule->last_here;
-        int64_t limit = sl_stall_limit_ns(rule->floor_ns, all[w].expect_ns);
-        if (works(&all[w]) && all[w].still_ns - (here ? 0 : rule->far_ns) >= limit) {
+        int64_t limit = sl_sched_stall_limit_ns(rule->floor_ns, all[w].expect_ns);
+        if (works(&all[w]) && all[w].still_ns - (here ? 0 : rule->remote_ns) >= limit) {
             *who = w;
             return SL_STALLED;
         }
@@ -153,6 +155,6 @@ enum sl_verdict sl_stall_judge(const struct sl_plan *plan, const struct sl_work 
     return !somebody_works && somebody_waits && least_ns >= rule->circle_ns ? SL_CIRCLE : SL_MOVES;
 }
 
-bool sl_stall_is_slow(const struct sl_work *w, int64_t floor_ns) {
+bool sl_sched_stall_is_slow(const struct sl_work *w, int64_t floor_ns) {
     return works(w) && w->still_ns >= floor_ns / 5 && w->still_ns / SL_SLOW_FACTOR >= w->expect_ns;
 }

@@ -36,33 +36,33 @@ struct sl_work {
 };
 
 /* Numbers are those of the plan, whoever sent them. */
-bool sl_work_is_valid(const struct sl_plan *plan, const struct sl_work *work);
+bool sl_sched_work_is_valid(const struct sl_plan *plan, const struct sl_work *work);
 /* "B of stage b, micro-batch 3", with what it waits for. */
-void sl_work_put(struct sl_text *out, const struct sl_plan *plan, const struct sl_work *all,
-                 int worker);
+void sl_sched_work_put(struct sl_text *out, const struct sl_plan *plan, const struct sl_work *all,
+                       int worker);
 
 /* Whom a worker waits for; itself when for nobody. all[worker_count]. */
-int sl_waits_next(const struct sl_plan *plan, const struct sl_work *all, int worker);
+int sl_sched_waits_next(const struct sl_plan *plan, const struct sl_work *all, int worker);
 /* The longest chain of waiting workers that leads to `last`, which is its end: out[worker_count];
  * returns its length, at least 1. */
-int sl_waits_chain(const struct sl_plan *plan, const struct sl_work *all, int last, int *out);
+int sl_sched_waits_chain(const struct sl_plan *plan, const struct sl_work *all, int last, int *out);
 
 /* What counts as standing still. */
 struct sl_stall_rule {
     int64_t floor_ns;     /* nothing is stalled sooner */
-    int64_t far_ns;       /* more for workers of other ranks, of which news comes late */
+    int64_t remote_ns;    /* more for workers of other ranks, of which news comes late */
     int64_t circle_ns;    /* nobody works and nothing moves */
     int first, last_here; /* workers of this rank: first .. last_here */
 };
 enum { SL_STALL_FACTOR = 10, SL_SLOW_FACTOR = 3 };
-int64_t sl_stall_limit_ns(int64_t floor_ns, int64_t expect_ns);
+int64_t sl_sched_stall_limit_ns(int64_t floor_ns, int64_t expect_ns);
 
 enum sl_verdict { SL_MOVES, SL_STALLED, SL_CIRCLE };
 /* SL_STALLED: `*who` has worked at one action for too long. SL_CIRCLE: nobody works, and `*who`
  * has waited longest. */
-enum sl_verdict sl_stall_judge(const struct sl_plan *plan, const struct sl_work *all,
-                               const struct sl_stall_rule *rule, int *who);
+enum sl_verdict sl_sched_stall_judge(const struct sl_plan *plan, const struct sl_work *all,
+                                     const struct sl_stall_rule *rule, int *who);
 /* Slow, but not stalled: SL_SLOW_FACTOR times what is expected, and a fifth of the floor. */
-bool sl_stall_is_slow(const struct sl_work *work, int64_t floor_ns);
+bool sl_sched_stall_is_slow(const struct sl_work *work, int64_t floor_ns);
 
 #endif

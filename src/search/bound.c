@@ -13,10 +13,10 @@ static int64_t longest_way(const struct sl_problem *p, int size) {
     struct sl_arena arena = {0};
     int *order = SL_NEW(&arena, int, p->unit_count + 1);
     int64_t *way = SL_NEW(&arena, int64_t, p->unit_count + 1), longest = 0;
-    SL_ASSERT(sl_dag_order(&arena, &p->dag, order));
+    SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, order));
     for (int i = 0; i < p->unit_count; i++) {
         int u = order[i];
-        struct sl_unit_time t = sl_least_time(p, size, u);
+        struct sl_unit_time t = sl_search_least_time(p, size, u);
         for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
             way[u] = way[p->dag.in[e]] > way[u] ? way[p->dag.in[e]] : way[u];
         way[u] += t.f + t.i;
@@ -53,12 +53,12 @@ static double work_bound(const struct sl_problem *p, int size, bool equal) {
     return work / all * (1 - 1e-12);
 }
 
-int64_t sl_size_bound(const struct sl_problem *p, int size, bool async) {
+int64_t sl_search_size_bound(const struct sl_problem *p, int size, bool async) {
     int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
     double one = fmax(work_bound(p, size, false), work_bound(p, size, true));
     int64_t work = (int64_t)((double)micros * one);
     if (async)
-        return sl_async_bound(work, micros, p->machine->device_count);
+        return sl_search_async_bound(work, micros, p->machine->device_count);
     int64_t way = longest_way(p, size);
     return work > way ? work : way;
 }
@@ -71,7 +71,7 @@ static int64_t mixed_work(const struct sl_problem *p) {
     for (int u = 0; u < p->unit_count; u++) {
         double least = INFINITY;
         for (int size = 0; size < p->size_count; size++) {
-            struct sl_unit_time t = sl_least_time(p, size, u);
+            struct sl_unit_time t = sl_search_least_time(p, size, u);
             int64_t micros = (p->batch + p->sizes[size] - 1) / p->sizes[size];
             least = fmin(least, (double)micros * (double)(t.f + t.i + t.w));
         }
@@ -80,18 +80,19 @@ static int64_t mixed_work(const struct sl_problem *p) {
     return (int64_t)(work / p->machine->device_count * (1 - 1e-12));
 }
 
-int64_t sl_space_bound(const struct sl_problem *p, const char *const *schedules, bool mixed) {
+int64_t sl_search_space_bound(const struct sl_problem *p, const char *const *schedules,
+                              bool mixed) {
     int64_t best = INT64_MAX;
     struct sl_arena arena = {0};
     struct sl_chain c;
     for (const char *const *s = schedules; *s; s++)
         for (int size = p->size_count - 1; size >= 0; size--) {
-            sl_chain_open(&arena, p, *s, size, 1, &c);
-            best = sl_chain_bound(&c, sl_size_bound(p, size, !c.sync), best);
+            sl_search_chain_open(&arena, p, *s, size, 1, &c);
+            best = sl_search_chain_bound(&c, sl_search_size_bound(p, size, !c.sync), best);
         }
     if (mixed && p->size_count > 1) {
-        sl_chain_open(&arena, p, "graph", 0, p->size_count, &c);
-        best = sl_chain_bound(&c, mixed_work(p), best);
+        sl_search_chain_open(&arena, p, "graph", 0, p->size_count, &c);
+        best = sl_search_chain_bound(&c, mixed_work(p), best);
     }
     sl_arena_free(&arena);
     return best;

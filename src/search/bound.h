@@ -19,10 +19,11 @@
 #include "search/problem.h"
 
 /* Work and way for one micro-batch size. */
-int64_t sl_size_bound(const struct sl_problem *problem, int size, bool async);
+int64_t sl_search_size_bound(const struct sl_problem *problem, int size, bool async);
 
 /* No plan with one of these schedules (ends with NULL) has a smaller step; to one part in 10,000.
  * `mixed`: nor has one with the schedule `graph` and a micro-batch size per stage. */
-int64_t sl_space_bound(const struct sl_problem *problem, const char *const *schedules, bool mixed);
+int64_t sl_search_space_bound(const struct sl_problem *problem, const char *const *schedules,
+                              bool mixed);
 
 #endif

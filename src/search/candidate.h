@@ -35,7 +35,8 @@ static inline int sl_candidate_size(const struct sl_candidate *c, int stage) {
 
 /* Is it sound? Every replica has a micro-batch, and where the ends of a tensor differ in the size
  * of theirs, samples come first in it. */
-bool sl_candidate_check(const struct sl_problem *problem, const struct sl_candidate *candidate);
+bool sl_search_candidate_check(const struct sl_problem *problem,
+                               const struct sl_candidate *candidate);
 
 struct sl_setup_stage {
     int64_t f, i, w, step;       /* ns of one pass; of one iteration */
@@ -60,41 +61,42 @@ struct sl_setup {
     const struct sl_setup *whole; /* this is one of its pipelines and stands for all; NULL: not */
 };
 
-void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
-                    const struct sl_candidate *candidate, struct sl_setup *out);
+void sl_search_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
+                           const struct sl_candidate *candidate, struct sl_setup *out);
 
 /* Where a schedule has several versions of the weights, workers step one by one, into a copy: bytes
  * of parameters per second; 0: it has not, or that was not measured. */
-double sl_version_rate(const struct sl_problem *problem, const char *schedule);
+double sl_search_version_rate(const struct sl_problem *problem, const char *schedule);
 /* The busiest worker or wire of an iteration, and which stage it is. */
-int64_t sl_setup_bottleneck(const struct sl_setup *layout, int *stage);
+int64_t sl_search_setup_bottleneck(const struct sl_setup *layout, int *stage);
 /* No schedule of this layout ends an iteration sooner. */
-int64_t sl_setup_bound(const struct sl_setup *layout);
+int64_t sl_search_setup_bound(const struct sl_setup *layout);
 /* Does the schedule part the gradients of weights from those of inputs? */
-bool sl_schedule_splits(const char *schedule);
+bool sl_search_schedule_splits(const char *schedule);
 /* Is it 1F1B, with as many micro-batches in flight as replicas from the stage on? */
-bool sl_schedule_windowed(const char *schedule);
+bool sl_search_schedule_windowed(const char *schedule);
 /* The part of `busy_ns` per iteration that must lie between the first and the last step of an
  * asynchronous run: as many micro-batches as are in flight may have been done before. */
-int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices);
+int64_t sl_search_async_bound(int64_t busy_ns, int64_t micros, int devices);
 /* How many micro-batches those are, at most. */
-int64_t sl_async_before(int64_t micros, int devices);
+int64_t sl_search_async_before(int64_t micros, int devices);
 /* Bytes that the fullest worker is likely to lack, from sums and windows; <= 0: it should fit. */
-double sl_setup_lacks(const struct sl_setup *setup);
+double sl_search_setup_lacks(const struct sl_setup *setup);
 /* Turns recomputation off wherever the stage should fit without, in `recompute` [stage]; true:
  * something changed. `scale`: so much of the memory may be used. */
-bool sl_setup_ease(const struct sl_setup *setup, double scale, bool *recompute);
+bool sl_search_setup_ease(const struct sl_setup *setup, double scale, bool *recompute);
 /* Micro-batches of an iteration: of a stage, and the most of any. */
-int64_t sl_setup_stage_micros(const struct sl_setup *layout, int stage);
-int64_t sl_setup_micros(const struct sl_setup *layout);
+int64_t sl_search_setup_stage_micros(const struct sl_setup *layout, int stage);
+int64_t sl_search_setup_micros(const struct sl_setup *layout);
 
 /* The plan as data. Bytes are sums over units, or those in `exact` [stage] when it is given. */
-SL_MUST_CHECK sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *layout,
-                                   const struct sl_stage_bytes *exact, const struct sl_plan **out);
+SL_MUST_CHECK sl_err sl_search_setup_plan(struct sl_arena *arena, const struct sl_setup *layout,
+                                          const struct sl_stage_bytes *exact,
+                                          const struct sl_plan **out);
 /* What lies between two of its workers: a route of sl_sim_net, whose context is the setup. */
-void sl_setup_route(const void *layout, int from, int to, struct sl_sim_route *out);
+void sl_search_setup_route(const void *layout, int from, int to, struct sl_sim_route *out);
 /* Durations of its actions. */
-void sl_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
+void sl_search_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
 
 struct sl_score {
     int64_t step_ns;    /* of one iteration; asynchronous: from step to step; times the tokens that
@@ -107,34 +109,37 @@ struct sl_score {
     double bubble;      /* idle share, mean over workers */
 };
 
-/* Build the schedule (which verifies it) and play it. SL_ERR_NO: outside the schedule's domain. */
-SL_MUST_CHECK sl_err sl_setup_score(const struct sl_setup *layout,
-                                    const struct sl_stage_bytes *exact, struct sl_score *out);
+/* Build the schedule (which verifies it) and play it. SL_ERR_REFUSED: outside the schedule's domain. */
+SL_MUST_CHECK sl_err sl_search_setup_score(const struct sl_setup *layout,
+                                           const struct sl_stage_bytes *exact,
+                                           struct sl_score *out);
 
 /* A step of a schedule as a run has it, which was played with these times, one iteration of it when
  * it is synchronous. */
-int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
-                   const int64_t (*dur_ns)[SL_KIND_COUNT]);
+int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                          const int64_t (*dur_ns)[SL_KIND_COUNT]);
 
 /* The same as the tempo of the workers lets it be: synchronous steps begin anywhere in it, and the
  * middle one counts; of a schedule without a flush the mean from step to step. */
-SL_MUST_CHECK sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opts,
-                                   const struct sl_tempo *tempo,
-                                   const int64_t (*dur_ns)[SL_KIND_COUNT], int64_t *out);
+SL_MUST_CHECK sl_err sl_search_tempo_step(const struct sl_sched *sched,
+                                          const struct sl_sim_opts *opts,
+                                          const struct sl_tempo *tempo,
+                                          const int64_t (*dur_ns)[SL_KIND_COUNT], int64_t *out);
 /* That of a setup, whose problem has a tempo. */
-SL_MUST_CHECK sl_err sl_setup_forecast(const struct sl_setup *layout,
-                                       const struct sl_stage_bytes *exact, int64_t *out);
+SL_MUST_CHECK sl_err sl_search_setup_forecast(const struct sl_setup *layout,
+                                              const struct sl_stage_bytes *exact, int64_t *out);
 
 /* The same for searches: large setups of equal widths are played as one of their pipelines, with
  * its share of the links that all of them use. */
-SL_MUST_CHECK sl_err sl_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
+SL_MUST_CHECK sl_err sl_search_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
 /* Passes of one iteration: what playing it costs so, and as a whole. */
-int64_t sl_setup_passes(const struct sl_setup *setup);
-int64_t sl_setup_all_passes(const struct sl_setup *setup);
+int64_t sl_search_setup_passes(const struct sl_setup *setup);
+int64_t sl_search_setup_all_passes(const struct sl_setup *setup);
 
 /* Bytes of tied parameters over the slowest link. */
-int64_t sl_tie_ns(const struct sl_machine *machine, double bytes);
+int64_t sl_search_tie_ns(const struct sl_machine *machine, double bytes);
 /* A ring over w replicas on the devices of a stage. */
-int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width, double bytes);
+int64_t sl_search_reduce_ns(const struct sl_machine *machine, const int *devices, int width,
+                            double bytes);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-struct sl_unit_time sl_least_time(const struct sl_problem *p, int size, int unit) {
+struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit) {
     struct sl_unit_time least = sl_problem_times(p, size, 0)[unit];
     for (int k = 1; k < p->machine->kind_count; k++) {
         const struct sl_unit_time *t = &sl_problem_times(p, size, k)[unit];
@@ -20,10 +20,10 @@ static int heaviest_path(struct sl_arena *arena, const struct sl_problem *p, int
     int *order = SL_NEW(arena, int, p->unit_count + 1), *from = SL_NEW(arena, int, p->unit_count);
     int64_t *sum = SL_NEW(arena, int64_t, p->unit_count);
     int count = 0, last = 0;
-    SL_ASSERT(sl_dag_order(arena, &p->dag, order));
+    SL_ASSERT(sl_graph_dag_order(arena, &p->dag, order));
     for (int i = 0; i < p->unit_count; i++) {
         int u = order[i];
-        struct sl_unit_time t = sl_least_time(p, size, u);
+        struct sl_unit_time t = sl_search_least_time(p, size, u);
         from[u] = -1;
         for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
             if (sum[p->dag.in[e]] >= sum[u]) {
@@ -62,7 +62,7 @@ static void find_tie(struct sl_chain *c, const int *path) {
     const struct sl_problem *p = c->p;
     for (int t = 0; t < p->tie_count; t++) {
         int first = -1, last = -1;
-        int64_t ns = sl_tie_ns(p->machine, 2.0 * (double)p->ties[t].bytes);
+        int64_t ns = sl_search_tie_ns(p->machine, 2.0 * (double)p->ties[t].bytes);
         for (int x = 0; x < c->count; x++)
             for (int i = 0; i < p->ties[t].count; i++)
                 if (p->ties[t].units[i] == path[x]) {
@@ -114,12 +114,12 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
         lane->at = SL_NEW(arena, struct sl_chain_place, c->count + 1);
         for (int x = 0; x < c->count; x++)
             lane->at[x + 1] = add_unit(c, lane->at[x], path[x],
-                                       sl_least_time(p, first + l, path[x]), tied[path[x]]);
+                                       sl_search_least_time(p, first + l, path[x]), tied[path[x]]);
     }
     for (int x = 0; x < c->count; x++) {
-        struct sl_unit_time least = sl_least_time(p, first, path[x]);
+        struct sl_unit_time least = sl_search_least_time(p, first, path[x]);
         for (int l = 1; l < c->lane_count; l++) {
-            struct sl_unit_time t = sl_least_time(p, first + l, path[x]);
+            struct sl_unit_time t = sl_search_least_time(p, first + l, path[x]);
             least.f = t.f < least.f ? t.f : least.f;
             least.i = t.i < least.i ? t.i : least.i;
             least.w = t.w < least.w ? t.w : least.w;
@@ -131,20 +131,20 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
 /* Of a ring over w devices the slowest link counts: beyond a host it is one of the network. */
 static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
     const struct sl_machine *m = c->p->machine;
-    int *held = SL_NEW(arena, int, m->hosts_in_all + 1), most = 0;
+    int *held = SL_NEW(arena, int, m->hosts_in_all + 1), max = 0;
     c->ring = SL_NEW(arena, struct sl_chain_ring, m->device_count + 1);
     for (int d = 0; d < m->device_count; d++)
-        most = ++held[m->host_of[d]] > most ? held[m->host_of[d]] : most;
+        max = ++held[m->host_of[d]] > max ? held[m->host_of[d]] : max;
     for (int w = 2; w <= m->device_count; w++) {
         struct sl_chain_ring *ring = &c->ring[w];
         ring->latency_ns = INT64_MAX;
         for (int i = 0; i < m->link_count; i++)
             ring->latency_ns = m->links[i].latency_ns < ring->latency_ns ? m->links[i].latency_ns
                                                                          : ring->latency_ns;
-        for (int h = 0; h < m->hosts_in_all && w <= most; h++)
+        for (int h = 0; h < m->hosts_in_all && w <= max; h++)
             ring->bandwidth = fmax(ring->bandwidth, m->links[m->link_of_host[h]].bandwidth);
         for (int l = 0; l < m->level_count; l++)
-            if (w <= most || l == m->level_count - 1 || (int64_t)m->levels[l].hosts * most >= w)
+            if (w <= max || l == m->level_count - 1 || (int64_t)m->levels[l].hosts * max >= w)
                 ring->bandwidth = fmax(ring->bandwidth, m->links[m->levels[l].link].bandwidth);
         if (!(ring->bandwidth > 0))
             ring->bandwidth = INFINITY;
@@ -154,10 +154,10 @@ static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
 /* A stage in the making: everything but where it begins. */
 struct tail {
     const struct sl_chain_lane *lane;
-    int x;          /* it ends in front of this unit */
-    int width;      /* at least */
-    int width_most; /* with the same number of rounds */
-    int behind;     /* devices of later stages */
+    int x;         /* it ends in front of this unit */
+    int width;     /* at least */
+    int width_max; /* with the same number of rounds */
+    int behind;    /* devices of later stages */
     bool recompute;
 };
 
@@ -166,7 +166,7 @@ static bool in_memory(const struct sl_chain *c, const struct tail *t, int y) {
     int64_t window = t->behind + t->width, flight = 1;
     if (c->windowed || c->rule.all) {
         flight = c->rule.all || window > t->lane->micros ? t->lane->micros : window;
-        flight = (flight + t->width_most - 1) / t->width_most;
+        flight = (flight + t->width_max - 1) / t->width_max;
     }
     double params = (c->rule.twice ? 2 : 1) * (b->params - a->params);
     double stash = (double)(t->recompute ? 1 : flight) * (b->stash - a->stash);
@@ -179,7 +179,7 @@ static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64
                                 *front = &c->front[y];
     int64_t rounds = (t->lane->micros + t->width - 1) / t->width;
     int64_t f = b->f - a->f, i = b->i - a->i, w = b->w - a->w;
-    int64_t again = t->recompute ? sl_again_ns(c->p, f) : 0;
+    int64_t again = t->recompute ? sl_recompute_ns(c->p, f) : 0;
     int64_t passes = rounds * (f + i + again), late = rounds * w;
     int64_t end = b->step - a->step, tie = 0;
     if (c->tie.first < y && y <= c->tie.last && c->tie.last < t->x)
@@ -248,12 +248,12 @@ static int reach(const struct sl_chain *c, const struct tail *t, int below, int6
 /* Widths with equal rounds differ in memory only: the least of them is charged, the most fits. */
 static int next_tail(const struct sl_chain *c, int width, struct tail *t) {
     int64_t micros = t->lane->micros, rounds = (micros + width - 1) / width;
-    int64_t most = c->p->machine->device_count;
-    if (rounds > 1 && (micros - 1) / (rounds - 1) < most)
-        most = (micros - 1) / (rounds - 1);
+    int64_t max = c->p->machine->device_count;
+    if (rounds > 1 && (micros - 1) / (rounds - 1) < max)
+        max = (micros - 1) / (rounds - 1);
     t->width = width;
-    t->width_most = c->p->straight ? 1 : (int)most;
-    return t->width_most + 1;
+    t->width_max = c->p->straight ? 1 : (int)max;
+    return t->width_max + 1;
 }
 
 /* The last of k devices: any stage that it may complete. */
@@ -273,11 +273,11 @@ static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lan
     }
 }
 
-bool sl_chain_may_be(const struct sl_chain *c, int64_t limit) {
+bool sl_search_chain_may_be(const struct sl_chain *c, int64_t limit) {
     int devices = c->p->machine->device_count;
-    if (!c->sync) { /* as sl_async_bound has it */
+    if (!c->sync) { /* as sl_search_async_bound has it */
         double all = (double)(SL_ASYNC_ITERS - 1) * (double)c->lanes[0].micros;
-        double before = (double)sl_async_before(c->lanes[0].micros, devices);
+        double before = (double)sl_search_async_before(c->lanes[0].micros, devices);
         if (before >= all)
             return true;
         limit = (int64_t)ceil((double)(limit + 1) * all / (all - before));
@@ -293,17 +293,17 @@ bool sl_chain_may_be(const struct sl_chain *c, int64_t limit) {
     return false;
 }
 
-void sl_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
-                   int first, int sizes, struct sl_chain *out) {
-    const struct sl_schedule *row = sl_schedule_find(schedule);
+void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
+                          int first, int sizes, struct sl_chain *out) {
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
     *out = (struct sl_chain){.p = p,
                              .lanes = SL_NEW(arena, struct sl_chain_lane, sizes),
                              .lane_count = sizes,
                              .sync = !row || row->rule == SL_RULE_SYNC,
-                             .split = sl_schedule_splits(schedule),
-                             .version_rate = sl_version_rate(p, schedule),
-                             .rule = sl_memory_rule(schedule)};
-    out->windowed = sizes == 1 && sl_schedule_windowed(schedule);
+                             .split = sl_search_schedule_splits(schedule),
+                             .version_rate = sl_search_version_rate(p, schedule),
+                             .rule = sl_search_memory_rule(schedule)};
+    out->windowed = sizes == 1 && sl_search_schedule_windowed(schedule);
     for (int d = 0; d < p->machine->device_count; d++)
         out->memory = fmax(out->memory, p->memory[d] > 0 ? (double)p->memory[d] : INFINITY);
     out->left = SL_NEW(arena, int, p->machine->device_count + 1);
@@ -311,16 +311,17 @@ void sl_chain_open(struct sl_arena *arena, const struct sl_problem *p, const cha
     find_rings(arena, out);
 }
 
-int64_t sl_chain_bound(const struct sl_chain *c, int64_t low, int64_t best) {
+int64_t sl_search_chain_bound(const struct sl_chain *c, int64_t low, int64_t best) {
     int64_t high = best;
-    if (low >= best || (best < INT64_MAX && !sl_chain_may_be(c, best - 1)))
+    if (low >= best || (best < INT64_MAX && !sl_search_chain_may_be(c, best - 1)))
         return best;
     if (best == INT64_MAX)
-        for (high = low > 0 ? low : 1; high < INT64_MAX / 4 && !sl_chain_may_be(c, high); high *= 2)
+        for (high = low > 0 ? low : 1; high < INT64_MAX / 4 && !sl_search_chain_may_be(c, high);
+             high *= 2)
             low = high + 1;
     while (low < high && high - low > high / 10000) {
         int64_t middle = low + (high - low) / 2;
-        if (sl_chain_may_be(c, middle))
+        if (sl_search_chain_may_be(c, middle))
             high = middle;
         else
             low = middle + 1;

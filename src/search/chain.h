@@ -31,10 +31,10 @@ struct sl_chain {
                    not at the first unit, at least */
     int count, *left; /* [devices + 1] the first unit of the longest row they can take */
     bool sync, split;
-    struct sl_memory_rule rule;
+    struct sl_search_memory_rule rule;
     bool windowed;       /* it is known how many micro-batches are in flight */
     double memory;       /* of the largest device */
-    double version_rate; /* sl_version_rate */
+    double version_rate; /* sl_search_version_rate */
     struct sl_chain_ring *ring;
     struct { /* the largest tie on the path, its first and last place: a stage pays that has the
                 last and not the first; whoever has the first might have both with more units */
@@ -44,15 +44,15 @@ struct sl_chain {
 };
 
 /* The least over all kinds of devices. */
-struct sl_unit_time sl_least_time(const struct sl_problem *p, int size, int unit);
+struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit);
 
 /* `sizes` micro-batch sizes from `first` on, from which every stage may choose. */
-void sl_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
-                   int first, int sizes, struct sl_chain *out);
+void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
+                          int first, int sizes, struct sl_chain *out);
 /* May a step of `limit` be possible? */
-bool sl_chain_may_be(const struct sl_chain *c, int64_t limit);
+bool sl_search_chain_may_be(const struct sl_chain *c, int64_t limit);
 /* The smallest step that may be possible, when it is below `best`; else `best`. `low`: nothing is
  * faster. */
-int64_t sl_chain_bound(const struct sl_chain *c, int64_t low, int64_t best);
+int64_t sl_search_chain_bound(const struct sl_chain *c, int64_t low, int64_t best);
 
 #endif

@@ -22,17 +22,17 @@ static bool try_move(struct climb *c, const struct sl_candidate *move) {
     struct sl_setup layout;
     struct sl_score score;
     int64_t before = out->best.score.step_ns, bound;
-    if (!sl_candidate_check(c->contest->query->problem, move))
+    if (!sl_search_candidate_check(c->contest->query->problem, move))
         return false;
-    sl_setup_build(&arena, c->contest->query->problem, move, &layout);
-    bound = sl_setup_bound(&layout);
+    sl_search_setup_build(&arena, c->contest->query->problem, move, &layout);
+    bound = sl_search_setup_bound(&layout);
     if (bound < before)
-        c->passes -= sl_setup_passes(&layout);
+        c->passes -= sl_search_setup_passes(&layout);
     sl_arena_free(&arena);
     if (bound >= before || c->passes <= 0)
         return false;
-    sl_contest_tell(c->contest, "climb");
-    sl_contest_try(c->contest, move, c->planner, &score);
+    sl_search_contest_tell(c->contest, "climb");
+    sl_search_contest_try(c->contest, move, c->planner, &score);
     return out->best.score.step_ns < before;
 }
 
@@ -52,7 +52,7 @@ static bool move_units(struct climb *c, struct sl_candidate *move) {
     int *count = SL_NEW(&c->arena, int, move->stage_count);
     for (int u = 0; u < p->unit_count; u++)
         count[c->stage_of[u]]++;
-    for (int u = 0; u < p->unit_count && !sl_query_over(c->contest->query); u++)
+    for (int u = 0; u < p->unit_count && !sl_search_query_over(c->contest->query); u++)
         for (int step = -1; step <= 1; step += 2) {
             int from = c->stage_of[u], to = from + step;
             if (to < 0 || to >= move->stage_count || count[from] < 2 ||
@@ -71,7 +71,7 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
     int used = 0;
     for (int s = 0; s < move->stage_count; s++)
         used += c->width[s];
-    for (int s = 0; s < move->stage_count && !sl_query_over(c->contest->query); s++) {
+    for (int s = 0; s < move->stage_count && !sl_search_query_over(c->contest->query); s++) {
         c->recompute[s] ^= true;
         if (try_move(c, move))
             return true;
@@ -91,12 +91,12 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
 static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     const struct sl_query *query = c->contest->query;
     struct sl_candidate own = *move;
-    if (!sl_query_mixes(query) ||
+    if (!sl_search_query_mixes(query) ||
         (strcmp(move->schedule, "1f1b") != 0 && strcmp(move->schedule, "graph") != 0))
         return false;
     own.schedule = "graph";
     own.size_of = c->size_of;
-    for (int s = 0; s < move->stage_count && !sl_query_over(query); s++)
+    for (int s = 0; s < move->stage_count && !sl_search_query_over(query); s++)
         for (int step = -1; step <= 1; step += 2) {
             int old = c->size_of[s], now = old + step;
             if (now < 0 || now >= query->problem->size_count)
@@ -114,15 +114,15 @@ static bool change_sizes(struct climb *c, struct sl_candidate *move) {
 
 /* Two devices that are not alike change places. */
 static bool change_places(struct climb *c, struct sl_candidate *move) {
-    enum { DEVICES_MOST = 64 };
+    enum { DEVICES_MAX = 64 };
     const struct sl_problem *p = c->contest->query->problem;
     int used = 0, all = p->machine->device_count;
     for (int s = 0; s < move->stage_count; s++)
         used += c->width[s];
-    for (int i = 0; i < used && all <= DEVICES_MOST; i++)
-        for (int j = i + 1; j < all && !sl_query_over(c->contest->query); j++) {
+    for (int i = 0; i < used && all <= DEVICES_MAX; i++)
+        for (int j = i + 1; j < all && !sl_search_query_over(c->contest->query); j++) {
             int a = c->order[i], b = c->order[j];
-            if (!sl_places_differ(p, a, b))
+            if (!sl_search_places_differ(p, a, b))
                 continue;
             c->order[i] = b;
             c->order[j] = a;
@@ -151,7 +151,7 @@ static void fill_order(struct climb *c, const struct sl_candidate *from) {
             c->order[at++] = d;
 }
 
-void sl_climb(struct sl_contest *contest, const char *planner) {
+void sl_search_climb(struct sl_contest *contest, const char *planner) {
     enum { PASSES = 1 << 18 };
     const struct sl_problem *p = contest->query->problem;
     struct climb c = {.contest = contest, .planner = planner, .passes = PASSES};
@@ -173,7 +173,7 @@ void sl_climb(struct sl_contest *contest, const char *planner) {
             better = change_stages(&c, &move);
         if (!better)
             better = change_places(&c, &move) || change_sizes(&c, &move);
-        better &= !sl_query_over(contest->query);
+        better &= !sl_search_query_over(contest->query);
     }
     sl_arena_free(&c.arena);
 }

@@ -8,18 +8,18 @@
 #include <string.h>
 
 enum {
-    AT_ONCE = 8,           /* candidates that are played side by side */
-    PASSES_MOST = 1 << 18, /* of one planner */
+    AT_ONCE = 8,          /* candidates that are played side by side */
+    PASSES_MAX = 1 << 18, /* of one planner */
 };
 
-bool sl_query_over(const struct sl_query *query) { return sl_clock_past(query->until_ns); }
+bool sl_search_query_over(const struct sl_query *query) { return sl_clock_past(query->until_ns); }
 
-double sl_query_memory(const struct sl_query *query) {
+double sl_search_query_memory(const struct sl_query *query) {
     double scale = query->memory_scale > 0 ? query->memory_scale : 1;
     return query->cut_scale > 0 ? scale * query->cut_scale : scale;
 }
 
-const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]) {
+const char *const *sl_search_query_schedules(const struct sl_query *query, const char *one[2]) {
     static const char *const sync[] = {"1f1b", "gpipe", "zb-graph", NULL};
     if (!query->schedule)
         return query->schedules ? query->schedules : sync;
@@ -28,7 +28,7 @@ const char *const *sl_query_schedules(const struct sl_query *query, const char *
     return one;
 }
 
-bool sl_query_mixes(const struct sl_query *query) {
+bool sl_search_query_mixes(const struct sl_query *query) {
     return query->problem->size_count > 1 &&
            (!query->schedule || strcmp(query->schedule, "graph") == 0);
 }
@@ -88,12 +88,12 @@ static struct sl_candidate keep(struct sl_arena *arena, const struct sl_problem 
 static struct sl_found measure(const struct sl_problem *p, const struct sl_candidate *c) {
     struct sl_arena scratch = {0};
     struct sl_setup layout;
-    sl_setup_build(&scratch, p, c, &layout);
+    sl_search_setup_build(&scratch, p, c, &layout);
     struct sl_found found = {.c = *c,
-                             .bottleneck = sl_setup_bottleneck(&layout, NULL),
-                             .bound = sl_setup_bound(&layout),
-                             .passes = sl_setup_passes(&layout),
-                             .lacks = sl_setup_lacks(&layout)};
+                             .bottleneck = sl_search_setup_bottleneck(&layout, NULL),
+                             .bound = sl_search_setup_bound(&layout),
+                             .passes = sl_search_setup_passes(&layout),
+                             .lacks = sl_search_setup_lacks(&layout)};
     sl_arena_free(&scratch);
     return found;
 }
@@ -106,8 +106,8 @@ static bool is_allowed(const struct sl_problem *p, const struct sl_candidate *c)
     return true;
 }
 
-void sl_contest_offer(struct sl_contest *contest, const struct sl_candidate *c,
-                      const char *planner) {
+void sl_search_contest_offer(struct sl_contest *contest, const struct sl_candidate *c,
+                             const char *planner) {
     const struct sl_problem *p = contest->query->problem;
     int devices = 0;
     for (int s = 0; s < c->stage_count; s++)
@@ -136,8 +136,8 @@ static void play_one(void *ctx, int64_t i) {
     struct batch *b = ctx;
     struct sl_arena scratch = {0};
     struct sl_setup layout;
-    sl_setup_build(&scratch, b->p, &b->at[i].c, &layout);
-    b->err[i] = sl_setup_score_fast(&layout, &b->at[i].score);
+    sl_search_setup_build(&scratch, b->p, &b->at[i].c, &layout);
+    b->err[i] = sl_search_setup_score_fast(&layout, &b->at[i].score);
     sl_arena_free(&scratch);
 }
 
@@ -179,8 +179,8 @@ static void take(struct sl_contest *contest, const struct sl_found *found) {
     out->found = true;
 }
 
-bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *c, const char *planner,
-                    struct sl_score *score) {
+bool sl_search_contest_try(struct sl_contest *contest, const struct sl_candidate *c,
+                           const char *planner, struct sl_score *score) {
     const struct sl_problem *p = contest->query->problem;
     if (!is_allowed(p, c))
         return false;
@@ -214,23 +214,23 @@ static int compare_bounds(const void *a, const void *b) {
 }
 
 /* Plays a few side by side, at most *count and no more than the budget; false: enough. */
-static bool play_some(struct sl_contest *contest, struct sl_found *at, int *most) {
+static bool play_some(struct sl_contest *contest, struct sl_found *at, int *max) {
     sl_err err[AT_ONCE];
     struct batch batch = {contest->query->problem, at, err};
     int count = 1;
-    if (contest->passes && contest->passes + at[0].passes > PASSES_MOST)
+    if (contest->passes && contest->passes + at[0].passes > PASSES_MAX)
         return false;
-    if (contest->passes && sl_query_over(contest->query)) {
+    if (contest->passes && sl_search_query_over(contest->query)) {
         contest->out->timed_out = true;
         return false;
     }
-    for (int64_t sum = contest->passes + at[0].passes; count < *most; count++) {
+    for (int64_t sum = contest->passes + at[0].passes; count < *max; count++) {
         sum += at[count].passes;
-        if (sum > PASSES_MOST)
+        if (sum > PASSES_MAX)
             break;
     }
-    *most = count;
-    sl_contest_tell(contest, at->planner);
+    *max = count;
+    sl_search_contest_tell(contest, at->planner);
     sl_par_for(count, contest->query->threads, play_one, &batch);
     contest->out->played += count;
     for (int i = 0; i < count; i++) {
@@ -248,7 +248,7 @@ static void play_unfit(struct sl_contest *contest, struct sl_found *at, int coun
     struct sl_result *out = contest->out;
     if (out->found || !count)
         return;
-    if (at->passes <= PASSES_MOST) {
+    if (at->passes <= PASSES_MAX) {
         play_some(contest, at, &now);
     } else if (!out->near_found) { /* too large to play: as estimated */
         out->near = *at;
@@ -258,7 +258,7 @@ static void play_unfit(struct sl_contest *contest, struct sl_found *at, int coun
     }
 }
 
-void sl_contest_play(struct sl_contest *contest) {
+void sl_search_contest_play(struct sl_contest *contest) {
     struct sl_found *at = contest->at.at + contest->played;
     int count = (int)contest->at.count - contest->played, done = 0, fit = 0;
     contest->passes = 0;
@@ -279,21 +279,21 @@ void sl_contest_play(struct sl_contest *contest) {
     contest->played = (int)contest->at.count;
 }
 
-bool sl_contest_tired(const struct sl_contest *contest) {
-    return contest->passes >= 8 * PASSES_MOST || sl_query_over(contest->query);
+bool sl_search_contest_tired(const struct sl_contest *contest) {
+    return contest->passes >= 8 * PASSES_MAX || sl_search_query_over(contest->query);
 }
 
-void sl_contest_tell(const struct sl_contest *contest, const char *phase) {
+void sl_search_contest_tell(const struct sl_contest *contest, const char *phase) {
     const struct sl_query *query = contest->query;
     if (query->progress)
         query->progress(query->progress_ctx, phase, contest->out);
 }
 
-void sl_contest_close(struct sl_contest *contest) { SL_VEC_FREE(&contest->at); }
+void sl_search_contest_close(struct sl_contest *contest) { SL_VEC_FREE(&contest->at); }
 
-bool sl_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size) {
-    const struct sl_schedule *row = sl_schedule_find(schedule);
+bool sl_search_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size) {
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
     bool async = row && row->rule != SL_RULE_SYNC;
-    return contest->out->found &&
-           sl_size_bound(contest->query->problem, size, async) >= contest->out->best.score.step_ns;
+    return contest->out->found && sl_search_size_bound(contest->query->problem, size, async) >=
+                                      contest->out->best.score.step_ns;
 }

@@ -75,15 +75,15 @@ static void add_label(struct search *s, struct label label) {
 static int window_behind(const struct search *s, const struct label *label, int smaller) {
     const struct sl_family *f = s->t.family;
     const int *windows = s->windows.at + label->vec;
-    int most = 0, larger = label->ideal;
+    int max = 0, larger = label->ideal;
     if (s->t.rules->sequential)
         return windows[0];
     for (int i = f->live_at[larger]; i < f->live_at[larger + 1]; i++) {
         bool made = !sl_bit(sl_ideal(&f->ideals, smaller), s->t.p->tensors[f->live[i]].from);
         int window = windows[i - f->live_at[larger]];
-        most = made && window > most ? window : most;
+        max = made && window > max ? window : max;
     }
-    return most;
+    return max;
 }
 
 /* Windows of the tensors that cross `smaller` once the stage has window `window`. */
@@ -97,7 +97,8 @@ static void windows_after(struct search *s, const struct label *label, int small
     }
     for (int i = f->live_at[smaller], k = 0; i < f->live_at[smaller + 1]; i++, k++) {
         int tensor = f->live[i];
-        s->scratch[k] = sl_cut_reads(&s->t, &s->t.p->tensors[tensor], larger, smaller) ? window : 0;
+        s->scratch[k] =
+            sl_search_cut_reads(&s->t, &s->t.p->tensors[tensor], larger, smaller) ? window : 0;
         while (at < f->live_at[larger + 1] && f->live[at] < tensor)
             at++;
         if (at < f->live_at[larger + 1] && f->live[at] == tensor &&
@@ -119,23 +120,23 @@ static void add_stage(struct search *s, int at, int smaller, int window, struct 
 }
 
 static void try_pair(struct search *s, int larger, int smaller, struct sl_cut_stage *stage) {
-    int needs = s->needs[smaller] + sl_cut_needs(&s->t, larger, smaller);
+    int needs = s->needs[smaller] + sl_search_cut_needs(&s->t, larger, smaller);
     bool known = false; /* its border */
     for (int at = s->head[larger]; at >= 0; at = s->labels.at[at].next) {
         struct label label = s->labels.at[at];
         if (label.devices + needs > s->t.rules->devices)
             continue; /* too few are left, however they are used */
         if (!known)
-            sl_cut_border(&s->t, larger, smaller, stage);
+            sl_search_cut_border(&s->t, larger, smaller, stage);
         known = true;
         int behind = window_behind(s, &label, smaller);
         int plain = 0, again = 0;
         stage->recompute = false;
         if (s->t.rules->recompute != SL_RECOMPUTE_ALWAYS)
-            plain = sl_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
+            plain = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
         stage->recompute = true;
         if (s->t.rules->recompute != SL_RECOMPUTE_NEVER && plain != 1)
-            again = sl_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
+            again = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
         if (plain)
             add_stage(s, at, smaller, behind + plain, (struct label){.width = plain});
         if (again && (!plain || again < plain)) /* else it is slower and saves no device */
@@ -152,7 +153,7 @@ static void sweep(struct search *s, int64_t limit) {
     s->labels.count = s->windows.count = 0;
     for (int i = 0; i <= last; i++) {
         s->head[i] = -1;
-        s->needs[i] = sl_cut_needs(&s->t, i, 0);
+        s->needs[i] = sl_search_cut_needs(&s->t, i, 0);
     }
     s->scratch[0] = 0;
     add_label(s, (struct label){.ideal = last, .from = -1, .next = -1});
@@ -164,12 +165,13 @@ static void sweep(struct search *s, int64_t limit) {
             if (!s->t.family->nested &&
                 !sl_subset(sl_ideal(ideals, smaller), sl_ideal(ideals, larger), ideals->words))
                 continue;
-            if (sl_cut_hopeless(&s->t, larger, smaller)) {
+            if (sl_search_cut_hopeless(&s->t, larger, smaller)) {
                 if (s->t.family->nested)
                     break;
                 continue;
             }
-            double step = sl_cut_work(&s->t, s->t.family->nested ? smaller + 1 : larger, smaller);
+            double step =
+                sl_search_cut_work(&s->t, s->t.family->nested ? smaller + 1 : larger, smaller);
             stage.work = s->t.family->nested && stage.work > step ? stage.work : step;
             s->out->pairs++;
             try_pair(s, larger, smaller, &stage);
@@ -210,7 +212,7 @@ static struct sl_candidate make_plan(struct search *s, struct sl_arena *arena, i
                              .order = order};
     give_stages(s, label, &c, stage_of, width, recompute);
     for (int i = 0; i < used; i++)
-        order[i] = sl_cut_device(&s->t, used - 1 - i);
+        order[i] = sl_search_cut_device(&s->t, used - 1 - i);
     return c;
 }
 
@@ -219,8 +221,8 @@ static int64_t plan_time(struct search *s, int label) {
     struct sl_arena arena = {0};
     struct sl_setup layout;
     struct sl_candidate c = make_plan(s, &arena, label);
-    sl_setup_build(&arena, s->t.p, &c, &layout);
-    int64_t time = sl_setup_bottleneck(&layout, NULL);
+    sl_search_setup_build(&arena, s->t.p, &c, &layout);
+    int64_t time = sl_search_setup_bottleneck(&layout, NULL);
     sl_arena_free(&arena);
     return time < s->t.limit ? time : s->t.limit;
 }
@@ -285,7 +287,7 @@ static void find_tight(struct search *s) {
                                      .work = unit->work,
                                      .width = 1,
                                      .recompute = s->t.rules->recompute != SL_RECOMPUTE_NEVER};
-        double over = sl_cut_bytes(&s->t.rule, 1, s->t.size, &stage, 1) - s->t.memory_least;
+        double over = sl_search_cut_bytes(&s->t.rule, 1, s->t.size, &stage, 1) - s->t.memory_least;
         if (over > (double)s->out->tight_bytes || s->out->tight_unit < 0) {
             s->out->tight_unit = u;
             s->out->tight_bytes = (int64_t)over;
@@ -293,16 +295,16 @@ static void find_tight(struct search *s) {
     }
 }
 
-void sl_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
-                    const struct sl_family *family, const struct sl_cut_rules *rules,
-                    int64_t until_ns, struct sl_cut_found *out) {
+void sl_search_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
+                           const struct sl_family *family, const struct sl_cut_rules *rules,
+                           int64_t until_ns, struct sl_cut_found *out) {
     int64_t best;
     struct search s = {.out = out, .arena = arena};
     *out = (struct sl_cut_found){0};
     s.head = SL_NEW(arena, int, family->ideals.count);
     s.scratch = SL_NEW(arena, int, problem->tensor_count + 1);
     s.needs = SL_NEW(arena, int, family->ideals.count);
-    sl_cut_table_build(arena, problem, family, rules, &s.t);
+    sl_search_cut_table_build(arena, problem, family, rules, &s.t);
     if (bisect(&s, until_ns, &best)) {
         out->best = best;
         collect(&s, best, until_ns);

@@ -4,7 +4,7 @@
  * downset says how its complement is cut: devices used, and for every tensor that crosses, the
  * window (micro-batches in flight) of the stages that read it. The window of a new stage is its
  * width plus the largest window behind it, as the 1F1B schedules on graphs of stages have it
- * (sl_gen_inflight), so memory is known when the stage is made. A label that needs no fewer devices
+ * (sl_sched_gen_inflight), so memory is known when the stage is made. A label that needs no fewer devices
  * and has no smaller window anywhere than another is dropped. Bisection finds the smallest T.
  */
 #ifndef SL_SEARCH_CUTS_H
@@ -41,17 +41,17 @@ struct sl_cut_found { /* plans, best bottleneck first */
 };
 
 /* Candidates go to `arena`. Nothing found: at.count == 0. `until_ns` 0: no limit of time. */
-void sl_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
-                    const struct sl_family *family, const struct sl_cut_rules *rules,
-                    int64_t until_ns, struct sl_cut_found *out);
+void sl_search_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
+                           const struct sl_family *family, const struct sl_cut_rules *rules,
+                           int64_t until_ns, struct sl_cut_found *out);
 
 /* How many micro-batches a schedule keeps alive, and how many versions of the weights. */
-struct sl_memory_rule {
+struct sl_search_memory_rule {
     bool all;     /* every micro-batch of the iteration; else the window */
     bool twice;   /* two versions */
     bool stashes; /* as many versions as steps are in flight */
 };
-struct sl_memory_rule sl_memory_rule(const char *schedule);
+struct sl_search_memory_rule sl_search_memory_rule(const char *schedule);
 
 /* A stage's sums, and the bytes they make. */
 struct sl_cut_stage {
@@ -60,7 +60,7 @@ struct sl_cut_stage {
     int width;
     bool recompute;
 };
-double sl_cut_bytes(const struct sl_memory_rule *rule, int64_t micros, int64_t size,
-                    const struct sl_cut_stage *stage, int64_t window);
+double sl_search_cut_bytes(const struct sl_search_memory_rule *rule, int64_t micros, int64_t size,
+                           const struct sl_cut_stage *stage, int64_t window);
 
 #endif

@@ -4,15 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-struct sl_memory_rule sl_memory_rule(const char *schedule) {
-    return (struct sl_memory_rule){.all = strcmp(schedule, "gpipe") == 0,
-                                   .twice = strcmp(schedule, "2bw") == 0,
-                                   .stashes = strcmp(schedule, "stash") == 0 ||
-                                              strcmp(schedule, "vsync") == 0};
+struct sl_search_memory_rule sl_search_memory_rule(const char *schedule) {
+    return (struct sl_search_memory_rule){.all = strcmp(schedule, "gpipe") == 0,
+                                          .twice = strcmp(schedule, "2bw") == 0,
+                                          .stashes = strcmp(schedule, "stash") == 0 ||
+                                                     strcmp(schedule, "vsync") == 0};
 }
 
-double sl_cut_bytes(const struct sl_memory_rule *rule, int64_t micros, int64_t size,
-                    const struct sl_cut_stage *s, int64_t window) {
+double sl_search_cut_bytes(const struct sl_search_memory_rule *rule, int64_t micros, int64_t size,
+                           const struct sl_cut_stage *s, int64_t window) {
     int64_t live = rule->all || window > micros ? micros : window;
     live = (live + s->width - 1) / s->width;
     int64_t behind = (window - 1 + micros - 1) / micros;
@@ -24,12 +24,13 @@ double sl_cut_bytes(const struct sl_memory_rule *rule, int64_t micros, int64_t s
 }
 
 /* The least width with which the micro-batches in flight fit: a hint, memory is checked anyway. */
-static int64_t width_for_memory(const struct sl_memory_rule *rule, int64_t micros, int64_t size,
-                                const struct sl_cut_stage *s, int64_t behind, double memory) {
+static int64_t width_for_memory(const struct sl_search_memory_rule *rule, int64_t micros,
+                                int64_t size, const struct sl_cut_stage *s, int64_t behind,
+                                double memory) {
     struct sl_cut_stage one = *s;
     one.width = 1;
     double live_bytes = (s->recompute ? s->in : s->stash + s->in) * (double)size;
-    double left = memory - sl_cut_bytes(rule, 1, size, &one, 1);
+    double left = memory - sl_search_cut_bytes(rule, 1, size, &one, 1);
     if (left < 0)
         return INT64_MAX;
     if (live_bytes <= 0 || (behind == 0 && !rule->all))
@@ -42,7 +43,7 @@ static int64_t width_for_memory(const struct sl_memory_rule *rule, int64_t micro
     return width > 1 ? width : 1;
 }
 
-int sl_cut_device(const struct sl_cut_table *s, int position) {
+int sl_search_cut_device(const struct sl_cut_table *s, int position) {
     return s->rules->order ? s->rules->order[position] : s->p->machine->device_count - 1 - position;
 }
 
@@ -51,7 +52,7 @@ int sl_cut_device(const struct sl_cut_table *s, int position) {
 static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
     const struct sl_problem *p = s->p;
     const struct sl_ideals *ideals = &s->family->ideals;
-    const double rate = sl_version_rate(p, s->rules->schedule);
+    const double rate = sl_search_version_rate(p, s->rules->schedule);
     s->sums = SL_NEW(arena, struct sl_cut_sums *, p->machine->kind_count);
     for (int k = 0; k < p->machine->kind_count; k++) {
         const struct sl_unit_time *t = sl_problem_times(p, s->rules->size, k);
@@ -72,20 +73,20 @@ static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
     }
 }
 
-double sl_cut_work(const struct sl_cut_table *s, int larger, int smaller) {
+double sl_search_cut_work(const struct sl_cut_table *s, int larger, int smaller) {
     const struct sl_ideals *ideals = &s->family->ideals;
     const uint64_t *a = sl_ideal(ideals, larger), *b = sl_ideal(ideals, smaller);
-    double most = 0;
+    double max = 0;
     for (int w = 0; w < ideals->words; w++)
         for (uint64_t bits = a[w] & ~b[w]; bits; bits &= bits - 1) {
             double work = s->p->units[w * 64 + __builtin_ctzll(bits)].work;
-            most = work > most ? work : most;
+            max = work > max ? work : max;
         }
-    return most;
+    return max;
 }
 
-bool sl_cut_reads(const struct sl_cut_table *s, const struct sl_tensor *tensor, int larger,
-                  int smaller) {
+bool sl_search_cut_reads(const struct sl_cut_table *s, const struct sl_tensor *tensor, int larger,
+                         int smaller) {
     const struct sl_ideals *ideals = &s->family->ideals;
     const uint64_t *a = sl_ideal(ideals, larger), *b = sl_ideal(ideals, smaller);
     for (int i = 0; i < tensor->to_count; i++)
@@ -95,13 +96,13 @@ bool sl_cut_reads(const struct sl_cut_table *s, const struct sl_tensor *tensor, 
 }
 
 /* Bytes that enter and leave the stage larger \ smaller. */
-void sl_cut_border(const struct sl_cut_table *s, int larger, int smaller,
-                   struct sl_cut_stage *out) {
+void sl_search_cut_border(const struct sl_cut_table *s, int larger, int smaller,
+                          struct sl_cut_stage *out) {
     const struct sl_family *f = s->family;
     out->in = out->out = 0;
     for (int i = f->live_at[smaller]; i < f->live_at[smaller + 1]; i++) {
         const struct sl_tensor *tensor = &s->p->tensors[f->live[i]];
-        if (sl_cut_reads(s, tensor, larger, smaller))
+        if (sl_search_cut_reads(s, tensor, larger, smaller))
             out->in += (double)tensor->sample_bytes;
     }
     for (int i = f->live_at[larger]; i < f->live_at[larger + 1]; i++) {
@@ -115,9 +116,9 @@ void sl_cut_border(const struct sl_cut_table *s, int larger, int smaller,
 
 static int slowest(const struct sl_cut_table *s, int first, int width) {
     const struct sl_machine *m = s->p->machine;
-    int kind = m->kind_of[sl_cut_device(s, first)];
+    int kind = m->kind_of[sl_search_cut_device(s, first)];
     for (int i = 1; i < width && m->kind_count > 1; i++) {
-        int other = m->kind_of[sl_cut_device(s, first + i)];
+        int other = m->kind_of[sl_search_cut_device(s, first + i)];
         kind = m->kinds[other].flops[0] < m->kinds[kind].flops[0] ? other : kind;
     }
     return kind;
@@ -126,7 +127,7 @@ static int slowest(const struct sl_cut_table *s, int first, int width) {
 static double least_memory(const struct sl_cut_table *s, int first, int width) {
     double least = INFINITY;
     for (int i = 0; i < width; i++) {
-        double memory = (double)s->p->memory[sl_cut_device(s, first + i)];
+        double memory = (double)s->p->memory[sl_search_cut_device(s, first + i)];
         least = memory > 0 && memory < least ? memory : least;
         if (s->p->machine->kind_count == 1)
             break;
@@ -136,7 +137,7 @@ static double least_memory(const struct sl_cut_table *s, int first, int width) {
 
 /* Of one micro-batch. */
 static int64_t pass_ns(const struct sl_cut_table *s, const struct sl_cut_stage *stage) {
-    return stage->f + stage->b + (stage->recompute ? sl_again_ns(s->p, stage->f) : 0);
+    return stage->f + stage->b + (stage->recompute ? sl_recompute_ns(s->p, stage->f) : 0);
 }
 
 /* Time of an iteration on this stage with its first device at `first`. */
@@ -146,8 +147,9 @@ static int64_t stage_time(const struct sl_cut_table *s, const struct sl_cut_stag
     int64_t rounds = (s->micros + stage->width - 1) / stage->width, reduce = 0;
     int64_t pass = pass_ns(s, stage);
     if (stage->width > 1) {
-        int devices[2] = {sl_cut_device(s, first), sl_cut_device(s, first + stage->width - 1)};
-        const struct sl_link *link = sl_machine_between(m, devices[0], devices[1]);
+        int devices[2] = {sl_search_cut_device(s, first),
+                          sl_search_cut_device(s, first + stage->width - 1)};
+        const struct sl_link *link = sl_cost_machine_between(m, devices[0], devices[1]);
         reduce = (int64_t)ceil(1e9 * 2 * (stage->width - 1) / stage->width * stage->params /
                                link->bandwidth) +
                  2 * (stage->width - 1) * link->latency_ns;
@@ -155,7 +157,8 @@ static int64_t stage_time(const struct sl_cut_table *s, const struct sl_cut_stag
     int64_t busy = rounds * pass + stage->step + reduce, end = first + stage->width;
     if (stage->in <= 0 || end >= s->rules->devices)
         return busy;
-    double speed = sl_machine_between(m, sl_cut_device(s, (int)end - 1), sl_cut_device(s, (int)end))
+    double speed = sl_cost_machine_between(m, sl_search_cut_device(s, (int)end - 1),
+                                           sl_search_cut_device(s, (int)end))
                        ->bandwidth;
     int64_t wire = (int64_t)floor(1e9 * (double)rounds * (stage->in * (double)s->size) / speed);
     return wire > busy ? wire : busy;
@@ -173,10 +176,10 @@ static void set_kind(const struct sl_cut_table *s, int larger, int smaller, int 
 }
 
 /* The smallest width that stays within time and memory, or 0. */
-int sl_cut_width(const struct sl_cut_table *s, int larger, int smaller, int first, int behind,
-                 struct sl_cut_stage *stage) {
+int sl_search_cut_width(const struct sl_cut_table *s, int larger, int smaller, int first,
+                        int behind, struct sl_cut_stage *stage) {
     int left = s->rules->devices - first;
-    int most = s->p->straight ? 1 : (int)(s->micros < left ? s->micros : left);
+    int max = s->p->straight ? 1 : (int)(s->micros < left ? s->micros : left);
     stage->width = 1;
     if (left < 1)
         return 0;
@@ -187,16 +190,16 @@ int sl_cut_width(const struct sl_cut_table *s, int larger, int smaller, int firs
         return 0;
     int64_t rounds = pass ? room / pass : s->micros, width = (s->micros + rounds - 1) / rounds;
     int64_t hint = width_for_memory(&s->rule, s->micros, s->size, stage, behind, s->memory_least);
-    for (width = hint > width ? hint : width; width <= most; width++) {
+    for (width = hint > width ? hint : width; width <= max; width++) {
         if (s->rules->doubling && (width & (width - 1)))
             continue;
         stage->width = (int)width;
         set_kind(s, larger, smaller, slowest(s, first, (int)width), stage);
-        double bytes = sl_cut_bytes(&s->rule, s->micros, s->size, stage, behind + width);
+        double bytes = sl_search_cut_bytes(&s->rule, s->micros, s->size, stage, behind + width);
         bool fits = bytes <= least_memory(s, first, (int)width);
         if (fits && stage_time(s, stage, first) <= s->limit)
             return (int)width;
-        if (!fits && sl_cut_bytes(&s->rule, 1, s->size, stage, 1) > s->memory_least)
+        if (!fits && sl_search_cut_bytes(&s->rule, 1, s->size, stage, 1) > s->memory_least)
             return 0; /* no number of replicas helps */
     }
     return 0;
@@ -204,7 +207,7 @@ int sl_cut_width(const struct sl_cut_table *s, int larger, int smaller, int firs
 
 /* A stage of width w does micros / w rounds at least, so that w >= micros * pass / limit; and so
  * for the sum over stages. */
-int sl_cut_needs(const struct sl_cut_table *s, int larger, int smaller) {
+int sl_search_cut_needs(const struct sl_cut_table *s, int larger, int smaller) {
     if (larger == smaller)
         return 0;
     if (s->p->machine->kind_count > 1)
@@ -216,7 +219,7 @@ int sl_cut_needs(const struct sl_cut_table *s, int larger, int smaller) {
 }
 
 /* One device alone must do this much in time. */
-bool sl_cut_hopeless(const struct sl_cut_table *s, int larger, int smaller) {
+bool sl_search_cut_hopeless(const struct sl_cut_table *s, int larger, int smaller) {
     int64_t fastest = INT64_MAX;
     for (int k = 0; k < s->p->machine->kind_count; k++) {
         int64_t pass = s->sums[k][larger].f + s->sums[k][larger].b - s->sums[k][smaller].f -
@@ -228,16 +231,16 @@ bool sl_cut_hopeless(const struct sl_cut_table *s, int larger, int smaller) {
                                                       (double)s->limit * (double)s->rules->devices;
 }
 
-void sl_cut_table_build(struct sl_arena *arena, const struct sl_problem *problem,
-                        const struct sl_family *family, const struct sl_cut_rules *rules,
-                        struct sl_cut_table *out) {
+void sl_search_cut_table_build(struct sl_arena *arena, const struct sl_problem *problem,
+                               const struct sl_family *family, const struct sl_cut_rules *rules,
+                               struct sl_cut_table *out) {
     int64_t size = problem->sizes[rules->size];
     *out = (struct sl_cut_table){.p = problem,
                                  .family = family,
                                  .rules = rules,
                                  .size = size,
                                  .micros = (problem->batch + size - 1) / size,
-                                 .rule = sl_memory_rule(rules->schedule)};
+                                 .rule = sl_search_memory_rule(rules->schedule)};
     fill_sums(arena, out);
     for (int d = 0; d < rules->devices; d++) {
         double memory = least_memory(out, d, 1);

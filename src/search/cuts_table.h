@@ -18,30 +18,30 @@ struct sl_cut_table {
     int64_t micros, size;
     int64_t limit; /* of this sweep, ns */
     double memory_least;
-    struct sl_memory_rule rule;
+    struct sl_search_memory_rule rule;
 };
 
-void sl_cut_table_build(struct sl_arena *arena, const struct sl_problem *problem,
-                        const struct sl_family *family, const struct sl_cut_rules *rules,
-                        struct sl_cut_table *out);
+void sl_search_cut_table_build(struct sl_arena *arena, const struct sl_problem *problem,
+                               const struct sl_family *family, const struct sl_cut_rules *rules,
+                               struct sl_cut_table *out);
 
 /* The device at a position; the last stage is at position 0. */
-int sl_cut_device(const struct sl_cut_table *table, int position);
+int sl_search_cut_device(const struct sl_cut_table *table, int position);
 /* Scratch of the widest unit of the stage larger \ smaller, per sample. */
-double sl_cut_work(const struct sl_cut_table *table, int larger, int smaller);
+double sl_search_cut_work(const struct sl_cut_table *table, int larger, int smaller);
 /* Does the stage read the tensor? */
-bool sl_cut_reads(const struct sl_cut_table *table, const struct sl_tensor *tensor, int larger,
-                  int smaller);
+bool sl_search_cut_reads(const struct sl_cut_table *table, const struct sl_tensor *tensor,
+                         int larger, int smaller);
 /* Bytes that enter and leave it. */
-void sl_cut_border(const struct sl_cut_table *table, int larger, int smaller,
-                   struct sl_cut_stage *out);
+void sl_search_cut_border(const struct sl_cut_table *table, int larger, int smaller,
+                          struct sl_cut_stage *out);
 /* The smallest width within time and memory, or 0; its devices begin at position `first`, and the
  * stages behind it have window `behind`. */
-int sl_cut_width(const struct sl_cut_table *table, int larger, int smaller, int first, int behind,
-                 struct sl_cut_stage *stage);
+int sl_search_cut_width(const struct sl_cut_table *table, int larger, int smaller, int first,
+                        int behind, struct sl_cut_stage *stage);
 /* Devices that larger \ smaller takes at least within the limit, in however many stages. */
-int sl_cut_needs(const struct sl_cut_table *table, int larger, int smaller);
+int sl_search_cut_needs(const struct sl_cut_table *table, int larger, int smaller);
 /* Is it too slow on any number of devices? */
-bool sl_cut_hopeless(const struct sl_cut_table *table, int larger, int smaller);
+bool sl_search_cut_hopeless(const struct sl_cut_table *table, int larger, int smaller);
 
 #endif

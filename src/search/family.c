@@ -13,7 +13,7 @@ static struct sl_dag turned(struct sl_arena *arena, const struct sl_dag *dag) {
     for (int i = 0; i < dag->count; i++)
         for (int o = dag->out_at[i]; o < dag->out_at[i + 1]; o++)
             SL_PUSH(&edges, ((struct sl_dag_edge){dag->out[o], i}));
-    struct sl_dag out = sl_dag_build(arena, dag->count, edges.at, (int)edges.count);
+    struct sl_dag out = sl_graph_dag_build(arena, dag->count, edges.at, (int)edges.count);
     SL_VEC_FREE(&edges);
     return out;
 }
@@ -24,16 +24,16 @@ static void chain_of(struct sl_arena *arena, const struct sl_dag *dag, bool from
     int *order = SL_NEW(arena, int, dag->count + 1);
     if (from_sinks) {
         struct sl_dag back = turned(arena, dag);
-        SL_ASSERT(sl_dag_order(arena, &back, order));
+        SL_ASSERT(sl_graph_dag_order(arena, &back, order));
         for (int i = 0, j = dag->count - 1; i < j; i++, j--) {
             int swap = order[i];
             order[i] = order[j];
             order[j] = swap;
         }
     } else {
-        SL_ASSERT(sl_dag_order(arena, dag, order));
+        SL_ASSERT(sl_graph_dag_order(arena, dag, order));
     }
-    sl_ideals_chain(arena, dag->count, order, out);
+    sl_graph_ideals_chain(arena, dag->count, order, out);
 }
 
 static void append(struct sl_arena *arena, struct sl_ideals *all, const struct sl_ideals *more) {
@@ -78,7 +78,7 @@ static void thin(struct sl_arena *arena, const struct sl_problem *p, struct sl_f
         work[u] = (double)(t[u].f + t[u].i + t[u].w);
         total += work[u];
     }
-    double *sums = sl_ideals_sum(arena, all, work);
+    double *sums = sl_graph_ideals_sum(arena, all, work);
     int kept = 0, share = -1;
     double cheapest = 0;
     for (int i = 0; i < all->count; i++) {
@@ -123,23 +123,23 @@ static void list_live(struct sl_arena *arena, const struct sl_problem *p, struct
     SL_VEC_FREE(&live);
 }
 
-void sl_family_build(struct sl_arena *arena, const struct sl_problem *p, int most,
-                     struct sl_family *out) {
+void sl_search_family_build(struct sl_arena *arena, const struct sl_problem *p, int max,
+                            struct sl_family *out) {
     double *ones = SL_NEW(arena, double, p->unit_count + 1);
     for (int u = 0; u < p->unit_count; u++)
         ones[u] = 1;
     *out = (struct sl_family){0};
-    most = p->unit_count > LONG ? 0 : most;
-    out->complete = most > 0 && sl_ideals_build(arena, &p->dag, most, &out->ideals);
+    max = p->unit_count > LONG ? 0 : max;
+    out->complete = max > 0 && sl_graph_ideals_build(arena, &p->dag, max, &out->ideals);
     if (!out->complete) {
         struct sl_ideals more;
         chain_of(arena, &p->dag, false, &out->ideals);
-        if (most) {
+        if (max) {
             chain_of(arena, &p->dag, true, &more);
             append(arena, &out->ideals, &more);
         }
     }
-    sl_ideals_sort(arena, &out->ideals, ones);
+    sl_graph_ideals_sort(arena, &out->ideals, ones);
     drop_twins(&out->ideals);
     out->nested = is_nested(&out->ideals);
     out->complete |= p->unit_count == 1;

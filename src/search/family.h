@@ -20,7 +20,7 @@ struct sl_family {
 };
 
 /* `most`: give up listing all downsets beyond this many; 0: only the first order (nested). */
-void sl_family_build(struct sl_arena *arena, const struct sl_problem *problem, int most,
-                     struct sl_family *out);
+void sl_search_family_build(struct sl_arena *arena, const struct sl_problem *problem, int max,
+                            struct sl_family *out);
 
 #endif

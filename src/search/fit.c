@@ -10,18 +10,18 @@ static int64_t size_of(const struct sl_setup *l, int stage) {
 
 /* Micro-batches in flight on stage s, in its own size; window[] of all later stages is known. */
 static int64_t window_of(const struct sl_setup *l, int s, const int64_t *window) {
-    int64_t size = size_of(l, s), most = 0;
+    int64_t size = size_of(l, s), max = 0;
     for (int e = l->edge_at[s]; e < l->edge_at[s + 1]; e++) {
         int to = l->edges[e].to;
         int64_t behind = (window[to] * size_of(l, to) + size - 1) / size;
-        most = behind > most ? behind : most;
+        max = behind > max ? behind : max;
     }
-    return most + l->c.width[s];
+    return max + l->c.width[s];
 }
 
 static double bytes_of(const struct sl_setup *l, int s, int64_t window, bool recompute) {
     const struct sl_stage_bytes *b = &l->stages[s].bytes;
-    struct sl_memory_rule rule = sl_memory_rule(l->c.schedule);
+    struct sl_search_memory_rule rule = sl_search_memory_rule(l->c.schedule);
     int64_t size = size_of(l, s);
     struct sl_cut_stage sum = {.params = (double)b->params,
                                .fixed = (double)(b->grads + b->state),
@@ -31,7 +31,7 @@ static double bytes_of(const struct sl_setup *l, int s, int64_t window, bool rec
                                .recompute = recompute};
     sum.stash = (double)b->stash / (double)size - sum.in;
     sum.work = (double)b->work / (double)size;
-    return sl_cut_bytes(&rule, sl_setup_stage_micros(l, s), size, &sum, window);
+    return sl_search_cut_bytes(&rule, sl_search_setup_stage_micros(l, s), size, &sum, window);
 }
 
 /* What the smallest device of the stage has; INFINITY: no limit. */
@@ -44,7 +44,7 @@ static double memory_of(const struct sl_setup *l, int s) {
     return least;
 }
 
-double sl_setup_lacks(const struct sl_setup *l) {
+double sl_search_setup_lacks(const struct sl_setup *l) {
     int64_t *window = calloc((size_t)l->c.stage_count, sizeof *window);
     double worst = -INFINITY;
     for (int s = l->c.stage_count - 1; s >= 0; s--) {
@@ -55,7 +55,7 @@ double sl_setup_lacks(const struct sl_setup *l) {
     return worst;
 }
 
-bool sl_setup_ease(const struct sl_setup *l, double scale, bool *recompute) {
+bool sl_search_setup_ease(const struct sl_setup *l, double scale, bool *recompute) {
     int64_t *window = calloc((size_t)l->c.stage_count, sizeof *window);
     bool changed = false;
     for (int s = l->c.stage_count - 1; s >= 0; s--) {

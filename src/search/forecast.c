@@ -30,7 +30,7 @@ static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec
                                      .link_count = 1,
                                      .hosts = &host,
                                      .host_count = 1};
-    return sl_machine_build(arena, &draft, out);
+    return sl_cost_machine_build(arena, &draft, out);
 }
 
 /* Stages of units. */
@@ -41,7 +41,7 @@ static sl_err place_units(const struct sl_forecast_spec *spec, const struct sl_p
         stage_of[u] = spec->stage_of[unit->nodes[0]];
         for (int i = 1; i < unit->node_count; i++)
             if (spec->stage_of[unit->nodes[i]] != stage_of[u])
-                return sl_fail(SL_ERR_NO,
+                return sl_fail(SL_ERR_REFUSED,
                                "no forecast: unit %s was measured as a whole, and the plan cuts it "
                                "between %s and %s",
                                unit->name, spec->plan->stages[stage_of[u]].name,
@@ -65,7 +65,7 @@ static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *sp
     const struct sl_plan *plan = spec->plan;
     const struct sl_problem *problem;
     struct sl_setup setup = {0};
-    SL_TRY(sl_problem_build(arena, &ask, &problem));
+    SL_TRY(sl_search_problem_build(arena, &ask, &problem));
     int *stage_of = SL_NEW(arena, int, problem->unit_count), *width;
     bool *recompute = SL_NEW(arena, bool, plan->stage_count);
     SL_TRY(place_units(spec, problem, stage_of));
@@ -79,13 +79,13 @@ static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *sp
                                            .width = width,
                                            .recompute = recompute,
                                            .schedule = spec->schedule};
-    sl_setup_build(arena, problem, &candidate, &setup);
-    sl_setup_times(&setup, out);
+    sl_search_setup_build(arena, problem, &candidate, &setup);
+    sl_search_setup_times(&setup, out);
     return SL_OK;
 }
 
-sl_err sl_forecast_times(struct sl_arena *arena, const struct sl_forecast_spec *spec,
-                         int64_t (*out)[SL_KIND_COUNT]) {
+sl_err sl_search_forecast_times(struct sl_arena *arena, const struct sl_forecast_spec *spec,
+                                int64_t (*out)[SL_KIND_COUNT]) {
     const struct sl_plan *plan = spec->plan;
     const struct sl_machine *machine;
     bool *done = SL_NEW(arena, bool, plan->stage_count);

@@ -20,8 +20,9 @@ struct sl_forecast_spec {
     int64_t batch;
 };
 
-/* Fills out[stage][kind]. SL_ERR_NO: the table has no such unit, or a stage parts one. */
-SL_MUST_CHECK sl_err sl_forecast_times(struct sl_arena *arena, const struct sl_forecast_spec *spec,
-                                       int64_t (*out)[SL_KIND_COUNT]);
+/* Fills out[stage][kind]. SL_ERR_REFUSED: the table has no such unit, or a stage parts one. */
+SL_MUST_CHECK sl_err sl_search_forecast_times(struct sl_arena *arena,
+                                              const struct sl_forecast_spec *spec,
+                                              int64_t (*out)[SL_KIND_COUNT]);
 
 #endif

@@ -7,14 +7,14 @@ struct listing {
     const struct sl_problem *p;
     struct sl_arena *arena;
     struct sl_places *out;
-    int used, most;
+    int used, max;
     int *order;
     bool *taken;  /* [device] */
     int *line_of; /* [host] which line of the machine it is from */
     int *held;    /* [host] devices taken */
 };
 
-bool sl_places_differ(const struct sl_problem *p, int a, int b) {
+bool sl_search_places_differ(const struct sl_problem *p, int a, int b) {
     const struct sl_machine *m = p->machine;
     return m->host_of[a] != m->host_of[b] || m->kind_of[a] != m->kind_of[b] ||
            p->memory[a] != p->memory[b];
@@ -27,7 +27,7 @@ static bool later_twin(const struct listing *l, int device) {
     for (int d = 0; d < device; d++) {
         if (l->taken[d])
             continue;
-        if (!sl_places_differ(l->p, d, device))
+        if (!sl_search_places_differ(l->p, d, device))
             return true;
         int other = m->host_of[d];
         if (m->level_count <= 1 && !l->held[host] && !l->held[other] && other != host &&
@@ -41,7 +41,7 @@ static bool later_twin(const struct listing *l, int device) {
 static bool list(struct listing *l, int at) {
     const struct sl_machine *m = l->p->machine;
     if (at == l->used) {
-        if (l->out->count == l->most)
+        if (l->out->count == l->max)
             return false;
         l->out->at[l->out->count++] = sl_vec_freeze(l->arena, l->order, l->used, sizeof *l->order);
         return true;
@@ -61,14 +61,14 @@ static bool list(struct listing *l, int at) {
     return true;
 }
 
-void sl_places_list(struct sl_arena *arena, const struct sl_problem *p, int used, int most,
-                    struct sl_places *out) {
+void sl_search_places_list(struct sl_arena *arena, const struct sl_problem *p, int used, int max,
+                           struct sl_places *out) {
     const struct sl_machine *m = p->machine;
     struct listing l = {.p = p,
                         .arena = arena,
                         .out = out,
                         .used = used,
-                        .most = most,
+                        .max = max,
                         .order = SL_NEW(arena, int, used + 1),
                         .taken = SL_NEW(arena, bool, m->device_count),
                         .line_of = SL_NEW(arena, int, m->hosts_in_all),
@@ -76,7 +76,7 @@ void sl_places_list(struct sl_arena *arena, const struct sl_problem *p, int used
     for (int line = 0, host = 0; line < m->host_count; line++)
         for (int i = 0; i < m->hosts[line].count && host < m->hosts_in_all; i++)
             l.line_of[host++] = line;
-    *out = (struct sl_places){.at = SL_NEW(arena, int *, most)};
+    *out = (struct sl_places){.at = SL_NEW(arena, int *, max)};
     out->complete = list(&l, 0);
     if (!out->complete)
         out->count = 1;

@@ -14,10 +14,10 @@ struct sl_places {
     bool complete; /* else there are more, and only the first is listed */
 };
 
-void sl_places_list(struct sl_arena *arena, const struct sl_problem *problem, int used, int most,
-                    struct sl_places *out);
+void sl_search_places_list(struct sl_arena *arena, const struct sl_problem *problem, int used,
+                           int max, struct sl_places *out);
 
 /* Would a plan see a difference if the two changed places? */
-bool sl_places_differ(const struct sl_problem *problem, int device_a, int device_b);
+bool sl_search_places_differ(const struct sl_problem *problem, int device_a, int device_b);
 
 #endif

@@ -60,9 +60,9 @@ struct sl_planner {
     sl_err (*run)(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out);
 };
 
-extern const struct sl_planner *const sl_planners[]; /* alphabetical; ends with NULL */
+extern const struct sl_planner *const sl_search_planners[]; /* alphabetical; ends with NULL */
 /* SL_ERR_USAGE with the nearest name. */
-SL_MUST_CHECK sl_err sl_planner_find(const char *name, const struct sl_planner **out);
+SL_MUST_CHECK sl_err sl_search_planner_find(const char *name, const struct sl_planner **out);
 
 /* ---- for planners ---- */
 
@@ -76,45 +76,46 @@ struct sl_contest {
 };
 
 /* Copies the candidate unless the contest has its equal. */
-void sl_contest_offer(struct sl_contest *contest, const struct sl_candidate *candidate,
-                      const char *planner);
+void sl_search_contest_offer(struct sl_contest *contest, const struct sl_candidate *candidate,
+                             const char *planner);
 /* Plays those offered since, smallest bound first, until none can win, the time is up, or so many
  * passes have been played that a large machine would take too long. */
-void sl_contest_play(struct sl_contest *contest);
+void sl_search_contest_play(struct sl_contest *contest);
 /* Plays one candidate at once and takes it when it is better; true: it fits. */
-bool sl_contest_try(struct sl_contest *contest, const struct sl_candidate *candidate,
-                    const char *planner, struct sl_score *score);
+bool sl_search_contest_try(struct sl_contest *contest, const struct sl_candidate *candidate,
+                           const char *planner, struct sl_score *score);
 /* Has the final search played enough? */
-bool sl_contest_tired(const struct sl_contest *contest);
-void sl_contest_close(struct sl_contest *contest);
+bool sl_search_contest_tired(const struct sl_contest *contest);
+void sl_search_contest_close(struct sl_contest *contest);
 
 /* The planners' offers, for `sluice`. */
-void sl_offer_even(struct sl_contest *contest);
-void sl_offer_2bw(struct sl_contest *contest);
-void sl_offer_hetpipe(struct sl_contest *contest);
-void sl_offer_shapes(struct sl_contest *contest); /* depth x width, balanced (shapes.c) */
+void sl_search_offer_even(struct sl_contest *contest);
+void sl_search_offer_2bw(struct sl_contest *contest);
+void sl_search_offer_hetpipe(struct sl_contest *contest);
+void sl_search_offer_shapes(struct sl_contest *contest); /* depth x width, balanced (shapes.c) */
 /* What was offered with recomputation, without it wherever that should fit. */
-void sl_offer_eased(struct sl_contest *contest);
+void sl_search_offer_eased(struct sl_contest *contest);
 /* Units of `order` in runs of nearly equal time, at most `stages`; returns how many. */
-int sl_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
-                int *stage_of);
-void sl_offer_cuts(struct sl_contest *contest,
-                   const char *planner); /* graphpipe, pipedream, piper */
+int sl_search_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
+                       int *stage_of);
+void sl_search_offer_cuts(struct sl_contest *contest,
+                          const char *planner); /* graphpipe, pipedream, piper */
 
 /* Schedules to try: the query's, or the synchronous ones. Ends with NULL. */
-const char *const *sl_query_schedules(const struct sl_query *query, const char *one[2]);
+const char *const *sl_search_query_schedules(const struct sl_query *query, const char *one[2]);
 /* May stages have micro-batches of their own size? */
-bool sl_query_mixes(const struct sl_query *query);
+bool sl_search_query_mixes(const struct sl_query *query);
 /* The share of the memory that searches aim at. */
-double sl_query_memory(const struct sl_query *query);
-bool sl_query_over(const struct sl_query *query); /* is the time up? */
-void sl_contest_tell(const struct sl_contest *contest, const char *phase);
+double sl_search_query_memory(const struct sl_query *query);
+bool sl_search_query_over(const struct sl_query *query); /* is the time up? */
+void sl_search_contest_tell(const struct sl_contest *contest, const char *phase);
 
 /* The final search over sequences of downsets (refine.c). */
-void sl_refine(struct sl_contest *contest, const struct sl_family *family, const char *planner);
+void sl_search_refine(struct sl_contest *contest, const struct sl_family *family,
+                      const char *planner);
 /* Small moves from the best plan (climb.c). */
-void sl_climb(struct sl_contest *contest, const char *planner);
+void sl_search_climb(struct sl_contest *contest, const char *planner);
 /* Can no plan with this micro-batch size win any more? */
-bool sl_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size);
+bool sl_search_contest_hopeless(const struct sl_contest *contest, const char *schedule, int size);
 
 #endif

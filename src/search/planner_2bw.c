@@ -42,7 +42,7 @@ static void offer_shape(struct sl_contest *contest, struct shape *s, struct sl_c
         for (int across = 0; across < (width > 1 && depth > 1 ? 2 : 1); across++) {
             memset(s->recompute, again, sizeof *s->recompute * (size_t)depth);
             c.across = across;
-            sl_contest_offer(contest, &c, "2bw");
+            sl_search_contest_offer(contest, &c, "2bw");
         }
 }
 
@@ -51,18 +51,18 @@ static void offer_depths(struct sl_contest *contest, struct shape *s, struct sl_
                          int width) {
     const struct sl_problem *p = contest->query->problem;
     int devices = p->machine->device_count;
-    int most = devices / width < p->unit_count ? devices / width : p->unit_count;
+    int max = devices / width < p->unit_count ? devices / width : p->unit_count;
     if (p->batch / p->sizes[c.size] < width)
         return;
-    for (int depth = 1; depth <= most; depth++) {
-        if (devices > 64 && ((width & (width - 1)) || (depth != most && (depth & (depth - 1)))))
+    for (int depth = 1; depth <= max; depth++) {
+        if (devices > 64 && ((width & (width - 1)) || (depth != max && (depth & (depth - 1)))))
             continue; /* large machines: doubling widths and depths, and all devices */
         c.stage_count = depth;
         offer_shape(contest, s, c, width);
     }
 }
 
-void sl_offer_2bw(struct sl_contest *contest) {
+void sl_search_offer_2bw(struct sl_contest *contest) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
     const char *one[2];
@@ -71,8 +71,8 @@ void sl_offer_2bw(struct sl_contest *contest) {
                       SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),
                       SL_NEW(&arena, bool, devices + 1)};
     struct sl_candidate c = {.stage_of = s.stage_of, .width = s.width, .recompute = s.recompute};
-    SL_ASSERT(sl_dag_order(&arena, &p->dag, s.order));
-    for (const char *const *row = sl_query_schedules(contest->query, one); *row; row++)
+    SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, s.order));
+    for (const char *const *row = sl_search_query_schedules(contest->query, one); *row; row++)
         for (c.size = 0; c.size < p->size_count; c.size++)
             for (int width = 1; width <= (p->straight ? 1 : devices); width++) {
                 c.schedule = *row;
@@ -83,13 +83,13 @@ void sl_offer_2bw(struct sl_contest *contest) {
 
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
-    sl_offer_2bw(&contest);
-    sl_contest_play(&contest);
-    sl_contest_close(&contest);
+    sl_search_offer_2bw(&contest);
+    sl_search_contest_play(&contest);
+    sl_search_contest_close(&contest);
     return SL_OK;
 }
 
-const struct sl_planner sl_planner_2bw = {
+const struct sl_planner sl_search_planner_2bw = {
     .name = "2bw",
     .brief = "width x depth exhaustively, equal stages (PipeDream-2BW)",
     .run = run,

@@ -32,7 +32,7 @@ static void try_places(struct brute *b, struct sl_candidate *c, int *order, int 
         used += b->width[s];
     if (at == used || at == BRUTE_DEVICES || (m->kind_count == 1 && m->hosts_in_all == 1)) {
         c->order = at == used ? order : NULL;
-        sl_contest_try(b->contest, c, "brute", &score);
+        sl_search_contest_try(b->contest, c, "brute", &score);
         return;
     }
     for (int d = 0; d < m->device_count; d++) {
@@ -64,7 +64,7 @@ static void try_recompute(struct brute *b) {
                                      .sequential = kind & 1,
                                      .across = kind & 2};
             if (!(c.sequential && b->in_row) && !(c.across && !wide) &&
-                sl_candidate_check(b->p, &c))
+                sl_search_candidate_check(b->p, &c))
                 try_places(b, &c, order, 0);
         }
     }
@@ -89,9 +89,9 @@ static void try_widths(struct brute *b, int stage, int left) {
         try_sizes(b, 0, false);
         return;
     }
-    int most = b->p->straight ? 1 : left - (b->stages - stage - 1);
+    int max = b->p->straight ? 1 : left - (b->stages - stage - 1);
     int64_t micros = (b->p->batch + b->p->sizes[b->size] - 1) / b->p->sizes[b->size];
-    for (int w = 1; w <= most && w <= micros; w++) {
+    for (int w = 1; w <= max && w <= micros; w++) {
         b->width[stage] = w;
         try_widths(b, stage + 1, left - w);
     }
@@ -150,14 +150,14 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     const char *one[2];
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     if (p->unit_count > BRUTE_UNITS || p->machine->device_count > BRUTE_DEVICES)
-        return sl_fail(SL_ERR_NO, "brute takes at most %d units and %d devices, not %d and %d",
+        return sl_fail(SL_ERR_REFUSED, "brute takes at most %d units and %d devices, not %d and %d",
                        BRUTE_UNITS, BRUTE_DEVICES, p->unit_count, p->machine->device_count);
-    for (const char *const *s = sl_query_schedules(query, one); *s; s++)
+    for (const char *const *s = sl_search_query_schedules(query, one); *s; s++)
         for (int size = 0; size < p->size_count; size++) {
             struct brute b = {.contest = &contest, .p = p, .schedule = *s, .size = size};
             try_blocks(&b, 0);
         }
-    for (int size = 0; size < p->size_count && sl_query_mixes(query); size++) {
+    for (int size = 0; size < p->size_count && sl_search_query_mixes(query); size++) {
         struct brute b = {
             .contest = &contest, .p = p, .schedule = "graph", .size = size, .mixed = true};
         try_blocks(&b, 0);
@@ -165,11 +165,11 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     out->proven = out->complete = true;
     if (out->found)
         out->lower_bound = out->best.score.step_ns;
-    sl_contest_close(&contest);
+    sl_search_contest_close(&contest);
     return SL_OK;
 }
 
-const struct sl_planner sl_planner_brute = {
+const struct sl_planner sl_search_planner_brute = {
     .name = "brute",
     .brief = "everything, for small graphs: the oracle of the others",
     .run = run,

@@ -17,7 +17,7 @@ struct rules {
     const char *name;
     bool sequential, doubling;
     enum sl_recompute recompute;
-    int downsets; /* for sl_family_build */
+    int downsets; /* for sl_search_family_build */
     bool whole;   /* give up when there are more downsets */
 };
 
@@ -42,12 +42,12 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
                                  .best_only = true,
                                  .limit =
                                      contest->out->found ? contest->out->best.score.step_ns : 0,
-                                 .memory_scale = sl_query_memory(contest->query),
+                                 .memory_scale = sl_search_query_memory(contest->query),
                                  .tolerance = family->ideals.count > 256 ? 1e-3 : 0};
-    sl_cuts_search(&arena, p, family, &rules, contest->query->until_ns, &found);
+    sl_search_cuts_search(&arena, p, family, &rules, contest->query->until_ns, &found);
     contest->out->pairs += found.pairs;
     if (found.at.count) /* its own choice: the smallest bottleneck */
-        sl_contest_offer(contest, &found.at.at[0], r->name);
+        sl_search_contest_offer(contest, &found.at.at[0], r->name);
     SL_VEC_FREE(&found.at);
     sl_arena_free(&arena);
 }
@@ -57,22 +57,23 @@ static sl_err offer(struct sl_contest *contest, const struct rules *r) {
     struct sl_arena arena = {0};
     struct sl_family family;
     const char *one[2];
-    sl_family_build(&arena, p, r->downsets, &family);
+    sl_search_family_build(&arena, p, r->downsets, &family);
     if (r->whole && !family.complete) {
         sl_arena_free(&arena);
-        return sl_fail(SL_ERR_NO, "%s: the graph has more than %d downsets", r->name, r->downsets);
+        return sl_fail(SL_ERR_REFUSED, "%s: the graph has more than %d downsets", r->name,
+                       r->downsets);
     }
     contest->out->complete = family.complete;
-    for (const char *const *schedule = sl_query_schedules(contest->query, one); *schedule;
+    for (const char *const *schedule = sl_search_query_schedules(contest->query, one); *schedule;
          schedule++)
-        for (int size = 0; size < p->size_count && !sl_query_over(contest->query); size++)
-            if (!sl_contest_hopeless(contest, *schedule, size))
+        for (int size = 0; size < p->size_count && !sl_search_query_over(contest->query); size++)
+            if (!sl_search_contest_hopeless(contest, *schedule, size))
                 offer_size(contest, &family, r, *schedule, size);
     sl_arena_free(&arena);
     return SL_OK;
 }
 
-void sl_offer_cuts(struct sl_contest *contest, const char *planner) {
+void sl_search_offer_cuts(struct sl_contest *contest, const char *planner) {
     for (int i = 0; i < SL_COUNT(table); i++)
         if (strcmp(table[i].name, planner) == 0 && offer(contest, &table[i]) != SL_OK)
             continue; /* too many downsets: nothing to offer */
@@ -83,8 +84,8 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     sl_err err = offer(&contest, rules);
     if (err == SL_OK)
-        sl_contest_play(&contest);
-    sl_contest_close(&contest);
+        sl_search_contest_play(&contest);
+    sl_search_contest_close(&contest);
     return err;
 }
 
@@ -93,7 +94,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
                                struct sl_result *out) {                                            \
         return run(arena, query, out, &table[index]);                                              \
     }                                                                                              \
-    const struct sl_planner sl_planner_##c_name = {                                                \
+    const struct sl_planner sl_search_planner_##c_name = {                                         \
         .name = #c_name, .brief = (text), .run = run_##c_name}
 
 ROW(graphpipe, 0, "stages along the branches of the graph (GraphPipe)");

@@ -21,7 +21,8 @@ static int runs(const struct sl_unit_time *t, const int *order, int count, int64
     return stage + 1;
 }
 
-int sl_even_cut(const struct sl_problem *p, const int *order, int size, int stages, int *stage_of) {
+int sl_search_even_cut(const struct sl_problem *p, const int *order, int size, int stages,
+                       int *stage_of) {
     const struct sl_unit_time *t = sl_problem_times(p, size, 0);
     int64_t low = 0, high = 0;
     for (int u = 0; u < p->unit_count; u++)
@@ -36,7 +37,7 @@ int sl_even_cut(const struct sl_problem *p, const int *order, int size, int stag
     return runs(t, order, p->unit_count, high, stage_of);
 }
 
-void sl_offer_even(struct sl_contest *contest) {
+void sl_search_offer_even(struct sl_contest *contest) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
     const char *one[2];
@@ -45,35 +46,35 @@ void sl_offer_even(struct sl_contest *contest) {
     int *stage_of = SL_NEW(&arena, int, p->unit_count + 1);
     int *width = SL_NEW(&arena, int, devices + 1);
     bool *recompute = SL_NEW(&arena, bool, devices + 1);
-    SL_ASSERT(sl_dag_order(&arena, &p->dag, order));
+    SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, order));
     for (int d = 0; d < devices; d++)
         width[d] = 1;
-    for (const char *const *schedule = sl_query_schedules(contest->query, one); *schedule;
+    for (const char *const *schedule = sl_search_query_schedules(contest->query, one); *schedule;
          schedule++)
         for (int size = 0; size < p->size_count; size++)
             for (int again = 0; again < 2; again++) {
                 memset(recompute, again, sizeof *recompute * (size_t)devices);
                 struct sl_candidate c = {.stage_count =
-                                             sl_even_cut(p, order, size, devices, stage_of),
+                                             sl_search_even_cut(p, order, size, devices, stage_of),
                                          .stage_of = stage_of,
                                          .width = width,
                                          .recompute = recompute,
                                          .size = size,
                                          .schedule = *schedule};
-                sl_contest_offer(contest, &c, "even");
+                sl_search_contest_offer(contest, &c, "even");
             }
     sl_arena_free(&arena);
 }
 
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
-    sl_offer_even(&contest);
-    sl_contest_play(&contest);
-    sl_contest_close(&contest);
+    sl_search_offer_even(&contest);
+    sl_search_contest_play(&contest);
+    sl_search_contest_close(&contest);
     return SL_OK;
 }
 
-const struct sl_planner sl_planner_even = {
+const struct sl_planner sl_search_planner_even = {
     .name = "even",
     .brief = "one stage per device, nearly equal times in graph order",
     .run = run,

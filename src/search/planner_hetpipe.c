@@ -51,10 +51,10 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
                                  .labels = 64,
                                  .best_only = true,
                                  .order = sink_first,
-                                 .memory_scale = sl_query_memory(contest->query),
+                                 .memory_scale = sl_search_query_memory(contest->query),
                                  .tolerance = 1e-3};
     if (share.batch >= p->sizes[size])
-        sl_cuts_search(&arena, &share, family, &rules, contest->query->until_ns, &found);
+        sl_search_cuts_search(&arena, &share, family, &rules, contest->query->until_ns, &found);
     else
         found = (struct sl_cut_found){0};
     if (found.at.count) {
@@ -69,18 +69,18 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
         c.width = width;
         c.order = all;
         c.across = true;
-        sl_contest_offer(contest, &c, "hetpipe");
+        sl_search_contest_offer(contest, &c, "hetpipe");
     }
     SL_VEC_FREE(&found.at);
     sl_arena_free(&arena);
 }
 
-void sl_offer_hetpipe(struct sl_contest *contest) {
+void sl_search_offer_hetpipe(struct sl_contest *contest) {
     struct sl_arena arena = {0};
     struct sl_family family;
     const char *one[2];
-    sl_family_build(&arena, contest->query->problem, 0, &family);
-    for (const char *const *s = sl_query_schedules(contest->query, one); *s; s++)
+    sl_search_family_build(&arena, contest->query->problem, 0, &family);
+    for (const char *const *s = sl_search_query_schedules(contest->query, one); *s; s++)
         for (int size = 0; size < contest->query->problem->size_count; size++)
             offer_size(contest, &family, *s, size);
     sl_arena_free(&arena);
@@ -88,13 +88,13 @@ void sl_offer_hetpipe(struct sl_contest *contest) {
 
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
-    sl_offer_hetpipe(&contest);
-    sl_contest_play(&contest);
-    sl_contest_close(&contest);
+    sl_search_offer_hetpipe(&contest);
+    sl_search_contest_play(&contest);
+    sl_search_contest_close(&contest);
     return SL_OK;
 }
 
-const struct sl_planner sl_planner_hetpipe = {
+const struct sl_planner sl_search_planner_hetpipe = {
     .name = "hetpipe",
     .brief = "equal virtual workers of mixed devices (HetPipe, equal distribution)",
     .run = run,

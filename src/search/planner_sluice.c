@@ -31,9 +31,9 @@ static void search_one(void *ctx, int64_t i) {
                                  .devices = p->machine->device_count,
                                  .labels = 32,
                                  .limit = jobs->limit,
-                                 .memory_scale = sl_query_memory(jobs->query),
+                                 .memory_scale = sl_search_query_memory(jobs->query),
                                  .tolerance = jobs->family->ideals.count > 256 ? 2e-3 : 0};
-    sl_cuts_search(&job->arena, p, jobs->family, &rules, jobs->query->until_ns, &job->found);
+    sl_search_cuts_search(&job->arena, p, jobs->family, &rules, jobs->query->until_ns, &job->found);
 }
 
 /* Replicas of a stage side by side, and pipelines side by side. */
@@ -42,19 +42,19 @@ static void offer_both(struct sl_contest *contest, const struct sl_candidate *fo
     bool equal = c.stage_count > 1 && c.width[0] > 1;
     for (int s = 1; s < c.stage_count; s++)
         equal &= c.width[s] == c.width[0];
-    sl_contest_offer(contest, &c, "sluice");
+    sl_search_contest_offer(contest, &c, "sluice");
     if (!equal || contest->query->problem->machine->kind_count > 1)
         return;
     c.across = true;
     c.order = NULL;
-    sl_contest_offer(contest, &c, "sluice");
+    sl_search_contest_offer(contest, &c, "sluice");
 }
 
 static void offer_own(struct sl_contest *contest, const struct sl_family *family) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
     const char *one[2];
-    const char *const *schedules = sl_query_schedules(contest->query, one);
+    const char *const *schedules = sl_search_query_schedules(contest->query, one);
     int schedule_count = 0, count = 0;
     while (schedules[schedule_count])
         schedule_count++;
@@ -62,14 +62,14 @@ static void offer_own(struct sl_contest *contest, const struct sl_family *family
                         family, SL_NEW(&arena, struct job, 2 * schedule_count * p->size_count)};
     for (int s = 0; s < schedule_count; s++)
         for (int size = 0; size < p->size_count; size++)
-            for (int again = 0; again < 2 && !sl_contest_hopeless(contest, schedules[s], size);
-                 again++)
+            for (int again = 0;
+                 again < 2 && !sl_search_contest_hopeless(contest, schedules[s], size); again++)
                 jobs.at[count++] =
                     (struct job){.schedule = schedules[s],
                                  .size = size,
                                  .recompute = again ? SL_RECOMPUTE_ALWAYS : SL_RECOMPUTE_MAY};
     contest->out->tight_bytes = INT64_MAX;
-    sl_contest_tell(contest, "cuts");
+    sl_search_contest_tell(contest, "cuts");
     sl_par_for(count, contest->query->threads, search_one, &jobs);
     for (int i = 0; i < count; i++) {
         struct sl_cut_found *found = &jobs.at[i].found;
@@ -93,7 +93,7 @@ static void offer_free(struct sl_contest *contest) {
         if (!c.sequential)
             continue;
         c.sequential = false;
-        sl_contest_offer(contest, &c, contest->at.at[i].planner);
+        sl_search_contest_offer(contest, &c, contest->at.at[i].planner);
     }
 }
 
@@ -101,18 +101,18 @@ static void offer_free(struct sl_contest *contest) {
  * tried beside the same stages in a row. */
 static void play_others(struct sl_contest *contest) {
     static const char *const cuts[] = {"graphpipe", "pipedream", "piper"};
-    sl_offer_even(contest);
-    sl_contest_play(contest);
-    sl_offer_2bw(contest);
-    sl_contest_play(contest);
-    sl_offer_hetpipe(contest);
-    sl_contest_play(contest);
+    sl_search_offer_even(contest);
+    sl_search_contest_play(contest);
+    sl_search_offer_2bw(contest);
+    sl_search_contest_play(contest);
+    sl_search_offer_hetpipe(contest);
+    sl_search_contest_play(contest);
     bool large = contest->query->problem->unit_count > 256; /* piper takes long to say no */
-    for (int i = 0; i < SL_COUNT(cuts) - large && !sl_query_over(contest->query); i++) {
-        sl_contest_tell(contest, cuts[i]);
-        sl_offer_cuts(contest, cuts[i]);
+    for (int i = 0; i < SL_COUNT(cuts) - large && !sl_search_query_over(contest->query); i++) {
+        sl_search_contest_tell(contest, cuts[i]);
+        sl_search_offer_cuts(contest, cuts[i]);
         offer_free(contest);
-        sl_contest_play(contest);
+        sl_search_contest_play(contest);
     }
 }
 
@@ -121,30 +121,31 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     struct sl_arena scratch = {0};
     struct sl_family family;
-    int most = p->unit_count <= 64 ? 2048 : p->unit_count <= 256 ? 1024 : 0;
-    sl_family_build(&scratch, p, most, &family);
+    int max = p->unit_count <= 64 ? 2048 : p->unit_count <= 256 ? 1024 : 0;
+    sl_search_family_build(&scratch, p, max, &family);
     play_others(&contest);
-    sl_contest_tell(&contest, "shapes");
-    sl_offer_shapes(&contest);
-    sl_offer_eased(&contest);
-    sl_contest_play(&contest);
+    sl_search_contest_tell(&contest, "shapes");
+    sl_search_offer_shapes(&contest);
+    sl_search_offer_eased(&contest);
+    sl_search_contest_play(&contest);
     offer_own(&contest, &family);
-    sl_contest_play(&contest);
-    sl_refine(&contest, &family, "sluice");
-    out->timed_out |= sl_query_over(query);
+    sl_search_contest_play(&contest);
+    sl_search_refine(&contest, &family, "sluice");
+    out->timed_out |= sl_search_query_over(query);
     out->proven &= out->found && !out->timed_out;
     const char *one[2];
-    sl_contest_tell(&contest, "bound");
-    out->lower_bound = sl_space_bound(p, sl_query_schedules(query, one), sl_query_mixes(query));
+    sl_search_contest_tell(&contest, "bound");
+    out->lower_bound = sl_search_space_bound(p, sl_search_query_schedules(query, one),
+                                             sl_search_query_mixes(query));
     out->proven |= out->found && out->best.score.step_ns <= out->lower_bound;
     if (out->proven)
         out->lower_bound = out->best.score.step_ns;
-    sl_contest_close(&contest);
+    sl_search_contest_close(&contest);
     sl_arena_free(&scratch);
     return SL_OK;
 }
 
-const struct sl_planner sl_planner_sluice = {
+const struct sl_planner sl_search_planner_sluice = {
     .name = "sluice",
     .brief = "the default: graphs of stages, replicas, recomputation, simulated time",
     .replays = 1 << 21,

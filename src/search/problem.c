@@ -14,21 +14,21 @@
 
 /* 20 bytes per parameter with adam, 24 with a second version: as PipeDream-2BW's code holds them.
  */
-const struct sl_precision sl_precisions[] = {
+const struct sl_precision sl_search_precisions[] = {
     {"bf16", "bf16 products, fp32 weights", SL_MATH_BF16, 2, 4, 6, 2},
     {"fp16", "fp16 products, fp32 weights", SL_MATH_FP16, 2, 4, 6, 2},
     {"fp32", "fp32 throughout", SL_MATH_FP32, 4, 4, 4, 0},
 };
-const int sl_precision_count = SL_COUNT(sl_precisions);
+const int sl_search_precision_count = SL_COUNT(sl_search_precisions);
 
-const struct sl_precision *sl_precision_find(const char *name) {
-    for (int i = 0; i < sl_precision_count; i++)
-        if (strcmp(sl_precisions[i].name, name) == 0)
-            return &sl_precisions[i];
+const struct sl_precision *sl_search_precision_find(const char *name) {
+    for (int i = 0; i < sl_search_precision_count; i++)
+        if (strcmp(sl_search_precisions[i].name, name) == 0)
+            return &sl_search_precisions[i];
     return NULL;
 }
 
-double sl_problem_tokens(const struct sl_problem *p, const char *schedule) {
+double sl_search_problem_tokens(const struct sl_problem *p, const char *schedule) {
     for (int i = 0; i < p->staleness_count; i++)
         if (strcmp(p->staleness[i].schedule, schedule) == 0)
             return p->staleness[i].tokens;
@@ -62,7 +62,7 @@ static int node_unit(const struct builder *b, const struct sl_node *node, int64_
 }
 
 static double value_bytes(const struct builder *b, int value) {
-    return (double)sl_shape_numel(&sl_graph_value(b->graph, value)->shape, 1) *
+    return (double)sl_graph_shape_numel(&sl_graph_value(b->graph, value)->shape, 1) *
            b->precision->element;
 }
 
@@ -100,7 +100,7 @@ static void fill_params(struct builder *b) {
     for (int64_t g = 0; g < graph->grads.count; g++) {
         const struct sl_param_grad *grad = &graph->grads.at[g];
         const struct sl_param *param = &graph->params.at[grad->param];
-        int64_t numel = sl_shape_numel(&graph->values.at[param->value].shape, 1);
+        int64_t numel = sl_graph_shape_numel(&graph->values.at[param->value].shape, 1);
         int u = b->unit_of[grad->node];
         b->units[u].grads += numel * b->precision->grad;
         if (grad->param == last && u == last_unit)
@@ -198,12 +198,12 @@ static void fill_tensors(struct builder *b) {
     SL_VEC_FREE(&tensors);
 }
 
-void sl_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
+void sl_search_problem_finish(struct sl_arena *arena, struct sl_problem *p) {
     SL_VEC(struct sl_dag_edge) edges = {0};
     for (int t = 0; t < p->tensor_count; t++)
         for (int i = 0; i < p->tensors[t].to_count; i++)
             SL_PUSH(&edges, ((struct sl_dag_edge){p->tensors[t].from, p->tensors[t].to[i]}));
-    p->dag = sl_dag_build(arena, p->unit_count, edges.at, (int)edges.count);
+    p->dag = sl_graph_dag_build(arena, p->unit_count, edges.at, (int)edges.count);
     SL_VEC_FREE(&edges);
 }
 
@@ -224,10 +224,11 @@ static double node_ns(const struct builder *b, const struct sl_node *node,
     if (node->op->bytes)
         bytes = node->op->bytes(&view) / 4;
     for (int i = 0; i < view.in_count && !node->op->bytes; i++)
-        bytes += view.present[i] ? (double)sl_shape_numel(&view.in[i], 1) : 0;
+        bytes += view.present[i] ? (double)sl_graph_shape_numel(&view.in[i], 1) : 0;
     for (int i = 0; i < view.out_count && !node->op->bytes; i++)
-        bytes += (double)sl_shape_numel(&view.out[i], 1);
-    double peak = sl_kind_flops(kind, is_product(node->op) ? b->precision->math : SL_MATH_FP32);
+        bytes += (double)sl_graph_shape_numel(&view.out[i], 1);
+    double peak =
+        sl_cost_kind_flops(kind, is_product(node->op) ? b->precision->math : SL_MATH_FP32);
     double compute = flops / peak, move = bytes * b->precision->element / kind->stream;
     return (double)kind->overhead_ns + 1e9 * (compute > move ? compute : move);
 }
@@ -266,7 +267,7 @@ static sl_err look_up(struct builder *b, const uint64_t *signature, int64_t samp
         seen[b->fine_of[n]] = true;
         struct sl_unit_time *unit = &out[b->unit_of[n]];
         if (!sl_cost_find(b->spec->cost, signature[b->fine_of[n]], samples, &row))
-            return sl_fail(SL_ERR_NO,
+            return sl_fail(SL_ERR_REFUSED,
                            "the cost table (of %s) has no row for unit %s; measure this model: "
                            "sluice profile %s -o x.cost",
                            b->spec->cost->model, b->units[b->unit_of[n]].name, b->graph->name);
@@ -341,17 +342,17 @@ static void find_units(struct builder *b) {
         struct sl_blocks blocks;
         keep = SL_NEW(b->arena, int, nodes + 1);
         sl_graph_blocks(b->arena, spec->graph, &blocks);
-        sl_blocks_keep(&blocks, nodes, keep);
+        sl_graph_blocks_keep(&blocks, nodes, keep);
     }
     b->p->unit_count =
         sl_pass_units_kept(b->arena, spec->graph, spec->has_kernel, keep, b->unit_of);
 }
 
-sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
-                        const struct sl_problem **out) {
+sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
+                               const struct sl_problem **out) {
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
     struct builder b = {.spec = spec, .graph = spec->graph, .arena = arena, .p = p};
-    b.precision = spec->precision ? spec->precision : sl_precision_find("fp32");
+    b.precision = spec->precision ? spec->precision : sl_search_precision_find("fp32");
     *p =
         (struct sl_problem){.model = spec->graph->name,
                             .graph_nodes = spec->graph->forward_count,
@@ -359,7 +360,7 @@ sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *sp
                             .batch = spec->batch,
                             .estimated = !spec->cost,
                             .action_ns = spec->cost ? spec->cost->action_ns : 0,
-                            .again = spec->cost ? 1e-6 * spec->cost->again : 0,
+                            .again = spec->cost ? 1e-6 * spec->cost->recompute : 0,
                             .cold = spec->cost ? spec->cost->cold : (struct sl_cold){0},
                             .tempo = spec->cost ? spec->cost->tempo : (struct sl_tempo){0},
                             .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,
@@ -375,7 +376,7 @@ sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *sp
     fill_stash(&b);
     fill_tensors(&b);
     p->units = b.units;
-    sl_problem_finish(arena, p);
+    sl_search_problem_finish(arena, p);
     int64_t *memory = SL_NEW(arena, int64_t, p->machine->device_count);
     for (int d = 0; d < p->machine->device_count; d++)
         memory[d] =

@@ -14,8 +14,8 @@
 #include "cost/cost.h"
 #include "cost/machine.h"
 #include "graph/graph.h"
+#include "graph/ideals.h"
 #include "optim/optim.h"
-#include "search/ideals.h"
 
 struct sl_unit {
     const char *name; /* scope of its first node, for people */
@@ -87,7 +87,7 @@ struct sl_problem {
 };
 
 /* A forward pass of f that is computed again. */
-static inline int64_t sl_again_ns(const struct sl_problem *p, int64_t f) {
+static inline int64_t sl_recompute_ns(const struct sl_problem *p, int64_t f) {
     return p->again > 0 ? (int64_t)((double)f * p->again) : f;
 }
 
@@ -103,9 +103,9 @@ struct sl_precision {
     enum sl_math math;
     int element, weight, grad, extra;
 };
-extern const struct sl_precision sl_precisions[];
-extern const int sl_precision_count;
-const struct sl_precision *sl_precision_find(const char *name);
+extern const struct sl_precision sl_search_precisions[];
+extern const int sl_search_precision_count;
+const struct sl_precision *sl_search_precision_find(const char *name);
 
 struct sl_problem_spec {
     const struct sl_graph *graph;         /* differentiated */
@@ -125,11 +125,12 @@ struct sl_problem_spec {
 };
 
 /* 1 where nothing is said. */
-double sl_problem_tokens(const struct sl_problem *problem, const char *schedule);
+double sl_search_problem_tokens(const struct sl_problem *problem, const char *schedule);
 
-SL_MUST_CHECK sl_err sl_problem_build(struct sl_arena *arena, const struct sl_problem_spec *spec,
-                                      const struct sl_problem **out);
+SL_MUST_CHECK sl_err sl_search_problem_build(struct sl_arena *arena,
+                                             const struct sl_problem_spec *spec,
+                                             const struct sl_problem **out);
 /* Fills dag from the tensors and checks ranges; for problems that tests make up. */
-void sl_problem_finish(struct sl_arena *arena, struct sl_problem *problem);
+void sl_search_problem_finish(struct sl_arena *arena, struct sl_problem *problem);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * A partial plan is given up when a bound says that no completion beats the best plan so far: the
  * way through the units in front of a stage, all of its passes, and the way back (as in
- * sl_setup_bound, with units instead of stages), or the work that is left on the devices that are
+ * sl_search_setup_bound, with units instead of stages), or the work that is left on the devices that are
  * left. On small graphs the search ends and the best plan is proven; on large ones it stops after a
  * number of nodes, says so, and a climb (climb.c) goes on from the best plan.
  */
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLACES_MOST = 64 };
+enum { PLACES_MAX = 64 };
 
 struct branch {
     struct sl_contest *contest;
@@ -76,7 +76,7 @@ static void fill_ways(struct branch *b, struct sl_arena *arena) {
     b->up_f = SL_NEW(arena, int64_t, dag->count + 1);
     b->up_b = SL_NEW(arena, int64_t, dag->count + 1);
     b->left = SL_NEW(arena, double, b->family->ideals.count);
-    SL_ASSERT(sl_dag_order(arena, dag, order));
+    SL_ASSERT(sl_graph_dag_order(arena, dag, order));
     for (int i = 0; i < dag->count; i++) {
         int u = order[i];
         for (int e = dag->in_at[u]; e < dag->in_at[u + 1]; e++) {
@@ -136,10 +136,10 @@ static bool too_slow(const struct branch *b, int64_t bound) {
 /* `rounds` passes of a piece; where weights come later, the way back does not wait for them. */
 static int64_t bound_of(const struct branch *b, const struct piece *piece, int64_t rounds,
                         bool again) {
-    int64_t f = piece->sum.f + (again ? sl_again_ns(b->p, piece->sum.f) : 0);
+    int64_t f = piece->sum.f + (again ? sl_recompute_ns(b->p, piece->sum.f) : 0);
     int64_t busy = rounds * (f + piece->sum.b);
     if (!b->sync)
-        return sl_async_bound(busy, micros_of(b, b->size), b->p->machine->device_count);
+        return sl_search_async_bound(busy, micros_of(b, b->size), b->p->machine->device_count);
     int64_t way = piece->back + (b->split ? rounds * (f + piece->i) : busy);
     return piece->there + (way > busy ? way : busy);
 }
@@ -163,7 +163,7 @@ static bool play_places(struct branch *b, struct sl_candidate *c, int used) {
     struct sl_places *places = &b->places[used];
     bool row = false;
     if (!places->count)
-        sl_places_list(b->arena, b->p, used, PLACES_MOST, places);
+        sl_search_places_list(b->arena, b->p, used, PLACES_MAX, places);
     if (!places->complete)
         b->contest->out->proven = false;
     for (int i = 0; i < places->count; i++) {
@@ -171,10 +171,10 @@ static bool play_places(struct branch *b, struct sl_candidate *c, int used) {
         struct sl_setup layout;
         struct sl_score score;
         c->order = places->at[i];
-        sl_setup_build(&arena, b->p, c, &layout);
+        sl_search_setup_build(&arena, b->p, c, &layout);
         row = is_row(&layout);
-        if (!too_slow(b, sl_setup_bound(&layout)))
-            sl_contest_try(b->contest, c, b->planner, &score);
+        if (!too_slow(b, sl_search_setup_bound(&layout)))
+            sl_search_contest_try(b->contest, c, b->planner, &score);
         sl_arena_free(&arena);
     }
     return row;
@@ -221,7 +221,7 @@ static void play(struct branch *b) {
                              .size = smallest,
                              .size_of = b->size < b->size_last ? size_of : NULL,
                              .schedule = b->schedule};
-    if (sl_candidate_check(b->p, &c))
+    if (sl_search_candidate_check(b->p, &c))
         play_kinds(b, &c);
     sl_arena_free(&arena);
 }
@@ -229,15 +229,15 @@ static void play(struct branch *b) {
 static void visit(struct branch *b, int larger, int devices);
 
 static void choose_width(struct branch *b, int smaller, int devices, const struct piece *piece) {
-    int most = b->p->straight ? 1 : devices;
+    int max = b->p->straight ? 1 : devices;
     int64_t micros = micros_of(b, piece->size);
     for (int again = 0; again < 2; again++)
-        for (int w = 1; w <= most && w <= micros; w++) {
+        for (int w = 1; w <= max && w <= micros; w++) {
             struct sl_cut_stage sum = piece->sum;
             sum.width = w;
             sum.recompute = again;
-            if (sl_cut_bytes(&(struct sl_memory_rule){0}, 1, b->p->sizes[piece->size], &sum, 1) >
-                b->memory)
+            if (sl_search_cut_bytes(&(struct sl_search_memory_rule){0}, 1, b->p->sizes[piece->size],
+                                    &sum, 1) > b->memory)
                 break;
             if (too_slow(b, bound_of(b, piece, (micros + w - 1) / w, again)))
                 continue;
@@ -252,12 +252,12 @@ static void choose_width(struct branch *b, int smaller, int devices, const struc
 
 static void visit(struct branch *b, int larger, int devices) {
     const struct sl_ideals *ideals = &b->family->ideals;
-    if (b->nodes-- <= 0 || sl_contest_tired(b->contest)) {
+    if (b->nodes-- <= 0 || sl_search_contest_tired(b->contest)) {
         b->stopped = true;
         return;
     }
     if (larger == 0) {
-        sl_contest_tell(b->contest, "branch and bound");
+        sl_search_contest_tell(b->contest, "branch and bound");
         play(b);
         return;
     }
@@ -265,7 +265,7 @@ static void visit(struct branch *b, int larger, int devices) {
         return;
     int64_t work = (int64_t)floor(b->left[larger] / devices);
     if (!b->sync)
-        work = sl_async_bound(work, micros_of(b, b->size), b->p->machine->device_count);
+        work = sl_search_async_bound(work, micros_of(b, b->size), b->p->machine->device_count);
     if (too_slow(b, work))
         return;
     for (int smaller = larger - 1; smaller >= 0 && !b->stopped; smaller--) {
@@ -284,7 +284,7 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
                    const char *schedule, int size, int size_last) {
     enum { USUAL = 20000, LARGE = 1 << 16 };
     const struct sl_problem *p = contest->query->problem;
-    const struct sl_schedule *row = sl_schedule_find(schedule);
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
     struct sl_arena arena = {0};
     int devices = p->machine->device_count;
     struct branch b = {.contest = contest,
@@ -295,7 +295,7 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
                        .size = size,
                        .size_last = size_last,
                        .sync = !row || row->rule == SL_RULE_SYNC,
-                       .split = sl_schedule_splits(schedule),
+                       .split = sl_search_schedule_splits(schedule),
                        .arena = &arena,
                        .nodes = contest->query->effort ? contest->query->effort
                                                        : USUAL / (1 + p->unit_count / 32)};
@@ -317,16 +317,17 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
     sl_arena_free(&arena);
 }
 
-void sl_refine(struct sl_contest *contest, const struct sl_family *family, const char *planner) {
+void sl_search_refine(struct sl_contest *contest, const struct sl_family *family,
+                      const char *planner) {
     const struct sl_problem *p = contest->query->problem;
     const char *one[2];
     contest->out->proven = family->complete;
     contest->out->complete = family->complete;
-    for (const char *const *s = sl_query_schedules(contest->query, one); *s; s++)
+    for (const char *const *s = sl_search_query_schedules(contest->query, one); *s; s++)
         for (int size = 0; size < p->size_count; size++)
-            if (!sl_contest_hopeless(contest, *s, size))
+            if (!sl_search_contest_hopeless(contest, *s, size))
                 branch(contest, family, planner, *s, size, size);
-    if (sl_query_mixes(contest->query))
+    if (sl_search_query_mixes(contest->query))
         branch(contest, family, planner, "graph", 0, p->size_count - 1);
-    sl_climb(contest, planner);
+    sl_search_climb(contest, planner);
 }

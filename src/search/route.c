@@ -23,7 +23,7 @@ static int beside(const struct ends *e, int same) {
     for (int r = 0; whole && r < whole->c.width[0]; r++) {
         int x = host_of[whole->device_of[whole->workers[e->from][r]]];
         int y = host_of[whole->device_of[whole->workers[e->to][r]]];
-        int level = sl_machine_level(whole->problem->machine, x, y);
+        int level = sl_cost_machine_level(whole->problem->machine, x, y);
         bool here =
             (!(same & SAME_FROM) || x / e->below == a) && (!(same & SAME_TO) || y / e->below == b);
         count += here && (e->level ? level == e->level : level >= 0);
@@ -63,15 +63,15 @@ static void add_between(struct sl_sim_route *out, const struct sl_link *link, co
     }
 }
 
-void sl_setup_route(const void *ctx, int from, int to, struct sl_sim_route *out) {
+void sl_search_setup_route(const void *ctx, int from, int to, struct sl_sim_route *out) {
     const struct sl_setup *l = ctx;
     const struct sl_machine *m = l->problem->machine;
     int a = l->device_of[from], b = l->device_of[to];
-    const struct sl_link *link = sl_machine_between(m, a, b);
+    const struct sl_link *link = sl_cost_machine_between(m, a, b);
     if (!link) /* two stages of one device */
         return;
     int host_a = m->host_of[a], host_b = m->host_of[b];
-    int level = sl_machine_level(m, host_a, host_b);
+    int level = sl_cost_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
     if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
         return;

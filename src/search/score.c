@@ -55,16 +55,16 @@ static int64_t copy_ns(const struct sl_setup *l, int stage) {
                : 0;
 }
 
-void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
+void sl_search_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
     for (int s = 0; s < l->c.stage_count; s++) {
         const struct sl_setup_stage *stage = &l->stages[s];
         memset(out[s], 0, sizeof out[s]);
         int64_t extra = l->problem->action_ns, copy = copy_ns(l, s);
-        out[s][SL_F] = stage->f + extra + copy;
-        out[s][SL_RECOMPUTE] = sl_again_ns(l->problem, stage->f);
-        out[s][SL_I] = stage->i + extra + copy;
-        out[s][SL_W] = stage->w + extra;
-        out[s][SL_B] = stage->i + stage->w + extra + copy;
+        out[s][SL_FORWARD] = stage->f + extra + copy;
+        out[s][SL_RECOMPUTE] = sl_recompute_ns(l->problem, stage->f);
+        out[s][SL_BACKWARD_INPUT] = stage->i + extra + copy;
+        out[s][SL_BACKWARD_WEIGHT] = stage->w + extra;
+        out[s][SL_BACKWARD] = stage->i + stage->w + extra + copy;
         out[s][SL_REDUCE] = /* every meeting takes an equal share */
             stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
         out[s][SL_STEP] = stage->step;
@@ -75,22 +75,22 @@ void sl_setup_times(const struct sl_setup *l, int64_t (*out)[SL_KIND_COUNT]) {
  */
 static void fill_times(struct sl_arena *arena, const struct sl_setup *l, struct sl_stage *stages) {
     int64_t(*dur)[SL_KIND_COUNT] = sl_arena_alloc(arena, (int64_t)sizeof *dur * l->c.stage_count);
-    sl_setup_times(l, dur);
+    sl_search_setup_times(l, dur);
     for (int64_t i = 0; i < (int64_t)l->c.stage_count * SL_KIND_COUNT; i++)
-        if (dur[i / SL_KIND_COUNT][i % SL_KIND_COUNT] > SL_STAGE_NS_MOST)
+        if (dur[i / SL_KIND_COUNT][i % SL_KIND_COUNT] > SL_STAGE_NS_MAX)
             return;
     for (int s = 0; s < l->c.stage_count; s++)
-        stages[s].times = (struct sl_stage_times){.f = dur[s][SL_F],
-                                                  .b = dur[s][SL_B],
-                                                  .i = dur[s][SL_I],
-                                                  .w = dur[s][SL_W],
+        stages[s].times = (struct sl_stage_times){.f = dur[s][SL_FORWARD],
+                                                  .b = dur[s][SL_BACKWARD],
+                                                  .i = dur[s][SL_BACKWARD_INPUT],
+                                                  .w = dur[s][SL_BACKWARD_WEIGHT],
                                                   .recompute = dur[s][SL_RECOMPUTE],
                                                   .reduce = dur[s][SL_REDUCE],
                                                   .step = dur[s][SL_STEP]};
 }
 
-sl_err sl_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
-                     const struct sl_stage_bytes *exact, const struct sl_plan **out) {
+sl_err sl_search_setup_plan(struct sl_arena *arena, const struct sl_setup *l,
+                            const struct sl_stage_bytes *exact, const struct sl_plan **out) {
     const struct sl_problem *p = l->problem;
     struct sl_stage *stages = SL_NEW(arena, struct sl_stage, l->c.stage_count);
     int64_t *memory = SL_NEW(arena, int64_t, l->device_count);
@@ -142,7 +142,7 @@ static void judge_memory(const struct sl_sched *sched, const struct sl_plan *pla
 
 /* As a run does by default: without a flush stages step on one verdict, so that tied weights do not
  * make them wait for each other. Replicas cannot yet. */
-static bool steps_together(const struct sl_setup *l) {
+static bool steps_global_step(const struct sl_setup *l) {
     for (int s = 0; s < l->c.stage_count; s++)
         if (l->c.width[s] > 1)
             return false;
@@ -151,8 +151,8 @@ static bool steps_together(const struct sl_setup *l) {
 
 /* A synchronous step judges one norm of all gradients: updates begin when the last worker is there,
  * and the iteration ends with the longest. */
-int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
-                   const int64_t (*dur)[SL_KIND_COUNT]) {
+int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                          const int64_t (*dur)[SL_KIND_COUNT]) {
     const struct sl_plan *plan = sched->plan;
     int64_t meet = 0, longest = 0;
     if (sched->rule != SL_RULE_SYNC)
@@ -167,14 +167,14 @@ int64_t sl_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
     return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
 }
 
-/* With the slack that a run takes by itself where it fits (sl_schedule_slack, without building
+/* With the slack that a run takes by itself where it fits (sl_sched_row_slack, without building
  * twice); where not even the schedule as it stands fits, without limits, to see by how much. */
 static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
                            struct sl_sched_opts *opts, const struct sl_sched **out) {
-    const struct sl_schedule *row = sl_schedule_find(opts->schedule);
+    const struct sl_schedule *row = sl_sched_row_find(opts->schedule);
     for (opts->slack = row ? row->slack : 0; opts->slack >= 0; opts->slack--)
         if (sl_sched_build(arena, plan, opts, out) == SL_OK &&
-            (!opts->slack || !sl_schedule_is_crowded(*out)))
+            (!opts->slack || !sl_sched_row_is_crowded(*out)))
             return SL_OK;
     struct sl_plan draft = *plan;
     const struct sl_plan *loose;
@@ -194,16 +194,17 @@ struct game {
 
 static sl_err open_game(struct sl_arena *arena, const struct sl_setup *l,
                         const struct sl_stage_bytes *exact, struct game *g) {
-    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+    const struct sl_schedule *row = sl_sched_row_find(l->c.schedule);
     g->dur = sl_arena_alloc(arena, (int64_t)sizeof *g->dur * l->c.stage_count);
-    SL_TRY(sl_setup_plan(arena, l, exact, &g->plan));
-    sl_setup_times(l, g->dur);
+    SL_TRY(sl_search_setup_plan(arena, l, exact, &g->plan));
+    sl_search_setup_times(l, g->dur);
     struct sl_sched_opts opts = {.schedule = l->c.schedule,
                                  .batch = l->problem->batch,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
-                                 .together = steps_together(l),
+                                 .global_step = steps_global_step(l),
                                  .dur_ns = (const int64_t(*)[SL_KIND_COUNT])g->dur};
-    g->opts = (struct sl_sim_opts){.net = {sl_setup_route, l, true}, .cold = l->problem->cold};
+    g->opts =
+        (struct sl_sim_opts){.net = {sl_search_setup_route, l, true}, .cold = l->problem->cold};
     return build_as_run(arena, g->plan, &opts, &g->sched);
 }
 
@@ -213,8 +214,8 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
     const struct sl_sim *sim;
     SL_TRY(open_game(arena, l, exact, &g));
     SL_TRY(sl_sim_run(arena, g.sched, &g.opts, &sim));
-    double tokens = sl_problem_tokens(l->problem, l->c.schedule);
-    int64_t step_ns = sl_step_ns(g.sched, sim, (const int64_t(*)[SL_KIND_COUNT])g.dur);
+    double tokens = sl_search_problem_tokens(l->problem, l->c.schedule);
+    int64_t step_ns = sl_search_step_ns(g.sched, sim, (const int64_t(*)[SL_KIND_COUNT])g.dur);
     *out =
         (struct sl_score){.step_ns = (int64_t)llround(tokens * (double)step_ns), .sim_ns = step_ns};
     judge_memory(g.sched, g.plan, out);
@@ -227,33 +228,33 @@ static sl_err play(struct sl_arena *arena, const struct sl_setup *l,
 
 /* ---- large regular setups ---- */
 
-int64_t sl_setup_all_passes(const struct sl_setup *l) {
-    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
+int64_t sl_search_setup_all_passes(const struct sl_setup *l) {
+    const struct sl_schedule *row = sl_sched_row_find(l->c.schedule);
     int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until it repeats itself */
     int64_t passes = 0;
     for (int s = 0; s < l->c.stage_count; s++)
-        passes += 2 * sl_setup_stage_micros(l, s) * iterations;
+        passes += 2 * sl_search_setup_stage_micros(l, s) * iterations;
     return passes;
 }
 
 /* Are all stages equally wide, and is it worth it? */
 static bool folds(const struct sl_setup *l) {
     enum { SMALL = 30000 };
-    bool equal = l->c.width[0] > 1 && !l->c.size_of && sl_setup_all_passes(l) > SMALL;
+    bool equal = l->c.width[0] > 1 && !l->c.size_of && sl_search_setup_all_passes(l) > SMALL;
     for (int s = 0; s < l->c.stage_count; s++)
         equal &= l->c.width[s] == l->c.width[0];
     return equal;
 }
 
-int64_t sl_setup_passes(const struct sl_setup *l) {
-    return folds(l) ? sl_setup_all_passes(l) / l->c.width[0] : sl_setup_all_passes(l);
+int64_t sl_search_setup_passes(const struct sl_setup *l) {
+    return folds(l) ? sl_search_setup_all_passes(l) / l->c.width[0] : sl_search_setup_all_passes(l);
 }
 
 /* Where all stages are equally wide, pipelines run side by side and meet only to reduce: one of
  * them stands for all, with its share of the batch and the reduction before the step. */
 static void fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_setup *out) {
     int width = l->c.width[0], *ones = SL_NEW(arena, int, l->c.stage_count);
-    int64_t micros = (sl_setup_micros(l) + width - 1) / width;
+    int64_t micros = (sl_search_setup_micros(l) + width - 1) / width;
     struct sl_problem *share = SL_NEW(arena, struct sl_problem, 1);
     *share = *l->problem;
     share->batch = micros * share->sizes[l->c.size];
@@ -275,7 +276,7 @@ static void fold(struct sl_arena *arena, const struct sl_setup *l, struct sl_set
     }
 }
 
-sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
+sl_err sl_search_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
     struct sl_arena arena = {0};
     struct sl_setup one;
     bool folded = folds(l);
@@ -288,22 +289,22 @@ sl_err sl_setup_score_fast(const struct sl_setup *l, struct sl_score *out) {
     return err;
 }
 
-sl_err sl_setup_score(const struct sl_setup *l, const struct sl_stage_bytes *exact,
-                      struct sl_score *out) {
+sl_err sl_search_setup_score(const struct sl_setup *l, const struct sl_stage_bytes *exact,
+                             struct sl_score *out) {
     struct sl_arena arena = {0};
     sl_err err = play(&arena, l, exact, out);
     sl_arena_free(&arena);
     return err;
 }
 
-sl_err sl_setup_forecast(const struct sl_setup *l, const struct sl_stage_bytes *exact,
-                         int64_t *out) {
+sl_err sl_search_setup_forecast(const struct sl_setup *l, const struct sl_stage_bytes *exact,
+                                int64_t *out) {
     struct sl_arena arena = {0};
     struct game g;
     sl_err err = open_game(&arena, l, exact, &g);
     if (err == SL_OK)
-        err = sl_tempo_step(g.sched, &g.opts, &l->problem->tempo,
-                            (const int64_t(*)[SL_KIND_COUNT])g.dur, out);
+        err = sl_search_tempo_step(g.sched, &g.opts, &l->problem->tempo,
+                                   (const int64_t(*)[SL_KIND_COUNT])g.dur, out);
     sl_arena_free(&arena);
     return err;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PASSES_MOST = 1 << 18 }; /* that are played as a whole: more would take long */
+enum { PASSES_MAX = 1 << 18 }; /* that are played as a whole: more would take long */
 
 static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_spec *spec,
                           const int *stage_of, int stage, struct sl_stage_bytes *out) {
@@ -17,21 +17,21 @@ static sl_err stage_bytes(const struct sl_setup *setup, const struct sl_search_s
         .stage = stage,
         .samples = setup->problem->sizes[sl_candidate_size(&setup->c, stage)],
         .has_kernel = spec->has_kernel,
-        .split = sl_schedule_splits(setup->c.schedule),
+        .split = sl_search_schedule_splits(setup->c.schedule),
         .recompute = setup->c.recompute[stage],
     };
-    SL_TRY(sl_program_build(&program, &p));
+    SL_TRY(sl_pass_program_build(&program, &p));
     sl_plan_bytes(&(struct sl_bytes_spec){.full = p,
                                           .optim = spec->optim,
                                           .threads = spec->threads > 0 ? spec->threads : 1,
                                           .extra_bytes = spec->extra_bytes},
                   out);
-    sl_program_close(p);
+    sl_pass_program_close(p);
     return SL_OK;
 }
 
-sl_err sl_setup_exact(struct sl_arena *arena, const struct sl_setup *setup,
-                      const struct sl_search_spec *spec, const struct sl_stage_bytes **out) {
+sl_err sl_search_setup_exact(struct sl_arena *arena, const struct sl_setup *setup,
+                             const struct sl_search_spec *spec, const struct sl_stage_bytes **out) {
     const struct sl_problem *p = setup->problem;
     struct sl_stage_bytes *bytes = SL_NEW(arena, struct sl_stage_bytes, setup->c.stage_count);
     int *stage_of = SL_NEW(arena, int, p->graph_nodes + 1);
@@ -49,10 +49,10 @@ static sl_err settle(struct sl_arena *arena, const struct sl_search_spec *spec,
                      struct sl_found *found, struct sl_search *out, bool *fits) {
     const struct sl_problem *p = spec->query.problem;
     out->bytes = NULL;
-    sl_setup_build(arena, p, &found->c, &out->setup);
+    sl_search_setup_build(arena, p, &found->c, &out->setup);
     if (spec->graph && strcmp(p->precision, "fp32") == 0)
-        SL_TRY(sl_setup_exact(arena, &out->setup, spec, &out->bytes));
-    SL_TRY(sl_setup_score(&out->setup, out->bytes, &found->score));
+        SL_TRY(sl_search_setup_exact(arena, &out->setup, spec, &out->bytes));
+    SL_TRY(sl_search_setup_score(&out->setup, out->bytes, &found->score));
     *fits = found->score.over_bytes <= 0;
     return SL_OK;
 }
@@ -84,7 +84,7 @@ static bool is_before(const struct sl_found *a, const struct sl_found *b) {
  * best). */
 static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *spec,
                            int64_t best_ns, struct sl_search *out) {
-    int64_t most = spec->planner->replays ? spec->planner->replays : PASSES_MOST;
+    int64_t max = spec->planner->replays ? spec->planner->replays : PASSES_MAX;
     struct sl_result *r = &out->result;
     struct sl_search other;
     int64_t passes = 0;
@@ -93,9 +93,9 @@ static sl_err rank_runners(struct sl_arena *arena, const struct sl_search_spec *
         struct sl_found *runner = &r->runner[i];
         struct sl_score score;
         bool fits;
-        sl_setup_build(arena, spec->query.problem, &runner->c, &other.setup);
-        passes += sl_setup_all_passes(&other.setup);
-        if (passes > most || sl_setup_score(&other.setup, NULL, &score) != SL_OK) {
+        sl_search_setup_build(arena, spec->query.problem, &runner->c, &other.setup);
+        passes += sl_search_setup_all_passes(&other.setup);
+        if (passes > max || sl_search_setup_score(&other.setup, NULL, &score) != SL_OK) {
             runner->score.step_ns = (int64_t)((double)runner->score.step_ns * scale);
             runner->score.sim_ns = (int64_t)((double)runner->score.sim_ns * scale);
             continue;
@@ -193,7 +193,8 @@ static double find_memory(const struct sl_search_spec *spec) {
     enum { DOUBLINGS = 8, HALVINGS = 5, LARGE = 1 << 14 };
     const struct sl_problem *p = spec->query.problem;
     double low = 1, high = 1;
-    if ((int64_t)p->unit_count * p->machine->device_count > LARGE || sl_query_over(&spec->query))
+    if ((int64_t)p->unit_count * p->machine->device_count > LARGE ||
+        sl_search_query_over(&spec->query))
         return 0;
     for (int i = 0; i < DOUBLINGS && high == low; i++) {
         if (fits_with(spec, 2 * high))
@@ -225,7 +226,7 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
                  sl_human_bytes((int64_t)((double)p->memory[0] * times), a),
                  (long long)((double)p->memory[0] * times));
     if (!r->near_found)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "no plan of %s for %s: unit %s alone lacks %s on a device of its own; it "
                        "fits with %s; or try a smaller micro-batch",
                        p->model, p->machine->name, p->units[r->tight_unit].name,
@@ -233,7 +234,7 @@ static sl_err nothing_fits(struct sl_arena *arena, const struct sl_search_spec *
     const struct sl_score *s = &r->near.score;
     int64_t over = s->over_bytes > 0 ? s->over_bytes : 0;
     return sl_fail(
-        SL_ERR_NO,
+        SL_ERR_REFUSED,
         "no plan of %s fits %s: the nearest has %d stages (%s, micro-batch %lld), and "
         "stage s%d on worker %d needs %s more than the %s there are. It fits with %s; or "
         "try more devices, a smaller batch, an optimizer with less state",
@@ -248,10 +249,10 @@ sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
     SL_TRY(look(arena, spec, out, &fits));
     if (!fits)
         return nothing_fits(arena, spec, &out->result);
-    sl_setup_bottleneck(&out->setup, &out->bottleneck_stage);
-    if (spec->query.problem->tempo.passes && sl_setup_all_passes(&out->setup) <= PASSES_MOST)
-        SL_TRY(sl_setup_forecast(&out->setup, out->bytes, &out->forecast_ns));
-    return sl_setup_plan(arena, &out->setup, out->bytes, &out->plan);
+    sl_search_setup_bottleneck(&out->setup, &out->bottleneck_stage);
+    if (spec->query.problem->tempo.passes && sl_search_setup_all_passes(&out->setup) <= PASSES_MAX)
+        SL_TRY(sl_search_setup_forecast(&out->setup, out->bytes, &out->forecast_ns));
+    return sl_search_setup_plan(arena, &out->setup, out->bytes, &out->plan);
 }
 
 int64_t sl_search_what_if(const struct sl_search_spec *spec, double memory, double bandwidth) {

@@ -28,7 +28,7 @@ struct sl_search {
     int rounds; /* how often the search began anew because a plan was larger than estimated */
 };
 
-/* SL_ERR_NO when nothing fits; the message says what would. */
+/* SL_ERR_REFUSED when nothing fits; the message says what would. */
 SL_MUST_CHECK sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
                                    struct sl_search *out);
 
@@ -37,8 +37,8 @@ SL_MUST_CHECK sl_err sl_search_run(struct sl_arena *arena, const struct sl_searc
 int64_t sl_search_what_if(const struct sl_search_spec *spec, double memory, double bandwidth);
 
 /* Bytes of every stage as its program has them. */
-SL_MUST_CHECK sl_err sl_setup_exact(struct sl_arena *arena, const struct sl_setup *setup,
-                                    const struct sl_search_spec *spec,
-                                    const struct sl_stage_bytes **out);
+SL_MUST_CHECK sl_err sl_search_setup_exact(struct sl_arena *arena, const struct sl_setup *setup,
+                                           const struct sl_search_spec *spec,
+                                           const struct sl_stage_bytes **out);
 
 #endif

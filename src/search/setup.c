@@ -11,9 +11,9 @@ static int64_t micros_of(const struct sl_setup *l, int size_index) {
     return (l->problem->batch + size - 1) / size;
 }
 
-int64_t sl_setup_micros(const struct sl_setup *l) { return micros_of(l, l->c.size); }
+int64_t sl_search_setup_micros(const struct sl_setup *l) { return micros_of(l, l->c.size); }
 
-int64_t sl_setup_stage_micros(const struct sl_setup *l, int stage) {
+int64_t sl_search_setup_stage_micros(const struct sl_setup *l, int stage) {
     return micros_of(l, sl_candidate_size(&l->c, stage));
 }
 
@@ -21,7 +21,7 @@ static int64_t size_of(const struct sl_setup *l, int stage) {
     return l->problem->sizes[sl_candidate_size(&l->c, stage)];
 }
 
-bool sl_candidate_check(const struct sl_problem *p, const struct sl_candidate *c) {
+bool sl_search_candidate_check(const struct sl_problem *p, const struct sl_candidate *c) {
     for (int s = 0; s < c->stage_count; s++) {
         int64_t size = p->sizes[sl_candidate_size(c, s)];
         if (c->width[s] > (p->batch + size - 1) / size)
@@ -107,15 +107,15 @@ static void merge_ties(struct sl_setup *l) {
         }
 }
 
-double sl_version_rate(const struct sl_problem *p, const char *schedule) {
-    const struct sl_schedule *row = sl_schedule_find(schedule);
+double sl_search_version_rate(const struct sl_problem *p, const char *schedule) {
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
     bool copies = row && (row->rule == SL_RULE_2BW || row->rule == SL_RULE_STASH ||
                           row->rule == SL_RULE_VSYNC);
     return copies ? p->version_bytes_per_s : 0;
 }
 
 static void set_steps(struct sl_setup *l) {
-    double rate = sl_version_rate(l->problem, l->c.schedule);
+    double rate = sl_search_version_rate(l->problem, l->c.schedule);
     for (int s = 0; s < l->c.stage_count && rate > 0; s++)
         l->stages[s].step = (int64_t)ceil(1e9 * (double)l->stages[s].bytes.params / rate);
 }
@@ -160,15 +160,15 @@ static void sum_units(struct sl_setup *l, const int *kind) {
     free(stash);
 }
 
-int64_t sl_reduce_ns(const struct sl_machine *machine, const int *devices, int width,
-                     double bytes) {
+int64_t sl_search_reduce_ns(const struct sl_machine *machine, const int *devices, int width,
+                            double bytes) {
     if (width < 2)
         return 0;
     double slowest = INFINITY;
     int64_t latency = 0;
     for (int r = 0; r < width; r++) {
         const struct sl_link *link =
-            sl_machine_between(machine, devices[r], devices[(r + 1) % width]);
+            sl_cost_machine_between(machine, devices[r], devices[(r + 1) % width]);
         slowest = link->bandwidth < slowest ? link->bandwidth : slowest;
         latency = link->latency_ns > latency ? link->latency_ns : latency;
     }
@@ -192,10 +192,10 @@ static int64_t tie_ns(const struct sl_setup *l, int stage, int *meetings) {
             ++*meetings;
         }
     }
-    return sl_tie_ns(p->machine, bytes);
+    return sl_search_tie_ns(p->machine, bytes);
 }
 
-int64_t sl_tie_ns(const struct sl_machine *m, double bytes) {
+int64_t sl_search_tie_ns(const struct sl_machine *m, double bytes) {
     double slowest = INFINITY;
     for (int i = 0; i < m->link_count; i++)
         slowest = m->links[i].bandwidth < slowest ? m->links[i].bandwidth : slowest;
@@ -209,9 +209,9 @@ static void sum_reduce(struct sl_arena *arena, struct sl_setup *l) {
             devices[r] = l->device_of[l->workers[s][r]];
         struct sl_setup_stage *stage = &l->stages[s];
         stage->meetings = l->c.width[s] > 1;
-        stage->reduce =
-            sl_reduce_ns(l->problem->machine, devices, l->c.width[s], (double)stage->bytes.params) +
-            tie_ns(l, s, &stage->meetings);
+        stage->reduce = sl_search_reduce_ns(l->problem->machine, devices, l->c.width[s],
+                                            (double)stage->bytes.params) +
+                        tie_ns(l, s, &stage->meetings);
     }
 }
 
@@ -241,8 +241,8 @@ static void sort_edges(struct sl_arena *arena, struct sl_setup *l) {
         l->edge_at[s + 1] += l->edge_at[s];
 }
 
-void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
-                    const struct sl_candidate *candidate, struct sl_setup *out) {
+void sl_search_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
+                           const struct sl_candidate *candidate, struct sl_setup *out) {
     int stages = candidate->stage_count, readers = 0;
     *out = (struct sl_setup){.problem = problem, .c = *candidate};
     out->stages = SL_NEW(arena, struct sl_setup_stage, stages);
@@ -267,13 +267,13 @@ void sl_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
 /* ---- bounds ---- */
 
 static int64_t rounds(const struct sl_setup *l, int s) {
-    return (sl_setup_stage_micros(l, s) + l->c.width[s] - 1) / l->c.width[s];
+    return (sl_search_setup_stage_micros(l, s) + l->c.width[s] - 1) / l->c.width[s];
 }
 
 static int64_t pass_ns(const struct sl_setup *l, int s) {
     const struct sl_setup_stage *stage = &l->stages[s];
     return stage->f + stage->i + stage->w +
-           (l->c.recompute[s] ? sl_again_ns(l->problem, stage->f) : 0);
+           (l->c.recompute[s] ? sl_recompute_ns(l->problem, stage->f) : 0);
 }
 
 /* The best that any link into the stage could do. Within a host passes may have paid for it. */
@@ -286,7 +286,7 @@ static int64_t wire_ns(const struct sl_setup *l, int s) {
     double bytes = (double)l->stages[s].in_bytes * (double)size_of(l, s);
     if (l->stages[s].first > 0) {
         int from = l->device_of[l->stages[s].first - 1], to = l->device_of[l->stages[s].first];
-        link = sl_machine_between(m, from, to)->bandwidth;
+        link = sl_cost_machine_between(m, from, to)->bandwidth;
         within = m->host_of[from] == m->host_of[to];
     }
     if (!l->stages[s].in_bytes || (within && l->problem->copy_bytes_per_s > 0))
@@ -294,37 +294,37 @@ static int64_t wire_ns(const struct sl_setup *l, int s) {
     return (int64_t)floor(1e9 * (double)rounds(l, s) * bytes / (link > 0 ? link : best));
 }
 
-int64_t sl_setup_bottleneck(const struct sl_setup *l, int *stage) {
-    int64_t most = -1;
+int64_t sl_search_setup_bottleneck(const struct sl_setup *l, int *stage) {
+    int64_t max = -1;
     for (int s = 0; s < l->c.stage_count; s++) {
         int64_t busy = rounds(l, s) * pass_ns(l, s) + l->stages[s].step + l->stages[s].reduce;
         int64_t wire = wire_ns(l, s);
         busy = wire > busy ? wire : busy;
-        if (busy > most) {
-            most = busy;
+        if (busy > max) {
+            max = busy;
             if (stage)
                 *stage = s;
         }
     }
-    return most;
+    return max;
 }
 
-int64_t sl_async_before(int64_t micros, int devices) {
+int64_t sl_search_async_before(int64_t micros, int devices) {
     /* an edge counts twice where a run takes slack, and twice again there and back; where stages
      * step together the first steps come up to an iteration later */
     return 4 * (int64_t)devices + micros + 1;
 }
 
-int64_t sl_async_bound(int64_t busy_ns, int64_t micros, int devices) {
-    int64_t all = (SL_ASYNC_ITERS - 1) * micros, before = sl_async_before(micros, devices);
+int64_t sl_search_async_bound(int64_t busy_ns, int64_t micros, int devices) {
+    int64_t all = (SL_ASYNC_ITERS - 1) * micros, before = sl_search_async_before(micros, devices);
     return before >= all ? 0 : (int64_t)((double)busy_ns * (double)(all - before) / (double)all);
 }
 
-bool sl_schedule_splits(const char *schedule) {
+bool sl_search_schedule_splits(const char *schedule) {
     return strncmp(schedule, "zb", 2) == 0 || strncmp(schedule, "dualpipe", 8) == 0;
 }
 
-bool sl_schedule_windowed(const char *schedule) {
+bool sl_search_schedule_windowed(const char *schedule) {
     return strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "2bw") == 0 ||
            strcmp(schedule, "graph") == 0;
 }
@@ -369,28 +369,28 @@ static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *w
     /* no backward pass before the first micro-batch came back, and until then only those forward
      * passes that the window allows, and one that is computed again */
     int64_t after = stage->f + wait->behind + n * (stage->i + stage->w);
-    if (sl_schedule_windowed(l->c.schedule) && !l->c.size_of && n > live)
+    if (sl_search_schedule_windowed(l->c.schedule) && !l->c.size_of && n > live)
         after += (n - live) * stage->f;
-    after += l->c.recompute[s] ? (n - 1) * sl_again_ns(l->problem, stage->f) : 0;
+    after += l->c.recompute[s] ? (n - 1) * sl_recompute_ns(l->problem, stage->f) : 0;
     after += wait->back > end && !split ? wait->back : end;
     own = own > way ? own : way;
     return wait->there + (own > after ? own : after);
 }
 
 /* Asynchronous schedules hide all waiting, and reductions where stages step together over ties. */
-int64_t sl_setup_bound(const struct sl_setup *l) {
-    const struct sl_schedule *row = sl_schedule_find(l->c.schedule);
-    bool sync = !row || row->rule == SL_RULE_SYNC, split = sl_schedule_splits(l->c.schedule);
+int64_t sl_search_setup_bound(const struct sl_setup *l) {
+    const struct sl_schedule *row = sl_sched_row_find(l->c.schedule);
+    bool sync = !row || row->rule == SL_RULE_SYNC, split = sl_search_schedule_splits(l->c.schedule);
     struct wait *wait = calloc((size_t)l->c.stage_count, sizeof *wait);
-    int64_t most = 0;
+    int64_t max = 0;
     find_waits(l, split, wait);
     for (int s = 0; s < l->c.stage_count; s++) {
         int64_t own = rounds(l, s) * pass_ns(l, s) + l->stages[s].step;
         own += l->problem->tie_count ? 0 : l->stages[s].reduce;
         int64_t all = sync ? stage_bound(l, s, &wait[s], split)
-                           : sl_async_bound(own, sl_setup_micros(l), l->device_count);
-        most = all > most ? all : most;
+                           : sl_search_async_bound(own, sl_search_setup_micros(l), l->device_count);
+        max = all > max ? all : max;
     }
     free(wait);
-    return most;
+    return max;
 }

@@ -3,7 +3,7 @@
 
 #include "base/sort.h"
 
-enum { PLAYS_MOST = 33, ACTIONS_MOST = 1 << 20 }; /* of one plan, and all that they play */
+enum { PLAYS_MAX = 33, ACTIONS_MAX = 1 << 20 }; /* of one plan, and all that they play */
 
 static int64_t middle(int64_t *at, int count) {
     sl_sort_ints(at, count);
@@ -18,13 +18,13 @@ static int64_t mean(const int64_t *at, int count) {
     return sum / count;
 }
 
-sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opts,
-                     const struct sl_tempo *tempo, const int64_t (*dur)[SL_KIND_COUNT],
-                     int64_t *out) {
-    int64_t steps[PLAYS_MOST];
-    int64_t room = 1 + ACTIONS_MOST / (sl_sched_action_count(sched) + 1);
-    int most = room < PLAYS_MOST ? (int)room : PLAYS_MOST;
-    int plays = tempo->passes < most ? tempo->passes : most;
+sl_err sl_search_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opts,
+                            const struct sl_tempo *tempo, const int64_t (*dur)[SL_KIND_COUNT],
+                            int64_t *out) {
+    int64_t steps[PLAYS_MAX];
+    int64_t room = 1 + ACTIONS_MAX / (sl_sched_action_count(sched) + 1);
+    int max = room < PLAYS_MAX ? (int)room : PLAYS_MAX;
+    int plays = tempo->passes < max ? tempo->passes : max;
     struct sl_sim_opts play = *opts;
     play.tempo = *tempo;
     for (int i = 0; i < plays; i++) {
@@ -33,7 +33,7 @@ sl_err sl_tempo_step(const struct sl_sched *sched, const struct sl_sim_opts *opt
         play.first_pass = (int64_t)i * tempo->passes / plays;
         sl_err err = sl_sim_run(&arena, sched, &play, &sim);
         if (err == SL_OK)
-            steps[i] = sl_step_ns(sched, sim, dur);
+            steps[i] = sl_search_step_ns(sched, sim, dur);
         sl_arena_free(&arena);
         SL_TRY(err);
     }

@@ -44,7 +44,7 @@ static void hold(struct turn *t, bool start) {
     bool recompute = t->stage->recompute;
     bool keeps = sl_sched_keeps_slot(&t->e->view, t->seat); /* I has and leaves what F took */
     switch ((enum sl_kind)t->a->kind) {
-    case SL_F:
+    case SL_FORWARD:
         if (start) {
             take(t, t->s, pool_bytes(t, SL_POOL_STASH));
             t->s->live++;
@@ -59,16 +59,16 @@ static void hold(struct turn *t, bool start) {
         if (start)
             take(t, t->s, pool_bytes(t, SL_POOL_FULL));
         return;
-    case SL_W:
+    case SL_BACKWARD_WEIGHT:
         if (!start)
             give(t, t->s, pool_bytes(t, SL_POOL_KEPT));
         return;
-    case SL_I:
+    case SL_BACKWARD_INPUT:
         if (start && !keeps)
             take(t, t->s, pool_bytes(t, SL_POOL_KEPT)); /* fall through */
-    case SL_B:
+    case SL_BACKWARD:
         if (!start) {
-            bool stays = keeps && t->a->kind == SL_I;
+            bool stays = keeps && t->a->kind == SL_BACKWARD_INPUT;
             give(t, t->s,
                  (stays ? 0 : pool_bytes(t, SL_POOL_STASH)) +
                      (recompute ? pool_bytes(t, SL_POOL_FULL) : 0));
@@ -86,7 +86,8 @@ static struct sl_in *find_input(const struct turn *t, const struct sl_pool_state
     int32_t micro = t->a->micro;
     if (!pool->count)
         return NULL;
-    struct sl_in *likely = &ins[sl_deps_ordinal(&t->e->view, t->a->stage, micro) % pool->count];
+    struct sl_in *likely =
+        &ins[sl_sched_deps_ordinal(&t->e->view, t->a->stage, micro) % pool->count];
     if (likely->micro == micro)
         return likely;
     for (int32_t i = 0; i < pool->count; i++)
@@ -107,16 +108,16 @@ static void fill_input(struct turn *t, int seat, int pool_number, int32_t slot, 
 
 static void hand_over(struct turn *t, const struct sl_edge *edge, bool grad, int32_t x) {
     int other = grad ? edge->from : edge->to;
-    int seat = sl_deps_seat(&t->e->view, other, x);
-    int pool = sl_pool_of_edge(t->e->plan, edge, grad, false);
+    int seat = sl_sched_deps_seat(&t->e->view, other, x);
+    int pool = sl_sched_pool_of_edge(t->e->plan, edge, grad, false);
     int32_t count = t->e->seats[seat].pools[pool - SL_POOL_EDGES].count;
     if (count)
-        fill_input(t, seat, pool, sl_deps_ordinal(&t->e->view, other, x) % count, x);
+        fill_input(t, seat, pool, sl_sched_deps_ordinal(&t->e->view, other, x) % count, x);
 }
 
 /* Are the inputs here? Raises *start to the arrival of the last. */
 static bool inputs_ready(struct turn *t, int64_t *start) {
-    bool grad = t->a->kind != SL_F;
+    bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->out_count : t->stage->in_count;
     int first = grad ? 2 * t->stage->in_count + 1 : 0;
     for (int i = 0; i < count; i++) {
@@ -135,7 +136,7 @@ static bool inputs_ready(struct turn *t, int64_t *start) {
 }
 
 static void free_inputs(struct turn *t) {
-    bool grad = t->a->kind != SL_F;
+    bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->out_count : t->stage->in_count;
     int first = grad ? 2 * t->stage->in_count + 1 : 0;
     for (int i = 0; i < count; i++) {
@@ -149,7 +150,7 @@ static void free_inputs(struct turn *t) {
 }
 
 static struct sl_out_buffer *output_of(const struct turn *t, const struct sl_pool_state *pool) {
-    int32_t ordinal = sl_deps_ordinal(&t->e->view, t->a->stage, t->a->micro);
+    int32_t ordinal = sl_sched_deps_ordinal(&t->e->view, t->a->stage, t->a->micro);
     return &t->e->outs[pool->in + ordinal % pool->count];
 }
 
@@ -164,10 +165,11 @@ static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
             hand_over(t, edge, grad, t->a->micro);
         return 0;
     }
-    struct sl_micro_range range = sl_deps_overlap(&t->e->view, t->a->stage, t->a->micro, other);
+    struct sl_micro_range range =
+        sl_sched_deps_overlap(&t->e->view, t->a->stage, t->a->micro, other);
     int32_t remote = 0;
     for (int32_t x = range.low; x < range.high; x++) {
-        if (t->e->plan->seats[sl_deps_seat(&t->e->view, other, x)].worker != t->worker)
+        if (t->e->plan->seats[sl_sched_deps_seat(&t->e->view, other, x)].worker != t->worker)
             remote++;
         else if (write)
             hand_over(t, edge, grad, x);
@@ -178,7 +180,7 @@ static int32_t pieces(struct turn *t, int edge_number, bool grad, bool write) {
 /* May the outputs be written? Raises *start to the time the last transfer has left. What stays on
  * this worker needs no output buffer. */
 static bool outputs_free(struct turn *t, int64_t *start) {
-    bool grad = t->a->kind != SL_F;
+    bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->in_count : t->stage->out_count;
     int first = grad ? 1 : 2 * t->stage->in_count;
     for (int i = 0; i < count; i++) {
@@ -196,7 +198,7 @@ static bool outputs_free(struct turn *t, int64_t *start) {
 }
 
 static void write_outputs(struct turn *t) {
-    bool grad = t->a->kind != SL_F;
+    bool grad = t->a->kind != SL_FORWARD;
     int count = grad ? t->stage->in_count : t->stage->out_count;
     int first = grad ? 1 : 2 * t->stage->in_count;
     for (int i = 0; i < count; i++) {
@@ -248,7 +250,7 @@ static int64_t pass_time(const struct turn *t) {
 /* What a pass takes more after its worker has waited for it. */
 static int64_t cold_time(const struct turn *t, int64_t waited) {
     const struct sl_cold *cold = &t->e->opts->cold;
-    int64_t all = t->a->kind == SL_F ? cold->f_ns : cold->b_ns;
+    int64_t all = t->a->kind == SL_FORWARD ? cold->f_ns : cold->b_ns;
     if (waited <= 0 || cold->after_ns == 0)
         return 0;
     return waited >= cold->after_ns ? all : all * waited / cold->after_ns;
@@ -265,7 +267,7 @@ static int64_t at_tempo(const struct turn *t, int64_t dur) {
 
 static bool do_pass(struct turn *t) {
     int64_t start = t->w->now;
-    bool moves = t->a->kind <= SL_I;
+    bool moves = t->a->kind <= SL_BACKWARD_INPUT;
     if (moves && (!inputs_ready(t, &start) || !outputs_free(t, &start)))
         return false;
     hold(t, true);
@@ -286,15 +288,15 @@ static bool do_pass(struct turn *t) {
 
 static bool do_recv(struct turn *t) {
     const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
-    int pool = sl_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, false);
+    int pool = sl_sched_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, false);
     fill_input(t, t->seat, pool, t->a->slot, t->a->micro);
     int64_t buffer = t->s->pools[pool - SL_POOL_EDGES].in + t->a->slot;
     t->e->ins[buffer].posted++;
-    int channel = sl_channel_find(t->e, t->a->peer, t->worker);
-    sl_queue_push(&t->e->channels.at[channel].recvs,
-                  (struct sl_post){.at_ns = t->w->now, .buffer = buffer, .span = t->w->span});
+    int channel = sl_sim_channel_find(t->e, t->a->peer, t->worker);
+    sl_sim_queue_push(&t->e->channels.at[channel].recvs,
+                      (struct sl_post){.at_ns = t->w->now, .buffer = buffer, .span = t->w->span});
     record(t, t->w->now, t->w->now);
-    sl_channel_match(t->e, channel);
+    sl_sim_channel_match(t->e, channel);
     return true;
 }
 
@@ -302,22 +304,22 @@ static bool do_send(struct turn *t) {
     struct sl_worker_sim *w = t->w;
     if (!w->in_send) {
         const struct sl_edge *edge = &t->e->plan->edges[t->a->edge];
-        int pool_number = sl_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, true);
+        int pool_number = sl_sched_pool_of_edge(t->e->plan, edge, t->a->flags & SL_GRAD, true);
         const struct sl_pool_state *pool = &t->s->pools[pool_number - SL_POOL_EDGES];
         struct sl_post post = {.at_ns = w->now,
                                .buffer = pool->in + t->a->slot,
                                .span = w->span,
-                               .bytes = sl_message_bytes(t->e, t->a)};
+                               .bytes = sl_sim_message_bytes(t->e, t->a)};
         struct sl_out_buffer *out = &t->e->outs[post.buffer];
-        int channel = sl_channel_find(t->e, t->worker, t->a->peer);
+        int channel = sl_sim_channel_find(t->e, t->worker, t->a->peer);
         out->pending++;
         record(t, w->now, w->now);
         if (--out->to_send == 0)
             give(t, t->s, pool->bytes);
-        sl_queue_push(&t->e->channels.at[channel].sends, post);
+        sl_sim_queue_push(&t->e->channels.at[channel].sends, post);
         w->in_send = t->e->opts->send != SL_SEND_OVERLAP;
         w->resume_ns = -1;
-        sl_channel_match(t->e, channel);
+        sl_sim_channel_match(t->e, channel);
     }
     if (!w->in_send)
         return true;
@@ -370,7 +372,7 @@ static bool give_part(struct turn *t) {
     if (++parts->given == t->e->group_size[t->a->slot])
         for (int i = 0; i < t->e->plan->worker_count; i++)
             if (i != t->worker)
-                sl_engine_wake(t->e, i);
+                sl_sim_engine_wake(t->e, i);
     return true;
 }
 
@@ -392,7 +394,7 @@ static bool do_reduce(struct turn *t) {
                                          .group_dur_ns = m->dur_ns};
             for (int i = 0; i < t->e->plan->worker_count; i++)
                 if (t->e->workers[i].in_meeting && i != t->worker)
-                    sl_engine_wake(t->e, i);
+                    sl_sim_engine_wake(t->e, i);
         }
     }
     bool last = part->arrived == part->seats;
@@ -410,7 +412,7 @@ static bool do_reduce(struct turn *t) {
 
 static bool do_step(struct turn *t) {
     int64_t ready = t->w->now;
-    if (t->e->view.together && t->a->kind == SL_STEP && !all_given(t, false, &ready))
+    if (t->e->view.global_step && t->a->kind == SL_STEP && !all_given(t, false, &ready))
         return false;
     spend(t, ready, t->e->dur_ns[t->a->stage][t->a->kind]);
     if (t->a->kind != SL_STEP)
@@ -425,7 +427,7 @@ static bool do_step(struct turn *t) {
     return true;
 }
 
-bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *action) {
+bool sl_sim_engine_do(struct sl_engine *e, int worker, const struct sl_action *action) {
     struct sl_worker_sim *w = &e->workers[worker];
     int seat = seat_of(e, action->stage, worker);
     struct sl_action resolved;
@@ -444,7 +446,7 @@ bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *actio
     switch ((enum sl_kind)action->kind) {
     case SL_RECV: return do_recv(&t);
     case SL_SEND: return do_send(&t);
-    case SL_REDUCE: return e->view.together ? give_part(&t) : do_reduce(&t);
+    case SL_REDUCE: return e->view.global_step ? give_part(&t) : do_reduce(&t);
     case SL_STEP:
     case SL_PREDICT: return do_step(&t);
     default: return do_pass(&t);

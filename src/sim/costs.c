@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t cost_most_ns = 1000000000000000; /* 11 days */
+static const int64_t cost_max_ns = 1000000000000000; /* 11 days */
 
 /* A number with ns, us, ms or s behind it; plain = ns. Exact for whole numbers. */
 static sl_err parse_ns(struct sl_str text, const char *where, int64_t *out) {
@@ -30,13 +30,13 @@ static sl_err parse_ns(struct sl_str text, const char *where, int64_t *out) {
     memcpy(number, text.at, text.length);
     number[text.length] = '\0';
     bool digits = strspn(number, "0123456789") == text.length;
-    if (digits && sl_parse_int(number, where, &whole) == SL_OK && whole <= cost_most_ns / factor) {
+    if (digits && sl_parse_int(number, where, &whole) == SL_OK && whole <= cost_max_ns / factor) {
         *out = whole * factor;
         return SL_OK;
     }
     SL_TRY(sl_parse_double(number, where, &value));
     value *= (double)factor;
-    if (!(value >= 0 && value <= (double)cost_most_ns))
+    if (!(value >= 0 && value <= (double)cost_max_ns))
         return sl_fail(SL_ERR_USAGE, "%s: a time from 0 to 1000000s is expected, found '%s'", where,
                        number);
     *out = (int64_t)(value + 0.5);
@@ -67,7 +67,7 @@ static struct sl_str cut(struct sl_str *rest, char mark) {
 
 static int find_kind(struct sl_str name) {
     for (int k = 0; k < SL_KIND_COUNT; k++)
-        if (k != SL_SEND && k != SL_RECV && sl_str_is(name, sl_kind_name((enum sl_kind)k)))
+        if (k != SL_SEND && k != SL_RECV && sl_str_is(name, sl_sched_kind_name((enum sl_kind)k)))
             return k;
     return -1;
 }
@@ -79,7 +79,7 @@ static sl_err find_stage(const struct sl_plan *plan, struct sl_str name, int *ou
         return SL_OK;
     for (size_t i = 0; i < name.length && i < 8; i++)
         number = isdigit((unsigned char)name.at[i]) ? number * 10 + (name.at[i] - '0')
-                                                    : SL_STAGE_MOST * (int64_t)10;
+                                                    : SL_STAGE_MAX * (int64_t)10;
     if (!name.length || name.length > 7 || number >= plan->stage_count)
         return sl_fail(SL_ERR_USAGE, "--costs: no stage '%.*s'; stages are %s to %s (or 0 to %d)",
                        (int)(name.length < 40 ? name.length : 40), name.at, plan->stages[0].name,
@@ -117,19 +117,22 @@ static void complete(const struct given *given, int64_t dur[SL_KIND_COUNT]) {
     for (int k = 0; k < SL_KIND_COUNT; k++)
         if (has[k])
             dur[k] = d[k];
-    if (!has[SL_B] && (has[SL_I] || has[SL_W]))
-        dur[SL_B] = dur[SL_I] + dur[SL_W];
-    if (has[SL_B] && !has[SL_I] && !has[SL_W]) {
-        dur[SL_I] = (d[SL_B] + 1) / 2;
-        dur[SL_W] = d[SL_B] / 2;
+    if (!has[SL_BACKWARD] && (has[SL_BACKWARD_INPUT] || has[SL_BACKWARD_WEIGHT]))
+        dur[SL_BACKWARD] = dur[SL_BACKWARD_INPUT] + dur[SL_BACKWARD_WEIGHT];
+    if (has[SL_BACKWARD] && !has[SL_BACKWARD_INPUT] && !has[SL_BACKWARD_WEIGHT]) {
+        dur[SL_BACKWARD_INPUT] = (d[SL_BACKWARD] + 1) / 2;
+        dur[SL_BACKWARD_WEIGHT] = d[SL_BACKWARD] / 2;
     }
-    if (has[SL_F] && !has[SL_RECOMPUTE])
-        dur[SL_RECOMPUTE] = d[SL_F];
+    if (has[SL_FORWARD] && !has[SL_RECOMPUTE])
+        dur[SL_RECOMPUTE] = d[SL_FORWARD];
 }
 
 sl_err sl_sim_costs(const struct sl_plan *plan, const char *text, int64_t (*dur)[SL_KIND_COUNT]) {
-    static const int64_t units[SL_KIND_COUNT] = {
-        [SL_F] = 1, [SL_B] = 2, [SL_I] = 1, [SL_W] = 1, [SL_RECOMPUTE] = 1};
+    static const int64_t units[SL_KIND_COUNT] = {[SL_FORWARD] = 1,
+                                                 [SL_BACKWARD] = 2,
+                                                 [SL_BACKWARD_INPUT] = 1,
+                                                 [SL_BACKWARD_WEIGHT] = 1,
+                                                 [SL_RECOMPUTE] = 1};
     for (int i = 0; i < plan->stage_count; i++)
         memcpy(dur[i], units, sizeof dur[i]);
     struct sl_str rest = sl_str(text);
@@ -230,7 +233,7 @@ sl_err sl_sim_cold_parse(const char *text, struct sl_cold *out) {
                            "F=40us,B=90us,after=5ms",
                            (int)(name.length < 40 ? name.length : 40), name.at);
         SL_TRY(parse_ns(trim(value), "--cold", fields[at].to));
-        if (*fields[at].to > SL_COLD_MOST_NS)
+        if (*fields[at].to > SL_COLD_MAX_NS)
             return sl_fail(SL_ERR_USAGE, "--cold: %s is more than a second", fields[at].name);
     }
     return SL_OK;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sl_event_before(const struct sl_event *a, const struct sl_event *b) {
+bool sl_sim_event_before(const struct sl_event *a, const struct sl_event *b) {
     if (a->time_ns != b->time_ns)
         return a->time_ns < b->time_ns;
     if ((a->channel < 0) != (b->channel < 0)) /* workers first, then all that became ready */
@@ -12,11 +12,11 @@ bool sl_event_before(const struct sl_event *a, const struct sl_event *b) {
     return a->worker != b->worker ? a->worker < b->worker : a->order < b->order;
 }
 
-void sl_engine_event(struct sl_engine *e, struct sl_event event) {
+void sl_sim_engine_event(struct sl_engine *e, struct sl_event event) {
     SL_PUSH(&e->events, event);
     struct sl_event *at = e->events.at;
     int64_t i = e->events.count - 1;
-    for (; i && sl_event_before(&event, &at[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && sl_sim_event_before(&event, &at[(i - 1) / 2]); i = (i - 1) / 2)
         at[i] = at[(i - 1) / 2];
     at[i] = event;
 }
@@ -25,9 +25,9 @@ static struct sl_event next_event(struct sl_engine *e) {
     struct sl_event *at = e->events.at, top = at[0], item = at[--e->events.count];
     int64_t i = 0, count = e->events.count;
     for (int64_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && sl_event_before(&at[child + 1], &at[child]))
+        if (child + 1 < count && sl_sim_event_before(&at[child + 1], &at[child]))
             child++;
-        if (!sl_event_before(&at[child], &item))
+        if (!sl_sim_event_before(&at[child], &item))
             break;
         at[i] = at[child];
     }
@@ -37,7 +37,7 @@ static struct sl_event next_event(struct sl_engine *e) {
 }
 
 /* If the worker waits, look at it again. */
-void sl_engine_wake(struct sl_engine *e, int worker) {
+void sl_sim_engine_wake(struct sl_engine *e, int worker) {
     struct sl_worker_sim *w = &e->workers[worker];
     if (w->queued || !w->waiting)
         return;
@@ -47,7 +47,7 @@ void sl_engine_wake(struct sl_engine *e, int worker) {
         return;
     }
     int64_t time = w->now > e->now ? w->now : e->now;
-    sl_engine_event(e, (struct sl_event){time, -1, worker, 0});
+    sl_sim_engine_event(e, (struct sl_event){time, -1, worker, 0});
 }
 
 /* --- without sharing: every worker as far as it can, one segment after the other --- */
@@ -57,7 +57,7 @@ static void run_worker(struct sl_engine *e, int worker, int segment) {
     struct sl_worker_sim *w = &e->workers[worker];
     w->waiting = false;
     for (; w->at < list->count; w->at++)
-        if (!sl_engine_do(e, worker, &list->at[w->at])) {
+        if (!sl_sim_engine_do(e, worker, &list->at[w->at])) {
             w->waiting = true;
             return;
         }
@@ -65,7 +65,7 @@ static void run_worker(struct sl_engine *e, int worker, int segment) {
 
 static sl_err stuck(const struct sl_engine *e, int worker) {
     return sl_fail(
-        SL_ERR_NO,
+        SL_ERR_REFUSED,
         "the schedule stops: worker %d waits for ever in %s, action %lld; it has not been "
         "verified",
         worker, e->workers[worker].segment == SL_PERIOD ? "the period" : "prologue or epilogue",
@@ -122,10 +122,10 @@ static void go_on(struct sl_engine *e, int worker) {
     while ((action = next_action(e, worker))) {
         if (w->now > e->now) { /* come back when it is free */
             w->queued = true;
-            sl_engine_event(e, (struct sl_event){w->now, -1, worker, 0});
+            sl_sim_engine_event(e, (struct sl_event){w->now, -1, worker, 0});
             return;
         }
-        if (!sl_engine_do(e, worker, action)) {
+        if (!sl_sim_engine_do(e, worker, action)) {
             w->waiting = true;
             return;
         }
@@ -145,7 +145,7 @@ static struct border border_of(struct sl_engine *e) {
     struct border b = {
         .actions = e->actions, .transfers = e->transfers, .moved_bytes = e->moved_bytes};
     int workers = e->plan->worker_count, seats = e->plan->seat_count;
-    b.state = sl_steady_state(e, &b.count, &b.base_ns);
+    b.state = sl_sim_steady_state(e, &b.count, &b.base_ns);
     b.busy_ns = sl_realloc(NULL, sizeof *b.busy_ns * (size_t)(workers + seats));
     for (int i = 0; i < workers; i++)
         b.busy_ns[i] = e->worker_out[i].busy_ns;
@@ -257,7 +257,7 @@ static void run_events(struct sl_engine *e) {
         e->now = event.time_ns;
         if (event.channel >= 0) {
             e->channels.at[event.channel].in_queue--;
-            sl_channel_time(e, event.channel);
+            sl_sim_channel_time(e, event.channel);
             continue;
         }
         go_on(e, event.worker);
@@ -273,7 +273,7 @@ static void run_events(struct sl_engine *e) {
 static sl_err run_queue(struct sl_engine *e) {
     for (int w = 0; w < e->plan->worker_count; w++) {
         e->workers[w].waiting = true;
-        sl_engine_wake(e, w);
+        sl_sim_engine_wake(e, w);
     }
     run_events(e);
     for (int w = 0; w < e->plan->worker_count; w++)
@@ -313,9 +313,9 @@ static sl_err check_range(const struct sl_engine *e) {
                    (double)e->view.lists[SL_EPILOGUE][w].count +
                    (double)e->view.lists[SL_PERIOD][w].count * e->view.reps;
     if (e->opts->tempo.passes)
-        longest *= (double)SL_TEMPO_MOST / SL_TEMPO_EVEN;
+        longest *= (double)SL_TEMPO_MAX / SL_TEMPO_EVEN;
     if ((longest + slowest + latency + 1) * (actions + 1) > 4e18)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "times do not fit into 64-bit nanoseconds: %.3g actions of up to "
                        "%.3g ns",
                        actions, longest + slowest + latency);
@@ -329,7 +329,7 @@ static int64_t step_time(const struct sl_engine *e, int32_t iters) {
 }
 
 static sl_err play(struct sl_engine *e, struct sl_arena *arena) {
-    sl_engine_open(e, arena);
+    sl_sim_engine_open(e, arena);
     SL_TRY(check_range(e));
     SL_TRY(e->shared ? run_queue(e) : run_segments(e));
     shift(e);
@@ -369,7 +369,7 @@ sl_err sl_sim_run(struct sl_arena *arena, const struct sl_sched *sched,
                                .timeline = timeline_of(&e, arena, sched)};
         *out = sim;
     }
-    sl_engine_close(&e);
+    sl_sim_engine_close(&e);
     return err;
 }
 
@@ -378,12 +378,12 @@ int64_t sl_sim_bubble(const struct sl_sim *sim, int worker) {
 }
 
 int64_t sl_sim_shared_ns(const struct sl_sim *sim, int workers, int devices) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int d = 0; d < devices; d++) {
         int64_t sum = 0;
         for (int w = d; w < workers; w += devices)
             sum += sim->workers[w].busy_ns;
-        most = sum > most ? sum : most;
+        max = sum > max ? sum : max;
     }
-    return most;
+    return max;
 }

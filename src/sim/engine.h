@@ -137,27 +137,27 @@ struct sl_engine {
 };
 
 /* state.c */
-void sl_engine_open(struct sl_engine *e, struct sl_arena *arena);
-void sl_engine_close(struct sl_engine *e);
+void sl_sim_engine_open(struct sl_engine *e, struct sl_arena *arena);
+void sl_sim_engine_close(struct sl_engine *e);
 
 /* net.c */
-int sl_channel_find(const struct sl_engine *e, int from, int to);
-void sl_channel_add(struct sl_engine *e, int from, int to);
-void sl_channel_wires(struct sl_engine *e);
-void sl_channel_match(struct sl_engine *e, int channel);
-void sl_channel_time(struct sl_engine *e, int channel); /* the oldest pair gets its times */
-void sl_queue_push(struct sl_queue *queue, struct sl_post post);
-int64_t sl_message_bytes(const struct sl_engine *e, const struct sl_action *a);
+int sl_sim_channel_find(const struct sl_engine *e, int from, int to);
+void sl_sim_channel_add(struct sl_engine *e, int from, int to);
+void sl_sim_channel_wires(struct sl_engine *e);
+void sl_sim_channel_match(struct sl_engine *e, int channel);
+void sl_sim_channel_time(struct sl_engine *e, int channel); /* the oldest pair gets its times */
+void sl_sim_queue_push(struct sl_queue *queue, struct sl_post post);
+int64_t sl_sim_message_bytes(const struct sl_engine *e, const struct sl_action *a);
 
 /* action.c: false = the worker waits. */
-bool sl_engine_do(struct sl_engine *e, int worker, const struct sl_action *action);
+bool sl_sim_engine_do(struct sl_engine *e, int worker, const struct sl_action *action);
 
 /* engine.c */
-void sl_engine_wake(struct sl_engine *e, int worker);
-void sl_engine_event(struct sl_engine *e, struct sl_event event);
-bool sl_event_before(const struct sl_event *a, const struct sl_event *b);
+void sl_sim_engine_wake(struct sl_engine *e, int worker);
+void sl_sim_engine_event(struct sl_engine *e, struct sl_event event);
+bool sl_sim_event_before(const struct sl_event *a, const struct sl_event *b);
 
 /* steady.c: the state at a border, relative to its earliest worker; *base_ns is that time. */
-int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns);
+int64_t *sl_sim_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns);
 
 #endif

@@ -15,7 +15,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 29);
 }
 
-int sl_channel_find(const struct sl_engine *e, int from, int to) {
+int sl_sim_channel_find(const struct sl_engine *e, int from, int to) {
     uint64_t at = mix(((uint64_t)from << 20) ^ (uint64_t)to);
     for (;; at++) {
         int32_t channel = e->channel_table[at & (uint64_t)(e->channel_room - 1)];
@@ -33,8 +33,8 @@ static void index_channel(struct sl_engine *e, int32_t channel) {
     e->channel_table[at & (uint64_t)(e->channel_room - 1)] = channel;
 }
 
-void sl_channel_add(struct sl_engine *e, int from, int to) {
-    if (e->channel_room && sl_channel_find(e, from, to) >= 0)
+void sl_sim_channel_add(struct sl_engine *e, int from, int to) {
+    if (e->channel_room && sl_sim_channel_find(e, from, to) >= 0)
         return;
     struct sl_channel_sim channel = {.from = from, .to = to};
     SL_PUSH(&e->channels, channel);
@@ -52,13 +52,13 @@ void sl_channel_add(struct sl_engine *e, int from, int to) {
 
 /* --- wires --- */
 
-void sl_channel_wires(struct sl_engine *e) {
+void sl_sim_channel_wires(struct sl_engine *e) {
     if (!e->opts->net.route)
         return;
     struct sl_map names = {0};
-    int64_t most = e->channels.count * SL_SIM_WIRES;
-    uint64_t *keys = SL_NEW(&e->scratch, uint64_t, most);
-    e->wire_free = SL_NEW(&e->scratch, int64_t, most);
+    int64_t max = e->channels.count * SL_SIM_WIRES;
+    uint64_t *keys = SL_NEW(&e->scratch, uint64_t, max);
+    e->wire_free = SL_NEW(&e->scratch, int64_t, max);
     for (int64_t i = 0; i < e->channels.count; i++) {
         struct sl_channel_sim *c = &e->channels.at[i];
         struct sl_sim_route route = {0};
@@ -116,7 +116,7 @@ static int64_t wire_time(int64_t bytes, int64_t bytes_per_s) {
 }
 
 /* Samples that the two micro-batches share, times bytes of a sample. */
-int64_t sl_message_bytes(const struct sl_engine *e, const struct sl_action *a) {
+int64_t sl_sim_message_bytes(const struct sl_engine *e, const struct sl_action *a) {
     const struct sl_edge *edge = &e->plan->edges[a->edge];
     const struct sl_stage *stage = &e->plan->stages[a->stage];
     if (!edge->sample_bytes)
@@ -134,7 +134,7 @@ int64_t sl_message_bytes(const struct sl_engine *e, const struct sl_action *a) {
     return samples > 0 ? samples * edge->sample_bytes : 0;
 }
 
-void sl_queue_push(struct sl_queue *queue, struct sl_post post) {
+void sl_sim_queue_push(struct sl_queue *queue, struct sl_post post) {
     if (queue->head == queue->vec.count) {
         queue->head = queue->vec.count = 0;
     } else if (queue->head > 64 && queue->head * 2 > queue->vec.count) {
@@ -163,10 +163,10 @@ static void take_landed(struct sl_engine *e, struct sl_channel_sim *c) {
     in->arrival_ns = landed.at_ns > in->arrival_ns ? landed.at_ns : in->arrival_ns;
     if (e->lanes)
         set_span(e, c->to, recv.span, landed.start_ns, landed.at_ns);
-    sl_engine_wake(e, c->to);
+    sl_sim_engine_wake(e, c->to);
 }
 
-void sl_channel_time(struct sl_engine *e, int channel) {
+void sl_sim_channel_time(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     struct sl_post send = c->sends.vec.at[c->sends.head++];
     int64_t start = send.at_ns > c->last_ns ? send.at_ns : c->last_ns;
@@ -191,8 +191,8 @@ void sl_channel_time(struct sl_engine *e, int channel) {
     struct sl_worker_sim *from = &e->workers[c->from];
     if (from->in_send && e->opts->send == SL_SEND_BLOCKING)
         from->resume_ns = left;
-    sl_engine_wake(e, c->from);
-    sl_queue_push(&c->landed, (struct sl_post){.at_ns = arrival, .start_ns = start});
+    sl_sim_engine_wake(e, c->from);
+    sl_sim_queue_push(&c->landed, (struct sl_post){.at_ns = arrival, .start_ns = start});
     take_landed(e, c);
 }
 
@@ -203,10 +203,10 @@ static void meet(struct sl_engine *e, const struct sl_channel_sim *c, int64_t re
     if (e->opts->send != SL_SEND_RENDEZVOUS || !from->in_send)
         return;
     from->resume_ns = ready;
-    sl_engine_wake(e, c->from);
+    sl_sim_engine_wake(e, c->from);
 }
 
-void sl_channel_match(struct sl_engine *e, int channel) {
+void sl_sim_channel_match(struct sl_engine *e, int channel) {
     struct sl_channel_sim *c = &e->channels.at[channel];
     int64_t send = c->sends.head + c->in_queue, recv = c->recvs.head + c->in_queue;
     bool posted = recv < c->recvs.vec.count;
@@ -219,9 +219,9 @@ void sl_channel_match(struct sl_engine *e, int channel) {
         ready = c->recvs.vec.at[recv].at_ns;
     meet(e, c, ready);
     if (!e->shared) {
-        sl_channel_time(e, channel);
+        sl_sim_channel_time(e, channel);
         return;
     }
     c->in_queue++;
-    sl_engine_event(e, (struct sl_event){ready, channel, c->from, c->sends.vec.at[send].span});
+    sl_sim_engine_event(e, (struct sl_event){ready, channel, c->from, c->sends.vec.at[send].span});
 }

@@ -9,7 +9,7 @@ static void open_pools(struct sl_engine *e, int seat) {
     const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
     const struct sl_pool *pools = e->view.pools[seat];
     struct sl_seat_sim *s = &e->seats[seat];
-    int edges = sl_pool_count(stage) - SL_POOL_EDGES;
+    int edges = sl_sched_pool_count(stage) - SL_POOL_EDGES;
     s->pools = SL_NEW(&e->scratch, struct sl_pool_state, edges);
     for (int i = 0; i < edges; i++) {
         bool output = (i % 2 == 1) == (i / 2 < stage->in_count); /* grads of ins, acts of outs */
@@ -58,13 +58,13 @@ static void scan(struct sl_engine *e, int worker, const struct sl_actions *list)
         if (a->kind != SL_SEND && a->kind != SL_RECV)
             continue;
         bool send = a->kind == SL_SEND;
-        int pool = sl_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, send);
+        int pool = sl_sched_pool_of_edge(plan, &plan->edges[a->edge], a->flags & SL_GRAD, send);
         struct sl_pool_state *state =
             &e->seats[sl_sched_seat(plan, a->stage, worker)].pools[pool - SL_POOL_EDGES];
         if (state->used && plan->stages[a->stage].width == 1 && e->plain[a->edge])
             continue; /* a plain edge has one channel each way, and it is known */
         state->used = true;
-        sl_channel_add(e, send ? worker : a->peer, send ? a->peer : worker);
+        sl_sim_channel_add(e, send ? worker : a->peer, send ? a->peer : worker);
     }
 }
 
@@ -85,7 +85,7 @@ static bool is_uneven(const struct sl_sched *sched) {
     return sched->last_batch != sched->batch;
 }
 
-void sl_engine_open(struct sl_engine *e, struct sl_arena *arena) {
+void sl_sim_engine_open(struct sl_engine *e, struct sl_arena *arena) {
     const struct sl_plan *plan = e->plan;
     e->uneven = is_uneven(&e->view);
     e->plain = SL_NEW(&e->scratch, bool, plan->edge_count);
@@ -118,12 +118,12 @@ void sl_engine_open(struct sl_engine *e, struct sl_arena *arena) {
         for (int s = 0; s < SL_SEGMENT_COUNT; s++)
             scan(e, w, &e->view.lists[s][w]);
     }
-    sl_channel_wires(e);
+    sl_sim_channel_wires(e);
     if (e->opts->timeline)
         open_lanes(e, arena);
 }
 
-void sl_engine_close(struct sl_engine *e) {
+void sl_sim_engine_close(struct sl_engine *e) {
     for (int64_t i = 0; i < e->channels.count; i++) {
         SL_VEC_FREE(&e->channels.at[i].sends.vec);
         SL_VEC_FREE(&e->channels.at[i].recvs.vec);

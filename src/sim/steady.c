@@ -73,7 +73,7 @@ static void put_worker(struct state *s, const struct sl_worker_sim *w, int32_t r
 
 static int compare_events(const void *a, const void *b) {
     const struct sl_event *x = a, *y = b;
-    return sl_event_before(x, y) ? -1 : sl_event_before(y, x);
+    return sl_sim_event_before(x, y) ? -1 : sl_sim_event_before(y, x);
 }
 
 /* In the order in which they come; their ties are decided by what is only shifted. */
@@ -130,7 +130,7 @@ static int64_t room_of(const struct sl_engine *e) {
     return room + (e->shared ? queue_room(e) : 0);
 }
 
-int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) {
+int64_t *sl_sim_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) {
     const struct sl_plan *plan = e->plan;
     struct state s = {.e = e, .base_ns = INT64_MAX};
     int32_t reps = e->workers[0].rep;
@@ -141,7 +141,8 @@ int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) 
     for (int w = 0; w < plan->worker_count; w++)
         put_time(&s, e->workers[w].now);
     for (int i = 0; i < plan->seat_count; i++)
-        for (int j = 0; j < sl_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES; j++)
+        for (int j = 0;
+             j < sl_sched_pool_count(&plan->stages[plan->seats[i].stage]) - SL_POOL_EDGES; j++)
             put_pool(&s, i, j, e->workers[plan->seats[i].worker].rep);
     for (int64_t i = 0; i < e->channels.count; i++)
         put_channel(&s, &e->channels.at[i]);
@@ -151,7 +152,7 @@ int64_t *sl_steady_state(struct sl_engine *e, int64_t *count, int64_t *base_ns) 
         put(&s, e->meetings[i].arrived);
         put_time(&s, e->meetings[i].latest_ns);
     }
-    for (int g = 0; e->view.together && g <= sl_sched_group_count(plan); g++)
+    for (int g = 0; e->view.global_step && g <= sl_sched_group_count(plan); g++)
         for (int i = 0; i < SL_PARTS_KEPT; i++) {
             int32_t version = reps + i - (e->shared ? SL_PARTS_KEPT / 2 : 0);
             const struct sl_parts_sim *parts =

@@ -25,22 +25,22 @@ int main(void) {
                                "loss reduce_sum(square(x * w))\n";
     struct sl_model_options options = {.find_op = find, .nearest_op = sl_op_nearest};
     struct sl_graph *graph = NULL;
-    if (sl_model_read("t", text, strlen(text), &options, &graph) != SL_OK ||
+    if (sl_graph_model_read("t", text, strlen(text), &options, &graph) != SL_OK ||
         sl_graph_autodiff(graph) != SL_OK) {
         fprintf(stderr, "%s\n", sl_err_message());
         return 1;
     }
-    struct sl_ref_run *run = sl_ref_open(graph, 1, 1);
+    struct sl_ref_run *run = sl_op_ref_open(graph, 1, 1);
     double *x = run->arrays[graph->inputs.at[0].value].f;
     const double *w = run->arrays[graph->params.at[0].value].f;
     for (int i = 0; i < 3; i++)
         x[i] = i + 1.5;
-    sl_ref_nodes(run, 0, graph->nodes.count);
+    sl_op_ref_nodes(run, 0, graph->nodes.count);
     const double *dw = run->arrays[graph->grads.at[0].value].f;
     int wrong = 0;
     for (int i = 0; i < 3; i++)
         wrong += fabs(dw[i] - 2 * w[i] * x[i] * x[i]) > 1e-12;
-    sl_ref_close(run);
+    sl_op_ref_close(run);
     sl_graph_close(graph);
     return wrong;
 }

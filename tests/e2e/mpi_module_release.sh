@@ -22,6 +22,6 @@ refused() { # WHAT FROM TO: the module with one text in it replaced by another
     grep -q "$work" "$work/err" || fail "$1: the file is not named"
 }
 refused "another identity" "$build" "$(tr '0-9a-f' '1-9a-f0' <<<"$build")"
-refused "an older module" sl_module_build sl_module_xuild
+refused "an older module" sl_comm_module_build sl_comm_module_xuild
 "$work/sluice" doctor --quick >"$work/out" 2>"$work/err" || true
 grep -q "another build" "$work/out" || fail "doctor does not say why there is no MPI"

@@ -1,8 +1,8 @@
 /* Manifest reader of checkpoints. The input is the text in front of the hash; the right hash is put
  * behind it, or nothing would get past the checksum. What is accepted is written and read again. */
 #include "base/map.h"
+#include "ckpt/manifest.h"
 #include "fuzz/meter.h"
-#include "run/ckpt_manifest.h"
 
 #include <stdint.h>
 #include <stdio.h>

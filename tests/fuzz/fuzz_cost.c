@@ -3,7 +3,7 @@
 #include "fuzz/meter.h"
 #include "fuzz/round_trip.h"
 
-SL_FUZZ_ROUND_TRIP(cost)
+SL_FUZZ_ROUND_TRIP(sl_cost, sl_cost)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

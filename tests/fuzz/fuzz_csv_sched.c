@@ -18,12 +18,12 @@ static void check(struct sl_arena *arena, const struct sl_sched *passes) {
         return;
     SL_ASSERT(sl_sim_run(arena, sched, &opts, &sim) == SL_OK);
     struct sl_critical path;
-    sl_timeline_critical(arena, sim->timeline, &path);
+    sl_sched_timeline_critical(arena, sim->timeline, &path);
     SL_ASSERT(path.gap_ns == 0);
     for (int comms = 0; comms < 2; comms++) {
         struct sl_text text = {0};
-        SL_ASSERT(sl_torch_csv_write(sched, comms, &text) == SL_OK);
-        SL_ASSERT(sl_torch_csv_read(arena, "again", text.at, text.length, &again) == SL_OK);
+        SL_ASSERT(sl_interop_torch_csv_write(sched, comms, &text) == SL_OK);
+        SL_ASSERT(sl_interop_torch_csv_read(arena, "again", text.at, text.length, &again) == SL_OK);
         SL_ASSERT(sl_sched_action_count(again) == sl_sched_action_count(passes));
         sl_text_free(&text);
     }
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_sched *sched;
     sl_meter_start();
-    sl_err err = sl_torch_csv_read(&arena, "fuzz", (const char *)data, size, &sched);
+    sl_err err = sl_interop_torch_csv_read(&arena, "fuzz", (const char *)data, size, &sched);
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
     if (err == SL_OK)
         check(&arena, sched);

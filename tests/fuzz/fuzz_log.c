@@ -9,10 +9,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_text out = {0};
     struct sl_run_page page = {.title = "fuzz"};
     sl_meter_start();
-    sl_err err = sl_record_read(&arena, "fuzz", (const char *)data, size, &page.record);
+    sl_err err = sl_report_record_read(&arena, "fuzz", (const char *)data, size, &page.record);
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
     if (err == SL_OK)
-        sl_run_page_put(&page, &out);
+        sl_report_run_page_put(&page, &out);
     sl_text_free(&out);
     sl_arena_free(&arena);
     return 0;

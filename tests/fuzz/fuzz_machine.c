@@ -3,7 +3,7 @@
 #include "fuzz/meter.h"
 #include "fuzz/round_trip.h"
 
-SL_FUZZ_ROUND_TRIP(machine)
+SL_FUZZ_ROUND_TRIP(sl_machine, sl_cost_machine)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     const struct sl_machine *machine;
     sl_meter_start();
-    sl_err err = sl_machine_read(&arena, "fuzz", (const char *)data, size, &machine);
+    sl_err err = sl_cost_machine_read(&arena, "fuzz", (const char *)data, size, &machine);
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
     if (err == SL_OK)
         same_again(&arena, machine);

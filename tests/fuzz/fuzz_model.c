@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PARTS = 4, NODES_MOST = 2000, NODE_BYTES = 2048 };
+enum { PARTS = 4, NODES_MAX = 2000, NODE_BYTES = 2048 };
 
 struct parts {
     struct sl_str at[PARTS];
@@ -45,9 +45,9 @@ static void check_again(const struct sl_text *first, struct sl_model_options *op
     struct sl_text second = {0};
     options->find_used = NULL;
     options->set_count = 0;
-    sl_err err = sl_model_read("again", first->at, first->length, options, &graph);
+    sl_err err = sl_graph_model_read("again", first->at, first->length, options, &graph);
     SL_ASSERT(err == SL_OK);
-    sl_model_write(graph, &second);
+    sl_graph_model_write(graph, &second);
     SL_ASSERT(second.length == first->length && memcmp(second.at, first->at, first->length) == 0);
     sl_text_free(&second);
     sl_graph_close(graph);
@@ -59,7 +59,7 @@ static void try_pieces(const struct sl_str *text, const struct sl_model_options 
     struct sl_model_header header;
     struct sl_graph *graph = sl_graph_open("piece", sl_op_find);
     int x, result;
-    sl_err err = sl_model_peek("peek", text->at, text->length, &arena, &header);
+    sl_err err = sl_graph_model_peek("peek", text->at, text->length, &arena, &header);
     SL_ASSERT(err != SL_OK || header.name);
     err = sl_graph_input(graph, "in", SL_FLOAT, SL_SHAPE(2, 1, 1, 5), 0, &x);
     SL_ASSERT(err == SL_OK);
@@ -69,7 +69,7 @@ static void try_pieces(const struct sl_str *text, const struct sl_model_options 
                                    .values = &x,
                                    .value_count = 1,
                                    .result = text->length % 2 ? &result : NULL};
-    if (sl_model_extend(graph, options, &piece) == SL_OK)
+    if (sl_graph_model_extend(graph, options, &piece) == SL_OK)
         err = sl_graph_check(graph);
     sl_graph_close(graph);
     sl_arena_free(&arena);
@@ -88,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .sets = sets,
         .set_count = size % 2,
         .eval = size % 3 == 0,
-        .node_limit = NODES_MOST,
+        .node_limit = NODES_MAX,
         .step_limit = 20000,
         .find_used = find_used,
         .find_ctx = &parts,
@@ -96,17 +96,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size % 5 == 0)
         try_pieces(&parts.at[0], &options);
     sl_meter_start();
-    sl_err err = sl_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph);
+    sl_err err = sl_graph_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph);
     /* A text is a program: what it builds is bounded by its limits, not by its length. */
-    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES + NODES_MOST * NODE_BYTES);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES + NODES_MAX * NODE_BYTES);
     if (err != SL_OK) {
         SL_ASSERT(*sl_err_message());
         return 0;
     }
-    sl_model_write(graph, &text);
+    sl_graph_model_write(graph, &text);
     if (sl_graph_autodiff(graph) == SL_OK) {
         sl_graph_stats(graph, &stats);
-        sl_model_write_dot(graph, &dot);
+        sl_graph_model_write_dot(graph, &dot);
     }
     sl_graph_close(graph);
     check_again(&text, &options);

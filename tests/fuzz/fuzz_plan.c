@@ -3,7 +3,7 @@
 #include "fuzz/round_trip.h"
 #include "plan/plan.h"
 
-SL_FUZZ_ROUND_TRIP(plan)
+SL_FUZZ_ROUND_TRIP(sl_plan, sl_plan)
 
 /* A worker may have no stage, so a short file may have many of them: 28 bytes each in four tables,
  * and an arena's block is at most twice what is put into it. */
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const struct sl_plan *plan;
     sl_meter_start();
     sl_err err = sl_plan_read(&arena, "fuzz", (const char *)data, size, &plan);
-    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES + SL_WORKER_MOST * WORKER_BYTES);
+    sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES + SL_WORKER_MAX * WORKER_BYTES);
     if (err == SL_OK)
         same_again(&arena, plan);
     sl_arena_free(&arena);

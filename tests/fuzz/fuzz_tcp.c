@@ -31,13 +31,13 @@ static void check_size(struct sl_transfer *op, int64_t size_bytes) {
 
 static void open_world(struct world *w, uint8_t choice) {
     int pair[2];
-    *w = (struct world){.comm = {.post = {.base = {.row = &sl_transport_tcp, .ranks = 2}},
+    *w = (struct world){.comm = {.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 2}},
                                  .peers = w->peers,
                                  .poll_fd = -1,
                                  .wake_fd = -1}};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
         abort();
-    sl_gate_open(&w->comm.post.base.gate);
+    sl_comm_gate_open(&w->comm.post.base.gate);
     pthread_mutex_init(&w->comm.lock, NULL);
     w->far = pair[1];
     for (int r = 0; r < 2; r++) {
@@ -65,7 +65,7 @@ static void open_world(struct world *w, uint8_t choice) {
 static void close_world(struct world *w) {
     close(w->far);
     tcp_free_peer(&w->peers[1]);
-    sl_gate_close(&w->comm.post.base.gate);
+    sl_comm_gate_close(&w->comm.post.base.gate);
     pthread_mutex_destroy(&w->comm.lock);
 }
 

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
     if (err == SL_OK) {
         struct sl_text text = {0};
-        sl_report_grid(&picture, &(struct sl_grid_opts){.most_lanes = 8, .critical = true}, &text);
+        sl_report_grid(&picture, &(struct sl_grid_opts){.max_lanes = 8, .critical = true}, &text);
         if (picture.lane_count < 100) {
             sl_report_svg(&picture, 800, &text);
             sl_report_html(&picture, 1, &text);

@@ -15,14 +15,14 @@ size_t __sanitizer_get_allocated_size(const volatile void *memory) __attribute__
 
 static atomic_bool counting;
 static atomic_int_least64_t live, peak;
-static int64_t most_excess, limit;
+static int64_t max_excess, limit;
 
 static void on_malloc(const volatile void *memory, size_t size_bytes) {
     if (!memory || !atomic_load(&counting))
         return;
     int64_t now = atomic_fetch_add(&live, (int64_t)size_bytes) + (int64_t)size_bytes;
-    int64_t most = atomic_load(&peak);
-    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
+    int64_t max = atomic_load(&peak);
+    while (now > max && !atomic_compare_exchange_weak(&peak, &max, now))
         continue;
 }
 
@@ -32,7 +32,7 @@ static void on_free(const volatile void *memory) {
 }
 
 static void tell(void) {
-    fprintf(stderr, "stat::most_over_twice_bytes:    %lld\n", (long long)most_excess);
+    fprintf(stderr, "stat::most_over_twice_bytes:    %lld\n", (long long)max_excess);
     fprintf(stderr, "stat::limit_over_twice_bytes:   %lld\n", (long long)limit);
 }
 
@@ -55,7 +55,7 @@ void sl_meter_start(void) {
 void sl_meter_check(int64_t size_bytes, int64_t constant_bytes) {
     atomic_store(&counting, false);
     int64_t excess = atomic_load(&peak) - 2 * size_bytes;
-    most_excess = excess > most_excess ? excess : most_excess;
+    max_excess = excess > max_excess ? excess : max_excess;
     limit = constant_bytes;
     if (excess <= constant_bytes)
         return;

@@ -5,15 +5,15 @@
 
 #include "fuzz/meter.h"
 #include "interop/importer.h"
-#include "search/peer.h"
+#include "peers/peers.h"
 
 #include <stdlib.h>
 
 /* Cuts grow with 2^layers where nothing hangs together, and pairs of them with 3^layers. */
-enum { PLANNED_MOST = 8 };
+enum { PLANNED_MAX = 8 };
 
 static void fuzz_plan(const char *name, struct sl_arena *arena, const struct sl_layers *layers) {
-    struct sl_peer_plan plan;
+    struct sl_peers_plan plan;
     struct sl_peer_query query = {.devices = 3,
                                   .level_count = 1,
                                   .level = {3},
@@ -22,7 +22,7 @@ static void fuzz_plan(const char *name, struct sl_arena *arena, const struct sl_
                                   .micro = 6,
                                   .cpus = 1};
     int covered = 0;
-    if (sl_peer_model_find(name)->plan(arena, layers, &query, &plan) != SL_OK)
+    if (sl_peers_model_find(name)->plan(arena, layers, &query, &plan) != SL_OK)
         return;
     for (int i = 0; i < plan.stage_count; i++)
         covered += plan.stages[i].count;
@@ -34,14 +34,14 @@ static int fuzz_peer(const char *name, const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const struct sl_layers *layers;
-    const struct sl_importer *importer = sl_importer_find(name);
+    const struct sl_importer *importer = sl_interop_importer_find(name);
     sl_meter_start();
     sl_err err = importer->read(&arena, "fuzz", (const char *)data, size, &layers);
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);
     if (err == SL_OK) {
-        sl_layers_summary(layers, &text);
-        sl_layers_summary_json(layers, &text);
-        if (layers->count <= PLANNED_MOST)
+        sl_cost_layers_summary(layers, &text);
+        sl_cost_layers_summary_json(layers, &text);
+        if (layers->count <= PLANNED_MAX)
             fuzz_plan(name, &arena, layers);
     }
     sl_text_free(&text);

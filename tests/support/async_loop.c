@@ -57,7 +57,7 @@ static int64_t version_of(const struct loop *l, const struct loop_rule *rule, st
                           bool forward, int64_t all) {
     struct loop_at top = at;
     top.f = at.entry_f;
-    if (!l->together || rule->forward == twobw)
+    if (!l->global_step || rule->forward == twobw)
         return forward ? rule->forward(at) : rule->backward(at);
     if (rule->forward == entry)
         return newest_at(top, true, all);
@@ -72,7 +72,7 @@ static bool is_policy(const struct loop *l, const char *name) {
 static int64_t ahead(const struct loop *l, struct loop_at at, bool forward, int64_t v) {
     int64_t n = at.entry_f, r = at.entry_f - at.f, m = at.m, k = at.k, s = 0;
     if (is_policy(l, "spectrain"))
-        s = (k - 1 + (l->together ? 0 : r / 2)) / m - v;
+        s = (k - 1 + (l->global_step ? 0 : r / 2)) / m - v;
     if (is_policy(l, "pipeoptim") && forward)
         s = (k - 1) / m - v;
     if (is_policy(l, "2bw-predict"))
@@ -95,25 +95,26 @@ static double tau_of(const struct loop *l, int height) {
 /* The height of a parameter is that of the highest stage that uses it. */
 static int param_height(const struct loop *l, int param) {
     const struct sl_graph *graph = l->config->graph;
-    int most = 0;
+    int max = 0;
     for (int64_t g = 0; g < graph->grads.count; g++) {
         int height = l->height[l->stage_of[graph->grads.at[g].node]];
-        if (graph->grads.at[g].param == param && height > most)
-            most = height;
+        if (graph->grads.at[g].param == param && height > max)
+            max = height;
     }
-    return most;
+    return max;
 }
 
 static double rate(const struct loop *l, int param, int64_t t) {
     int height = param_height(l, param);
     struct loop_at at = {.f = height + 1, .entry_f = l->depth};
-    double more = l->together ? (double)((late_by(at) + 1) / 2) : 0;
-    double lr = sl_lr_at(&l->config->lr, l->config->base_lr, t), m = (double)l->config->micros;
+    double more = l->global_step ? (double)((late_by(at) + 1) / 2) : 0;
+    double lr = sl_optim_lr_at(&l->config->lr, l->config->base_lr, t),
+           m = (double)l->config->micros;
     double delay = (height + more) / m, tau = tau_of(l, height), done = (double)(t - 1) / 100;
     if (l->rule->forward == twobw)
         delay = 1;
     if (l->rule->forward == entry)
-        delay = (l->depth - 1 + l->together) / m;
+        delay = (l->depth - 1 + l->global_step) / m;
     if (is_policy(l, "lr-rescale"))
         return lr * pow(1 + delay, -1.0);
     if (is_policy(l, "pipemare") && tau > 1)
@@ -148,7 +149,7 @@ void loop_open(struct loop *l) {
             .state_count = 2,
             .seed = c->seed,
         };
-        must(sl_worker_open(l->device, &config, &l->worker[s]));
+        must(sl_run_worker_open(l->device, &config, &l->worker[s]));
         size_t bytes = (size_t)l->worker[s]->programs[SL_WORKER_FULL]->param_bytes + 4;
         for (int v = 0; v <= LOOP_STEPS; v++) {
             l->delta[s][v] = calloc(bytes, 1);
@@ -161,7 +162,7 @@ void loop_open(struct loop *l) {
 
 void loop_close(struct loop *l) {
     for (int s = 0; s < l->stages; s++) {
-        sl_worker_close(l->worker[s]);
+        sl_run_worker_close(l->worker[s]);
         for (int v = 0; v <= LOOP_STEPS; v++) {
             free(l->delta[s][v]);
             free(l->velocity[s][v]);
@@ -191,14 +192,14 @@ static void put_inputs(struct loop *l, int s, const struct micro *u) {
     for (int i = 0; i < p->inputs.count; i++) {
         must(sl_data_fill(l->config->data, SL_DATA_TRAIN, u->first, u->count, p->inputs.at[i].index,
                           l->memory));
-        must(sl_worker_put(l->worker[s], 0, &p->inputs.at[i], l->memory));
+        must(sl_run_worker_put(l->worker[s], 0, &p->inputs.at[i], l->memory));
     }
     for (int i = 0; i < p->seeds.count; i++) {
         int loss = p->seeds.at[i].index;
         double total = share(l, loss, u->batch_first, l->config->batch);
         float seed = (float)(l->config->graph->losses.at[loss].weight *
                              share(l, loss, u->first, u->count) / total);
-        must(sl_worker_put(l->worker[s], 0, &p->seeds.at[i], &seed));
+        must(sl_run_worker_put(l->worker[s], 0, &p->seeds.at[i], &seed));
     }
 }
 
@@ -215,8 +216,8 @@ static void move(struct loop *l, int s, enum sl_worker_program program, bool gra
         for (int j = 0; j < from->count; j++) {
             if (from->at[j].peer != s || from->at[j].value != to->at[i].value)
                 continue;
-            must(sl_worker_get(l->worker[peer], 0, &from->at[j], l->memory));
-            must(sl_worker_put(l->worker[s], 0, &to->at[i], l->memory));
+            must(sl_run_worker_get(l->worker[peer], 0, &from->at[j], l->memory));
+            must(sl_run_worker_put(l->worker[s], 0, &to->at[i], l->memory));
             found++;
         }
         assert_int_equal(found, 1);
@@ -233,7 +234,7 @@ static void pass(struct loop *l, int s, const struct micro *u, enum sl_phase pha
         .seed = l->config->seed * 0x9E3779B97F4A7C15u + (uint64_t)u->step,
         .first_sample = u->first,
     };
-    must(sl_worker_pass(l->worker[s], &p));
+    must(sl_run_worker_pass(l->worker[s], &p));
 }
 
 static void add_losses(struct loop *l, int s, const struct micro *u) {
@@ -241,7 +242,7 @@ static void add_losses(struct loop *l, int s, const struct micro *u) {
     for (int i = 0; i < p->losses.count; i++) {
         int loss = p->losses.at[i].index;
         float value;
-        must(sl_worker_get(l->worker[s], 0, &p->losses.at[i], &value));
+        must(sl_run_worker_get(l->worker[s], 0, &p->losses.at[i], &value));
         l->loss[u->step] += l->config->graph->losses.at[loss].weight * (double)value *
                             share(l, loss, u->first, u->count) /
                             share(l, loss, u->batch_first, l->config->batch);
@@ -259,7 +260,7 @@ static const float *sum_uses(struct loop *l, int param) {
         const struct sl_worker *w = l->worker[l->stage_of[graph->grads.at[g].node]];
         const struct sl_program *p = w->programs[SL_WORKER_FULL];
         int64_t numel =
-            sl_shape_numel(&sl_graph_value(graph, graph->params.at[param].value)->shape, 1);
+            sl_graph_shape_numel(&sl_graph_value(graph, graph->params.at[param].value)->shape, 1);
         for (int u = 0; u < p->use_count; u++) {
             if (p->uses[u].grad != g)
                 continue;
@@ -304,8 +305,8 @@ static int64_t weights_for(struct loop *l, int s, struct loop_at at, bool forwar
         double lr = version ? rate(l, p->params[i].param, version) : 0;
         float by =
             back ? (float)tau_of(l, l->height[s]) : (float)(lr * ((double)far * reach_of(l)));
-        moved(sl_worker_weight(w, FORESEEN, i), sl_worker_weight(w, (int)version, i), by, direction,
-              p->params[i].numel);
+        moved(sl_run_worker_weight(w, FORESEEN, i), sl_run_worker_weight(w, (int)version, i), by,
+              direction, p->params[i].numel);
     }
     return FORESEEN;
 }
@@ -332,7 +333,7 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
     struct sl_worker *w = l->worker[s];
     int param = w->programs[SL_WORKER_FULL]->params[i].param;
     struct sl_optim_param op = param_of(l, param);
-    float *to = sl_worker_weight(w, (int)t, i), *from = sl_worker_weight(w, (int)t - 1, i);
+    float *to = sl_run_worker_weight(w, (int)t, i), *from = sl_run_worker_weight(w, (int)t - 1, i);
     float *delta = part(l, s, l->delta[s][t], i), *last = part(l, s, l->delta[s][t - 1], i);
     bool feedback = is_policy(l, "error-feedback") && t > 1;
     double lr = rate(l, param, t), lr_last = feedback ? rate(l, param, t - 1) : 0;
@@ -347,7 +348,7 @@ static void step_one(struct loop *l, int s, int i, int64_t t, float scale, void 
                .rows = op.shape.rank > 0 ? op.shape.dim[0] : 1,
                .w = to,
                .g = sum_uses(l, param),
-               .state = {sl_worker_opt(w, 0, i), sl_worker_opt(w, 1, i)},
+               .state = {sl_run_worker_opt(w, 0, i), sl_run_worker_opt(w, 1, i)},
                .delta = delta,
                .scratch = scratch},
     };
@@ -373,7 +374,7 @@ static void skip_one(struct loop *l, int s, int i, int64_t t) {
     struct sl_optim_param op = param_of(l, w->programs[SL_WORKER_FULL]->params[i].param);
     float *delta = part(l, s, l->delta[s][t], i);
     size_t bytes = sizeof(float) * (size_t)op.count;
-    memcpy(sl_worker_weight(w, (int)t, i), sl_worker_weight(w, (int)t - 1, i), bytes);
+    memcpy(sl_run_worker_weight(w, (int)t, i), sl_run_worker_weight(w, (int)t - 1, i), bytes);
     memcpy(delta, part(l, s, l->delta[s][t - 1], i), bytes);
     memcpy(part(l, s, l->velocity[s][t], i), part(l, s, l->velocity[s][t - 1], i), bytes);
     if (is_policy(l, "error-feedback") || !op.optim.row->delta)
@@ -381,7 +382,7 @@ static void skip_one(struct loop *l, int s, int i, int64_t t) {
     struct sl_step_coef coef =
         sl_optim_coef(&op, t, rate(l, w->programs[SL_WORKER_FULL]->params[i].param, t), 1);
     struct sl_step_io io = {.count = op.count,
-                            .state = {sl_worker_opt(w, 0, i), sl_worker_opt(w, 1, i)},
+                            .state = {sl_run_worker_opt(w, 0, i), sl_run_worker_opt(w, 1, i)},
                             .delta = delta};
     op.optim.row->delta(&coef, &io);
 }
@@ -393,12 +394,12 @@ static double norm_sq(struct loop *l, int stage) {
     if (stage >= 0) {
         const struct sl_program *p = l->worker[stage]->programs[SL_WORKER_FULL];
         for (int i = 0; i < p->param_count; i++)
-            sum += sl_norm_sq(sum_uses(l, p->params[i].param), p->params[i].numel);
+            sum += sl_optim_norm_sq(sum_uses(l, p->params[i].param), p->params[i].numel);
         return sum;
     }
     for (int param = 0; param < graph->params.count; param++) {
         const struct sl_value *value = sl_graph_value(graph, graph->params.at[param].value);
-        sum += sl_norm_sq(sum_uses(l, param), sl_shape_numel(&value->shape, 1));
+        sum += sl_optim_norm_sq(sum_uses(l, param), sl_graph_shape_numel(&value->shape, 1));
     }
     return sum;
 }
@@ -407,12 +408,12 @@ static double norm_sq(struct loop *l, int stage) {
 static void step_all(struct loop *l, int64_t t) {
     enum { SCRATCH = 1 << 20 };
     void *scratch = aligned_alloc(64, SCRATCH);
-    struct sl_norm_verdict all = sl_norm_judge(norm_sq(l, -1), 1, l->config->clip);
+    struct sl_norm_verdict all = sl_optim_norm_judge(norm_sq(l, -1), 1, l->config->clip);
     l->norm[t - 1] = all.norm;
     l->skipped[t - 1] = !all.finite;
     for (int s = 0; s < l->stages; s++) {
         const struct sl_program *p = l->worker[s]->programs[SL_WORKER_FULL];
-        struct sl_norm_verdict v = l->together ? all : sl_norm_judge(norm_sq(l, s), 1, 0);
+        struct sl_norm_verdict v = l->global_step ? all : sl_optim_norm_judge(norm_sq(l, s), 1, 0);
         for (int i = 0; i < p->param_count; i++)
             if (v.finite)
                 step_one(l, s, i, t, v.scale, scratch);
@@ -436,7 +437,7 @@ void loop_run(struct loop *l, const struct loop_rule *rule, int64_t start, int64
         u.batch_first = u.step * c->batch;
         u.first = u.batch_first + j * full;
         u.count = j == m - 1 ? c->batch - j * full : full;
-        u.program = sl_worker_program_for(l->worker[0], u.count);
+        u.program = sl_run_worker_program_for(l->worker[0], u.count);
         for (int s = 0; s < l->stages; s++) {
             struct loop_at at = {k, m, l->height[s] + 1, entry_f}, first = at;
             first.k = bell;
@@ -466,19 +467,19 @@ static const char *differing_tensor(const struct loop *l, const struct sl_pipe *
     const struct sl_program *p = got->programs[SL_WORKER_FULL];
     const struct sl_optimizer *row = param_of(l, p->params[i].param).optim.row;
     size_t bytes = (size_t)p->params[i].numel * 4;
-    if (memcmp(sl_worker_weight(got, sl_pipe_newest(pipe, s), i),
-               sl_worker_weight(want, LOOP_STEPS, i), bytes) != 0)
+    if (memcmp(sl_run_worker_weight(got, sl_pipe_newest(pipe, s), i),
+               sl_run_worker_weight(want, LOOP_STEPS, i), bytes) != 0)
         return l->config->graph->params.at[p->params[i].param].name;
     for (int o = 0; o < row->state_count; o++)
-        if (memcmp(sl_worker_opt(got, o, i), sl_worker_opt(want, o, i), bytes) != 0)
+        if (memcmp(sl_run_worker_opt(got, o, i), sl_run_worker_opt(want, o, i), bytes) != 0)
             return "optimizer state";
-    const char *kept = sl_policy_kept_name(&l->config->policy, &l->config->optim);
+    const char *kept = sl_optim_policy_kept_name(&l->config->policy, &l->config->optim);
     if (!kept)
         return NULL;
     const void *mine = part(
         l, s, strcmp(kept, "velocity") == 0 ? l->velocity[s][LOOP_STEPS] : l->delta[s][LOOP_STEPS],
         i);
-    return memcmp(sl_worker_opt(got, got->state_count - 1, i), mine, bytes) != 0 ? kept : NULL;
+    return memcmp(sl_run_worker_opt(got, got->state_count - 1, i), mine, bytes) != 0 ? kept : NULL;
 }
 
 const char *loop_difference(const struct loop *l, const struct sl_pipe *pipe, int s) {

@@ -73,7 +73,7 @@ const struct loop_rule *loop_rule_find(const char *schedule);
 
 struct loop {
     const struct sl_train_config *config; /* policy and clipping included */
-    bool together;
+    bool global_step;
     const struct loop_rule *rule; /* of the run at hand */
     int depth;
     const int *stage_of;

@@ -111,18 +111,19 @@ static sl_err check_item(const struct sl_ckpt *ckpt, int i) {
     unsigned char got[256], expect[256];
     if (!tensor || tensor->dtype != (int)items[i].dtype || tensor->rank != items[i].rank ||
         sl_ckpt_group_of(ckpt, tensor) != items[i].group)
-        return sl_fail(SL_ERR_NO, "SILENT: tensor '%s' is not as it was written", items[i].name);
+        return sl_fail(SL_ERR_REFUSED, "SILENT: tensor '%s' is not as it was written",
+                       items[i].name);
     int64_t size = sl_ckpt_tensor_bytes(tensor);
     SL_TRY(sl_ckpt_read(ckpt, tensor, got));
     SL_TRY(read_bytes(&source, 0, size, expect));
     if (memcmp(got, expect, (size_t)size) != 0)
-        return sl_fail(SL_ERR_NO, "SILENT: tensor '%s' has other bytes", items[i].name);
+        return sl_fail(SL_ERR_REFUSED, "SILENT: tensor '%s' has other bytes", items[i].name);
     if (tensor->dim[0] < 5)
         return SL_OK;
     int64_t row = size / tensor->dim[0];
     SL_TRY(sl_ckpt_read_rows(ckpt, tensor, 2, 3, got));
     if (memcmp(got, expect + 2 * row, (size_t)(3 * row)) != 0)
-        return sl_fail(SL_ERR_NO, "SILENT: rows of '%s' have other bytes", items[i].name);
+        return sl_fail(SL_ERR_REFUSED, "SILENT: rows of '%s' have other bytes", items[i].name);
     return SL_OK;
 }
 
@@ -138,7 +139,7 @@ sl_err sl_tree_check(const char *path, int64_t step, int64_t *found) {
     if (sl_ckpt_count(ckpt) != SL_COUNT(items) || sl_ckpt_cursor(ckpt) != *found * 17 ||
         sl_ckpt_seed(ckpt) != 0xfedcba9876543210u || !config ||
         strcmp(config, "lr 0.1\n\"quoted\" \t\x01 \xc3\xbc\n") != 0)
-        SL_TRY_OUT(sl_fail(SL_ERR_NO, "SILENT: seed, cursor or notes differ"));
+        SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "SILENT: seed, cursor or notes differ"));
 out:
     sl_ckpt_close(ckpt);
     return err;

@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_CKPT_TREE_H
 #define SL_TESTS_CKPT_TREE_H
 
-#include "run/ckpt_files.h"
+#include "ckpt/files.h"
 
 /* A fresh directory under TMPDIR, and its removal with everything in it. */
 const char *sl_tree_make(struct sl_arena *arena);

@@ -47,20 +47,20 @@ double bench_load(const void *memory, enum sl_dtype dtype, int64_t i) {
 
 static int64_t take_place(struct bench *b, const struct sl_operand *operand) {
     int64_t at = b->bytes;
-    b->bytes += (sl_operand_bytes(operand) + GUARD + ALIGN - 1) / ALIGN * ALIGN;
+    b->bytes += (sl_pass_operand_bytes(operand) + GUARD + ALIGN - 1) / ALIGN * ALIGN;
     return at;
 }
 
 struct sl_operand bench_operand(struct bench *b, struct sl_shape shape, enum sl_dtype dtype) {
     struct sl_operand operand = {
-        .space = SL_SPACE_WORK, .dtype = dtype, .numel = sl_numel(&shape), .shape = shape};
+        .space = SL_SPACE_WORK, .dtype = dtype, .numel = sl_op_numel(&shape), .shape = shape};
     operand.offset = take_place(b, &operand);
     return operand;
 }
 
 struct sl_array bench_array(struct sl_shape shape, bool is_int) {
     struct sl_array array = {.shape = shape};
-    size_t count = (size_t)sl_numel(&shape) + 1;
+    size_t count = (size_t)sl_op_numel(&shape) + 1;
     if (is_int)
         array.i = sl_realloc(NULL, count * sizeof *array.i);
     else
@@ -69,7 +69,7 @@ struct sl_array bench_array(struct sl_shape shape, bool is_int) {
 }
 
 void bench_take_input(struct bench *b, int i, const struct sl_array *from, enum sl_dtype dtype) {
-    int64_t count = sl_numel(&from->shape);
+    int64_t count = sl_op_numel(&from->shape);
     b->in[i] = bench_operand(b, from->shape, from->i ? SL_INT : dtype);
     b->ref.in[i] = bench_array(from->shape, from->i != NULL);
     b->memory[i] = sl_realloc(NULL, 4 * (size_t)count + 1);
@@ -107,7 +107,7 @@ static char *fill_work(const struct bench *b, int mode) {
     char *work = memset(sl_realloc(NULL, (size_t)b->bytes), 0xFF, (size_t)b->bytes);
     for (int i = 0; i < b->ref.in_count; i++)
         if (b->memory[i])
-            memcpy(work + b->in[i].offset, b->memory[i], (size_t)sl_operand_bytes(&b->in[i]));
+            memcpy(work + b->in[i].offset, b->memory[i], (size_t)sl_pass_operand_bytes(&b->in[i]));
     for (int64_t j = 0; mode == BENCH_ADD && j < b->out[0].numel; j++)
         store(work + b->out[0].offset, b->out[0].dtype, j, bench_earlier);
     return work;
@@ -143,7 +143,7 @@ char *bench_run(struct bench *b, struct sl_device *device, enum sl_dtype dtype, 
     device->row->unbind(device, exec);
     device->row->free(device, memory);
     if (mode >= 0) {
-        memmove(work + place, work + b->out[0].offset, (size_t)sl_operand_bytes(&b->out[0]));
+        memmove(work + place, work + b->out[0].offset, (size_t)sl_pass_operand_bytes(&b->out[0]));
         b->out[0].offset = place;
     }
     return work;
@@ -153,7 +153,7 @@ char *bench_run(struct bench *b, struct sl_device *device, enum sl_dtype dtype, 
 
 static double square_size(const struct sl_array *array) {
     double size = 0;
-    for (int64_t j = 0; array->f && j < sl_numel(&array->shape); j++)
+    for (int64_t j = 0; array->f && j < sl_op_numel(&array->shape); j++)
         size += array->f[j] * array->f[j];
     return size;
 }

@@ -56,17 +56,17 @@ void pipe_case_open_zoo(struct pipe_case *c, const char *name, const char *sets)
     static const char *const dirs[] = {SL_MODELS_SRC_DIR, NULL};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs};
     struct sl_arena arena = {0};
     const char *file = sl_arena_printf(&arena, "%s/%s.model", SL_MODELS_SRC_DIR, name);
     *c = (struct pipe_case){0};
-    if (sl_model_parse_sets(sets, &arena, &options) != SL_OK ||
-        sl_model_read_file(file, &options, &c->graph) != SL_OK ||
+    if (sl_graph_model_parse_sets(sets, &arena, &options) != SL_OK ||
+        sl_graph_model_read_file(file, &options, &c->graph) != SL_OK ||
         sl_graph_autodiff(c->graph) != SL_OK)
         fail_msg("%s --set %s: %s", name, sets, sl_err_message());
     options.eval = true;
-    if (sl_model_read_file(file, &options, &c->eval_graph) != SL_OK)
+    if (sl_graph_model_read_file(file, &options, &c->eval_graph) != SL_OK)
         fail_msg("%s --set %s, evaluation: %s", name, sets, sl_err_message());
     sl_arena_free(&arena);
     open_data(c);
@@ -103,7 +103,7 @@ struct sl_train_config pipe_case_config(const struct pipe_case *c, const char *o
         .seed = 5,
     };
     assert_int_equal(sl_optim_parse(optimizer, &config.optim), SL_OK);
-    assert_int_equal(sl_lr_parse("cosine:warmup=2", steps + 2, &config.lr), SL_OK);
+    assert_int_equal(sl_optim_lr_parse("cosine:warmup=2", steps + 2, &config.lr), SL_OK);
     return config;
 }
 
@@ -118,7 +118,7 @@ void pipe_case_plan(struct pipe_case *c, const struct sl_train_config *config, i
         .graph = c->graph,
         .stage_of = c->stage_of,
         .stage_count = stages,
-        .micro_size = sl_train_full_samples(config->batch, config->micros),
+        .micro_size = sl_run_train_full_samples(config->batch, config->micros),
         .split = c->split,
         .recompute = config->recompute,
         .optim = &config->optim,
@@ -140,7 +140,7 @@ void pipe_case_lay_out(struct pipe_case *c, const struct sl_train_config *config
         .graph = c->graph,
         .stage_of = c->stage_of,
         .stage_count = layout->stages,
-        .micro_size = sl_train_full_samples(config->batch, config->micros),
+        .micro_size = sl_run_train_full_samples(config->batch, config->micros),
         .recompute = layout->recompute,
         .optim = &config->optim,
         .worker_count = layout->workers,

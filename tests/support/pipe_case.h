@@ -5,7 +5,7 @@
 #ifndef SL_TEST_PIPE_CASE_H
 #define SL_TEST_PIPE_CASE_H
 
-#include "run/pipe.h"
+#include "pipe/pipe.h"
 
 struct pipe_case {
     struct sl_graph *graph;

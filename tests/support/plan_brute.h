@@ -3,7 +3,7 @@
 #ifndef SL_TEST_PLAN_BRUTE_H
 #define SL_TEST_PLAN_BRUTE_H
 
-#include "search/peer.h"
+#include "peers/peers.h"
 
 /* The least objective, or INFINITY when nothing fits. */
 double sl_brute_piper(const struct sl_layers *layers, const struct sl_peer_query *query);

@@ -116,9 +116,9 @@ static bool read_stages(struct sl_arena *arena, const struct sl_layers *layers,
 }
 
 bool sl_eval_read(struct sl_arena *arena, const struct sl_layers *layers, const char *text,
-                  size_t length, struct sl_peer_plan *out) {
+                  size_t length, struct sl_peers_plan *out) {
     struct sl_json_in json;
-    *out = (struct sl_peer_plan){0};
+    *out = (struct sl_peers_plan){0};
     sl_json_read(&json, "plan", text, length);
     if (sl_json_take(&json, SL_JSON_OBJECT) != SL_OK)
         return false;
@@ -141,7 +141,7 @@ bool sl_eval_read(struct sl_arena *arena, const struct sl_layers *layers, const 
 struct eval {
     const struct sl_layers *layers;
     const struct sl_peer_query *query;
-    const struct sl_peer_plan *plan;
+    const struct sl_peers_plan *plan;
     int *stage; /* per layer; -1: in none */
     const char *reason;
 };
@@ -371,7 +371,7 @@ static double eval_pipedream(struct eval *eval) {
 }
 
 double sl_eval_plan(const char *model, const struct sl_layers *layers,
-                    const struct sl_peer_query *query, const struct sl_peer_plan *plan,
+                    const struct sl_peer_query *query, const struct sl_peers_plan *plan,
                     const char **reason) {
     struct eval eval = {.layers = layers, .query = query, .plan = plan};
     eval.stage = calloc((size_t)layers->count, sizeof *eval.stage);

@@ -3,15 +3,15 @@
 #ifndef SL_TEST_PLAN_EVAL_H
 #define SL_TEST_PLAN_EVAL_H
 
-#include "search/peer.h"
+#include "peers/peers.h"
 
 /* The stages of a plan as `sluice plan --json` prints it; false: malformed or an unknown id. */
 bool sl_eval_read(struct sl_arena *arena, const struct sl_layers *layers, const char *text,
-                  size_t length, struct sl_peer_plan *out);
+                  size_t length, struct sl_peers_plan *out);
 
 /* The objective, or a negative number and a reason when the plan breaks a rule of the model. */
 double sl_eval_plan(const char *model, const struct sl_layers *layers,
-                    const struct sl_peer_query *query, const struct sl_peer_plan *plan,
+                    const struct sl_peer_query *query, const struct sl_peers_plan *plan,
                     const char **reason);
 
 /* Bytes that leave a set of layers, as PipeDream counts them; `in` has one flag per layer. */

@@ -19,7 +19,7 @@ const struct sl_machine *flat_machine(struct sl_arena *arena, int devices, doubl
                                .hosts = &host,
                                .host_count = 1};
     const struct sl_machine *out;
-    SL_ASSERT(sl_machine_build(arena, &draft, &out) == SL_OK);
+    SL_ASSERT(sl_cost_machine_build(arena, &draft, &out) == SL_OK);
     return out;
 }
 
@@ -56,7 +56,7 @@ static const struct sl_machine *draw_mixed(struct sl_arena *arena, struct dice *
                                .levels = &level,
                                .level_count = hosts};
     const struct sl_machine *out;
-    SL_ASSERT(sl_machine_build(arena, &draft, &out) == SL_OK);
+    SL_ASSERT(sl_cost_machine_build(arena, &draft, &out) == SL_OK);
     return out;
 }
 
@@ -113,13 +113,13 @@ static void draw_tie(struct sl_arena *arena, struct dice *dice, struct sl_proble
 }
 
 const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
-                                      struct problem_size most) {
+                                      struct problem_size max) {
     struct sl_problem *p = SL_NEW(arena, struct sl_problem, 1);
-    int devices = 1 + (int)dice_below(dice, most.devices);
-    *p = (struct sl_problem){.model = "drawn", .precision = "none", .size_count = 1 + most.sized};
-    p->unit_count = 2 + (int)dice_below(dice, most.units - 1);
-    p->machine = most.mixed && devices > 1 ? draw_mixed(arena, dice, devices)
-                                           : draw_machine(arena, dice, devices);
+    int devices = 1 + (int)dice_below(dice, max.devices);
+    *p = (struct sl_problem){.model = "drawn", .precision = "none", .size_count = 1 + max.sized};
+    p->unit_count = 2 + (int)dice_below(dice, max.units - 1);
+    p->machine = max.mixed && devices > 1 ? draw_mixed(arena, dice, devices)
+                                          : draw_machine(arena, dice, devices);
     struct sl_unit *units = SL_NEW(arena, struct sl_unit, p->unit_count);
     int kinds = p->machine->kind_count;
     struct sl_unit_time *times =
@@ -148,15 +148,15 @@ const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
     }
     p->units = units;
     p->times = times;
-    if (most.tied)
+    if (max.tied)
         draw_tie(arena, dice, p);
     draw_tensors(arena, dice, p);
-    sl_problem_finish(arena, p);
+    sl_search_problem_finish(arena, p);
     int64_t *sizes = SL_NEW(arena, int64_t, 2), *memory = SL_NEW(arena, int64_t, devices);
     sizes[0] = size;
     sizes[1] = 2 * size;
     p->sizes = sizes;
-    p->batch = sizes[most.sized] * (1 + dice_below(dice, most.sized ? 3 : 6));
+    p->batch = sizes[max.sized] * (1 + dice_below(dice, max.sized ? 3 : 6));
     double tight = (double)(dice_below(dice, 12)) / 8; /* of what an even share would need */
     int64_t limit = dice_below(dice, 3) ? (int64_t)(largest + tight * all / devices) : 0;
     for (int d = 0; d < devices; d++)
@@ -253,7 +253,7 @@ static int64_t block_time(const struct oracle *o, int block, int64_t window) {
 }
 
 static void price(struct oracle *o) {
-    int64_t window[16] = {0}, most = 0;
+    int64_t window[16] = {0}, max = 0;
     for (int at = o->stages - 1; at >= 0; at--) { /* last stage first */
         int block = o->rank[at];
         int64_t behind = 0;
@@ -264,10 +264,10 @@ static void price(struct oracle *o) {
         int64_t time = block_time(o, block, window[block]);
         if (time < 0)
             return;
-        most = time > most ? time : most;
+        max = time > max ? time : max;
     }
-    if (o->best < 0 || most < o->best)
-        o->best = most;
+    if (o->best < 0 || max < o->best)
+        o->best = max;
 }
 
 static void widths(struct oracle *o, int stage, int left) {

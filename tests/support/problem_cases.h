@@ -19,7 +19,7 @@ const struct sl_machine *flat_machine(struct sl_arena *arena, int devices, doubl
 
 /* Units from 2, devices from 1. Memory is tight in two cases of three. */
 const struct sl_problem *problem_draw(struct sl_arena *arena, struct dice *dice,
-                                      struct problem_size most);
+                                      struct problem_size max);
 
 /* The smallest bottleneck over every acyclic partition, width and recomputation, by plain sums; -1
  * when nothing fits. Shares no code with the search. */

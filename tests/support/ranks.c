@@ -20,7 +20,7 @@ static bool is_renewable(void) { return strncmp(row->name, "mpi", 3) == 0; }
 
 static void open_comm(struct sl_comm **out) {
     struct sl_job job;
-    must(sl_job_read(getenv, &job));
+    must(sl_comm_job_read(getenv, &job));
     must(sl_comm_open(row, &job, out));
 }
 
@@ -34,7 +34,7 @@ void ranks_open(void) {
     const char *name = getenv("SL_TEST_TRANSPORT");
     if (!name)
         return;
-    must(sl_transport_find(name, &row));
+    must(sl_comm_transport_find(name, &row));
     open_comm(&first);
     if (is_renewable())
         open_comm(&second);

@@ -117,8 +117,9 @@ static const struct sl_plan *draw_dag(struct sl_arena *arena, struct dice *dice,
 static void draw_policy(struct sl_arena *arena, struct dice *dice, const struct sl_schedule *row,
                         struct sl_sched_opts *opts) {
     struct sl_policy_use *use = SL_NEW(arena, struct sl_policy_use, 1);
-    must(sl_policy_parse(sl_policies[dice_below(dice, sl_policy_count)]->name, use));
-    if (sl_policy_serves(use, sl_rule_name(row->rule), NULL) == SL_OK)
+    must(sl_optim_policy_parse(sl_optim_policies[dice_below(dice, sl_optim_policy_count)]->name,
+                               use));
+    if (sl_optim_policy_serves(use, sl_sched_rule_name(row->rule), NULL) == SL_OK)
         opts->policy = use;
 }
 
@@ -148,7 +149,7 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
     bool wide = false;
     for (int i = 0; i < out.plan->stage_count; i++)
         wide |= out.plan->stages[i].width > 1;
-    out.opts.together =
+    out.opts.global_step =
         row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD && !wide && dice_below(dice, 2);
     if (dice_below(dice, 3) == 0)
         out.opts.slack = 1 + dice_below(dice, 2);

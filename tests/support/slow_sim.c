@@ -27,9 +27,9 @@ struct slow {
 static void unroll(struct slow *s, struct sl_arena *arena, int worker) {
     const struct sl_sched *sched = s->sched;
     struct slow_worker *w = &s->out->workers[worker];
-    int64_t most = sched->lists[0][worker].count + sched->lists[2][worker].count +
-                   sched->reps * sched->lists[1][worker].count;
-    w->at = SL_NEW(arena, struct slow_action, most + 1);
+    int64_t max = sched->lists[0][worker].count + sched->lists[2][worker].count +
+                  sched->reps * sched->lists[1][worker].count;
+    w->at = SL_NEW(arena, struct slow_action, max + 1);
     for (int segment = 0; segment < 3; segment++)
         for (int32_t rep = segment == 2 ? sched->reps : 0; rep < (segment == 0   ? 1
                                                                   : segment == 1 ? sched->reps
@@ -99,7 +99,7 @@ static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 static bool reads(const struct slow_worker *w, int i, int j) {
     const struct sl_action *a = &w->at[i].a, *b = &w->at[j].a;
     return j < i && b->kind == SL_RECV && b->stage == a->stage && b->micro == a->micro &&
-           (b->flags & SL_GRAD) == (a->kind != SL_F);
+           (b->flags & SL_GRAD) == (a->kind != SL_FORWARD);
 }
 
 static bool overwrites(const struct slow_worker *w, int i, int k) {
@@ -109,7 +109,7 @@ static bool overwrites(const struct slow_worker *w, int i, int k) {
     for (int j = i + 1; j < w->count; j++) {
         const struct sl_action *b = &w->at[j].a;
         if (b->kind == SL_SEND && b->stage == a->stage && b->micro == a->micro &&
-            (b->flags & SL_GRAD) == (a->kind != SL_F) && c->edge == b->edge &&
+            (b->flags & SL_GRAD) == (a->kind != SL_FORWARD) && c->edge == b->edge &&
             c->flags == b->flags && c->slot == b->slot)
             return true;
     }
@@ -118,7 +118,7 @@ static bool overwrites(const struct slow_worker *w, int i, int k) {
 
 static void list_waits(struct sl_arena *arena, struct slow_worker *w, int i) {
     struct slow_action *x = &w->at[i];
-    if (x->a.kind > SL_I)
+    if (x->a.kind > SL_BACKWARD_INPUT)
         return;
     for (int fill = 0; fill < 2; fill++) {
         int count = 0;
@@ -195,8 +195,8 @@ static int64_t all_given(const struct slow *s, int slot, int32_t version, int *h
 
 /* What a stage waits for: a step for every group that it gives a part to, its word on the verdict
  * (the last group) for the sums that it speaks for. */
-static int64_t together_ready(const struct slow *s, const struct slow_worker *w,
-                              const struct slow_action *x) {
+static int64_t global_step_ready(const struct slow *s, const struct slow_worker *w,
+                                 const struct slow_action *x) {
     int verdict = s->sched->plan->stage_count + s->sched->plan->tie_count, highest;
     int64_t ready = 0;
     if (x->a.kind == SL_REDUCE && x->a.slot != verdict)
@@ -215,9 +215,10 @@ static int64_t together_ready(const struct slow *s, const struct slow_worker *w,
 static int64_t cold_of(const struct slow *s, const struct sl_action *a, int64_t waited) {
     const struct sl_cold *cold = &s->opts->cold;
     int64_t share = waited < cold->after_ns ? waited : cold->after_ns;
-    if (cold->after_ns == 0 || (a->kind != SL_F && a->kind != SL_B && a->kind != SL_I))
+    if (cold->after_ns == 0 ||
+        (a->kind != SL_FORWARD && a->kind != SL_BACKWARD && a->kind != SL_BACKWARD_INPUT))
         return 0;
-    return (a->kind == SL_F ? cold->f_ns : cold->b_ns) * share / cold->after_ns;
+    return (a->kind == SL_FORWARD ? cold->f_ns : cold->b_ns) * share / cold->after_ns;
 }
 
 /* How many passes the worker began before this one says how fast it is now. */
@@ -237,9 +238,9 @@ static int64_t at_tempo(const struct slow *s, const struct slow_worker *w, int i
 static void relax(const struct slow *s, struct slow_worker *w, int i) {
     struct slow_action *x = &w->at[i];
     x->start = i ? w->at[i - 1].end : 0;
-    if (s->sched->together && (x->a.kind == SL_REDUCE || x->a.kind == SL_STEP))
-        x->start = later(x->start, together_ready(s, w, x));
-    if (x->a.kind == SL_REDUCE && s->sched->together) {
+    if (s->sched->global_step && (x->a.kind == SL_REDUCE || x->a.kind == SL_STEP))
+        x->start = later(x->start, global_step_ready(s, w, x));
+    if (x->a.kind == SL_REDUCE && s->sched->global_step) {
         x->end = x->start;
     } else if (x->a.kind == SL_REDUCE) {
         relax_reduce(s, x, last_of_group(w, i));
@@ -328,7 +329,7 @@ static bool made_here(const struct slow_worker *w, int upto, int stage, int32_t 
     for (int j = 0; j <= upto; j++) {
         const struct sl_action *b = &w->at[j].a;
         if (b->stage == stage && b->micro == micro &&
-            (grad ? b->kind == SL_B || b->kind == SL_I : b->kind == SL_F))
+            (grad ? b->kind == SL_BACKWARD || b->kind == SL_BACKWARD_INPUT : b->kind == SL_FORWARD))
             return true;
     }
     return false;
@@ -391,12 +392,12 @@ static int64_t bytes_at(const struct slow *s, int worker, int i) {
                 const struct sl_action *a = &w->at[k].a;
                 if (a->stage != stage || a->micro != m || a->kind > SL_RECOMPUTE)
                     continue;
-                f |= a->kind == SL_F;
+                f |= a->kind == SL_FORWARD;
                 r |= a->kind == SL_RECOMPUTE;
-                in |= a->kind == SL_I;
-                b |= k < i &&
-                     (a->kind == SL_B || a->kind == SL_I || s->sched->rule == SL_RULE_FORWARD);
-                wd |= k < i && a->kind == SL_W;
+                in |= a->kind == SL_BACKWARD_INPUT;
+                b |= k < i && (a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT ||
+                               s->sched->rule == SL_RULE_FORWARD);
+                wd |= k < i && a->kind == SL_BACKWARD_WEIGHT;
             }
             if (f && !b)
                 sum += st->recompute ? st->bytes.saved : st->bytes.stash;
@@ -455,7 +456,7 @@ void slow_sim_run(struct sl_arena *arena, const struct sl_sched *sched,
             }
             out->end_ns = later(out->end_ns, x->end);
             out->workers[w].peak_bytes =
-                out->workers[w].count > SLOW_BYTES_MOST
+                out->workers[w].count > SLOW_BYTES_MAX
                     ? -1
                     : later(out->workers[w].peak_bytes, bytes_at(&s, w, i));
         }

@@ -9,7 +9,7 @@
 
 #include "sim/sim.h"
 
-enum { SLOW_BYTES_MOST = 90 }; /* actions of a worker, beyond that peak_bytes is -1: too slow */
+enum { SLOW_BYTES_MAX = 90 }; /* actions of a worker, beyond that peak_bytes is -1: too slow */
 
 struct slow_action {
     struct sl_action a;

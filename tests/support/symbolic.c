@@ -168,9 +168,10 @@ static const char *verdict(struct world *w) {
         return "deadlock";
     for (int s = 0; s < w->p->stage_count; s++)
         for (int64_t i = 0; i < sym_total_of(w, s); i++) {
-            int b = w->count[SL_B][s][i], in = w->count[SL_I][s][i], we = w->count[SL_W][s][i];
+            int b = w->count[SL_BACKWARD][s][i], in = w->count[SL_BACKWARD_INPUT][s][i],
+                we = w->count[SL_BACKWARD_WEIGHT][s][i];
             int back = w->s->rule != SL_RULE_FORWARD;
-            if (w->count[SL_F][s][i] != 1 || b + in != back || b + we != back ||
+            if (w->count[SL_FORWARD][s][i] != 1 || b + in != back || b + we != back ||
                 w->count[SL_RECOMPUTE][s][i] != (w->p->stages[s].recompute ? back : 0))
                 return "a pass runs not exactly once";
         }

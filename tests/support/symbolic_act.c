@@ -34,7 +34,7 @@ static int claim(struct world *w, int edge, bool grad, int64_t reader, int64_t s
     if (in->slot >= 0 && in->slot != slot)
         return broken(w, "pieces in two slots");
     if (cell->micro != reader) {
-        memset(cell->pieces, 0, sizeof(symbol) * (size_t)w->most_overlap);
+        memset(cell->pieces, 0, sizeof(symbol) * (size_t)w->max_overlap);
         cell->micro = reader;
     }
     in->slot = (int)slot;
@@ -91,7 +91,7 @@ static int do_send(struct world *w, int worker, int seat, const struct sl_action
 /* The hash of all inputs over edges; -1 wait, 0 broken, 1 fine. */
 static int gather(struct world *w, int worker, int seat, const struct sl_action *a, symbol *out) {
     const struct sl_stage *s = &w->p->stages[a->stage];
-    bool grad = a->kind != SL_F;
+    bool grad = a->kind != SL_FORWARD;
     for (int i = 0; i < (grad ? s->out_count : s->in_count); i++) {
         int edge = grad ? s->out[i] : s->in[i];
         int other = grad ? w->p->edges[edge].to : w->p->edges[edge].from;
@@ -117,7 +117,7 @@ static int gather(struct world *w, int worker, int seat, const struct sl_action 
 
 static int spread(struct world *w, int worker, int seat, const struct sl_action *a, symbol value) {
     const struct sl_stage *s = &w->p->stages[a->stage];
-    bool grad = a->kind != SL_F;
+    bool grad = a->kind != SL_FORWARD;
     for (int i = 0; i < (grad ? s->in_count : s->out_count); i++) {
         int edge = grad ? s->in[i] : s->out[i], remote = 0;
         int other = grad ? w->p->edges[edge].from : w->p->edges[edge].to;
@@ -162,9 +162,9 @@ static int64_t want_ahead(const struct world *w, const struct sl_action *a) {
     int64_t h = w->p->stages[a->stage].height * (int64_t)(w->s->slack + 1);
     int64_t n = (w->p->depth - 1) * (int64_t)(w->s->slack + 1) + 1, k = n - 1 - h;
     int64_t t = sym_per_iter(w, a->stage), v = a->version, iter = a->micro / t, s = 0;
-    bool forward = a->kind == SL_F;
+    bool forward = a->kind == SL_FORWARD;
     if (has_policy(w, "spectrain"))
-        s = (a->micro + (w->s->together ? 0 : k / 2)) / t - v;
+        s = (a->micro + (w->s->global_step ? 0 : k / 2)) / t - v;
     if (has_policy(w, "pipeoptim") && forward)
         s = iter - v;
     if (has_policy(w, "2bw-predict"))
@@ -212,17 +212,17 @@ static int check_read(struct world *w, int seat, const struct sl_action *a) {
         want = iter;
     if (w->s->rule == SL_RULE_2BW)
         want = iter >= 2 ? iter - 1 : 0;
-    if (w->s->rule == SL_RULE_STASH && a->kind != SL_F)
+    if (w->s->rule == SL_RULE_STASH && a->kind != SL_FORWARD)
         want = *first;
-    if (w->s->rule == SL_RULE_VSYNC && a->kind != SL_F)
+    if (w->s->rule == SL_RULE_VSYNC && a->kind != SL_FORWARD)
         want = *first;
-    if (w->s->rule == SL_RULE_VSYNC && a->kind == SL_F) {
+    if (w->s->rule == SL_RULE_VSYNC && a->kind == SL_FORWARD) {
         int entry = 0; /* the first stage of full height */
         while (w->p->stages[entry].height + 1 < w->p->depth)
             entry++;
         want = a->stage == entry ? s->steps : a->version; /* compared in the end */
     }
-    int d = a->kind != SL_F;
+    int d = a->kind != SL_FORWARD;
     if (has_policy(w, "xpipe")) {
         if (s->bell_iter[d] != iter + 1)
             s->bell_version[d] = s->steps;
@@ -233,11 +233,11 @@ static int check_read(struct world *w, int seat, const struct sl_action *a) {
         return broken(w, "a version against the rule");
     if (a->ahead != want_ahead(w, a))
         return broken(w, "a prediction against the policy");
-    if (a->kind == SL_F)
+    if (a->kind == SL_FORWARD)
         *first = a->version;
-    if (a->kind == SL_B || a->kind == SL_I)
+    if (a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT)
         w->read[1][a->stage][a->micro] = a->version;
-    if (a->kind == SL_F || a->kind == SL_B || a->kind == SL_I)
+    if (a->kind == SL_FORWARD || a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT)
         w->far[d][a->stage][a->micro] = a->ahead;
     return 1;
 }
@@ -256,7 +256,7 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
     const struct sl_pool *pools = w->s->pools[seat];
     bool recompute = w->p->stages[a->stage].recompute;
     symbol inputs = 1, value = 0;
-    if (a->kind == SL_W) {
+    if (a->kind == SL_BACKWARD_WEIGHT) {
         if (a->slot2 < 0 || a->slot2 >= pools[SL_POOL_KEPT].count)
             return broken(w, "kept slot out of range");
         if (!check_read(w, seat, a))
@@ -276,7 +276,7 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
     if (!check_read(w, seat, a))
         return 0;
     symbol weights = s->weights[a->weight_slot];
-    if (a->kind == SL_F) {
+    if (a->kind == SL_FORWARD) {
         value = sym_forward_symbol(a->stage, a->micro, weights, inputs);
         s->stash[a->slot] = w->made[a->stage][a->micro] = value;
         return spread(w, worker, seat, a, value);
@@ -289,9 +289,9 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
     value =
         sym_backward_symbol(a->micro, recompute ? sym_mix(value, s->full) : value, weights, inputs);
     s->stash[a->slot] = s->full = 0;
-    if (a->kind == SL_I && (a->slot2 < 0 || a->slot2 >= pools[SL_POOL_KEPT].count))
+    if (a->kind == SL_BACKWARD_INPUT && (a->slot2 < 0 || a->slot2 >= pools[SL_POOL_KEPT].count))
         return broken(w, "kept slot out of range");
-    if (a->kind == SL_I)
+    if (a->kind == SL_BACKWARD_INPUT)
         s->kept[a->slot2] = sym_mix(value, 31);
     else
         s->grad[a->grad_slot] =
@@ -300,7 +300,7 @@ static int do_pass(struct world *w, int worker, int seat, const struct sl_action
 }
 
 int sym_group_count(const struct world *w) {
-    return w->p->stage_count + w->p->tie_count + w->s->together; /* the last one: everybody */
+    return w->p->stage_count + w->p->tie_count + w->s->global_step; /* the last one: everybody */
 }
 
 bool sym_member(const struct world *w, int group, int stage) {
@@ -336,7 +336,7 @@ static bool is_met(const struct world *w, int group, int version) {
 }
 
 /* Does the stage tell the group's part of the norm? The highest one does. */
-static bool speaks(const struct world *w, int group, int stage) {
+static bool is_root(const struct world *w, int group, int stage) {
     for (int i = 0; i < w->p->stage_count; i++) {
         int above = w->p->stages[i].height - w->p->stages[stage].height;
         if (sym_member(w, group, i) && (above > 0 || (above == 0 && i < stage)))
@@ -360,7 +360,7 @@ static int give_part(struct world *w, int seat, const struct sl_action *a) {
             continue;
         if (!w->parts[g][a->version][seat])
             return broken(w, "a verdict before its sums");
-        if (speaks(w, g, a->stage) && !is_met(w, g, a->version))
+        if (is_root(w, g, a->stage) && !is_met(w, g, a->version))
             return 0;
     }
     if (w->parts[a->slot][a->version][seat])
@@ -377,7 +377,7 @@ static int do_reduce(struct world *w, int worker, int seat, const struct sl_acti
     if (a->grad_slot >= w->s->pools[seat][SL_POOL_GRAD].count || a->version > w->iters ||
         a->version < 1)
         return broken(w, "reduces out of range");
-    if (w->s->together)
+    if (w->s->global_step)
         return give_part(w, seat, a);
     if (a->version != s->steps + 1)
         return broken(w, "reduces another version");
@@ -410,7 +410,7 @@ static int do_step(struct world *w, int seat, const struct sl_action *a) {
     for (int g = 0; g < sym_group_count(w); g++) {
         if (!sym_member(w, g, a->stage))
             continue;
-        bool waits = w->s->together && w->parts[g][a->version][seat];
+        bool waits = w->s->global_step && w->parts[g][a->version][seat];
         if (waits && !is_met(w, g, a->version))
             return 0;
         if (!w->parts[g][a->version][seat] || !is_met(w, g, a->version))
@@ -461,7 +461,7 @@ int sym_do_action(struct world *w, int worker, const struct sl_action *raw, int 
         return do_step(w, seat, &a);
     if (a.kind == SL_PREDICT)
         return do_predict(w, seat, &a);
-    bool adds = a.kind == SL_B || a.kind == SL_W;
+    bool adds = a.kind == SL_BACKWARD || a.kind == SL_BACKWARD_WEIGHT;
     if (adds && a.grad_slot >= w->s->pools[seat][SL_POOL_GRAD].count)
         return broken(w, "gradient slot out of range");
     if (!do_pass(w, worker, seat, &a))

@@ -116,9 +116,10 @@ struct sl_action sym_resolve(const struct world *w, int seat, struct sl_action a
         a.slot = (int32_t)turn(a.slot, &pools[SL_POOL_WEIGHT], rep);
     else if (a.kind != SL_REDUCE)
         a.slot = (int32_t)turn(a.slot, &pools[SL_POOL_STASH], rep);
-    if (a.kind == SL_I || a.kind == SL_W)
+    if (a.kind == SL_BACKWARD_INPUT || a.kind == SL_BACKWARD_WEIGHT)
         a.slot2 = (int32_t)turn(a.slot2, &pools[SL_POOL_KEPT], rep);
-    if (a.kind == SL_B || a.kind == SL_W || a.kind == SL_REDUCE || a.kind == SL_STEP)
+    if (a.kind == SL_BACKWARD || a.kind == SL_BACKWARD_WEIGHT || a.kind == SL_REDUCE ||
+        a.kind == SL_STEP)
         a.grad_slot = (uint8_t)turn(a.grad_slot, &pools[SL_POOL_GRAD], rep);
     if (a.kind != SL_REDUCE && a.weight_slot < pools[SL_POOL_WEIGHT].count)
         a.weight_slot = (uint16_t)turn(a.weight_slot, &pools[SL_POOL_WEIGHT], rep);
@@ -140,7 +141,7 @@ static struct cell **new_cells(const struct world *w, int seat) {
         cells[i] = sym_zeros((size_t)n, sizeof **cells);
         for (int j = 0; j < n; j++) {
             cells[i][j].micro = -1;
-            cells[i][j].pieces = sym_zeros((size_t)w->most_overlap, sizeof(symbol));
+            cells[i][j].pieces = sym_zeros((size_t)w->max_overlap, sizeof(symbol));
         }
     }
     return cells;
@@ -182,11 +183,11 @@ void sym_open_world(struct world *w) {
     const struct sl_plan *p = w->p;
     size_t stages = (size_t)p->stage_count, workers = (size_t)p->worker_count;
     int groups = sym_group_count(w);
-    w->most_overlap = 2;
+    w->max_overlap = 2;
     for (int i = 0; i < p->stage_count; i++)
         for (int j = 0; j < p->stage_count; j++)
-            if (p->stages[i].micro_size / p->stages[j].micro_size + 2 > w->most_overlap)
-                w->most_overlap = (int)(p->stages[i].micro_size / p->stages[j].micro_size + 2);
+            if (p->stages[i].micro_size / p->stages[j].micro_size + 2 > w->max_overlap)
+                w->max_overlap = (int)(p->stages[i].micro_size / p->stages[j].micro_size + 2);
     w->seats = sym_zeros((size_t)p->seat_count, sizeof *w->seats);
     for (int i = 0; i < p->seat_count; i++)
         open_seat(w, i);

@@ -59,7 +59,7 @@ struct world {
     int64_t *at;              /* [worker] position over all segments */
     bool *inside;             /* [worker] in a group */
     const char *broken;
-    int most_overlap;
+    int max_overlap;
 };
 
 /* symbolic_world.c: building it, and its numbers. */

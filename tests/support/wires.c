@@ -30,14 +30,14 @@ struct wire {
 static struct wire *all_wires; /* one end may open when the other has closed: they last */
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-struct sl_far_link {
+struct sl_nccl_link_link {
     struct wire *wire;
-    enum sl_far_end end;
+    enum sl_nccl_link_end end;
 };
 
 bool wires_break;
 
-static sl_err make_id(char id[SL_FAR_ID]) {
+static sl_err make_id(char id[SL_NCCL_LINK_ID]) {
     struct wire *wire = calloc(1, sizeof *wire);
     pthread_mutex_init(&wire->mutex, NULL);
     wire->broken = wires_break;
@@ -49,14 +49,15 @@ static sl_err make_id(char id[SL_FAR_ID]) {
     return SL_OK;
 }
 
-static sl_err open_link(const char id[SL_FAR_ID], enum sl_far_end end, struct sl_far_link **out) {
+static sl_err open_link(const char id[SL_NCCL_LINK_ID], enum sl_nccl_link_end end,
+                        struct sl_nccl_link_link **out) {
     *out = calloc(1, sizeof **out);
     memcpy(&(*out)->wire, id, sizeof(*out)->wire);
     (*out)->end = end;
     return SL_OK;
 }
 
-static void close_link(struct sl_far_link *link, bool abort) {
+static void close_link(struct sl_nccl_link_link *link, bool abort) {
     (void)abort;
     if (link) {
         pthread_mutex_lock(&link->wire->mutex);
@@ -66,7 +67,7 @@ static void close_link(struct sl_far_link *link, bool abort) {
     free(link);
 }
 
-static sl_err put(struct sl_far_link *link, int end, const void *bytes, int64_t size_bytes) {
+static sl_err put(struct sl_nccl_link_link *link, int end, const void *bytes, int64_t size_bytes) {
     struct wire *w = link->wire;
     assert_true(apart_is(bytes) && size_bytes > 0);
     pthread_mutex_lock(&w->mutex);
@@ -83,20 +84,21 @@ static sl_err put(struct sl_far_link *link, int end, const void *bytes, int64_t 
     return SL_OK;
 }
 
-static sl_err send_far(struct sl_far_link *link, const void *bytes, int64_t size_bytes) {
+static sl_err send_nccl_link(struct sl_nccl_link_link *link, const void *bytes,
+                             int64_t size_bytes) {
     return put(link, 0, bytes, size_bytes);
 }
 
-static sl_err receive_far(struct sl_far_link *link, void *bytes, int64_t size_bytes) {
+static sl_err receive_nccl_link(struct sl_nccl_link_link *link, void *bytes, int64_t size_bytes) {
     return put(link, 1, bytes, size_bytes);
 }
 
-static sl_err loop(struct sl_far_link *link, void *to, const void *from, int64_t size_bytes) {
+static sl_err loop(struct sl_nccl_link_link *link, void *to, const void *from, int64_t size_bytes) {
     SL_TRY(put(link, 0, from, size_bytes));
     return put(link, 1, to, size_bytes);
 }
 
-static sl_err look(struct sl_far_link *link, int64_t *over) {
+static sl_err look(struct sl_nccl_link_link *link, int64_t *over) {
     pthread_mutex_lock(&link->wire->mutex);
     bool broken = link->wire->broken;
     *over = link->wire->over;
@@ -106,16 +108,16 @@ static sl_err look(struct sl_far_link *link, int64_t *over) {
 
 static const char *missing(void) { return NULL; }
 
-const struct sl_far_row wires = {.name = "wires",
-                                 .missing = missing,
-                                 .is_far = apart_is,
-                                 .make_id = make_id,
-                                 .open = open_link,
-                                 .close = close_link,
-                                 .send = send_far,
-                                 .receive = receive_far,
-                                 .loop = loop,
-                                 .look = look};
+const struct sl_nccl_link_row wires = {.name = "wires",
+                                       .missing = missing,
+                                       .is_nccl_link = apart_is,
+                                       .make_id = make_id,
+                                       .open = open_link,
+                                       .close = close_link,
+                                       .send = send_nccl_link,
+                                       .receive = receive_nccl_link,
+                                       .loop = loop,
+                                       .look = look};
 
 void wires_free(void) {
     for (struct wire *wire = all_wires, *next; wire; wire = next) {

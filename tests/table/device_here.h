@@ -14,8 +14,8 @@ static const enum sl_dtype device_dtypes[] = {SL_FLOAT, SL_BF16, SL_FP16};
  * is what others are compared with and left out. SL_TEST_DEVICE: only the one of this name. */
 static inline const struct sl_device_row *next_device(int *at) {
     const char *only = getenv("SL_TEST_DEVICE");
-    while (sl_devices[*at]) {
-        const struct sl_device_row *row = sl_devices[(*at)++];
+    while (sl_device_rows[*at]) {
+        const struct sl_device_row *row = sl_device_rows[(*at)++];
         if (only && strcmp(only, row->name) != 0)
             continue;
         if (row->missing() == NULL && row->bind != sl_device_find("reference")->bind)

@@ -38,7 +38,7 @@ sl_err sl_case_shape(const char *text, struct sl_shape *out) {
         if (out->rank == SL_MAX_RANK)
             return sl_fail(SL_ERR_INPUT, "shape '%s' has too many sizes", text);
         at = take_dim(at, &dim);
-        sl_shape_set(out, out->rank++, dim);
+        sl_graph_shape_set(out, out->rank++, dim);
         at += *at == ',';
     }
     return SL_OK;
@@ -52,7 +52,7 @@ static sl_err take_attr(const struct sl_attr_desc *desc, const char *text, union
     case SL_ATTR_FLOAT: return sl_parse_double(text, desc->name, &attr->f);
     case SL_ATTR_SHAPE: return sl_case_shape(text, &attr->shape);
     case SL_ATTR_ENUM:
-        attr->i = sl_attr_choice(desc, sl_str(text));
+        attr->i = sl_graph_attr_choice(desc, sl_str(text));
         return attr->i >= 0 ? SL_OK : sl_fail(SL_ERR_INPUT, "no choice '%s'", text);
     case SL_ATTR_INTS:
         for (const char *at = text; *at && attr->ints.count < SL_MAX_RANK;) {
@@ -73,13 +73,13 @@ sl_err sl_case_attrs(const struct sl_op *op, const char *text, union sl_attr att
         if (sscanf(at, "%31[^=]=%63[^ ]%n", name, value, &used) < 2)
             return sl_fail(SL_ERR_INPUT, "attributes '%s' of %s do not parse", text, op->name);
         at += used;
-        int row = sl_op_find_attr(op, sl_str(name));
+        int row = sl_graph_op_find_attr(op, sl_str(name));
         if (row < 0)
             return sl_fail(SL_ERR_INPUT, "%s has no attribute '%s'", op->name, name);
         SL_TRY(take_attr(&op->attrs[row], value, &attr[row]));
         given |= 1u << row;
     }
-    return sl_op_defaults(op, given, attr);
+    return sl_graph_op_defaults(op, given, attr);
 }
 
 /* ---- values ---- */
@@ -100,7 +100,7 @@ static int32_t mask_at(int64_t row, int64_t column, int64_t columns, uint64_t st
 }
 
 static void fill(const struct sl_case_input *in, const struct sl_array *array, uint64_t stream) {
-    int64_t count = sl_shape_numel(&array->shape, 1);
+    int64_t count = sl_graph_shape_numel(&array->shape, 1);
     int64_t columns = array->shape.rank ? array->shape.dim[array->shape.rank - 1] : 1;
     for (int64_t i = 0; i < count; i++) {
         if (array->f)
@@ -202,7 +202,7 @@ static int find_grad(const struct sl_trial *t, int input) {
 static void poison(struct sl_trial *t) {
     for (int64_t v = 0; v < t->graph->values.count; v++) {
         const struct sl_array *array = &t->run->arrays[v];
-        int64_t count = sl_shape_numel(&array->shape, 1);
+        int64_t count = sl_graph_shape_numel(&array->shape, 1);
         if (t->graph->values.at[v].kind != SL_VALUE_NODE)
             continue;
         for (int64_t i = 0; i < count; i++) {
@@ -248,26 +248,26 @@ sl_err sl_trial_open(struct sl_trial *t, const struct sl_op_case *the, int64_t b
     SL_TRY(sl_graph_autodiff(t->graph));
     for (int i = 0; i < t->in_count; i++)
         t->grad[i] = find_grad(t, i);
-    t->run = sl_ref_open(t->graph, batch, SEED);
+    t->run = sl_op_ref_open(t->graph, batch, SEED);
     t->run->first_sample = FIRST_SAMPLE;
     fill_arrays(t);
     return SL_OK;
 }
 
 void sl_trial_close(struct sl_trial *t) {
-    sl_ref_close(t->run);
+    sl_op_ref_close(t->run);
     sl_graph_close(t->graph);
 }
 
 /* ---- running ---- */
 
 double sl_trial_forward(struct sl_trial *t) {
-    sl_ref_nodes(t->run, 0, t->graph->forward_count);
-    return sl_ref_loss(t->run);
+    sl_op_ref_nodes(t->run, 0, t->graph->forward_count);
+    return sl_op_ref_loss(t->run);
 }
 
 void sl_trial_backward(struct sl_trial *t) {
-    sl_ref_nodes(t->run, t->graph->forward_count, t->graph->nodes.count);
+    sl_op_ref_nodes(t->run, t->graph->forward_count, t->graph->nodes.count);
 }
 
 const struct sl_array *sl_trial_array(const struct sl_trial *t, int value) {
@@ -291,7 +291,7 @@ static double compare(struct sl_trial *t, int input) {
     const struct sl_array *source = sl_trial_array(t, t->source[input]);
     const double *grad = sl_trial_array(t, t->grad[input])->f;
     double worst = 0, scale = 1e-3; /* a gradient of zero has no relative error */
-    for (int64_t j = 0; j < sl_shape_numel(&source->shape, 1); j++) {
+    for (int64_t j = 0; j < sl_graph_shape_numel(&source->shape, 1); j++) {
         double want = difference(t, &source->f[j]);
         double off = fabs(want - grad[j]);
         worst = isnan(off) || off > worst ? off : worst;
@@ -308,8 +308,8 @@ sl_err sl_trial_check(struct sl_trial *t, double *worst) {
         if (t->the->in[i].role != SL_CASE_DATA && t->the->in[i].role != SL_CASE_PARAM)
             continue;
         if (t->grad[i] < 0)
-            return sl_fail(SL_ERR_NO, "%s.%s: no gradient for input %d", t->the->op, t->the->label,
-                           i);
+            return sl_fail(SL_ERR_REFUSED, "%s.%s: no gradient for input %d", t->the->op,
+                           t->the->label, i);
         double error = compare(t, i);
         if (isnan(error) || error > *worst)
             *worst = error;
@@ -322,8 +322,8 @@ static sl_err check_tag(const struct sl_trial *t, int input, enum sl_pass_tag wa
     if (value->kind != SL_VALUE_NODE || t->graph->nodes.at[value->node].of != t->node)
         return SL_OK; /* handed through: nothing was emitted for it */
     if (t->graph->nodes.at[value->node].pass != want)
-        return sl_fail(SL_ERR_NO, "%s.%s: the gradient of input %d is not tagged %c", t->the->op,
-                       t->the->label, input, "FIW"[want]);
+        return sl_fail(SL_ERR_REFUSED, "%s.%s: the gradient of input %d is not tagged %c",
+                       t->the->op, t->the->label, input, "FIW"[want]);
     return SL_OK;
 }
 
@@ -341,7 +341,7 @@ sl_err sl_trial_check_tags(const struct sl_trial *t) {
     }
     for (int64_t n = t->graph->forward_count; n < t->graph->nodes.count; n++)
         if (t->graph->nodes.at[n].of < 0 || t->graph->nodes.at[n].pass == SL_PASS_F)
-            return sl_fail(SL_ERR_NO, "%s.%s: backward node %lld has no tag", t->the->op,
+            return sl_fail(SL_ERR_REFUSED, "%s.%s: backward node %lld has no tag", t->the->op,
                            t->the->label, (long long)n);
     return SL_OK;
 }

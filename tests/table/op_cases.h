@@ -111,7 +111,7 @@ void sl_trial_backward(struct sl_trial *trial);
 const struct sl_array *sl_trial_array(const struct sl_trial *trial, int value);
 
 /* Worst difference between the gradients and central differences, relative to the largest entry of
- * each tensor. SL_ERR_NO names what has no gradient. Leaves the backward pass run. */
+ * each tensor. SL_ERR_REFUSED names what has no gradient. Leaves the backward pass run. */
 SL_MUST_CHECK sl_err sl_trial_check(struct sl_trial *trial, double *worst);
 /* Tags of the backward nodes, and that each gradient has one. */
 SL_MUST_CHECK sl_err sl_trial_check_tags(const struct sl_trial *trial);

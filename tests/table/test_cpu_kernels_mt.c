@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 static const double tolerance = 1e-5;
-enum { MOST_THREADS = 3, SEED = 77 };
+enum { MAX_THREADS = 3, SEED = 77 };
 
 /* ---- one node ---- */
 
@@ -38,11 +38,13 @@ struct node_bench {
     bool backward;
 };
 
-static size_t bytes_of(const struct sl_array *array) { return 4 * (size_t)sl_numel(&array->shape); }
+static size_t bytes_of(const struct sl_array *array) {
+    return 4 * (size_t)sl_op_numel(&array->shape);
+}
 
 static struct sl_array new_array(struct sl_shape shape, bool is_int) {
     struct sl_array array = {.shape = shape};
-    size_t count = (size_t)sl_numel(&shape);
+    size_t count = (size_t)sl_op_numel(&shape);
     if (is_int)
         array.i = sl_realloc(NULL, count * sizeof *array.i + 1);
     else
@@ -54,7 +56,7 @@ static struct sl_operand operand_of(const struct sl_array *array, bool present) 
     return (struct sl_operand){
         .space = present ? SL_SPACE_WORK : SL_SPACE_NONE,
         .dtype = array->i ? SL_INT : SL_FLOAT,
-        .numel = present ? sl_numel(&array->shape) : 0,
+        .numel = present ? sl_op_numel(&array->shape) : 0,
         .shape = array->shape,
     };
 }
@@ -62,7 +64,7 @@ static struct sl_operand operand_of(const struct sl_array *array, bool present) 
 static void take_input(struct node_bench *b, int i, const struct sl_array *from) {
     b->ref.in[i] = new_array(from->shape, from->i != NULL);
     b->memory[i] = sl_realloc(NULL, bytes_of(from));
-    for (int64_t j = 0; j < sl_numel(&from->shape); j++) {
+    for (int64_t j = 0; j < sl_op_numel(&from->shape); j++) {
         if (from->i) {
             b->ref.in[i].i[j] = ((int32_t *)b->memory[i])[j] = from->i[j];
         } else {
@@ -148,7 +150,7 @@ static struct outcome run_kernel(struct node_bench *b, const struct sl_cpu_kerne
         call.in[i] = b->memory[i];
     for (int i = 0; i < b->ref.out_count; i++)
         call.out[i] = o.out[i] = poisoned(bytes_of(&b->ref.out[i]));
-    for (int64_t j = 0; mode == ADD && j < sl_numel(&b->ref.out[0].shape); j++)
+    for (int64_t j = 0; mode == ADD && j < sl_op_numel(&b->ref.out[0].shape); j++)
         ((float *)o.out[0])[j] = earlier;
     if (mode >= 0) {
         memcpy(o.out[0], b->memory[mode], bytes_of(&b->ref.out[0]));
@@ -174,7 +176,7 @@ static bool same_bits(const struct node_bench *b, const struct outcome *p,
 
 static double square_size(const struct sl_array *array) {
     double size = 0;
-    for (int64_t j = 0; array->f && j < sl_numel(&array->shape); j++)
+    for (int64_t j = 0; array->f && j < sl_op_numel(&array->shape); j++)
         size += array->f[j] * array->f[j];
     return size;
 }
@@ -182,7 +184,7 @@ static double square_size(const struct sl_array *array) {
 /* What 1 means for an error: the size of the result and of what it was added to. Of a sum whose
  * terms cancel, a tenth of the size of the terms; zero is as exact as numbers around 1e-3. */
 static double scale_of(const struct node_bench *b, int i, double before) {
-    double count = (double)sl_numel(&b->ref.out[i].shape);
+    double count = (double)sl_op_numel(&b->ref.out[i].shape);
     double size = square_size(&b->ref.out[i]) + before * before * count;
     double terms = 0.01 * square_size(&b->ref.in[0]);
     if ((strncmp(b->op->name, "reduce_", 7) == 0 || strcmp(b->op->name, "sum_to") == 0) &&
@@ -195,7 +197,7 @@ static double scale_of(const struct node_bench *b, int i, double before) {
 static double distance(const struct node_bench *b, int i, const void *got, double before) {
     const struct sl_array *want = &b->ref.out[i];
     double off = 0;
-    for (int64_t j = 0; j < sl_numel(&want->shape); j++) {
+    for (int64_t j = 0; j < sl_op_numel(&want->shape); j++) {
         double w = want->i ? want->i[j] : want->f[j] + before;
         double g = want->i ? ((const int32_t *)got)[j] : (double)((const float *)got)[j];
         off += (g - w) * (g - w);
@@ -250,7 +252,7 @@ static void try_modes(struct node_bench *b, const struct sl_cpu_kernel *kernel,
         check_outcome(b, &sum, (double)earlier, &at);
         free_outcome(b, &sum);
     }
-    unsigned inplace = sl_inplace_inputs(b->instr.kernel);
+    unsigned inplace = sl_pass_inplace_inputs(b->instr.kernel);
     for (int i = 0; i < b->ref.in_count; i++) {
         if (!(inplace >> i & 1) || !b->memory[i] ||
             bytes_of(&b->ref.in[i]) != bytes_of(&b->ref.out[0]))
@@ -275,7 +277,7 @@ static void try_table(struct node_bench *b, const struct sl_cpu_table *table,
     struct outcome first = {{0}};
     if (!kernel || !table->supported())
         return;
-    for (int t = 0; t < MOST_THREADS; t++) {
+    for (int t = 0; t < MAX_THREADS; t++) {
         struct outcome o = run_kernel(b, kernel, pools[t], PLAIN);
         struct outcome again = run_kernel(b, kernel, pools[t], PLAIN);
         at.isa = table->isa;
@@ -315,8 +317,8 @@ static void try_case(const struct sl_op_case *the, int64_t batch, struct sl_pool
 /* ---- tests ---- */
 
 static int setup(void **state) {
-    static struct sl_pool *pools[MOST_THREADS];
-    for (int t = 0; t < MOST_THREADS; t++)
+    static struct sl_pool *pools[MAX_THREADS];
+    for (int t = 0; t < MAX_THREADS; t++)
         if (sl_pool_open(t + 1, &pools[t]) != SL_OK)
             return -1;
     *state = pools;
@@ -325,7 +327,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct sl_pool **pools = *state;
-    for (int t = 0; t < MOST_THREADS; t++)
+    for (int t = 0; t < MAX_THREADS; t++)
         sl_pool_close(pools[t]);
     return 0;
 }
@@ -334,9 +336,9 @@ static void every_op_has_a_kernel(void **state) {
     (void)state;
     int missing = 0;
     for (int i = 0; i < sl_op_count; i++) {
-        if (sl_cpu_find(sl_ops[i]->name))
+        if (sl_cpu_find(sl_op_rows[i]->name))
             continue;
-        print_error("no kernel for '%s'\n", sl_ops[i]->name);
+        print_error("no kernel for '%s'\n", sl_op_rows[i]->name);
         missing++;
     }
     assert_int_equal(missing, 0);
@@ -413,7 +415,7 @@ static void large_kernels_agree(void **state) {
 /* add_layernorm against add, then layernorm. */
 static void fill_shape(struct node_bench *b, int i, struct sl_shape shape, uint64_t stream) {
     struct sl_array array = new_array(shape, false);
-    for (int64_t j = 0; j < sl_numel(&shape); j++)
+    for (int64_t j = 0; j < sl_op_numel(&shape); j++)
         array.f[j] = sl_rng_normal(SEED, stream, (uint64_t)j);
     take_input(b, i, &array);
     b->in[i] = operand_of(&array, true);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_THREADS = 3, STEPS = 3, PARAMS = 6 };
+enum { MAX_THREADS = 3, STEPS = 3, PARAMS = 6 };
 
 /* Odd, smaller and larger than a grain, and one that is not alone in its range. */
 static const int64_t shapes[PARAMS][2] = {{7, 1}, {13, 5}, {1, 1}, {61, 67}, {1031, 3}, {257, 263}};
@@ -159,20 +159,20 @@ static void try_optimizer(const struct sl_optimizer *row, const struct sl_cpu_op
 static void steps_are_the_optimizers_own(void **state) {
     struct sl_pool *const *pools = *state;
     for (int i = 0; sl_cpu_optims[i]; i++)
-        for (int t = 0; t < MOST_THREADS && sl_cpu_optims[i]->supported(); t++)
-            for (int r = 0; r < sl_optimizer_count; r++)
-                try_optimizer(sl_optimizers[r], sl_cpu_optims[i], pools[t]);
+        for (int t = 0; t < MAX_THREADS && sl_cpu_optims[i]->supported(); t++)
+            for (int r = 0; r < sl_optim_row_count; r++)
+                try_optimizer(sl_optim_rows[r], sl_cpu_optims[i], pools[t]);
 }
 
 /* Every elementwise optimizer has a rule in every table. */
 static void no_rule_is_missing(void **state) {
     (void)state;
     for (int i = 0; sl_cpu_optims[i]; i++)
-        for (int r = 0; r < sl_optimizer_count; r++) {
+        for (int r = 0; r < sl_optim_row_count; r++) {
             const struct sl_cpu_rule *rule = sl_cpu_optims[i]->rules;
-            while (rule->name && strcmp(rule->name, sl_optimizers[r]->name) != 0)
+            while (rule->name && strcmp(rule->name, sl_optim_rows[r]->name) != 0)
                 rule++;
-            assert_true(rule->name || !sl_optimizers[r]->elementwise);
+            assert_true(rule->name || !sl_optim_rows[r]->elementwise);
         }
 }
 
@@ -186,10 +186,10 @@ static void norms_are_canonical(void **state) {
     for (int i = 0; i < COUNT; i++)
         items[i] = (struct sl_norm_item){draw(counts[i], (uint64_t)i), counts[i], &sums[i]};
     for (int table = 0; sl_cpu_optims[table]; table++)
-        for (int t = 0; t < MOST_THREADS && sl_cpu_optims[table]->supported(); t++) {
+        for (int t = 0; t < MAX_THREADS && sl_cpu_optims[table]->supported(); t++) {
             sl_cpu_norm_sq(sl_cpu_optims[table], pools[t], items, COUNT, &room);
             for (int i = 0; i < COUNT; i++)
-                if (sums[i] != sl_norm_sq(items[i].x, counts[i]))
+                if (sums[i] != sl_optim_norm_sq(items[i].x, counts[i]))
                     fail_msg("%d elements, %s: %.17g", (int)counts[i], sl_cpu_optims[table]->isa,
                              sums[i]);
         }
@@ -217,14 +217,14 @@ static void device_row_steps(void **state) {
     assert_int_equal(row->predict(device, &item, 1, 0.0), SL_OK);
     check_same("prediction", param.optim.row, "cpu", t.out, t.w, t.count);
     assert_int_equal(row->norm_sq(device, &norm, 1), SL_OK);
-    assert_true(sum == sl_norm_sq(t.w, t.count));
+    assert_true(sum == sl_optim_norm_sq(t.w, t.count));
     tensors_close(&t);
     row->close(device);
 }
 
 static int setup(void **state) {
-    static struct sl_pool *pools[MOST_THREADS];
-    for (int t = 0; t < MOST_THREADS; t++)
+    static struct sl_pool *pools[MAX_THREADS];
+    for (int t = 0; t < MAX_THREADS; t++)
         if (sl_pool_open(t + 1, &pools[t]) != SL_OK)
             return -1;
     *state = pools;
@@ -233,7 +233,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct sl_pool **pools = *state;
-    for (int t = 0; t < MOST_THREADS; t++)
+    for (int t = 0; t < MAX_THREADS; t++)
         sl_pool_close(pools[t]);
     return 0;
 }

@@ -2,7 +2,7 @@
  * weight versions on the host, the version of each micro-batch by the formula of the paper; the
  * same kernels, no code of sched or run/pipe. Pipelines of 1 to 4 stages have its bits. */
 #include "device_here.h"
-#include "run/pipe.h"
+#include "pipe/pipe.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
 
@@ -51,32 +51,32 @@ static void run_micro(struct reference *r, int64_t t, int64_t j, int64_t version
     struct sl_train *train = r->train;
     int64_t full = (BATCH + MICROS - 1) / MICROS, first = t * BATCH + j * full;
     int64_t count = j == MICROS - 1 ? BATCH - j * full : full;
-    struct sl_feed feed = {SL_DATA_TRAIN, sl_worker_program_for(train->worker, count), first, count,
-                           0};
+    struct sl_feed feed = {SL_DATA_TRAIN, sl_run_worker_program_for(train->worker, count), first,
+                           count, 0};
     struct sl_pass pass = {.program = feed.program,
                            .accumulate = j > 0,
-                           .seed = sl_train_seed(train->config.seed, t),
+                           .seed = sl_run_train_seed(train->config.seed, t),
                            .first_sample = first};
     use_version(r, version);
-    must(sl_train_feed(train, &feed));
-    must(sl_worker_pass(train->worker, &pass));
+    must(sl_run_train_feed(train, &feed));
+    must(sl_run_worker_pass(train->worker, &pass));
     pass.phase = SL_PHASE_B;
-    must(sl_worker_pass(train->worker, &pass));
+    must(sl_run_worker_pass(train->worker, &pass));
 }
 
 static void run_reference(struct reference *r, const struct sl_train_config *config) {
     struct sl_step_report report;
-    must(sl_train_open(config, &r->train));
+    must(sl_run_train_open(config, &r->train));
     r->bytes = r->train->worker->programs[SL_WORKER_FULL]->param_bytes;
     keep_version(r, 0);
     for (int64_t t = 0; t < STEPS; t++) {
-        must(sl_train_count(r->train, SL_DATA_TRAIN, t * BATCH, BATCH, r->train->counts));
+        must(sl_run_train_count(r->train, SL_DATA_TRAIN, t * BATCH, BATCH, r->train->counts));
         for (int64_t j = 0; j < MICROS; j++) {
             int64_t k = t * MICROS + j + 1;
             run_micro(r, t, j, k > 2 * MICROS ? (k - 1) / MICROS - 1 : 0);
         }
         use_version(r, t);
-        must(sl_train_apply(r->train, &report));
+        must(sl_run_train_apply(r->train, &report));
         assert_false(report.skipped);
         keep_version(r, t + 1);
     }
@@ -85,7 +85,7 @@ static void run_reference(struct reference *r, const struct sl_train_config *con
 static void close_reference(struct reference *r) {
     for (int t = 0; t <= STEPS; t++)
         free(r->version[t]);
-    sl_train_close(r->train);
+    sl_run_train_close(r->train);
 }
 
 static bool same(struct sl_device *a, const void *x, struct sl_device *b, const void *y,
@@ -109,13 +109,14 @@ static int differing(const struct reference *r, const struct sl_pipe *pipe, int 
         const struct sl_program *p = w->programs[SL_WORKER_FULL];
         for (int i = 0; i < p->param_count; i++) {
             int64_t bytes = p->params[i].numel * 4;
-            int at = (int)(sl_worker_find(whole->params, whole->param_count, p->params[i].param) -
-                           whole->params);
-            count += !same(w->device, sl_worker_weight(w, sl_pipe_newest(pipe, s), i), one->device,
-                           sl_worker_weight(one, 0, at), bytes);
+            int at =
+                (int)(sl_run_worker_find(whole->params, whole->param_count, p->params[i].param) -
+                      whole->params);
+            count += !same(w->device, sl_run_worker_weight(w, sl_pipe_newest(pipe, s), i),
+                           one->device, sl_run_worker_weight(one, 0, at), bytes);
             for (int o = 0; o < one->state_count; o++)
-                count += !same(w->device, sl_worker_opt(w, o, i), one->device,
-                               sl_worker_opt(one, o, at), bytes);
+                count += !same(w->device, sl_run_worker_opt(w, o, i), one->device,
+                               sl_run_worker_opt(one, o, at), bytes);
         }
     }
     return count;
@@ -172,9 +173,9 @@ static void test_2bw(void **state) {
 }
 
 int main(void) {
-    for (int i = 0; sl_devices[i]; i++)
-        if (sl_devices[i]->missing())
-            printf("without '%s': %s\n", sl_devices[i]->name, sl_devices[i]->missing());
+    for (int i = 0; sl_device_rows[i]; i++)
+        if (sl_device_rows[i]->missing())
+            printf("without '%s': %s\n", sl_device_rows[i]->name, sl_device_rows[i]->missing());
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_2bw)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

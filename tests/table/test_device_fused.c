@@ -55,7 +55,7 @@ static void open_fused(struct bench *b, const struct fused *f, const struct size
     b->ref.samples = 1;
     for (int i = 0; i < 4 && f->in[i]; i++) {
         struct sl_array array = bench_array(shape_of(f->in[i], z), false);
-        for (int64_t j = 0; j < sl_numel(&array.shape); j++)
+        for (int64_t j = 0; j < sl_op_numel(&array.shape); j++)
             array.f[j] = sl_rng_uniform(SEED, (uint64_t)i, (uint64_t)j) - 0.5;
         bench_take_input(b, i, &array, dtype);
         free(array.f);
@@ -147,7 +147,7 @@ static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dt
     b->ref = (struct sl_ref){.samples = 1, .in_count = count, .out_count = 3};
     for (int i = 0; i < count; i++) {
         struct sl_array array = bench_array(norm_shape(i, rows, n), false);
-        for (int64_t j = 0; j < sl_numel(&array.shape); j++)
+        for (int64_t j = 0; j < sl_op_numel(&array.shape); j++)
             array.f[j] = sl_rng_uniform(SEED, (uint64_t)i, (uint64_t)j) - (i == 4 ? -0.5 : 0.5);
         bench_take_input(b, i, &array, i < 2 || i >= R ? dtype : SL_FLOAT);
         free(array.f);
@@ -174,7 +174,7 @@ static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dt
 
 /* One of the three alone, on the same memory; its output `out` must have the same bits. */
 static void try_apart(struct bench *b, const struct bench_where *at, const char *kernel, int out,
-                      const char *together) {
+                      const char *global_step) {
     static const int from[3][5] = {{0, 1, 2, 3, 4}, {0, 1, 3, 4}, {0}};
     static const int counts[] = {5, 4, 1};
     struct bench alone = *b;
@@ -191,8 +191,8 @@ static void try_apart(struct bench *b, const struct bench_where *at, const char 
     alone.instr.in = in;
     alone.instr.out = &result;
     char *work = bench_run(&alone, at->device, at->dtype, BENCH_PLAIN);
-    if (memcmp(work + result.offset, together + result.offset, (size_t)sl_operand_bytes(&result)) !=
-        0) {
+    if (memcmp(work + result.offset, global_step + result.offset,
+               (size_t)sl_pass_operand_bytes(&result)) != 0) {
         bench_failures++;
         print_error("%s: layernorm_grad and %s differ in bits\n", at->device->row->name, kernel);
     }
@@ -201,7 +201,8 @@ static void try_apart(struct bench *b, const struct bench_where *at, const char 
 
 static void same_bits(const struct bench_where *at, const struct sl_operand *one, const char *work,
                       const struct sl_operand *other, const char *other_work, const char *what) {
-    if (memcmp(work + one->offset, other_work + other->offset, (size_t)sl_operand_bytes(one)) == 0)
+    if (memcmp(work + one->offset, other_work + other->offset,
+               (size_t)sl_pass_operand_bytes(one)) == 0)
         return;
     bench_failures++;
     print_error("%s, %s: %s, %s: other bits\n", at->device->row->name, bench_dtypes[at->dtype],
@@ -338,7 +339,7 @@ struct entropy {
 static struct sl_array entropy_input(int which, const struct entropy *z) {
     struct sl_shape shapes[] = {SL_SHAPE(2, 0, z->rows, z->n), SL_SHAPE(1, 0, z->rows), {0}};
     struct sl_array array = bench_array(shapes[which], which == 1);
-    for (int64_t j = 0; j < sl_numel(&shapes[which]); j++) {
+    for (int64_t j = 0; j < sl_op_numel(&shapes[which]); j++) {
         double drawn = sl_rng_uniform(SEED, (uint64_t)which, (uint64_t)j);
         if (which == 1)
             array.i[j] = j % 5 == 3 ? -100 : (int32_t)(drawn * (double)z->n);

@@ -69,7 +69,7 @@ static void try_modes(struct bench *b, const struct bench_where *at) {
         bench_judge(b, sum, (double)bench_earlier, "added", at);
         free(sum);
     }
-    unsigned inplace = sl_inplace_inputs(b->instr.kernel);
+    unsigned inplace = sl_pass_inplace_inputs(b->instr.kernel);
     for (int i = 0; i < b->ref.in_count; i++) {
         if (!(inplace >> i & 1) || !b->memory[i] || b->in[i].numel != b->out[0].numel ||
             b->in[i].dtype != b->out[0].dtype)
@@ -90,8 +90,8 @@ static void try_bench(struct bench *b, const struct bench_where *at) {
                     b->instr.kernel, at->op, at->label);
     }
     for (int i = 0; i < b->ref.in_count; i++) /* inputs and guards are as they were */
-        if (b->memory[i] &&
-            memcmp(first + b->in[i].offset, b->memory[i], (size_t)sl_operand_bytes(&b->in[i])) != 0)
+        if (b->memory[i] && memcmp(first + b->in[i].offset, b->memory[i],
+                                   (size_t)sl_pass_operand_bytes(&b->in[i])) != 0)
             fail_msg("%s writes on its input %d", b->instr.kernel, i);
     try_modes(b, at);
     free(first);

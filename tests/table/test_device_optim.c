@@ -146,8 +146,8 @@ static void for_each(void (*body)(struct sl_device *device)) {
 }
 
 static void try_all(struct sl_device *device) {
-    for (int i = 0; i < sl_optimizer_count; i++)
-        try_optimizer(sl_optimizers[i]->name, device);
+    for (int i = 0; i < sl_optim_row_count; i++)
+        try_optimizer(sl_optim_rows[i]->name, device);
 }
 
 static void steps_have_the_bits_of_the_rules(void **state) {
@@ -164,7 +164,7 @@ static void try_norms(struct sl_device *device) {
         float *x = sl_realloc(NULL, sizeof *x * (size_t)counts[i]);
         for (int64_t j = 0; j < counts[i]; j++)
             x[j] = (float)(sl_rng_uniform(5, (uint64_t)i, (uint64_t)j) - 0.5);
-        want[i] = sl_norm_sq(x, counts[i]);
+        want[i] = sl_optim_norm_sq(x, counts[i]);
         must(device->row->alloc(device, 4 * counts[i], &there[i]));
         must(device->row->upload(device, SL_STREAM_COMPUTE, there[i], x, 4 * counts[i]));
         must(device->row->sync(device, SL_STREAM_COMPUTE));

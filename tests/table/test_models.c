@@ -95,12 +95,12 @@ static struct sl_graph *open_model(const char *name, const char *sets, bool eval
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
                                        .eval = eval,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs};
     const char *file = sl_arena_printf(&arena, "%s/%s.model", SL_MODELS_SRC_DIR, name);
-    sl_err err = sl_model_parse_sets(sets, &arena, &options);
+    sl_err err = sl_graph_model_parse_sets(sets, &arena, &options);
     if (err == SL_OK)
-        err = sl_model_read_file(file, &options, &graph);
+        err = sl_graph_model_read_file(file, &options, &graph);
     if (err == SL_OK)
         err = sl_graph_autodiff(graph);
     if (err != SL_OK)
@@ -166,7 +166,7 @@ static void fill_inputs(struct sl_ref_run *run) {
     for (int64_t i = 0; i < run->graph->inputs.count; i++) {
         const struct sl_input *input = &run->graph->inputs.at[i];
         struct sl_array *array = &run->arrays[input->value];
-        int64_t count = sl_shape_numel(&array->shape, 1);
+        int64_t count = sl_graph_shape_numel(&array->shape, 1);
         for (int64_t j = 0; j < count; j++) {
             double u = sl_rng_uniform(SEED, 1000 + (uint64_t)i, (uint64_t)j);
             if (array->i)
@@ -185,7 +185,7 @@ static double direction(int64_t param, int64_t element) {
 static void move_params(struct sl_ref_run *run, double by) {
     for (int64_t p = 0; p < run->graph->params.count; p++) {
         struct sl_array *array = &run->arrays[run->graph->params.at[p].value];
-        int64_t count = sl_shape_numel(&array->shape, 1);
+        int64_t count = sl_graph_shape_numel(&array->shape, 1);
         for (int64_t j = 0; j < count; j++)
             array->f[j] += by * direction(p, j);
     }
@@ -193,24 +193,24 @@ static void move_params(struct sl_ref_run *run, double by) {
 
 static double loss_at(struct sl_ref_run *run, double by) {
     move_params(run, by);
-    sl_ref_nodes(run, 0, run->graph->forward_count);
+    sl_op_ref_nodes(run, 0, run->graph->forward_count);
     move_params(run, -by);
-    return sl_ref_loss(run);
+    return sl_op_ref_loss(run);
 }
 
 /* The loss must not change along a straight line faster or slower than the gradient says. */
 static void check_gradient(const struct model *model, const struct sl_graph *graph) {
-    struct sl_ref_run *run = sl_ref_open(graph, BATCH, SEED);
+    struct sl_ref_run *run = sl_op_ref_open(graph, BATCH, SEED);
     double slope = 0, scale = 0, measured = 0;
     bool agrees = false;
     fill_inputs(run);
     move_params(run, 0.05);
-    sl_ref_nodes(run, 0, graph->nodes.count);
-    assert_true(isfinite(sl_ref_loss(run)));
+    sl_op_ref_nodes(run, 0, graph->nodes.count);
+    assert_true(isfinite(sl_op_ref_loss(run)));
     for (int64_t g = 0; g < graph->grads.count; g++) {
         const struct sl_param_grad *grad = &graph->grads.at[g];
         const struct sl_array *array = &run->arrays[grad->value];
-        int64_t count = sl_shape_numel(&array->shape, 1);
+        int64_t count = sl_graph_shape_numel(&array->shape, 1);
         for (int64_t j = 0; j < count; j++) {
             slope += array->f[j] * direction(grad->param, j);
             scale += fabs(array->f[j] * direction(grad->param, j));
@@ -224,7 +224,7 @@ static void check_gradient(const struct model *model, const struct sl_graph *gra
     if (!agrees || scale == 0)
         fail_msg("%s: slope %.12g by autodiff, %.12g by difference (scale %g)", model->name, slope,
                  measured, scale);
-    sl_ref_close(run);
+    sl_op_ref_close(run);
 }
 
 static void test_gradients(void **state) {

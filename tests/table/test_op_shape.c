@@ -38,11 +38,11 @@ static bool has_error_row(const char *op) {
 static void every_op_has_a_refusal(void **state) {
     (void)state;
     for (int i = 0; i < sl_op_count; i++) {
-        int least, most;
-        sl_op_arity(sl_ops[i], &least, &most);
-        if (!sl_ops[i]->internal && most > 1 && !has_error_row(sl_ops[i]->name))
+        int least, max;
+        sl_graph_op_arity(sl_op_rows[i], &least, &max);
+        if (!sl_op_rows[i]->internal && max > 1 && !has_error_row(sl_op_rows[i]->name))
             fail_msg("op '%s' has no row of wrong shapes in tests/table/op_cases_*.c",
-                     sl_ops[i]->name);
+                     sl_op_rows[i]->name);
     }
 }
 
@@ -91,26 +91,26 @@ static void compare_types(const struct sl_op_case *the) {
             in[i].role = k ? SL_CASE_INT : SL_CASE_DATA;
         graphs[k] = sl_graph_open("types", sl_op_find);
         assert_int_equal(sl_case_apply(graphs[k], op, in, the->attrs), SL_OK);
-        runs[k] = sl_ref_open(graphs[k], 3, 1);
+        runs[k] = sl_op_ref_open(graphs[k], 3, 1);
         for (int64_t i = 0, next = 1; i < graphs[k]->inputs.count; i++) {
             const struct sl_array *x = &runs[k]->arrays[graphs[k]->inputs.at[i].value];
-            for (int64_t j = 0; j < sl_shape_numel(&x->shape, 1); j++, next++) {
+            for (int64_t j = 0; j < sl_graph_shape_numel(&x->shape, 1); j++, next++) {
                 if (k)
                     x->i[j] = (int32_t)next;
                 else
                     x->f[j] = (double)next;
             }
         }
-        sl_ref_nodes(runs[k], 0, 1);
+        sl_op_ref_nodes(runs[k], 0, 1);
     }
     for (int o = 0; o < graphs[0]->nodes.at[0].out_count; o++) {
         int out = graphs[0]->nodes.at[0].out[o];
         assert_int_equal(sl_graph_value(graphs[1], out)->dtype, SL_INT);
-        for (int64_t j = 0; j < sl_shape_numel(&runs[0]->arrays[out].shape, 1); j++)
+        for (int64_t j = 0; j < sl_graph_shape_numel(&runs[0]->arrays[out].shape, 1); j++)
             assert_true(runs[0]->arrays[out].f[j] == runs[1]->arrays[out].i[j]);
     }
     for (int k = 0; k < 2; k++) {
-        sl_ref_close(runs[k]);
+        sl_op_ref_close(runs[k]);
         sl_graph_close(graphs[k]);
     }
 }
@@ -131,10 +131,10 @@ static void counts_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < sl_op_count; i++) {
         struct sl_graph *graph = sl_graph_open("count", sl_op_find);
-        struct sl_node_spec spec = {.op = sl_ops[i], .in_count = 0};
+        struct sl_node_spec spec = {.op = sl_op_rows[i], .in_count = 0};
         int out;
         assert_int_equal(sl_graph_node(graph, &spec, &out), SL_ERR_INPUT);
-        assert_non_null(strstr(sl_err_message(), sl_ops[i]->name));
+        assert_non_null(strstr(sl_err_message(), sl_op_rows[i]->name));
         sl_graph_close(graph);
     }
 }

@@ -51,7 +51,7 @@ static void put_array(struct sl_json_out *json, const struct sl_array *array) {
     put_shape(json, &array->shape);
     sl_json_key(json, "values");
     sl_json_open(json, '[');
-    for (int64_t i = 0; i < sl_shape_numel(&array->shape, 1); i++) {
+    for (int64_t i = 0; i < sl_graph_shape_numel(&array->shape, 1); i++) {
         if (array->f)
             sl_json_double(json, array->f[i]);
         else
@@ -71,7 +71,7 @@ static void put_attr(struct sl_json_out *json, const struct sl_attr_desc *desc,
     case SL_ATTR_BOOL: sl_json_int(json, attr->i); break;
     case SL_ATTR_FLOAT: sl_json_double(json, attr->f); break;
     case SL_ATTR_ENUM: /* "tanh" with its quotes */
-        sl_attr_put(&text, desc, attr);
+        sl_graph_attr_put(&text, desc, attr);
         text.at[text.length - 1] = '\0';
         sl_json_string(json, text.at + 1);
         sl_text_free(&text);
@@ -83,7 +83,7 @@ static void put_attr(struct sl_json_out *json, const struct sl_attr_desc *desc,
         sl_json_close(json, ']');
         break;
     case SL_ATTR_SHAPE:
-        shape = sl_shape_at(&attr->shape, BATCH);
+        shape = sl_graph_shape_at(&attr->shape, BATCH);
         put_shape(json, &shape);
         break;
     }
@@ -104,7 +104,7 @@ static void put_case(struct sl_json_out *json, const struct sl_op_case *the) {
     sl_json_put_int(json, "first_sample", t.run->first_sample);
     sl_json_key(json, "attrs");
     sl_json_open(json, '{');
-    for (int i = 0; i < sl_op_attr_count(t.op); i++)
+    for (int i = 0; i < sl_graph_op_attr_count(t.op); i++)
         put_attr(json, &t.op->attrs[i], &node->attr[i]);
     sl_json_close(json, '}');
     sl_json_key(json, "inputs");
@@ -160,16 +160,16 @@ struct summary {
  * ours is 0 (a gradient that cancels) torch is left with rounding of terms of the order of 1: there
  * the error is absolute. */
 static double error_of(const double *got, const float *want, int64_t count) {
-    double off = 0, most = 0, scale = 0, off2 = 0, norm2 = 0;
+    double off = 0, max = 0, scale = 0, off2 = 0, norm2 = 0;
     for (int64_t i = 0; i < count; i++) {
         double d = fabs(got[i] - (double)want[i]);
         off = isnan(d) || d > off ? d : off;
-        most = fmax(most, fabs(got[i]));
+        max = fmax(max, fabs(got[i]));
         scale = fmax(scale, fabs((double)want[i]));
         off2 += d * d;
         norm2 += (double)want[i] * (double)want[i];
     }
-    if (most < 1e-15 || scale == 0)
+    if (max < 1e-15 || scale == 0)
         return off;
     return fmax(off / scale, sqrt(off2 / norm2));
 }
@@ -185,7 +185,7 @@ static const struct sl_fixture_tensor *need(const struct sl_fixture *fx, const c
 static void check_same(const struct sl_fixture *fx, const char *name,
                        const struct sl_array *array) {
     const struct sl_fixture_tensor *tensor = need(fx, name);
-    bool same = tensor->count == sl_shape_numel(&array->shape, 1);
+    bool same = tensor->count == sl_graph_shape_numel(&array->shape, 1);
     for (int64_t i = 0; same && i < tensor->count; i++)
         same = array->f ? tensor->f && (double)tensor->f[i] == array->f[i]
                         : tensor->i && tensor->i[i] == array->i[i];
@@ -195,7 +195,7 @@ static void check_same(const struct sl_fixture *fx, const char *name,
 
 static void check_close(struct summary *summary, const struct sl_fixture_tensor *tensor,
                         const struct sl_array *array) {
-    if (!tensor->f || !array->f || tensor->count != sl_shape_numel(&array->shape, 1))
+    if (!tensor->f || !array->f || tensor->count != sl_graph_shape_numel(&array->shape, 1))
         fail_msg("%s has another type or size than torch's", tensor->name);
     double error = error_of(array->f, tensor->f, tensor->count);
     if (!(error <= tolerance))

@@ -59,8 +59,8 @@ static double rate(int t) { return 0.01 * (1 - 0.02 * t); }
 /* w_new == w*shrink - lr*Delta to the last bit, and Delta from state is the Delta of the step. */
 static void direction_is_what_was_subtracted(void **state) {
     (void)state;
-    for (int r = 0; r < sl_optimizer_count; r++) {
-        struct sl_optim_param param = param_of(sl_optimizers[r]);
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        struct sl_optim_param param = param_of(sl_optim_rows[r]);
         const struct sl_optimizer *row = param.optim.row;
         struct tensors at, before;
         fill(&at);
@@ -89,8 +89,8 @@ static void direction_is_what_was_subtracted(void **state) {
 /* A step in any pieces, and without a place for Delta, gives the same bits. */
 static void elementwise_rows_can_be_cut(void **state) {
     (void)state;
-    for (int r = 0; r < sl_optimizer_count; r++) {
-        struct sl_optim_param param = param_of(sl_optimizers[r]);
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        struct sl_optim_param param = param_of(sl_optim_rows[r]);
         const struct sl_optimizer *row = param.optim.row;
         struct tensors whole, cut;
         fill(&whole);
@@ -118,8 +118,8 @@ static void elementwise_rows_can_be_cut(void **state) {
 
 static void float_follows_double(void **state) {
     (void)state;
-    for (int r = 0; r < sl_optimizer_count; r++) {
-        struct sl_optim_param param = param_of(sl_optimizers[r]);
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        struct sl_optim_param param = param_of(sl_optim_rows[r]);
         const struct sl_optimizer *row = param.optim.row;
         static double w[COUNT], g[COUNT], s[SL_OPTIM_STATE][COUNT], delta[COUNT];
         struct tensors at;
@@ -148,8 +148,8 @@ static void float_follows_double(void **state) {
 /* Stop after some steps, copy weights and state, go on: the same bits. */
 static void state_is_all_there_is(void **state) {
     (void)state;
-    for (int r = 0; r < sl_optimizer_count; r++) {
-        struct sl_optim_param param = param_of(sl_optimizers[r]);
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        struct sl_optim_param param = param_of(sl_optim_rows[r]);
         const struct sl_optimizer *row = param.optim.row;
         struct tensors straight, resumed;
         fill(&straight);
@@ -178,16 +178,16 @@ static void state_is_all_there_is(void **state) {
 
 static void rows_are_complete(void **state) {
     (void)state;
-    for (int r = 0; r < sl_optimizer_count; r++) {
-        const struct sl_optimizer *row = sl_optimizers[r];
+    for (int r = 0; r < sl_optim_row_count; r++) {
+        const struct sl_optimizer *row = sl_optim_rows[r];
         if (r)
-            assert_true(strcmp(sl_optimizers[r - 1]->name, row->name) < 0);
-        assert_ptr_equal(sl_optimizer_find(sl_str(row->name)), row);
+            assert_true(strcmp(sl_optim_rows[r - 1]->name, row->name) < 0);
+        assert_ptr_equal(sl_optim_row_find(sl_str(row->name)), row);
         assert_true(row->brief && row->note && row->direction && row->lr > 0);
         assert_true(row->coef && row->step && row->ref);
         assert_true((row->delta != NULL) == (row->delta_from == SL_DELTA_STATE));
         assert_true((row->takes != NULL) == (row->fallback != NULL));
-        assert_true(sl_hyper_count(row->hyper) <= SL_OPTIM_HYPER);
+        assert_true(sl_optim_hyper_count(row->hyper) <= SL_OPTIM_HYPER);
         for (int i = 0; i < SL_OPTIM_STATE; i++)
             assert_true((row->state[i] != NULL) == (i < row->state_count));
         for (int i = 0; row->hyper[i].name; i++)
@@ -199,9 +199,9 @@ static void rows_are_complete(void **state) {
 /* Text: put(parse(x)) reads back the same for random values of every hyper-parameter. */
 static void text_round_trips(void **state) {
     (void)state;
-    for (int r = 0; r < sl_optimizer_count; r++)
+    for (int r = 0; r < sl_optim_row_count; r++)
         for (int trial = 0; trial < 50; trial++) {
-            struct sl_optim optim = {.row = sl_optimizers[r]}, again;
+            struct sl_optim optim = {.row = sl_optim_rows[r]}, again;
             struct sl_text text = {0};
             for (int i = 0; optim.row->hyper[i].name; i++) {
                 const struct sl_hyper *h = &optim.row->hyper[i];
@@ -248,9 +248,9 @@ static void refusals_name_the_nearest(void **state) {
     struct sl_optim optim;
     for (int i = 0; i < SL_COUNT(rows); i++)
         expect_refusal(sl_optim_parse(rows[i].text, &optim), rows[i].text, rows[i].says);
-    for (int r = 0; r < sl_optimizer_count; r++) {
+    for (int r = 0; r < sl_optim_row_count; r++) {
         char text[64];
-        snprintf(text, sizeof text, "%s:wdd=1", sl_optimizers[r]->name);
+        snprintf(text, sizeof text, "%s:wdd=1", sl_optim_rows[r]->name);
         expect_refusal(sl_optim_parse(text, &optim), text, "did you mean 'wd'");
     }
 }
@@ -302,29 +302,32 @@ static void prediction_is_exact_on_constant_velocity(void **state) {
 
 static void rates_are_pure_and_bounded(void **state) {
     (void)state;
-    for (int r = 0; r < sl_lr_row_count; r++) {
+    for (int r = 0; r < sl_optim_lr_row_count; r++) {
         struct sl_lr lr, again;
         struct sl_text text = {0};
         char spec[64];
-        snprintf(spec, sizeof spec, "%s:warmup=17", sl_lr_rows[r]->name);
-        assert_int_equal(sl_lr_parse(spec, 101, &lr), SL_OK);
+        snprintf(spec, sizeof spec, "%s:warmup=17", sl_optim_lr_rows[r]->name);
+        assert_int_equal(sl_optim_lr_parse(spec, 101, &lr), SL_OK);
         for (int64_t t = 1; t <= 17; t++)
-            assert_true(fabs(sl_lr_at(&lr, 0.3, t) - 0.3 * (double)t / 17) < 1e-15);
+            assert_true(fabs(sl_optim_lr_at(&lr, 0.3, t) - 0.3 * (double)t / 17) < 1e-15);
         for (int64_t t = 18; t < 130; t++)
-            assert_true(sl_lr_at(&lr, 0.3, t) <= sl_lr_at(&lr, 0.3, t - 1) &&
-                        sl_lr_at(&lr, 0.3, t) >= 0);
-        assert_true(sl_lr_at(&lr, 0.3, 101) == sl_lr_at(&lr, 0.3, 1000));
-        sl_lr_put(&text, &lr); /* what is written no longer depends on the length of the run */
-        assert_int_equal(sl_lr_parse(text.at, 7, &again), SL_OK);
+            assert_true(sl_optim_lr_at(&lr, 0.3, t) <= sl_optim_lr_at(&lr, 0.3, t - 1) &&
+                        sl_optim_lr_at(&lr, 0.3, t) >= 0);
+        assert_true(sl_optim_lr_at(&lr, 0.3, 101) == sl_optim_lr_at(&lr, 0.3, 1000));
+        sl_optim_lr_put(&text,
+                        &lr); /* what is written no longer depends on the length of the run */
+        assert_int_equal(sl_optim_lr_parse(text.at, 7, &again), SL_OK);
         assert_memory_equal(&lr, &again, sizeof lr);
         sl_text_free(&text);
     }
     struct sl_lr lr;
-    expect_refusal(sl_lr_parse("cosin", 10, &lr), "cosin", "did you mean 'cosine'");
-    expect_refusal(sl_lr_parse("cosine", 0, &lr), "cosine", "needs total=STEPS");
-    expect_refusal(sl_lr_parse("linear:warmup=20,total=10", 0, &lr), "linear", "longer than total");
-    expect_refusal(sl_lr_parse("constant:total=10", 0, &lr), "constant", "has no value 'total'");
-    expect_refusal(sl_lr_parse("linear:mim=0.1", 10, &lr), "linear", "did you mean 'min'");
+    expect_refusal(sl_optim_lr_parse("cosin", 10, &lr), "cosin", "did you mean 'cosine'");
+    expect_refusal(sl_optim_lr_parse("cosine", 0, &lr), "cosine", "needs total=STEPS");
+    expect_refusal(sl_optim_lr_parse("linear:warmup=20,total=10", 0, &lr), "linear",
+                   "longer than total");
+    expect_refusal(sl_optim_lr_parse("constant:total=10", 0, &lr), "constant",
+                   "has no value 'total'");
+    expect_refusal(sl_optim_lr_parse("linear:mim=0.1", 10, &lr), "linear", "did you mean 'min'");
 }
 
 int main(void) {

@@ -45,11 +45,11 @@ static struct sl_graph *open_model(const struct parity *c) {
     struct sl_graph *graph = NULL;
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs};
     const char *file = sl_arena_printf(&arena, "%s/%s.model", dirs[0], c->model);
-    must(sl_model_parse_sets(c->sets, &arena, &options), c->model);
-    must(sl_model_read_file(file, &options, &graph), c->model);
+    must(sl_graph_model_parse_sets(c->sets, &arena, &options), c->model);
+    must(sl_graph_model_read_file(file, &options, &graph), c->model);
     must(sl_graph_autodiff(graph), c->model);
     sl_arena_free(&arena);
     return graph;
@@ -69,8 +69,8 @@ static struct sl_train *open_train(const struct parity *c, const struct sl_graph
                                      .steps = STEPS,
                                      .seed = SEED};
     must(sl_optim_parse(c->optimizer, &config.optim), c->model);
-    must(sl_lr_parse("constant", STEPS, &config.lr), c->model);
-    must(sl_train_open(&config, &train), c->model);
+    must(sl_optim_lr_parse("constant", STEPS, &config.lr), c->model);
+    must(sl_run_train_open(&config, &train), c->model);
     return train;
 }
 
@@ -106,7 +106,7 @@ static void put_params(struct sl_json_out *json, const struct sl_train *train) {
     sl_json_open(json, '{');
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_param *param = &graph->params.at[p->params[i].param];
-        const float *w = sl_worker_weight(train->worker, 0, i);
+        const float *w = sl_run_worker_weight(train->worker, 0, i);
         sl_json_key(json, param->name);
         sl_json_open(json, '{');
         put_shape(json, graph, param->value);
@@ -137,7 +137,7 @@ static void dump(void) {
         put_inputs(&json, graph);
         put_params(&json, train);
         sl_json_close(&json, '}');
-        sl_train_close(train);
+        sl_run_train_close(train);
         sl_graph_close(graph);
     }
     sl_json_close(&json, ']');
@@ -206,7 +206,7 @@ static double worst_gradient(const struct sl_train *train, const struct sl_fixtu
     for (int i = 0; i < p->param_count; i++) {
         const char *param = graph->params.at[p->params[i].param].name;
         const struct sl_fixture_tensor *g = find(fixture, model, "grad/", param);
-        double off = norm_of(sl_worker_grad(train->worker, 0, i), g->f, g->count);
+        double off = norm_of(sl_run_worker_grad(train->worker, 0, i), g->f, g->count);
         double part = off / (1e-5 * fmax(norm_of(g->f, NULL, g->count), 1e-3 * global));
         if (!(part <= worst)) {
             worst = part;
@@ -235,12 +235,12 @@ static struct worst run_case(const struct parity *c, const struct sl_fixture *fi
         const char *param = graph->params.at[p->params[i].param].name;
         const struct sl_fixture_tensor *w = find(fixture, c->model, "init/", param);
         assert_int_equal(w->count, p->params[i].numel);
-        memcpy(sl_worker_weight(train->worker, 0, i), w->f, (size_t)w->count * sizeof *w->f);
+        memcpy(sl_run_worker_weight(train->worker, 0, i), w->f, (size_t)w->count * sizeof *w->f);
     }
-    *(float *)sl_worker_weight(train->worker, 0, p->param_count - 1) += bend;
+    *(float *)sl_run_worker_weight(train->worker, 0, p->param_count - 1) += bend;
     for (int step = 0; step < STEPS; step++) {
         struct sl_step_report report;
-        must(sl_train_step(train, &report), c->model);
+        must(sl_run_train_step(train, &report), c->model);
         double off = fabs(report.loss - (double)loss->f[step]) / fabs((double)loss->f[step]);
         if (step == 0) {
             worst.first = off / 1e-5;
@@ -248,7 +248,7 @@ static struct worst run_case(const struct parity *c, const struct sl_fixture *fi
         }
         worst.later = isnan(off) ? INFINITY : fmax(worst.later, off / 1e-4);
     }
-    sl_train_close(train);
+    sl_run_train_close(train);
     sl_data_close(data);
     sl_graph_close(graph);
     return worst;

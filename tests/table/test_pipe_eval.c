@@ -3,7 +3,7 @@
  * branch-wise and random cuts, with replicas and with two weight versions, whatever instructions
  * are used. It leaves training as it was. */
 #include "device/cpu/cpu.h"
-#include "run/pipe.h"
+#include "pipe/pipe.h"
 #include "support/pipe_case.h"
 
 #include <setjmp.h>
@@ -62,11 +62,11 @@ static bool check(const struct pipe_case *c, const struct sl_train_config *confi
     struct sl_pipe *pipe, *plain;
     struct sl_train *one;
     sl_err err = sl_pipe_open(&pc, &pipe);
-    if (err == SL_ERR_NO)
+    if (err == SL_ERR_REFUSED)
         return false;
     must(err, what);
     must(sl_pipe_open(&pc, &plain), what);
-    must(sl_train_open(config, &one), what);
+    must(sl_run_train_open(config, &one), what);
     for (int i = 0; i < STEPS; i++) { /* one evaluates after every step, the other never */
         must(sl_pipe_run(pipe, 1, &reports[0][i]), what);
         must(sl_pipe_run(plain, 1, &reports[1][i]), what);
@@ -74,14 +74,14 @@ static bool check(const struct pipe_case *c, const struct sl_train_config *confi
         assert_memory_equal(&reports[0][i].loss, &reports[1][i].loss, sizeof reports[0][i].loss);
     }
     must(sl_pipe_gather(pipe, one), what);
-    must(sl_train_eval(one, config->eval_samples, &theirs), what);
+    must(sl_run_train_eval(one, config->eval_samples, &theirs), what);
     if (memcmp(&ours.loss, &theirs.loss, sizeof ours.loss) != 0)
         fail_msg("%s, %s: loss %.17g, one worker has %.17g", what, schedule, ours.loss,
                  theirs.loss);
     assert_memory_equal(&ours.accuracy, &theirs.accuracy, sizeof ours.accuracy);
     assert_int_equal(ours.samples, theirs.samples);
     assert_int_equal(ours.step, theirs.step);
-    sl_train_close(one);
+    sl_run_train_close(one);
     sl_pipe_close(plain);
     sl_pipe_close(pipe);
     return true;

@@ -3,7 +3,7 @@
  * worker, bit for bit, after 20 steps. One flipped bit is found: step, stage and tensor are named.
  * On threads, and over ranks (tests/e2e/mpi_models_release.sh). SL_TEST_MODEL=gpt-tiny takes one of
  * the models and SL_TEST_WORKERS=8 one of the sizes, so that a long run can be cut into parts. */
-#include "run/check.h"
+#include "pipe/check.h"
 #include "sched/schedule.h"
 #include "support/pipe_case.h"
 #include "support/ranks.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 20, MOST_STAGES = 16 };
+enum { STEPS = 20, MAX_STAGES = 16 };
 
 static const struct model {
     const char *name, *sets;
@@ -60,8 +60,8 @@ struct combination {
 
 /* Chimera: every stage twice, on opposite workers. */
 static bool cut_cross(struct pipe_case *c, const struct sl_train_config *config, int stages) {
-    int width[MOST_STAGES], at[MOST_STAGES][2];
-    const int *workers_of[MOST_STAGES];
+    int width[MAX_STAGES], at[MAX_STAGES][2];
+    const int *workers_of[MAX_STAGES];
     if (stages % 2 || !pipe_case_try_cut(c, config, stages, NULL))
         return false;
     for (int s = 0; s < stages; s++) {
@@ -81,7 +81,7 @@ static bool cut(struct pipe_case *c, const struct sl_train_config *config,
                 const struct combination *k) {
     bool v = k->schedule->layout == SL_LAYOUT_V;
     int stages = v || k->schedule->layout_chunks ? 2 * k->workers : k->workers;
-    int worker_of[MOST_STAGES];
+    int worker_of[MAX_STAGES];
     for (int s = 0; s < stages; s++)
         worker_of[s] = v && s >= k->workers ? 2 * k->workers - 1 - s : s % k->workers;
     if (k->schedule->layout == SL_LAYOUT_CROSS)
@@ -103,9 +103,9 @@ static int check(const struct pipe_case *c, const struct sl_train_config *config
                                            .stage_of = c->stage_of,
                                            .schedule = k->schedule->name,
                                            .comm = ranks_comm()};
-    sl_err err = sl_check(&check_config, &report);
+    sl_err err = sl_pipe_check(&check_config, &report);
     ranks_renew();
-    if (err == SL_ERR_NO)
+    if (err == SL_ERR_REFUSED)
         return 0;
     if (err != SL_OK)
         fail_msg("%s: %s", k->model->name, sl_err_message());
@@ -129,7 +129,7 @@ static void check_model(const struct model *model, int index, struct counts *cou
     static const int64_t batches[] = {8, 11}, micros[] = {8, 4};
     struct pipe_case c;
     int rows, number = index * 7;
-    const struct sl_schedule *const *schedules = sl_schedule_registry(&rows);
+    const struct sl_schedule *const *schedules = sl_sched_row_registry(&rows);
     pipe_case_open_zoo(&c, model->name, model->sets);
     for (int s = 0; s < rows; s++)
         for (int w = 0; w < SL_COUNT(workers) && schedules[s]->rule == SL_RULE_SYNC; w++)
@@ -183,7 +183,7 @@ static sl_err flip(void *ctx, int worker, int64_t action) {
     (void)action;
     if (worker != s->stage || s->seen++ != s->step * s->per_step || s->param < 0)
         return SL_OK;
-    float *at = sl_worker_weight(sl_pipe_worker(s->pipe, s->stage), 0, s->param);
+    float *at = sl_run_worker_weight(sl_pipe_worker(s->pipe, s->stage), 0, s->param);
     memcpy(&bits, at, sizeof bits);
     bits ^= 1;
     memcpy(at, &bits, sizeof bits);
@@ -200,9 +200,9 @@ static struct sl_check_report run_check(const struct pipe_case *c,
                                            .schedule = "1f1b",
                                            .comm = ranks_comm(),
                                            .opened = opened,
-                                           .before = flip,
+                                           .on_action = flip,
                                            .ctx = saboteur};
-    if (sl_check(&check_config, &report) != SL_OK)
+    if (sl_pipe_check(&check_config, &report) != SL_OK)
         fail_msg("%s", sl_err_message());
     return report;
 }

@@ -146,7 +146,8 @@ static bool relabel(struct dice *dice, const struct sl_sched *sched, struct sl_a
     else if (what == 1)
         a->stage = (uint16_t)dice_below(dice, sched->plan->stage_count);
     else if (what == 2 && a->kind < SL_KIND_COUNT)
-        a->kind = (uint8_t)(a->kind <= SL_W ? dice_below(dice, SL_RECOMPUTE) : a->kind);
+        a->kind =
+            (uint8_t)(a->kind <= SL_BACKWARD_WEIGHT ? dice_below(dice, SL_RECOMPUTE) : a->kind);
     else if (what == 3)
         a->other += by;
     else if (what == 4)
@@ -216,7 +217,7 @@ static void test_mutants(void **state) {
     struct tally tallies[SL_COUNT(mutations)] = {{0}};
     int64_t wanted = test_count(100000), made = 0, rejected = 0, harmless = 0;
     int rows;
-    const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
     (void)state;
     for (int64_t i = 0; made < wanted; i++) {
         struct sl_arena arena = {0};

@@ -31,15 +31,16 @@ static struct measured measure(const struct sl_sched *sched, int seat) {
         for (int r = 0; r < (s == SL_PERIOD ? (sched->reps > 2 ? 2 : sched->reps) : 1); r++)
             for (int64_t i = 0; i < sched->lists[s][worker].count; i++) {
                 const struct sl_action *a = &sched->lists[s][worker].at[i];
-                if (a->stage != stage || a->kind > SL_W)
+                if (a->stage != stage || a->kind > SL_BACKWARD_WEIGHT)
                     continue;
-                live += (a->kind == SL_F) - (a->kind == SL_B || a->kind == SL_I);
+                live += (a->kind == SL_FORWARD) -
+                        (a->kind == SL_BACKWARD || a->kind == SL_BACKWARD_INPUT);
                 m.live = live > m.live ? live : m.live;
                 live -= sched->rule == SL_RULE_FORWARD;
-                m.split |= a->kind == SL_I;
-                m.whole |= a->kind == SL_B;
+                m.split |= a->kind == SL_BACKWARD_INPUT;
+                m.whole |= a->kind == SL_BACKWARD;
                 int64_t behind = a->micro / sched->micros[stage] - a->version;
-                if (a->kind == SL_F && behind > m.delay)
+                if (a->kind == SL_FORWARD && behind > m.delay)
                     m.delay = behind;
             }
     return m;
@@ -65,7 +66,7 @@ static void check_claims(struct sl_arena *arena, const struct sched_case *c,
     for (int i = 0; i < c->plan->seat_count; i++) {
         struct sl_claim claim;
         struct measured m = measure(sched, i);
-        assert_int_equal(sl_schedule_claim(arena, c->plan, &c->opts, i, &claim), SL_OK);
+        assert_int_equal(sl_sched_row_claim(arena, c->plan, &c->opts, i, &claim), SL_OK);
         int64_t versions = sched->pools[i][SL_POOL_WEIGHT].count;
         if (m.live > claim.live || versions > claim.versions || m.delay > claim.delay ||
             (is_exact(c, row, i) && m.live != claim.live))
@@ -81,7 +82,7 @@ static void check_claims(struct sl_arena *arena, const struct sched_case *c,
 
 static void test_rows(void **state) {
     int rows;
-    const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
     int64_t count = test_count(10000), actions = 0;
     (void)state;
     for (int r = 0; r < rows; r++) {

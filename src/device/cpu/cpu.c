@@ -44,7 +44,7 @@ sl_err sl_cpu_limit(const char *isa) {
     while (isa && sl_cpu_tables[t] && strcmp(isa, sl_cpu_tables[t]->isa) != 0)
         t++;
     if (!sl_cpu_tables[t] || (isa && !sl_cpu_tables[t]->supported()))
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "this CPU has no instruction set '%s'; try one of amx, avx512, avx2, any",
                        isa);
     first_table = t;
@@ -150,7 +150,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
         const struct sl_instr *instr = &program->instrs[i];
         exec->kernels[i] = sl_cpu_find_for(instr->kernel, program->dtype);
         if (!exec->kernels[i])
-            return sl_fail(SL_ERR_NO, "the cpu has no kernel for '%s'", instr->kernel);
+            return sl_fail(SL_ERR_REFUSED, "the cpu has no kernel for '%s'", instr->kernel);
     }
     return SL_OK;
 }
@@ -259,7 +259,7 @@ static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
                       const struct sl_run_args *args) {
     struct cpu_device *cpu = cpu_of(device);
     const struct sl_program *program = exec->program;
-    int begin = args->again_done ? program->end[SL_PHASE_R] : program->begin[args->phase];
+    int begin = args->recompute_done ? program->end[SL_PHASE_R] : program->begin[args->phase];
     for (int i = begin; i < program->end[args->phase]; i++) {
         int64_t start = args->op_ns ? sl_clock_ns() : 0;
         run_instr(cpu, exec, i, args);

@@ -21,11 +21,11 @@ static void split(const struct sl_cpu_call *call, int64_t elements, part *body) 
 }
 
 INLINE int64_t numel_in(const struct sl_cpu_call *call, int i) {
-    return sl_shape_numel(&call->instr->in[i].shape, 1);
+    return sl_graph_shape_numel(&call->instr->in[i].shape, 1);
 }
 
 INLINE int64_t numel_out(const struct sl_cpu_call *call, int i) {
-    return sl_shape_numel(&call->instr->out[i].shape, 1);
+    return sl_graph_shape_numel(&call->instr->out[i].shape, 1);
 }
 
 /* [..., n] as rows. */
@@ -35,7 +35,7 @@ struct rows {
 
 static struct rows rows_of(const struct sl_shape *shape) {
     int64_t n = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
-    return (struct rows){sl_shape_numel(shape, 1) / n, n};
+    return (struct rows){sl_graph_shape_numel(shape, 1) / n, n};
 }
 
 /* y = v, or y += v, for a whole vector or its first n lanes. */

@@ -16,7 +16,7 @@ static int64_t no_scratch(const struct sl_instr *instr, int threads) {
 }
 
 static int64_t adding_scratch(const struct sl_instr *instr, int threads, kernel_scratch *own) {
-    int64_t copy = sl_shape_numel(&instr->out[0].shape, 1) * (int64_t)sizeof(float);
+    int64_t copy = sl_graph_shape_numel(&instr->out[0].shape, 1) * (int64_t)sizeof(float);
     return sl_whole_lines(own(instr, threads)) + (instr->accumulate ? copy : 0);
 }
 

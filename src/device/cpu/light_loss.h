@@ -69,7 +69,7 @@ static void k_cross_entropy(const struct sl_cpu_call *call) {
 
 static int64_t cross_entropy_scratch(const struct sl_instr *instr, int threads) {
     (void)threads;
-    return sl_shape_numel(&instr->in[1].shape, 1) * (int64_t)sizeof(double);
+    return sl_graph_shape_numel(&instr->in[1].shape, 1) * (int64_t)sizeof(double);
 }
 
 /* in: dloss logits targets lse; dx may lie on the logits. */
@@ -134,7 +134,7 @@ static void mean_of(const struct sl_cpu_call *call, part *body) {
 
 static int64_t mean_scratch(const struct sl_instr *instr, int threads) {
     (void)threads;
-    return (sl_shape_numel(&instr->in[0].shape, 1) / PIECE + 1) * (int64_t)sizeof(double);
+    return (sl_graph_shape_numel(&instr->in[0].shape, 1) / PIECE + 1) * (int64_t)sizeof(double);
 }
 
 FN(square_off) { return (a - b) * (a - b); }

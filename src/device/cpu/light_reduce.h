@@ -44,7 +44,8 @@ static void sum_to_shape(const struct sl_cpu_call *call, const struct sl_shape *
     const struct sl_shape *wide = &call->instr->in[0].shape;
     struct sum_job job = {.call = call, .x = call->in[0], .y = call->out[0], .factor = factor};
     struct walk_job walk = {&job, {0}, {0}};
-    int64_t stride[SL_MAX_RANK], size[SL_MAX_RANK + 2] = {1, 1, 1}, next = sl_shape_numel(wide, 1);
+    int64_t stride[SL_MAX_RANK], size[SL_MAX_RANK + 2] = {1, 1, 1},
+                                                    next = sl_graph_shape_numel(wide, 1);
     int count = 0; /* size: kept, summed, kept, ... in turn, beginning with kept */
     broadcast_strides(narrow, wide, stride);
     for (int i = 0; i < wide->rank; i++) {
@@ -64,7 +65,7 @@ static void sum_to_shape(const struct sl_cpu_call *call, const struct sl_shape *
     job.n = size[2];
     if (count <= 2)
         sum_items(&job);
-    else if (sl_shape_numel(wide, 1) < SMALL)
+    else if (sl_graph_shape_numel(wide, 1) < SMALL)
         walk_part(&walk, 0, 1);
     else
         sl_pool_share(call->pool, walk_part, &walk);

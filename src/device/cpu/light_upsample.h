@@ -14,7 +14,7 @@ static struct blocks blocks_of(const struct sl_cpu_call *call, const struct sl_s
     struct blocks b = {.n = small->dim[3],
                        .high = call->instr->attr[0].ints.at[0],
                        .wide = call->instr->attr[0].ints.at[1]};
-    sl_pool_range(sl_shape_numel(small, 1) / b.n, 1, thread, threads, &b.from, &b.to);
+    sl_pool_range(sl_graph_shape_numel(small, 1) / b.n, 1, thread, threads, &b.from, &b.to);
     return b;
 }
 

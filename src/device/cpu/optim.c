@@ -148,7 +148,7 @@ struct norm_line {
 };
 
 static int64_t subtrees_of(int64_t count) {
-    return (sl_norm_block_count(count) + SUBTREE - 1) / SUBTREE;
+    return (sl_optim_norm_block_count(count) + SUBTREE - 1) / SUBTREE;
 }
 
 static int64_t all_subtrees(const struct sl_norm_item *items, int count) {
@@ -161,10 +161,10 @@ static int64_t all_subtrees(const struct sl_norm_item *items, int count) {
 static double subtree_sum(const struct sl_cpu_optim *optim, const struct sl_norm_item *item,
                           int64_t subtree) {
     double block[SUBTREE];
-    int64_t first = subtree * SUBTREE, left = sl_norm_block_count(item->count) - first;
+    int64_t first = subtree * SUBTREE, left = sl_optim_norm_block_count(item->count) - first;
     int64_t blocks = left < SUBTREE ? left : SUBTREE;
     optim->norm_blocks(item->x, item->count, first, blocks, block);
-    return sl_norm_sq_tree(block, blocks);
+    return sl_optim_norm_sq_tree(block, blocks);
 }
 
 static void norm_part(void *ctx, int thread, int threads) {
@@ -187,7 +187,7 @@ void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
     sl_pool_share(pool, norm_part, &line);
     for (int i = 0; i < count; i++) {
         int64_t subtrees = subtrees_of(items[i].count);
-        *items[i].sum = sl_norm_sq_tree(sums, subtrees);
+        *items[i].sum = sl_optim_norm_sq_tree(sums, subtrees);
         sums += subtrees;
     }
 }

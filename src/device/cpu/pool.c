@@ -28,7 +28,7 @@ static void relax(void) { __builtin_ia32_pause(); }
 static unsigned wait_round(struct sl_pool *pool, unsigned seen) {
     unsigned now;
     int64_t until_ns = 0;
-    for (int i = 0; i < SPINS || (pool->place >= 0 && sl_bind_stay_awake(&until_ns)); i++) {
+    for (int i = 0; i < SPINS || (pool->place >= 0 && sl_device_bind_stay_awake(&until_ns)); i++) {
         now = atomic_load_explicit(&pool->round, memory_order_acquire);
         if (now != seen)
             return now;
@@ -49,7 +49,7 @@ static void *help(void *arg) {
     unsigned seen = 0;
     /* A thread that cannot be bound runs as well anywhere; who opened the pool counted the places.
      */
-    if (me.pool->place >= 0 && sl_bind_thread(me.pool->place + me.thread) != SL_OK)
+    if (me.pool->place >= 0 && sl_device_bind_thread(me.pool->place + me.thread) != SL_OK)
         (void)0;
     for (;;) {
         seen = wait_round(me.pool, seen);

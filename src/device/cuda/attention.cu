@@ -9,7 +9,7 @@
 #include "device/cuda/attention.cuh"
 #include "device/cuda/attention_dnn.h"
 
-enum { WARPS = 4, MOST_D = 256, PER_LANE = MOST_D / 32 };
+enum { WARPS = 4, MAX_D = 256, PER_LANE = MAX_D / 32 };
 
 /* Do query t and key j meet? */
 static __device__ __forceinline__ bool meets(const att &z, i64 b, i64 t, i64 j) {
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void add_row(float *acc, float factor, array a
 static __device__ i64 warp_number() { return (i64)blockIdx.x * WARPS + threadIdx.x / 32; }
 
 static __global__ void forward(att z) {
-    __shared__ float query[WARPS][MOST_D];
+    __shared__ float query[WARPS][MAX_D];
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     int lane = threadIdx.x % 32;
     float *q = query[threadIdx.x / 32];
@@ -45,17 +45,17 @@ static __global__ void forward(att z) {
     for (i64 i = lane; i < z.d; i += 32)
         q[i] = get(z.q, at_q(z, z.q_row, b, t, h) + i) * z.scale;
     __syncwarp();
-    float acc[PER_LANE] = {}, most = -INFINITY, sum = 0;
+    float acc[PER_LANE] = {}, max = -INFINITY, sum = 0;
     i64 last = z.causal ? t + z.s - z.t + 1 : z.s;
     for (i64 j0 = 0; j0 < last; j0 += 32) {
         i64 j = j0 + lane;
         float s = meets(z, b, t, j) ? dot_rows(q, z.k, at_k(z, z.k_row, b, j, h), z.d) : -INFINITY;
-        float peak = fmaxf(most, warp_max(s));
+        float peak = fmaxf(max, warp_max(s));
         if (peak == -INFINITY)
             continue;
-        float shrink = expf(most - peak), p = s == -INFINITY ? 0 : expf(s - peak);
+        float shrink = expf(max - peak), p = s == -INFINITY ? 0 : expf(s - peak);
         sum = sum * shrink + warp_sum(p);
-        most = peak;
+        max = peak;
         for (int i = 0; i < PER_LANE; i++)
             acc[i] *= shrink;
         for (int k = 0; k < 32 && j0 + k < last; k++) {
@@ -67,7 +67,7 @@ static __global__ void forward(att z) {
         if (i * 32 + lane < z.d)
             put(z.y, at_q(z, z.hq * z.d, b, t, h) + i * 32 + lane, sum > 0 ? acc[i] / sum : 0);
     if (lane == 0)
-        put(z.lse, row, sum > 0 ? most + logf(sum) : 0);
+        put(z.lse, row, sum > 0 ? max + logf(sum) : 0);
 }
 
 /* D_t, in the order of lse; by one thread in the order of dot_rows, so that ds is exactly 0 where a
@@ -112,7 +112,7 @@ static __device__ __forceinline__ float2 pair_of(const att &z, const side &s, ar
 }
 
 static __global__ void back_q(att z) {
-    __shared__ float rows_[WARPS][2][MOST_D];
+    __shared__ float rows_[WARPS][2][MAX_D];
     i64 row = warp_number(), t = row % z.t, h = row / z.t % z.hq, b = row / z.t / z.hq;
     int lane = threadIdx.x % 32;
     float *q = rows_[threadIdx.x / 32][0], *dy = rows_[threadIdx.x / 32][1], acc[PER_LANE] = {};
@@ -142,7 +142,7 @@ static __global__ void back_q(att z) {
 static __global__ void back_k(att z) {
     i64 row = warp_number(), j = row % z.s, hk = row / z.s % z.hk, b = row / z.s / z.hk;
     int lane = threadIdx.x % 32;
-    __shared__ float rows_[WARPS][2][MOST_D];
+    __shared__ float rows_[WARPS][2][MAX_D];
     float *kr = rows_[threadIdx.x / 32][0], *vr = rows_[threadIdx.x / 32][1];
     float dk[PER_LANE] = {}, dv[PER_LANE] = {};
     i64 group = z.hq / z.hk, first_head = hk * group;
@@ -179,15 +179,16 @@ static __global__ void back_k(att z) {
 static unsigned warps_for(i64 rows_) { return (unsigned)((rows_ + WARPS - 1) / WARPS); }
 
 static sl_err check_size(const att &z) {
-    return z.d <= MOST_D ? SL_OK
-                         : sl_fail(SL_ERR_NO, "attention on a GPU takes heads of up to %d, not %d",
-                                   MOST_D, (int)z.d);
+    return z.d <= MAX_D
+               ? SL_OK
+               : sl_fail(SL_ERR_REFUSED, "attention on a GPU takes heads of up to %d, not %d",
+                         MAX_D, (int)z.d);
 }
 
 /* ---- by cuDNN ---- */
 
 /* Of a backward pass: so much at most for the scores' gradients of a part of the batch. */
-static const i64 most_scores = (i64)7 << 28;
+static const i64 max_scores = (i64)7 << 28;
 
 static bool plain_half(const sl_operand &o) {
     return sl_dtype_is_half(o.dtype) && o.offset % 16 == 0 && row_of(o) % 8 == 0;
@@ -226,7 +227,7 @@ static bool dnn_key(const sl_instr *instr, int q, sl_dnn_attention *key) {
 /* The largest part of the batch whose scores fit. */
 static i64 part_of(const sl_dnn_attention &key) {
     i64 each = key.heads * key.queries * key.keys * 2, part = key.batch;
-    while (part > 1 && (key.batch % part || part * each > most_scores))
+    while (part > 1 && (key.batch % part || part * each > max_scores))
         part--;
     return part;
 }
@@ -267,7 +268,7 @@ static bool dnn_fits(sl_cuda_device *cuda, const sl_instr *instr, int q, sl_dnn_
         key->batch = part_of(*key);
     if (key->batch < batch && (key->queries % 8 || key->keys % 8)) /* parts begin aligned */
         return false;
-    *workspace = sl_dnn_attention_bytes(cuda, key);
+    *workspace = sl_cuda_dnn_attention_bytes(cuda, key);
     return *workspace >= 0;
 }
 
@@ -337,7 +338,7 @@ static sl_err dnn_part(const sl_cuda_call *call, const att &z, const sl_dnn_atte
     io.workspace = (char *)c.queries + counts_of(z, key);
     io.scale = z.scale;
     io.stream = call->stream;
-    return sl_dnn_attention_run(call->device, &key, &io);
+    return sl_cuda_dnn_attention_run(call->device, &key, &io);
 }
 
 /* Of what is masked, z.only then says which samples are left. */

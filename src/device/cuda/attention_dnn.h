@@ -30,9 +30,10 @@ struct sl_dnn_attention_io {
 };
 
 /* The bytes of its workspace, or -1: cuDNN does not take it. */
-int64_t sl_dnn_attention_bytes(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key);
-sl_err sl_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,
-                            const struct sl_dnn_attention_io *io);
+int64_t sl_cuda_dnn_attention_bytes(struct sl_cuda_device *cuda,
+                                    const struct sl_dnn_attention *key);
+sl_err sl_cuda_dnn_attention_run(struct sl_cuda_device *cuda, const struct sl_dnn_attention *key,
+                                 const struct sl_dnn_attention_io *io);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { WALKERS = 256, MOST_PARTS = 264 };
+enum { WALKERS = 256, MAX_PARTS = 264 };
 
 struct pixels { /* [rows, n] */
     i64 rows, n;
@@ -23,7 +23,7 @@ static pixels pixels_of(const sl_operand &x, void *scratch) {
     pixels z = {x.numel / x.shape.dim[1], x.shape.dim[1]};
     i64 at_once = WALKERS * 8 / z.n > 0 ? WALKERS * 8 / z.n : 1;
     i64 blocks = (z.rows + 8 * at_once - 1) / (8 * at_once);
-    z.blocks = (int)(blocks < MOST_PARTS ? blocks : (i64)MOST_PARTS);
+    z.blocks = (int)(blocks < MAX_PARTS ? blocks : (i64)MAX_PARTS);
     z.part = (float *)scratch;
     z.coef = z.part + 2 * z.blocks * z.n;
     return z;
@@ -31,7 +31,7 @@ static pixels pixels_of(const sl_operand &x, void *scratch) {
 
 i64 bn_last_bytes(const sl_cuda_call *call) {
     i64 n = call->instr->in[0].shape.dim[1];
-    return call->last.in & 1 ? (2 * MOST_PARTS + 2) * n * (i64)sizeof(float) : 0;
+    return call->last.in & 1 ? (2 * MAX_PARTS + 2) * n * (i64)sizeof(float) : 0;
 }
 
 /* Where a thread walks: from channel `col` (eight of them), pixels first, first + step, ... Blocks
@@ -252,7 +252,7 @@ enum { MAP_BLOCKS = 132 * 8, END_WARPS = 8 };
 
 static unsigned ends(const pixels &z) { return (unsigned)((z.n + END_WARPS - 1) / END_WARPS); }
 static dim3 map_grid(const pixels &z) {
-    return grid_of(z, z.blocks < MOST_PARTS ? z.blocks : MAP_BLOCKS);
+    return grid_of(z, z.blocks < MAX_PARTS ? z.blocks : MAP_BLOCKS);
 }
 
 /* The kernels of a kind of 16 bits. */

@@ -4,7 +4,7 @@
 #include "device/cuda/conv_last.h"
 #include "device/cuda/kernels.cuh"
 
-static const i64 most_workspace = (i64)256 << 20;
+static const i64 max_workspace = (i64)256 << 20;
 
 struct conv {
     cudnnTensorDescriptor_t x, y, bias;
@@ -51,11 +51,11 @@ static sl_err open_conv(const sl_cuda_call *call, const sl_shape *x, const sl_sh
 template <class P> static sl_err pick(const P *list, int count, int *out) {
     for (int i = 0; i < count; i++)
         if (list[i].status == CUDNN_STATUS_SUCCESS && list[i].determinism == CUDNN_DETERMINISTIC &&
-            (i64)list[i].memory <= most_workspace) {
+            (i64)list[i].memory <= max_workspace) {
             *out = (int)list[i].algo;
             return SL_OK;
         }
-    return sl_fail(SL_ERR_NO,
+    return sl_fail(SL_ERR_REFUSED,
                    "cuDNN has no deterministic algorithm for a convolution of this shape");
 }
 
@@ -70,7 +70,7 @@ static __global__ void convert(array y, array x, i64 count, bool add) {
 static i64 image_bytes(const sl_operand &operand) { return (operand.numel * 4 + 255) / 256 * 256; }
 
 static void *room_at(const sl_cuda_call *call, i64 used) {
-    return (char *)call->scratch + most_workspace + used;
+    return (char *)call->scratch + max_workspace + used;
 }
 
 /* Input i in the dtype of the convolution. */
@@ -119,7 +119,7 @@ static sl_err run_forward(const sl_cuda_call *call, conv *c, int half) {
     void *y = out_type(call, half, used);
     SL_TRY(SL_CUDNN(cudnnConvolutionForward(dnn, &one, c->x, x, c->w, w, c->op,
                                             (cudnnConvolutionFwdAlgo_t)algo, call->scratch,
-                                            (size_t)most_workspace, &zero, c->y, y)));
+                                            (size_t)max_workspace, &zero, c->y, y)));
     if (instr->in_count > 2 && call->in[2]) {
         const int64_t *dim = instr->out[0].shape.dim;
         add_bias<<<blocks_for(instr->out[0].numel, THREADS), THREADS, 0, call->stream>>>(
@@ -144,7 +144,7 @@ static sl_err run_dx(const sl_cuda_call *call, conv *c, int half) {
     void *dx = out_type(call, half, used);
     SL_TRY(SL_CUDNN(cudnnConvolutionBackwardData(dnn, &one, c->w, w, c->y, dy, c->op,
                                                  (cudnnConvolutionBwdDataAlgo_t)algo, call->scratch,
-                                                 (size_t)most_workspace, &zero, c->x, dx)));
+                                                 (size_t)max_workspace, &zero, c->x, dx)));
     return finish(call, dx, half);
 }
 
@@ -164,7 +164,7 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
     void *dw = out_type(call, half, used);
     SL_TRY(SL_CUDNN(cudnnConvolutionBackwardFilter(
         dnn, &one, c->x, x, c->y, dy, c->op, (cudnnConvolutionBwdFilterAlgo_t)algo, call->scratch,
-        (size_t)most_workspace, &zero, c->w, dw)));
+        (size_t)max_workspace, &zero, c->w, dw)));
     return finish(call, dw, half);
 }
 
@@ -173,8 +173,8 @@ static sl_err run_dw(const sl_cuda_call *call, conv *c, int half) {
 static sl_err closing(const sl_cuda_call *call, int half,
                       sl_err (*run)(const sl_cuda_call *call, conv *c, int half)) {
     conv c = {};
-    if (sl_conv_last_takes(call->device, call->instr))
-        return sl_conv_last(call);
+    if (sl_cuda_conv_last_takes(call->device, call->instr))
+        return sl_cuda_conv_last(call);
     sl_err err = run(call, &c, half == SL_HALF_FP16 ? SL_HALF_NOT : half);
     close_conv(&c);
     return err;
@@ -188,9 +188,9 @@ static sl_err k_conv2d_dw(const sl_cuda_call *call) { return closing(call, half_
 
 static i64 conv_bytes(const sl_cuda_call *call) {
     const sl_instr *instr = call->instr;
-    if (sl_conv_last_takes(call->device, instr))
-        return sl_conv_last_bytes(call);
-    return most_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +
+    if (sl_cuda_conv_last_takes(call->device, instr))
+        return sl_cuda_conv_last_bytes(call);
+    return max_workspace + image_bytes(instr->in[0]) + image_bytes(instr->in[1]) +
            image_bytes(instr->out[0]);
 }
 

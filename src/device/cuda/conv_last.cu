@@ -9,7 +9,7 @@
 #include "device/cuda/dnn_graph.h"
 #include "device/cuda/turn.cuh"
 
-static const i64 most_workspace = (i64)256 << 20;
+static const i64 max_workspace = (i64)256 << 20;
 
 enum { X = 1, W, Y };
 
@@ -72,17 +72,17 @@ static void make_graph(sl_dnn_graph *g, const void *of) {
     const key *k = (const key *)of;
     sl_dnn_tensor x = last(k->x, k), w = last(k->w, k), y = last(k->y, k);
     g->exact = true;
-    g->most_workspace = most_workspace;
-    sl_dnn_convolve(g, &k->conv, sl_dnn_memory(g, X, &x), sl_dnn_memory(g, W, &w),
-                    sl_dnn_memory(g, Y, &y));
+    g->max_workspace = max_workspace;
+    sl_cuda_dnn_convolve(g, &k->conv, sl_cuda_dnn_memory(g, X, &x), sl_cuda_dnn_memory(g, W, &w),
+                         sl_cuda_dnn_memory(g, Y, &y));
 }
 
-bool sl_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
+bool sl_cuda_conv_last_takes(sl_cuda_device *cuda, const sl_instr *instr) {
     roles r = roles_of(instr);
     key k = key_of(instr);
     if (!k.half || instr->attr[3].i != 1 || operand_of(instr, r.y).shape.dim[1] % 8)
         return false;
-    return sl_dnn_find(cuda, &k, sizeof k, make_graph) != NULL;
+    return sl_cuda_dnn_find(cuda, &k, sizeof k, make_graph) != NULL;
 }
 
 /* ---- turning ---- */
@@ -127,9 +127,9 @@ static place places_of(const sl_cuda_call *call, const key &k, i64 workspace) {
     return p;
 }
 
-i64 sl_conv_last_bytes(const sl_cuda_call *call) {
+i64 sl_cuda_conv_last_bytes(const sl_cuda_call *call) {
     key k = key_of(call->instr);
-    sl_dnn_graph *g = sl_dnn_find(call->device, &k, sizeof k, make_graph);
+    sl_dnn_graph *g = sl_cuda_dnn_find(call->device, &k, sizeof k, make_graph);
     return g ? places_of(call, k, g->workspace_bytes).bytes : 0;
 }
 
@@ -166,13 +166,13 @@ static void finish(const sl_cuda_call *call, const key &k, void *at, const roles
                                                                    call->add);
 }
 
-sl_err sl_conv_last(const sl_cuda_call *call) {
+sl_err sl_cuda_conv_last(const sl_cuda_call *call) {
     const sl_instr *instr = call->instr;
     roles r = roles_of(instr);
     key k = key_of(instr);
-    sl_dnn_graph *g = sl_dnn_find(call->device, &k, sizeof k, make_graph);
+    sl_dnn_graph *g = sl_cuda_dnn_find(call->device, &k, sizeof k, make_graph);
     if (!g)
-        return sl_fail(SL_ERR_NO, "cuDNN has no convolution of this shape");
+        return sl_fail(SL_ERR_REFUSED, "cuDNN has no convolution of this shape");
     place p = places_of(call, k, g->workspace_bytes);
     sl_dnn_binding b = {};
     void *w = (char *)call->scratch + p.w;
@@ -183,12 +183,12 @@ sl_err sl_conv_last(const sl_cuda_call *call) {
         turn_filter<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(
             array{w, (int)k.half}, in_array(call, r.w), f, count);
     }
-    sl_dnn_bind(&b, X, x);
-    sl_dnn_bind(&b, W, w);
-    sl_dnn_bind(&b, Y, y);
+    sl_cuda_dnn_bind(&b, X, x);
+    sl_cuda_dnn_bind(&b, W, w);
+    sl_cuda_dnn_bind(&b, Y, y);
     b.workspace = call->scratch;
     SL_TRY(SL_CUDNN(cudnnSetStream(call->device->dnn, call->stream)));
-    SL_TRY(sl_dnn_run(g, call->device->dnn, &b));
+    SL_TRY(sl_cuda_dnn_run(g, call->device->dnn, &b));
     if (r.what == SL_DNN_CONV && instr->in_count > 2 && call->in[2]) {
         i64 count = k.y[0] * k.y[1] * k.y[2] * k.y[3];
         add_bias<<<blocks_for(count, THREADS), THREADS, 0, call->stream>>>(

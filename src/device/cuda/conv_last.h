@@ -9,9 +9,9 @@ extern "C" {
 #endif
 
 /* Has cuDNN a deterministic engine for this conv2d, conv2d_dx or conv2d_dw? */
-bool sl_conv_last_takes(struct sl_cuda_device *cuda, const struct sl_instr *instr);
-int64_t sl_conv_last_bytes(const struct sl_cuda_call *call);
-sl_err sl_conv_last(const struct sl_cuda_call *call);
+bool sl_cuda_conv_last_takes(struct sl_cuda_device *cuda, const struct sl_instr *instr);
+int64_t sl_cuda_conv_last_bytes(const struct sl_cuda_call *call);
+sl_err sl_cuda_conv_last(const struct sl_cuda_call *call);
 
 #ifdef __cplusplus
 }

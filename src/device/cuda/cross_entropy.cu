@@ -15,30 +15,30 @@ enum {
 };
 
 struct online { /* maximum and sum of exponentials of what was read so far */
-    float most, sum;
+    float max, sum;
 };
 static __device__ __forceinline__ void see(online &o, float x) {
-    if (x > o.most) {
-        o.sum = o.sum * fast_exp(o.most - x) + 1;
-        o.most = x;
+    if (x > o.max) {
+        o.sum = o.sum * fast_exp(o.max - x) + 1;
+        o.max = x;
     } else {
-        o.sum += x == -INFINITY ? 0 : fast_exp(x - o.most);
+        o.sum += x == -INFINITY ? 0 : fast_exp(x - o.max);
     }
 }
 static __device__ __forceinline__ void see(online &o, const eight &e) {
-    float most = o.most, sum = 0;
+    float max = o.max, sum = 0;
 #pragma unroll
     for (int k = 0; k < 8; k++)
-        most = fmaxf(most, e.v[k]);
-    if (most == -INFINITY)
+        max = fmaxf(max, e.v[k]);
+    if (max == -INFINITY)
         return;
-    if (most > o.most) {
-        o.sum *= fast_exp(o.most - most);
-        o.most = most;
+    if (max > o.max) {
+        o.sum *= fast_exp(o.max - max);
+        o.max = max;
     }
 #pragma unroll
     for (int k = 0; k < 8; k++)
-        sum += fast_exp(e.v[k] - most);
+        sum += fast_exp(e.v[k] - max);
     o.sum += sum;
 }
 
@@ -158,9 +158,9 @@ static __global__ void __launch_bounds__(CE_THREADS, 2)
         see(o, v);
         all += v;
     }
-    float most = block_max(o.most);
-    float sum = block_sum(o.most == -INFINITY ? 0 : o.sum * expf(o.most - most));
-    float lse = most + logf(sum);
+    float max = block_max(o.max);
+    float sum = block_sum(o.max == -INFINITY ? 0 : o.sum * expf(o.max - max));
+    float lse = max + logf(sum);
     if (c.smoothing > 0)
         all = block_sum(all);
     if (threadIdx.x == 0) {

@@ -145,7 +145,7 @@ sl_err sl_cuda_turn(const struct sl_cuda_turn *turn, void *image, void *scratch,
                     cudaStream_t stream);
 
 /* facts.c: the GPUs of this computer */
-int sl_cuda_list(struct sl_device_facts *out, int most);
+int sl_cuda_list(struct sl_device_facts *out, int max);
 
 /* exec.c */
 bool sl_cuda_has_kernel(const char *name);

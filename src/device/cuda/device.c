@@ -26,8 +26,8 @@ static void cuda_close(struct sl_device *device) {
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     cudaSetDevice(cuda->index);
     cudaDeviceSynchronize();
-    sl_gemms_close(cuda->gemms);
-    sl_dnn_plans_close(cuda->plans);
+    sl_cuda_gemms_close(cuda->gemms);
+    sl_cuda_dnn_plans_close(cuda->plans);
     if (cuda->blas)
         cublasLtDestroy(cuda->blas);
     if (cuda->dnn)

@@ -81,27 +81,27 @@ static sl_dnn_tensor tensor(struct sl_dnn_graph *g, int64_t id, sl_dnn_tensor t,
     return t;
 }
 
-sl_dnn_tensor sl_dnn_memory(struct sl_dnn_graph *g, int64_t id, const sl_dnn_tensor *like) {
+sl_dnn_tensor sl_cuda_dnn_memory(struct sl_dnn_graph *g, int64_t id, const sl_dnn_tensor *like) {
     return tensor(g, id, *like, false, false);
 }
 
-sl_dnn_tensor sl_dnn_number(struct sl_dnn_graph *g, int64_t id) {
+sl_dnn_tensor sl_cuda_dnn_number(struct sl_dnn_graph *g, int64_t id) {
     sl_dnn_tensor one = {NULL, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}};
     return tensor(g, id, one, false, true);
 }
 
-sl_dnn_tensor sl_dnn_inner(struct sl_dnn_graph *g, const sl_dnn_tensor *like) {
+sl_dnn_tensor sl_cuda_dnn_inner(struct sl_dnn_graph *g, const sl_dnn_tensor *like) {
     return tensor(g, FIRST_INNER + g->inner_count++, *like, true, false);
 }
 
 /* ---- operations ---- */
 
-void sl_dnn_matmul(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y) {
-    sl_dnn_matmul_upto(g, a, b, y, (struct sl_dnn_upto){0});
+void sl_cuda_dnn_matmul(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y) {
+    sl_cuda_dnn_matmul_upto(g, a, b, y, (struct sl_dnn_upto){0});
 }
 
-void sl_dnn_matmul_upto(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor y,
-                        struct sl_dnn_upto upto) {
+void sl_cuda_dnn_matmul_upto(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b,
+                             sl_dnn_tensor y, struct sl_dnn_upto upto) {
     cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &fp32);
     finish(g, how, "a product");
@@ -119,8 +119,8 @@ void sl_dnn_matmul_upto(struct sl_dnn_graph *g, sl_dnn_tensor a, sl_dnn_tensor b
     add_op(g, op, "a product");
 }
 
-void sl_dnn_reduce(struct sl_dnn_graph *g, cudnnReduceTensorOp_t mode, sl_dnn_tensor x,
-                   sl_dnn_tensor y) {
+void sl_cuda_dnn_reduce(struct sl_dnn_graph *g, cudnnReduceTensorOp_t mode, sl_dnn_tensor x,
+                        sl_dnn_tensor y) {
     cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, &mode);
     set(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &fp32);
@@ -132,14 +132,14 @@ void sl_dnn_reduce(struct sl_dnn_graph *g, cudnnReduceTensorOp_t mode, sl_dnn_te
     add_op(g, op, "a reduction");
 }
 
-void sl_dnn_reshape(struct sl_dnn_graph *g, sl_dnn_tensor x, sl_dnn_tensor y) {
+void sl_cuda_dnn_reshape(struct sl_dnn_graph *g, sl_dnn_tensor x, sl_dnn_tensor y) {
     cudnnBackendDescriptor_t op = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     set_part(g, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.at);
     set_part(g, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.at);
     add_op(g, op, "a transposition");
 }
 
-void sl_dnn_map(struct sl_dnn_graph *g, const struct sl_dnn_map *map, sl_dnn_tensor y) {
+void sl_cuda_dnn_map(struct sl_dnn_graph *g, const struct sl_cuda_dnn_map *map, sl_dnn_tensor y) {
     cudnnBackendDescriptor_t how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, &map->mode);
     set(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &map->math);
@@ -157,13 +157,13 @@ void sl_dnn_map(struct sl_dnn_graph *g, const struct sl_dnn_map *map, sl_dnn_ten
     add_op(g, op, "a function");
 }
 
-sl_dnn_tensor sl_dnn_mapped(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_tensor x,
-                            const sl_dnn_tensor *b) {
-    struct sl_dnn_map map = {.mode = mode, .x = &x, .b = b, .math = fp32};
+sl_dnn_tensor sl_cuda_dnn_mapped(struct sl_dnn_graph *g, cudnnPointwiseMode_t mode, sl_dnn_tensor x,
+                                 const sl_dnn_tensor *b) {
+    struct sl_cuda_dnn_map map = {.mode = mode, .x = &x, .b = b, .math = fp32};
     sl_dnn_tensor like = x;
     like.type = fp32;
-    sl_dnn_tensor y = sl_dnn_inner(g, &like);
-    sl_dnn_map(g, &map, y);
+    sl_dnn_tensor y = sl_cuda_dnn_inner(g, &like);
+    sl_cuda_dnn_map(g, &map, y);
     return y;
 }
 
@@ -188,8 +188,8 @@ static cudnnBackendDescriptor_t describe(struct sl_dnn_graph *g,
     return how;
 }
 
-void sl_dnn_convolve(struct sl_dnn_graph *g, const struct sl_dnn_convolution *c, sl_dnn_tensor x,
-                     sl_dnn_tensor w, sl_dnn_tensor y) {
+void sl_cuda_dnn_convolve(struct sl_dnn_graph *g, const struct sl_dnn_convolution *c,
+                          sl_dnn_tensor x, sl_dnn_tensor w, sl_dnn_tensor y) {
     static const struct {
         cudnnBackendDescriptorType_t type;
         cudnnBackendAttributeName_t how, x, w, y, alpha, beta;
@@ -229,11 +229,11 @@ void sl_dnn_convolve(struct sl_dnn_graph *g, const struct sl_dnn_convolution *c,
 
 /* ---- plans ---- */
 
-enum { MOST_ENGINES = 16, MOST_NOTES = 32 };
+enum { MAX_ENGINES = 16, MAX_NOTES = 32 };
 
 /* What the heuristic offers for the graph; how many. */
 static int64_t find_engines(struct sl_dnn_graph *g, cudnnHandle_t handle,
-                            cudnnBackendDescriptor_t found[MOST_ENGINES]) {
+                            cudnnBackendDescriptor_t found[MAX_ENGINES]) {
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     int64_t count = 0;
     cudnnBackendDescriptor_t graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -245,29 +245,29 @@ static int64_t find_engines(struct sl_dnn_graph *g, cudnnHandle_t handle,
     set_part(g, ask, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, ask, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
     finish(g, ask, "the heuristic");
-    for (int i = 0; i < MOST_ENGINES; i++)
+    for (int i = 0; i < MAX_ENGINES; i++)
         found[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (fine(g))
         note(g,
              cudnnBackendGetAttribute(ask, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES, &count, found),
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, MAX_ENGINES, &count, found),
              "the engines");
     return fine(g) ? count : 0;
 }
 
 /* Does the engine of a configuration say that its sums come in any order? */
 static bool wavers(struct sl_dnn_graph *g, cudnnBackendDescriptor_t config) {
-    cudnnBackendNumericalNote_t notes[MOST_NOTES];
+    cudnnBackendNumericalNote_t notes[MAX_NOTES];
     cudnnBackendDescriptor_t engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     int64_t count = 0;
     if (!fine(g) ||
         cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                  1, &count, &engine) != CUDNN_STATUS_SUCCESS ||
         cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                 CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &count,
+                                 CUDNN_TYPE_NUMERICAL_NOTE, MAX_NOTES, &count,
                                  notes) != CUDNN_STATUS_SUCCESS)
         return true;
-    for (int64_t i = 0; i < count && i < MOST_NOTES; i++)
+    for (int64_t i = 0; i < count && i < MAX_NOTES; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
             return true;
     return false;
@@ -287,22 +287,22 @@ static bool try_engine(struct sl_dnn_graph *g, cudnnHandle_t handle,
          cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                                   1, NULL, &bytes),
          "the workspace");
-    if (!fine(g) || (g->most_workspace && bytes > g->most_workspace))
+    if (!fine(g) || (g->max_workspace && bytes > g->max_workspace))
         return false;
     g->plan = plan;
     g->workspace_bytes = bytes;
     return true;
 }
 
-sl_err sl_dnn_plan(struct sl_dnn_graph *g, cudnnHandle_t handle) {
-    cudnnBackendDescriptor_t found[MOST_ENGINES];
+sl_err sl_cuda_dnn_plan(struct sl_dnn_graph *g, cudnnHandle_t handle) {
+    cudnnBackendDescriptor_t found[MAX_ENGINES];
     int64_t count = find_engines(g, handle, found);
     for (int64_t i = 0; i < count; i++)
         if (try_engine(g, handle, found[i]))
             return SL_OK;
     note(g, CUDNN_STATUS_NOT_SUPPORTED, "a plan");
-    return sl_fail(SL_ERR_NO, "cuDNN: %s of a graph of %d operations: %s", g->failed, g->op_count,
-                   cudnnGetErrorString(g->status));
+    return sl_fail(SL_ERR_REFUSED, "cuDNN: %s of a graph of %d operations: %s", g->failed,
+                   g->op_count, cudnnGetErrorString(g->status));
 }
 
 /* ---- the device's plans ---- */
@@ -327,12 +327,13 @@ static struct planned *make_planned(struct sl_cuda_device *cuda, const void *key
     p->key = memcpy(sl_realloc(NULL, key_bytes), key, key_bytes);
     p->key_bytes = key_bytes;
     make_graph(&p->graph, key);
-    p->supported = sl_dnn_plan(&p->graph, cuda->dnn) == SL_OK;
+    p->supported = sl_cuda_dnn_plan(&p->graph, cuda->dnn) == SL_OK;
     return p;
 }
 
-struct sl_dnn_graph *sl_dnn_find(struct sl_cuda_device *cuda, const void *key, size_t key_bytes,
-                                 void (*make_graph)(struct sl_dnn_graph *g, const void *key)) {
+struct sl_dnn_graph *sl_cuda_dnn_find(struct sl_cuda_device *cuda, const void *key,
+                                      size_t key_bytes,
+                                      void (*make_graph)(struct sl_dnn_graph *g, const void *key)) {
     if (!cuda->plans && !(cuda->plans = calloc(1, sizeof *cuda->plans)))
         sl_out_of_memory(sizeof *cuda->plans);
     struct sl_dnn_plans *all = cuda->plans;
@@ -347,11 +348,11 @@ struct sl_dnn_graph *sl_dnn_find(struct sl_cuda_device *cuda, const void *key, s
     return p->supported ? &p->graph : NULL;
 }
 
-void sl_dnn_plans_close(struct sl_dnn_plans *all) {
+void sl_cuda_dnn_plans_close(struct sl_dnn_plans *all) {
     if (!all)
         return;
     for (int i = 0; i < all->count; i++) {
-        sl_dnn_close(&all->at[i]->graph);
+        sl_cuda_dnn_close(&all->at[i]->graph);
         free(all->at[i]->key);
         free(all->at[i]);
     }
@@ -361,7 +362,7 @@ void sl_dnn_plans_close(struct sl_dnn_plans *all) {
 
 /* ---- running ---- */
 
-void sl_dnn_bind(struct sl_dnn_binding *binding, int64_t id, const void *at) {
+void sl_cuda_dnn_bind(struct sl_dnn_binding *binding, int64_t id, const void *at) {
     SL_ASSERT(binding->count < SL_DNN_BOUND);
     binding->id[binding->count] = id;
     binding->at[binding->count++] = (void *)at;
@@ -382,8 +383,8 @@ static cudnnStatus_t execute(const struct sl_dnn_graph *g, cudnnHandle_t handle,
     return status == CUDNN_STATUS_SUCCESS ? cudnnBackendExecute(handle, g->plan, pack) : status;
 }
 
-sl_err sl_dnn_run(const struct sl_dnn_graph *g, cudnnHandle_t handle,
-                  const struct sl_dnn_binding *binding) {
+sl_err sl_cuda_dnn_run(const struct sl_dnn_graph *g, cudnnHandle_t handle,
+                       const struct sl_dnn_binding *binding) {
     cudnnBackendDescriptor_t pack;
     SL_TRY(SL_CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)));
     cudnnStatus_t status = execute(g, handle, binding, pack);
@@ -391,7 +392,7 @@ sl_err sl_dnn_run(const struct sl_dnn_graph *g, cudnnHandle_t handle,
     return sl_cuda_dnn_check(status, "running a graph of cuDNN");
 }
 
-void sl_dnn_close(struct sl_dnn_graph *g) {
+void sl_cuda_dnn_close(struct sl_dnn_graph *g) {
     while (g->all_count > 0)
         cudnnBackendDestroyDescriptor(g->all[--g->all_count]);
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_GRAPHS = 64, ROOMY = 32 << 20 };
+enum { MAX_GRAPHS = 64, ROOMY = 32 << 20 };
 
 struct key {
     enum sl_phase phase;
@@ -42,7 +42,7 @@ struct sl_exec {
     void *halves; /* of the version of the run at hand */
     struct sl_cuda_draw *draw;
     bool draws;
-    struct graph graphs[MOST_GRAPHS];
+    struct graph graphs[MAX_GRAPHS];
     int graph_count;
     cudaEvent_t *events; /* [instr_count + 1] when times were asked for */
 };
@@ -106,7 +106,7 @@ static sl_err find_kernels(struct sl_exec *exec) {
         struct sl_instr *instr = &exec->instrs[i];
         const struct sl_cuda_kernel *kernel = exec->kernels[i] = sl_cuda_find(instr->kernel);
         if (!kernel)
-            return sl_fail(SL_ERR_NO, "the GPU has no kernel for '%s'", instr->kernel);
+            return sl_fail(SL_ERR_REFUSED, "the GPU has no kernel for '%s'", instr->kernel);
         for (int k = 0; k < instr->in_count; k++)
             if (is_halved(exec, kernel, &instr->in[k])) {
                 instr->in[k].dtype = exec->program->dtype;
@@ -134,12 +134,12 @@ static int64_t image_bytes(const struct sl_cuda_turn *turn) {
 /* Scratch is shared by all instructions; who needs much takes a hole of the slot, if there is one.
  */
 static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
-    struct sl_lives *lives = sl_lives_open(exec->program);
+    struct sl_lives *lives = sl_pass_lives_open(exec->program);
     exec->holes = zeroed((size_t)exec->program->instr_count, sizeof *exec->holes);
     for (int i = 0; i < exec->program->instr_count; i++) {
         int64_t need = scratch_of(cuda, exec, i);
         if (need >= ROOMY)
-            exec->holes[i] = sl_lives_hole(lives, i, need);
+            exec->holes[i] = sl_pass_lives_hole(lives, i, need);
         if (exec->holes[i].space == SL_SPACE_NONE)
             exec->scratch_bytes = more(exec->scratch_bytes, need);
     }
@@ -150,7 +150,7 @@ static void plan_scratch(struct sl_cuda_device *cuda, struct sl_exec *exec) {
     for (int i = 0; i < exec->layout.turn_count; i++)
         if (exec->layout.turns[i].phase == SL_PHASE_W)
             exec->scratch_bytes += image_bytes(&exec->layout.turns[i]);
-    sl_lives_close(lives);
+    sl_pass_lives_close(lives);
 }
 
 static sl_err alloc_exec(struct sl_exec *exec) {
@@ -331,7 +331,7 @@ static struct graph *find_graph(struct sl_exec *exec, const struct sl_run_args *
         if (memcmp(&exec->graphs[i].key, &key, sizeof key) == 0)
             return &exec->graphs[i];
     *fresh = true;
-    if (exec->graph_count == MOST_GRAPHS)
+    if (exec->graph_count == MAX_GRAPHS)
         return NULL;
     exec->graphs[exec->graph_count] = (struct graph){.exec = NULL};
     exec->graphs[exec->graph_count].key = key;

@@ -46,7 +46,7 @@ static bool load(void *library, struct nvml *out) {
 }
 
 static void find_links(const struct nvml *nvml, int index, struct sl_device_facts *out) {
-    enum { MOST_LINKS = 36 };
+    enum { MAX_LINKS = 36 };
     char bus[32];
     void *gpu;
     unsigned generation = 0, lanes = 0, active = 0, version = 0;
@@ -54,7 +54,7 @@ static void find_links(const struct nvml *nvml, int index, struct sl_device_fact
         return;
     if (nvml->pcie_generation(gpu, &generation) == 0 && nvml->pcie_lanes(gpu, &lanes) == 0)
         out->host_rate = out->peer_rate = pcie_rate(generation, lanes);
-    for (unsigned link = 0; link < MOST_LINKS; link++)
+    for (unsigned link = 0; link < MAX_LINKS; link++)
         if (nvml->link_state(gpu, link, &active) == 0 && active &&
             nvml->link_version(gpu, link, &version) == 0) {
             out->peer_rate = out->peer_links ? out->peer_rate : 0;
@@ -87,14 +87,14 @@ static void find_one(int index, struct sl_device_facts *out) {
     }
 }
 
-int sl_cuda_list(struct sl_device_facts *out, int most) {
+int sl_cuda_list(struct sl_device_facts *out, int max) {
     struct nvml nvml;
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess)
         return 0;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     bool linked = library && load(library, &nvml) && nvml.init() == 0;
-    for (int i = 0; i < count && i < most; i++) {
+    for (int i = 0; i < count && i < max; i++) {
         find_one(i, &out[i]);
         if (linked)
             find_links(&nvml, i, &out[i]);

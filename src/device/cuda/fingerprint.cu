@@ -26,8 +26,8 @@ static __global__ void add_rows(sl_rows r, int which, sl_fingerprint *out) {
     atomicAdd(&out->nonzero, nonzero);
 }
 
-sl_err sl_fingerprint_take(sl_fingerprint *place, const sl_rows *rows, int count,
-                           cudaStream_t stream, sl_fingerprint *out) {
+sl_err sl_cuda_fingerprint_take(sl_fingerprint *place, const sl_rows *rows, int count,
+                                cudaStream_t stream, sl_fingerprint *out) {
     const int blocks = 1024, threads = 256;
     SL_TRY(SL_CUDA(cudaMemsetAsync(place, 0, sizeof *place, stream)));
     for (int i = 0; i < count; i++)

@@ -20,8 +20,8 @@ struct sl_rows { /* rows of bytes in matrices of `stride_bytes`; all multiples o
 };
 
 /* Of all `count` of them together. `place`: device memory to work in. Waits for the stream. */
-sl_err sl_fingerprint_take(struct sl_fingerprint *place, const struct sl_rows *rows, int count,
-                           cudaStream_t stream, struct sl_fingerprint *out);
+sl_err sl_cuda_fingerprint_take(struct sl_fingerprint *place, const struct sl_rows *rows, int count,
+                                cudaStream_t stream, struct sl_fingerprint *out);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,7 @@ bool flash_fits(const att &z) {
 }
 
 struct running { /* of the two rows of a lane: maximum and sum of exponentials so far */
-    float most[2], sum[2];
+    float max[2], sum[2];
 };
 
 /* Scores become probabilities relative to the maximum so far; o is brought to that maximum. */
@@ -26,13 +26,13 @@ static __device__ __forceinline__ void softmax_step(float s[8][4], float o[8][4]
                                                     float by) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float most = r.most[half];
+        float max = r.max[half];
 #pragma unroll
         for (int n = 0; n < 8; n++)
-            most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        most = quad_max(most);
-        float base = most == -INFINITY ? 0 : most * by, sum = 0;
-        float shrink = power_of_2(r.most[half] * by - base);
+            max = fmaxf(max, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        max = quad_max(max);
+        float base = max == -INFINITY ? 0 : max * by, sum = 0;
+        float shrink = power_of_2(r.max[half] * by - base);
 #pragma unroll
         for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void softmax_step(float s[8][4], float o[8][4]
                 o[n][k] *= shrink;
             }
         r.sum[half] = r.sum[half] * shrink + sum;
-        r.most[half] = most;
+        r.max[half] = max;
     }
 }
 
@@ -66,7 +66,7 @@ static __device__ void finish_rows(const att &z, i64 b, i64 h, int first, const 
         by[half] = sum > 0 ? 1 / sum : 0;
         if (t < z.t && lane % 4 == 0)
             ((float *)z.lse.at)[(b * z.hq + h) * z.t + t] =
-                sum > 0 ? r.most[half] * z.scale + logf(sum) : 0;
+                sum > 0 ? r.max[half] * z.scale + logf(sum) : 0;
     }
     store_rows<HALF>((half16 *)z.y.at + at_q(z, z.hq * z.d, b, 0, h), z.hq * z.d, first, z.t, o,
                      by[0], by[1]);

@@ -32,7 +32,7 @@ struct sl_cuda_gemms {
     int count, room;
 };
 
-void sl_gemm_pack(struct sl_gemm *g) {
+void sl_cuda_gemm_pack(struct sl_gemm *g) {
     g->lda = g->ta ? g->m : g->k;
     g->ldb = g->tb ? g->k : g->n;
     g->ldy = g->n;
@@ -53,7 +53,7 @@ static void free_plan(struct plan *p) {
     free(p);
 }
 
-void sl_gemms_close(struct sl_cuda_gemms *gemms) {
+void sl_cuda_gemms_close(struct sl_cuda_gemms *gemms) {
     if (!gemms)
         return;
     for (int i = 0; i < gemms->count; i++)
@@ -210,7 +210,7 @@ static sl_err find_plan(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
     return SL_OK;
 }
 
-bool sl_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm) {
+bool sl_cuda_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm) {
     struct plan *plan = NULL;
     return find_plan(cuda, gemm, &plan) == SL_OK && plan->supported;
 }
@@ -234,7 +234,7 @@ static sl_err print_of(struct sl_cuda_device *cuda, const struct plan *p,
     bool saves = g->tail == SL_GEMM_GELU || g->tail == SL_GEMM_GELU_BIAS;
     rows[1] = rows[0];
     rows[1].at = io->aux;
-    return sl_fingerprint_take(cuda->print, rows, saves ? 2 : 1, io->stream, out);
+    return sl_cuda_fingerprint_take(cuda->print, rows, saves ? 2 : 1, io->stream, out);
 }
 
 /* The least of a few times, in milliseconds, and what came of it. */
@@ -282,12 +282,12 @@ static sl_err tune(struct sl_cuda_device *cuda, struct plan *p, const struct sl_
     return SL_OK;
 }
 
-sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
-                   const struct sl_gemm_io *io) {
+sl_err sl_cuda_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
+                        const struct sl_gemm_io *io) {
     struct plan *p;
     SL_TRY(find_plan(cuda, gemm, &p));
     if (!p->supported)
-        return sl_fail(SL_ERR_NO, "cuBLAS has no product %lld x %lld x %lld of this kind",
+        return sl_fail(SL_ERR_REFUSED, "cuBLAS has no product %lld x %lld x %lld of this kind",
                        (long long)gemm->m, (long long)gemm->n, (long long)gemm->k);
     if (gemm->tail == SL_GEMM_BIAS || gemm->tail == SL_GEMM_GELU_BIAS)
         SET(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, io->bias);

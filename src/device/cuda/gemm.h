@@ -43,12 +43,12 @@ struct sl_gemm_io {
 };
 
 /* Row strides of packed matrices. */
-void sl_gemm_pack(struct sl_gemm *gemm);
+void sl_cuda_gemm_pack(struct sl_gemm *gemm);
 /* Has the library an algorithm for it? */
-bool sl_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm);
-sl_err sl_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
-                   const struct sl_gemm_io *io);
-void sl_gemms_close(struct sl_cuda_gemms *gemms);
+bool sl_cuda_gemm_supported(struct sl_cuda_device *cuda, const struct sl_gemm *gemm);
+sl_err sl_cuda_gemm_run(struct sl_cuda_device *cuda, const struct sl_gemm *gemm,
+                        const struct sl_gemm_io *io);
+void sl_cuda_gemms_close(struct sl_cuda_gemms *gemms);
 
 #ifdef __cplusplus
 }

@@ -100,7 +100,7 @@ struct layout { /* of the room */
 static layout layout_of(const sl_norm_item *items, int count) {
     layout l = {};
     for (int i = 0; i < count; i++) {
-        i64 blocks = sl_norm_block_count(items[i].count);
+        i64 blocks = sl_optim_norm_block_count(items[i].count);
         l.blocks += blocks;
         l.groups += (blocks + GROUP - 1) / GROUP;
     }
@@ -114,9 +114,11 @@ static layout layout_of(const sl_norm_item *items, int count) {
 static sl_err fill_table(const sl_norm_item *items, int count, tensor *table) {
     i64 block = 0, group = 0;
     for (int i = 0; i < count; i++) {
-        i64 blocks = sl_norm_block_count(items[i].count), groups = (blocks + GROUP - 1) / GROUP;
+        i64 blocks = sl_optim_norm_block_count(items[i].count),
+            groups = (blocks + GROUP - 1) / GROUP;
         if (groups > GROUP)
-            return sl_fail(SL_ERR_NO, "a tensor of %lld elements is too large for the norm on GPUs",
+            return sl_fail(SL_ERR_REFUSED,
+                           "a tensor of %lld elements is too large for the norm on GPUs",
                            (long long)items[i].count);
         table[i] = tensor{items[i].x, items[i].count, block, group, blocks, groups};
         block += blocks;
@@ -224,9 +226,9 @@ static sl_err multiply(sl_cuda_device *cuda, const muon &m, const factors &f) {
     g.tb = f.tb;
     g.batch = 1;
     g.align = 4;
-    sl_gemm_pack(&g);
+    sl_cuda_gemm_pack(&g);
     sl_gemm_io io = {f.a, f.b, NULL, f.y, NULL, NULL, 0, m.stream};
-    return sl_gemm_run(cuda, &g, &io);
+    return sl_cuda_gemm_run(cuda, &g, &io);
 }
 
 static sl_err newton_schulz(sl_cuda_device *cuda, const muon &m) {

@@ -53,7 +53,7 @@ static sl_err find(struct sl_cuda_device *cuda, struct sl_weights weights, enum 
         }
     }
     if (cuda->slab_count == SL_CUDA_SLABS)
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "a GPU keeps %d versions of weights in 16 bits at most; use a schedule with "
                        "fewer, or --dtype fp32",
                        SL_CUDA_SLABS);

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 extern const struct sl_device_row sl_device_cuda;
-extern const struct sl_far_row sl_far_nccl;
-extern const struct sl_near_row sl_near_ipc;
+extern const struct sl_nccl_link_row sl_cuda_nccl_link_nccl;
+extern const struct sl_ipc_row sl_cuda_ipc_ipc;
 sl_cuda_module_fn sl_cuda_module;
 
 /* Set once, before any device is opened. */
@@ -22,7 +22,8 @@ sl_cuda_module(const struct sl_cuda_host *host) {
         return NULL;
     set_message = host->set_message;
     assert_fail = host->assert_fail;
-    static const struct sl_cuda_module module = {&sl_device_cuda, &sl_far_nccl, &sl_near_ipc};
+    static const struct sl_cuda_module module = {&sl_device_cuda, &sl_cuda_nccl_link_nccl,
+                                                 &sl_cuda_ipc_ipc};
     return &module;
 }
 

@@ -7,8 +7,8 @@
 #define SL_DEVICE_CUDA_HOST_H
 
 #include "device/device.h"
-#include "device/far.h"
-#include "device/near.h"
+#include "device/ipc.h"
+#include "device/nccl_link.h"
 
 enum { SL_CUDA_MODULE_VERSION = 3 };
 
@@ -21,8 +21,8 @@ struct sl_cuda_host {
 
 struct sl_cuda_module {
     const struct sl_device_row *device;
-    const struct sl_far_row *far;
-    const struct sl_near_row *near;
+    const struct sl_nccl_link_row *nccl_link;
+    const struct sl_ipc_row *ipc;
 };
 
 /* NULL when the module was built for another program. */

@@ -32,16 +32,16 @@ static __global__ void maxpool(array y, int32_t *index, array x, window w) {
         span rows = clip(i / w.ow % w.oh, w.stride[0], w.pad[0], w.kernel[0], w.h);
         span cols = clip(i % w.ow, w.stride[1], w.pad[1], w.kernel[1], w.w);
         i64 best = rows.from * w.w + cols.from;
-        float most = get(x, plane + best);
+        float max = get(x, plane + best);
         for (i64 r = rows.from; r < rows.to; r++)
             for (i64 c = cols.from; c < cols.to; c++) {
                 float v = get(x, plane + r * w.w + c);
-                if (v > most || (isnan(v) && !isnan(most))) {
-                    most = v;
+                if (v > max || (isnan(v) && !isnan(max))) {
+                    max = v;
                     best = r * w.w + c;
                 }
             }
-        put(y, i, most);
+        put(y, i, max);
         index[i] = (int32_t)best;
     }
 }
@@ -83,11 +83,11 @@ template <class I> struct spot { /* the i-th of them in images of h x w */
 };
 
 /* The largest so far and where it was; a NaN wins. */
-static __device__ __forceinline__ void take_larger(eight &most, int32_t *best, const eight &e,
+static __device__ __forceinline__ void take_larger(eight &max, int32_t *best, const eight &e,
                                                    int32_t at) {
     for (int k = 0; k < 8; k++)
-        if (e.v[k] > most.v[k] || (isnan(e.v[k]) && !isnan(most.v[k]))) {
-            most.v[k] = e.v[k];
+        if (e.v[k] > max.v[k] || (isnan(e.v[k]) && !isnan(max.v[k]))) {
+            max.v[k] = e.v[k];
             best[k] = at;
         }
 }
@@ -101,14 +101,14 @@ static __global__ void maxpool_last(array y, int32_t *index, array x, window w, 
         i64 col = s.col, from = s.image * w.h * w.w,
             out = (s.image * w.oh + s.row) * w.ow + s.column;
         int32_t best[8];
-        eight most = get8(x, (from + rows.from * w.w + cols.from) * n + col);
+        eight max = get8(x, (from + rows.from * w.w + cols.from) * n + col);
         for (int k = 0; k < 8; k++)
             best[k] = (int32_t)(rows.from * w.w + cols.from);
         for (i64 r = rows.from; r < rows.to; r++)
             for (i64 c = cols.from; c < cols.to; c++)
-                take_larger(most, best, get8(x, (from + r * w.w + c) * n + col),
+                take_larger(max, best, get8(x, (from + r * w.w + c) * n + col),
                             (int32_t)(r * w.w + c));
-        put8(y, out * n + col, most);
+        put8(y, out * n + col, max);
         for (int k = 0; k < 8; k++)
             index[out * n + col + k] = best[k];
     }

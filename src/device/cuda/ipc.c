@@ -6,14 +6,14 @@
  * another host or container opens is not said: so a random number at its beginning, which the door
  * names, too, must be found there.
  */
+#include "device/ipc.h"
 #include "device/cuda/cuda.h"
-#include "device/near.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-extern const struct sl_near_row sl_near_ipc;
+extern const struct sl_ipc_row sl_cuda_ipc_ipc;
 
 enum { BLOCK = 2 << 20 };
 
@@ -22,7 +22,7 @@ struct door {
     uint64_t token;
     char host[48]; /* the same in all processes of a host, until it starts anew */
 };
-_Static_assert(sizeof(struct door) <= SL_NEAR_DOOR, "a door has its place");
+_Static_assert(sizeof(struct door) <= SL_IPC_DOOR, "a door has its place");
 
 static void read_host(char out[48]) {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -32,12 +32,12 @@ static void read_host(char out[48]) {
         fclose(file);
 }
 
-static void unshare(const struct sl_near_area *area) {
+static void unshare(const struct sl_ipc_area *area) {
     cudaSetDevice(area->index);
     cudaFree(area->at);
 }
 
-static void leave(const struct sl_near_area *area) {
+static void leave(const struct sl_ipc_area *area) {
     cudaSetDevice(area->index);
     cudaIpcCloseMemHandle(area->at);
 }
@@ -47,8 +47,8 @@ static sl_err write_token(struct sl_device *device, void *at, uint64_t token) {
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_near_area *out,
-                    char door[SL_NEAR_DOOR]) {
+static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_ipc_area *out,
+                    char door[SL_IPC_DOOR]) {
     struct door made = {.token = 0};
     int64_t size = (size_bytes + BLOCK) / BLOCK * BLOCK;
     void *memory;
@@ -57,7 +57,7 @@ static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_near
         return sl_fail(SL_ERR_SYSTEM, "cannot draw a random number");
     read_host(made.host);
     SL_TRY(device->row->alloc(device, size, &memory));
-    *out = (struct sl_near_area){memory, sl_cuda_of(device)->index};
+    *out = (struct sl_ipc_area){memory, sl_cuda_of(device)->index};
     SL_TRY_OUT(write_token(device, memory, made.token));
     SL_TRY_OUT(SL_CUDA(cudaIpcGetMemHandle(&made.handle, memory)));
     memcpy(door, &made, sizeof made);
@@ -65,7 +65,7 @@ out:
     if (err != SL_OK) {
         cudaGetLastError(); /* it is ours now */
         unshare(out);
-        *out = (struct sl_near_area){0};
+        *out = (struct sl_ipc_area){0};
     }
     return err;
 }
@@ -77,15 +77,15 @@ static sl_err read_token(struct sl_device *device, const void *at, uint64_t want
     return found == want ? SL_OK : sl_fail(SL_ERR_SYSTEM, "CUDA IPC maps other memory here");
 }
 
-static sl_err enter(struct sl_device *device, const char door[SL_NEAR_DOOR],
-                    struct sl_near_area *out) {
+static sl_err enter(struct sl_device *device, const char door[SL_IPC_DOOR],
+                    struct sl_ipc_area *out) {
     struct door there;
     char host[48];
     void *memory;
     memcpy(&there, door, sizeof there);
     read_host(host);
     if (strcmp(host, there.host) != 0)
-        return sl_fail(SL_ERR_NO, "they are on different hosts");
+        return sl_fail(SL_ERR_REFUSED, "they are on different hosts");
     SL_TRY(SL_CUDA(cudaSetDevice(sl_cuda_of(device)->index)));
     sl_err err =
         SL_CUDA(cudaIpcOpenMemHandle(&memory, there.handle, cudaIpcMemLazyEnablePeerAccess));
@@ -93,16 +93,16 @@ static sl_err enter(struct sl_device *device, const char door[SL_NEAR_DOOR],
         cudaGetLastError();
         return err;
     }
-    *out = (struct sl_near_area){memory, sl_cuda_of(device)->index};
+    *out = (struct sl_ipc_area){memory, sl_cuda_of(device)->index};
     err = read_token(device, memory, there.token);
     if (err != SL_OK) {
         leave(out);
-        *out = (struct sl_near_area){0};
+        *out = (struct sl_ipc_area){0};
     }
     return err;
 }
 
-const struct sl_near_row sl_near_ipc = {
+const struct sl_ipc_row sl_cuda_ipc_ipc = {
     .name = "CUDA IPC",
     .share = share,
     .enter = enter,

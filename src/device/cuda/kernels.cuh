@@ -145,11 +145,11 @@ static __device__ __forceinline__ float block_max(float v) {
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                          \
          i += (i64)gridDim.x * blockDim.x)
 
-enum { THREADS = 256, MOST_BLOCKS = 132 * 16 };
+enum { THREADS = 256, MAX_BLOCKS = 132 * 16 };
 
 static inline unsigned blocks_for(i64 count, i64 each) {
     i64 blocks = (count + each - 1) / each;
-    return (unsigned)(blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks);
+    return (unsigned)(blocks < 1 ? 1 : blocks > MAX_BLOCKS ? MAX_BLOCKS : blocks);
 }
 
 static inline sl_err launched(const sl_cuda_call *call) {

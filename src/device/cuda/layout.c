@@ -80,7 +80,7 @@ static const struct known *find_known(struct sl_cuda_device *cuda, const struct 
         if (strcmp(known[i].kernel, instr->kernel) != 0)
             continue;
         if (strncmp(instr->kernel, "conv2d", 6) == 0)
-            return sl_conv_last_takes(cuda, instr) ? &known[i] : NULL;
+            return sl_cuda_conv_last_takes(cuda, instr) ? &known[i] : NULL;
         if (strcmp(instr->kernel, "sum_to") == 0)
             return is_channel_sum(instr) ? &known[i] : NULL;
         bool same = strcmp(instr->kernel, "add") != 0 || instr->in[0].numel == instr->in[1].numel;
@@ -150,10 +150,10 @@ static void see_ports(struct image *all, const struct sl_ports *ports, bool come
     }
 }
 
-static int most_value(int most, int count, const struct sl_operand *o) {
+static int max_value(int max, int count, const struct sl_operand *o) {
     for (int i = 0; i < count; i++)
-        most = o[i].value > most ? o[i].value : most;
-    return most;
+        max = o[i].value > max ? o[i].value : max;
+    return max;
 }
 
 enum { PORTS = 8, CROSSING = 4 };
@@ -167,16 +167,16 @@ static void ports_of(const struct sl_program *p, const struct sl_ports *out[PORT
 
 static int value_count(const struct sl_program *p, const struct sl_instr *instrs) {
     const struct sl_ports *ports[PORTS];
-    int most = -1;
+    int max = -1;
     for (int i = 0; i < p->instr_count; i++) {
-        most = most_value(most, instrs[i].in_count, instrs[i].in);
-        most = most_value(most, instrs[i].out_count, instrs[i].out);
+        max = max_value(max, instrs[i].in_count, instrs[i].in);
+        max = max_value(max, instrs[i].out_count, instrs[i].out);
     }
     ports_of(p, ports);
     for (int i = 0; i < PORTS; i++)
         for (int k = 0; k < ports[i]->count; k++)
-            most = most_value(most, 1, &ports[i]->at[k].operand);
-    return most + 1;
+            max = max_value(max, 1, &ports[i]->at[k].operand);
+    return max + 1;
 }
 
 static bool lies_last(struct image *all, const struct sl_operand *o) {

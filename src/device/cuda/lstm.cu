@@ -79,7 +79,7 @@ static sl_err multiply(const sl_cuda_call *call, const product &p) {
     g.batch = 1;
     g.align = ((uintptr_t)p.a | (uintptr_t)p.w | (uintptr_t)p.y) % 16 ? 4 : 16;
     sl_gemm_io io = {p.a, p.w, NULL, p.y, NULL, NULL, p.beta, call->stream};
-    return sl_gemm_run(call->device, &g, &io);
+    return sl_cuda_gemm_run(call->device, &g, &io);
 }
 
 static sl_err k_lstm(const sl_cuda_call *call) {

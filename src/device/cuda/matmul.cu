@@ -33,7 +33,7 @@ static sl_gemm gemm_of(const sl_instr *instr) {
         g.half_in = sl_dtype_is_half(type) ? sl_half_of(type) : g.half_in;
     g.half_out = sl_half_of(instr->out[0].dtype);
     g.align = 16;
-    sl_gemm_pack(&g);
+    sl_cuda_gemm_pack(&g);
     return g;
 }
 
@@ -219,7 +219,7 @@ static sl_gemm_tail tail_of(form f, bool bias, bool erf) {
 static bool fusable(const sl_cuda_call *call, const sl_gemm &g, array bias, array other) {
     bool typed = (!bias.at || bias.half == g.half_out) && (!other.at || other.half == g.half_out);
     return typed && (g.tail == SL_GEMM_PLAIN || g.ldy % 8 == 0) && g.batch == 1 &&
-           sl_gemm_supported(call->device, &g);
+           sl_cuda_gemm_supported(call->device, &g);
 }
 
 static sl_err product(const sl_cuda_call *call, form f, bool erf) {
@@ -239,7 +239,7 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
     }
     if (!whole) {
         g.tail = SL_GEMM_PLAIN;
-        SL_TRY(sl_gemm_run(call->device, &g, &io));
+        SL_TRY(sl_cuda_gemm_run(call->device, &g, &io));
         if (f == PLAIN && !bias.at)
             return SL_OK;
         return run_finish(call, tail_args{y, second, bias, other, g.n, f, erf});
@@ -249,7 +249,7 @@ static sl_err product(const sl_cuda_call *call, form f, bool erf) {
         io.aux = f == GELU ? y.at : other.at; /* out[0] of matmul_gelu is the product */
         io.y = f == GELU ? second.at : y.at;
     }
-    SL_TRY(sl_gemm_run(call->device, &g, &io));
+    SL_TRY(sl_cuda_gemm_run(call->device, &g, &io));
     if ((f != GELU && f != GELU_DX) || !erf)
         return SL_OK;
     /* by erf: the epilogues have only tanh */

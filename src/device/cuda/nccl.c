@@ -6,7 +6,7 @@
  * must not (comm/post_group.c adds).
  */
 #include "device/cuda/cuda.h"
-#include "device/far.h"
+#include "device/nccl_link.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 /* As in nccl.h, which is not asked for. */
 typedef struct ncclComm *comm_handle;
 struct unique_id {
-    char bytes[SL_FAR_ID];
+    char bytes[SL_NCCL_LINK_ID];
 };
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_INT8 = 0 };
 
@@ -75,11 +75,11 @@ static sl_err check(int code, const char *what) {
     return sl_fail(SL_ERR_PEER, "NCCL: %s: %s", what, nccl.error_text(code));
 }
 
-extern const struct sl_far_row sl_far_nccl;
+extern const struct sl_nccl_link_row sl_cuda_nccl_link_nccl;
 
 enum { EVENTS = 64 };
 
-struct sl_far_link {
+struct sl_nccl_link_link {
     comm_handle comm;
     cudaStream_t stream;
     int device;
@@ -87,7 +87,7 @@ struct sl_far_link {
     int64_t put, over;
 };
 
-static bool is_far(const void *memory) {
+static bool is_nccl_link(const void *memory) {
     struct cudaPointerAttributes found;
     if (cudaPointerGetAttributes(&found, memory) != cudaSuccess) {
         cudaGetLastError();
@@ -96,17 +96,17 @@ static bool is_far(const void *memory) {
     return found.type == cudaMemoryTypeDevice;
 }
 
-static sl_err make_id(char id[SL_FAR_ID]) {
+static sl_err make_id(char id[SL_NCCL_LINK_ID]) {
     struct unique_id made;
     pthread_once(&once, load);
     if (why)
         return sl_fail(SL_ERR_SYSTEM, "NCCL: %s", why);
     SL_TRY(check(nccl.get_id(&made), "ncclGetUniqueId"));
-    memcpy(id, made.bytes, SL_FAR_ID);
+    memcpy(id, made.bytes, SL_NCCL_LINK_ID);
     return SL_OK;
 }
 
-static void close_link(struct sl_far_link *link, bool abort) {
+static void close_link(struct sl_nccl_link_link *link, bool abort) {
     if (!link)
         return;
     cudaSetDevice(link->device);
@@ -124,20 +124,21 @@ static void close_link(struct sl_far_link *link, bool abort) {
     free(link);
 }
 
-static sl_err open_link(const char id[SL_FAR_ID], enum sl_far_end end, struct sl_far_link **out) {
-    struct sl_far_link *link = calloc(1, sizeof *link);
+static sl_err open_link(const char id[SL_NCCL_LINK_ID], enum sl_nccl_link_end end,
+                        struct sl_nccl_link_link **out) {
+    struct sl_nccl_link_link *link = calloc(1, sizeof *link);
     struct unique_id shared;
     sl_err err = SL_OK;
     if (!link)
         sl_out_of_memory(sizeof *link);
-    memcpy(shared.bytes, id, SL_FAR_ID);
+    memcpy(shared.bytes, id, SL_NCCL_LINK_ID);
     SL_TRY_OUT(SL_CUDA(cudaGetDevice(&link->device)));
     SL_TRY_OUT(SL_CUDA(cudaStreamCreateWithFlags(&link->stream, cudaStreamNonBlocking)));
     for (int i = 0; i < EVENTS; i++)
         SL_TRY_OUT(SL_CUDA(cudaEventCreateWithFlags(&link->events[i], cudaEventDisableTiming)));
-    SL_TRY_OUT(
-        check(nccl.init(&link->comm, end == SL_FAR_LOOP ? 1 : 2, shared, end == SL_FAR_RECEIVES),
-              "ncclCommInitRank"));
+    SL_TRY_OUT(check(nccl.init(&link->comm, end == SL_NCCL_LINK_LOOP ? 1 : 2, shared,
+                               end == SL_NCCL_LINK_RECEIVES),
+                     "ncclCommInitRank"));
     *out = link;
 out:
     if (err != SL_OK)
@@ -146,32 +147,32 @@ out:
 }
 
 /* Room for one more, which the next event will follow. */
-static sl_err begin(struct sl_far_link *link) {
+static sl_err begin(struct sl_nccl_link_link *link) {
     SL_TRY(SL_CUDA(cudaSetDevice(link->device)));
     if (link->put - link->over == EVENTS)
         return SL_CUDA(cudaEventSynchronize(link->events[link->over++ % EVENTS]));
     return SL_OK;
 }
 
-static sl_err end(struct sl_far_link *link) {
+static sl_err end(struct sl_nccl_link_link *link) {
     return SL_CUDA(cudaEventRecord(link->events[link->put++ % EVENTS], link->stream));
 }
 
-static sl_err send(struct sl_far_link *link, const void *bytes, int64_t size_bytes) {
+static sl_err send(struct sl_nccl_link_link *link, const void *bytes, int64_t size_bytes) {
     SL_TRY(begin(link));
     SL_TRY(check(nccl.send(bytes, (size_t)size_bytes, NCCL_INT8, 1, link->comm, link->stream),
                  "ncclSend"));
     return end(link);
 }
 
-static sl_err receive(struct sl_far_link *link, void *bytes, int64_t size_bytes) {
+static sl_err receive(struct sl_nccl_link_link *link, void *bytes, int64_t size_bytes) {
     SL_TRY(begin(link));
     SL_TRY(check(nccl.receive(bytes, (size_t)size_bytes, NCCL_INT8, 0, link->comm, link->stream),
                  "ncclRecv"));
     return end(link);
 }
 
-static sl_err loop(struct sl_far_link *link, void *to, const void *from, int64_t size_bytes) {
+static sl_err loop(struct sl_nccl_link_link *link, void *to, const void *from, int64_t size_bytes) {
     SL_TRY(begin(link));
     SL_TRY(check(nccl.group_start(), "ncclGroupStart"));
     int sent = nccl.send(from, (size_t)size_bytes, NCCL_INT8, 0, link->comm, link->stream);
@@ -182,7 +183,7 @@ static sl_err loop(struct sl_far_link *link, void *to, const void *from, int64_t
     return end(link);
 }
 
-static sl_err look(struct sl_far_link *link, int64_t *over) {
+static sl_err look(struct sl_nccl_link_link *link, int64_t *over) {
     int failed = NCCL_SUCCESS;
     while (link->over < link->put) {
         cudaError_t status = cudaEventQuery(link->events[link->over % EVENTS]);
@@ -198,10 +199,10 @@ static sl_err look(struct sl_far_link *link, int64_t *over) {
     return check(failed, "a link broke while it was used");
 }
 
-const struct sl_far_row sl_far_nccl = {
+const struct sl_nccl_link_row sl_cuda_nccl_link_nccl = {
     .name = "NCCL",
     .missing = missing,
-    .is_far = is_far,
+    .is_nccl_link = is_nccl_link,
     .make_id = make_id,
     .open = open_link,
     .close = close_link,

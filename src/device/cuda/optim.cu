@@ -199,7 +199,7 @@ extern "C" sl_err sl_cuda_step(sl_device *device, const sl_step_item *items, int
             sl_cuda_touch(cuda, items[i].io.w, items[i].io.count * 4);
             err = strcmp(items[i].param->optim.row->name, "muon") == 0
                       ? sl_cuda_muon(cuda, &items[i])
-                      : sl_fail(SL_ERR_NO, "optimizer '%s' is not run on GPUs",
+                      : sl_fail(SL_ERR_REFUSED, "optimizer '%s' is not run on GPUs",
                                 items[i].param->optim.row->name);
             continue;
         }

@@ -5,16 +5,16 @@ static unsigned row_threads(i64 n) { return n <= 64 ? 32 : n <= 1024 ? 128 : 512
 
 template <bool log_of> static __global__ void softmax_rows(array y, array x, i64 n, bool add) {
     i64 base = (i64)blockIdx.x * n;
-    float most = -INFINITY, sum = 0;
+    float max = -INFINITY, sum = 0;
     for (i64 j = threadIdx.x; j < n; j += blockDim.x)
-        most = fmaxf(most, get(x, base + j));
-    most = block_max(most);
+        max = fmaxf(max, get(x, base + j));
+    max = block_max(max);
     for (i64 j = threadIdx.x; j < n; j += blockDim.x)
-        sum += expf(get(x, base + j) - most);
+        sum += expf(get(x, base + j) - max);
     sum = block_sum(sum);
     float log_sum = logf(sum);
     for (i64 j = threadIdx.x; j < n; j += blockDim.x) {
-        float v = get(x, base + j) - most;
+        float v = get(x, base + j) - max;
         put(y, base + j, log_of ? v - log_sum : expf(v) / sum, add);
     }
 }

@@ -66,7 +66,7 @@ static void whole_or_absent(void **state) {
     assert_int_equal(files(), 0);
     put("one ", "two", SL_OK);
     expect("one two");
-    put("half of ", "it", SL_ERR_NO);
+    put("half of ", "it", SL_ERR_REFUSED);
     expect("one two");
     put("three", "", SL_OK);
     expect("three");

@@ -10,7 +10,7 @@
 
 static void step(struct sl_run_stats *stats, int64_t samples, int64_t ns) {
     struct sl_step_report report = {.samples = samples, .dur_ns = ns};
-    sl_run_stats_step(stats, &report);
+    sl_cli_run_stats_step(stats, &report);
 }
 
 static void an_even_pace_is_told_at_once(void **state) {
@@ -18,8 +18,8 @@ static void an_even_pace_is_told_at_once(void **state) {
     struct sl_run_stats stats = {0};
     for (int i = 0; i < 30; i++) {
         step(&stats, 8, 2000000000);
-        assert_float_equal(sl_run_stats_rate(&stats), 4, 1e-9);
-        assert_in_range(sl_run_stats_left_ns(&stats, 3), 5999999999, 6000000001);
+        assert_float_equal(sl_cli_run_stats_rate(&stats), 4, 1e-9);
+        assert_in_range(sl_cli_run_stats_left_ns(&stats, 3), 5999999999, 6000000001);
     }
 }
 
@@ -31,7 +31,7 @@ static void a_burst_of_ends_is_no_speed(void **state) {
         step(&stats, 8, 2000000000);
     step(&stats, 8, 1000);
     step(&stats, 8, 1000);
-    assert_true(sl_run_stats_rate(&stats) > 4 && sl_run_stats_rate(&stats) < 6);
+    assert_true(sl_cli_run_stats_rate(&stats) > 4 && sl_cli_run_stats_rate(&stats) < 6);
 }
 
 static void another_pace_is_noticed(void **state) {
@@ -40,7 +40,7 @@ static void another_pace_is_noticed(void **state) {
     step(&stats, 8, 60000000000); /* the first one compiles and fills */
     for (int i = 0; i < 60; i++)
         step(&stats, 8, 1000000000);
-    assert_float_equal(sl_run_stats_rate(&stats), 8, 0.1);
+    assert_float_equal(sl_cli_run_stats_rate(&stats), 8, 0.1);
 }
 
 int main(void) {

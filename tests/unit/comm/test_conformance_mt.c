@@ -94,7 +94,7 @@ static struct sl_channel_spec spec_of(int from, int to, int64_t size_bytes) {
         .size_bytes = size_bytes,
         .device = ends[to],
         .sender = ends[from],
-        .near = getenv("SL_TEST_DEVICE") != NULL,
+        .ipc = getenv("SL_TEST_DEVICE") != NULL,
     };
 }
 
@@ -122,14 +122,14 @@ static void open_net(struct net *net) {
         for (int b = 0; b < WORKERS; b++) {
             struct sl_channel_spec spec = spec_of(a, b, net->size_bytes);
             if (a != b)
-                assert_int_equal(sl_channel_open(comm, &spec, &net->at[a][b]), SL_OK);
+                assert_int_equal(sl_comm_channel_open(comm, &spec, &net->at[a][b]), SL_OK);
         }
 }
 
 static void close_net(struct net *net) {
     for (int a = 0; a < WORKERS; a++)
         for (int b = 0; b < WORKERS; b++)
-            sl_channel_close(net->at[a][b]);
+            sl_comm_channel_close(net->at[a][b]);
 }
 
 static uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
@@ -176,22 +176,22 @@ static _Thread_local char scratch[LARGE];
 static sl_err send_one(struct net *net, int from, int to, int64_t n) {
     char *at;
     int64_t size = size_of(net, from, to, n);
-    SL_TRY(sl_channel_reserve(net->at[from][to], n, &at));
+    SL_TRY(sl_comm_channel_reserve(net->at[from][to], n, &at));
     fill(scratch, size, key_of(net, from, to, n));
     SL_TRY(copy_bytes(from, at, scratch, size));
-    return sl_channel_send(net->at[from][to], n, size);
+    return sl_comm_channel_send(net->at[from][to], n, size);
 }
 
 static sl_err receive_one(struct net *net, int from, int to, int64_t n) {
     struct sl_message message;
     int64_t size = size_of(net, from, to, n);
-    SL_TRY(sl_channel_receive(net->at[from][to], n, &message));
+    SL_TRY(sl_comm_channel_receive(net->at[from][to], n, &message));
     SL_TRY(copy_bytes(to, scratch, message.at, size));
     if (message.size_bytes != size || !holds(scratch, size, key_of(net, from, to, n)))
-        return sl_fail(SL_ERR_NO,
+        return sl_fail(SL_ERR_REFUSED,
                        "message %lld from %d to %d: %lld bytes, expected %lld, or others",
                        (long long)n, from, to, (long long)message.size_bytes, (long long)size);
-    return sl_channel_release(net->at[from][to], n);
+    return sl_comm_channel_release(net->at[from][to], n);
 }
 
 /* Everyone sends a round of the ring to everyone, then takes what came. */
@@ -245,24 +245,24 @@ static sl_err pass_on(int worker, void *ctx) {
         struct sl_message message;
         char *at, first = (char)n;
         if (worker > 0) {
-            SL_TRY(sl_channel_receive(c->at[worker - 1], n, &message));
+            SL_TRY(sl_comm_channel_receive(c->at[worker - 1], n, &message));
             SL_TRY(copy_bytes(worker, &first, message.at, 1));
             if (message.size_bytes != 1 || first != (char)n)
-                return sl_fail(SL_ERR_NO, "message %lld holds %d", (long long)n, first);
+                return sl_fail(SL_ERR_REFUSED, "message %lld holds %d", (long long)n, first);
             if (is_here(worker - 1) &&
                 atomic_load(&c->sent[worker - 1]) - atomic_load(&c->released[worker]) > 2 * PLACES)
-                return sl_fail(SL_ERR_NO, "worker %d is not held back", worker - 1);
+                return sl_fail(SL_ERR_REFUSED, "worker %d is not held back", worker - 1);
             for (int i = 0; worker == WORKERS - 1 && i < 20; i++)
                 sl_comm_poll(comm);
             atomic_fetch_add(&c->released[worker], 1);
-            SL_TRY(sl_channel_release(c->at[worker - 1], n));
+            SL_TRY(sl_comm_channel_release(c->at[worker - 1], n));
         }
         if (worker == WORKERS - 1)
             continue;
-        SL_TRY(sl_channel_reserve(c->at[worker], n, &at));
+        SL_TRY(sl_comm_channel_reserve(c->at[worker], n, &at));
         SL_TRY(copy_bytes(worker, at, &first, 1));
         atomic_fetch_add(&c->sent[worker], 1);
-        SL_TRY(sl_channel_send(c->at[worker], n, 1));
+        SL_TRY(sl_comm_channel_send(c->at[worker], n, 1));
     }
     return SL_OK;
 }
@@ -272,11 +272,11 @@ static void test_back_pressure(void **state) {
     struct chain c = {.count = getenv("SL_TEST_DEVICE") ? 100 : 500};
     for (int w = 0; w + 1 < WORKERS; w++) {
         struct sl_channel_spec spec = spec_of(w, w + 1, 1);
-        assert_int_equal(sl_channel_open(comm, &spec, &c.at[w]), SL_OK);
+        assert_int_equal(sl_comm_channel_open(comm, &spec, &c.at[w]), SL_OK);
     }
     run_well(pass_on, &c);
     for (int w = 0; w + 1 < WORKERS; w++)
-        sl_channel_close(c.at[w]);
+        sl_comm_channel_close(c.at[w]);
 }
 
 /* ---- groups ---- */
@@ -299,10 +299,10 @@ static sl_err share_table(struct sl_group *group, int member, int count, int rou
     double table[TABLE] = {0};
     for (int i = member; i < TABLE; i += count)
         table[i] = entry(round, i);
-    SL_TRY(sl_group_merge(group, member, table, TABLE));
+    SL_TRY(sl_comm_group_merge(group, member, table, TABLE));
     for (int i = 0; i < TABLE; i++)
         if (table[i] != entry(round, i))
-            return sl_fail(SL_ERR_NO, "round %d, entry %d is %g", round, i, table[i]);
+            return sl_fail(SL_ERR_REFUSED, "round %d, entry %d is %g", round, i, table[i]);
     return SL_OK;
 }
 
@@ -318,8 +318,8 @@ static sl_err check_sum(int worker, int round, const float *out, int64_t count) 
         for (int t = 1; t < TERMS; t++)
             want += term_value(round, t, i);
         if (memcmp(&want, &out[i], sizeof want) != 0)
-            return sl_fail(SL_ERR_NO, "worker %d, round %d: sum %lld is %.9g, not %.9g", worker,
-                           round, (long long)i, (double)out[i], (double)want);
+            return sl_fail(SL_ERR_REFUSED, "worker %d, round %d: sum %lld is %.9g, not %.9g",
+                           worker, round, (long long)i, (double)out[i], (double)want);
     }
     return SL_OK;
 }
@@ -357,22 +357,23 @@ static sl_err add_up(struct meet *m, int worker, int member, int round) {
     sl_err err = SL_OK;
     if (ends[worker])
         SL_TRY_OUT(copy_bytes(worker, seen, memory, size));
-    SL_TRY_OUT(sl_group_sum_begin(m->some, member, own, m->count, seen + (out - memory)));
+    SL_TRY_OUT(sl_comm_group_sum_begin(m->some, member, own, m->count, seen + (out - memory)));
     if (round % 2 == 0)
-        SL_TRY_OUT(sl_group_sum_begin(m->again, member, own, m->count, seen + (more - memory)));
+        SL_TRY_OUT(
+            sl_comm_group_sum_begin(m->again, member, own, m->count, seen + (more - memory)));
     for (int i = 0; i < round * (worker + 1) % 5; i++) {
         sl_comm_poll(comm);
-        SL_TRY_OUT(sl_group_sum_poke(m->some, member));
+        SL_TRY_OUT(sl_comm_group_sum_poke(m->some, member));
         if (round % 2 == 0)
-            SL_TRY_OUT(sl_group_sum_poke(m->again, member));
+            SL_TRY_OUT(sl_comm_group_sum_poke(m->again, member));
     }
     if (round % 2 == 0) {
-        SL_TRY_OUT(sl_group_sum_end(m->again, member));
+        SL_TRY_OUT(sl_comm_group_sum_end(m->again, member));
         if (ends[worker])
             SL_TRY_OUT(copy_bytes(worker, more, seen + (more - memory), m->count * 4));
         SL_TRY_OUT(check_sum(worker, round, more, m->count));
     }
-    SL_TRY_OUT(sl_group_sum_end(m->some, member));
+    SL_TRY_OUT(sl_comm_group_sum_end(m->some, member));
     if (ends[worker])
         SL_TRY_OUT(copy_bytes(worker, out, seen + (out - memory), m->count * 4));
     SL_TRY_OUT(check_sum(worker, round, out, m->count));
@@ -392,7 +393,7 @@ static sl_err meet_all(int worker, void *ctx) {
     for (int round = 0; round < m->rounds; round++) {
         SL_TRY(share_table(m->all, worker, WORKERS, round));
         if (round % 3 == 0)
-            SL_TRY(sl_group_meet(m->all, worker));
+            SL_TRY(sl_comm_group_meet(m->all, worker));
         if (member < 0)
             continue;
         SL_TRY(share_table(m->some, member, SL_COUNT(members), round));
@@ -410,24 +411,24 @@ static void open_groups(struct meet *m) {
         some[i] = ranks[members[i]];
         owners[i] = ends[members[i]] ? ends[members[i]] : devices[members[i]];
     }
-    struct sl_group_spec all = {.member_count = WORKERS, .ranks = ranks, .table_most = TABLE};
+    struct sl_group_spec all = {.member_count = WORKERS, .ranks = ranks, .table_max = TABLE};
     struct sl_group_spec part = {.member_count = SL_COUNT(members),
                                  .ranks = some,
-                                 .table_most = TABLE + 3,
+                                 .table_max = TABLE + 3,
                                  .term_count = TERMS,
                                  .terms = terms,
-                                 .sum_most = m->count,
+                                 .sum_max = m->count,
                                  .devices = owners,
-                                 .near = getenv("SL_TEST_DEVICE") != NULL};
-    assert_int_equal(sl_group_open(comm, &all, &m->all), SL_OK);
-    assert_int_equal(sl_group_open(comm, &part, &m->some), SL_OK);
-    assert_int_equal(sl_group_open(comm, &part, &m->again), SL_OK);
+                                 .ipc = getenv("SL_TEST_DEVICE") != NULL};
+    assert_int_equal(sl_comm_group_open(comm, &all, &m->all), SL_OK);
+    assert_int_equal(sl_comm_group_open(comm, &part, &m->some), SL_OK);
+    assert_int_equal(sl_comm_group_open(comm, &part, &m->again), SL_OK);
 }
 
 static void close_groups(struct meet *m) {
-    sl_group_close(m->again);
-    sl_group_close(m->some);
-    sl_group_close(m->all);
+    sl_comm_group_close(m->again);
+    sl_comm_group_close(m->some);
+    sl_comm_group_close(m->all);
 }
 
 static void test_groups(void **state) {
@@ -467,17 +468,17 @@ static sl_err wait_for_ever(int worker, void *ctx) {
     struct trap *trap = ctx;
     struct sl_message message;
     char *at;
-    SL_TRY(sl_group_meet(trap->meet.all, worker)); /* nobody is in an earlier test any more */
+    SL_TRY(sl_comm_group_meet(trap->meet.all, worker)); /* nobody is in an earlier test any more */
     if (worker == trap->fails)
         return sl_fail(SL_ERR_INPUT, "worker %d broke its leg", worker);
     switch (worker) {
-    case 0: return sl_channel_receive(trap->net.at[1][0], 0, &message);
+    case 0: return sl_comm_channel_receive(trap->net.at[1][0], 0, &message);
     case 1: /* nobody takes them */
         for (int64_t n = 0;; n++) {
-            SL_TRY(sl_channel_reserve(trap->net.at[1][2], n, &at));
-            SL_TRY(sl_channel_send(trap->net.at[1][2], n, trap->net.size_bytes));
+            SL_TRY(sl_comm_channel_reserve(trap->net.at[1][2], n, &at));
+            SL_TRY(sl_comm_channel_send(trap->net.at[1][2], n, trap->net.size_bytes));
         }
-    case 2: return sl_group_meet(trap->meet.all, worker);
+    case 2: return sl_comm_group_meet(trap->meet.all, worker);
     default: return share_table(trap->meet.all, worker, WORKERS, 0);
     }
 }
@@ -507,7 +508,7 @@ static int open_comm(const struct sl_transport *row) {
     const char *kind = getenv("SL_TEST_DEVICE");
     struct sl_device_config config = {.threads = 1};
     struct sl_job job;
-    if (sl_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &comm) != SL_OK)
+    if (sl_comm_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &comm) != SL_OK)
         return -1;
     for (int w = 0; w < WORKERS; w++)
         if (is_here(w) && (cpu->open(&config, &devices[w]) != SL_OK ||
@@ -564,11 +565,11 @@ int main(void) {
     int failed = 0;
     if (kind && (!sl_device_find(kind) || sl_device_find(kind)->missing()))
         return 77;
-    for (const struct sl_transport *const *row = sl_transports; *row; row++) {
+    for (const struct sl_transport *const *row = sl_comm_transports; *row; row++) {
         bool needs = (*row)->module || !(*row)->close; /* a module; GPUs over another transport */
         if (name ? strcmp((*row)->name, name) != 0 : needs)
             continue;
-        if (sl_transport_find((*row)->name, &chosen) != SL_OK) {
+        if (sl_comm_transport_find((*row)->name, &chosen) != SL_OK) {
             fprintf(stderr, "%s\n", sl_err_message());
             return 1;
         }

@@ -1,12 +1,12 @@
 /* Device memory between ranks: three ranks over TCP, threads of this process here. By links
- * (comm/far.h) of the test's own that insist on the same sizes in the same order at both ends; in
- * memory that both ends use (comm/near.h), also where some refuse it; and one rank that speaks to
+ * (comm/nccl_link.h) of the test's own that insist on the same sizes in the same order at both ends; in
+ * memory that both ends use (comm/ipc.h), also where some refuse it; and one rank that speaks to
  * itself, over those links and over NCCL where there is a GPU. */
-#include "comm/far.h"
+#include "comm/nccl_link.h"
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "comm/near.h"
+#include "comm/ipc.h"
 #include "comm/tcp.h"
 #include "support/apart.h"
 #include "support/wires.h"
@@ -24,7 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RANKS = 3, PLACES = 3, MOST = 5000, MESSAGES = 60, FLOATS = 1003 };
+enum { RANKS = 3, PLACES = 3, MAX = 5000, MESSAGES = 60, FLOATS = 1003 };
 
 static void must(sl_err err) {
     if (err != SL_OK) {
@@ -52,8 +52,8 @@ static struct room *all_rooms; /* after a failure nobody unshares */
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int rooms_entered;
 
-static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_near_area *out,
-                    char door[SL_NEAR_DOOR]) {
+static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_ipc_area *out,
+                    char door[SL_IPC_DOOR]) {
     (void)device;
     if (way == NONE)
         return sl_fail(SL_ERR_SYSTEM, "there is no room");
@@ -63,12 +63,12 @@ static sl_err share(struct sl_device *device, int64_t size_bytes, struct sl_near
     all_rooms = room;
     pthread_mutex_unlock(&all_mutex);
     memcpy(door, &room, sizeof(struct room *));
-    *out = (struct sl_near_area){apart_hide(room->bytes), 0};
+    *out = (struct sl_ipc_area){apart_hide(room->bytes), 0};
     return SL_OK;
 }
 
-static sl_err enter(struct sl_device *device, const char door[SL_NEAR_DOOR],
-                    struct sl_near_area *out) {
+static sl_err enter(struct sl_device *device, const char door[SL_IPC_DOOR],
+                    struct sl_ipc_area *out) {
     struct room *room;
     (void)device;
     if (is_refused(own_rank))
@@ -76,28 +76,28 @@ static sl_err enter(struct sl_device *device, const char door[SL_NEAR_DOOR],
     memcpy(&room, door, sizeof(struct room *));
     atomic_fetch_add(&room->inside, 1);
     atomic_fetch_add(&rooms_entered, 1);
-    *out = (struct sl_near_area){apart_hide(room->bytes), 1};
+    *out = (struct sl_ipc_area){apart_hide(room->bytes), 1};
     return SL_OK;
 }
 
-static struct room *room_of(const struct sl_near_area *area) {
+static struct room *room_of(const struct sl_ipc_area *area) {
     return (struct room *)(void *)((char *)apart_show(area->at) - offsetof(struct room, bytes));
 }
 
-static void leave(const struct sl_near_area *area) {
+static void leave(const struct sl_ipc_area *area) {
     if (area->index != 1)
         abort();
     atomic_fetch_sub(&room_of(area)->inside, 1);
 }
 
-static void take_back(const struct sl_near_area *area) {
+static void take_back(const struct sl_ipc_area *area) {
     struct room *room = room_of(area);
     if (area->index != 0 || room->gone || atomic_load(&room->inside) != 0)
         abort();
     room->gone = true;
 }
 
-static const struct sl_near_row rooms = {
+static const struct sl_ipc_row rooms = {
     .name = "rooms", .share = share, .enter = enter, .leave = leave, .unshare = take_back};
 
 /* ---- ranks as threads ---- */
@@ -115,12 +115,12 @@ struct rank {
 static void *rank_main(void *arg) {
     struct rank *r = arg;
     struct sl_device_config config = {.threads = 1};
-    must(sl_comm_open(&sl_transport_tcp, &r->job, &r->comm));
+    must(sl_comm_open(&sl_comm_transport_tcp, &r->job, &r->comm));
     if (way == LINKS) {
-        must(sl_far_attach(r->comm, &wires, "wires", false));
+        must(sl_comm_nccl_link_attach(r->comm, &wires, "wires", false));
         assert_string_equal(r->comm->row->name, "wires");
     }
-    ((struct sl_post *)r->comm)->near = &rooms;
+    ((struct sl_post *)r->comm)->ipc = &rooms;
     own_rank = r->rank;
     must(apart_row()->open(&config, &r->device));
     r->err = r->body(r);
@@ -167,7 +167,7 @@ static void run_well(sl_err (*body)(struct rank *r)) {
 
 static int64_t size_of(int from, int to, int64_t n) {
     uint32_t draw = sl_rng_u32(5, (uint64_t)(from * RANKS + to), (uint64_t)n);
-    return draw % 9 == 0 ? 0 : draw % (MOST + 1);
+    return draw % 9 == 0 ? 0 : draw % (MAX + 1);
 }
 
 static void fill(char *at, int64_t size, int from, int to, int64_t n) {
@@ -185,43 +185,43 @@ static sl_err open_net(struct rank *r, struct net *net) {
             struct sl_channel_spec spec = {.from = a,
                                            .to = b,
                                            .places = PLACES,
-                                           .size_bytes = MOST,
+                                           .size_bytes = MAX,
                                            .device = b == r->rank ? r->device : NULL,
                                            .sender = a == r->rank ? r->device : NULL,
-                                           .near = true};
+                                           .ipc = true};
             net->at[a][b] = NULL;
             if (a != b)
-                SL_TRY(sl_channel_open(r->comm, &spec, &net->at[a][b]));
+                SL_TRY(sl_comm_channel_open(r->comm, &spec, &net->at[a][b]));
         }
     return SL_OK;
 }
 
 static void close_net(struct net *net) {
     for (int i = 0; i < RANKS * RANKS; i++)
-        sl_channel_close(net->at[i / RANKS][i % RANKS]);
+        sl_comm_channel_close(net->at[i / RANKS][i % RANKS]);
 }
 
 static sl_err send_one(struct rank *r, struct net *net, int to, int64_t n) {
-    char *at, host[MOST];
+    char *at, host[MAX];
     int64_t size = size_of(r->rank, to, n);
-    SL_TRY(sl_channel_reserve(net->at[r->rank][to], n, &at));
+    SL_TRY(sl_comm_channel_reserve(net->at[r->rank][to], n, &at));
     fill(host, size, r->rank, to, n);
     if (apart_is(at) == is_refused(r->rank))
-        return sl_fail(SL_ERR_NO, "a place is where it should not be");
+        return sl_fail(SL_ERR_REFUSED, "a place is where it should not be");
     SL_TRY(r->device->row->upload(r->device, SL_STREAM_COMPUTE, at, host, size));
-    return sl_channel_send(net->at[r->rank][to], n, size);
+    return sl_comm_channel_send(net->at[r->rank][to], n, size);
 }
 
 static sl_err receive_one(struct rank *r, struct net *net, int from, int64_t n) {
-    char host[MOST], want[MOST];
+    char host[MAX], want[MAX];
     struct sl_message message;
     int64_t size = size_of(from, r->rank, n);
-    SL_TRY(sl_channel_receive(net->at[from][r->rank], n, &message));
+    SL_TRY(sl_comm_channel_receive(net->at[from][r->rank], n, &message));
     SL_TRY(r->device->row->download(r->device, SL_STREAM_COMPUTE, host, message.at, size));
     fill(want, size, from, r->rank, n);
     if (message.size_bytes != size || memcmp(host, want, (size_t)size) != 0)
-        return sl_fail(SL_ERR_NO, "message %lld from %d is another one", (long long)n, from);
-    return sl_channel_release(net->at[from][r->rank], n);
+        return sl_fail(SL_ERR_REFUSED, "message %lld from %d is another one", (long long)n, from);
+    return sl_comm_channel_release(net->at[from][r->rank], n);
 }
 
 /* Rings are filled, then emptied in another order: what waits in a place holds up no other. */
@@ -293,14 +293,14 @@ static sl_err sum_once(struct rank *r, struct sl_group *group, int round, float 
         SL_TRY(r->device->row->upload(r->device, SL_STREAM_COMPUTE, memory + count++ * FLOATS, host,
                                       sizeof host));
     }
-    SL_TRY(sl_group_sum_begin(group, r->rank, own, FLOATS, memory));
-    SL_TRY(sl_group_sum_end(group, r->rank));
+    SL_TRY(sl_comm_group_sum_begin(group, r->rank, own, FLOATS, memory));
+    SL_TRY(sl_comm_group_sum_end(group, r->rank));
     SL_TRY(r->device->row->download(r->device, SL_STREAM_COMPUTE, host, memory, sizeof host));
     for (int64_t i = 0; i < FLOATS; i++) {
         float want = term(0, round, i) + term(1, round, i);
         want += term(2, round, i);
         if (memcmp(&want, &host[i], sizeof want) != 0)
-            return sl_fail(SL_ERR_NO, "round %d: element %lld is off", round, (long long)i);
+            return sl_fail(SL_ERR_REFUSED, "round %d: element %lld is off", round, (long long)i);
     }
     return SL_OK;
 }
@@ -317,16 +317,16 @@ static sl_err add_up(struct rank *r) {
         struct sl_group *group = NULL;
         struct sl_group_spec spec = {.member_count = RANKS,
                                      .ranks = ranks,
-                                     .table_most = 1,
+                                     .table_max = 1,
                                      .term_count = RANKS,
                                      .terms = terms[i],
-                                     .sum_most = FLOATS,
+                                     .sum_max = FLOATS,
                                      .devices = devices,
-                                     .near = true};
-        SL_TRY_OUT(sl_group_open(r->comm, &spec, &group));
+                                     .ipc = true};
+        SL_TRY_OUT(sl_comm_group_open(r->comm, &spec, &group));
         for (int round = 0; round < ROUNDS && err == SL_OK; round++)
             err = sum_once(r, group, round, memory);
-        sl_group_close(group);
+        sl_comm_group_close(group);
         SL_TRY_OUT(err);
     }
 out:
@@ -352,7 +352,7 @@ static sl_err wait_for_ever(struct rank *r) {
     SL_TRY_OUT(send_one(r, &net, (r->rank + 1) % RANKS, 1));
     if (r->rank == 1)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT, "rank 1 broke its leg"));
-    SL_TRY_OUT(sl_channel_receive(net.at[1][r->rank], 2, &message));
+    SL_TRY_OUT(sl_comm_channel_receive(net.at[1][r->rank], 2, &message));
 out:
     close_net(&net);
     return err;
@@ -393,8 +393,8 @@ static sl_err open_plain(struct rank *r) {
     SL_TRY(sl_device_find("cpu")->open(&config, &cpu));
     struct sl_channel_spec spec = {
         .from = 0, .to = 1, .places = 1, .size_bytes = 8, .device = cpu, .sender = cpu};
-    sl_err err = sl_channel_open(r->comm, &spec, &channel);
-    sl_channel_close(channel);
+    sl_err err = sl_comm_channel_open(r->comm, &spec, &channel);
+    sl_comm_channel_close(channel);
     cpu->row->close(cpu);
     return r->rank == 2 ? SL_OK : err;
 }
@@ -404,7 +404,7 @@ static void test_refused(void **state) {
     struct rank ranks[RANKS];
     run_ranks(open_plain, ranks);
     for (int i = 0; i < RANKS; i++) {
-        assert_int_equal(ranks[i].err, SL_ERR_NO);
+        assert_int_equal(ranks[i].err, SL_ERR_REFUSED);
         assert_non_null(strstr(ranks[i].message, "moves memory of GPUs"));
     }
 }
@@ -412,7 +412,7 @@ static void test_refused(void **state) {
 /* ---- one rank, to itself ---- */
 
 /* Tags are sent in one order and awaited in another. */
-static void speak_to_itself(const struct sl_far_row *row, const struct sl_device_row *kind) {
+static void speak_to_itself(const struct sl_nccl_link_row *row, const struct sl_device_row *kind) {
     enum { TAGS = 7, SIZE = 300000 };
     struct sl_job job = {.ranks = 1, .meet_fd = -1};
     struct sl_device_config config = {.threads = 1};
@@ -422,10 +422,10 @@ static void speak_to_itself(const struct sl_far_row *row, const struct sl_device
     void *from, *to;
     char *host = malloc(TAGS * SIZE), *got = malloc(TAGS * SIZE);
     must(kind->open(&config, &device));
-    must(sl_comm_open(&sl_transport_tcp, &job, &comm));
-    must(sl_far_attach(comm, row, "loop", true));
+    must(sl_comm_open(&sl_comm_transport_tcp, &job, &comm));
+    must(sl_comm_nccl_link_attach(comm, row, "loop", true));
     struct sl_post *post = (struct sl_post *)comm;
-    must(sl_far_connect(post, 0, 0));
+    must(sl_comm_nccl_link_connect(post, 0, 0));
     must(device->row->alloc(device, TAGS * SIZE, &from));
     must(device->row->alloc(device, TAGS * SIZE, &to));
     for (int round = 0; round < ROUNDS; round++) {
@@ -435,15 +435,15 @@ static void speak_to_itself(const struct sl_far_row *row, const struct sl_device
             host[i] = (char)sl_rng_u32(8, (uint64_t)round, (uint64_t)i);
         must(device->row->upload(device, SL_STREAM_COMPUTE, from, host, TAGS * SIZE));
         must(device->row->sync(device, SL_STREAM_COMPUTE));
-        sl_post_lock(post);
+        sl_comm_post_lock(post);
         for (int k = 0; k < TAGS; k++) {
             int s = (k + round) % TAGS, t = (3 * k + round) % TAGS;
-            must(sl_post_send(post, &sends[s], (char *)from + s * SIZE, SIZE - s, 0, 100 + s));
-            must(sl_post_receive(post, &receives[t], (char *)to + t * SIZE, SIZE, 0, 100 + t));
+            must(sl_comm_post_send(post, &sends[s], (char *)from + s * SIZE, SIZE - s, 0, 100 + s));
+            must(sl_comm_post_receive(post, &receives[t], (char *)to + t * SIZE, SIZE, 0, 100 + t));
         }
-        sl_post_unlock(post);
-        must(sl_post_wait(post, sends, TAGS));
-        must(sl_post_wait(post, receives, TAGS));
+        sl_comm_post_unlock(post);
+        must(sl_comm_post_wait(post, sends, TAGS));
+        must(sl_comm_post_wait(post, receives, TAGS));
         must(device->row->download(device, SL_STREAM_COMPUTE, got, to, TAGS * SIZE));
         must(device->row->sync(device, SL_STREAM_COMPUTE));
         for (int k = 0; k < TAGS; k++)
@@ -465,7 +465,7 @@ static void test_loop(void **state) {
 
 static void test_loop_gpu(void **state) {
     const char *why;
-    const struct sl_far_row *gpus = sl_far_gpus(&why);
+    const struct sl_nccl_link_row *gpus = sl_device_nccl_link_gpus(&why);
     (void)state;
     if (!gpus) {
         printf("without a GPU: %s\n", why);

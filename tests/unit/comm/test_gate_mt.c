@@ -29,7 +29,7 @@ static bool has_come(void *ctx) {
 static void *wait_for_it(void *arg) {
     struct waiter *w = arg;
     w->thread = pthread_self();
-    w->err = sl_gate_wait(w->gate, has_come, w);
+    w->err = sl_comm_gate_wait(w->gate, has_come, w);
     return NULL;
 }
 
@@ -52,7 +52,7 @@ static void wake_who_is_ready(bool own_places) {
     struct sl_gate gate;
     struct waiter waiters[WAITERS] = {0};
     pthread_t threads[WAITERS];
-    sl_gate_open(&gate);
+    sl_comm_gate_open(&gate);
     gate.own_places = own_places;
     for (int i = 0; i < WAITERS; i++) {
         waiters[i].gate = &gate;
@@ -63,22 +63,22 @@ static void wake_who_is_ready(bool own_places) {
     for (int i = 0; i < WAITERS; i++)
         before[i] = atomic_load(&waiters[i].looked);
     atomic_store(&waiters[1].come, true);
-    sl_gate_ring(&gate);
+    sl_comm_gate_ring(&gate);
     pthread_join(threads[1], NULL);
     assert_int_equal(waiters[1].err, SL_OK);
     for (int i = 0; i < 100; i++)
-        sl_gate_ring(&gate);
+        sl_comm_gate_ring(&gate);
     nap();
     assert_int_equal(atomic_load(&waiters[0].looked), before[0]);
     assert_int_equal(atomic_load(&waiters[2].looked), before[2]);
-    sl_gate_fail(&gate, sl_fail(SL_ERR_NO, "enough"));
+    sl_comm_gate_fail(&gate, sl_fail(SL_ERR_REFUSED, "enough"));
     for (int i = 0; i < WAITERS; i += 2) {
         pthread_join(threads[i], NULL);
-        assert_int_equal(waiters[i].err, SL_ERR_NO);
+        assert_int_equal(waiters[i].err, SL_ERR_REFUSED);
     }
     assert_int_equal(atomic_load(&gate.sleepers), 0);
     assert_null(gate.asleep);
-    sl_gate_close(&gate);
+    sl_comm_gate_close(&gate);
 }
 
 static void test_wakes_who_is_ready(void **state) {

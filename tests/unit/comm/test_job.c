@@ -23,7 +23,7 @@ static char *lookup(const char *name) {
 static struct sl_job read_job(const char **names) {
     struct sl_job job;
     environment = names;
-    if (sl_job_read(lookup, &job) != SL_OK)
+    if (sl_comm_job_read(lookup, &job) != SL_OK)
         fail_msg("%s", sl_err_message());
     return job;
 }
@@ -31,7 +31,7 @@ static struct sl_job read_job(const char **names) {
 static void refuse(const char **names, const char *why) {
     struct sl_job job;
     environment = names;
-    assert_int_equal(sl_job_read(lookup, &job), SL_ERR_USAGE);
+    assert_int_equal(sl_comm_job_read(lookup, &job), SL_ERR_USAGE);
     if (!strstr(sl_err_message(), why))
         fail_msg("'%s' is not in: %s", why, sl_err_message());
 }
@@ -42,7 +42,7 @@ static void test_alone(void **state) {
     assert_int_equal(job.rank, 0);
     assert_int_equal(job.ranks, 1);
     assert_string_equal(job.meet, "");
-    assert_false(sl_job_is_step(lookup));
+    assert_false(sl_comm_job_is_step(lookup));
 }
 
 static void test_launch(void **state) {
@@ -75,7 +75,7 @@ static void test_step(void **state) {
             "SLURM_JOB_ID", "4711", "SLURM_STEP_ID", "2", "SLURM_PROCID", "5",
             "SLURM_STEP_NUM_TASKS", "8", "SLURM_STEP_NODELIST", rows[i].list, NULL});
         snprintf(want, sizeof want, "%s:", rows[i].first);
-        assert_true(sl_job_is_step(lookup));
+        assert_true(sl_comm_job_is_step(lookup));
         assert_int_equal(job.rank, 5);
         assert_int_equal(job.ranks, 8);
         assert_true(job.anywhere && job.key != 0);
@@ -129,9 +129,9 @@ static void test_step_refused(void **state) {
                             "n", NULL},
            "SLURM_PROCID");
     environment = (const char *[]){"SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "1", NULL};
-    assert_false(sl_job_is_step(lookup)); /* one task is a process like any other */
+    assert_false(sl_comm_job_is_step(lookup)); /* one task is a process like any other */
     environment = (const char *[]){"SLURM_PROCID", "0", "SLURM_NTASKS", "8", NULL};
-    assert_false(sl_job_is_step(lookup)); /* a batch script, outside of any step */
+    assert_false(sl_comm_job_is_step(lookup)); /* a batch script, outside of any step */
 }
 
 int main(void) {

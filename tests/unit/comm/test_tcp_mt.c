@@ -19,7 +19,7 @@ enum { BIG = 1 << 22 }; /* more than a socket takes at once */
 struct world {
     struct tcp_comm comm;
     struct tcp_peer peers[2];
-    int far; /* the peer's end */
+    int nccl_link; /* the peer's end */
     char *bytes;
 };
 
@@ -67,13 +67,13 @@ static bool is_acked(const struct world *w) { return !w->peers[1].unacked; }
 
 /* A message that nobody waits for: when it is there, so is what came before. */
 static void mark(struct world *w) {
-    send_head(w->far, (struct tcp_head){.kind = TCP_DATA, .tag = 9});
+    send_head(w->nccl_link, (struct tcp_head){.kind = TCP_DATA, .tag = 9});
     await(w, is_marked);
 }
 
 static void open_world(struct world *w) {
     int pair[2];
-    *w = (struct world){.comm = {.post = {.base = {.row = &sl_transport_tcp, .ranks = 2}},
+    *w = (struct world){.comm = {.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 2}},
                                  .peers = w->peers,
                                  .poll_fd = -1,
                                  .wake_fd = -1,
@@ -82,7 +82,7 @@ static void open_world(struct world *w) {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     sl_comm_init(&w->comm.post.base);
     pthread_mutex_init(&w->comm.lock, NULL);
-    w->far = pair[1];
+    w->nccl_link = pair[1];
     for (int r = 0; r < 2; r++) {
         w->peers[r].fd = r ? pair[0] : -1;
         w->peers[r].out_end = &w->peers[r].out;
@@ -90,13 +90,13 @@ static void open_world(struct world *w) {
     w->bytes = calloc(1, BIG);
     assert_non_null(w->bytes);
     assert_int_equal(tcp_start_thread(&w->comm), SL_OK);
-    send_head(w->far, (struct tcp_head){.kind = TCP_BYE}); /* it may be silent for long now */
+    send_head(w->nccl_link, (struct tcp_head){.kind = TCP_BYE}); /* it may be silent for long now */
     await(w, is_told);
 }
 
 static void close_world(struct world *w) {
     tcp_stop_thread(&w->comm);
-    close(w->far);
+    close(w->nccl_link);
     tcp_free_peer(&w->peers[1]);
     sl_comm_done(&w->comm.post.base);
     pthread_mutex_destroy(&w->comm.lock);
@@ -120,7 +120,7 @@ static void send_big(struct world *w, struct sl_transfer *op) {
 static struct tcp_head begin(struct world *w, struct sl_transfer *op) {
     open_world(w);
     send_big(w, op);
-    return read_head(w->far, TCP_SYNC);
+    return read_head(w->nccl_link, TCP_SYNC);
 }
 
 /* A slow link: the receiver has a place, and says so, when it has seen the head. */
@@ -131,11 +131,11 @@ static void an_ack_overtakes_its_message(void **state) {
     (void)state;
     struct tcp_head head = begin(&w, &op);
     assert_int_equal(head.size_bytes, BIG);
-    send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
+    send_head(w.nccl_link, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
     mark(&w);
     assert_true(atomic_load(&op.busy)); /* its memory is still being read */
     assert_false(holds(&w, is_written));
-    read_all(w.far, got, BIG);
+    read_all(w.nccl_link, got, BIG);
     await(&w, is_written);
     assert_true(holds(&w, is_acked));
     assert_false(atomic_load(&op.busy));
@@ -150,13 +150,14 @@ static void an_ack_follows_its_message(void **state) {
     char *got = malloc(BIG);
     (void)state;
     struct tcp_head head = begin(&w, &op);
-    read_all(w.far, got, BIG);
+    read_all(w.nccl_link, got, BIG);
     await(&w, is_written);
     assert_true(atomic_load(&op.busy));
-    send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial + 1}); /* not it */
+    send_head(w.nccl_link,
+              (struct tcp_head){.kind = TCP_ACK, .serial = head.serial + 1}); /* not it */
     mark(&w);
     assert_true(atomic_load(&op.busy));
-    send_head(w.far, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
+    send_head(w.nccl_link, (struct tcp_head){.kind = TCP_ACK, .serial = head.serial});
     await(&w, is_acked);
     assert_false(atomic_load(&op.busy));
     close_world(&w);

@@ -25,7 +25,7 @@ static const char good[] = "sluice-machine 1\n"
                            "level room hosts 6 over far\n";
 
 static sl_err read_text(struct sl_arena *arena, const char *text, const struct sl_machine **out) {
-    return sl_machine_read(arena, "t", text, strlen(text), out);
+    return sl_cost_machine_read(arena, "t", text, strlen(text), out);
 }
 
 static void round_trip(void **state) {
@@ -34,7 +34,7 @@ static void round_trip(void **state) {
     struct sl_text text = {0};
     const struct sl_machine *m;
     assert_int_equal(read_text(&arena, good, &m), SL_OK);
-    sl_machine_write(m, &text);
+    sl_cost_machine_write(m, &text);
     assert_string_equal(text.at, good);
     assert_int_equal(m->device_count, 15);
     assert_int_equal(m->hosts_in_all, 6);
@@ -48,17 +48,18 @@ static void between(void **state) {
     struct sl_arena arena = {0};
     const struct sl_machine *m;
     assert_int_equal(read_text(&arena, good, &m), SL_OK);
-    assert_null(sl_machine_between(m, 4, 4));
-    assert_string_equal(sl_machine_between(m, 0, 2)->name, "fast");
-    assert_string_equal(sl_machine_between(m, 0, 3)->name, "slow"); /* hosts 0 and 1: one rack */
-    assert_string_equal(sl_machine_between(m, 5, 6)->name, "far");  /* hosts 1 and 2 */
-    assert_string_equal(sl_machine_between(m, 6, 9)->name, "slow"); /* hosts 2 and 3 */
-    assert_string_equal(sl_machine_between(m, 0, 14)->name, "far");
+    assert_null(sl_cost_machine_between(m, 4, 4));
+    assert_string_equal(sl_cost_machine_between(m, 0, 2)->name, "fast");
+    assert_string_equal(sl_cost_machine_between(m, 0, 3)->name,
+                        "slow"); /* hosts 0 and 1: one rack */
+    assert_string_equal(sl_cost_machine_between(m, 5, 6)->name, "far");  /* hosts 1 and 2 */
+    assert_string_equal(sl_cost_machine_between(m, 6, 9)->name, "slow"); /* hosts 2 and 3 */
+    assert_string_equal(sl_cost_machine_between(m, 0, 14)->name, "far");
     assert_int_equal(m->kind_of[1], 0);
     assert_int_equal(m->kind_of[2], 1);
     assert_int_equal(m->host_of[9], 3);
-    assert_true(sl_kind_flops(&m->kinds[0], SL_MATH_FP16) == 6.5);
-    assert_true(sl_kind_flops(&m->kinds[1], SL_MATH_BF16) == 19); /* as fp32 */
+    assert_true(sl_cost_kind_flops(&m->kinds[0], SL_MATH_FP16) == 6.5);
+    assert_true(sl_cost_kind_flops(&m->kinds[1], SL_MATH_BF16) == 19); /* as fp32 */
     sl_arena_free(&arena);
 }
 
@@ -68,14 +69,14 @@ static void first_devices(void **state) {
     const struct sl_machine *m, *part;
     assert_int_equal(read_text(&arena, good, &m), SL_OK);
     for (int count = 1; count <= m->device_count; count++) {
-        assert_int_equal(sl_machine_first(&arena, m, count, &part), SL_OK);
+        assert_int_equal(sl_cost_machine_first(&arena, m, count, &part), SL_OK);
         assert_int_equal(part->device_count, count);
         for (int d = 0; d < count; d++) {
             assert_int_equal(part->kind_of[d], m->kind_of[d]);
             assert_int_equal(part->host_of[d], m->host_of[d]);
         }
     }
-    assert_int_equal(sl_machine_first(&arena, m, 16, &part), SL_ERR_NO);
+    assert_int_equal(sl_cost_machine_first(&arena, m, 16, &part), SL_ERR_REFUSED);
     sl_arena_free(&arena);
 }
 
@@ -114,17 +115,17 @@ static void sabotage(void **state) {
 
 static void library(void **state) {
     (void)state;
-    for (int i = 0; i < sl_machine_row_count; i++) {
+    for (int i = 0; i < sl_cost_machine_row_count; i++) {
         struct sl_arena arena = {0};
         struct sl_text once = {0}, twice = {0};
         const struct sl_machine *m;
         if (i)
-            assert_true(strcmp(sl_machine_rows[i - 1].name, sl_machine_rows[i].name) < 0);
-        if (sl_machine_open(&arena, sl_machine_rows[i].name, &m) != SL_OK)
+            assert_true(strcmp(sl_cost_machine_rows[i - 1].name, sl_cost_machine_rows[i].name) < 0);
+        if (sl_cost_machine_open(&arena, sl_cost_machine_rows[i].name, &m) != SL_OK)
             fail_msg("%s", sl_err_message());
-        sl_machine_write(m, &once);
+        sl_cost_machine_write(m, &once);
         assert_int_equal(read_text(&arena, once.at, &m), SL_OK);
-        sl_machine_write(m, &twice);
+        sl_cost_machine_write(m, &twice);
         assert_string_equal(once.at, twice.at);
         sl_text_free(&once);
         sl_text_free(&twice);
@@ -137,16 +138,17 @@ static void one_liner(void **state) {
     struct sl_arena arena = {0};
     const struct sl_machine *m;
     assert_int_equal(
-        sl_machine_spec(&arena, "2x4:mem=16G,intra=100GB/s,inter=10Gb/s,flops=1e12", &m), SL_OK);
+        sl_cost_machine_spec(&arena, "2x4:mem=16G,intra=100GB/s,inter=10Gb/s,flops=1e12", &m),
+        SL_OK);
     assert_int_equal(m->device_count, 8);
     assert_true(m->kinds[0].memory_bytes == (int64_t)16 << 30);
-    assert_true(sl_machine_between(m, 0, 3)->bandwidth == 100e9);
-    assert_true(sl_machine_between(m, 3, 4)->bandwidth == 1.25e9);
-    assert_int_equal(sl_machine_spec(&arena, "3", &m), SL_ERR_USAGE);
-    assert_int_equal(sl_machine_spec(&arena, "0x4", &m), SL_ERR_USAGE);
-    assert_int_equal(sl_machine_spec(&arena, "2x4:mem", &m), SL_ERR_USAGE);
-    assert_int_equal(sl_machine_spec(&arena, "2x4:men=1", &m), SL_ERR_USAGE);
-    assert_int_equal(sl_machine_open(&arena, "sumit", &m), SL_ERR_USAGE);
+    assert_true(sl_cost_machine_between(m, 0, 3)->bandwidth == 100e9);
+    assert_true(sl_cost_machine_between(m, 3, 4)->bandwidth == 1.25e9);
+    assert_int_equal(sl_cost_machine_spec(&arena, "3", &m), SL_ERR_USAGE);
+    assert_int_equal(sl_cost_machine_spec(&arena, "0x4", &m), SL_ERR_USAGE);
+    assert_int_equal(sl_cost_machine_spec(&arena, "2x4:mem", &m), SL_ERR_USAGE);
+    assert_int_equal(sl_cost_machine_spec(&arena, "2x4:men=1", &m), SL_ERR_USAGE);
+    assert_int_equal(sl_cost_machine_open(&arena, "sumit", &m), SL_ERR_USAGE);
     assert_non_null(strstr(sl_err_message(), "summit"));
     sl_arena_free(&arena);
 }

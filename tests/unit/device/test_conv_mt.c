@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_THREADS = 3 };
+enum { MAX_THREADS = 3 };
 
 struct conv_case {
     int64_t b, c, size, o, k, stride, pad, groups;
@@ -36,7 +36,7 @@ struct tensor {
 };
 
 static struct tensor tensor_of(struct sl_shape shape, uint64_t stream) {
-    struct tensor t = {.shape = shape, .numel = sl_shape_numel(&shape, 1)};
+    struct tensor t = {.shape = shape, .numel = sl_graph_shape_numel(&shape, 1)};
     t.at = sl_realloc(NULL, sizeof *t.at * (size_t)t.numel);
     for (int64_t i = 0; i < t.numel; i++)
         t.at[i] = (float)sl_rng_uniform(7, stream, (uint64_t)i) - 0.5f;
@@ -172,7 +172,7 @@ static void try_case(const struct conv_case *v, enum which which, struct sl_pool
         struct sides first = sides_of(v);
         run(kernel, v, which, &first, pools[0]);
         check(result_of(&first, which), want, kernels[which], sl_cpu_tables[t]->isa);
-        for (int threads = 2; threads <= MOST_THREADS; threads++) {
+        for (int threads = 2; threads <= MAX_THREADS; threads++) {
             struct sides other = sides_of(v);
             run(kernel, v, which, &other, pools[threads - 1]);
             assert_memory_equal(result_of(&first, which)->at, result_of(&other, which)->at,
@@ -187,13 +187,13 @@ static void try_case(const struct conv_case *v, enum which which, struct sl_pool
 
 static void same_bits_and_right(void **state) {
     (void)state;
-    struct sl_pool *pools[MOST_THREADS];
-    for (int t = 0; t < MOST_THREADS; t++)
+    struct sl_pool *pools[MAX_THREADS];
+    for (int t = 0; t < MAX_THREADS; t++)
         assert_int_equal(sl_pool_open(t + 1, &pools[t]), SL_OK);
     for (int i = 0; i < SL_COUNT(cases); i++)
         for (enum which which = FORWARD; which <= DW; which++)
             try_case(&cases[i], which, pools);
-    for (int t = 0; t < MOST_THREADS; t++)
+    for (int t = 0; t < MAX_THREADS; t++)
         sl_pool_close(pools[t]);
 }
 

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-enum { SEED = 4711, MOST_THREADS = 3 };
+enum { SEED = 4711, MAX_THREADS = 3 };
 
 struct product {
     int64_t count, m, n, k; /* count 0: b is shared */
@@ -199,12 +199,12 @@ static void try_pools(const struct product *p, struct sl_pool *const pools[], in
 
 /* All numbers of threads. */
 static void try_product(const struct product *p, struct sl_pool *const pools[]) {
-    try_pools(p, pools, MOST_THREADS);
+    try_pools(p, pools, MAX_THREADS);
 }
 
 static int setup(void **state) {
-    static struct sl_pool *pools[MOST_THREADS];
-    for (int t = 0; t < MOST_THREADS; t++)
+    static struct sl_pool *pools[MAX_THREADS];
+    for (int t = 0; t < MAX_THREADS; t++)
         if (sl_pool_open(t + 1, &pools[t]) != SL_OK)
             return -1;
     *state = pools;
@@ -213,7 +213,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct sl_pool **pools = *state;
-    for (int t = 0; t < MOST_THREADS; t++)
+    for (int t = 0; t < MAX_THREADS; t++)
         sl_pool_close(pools[t]);
     return 0;
 }

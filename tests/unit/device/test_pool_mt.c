@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-enum { MOST_THREADS = 4, MOST_PIECES = 70 };
+enum { MAX_THREADS = 4, MAX_PIECES = 70 };
 
 struct job {
     struct sl_pool *pool;
     int64_t count;
-    atomic_int done[MOST_PIECES], all;
+    atomic_int done[MAX_PIECES], all;
 };
 
 static void take_all(void *ctx, int thread, int threads) {
@@ -28,14 +28,14 @@ static void take_all(void *ctx, int thread, int threads) {
 
 static void every_piece_once(void **state) {
     (void)state;
-    for (int threads = 1; threads <= MOST_THREADS; threads++) {
+    for (int threads = 1; threads <= MAX_THREADS; threads++) {
         struct job job = {0};
         assert_int_equal(sl_pool_open(threads, &job.pool), SL_OK);
-        for (job.count = 0; job.count <= MOST_PIECES; job.count++) {
-            for (int i = 0; i < MOST_PIECES; i++)
+        for (job.count = 0; job.count <= MAX_PIECES; job.count++) {
+            for (int i = 0; i < MAX_PIECES; i++)
                 atomic_store(&job.done[i], 0);
             sl_pool_run(job.pool, take_all, &job);
-            for (int i = 0; i < MOST_PIECES; i++)
+            for (int i = 0; i < MAX_PIECES; i++)
                 assert_int_equal(atomic_load(&job.done[i]), i < job.count);
         }
         sl_pool_close(job.pool);
@@ -52,12 +52,12 @@ static void add_range(void *ctx, int part, int parts) {
 
 static void parts_make_the_whole(void **state) {
     (void)state;
-    for (int threads = 1; threads <= MOST_THREADS; threads++) {
-        struct job job = {.count = MOST_PIECES};
+    for (int threads = 1; threads <= MAX_THREADS; threads++) {
+        struct job job = {.count = MAX_PIECES};
         assert_int_equal(sl_pool_open(threads, &job.pool), SL_OK);
         for (int round = 1; round <= 50; round++) {
             sl_pool_share(job.pool, add_range, &job);
-            for (int i = 0; i < MOST_PIECES; i++)
+            for (int i = 0; i < MAX_PIECES; i++)
                 assert_int_equal(atomic_load(&job.done[i]), round);
         }
         sl_pool_close(job.pool);
@@ -78,10 +78,10 @@ static void get_stuck(void *ctx, int thread, int threads) {
 
 static void others_take_over(void **state) {
     (void)state;
-    struct job job = {.count = MOST_PIECES};
+    struct job job = {.count = MAX_PIECES};
     assert_int_equal(sl_pool_open(2, &job.pool), SL_OK);
     sl_pool_run(job.pool, get_stuck, &job);
-    for (int i = 0; i < MOST_PIECES; i++)
+    for (int i = 0; i < MAX_PIECES; i++)
         assert_int_equal(atomic_load(&job.done[i]), 1);
     sl_pool_close(job.pool);
 }

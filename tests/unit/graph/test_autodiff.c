@@ -203,19 +203,19 @@ static void losses_have_a_seed_each(void **state) {
     add_loss(g, "a", apply(g, "exp", h, -1), 2);
     add_loss(g, "b", apply(g, "sigmoid", h, -1), 0.5);
     differentiate(g);
-    struct sl_ref_run *run = sl_ref_open(g, 1, 7);
+    struct sl_ref_run *run = sl_op_ref_open(g, 1, 7);
     double x = run->arrays[w].f[0], t = tanh(x), s = 1 / (1 + exp(-t));
     double da = exp(t) * (1 - t * t), db = s * (1 - s) * (1 - t * t);
     assert_int_equal(g->grads.count, 1);
     const double *got = run->arrays[g->grads.at[0].value].f;
-    sl_ref_nodes(run, 0, g->nodes.count);
-    assert_true(fabs(sl_ref_loss(run) - (2 * exp(t) + 0.5 * s)) < 1e-12);
+    sl_op_ref_nodes(run, 0, g->nodes.count);
+    assert_true(fabs(sl_op_ref_loss(run) - (2 * exp(t) + 0.5 * s)) < 1e-12);
     assert_true(fabs(got[0] - (2 * da + 0.5 * db)) < 1e-12);
     run->arrays[g->losses.at[0].seed].f[0] = 0;
     run->arrays[g->losses.at[1].seed].f[0] = 1;
-    sl_ref_nodes(run, 0, g->nodes.count);
+    sl_op_ref_nodes(run, 0, g->nodes.count);
     assert_true(fabs(got[0] - db) < 1e-12);
-    sl_ref_close(run);
+    sl_op_ref_close(run);
     sl_graph_close(g);
 }
 
@@ -227,11 +227,11 @@ static void a_loss_may_be_read_by_another(void **state) {
     add_loss(g, "a", a, 1);
     add_loss(g, "b", apply(g, "mul", a, a), 1);
     differentiate(g);
-    struct sl_ref_run *run = sl_ref_open(g, 1, 7);
-    sl_ref_nodes(run, 0, g->nodes.count);
+    struct sl_ref_run *run = sl_op_ref_open(g, 1, 7);
+    sl_op_ref_nodes(run, 0, g->nodes.count);
     double e = exp(run->arrays[w].f[0]);
     assert_true(fabs(run->arrays[g->grads.at[0].value].f[0] - (e + 2 * e * e)) < 1e-12);
-    sl_ref_close(run);
+    sl_op_ref_close(run);
     sl_graph_close(g);
 }
 

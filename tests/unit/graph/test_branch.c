@@ -106,7 +106,7 @@ static int tower(struct sl_graph *graph, int layers) {
 static void expect_line(const struct sl_graph *graph, const struct sl_branches *b,
                         const char *line) {
     struct sl_text text = {0};
-    sl_branches_put(graph, b, &text);
+    sl_graph_branches_put(graph, b, &text);
     if (!strstr(text.at, line))
         fail_msg("no line '%s' in:\n%s", line, text.at);
     sl_text_free(&text);
@@ -482,7 +482,7 @@ static void large_graphs_take_little_time(void **state) {
         struct sl_graph *graph = large_graph(shape);
         int64_t start_ns = sl_clock_ns();
         const struct sl_branches *b = sl_graph_branches(graph, &arena);
-        sl_branches_put(graph, b, &text);
+        sl_graph_branches_put(graph, b, &text);
         int64_t dur_ns = sl_clock_ns() - start_ns;
         print_message("shape %d: %.0f ms, %d components, %d skips (%d long)\n", (int)shape,
                       (double)dur_ns / 1e6, b->component_count, b->skip_count, b->long_skip_count);

@@ -16,7 +16,7 @@ static struct sl_model_options plain(void) {
 
 static struct sl_graph *read_with(const char *text, const struct sl_model_options *options) {
     struct sl_graph *graph = NULL;
-    if (sl_model_read("test", text, strlen(text), options, &graph) != SL_OK)
+    if (sl_graph_model_read("test", text, strlen(text), options, &graph) != SL_OK)
         fail_msg("%s", sl_err_message());
     return graph;
 }
@@ -30,7 +30,7 @@ static struct sl_graph *read(const char *text) {
 static void expect_flat(const char *text, const char *flat) {
     struct sl_graph *graph = read(text);
     struct sl_text out = {0}, lines = {0};
-    sl_model_write(graph, &out);
+    sl_graph_model_write(graph, &out);
     for (const char *at = strchr(out.at, '\n') + 1; *at;) {
         size_t length = strcspn(at, "\n"), kept = strcspn(at, "#\n");
         while (kept && at[kept - 1] == ' ')
@@ -47,7 +47,7 @@ static void expect_flat(const char *text, const char *flat) {
 static void expect_error(const char *text, const char *message) {
     struct sl_model_options options = plain();
     struct sl_graph *graph = NULL;
-    assert_int_equal(sl_model_read("t", text, strlen(text), &options, &graph), SL_ERR_INPUT);
+    assert_int_equal(sl_graph_model_read("t", text, strlen(text), &options, &graph), SL_ERR_INPUT);
     assert_null(graph);
     if (!strstr(sl_err_message(), message))
         fail_msg("'%s' does not hold '%s'", sl_err_message(), message);
@@ -148,8 +148,8 @@ static void test_arithmetic(void **state) {
     struct sl_graph *graph = read("input x : float[B, 6]\ny = reshape(x, [2 * B, 3])\n"
                                   "z = reshape(y, [dim(y, 0) * 3 / 2, 2])\nloss reduce_sum(z)");
     char shape[SL_SHAPE_TEXT];
-    assert_string_equal(sl_shape_text(&graph->values.at[graph->nodes.at[1].out[0]].shape, shape),
-                        "[B*3,2]");
+    assert_string_equal(
+        sl_graph_shape_text(&graph->values.at[graph->nodes.at[1].out[0]].shape, shape), "[B*3,2]");
     sl_graph_close(graph);
     expect_error("x = B * B", "B * B has no meaning");
     expect_error("x = B + 1", "cannot add a multiple of B and a number");
@@ -165,16 +165,16 @@ static void test_sets(void **state) {
     struct sl_model_options options = plain();
     struct sl_graph *graph;
     /* odd = 3 / 2 has no value, but it is overridden. */
-    assert_int_equal(sl_model_parse_sets("N=5,odd=1,,p=1", &arena, &options), SL_OK);
+    assert_int_equal(sl_graph_model_parse_sets("N=5,odd=1,,p=1", &arena, &options), SL_OK);
     graph = read_with(text, &options);
     assert_int_equal(graph->sizes.count, 4);
     assert_true(graph->sizes.at[1].value == 20 && graph->sizes.at[2].value == 1);
     sl_graph_close(graph);
-    assert_int_equal(sl_model_parse_sets("N=1.5,odd=1", &arena, &options), SL_OK);
-    assert_int_equal(sl_model_read("t", text, strlen(text), &options, &graph), SL_ERR_USAGE);
-    assert_int_equal(sl_model_parse_sets("N", &arena, &options), SL_ERR_USAGE);
-    assert_int_equal(sl_model_parse_sets("=3", &arena, &options), SL_ERR_USAGE);
-    assert_int_equal(sl_model_parse_sets("N=x", &arena, &options), SL_ERR_USAGE);
+    assert_int_equal(sl_graph_model_parse_sets("N=1.5,odd=1", &arena, &options), SL_OK);
+    assert_int_equal(sl_graph_model_read("t", text, strlen(text), &options, &graph), SL_ERR_USAGE);
+    assert_int_equal(sl_graph_model_parse_sets("N", &arena, &options), SL_ERR_USAGE);
+    assert_int_equal(sl_graph_model_parse_sets("=3", &arena, &options), SL_ERR_USAGE);
+    assert_int_equal(sl_graph_model_parse_sets("N=x", &arena, &options), SL_ERR_USAGE);
     sl_arena_free(&arena);
 }
 
@@ -205,7 +205,7 @@ static void test_use(void **state) {
     assert_true(graph->sizes.at[0].value == 9 && graph->sizes.at[1].value == 5);
     sl_graph_close(graph);
     options.find_used = NULL;
-    assert_int_equal(sl_model_read("t", "use inner", 9, &options, &graph), SL_ERR_INPUT);
+    assert_int_equal(sl_graph_model_read("t", "use inner", 9, &options, &graph), SL_ERR_INPUT);
 }
 
 static void test_eval_graph(void **state) {
@@ -233,10 +233,10 @@ static void test_limits(void **state) {
     options.node_limit = 11;
     sl_graph_close(read_with(text, &options));
     options.node_limit = 10;
-    assert_int_equal(sl_model_read("t", text, strlen(text), &options, &graph), SL_ERR_INPUT);
+    assert_int_equal(sl_graph_model_read("t", text, strlen(text), &options, &graph), SL_ERR_INPUT);
     options = plain();
     options.step_limit = 20;
-    assert_int_equal(sl_model_read("t", text, strlen(text), &options, &graph), SL_ERR_INPUT);
+    assert_int_equal(sl_graph_model_read("t", text, strlen(text), &options, &graph), SL_ERR_INPUT);
 }
 
 /* Large graphs: the same numbers whichever way they are written. bench/graph.c has the times. */
@@ -252,7 +252,7 @@ static void test_large(void **state) {
     sl_graph_stats(graph, &stats);
     assert_int_equal(stats.forward_nodes, 100000);
     assert_int_equal(stats.parameters, 33333 * 64);
-    sl_model_write(graph, &flat);
+    sl_graph_model_write(graph, &flat);
     struct sl_graph *again = read(flat.at);
     assert_int_equal(again->nodes.count, 100000);
     print_message("count: %lld nodes of one graph\n", (long long)graph->nodes.count);
@@ -266,11 +266,11 @@ static void test_peek(void **state) {
     struct sl_arena arena = {0};
     struct sl_model_header header;
     const char *text = "# words\n\nlibrary a-b.c \"what it is\"\n";
-    assert_int_equal(sl_model_peek("x", text, strlen(text), &arena, &header), SL_OK);
+    assert_int_equal(sl_graph_model_peek("x", text, strlen(text), &arena, &header), SL_OK);
     assert_true(header.is_library);
     assert_string_equal(header.name, "a-b.c");
     assert_string_equal(header.brief, "what it is");
-    assert_int_equal(sl_model_peek("dir/my model..x.model", "", 0, &arena, &header), SL_OK);
+    assert_int_equal(sl_graph_model_peek("dir/my model..x.model", "", 0, &arena, &header), SL_OK);
     assert_string_equal(header.name, "my_model._x"); /* what a name may not hold */
     sl_arena_free(&arena);
 }

@@ -29,7 +29,7 @@ static void cut_layers(struct pipe_case *c, const int *layer_stage, int stages) 
     sl_graph_blocks(&c->arena, c->graph, &blocks);
     assert_string_equal(blocks.row, "model.layers");
     assert_int_equal(blocks.count, LAYERS);
-    sl_blocks_keep(&blocks, nodes, keep);
+    sl_graph_blocks_keep(&blocks, nodes, keep);
     c->stage_of = SL_NEW(&c->arena, int, nodes + 1);
     for (int n = 0; n < nodes; n++)
         c->stage_of[n] = keep[n] == LAYERS       ? 0
@@ -56,7 +56,7 @@ static int random_layers(uint64_t seed, int *layer_stage) {
 static sl_err export_to(const char *target, const struct pipe_case *c, struct sl_text *out) {
     const struct sl_exporter *row;
     struct sl_export what = {.plan = c->plan, .graph = c->graph, .stage_of = c->stage_of};
-    assert_int_equal(sl_exporter_find(target, &row), SL_OK);
+    assert_int_equal(sl_interop_exporter_find(target, &row), SL_OK);
     return row->write(&what, out);
 }
 
@@ -177,7 +177,7 @@ static void json_says_all(void **state) {
     if (sl_plan_read(&arena, "t", file, sizeof file - 1, &plan) != SL_OK)
         fail_msg("%s", sl_err_message());
     const struct sl_exporter *row;
-    assert_int_equal(sl_exporter_find("json", &row), SL_OK);
+    assert_int_equal(sl_interop_exporter_find("json", &row), SL_OK);
     assert_int_equal(row->write(&(struct sl_export){.plan = plan}, &text), SL_OK);
     sl_json_read(&json, "t", text.at, text.length);
     for (;;) { /* it is JSON */
@@ -247,14 +247,14 @@ static void refuses(void **state) {
         sl_text_put(&text, at + strlen(broken[i].old));
         if (sl_plan_read(&arena, "t", text.at, text.length, &plan) != SL_OK)
             fail_msg("%s", sl_err_message());
-        assert_int_equal(sl_export_check_row(plan, "Them"), SL_ERR_NO);
+        assert_int_equal(sl_interop_export_check_row(plan, "Them"), SL_ERR_REFUSED);
         if (!strstr(sl_err_message(), broken[i].reason) || !strstr(sl_err_message(), "Them"))
             fail_msg("row %d: %s", i, sl_err_message());
         sl_text_free(&text);
         sl_arena_free(&arena);
     }
     const struct sl_exporter *row;
-    assert_int_equal(sl_exporter_find("megatrom", &row), SL_ERR_USAGE);
+    assert_int_equal(sl_interop_exporter_find("megatrom", &row), SL_ERR_USAGE);
     assert_non_null(strstr(sl_err_message(), "megatron"));
 }
 
@@ -267,7 +267,7 @@ static void refuses_models(void **state) {
     struct sl_train_config config = pipe_case_config(&c, "sgd", 8, 2, 1);
     bool cut = false; /* an even cut into many stages goes through a layer */
     pipe_case_cut(&c, &config, 6, NULL);
-    assert_int_equal(export_to("megatron", &c, &text), SL_ERR_NO);
+    assert_int_equal(export_to("megatron", &c, &text), SL_ERR_REFUSED);
     cut = strstr(sl_err_message(), "partly in") || strstr(sl_err_message(), "whole in its");
     if (!cut)
         fail_msg("%s", sl_err_message());
@@ -275,14 +275,14 @@ static void refuses_models(void **state) {
     pipe_case_open_zoo(&c, "gpt2", "V=64,T=8,P=8,L=4,C=32,H=4");
     config = pipe_case_config(&c, "sgd", 8, 2, 1);
     pipe_case_cut(&c, &config, 2, NULL);
-    assert_int_equal(export_to("torchtitan", &c, &text), SL_ERR_NO);
+    assert_int_equal(export_to("torchtitan", &c, &text), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), "in one stage"))
         fail_msg("%s", sl_err_message());
     pipe_case_close(&c);
     pipe_case_open(&c, pipe_model_branches);
     config = pipe_case_config(&c, "sgd", 8, 2, 1);
     pipe_case_cut_by_name(&c, &config, 4, NULL);
-    assert_int_equal(export_to("megatron", &c, &text), SL_ERR_NO);
+    assert_int_equal(export_to("megatron", &c, &text), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), "in a row only"))
         fail_msg("%s", sl_err_message());
     pipe_case_close(&c);

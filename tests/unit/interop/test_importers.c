@@ -35,11 +35,12 @@ static void test_good(void **state) {
         char *text;
         size_t length = read_seed(seeds[i].seed, &text);
         assert_int_equal(
-            sl_importer_find(seeds[i].format)->read(&arena, "f", text, length, &layers), SL_OK);
+            sl_interop_importer_find(seeds[i].format)->read(&arena, "f", text, length, &layers),
+            SL_OK);
         assert_int_equal(layers->count, seeds[i].layers);
         assert_int_equal(layers->edge_count, seeds[i].edges);
         assert_string_equal(layers->format, seeds[i].format);
-        assert_string_equal(sl_importer_guess(text, length)->name, seeds[i].format);
+        assert_string_equal(sl_interop_importer_guess(text, length)->name, seeds[i].format);
         sl_arena_free(&arena);
         free(text);
     }
@@ -104,8 +105,8 @@ static bool check_broken(int i) {
     sl_text_put_bytes(&made, text, (size_t)(at - text));
     sl_text_put(&made, broken[i].new);
     sl_text_put(&made, at + strlen(broken[i].old));
-    sl_err err =
-        sl_importer_find(broken[i].format)->read(&arena, "f", made.at, made.length, &layers);
+    sl_err err = sl_interop_importer_find(broken[i].format)
+                     ->read(&arena, "f", made.at, made.length, &layers);
     /* an empty place: the change is harmless */
     if (!*broken[i].place) {
         assert_int_equal(err, SL_OK);
@@ -139,7 +140,8 @@ static void test_truncated(void **state) {
         for (size_t cut = 0; cut < length; cut++) {
             struct sl_arena arena = {0};
             const struct sl_layers *layers;
-            sl_err err = sl_importer_find(seeds[i].format)->read(&arena, "f", text, cut, &layers);
+            sl_err err =
+                sl_interop_importer_find(seeds[i].format)->read(&arena, "f", text, cut, &layers);
             assert_true(err == SL_OK || err == SL_ERR_INPUT);
             sl_arena_free(&arena);
         }

@@ -22,7 +22,7 @@ static struct sl_sched *import(struct sl_arena *arena, const char *name) {
     struct sl_sched *sched;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     assert_int_equal(sl_file_read(path, 1 << 20, &text, &length), SL_OK);
-    if (sl_torch_csv_read(arena, name, text, length, &sched) != SL_OK)
+    if (sl_interop_torch_csv_read(arena, name, text, length, &sched) != SL_OK)
         fail_msg("%s", sl_err_message());
     free(text);
     return sched;
@@ -55,7 +55,7 @@ static const struct sl_sim *simulate(struct sl_arena *arena, const struct sl_sch
 
 /* What we make of the same sizes; torch's orders may differ in detail but not in time. */
 static int64_t our_end(struct sl_arena *arena, const char *name, int p, int v, int m) {
-    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_schedule *row = sl_sched_row_find(name);
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim = NULL;
@@ -86,8 +86,8 @@ static void one_file(const char *name) {
     assert_true(same_passes(sched, import(&arena, comms)));
     for (int i = 0; i < 2; i++) {
         struct sl_text text = {0};
-        assert_int_equal(sl_torch_csv_write(lowered, i, &text), SL_OK);
-        if (sl_torch_csv_read(&arena, "ours", text.at, text.length, &again) != SL_OK)
+        assert_int_equal(sl_interop_torch_csv_write(lowered, i, &text), SL_OK);
+        if (sl_interop_torch_csv_read(&arena, "ours", text.at, text.length, &again) != SL_OK)
             fail_msg("%s: %s", name, sl_err_message());
         assert_true(same_passes(sched, again));
         sl_text_free(&text);
@@ -124,10 +124,10 @@ static void torch_bug(void **state) {
         struct sl_sched *sched;
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         assert_int_equal(sl_file_read(path, 1 << 20, &text, &length), SL_OK);
-        sl_err err = sl_torch_csv_read(&arena, files[i], text, length, &sched);
+        sl_err err = sl_interop_torch_csv_read(&arena, files[i], text, length, &sched);
         if (err == SL_OK)
             err = sl_sched_lower(&arena, sched, &sched);
-        assert_int_equal(err, SL_ERR_NO);
+        assert_int_equal(err, SL_ERR_REFUSED);
         free(text);
         sl_arena_free(&arena);
     }
@@ -147,28 +147,30 @@ static void refused(void **state) {
         {"0F0 0B0", SL_ERR_INPUT, "t.csv:1:4: unexpected text"},
         {"99999999999999F0", SL_ERR_INPUT, "too large"},
         {"0F99999999999", SL_ERR_INPUT, "too large"},
-        {"65000F0", SL_ERR_NO, "cannot be enough"},
-        {"0F500000000", SL_ERR_NO, "cannot be enough"},
+        {"65000F0", SL_ERR_REFUSED, "cannot be enough"},
+        {"0F500000000", SL_ERR_REFUSED, "cannot be enough"},
         {"(0F0;0B0", SL_ERR_INPUT, "never closed"},
         {"(0F0;0B0)OVER", SL_ERR_INPUT, "OVERLAP_F_B is expected"},
-        {"0F0,0B0\n0F0", SL_ERR_NO, "stage 0 is on rank 0 already"},
-        {"0F0,0B0,1F0,1B0,3F0,3B0", SL_ERR_NO, "stage 2 has no action"},
-        {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0", SL_ERR_NO,
+        {"0F0,0B0\n0F0", SL_ERR_REFUSED, "stage 0 is on rank 0 already"},
+        {"0F0,0B0,1F0,1B0,3F0,3B0", SL_ERR_REFUSED, "stage 2 has no action"},
+        {"0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0", SL_ERR_REFUSED,
          "t.csv:2:1: its RECV_F is missing"},
-        {"0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", SL_ERR_NO, "sent before the pass"},
-        {"0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0", SL_ERR_NO, "RECV_B is missing"},
-        {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0", SL_ERR_NO, "received and never sent"},
+        {"0SEND_F0,0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", SL_ERR_REFUSED,
+         "sent before the pass"},
+        {"0F0,0SEND_F0,0B0,0RECV_B0\n1RECV_F0,1F0,1B0,1SEND_B0", SL_ERR_REFUSED,
+         "RECV_B is missing"},
+        {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0", SL_ERR_REFUSED, "received and never sent"},
         {"0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
          "1RECV_F1,1RECV_F0,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1",
-         SL_ERR_NO, "t.csv:2:1: out of order"},
-        {"0F0,0WAIT_SEND_F0,0B0\n1F0,1B0", SL_ERR_NO, "has not been sent"},
+         SL_ERR_REFUSED, "t.csv:2:1: out of order"},
+        {"0F0,0WAIT_SEND_F0,0B0\n1F0,1B0", SL_ERR_REFUSED, "has not been sent"},
     };
     (void)state;
     for (int i = 0; i < SL_COUNT(cases); i++) {
         struct sl_arena arena = {0};
         struct sl_sched *sched;
-        sl_err err =
-            sl_torch_csv_read(&arena, "t.csv", cases[i].text, strlen(cases[i].text), &sched);
+        sl_err err = sl_interop_torch_csv_read(&arena, "t.csv", cases[i].text,
+                                               strlen(cases[i].text), &sched);
         if (err != cases[i].err || !strstr(sl_err_message(), cases[i].message))
             fail_msg("case %d: %d: %s", i, (int)err, sl_err_message());
         sl_arena_free(&arena);
@@ -186,10 +188,10 @@ static void cannot_be_written(void **state) {
         struct sl_sched_opts opts = {.schedule = names[i], .micros = 4, .iters = 5};
         sl_err err = i == 2
                          ? sl_plan_dag(&arena, "a>b,a>c,b>d,c>d", 0, &plan)
-                         : sl_plan_chain(&arena, 4, 4, sl_schedule_find(names[i])->layout, &plan);
+                         : sl_plan_chain(&arena, 4, 4, sl_sched_row_find(names[i])->layout, &plan);
         assert_int_equal(err, SL_OK);
         assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
-        assert_int_equal(sl_torch_csv_write(sched, false, &text), SL_ERR_NO);
+        assert_int_equal(sl_interop_torch_csv_write(sched, false, &text), SL_ERR_REFUSED);
         sl_text_free(&text);
         sl_arena_free(&arena);
     }

@@ -29,13 +29,13 @@ static void run_in(const struct setting *s, int64_t batch, double *y) {
     assert_int_equal(sl_graph_input(g, "x", SL_FLOAT, SL_SHAPE(3, 1, 1, 5, 7), 0, &x), SL_OK);
     assert_int_equal(sl_graph_apply(g, s->op, 1, &x, attr, &out), SL_OK);
     for (int64_t first = 0; first < SAMPLES; first += batch) {
-        struct sl_ref_run *run = sl_ref_open(g, batch, s->seed);
+        struct sl_ref_run *run = sl_op_ref_open(g, batch, s->seed);
         run->first_sample = first;
         for (int64_t i = 0; i < batch * EACH; i++)
             run->arrays[x].f[i] = sample_value(first * EACH + i);
-        sl_ref_nodes(run, 0, 1);
+        sl_op_ref_nodes(run, 0, 1);
         memcpy(y + first * EACH, run->arrays[out].f, (size_t)(batch * EACH) * sizeof *y);
-        sl_ref_close(run);
+        sl_op_ref_close(run);
     }
     sl_graph_close(g);
 }
@@ -102,11 +102,11 @@ static void alpha_dropout_keeps_moments(void **state) {
     int x, out;
     assert_int_equal(sl_graph_input(g, "x", SL_FLOAT, SL_SHAPE(2, 1, 1, COUNT), 0, &x), SL_OK);
     assert_int_equal(sl_graph_apply(g, "alpha_dropout", 1, &x, attr, &out), SL_OK);
-    struct sl_ref_run *run = sl_ref_open(g, 1, 3);
+    struct sl_ref_run *run = sl_op_ref_open(g, 1, 3);
     struct sl_init normal = {SL_INIT_NORMAL, 1, 0};
     for (int64_t i = 0; i < COUNT; i++)
-        run->arrays[x].f[i] = sl_init_value(&normal, 11, 13, i);
-    sl_ref_nodes(run, 0, 1);
+        run->arrays[x].f[i] = sl_op_init_value(&normal, 11, 13, i);
+    sl_op_ref_nodes(run, 0, 1);
     double mean = 0, square = 0;
     for (int64_t i = 0; i < COUNT; i++) {
         mean += run->arrays[out].f[i] / COUNT;
@@ -114,7 +114,7 @@ static void alpha_dropout_keeps_moments(void **state) {
     }
     assert_true(fabs(mean) < 0.02);
     assert_true(fabs(square - 1) < 0.03);
-    sl_ref_close(run);
+    sl_op_ref_close(run);
     sl_graph_close(g);
 }
 

@@ -28,13 +28,13 @@ static void run_op(struct trial *t, const char *op, const double values[N]) {
     assert_int_equal(sl_graph_loss(t->graph, "loss", loss, 1), SL_OK);
     assert_int_equal(sl_graph_check(t->graph), SL_OK);
     assert_int_equal(sl_graph_autodiff(t->graph), SL_OK);
-    t->run = sl_ref_open(t->graph, 1, 1);
+    t->run = sl_op_ref_open(t->graph, 1, 1);
     memcpy(t->run->arrays[t->x].f, values, N * sizeof *values);
-    sl_ref_nodes(t->run, 0, t->graph->nodes.count);
+    sl_op_ref_nodes(t->run, 0, t->graph->nodes.count);
 }
 
 static void close_op(struct trial *t) {
-    sl_ref_close(t->run);
+    sl_op_ref_close(t->run);
     sl_graph_close(t->graph);
 }
 
@@ -104,13 +104,13 @@ static double run_loss(const char *op, const double x[2 * N], const void *target
     assert_int_equal(t.graph->losses.at[0].ignore, classes ? -100 : INT64_MIN);
     assert_int_equal(sl_graph_check(t.graph), SL_OK);
     assert_int_equal(sl_graph_autodiff(t.graph), SL_OK);
-    t.run = sl_ref_open(t.graph, 1, 1);
+    t.run = sl_op_ref_open(t.graph, 1, 1);
     memcpy(t.run->arrays[in[0]].f, x, 2 * N * sizeof *x);
     if (classes)
         memcpy(t.run->arrays[in[1]].i, targets, 2 * sizeof(int32_t));
     else
         memcpy(t.run->arrays[in[1]].f, targets, 2 * N * sizeof(double));
-    sl_ref_nodes(t.run, 0, t.graph->nodes.count);
+    sl_op_ref_nodes(t.run, 0, t.graph->nodes.count);
     memcpy(dx, t.run->arrays[t.graph->grads.at[0].value].f, 2 * N * sizeof *dx);
     double value = t.run->arrays[loss].f[0];
     close_op(&t);

@@ -49,10 +49,10 @@ static void differentiate(struct bench *b, int value) {
 }
 
 static void run(struct bench *b, int64_t batch) {
-    b->run = sl_ref_open(b->graph, batch, 1);
+    b->run = sl_op_ref_open(b->graph, batch, 1);
     for (int i = 0; i < b->count; i++) {
         struct sl_array *a = b->in[i] < 0 ? NULL : &b->run->arrays[b->in[i]];
-        for (int64_t j = 0; a && a->f && j < sl_shape_numel(&a->shape, 1); j++)
+        for (int64_t j = 0; a && a->f && j < sl_graph_shape_numel(&a->shape, 1); j++)
             a->f[j] = sin(1.7 * (double)j + i);
     }
 }
@@ -66,7 +66,7 @@ static struct bench open_bench(void) {
 }
 
 static void close_bench(struct bench *b) {
-    sl_ref_close(b->run);
+    sl_op_ref_close(b->run);
     sl_graph_close(b->graph);
 }
 
@@ -90,7 +90,7 @@ static void queries_that_see_nothing_give_zero(void **state) {
     apply(&b, "attention", attr);
     run(&b, 2);
     memcpy(b.run->arrays[b.in[3]].i, (int32_t[]){0, 1, 1, 0, 0, 1}, sizeof(int32_t[6]));
-    sl_ref_nodes(b.run, 0, 1);
+    sl_op_ref_nodes(b.run, 0, 1);
     const double *y = out(&b, 0)->f, *lse = out(&b, 1)->f, *v = b.run->arrays[b.in[2]].f;
     for (int s = 0; s < 2; s++)
         for (int t = 0; t < 5; t++)
@@ -188,7 +188,7 @@ static void first_of_equal_elements_wins(void **state) {
     double x[16] = {7, 7, 1, 2, 5, NAN, -INFINITY, -INFINITY,
                     7, 7, 2, 1, 9, 9,   -INFINITY, -INFINITY};
     memcpy(b.run->arrays[b.in[0]].f, x, sizeof x);
-    sl_ref_nodes(b.run, 0, b.graph->nodes.count);
+    sl_op_ref_nodes(b.run, 0, b.graph->nodes.count);
     assert_memory_equal(out(&b, 1)->i, ((int32_t[]){0, 3, 5, 6}), sizeof(int32_t[4]));
     assert_true(out(&b, 0)->f[0] == 7 && out(&b, 0)->f[1] == 2 && isnan(out(&b, 0)->f[2]) &&
                 out(&b, 0)->f[3] == -INFINITY);
@@ -221,7 +221,7 @@ static void running_statistics_are_unbiased(void **state) {
     memcpy(b.run->arrays[b.in[0]].f, (double[]){1, 2, 6}, sizeof(double[3]));
     b.run->arrays[b.in[3]].f[0] = 5;
     b.run->arrays[b.in[4]].f[0] = 11;
-    sl_ref_nodes(b.run, 0, 1);
+    sl_op_ref_nodes(b.run, 0, 1);
     assert_true(fabs(out(&b, 1)->f[0] - 3) < 1e-12);
     assert_true(fabs(out(&b, 2)->f[0] - 1 / sqrt(14.0 / 3 + 1e-5)) < 1e-12); /* biased */
     assert_true(fabs(out(&b, 3)->f[0] - (0.75 * 5 + 0.25 * 3)) < 1e-12);
@@ -234,7 +234,7 @@ static void one_element_keeps_the_running_variance(void **state) {
     struct bench b;
     open_batchnorm(&b, SL_SHAPE(4, 1, 1, 2, 1, 1), "batchnorm");
     run(&b, 1);
-    sl_ref_nodes(b.run, 0, 1);
+    sl_op_ref_nodes(b.run, 0, 1);
     for (int c = 0; c < 2; c++) {
         assert_true(out(&b, 0)->f[c] == b.run->arrays[b.in[2]].f[c]); /* the shift */
         assert_true(isfinite(out(&b, 2)->f[c]));
@@ -253,7 +253,7 @@ static void evaluation_uses_the_states(void **state) {
                                          b.run->arrays[b.in[2]].f, b.run->arrays[b.in[3]].f,
                                          b.run->arrays[b.in[4]].f};
     f[4][0] = 0.5, f[4][1] = 2;
-    sl_ref_nodes(b.run, 0, 1);
+    sl_op_ref_nodes(b.run, 0, 1);
     for (int i = 0; i < 4; i++) {
         int c = i / 2;
         double want = (f[0][i] - f[3][c]) / sqrt(f[4][c] + 1e-5) * f[1][c] + f[2][c];
@@ -271,7 +271,7 @@ static void convolution_is_counted(void **state) {
     add(&b, 'p', SL_SHAPE(4, 0, 6, 2, 3, 5));
     apply(&b, "conv2d", attr);
     const struct sl_shape want = SL_SHAPE(4, 1, 1, 6, 5, 5);
-    assert_true(sl_shape_equal(&sl_graph_value(b.graph, b.first_out)->shape, &want));
+    assert_true(sl_graph_shape_equal(&sl_graph_value(b.graph, b.first_out)->shape, &want));
     assert_true(flops_of(&b) == 2.0 * 3 * (6 * 5 * 5) * (2 * 3 * 5));
     differentiate(&b, b.first_out);
     assert_int_equal(count_op(b.graph, "conv2d_dw", SL_PASS_W), 1);

@@ -29,17 +29,17 @@ static void texts(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sl_loss_scale rule;
         struct sl_text text = {0};
-        assert_int_equal(sl_loss_scale_parse(rows[i].text, &rule), SL_OK);
+        assert_int_equal(sl_optim_loss_scale_parse(rows[i].text, &rule), SL_OK);
         assert_int_equal(rule.dynamic, rows[i].dynamic);
         assert_true(rule.start == rows[i].start);
         assert_true(!rule.dynamic || rule.every == rows[i].every);
-        sl_loss_scale_put(&text, &rule);
+        sl_optim_loss_scale_put(&text, &rule);
         assert_string_equal(text.at, rows[i].again);
         sl_text_free(&text);
     }
     struct sl_loss_scale zero = {0};
-    assert_true(sl_loss_scale_is_none(&zero));
-    assert_true(sl_loss_scale_begin(&zero).value == 1);
+    assert_true(sl_optim_loss_scale_is_none(&zero));
+    assert_true(sl_optim_loss_scale_begin(&zero).value == 1);
 }
 
 static void refusals(void **state) {
@@ -67,7 +67,7 @@ static void refusals(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sl_loss_scale rule;
-        if (sl_loss_scale_parse(bad[i], &rule) != SL_ERR_USAGE)
+        if (sl_optim_loss_scale_parse(bad[i], &rule) != SL_ERR_USAGE)
             fail_msg("'%s' is taken for a loss scale", bad[i]);
     }
 }
@@ -78,20 +78,20 @@ static void verdicts(void **state) {
     static const int64_t good[] = {1, 0, 1, 0, 1, 0, 0, 0, 0, 1};
     struct sl_loss_scale rule;
     (void)state;
-    assert_int_equal(sl_loss_scale_parse("dynamic:start=4,every=2", &rule), SL_OK);
-    struct sl_scale_state at = sl_loss_scale_begin(&rule);
+    assert_int_equal(sl_optim_loss_scale_parse("dynamic:start=4,every=2", &rule), SL_OK);
+    struct sl_scale_state at = sl_optim_loss_scale_begin(&rule);
     for (int i = 0; i < 10; i++) {
-        at = sl_loss_scale_next(&rule, at, at.value, finite[i]);
+        at = sl_optim_loss_scale_next(&rule, at, at.value, finite[i]);
         assert_true(at.value == after[i] && at.good == good[i]);
     }
     rule.start = 16777216; /* never more */
-    at = sl_loss_scale_begin(&rule);
+    at = sl_optim_loss_scale_begin(&rule);
     for (int i = 0; i < 9; i++)
-        at = sl_loss_scale_next(&rule, at, at.value, true);
+        at = sl_optim_loss_scale_next(&rule, at, at.value, true);
     assert_true(at.value == 16777216);
-    assert_int_equal(sl_loss_scale_parse("512", &rule), SL_OK);
-    at = sl_loss_scale_begin(&rule);
-    at = sl_loss_scale_next(&rule, at, at.value, false);
+    assert_int_equal(sl_optim_loss_scale_parse("512", &rule), SL_OK);
+    at = sl_optim_loss_scale_begin(&rule);
+    at = sl_optim_loss_scale_next(&rule, at, at.value, false);
     assert_true(at.value == 512); /* by hand it stays */
 }
 
@@ -100,23 +100,23 @@ static void late_verdicts(void **state) {
     struct sl_loss_scale rule = {true, 64, 2};
     struct sl_scale_state at = {64, 1};
     (void)state;
-    at = sl_loss_scale_next(&rule, at, 64, false);
+    at = sl_optim_loss_scale_next(&rule, at, 64, false);
     assert_true(at.value == 32 && at.good == 0);
-    at = sl_loss_scale_next(&rule, at, 64, false); /* for the same reason */
+    at = sl_optim_loss_scale_next(&rule, at, 64, false); /* for the same reason */
     assert_true(at.value == 32);
-    at = sl_loss_scale_next(&rule, at, 64, true); /* says nothing of 32 */
+    at = sl_optim_loss_scale_next(&rule, at, 64, true); /* says nothing of 32 */
     assert_true(at.value == 32 && at.good == 0);
-    at = sl_loss_scale_next(&rule, at, 16, false); /* even that was too much */
+    at = sl_optim_loss_scale_next(&rule, at, 16, false); /* even that was too much */
     assert_true(at.value == 8);
 }
 
 static void blame(void **state) {
     struct sl_loss_scale dynamic = {true, 64, 2}, fixed = {false, 64, 0};
     (void)state;
-    assert_true(sl_loss_scale_blames(&dynamic, 2, 1.5));
-    assert_false(sl_loss_scale_blames(&dynamic, 1, 1.5)); /* there is none smaller */
-    assert_false(sl_loss_scale_blames(&dynamic, 2, (double)NAN));
-    assert_false(sl_loss_scale_blames(&fixed, 64, 1.5));
+    assert_true(sl_optim_loss_scale_blames(&dynamic, 2, 1.5));
+    assert_false(sl_optim_loss_scale_blames(&dynamic, 1, 1.5)); /* there is none smaller */
+    assert_false(sl_optim_loss_scale_blames(&dynamic, 2, (double)NAN));
+    assert_false(sl_optim_loss_scale_blames(&fixed, 64, 1.5));
 }
 
 static void states(void **state) {
@@ -125,13 +125,13 @@ static void states(void **state) {
     struct sl_scale_state at = {4096, 17}, again;
     struct sl_text text = {0};
     (void)state;
-    sl_scale_state_put(&text, &at);
+    sl_optim_scale_state_put(&text, &at);
     assert_string_equal(text.at, "4096 17");
-    assert_true(sl_scale_state_parse(text.at, &again));
+    assert_true(sl_optim_scale_state_parse(text.at, &again));
     assert_true(again.value == 4096 && again.good == 17);
     sl_text_free(&text);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (sl_scale_state_parse(bad[i], &again))
+        if (sl_optim_scale_state_parse(bad[i], &again))
             fail_msg("'%s' is taken for the state of a loss scale", bad[i]);
 }
 

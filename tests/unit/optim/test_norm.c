@@ -50,18 +50,18 @@ static void norm_is_its_definition(void **state) {
                                     1025, 2047, 3073, 5121, 7 * 1024, 99991, 262145};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         float *x = values(sizes[k], 5 + k);
-        double expect = literal(x, sizes[k]), got = sl_norm_sq(x, sizes[k]);
+        double expect = literal(x, sizes[k]), got = sl_optim_norm_sq(x, sizes[k]);
         if (memcmp(&expect, &got, sizeof got) != 0)
             fail_msg("%lld elements: %.17g, by definition %.17g", (long long)sizes[k], got, expect);
-        int64_t blocks = sl_norm_block_count(sizes[k]);
+        int64_t blocks = sl_optim_norm_block_count(sizes[k]);
         double *sums = calloc((size_t)blocks + 1, sizeof *sums);
         for (int64_t at = 0; at < blocks;) { /* as uneven threads would split it */
             int64_t share = 1 + (at * 7 + (int64_t)k) % 5;
             share = share < blocks - at ? share : blocks - at;
-            sl_norm_sq_blocks(x, sizes[k], at, share, sums + at);
+            sl_optim_norm_sq_blocks(x, sizes[k], at, share, sums + at);
             at += share;
         }
-        double split = sl_norm_sq_tree(sums, blocks);
+        double split = sl_optim_norm_sq_tree(sums, blocks);
         assert_memory_equal(&split, &got, sizeof got);
         free(sums);
         free(x);
@@ -75,19 +75,20 @@ static void anything_not_finite_is_seen(void **state) {
         for (int b = 0; b < 3; b++) {
             float *x = values(3001, 1);
             x[place] = bad[b];
-            assert_false(sl_norm_judge(sl_norm_sq(x, 3001), 1, 1).finite);
+            assert_false(sl_optim_norm_judge(sl_optim_norm_sq(x, 3001), 1, 1).finite);
             free(x);
         }
     float large[2048];
     for (int i = 0; i < 2048; i++)
         large[i] = 3.4e38f;
-    assert_true(sl_norm_judge(sl_norm_sq(large, 2048), 1, 0).finite);
+    assert_true(sl_optim_norm_judge(sl_optim_norm_sq(large, 2048), 1, 0).finite);
 }
 
 static void verdict_scales(void **state) {
     (void)state;
-    struct sl_norm_verdict same = sl_norm_judge(4, 1, 0), below = sl_norm_judge(4, 1, 3);
-    struct sl_norm_verdict above = sl_norm_judge(4, 0.5, 0.25);
+    struct sl_norm_verdict same = sl_optim_norm_judge(4, 1, 0),
+                           below = sl_optim_norm_judge(4, 1, 3);
+    struct sl_norm_verdict above = sl_optim_norm_judge(4, 0.5, 0.25);
     assert_true(same.scale == 1 && same.norm == 2);
     assert_true(below.scale == 1); /* exactly: clipping must not touch what is small enough */
     assert_true(above.norm == 1 && fabs((double)above.scale - 0.125) < 1e-6);

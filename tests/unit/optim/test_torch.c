@@ -25,12 +25,12 @@ static double *load(const char *name, struct sl_st_tensor *tensor) {
 
 /* Largest difference over the trajectory, relative to the largest weight. */
 static double distance(int64_t count, const double *expect, const double *got) {
-    double most = 0, size = 1e-30;
+    double max = 0, size = 1e-30;
     for (int64_t i = 0; i < count; i++) {
-        most = fmax(most, fabs(expect[i] - got[i]));
+        max = fmax(max, fabs(expect[i] - got[i]));
         size = fmax(size, fabs(expect[i]));
     }
-    return most / size;
+    return max / size;
 }
 
 struct run {
@@ -134,7 +134,7 @@ static double sum_of(const char *name, float *first) {
     float *x = sl_realloc(NULL, sizeof *x * (size_t)tensor.dim[0]);
     for (int64_t i = 0; i < tensor.dim[0]; i++)
         x[i] = (float)wide[i];
-    double sum = sl_norm_sq(x, tensor.dim[0]);
+    double sum = sl_optim_norm_sq(x, tensor.dim[0]);
     *first = x[0];
     free(wide);
     free(x);
@@ -148,7 +148,7 @@ static void clipping_agrees_with_torch(void **state) {
     double *norm = load("clip.norm", &tensor), *clipped = load("clip.first", &tensor);
     double sum = sum_of("clip.a", &first);
     sum += sum_of("clip.b", &unused);
-    struct sl_norm_verdict verdict = sl_norm_judge(sum, 1, 1.5);
+    struct sl_norm_verdict verdict = sl_optim_norm_judge(sum, 1, 1.5);
     assert_true(verdict.finite);
     assert_true(fabs(verdict.norm - *norm) <= 1e-12 * *norm);
     assert_true(fabs((double)(first * verdict.scale) - *clipped) <= 1e-6 * fabs(*clipped));
@@ -166,11 +166,11 @@ static void rates_agree_with_torch(void **state) {
         snprintf(name, sizeof name, "lr.%s", names[k]);
         snprintf(text, sizeof text, "%s:warmup=10,total=100,min=0.1", names[k]);
         double *expect = load(name, &tensor);
-        assert_int_equal(sl_lr_parse(text, 0, &lr), SL_OK);
+        assert_int_equal(sl_optim_lr_parse(text, 0, &lr), SL_OK);
         for (int64_t i = 0; i < tensor.dim[0]; i++)
-            if (!(fabs(sl_lr_at(&lr, 0.4, 10 + i) - expect[i]) <= 1e-14))
+            if (!(fabs(sl_optim_lr_at(&lr, 0.4, 10 + i) - expect[i]) <= 1e-14))
                 fail_msg("%s: lr(%d) = %.17g, torch has %.17g", text, (int)(10 + i),
-                         sl_lr_at(&lr, 0.4, 10 + i), expect[i]);
+                         sl_optim_lr_at(&lr, 0.4, 10 + i), expect[i]);
         free(expect);
     }
 }

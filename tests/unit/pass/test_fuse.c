@@ -37,7 +37,7 @@ static struct sl_program *build(const struct sl_graph *graph, bool (*has)(const 
     struct sl_program *p = NULL;
     struct sl_program_spec spec = {
         .graph = graph, .samples = 3, .has_kernel = has, .split = split, .recompute = recompute};
-    if (sl_program_build(&spec, &p) != SL_OK)
+    if (sl_pass_program_build(&spec, &p) != SL_OK)
         fail_msg("%s", sl_err_message());
     return p;
 }
@@ -73,8 +73,8 @@ static void gradient_of_logits_is_made_with_the_loss(void **state) {
         assert_int_equal(both->out[0].offset, both->in[0].offset);
         assert_true(p->slot_bytes <= apart->slot_bytes); /* lse is not kept */
         assert_true(p->work_bytes <= apart->work_bytes);
-        sl_program_close(p);
-        sl_program_close(apart);
+        sl_pass_program_close(p);
+        sl_pass_program_close(apart);
     }
     sl_graph_close(graph);
 }
@@ -88,7 +88,7 @@ static void what_is_recomputed_is_fused_when_it_goes_back(void **state) {
     assert_int_equal(count(p, SL_FUSED_CROSS_ENTROPY_GRAD, 0, end), 0);
     assert_int_equal(count(p, SL_FUSED_CROSS_ENTROPY_GRAD, end, p->instr_count), 1);
     assert_int_equal(count(p, "cross_entropy", end, p->instr_count), 0);
-    sl_program_close(p);
+    sl_pass_program_close(p);
     sl_graph_close(graph);
 }
 
@@ -100,7 +100,7 @@ static void logits_of_two_losses_stay(void **state) {
     struct sl_program *p = build(graph, has_both, false, false);
     (void)state;
     assert_int_equal(count(p, "cross_entropy_dx", 0, p->instr_count), 1);
-    sl_program_close(p);
+    sl_pass_program_close(p);
     sl_graph_close(graph);
 }
 
@@ -123,9 +123,9 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     sl_pass_glue(graph, has_both, group);
     sl_pass_glue(graph, has_none, group_apart);
     assert_memory_equal(group, group_apart, sizeof *group * (size_t)graph->forward_count);
-    sl_program_close(p);
-    sl_program_close(apart);
-    sl_program_close(split);
+    sl_pass_program_close(p);
+    sl_pass_program_close(apart);
+    sl_pass_program_close(split);
     sl_graph_close(graph);
 }
 
@@ -149,8 +149,8 @@ static void sums_that_come_to_layernorm_go_into_it(void **state) {
     assert_int_equal(with, 2); /* to the last, nothing is added; the first has no gradient of x */
     assert_int_equal(count(p, "add", p->end[SL_PHASE_F], p->instr_count), 1);
     assert_int_equal(count(split, "add", split->end[SL_PHASE_F], split->instr_count), 3);
-    sl_program_close(p);
-    sl_program_close(split);
+    sl_pass_program_close(p);
+    sl_pass_program_close(split);
     sl_graph_close(graph);
 }
 
@@ -188,8 +188,8 @@ static void batchnorms_take_what_surrounds_them(void **state) {
         assert_int_equal(count(p, "batchnorm_dw", 0, p->instr_count), 0);
         assert_int_equal(count(p, "sum_to", 0, p->instr_count), 0);
         assert_true(p->slot_bytes <= apart->slot_bytes);
-        sl_program_close(p);
-        sl_program_close(apart);
+        sl_pass_program_close(p);
+        sl_pass_program_close(apart);
     }
     sl_graph_close(graph);
 }

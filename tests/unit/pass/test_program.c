@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_STAGES = 6, MICROS = 2 };
+enum { MAX_STAGES = 6, MICROS = 2 };
 
 static const char *const models[] = {
     /* a transformer layer with tied embeddings, dropout and a skip to the end */
@@ -91,10 +91,10 @@ struct pipeline {
     int stages;
     int64_t samples;
     struct sl_device *device;
-    struct sl_program *program[MOST_STAGES];
-    struct sl_lives *lives[MOST_STAGES];
-    struct sl_exec *exec[MOST_STAGES];
-    void *base[MOST_STAGES][SL_SPACE_COUNT];
+    struct sl_program *program[MAX_STAGES];
+    struct sl_lives *lives[MAX_STAGES];
+    struct sl_exec *exec[MAX_STAGES];
+    void *base[MAX_STAGES][SL_SPACE_COUNT];
 };
 
 static void *alloc(struct pipeline *p, int64_t bytes) {
@@ -131,10 +131,10 @@ static void open_pipeline(struct pipeline *p, const int *stage_of, bool split, b
                                        .samples = p->samples,
                                        .split = split,
                                        .recompute = recompute};
-        if (sl_program_build(&spec, &p->program[s]) != SL_OK)
+        if (sl_pass_program_build(&spec, &p->program[s]) != SL_OK)
             fail_msg("stage %d: %s", s, sl_err_message());
         const struct sl_program *prog = p->program[s];
-        p->lives[s] = sl_lives_open(prog);
+        p->lives[s] = sl_pass_lives_open(prog);
         assert_int_equal(p->device->row->bind(p->device, prog, &p->exec[s]), SL_OK);
         p->base[s][SL_SPACE_PARAM] = alloc(p, prog->param_bytes);
         p->base[s][SL_SPACE_GRAD] = alloc(p, prog->grad_bytes);
@@ -150,8 +150,8 @@ static void close_pipeline(struct pipeline *p) {
         for (int k = 1; k < SL_SPACE_COUNT; k++)
             p->device->row->free(p->device, p->base[s][k]);
         p->device->row->unbind(p->device, p->exec[s]);
-        sl_lives_close(p->lives[s]);
-        sl_program_close(p->program[s]);
+        sl_pass_lives_close(p->lives[s]);
+        sl_pass_program_close(p->program[s]);
     }
     p->device->row->close(p->device);
 }
@@ -197,7 +197,7 @@ static sl_err spoil_hole(void *ctx, int instr) {
     int64_t size = 1 << 20;
     struct sl_hole hole = {SL_SPACE_NONE, 0};
     for (; size >= 16 && hole.space == SL_SPACE_NONE; size /= 2)
-        hole = sl_lives_hole(s->p->lives[s->stage], instr, size);
+        hole = sl_pass_lives_hole(s->p->lives[s->stage], instr, size);
     if (hole.space == SL_SPACE_NONE)
         return SL_OK;
     memset((char *)s->p->base[s->stage][hole.space] + hole.offset, 0xff, (size_t)(2 * size));
@@ -216,8 +216,8 @@ static void run_phase(struct pipeline *p, int s, enum sl_phase phase, int micro)
         .after = spoil_hole,
         .ctx = &spoiler,
         .phase = phase,
-        .again_done = computes_early(p, s, micro) && phase != SL_PHASE_F && phase != SL_PHASE_W &&
-                      phase != SL_PHASE_R,
+        .recompute_done = computes_early(p, s, micro) && phase != SL_PHASE_F &&
+                          phase != SL_PHASE_W && phase != SL_PHASE_R,
         .accumulate = micro > 0,
         .seed = 5,
         .first_sample = micro * p->samples,
@@ -272,18 +272,18 @@ static double **oracle(const struct sl_graph *graph, struct sl_ref_run *ref) {
         ref->seed = 5;
         for (int64_t i = 0; i < graph->inputs.count; i++) {
             struct sl_array *array = &ref->arrays[graph->inputs.at[i].value];
-            int64_t n = sl_shape_numel(&array->shape, 1);
+            int64_t n = sl_graph_shape_numel(&array->shape, 1);
             fill_input(graph, (int)i, m * n, n, array->f, array->i);
         }
-        sl_ref_nodes(ref, 0, graph->nodes.count);
+        sl_op_ref_nodes(ref, 0, graph->nodes.count);
         for (int64_t u = 0; u < graph->updates.count; u++) {
             struct sl_array *to = &ref->arrays[graph->states.at[graph->updates.at[u].state].value];
             memcpy(to->f, ref->arrays[graph->updates.at[u].value].f,
-                   sizeof(double) * (size_t)sl_shape_numel(&to->shape, 1));
+                   sizeof(double) * (size_t)sl_graph_shape_numel(&to->shape, 1));
         }
         for (int64_t g = 0; g < graph->grads.count; g++) {
             const struct sl_array *array = &ref->arrays[graph->grads.at[g].value];
-            int64_t n = sl_shape_numel(&array->shape, 1);
+            int64_t n = sl_graph_shape_numel(&array->shape, 1);
             if (!sums[g])
                 sums[g] = calloc((size_t)n, sizeof **sums);
             for (int64_t k = 0; k < n; k++)
@@ -342,9 +342,9 @@ static void random_cut(const struct sl_graph *graph, int stages, uint64_t seed, 
 static void check_cut(const struct sl_graph *graph, uint64_t seed, bool split, bool recompute) {
     struct pipeline p = {.graph = graph, .samples = 3};
     int *stage_of = calloc((size_t)graph->nodes.count, sizeof *stage_of);
-    p.stages = 1 + (int)sl_rng_below(seed, 3, 0, MOST_STAGES);
+    p.stages = 1 + (int)sl_rng_below(seed, 3, 0, MAX_STAGES);
     random_cut(graph, p.stages, seed, stage_of);
-    struct sl_ref_run *ref = sl_ref_open(graph, p.samples, 3);
+    struct sl_ref_run *ref = sl_op_ref_open(graph, p.samples, 3);
     open_pipeline(&p, stage_of, split, recompute, ref);
     for (int m = 0; m < MICROS; m++)
         run_micro(&p, m);
@@ -353,7 +353,7 @@ static void check_cut(const struct sl_graph *graph, uint64_t seed, bool split, b
     for (int64_t g = 0; g < graph->grads.count; g++)
         free(sums[g]);
     free(sums);
-    sl_ref_close(ref);
+    sl_op_ref_close(ref);
     close_pipeline(&p);
     free(stage_of);
 }
@@ -379,13 +379,13 @@ static void test_recompute_stashes_less(void **state) {
     struct sl_graph *graph = model_of_text(models[0]);
     struct sl_program *plain, *again;
     struct sl_program_spec spec = {.graph = graph, .samples = 4};
-    assert_int_equal(sl_program_build(&spec, &plain), SL_OK);
+    assert_int_equal(sl_pass_program_build(&spec, &plain), SL_OK);
     spec.recompute = true;
-    assert_int_equal(sl_program_build(&spec, &again), SL_OK);
+    assert_int_equal(sl_pass_program_build(&spec, &again), SL_OK);
     assert_true(again->stash_bytes < plain->stash_bytes / 4);
     assert_true(again->instr_count > plain->instr_count);
-    sl_program_close(plain);
-    sl_program_close(again);
+    sl_pass_program_close(plain);
+    sl_pass_program_close(again);
     sl_graph_close(graph);
 }
 
@@ -397,9 +397,9 @@ static void test_bf16_halves_activations(void **state) {
     struct sl_program *full, *half;
     struct sl_program_spec spec = {.graph = graph, .samples = 4};
     int64_t halves = 0, floats = 0;
-    assert_int_equal(sl_program_build(&spec, &full), SL_OK);
+    assert_int_equal(sl_pass_program_build(&spec, &full), SL_OK);
     spec.dtype = SL_BF16;
-    assert_int_equal(sl_program_build(&spec, &half), SL_OK);
+    assert_int_equal(sl_pass_program_build(&spec, &half), SL_OK);
     assert_int_equal(half->param_bytes, full->param_bytes);
     assert_int_equal(half->grad_bytes, full->grad_bytes);
     assert_int_equal(half->instr_count, full->instr_count);
@@ -411,7 +411,7 @@ static void test_bf16_halves_activations(void **state) {
             floats += o->dtype == SL_FLOAT;
             assert_true(o->dtype != SL_BF16 || o->space == SL_SPACE_SLOT ||
                         o->space == SL_SPACE_WORK);
-            assert_int_equal(o->within % sl_dtype_bytes(o->dtype), 0);
+            assert_int_equal(o->within % sl_pass_dtype_bytes(o->dtype), 0);
         }
     assert_true(halves > 0 && floats > 0);
     for (int i = 0; i < half->losses.count; i++)
@@ -420,9 +420,9 @@ static void test_bf16_halves_activations(void **state) {
     for (int i = 0; i < half->instr_count; i++)
         for (int k = 0; k < half->instrs[i].in_count; k++)
             half->instrs[i].in[k].dtype = SL_FLOAT;
-    assert_int_equal(sl_program_check(half), SL_ERR_NO);
-    sl_program_close(full);
-    sl_program_close(half);
+    assert_int_equal(sl_pass_program_check(half), SL_ERR_REFUSED);
+    sl_pass_program_close(full);
+    sl_pass_program_close(half);
     sl_graph_close(graph);
 }
 
@@ -433,7 +433,7 @@ static void test_sabotage(void **state) {
     struct sl_program *program;
     struct sl_program_spec spec = {.graph = graph, .samples = 4};
     int caught = 0, tried = 0;
-    assert_int_equal(sl_program_build(&spec, &program), SL_OK);
+    assert_int_equal(sl_pass_program_build(&spec, &program), SL_OK);
     for (int i = 0; i < program->instr_count; i++)
         for (int k = 0; k < program->instrs[i].in_count; k++) {
             struct sl_operand *operand = &program->instrs[i].in[k];
@@ -441,13 +441,13 @@ static void test_sabotage(void **state) {
                 continue;
             operand->offset += 64;
             tried++;
-            caught += sl_program_check(program) == SL_ERR_NO;
+            caught += sl_pass_program_check(program) == SL_ERR_REFUSED;
             operand->offset -= 64;
         }
-    assert_int_equal(sl_program_check(program), SL_OK);
+    assert_int_equal(sl_pass_program_check(program), SL_OK);
     assert_int_equal(caught, tried);
     printf("count: %d moved operands, all rejected\n", tried);
-    sl_program_close(program);
+    sl_pass_program_close(program);
     sl_graph_close(graph);
 }
 

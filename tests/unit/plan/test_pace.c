@@ -25,7 +25,7 @@ static void worked_examples(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(sl_pace_steps(&rows[i].pace), rows[i].steps);
+        assert_int_equal(sl_plan_pace_steps(&rows[i].pace), rows[i].steps);
 }
 
 static void never_above_the_share(void **state) {
@@ -37,13 +37,13 @@ static void never_above_the_share(void **state) {
                                .stall_ns = sl_rng_below(1, 3, i, 1 << 16),
                                .cpu_ns = sl_rng_below(1, 4, i, 1 << 16),
                                .write_ns = sl_rng_below(1, 5, i, 1 << 20)};
-        int64_t steps = sl_pace_steps(&pace);
-        assert_true(sl_pace_cost(&pace, steps) <= pace.share * (1 + 1e-12));
+        int64_t steps = sl_plan_pace_steps(&pace);
+        assert_true(sl_plan_pace_cost(&pace, steps) <= pace.share * (1 + 1e-12));
         assert_true(steps * pace.step_ns >= pace.least_ns && steps * pace.step_ns >= pace.write_ns);
         /* and no more seldom than it must be */
         int64_t less = (steps - 1) * pace.step_ns;
         assert_true(steps == 1 || less < pace.least_ns || less < pace.write_ns ||
-                    sl_pace_cost(&pace, steps - 1) > pace.share * (1 - 1e-12));
+                    sl_plan_pace_cost(&pace, steps - 1) > pace.share * (1 - 1e-12));
     }
 }
 

@@ -19,12 +19,12 @@ static const struct sl_machine *build(struct sl_arena *arena, const struct sl_de
                                       int count) {
     const struct sl_machine *built, *read;
     struct sl_text text = {0}, again = {0};
-    if (sl_machine_of(arena, facts, count, &built) != SL_OK)
+    if (sl_profile_machine_of(arena, facts, count, &built) != SL_OK)
         fail_msg("%s", sl_err_message());
-    sl_machine_write(built, &text);
-    if (sl_machine_read(arena, "t", text.at, text.length, &read) != SL_OK)
+    sl_cost_machine_write(built, &text);
+    if (sl_cost_machine_read(arena, "t", text.at, text.length, &read) != SL_OK)
         fail_msg("%s", sl_err_message());
-    sl_machine_write(read, &again);
+    sl_cost_machine_write(read, &again);
     assert_string_equal(text.at, again.at);
     assert_int_equal(built->device_count, count);
     sl_text_free(&text);
@@ -72,9 +72,9 @@ static void test_unknown(void **state) {
     sl_arena_free(&arena);
 }
 
-static int list_three(struct sl_device_facts *out, int most) {
+static int list_three(struct sl_device_facts *out, int max) {
     struct sl_device_facts facts[] = {h200, h200, small};
-    for (int i = 0; i < 3 && i < most; i++)
+    for (int i = 0; i < 3 && i < max; i++)
         out[i] = facts[i];
     return 3;
 }
@@ -83,12 +83,12 @@ static void test_text(void **state) {
     (void)state;
     struct sl_arena arena = {0};
     struct sl_device_row row = {.name = "cuda", .list = list_three};
-    const char *text = sl_devices_text(&arena, &row);
+    const char *text = sl_profile_devices_text(&arena, &row);
     assert_non_null(strstr(text, "2 x NVIDIA H200 ("));
     assert_non_null(strstr(text, "132 multiprocessors, 18 NVLinks"));
     assert_non_null(strstr(text, ", 1 x NVIDIA H200 ("));
     row.list = NULL;
-    assert_null(sl_devices_text(&arena, &row));
+    assert_null(sl_profile_devices_text(&arena, &row));
     sl_arena_free(&arena);
 }
 

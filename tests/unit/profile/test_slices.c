@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 12 };
+enum { MAX = 12 };
 
 /* The least longest piece of units [from, units) in `parts`. */
 static int64_t least(const int64_t *ns, int from, int units, int parts) {
@@ -33,12 +33,12 @@ static void even(void **state) {
     for (uint64_t seed = 0; seed < 500; seed++) {
         struct sl_arena arena = {0};
         const struct sl_slice *slices;
-        int64_t ns[MOST], longest = 0;
-        int units = 1 + (int)(sl_rng_u32(seed, 0, 0) % MOST);
+        int64_t ns[MAX], longest = 0;
+        int units = 1 + (int)(sl_rng_u32(seed, 0, 0) % MAX);
         int parts = 1 + (int)(sl_rng_u32(seed, 0, 1) % 5);
         for (int u = 0; u < units; u++)
             ns[u] = sl_rng_u32(seed, 1, (uint64_t)u) % 20;
-        int count = sl_slices_cut(&arena, ns, units, parts, &slices);
+        int count = sl_profile_slices_cut(&arena, ns, units, parts, &slices);
         assert_in_range(count, 1, parts);
         for (int s = 0, at = 0; s < count; s++) {
             int64_t sum = 0;

@@ -12,15 +12,15 @@ static void test_order(void **state) {
     (void)state;
     struct sl_arena arena = {0};
     struct sl_tempo_log log;
-    sl_tempo_open(&arena, &log, 2, 3, 2);
+    sl_profile_tempo_open(&arena, &log, 2, 3, 2);
     for (int worker = 0; worker < 2; worker++)
         for (int size = 0; size < 2; size++) {
             struct sl_pass_pair took[3];
             for (int k = 0; k < 3; k++)
                 took[k] = (struct sl_pass_pair){100 + 10 * k + worker, 400 + 40 * size};
-            sl_tempo_add(&log, worker, size, took, (struct sl_pass_pair){100, 400});
+            sl_profile_tempo_add(&log, worker, size, took, (struct sl_pass_pair){100, 400});
         }
-    struct sl_tempo tempo = sl_tempo_of(&log);
+    struct sl_tempo tempo = sl_profile_tempo_of(&log);
     assert_true(tempo.workers == 2 && tempo.passes == 12);
     for (int worker = 0; worker < 2; worker++)
         for (int k = 0; k < 6; k++) {
@@ -38,12 +38,12 @@ static void test_edges(void **state) {
     struct sl_arena arena = {0};
     struct sl_tempo_log log;
     struct sl_pass_pair *took = SL_NEW(&arena, struct sl_pass_pair, ROUNDS);
-    sl_tempo_open(&arena, &log, 1, ROUNDS, 1);
+    sl_profile_tempo_open(&arena, &log, 1, ROUNDS, 1);
     assert_int_equal(log.rounds, SL_TEMPO_PASSES / 2);
     took[0] = (struct sl_pass_pair){INT64_MAX, 5};
-    sl_tempo_add(&log, 0, 0, took, (struct sl_pass_pair){1, 0});
-    struct sl_tempo tempo = sl_tempo_of(&log);
-    assert_int_equal(sl_tempo_at(&tempo, 0, 0), SL_TEMPO_MOST);
+    sl_profile_tempo_add(&log, 0, 0, took, (struct sl_pass_pair){1, 0});
+    struct sl_tempo tempo = sl_profile_tempo_of(&log);
+    assert_int_equal(sl_tempo_at(&tempo, 0, 0), SL_TEMPO_MAX);
     assert_int_equal(sl_tempo_at(&tempo, 0, 1), SL_TEMPO_EVEN);
     assert_int_equal(sl_tempo_at(&tempo, 0, 2), 0);
     sl_arena_free(&arena);

@@ -56,11 +56,11 @@ static void test_ascii(void **state) {
     struct sl_dashboard_room room = {.columns = 51, .rows = 20};
     struct sl_text out = {0};
     (void)state;
-    sl_dashboard_add(&d, 9);
-    sl_dashboard_add(&d, 5.5);
-    sl_dashboard_add(&d, NAN);
-    sl_dashboard_add(&d, 2);
-    sl_dashboard_put(&d, NULL, &room, &out);
+    sl_report_dashboard_add(&d, 9);
+    sl_report_dashboard_add(&d, 5.5);
+    sl_report_dashboard_add(&d, NAN);
+    sl_report_dashboard_add(&d, 2);
+    sl_report_dashboard_put(&d, NULL, &room, &out);
     assert_memory_equal(out.at, "gpt-nano, 1f1b on 2 workers  step 3/12   25 %  left", 51);
     assert_non_null(strstr(out.at, "\nloss 2.5000  1.23k tokens/s  bubble 12.5 %"));
     /* 9, 5.5 and 2 are a straight line from the upper left to the lower right */
@@ -83,17 +83,17 @@ static void test_room(void **state) {
     assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_OK);
     assert_int_equal(sl_sim_run(&arena, sched, &(struct sl_sim_opts){.timeline = true}, &sim),
                      SL_OK);
-    sl_picture_build(&arena, sim->timeline, "", "", &lanes);
+    sl_report_picture_build(&arena, sim->timeline, "", "", &lanes);
     struct sl_dashboard d = sample();
     for (int i = 0; i < 5000; i++)
-        sl_dashboard_add(&d, 3 + sin(i * 0.01));
+        sl_report_dashboard_add(&d, 3 + sin(i * 0.01));
     for (int columns = 20; columns <= 230; columns += 7)
         for (int rows = 2; rows <= 50; rows += 3)
             for (int way = 0; way < 4; way++) {
                 struct sl_dashboard_room room = {columns, rows, way & 1, way & 2};
                 struct sl_text out = {0};
                 int wide, high;
-                sl_dashboard_put(&d, &lanes, &room, &out);
+                sl_report_dashboard_put(&d, &lanes, &room, &out);
                 measure(out.at, &wide, &high);
                 assert_true(wide <= columns);
                 assert_true(high <= rows);
@@ -112,7 +112,7 @@ static void test_memory(void **state) {
     double sum = 0, kept = 0;
     (void)state;
     for (int i = 0; i < 10 * SL_DASHBOARD_KEPT; i++) {
-        sl_dashboard_add(&d, i);
+        sl_report_dashboard_add(&d, i);
         sum += i;
     }
     assert_true(d.kept <= SL_DASHBOARD_KEPT);

@@ -22,7 +22,7 @@ static const char good[] = "{\n"
 
 static sl_err reads(struct sl_arena *arena, const char *text) {
     const struct sl_forecast *out;
-    return sl_forecast_read(arena, "t", text, strlen(text), &out);
+    return sl_report_forecast_read(arena, "t", text, strlen(text), &out);
 }
 
 static void round_trip(void **state) {
@@ -30,13 +30,13 @@ static void round_trip(void **state) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const struct sl_forecast *f;
-    assert_int_equal(sl_forecast_read(&arena, "t", good, strlen(good), &f), SL_OK);
+    assert_int_equal(sl_report_forecast_read(&arena, "t", good, strlen(good), &f), SL_OK);
     assert_string_equal(f->cost, "a \"b\".cost");
     assert_string_equal(f->costs, "s0:F=1,B=2");
     assert_string_equal(f->links, "latency=9ns");
     assert_string_equal(f->cold, "F=4,B=9,after=50");
     assert_true(f->step_ns == 1200 && f->bubble == 0.25);
-    sl_forecast_write(f, &text);
+    sl_report_forecast_write(f, &text);
     assert_string_equal(text.at, good);
     sl_text_free(&text);
     sl_arena_free(&arena);
@@ -55,9 +55,9 @@ static void without_cold(void **state) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const struct sl_forecast *f;
-    assert_int_equal(sl_forecast_read(&arena, "t", plain, strlen(plain), &f), SL_OK);
+    assert_int_equal(sl_report_forecast_read(&arena, "t", plain, strlen(plain), &f), SL_OK);
     assert_null(f->cold);
-    sl_forecast_write(f, &text);
+    sl_report_forecast_write(f, &text);
     assert_null(strstr(text.at, "cold"));
     sl_text_free(&text);
     sl_arena_free(&arena);

@@ -19,7 +19,7 @@ static void draw(struct sl_arena *arena, const char *name, int p, int64_t m,
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
-    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_schedule *row = sl_sched_row_find(name);
     struct sl_sched_opts opts = {.schedule = name, .micros = m};
     static const struct sl_sim_links links = {.latency_ns = 1};
     struct sl_sim_opts how = {.timeline = true, .net = sl_sim_uniform(&links)};
@@ -27,9 +27,9 @@ static void draw(struct sl_arena *arena, const char *name, int p, int64_t m,
                      SL_OK);
     assert_int_equal(sl_sched_build(arena, plan, &opts, &sched), SL_OK);
     assert_int_equal(sl_sim_run(arena, sched, &how, &sim), SL_OK);
-    sl_picture_build(arena, sim->timeline, name, "for a test", out);
+    sl_report_picture_build(arena, sim->timeline, name, "for a test", out);
     for (int w = 0; w < p; w++)
-        assert_int_equal(sl_picture_busy(out, w), sim->workers[w].busy_ns);
+        assert_int_equal(sl_report_picture_busy(out, w), sim->workers[w].busy_ns);
     assert_int_equal(out->end_ns, sim->end_ns);
     assert_int_equal(out->arrow_count, sim->transfers);
 }
@@ -79,7 +79,7 @@ static void grid(void **state) {
     sl_report_grid(&p, &(struct sl_grid_opts){.columns = 80, .colour = true}, &text);
     assert_non_null(strstr(text.at, "\033[0;38;5;234;48;5;75mF0 "));
     sl_text_free(&text);
-    sl_report_grid(&p, &(struct sl_grid_opts){.columns = 30, .most_lanes = 1}, &text);
+    sl_report_grid(&p, &(struct sl_grid_opts){.columns = 30, .max_lanes = 1}, &text);
     assert_non_null(strstr(text.at, "... and 1 more workers"));
     sl_text_free(&text);
     sl_arena_free(&arena);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static sl_err read_text(struct sl_arena *arena, const char *text, const struct sl_record **out) {
-    return sl_record_read(arena, "t", text, strlen(text), out);
+    return sl_report_record_read(arena, "t", text, strlen(text), out);
 }
 
 /* The writer of the runtime and this reader agree on every field. */
@@ -55,7 +55,7 @@ static void as_written(void **state) {
     sl_run_log_close(&log);
     snprintf(path, sizeof path, "%s/log.jsonl", dir);
     assert_int_equal(sl_file_read(path, 1 << 20, &text, &length), SL_OK);
-    assert_int_equal(sl_record_read(&arena, path, text, length, &r), SL_OK);
+    assert_int_equal(sl_report_record_read(&arena, path, text, length, &r), SL_OK);
     free(text);
     assert_int_equal(r->step_count, 3);
     assert_int_equal(r->eval_count, 3);
@@ -121,8 +121,8 @@ static void page_of_run(void **state) {
     }
     struct sl_run_page page = {
         .title = "a<b", .facts = (const char *const[][2]){{"model", "<i>"}}, .fact_count = 1};
-    assert_int_equal(sl_record_read(&arena, "t", log.at, log.length, &page.record), SL_OK);
-    sl_run_page_put(&page, &out);
+    assert_int_equal(sl_report_record_read(&arena, "t", log.at, log.length, &page.record), SL_OK);
+    sl_report_run_page_put(&page, &out);
     assert_int_equal(times_in(out.at, "<figcaption>stage "), 6);
     assert_int_equal(times_in(out.at, "data-name=\"stale to true\""), 6);
     assert_int_equal(times_in(out.at, "data-name=\"predicted to true\""), 4);
@@ -143,8 +143,8 @@ static void thin(void **state) {
         double y = i == 777 ? 1000 : i % 10;
         at[i] = (struct sl_chart_point){i, y, y, y};
     }
-    assert_int_equal(sl_chart_thin(at, N, 2 * N), N);
-    assert_int_equal(sl_chart_thin(at, N, 100), 100);
+    assert_int_equal(sl_report_chart_thin(at, N, 2 * N), N);
+    assert_int_equal(sl_report_chart_thin(at, N, 100), 100);
     for (int i = 0; i < 100; i++) {
         sum += at[i].y;
         assert_true(fabs(at[i].x - (10 * i + 4.5)) < 1e-9);
@@ -175,7 +175,7 @@ static void strange_values(void **state) {
                                      .curves = &curve,
                                      .curve_count = 1,
                                      .log_y = log_y};
-            sl_chart_put(&chart, &out);
+            sl_report_chart_put(&chart, &out);
             if (strstr(out.at, "nan") || strstr(out.at, "inf"))
                 fail_msg("set %d: %s", i, out.at);
             sl_text_free(&out);
@@ -205,7 +205,7 @@ static void log_ticks(void **state) {
                                  .curve_count = 1,
                                  .log_y = true,
                                  .small = true};
-        sl_chart_put(&chart, &out);
+        sl_report_chart_put(&chart, &out);
         for (int j = 0; j < 3; j++)
             if (!strstr(out.at, cases[i].has[j]))
                 fail_msg("no %s in %s", cases[i].has[j], out.at);

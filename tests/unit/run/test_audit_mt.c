@@ -42,7 +42,7 @@ static void flip_after(void *ctx, struct sl_worker *w, const struct sl_audited *
         const struct sl_instr *in = &w->programs[pass->program]->instrs[instr];
         int which = (int)sl_rng_below(f->seed, 0, (uint64_t)f->at, in->out_count);
         const struct sl_operand *out = &in->out[which];
-        flip_in(f, sl_worker_operand(w, pass, out), (out->run ? out->run : out->numel) * 4);
+        flip_in(f, sl_run_worker_operand(w, pass, out), (out->run ? out->run : out->numel) * 4);
     } else if (audited->region_count) {
         const struct sl_region *r =
             &audited->regions[sl_rng_below(f->seed, 0, (uint64_t)f->at, audited->region_count)];
@@ -81,22 +81,22 @@ static struct outcome run_flipped(const struct pipe_case *c, int64_t every, int6
     struct outcome out = {0};
     struct sl_train *train;
     struct sl_step_report report;
-    SL_TEST_OK(sl_train_open(&config, &train));
+    SL_TEST_OK(sl_run_train_open(&config, &train));
     struct flip flip = {.train = train, .at = at, .seed = seed};
-    SL_TEST_OK(sl_audit_open(train->worker, every, seed));
-    sl_audit_harm(train->worker, &(struct sl_harm){flip_after, &flip});
-    sl_err err = sl_train_step(train, &report);
+    SL_TEST_OK(sl_run_audit_open(train->worker, every, seed));
+    sl_run_audit_harm(train->worker, &(struct sl_harm){flip_after, &flip});
+    sl_err err = sl_run_train_step(train, &report);
     out.caught = err != SL_OK;
     if (out.caught)
         assert_non_null(strstr(sl_err_message(), "audit: stage 0"));
     out.sum = sum_of(train->worker);
     out.calls = flip.seen;
-    sl_train_close(train);
+    sl_run_train_close(train);
     return out;
 }
 
-static int trials_of(int most) {
-    return getenv("SL_TEST_FULL") && *getenv("SL_TEST_FULL") == '1' ? 50 * most : most;
+static int trials_of(int max) {
+    return getenv("SL_TEST_FULL") && *getenv("SL_TEST_FULL") == '1' ? 50 * max : max;
 }
 
 /* Sabotage and promise in one: without an audit flips pass, with one none that matters does. */
@@ -166,7 +166,7 @@ static void an_audit_changes_nothing(void **state) {
             for (int s = 0; s < STAGES; s++)
                 sums[audited][s] = sum_of(sl_pipe_worker(pipe, s));
             if (audited) {
-                struct sl_audit_count count = sl_pipe_audit_count(pipe);
+                struct sl_run_audit_count count = sl_pipe_audit_count(pipe);
                 assert_true(count.seen > 0 && count.seen == count.twice);
             }
             sl_pipe_close(pipe);
@@ -191,7 +191,7 @@ static void a_pipeline_names_the_stage(void **state) {
         struct sl_pipe *pipe;
         char want[64];
         SL_TEST_OK(sl_pipe_open(&options, &pipe));
-        sl_audit_harm(sl_pipe_worker(pipe, s), &(struct sl_harm){flip_after, &flip});
+        sl_run_audit_harm(sl_pipe_worker(pipe, s), &(struct sl_harm){flip_after, &flip});
         assert_int_equal(sl_pipe_run(pipe, 1, &report), SL_ERR_SYSTEM);
         snprintf(want, sizeof want, "audit: stage %d did a forward", s);
         assert_non_null(strstr(sl_err_message(), want));

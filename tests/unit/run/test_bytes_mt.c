@@ -48,14 +48,14 @@ static struct sl_graph *eval_graph(const struct row *row) {
     static const char *const dirs[] = {SL_MODELS_SRC_DIR, NULL};
     struct sl_model_options options = {.find_op = sl_op_find,
                                        .nearest_op = sl_op_nearest,
-                                       .find_used = sl_model_find_used,
+                                       .find_used = sl_graph_model_find_used,
                                        .find_ctx = dirs,
                                        .eval = true};
     struct sl_arena arena = {0};
     struct sl_graph *graph = NULL;
     const char *file = sl_arena_printf(&arena, "%s/%s.model", SL_MODELS_SRC_DIR, row->model);
-    if (sl_model_parse_sets(row->sets, &arena, &options) != SL_OK ||
-        sl_model_read_file(file, &options, &graph) != SL_OK)
+    if (sl_graph_model_parse_sets(row->sets, &arena, &options) != SL_OK ||
+        sl_graph_model_read_file(file, &options, &graph) != SL_OK)
         fail_msg("%s: %s", row->model, sl_err_message());
     sl_arena_free(&arena);
     return graph;
@@ -97,14 +97,14 @@ static void predicted_is_allocated(void **state) {
         config.eval_graph = eval;
         config.device = &counting;
         allocated = 0;
-        assert_int_equal(sl_train_open(&config, &train), SL_OK);
-        struct sl_stage_bytes bytes = sl_train_bytes(train);
-        int64_t predicted = sl_stage_bytes_total(&bytes) - host_bytes(train);
+        assert_int_equal(sl_run_train_open(&config, &train), SL_OK);
+        struct sl_stage_bytes bytes = sl_run_train_bytes(train);
+        int64_t predicted = sl_plan_stage_bytes_total(&bytes) - host_bytes(train);
         /* An empty slab is allocated with 64 bytes. */
         if (predicted > allocated || predicted + 4 * 64 < allocated)
             fail_msg("row %d: predicted %lld, allocated %lld", i, (long long)predicted,
                      (long long)allocated);
-        sl_train_close(train);
+        sl_run_train_close(train);
         sl_graph_close(eval);
         pipe_case_close(&c);
     }
@@ -125,15 +125,15 @@ static void planner_and_verifier_agree(void **state) {
         struct sl_sched_opts opts = {.schedule = "1f1b", .batch = config.batch, .iters = 2};
         if (sl_sched_build(&arena, c.plan, &opts, &sched) != SL_OK)
             fail_msg("row %d: %s", i, sl_err_message());
-        assert_int_equal(sl_train_open(&config, &train), SL_OK);
-        struct sl_stage_bytes bytes = sl_train_bytes(train);
-        int64_t total = sl_stage_bytes_total(&bytes);
+        assert_int_equal(sl_run_train_open(&config, &train), SL_OK);
+        struct sl_stage_bytes bytes = sl_run_train_bytes(train);
+        int64_t total = sl_plan_stage_bytes_total(&bytes);
         assert_true(total > train->worker->bytes);
-        assert_true(sl_stage_bytes_total(&c.plan->stages[0].bytes) == total);
+        assert_true(sl_plan_stage_bytes_total(&c.plan->stages[0].bytes) == total);
         if (sl_sched_worker_bytes(sched, 0) != total)
             fail_msg("row %d: the verifier says %lld, the run %lld", i,
                      (long long)sl_sched_worker_bytes(sched, 0), (long long)total);
-        sl_train_close(train);
+        sl_run_train_close(train);
         sl_arena_free(&arena);
         pipe_case_close(&c);
     }

@@ -16,13 +16,13 @@
 static struct sl_train *open_train(const struct pipe_case *c, int64_t batch, int64_t micros) {
     struct sl_train_config config = pipe_case_config(c, "adamw", batch, micros, 4);
     struct sl_train *train = NULL;
-    SL_TEST_OK(sl_train_open(&config, &train));
+    SL_TEST_OK(sl_run_train_open(&config, &train));
     return train;
 }
 
 static struct sl_step_report step(struct sl_train *train) {
     struct sl_step_report report;
-    SL_TEST_OK(sl_train_step(train, &report));
+    SL_TEST_OK(sl_run_train_step(train, &report));
     return report;
 }
 
@@ -59,7 +59,7 @@ static void forward_op_and_micro_batch(void **state) {
         assert_true(report.bad.micro == first);
     }
     assert_true(late > 0); /* else this says nothing about micro-batches */
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -82,7 +82,7 @@ static void backward_op(void **state) {
     const struct sl_node *forward = &c.graph->nodes.at[of];
     assert_string_equal(forward->op->name, "scale");
     assert_int_equal(c.graph->values.at[forward->in[0]].kind, SL_VALUE_PARAM); /* the inner one */
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -99,7 +99,7 @@ static void sum_of_uses(void **state) {
     assert_true(report.skipped);
     assert_int_equal(report.bad.kind, SL_BAD_SUM);
     assert_string_equal(report.bad.name, "w");
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -110,14 +110,14 @@ static void spoilt_weight(void **state) {
     struct sl_train *train = open_train(&c, 4, 2);
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     int victim = p->param_count / 2;
-    float *weights = sl_worker_weight(train->worker, 0, victim);
+    float *weights = sl_run_worker_weight(train->worker, 0, victim);
     assert_false(step(train).skipped);
     weights[p->params[victim].numel - 1] = NAN;
     struct sl_step_report report = step(train);
     assert_true(report.skipped);
     assert_int_equal(report.bad.kind, SL_BAD_WEIGHT);
     assert_string_equal(report.bad.name, c.graph->params.at[p->params[victim].param].name);
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -133,11 +133,12 @@ static void spoilt_input(void **state) {
     struct sl_train *train = open_train(&c, 4, 1);
     const struct sl_ports *inputs = &train->worker->programs[SL_WORKER_FULL]->inputs;
     for (int i = 0; i < inputs->count; i++)
-        SL_TEST_OK(sl_worker_put(train->worker, 0, &inputs->at[i], inputs->at[i].index ? y : x));
-    SL_TEST_OK(sl_finite_inputs(train->worker, &pass, &bad));
+        SL_TEST_OK(
+            sl_run_worker_put(train->worker, 0, &inputs->at[i], inputs->at[i].index ? y : x));
+    SL_TEST_OK(sl_run_finite_inputs(train->worker, &pass, &bad));
     assert_int_equal(bad.kind, SL_BAD_INPUT);
     assert_string_equal(bad.name, "x");
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -169,7 +170,7 @@ static void healthy_steps(void **state) {
             SL_TEST_OK(sl_data_next(c.data, SL_DATA_TRAIN, SL_DATA_WRAP, 3, &cursor, &range));
             a = step(plain);
             b = step(looked);
-            SL_TEST_OK(sl_train_find_bad(looked, looked->step - 1, &range, &bad));
+            SL_TEST_OK(sl_run_train_find_bad(looked, looked->step - 1, &range, &bad));
             if (bad.kind != SL_BAD_NONE)
                 fail_msg("%s: %s (%s) is called bad", models[i][0], bad.name, bad.op ? bad.op : "");
             assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
@@ -177,8 +178,8 @@ static void healthy_steps(void **state) {
         }
         const struct sl_program *p = plain->worker->programs[SL_WORKER_FULL];
         assert_memory_equal(plain->worker->state, looked->worker->state, (size_t)p->state_bytes);
-        sl_train_close(plain);
-        sl_train_close(looked);
+        sl_run_train_close(plain);
+        sl_run_train_close(looked);
         pipe_case_close(&c);
     }
 }

@@ -1,5 +1,5 @@
 /* Initial values depend on seed, name and index alone: the same bits for any number of threads, in
- * every weight version, and those that sl_init_value gives one at a time. */
+ * every weight version, and those that sl_op_init_value gives one at a time. */
 #include "base/rng.h"
 #include "op/registry.h"
 #include "support/pipe_case.h"
@@ -25,7 +25,7 @@ static struct sl_worker *open_worker(const struct pipe_case *c, struct sl_device
         .seed = SEED,
     };
     struct sl_worker *worker = NULL;
-    if (sl_worker_open(device, &config, &worker) != SL_OK)
+    if (sl_run_worker_open(device, &config, &worker) != SL_OK)
         fail_msg("%s", sl_err_message());
     return worker;
 }
@@ -36,7 +36,7 @@ static void check_values(const struct sl_program_param *list, int count,
         const struct sl_param *param = &table[list[i].param];
         const float *values = (const float *)(const void *)((const char *)slab + list[i].offset);
         for (int64_t j = 0; j < list[i].numel; j++) {
-            float want = (float)sl_init_value(&param->init, SEED, sl_rng_stream(param->name), j);
+            float want = (float)sl_op_init_value(&param->init, SEED, sl_rng_stream(param->name), j);
             if (memcmp(&want, &values[j], sizeof want) != 0)
                 fail_msg("%s[%lld] is %g, not %g", param->name, (long long)j, (double)values[j],
                          (double)want);
@@ -64,7 +64,7 @@ static void any_number_of_threads(void **state) {
         for (int v = 0; v < VERSIONS; v++)
             check_values(p->params, p->param_count, c.graph->params.at, w->param[v]);
         check_values(p->states, p->state_count, c.graph->states.at, w->state);
-        sl_worker_close(w);
+        sl_run_worker_close(w);
         device->row->close(device);
     }
     pipe_case_close(&c);

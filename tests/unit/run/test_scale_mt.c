@@ -1,7 +1,7 @@
 /* Scaled losses. Powers of two are exact, so that a scaled run has the bits of one that is not, on
  * one worker and in pipelines; and where a gradient overflows because of the scale, all workers
  * skip the same steps and come to the same scales. */
-#include "run/check.h"
+#include "pipe/check.h"
 #include "sched/lag.h"
 #include "support/data_files.h"
 #include "support/pipe_case.h"
@@ -19,15 +19,15 @@
 enum { STEPS = 16 };
 
 static void set_scale(struct sl_train_config *config, const char *text) {
-    SL_TEST_OK(sl_loss_scale_parse(text, &config->loss_scale));
+    SL_TEST_OK(sl_optim_loss_scale_parse(text, &config->loss_scale));
 }
 
 static struct sl_train *run_one(const struct sl_train_config *config,
                                 struct sl_step_report *reports) {
     struct sl_train *train = NULL;
-    SL_TEST_OK(sl_train_open(config, &train));
+    SL_TEST_OK(sl_run_train_open(config, &train));
     for (int i = 0; i < STEPS; i++)
-        SL_TEST_OK(sl_train_step(train, &reports[i]));
+        SL_TEST_OK(sl_run_train_step(train, &reports[i]));
     return train;
 }
 
@@ -59,8 +59,8 @@ static void same_bits(void **state) {
                 assert_true(plain[i].loss == scaled[i].loss && plain[i].norm == scaled[i].norm);
                 assert_true(plain[i].loss_scale == 0 && scaled[i].loss_scale == told);
             }
-            sl_train_close(a);
-            sl_train_close(b);
+            sl_run_train_close(a);
+            sl_run_train_close(b);
         }
     pipe_case_close(&c);
 }
@@ -70,7 +70,7 @@ static void check(const struct pipe_case *c, const struct sl_train_config *confi
     struct sl_check_report report;
     struct sl_check_config check = {
         .train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = schedule};
-    SL_TEST_OK(sl_check(&check, &report));
+    SL_TEST_OK(sl_pipe_check(&check, &report));
     if (report.kind != SL_CHECK_SAME)
         fail_msg("%s: %s of stage %d differs in step %lld", schedule, report.tensor, report.stage,
                  (long long)report.step);
@@ -153,9 +153,9 @@ static void overflow(void **state) {
                                     .plan = c.plan,
                                     .stage_of = c.stage_of,
                                     .schedule = schedules[s],
-                                    .together = true};
+                                    .global_step = true};
         struct sl_sched_opts opts = {
-            .schedule = schedules[s], .batch = 4, .iters = STEPS, .together = true};
+            .schedule = schedules[s], .batch = 4, .iters = STEPS, .global_step = true};
         SL_TEST_OK(sl_sched_build(&arena, c.plan, &opts, &sched));
         int lag = sl_sched_verdict_lag(sched);
         assert_int_equal(lag > 0, s >= 2);
@@ -167,7 +167,7 @@ static void overflow(void **state) {
         sl_pipe_close(pipe);
         sl_arena_free(&arena);
     }
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -180,19 +180,19 @@ static void other_reasons(void **state) {
     pipe_case_open(&c, steep);
     struct sl_train_config config = pipe_case_config(&c, "sgd", 4, 2, STEPS);
     set_scale(&config, "65536"); /* by hand: told as any other */
-    SL_TEST_OK(sl_train_open(&config, &train));
-    SL_TEST_OK(sl_train_step(train, &report));
+    SL_TEST_OK(sl_run_train_open(&config, &train));
+    SL_TEST_OK(sl_run_train_step(train, &report));
     assert_true(report.skipped && report.loss_scale == 65536 && train->scale.value == 65536);
     assert_int_equal(report.bad.kind, SL_BAD_OP);
-    sl_train_close(train);
+    sl_run_train_close(train);
     set_scale(&config, "dynamic:start=2");
-    SL_TEST_OK(sl_train_open(&config, &train));
-    float *weights = sl_worker_weight(train->worker, 0, 0);
+    SL_TEST_OK(sl_run_train_open(&config, &train));
+    float *weights = sl_run_worker_weight(train->worker, 0, 0);
     weights[0] = NAN;
-    SL_TEST_OK(sl_train_step(train, &report));
+    SL_TEST_OK(sl_run_train_step(train, &report));
     assert_true(report.skipped && train->scale.value == 1); /* halved, for all that */
     assert_int_equal(report.bad.kind, SL_BAD_WEIGHT);
-    sl_train_close(train);
+    sl_run_train_close(train);
     pipe_case_close(&c);
 }
 
@@ -221,7 +221,7 @@ static void alone(void **state) {
     sl_pipe_close(pipe[0]);
     sl_pipe_close(pipe[1]);
     set_scale(&config, "dynamic");
-    assert_int_equal(sl_pipe_open(&pc, &pipe[0]), SL_ERR_NO);
+    assert_int_equal(sl_pipe_open(&pc, &pipe[0]), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "--verdict all"));
     pipe_case_close(&c);
 }

@@ -20,14 +20,14 @@ static float *gradient(const struct pipe_case *c, int64_t micros, double *loss, 
     struct sl_train_config config = pipe_case_config(c, "sgd", BATCH, micros, 1);
     struct sl_step_report report;
     struct sl_train *train = NULL;
-    SL_TEST_OK(sl_train_open(&config, &train));
-    SL_TEST_OK(sl_train_step(train, &report));
+    SL_TEST_OK(sl_run_train_open(&config, &train));
+    SL_TEST_OK(sl_run_train_step(train, &report));
     int64_t bytes = train->worker->programs[SL_WORKER_FULL]->grad_bytes;
     float *out = sl_realloc(NULL, (size_t)bytes);
     memcpy(out, train->worker->grad[0], (size_t)bytes);
     *loss = report.loss;
     *count = bytes / 4;
-    sl_train_close(train);
+    sl_run_train_close(train);
     return out;
 }
 

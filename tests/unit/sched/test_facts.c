@@ -39,7 +39,7 @@ static void each_pass(const struct sl_sched *sched, int worker,
                                                    s == SL_PERIOD     ? r
                                                    : s == SL_EPILOGUE ? sched->reps
                                                                       : 0);
-                if (now.kind <= SL_W)
+                if (now.kind <= SL_BACKWARD_WEIGHT)
                     visit(ctx, &now);
             }
 }
@@ -98,7 +98,7 @@ static int64_t inflight(const int64_t *sizes, int stages, int64_t k, int64_t *al
         copy[i].micro_size = sizes[i];
     draft.stages = copy;
     assert_int_equal(sl_plan_build(&arena, &draft, &plan), SL_OK);
-    sl_gen_inflight(plan, k, 0, all);
+    sl_sched_gen_inflight(plan, k, 0, all);
     /* the schedule holds exactly that much */
     const struct sl_sched *sched =
         build(&arena, plan, (struct sl_sched_opts){.schedule = "graph", .batch = 48, .group = k});
@@ -200,15 +200,15 @@ static void test_versions(void **state) {
  * ceil((N-1-s)/a). */
 struct mismatch {
     int32_t forward[256]; /* [micro] version */
-    int64_t most;
+    int64_t max;
 };
 
 static void check_mismatch(void *ctx, const struct sl_action *a) {
     struct mismatch *m = ctx;
-    if (a->kind == SL_F)
+    if (a->kind == SL_FORWARD)
         m->forward[a->micro] = a->version;
-    else if (a->version - m->forward[a->micro] > m->most)
-        m->most = a->version - m->forward[a->micro];
+    else if (a->version - m->forward[a->micro] > m->max)
+        m->max = a->version - m->forward[a->micro];
 }
 
 static void test_paci(void **state) {
@@ -223,9 +223,9 @@ static void test_paci(void **state) {
                 const struct sl_sched *sched =
                     build(&arena, chain(&arena, stages, stages, SL_LAYOUT_LOOP), opts);
                 for (int s = 0; s < stages; s++) {
-                    struct mismatch m = {.most = 0};
+                    struct mismatch m = {.max = 0};
                     each_pass(sched, s, check_mismatch, &m);
-                    assert_int_equal(m.most, sl_gen_ceil(stages - 1 - s, every));
+                    assert_int_equal(m.max, sl_sched_gen_ceil(stages - 1 - s, every));
                     assert_int_equal(sched->pools[s][SL_POOL_WEIGHT].count, 1);
                 }
                 sl_arena_free(&arena);
@@ -237,7 +237,7 @@ static void refuse(const char *schedule, const struct sl_plan *plan, int64_t mic
     struct sl_arena arena = {0};
     const struct sl_sched *sched;
     struct sl_sched_opts opts = {.schedule = schedule, .micros = micros};
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_ERR_NO);
+    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), message))
         fail_msg("'%s' is not in '%s'", message, sl_err_message());
     sl_arena_free(&arena);
@@ -265,15 +265,15 @@ static void test_own_slack(void **state) {
     struct sl_sched_opts opts = {.schedule = "2bw", .micros = 8, .iters = 4};
     (void)state;
     int count;
-    const struct sl_schedule *const *rows = sl_schedule_registry(&count);
+    const struct sl_schedule *const *rows = sl_sched_row_registry(&count);
     for (int i = 0; i < count; i++) {
         opts.schedule = rows[i]->name;
         bool takes = strcmp(opts.schedule, "2bw") == 0;
-        assert_int_equal(sl_schedule_slack(plan, &opts), takes);
+        assert_int_equal(sl_sched_row_slack(plan, &opts), takes);
     }
     opts.schedule = "2bw";
     for (opts.micros = 3; opts.micros < 8; opts.micros++) /* five are in flight with it */
-        assert_int_equal(sl_schedule_slack(plan, &opts), opts.micros >= 5);
+        assert_int_equal(sl_sched_row_slack(plan, &opts), opts.micros >= 5);
     const struct sl_sched *tight = build(&arena, plan, opts);
     opts.slack = 1;
     const struct sl_sched *loose = build(&arena, plan, opts);
@@ -288,7 +288,7 @@ static void test_own_slack(void **state) {
         }
         const struct sl_plan *limited;
         assert_int_equal(sl_plan_build(&arena, &draft, &limited), SL_OK);
-        assert_int_equal(sl_schedule_slack(limited, &opts), i);
+        assert_int_equal(sl_sched_row_slack(limited, &opts), i);
     }
     sl_arena_free(&arena);
 }

@@ -46,7 +46,7 @@ static const struct sl_sched *build(struct sl_arena *arena, const struct sl_plan
                                     const char *policy, int64_t micros, int64_t iters) {
     struct sl_policy_use use;
     const struct sl_sched *sched;
-    assert_int_equal(sl_policy_parse(policy, &use), SL_OK);
+    assert_int_equal(sl_optim_policy_parse(policy, &use), SL_OK);
     struct sl_sched_opts opts = {.schedule = strcmp(policy, "2bw-predict") == 0 ? "2bw" : "async",
                                  .micros = micros,
                                  .iters = iters,
@@ -70,13 +70,13 @@ static void test_tables(void **state) {
             int passes = 0;
             for (int64_t j = 0; j < list->count; j++) {
                 const struct sl_action *a = &list->at[j];
-                if (a->kind != SL_F && a->kind != SL_B)
+                if (a->kind != SL_FORWARD && a->kind != SL_BACKWARD)
                     continue;
-                int want = a->kind == SL_F ? t->forward[w] : t->backward[w];
+                int want = a->kind == SL_FORWARD ? t->forward[w] : t->backward[w];
                 if (a->ahead != want)
                     fail_msg("%s, N = %d, m = %lld, stage %d, %s %d: s = %d, not %d", t->policy,
-                             t->stages, (long long)t->micros, w, sl_kind_name(a->kind), a->micro,
-                             a->ahead, want);
+                             t->stages, (long long)t->micros, w, sl_sched_kind_name(a->kind),
+                             a->micro, a->ahead, want);
                 passes++;
             }
             assert_int_equal(passes, 2 * t->micros);
@@ -97,7 +97,7 @@ static void audit(const struct sl_plan *plan) {
         const struct sl_actions *list = &sched->lists[SL_PERIOD][s];
         for (int64_t i = 0; i < list->count; i++) {
             const struct sl_action *a = &list->at[i];
-            if (a->kind != SL_F && a->kind != SL_B)
+            if (a->kind != SL_FORWARD && a->kind != SL_BACKWARD)
                 continue;
             int offset = h + (r + 1) / 2;
             assert_int_equal(a->version + a->ahead + offset, a->micro + plan->depth - 1);
@@ -151,10 +151,10 @@ static void expect_no(const char *schedule, const char *policy, const char *why)
     struct sl_policy_use use;
     const struct sl_plan *plan;
     const struct sl_sched *sched;
-    assert_int_equal(sl_policy_parse(policy, &use), SL_OK);
+    assert_int_equal(sl_optim_policy_parse(policy, &use), SL_OK);
     assert_int_equal(sl_plan_chain(&arena, 3, 3, SL_LAYOUT_LOOP, &plan), SL_OK);
     struct sl_sched_opts opts = {.schedule = schedule, .micros = 3, .policy = &use};
-    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_ERR_NO);
+    assert_int_equal(sl_sched_build(&arena, plan, &opts, &sched), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), why))
         fail_msg("'%s' is not in: %s", why, sl_err_message());
     sl_arena_free(&arena);
@@ -162,9 +162,9 @@ static void expect_no(const char *schedule, const char *policy, const char *why)
 
 static void test_refused(void **state) {
     (void)state;
-    for (int i = 0; i < sl_policy_count; i++)
-        if (strcmp(sl_policies[i]->name, "none") != 0)
-            expect_no("1f1b", sl_policies[i]->name, "synchronous");
+    for (int i = 0; i < sl_optim_policy_count; i++)
+        if (strcmp(sl_optim_policies[i]->name, "none") != 0)
+            expect_no("1f1b", sl_optim_policies[i]->name, "synchronous");
     expect_no("stash", "spectrain", "stashed versions");
     expect_no("2bw", "pipemare", "replaces stashed versions");
     expect_no("async", "2bw-predict", "one step everywhere");

@@ -22,7 +22,7 @@ static struct sl_sched *build(struct sl_arena *arena, const char *schedule, int 
 }
 
 static void refused(const struct sl_sched *sched, const char *message) {
-    assert_int_equal(sl_sched_verify(sched), SL_ERR_NO);
+    assert_int_equal(sl_sched_verify(sched), SL_ERR_REFUSED);
     if (!strstr(sl_err_message(), message))
         fail_msg("'%s' is not in '%s'", message, sl_err_message());
 }
@@ -51,8 +51,8 @@ static void test_cycle(void **state) {
         for (int64_t i = list->count - 1; i >= 0; i--)
             for (int64_t j = i; list->at[j].kind == SL_RECV; j++) {
                 const struct sl_action *next = &list->at[j + 1];
-                if (next->kind <= SL_B && next->micro == list->at[j].micro &&
-                    (next->kind == SL_B) == (list->at[j].flags & SL_GRAD))
+                if (next->kind <= SL_BACKWARD && next->micro == list->at[j].micro &&
+                    (next->kind == SL_BACKWARD) == (list->at[j].flags & SL_GRAD))
                     break;
                 swap(&list->at[j], &list->at[j + 1]);
             }
@@ -66,25 +66,28 @@ static void test_reasons(void **state) {
     struct sl_arena arena = {0};
     (void)state;
     struct sl_sched *sched = build(&arena, "2bw", 3, 2, 20);
-    find(&sched->lists[SL_PERIOD][0], SL_F, 1)->version--;
+    find(&sched->lists[SL_PERIOD][0], SL_FORWARD, 1)->version--;
     refused(sched, "reads version 0, rule twobw says 1");
     sched = build(&arena, "2bw", 3, 2, 20);
-    find(&sched->lists[SL_PERIOD][0], SL_F, 1)->weight_slot ^= 1;
+    find(&sched->lists[SL_PERIOD][0], SL_FORWARD, 1)->weight_slot ^= 1;
     refused(sched, "version 1 (0 ahead) expected, version 0 (0 ahead) found");
     sched = build(&arena, "1f1b", 3, 6, 1);
-    find(&sched->lists[SL_PERIOD][0], SL_F, 1)->slot = 0;
+    find(&sched->lists[SL_PERIOD][0], SL_FORWARD, 1)->slot = 0;
     refused(sched, "stash slot 0 is overwritten while live: micro-batch 0 is in it");
     sched = build(&arena, "1f1b", 3, 6, 1);
     find(&sched->lists[SL_PERIOD][1], SL_RECV, 0)->peer = 2;
     refused(sched, "the other end is on worker 0, not on worker 2");
     sched = build(&arena, "1f1b", 3, 6, 1);
-    swap(find(&sched->lists[SL_PERIOD][2], SL_B, 0), find(&sched->lists[SL_PERIOD][2], SL_F, 0));
+    swap(find(&sched->lists[SL_PERIOD][2], SL_BACKWARD, 0),
+         find(&sched->lists[SL_PERIOD][2], SL_FORWARD, 0));
     refused(sched, "runs before its F");
     sched = build(&arena, "gpipe", 2, 3, 1);
-    swap(find(&sched->lists[SL_PERIOD][1], SL_B, 0), find(&sched->lists[SL_PERIOD][1], SL_B, 1));
+    swap(find(&sched->lists[SL_PERIOD][1], SL_BACKWARD, 0),
+         find(&sched->lists[SL_PERIOD][1], SL_BACKWARD, 1));
     refused(sched, "");
     sched = build(&arena, "zb-h1", 3, 5, 1);
-    swap(find(&sched->lists[SL_PERIOD][2], SL_W, 0), find(&sched->lists[SL_PERIOD][2], SL_W, 1));
+    swap(find(&sched->lists[SL_PERIOD][2], SL_BACKWARD_WEIGHT, 0),
+         find(&sched->lists[SL_PERIOD][2], SL_BACKWARD_WEIGHT, 1));
     refused(sched, "");
     sl_arena_free(&arena);
 }
@@ -109,7 +112,7 @@ static void test_memory(void **state) {
     assert_int_equal(sl_sched_worker_bytes(late, 0), exact[0]);
     exact[1] = sl_sched_worker_bytes(late, 1) - 1;
     assert_int_equal(sl_plan_build(&arena, &draft, &sched->plan), SL_OK);
-    assert_int_equal(sl_sched_build(&arena, sched->plan, &opts, &late), SL_ERR_NO);
+    assert_int_equal(sl_sched_build(&arena, sched->plan, &opts, &late), SL_ERR_REFUSED);
     sl_arena_free(&arena);
 }
 
@@ -122,13 +125,13 @@ static void test_not_periodic(void **state) {
     assert_int_equal(pool->count, 2);
     assert_int_equal(sl_sched_verify(sched), SL_OK);
     pool->turn = 0;
-    assert_int_equal(sl_sched_verify(sched), SL_ERR_NO);
+    assert_int_equal(sl_sched_verify(sched), SL_ERR_REFUSED);
     sl_arena_free(&arena);
 }
 
 static void test_text(void **state) {
     int rows;
-    const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
     (void)state;
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < 20; i++) {
@@ -200,12 +203,12 @@ static void test_own(void **state) {
     assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_OK);
     assert_int_equal(sl_sched_verify(lowered), SL_OK);
     sched->lists[SL_PERIOD][1].count--; /* without W */
-    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_ERR_NO);
+    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "micro-batch 1 never runs W"));
     sched->lists[SL_PERIOD][1].count++;
     swap(&sched->lists[SL_PERIOD][0].at[1], &sched->lists[SL_PERIOD][0].at[2]);
     swap(&sched->lists[SL_PERIOD][1].at[1], &sched->lists[SL_PERIOD][1].at[2]); /* F F B */
-    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_ERR_NO);
+    assert_int_equal(sl_sched_lower(&arena, sched, &lowered), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "deadlock: cycle of waits: worker"));
     sl_arena_free(&arena);
 }

@@ -24,8 +24,12 @@ static void open_table(struct table *t) {
     *t = (struct table){0};
     assert_int_equal(sl_plan_chain(&t->arena, WORKERS, WORKERS, SL_LAYOUT_LOOP, &t->plan), SL_OK);
     for (int w = 0; w < WORKERS; w++)
-        t->all[w] = (struct sl_work){
-            .known = 1, .busy = 1, .kind = SL_B, .stage = w, .micro = 3, .still_ns = 11 * second};
+        t->all[w] = (struct sl_work){.known = 1,
+                                     .busy = 1,
+                                     .kind = SL_BACKWARD,
+                                     .stage = w,
+                                     .micro = 3,
+                                     .still_ns = 11 * second};
 }
 
 /* Worker w waits for the gradient of the next stage, or for the activation of the one before. */
@@ -39,7 +43,7 @@ static void wait_message(struct table *t, int w, bool grad) {
 }
 
 static const struct sl_stall_rule rule = {.floor_ns = 5000000000,
-                                          .far_ns = 2000000000,
+                                          .remote_ns = 2000000000,
                                           .circle_ns = 60000000000,
                                           .first = 2,
                                           .last_here = 3};
@@ -55,16 +59,16 @@ static void test_chain(void **state) {
             if (w != stuck)
                 wait_message(&t, w, w < stuck);
         for (int w = 0; w < WORKERS; w++)
-            assert_int_equal(sl_waits_next(t.plan, t.all, w), w < stuck   ? w + 1
-                                                              : w > stuck ? w - 1
-                                                                          : w);
+            assert_int_equal(sl_sched_waits_next(t.plan, t.all, w), w < stuck   ? w + 1
+                                                                    : w > stuck ? w - 1
+                                                                                : w);
         int longer = stuck > WORKERS - 1 - stuck ? stuck : WORKERS - 1 - stuck;
-        int count = sl_waits_chain(t.plan, t.all, stuck, chain);
+        int count = sl_sched_waits_chain(t.plan, t.all, stuck, chain);
         assert_int_equal(count, longer + 1);
         assert_int_equal(chain[count - 1], stuck);
         for (int i = 0; i + 1 < count; i++)
-            assert_int_equal(sl_waits_next(t.plan, t.all, chain[i]), chain[i + 1]);
-        assert_int_equal(sl_stall_judge(t.plan, t.all, &rule, &who), SL_STALLED);
+            assert_int_equal(sl_sched_waits_next(t.plan, t.all, chain[i]), chain[i + 1]);
+        assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_STALLED);
         assert_int_equal(who, stuck);
         sl_arena_free(&t.arena);
     }
@@ -93,18 +97,18 @@ static void test_limits(void **state) {
         t.all[3].still_ns = cases[i].here_ns;
         t.all[5].still_ns = cases[i].there_ns;
         t.all[3].expect_ns = t.all[5].expect_ns = cases[i].expect_ns;
-        if (sl_stall_judge(t.plan, t.all, &rule, &who) != cases[i].want ||
+        if (sl_sched_stall_judge(t.plan, t.all, &rule, &who) != cases[i].want ||
             (cases[i].want == SL_STALLED && who != cases[i].who))
             fail_msg("case %d", i);
     }
     /* Slow is said before, and never of one that waits. */
     struct sl_work slow = {.known = 1, .busy = 1, .still_ns = second, .expect_ns = second / 3};
-    assert_true(sl_stall_is_slow(&slow, rule.floor_ns));
+    assert_true(sl_sched_stall_is_slow(&slow, rule.floor_ns));
     slow.expect_ns = second / 2;
-    assert_false(sl_stall_is_slow(&slow, rule.floor_ns));
+    assert_false(sl_sched_stall_is_slow(&slow, rule.floor_ns));
     slow.expect_ns = 0;
     slow.wait = SL_WAIT_GROUP;
-    assert_false(sl_stall_is_slow(&slow, rule.floor_ns));
+    assert_false(sl_sched_stall_is_slow(&slow, rule.floor_ns));
     sl_arena_free(&t.arena);
 }
 
@@ -116,17 +120,18 @@ static void test_circle(void **state) {
     open_table(&t);
     for (int w = 0; w < WORKERS; w++)
         wait_message(&t, w, w % 2 == 0 && w + 1 < WORKERS);
-    assert_int_equal(sl_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
+    assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
     for (int w = 0; w < WORKERS; w++)
         t.all[w].still_ns = (60 + w) * second;
-    assert_int_equal(sl_stall_judge(t.plan, t.all, &rule, &who), SL_CIRCLE);
+    assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_CIRCLE);
     assert_int_equal(who, WORKERS - 1);
-    assert_true(sl_waits_chain(t.plan, t.all, who, chain) >= 1); /* ends, though it is a circle */
-    t.all[4].still_ns = 59 * second;                             /* one has moved */
-    assert_int_equal(sl_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
+    assert_true(sl_sched_waits_chain(t.plan, t.all, who, chain) >=
+                1);                  /* ends, though it is a circle */
+    t.all[4].still_ns = 59 * second; /* one has moved */
+    assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
     for (int w = 0; w < WORKERS; w++) /* nobody has anything to do */
         t.all[w] = (struct sl_work){.known = 1, .still_ns = 1000 * second};
-    assert_int_equal(sl_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
+    assert_int_equal(sl_sched_stall_judge(t.plan, t.all, &rule, &who), SL_MOVES);
     sl_arena_free(&t.arena);
 }
 
@@ -142,15 +147,15 @@ static void test_group(void **state) {
         t.all[w].wait = w == 4 ? SL_WAIT_NONE : SL_WAIT_GROUP;
         t.all[w].of = SL_WAIT_ALL;
     }
-    assert_int_equal(sl_waits_next(t.plan, t.all, 1), 4);
+    assert_int_equal(sl_sched_waits_next(t.plan, t.all, 1), 4);
     wait_message(&t, 4, true);
     t.all[5].wait = SL_WAIT_NONE;
-    assert_int_equal(sl_waits_chain(t.plan, t.all, 5, chain), 3);
-    sl_work_put(&text, t.plan, t.all, chain[0]);
+    assert_int_equal(sl_sched_waits_chain(t.plan, t.all, 5, chain), 3);
+    sl_sched_work_put(&text, t.plan, t.all, chain[0]);
     assert_string_equal(text.at, "STEP of stage s0, waits for worker 4 at the step of all");
     sl_text_free(&text);
     text = (struct sl_text){0};
-    sl_work_put(&text, t.plan, t.all, 4);
+    sl_sched_work_put(&text, t.plan, t.all, 4);
     assert_non_null(strstr(text.at, "waits for the gradient of stage s5, micro-batch 5, from "
                                     "worker 5"));
     sl_text_free(&text);
@@ -171,17 +176,17 @@ static void test_hostile(void **state) {
         for (int k = 0; k < SL_COUNT(words); k++)
             if (random() % 2)
                 *words[k] = (int32_t)(random() % 2 ? random() % 12 - 2 : random());
-        if (!sl_work_is_valid(t.plan, &t.all[3])) {
+        if (!sl_sched_work_is_valid(t.plan, &t.all[3])) {
             refused++;
             t.all[3] = old;
             continue;
         }
         struct sl_text text = {0};
         int chain[WORKERS], who;
-        sl_work_put(&text, t.plan, t.all, 3);
+        sl_sched_work_put(&text, t.plan, t.all, 3);
         for (int w = 0; w < WORKERS; w++)
-            assert_true(sl_waits_chain(t.plan, t.all, w, chain) <= WORKERS);
-        assert_true(sl_stall_judge(t.plan, t.all, &rule, &who) != SL_CIRCLE);
+            assert_true(sl_sched_waits_chain(t.plan, t.all, w, chain) <= WORKERS);
+        assert_true(sl_sched_stall_judge(t.plan, t.all, &rule, &who) != SL_CIRCLE);
         sl_text_free(&text);
         taken++;
     }

@@ -22,16 +22,16 @@ static void bottleneck(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {7, (uint64_t)i, 0};
-        struct problem_size most = {i % 8 ? 7 : 10, i % 8 ? 4 : 6, .mixed = false};
-        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        struct problem_size max = {i % 8 ? 7 : 10, i % 8 ? 4 : 6, .mixed = false};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_family family;
         struct sl_cut_found found;
         struct sl_cut_rules rules = {.recompute = SL_RECOMPUTE_MAY,
                                      .schedule = schedule,
                                      .devices = p->machine->device_count};
-        sl_family_build(&arena, p, 1 << 16, &family);
-        sl_cuts_search(&arena, p, &family, &rules, 0, &found);
+        sl_search_family_build(&arena, p, 1 << 16, &family);
+        sl_search_cuts_search(&arena, p, &family, &rules, 0, &found);
         int64_t want = problem_brute(p, schedule, 0), got = found.at.count ? found.best : -1;
         if (want != got)
             fail_msg("case %lld (%d units, %d devices, %s): brute %lld, search %lld", (long long)i,
@@ -39,8 +39,8 @@ static void bottleneck(void **state) {
                      (long long)got);
         if (found.at.count) { /* the plan is what its bottleneck says */
             struct sl_setup setup;
-            sl_setup_build(&arena, p, &found.at.at[0], &setup);
-            assert_int_equal(sl_setup_bottleneck(&setup, NULL), got);
+            sl_search_setup_build(&arena, p, &found.at.at[0], &setup);
+            assert_int_equal(sl_search_setup_bottleneck(&setup, NULL), got);
             wide += setup.device_count > setup.c.stage_count;
         }
         fitting += got >= 0;
@@ -57,7 +57,7 @@ static struct sl_result plan(struct sl_arena *arena, const struct sl_problem *p,
     const struct sl_planner *planner;
     struct sl_result result = {0};
     struct sl_query query = {.problem = p, .schedule = schedule, .threads = 1, .effort = effort};
-    assert_int_equal(sl_planner_find(name, &planner), SL_OK);
+    assert_int_equal(sl_search_planner_find(name, &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }
@@ -74,7 +74,7 @@ static void compare(const struct sl_problem *p, const char *schedule, int64_t nu
     if (!ours->found)
         return;
     assert_true(ours->best.bound <= ours->best.score.step_ns);
-    int64_t bound = sl_space_bound(p, schedule_list, strcmp(schedule, "graph") == 0);
+    int64_t bound = sl_search_space_bound(p, schedule_list, strcmp(schedule, "graph") == 0);
     if (bound > ours->best.score.step_ns)
         fail_msg("case %lld (%s): bound %lld, step %lld", (long long)number, schedule,
                  (long long)bound, (long long)ours->best.score.step_ns);
@@ -86,8 +86,8 @@ static void simulated(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {11, (uint64_t)i, 0};
-        struct problem_size most = {i % 8 ? 5 : 7, i % 8 ? 3 : 4, .tied = i % 5 == 0};
-        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        struct problem_size max = {i % 8 ? 5 : 7, i % 8 ? 3 : 4, .tied = i % 5 == 0};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_result brute = plan(&arena, p, "brute", schedule, 0);
         struct sl_result ours = plan(&arena, p, "sluice", schedule, ALL);
@@ -110,8 +110,8 @@ static void placed(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {17, (uint64_t)i, 0};
-        struct problem_size most = {i % 8 ? 4 : 5, i % 8 ? 3 : 4, .mixed = true};
-        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        struct problem_size max = {i % 8 ? 4 : 5, i % 8 ? 3 : 4, .mixed = true};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_result brute = plan(&arena, p, "brute", schedule, 0);
         struct sl_result ours = plan(&arena, p, "sluice", schedule, ALL);
@@ -137,8 +137,8 @@ static void sized(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {29, (uint64_t)i, 0};
-        struct problem_size most = {5, 3, .sized = true};
-        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        struct problem_size max = {5, 3, .sized = true};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
         struct sl_result brute = plan(&arena, p, "brute", "graph", 0);
         struct sl_result ours = plan(&arena, p, "sluice", "graph", ALL);
         compare(p, "graph", i, &brute, &ours);
@@ -182,11 +182,11 @@ static void files_run_as_simulated(void **state) {
         struct sl_setup setup;
         const struct sl_plan *made, *again;
         if (ours.found) {
-            sl_setup_build(&arena, p, &ours.best.c, &setup);
-            assert_int_equal(sl_setup_plan(&arena, &setup, NULL, &made), SL_OK);
+            sl_search_setup_build(&arena, p, &ours.best.c, &setup);
+            assert_int_equal(sl_search_setup_plan(&arena, &setup, NULL, &made), SL_OK);
             int64_t(*dur)[SL_KIND_COUNT] =
                 sl_arena_alloc(&arena, (int64_t)sizeof *dur * made->stage_count);
-            sl_setup_times(&setup, dur);
+            sl_search_setup_times(&setup, dur);
             sl_plan_write(made, &file);
             assert_int_equal(sl_plan_read(&arena, "x.plan", file.at, file.length, &again), SL_OK);
             struct sl_text want = sched_text(&arena, made, (const int64_t(*)[SL_KIND_COUNT])dur);
@@ -194,7 +194,7 @@ static void files_run_as_simulated(void **state) {
             assert_string_equal(got.at, want.at);
             for (int s = 0; s < made->stage_count; s++)
                 for (int k = 0; k < SL_KIND_COUNT; k++)
-                    dur[s][k] = k == SL_B ? 2 : k < SL_SEND;
+                    dur[s][k] = k == SL_BACKWARD ? 2 : k < SL_SEND;
             struct sl_text other = sched_text(&arena, made, (const int64_t(*)[SL_KIND_COUNT])dur);
             const char *a = strstr(got.at, "worker 0"), *b = strstr(other.at, "worker 0");
             timed += strcmp(a, b) != 0;
@@ -220,17 +220,17 @@ static void never_loses(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {13, (uint64_t)i, 0};
-        struct problem_size most = {i % 2 ? 9 : 12, i % 2 ? 4 : 6, .mixed = i % 2};
-        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        struct problem_size max = {i % 2 ? 9 : 12, i % 2 ? 4 : 6, .mixed = i % 2};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
         struct sl_result ours = plan(&arena, p, "sluice", schedule, 0);
-        for (int k = 0; sl_planners[k]; k++) {
-            if (strcmp(sl_planners[k]->name, "brute") == 0)
+        for (int k = 0; sl_search_planners[k]; k++) {
+            if (strcmp(sl_search_planners[k]->name, "brute") == 0)
                 continue;
-            struct sl_result other = plan(&arena, p, sl_planners[k]->name, schedule, 0);
+            struct sl_result other = plan(&arena, p, sl_search_planners[k]->name, schedule, 0);
             if (other.found && (!ours.found || ours.best.score.step_ns > other.best.score.step_ns))
                 fail_msg("case %lld: %s finds %lld, sluice %lld", (long long)i,
-                         sl_planners[k]->name, (long long)other.best.score.step_ns,
+                         sl_search_planners[k]->name, (long long)other.best.score.step_ns,
                          (long long)ours.best.score.step_ns);
         }
         sl_arena_free(&arena);

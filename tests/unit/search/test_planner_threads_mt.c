@@ -16,7 +16,7 @@ static struct sl_result plan(struct sl_arena *arena, const struct sl_problem *p,
     const struct sl_planner *planner;
     struct sl_result result = {0};
     struct sl_query query = {.problem = p, .schedule = schedule, .threads = threads, .effort = 300};
-    assert_int_equal(sl_planner_find("sluice", &planner), SL_OK);
+    assert_int_equal(sl_search_planner_find("sluice", &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }
@@ -42,8 +42,8 @@ static void same_plan(void **state) {
     for (int64_t i = 0; i < count; i++) {
         struct sl_arena arena = {0};
         struct dice dice = {19, (uint64_t)i, 0};
-        struct problem_size most = {10, 5, .mixed = i % 2};
-        const struct sl_problem *p = problem_draw(&arena, &dice, most);
+        struct problem_size max = {10, 5, .mixed = i % 2};
+        const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = i % 3 ? "1f1b" : NULL;
         struct sl_result one = plan(&arena, p, 1, schedule);
         for (int threads = 2; threads <= 5; threads += 3) {
@@ -84,7 +84,7 @@ static void look(void *ctx, const char *phase, const struct sl_result *so_far) {
 static void progress_and_time(void **state) {
     (void)state;
     const struct sl_planner *planner;
-    assert_int_equal(sl_planner_find("sluice", &planner), SL_OK);
+    assert_int_equal(sl_search_planner_find("sluice", &planner), SL_OK);
     for (int late = 0; late < 2; late++) {
         struct sl_arena arena = {0};
         struct dice dice = {23, 4, 0};

@@ -47,12 +47,12 @@ static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_
                              .width = (int[]){1, 1},
                              .recompute = (bool[]){again, again},
                              .schedule = schedule};
-    sl_problem_finish(&arena, &p);
-    sl_setup_build(&arena, &p, &c, &setup);
-    assert_int_equal(sl_setup_score(&setup, NULL, &out), SL_OK);
-    assert_true(sl_setup_bound(&setup) <= out.step_ns);
+    sl_search_problem_finish(&arena, &p);
+    sl_search_setup_build(&arena, &p, &c, &setup);
+    assert_int_equal(sl_search_setup_score(&setup, NULL, &out), SL_OK);
+    assert_true(sl_search_setup_bound(&setup) <= out.step_ns);
     if (tempo.passes)
-        assert_int_equal(sl_setup_forecast(&setup, NULL, &out.step_ns), SL_OK);
+        assert_int_equal(sl_search_setup_forecast(&setup, NULL, &out.step_ns), SL_OK);
     sl_arena_free(&arena);
     return out;
 }
@@ -159,15 +159,15 @@ static struct sl_score replicas(bool fast, struct told told, int64_t *bound) {
                              .width = (int[]){2, 2},
                              .recompute = (bool[]){told.again > 0, told.again > 0},
                              .schedule = told.schedule};
-    sl_problem_finish(&arena, &p);
-    sl_setup_build(&arena, &p, &c, &setup);
-    *bound = sl_setup_bound(&setup);
+    sl_search_problem_finish(&arena, &p);
+    sl_search_setup_build(&arena, &p, &c, &setup);
+    *bound = sl_search_setup_bound(&setup);
     if (fast)
-        assert_int_equal(sl_setup_score_fast(&setup, &out), SL_OK);
+        assert_int_equal(sl_search_setup_score_fast(&setup, &out), SL_OK);
     else
-        assert_int_equal(sl_setup_score(&setup, NULL, &out), SL_OK);
+        assert_int_equal(sl_search_setup_score(&setup, NULL, &out), SL_OK);
     const char *const names[] = {told.schedule, NULL};
-    assert_true(sl_space_bound(&p, names, false) <= out.step_ns);
+    assert_true(sl_search_space_bound(&p, names, false) <= out.step_ns);
     sl_arena_free(&arena);
     return out;
 }

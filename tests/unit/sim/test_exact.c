@@ -51,7 +51,7 @@ static const struct sl_plan *with_bytes(struct sl_arena *arena, const struct sl_
 
 /* False: outside the schedule's domain. */
 static bool play(struct run *run, const char *name, int p, int64_t m, int ratio, int64_t iters) {
-    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_schedule *row = sl_sched_row_find(name);
     int stages = row->layout_chunks ? 2 * p : p;
     *run = (struct run){.F = ratios[ratio][0],
                         .I = ratios[ratio][1],
@@ -69,10 +69,10 @@ static bool play(struct run *run, const char *name, int p, int64_t m, int ratio,
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(&run->arena, stages * (int64_t)sizeof(int64_t[SL_KIND_COUNT]));
     for (int i = 0; i < stages; i++) {
-        dur[i][SL_F] = run->F;
-        dur[i][SL_I] = run->I;
-        dur[i][SL_W] = run->W;
-        dur[i][SL_B] = run->B;
+        dur[i][SL_FORWARD] = run->F;
+        dur[i][SL_BACKWARD_INPUT] = run->I;
+        dur[i][SL_BACKWARD_WEIGHT] = run->W;
+        dur[i][SL_BACKWARD] = run->B;
     }
     struct sl_sched_opts opts = {.schedule = name,
                                  .micros = m,
@@ -121,7 +121,7 @@ static void peak_is(const struct run *run, const char *name, int worker, int64_t
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Bubble (p-1)(F+B); in flight m (gpipe) and min(p-r, m) (1f1b). papers.md A.4. Exact for all m. */
 static void gpipe_and_1f1b(void **state) {
@@ -172,7 +172,7 @@ static void zb_h1(void **state) {
                 struct run run;
                 assert_true(play(&run, "zb-h1", widths[i], (int64_t)widths[i] * k + k / 2, r, 1));
                 int64_t formula = (run.p - 1) * (run.F + run.I - run.W);
-                bubble_is(&run, "zb-h1", most(formula, (run.p - 1) * run.F));
+                bubble_is(&run, "zb-h1", max(formula, (run.p - 1) * run.F));
                 for (int w = 0; w < run.p; w++) {
                     assert_int_equal(run.sim->seats[w].live, run.p - w);
                     peak_is(&run, "zb-h1", w, run.p - w, w + 1);
@@ -192,8 +192,8 @@ static void zb_h2(void **state) {
                 struct run run;
                 assert_true(play(&run, "zb-h2", widths[i], (int64_t)widths[i] * k - k % 2, r, 1));
                 int64_t each = run.F + run.I - 2 * run.W;
-                bubble_is(&run, "zb-h2", (run.p - 1) * most(each, run.F));
-                assert_int_equal(inner(&run, 0), (run.p - 1) * most(each, 0));
+                bubble_is(&run, "zb-h2", (run.p - 1) * max(each, run.F));
+                assert_int_equal(inner(&run, 0), (run.p - 1) * max(each, 0));
                 for (int w = 0; w < run.p; w++) {
                     assert_int_equal(run.sim->seats[w].live, 2 * (run.p - 1 - w) + 1);
                     peak_is(&run, "zb-h2", w, 2 * (run.p - 1 - w) + 1, 2 * w + 1);
@@ -288,10 +288,10 @@ static int64_t chimera_formula(const struct run *run) {
 static void chimera_peaks(const struct run *run) {
     for (int w = 0; w < run->p; w++) {
         int64_t down = least(run->p - w, (run->m + 1) / 2), up = least(w + 1, run->m / 2);
-        int64_t most_here = run->sim->workers[w].peak_bytes / run->stash;
+        int64_t max_here = run->sim->workers[w].peak_bytes / run->stash;
         assert_int_equal(run->sim->seats[2 * w].live, down);
         assert_int_equal(run->sim->seats[2 * (run->p - 1 - w) + 1].live, up);
-        assert_in_range(most_here, most(down, up), down + up);
+        assert_in_range(max_here, max(down, up), down + up);
         if (run->m == run->p)
             peak_is(run, "chimera", w, down + up, 0);
     }

@@ -23,9 +23,9 @@ static int64_t end_of[2][STAGES][MICROS]; /* [F, B or I]; 0: not yet */
 
 /* When the inputs of a pass are there; -1: not yet. */
 static int64_t ready_at(const struct sl_plan *plan, const struct sl_action *a, int64_t latency) {
-    bool grad = a->kind != SL_F;
+    bool grad = a->kind != SL_FORWARD;
     int other = a->stage + (grad ? 1 : -1);
-    if (a->kind == SL_W || other < 0 || other >= plan->stage_count)
+    if (a->kind == SL_BACKWARD_WEIGHT || other < 0 || other >= plan->stage_count)
         return 0;
     int64_t ready = end_of[grad][other][a->micro];
     if (!ready)
@@ -35,33 +35,33 @@ static int64_t ready_at(const struct sl_plan *plan, const struct sl_action *a, i
 }
 
 static int64_t longest_path(const struct sl_sched *sched, int64_t latency) {
-    int64_t at[STAGES] = {0}, now[STAGES] = {0}, most = 0;
+    int64_t at[STAGES] = {0}, now[STAGES] = {0}, max = 0;
     memset(end_of, 0, sizeof end_of);
     for (bool moved = true; moved;) {
         moved = false;
         for (int w = 0; w < sched->plan->worker_count; w++)
             for (; at[w] < sched->lists[SL_PERIOD][w].count; at[w]++) {
                 const struct sl_action *a = &sched->lists[SL_PERIOD][w].at[at[w]];
-                if (a->kind > SL_W)
+                if (a->kind > SL_BACKWARD_WEIGHT)
                     continue;
                 int64_t ready = ready_at(sched->plan, a, latency);
                 if (ready < 0)
                     break;
                 now[w] = (ready > now[w] ? ready : now[w]) + sched->dur_ns[a->stage][a->kind];
-                if (a->kind != SL_W)
-                    end_of[a->kind != SL_F][a->stage][a->micro] = now[w];
-                most = now[w] > most ? now[w] : most;
+                if (a->kind != SL_BACKWARD_WEIGHT)
+                    end_of[a->kind != SL_FORWARD][a->stage][a->micro] = now[w];
+                max = now[w] > max ? now[w] : max;
                 moved = true;
             }
     }
-    return most;
+    return max;
 }
 
 static int64_t cases;
 
 static void meet(const char *name, int workers, int64_t micros, int64_t latency, bool early) {
     struct sl_arena arena = {0};
-    const struct sl_schedule *row = sl_schedule_find(name);
+    const struct sl_schedule *row = sl_sched_row_find(name);
     int stages = row->layout == SL_LAYOUT_V || row->layout_chunks ? 2 * workers : workers;
     const struct sl_plan *plan;
     const struct sl_sched *sched;
@@ -69,10 +69,10 @@ static void meet(const char *name, int workers, int64_t micros, int64_t latency,
     int64_t dur[STAGES][SL_KIND_COUNT] = {{0}};
     struct sl_sim_links links = {.latency_ns = latency, .early = early};
     for (int i = 0; i < stages; i++) {
-        dur[i][SL_F] = F_NS;
-        dur[i][SL_I] = I_NS;
-        dur[i][SL_W] = W_NS;
-        dur[i][SL_B] = I_NS + W_NS;
+        dur[i][SL_FORWARD] = F_NS;
+        dur[i][SL_BACKWARD_INPUT] = I_NS;
+        dur[i][SL_BACKWARD_WEIGHT] = W_NS;
+        dur[i][SL_BACKWARD] = I_NS + W_NS;
     }
     struct sl_sched_opts opts = {
         .schedule = name, .micros = micros, .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
@@ -129,7 +129,7 @@ static void test_repeats(void **state) {
             int64_t dur[STAGES][SL_KIND_COUNT];
             for (int i = 0; i < p; i++)
                 for (int k = 0; k < SL_KIND_COUNT; k++)
-                    dur[i][k] = k == SL_B ? I_NS + W_NS + i : F_NS + i;
+                    dur[i][k] = k == SL_BACKWARD ? I_NS + W_NS + i : F_NS + i;
             struct sl_sched_opts opts = {.schedule = "2bw",
                                          .micros = 16,
                                          .iters = 1000,
@@ -175,15 +175,15 @@ static void test_own_slack(void **state) {
             const struct sl_plan *plan;
             int64_t dur[STAGES][SL_KIND_COUNT] = {{0}};
             for (int i = 0; i < p; i++) {
-                dur[i][SL_F] = F_NS;
-                dur[i][SL_B] = I_NS + W_NS;
+                dur[i][SL_FORWARD] = F_NS;
+                dur[i][SL_BACKWARD] = I_NS + W_NS;
             }
             struct sl_sched_opts opts = {.schedule = "2bw",
                                          .micros = m,
                                          .iters = 32,
                                          .dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur};
             assert_int_equal(sl_plan_chain(&arena, p, p, SL_LAYOUT_LOOP, &plan), SL_OK);
-            int64_t own = step_with(plan, opts, sl_schedule_slack(plan, &opts));
+            int64_t own = step_with(plan, opts, sl_sched_row_slack(plan, &opts));
             int64_t none = step_with(plan, opts, 0);
             if (own > none)
                 fail_msg("%d workers, m=%lld: %lld ns a step, without slack %lld", p, (long long)m,

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-static int64_t played, shared_wires, skipped, skipped_shared, peaks, together, cold, tempo;
+static int64_t played, shared_wires, skipped, skipped_shared, peaks, global_step, cold, tempo;
 
 static void draw_costs(struct dice *dice, int stages, int64_t (*dur)[SL_KIND_COUNT]) {
     static const int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
@@ -73,7 +73,7 @@ static void compare(const struct sched_case *c, uint64_t at, const struct sl_sim
             const struct slow_action *x = &slow->workers[w].at[i];
             if (lane->at[i].start_ns != x->start || lane->at[i].end_ns != x->end) {
                 print_error("worker %d action %lld %s s%d %d: %lld..%lld, slow %lld..%lld\n", w,
-                            (long long)i, sl_kind_name(x->a.kind), x->a.stage, x->a.micro,
+                            (long long)i, sl_sched_kind_name(x->a.kind), x->a.stage, x->a.micro,
                             (long long)lane->at[i].start_ns, (long long)lane->at[i].end_ns,
                             (long long)x->start, (long long)x->end);
                 fail_case(c, at, "a time");
@@ -94,7 +94,7 @@ static void compare(const struct sched_case *c, uint64_t at, const struct sl_sim
 static void check_critical(const struct sched_case *c, uint64_t at, const struct sl_sim *sim) {
     struct sl_arena arena = {0};
     struct sl_critical path;
-    sl_timeline_critical(&arena, sim->timeline, &path);
+    sl_sched_timeline_critical(&arena, sim->timeline, &path);
     if (path.gap_ns) {
         print_error("gap %lld of %lld\n", (long long)path.gap_ns, (long long)sim->end_ns);
         fail_case(c, at, "the critical path");
@@ -134,12 +134,12 @@ static void check_slots(const struct sched_case *c, uint64_t at, const struct sl
         held = calloc((size_t)slots + 1, sizeof *held); /* 0: free */
         for (int64_t i = 0; i < w->count; i++) {
             const struct sl_action *a = &w->at[i].a;
-            if (a->stage != stage || a->kind > SL_W || a->kind == SL_I)
+            if (a->stage != stage || a->kind > SL_BACKWARD_WEIGHT || a->kind == SL_BACKWARD_INPUT)
                 continue;
-            int32_t *slot = &held[sl_deps_ordinal(sched, stage, a->micro) % slots];
-            if (*slot != (a->kind == SL_F ? 0 : a->micro + 1))
+            int32_t *slot = &held[sl_sched_deps_ordinal(sched, stage, a->micro) % slots];
+            if (*slot != (a->kind == SL_FORWARD ? 0 : a->micro + 1))
                 fail_case(c, at, "what is in a slot");
-            *slot = a->kind == SL_F && sched->rule != SL_RULE_FORWARD ? a->micro + 1 : 0;
+            *slot = a->kind == SL_FORWARD && sched->rule != SL_RULE_FORWARD ? a->micro + 1 : 0;
         }
         free(held);
     }
@@ -149,7 +149,7 @@ static void one(uint64_t at) {
     struct dice dice = {.seed = 4, .stream = at};
     struct sl_arena arena = {0};
     int rows;
-    const struct sl_schedule *const *registry = sl_schedule_registry(&rows);
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
     struct sched_case c = sched_case_draw(&arena, &dice, registry[dice_below(&dice, rows)], 5);
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(&arena, c.plan->stage_count * (int64_t)sizeof(int64_t[SL_KIND_COUNT]));
@@ -180,7 +180,7 @@ static void one(uint64_t at) {
                   (links.half_duplex || links.sharing != SL_SHARE_NONE);
     check_totals(&c, at, sched, opts, sim, shared);
     shared_wires += shared;
-    together += sched->together;
+    global_step += sched->global_step;
     cold += opts.cold.after_ns && sim->end_ns;
     tempo += opts.tempo.passes && sim->end_ns;
     played++;
@@ -197,9 +197,9 @@ static void random_schedules(void **state) {
            "repetitions left out, %lld of these with shared wires, %lld peaks, %lld stepping "
            "together, %lld with cold passes, %lld with a tempo)\n",
            (long long)played, (long long)shared_wires, (long long)skipped,
-           (long long)skipped_shared, (long long)peaks, (long long)together, (long long)cold,
+           (long long)skipped_shared, (long long)peaks, (long long)global_step, (long long)cold,
            (long long)tempo);
-    assert_true(only || together * 20 > played);
+    assert_true(only || global_step * 20 > played);
     assert_true(only || skipped_shared * 50 > played);
     assert_true(only || cold * 5 > played);
     assert_true(only || tempo * 10 > played);

@@ -1,0 +1,150 @@
+/* Checkpoints: a directory per step, layout-free, checksummed, old or new after any kill.
+ *
+ *   RUN/ckpt/latest                            "step-00001000 <hash of its manifest>"
+ *   RUN/ckpt/step-00001000/manifest.json       tensor -> shard, shape, dtype, XXH3-64; own hash
+ * last RUN/ckpt/step-00001000/weights-000-of-002.safetensors    parameters and states, global names
+ *   RUN/ckpt/step-00001000/state-000-of-002.safetensors      optimizer state, older versions, ...
+ *
+ * A shard is what one of p writers happened to own; a reader looks tensors up by name and never by
+ * shard, so any number of workers and any cut can load it. Protocol of a save (docs/design):
+ *
+ *   rank r:  begin, put..., write  -> report (a small text)      files written and fsynced in
+ * .tmp-... rank 0:  commit(all reports)   -> manifest fsynced, directory fsynced, renamed, `latest`
+ * renamed all:     end
+ *
+ * Between write and commit the caller gathers the reports; a rank whose write failed must keep
+ * commit from being called. Until `latest` is renamed the old checkpoint is the one that loads.
+ */
+#ifndef SL_CKPT_CKPT_H
+#define SL_CKPT_CKPT_H
+
+#include "base/safetensors.h"
+
+enum { SL_CKPT_RANK = 6, SL_CKPT_WRITERS = 999 };
+
+enum { SL_CKPT_BUFFER_BYTES = 1 << 20 }; /* a save copies tensors piece by piece */
+
+enum sl_ckpt_group {
+    SL_CKPT_WEIGHTS, /* what another program wants to load: parameters, running statistics */
+    SL_CKPT_STATE,   /* what only a resume needs */
+    SL_CKPT_GROUPS,
+};
+
+/* Names. A parameter's own name; "w:exp_avg" for optimizer state and other parts; "w@1" for the
+ * weights one version older than the newest (2bw), "w@1:part". */
+const char *sl_ckpt_part_name(struct sl_arena *arena, const char *name, const char *part);
+const char *sl_ckpt_version_name(struct sl_arena *arena, const char *name, int age);
+
+/* ---- writing ---- */
+
+struct sl_ckpt_files; /* ckpt_files.h: the file operations, replaced in tests */
+
+struct sl_ckpt_options {
+    const char *run; /* the run's directory */
+    int64_t step;
+    uint64_t seed;  /* of the run */
+    int64_t cursor; /* samples consumed */
+    int rank, ranks;
+    int keep;                          /* checkpoints to keep, this one included; 0: all */
+    const struct sl_ckpt_files *files; /* NULL: the system's */
+};
+
+/* One tensor. Its bytes come from `data`, or, where that is NULL, from read(ctx, from, size, out)
+ * in pieces; either way they must not change until sl_ckpt_write returns. */
+struct sl_ckpt_item {
+    enum sl_ckpt_group group;
+    const char *name;
+    enum sl_st_dtype dtype;
+    int rank;
+    int64_t dim[SL_CKPT_RANK];
+    const void *data;
+    sl_err (*read)(void *ctx, int64_t from, int64_t size_bytes, void *out);
+    void *ctx;
+};
+
+struct sl_ckpt_writer;
+
+SL_MUST_CHECK sl_err sl_ckpt_begin(const struct sl_ckpt_options *options,
+                                   struct sl_ckpt_writer **out);
+SL_MUST_CHECK sl_err sl_ckpt_put(struct sl_ckpt_writer *writer, const struct sl_ckpt_item *item);
+/* A text kept with the checkpoint ("config", "log", any JSON); rank 0's count. At most 16 MiB. */
+SL_MUST_CHECK sl_err sl_ckpt_note(struct sl_ckpt_writer *writer, const char *key,
+                                  const char *value);
+/* Write this rank's shards and fsync them; `report` is for rank 0. */
+SL_MUST_CHECK sl_err sl_ckpt_write(struct sl_ckpt_writer *writer, struct sl_text *report);
+/* Rank 0: `reports` of all ranks, in any order. Prunes after success. */
+SL_MUST_CHECK sl_err sl_ckpt_commit(struct sl_ckpt_writer *writer, const struct sl_str *reports,
+                                    int count);
+/* Free; without a commit, this rank's files are removed. Rank 0 ends last. */
+void sl_ckpt_end(struct sl_ckpt_writer *writer, bool committed);
+
+/* write, commit and end for a single writer. */
+SL_MUST_CHECK sl_err sl_ckpt_save(struct sl_ckpt_writer *writer);
+
+/* Remove what killed saves have left in a run that nobody writes to. */
+void sl_ckpt_clean(const char *run);
+
+/* ---- reading ---- */
+
+struct sl_ckpt_tensor {
+    const char *name;
+    uint64_t hash;
+    int64_t dim[SL_CKPT_RANK];
+    int32_t shard;
+    uint8_t dtype, rank; /* dtype: enum sl_st_dtype */
+};
+
+struct sl_ckpt;
+
+/* `path` is a run, its ckpt/ or one step's directory. step < 0: the latest. Checks the manifest's
+ * hash, that every shard is there with the size and header it had, and that shards and manifest
+ * name the same tensors. Threads may read one sl_ckpt together. */
+SL_MUST_CHECK sl_err sl_ckpt_open(const char *path, int64_t step, struct sl_ckpt **out);
+void sl_ckpt_close(struct sl_ckpt *ckpt); /* NULL is fine */
+/* Is there one to open (latest or any complete step)? A damaged one counts. */
+bool sl_ckpt_exists(const char *path);
+
+const char *sl_ckpt_dir(const struct sl_ckpt *ckpt);
+int64_t sl_ckpt_step(const struct sl_ckpt *ckpt);
+uint64_t sl_ckpt_seed(const struct sl_ckpt *ckpt);
+int64_t sl_ckpt_cursor(const struct sl_ckpt *ckpt);
+int sl_ckpt_writers(const struct sl_ckpt *ckpt);
+uint64_t sl_ckpt_hash(const struct sl_ckpt *ckpt);      /* of the manifest: names this checkpoint */
+int64_t sl_ckpt_size_bytes(const struct sl_ckpt *ckpt); /* of all files */
+const char *sl_ckpt_find_note(const struct sl_ckpt *ckpt, const char *key); /* NULL when absent */
+
+/* Tensors by name, ascending. */
+int64_t sl_ckpt_count(const struct sl_ckpt *ckpt);
+const struct sl_ckpt_tensor *sl_ckpt_at(const struct sl_ckpt *ckpt, int64_t index);
+const struct sl_ckpt_tensor *sl_ckpt_find(const struct sl_ckpt *ckpt, const char *name);
+enum sl_ckpt_group sl_ckpt_group_of(const struct sl_ckpt *ckpt,
+                                    const struct sl_ckpt_tensor *tensor);
+int64_t sl_ckpt_tensor_bytes(const struct sl_ckpt_tensor *tensor);
+/* "F32 [3,5]" */
+const char *sl_ckpt_tensor_text(const struct sl_ckpt_tensor *tensor, char out[SL_ST_TEXT]);
+
+/* All of a tensor, or `count` of its rows (first axis) from `first` on. The checksum of the whole
+ * tensor is verified either way; a slice is read through a small buffer. */
+SL_MUST_CHECK sl_err sl_ckpt_read(const struct sl_ckpt *ckpt, const struct sl_ckpt_tensor *tensor,
+                                  void *out);
+SL_MUST_CHECK sl_err sl_ckpt_read_rows(const struct sl_ckpt *ckpt,
+                                       const struct sl_ckpt_tensor *tensor, int64_t first,
+                                       int64_t count, void *out);
+/* The bytes in order, in pieces, to `put`; fails at the end when the checksum does not agree. */
+SL_MUST_CHECK sl_err sl_ckpt_stream(const struct sl_ckpt *ckpt, const struct sl_ckpt_tensor *tensor,
+                                    void *ctx,
+                                    sl_err (*put)(void *ctx, const void *bytes, int64_t size));
+/* Every checksum, and no file that does not belong. */
+SL_MUST_CHECK sl_err sl_ckpt_verify(const struct sl_ckpt *ckpt);
+
+/* The steps there are, ascending; directories that are no complete checkpoint are left out. */
+struct sl_ckpt_list {
+    int count;
+    const char **dir; /* full paths */
+    int64_t *step;
+    int latest; /* index of what `latest` names, -1: none */
+};
+SL_MUST_CHECK sl_err sl_ckpt_list(const char *path, struct sl_arena *arena,
+                                  struct sl_ckpt_list *out);
+
+#endif

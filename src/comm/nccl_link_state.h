@@ -1,0 +1,66 @@
+/* What links for device memory are made of. Private to far*.c; far.c says how it works. */
+#ifndef SL_COMM_NCCL_LINK_STATE_H
+#define SL_COMM_NCCL_LINK_STATE_H
+
+#include "comm/nccl_link.h"
+
+struct nccl_link_note { /* offer and accept */
+    int64_t tag, size_bytes;
+};
+
+struct nccl_link_message {
+    struct nccl_link_message *next;
+    struct sl_transfer *op;
+    void *bytes;
+    int64_t size_bytes;
+    int tag;
+    struct sl_transfer control; /* its offer, or its accept */
+    struct nccl_link_note note;
+};
+
+struct nccl_link_queue {
+    struct nccl_link_message *first, **end;
+};
+
+struct nccl_link_way { /* one direction */
+    struct sl_nccl_link_link *link;
+    struct nccl_link_queue moving; /* on the link */
+    int64_t over;                  /* of them, since the link was opened */
+};
+
+struct nccl_link_ear { /* for notes of one kind from one rank */
+    struct sl_transfer op;
+    struct nccl_link_note note;
+};
+
+struct nccl_link_peer {
+    struct nccl_link_way out, in;
+    struct nccl_link_queue sends;    /* offered, not accepted */
+    struct nccl_link_queue receives; /* not offered */
+    struct nccl_link_queue offers;   /* that nobody has received yet */
+    struct nccl_link_ear offer, accept;
+};
+
+struct sl_nccl_link {
+    const struct sl_nccl_link_row *row;
+    struct sl_post *post;
+    struct sl_transport transport; /* the one below, with another name and end */
+    void (*close_below)(struct sl_comm *comm);
+    bool (*poll_below)(void *ctx);
+    void *poll_ctx;
+    struct nccl_link_peer *peers; /* [ranks] */
+    struct nccl_link_queue done;  /* whose note may still be under way */
+    int tag;                      /* offers; + 1: accepts; + 2: ids */
+    int ranks;
+    bool loop, aborted;
+};
+
+/* far.c. Under the lock: wait for the next note of this kind; close the links to a rank (a loop is
+ * one link for both ways). The poll of a gate. */
+SL_MUST_CHECK sl_err nccl_link_listen(struct sl_nccl_link *nccl_link, int rank,
+                                      struct nccl_link_ear *ear, int tag);
+void nccl_link_close_links(const struct sl_nccl_link *nccl_link, struct nccl_link_peer *peer,
+                           bool abort);
+bool nccl_link_poll(void *ctx);
+
+#endif

@@ -1,0 +1,77 @@
+/* Piper's cost model: tables over a list of downsets, and the price of a stage. See piper.c. */
+#ifndef SL_PEERS_PIPER_H
+#define SL_PEERS_PIPER_H
+
+#include "peers/knapsack.h"
+#include "peers/peers.h"
+#include "peers/sweep.h"
+
+enum { SL_PIPER_TENSORS = 16, SL_PIPER_FLIGHT = 4096 };
+
+/* Sums over the members of each downset, for one tensor-parallel degree. "fast" takes each layer's
+ * quickest option, "low" the least of every quantity on its own: a bound. */
+struct sl_piper_table {
+    double *missing; /* layers that do not offer this degree */
+    double *time;
+    double *params, *params_low;
+    double *micro, *micro_low, *fixed, *fixed_low;
+    double *out, *out_low, *in, *in_low; /* traffic over the border, of the ends inside / outside */
+    const double *both, *both_low;       /* [edges] of both ends */
+};
+
+struct sl_piper_cuts {
+    struct sl_ideals ideals;
+    const double *work;
+    struct sl_piper_table table[SL_PIPER_TENSORS];
+    const int *cross_at, *cross; /* edges that leave each downset */
+};
+
+/* A stage's sums. */
+struct sl_piper_sums {
+    double time, params, params_low, bytes, bytes_low;
+    double micro, micro_low, fixed, fixed_low;
+};
+
+struct sl_piper_memo {
+    uint64_t *keys;      /* 0: free */
+    double *least, *max; /* bounds on the price that are known so far */
+    int64_t room, count;
+};
+
+struct sl_piper {
+    struct sl_arena *arena;
+    const struct sl_layers *layers;
+    const struct sl_peer_query *query;
+    int tensor_count, tensors[SL_PIPER_TENSORS];
+    int *fast[SL_PIPER_TENSORS];  /* [layers] option, -1: none */
+    int *divisors, divisor_count; /* of the number of micro-batches, up to the devices */
+    const struct sl_piper_cuts *cuts;
+    double *rate[SL_PIPER_TENSORS]; /* [SL_PIPER_FLIGHT] least time per byte saved; 0: not known */
+    struct sl_knapsack sack;
+    struct sl_piper_memo memo;
+    bool exact;   /* no knapsack gave up undecided */
+    bool stopped; /* the last search was, before all cuts were looked at */
+    struct sl_peers_plan *plan;
+};
+
+/* Tables for a list of downsets, which is sorted. */
+void sl_peers_piper_tabulate(struct sl_piper *piper, struct sl_piper_cuts *cuts);
+void sl_peers_piper_sum(const struct sl_piper *piper, int tensor, int larger, int smaller,
+                        struct sl_piper_sums *out);
+
+/* Least time on one device that any option of this degree loses per byte it saves against the
+ * fast one, with `in_flight` micro-batches; INFINITY: none saves. */
+double sl_peers_piper_rate(struct sl_piper *piper, int tensor, int in_flight);
+
+/* What a stage costs: time per micro-batch with options that fit and make it at most `enough`;
+ * INFINITY: none were found, piper->sack.least is a bound. The chosen options are left in
+ * piper->sack (one item per member, ascending). */
+struct sl_piper_stage {
+    const uint64_t *larger, *smaller; /* smaller NULL: the empty set */
+    int tensor;                       /* index into tensors */
+    int d, in_flight;
+};
+double sl_peers_piper_price(struct sl_piper *piper, const struct sl_piper_stage *stage,
+                            double enough);
+
+#endif

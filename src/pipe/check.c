@@ -1,0 +1,323 @@
+/* A pipeline against one worker. */
+#include "pipe/check.h"
+
+#include "run/serial.h"
+#include "sched/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Both runs, side by side. */
+struct pair {
+    const struct sl_check_config *config;
+    struct sl_check_report *report;
+    struct sl_train_config train; /* of one worker */
+    struct sl_train *one;         /* or, where stages have replicas or sizes of their own: */
+    struct sl_serial *serial;
+    struct sl_pipe *pipe;
+    struct sl_step_report *ones, *pipes; /* [steps] */
+    sl_err err;                          /* of fetching what is compared */
+};
+
+static void close_pair(struct pair *p) {
+    sl_pipe_close(p->pipe);
+    sl_run_train_close(p->one);
+    sl_run_serial_close(p->serial);
+    free(p->ones);
+    free(p->pipes);
+}
+
+/* Do the sums of this plan go in the order of one worker? */
+static bool is_plain(const struct sl_plan *plan) {
+    for (int s = 0; s < plan->stage_count; s++)
+        if (plan->stages[s].width > 1 || plan->stages[s].micro_size != plan->stages[0].micro_size)
+            return false;
+    return true;
+}
+
+static const struct sl_worker *reference(const struct pair *p, int stage) {
+    return p->one ? p->one->worker : sl_run_serial_worker(p->serial, stage);
+}
+
+/* A check looks for other bits, not for stalls, and may share its cores with many. */
+static const int64_t stall_ns = 300000000000;
+
+static sl_err open_pair(struct pair *p) {
+    const struct sl_check_config *c = p->config;
+    size_t count = (size_t)c->train->steps + 1;
+    struct sl_pipe_config pipe = {
+        .train = c->train,
+        .plan = c->plan,
+        .stage_of = c->stage_of,
+        .schedule = c->schedule,
+        .slack = c->slack,
+        .comm = c->comm,
+        .bind = c->bind,
+        .lend = c->lend,
+        .stall_ns = stall_ns,
+        .on_action = c->on_action,
+        .on_action_ctx = c->ctx,
+    };
+    p->ones = calloc(count, sizeof *p->ones);
+    p->pipes = calloc(count, sizeof *p->pipes);
+    if (!p->ones || !p->pipes)
+        sl_out_of_memory(count * sizeof *p->ones);
+    p->train = *c->train;
+    p->train.micros =
+        (p->train.batch + c->plan->stages[0].micro_size - 1) / c->plan->stages[0].micro_size;
+    if (is_plain(c->plan))
+        SL_TRY(sl_run_train_open(&p->train, &p->one));
+    else
+        SL_TRY(sl_run_serial_open(c->train, c->plan, c->stage_of, &p->serial));
+    SL_TRY(sl_pipe_open(&pipe, &p->pipe));
+    if (c->opened)
+        c->opened(c->ctx, p->pipe);
+    return SL_OK;
+}
+
+/* ---- comparing ---- */
+
+struct tensor {
+    enum sl_check_kind kind;
+    int stage;
+    const char *name;
+    const float *pipe, *one; /* memory of these devices */
+    struct sl_device *pipe_device, *one_device;
+    int64_t count;
+};
+
+enum { PIECE = 16384 };
+
+static sl_err fetch(struct sl_device *device, const float *from, int64_t count, float *out) {
+    SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out, from, count * 4));
+    return device->row->sync(device, SL_STREAM_COMPUTE);
+}
+
+/* Piece by piece; false after an error too, which p->err then holds. */
+static bool same_tensor(struct pair *p, const struct tensor *t) {
+    struct sl_check_report *r = p->report;
+    float pipe[PIECE], one[PIECE];
+    r->tensors++;
+    r->elements += t->count;
+    for (int64_t at = 0; at < t->count; at += PIECE) {
+        int64_t n = t->count - at < PIECE ? t->count - at : PIECE, i = 0;
+        p->err = fetch(t->pipe_device, t->pipe + at, n, pipe);
+        if (p->err == SL_OK)
+            p->err = fetch(t->one_device, t->one + at, n, one);
+        if (p->err != SL_OK)
+            return false;
+        if (memcmp(pipe, one, (size_t)n * sizeof(float)) == 0)
+            continue;
+        while (memcmp(&pipe[i], &one[i], sizeof(float)) == 0)
+            i++;
+        r->kind = t->kind;
+        r->stage = t->stage;
+        r->tensor = t->name;
+        r->element = at + i;
+        r->pipe = (double)pipe[i];
+        r->one = (double)one[i];
+        return false;
+    }
+    return true;
+}
+
+static const float *floats(const void *slab, int64_t offset) {
+    return (const float *)(const void *)((const char *)slab + offset);
+}
+
+static bool same_params(struct pair *p, int stage, int replica) {
+    const struct sl_worker *w = sl_pipe_replica(p->pipe, stage, replica),
+                           *one = reference(p, stage);
+    const struct sl_program *part = w->programs[SL_WORKER_FULL];
+    const struct sl_program *whole = one->programs[SL_WORKER_FULL];
+    for (int i = 0; i < part->param_count; i++) {
+        const struct sl_program_param *a = &part->params[i];
+        const struct sl_program_param *b =
+            sl_run_worker_find(whole->params, whole->param_count, a->param);
+        SL_ASSERT(b); /* the whole model has every tensor of a stage */
+        struct tensor t = {
+            .kind = SL_CHECK_WEIGHT,
+            .stage = stage,
+            .name = part->graph->params.at[a->param].name,
+            .pipe = floats(w->param[sl_pipe_newest(p->pipe, stage)], a->offset),
+            .one = floats(one->param[0], b->offset),
+            .pipe_device = w->device,
+            .one_device = one->device,
+            .count = a->numel,
+        };
+        if (!same_tensor(p, &t))
+            return false;
+        t.kind = SL_CHECK_OPTIM;
+        for (int s = 0; s < w->state_count; s++) {
+            t.pipe = floats(w->opt[s], a->offset);
+            t.one = floats(one->opt[s], b->offset);
+            if (!same_tensor(p, &t))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool same_states(struct pair *p, int stage, int replica) {
+    const struct sl_worker *w = sl_pipe_replica(p->pipe, stage, replica),
+                           *one = reference(p, stage);
+    const struct sl_program *part = w->programs[SL_WORKER_FULL];
+    const struct sl_program *whole = one->programs[SL_WORKER_FULL];
+    for (int i = 0; i < part->state_count; i++) {
+        const struct sl_program_param *a = &part->states[i];
+        const struct sl_program_param *b =
+            sl_run_worker_find(whole->states, whole->state_count, a->param);
+        SL_ASSERT(b); /* the whole model has every tensor of a stage */
+        struct tensor t = {SL_CHECK_STATE,
+                           stage,
+                           part->graph->states.at[a->param].name,
+                           floats(w->state, a->offset),
+                           floats(one->state, b->offset),
+                           w->device,
+                           one->device,
+                           a->numel};
+        if (!same_tensor(p, &t))
+            return false;
+    }
+    return true;
+}
+
+static bool same_losses(struct pair *p, int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; i++) {
+        if (memcmp(&p->pipes[i].loss, &p->ones[i].loss, sizeof p->ones[i].loss) == 0)
+            continue;
+        p->report->kind = SL_CHECK_LOSS;
+        p->report->stage = -1;
+        p->report->tensor = "loss";
+        p->report->element = 0;
+        p->report->pipe = p->pipes[i].loss;
+        p->report->one = p->ones[i].loss;
+        return false;
+    }
+    return true;
+}
+
+/* Every rank has compared the stages it holds: what counts is the first of them all. */
+struct finding {
+    int64_t differs, tensors, elements, kind, stage, element;
+    double pipe, one;
+    char tensor[256];
+};
+
+static const char *find_name(const struct sl_graph *graph, const char *name) {
+    for (int64_t i = 0; i < graph->params.count; i++)
+        if (strcmp(graph->params.at[i].name, name) == 0)
+            return graph->params.at[i].name;
+    for (int64_t i = 0; i < graph->states.count; i++)
+        if (strcmp(graph->states.at[i].name, name) == 0)
+            return graph->states.at[i].name;
+    return "loss";
+}
+
+static struct finding finding_of(const struct sl_check_report *r) {
+    struct finding f = {.differs = r->kind != SL_CHECK_SAME,
+                        .tensors = r->tensors,
+                        .elements = r->elements,
+                        .kind = r->kind,
+                        .stage = r->stage,
+                        .element = r->element,
+                        .pipe = r->pipe,
+                        .one = r->one};
+    if (r->tensor)
+        snprintf(f.tensor, sizeof f.tensor, "%s", r->tensor);
+    return f;
+}
+
+static sl_err share_report(struct pair *p, bool *same) {
+    struct sl_comm *comm = p->config->comm;
+    struct sl_check_report *r = p->report;
+    if (!comm)
+        return SL_OK;
+    struct sl_arena arena = {0};
+    struct finding *all = SL_NEW(&arena, struct finding, comm->ranks), *first = NULL;
+    all[comm->rank] = finding_of(r);
+    sl_err err = sl_comm_merge(comm, all, comm->ranks * (int64_t)sizeof *all);
+    r->tensors = r->elements = 0;
+    for (int i = 0; i < comm->ranks; i++) {
+        r->tensors += all[i].tensors;
+        r->elements += all[i].elements;
+        if (all[i].differs && (!first || (uint64_t)all[i].stage < (uint64_t)first->stage))
+            first = &all[i]; /* a loss, on stage -1, comes last */
+    }
+    *same = !first;
+    if (first) {
+        r->kind = (enum sl_check_kind)first->kind;
+        r->stage = (int)first->stage;
+        r->tensor = find_name(p->config->train->graph, first->tensor);
+        r->element = first->element;
+        r->pipe = first->pipe;
+        r->one = first->one;
+    }
+    sl_arena_free(&arena);
+    return err;
+}
+
+/* `count` steps of both from step `first` (0-based) on, then compare. */
+static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same) {
+    for (int64_t i = first; i < first + count; i++)
+        SL_TRY(p->one ? sl_run_train_step(p->one, &p->ones[i])
+                      : sl_run_serial_step(p->serial, &p->ones[i]));
+    SL_TRY(sl_pipe_run(p->pipe, count, p->pipes + first));
+    *p->report = (struct sl_check_report){.kind = SL_CHECK_SAME};
+    *same = true;
+    for (int s = 0; s < p->config->plan->stage_count; s++)
+        for (int r = 0; *same && r < p->config->plan->stages[s].width; r++)
+            if (sl_pipe_replica(p->pipe, s, r))
+                *same = same_params(p, s, r) && same_states(p, s, r);
+    SL_TRY(p->err);
+    *same = *same && same_losses(p, first, count);
+    return share_report(p, same);
+}
+
+/* ---- the check ---- */
+
+static sl_err refuse_asynchronous(const struct sl_check_config *c) {
+    const struct sl_schedule *schedule = sl_sched_row_find(c->schedule);
+    if (!schedule || schedule->rule == SL_RULE_SYNC || schedule->rule == SL_RULE_FORWARD)
+        return SL_OK; /* what is unknown or makes no steps is refused when opening */
+    return sl_fail(SL_ERR_REFUSED,
+                   "schedule '%s' is asynchronous: its passes read older weights than those of one "
+                   "worker, so the results differ by design; only synchronous schedules can be "
+                   "checked",
+                   c->schedule);
+}
+
+static sl_err check_whole(struct pair *p, bool *same) {
+    SL_TRY(open_pair(p));
+    return run_steps(p, 0, p->config->train->steps, same);
+}
+
+/* A report without a step when single steps show no difference. */
+static sl_err find_step(struct pair *p) {
+    struct sl_check_report whole = *p->report;
+    bool same = true;
+    SL_TRY(open_pair(p));
+    for (int64_t i = 0; i < p->config->train->steps; i++) {
+        SL_TRY(run_steps(p, i, 1, &same));
+        p->report->step = i + 1;
+        if (!same)
+            return SL_OK;
+    }
+    *p->report = whole;
+    return SL_OK;
+}
+
+sl_err sl_pipe_check(const struct sl_check_config *config, struct sl_check_report *report) {
+    struct pair whole = {.config = config, .report = report}, single = whole;
+    bool same = true;
+    *report = (struct sl_check_report){.kind = SL_CHECK_SAME};
+    SL_TRY(refuse_asynchronous(config));
+    sl_err err = check_whole(&whole, &same);
+    close_pair(&whole);
+    if (err != SL_OK || same)
+        return err;
+    err = find_step(&single);
+    close_pair(&single);
+    return err;
+}

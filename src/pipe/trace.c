@@ -1,0 +1,153 @@
+/* Measured timelines, and how busy each worker was. */
+#include "pipe/tell.h"
+
+#include "base/clock.h"
+#include "sched/deps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int64_t sl_pipe_clock(const struct sl_pipe_worker *w) { return sl_clock_ns() - w->pipe->start_ns; }
+
+static int64_t lane_length(const struct sl_pipe *pipe, int worker) {
+    const struct sl_sched *sched = pipe->sched;
+    return sched->lists[SL_PROLOGUE][worker].count + sched->lists[SL_EPILOGUE][worker].count +
+           sched->lists[SL_PERIOD][worker].count * sched->reps;
+}
+
+/* A span is work: what an action waits for others comes before it. */
+sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
+    int64_t start = sl_pipe_clock(w);
+    w->waited_ns = w->since_ns = 0;
+    SL_TRY(sl_pipe_act(w, action));
+    int64_t end = sl_pipe_clock(w);
+    start += w->waited_ns;
+    atomic_fetch_add_explicit(&w->busy_ns, end - start, memory_order_relaxed);
+    if (w->index == 0 && action->kind <= SL_BACKWARD_WEIGHT)
+        sl_pipe_tell_pass(w->pipe);
+    sl_pipe_note_done(w, (enum sl_kind)action->kind, end - start);
+    if (!w->pipe->config.trace)
+        return SL_OK;
+    struct sl_span *span = &w->lane.at[w->lane.count++];
+    *span = (struct sl_span){.action = *action,
+                             .start_ns = start,
+                             .end_ns = end,
+                             .live_bytes = sl_pipe_bytes_here(w),
+                             .since_ns = w->since_ns};
+    return SL_OK;
+}
+
+/* ---- messages: from the send to the arrival ---- */
+
+static int64_t arrival_count(const struct sl_pipe *pipe, const struct sl_link *link) {
+    return (int64_t)link->piece_count * pipe->sched->iters;
+}
+
+static void open_arrivals(struct sl_pipe *pipe) {
+    for (int e = 0; e < pipe->config.plan->edge_count; e++)
+        for (int grad = 0; grad < 2; grad++) {
+            struct sl_link *link = &pipe->links[e];
+            size_t bytes = (size_t)arrival_count(pipe, link) * sizeof(int64_t);
+            link->arrived[grad] = sl_realloc(link->arrived[grad], bytes + 1);
+            memset(link->arrived[grad], 0, bytes);
+        }
+}
+
+void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad, int64_t place,
+                          int64_t ns) {
+    if (pipe->config.trace)
+        link->arrived[grad][place] = ns - pipe->start_ns;
+}
+
+/* When the message of a RECV was there. */
+static int64_t arrival_of(const struct sl_pipe *pipe, const struct sl_action *recv) {
+    const struct sl_link *link = &pipe->links[recv->edge];
+    bool grad = recv->flags & SL_GRAD;
+    int64_t from = grad ? recv->micro : recv->other, to = grad ? recv->other : recv->micro;
+    int32_t per_from = pipe->sched->micros[pipe->config.plan->edges[recv->edge].from];
+    int32_t per_to = pipe->sched->micros[pipe->config.plan->edges[recv->edge].to];
+    int64_t iteration = from / per_from;
+    for (int32_t i = link->of_from[from % per_from]; i < link->of_from[from % per_from + 1]; i++)
+        if (link->pieces[i].to == to % per_to)
+            return link->arrived[grad][iteration * link->piece_count + i];
+    return 0;
+}
+
+/* A receive is posted long before its message comes: it ends when that has arrived, and so does
+ * the send. */
+static void end_messages(struct sl_pipe *pipe) {
+    struct sl_matches *matches = sl_sched_matches_open(&pipe->timeline);
+    for (int w = 0; w < pipe->config.plan->worker_count; w++)
+        for (int64_t i = 0; i < pipe->timeline.lanes[w].count; i++) {
+            struct sl_span *to = &pipe->timeline.lanes[w].at[i];
+            struct sl_moment send, recv;
+            if (to->action.kind != SL_RECV ||
+                !sl_sched_matches_find(matches, &to->action, &send, &recv))
+                continue;
+            struct sl_span *from = &pipe->timeline.lanes[send.lane].at[send.span];
+            int64_t end = arrival_of(pipe, &to->action);
+            end = end > from->end_ns ? end : from->end_ns;
+            from->end_ns = end;
+            to->end_ns = end > to->end_ns ? end : to->end_ns;
+        }
+    sl_sched_matches_close(matches);
+}
+
+static sl_err share_arrivals(struct sl_pipe *pipe) {
+    for (int e = 0; e < pipe->config.plan->edge_count; e++)
+        for (int grad = 0; grad < 2; grad++) {
+            struct sl_link *link = &pipe->links[e];
+            int64_t bytes = arrival_count(pipe, link) * (int64_t)sizeof(int64_t);
+            SL_TRY(sl_comm_merge(pipe->comm, link->arrived[grad], bytes));
+        }
+    return SL_OK;
+}
+
+sl_err sl_pipe_open_trace(struct sl_pipe *pipe) {
+    pipe->timeline.sched = pipe->sched;
+    pipe->timeline.lane_count = pipe->config.plan->worker_count;
+    pipe->timeline.measured = true;
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        struct sl_lane *lane = &pipe->workers[w].lane;
+        pipe->workers[w].busy_ns = 0;
+        free(lane->at);
+        *lane = (struct sl_lane){0};
+        if (!pipe->config.trace)
+            continue;
+        int64_t count = lane_length(pipe, w);
+        lane->at = calloc((size_t)count + 1, sizeof *lane->at);
+        if (!lane->at)
+            return sl_fail(SL_ERR_SYSTEM, "cannot allocate a trace of %lld actions",
+                           (long long)count);
+    }
+    if (pipe->config.trace)
+        open_arrivals(pipe);
+    return SL_OK;
+}
+
+/* Every rank gets the lanes of all. */
+static sl_err share_lanes(struct sl_pipe *pipe) {
+    for (int w = 0; w < pipe->config.plan->worker_count; w++) {
+        struct sl_lane *lane = &pipe->workers[w].lane;
+        lane->count = lane_length(pipe, w);
+        SL_TRY(sl_comm_merge(pipe->comm, lane->at, lane->count * (int64_t)sizeof *lane->at));
+        pipe->timeline.lanes[w] = *lane;
+    }
+    return SL_OK;
+}
+
+sl_err sl_pipe_close_trace(struct sl_pipe *pipe) {
+    int64_t end = sl_clock_ns() - pipe->start_ns;
+    int count = pipe->config.plan->worker_count;
+    pipe->run_ns = end;
+    for (int w = 0; w < count; w++)
+        pipe->busy_ns[w] = pipe->workers[w].busy_ns;
+    SL_TRY(sl_comm_merge(pipe->comm, pipe->busy_ns, count * (int64_t)sizeof *pipe->busy_ns));
+    if (!pipe->config.trace)
+        return SL_OK;
+    pipe->timeline.end_ns = end;
+    SL_TRY(share_lanes(pipe));
+    SL_TRY(share_arrivals(pipe));
+    end_messages(pipe);
+    return SL_OK;
+}

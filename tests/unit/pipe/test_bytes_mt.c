@@ -1,0 +1,109 @@
+/* Memory of the workers of a pipeline: what is allocated is what the verifier counted, to 3 % and
+ * never more, for whole and split backwards, recomputation, slack and two weight versions; 2bw
+ * holds exactly two copies of the weights; and several stages on a worker have one work area. */
+#include "graph/stats.h"
+#include "pipe/state.h"
+#include "plan/bytes.h"
+#include "support/pipe_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STAGES = 4, STEPS = 6 };
+
+static const struct row {
+    const char *schedule;
+    bool split, recompute;
+    int slack, versions;
+} rows[] = {
+    {"gpipe", false, false, 0, 1}, {"1f1b", false, false, 0, 1}, {"1f1b", false, true, 0, 1},
+    {"1f1b", false, false, 2, 1},  {"zb-h1", true, false, 0, 1}, {"zb-h2", true, false, 0, 1},
+    {"2bw", false, false, 0, 2},   {"2bw", false, true, 1, 2},
+};
+
+/* What the verifier counts too: the objects that describe a stage, large only beside tiny tensors.
+ */
+static int64_t host_bytes(const struct sl_worker *worker, const struct sl_optim *optim) {
+    const struct sl_program *p = worker->programs[SL_WORKER_FULL];
+    return p->arena.used_bytes + sl_graph_bytes(p->graph) + sl_plan_staging_bytes(p) +
+           sl_plan_optim_scratch(p, optim);
+}
+
+static void test_bytes(void **state) {
+    (void)state;
+    struct pipe_case c;
+    pipe_case_open_zoo(&c, "gpt-nano", "V=64,T=16,P=16,L=6,C=32,H=4");
+    for (int i = 0; i < SL_COUNT(rows); i++) {
+        const struct row *row = &rows[i];
+        struct sl_train_config config = pipe_case_config(&c, "adamw", 24, 12, STEPS);
+        config.device = sl_device_find("reference"); /* which has no scratch of its own */
+        config.recompute = row->recompute;
+        c.split = row->split;
+        pipe_case_cut(&c, &config, STAGES, NULL);
+        struct sl_pipe_config pc = {.train = &config,
+                                    .plan = c.plan,
+                                    .stage_of = c.stage_of,
+                                    .schedule = row->schedule,
+                                    .slack = row->slack};
+        struct sl_pipe *pipe;
+        if (sl_pipe_open(&pc, &pipe) != SL_OK)
+            fail_msg("%s: %s", row->schedule, sl_err_message());
+        const int64_t *bytes = sl_pipe_bytes(pipe);
+        for (int w = 0; w < STAGES; w++) {
+            int64_t proved = sl_sched_worker_bytes(pipe->sched, w);
+            int64_t host = host_bytes(sl_pipe_worker(pipe, w), &config.optim);
+            if (bytes[w] > proved - host || (double)bytes[w] < 0.97 * (double)(proved - host))
+                fail_msg("%s, recompute %d, slack %d, worker %d: %lld allocated, %lld proved",
+                         row->schedule, row->recompute, row->slack, w, (long long)bytes[w],
+                         (long long)(proved - host));
+            assert_int_equal(sl_pipe_worker(pipe, w)->versions, row->versions);
+            assert_int_equal(pipe->sched->pools[w][SL_POOL_WEIGHT].count, row->versions);
+        }
+        sl_pipe_close(pipe);
+    }
+    pipe_case_close(&c);
+}
+
+/* Two stages on each of two workers, which take turns with what lasts no longer than an action. */
+static void test_shared(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "interleaved", "graph"};
+    static const int worker_of[STAGES] = {0, 1, 0, 1};
+    struct pipe_case c;
+    pipe_case_open_zoo(&c, "gpt-nano", "V=64,T=64,P=64,L=6,C=32,H=4");
+    for (int i = 0; i < SL_COUNT(schedules); i++) {
+        struct sl_train_config config = pipe_case_config(&c, "muon", 24, 4, STEPS);
+        struct sl_step_report reports[STEPS];
+        struct sl_pipe *pipe;
+        config.device = sl_device_find("reference");
+        config.recompute = true; /* in the work area, which is then most of all */
+        pipe_case_cut(&c, &config, STAGES, worker_of);
+        struct sl_pipe_config pc = {
+            .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = schedules[i]};
+        if (sl_pipe_open(&pc, &pipe) != SL_OK || sl_pipe_run(pipe, 1, reports) != SL_OK)
+            fail_msg("%s: %s", schedules[i], sl_err_message());
+        for (int w = 0; w < 2; w++) {
+            const struct sl_seat_state *a = pipe->seat_at[w], *b = pipe->seat_at[w + 2];
+            const struct sl_worker *one = a->train.worker, *two = b->train.worker;
+            assert_ptr_equal(one->work, two->work);
+            assert_ptr_equal(one->staging, two->staging);
+            assert_ptr_equal(a->train.opt_scratch, b->train.opt_scratch);
+            int64_t least = one->work_bytes < two->work_bytes ? one->work_bytes : two->work_bytes;
+            int64_t proved = sl_sched_worker_bytes(pipe->sched, w), bytes = sl_pipe_bytes(pipe)[w];
+            assert_true(bytes <= proved && bytes + least > proved); /* two would not fit */
+        }
+        sl_pipe_close(pipe);
+    }
+    pipe_case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_shared)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
