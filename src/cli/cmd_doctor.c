@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
-#include "cli/sim_args.h"
+#include "cli/terminal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,13 +1,13 @@
-/* sluice import: read another planner's input and say what it holds. */
+/* sluice import: read another planner's input and print a summary. */
 #include "cli/command.h"
-#include "cli/layers_file.h"
+#include "interop/importer.h"
 
 static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const struct sl_layers *layers;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_cli_layers_open(&arena, args->positional[1], args->positional[0], &layers));
+    SL_TRY_OUT(sl_interop_import(&arena, args->positional[1], args->positional[0], &layers));
     if (sl_args_has(args, "--json"))
         sl_cost_layers_summary_json(layers, &text);
     else

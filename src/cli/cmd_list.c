@@ -3,7 +3,6 @@
 #include "cli/command.h"
 #include "cli/list.h"
 #include "cli/model_file.h"
-#include "cli/model_report.h"
 #include "comm/comm.h"
 #include "cost/machine.h"
 #include "data/data.h"
@@ -13,6 +12,7 @@
 #include "optim/lr.h"
 #include "optim/policy.h"
 #include "profile/devices.h"
+#include "report/model.h"
 #include "sched/schedule.h"
 #include "search/planner.h"
 
@@ -32,7 +32,8 @@ static sl_err fill_models(const struct sl_args *args, struct sl_listing *list) {
             for (int64_t p = 0; p < graph->params.count; p++)
                 elements += (double)sl_graph_shape_numel(
                     &graph->values.at[graph->params.at[p].value].shape, 1);
-            row.detail = sl_arena_printf(&list->arena, "%s", sl_cli_human_params(elements, count));
+            row.detail =
+                sl_arena_printf(&list->arena, "%s", sl_report_human_params(elements, count));
             row.brief = sl_arena_dup(&list->arena, graph->brief, strlen(graph->brief));
         } else {
             row.brief = sl_arena_printf(&list->arena, "does not read: %s", sl_err_message());

@@ -1,7 +1,7 @@
 /* sluice model: check a model and say what it is. */
 #include "cli/command.h"
 #include "cli/model_file.h"
-#include "cli/model_report.h"
+#include "report/model.h"
 
 static sl_err check_form(const struct sl_args *args) {
     int forms =
@@ -23,9 +23,9 @@ static sl_err run(const struct sl_args *args) {
     else if (sl_args_has(args, "--dot"))
         sl_graph_model_write_dot(graph, &text);
     else if (sl_args_has(args, "--json"))
-        sl_cli_model_report_json(graph, &text);
+        sl_report_model_json(graph, &text);
     else
-        sl_cli_model_report(graph, &text);
+        sl_report_model(graph, &text);
     SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);

@@ -1,29 +1,154 @@
 /* sluice plan: cut a model, or a graph of another planner, into stages for a machine. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
-#include "cli/plan_kinds.h"
+#include "cli/terminal.h"
+#include "job/plan.h"
 
-#include <string.h>
-
-/* Models have a name or end in .model; everything else that is a file is somebody else's. */
+/* A file that does not end in .model is an input of another planner. */
 static bool is_imported(const struct sl_args *args) {
     const char *name = args->positional[0];
-    size_t length = strlen(name);
-    if (sl_args_has(args, "--cost-model"))
-        return true;
-    return !(length > 6 && strcmp(name + length - 6, ".model") == 0) && sl_file_exists(name);
+    return sl_args_has(args, "--cost-model") ||
+           (!sl_cli_ends(name, ".model") && sl_file_exists(name));
 }
 
-sl_err sl_cli_plan_until(const struct sl_args *args, int64_t *until_ns) {
-    double seconds = 0;
-    SL_TRY(sl_args_double(args, "--time-limit", 0, 1e7, &seconds));
-    *until_ns = seconds > 0 ? sl_clock_ns() + (int64_t)(seconds * 1e9) : 0;
+/* ---- a graph of another planner ---- */
+
+static sl_err parse_peer(const struct sl_args *args, struct sl_job_peer_request *out) {
+    *out = (struct sl_job_peer_request){.file = args->positional[0],
+                                        .format = sl_args_text(args, "--cost-model", NULL),
+                                        .planner = sl_args_text(args, "--planner", NULL),
+                                        .levels = sl_args_text(args, "--levels", NULL),
+                                        .bandwidths = sl_args_text(args, "--bandwidth", NULL),
+                                        .cpus = -1,
+                                        .memory_bytes = -1,
+                                        .all_devices = sl_args_has(args, "--all-devices"),
+                                        .straight = sl_args_has(args, "--straight"),
+                                        .free_links = sl_args_has(args, "--free-links"),
+                                        .scattered = sl_args_has(args, "--non-contiguous")};
+    if (sl_args_has(args, "-o"))
+        return sl_fail(SL_ERR_USAGE, "plan: -o writes plans of models; --json has everything of "
+                                     "this plan");
+    SL_TRY(sl_args_int(args, "--devices", 1, 1 << 20, &out->devices));
+    SL_TRY(sl_args_int(args, "--micro", 1, 1 << 30, &out->micros));
+    SL_TRY(sl_args_int(args, "--cpus", 0, 1 << 20, &out->cpus));
+    SL_TRY(sl_args_bytes(args, "--memory", &out->memory_bytes));
+    return sl_args_double(args, "--time-limit", 0, 1e7, &out->time_limit_s);
+}
+
+static sl_err plan_imported(const struct sl_args *args, struct sl_arena *arena,
+                            struct sl_text *text) {
+    struct sl_job_peer_request request;
+    struct sl_report_peer_plan report;
+    SL_TRY(parse_peer(args, &request));
+    SL_TRY(sl_job_plan_peer(arena, &request, &report));
+    if (sl_args_has(args, "--json"))
+        sl_report_peer_plan_json(&report, text);
+    else
+        sl_report_peer_plan(&report, text);
     return SL_OK;
 }
 
+/* ---- a model ---- */
+
+struct progress {
+    int64_t start_ns, shown_ns;
+};
+
+/* Replaces the status line, at most ten times a second. */
+static void show_progress(void *ctx, const char *phase, const struct sl_result *so_far,
+                          int64_t until_ns) {
+    struct progress *p = ctx;
+    char best[SL_HUMAN_BYTES] = "none", took[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES];
+    int64_t now = sl_clock_ns();
+    if (now - p->shown_ns < 100000000)
+        return;
+    p->shown_ns = now;
+    if (so_far->found)
+        sl_human_ns(so_far->best.score.step_ns, best);
+    sl_log_status(false, "plan: %s, %lld played, best step %s, %s so far%s%s", phase,
+                  (long long)so_far->played, best, sl_human_ns(now - p->start_ns, took),
+                  until_ns > now ? ", left at most " : "",
+                  until_ns > now ? sl_human_ns(until_ns - now, left) : "");
+}
+
+static sl_err parse_model(const struct sl_args *args, struct sl_job_plan_request *out) {
+    int64_t threads = 0;
+    *out =
+        (struct sl_job_plan_request){.machine = sl_args_text(args, "--machine", NULL),
+                                     .cost_file = sl_args_text(args, "--cost", NULL),
+                                     .planner = sl_args_text(args, "--planner", NULL),
+                                     .schedule = sl_args_text(args, "--schedule", NULL),
+                                     .staleness_cost = sl_args_text(args, "--staleness-cost", NULL),
+                                     .dtype = sl_args_text(args, "--dtype", NULL),
+                                     .optimizer = sl_args_text(args, "--optimizer", NULL),
+                                     .recompute = sl_args_text(args, "--recompute", NULL),
+                                     .straight = sl_args_has(args, "--straight"),
+                                     .whole_layers = sl_args_has(args, "--whole-layers"),
+                                     .what_if = !sl_args_has(args, "--json"),
+                                     .progress = show_progress};
+    SL_TRY(sl_args_int(args, "--batch", 1, 1 << 30, &out->batch));
+    SL_TRY(sl_args_int(args, "--micro", 1, 1 << 30, &out->micros));
+    SL_TRY(sl_args_int(args, "--devices", 1, SL_DEVICE_MAX, &out->devices));
+    SL_TRY(sl_args_bytes(args, "--memory", &out->memory_bytes));
+    SL_TRY(sl_args_int(args, "--threads", 1, 1024, &threads));
+    out->threads = (int)threads;
+    return sl_args_double(args, "--time-limit", 0, 1e7, &out->time_limit_s);
+}
+
+static sl_err write_plan(const struct sl_plan *plan, const char *path) {
+    struct sl_text text = {0};
+    sl_plan_write(plan, &text);
+    sl_err err = sl_file_write(path, text.at, text.length);
+    sl_text_free(&text);
+    return err;
+}
+
+static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
+                         const struct sl_graph *graph, struct sl_text *text) {
+    struct sl_job_plan_request request;
+    struct sl_job_planned planned;
+    struct progress progress = {.start_ns = sl_clock_ns()};
+    SL_TRY(parse_model(args, &request));
+    request.graph = graph;
+    request.progress_ctx = &progress;
+    SL_TRY(sl_job_plan(arena, &request, &planned));
+    if (sl_args_has(args, "-o"))
+        SL_TRY(write_plan(planned.search.plan, sl_args_text(args, "-o", NULL)));
+    struct sl_report_search report = {.spec = &planned.spec,
+                                      .search = &planned.search,
+                                      .search_ns = planned.search_ns,
+                                      .what_if = planned.what_if};
+    if (sl_args_has(args, "--json"))
+        sl_report_search_json(&report, text);
+    else
+        sl_report_search(&report, text);
+    return SL_OK;
+}
+
+static sl_err plan_model(const struct sl_args *args, struct sl_arena *arena, struct sl_text *text) {
+    struct sl_graph *graph = NULL;
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_cli_model_open(args, args->positional[0], false, &graph));
+    SL_TRY_OUT(sl_graph_autodiff(graph));
+    SL_TRY_OUT(plan_graph(args, arena, graph, text));
+    sl_log_status_end();
+out:
+    sl_graph_close(graph);
+    return err;
+}
+
 static sl_err run(const struct sl_args *args) {
-    return is_imported(args) ? sl_cli_plan_imported(args) : sl_cli_plan_model(args);
+    struct sl_arena arena = {0};
+    struct sl_text text = {0};
+    sl_err err =
+        is_imported(args) ? plan_imported(args, &arena, &text) : plan_model(args, &arena, &text);
+    if (err == SL_OK)
+        err = sl_cli_print(&text);
+    sl_text_free(&text);
+    sl_arena_free(&arena);
+    return err;
 }
 
 static const struct sl_option options[] = {

@@ -1,8 +1,8 @@
-/* sluice report: timelines as one self-contained page, or as a picture; the page of a run. */
+/* sluice report: draw timelines, or the page of a run directory. */
 #include "cli/command.h"
 #include "cli/run_report.h"
 #include "cli/sched_args.h"
-#include "cli/sim_args.h"
+#include "cli/terminal.h"
 
 static bool is_run(struct sl_arena *arena, const char *path) {
     return sl_file_exists(sl_arena_printf(arena, "%s/log.jsonl", path));
@@ -10,10 +10,15 @@ static bool is_run(struct sl_arena *arena, const char *path) {
 
 static sl_err add(const struct sl_args *args, const char *path, const char *schedule,
                   struct sl_arena *arena, struct sl_picture *out) {
-    struct sl_cli_sim s = {.has_picture = true};
+    struct sl_job_sim_request request;
+    struct sl_report_sim s;
     if (path && sl_cli_ends(path, ".json"))
-        return sl_cli_trace(path, arena, out);
-    SL_TRY(sl_cli_simulate(args, path, schedule, arena, &s));
+        return sl_report_trace_file(arena, path, out);
+    SL_TRY(sl_cli_sim_request(args, path, &request));
+    request.picture = true;
+    if (schedule)
+        request.sched.schedule = schedule;
+    SL_TRY(sl_job_sim(arena, &request, &s));
     *out = s.picture;
     return SL_OK;
 }
@@ -33,7 +38,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     if (against)
         SL_TRY(add(args, files ? args->positional[0] : NULL, against, arena, &pictures[count++]));
     for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
-        SL_TRY(sl_cli_draw(to, pictures, count));
+        SL_TRY(sl_report_draw(to, pictures, count));
     return SL_OK;
 }
 

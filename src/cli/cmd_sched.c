@@ -1,7 +1,7 @@
 /* sluice sched: build a schedule, lower and verify it, say what it needs, write it. */
 #include "cli/command.h"
 #include "cli/sched_args.h"
-#include "cli/sim_args.h"
+#include "cli/terminal.h"
 #include "interop/torch_csv.h"
 
 #include <string.h>
@@ -29,29 +29,37 @@ static sl_err write_sched(const struct sl_args *args, struct sl_arena *arena,
     return err;
 }
 
-static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
+static sl_err run_in(const struct sl_args *args, struct sl_arena *arena, struct sl_text *text) {
+    const char *input = args->positional_count ? args->positional[0] : NULL;
+    const char *output = sl_args_text(args, "-o", NULL);
+    struct sl_job_sched_request request;
+    struct sl_sched_opts opts;
     const struct sl_plan *plan;
     const struct sl_sched *sched;
     const struct sl_sim *sim;
-    struct sl_sched_opts opts;
-    struct sl_text text = {0};
-    SL_TRY(sl_cli_plan(args, arena, &plan));
-    SL_TRY(sl_cli_sched_opts(args, arena, plan, &opts));
+    SL_TRY(sl_cli_sched_request(args, input, &request));
+    SL_TRY(sl_job_sched_plan(arena, &request, &plan));
+    SL_TRY(sl_job_sched_opts(arena, &request, plan, &opts));
     SL_TRY(sl_sched_build(arena, plan, &opts, &sched));
     SL_TRY(write_sched(args, arena, plan, &opts, sched));
-    const char *path = sl_args_text(args, "-o", NULL);
-    if (path && strcmp(path, "-") == 0) /* the schedule itself has gone there */
+    if (output && strcmp(output, "-") == 0) /* standard output has the schedule itself */
         return SL_OK;
+    if (!sl_args_has(args, "--json")) {
+        sl_report_sched(sched, text);
+        return SL_OK;
+    }
     SL_TRY(sl_sim_run(arena, sched, &(struct sl_sim_opts){0}, &sim)); /* messages take no time */
-    sl_cli_sched_summary(sched, sim, sl_args_has(args, "--json"), &text);
-    sl_err err = sl_cli_print(&text);
-    sl_text_free(&text);
-    return err;
+    sl_report_sched_json(sched, sim, text);
+    return SL_OK;
 }
 
 static sl_err run(const struct sl_args *args) {
     struct sl_arena arena = {0};
-    sl_err err = run_in(args, &arena);
+    struct sl_text text = {0};
+    sl_err err = run_in(args, &arena, &text);
+    if (err == SL_OK)
+        err = sl_cli_print(&text);
+    sl_text_free(&text);
     sl_arena_free(&arena);
     return err;
 }

@@ -1,13 +1,13 @@
-/* sluice verify: prove a schedule from a file, or print the shortest reason why not. */
+/* sluice verify: prove a schedule from a file, or print the shortest counterexample. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/sched_args.h"
+#include "job/sim.h"
 #include "sched/watch.h"
 
 #include <string.h>
 
-/* The same plan with this memory on every worker. */
+/* Sets the memory of every worker in the plan. */
 static sl_err limit_memory(struct sl_arena *arena, int64_t bytes, struct sl_sched *sched) {
     int64_t *memory = SL_NEW(arena, int64_t, sched->plan->worker_count);
     for (int i = 0; i < sched->plan->worker_count; i++)
@@ -21,7 +21,7 @@ struct progress {
     int64_t start_ns, shown_ns;
 };
 
-/* At most ten lines a second, on a terminal; each replaces the last. */
+/* Replaces the status line, at most ten times a second. */
 static void show_progress(void *ctx, int64_t done, int64_t all) {
     struct progress *p = ctx;
     char left[SL_HUMAN_BYTES];
@@ -41,8 +41,8 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     int64_t memory = 0;
     SL_TRY(sl_args_bytes(args, "--memory", &memory));
     sl_log_status(false, "verify: reading %s", args->positional[0]);
-    SL_TRY(sl_cli_sched_read(args->positional[0], arena, &sched));
-    if (memory) /* before lowering, which posts receives by what there is */
+    SL_TRY(sl_job_sched_read(arena, args->positional[0], &sched));
+    if (memory) /* lowering posts receives early if the memory allows */
         SL_TRY(limit_memory(arena, memory, sched));
     if (!sched->lowered)
         SL_TRY(sl_sched_lower(arena, sched, &sched));
@@ -50,7 +50,10 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     struct sl_sched_watch watch = {show_progress, &progress};
     SL_TRY(sl_sched_verify_watched(sched, &watch));
     sl_log_status_end();
-    sl_cli_sched_summary(sched, NULL, sl_args_has(args, "--json"), &text);
+    if (sl_args_has(args, "--json"))
+        sl_report_sched_json(sched, NULL, &text);
+    else
+        sl_report_sched(sched, &text);
     sl_err err = sl_cli_print(&text);
     sl_text_free(&text);
     return err;

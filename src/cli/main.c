@@ -1,4 +1,4 @@
-/* sluice: find the command, parse its options, run it, say what went wrong, exit. */
+/* sluice: find the command, parse its options, run it, print the error, exit. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/json.h"
 #include "base/log.h"
@@ -92,6 +92,30 @@ static sl_err check_positional(const struct sl_command *command, const struct sl
     return SL_OK;
 }
 
+/* Length of the field that begins the message ("time limit: ..."), if an option has its name. */
+static size_t field_length(const struct sl_option *option, const char *message) {
+    size_t length = strcspn(message, ":"), at = 0;
+    if (strncmp(option->name, "--", 2) != 0 || strlen(option->name) != length + 2)
+        return 0;
+    while (at < length && (message[at] == option->name[at + 2] ||
+                           (message[at] == ' ' && option->name[at + 2] == '-')))
+        at++;
+    return at == length ? length : 0;
+}
+
+/* Components name fields in their messages; users know them as options. */
+static void name_option(const struct sl_command *command) {
+    struct sl_text text = {0};
+    for (const struct sl_option *o = command->options; o->name && !text.length; o++) {
+        size_t length = field_length(o, sl_err_message());
+        if (length)
+            sl_text_printf(&text, "%s%s", o->name, sl_err_message() + length);
+    }
+    if (text.length)
+        sl_err_set_message(text.at);
+    sl_text_free(&text);
+}
+
 static sl_err run_command(const struct sl_command *command, int argc, char **argv) {
     struct sl_args args;
     SL_TRY(
@@ -110,7 +134,10 @@ static sl_err run_command(const struct sl_command *command, int argc, char **arg
     bool dumb = !term || strcmp(term, "dumb") == 0;
     sl_log_open(sl_args_has(&args, "--quiet") ? SL_LOG_QUIET : SL_LOG_NORMAL, terminal && !dumb,
                 terminal && !dumb && !getenv("NO_COLOR"));
-    return command->run(&args);
+    sl_err err = command->run(&args);
+    if (err == SL_ERR_USAGE)
+        name_option(command);
+    return err;
 }
 
 static sl_err dispatch(int argc, char **argv) {
@@ -136,7 +163,7 @@ static sl_err dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f is an error, not the end */
     sl_err err = dispatch(argc, argv);
-    if (err != SL_OK && *sl_err_message()) /* else it is said already */
+    if (err != SL_OK && *sl_err_message()) /* empty: already printed */
         fprintf(stderr, "sluice: %s\n", sl_err_message());
     return (int)err;
 }

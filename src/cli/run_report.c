@@ -7,7 +7,7 @@
 #include "base/vec.h"
 #include "cli/forecast.h"
 #include "cli/op_times.h"
-#include "cli/sim_args.h"
+#include "cli/terminal.h"
 #include "op/registry.h"
 #include "report/curves.h"
 
@@ -160,7 +160,7 @@ static sl_err read_pipeline(struct run *r) {
     if (!has_file(r, "timeline.trace.json"))
         return SL_OK;
     path = sl_arena_printf(r->arena, "%s/timeline.trace.json", r->path);
-    SL_TRY(sl_cli_trace(path, r->arena, &r->measured));
+    SL_TRY(sl_report_trace_file(r->arena, path, &r->measured));
     return predict(r, plan);
 }
 

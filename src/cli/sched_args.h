@@ -1,13 +1,11 @@
-/* A schedule from the command line: a plan, a chain or a graph, and a row of the registry. Shared
- * by the commands that build one. */
+/* Options of the commands that build or simulate a schedule: sched, sim, report. */
 #ifndef SL_CLI_SCHED_ARGS_H
 #define SL_CLI_SCHED_ARGS_H
 
 #include "base/opt.h"
-#include "sched/schedule.h"
-#include "sim/sim.h"
+#include "job/sim.h"
 
-/* Rows for the option tables of those commands. */
+/* Rows of their option tables. */
 #define SL_SCHED_OPTIONS                                                                           \
     {"--chain", "N", "N stages in a row", false},                                                  \
         {"--dag", "EDGES", "a graph of stages: 'a>b,a>c,b>d,c>d'", false},                         \
@@ -25,23 +23,19 @@
         "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \
     }
 
-/* The plan that the arguments describe (positional X.plan, --chain or --dag). */
-SL_MUST_CHECK sl_err sl_cli_plan(const struct sl_args *args, struct sl_arena *arena,
-                                 const struct sl_plan **out);
-/* The options for it. */
-SL_MUST_CHECK sl_err sl_cli_sched_opts(const struct sl_args *args, struct sl_arena *arena,
-                                       const struct sl_plan *plan, struct sl_sched_opts *out);
+#define SL_SIM_OPTIONS                                                                             \
+    {"--links", "L", "'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=all,receive=early'",       \
+     false},                                                                                       \
+        {"--cold", "C", "what a pass takes more after a wait: 'F=40us,B=90us,after=5ms'", false},  \
+    {                                                                                              \
+        "--send", "MODE", "overlap (default), rendezvous or blocking", false                       \
+    }
 
-/* A .sched file, or a PyTorch .csv. As it is. */
-SL_MUST_CHECK sl_err sl_cli_sched_read(const char *path, struct sl_arena *arena,
-                                       struct sl_sched **out);
-
-/* Most micro-batches of a seat between F and B or I; most steps its forwards are behind. */
-void sl_cli_sched_measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay);
-
-/* The summary of a verified schedule, as text or JSON; without `sim` it tells no times and peaks.
- */
-void sl_cli_sched_summary(const struct sl_sched *sched, const struct sl_sim *sim, bool json,
-                          struct sl_text *out);
+/* Fills the request from the options. `path` is X.plan, or NULL for --chain or --dag. */
+SL_MUST_CHECK sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
+                                          struct sl_job_sched_request *out);
+/* The same of a simulation; `path` may also be X.sched or X.csv. */
+SL_MUST_CHECK sl_err sl_cli_sim_request(const struct sl_args *args, const char *path,
+                                        struct sl_job_sim_request *out);
 
 #endif

@@ -22,4 +22,8 @@ const struct sl_importer *sl_interop_importer_find(const char *name);
 /* The format a text looks like, by its first keys or lines; NULL: none of them. */
 const struct sl_importer *sl_interop_importer_guess(const char *text, size_t length);
 
+/* Reads a file. `format` NULL: guessed from the text. */
+SL_MUST_CHECK sl_err sl_interop_import(struct sl_arena *arena, const char *path, const char *format,
+                                       const struct sl_layers **out);
+
 #endif

@@ -73,6 +73,13 @@ void sl_report_trace(const struct sl_picture *picture, struct sl_text *out);
 SL_MUST_CHECK sl_err sl_report_trace_read(struct sl_arena *arena, const char *file,
                                           const char *text, size_t length, struct sl_picture *out);
 
+/* Reads X.trace.json. */
+SL_MUST_CHECK sl_err sl_report_trace_file(struct sl_arena *arena, const char *path,
+                                          struct sl_picture *out);
+/* Writes pictures to a file by its ending: .html (one or two pictures), .svg, .json (Chrome trace),
+ * .txt (grid). */
+SL_MUST_CHECK sl_err sl_report_draw(const char *path, const struct sl_picture *pictures, int count);
+
 /* Colours of kinds: "#rrggbb", and the 256-colour number for terminals. */
 const char *sl_report_colour(enum sl_kind kind);
 int sl_report_ansi(enum sl_kind kind);

@@ -1,7 +1,7 @@
 /* The published planners' objectives on their own inputs: reached or beaten, and the printed plan
  * re-evaluates to the printed objective. Skips where ../shared/data is absent. */
-#include "cli/plan_report.h"
 #include "interop/importer.h"
+#include "report/peer_plan.h"
 #include "support/plan_eval.h"
 
 #include <math.h>
@@ -99,12 +99,12 @@ static void check_printed(const struct sl_layers *layers, const struct sl_peer_q
     struct sl_text text = {0};
     struct sl_peers_plan read;
     const char *reason;
-    struct sl_cli_plan_report report = {.file = "x",
-                                        .planner = "sluice",
-                                        .model = sl_peers_model_find(model),
-                                        .layers = layers,
-                                        .plan = plan};
-    sl_cli_plan_report_json(&report, &text);
+    struct sl_report_peer_plan report = {.file = "x",
+                                         .planner = "sluice",
+                                         .model = sl_peers_model_find(model),
+                                         .layers = layers,
+                                         .plan = plan};
+    sl_report_peer_plan_json(&report, &text);
     assert_true(sl_eval_read(&arena, layers, text.at, text.length, &read));
     double again = sl_eval_plan(model, layers, query, &read, &reason);
     if (again < 0)

@@ -1,4 +1,4 @@
-/* What a model is: sizes, inputs, costs, structure, largest tensors.
+/* Report of a model as text.
  *
  *   gpt2: GPT-2, 124M parameters, tied embeddings (Radford et al. 2019)
  *
@@ -6,7 +6,7 @@
  *     inputs        tokens       int[B,1024] < 50257
  *     parameters    124,439,808 in 148 tensors, 474.7 MiB in fp32
  */
-#include "cli/model_report.h"
+#include "report/model.h"
 
 #include "graph/branch.h"
 #include "graph/stats.h"
@@ -18,7 +18,7 @@
 
 enum { LARGEST = 5, NAME_WIDTH = 12, LINE = 96, ELEMENT_BYTES = 4 };
 
-const char *sl_cli_human_params(double count, char out[SL_HUMAN_BYTES]) {
+const char *sl_report_human_params(double count, char out[SL_HUMAN_BYTES]) {
     sl_human_count(count, out);
     char *billion = strchr(out, 'G');
     if (billion)
@@ -39,7 +39,7 @@ static const char *with_commas(int64_t value, char out[SL_HUMAN_BYTES]) {
     return out;
 }
 
-/* "273.5 G": the number and its prefix apart. */
+/* "273.5 G": a blank between number and unit prefix. */
 static const char *prefixed(double count, char out[SL_HUMAN_BYTES]) {
     char text[SL_HUMAN_BYTES];
     sl_human_count(count, text);
@@ -48,7 +48,7 @@ static const char *prefixed(double count, char out[SL_HUMAN_BYTES]) {
     return out;
 }
 
-/* ---- families: tensors that differ in a number of their name only ---- */
+/* ---- families: tensors whose names differ only in a number ---- */
 
 struct family {
     const char *name;  /* "h.*.mlp.c_fc.weight" */
@@ -62,7 +62,7 @@ struct families {
     SL_VEC(struct family) at;
 };
 
-/* Parts of a name that are numbers become '*', a node's number is left out:
+/* Replace parts that are numbers by '*' and drop the number of a node:
  * h.3.mlp.gelu_16 -> h.*.mlp.gelu */
 static void generalise(char *name, bool is_node) {
     char *to = name;
@@ -84,7 +84,7 @@ static void generalise(char *name, bool is_node) {
     *to = 0;
 }
 
-/* `shape` is what stands behind the name; NULL: the value's shape. */
+/* `shape` is the text after the name; NULL: the value's shape. */
 static void add_family(const struct sl_graph *graph, struct families *all, int value,
                        const char *shape) {
     char name[SL_NAME_TEXT], own[SL_SHAPE_TEXT];
@@ -120,7 +120,7 @@ static void free_families(struct families *all) {
     sl_arena_free(&all->arena);
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 static void put_label(struct sl_text *text, const char *label) {
     sl_text_printf(text, "  %-13s ", label);
@@ -231,7 +231,7 @@ static void put_costs(struct sl_text *text, const struct sl_graph *graph,
                    (long long)stats->weight_grad_nodes);
 }
 
-/* The lines of another writer, each behind the label's column. */
+/* Indents every line of the branch summary to the label's column. */
 static void put_structure(struct sl_text *text, const struct sl_graph *graph) {
     struct sl_arena arena = {0};
     struct sl_text lines = {0};
@@ -248,7 +248,7 @@ static void put_structure(struct sl_text *text, const struct sl_graph *graph) {
     sl_arena_free(&arena);
 }
 
-/* The families that take most, as a share of all. */
+/* The largest families, with their share of all elements. */
 static void put_largest(struct sl_text *text, const char *title, struct families *all) {
     char size[SL_HUMAN_BYTES];
     int64_t elements = 0;
@@ -288,7 +288,7 @@ static void put_largest_values(struct sl_text *text, const struct sl_graph *grap
     free_families(&all);
 }
 
-void sl_cli_model_report(const struct sl_graph *graph, struct sl_text *text) {
+void sl_report_model(const struct sl_graph *graph, struct sl_text *text) {
     struct sl_graph_stats stats;
     sl_graph_stats(graph, &stats);
     sl_text_printf(text, "%s%s%s\n\n", graph->name, *graph->brief ? ": " : "", graph->brief);

@@ -1,5 +1,5 @@
-/* Find the importer of a file and let it read. */
-#include "cli/layers_file.h"
+/* Reading a file of another planner by the importer of its format. */
+#include "interop/importer.h"
 
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@ static sl_err unknown_format(const char *format) {
                    near ? near : "", near ? "'?" : "");
 }
 
-sl_err sl_cli_layers_open(struct sl_arena *arena, const char *path, const char *format,
-                          const struct sl_layers **out) {
+sl_err sl_interop_import(struct sl_arena *arena, const char *path, const char *format,
+                         const struct sl_layers **out) {
     const struct sl_importer *importer = format ? sl_interop_importer_find(format) : NULL;
     char *text = NULL;
     size_t length;
@@ -31,8 +31,7 @@ sl_err sl_cli_layers_open(struct sl_arena *arena, const char *path, const char *
         importer = sl_interop_importer_guess(text, length);
     if (!importer)
         err = sl_fail(SL_ERR_INPUT,
-                      "%s: not a file of Piper, dnn-partitioning or PipeDream; --cost-model "
-                      "names the format",
+                      "%s: not a file of Piper, dnn-partitioning or PipeDream; name its format",
                       path);
     else
         err = importer->read(arena, path, text, length, out);

@@ -1,8 +1,8 @@
-/* What a model is, as JSON; docs/formats.md has the keys. */
+/* Report of a model as JSON; docs/formats.md lists the keys. */
 #include "base/json.h"
-#include "cli/model_report.h"
 #include "graph/branch.h"
 #include "graph/stats.h"
+#include "report/model.h"
 
 #include <math.h>
 
@@ -67,7 +67,7 @@ static void json_outputs(struct sl_json_out *json, const struct sl_graph *graph)
     sl_json_close(json, ']');
 }
 
-/* Branches with weights; others (the heads of an attention) are no structure to plan with. */
+/* Branches with weights. A planner cannot use others, such as the heads of an attention. */
 static int weighted_branches(const struct sl_branches *branches, const struct sl_segment *segment) {
     int count = 0;
     for (int i = 0; i < segment->count; i++)
@@ -101,7 +101,7 @@ static void json_branches(struct sl_json_out *json, const struct sl_graph *graph
     sl_arena_free(&arena);
 }
 
-void sl_cli_model_report_json(const struct sl_graph *graph, struct sl_text *text) {
+void sl_report_model_json(const struct sl_graph *graph, struct sl_text *text) {
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_graph_stats stats;
     sl_graph_stats(graph, &stats);

@@ -1,5 +1,5 @@
-/* The report of a search: the stages, why they are as they are, and what would change it. */
-#include "cli/search_report.h"
+/* Report of a search: stages, step time, memory, bound, runners-up, gains of a better machine. */
+#include "report/search.h"
 
 #include "base/json.h"
 #include "plan/bytes.h"
@@ -49,7 +49,7 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
     }
 }
 
-/* Stages whose micro-batches are larger than the smallest. */
+/* Stages with larger micro-batches than the smallest of the plan. */
 static void put_sizes(const struct sl_search *s, struct sl_text *out) {
     const struct sl_candidate *c = &s->setup.c;
     for (int i = 0; i < c->stage_count; i++)
@@ -59,7 +59,7 @@ static void put_sizes(const struct sl_search *s, struct sl_text *out) {
                            (long long)s->setup.problem->sizes[sl_candidate_size(c, i)]);
 }
 
-/* Cuts that read the same are told once. */
+/* Different cuts may print the same line; such a line is printed once. */
 static void put_runners(const struct sl_search *s, struct sl_text *out) {
     enum { SHOWN = 3 };
     const struct sl_result *r = &s->result;
@@ -82,24 +82,23 @@ static void put_runners(const struct sl_search *s, struct sl_text *out) {
     }
 }
 
-/* Twice as much of one thing; only when the search was quick. */
-static void put_what_if(const struct sl_cli_search_report *report, struct sl_text *out) {
-    static const struct {
-        const char *text;
-        double memory, bandwidth;
-    } rows[] = {{"twice the memory", 2, 1}, {"links twice as fast", 1, 2}};
+/* Gain in percent of the step; gains below 0.05 % print as "nothing". */
+static void put_gain(struct sl_text *out, const char *label, const char *change, int64_t now,
+                     int64_t then) {
+    double gain = then > 0 && then < now ? 100.0 * (double)(now - then) / (double)now : 0;
+    sl_text_printf(out, "%-12s%s: ", label, change);
+    if (gain >= 0.05)
+        sl_text_printf(out, "-%.1f %% of the step\n", gain);
+    else
+        sl_text_put(out, "nothing\n");
+}
+
+static void put_what_if(const struct sl_report_search *report, struct sl_text *out) {
     int64_t now = report->search->result.best.score.step_ns;
-    if (report->search_ns > 2000000000)
+    if (!report->what_if.known)
         return;
-    for (int i = 0; i < SL_COUNT(rows); i++) {
-        int64_t then = sl_search_what_if(report->spec, rows[i].memory, rows[i].bandwidth);
-        double gain = then > 0 && then < now ? 100.0 * (double)(now - then) / (double)now : 0;
-        sl_text_printf(out, "%-12s%s: %s", i ? "" : "what if", rows[i].text,
-                       gain >= 0.05 ? "" : "nothing");
-        if (gain >= 0.05)
-            sl_text_printf(out, "-%.1f %% of the step", gain);
-        sl_text_put(out, "\n");
-    }
+    put_gain(out, "what if", "twice the memory", now, report->what_if.memory_ns);
+    put_gain(out, "", "links twice as fast", now, report->what_if.links_ns);
 }
 
 static double gap(const struct sl_result *r) {
@@ -117,7 +116,7 @@ static void put_bound(const struct sl_result *r, struct sl_text *out) {
                        gap(r), r->complete ? "" : "; cuts of two orders, not of all downsets");
 }
 
-void sl_cli_search_report(const struct sl_cli_search_report *report, struct sl_text *out) {
+void sl_report_search(const struct sl_report_search *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->setup.problem;
     const struct sl_result *r = &s->result;
@@ -154,7 +153,7 @@ void sl_cli_search_report(const struct sl_cli_search_report *report, struct sl_t
 
 /* ---- JSON ---- */
 
-/* How long the simulator lets its actions take. */
+/* Durations of the actions in the simulation. */
 static void times_json(const int64_t *dur_ns, struct sl_json_out *json) {
     sl_json_key(json, "action_ns");
     sl_json_open(json, '{');
@@ -191,9 +190,9 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_close(json, '}');
 }
 
-/* All workers as threads of one process, and what a pipeline maps and keeps in small pieces beside
- * what one worker does (measured; e2e.plan_memory holds it). */
-static int64_t process_bytes(const struct sl_cli_search_report *report) {
+/* Bytes of one process that runs all workers as threads. PIPE_BYTES is the measured overhead of a
+ * pipeline: mappings and small allocations. The test e2e.plan_memory checks it. */
+static int64_t process_bytes(const struct sl_report_search *report) {
     enum { PIPE_BYTES = 5 << 19 };
     const struct sl_search *s = report->search;
     int64_t all = s->result.best.score.all_bytes;
@@ -204,7 +203,7 @@ static int64_t process_bytes(const struct sl_cli_search_report *report) {
                sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
 }
 
-void sl_cli_search_report_json(const struct sl_cli_search_report *report, struct sl_text *out) {
+void sl_report_search_json(const struct sl_report_search *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
     const struct sl_problem *p = s->setup.problem;
     const struct sl_result *r = &s->result;

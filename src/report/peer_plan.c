@@ -1,12 +1,12 @@
-/* Stages of a plan as a table, or as JSON that anybody can re-evaluate. */
-#include "cli/plan_report.h"
+/* Stages of a plan of an imported graph, as a table and as JSON. */
+#include "report/peer_plan.h"
 
 #include "base/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-static void put_stage(struct sl_text *out, const struct sl_cli_plan_report *report,
+static void put_stage(struct sl_text *out, const struct sl_report_peer_plan *report,
                       const struct sl_peer_stage *stage, int number, int depth) {
     const struct sl_layer *first = &report->layers->at[stage->layers[0]];
     const struct sl_layer *last = &report->layers->at[stage->layers[stage->count - 1]];
@@ -25,7 +25,7 @@ static void put_stage(struct sl_text *out, const struct sl_cli_plan_report *repo
         put_stage(out, report, &stage->inner[i], i, depth + 1);
 }
 
-void sl_cli_plan_report(const struct sl_cli_plan_report *report, struct sl_text *out) {
+void sl_report_peer_plan(const struct sl_report_peer_plan *report, struct sl_text *out) {
     const struct sl_peers_plan *plan = report->plan;
     for (int i = 0; i < plan->stage_count; i++)
         put_stage(out, report, &plan->stages[i], i, 0);
@@ -89,7 +89,7 @@ static void put_stages(struct sl_json_out *json, const struct sl_layers *layers,
     sl_json_close(json, ']');
 }
 
-void sl_cli_plan_report_json(const struct sl_cli_plan_report *report, struct sl_text *out) {
+void sl_report_peer_plan_json(const struct sl_report_peer_plan *report, struct sl_text *out) {
     struct sl_json_out json = {.text = out};
     const struct sl_peers_plan *plan = report->plan;
     sl_json_open(&json, '{');

@@ -1,0 +1,13 @@
+/* Standard output: is it a terminal, how wide, in colour; endings of file names. */
+#ifndef SL_CLI_TERMINAL_H
+#define SL_CLI_TERMINAL_H
+
+#include <stdbool.h>
+
+bool sl_cli_ends(const char *path, const char *ending);
+
+/* True if standard output is a terminal that shows colours (TERM, NO_COLOR). */
+bool sl_cli_colour(void);
+int sl_cli_columns(void); /* of the terminal; 120 if it is none */
+
+#endif

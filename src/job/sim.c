@@ -1,0 +1,89 @@
+/* From a request to a simulated schedule. */
+#include "job/sim.h"
+
+#include <string.h>
+
+static const int64_t picture_max = 20000000; /* actions: about 2 GiB */
+
+static sl_err set_links(struct sl_arena *arena, const struct sl_job_sim_request *r,
+                        struct sl_sim_opts *opts) {
+    static const char *const modes[] = {[SL_SEND_OVERLAP] = "overlap",
+                                        [SL_SEND_RENDEZVOUS] = "rendezvous",
+                                        [SL_SEND_BLOCKING] = "blocking"};
+    const char *mode = r->send ? r->send : "overlap";
+    int at = 0;
+    while (at < SL_COUNT(modes) && strcmp(modes[at], mode) != 0)
+        at++;
+    if (at == SL_COUNT(modes))
+        return sl_fail(SL_ERR_USAGE, "send: '%s' is not overlap, rendezvous or blocking", mode);
+    opts->send = (enum sl_sim_send)at;
+    if (r->cold)
+        SL_TRY(sl_sim_cold_parse(r->cold, &opts->cold));
+    if (!r->links)
+        return SL_OK;
+    struct sl_sim_links *parsed = SL_NEW(arena, struct sl_sim_links, 1);
+    SL_TRY(sl_sim_links_parse(r->links, parsed));
+    opts->net = sl_sim_uniform(parsed);
+    return SL_OK;
+}
+
+/* A file of passes or a lowered program; costs of the request override those in the file. */
+static sl_err open_file(struct sl_arena *arena, const char *path, const char *costs,
+                        const struct sl_sched **out) {
+    struct sl_sched *sched;
+    SL_TRY(sl_job_sched_read(arena, path, &sched));
+    if (costs) {
+        int64_t(*dur)[SL_KIND_COUNT] =
+            sl_arena_alloc(arena, (int64_t)sizeof *dur * sched->plan->stage_count);
+        SL_TRY(sl_sim_costs(sched->plan, costs, dur));
+        sched->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
+    }
+    if (!sched->lowered)
+        SL_TRY(sl_sched_lower(arena, sched, &sched));
+    *out = sched;
+    return sl_sched_verify(sched);
+}
+
+static sl_err build(struct sl_arena *arena, const struct sl_job_sched_request *request,
+                    const struct sl_sched **out) {
+    const struct sl_plan *plan;
+    struct sl_sched_opts opts;
+    SL_TRY(sl_job_sched_plan(arena, request, &plan));
+    SL_TRY(sl_job_sched_opts(arena, request, plan, &opts));
+    return sl_sched_build(arena, plan, &opts, out);
+}
+
+static const char *detail_of(struct sl_arena *arena, const struct sl_sched *sched) {
+    return sl_arena_printf(arena, "%d stages on %d workers, %d micro-batches, %d iteration%s",
+                           sched->plan->stage_count, sched->plan->worker_count, sched->micros[0],
+                           sched->iters, sched->iters == 1 ? "" : "s");
+}
+
+static int64_t action_total(const struct sl_sched *sched) {
+    int64_t count = 0;
+    for (int w = 0; w < sched->plan->worker_count; w++)
+        count += sched->lists[SL_PROLOGUE][w].count + sched->lists[SL_EPILOGUE][w].count +
+                 sched->reps * sched->lists[SL_PERIOD][w].count;
+    return count;
+}
+
+sl_err sl_job_sim(struct sl_arena *arena, const struct sl_job_sim_request *request,
+                  struct sl_report_sim *out) {
+    struct sl_sim_opts opts = {.timeline = request->picture};
+    *out = (struct sl_report_sim){.has_picture = request->picture};
+    SL_TRY(set_links(arena, request, &opts));
+    if (request->sched_file)
+        SL_TRY(open_file(arena, request->sched_file, request->sched.costs, &out->sched));
+    else
+        SL_TRY(build(arena, &request->sched, &out->sched));
+    if (request->picture && action_total(out->sched) > picture_max)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%lld actions are too many for a picture; fewer iterations or micro-batches "
+                       "show the same",
+                       (long long)action_total(out->sched));
+    SL_TRY(sl_sim_run(arena, out->sched, &opts, &out->sim));
+    if (request->picture)
+        sl_report_picture_build(arena, out->sim->timeline, out->sched->name,
+                                detail_of(arena, out->sched), &out->picture);
+    return SL_OK;
+}

@@ -1,0 +1,96 @@
+/* From a request to a plan and the options of a schedule. */
+#include "base/text.h"
+#include "interop/torch_csv.h"
+#include "job/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t plan_max_bytes = (int64_t)1 << 30, sched_max_bytes = (int64_t)8 << 30;
+
+sl_err sl_job_plan_read(struct sl_arena *arena, const char *path, const struct sl_plan **out) {
+    char *text;
+    size_t length;
+    SL_TRY(sl_file_read(path, plan_max_bytes, &text, &length));
+    sl_err err = sl_plan_read(arena, path, text, length, out);
+    free(text);
+    return err;
+}
+
+sl_err sl_job_sched_read(struct sl_arena *arena, const char *path, struct sl_sched **out) {
+    char *text;
+    size_t length, tail = strlen(path);
+    bool csv = tail > 4 && strcmp(path + tail - 4, ".csv") == 0;
+    SL_TRY(sl_file_read(path, sched_max_bytes, &text, &length));
+    sl_err err = csv ? sl_interop_torch_csv_read(arena, path, text, length, out)
+                     : sl_sched_read(arena, path, text, length, out);
+    free(text);
+    return err;
+}
+
+static sl_err build_chain(struct sl_arena *arena, const struct sl_job_sched_request *r,
+                          const struct sl_plan **out) {
+    const struct sl_schedule *row = sl_sched_row_find(r->schedule ? r->schedule : "1f1b");
+    enum sl_layout layout = row ? row->layout : SL_LAYOUT_LOOP;
+    int64_t chunks = r->chunks ? r->chunks : row && row->layout_chunks ? 2 : 1;
+    if (r->chain % chunks)
+        return sl_fail(SL_ERR_REFUSED, "%lld stages cannot be put on workers in chunks of %lld",
+                       (long long)r->chain, (long long)chunks);
+    int64_t workers = r->ranks ? r->ranks : r->chain / chunks;
+    return sl_plan_chain(arena, (int)r->chain, (int)workers, layout, out);
+}
+
+/* Workers that hold the same weights wait for each other. */
+static sl_err tie_ends(struct sl_arena *arena, const struct sl_plan **plan) {
+    const int last = (*plan)->stage_count - 1;
+    const struct sl_tie tie = {"embedding", (const int[]){0, last}, 2, 0};
+    struct sl_plan draft = **plan;
+    if (last == 0)
+        return SL_OK;
+    draft.ties = &tie;
+    draft.tie_count = 1;
+    return sl_plan_build(arena, &draft, plan);
+}
+
+sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_request *request,
+                         const struct sl_plan **out) {
+    if ((request->plan_file != NULL) + (request->chain > 0) + (request->dag != NULL) != 1)
+        return sl_fail(SL_ERR_USAGE, "a schedule needs one of a plan, a chain and a graph of "
+                                     "stages");
+    if (request->plan_file)
+        return sl_job_plan_read(arena, request->plan_file, out);
+    if (request->chain)
+        SL_TRY(build_chain(arena, request, out));
+    else
+        SL_TRY(sl_plan_dag(arena, request->dag, (int)request->ranks, out));
+    return request->tied ? tie_ends(arena, out) : SL_OK;
+}
+
+sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_request *r,
+                         const struct sl_plan *plan, struct sl_sched_opts *out) {
+    *out = (struct sl_sched_opts){.schedule = r->schedule ? r->schedule : plan->schedule,
+                                  .micros = r->micros,
+                                  .batch = r->batch || r->micros ? r->batch : plan->batch,
+                                  .last_batch = r->last_batch,
+                                  .iters = r->iters,
+                                  .group = r->group,
+                                  .slack = r->slack,
+                                  .global_step = r->global_step};
+    if (!out->schedule)
+        return sl_fail(SL_ERR_USAGE, "schedule: it is missing; 'sluice list schedules' shows the "
+                                     "choices");
+    if (!out->batch && !out->micros)
+        return sl_fail(SL_ERR_USAGE, "micro: the number of micro-batches is missing, or a batch");
+    if (r->policy) {
+        struct sl_policy_use *policy = SL_NEW(arena, struct sl_policy_use, 1);
+        SL_TRY(sl_optim_policy_parse(r->policy, policy));
+        out->policy = policy;
+    }
+    if (r->costs) {
+        int64_t(*dur)[SL_KIND_COUNT] =
+            sl_arena_alloc(arena, (int64_t)sizeof *dur * plan->stage_count);
+        SL_TRY(sl_sim_costs(plan, r->costs, dur));
+        out->dur_ns = (const int64_t(*)[SL_KIND_COUNT])dur;
+    }
+    return SL_OK;
+}

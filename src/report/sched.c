@@ -1,0 +1,86 @@
+/* Report of a verified schedule: needs of every stage, as a table and as JSON. */
+#include "report/sched.h"
+
+#include "base/json.h"
+
+/* live: max micro-batches of a seat between F and B or I. delay: max steps by which the weights of
+ * its forward passes are stale. */
+static void measure(const struct sl_sched *sched, int seat, int64_t *live, int64_t *delay) {
+    int worker = sched->plan->seats[seat].worker, stage = sched->plan->seats[seat].stage;
+    int64_t now = 0;
+    *live = *delay = 0;
+    for (int s = 0; s < SL_SEGMENT_COUNT; s++)
+        for (int64_t i = 0; i < sched->lists[s][worker].count; i++) {
+            const struct sl_action *a = &sched->lists[s][worker].at[i];
+            if (a->stage != stage || a->kind > SL_BACKWARD_INPUT)
+                continue;
+            now += a->kind == SL_FORWARD ? 1 : -1;
+            *live = now > *live ? now : *live;
+            int64_t behind = a->micro / sched->micros[stage] - a->version;
+            if (a->kind == SL_FORWARD && behind > *delay)
+                *delay = behind;
+        }
+}
+
+void sl_report_sched_json(const struct sl_sched *sched, const struct sl_sim *sim,
+                          struct sl_text *out) {
+    const struct sl_plan *plan = sched->plan;
+    struct sl_json_out json = {.text = out, .indent = 2};
+    sl_json_open(&json, '{');
+    sl_json_put_string(&json, "schedule", sched->name);
+    sl_json_put_string(&json, "rule", sl_sched_rule_name(sched->rule));
+    sl_json_put_bool(&json, "verified", true);
+    sl_json_put_int(&json, "iterations", sched->iters);
+    sl_json_put_int(&json, "repetitions", sched->reps);
+    sl_json_put_int(&json, "depth", plan->depth);
+    sl_json_put_int(&json, "actions", sl_sched_action_count(sched));
+    if (sim)
+        sl_json_put_int(&json, "step_ns", sim->step_ns);
+    sl_json_key(&json, "stages");
+    sl_json_open(&json, '[');
+    for (int i = 0; i < plan->seat_count; i++) {
+        const struct sl_seat *seat = &plan->seats[i];
+        int64_t live, delay;
+        measure(sched, i, &live, &delay);
+        sl_json_open(&json, '{');
+        sl_json_put_string(&json, "stage", plan->stages[seat->stage].name);
+        sl_json_put_int(&json, "replica", seat->replica);
+        sl_json_put_int(&json, "worker", seat->worker);
+        sl_json_put_int(&json, "micro_batches", sched->micros[seat->stage]);
+        sl_json_put_int(&json, "live", live);
+        sl_json_put_int(&json, "live_samples", live * plan->stages[seat->stage].micro_size);
+        if (sim)
+            sl_json_put_int(&json, "bubble_ns", sl_sim_bubble(sim, seat->worker));
+        sl_json_put_int(&json, "versions", sched->pools[i][SL_POOL_WEIGHT].count);
+        sl_json_put_int(&json, "delay", delay);
+        if (sim)
+            sl_json_put_int(&json, "peak_bytes", sim->seats[i].peak_bytes);
+        sl_json_put_int(&json, "worker_bytes", sl_sched_worker_bytes(sched, seat->worker));
+        sl_json_close(&json, '}');
+    }
+    sl_json_close(&json, ']');
+    sl_json_close(&json, '}');
+    sl_text_put(out, "\n");
+}
+
+void sl_report_sched(const struct sl_sched *sched, struct sl_text *out) {
+    const struct sl_plan *plan = sched->plan;
+    char bytes[SL_HUMAN_BYTES];
+    sl_text_printf(out,
+                   "%s (%s): %d stages, %d workers, depth %d, %d iterations, %lld actions: "
+                   "verified\n",
+                   sched->name, sl_sched_rule_name(sched->rule), plan->stage_count,
+                   plan->worker_count, plan->depth, sched->iters,
+                   (long long)sl_sched_action_count(sched));
+    sl_text_put(out, "stage             worker  micro-batches  live  versions  delay  memory of "
+                     "worker\n");
+    for (int i = 0; i < plan->seat_count; i++) {
+        const struct sl_seat *seat = &plan->seats[i];
+        int64_t live, delay;
+        measure(sched, i, &live, &delay);
+        sl_text_printf(out, "%-16s  %6d  %13d  %4lld  %8d  %5lld  %s\n",
+                       plan->stages[seat->stage].name, seat->worker, sched->micros[seat->stage],
+                       (long long)live, sched->pools[i][SL_POOL_WEIGHT].count, (long long)delay,
+                       sl_human_bytes(sl_sched_worker_bytes(sched, seat->worker), bytes));
+    }
+}
