@@ -86,7 +86,7 @@ static int64_t actions_of(const struct sl_pipe *pipe) {
 /* ---- signs of life ---- */
 
 struct rank {
-    struct sl_job job;
+    struct sl_comm_job job;
     struct sl_comm *comm;
     double seconds;
     pthread_t thread;
@@ -115,11 +115,11 @@ static double live(double seconds) {
         must(sl_fail(SL_ERR_SYSTEM, "no socket on this host"));
     for (int i = 0; i < RANKS; i++) {
         ranks[i] = (struct rank){.seconds = seconds};
-        ranks[i].job = (struct sl_job){.rank = i,
-                                       .ranks = RANKS,
-                                       .meet_fd = i ? -1 : fd,
-                                       .key = 77,
-                                       .patience_ns = 60000000000};
+        ranks[i].job = (struct sl_comm_job){.rank = i,
+                                            .ranks = RANKS,
+                                            .meet_fd = i ? -1 : fd,
+                                            .key = 77,
+                                            .patience_ns = 60000000000};
         snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
         if (pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]) != 0)
             must(sl_fail(SL_ERR_SYSTEM, "cannot start a thread"));

@@ -76,7 +76,7 @@ sl_err sl_cli_comm_start(const struct sl_args *args, struct sl_comm **out) {
     SL_TRY(err);
     if (strcmp(row->name, "threads") == 0)
         return SL_OK;
-    struct sl_job job;
+    struct sl_comm_job job;
     bool mpi = strstr(row->name, "mpi") != NULL; /* which knows by itself who is who */
     if (!mpi)
         SL_TRY(sl_comm_job_read(getenv, &job));

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
+sl_err sl_comm_open(const struct sl_transport *row, const struct sl_comm_job *job,
                     struct sl_comm **out) {
     return row->open(job, out);
 }

@@ -43,7 +43,7 @@ void sl_comm_init(struct sl_comm *comm);
 void sl_comm_done(struct sl_comm *comm);
 
 /* Which rank of which job this process is, for transports whose launcher does not tell. */
-struct sl_job {
+struct sl_comm_job {
     int rank, ranks;
     char meet[320]; /* HOST:PORT of rank 0; "": there is one rank */
     bool anywhere;  /* rank 0 listens at all its addresses: HOST may mean another one there */
@@ -53,11 +53,11 @@ struct sl_job {
 };
 /* job.c: from SLUICE_RANK, SLUICE_RANKS, SLUICE_MEET, SLUICE_KEY, ..., else from what srun sets;
  * lookup is getenv. One rank where nothing is set. */
-SL_MUST_CHECK sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_job *out);
+SL_MUST_CHECK sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_comm_job *out);
 /* Is this process one of several tasks of a Slurm step? */
 bool sl_comm_job_is_step(char *(*lookup)(const char *name));
 
-SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, const struct sl_job *job,
+SL_MUST_CHECK sl_err sl_comm_open(const struct sl_transport *row, const struct sl_comm_job *job,
                                   struct sl_comm **out);
 /* Before the end: `err` is how it went here; waits for the others and returns the first error of
  * all. Then close; launchers may kill what is left when the first rank has gone, so everything is
@@ -164,7 +164,7 @@ struct sl_transport {
     const char *name, *brief;
     const char *module;   /* file that holds the rest of the row; NULL: this build does */
     const char *made_for; /* of a module: the library it was built for; NULL: none */
-    sl_err (*open)(const struct sl_job *job, struct sl_comm **out); /* job: may be NULL */
+    sl_err (*open)(const struct sl_comm_job *job, struct sl_comm **out); /* job: may be NULL */
     sl_err (*settle)(struct sl_comm *comm, sl_err err);
     void (*close)(struct sl_comm *comm);
     void (*failed)(struct sl_comm *comm); /* the gate has failed here; NULL: it finds out */

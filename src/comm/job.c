@@ -55,7 +55,7 @@ bool sl_comm_job_is_step(char *(*lookup)(const char *name)) {
     return tasks && strcmp(tasks, "1") != 0 && lookup("SLURM_PROCID");
 }
 
-static sl_err read_step(char *(*lookup)(const char *name), struct sl_job *job) {
+static sl_err read_step(char *(*lookup)(const char *name), struct sl_comm_job *job) {
     const char *number = lookup("SLURM_JOB_ID"), *step = lookup("SLURM_STEP_ID");
     const char *hosts = lookup("SLURM_STEP_NODELIST");
     int64_t rank = 0, ranks = 1;
@@ -77,7 +77,7 @@ static sl_err read_step(char *(*lookup)(const char *name), struct sl_job *job) {
     return SL_OK;
 }
 
-static sl_err read_launch(char *(*lookup)(const char *name), struct sl_job *job) {
+static sl_err read_launch(char *(*lookup)(const char *name), struct sl_comm_job *job) {
     int64_t rank = 0, ranks = 1, fd = -1;
     SL_TRY(read_number(lookup("SLUICE_RANKS"), "SLUICE_RANKS", 1, TCP_RANKS_MAX, &ranks));
     SL_TRY(read_number(lookup("SLUICE_RANK"), "SLUICE_RANK", 0, ranks - 1, &rank));
@@ -93,10 +93,10 @@ static sl_err read_launch(char *(*lookup)(const char *name), struct sl_job *job)
     return SL_OK;
 }
 
-sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_job *job) {
+sl_err sl_comm_job_read(char *(*lookup)(const char *name), struct sl_comm_job *job) {
     const char *key = lookup("SLUICE_KEY"), *meet = lookup("SLUICE_MEET");
     int64_t patience_s = 60;
-    *job = (struct sl_job){.meet_fd = -1};
+    *job = (struct sl_comm_job){.meet_fd = -1};
     SL_TRY(read_number(lookup("SLUICE_PATIENCE"), "SLUICE_PATIENCE", 1, 86400, &patience_s));
     job->patience_ns = patience_s * 1000000000;
     if (!lookup("SLUICE_RANK") && sl_comm_job_is_step(lookup))

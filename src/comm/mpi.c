@@ -332,12 +332,12 @@ static const struct sl_post_row post_row = {
     .share = mpi_node_share,
 };
 
-static sl_err open_mpi(const struct sl_job *job, struct sl_comm **out) {
+static sl_err open_mpi(const struct sl_comm_job *job, struct sl_comm **out) {
     (void)job;
     return open_row(&sl_comm_transport_mpi, true, out);
 }
 
-static sl_err open_p2p(const struct sl_job *job, struct sl_comm **out) {
+static sl_err open_p2p(const struct sl_comm_job *job, struct sl_comm **out) {
     (void)job;
     return open_row(&sl_comm_transport_mpi_p2p, false, out);
 }

@@ -109,11 +109,11 @@ static sl_err meet(struct mpi_comm *comm, const struct place *place, struct in_a
     struct sl_comm *base = &comm->post.base;
     const struct sl_transport *tcp;
     char text[INET_ADDRSTRLEN];
-    struct sl_job job = {.rank = base->rank,
-                         .ranks = base->ranks,
-                         .meet_fd = fd,
-                         .key = place->key,
-                         .patience_ns = 20000000000};
+    struct sl_comm_job job = {.rank = base->rank,
+                              .ranks = base->ranks,
+                              .meet_fd = fd,
+                              .key = place->key,
+                              .patience_ns = 20000000000};
     inet_ntop(AF_INET, &at, text, sizeof text);
     snprintf(job.meet, sizeof job.meet, "%s:%d", text, place->port);
     SL_TRY(sl_comm_transport_find("tcp", &tcp));

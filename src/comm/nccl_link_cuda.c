@@ -3,7 +3,7 @@
 #include "comm/nccl_link.h"
 #include "comm/nccl_link_rows.h"
 
-static sl_err open_over(const char *below, const char *name, const struct sl_job *job,
+static sl_err open_over(const char *below, const char *name, const struct sl_comm_job *job,
                         struct sl_comm **out) {
     const char *why;
     const struct sl_transport *row;
@@ -15,11 +15,11 @@ static sl_err open_over(const char *below, const char *name, const struct sl_job
     return sl_comm_nccl_link_attach(*out, gpus, name, false);
 }
 
-static sl_err open_nccl(const struct sl_job *job, struct sl_comm **out) {
+static sl_err open_nccl(const struct sl_comm_job *job, struct sl_comm **out) {
     return open_over("tcp", "nccl", job, out);
 }
 
-static sl_err open_nccl_mpi(const struct sl_job *job, struct sl_comm **out) {
+static sl_err open_nccl_mpi(const struct sl_comm_job *job, struct sl_comm **out) {
     (void)job; /* MPI knows */
     return open_over("mpi-p2p", "nccl-mpi", NULL, out);
 }

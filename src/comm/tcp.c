@@ -205,7 +205,7 @@ static void free_comm(struct tcp_comm *comm) {
     free(comm);
 }
 
-static sl_err meet(struct tcp_comm *comm, const struct sl_job *job) {
+static sl_err meet(struct tcp_comm *comm, const struct sl_comm_job *job) {
     struct sl_arena arena = {0};
     int *fds = SL_NEW(&arena, int, job->ranks);
     struct tcp_who *who = SL_NEW(&arena, struct tcp_who, job->ranks);
@@ -223,8 +223,8 @@ static sl_err meet(struct tcp_comm *comm, const struct sl_job *job) {
     return err;
 }
 
-static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
-    const struct sl_job alone = {.ranks = 1, .meet_fd = -1};
+static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
+    const struct sl_comm_job alone = {.ranks = 1, .meet_fd = -1};
     struct tcp_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct tcp_comm){.post = {.base = {.row = &sl_comm_transport_tcp, .ranks = 1},
                                        .row = &post_row,

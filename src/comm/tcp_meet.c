@@ -31,7 +31,7 @@ struct hello {
 
 /* ---- sockets ---- */
 
-static sl_err find_address(const struct sl_job *job, bool listen, struct addrinfo **out) {
+static sl_err find_address(const struct sl_comm_job *job, bool listen, struct addrinfo **out) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = listen ? AI_PASSIVE : 0};
     const char *meet = job->meet, *colon = strrchr(meet, ':');
     char host[256];
@@ -113,7 +113,7 @@ static bool write_all(int fd, const void *bytes, size_t size) {
 /* ---- meeting ---- */
 
 struct meeting {
-    const struct sl_job *job;
+    const struct sl_comm_job *job;
     int *fds;
     struct tcp_who *who;
     struct hello *table; /* [ranks] */
@@ -121,7 +121,7 @@ struct meeting {
     int64_t end_ns;
 };
 
-static struct hello hello_of(const struct sl_job *job) {
+static struct hello hello_of(const struct sl_comm_job *job) {
     struct hello hello = {.magic = magic, .key = job->key, .ranks = job->ranks};
     hello.who.rank = job->rank;
     hello.who.pid = (int32_t)getpid();
@@ -249,7 +249,7 @@ static sl_err meet_as_other(struct meeting *m) {
     return accept_until(m, m->job->rank + 1);
 }
 
-sl_err tcp_meet(const struct sl_job *job, int *fds, struct tcp_who *who) {
+sl_err tcp_meet(const struct sl_comm_job *job, int *fds, struct tcp_who *who) {
     struct meeting m = {.job = job, .fds = fds, .who = who, .listener = -1};
     int on = 1;
     m.end_ns = sl_clock_ns() + job->patience_ns;

@@ -15,7 +15,7 @@ struct tcp_who {
 
 /* tcp_meet.c: one connection to every other rank;
  * fds[rank] and who[rank] of all others; fds[own] is -1. */
-SL_MUST_CHECK sl_err tcp_meet(const struct sl_job *job, int *fds, struct tcp_who *who);
+SL_MUST_CHECK sl_err tcp_meet(const struct sl_comm_job *job, int *fds, struct tcp_who *who);
 
 enum tcp_kind { TCP_DATA = 1, TCP_SYNC, TCP_ACK, TCP_BEAT, TCP_FAIL, TCP_BYE, TCP_KIND_COUNT };
 

@@ -34,7 +34,7 @@ struct group {
     atomic_int_least64_t begun, slices; /* of all sums: begins of members, slices added */
 };
 
-static sl_err open_comm(const struct sl_job *job, struct sl_comm **out) {
+static sl_err open_comm(const struct sl_comm_job *job, struct sl_comm **out) {
     (void)job;
     struct sl_comm *comm = sl_realloc(NULL, sizeof *comm);
     *comm = (struct sl_comm){.row = &sl_comm_transport_threads, .ranks = 1};

@@ -19,7 +19,7 @@ static void must(sl_err err) {
 static bool is_renewable(void) { return strncmp(row->name, "mpi", 3) == 0; }
 
 static void open_comm(struct sl_comm **out) {
-    struct sl_job job;
+    struct sl_comm_job job;
     must(sl_comm_job_read(getenv, &job));
     must(sl_comm_open(row, &job, out));
 }

@@ -507,7 +507,7 @@ static int open_comm(const struct sl_transport *row) {
     const struct sl_device_row *cpu = sl_device_find("cpu");
     const char *kind = getenv("SL_TEST_DEVICE");
     struct sl_device_config config = {.threads = 1};
-    struct sl_job job;
+    struct sl_comm_job job;
     if (sl_comm_job_read(getenv, &job) != SL_OK || sl_comm_open(row, &job, &comm) != SL_OK)
         return -1;
     for (int w = 0; w < WORKERS; w++)

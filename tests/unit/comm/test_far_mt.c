@@ -104,7 +104,7 @@ static const struct sl_ipc_row rooms = {
 
 struct rank {
     int rank;
-    struct sl_job job;
+    struct sl_comm_job job;
     sl_err (*body)(struct rank *r);
     struct sl_comm *comm;
     struct sl_device *device;
@@ -143,11 +143,11 @@ static void run_ranks(sl_err (*body)(struct rank *r), struct rank ranks[RANKS]) 
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
     for (int i = 0; i < RANKS; i++) {
         ranks[i] = (struct rank){.rank = i, .body = body};
-        ranks[i].job = (struct sl_job){.rank = i,
-                                       .ranks = RANKS,
-                                       .meet_fd = i ? -1 : fd,
-                                       .key = 77,
-                                       .patience_ns = 60000000000};
+        ranks[i].job = (struct sl_comm_job){.rank = i,
+                                            .ranks = RANKS,
+                                            .meet_fd = i ? -1 : fd,
+                                            .key = 77,
+                                            .patience_ns = 60000000000};
         snprintf(ranks[i].job.meet, sizeof ranks[i].job.meet, "127.0.0.1:%d", ntohs(at.sin_port));
         assert_int_equal(pthread_create(&threads[i], NULL, rank_main, &ranks[i]), 0);
     }
@@ -414,7 +414,7 @@ static void test_refused(void **state) {
 /* Tags are sent in one order and awaited in another. */
 static void speak_to_itself(const struct sl_nccl_link_row *row, const struct sl_device_row *kind) {
     enum { TAGS = 7, SIZE = 300000 };
-    struct sl_job job = {.ranks = 1, .meet_fd = -1};
+    struct sl_comm_job job = {.ranks = 1, .meet_fd = -1};
     struct sl_device_config config = {.threads = 1};
     struct sl_comm *comm;
     struct sl_device *device;

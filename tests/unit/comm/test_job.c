@@ -20,8 +20,8 @@ static char *lookup(const char *name) {
     return NULL;
 }
 
-static struct sl_job read_job(const char **names) {
-    struct sl_job job;
+static struct sl_comm_job read_job(const char **names) {
+    struct sl_comm_job job;
     environment = names;
     if (sl_comm_job_read(lookup, &job) != SL_OK)
         fail_msg("%s", sl_err_message());
@@ -29,7 +29,7 @@ static struct sl_job read_job(const char **names) {
 }
 
 static void refuse(const char **names, const char *why) {
-    struct sl_job job;
+    struct sl_comm_job job;
     environment = names;
     assert_int_equal(sl_comm_job_read(lookup, &job), SL_ERR_USAGE);
     if (!strstr(sl_err_message(), why))
@@ -38,7 +38,7 @@ static void refuse(const char **names, const char *why) {
 
 static void test_alone(void **state) {
     (void)state;
-    struct sl_job job = read_job((const char *[]){NULL});
+    struct sl_comm_job job = read_job((const char *[]){NULL});
     assert_int_equal(job.rank, 0);
     assert_int_equal(job.ranks, 1);
     assert_string_equal(job.meet, "");
@@ -47,7 +47,7 @@ static void test_alone(void **state) {
 
 static void test_launch(void **state) {
     (void)state;
-    struct sl_job job = read_job(
+    struct sl_comm_job job = read_job(
         (const char *[]){"SLUICE_RANK", "2", "SLUICE_RANKS", "3", "SLUICE_MEET", "a:7",
                          "SLUICE_KEY", "x", "SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "9",
                          "SLURM_STEP_NODELIST", "other", NULL}); /* within somebody's step */
@@ -71,7 +71,7 @@ static void test_step(void **state) {
     };
     for (int i = 0; i < SL_COUNT(rows); i++) {
         char want[64];
-        struct sl_job job = read_job((const char *[]){
+        struct sl_comm_job job = read_job((const char *[]){
             "SLURM_JOB_ID", "4711", "SLURM_STEP_ID", "2", "SLURM_PROCID", "5",
             "SLURM_STEP_NUM_TASKS", "8", "SLURM_STEP_NODELIST", rows[i].list, NULL});
         snprintf(want, sizeof want, "%s:", rows[i].first);
@@ -102,18 +102,18 @@ static void test_steps_apart(void **state) {
                            NULL,
                            NULL,
                            NULL};
-    struct sl_job one = read_job(names);
+    struct sl_comm_job one = read_job(names);
     names[5] = "0";
-    struct sl_job same = read_job(names);
+    struct sl_comm_job same = read_job(names);
     names[3] = "1";
-    struct sl_job other = read_job(names);
+    struct sl_comm_job other = read_job(names);
     assert_string_equal(one.meet, same.meet);
     assert_true(one.key == same.key && one.key != other.key);
     names[10] = "SLUICE_MEET";
     names[11] = "n9-ib:77";
     names[12] = "SLUICE_KEY";
     names[13] = "secret";
-    struct sl_job set = read_job(names);
+    struct sl_comm_job set = read_job(names);
     assert_string_equal(set.meet, "n9-ib:77");
     assert_true(set.key != other.key);
 }

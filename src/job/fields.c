@@ -1,0 +1,267 @@
+/* The fields of a job: one row each, and how a text becomes the value of one. */
+#include "job/job.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const dtypes[] = {"fp32", "tf32", "bf16", "fp16", NULL};
+static const char *const scopes[] = {"global", "stage", NULL};
+static const char *const cuts[] = {"even", "branches", NULL};
+static const char *const binds[] = {"auto", "cores", "none", NULL};
+static const char *const saves[] = {"async", "sync", NULL};
+
+#define TEXT(name, fallback, brief)                                                                \
+    { #name, SL_JOB_TEXT, offsetof(struct sl_job, name), fallback, 0, 0, NULL, false, brief }
+#define INT(name, fallback, low, high, brief)                                                      \
+    { #name, SL_JOB_INT, offsetof(struct sl_job, name), fallback, low, high, NULL, false, brief }
+#define NUMBER(name, fallback, low, high, brief)                                                   \
+    { #name, SL_JOB_NUMBER, offsetof(struct sl_job, name), fallback, low, high, NULL, false, brief }
+#define FLAG(name, brief)                                                                          \
+    { #name, SL_JOB_FLAG, offsetof(struct sl_job, name), NULL, 0, 0, NULL, false, brief }
+#define CHOICE(name, choices, brief)                                                               \
+    { #name, SL_JOB_CHOICE, offsetof(struct sl_job, name), NULL, 0, 0, choices, false, brief }
+#define LOCAL(name, kind, brief)                                                                   \
+    { #name, kind, offsetof(struct sl_job, name), NULL, 0, 0, NULL, true, brief }
+
+#define ANY ((double)INT64_MAX)
+
+const struct sl_job_field sl_job_fields[] = {
+    TEXT(model, NULL, "model: name or path"),
+    {"sizes", SL_JOB_SIZES, offsetof(struct sl_job, sizes), NULL, 0, 0, NULL, false,
+     "sizes of the model"},
+    TEXT(data, "synthetic", "data source: file, KIND:file or 'synthetic'"),
+    TEXT(tokenizer, NULL, "tokenizer of text data"),
+    NUMBER(validation, "0.1", 0, 1e15, "fraction (below 1) or number of samples held out"),
+    TEXT(device, "cpu", "device, or several that workers take in turn"),
+    CHOICE(dtype, dtypes, "type of activations and products"),
+    INT(threads, "1", 1, 1024, "threads of a worker"),
+    FLAG(recompute, "keep only the inputs of a stage and recompute the rest"),
+    INT(batch, "8", 1, 1 << 30, "samples per optimizer step"),
+    INT(micro, "1", 1, 1 << 30, "micro-batches per optimizer step"),
+    INT(steps, "100", 0, ANY, "optimizer steps"),
+    TEXT(optimizer, "adamw", "optimizer and its settings"),
+    TEXT(policy, "none", "staleness policy"),
+    TEXT(lr_schedule, "constant", "learning rate over the steps"),
+    NUMBER(lr, NULL, 0, 1e6, "learning rate; default: the optimizer's"),
+    NUMBER(clip, "1", 0, 1e30, "maximum norm of the gradient; 0: none"),
+    TEXT(loss_scale, NULL, "loss scaling; default: dynamic for fp16"),
+    INT(seed, "1", 0, ANY, "seed of initial weights, data order and dropout"),
+    TEXT(schedule, NULL, "schedule; default: the plan's, else 1f1b"),
+    CHOICE(clip_scope, scopes, "clip and skip by the global norm, or stage by stage"),
+    INT(slack, NULL, 0, 1 << 20, "micro-batches that may wait between stages"),
+    TEXT(plan, NULL, "plan file: stages and workers"),
+    INT(stages, NULL, 1, 4096, "stages to cut the model into"),
+    CHOICE(cut, cuts, "how to cut"),
+    INT(workers, NULL, 1, 4096, "workers that hold the stages"),
+    INT(replicas, NULL, 1, 4096, "replicas of every stage"),
+    CHOICE(bind, binds, "binding of workers to cores"),
+    FLAG(lend, "idle workers do pieces of others' work"),
+    INT(eval_every, NULL, 0, ANY, "steps between evaluations; 0: none"),
+    INT(eval_samples, "64", 1, ANY, "samples of an evaluation"),
+    INT(checkpoint_every, NULL, 0, ANY, "steps between checkpoints; default: by their cost"),
+    CHOICE(save, saves, "write checkpoints while training, or stop for them"),
+    INT(keep, "2", 0, 1 << 30, "checkpoints to keep; 0: all"),
+    TEXT(init, NULL, "run or checkpoint whose weights are the initial ones"),
+    TEXT(cost, NULL, "cost file for a forecast"),
+    FLAG(trace, "measure the pipeline"),
+    FLAG(log_staleness, "log how stale the weights of each pass are"),
+    INT(audit, NULL, 0, ANY, "repeat one of so many actions and compare the bits; 0: none"),
+    NUMBER(stall_timeout, NULL, 0, 1e9, "seconds before an action may count as stalled"),
+    LOCAL(drill, SL_JOB_TEXT, "fault to inject: WHAT:WORKER:ACTION"),
+    LOCAL(out, SL_JOB_TEXT, "run directory"),
+    LOCAL(resume, SL_JOB_FLAG, "continue the run in `out`, or start it"),
+    {0},
+};
+
+/* Keys and values of older versions. Remove a row one version after its replacement came. */
+static const struct {
+    const char *key, *now;
+    const char *value, *value_now;
+} renamed[] = {
+    {"verdict", "clip_scope", "all", "global"}, /* 0.1.0 */
+};
+
+const struct sl_job_field *sl_job_field_find(const char *key) {
+    for (int i = 0; i < SL_COUNT(renamed); i++)
+        if (strcmp(renamed[i].key, key) == 0)
+            key = renamed[i].now;
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
+        if (strcmp(f->key, key) == 0)
+            return f;
+    return NULL;
+}
+
+static const char *key_at(const void *ctx, int i) {
+    (void)ctx;
+    return sl_job_fields[i].key;
+}
+
+static sl_err fail_unknown(const char *key) {
+    int count = 0;
+    while (sl_job_fields[count].key)
+        count++;
+    const char *nearest = sl_nearest(key, count, key_at, NULL);
+    return sl_fail(SL_ERR_USAGE, "unknown field '%.64s'%s%s%s", key,
+                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+/* ---- values ---- */
+
+static void *at(struct sl_job *job, const struct sl_job_field *field) {
+    return (char *)job + field->offset;
+}
+
+static sl_err fail_range(const struct sl_job_field *f, const char *text) {
+    const char *what = f->kind == SL_JOB_INT ? "a whole number " : "a number ";
+    if (f->high >= ANY)
+        return sl_fail(SL_ERR_USAGE, "`%s`: expected %sof at least %.0f, found '%.64s'", f->key,
+                       what, f->low, text);
+    return sl_fail(SL_ERR_USAGE, "`%s`: expected %sfrom %.10g to %.10g, found '%.64s'", f->key,
+                   what, f->low, f->high, text);
+}
+
+static sl_err set_int(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    int64_t value;
+    if (sl_parse_int(text, f->key, &value) != SL_OK || (double)value < f->low ||
+        (double)value > f->high)
+        return fail_range(f, text);
+    memcpy(at(job, f), &value, sizeof value);
+    return SL_OK;
+}
+
+static sl_err set_number(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    double value;
+    if (sl_parse_double(text, f->key, &value) != SL_OK || !(value >= f->low && value <= f->high))
+        return fail_range(f, text);
+    value += 0.0; /* -0 has another text */
+    memcpy(at(job, f), &value, sizeof value);
+    return SL_OK;
+}
+
+static sl_err set_choice(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    char names[128] = "";
+    size_t used = 0;
+    for (int i = 0; f->choices[i]; i++) {
+        if (strcmp(f->choices[i], text) == 0) {
+            memcpy(at(job, f), &i, sizeof i);
+            return SL_OK;
+        }
+        const char *joint = i == 0 ? "" : f->choices[i + 1] ? ", " : " or ";
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", joint, f->choices[i]);
+    }
+    return sl_fail(SL_ERR_USAGE, "`%s`: expected %s, found '%.64s'", f->key, names, text);
+}
+
+static sl_err set_flag(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    bool value = strcmp(text, "true") == 0;
+    if (!value && strcmp(text, "false") != 0)
+        return sl_fail(SL_ERR_USAGE, "`%s`: expected true or false, found '%.64s'", f->key, text);
+    memcpy(at(job, f), &value, sizeof value);
+    return SL_OK;
+}
+
+static void set_text(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    const char *copy = sl_arena_dup(&job->text, text, strlen(text));
+    memcpy(at(job, f), &copy, sizeof copy);
+}
+
+/* One "NAME=VALUE" of sizes, with the value in its shortest form. */
+static sl_err add_size(struct sl_text *all, const struct sl_job_field *f, const char *item,
+                       size_t length) {
+    char name[128], number[64];
+    const char *equals = memchr(item, '=', length);
+    size_t before = equals ? (size_t)(equals - item) : 0;
+    double value = 0;
+    if (!before || before >= sizeof name || length - before - 1 >= sizeof number)
+        return sl_fail(SL_ERR_USAGE, "`%s`: '%.*s' is not NAME=VALUE", f->key,
+                       (int)(length < 64 ? length : 64), item);
+    snprintf(name, sizeof name, "%.*s", (int)before, item);
+    snprintf(number, sizeof number, "%.*s", (int)(length - before - 1), equals + 1);
+    if (sl_parse_double(number, name, &value) != SL_OK || !isfinite(value))
+        return sl_fail(SL_ERR_USAGE, "`%s`: %s: expected a number, found '%s'", f->key, name,
+                       number);
+    sl_text_printf(all, "%s%s=", all->length ? "," : "", name);
+    sl_text_put_double(all, value + 0.0);
+    return SL_OK;
+}
+
+/* Later items count (sl_graph_model_parse_sets), so that they are only added. */
+static sl_err set_sizes(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    struct sl_text all = {0};
+    sl_err err = SL_OK;
+    sl_text_put(&all, job->sizes);
+    for (const char *item = text; *item;) {
+        size_t length = strcspn(item, ",");
+        if (length)
+            SL_TRY_OUT(add_size(&all, f, item, length));
+        item += length + (item[length] == ',');
+    }
+    set_text(job, f, all.at);
+out:
+    sl_text_free(&all);
+    return err;
+}
+
+static sl_err set_value(struct sl_job *job, const struct sl_job_field *f, const char *text) {
+    switch (f->kind) {
+    case SL_JOB_INT: return set_int(job, f, text);
+    case SL_JOB_NUMBER: return set_number(job, f, text);
+    case SL_JOB_FLAG: return set_flag(job, f, text);
+    case SL_JOB_CHOICE: return set_choice(job, f, text);
+    case SL_JOB_SIZES: return set_sizes(job, f, text);
+    case SL_JOB_TEXT: set_text(job, f, text); return SL_OK;
+    }
+    return SL_OK;
+}
+
+/* ---- jobs ---- */
+
+void sl_job_init(struct sl_job *job) {
+    *job = (struct sl_job){.sizes = ""};
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++) {
+        bool text = f->kind == SL_JOB_TEXT;
+        if (text || f->fallback)
+            SL_ASSERT(set_value(job, f, f->fallback ? f->fallback : "") == SL_OK);
+    }
+}
+
+void sl_job_free(struct sl_job *job) { sl_arena_free(&job->text); }
+
+void sl_job_copy(struct sl_job *to, const struct sl_job *from) {
+    *to = *from;
+    to->text = (struct sl_arena){0};
+    for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
+        if (f->kind == SL_JOB_TEXT || f->kind == SL_JOB_SIZES) {
+            const char *text;
+            memcpy(&text, at(to, f), sizeof text);
+            set_text(to, f, text);
+        }
+}
+
+static const struct sl_job_field *require(const char *key) {
+    const struct sl_job_field *field = sl_job_field_find(key);
+    SL_ASSERT(field);
+    return field;
+}
+
+bool sl_job_has(const struct sl_job *job, const char *key) {
+    return job->given >> (require(key) - sl_job_fields) & 1;
+}
+
+void sl_job_mark(struct sl_job *job, const char *key) {
+    job->given |= (uint64_t)1 << (require(key) - sl_job_fields);
+}
+
+sl_err sl_job_set(struct sl_job *job, const char *key, const char *text) {
+    const struct sl_job_field *field = sl_job_field_find(key);
+    if (!field)
+        return fail_unknown(key);
+    for (int i = 0; i < SL_COUNT(renamed); i++)
+        if (strcmp(renamed[i].key, key) == 0 && strcmp(renamed[i].value, text) == 0)
+            text = renamed[i].value_now;
+    SL_TRY(set_value(job, field, text));
+    sl_job_mark(job, field->key);
+    return SL_OK;
+}

@@ -1,0 +1,114 @@
+/* A job: what a user asked for, as one struct of plain values with a text form (config.json).
+ *
+ *   sl_job_init                    every field has its default, none counts as given
+ *   sl_job_read, sl_job_set ...    later values replace earlier ones: file, then options
+ *   sl_job_check                   refuses bad combinations; needs no file and no device
+ *   sl_job_open (job/work.h)       opens model, data and devices, builds the plan, resolves the rest
+ *   sl_job_write                   the given fields as JSON; of a resolved job, all that apply
+ *   sl_job_free
+ *
+ * The command line fills a job from options, the C interface from a request, a study from its file,
+ * and a run directory from its config.json. All of them use the same defaults and refusals.
+ *
+ * Messages write the name of a field in backquotes: "`batch`: expected 1 to 1073741824, found 'x'".
+ * The command line replaces such a name with the option that sets the field.
+ */
+#ifndef SL_JOB_JOB_H
+#define SL_JOB_JOB_H
+
+#include "base/text.h"
+
+enum sl_job_cut { SL_JOB_CUT_EVEN, SL_JOB_CUT_BRANCHES };
+enum sl_job_dtype { SL_JOB_FP32, SL_JOB_TF32, SL_JOB_BF16, SL_JOB_FP16 };
+enum sl_job_bind { SL_JOB_BIND_AUTO, SL_JOB_BIND_CORES, SL_JOB_BIND_NONE };
+enum sl_job_scope { SL_JOB_SCOPE_GLOBAL, SL_JOB_SCOPE_STAGE };
+enum sl_job_save { SL_JOB_SAVE_ASYNC, SL_JOB_SAVE_SYNC };
+
+/* Texts are never NULL; "" means none. */
+struct sl_job {
+    /* model and data */
+    const char *model; /* name or path */
+    const char *sizes; /* "L=4,C=128": override sizes of the model */
+    const char *data, *tokenizer;
+    double validation;
+    /* computation */
+    const char *device; /* "cpu", or "cuda,cpu": workers in turn */
+    int dtype;          /* enum sl_job_dtype */
+    int64_t threads;
+    bool recompute;
+    int64_t batch, micro, steps, seed;
+    /* optimizer */
+    const char *optimizer, *policy, *lr_schedule, *loss_scale;
+    double lr, clip;
+    int clip_scope; /* enum sl_job_scope */
+    /* pipeline: `plan`, or `stages` and how to cut and place them */
+    const char *plan, *schedule;
+    int64_t stages, workers, replicas, slack;
+    int cut;  /* enum sl_job_cut */
+    int bind; /* enum sl_job_bind */
+    bool lend;
+    /* evaluation, checkpoints, observation */
+    int64_t eval_every, eval_samples;
+    int64_t checkpoint_every, keep;
+    int save; /* enum sl_job_save */
+    const char *init, *cost, *drill;
+    bool trace, log_staleness;
+    int64_t audit;
+    double stall_timeout; /* seconds */
+    /* where: not part of the text form */
+    const char *out;
+    bool resume;
+
+    uint64_t given; /* bit i: field i of sl_job_fields was set */
+    struct sl_arena text;
+};
+
+enum sl_job_kind {
+    SL_JOB_INT,    /* int64_t */
+    SL_JOB_NUMBER, /* double */
+    SL_JOB_TEXT,   /* const char * */
+    SL_JOB_FLAG,   /* bool; text form true or false */
+    SL_JOB_CHOICE, /* int, index into `choices` */
+    SL_JOB_SIZES,  /* const char *, "A=1,B=2"; text form an object of numbers */
+};
+
+struct sl_job_field {
+    const char *key;
+    enum sl_job_kind kind;
+    size_t offset;
+    const char *fallback;       /* the default as text; NULL: zero, or resolved by sl_job_open */
+    double low, high;           /* INT and NUMBER: inclusive */
+    const char *const *choices; /* CHOICE: names, ends with NULL */
+    bool local;                 /* names a place or a test: not written */
+    const char *brief;
+};
+
+/* All fields in the order in which they are written; ends with a row without a key. */
+extern const struct sl_job_field sl_job_fields[];
+/* NULL: no field has this key, now or in an older version. */
+const struct sl_job_field *sl_job_field_find(const char *key);
+
+void sl_job_init(struct sl_job *job);
+void sl_job_free(struct sl_job *job);
+/* `to` is initialised here; its texts are its own. */
+void sl_job_copy(struct sl_job *to, const struct sl_job *from);
+
+/* SL_ERR_USAGE: no such field, or the text is not one of its values. Sizes are added to those given
+ * before; other values are replaced. */
+SL_MUST_CHECK sl_err sl_job_set(struct sl_job *job, const char *key, const char *text);
+bool sl_job_has(const struct sl_job *job, const char *key); /* given? */
+void sl_job_mark(struct sl_job *job, const char *key);      /* counts as given from now on */
+
+/* Sets the fields of a JSON object. Unknown keys are refused by name, because a job without them
+ * would be another job. Keys of older versions are understood ("verdict" is `clip_scope`). */
+SL_MUST_CHECK sl_err sl_job_read(struct sl_job *job, const char *file, const char *text,
+                                 size_t length);
+SL_MUST_CHECK sl_err sl_job_read_file(struct sl_job *job, const char *path);
+/* The given fields as JSON. Reading the text and writing it again gives the same text. */
+void sl_job_write(const struct sl_job *job, struct sl_text *text);
+
+/* True if the job asks for a pipeline rather than one worker. */
+bool sl_job_is_pipeline(const struct sl_job *job);
+SL_MUST_CHECK sl_err sl_job_check(const struct sl_job *job);
+
+#endif
