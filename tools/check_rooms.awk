@@ -34,7 +34,7 @@ function start_file() {
         fail("src/" room " is not in src/ROOMS")
     if (path ~ /\.cu$/ && path !~ /^(device\/cuda\/|comm\/nccl)/)
         fail(".cu belongs in device/cuda or comm/nccl*")
-    threads_ok = path ~ /^(comm|run|device)\// || path ~ /^base\/par/
+    threads_ok = path ~ /^(comm|run|pipe|ckpt|device)\// || path ~ /^base\/par/
 }
 
 function check_quoted(name,    other) {
@@ -68,7 +68,7 @@ function check_system(name) {
     if (name ~ /^(cuda|cublas|cudnn|nccl)/ && path !~ /^(device\/cuda\/|comm\/nccl)/)
         fail("<" name "> only in device/cuda and comm/nccl*")
     if (name ~ /^(pthread|stdatomic|threads|semaphore)\.h$/ && !threads_ok)
-        fail("<" name "> only in comm, run, device and base/par*")
+        fail("<" name "> only in comm, run, pipe, ckpt, device and base/par*")
     if (name ~ /^sluice(\.h$|\/)/)
         fail("<" name ">: inside the project write it with quotes")
 }

@@ -2,6 +2,7 @@
 #include "sluice/train.h"
 
 #include "api/handles.h"
+#include "pipe/pipe.h"
 #include "plan/model.h"
 #include "run/inputs.h"
 #include "run/session.h"
@@ -58,17 +59,17 @@ static sl_err set_training(const struct sl_net *net, const struct sl_train_reque
 }
 
 static sl_err set_pipeline(struct sl_arena *arena, const struct sl_train_request *r,
-                           struct sl_session_config *s) {
+                           struct sl_train_config *train, struct sl_pipe_config *s) {
     if (!r->pipeline)
         return SL_OK;
-    int *stage_of = SL_NEW(arena, int, s->train.graph->forward_count);
+    int *stage_of = SL_NEW(arena, int, train->graph->forward_count);
     s->plan = r->pipeline->plan;
     s->stage_of = stage_of;
     s->schedule = or_else(r->schedule, or_else(s->plan->schedule, "1f1b"));
     s->global_step = true;
     if (!r->batch && s->plan->batch)
-        s->train.batch = s->plan->batch;
-    return sl_plan_stage_of(s->plan, s->train.graph, stage_of);
+        train->batch = s->plan->batch;
+    return sl_plan_stage_of(s->plan, train->graph, stage_of);
 }
 
 /* What 'sluice eval' and its kind need to open the run again. */
@@ -117,6 +118,8 @@ sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *req
     struct watch watch = {.on_step = callback, .ctx = ctx};
     struct sl_session_config s = {
         .run = request->run, .stop = &watch.stop, .ctx = &watch, .on_step = on_step, .keep = 1};
+    struct sl_train_config train = {0};
+    struct sl_pipe_config pipe = {.train = &train};
     struct sl_session_result result = {0};
     struct sl_data *data = NULL;
     sl_err err = SL_OK;
@@ -124,15 +127,15 @@ sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *req
     if (!net->graph->differentiated)
         return sl_fail(SL_ERR_USAGE, "the net has no backward pass yet: sl_net_autodiff comes "
                                      "first");
-    SL_TRY_OUT(set_training(net, request, &s.train));
-    SL_TRY_OUT(set_pipeline(&arena, request, &s));
-    SL_TRY_OUT(open_data(&arena, request, &s.train, &data));
-    s.train.data = data;
-    put_config(&config, request, &s.train);
+    SL_TRY_OUT(set_training(net, request, &train));
+    SL_TRY_OUT(set_pipeline(&arena, request, &train, &pipe));
+    SL_TRY_OUT(open_data(&arena, request, &train, &data));
+    train.data = data;
+    put_config(&config, request, &train);
     sl_graph_model_write(net->graph, &model);
     s.config = config.at;
     s.model = model.at;
-    SL_TRY_OUT(sl_run_session_run(&s, &result));
+    SL_TRY_OUT(sl_pipe_session_run(&s, &pipe, &result));
     *loss = result.last_loss;
 out:
     sl_data_close(data);

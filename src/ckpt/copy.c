@@ -1,6 +1,5 @@
-/* The tensors of a process as they were at one moment. */
+/* A snapshot of the tensors of this process. */
 #include "base/clock.h"
-#include "ckpt/ckpt.h"
 #include "ckpt/store.h"
 
 #include <pthread.h>
@@ -10,17 +9,16 @@
 
 enum { ALIGN = 64 };
 
-struct place {
-    struct sl_tensor_id id;
-    int64_t offset, size_bytes;
-    const void *from; /* still to be copied from there; NULL: it is here */
+struct region { /* of the snapshot */
+    int64_t entry, offset, size_bytes;
+    const void *from; /* finish copies it from there; NULL: it is copied */
 };
 
-struct sl_copy {
-    struct sl_store store;
-    SL_VEC(struct place) places;
-    int64_t *offsets; /* [key_of] -1: not here */
-    int64_t params, states, slabs, size_bytes;
+struct sl_ckpt_copy {
+    struct sl_ckpt_store store;
+    struct region *regions; /* of local tensors */
+    int64_t region_count, size_bytes;
+    int64_t *offsets; /* [entry] -1: not local */
     char *memory;
     pthread_mutex_t mutex;
     pthread_cond_t taken;
@@ -29,48 +27,28 @@ struct sl_copy {
     atomic_int_least64_t waited_ns;
 };
 
-/* Weights, then each slab of the optimizer, then states. */
-static int64_t key_of(const struct sl_copy *copy, const struct sl_tensor_id *id) {
-    switch (id->part) {
-    case SL_PART_WEIGHT: return id->index;
-    case SL_PART_OPTIM: return (1 + id->slab) * copy->params + id->index;
-    default: return (1 + copy->slabs) * copy->params + id->index;
+static void lay_out(struct sl_ckpt_copy *copy) {
+    const struct sl_ckpt_store *store = &copy->store;
+    copy->offsets = sl_realloc(NULL, sizeof *copy->offsets * (size_t)(store->count + 1));
+    copy->regions = sl_realloc(NULL, sizeof *copy->regions * (size_t)(store->count + 1));
+    for (int64_t i = 0; i < store->count; i++) {
+        int64_t size = sl_graph_shape_numel(store->entries[i].shape, 1) * 4;
+        copy->offsets[i] = -1;
+        if (!store->is_local(store->ctx, i))
+            continue;
+        copy->offsets[i] = copy->size_bytes;
+        copy->regions[copy->region_count++] = (struct region){i, copy->size_bytes, size, NULL};
+        copy->size_bytes += (size + ALIGN - 1) / ALIGN * ALIGN;
     }
 }
 
-static sl_err add_place(void *ctx, const struct sl_ckpt_item *item, const struct sl_tensor_id *id) {
-    struct sl_copy *copy = ctx;
-    int64_t size = sl_st_size_bytes(item->dtype, item->rank, item->dim);
-    if (!copy->store.here(copy->store.ctx, id))
-        return SL_OK;
-    copy->offsets[key_of(copy, id)] = copy->size_bytes;
-    SL_PUSH(&copy->places, ((struct place){*id, copy->size_bytes, size, NULL}));
-    copy->size_bytes += (size + ALIGN - 1) / ALIGN * ALIGN;
-    return SL_OK;
-}
-
-static sl_err plan(struct sl_copy *copy) {
-    const struct sl_train_config *config = copy->store.config;
-    struct sl_arena arena = {0};
-    copy->params = config->graph->params.count;
-    copy->states = config->graph->states.count;
-    copy->slabs = config->optim.row ? sl_plan_slabs(&config->optim, &config->policy) : 0;
-    int64_t keys = (1 + copy->slabs) * copy->params + copy->states;
-    copy->offsets = sl_realloc(NULL, sizeof *copy->offsets * (size_t)(keys + 1));
-    for (int64_t i = 0; i < keys; i++)
-        copy->offsets[i] = -1;
-    sl_err err = sl_ckpt_store_visit(&copy->store, &arena, add_place, copy);
-    sl_arena_free(&arena);
-    return err;
-}
-
-sl_err sl_ckpt_copy_open(const struct sl_store *store, struct sl_copy **out) {
-    struct sl_copy *copy = sl_realloc(NULL, sizeof *copy);
-    *copy = (struct sl_copy){.store = *store};
+sl_err sl_ckpt_copy_open(const struct sl_ckpt_store *store, struct sl_ckpt_copy **out) {
+    struct sl_ckpt_copy *copy = sl_realloc(NULL, sizeof *copy);
+    *copy = (struct sl_ckpt_copy){.store = *store};
     pthread_mutex_init(&copy->mutex, NULL);
     pthread_cond_init(&copy->taken, NULL);
     sl_err err = SL_OK;
-    SL_TRY_OUT(plan(copy));
+    lay_out(copy);
     copy->memory = aligned_alloc(ALIGN, (size_t)(copy->size_bytes ? copy->size_bytes : ALIGN));
     if (!copy->memory) {
         char bytes[SL_HUMAN_BYTES];
@@ -81,6 +59,7 @@ sl_err sl_ckpt_copy_open(const struct sl_store *store, struct sl_copy **out) {
                     sl_human_bytes(copy->size_bytes, bytes)));
     }
     memset(copy->memory, 0, (size_t)copy->size_bytes); /* pages now, not in the first save */
+    store->attach(store->ctx, copy);
     *out = copy;
 out:
     if (err != SL_OK)
@@ -88,10 +67,11 @@ out:
     return err;
 }
 
-void sl_ckpt_copy_close(struct sl_copy *copy) {
+void sl_ckpt_copy_close(struct sl_ckpt_copy *copy) {
     if (!copy)
         return;
-    SL_VEC_FREE(&copy->places);
+    copy->store.attach(copy->store.ctx, NULL);
+    free(copy->regions);
     free(copy->offsets);
     free(copy->memory);
     pthread_cond_destroy(&copy->taken);
@@ -99,24 +79,24 @@ void sl_ckpt_copy_close(struct sl_copy *copy) {
     free(copy);
 }
 
-sl_err sl_ckpt_copy_begin(struct sl_copy *copy) {
-    for (int64_t i = 0; i < copy->places.count; i++) {
-        struct place *place = &copy->places.at[i];
-        place->from = copy->store.at_rest(copy->store.ctx, &place->id);
-        if (!place->from)
-            SL_TRY(copy->store.get(copy->store.ctx, &place->id, 0, place->size_bytes,
-                                   copy->memory + place->offset));
+sl_err sl_ckpt_copy_begin(struct sl_ckpt_copy *copy) {
+    for (int64_t i = 0; i < copy->region_count; i++) {
+        struct region *r = &copy->regions[i];
+        r->from = copy->store.at_rest(copy->store.ctx, r->entry);
+        if (!r->from)
+            SL_TRY(copy->store.get(copy->store.ctx, r->entry, 0, r->size_bytes,
+                                   copy->memory + r->offset));
     }
     atomic_store(&copy->taking, true);
     return SL_OK;
 }
 
-void sl_ckpt_copy_finish(struct sl_copy *copy) {
-    for (int64_t i = 0; i < copy->places.count; i++) {
-        struct place *place = &copy->places.at[i];
-        if (place->from)
-            memcpy(copy->memory + place->offset, place->from, (size_t)place->size_bytes);
-        place->from = NULL;
+void sl_ckpt_copy_finish(struct sl_ckpt_copy *copy) {
+    for (int64_t i = 0; i < copy->region_count; i++) {
+        struct region *r = &copy->regions[i];
+        if (r->from)
+            memcpy(copy->memory + r->offset, r->from, (size_t)r->size_bytes);
+        r->from = NULL;
     }
     pthread_mutex_lock(&copy->mutex);
     atomic_store(&copy->taking, false);
@@ -124,7 +104,7 @@ void sl_ckpt_copy_finish(struct sl_copy *copy) {
     pthread_mutex_unlock(&copy->mutex);
 }
 
-void sl_ckpt_copy_await(struct sl_copy *copy) {
+void sl_ckpt_copy_await(struct sl_ckpt_copy *copy) {
     if (!copy || !atomic_load(&copy->taking))
         return;
     int64_t begin = sl_clock_ns();
@@ -139,17 +119,17 @@ void sl_ckpt_copy_await(struct sl_copy *copy) {
         continue;
 }
 
-int sl_ckpt_copy_waiters(const struct sl_copy *copy) { return atomic_load(&copy->waiters); }
+int sl_ckpt_copy_waiters(const struct sl_ckpt_copy *copy) { return atomic_load(&copy->waiters); }
 
-int64_t sl_ckpt_copy_waited_ns(struct sl_copy *copy) {
+int64_t sl_ckpt_copy_waited_ns(struct sl_ckpt_copy *copy) {
     return atomic_exchange(&copy->waited_ns, 0);
 }
 
-int64_t sl_ckpt_copy_bytes(const struct sl_copy *copy) { return copy->size_bytes; }
+int64_t sl_ckpt_copy_bytes(const struct sl_ckpt_copy *copy) { return copy->size_bytes; }
 
-void sl_ckpt_copy_get(const struct sl_copy *copy, const struct sl_tensor_id *id, int64_t from,
+void sl_ckpt_copy_get(const struct sl_ckpt_copy *copy, int64_t entry, int64_t from,
                       int64_t size_bytes, void *out) {
-    int64_t offset = copy->offsets[key_of(copy, id)];
+    int64_t offset = copy->offsets[entry];
     SL_ASSERT(offset >= 0);
     memcpy(out, copy->memory + offset + from, (size_t)size_bytes);
 }

@@ -1,4 +1,4 @@
-/* Saving beside the run. */
+/* Saving while the run continues. */
 #include "ckpt/saver.h"
 
 #include "base/clock.h"
@@ -10,37 +10,51 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { WRITER_NICE = 10 }; /* the run comes first where cores are short */
+enum { WRITER_NICE = 10 }; /* the run has priority where cores are short */
 
-struct sl_saver {
-    struct sl_saver_config config;
-    struct sl_save save;
+struct sl_ckpt_saver {
+    struct sl_ckpt_saver_config config;
+    struct sl_ckpt_copy *copy; /* NULL: a save stops the run */
+    struct sl_ckpt_place place;
     pthread_t thread;
     bool writing;     /* there is a thread to join */
     atomic_bool done; /* it has ended */
     sl_err err;
     char message[2048];
     struct sl_save_report report;
-    bool told;         /* the report has been handed out */
+    bool reported;     /* the caller has the report */
     int64_t waited_ns; /* for a writer, since the last save began */
 };
 
-struct sl_saver *sl_ckpt_saver_open(const struct sl_saver_config *config) {
-    struct sl_saver *saver = sl_realloc(NULL, sizeof *saver);
-    *saver = (struct sl_saver){
-        .config = *config,
-        .save = {.run = config->run, .config = config->config, .keep = config->keep},
-        .told = true,
-    };
-    return saver;
+sl_err sl_ckpt_saver_open(const struct sl_ckpt_saver_config *config, struct sl_ckpt_saver **out) {
+    struct sl_ckpt_saver *saver = sl_realloc(NULL, sizeof *saver);
+    *saver = (struct sl_ckpt_saver){.config = *config, .reported = true};
+    sl_err err = config->stops ? SL_OK : sl_ckpt_copy_open(&config->store, &saver->copy);
+    if (err == SL_OK)
+        *out = saver;
+    else
+        free(saver);
+    return err;
+}
+
+int64_t sl_ckpt_saver_bytes(const struct sl_ckpt_saver *saver) {
+    return saver && saver->copy ? sl_ckpt_copy_bytes(saver->copy) : 0;
+}
+
+struct sl_ckpt_copy *sl_ckpt_saver_copy(const struct sl_ckpt_saver *saver) {
+    return saver->copy;
+}
+
+static sl_err write_from(struct sl_ckpt_saver *saver, const struct sl_ckpt_copy *copy) {
+    return sl_ckpt_store_save(&saver->config.store, copy, &saver->config.target, &saver->place);
 }
 
 static void *write_beside(void *arg) {
-    struct sl_saver *saver = arg;
+    struct sl_ckpt_saver *saver = arg;
     int64_t begin = sl_clock_ns(), cpu = sl_clock_cpu_ns();
-    sl_ckpt_copy_finish(saver->config.copy);                /* somebody may be waiting for that */
-    setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE); /* of this thread; no is no harm */
-    saver->err = saver->config.write(saver->config.ctx, saver->config.copy, &saver->save);
+    sl_ckpt_copy_finish(saver->copy);                       /* steps may wait for it */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE); /* this thread; may be refused */
+    saver->err = write_from(saver, saver->copy);
     if (saver->err != SL_OK)
         snprintf(saver->message, sizeof saver->message, "%s", sl_err_message());
     saver->report.write_ns = sl_clock_ns() - begin;
@@ -49,53 +63,54 @@ static void *write_beside(void *arg) {
     return NULL;
 }
 
-/* The end of the writer, and how it went. */
-static sl_err finish(struct sl_saver *saver) {
+/* Joins the writer; its error. */
+static sl_err finish(struct sl_ckpt_saver *saver) {
     int64_t begin = sl_clock_ns();
     if (!saver->writing)
         return SL_OK;
     pthread_join(saver->thread, NULL);
     saver->waited_ns += sl_clock_ns() - begin;
-    saver->report.stall_ns += sl_ckpt_copy_waited_ns(saver->config.copy);
+    saver->report.stall_ns += sl_ckpt_copy_waited_ns(saver->copy);
     saver->writing = false;
-    saver->told = false;
+    saver->reported = false;
     if (saver->err != SL_OK)
         sl_err_set_message(saver->message);
     return saver->err;
 }
 
-void sl_ckpt_saver_close(struct sl_saver *saver) {
+void sl_ckpt_saver_close(struct sl_ckpt_saver *saver) {
     if (!saver)
         return;
     if (saver->writing)
         pthread_join(saver->thread, NULL);
-    sl_ckpt_copy_close(saver->config.copy);
+    sl_ckpt_copy_close(saver->copy);
     free(saver);
 }
 
-static sl_err save_here(struct sl_saver *saver, int64_t begin) {
+static sl_err save_here(struct sl_ckpt_saver *saver, int64_t begin) {
     int64_t cpu = sl_clock_cpu_ns();
-    SL_TRY(saver->config.write(saver->config.ctx, NULL, &saver->save));
+    SL_TRY(write_from(saver, NULL));
     saver->report.write_ns = sl_clock_ns() - begin;
     saver->report.stall_ns += saver->report.write_ns;
     saver->report.cpu_ns = sl_clock_cpu_ns() - cpu;
-    saver->told = false;
+    saver->reported = false;
     return SL_OK;
 }
 
-sl_err sl_ckpt_saver_save(struct sl_saver *saver, struct sl_store_place place, bool wait) {
+sl_err sl_ckpt_saver_save(struct sl_ckpt_saver *saver, const struct sl_ckpt_place *place,
+                          bool wait) {
     SL_TRY(finish(saver));
     int64_t begin = sl_clock_ns();
-    saver->save.place = place;
-    saver->report = (struct sl_save_report){.step = place.step, .stall_ns = saver->waited_ns};
+    saver->place = *place;
+    saver->report = (struct sl_save_report){.step = place->step, .stall_ns = saver->waited_ns};
     saver->waited_ns = 0;
-    if (!saver->config.copy || wait)
+    if (!saver->copy || wait)
         return save_here(saver, begin);
-    SL_TRY(sl_ckpt_copy_begin(saver->config.copy));
+    SL_TRY(sl_ckpt_copy_begin(saver->copy));
     saver->report.beside = true;
     atomic_store(&saver->done, false);
     if (pthread_create(&saver->thread, NULL, write_beside, saver) != 0) {
-        sl_ckpt_copy_finish(saver->config.copy);
+        sl_ckpt_copy_finish(saver->copy);
         saver->report.beside = false;
         return save_here(saver, begin);
     }
@@ -104,13 +119,13 @@ sl_err sl_ckpt_saver_save(struct sl_saver *saver, struct sl_store_place place, b
     return SL_OK;
 }
 
-sl_err sl_ckpt_saver_poll(struct sl_saver *saver, bool wait, struct sl_save_report *report) {
+sl_err sl_ckpt_saver_poll(struct sl_ckpt_saver *saver, bool wait, struct sl_save_report *report) {
     report->step = -1;
     if (saver->writing && (wait || atomic_load(&saver->done)))
         SL_TRY(finish(saver));
-    if (saver->writing || saver->told)
+    if (saver->writing || saver->reported)
         return SL_OK;
-    saver->told = true;
+    saver->reported = true;
     *report = saver->report;
     return SL_OK;
 }

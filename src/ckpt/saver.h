@@ -1,49 +1,51 @@
-/* Saving beside the run: the step loop only copies what passes write; a thread copies the rest
- * while the passes of the next step read it, and hashes, writes, fsyncs and renames while steps go
- * on.
+/* Saving while the run continues. The step loop copies only the tensors that passes write. A thread
+ * copies the rest while the passes of the next step read it. It then hashes, writes, fsyncs and
+ * renames.
  *
- *   step loop   ... | wait for the writer, begin | passes, await | step   step ... | wait, begin |
- * ... writer                                       | finish | hash, write, fsync, rename | | ...
+ *   step loop ... | join, begin | passes, await | step   step   step ... | join, begin | ...
+ *   writer                      | finish | hash, write, fsync, rename |               | ...
  *
- * There is one copy: a save that comes while the last one is being written waits for it. The files
- * are those of a save that stops the run, byte for byte.
+ * There is one copy: a save that begins before the last one is written waits for it. The files are
+ * the same, byte for byte, as those of a save that stops the run.
  */
 #ifndef SL_CKPT_SAVER_H
 #define SL_CKPT_SAVER_H
 
 #include "ckpt/store.h"
 
-struct sl_saver_config {
-    struct sl_copy *copy; /* NULL: saving stops the run */
-    void *ctx;
-    /* sl_ckpt_train_write or sl_pipe_write, with the run or the pipeline. */
-    sl_err (*write)(void *ctx, const struct sl_copy *copy, const struct sl_save *save);
-    const char *run, *config;
-    int keep;
+struct sl_ckpt_saver_config {
+    struct sl_ckpt_store store;
+    struct sl_ckpt_target target;
+    bool stops; /* no copy: the run waits until a checkpoint is durable */
 };
 
-/* What a save has cost. */
+/* The cost of a save. */
 struct sl_save_report {
     int64_t step;
-    int64_t stall_ns; /* the run waited for it, at its border and before the next optimizer step */
-    int64_t write_ns; /* until it was durable, after the run went on */
+    int64_t stall_ns; /* the run waited, at the save and before the next optimizer step */
+    int64_t write_ns; /* from the return to the run until the checkpoint was durable */
     int64_t cpu_ns;   /* of the writer's thread */
-    bool beside;      /* the run went on meanwhile */
+    bool beside;      /* the run continued meanwhile */
 };
 
-struct sl_saver;
+struct sl_ckpt_saver;
 
-/* The copy is the saver's from now on. */
-struct sl_saver *sl_ckpt_saver_open(const struct sl_saver_config *config);
-/* Waits for what is being written. NULL is fine. */
-void sl_ckpt_saver_close(struct sl_saver *saver);
+/* Opens the copy too, unless the saver stops the run. */
+SL_MUST_CHECK sl_err sl_ckpt_saver_open(const struct sl_ckpt_saver_config *config,
+                                        struct sl_ckpt_saver **out);
+/* Waits for the writer. NULL is fine. */
+void sl_ckpt_saver_close(struct sl_ckpt_saver *saver);
+int64_t sl_ckpt_saver_bytes(const struct sl_ckpt_saver *saver); /* of the copy; NULL is fine */
+/* The copy, or NULL. */
+struct sl_ckpt_copy *sl_ckpt_saver_copy(const struct sl_ckpt_saver *saver);
 
-/* Save the run as it stands; the run must not change until this returns. `wait`: until it is
- * durable. An error of the save before comes here, too. */
-SL_MUST_CHECK sl_err sl_ckpt_saver_save(struct sl_saver *saver, struct sl_store_place place,
-                                        bool wait);
-/* Has a save ended since the last call? Its error, or its report (step -1: none ended). */
-SL_MUST_CHECK sl_err sl_ckpt_saver_poll(struct sl_saver *saver, bool wait,
+/* Save the run; it must not change until this returns. `wait`: until the checkpoint is durable.
+ * Fails with the error of the previous save, if that failed. */
+SL_MUST_CHECK sl_err sl_ckpt_saver_save(struct sl_ckpt_saver *saver,
+                                        const struct sl_ckpt_place *place, bool wait);
+/* Has a save ended since the last call? Fails with its error, or fills its report (step -1: none
+ * ended). `wait`: until the current one ends. */
+SL_MUST_CHECK sl_err sl_ckpt_saver_poll(struct sl_ckpt_saver *saver, bool wait,
                                         struct sl_save_report *report);
 
 #endif

@@ -1,94 +1,95 @@
-/* A store: the tensors of a run, wherever they are. A checkpoint is written from one and read into
- * one, piece by piece, so that nobody has to hold a whole model. */
+/* A store: the tensors of a run and its position, wherever they are in memory. The runner of a
+ * training run fills this interface; ckpt.h draws how a save and a load use it.
+ *
+ * Tensors are moved in pieces, so no process holds a whole model. One process, the root, reads and
+ * writes files. The others answer its requests in serve().
+ */
 #ifndef SL_CKPT_STORE_H
 #define SL_CKPT_STORE_H
 
-#include "run/train.h"
+#include "ckpt/ckpt.h"
+#include "graph/graph.h"
 
-enum sl_tensor_part { SL_PART_WEIGHT, SL_PART_OPTIM, SL_PART_STATE };
+struct sl_ckpt_copy;
 
-struct sl_tensor_id {
-    enum sl_tensor_part part;
-    int index; /* of the graph's params; STATE: of its states */
-    int slab;  /* OPTIM: which of the optimizer's */
+/* A tensor of fp32 values. */
+struct sl_ckpt_entry {
+    const char *name;
+    const struct sl_shape *shape;
+    enum sl_ckpt_group group;
+    const char *policy; /* staleness policy that keeps it between steps, or NULL */
 };
 
-struct sl_store {
-    const struct sl_train_config *config;
+struct sl_ckpt_store {
+    /* Every tensor of the run, in the same order on all ranks; the functions take its index. */
+    const struct sl_ckpt_entry *entries;
+    int64_t count;
+    bool is_root;
     void *ctx;
-    /* Does the run have it? (Parameters that no node reads are nowhere.) Does this process? */
-    bool (*has)(void *ctx, const struct sl_tensor_id *id);
-    bool (*here)(void *ctx, const struct sl_tensor_id *id);
-    sl_err (*get)(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
-                  void *out);
-    sl_err (*put)(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
-                  const void *bytes);
-    /* Host memory that only optimizer steps of this process write, NULL: it is not, or passes write
-     * it, too. */
-    const void *(*at_rest)(void *ctx, const struct sl_tensor_id *id);
+    bool (*is_local)(void *ctx, int64_t entry); /* in this process? */
+    sl_err (*get)(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, void *out);
+    sl_err (*put)(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, const void *bytes);
+    /* Host memory of the tensor if only optimizer steps write it, else NULL. */
+    const void *(*at_rest)(void *ctx, int64_t entry);
+    /* From now on optimizer steps call sl_ckpt_copy_await(copy); NULL: no longer. */
+    void (*attach)(void *ctx, struct sl_ckpt_copy *copy);
+    /* Ranks other than the root: answer requests until the root ends. They read local tensors from
+     * the copy, or from the run where it is NULL. NULL function: one process. */
+    sl_err (*serve)(void *ctx, const struct sl_ckpt_copy *copy);
+    /* On every rank, when its part has ended with `err`. Returns the first error of any rank that
+     * it knows. NULL function: one process. */
+    sl_err (*end)(void *ctx, sl_err err);
 };
 
-/* Where a run stands. */
-struct sl_store_place {
-    int64_t step, sample;
-    struct sl_scale_state scale; /* of the loss; value 0: not known */
+/* The position of a run, and the facts that a resume must share with it. */
+enum { SL_CKPT_SCALE_TEXT = 64 };
+struct sl_ckpt_place {
+    int64_t step, sample;                /* finished steps; samples consumed */
+    uint64_t seed;                       /* of the run */
+    uint64_t data;                       /* fingerprint of the data set */
+    char loss_scale[SL_CKPT_SCALE_TEXT]; /* state of a dynamic loss scale; "": none */
 };
 
-/* A checkpoint to be: in `run`/ckpt, of which `keep` stay (0: all); `config` is kept with it. */
-struct sl_save {
-    const char *run, *config;
-    int keep;
-    struct sl_store_place place;
+/* Where a checkpoint goes. */
+struct sl_ckpt_target {
+    const char *run;                   /* directory */
+    const char *config;                /* text kept in the checkpoint */
+    int keep;                          /* checkpoints, 0: all */
+    const struct sl_ckpt_files *files; /* NULL: the system's */
 };
 
-/* save.c. Loading finds the latest; weights_only: parameters and statistics, `*place` is left
- * alone. */
-SL_MUST_CHECK sl_err sl_ckpt_store_save(const struct sl_store *store, const struct sl_save *save);
-SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_store *store, const char *run,
-                                        bool weights_only, struct sl_store_place *place);
+/* save.c. Every rank calls. Local tensors come from `copy`; NULL: from the store itself, which must
+ * not change meanwhile. */
+SL_MUST_CHECK sl_err sl_ckpt_store_save(const struct sl_ckpt_store *store,
+                                        const struct sl_ckpt_copy *copy,
+                                        const struct sl_ckpt_target *target,
+                                        const struct sl_ckpt_place *place);
 
-/* Every tensor that the run has, in a fixed order; `item` says its name and shape. */
-struct sl_ckpt_item;
-typedef sl_err (*sl_store_visit_fn)(void *ctx, const struct sl_ckpt_item *item,
-                                    const struct sl_tensor_id *id);
-SL_MUST_CHECK sl_err sl_ckpt_store_visit(const struct sl_store *store, struct sl_arena *arena,
-                                         sl_store_visit_fn visit, void *ctx);
+/* load.c. Every rank calls. Reads the latest checkpoint of `run`. weights_only: parameters and
+ * running statistics; `*place` keeps its value. Else place->seed and place->data must hold those of
+ * this run; the root's `*place` becomes that of the checkpoint, the others keep theirs. */
+SL_MUST_CHECK sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store, const char *run,
+                                        bool weights_only, struct sl_ckpt_place *place);
 
-/* copy.c: the tensors that are here, as they were at one moment, for somebody who writes them while
- * the run goes on. Its memory is there, and touched, as soon as it is open.
+/* copy.c: a snapshot of the local tensors, from which a thread writes while the run continues. All
+ * its memory is allocated and touched by open.
  *
- * It is taken in two parts: what passes write, and what is not in host memory, while the run stands
- * still (begin); the rest by another thread (finish), beside passes, which only read it. Who is
- * about to write weights or optimizer state waits for the end of that (await). */
-struct sl_copy;
-SL_MUST_CHECK sl_err sl_ckpt_copy_open(const struct sl_store *store, struct sl_copy **out);
-void sl_ckpt_copy_close(struct sl_copy *copy); /* NULL is fine */
-SL_MUST_CHECK sl_err sl_ckpt_copy_begin(struct sl_copy *copy);
-void sl_ckpt_copy_finish(struct sl_copy *copy);
-void sl_ckpt_copy_await(struct sl_copy *copy); /* NULL is fine */
-/* How many wait now, and the longest that one has waited since the last call. */
-int sl_ckpt_copy_waiters(const struct sl_copy *copy);
-int64_t sl_ckpt_copy_waited_ns(struct sl_copy *copy);
-int64_t sl_ckpt_copy_bytes(const struct sl_copy *copy);
-/* A piece of a tensor that is here. */
-void sl_ckpt_copy_get(const struct sl_copy *copy, const struct sl_tensor_id *id, int64_t from,
+ *   step loop   begin: copies tensors that passes write, or that are not in host memory
+ *   writer      finish: copies the rest while passes read it
+ *   step loop   await: an optimizer step waits for finish before it writes
+ */
+SL_MUST_CHECK sl_err sl_ckpt_copy_open(const struct sl_ckpt_store *store,
+                                       struct sl_ckpt_copy **out);
+void sl_ckpt_copy_close(struct sl_ckpt_copy *copy); /* NULL is fine */
+SL_MUST_CHECK sl_err sl_ckpt_copy_begin(struct sl_ckpt_copy *copy);
+void sl_ckpt_copy_finish(struct sl_ckpt_copy *copy);
+void sl_ckpt_copy_await(struct sl_ckpt_copy *copy); /* NULL is fine */
+/* Threads in await now; the longest wait since the last call. */
+int sl_ckpt_copy_waiters(const struct sl_ckpt_copy *copy);
+int64_t sl_ckpt_copy_waited_ns(struct sl_ckpt_copy *copy);
+int64_t sl_ckpt_copy_bytes(const struct sl_ckpt_copy *copy);
+/* A piece of a local tensor. */
+void sl_ckpt_copy_get(const struct sl_ckpt_copy *copy, int64_t entry, int64_t from,
                       int64_t size_bytes, void *out);
-
-/* save.c: one worker as a store, and where it stands. Writing reads `copy`, while the run goes on;
- * NULL: the run itself, which stands still. */
-struct sl_store sl_ckpt_train_store(struct sl_train *train);
-struct sl_store_place sl_ckpt_train_place(const struct sl_train *train);
-SL_MUST_CHECK sl_err sl_ckpt_train_write(void *train, const struct sl_copy *copy,
-                                         const struct sl_save *save);
-
-/* A copy of it, for which its optimizer steps wait from now on. */
-SL_MUST_CHECK sl_err sl_ckpt_train_open_copy(struct sl_train *train, struct sl_copy **out);
-
-/* Memory of a tensor on a worker (weights: of slab `version`), NULL when it has none of it. */
-char *sl_ckpt_worker_memory(const struct sl_worker *worker, const struct sl_tensor_id *id,
-                            int version);
-/* at_rest of a store: when there is a copy that steps wait for. With several weight versions slabs
- * take turns, and the start of a run moves them, too. */
-const void *sl_ckpt_train_at_rest(const struct sl_train *train, const struct sl_tensor_id *id);
 
 #endif

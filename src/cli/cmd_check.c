@@ -21,11 +21,11 @@ static void put_report(struct sl_text *text, const struct sl_check_config *c,
                        const struct sl_check_report *r) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
-    sl_json_put_string(&json, "model", c->train->graph->name);
-    sl_json_put_string(&json, "schedule", c->schedule);
-    sl_json_put_int(&json, "stages", c->plan->stage_count);
-    sl_json_put_int(&json, "workers", c->plan->worker_count);
-    sl_json_put_int(&json, "steps", c->train->steps);
+    sl_json_put_string(&json, "model", c->pipe.train->graph->name);
+    sl_json_put_string(&json, "schedule", c->pipe.schedule);
+    sl_json_put_int(&json, "stages", c->pipe.plan->stage_count);
+    sl_json_put_int(&json, "workers", c->pipe.plan->worker_count);
+    sl_json_put_int(&json, "steps", c->pipe.train->steps);
     sl_json_put_int(&json, "tensors", r->tensors);
     sl_json_put_int(&json, "elements", r->elements);
     sl_json_put_bool(&json, "same", r->kind == SL_CHECK_SAME);
@@ -47,8 +47,9 @@ static void put_same(struct sl_text *text, const struct sl_check_config *c,
     sl_text_printf(text,
                    "%s, %d stages on %d workers, schedule %s, %lld steps: %lld tensors "
                    "(%lld values) and all losses are those of one worker, bit for bit\n",
-                   c->train->graph->name, c->plan->stage_count, c->plan->worker_count, c->schedule,
-                   (long long)c->train->steps, (long long)r->tensors, (long long)r->elements);
+                   c->pipe.train->graph->name, c->pipe.plan->stage_count,
+                   c->pipe.plan->worker_count, c->pipe.schedule, (long long)c->pipe.train->steps,
+                   (long long)r->tensors, (long long)r->elements);
 }
 
 static sl_err verdict(const struct sl_check_config *c, const struct sl_check_report *r) {
@@ -58,14 +59,14 @@ static sl_err verdict(const struct sl_check_config *c, const struct sl_check_rep
     snprintf(step, sizeof step, "after step %lld", (long long)r->step);
     if (r->step == 0)
         snprintf(step, sizeof step, "after %lld steps run together (not step by step)",
-                 (long long)c->train->steps);
+                 (long long)c->pipe.train->steps);
     if (r->kind == SL_CHECK_LOSS)
         return sl_fail(SL_ERR_REFUSED, "the loss differs %s: %.17g, one worker has %.17g", step,
                        r->pipe, r->one);
     return sl_fail(SL_ERR_REFUSED,
                    "%s of '%s' differ %s, first on stage %d (%s): element %lld is %.9g, one worker "
                    "has %.9g",
-                   kinds[r->kind], r->tensor, step, r->stage, c->plan->stages[r->stage].name,
+                   kinds[r->kind], r->tensor, step, r->stage, c->pipe.plan->stages[r->stage].name,
                    (long long)r->element, r->pipe, r->one);
 }
 
@@ -94,15 +95,15 @@ static sl_err run(const struct sl_args *args) {
     }
     SL_TRY_OUT(sl_cli_comm_compare(comm, args, &train, &choice));
     struct sl_check_config check = {
-        .train = &train,
-        .plan = choice.plan,
-        .stage_of = choice.stage_of,
-        .schedule = choice.schedule,
-        .slack = choice.slack,
-        .comm = comm,
-        .lend = sl_args_has(args, "--lend"),
+        .pipe = {.train = &train,
+                 .plan = choice.plan,
+                 .stage_of = choice.stage_of,
+                 .schedule = choice.schedule,
+                 .slack = choice.slack,
+                 .comm = comm,
+                 .lend = sl_args_has(args, "--lend")},
     };
-    SL_TRY_OUT(sl_cli_comm_bind(args, &check.bind));
+    SL_TRY_OUT(sl_cli_comm_bind(args, &check.pipe.bind));
     SL_TRY_OUT(sl_pipe_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);

@@ -38,6 +38,7 @@ static void catch_signals(void) {
 
 struct progress {
     const struct sl_session_config *session;
+    const struct sl_pipe_config *pipe;
     const struct sl_pipe_choice *choice;
     int64_t items_per_sample; /* tokens, or 1 */
     const char *item;
@@ -73,8 +74,8 @@ static void say_pipeline(const struct progress *p, const struct sl_session_start
     int64_t max = 0;
     for (int w = 0; w < plan->worker_count; w++)
         max = start->worker_bytes[w] > max ? start->worker_bytes[w] : max;
-    if (p->session->comm)
-        snprintf(ranks, sizeof ranks, " of %d ranks", p->session->comm->ranks);
+    if (p->pipe->comm)
+        snprintf(ranks, sizeof ranks, " of %d ranks", p->pipe->comm->ranks);
     sl_log_note("pipeline: %d stages on %d workers%s, schedule %s, verified; at most %s each",
                 plan->stage_count, plan->worker_count, ranks, p->choice->schedule,
                 sl_human_bytes(max, bytes));
@@ -83,11 +84,11 @@ static void say_pipeline(const struct progress *p, const struct sl_session_start
 
 static void on_start(void *ctx, const struct sl_session_start *start) {
     struct progress *p = ctx;
-    if (p->session->comm && start->rank_bytes) {
-        size_t bytes = sizeof *p->rank_bytes * (size_t)p->session->comm->ranks;
+    if (p->pipe->comm && start->rank_bytes) {
+        size_t bytes = sizeof *p->rank_bytes * (size_t)p->pipe->comm->ranks;
         p->rank_bytes = memcpy(sl_realloc(p->rank_bytes, bytes), start->rank_bytes, bytes);
     }
-    const struct sl_train_config *c = &p->session->train;
+    const struct sl_train_config *c = p->pipe->train;
     char bytes[SL_HUMAN_BYTES], params[SL_HUMAN_BYTES];
     struct sl_text data = {0};
     sl_data_describe(c->data, &data);
@@ -134,7 +135,7 @@ static void on_step(void *ctx, const struct sl_step_report *r) {
     sl_cli_run_stats_step(&p->stats, r);
     struct sl_step_speed speed = {
         .rate = sl_cli_run_stats_rate(&p->stats) * (double)p->items_per_sample,
-        .left_ns = sl_cli_run_stats_left_ns(&p->stats, p->session->train.steps - r->step),
+        .left_ns = sl_cli_run_stats_left_ns(&p->stats, p->pipe->train->steps - r->step),
         .peak = r->peak_share * sl_cli_run_stats_pace(&p->stats, r)};
     if (show_speed(p, &speed))
         sl_cli_live_step(&p->live, r);
@@ -151,10 +152,10 @@ static void on_end(void *ctx) {
 static void on_provisional(void *ctx, const struct sl_step_report *r) {
     struct progress *p = ctx;
     double steps = (double)(r->step - p->first_step), ns = (double)(sl_clock_ns() - p->start_ns);
-    double items = (double)(p->session->train.batch * p->items_per_sample);
+    double items = (double)(p->pipe->train->batch * p->items_per_sample);
     struct sl_step_speed speed = {
         .rate = steps * items / ns * 1e9,
-        .left_ns = (int64_t)(ns / steps * (double)(p->session->train.steps - r->step)),
+        .left_ns = (int64_t)(ns / steps * (double)(p->pipe->train->steps - r->step)),
         .peak = NAN};
     p->glimpsed = r->step;
     if (show_speed(p, &speed))
@@ -207,22 +208,22 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
                 p->busy_ns[w] += span->end_ns - span->start_ns;
         }
     p->traced_ns += timeline->end_ns;
-    if (drawn && step < p->session->train.steps)
+    if (drawn && step < p->pipe->train->steps)
         return;
     sl_text_free(&p->trace);
     p->trace = (struct sl_text){0};
-    sl_report_picture_build(&arena, timeline, timeline->sched->name, p->session->train.graph->name,
+    sl_report_picture_build(&arena, timeline, timeline->sched->name, p->pipe->train->graph->name,
                             &picture);
     sl_report_trace(&picture, &p->trace);
     sl_arena_free(&arena);
 }
 
-static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c, struct progress *p,
+static sl_err ask_trace(const struct sl_args *args, struct sl_pipe_config *c, struct progress *p,
                         struct sl_arena *arena) {
     c->trace = sl_args_has(args, "--trace");
     if (!c->trace)
         return SL_OK;
-    if (!c->plan || !c->run)
+    if (!c->plan || !p->session->run)
         return sl_fail(SL_ERR_USAGE, "--trace needs a pipeline (--stages N or --plan X.plan) and "
                                      "--out DIR");
     p->busy_ns = SL_NEW(arena, int64_t, c->plan->worker_count);
@@ -231,7 +232,7 @@ static sl_err ask_trace(const struct sl_args *args, struct sl_session_config *c,
 
 /* Lanes need the measured timeline, of few steps at a time. Measuring changes no bits; all ranks
  * measure, whichever of them has the terminal. */
-static void ask_dashboard(const struct sl_args *args, struct sl_session_config *c,
+static void ask_dashboard(const struct sl_args *args, struct sl_pipe_config *c,
                           struct progress *p) {
     if (!sl_args_has(args, "--dashboard"))
         return;
@@ -241,7 +242,7 @@ static void ask_dashboard(const struct sl_args *args, struct sl_session_config *
 }
 
 /* Asynchronous schedules: one verdict over all stages, or each stage for itself as published. */
-static sl_err ask_verdict(const struct sl_args *args, struct sl_session_config *c) {
+static sl_err ask_verdict(const struct sl_args *args, struct sl_pipe_config *c) {
     const char *who = sl_args_text(args, "--verdict", "all");
     if (strcmp(who, "all") != 0 && strcmp(who, "stage") != 0)
         return sl_fail(SL_ERR_USAGE, "--verdict: expected all or stage, found '%s'", who);
@@ -249,9 +250,10 @@ static sl_err ask_verdict(const struct sl_args *args, struct sl_session_config *
     return SL_OK;
 }
 
-static sl_err ask_staleness(const struct sl_args *args, struct sl_session_config *c) {
+static sl_err ask_staleness(const struct sl_args *args, const struct sl_session_config *session,
+                            struct sl_pipe_config *c) {
     c->staleness = sl_args_has(args, "--log-staleness");
-    if (c->staleness && (!c->plan || !c->run))
+    if (c->staleness && (!c->plan || !session->run))
         return sl_fail(SL_ERR_USAGE, "--log-staleness needs a pipeline (--stages N or --plan "
                                      "X.plan) and --out DIR");
     return SL_OK;
@@ -263,7 +265,7 @@ static sl_err save_trace(const struct sl_session_config *c, struct progress *p) 
         return SL_OK;
     sl_text_printf(&path, "%s/timeline.trace.json", c->run);
     sl_err err = sl_file_write(path.at, p->trace.at, p->trace.length);
-    for (int w = 0; err == SL_OK && w < c->plan->worker_count; w++)
+    for (int w = 0; err == SL_OK && w < p->pipe->plan->worker_count; w++)
         sl_log_note("worker %d: bubble %.1f %%", w,
                     100.0 * (1.0 - (double)p->busy_ns[w] / (double)p->traced_ns));
     if (err == SL_OK)
@@ -297,7 +299,7 @@ static sl_err parse_saving(const struct sl_args *args, struct sl_session_config 
 }
 
 /* A drill, and when a worker counts as stalled. */
-static sl_err parse_watch(const struct sl_args *args, struct sl_session_config *c,
+static sl_err parse_watch(const struct sl_args *args, struct sl_pipe_config *c,
                           struct sl_drill *drill) {
     double seconds = (double)SL_STALL_NS * 1e-9;
     SL_TRY(sl_args_double(args, "--stall-timeout", seconds, 1e9, &seconds));
@@ -317,15 +319,15 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
                          const struct sl_session_result *r, const struct progress *p) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
-    sl_json_put_string(&json, "model", c->train.graph->name);
+    sl_json_put_string(&json, "model", p->pipe->train->graph->name);
     sl_json_put_int(&json, "step", r->step);
-    sl_json_put_int(&json, "steps", c->train.steps);
+    sl_json_put_int(&json, "steps", p->pipe->train->steps);
     sl_json_put_double(&json, "loss", r->last_loss);
     sl_json_put_double(&json, "eval_loss", r->last_eval);
     sl_json_put_bool(&json, "stopped", r->stopped);
     sl_json_put_bool(&json, "resumed", r->resumed);
     sl_json_put_int(&json, "bytes", r->bytes);
-    sl_json_put_int(&json, "step_items", c->train.batch * p->items_per_sample);
+    sl_json_put_int(&json, "step_items", p->pipe->train->batch * p->items_per_sample);
     if (p->forecast.cost)
         sl_json_put_double(&json, "forecast_s", 1e-9 * (double)p->forecast.step_ns);
     sl_cli_run_stats_put(&p->stats, &json);
@@ -337,8 +339,8 @@ static sl_err put_result(struct sl_text *text, const struct sl_session_config *c
     sl_json_put_int(&json, "save_beside_stall_ns", p->beside_stall_ns);
     sl_json_put_int(&json, "save_every", p->every);
     sl_json_put_string(&json, "run", c->run ? c->run : "");
-    if (c->comm)
-        SL_TRY(sl_cli_run_stats_put_ranks(&p->stats, c->comm, p->rank_bytes, &json));
+    if (p->pipe->comm)
+        SL_TRY(sl_cli_run_stats_put_ranks(&p->stats, p->pipe->comm, p->rank_bytes, &json));
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
     return SL_OK;
@@ -352,12 +354,13 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
         return;
     }
     sl_log_note("%s at step %lld of %lld after %s, loss %.4f", r->stopped ? "stopped" : "finished",
-                (long long)r->step, (long long)c->train.steps,
+                (long long)r->step, (long long)p->pipe->train->steps,
                 sl_human_ns(sl_clock_ns() - p->start_ns, took), r->last_loss);
-    int64_t here = c->plan && !c->comm ? c->plan->worker_count : 1;
+    const struct sl_pipe_config *pipe = p->pipe;
+    int64_t here = pipe->plan && !pipe->comm ? pipe->plan->worker_count : 1;
     sl_cli_forecast_judge(&p->forecast, sl_cli_run_stats_step_s(&p->stats),
-                          here * c->train.threads);
-    if (c->train.audit)
+                          here * pipe->train->threads);
+    if (pipe->train->audit)
         sl_log_note("audit: %lld of %lld actions were done twice, with the same bits",
                     (long long)r->audit.twice, (long long)r->audit.seen);
     if (p->saves > 1)
@@ -368,45 +371,47 @@ static void say_result(const struct sl_session_config *c, const struct sl_sessio
 }
 
 /* Of devices that say it themselves; false: they do not. */
-static bool know_peak(struct sl_session_config *c) {
-    const struct sl_device_row *row = c->train.device;
+static bool know_peak(const struct sl_pipe_config *c, double *flops) {
+    const struct sl_device_row *row = c->train->device;
     struct sl_device_facts facts;
     int count = row->list ? row->list(&facts, 1) : 0, workers = c->plan ? c->plan->worker_count : 1;
     if (count < 1)
         return false;
-    c->peak_flops = sl_dtype_is_half(c->train.dtype) ? facts.flops_bf16
-                    : c->train.tf32                  ? facts.flops_bf16 / 2
-                                                     : facts.flops_fp32;
-    c->peak_flops *= workers < count ? workers : count;
+    *flops = sl_dtype_is_half(c->train->dtype) ? facts.flops_bf16
+             : c->train->tf32                  ? facts.flops_bf16 / 2
+                                               : facts.flops_fp32;
+    *flops *= workers < count ? workers : count;
     return true;
 }
 
 /* What matrix products would reach on all cores that will be busy, for "% of peak". Measured before
  * anything else is in memory, and only where somebody will see it. */
-static void measure_peak(const struct sl_args *args, struct sl_session_config *c) {
+static void measure_peak(const struct sl_args *args, const struct sl_pipe_config *c,
+                         struct sl_session_config *session) {
     enum { BUDGET_NS = 30000000 };
-    int64_t threads = (int64_t)c->train.threads * (c->plan ? c->plan->worker_count : 1);
+    int64_t threads = (int64_t)c->train->threads * (c->plan ? c->plan->worker_count : 1);
     int cores = sl_par_cores();
-    bool seen = c->run || !sl_args_has(args, "--quiet");
-    if (!seen || !sl_cli_comm_is_root(c->comm) || !c->train.device->has_kernel)
+    bool seen = session->run || !sl_args_has(args, "--quiet");
+    if (!seen || !sl_cli_comm_is_root(c->comm) || !c->train->device->has_kernel)
         return;
-    if (know_peak(c))
+    if (know_peak(c, &session->peak_flops))
         return;
     if (!c->comm && threads > cores)
         threads = cores;
-    if (sl_profile_peak(c->train.device, BUDGET_NS, &c->peak_flops) != SL_OK)
-        c->peak_flops = 0;
-    c->peak_flops *= (double)threads;
+    if (sl_profile_peak(c->train->device, BUDGET_NS, &session->peak_flops) != SL_OK)
+        session->peak_flops = 0;
+    session->peak_flops *= (double)threads;
 }
 
-static sl_err choose_pipe(const struct sl_args *args, struct sl_session_config *c,
-                          struct sl_arena *arena, struct sl_pipe_choice *choice) {
-    SL_TRY(sl_cli_pipe_choose(args, &c->train, arena, choice));
-    SL_TRY(sl_cli_comm_compare(c->comm, args, &c->train, choice));
+static sl_err choose_pipe(const struct sl_args *args, struct sl_train_config *train,
+                          struct sl_pipe_config *c, struct sl_arena *arena,
+                          struct sl_pipe_choice *choice) {
+    SL_TRY(sl_cli_pipe_choose(args, train, arena, choice));
+    SL_TRY(sl_cli_comm_compare(c->comm, args, train, choice));
     SL_TRY(sl_cli_comm_bind(args, &c->bind));
     c->lend = sl_args_has(args, "--lend");
     if (choice->plan && choice->plan->batch && !sl_args_has(args, "--batch"))
-        c->train.batch = choice->plan->batch;
+        train->batch = choice->plan->batch;
     c->plan = choice->plan;
     c->stage_of = choice->stage_of;
     c->schedule = choice->schedule;
@@ -421,18 +426,29 @@ static _Noreturn void leave(struct sl_comm *comm, sl_err err) {
     _exit((int)err);
 }
 
+static sl_err train_until_end(const struct sl_session_config *session,
+                              const struct sl_pipe_config *pipe, struct progress *progress,
+                              struct sl_session_result *result) {
+    sl_err err = sl_pipe_session_run(session, pipe, result);
+    sl_cli_live_close(&progress->live);
+    if (result->abandoned)
+        leave(pipe->comm, err);
+    return err;
+}
+
 static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
                      struct sl_session_result *result) {
     struct sl_run_inputs inputs;
     struct sl_pipe_choice choice;
-    struct progress progress = {.choice = &choice};
+    struct sl_train_config train = {0};
+    struct sl_pipe_config pipe = {.train = &train, .comm = comm};
+    struct progress progress = {.choice = &choice, .pipe = &pipe};
     struct sl_drill drill = {0};
     struct sl_text texts[SL_RUN_TEXTS] = {{0}}, text = {0};
     struct sl_session_config session = {
         .run = sl_args_text(args, "--out", NULL),
         .init = sl_args_text(args, "--init", NULL),
         .resume = sl_args_has(args, "--resume"),
-        .comm = comm,
         .stop = &stop_asked,
         .ctx = &progress,
         .on_start = on_start,
@@ -446,26 +462,22 @@ static sl_err run_on(struct sl_comm *comm, const struct sl_args *args,
     sl_err err = SL_OK;
     sl_cli_run_stats_open(&progress.stats);
     SL_TRY_OUT(sl_cli_run_open(args, args->positional[0], &inputs));
-    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &session.train));
-    SL_TRY_OUT(parse_training(args, &session.train));
+    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &train));
+    SL_TRY_OUT(parse_training(args, &train));
     SL_TRY_OUT(parse_saving(args, &session));
-    SL_TRY_OUT(choose_pipe(args, &session, &inputs.arena, &choice));
-    SL_TRY_OUT(parse_watch(args, &session, &drill));
-    SL_TRY_OUT(ask_verdict(args, &session));
-    SL_TRY_OUT(ask_staleness(args, &session));
-    SL_TRY_OUT(ask_trace(args, &session, &progress, &inputs.arena));
-    ask_dashboard(args, &session, &progress);
+    SL_TRY_OUT(choose_pipe(args, &train, &pipe, &inputs.arena, &choice));
+    SL_TRY_OUT(parse_watch(args, &pipe, &drill));
+    SL_TRY_OUT(ask_verdict(args, &pipe));
+    SL_TRY_OUT(ask_staleness(args, &session, &pipe));
     progress.session = &session;
+    SL_TRY_OUT(ask_trace(args, &pipe, &progress, &inputs.arena));
+    ask_dashboard(args, &pipe, &progress);
     count_items(&progress, inputs.graph);
-    SL_TRY_OUT(sl_cli_forecast_make(args, &session, &inputs.arena, &progress.forecast));
-    sl_cli_run_texts_put(texts, args, &progress.forecast, &session);
-    measure_peak(args, &session);
+    SL_TRY_OUT(sl_cli_forecast_make(args, &pipe, &inputs.arena, &progress.forecast));
+    sl_cli_run_texts_put(texts, args, &progress.forecast, &pipe, &session);
+    measure_peak(args, &pipe, &session);
     catch_signals();
-    err = sl_run_session_run(&session, result);
-    sl_cli_live_close(&progress.live);
-    if (result->abandoned)
-        leave(comm, err);
-    SL_TRY_OUT(err);
+    SL_TRY_OUT(train_until_end(&session, &pipe, &progress, result));
     say_result(&session, result, &progress);
     SL_TRY_OUT(save_trace(&session, &progress));
     if (sl_args_has(args, "--json")) {

@@ -16,7 +16,7 @@ struct sl_drill {
 
 /* "stall:1:200" */
 SL_MUST_CHECK sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_drill *out);
-/* For sl_session_config.on_action; ctx is the drill. */
+/* For sl_pipe_config.on_action; ctx is the drill. */
 sl_err sl_cli_drill_on_action(void *ctx, int worker, int64_t action);
 
 #endif

@@ -47,12 +47,12 @@ sl_err sl_cli_forecast_play(const struct sl_forecast *f, const struct sl_sched *
 
 /* More workers than GPUs share them (device/cuda/device.c) and, while one computes, the others on
  * that GPU wait: a step takes at least what they compute together. */
-static void share_devices(const struct sl_session_config *c, const struct sl_sim *sim,
-                          int64_t iters, struct sl_forecast *out) {
-    const struct sl_device_row *row = c->train.device;
+static void share_devices(const struct sl_pipe_config *c, const struct sl_sim *sim, int64_t iters,
+                          struct sl_forecast *out) {
+    const struct sl_device_row *row = c->train->device;
     int workers = c->plan->worker_count;
     struct sl_device_facts facts;
-    int devices = row->list && c->train.kind_count < 2 ? row->list(&facts, 1) : 0;
+    int devices = row->list && c->train->kind_count < 2 ? row->list(&facts, 1) : 0;
     if (devices < 1 || devices >= workers)
         return;
     int64_t step = sl_sim_shared_ns(sim, workers, devices) / iters, busy = 0;
@@ -65,13 +65,13 @@ static void share_devices(const struct sl_session_config *c, const struct sl_sim
 }
 
 /* A step of the schedule as it will run: of many, where they overlap. */
-static sl_err play(const struct sl_session_config *c, const int64_t (*dur)[SL_KIND_COUNT],
+static sl_err play(const struct sl_pipe_config *c, const int64_t (*dur)[SL_KIND_COUNT],
                    struct sl_arena *arena, struct sl_forecast *out) {
     const struct sl_schedule *row = sl_sched_row_find(c->schedule);
     struct sl_sched_opts opts = {.schedule = c->schedule,
-                                 .batch = c->train.batch,
+                                 .batch = c->train->batch,
                                  .slack = c->slack,
-                                 .policy = &c->train.policy,
+                                 .policy = &c->train->policy,
                                  .global_step = c->global_step,
                                  .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1};
     const struct sl_sched *sched;
@@ -87,7 +87,7 @@ static sl_err play(const struct sl_session_config *c, const int64_t (*dur)[SL_KI
     return SL_OK;
 }
 
-sl_err sl_cli_forecast_make(const struct sl_args *args, const struct sl_session_config *c,
+sl_err sl_cli_forecast_make(const struct sl_args *args, const struct sl_pipe_config *c,
                             struct sl_arena *arena, struct sl_forecast *out) {
     const char *path = sl_args_text(args, "--cost", NULL);
     const struct sl_cost *cost;
@@ -98,15 +98,15 @@ sl_err sl_cli_forecast_make(const struct sl_args *args, const struct sl_session_
         return sl_fail(SL_ERR_USAGE, "--cost foretells a pipeline: --stages N or --plan X.plan");
     SL_TRY(sl_cost_file(arena, path, &cost));
     struct sl_forecast_spec spec = {
-        .graph = c->train.graph,
+        .graph = c->train->graph,
         .plan = c->plan,
         .stage_of = c->stage_of,
-        .has_kernel = c->train.device->has_kernel,
-        .optim = &c->train.optim,
+        .has_kernel = c->train->device->has_kernel,
+        .optim = &c->train->optim,
         .precision = sl_search_precision_find(sl_args_text(args, "--dtype", "fp32")),
         .cost = cost,
         .schedule = c->schedule,
-        .batch = c->train.batch,
+        .batch = c->train->batch,
     };
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(arena, (int64_t)sizeof *dur * c->plan->stage_count);

@@ -4,13 +4,14 @@
 #define SL_CLI_FORECAST_H
 
 #include "base/opt.h"
+#include "pipe/pipe.h"
 #include "report/forecast.h"
 #include "run/session.h"
 #include "sim/sim.h"
 
 /* From --cost X.cost, for the session's plan and schedule; without the option out->cost is NULL. */
 SL_MUST_CHECK sl_err sl_cli_forecast_make(const struct sl_args *args,
-                                          const struct sl_session_config *session,
+                                          const struct sl_pipe_config *config,
                                           struct sl_arena *arena, struct sl_forecast *out);
 
 /* Notes: what is expected; after the run, what came of it. Nothing where there is no forecast. */

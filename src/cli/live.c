@@ -35,19 +35,19 @@ static void look_at_room(struct sl_live *live) {
     live->room.rows -= 2; /* for the line of the shell, and a note */
 }
 
-void sl_cli_live_open(struct sl_live *live, const struct sl_session_config *session) {
+void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config) {
     *live = (struct sl_live){.on = sl_log_is_terminal()};
     if (!live->on)
         return;
     live->room.colour = sl_log_has_colour();
     live->room.unicode = speaks_utf8();
-    live->shown.steps = session->train.steps;
+    live->shown.steps = config->train->steps;
     live->shown.eval_loss = NAN;
     live->shown.title =
-        session->plan
-            ? sl_arena_printf(&live->arena, "%s, %s on %d workers", session->train.graph->name,
-                              session->schedule, session->plan->worker_count)
-            : sl_arena_printf(&live->arena, "%s, one worker", session->train.graph->name);
+        config->plan
+            ? sl_arena_printf(&live->arena, "%s, %s on %d workers", config->train->graph->name,
+                              config->schedule, config->plan->worker_count)
+            : sl_arena_printf(&live->arena, "%s, one worker", config->train->graph->name);
 }
 
 void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline) {

@@ -16,7 +16,7 @@ struct sl_live {
 };
 
 /* On a terminal that can redraw; elsewhere it stays off and lines are printed. */
-void sl_cli_live_open(struct sl_live *live, const struct sl_session_config *session);
+void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config);
 void sl_cli_live_close(struct sl_live *live); /* the last picture stays on the screen */
 void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline);
 void sl_cli_live_step(struct sl_live *live, const struct sl_step_report *r);

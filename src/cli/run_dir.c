@@ -95,7 +95,7 @@ sl_err sl_cli_run_dir_open(const struct sl_args *given, const char *run, int64_t
     config.batch = samples ? samples : (config.batch + config.micros - 1) / config.micros;
     config.micros = 1;
     SL_TRY(sl_run_train_open(&config, &dir->train));
-    return sl_ckpt_train_load(dir->train, run, true);
+    return sl_run_train_load(dir->train, run, true);
 }
 
 void sl_cli_run_dir_close(struct sl_run_dir *dir) {

@@ -4,6 +4,7 @@
 
 #include "cli/model_file.h"
 #include "data/data.h"
+#include "pipe/pipe.h"
 #include "run/session.h"
 
 /* Open everything a training configuration points to. */

@@ -4,6 +4,7 @@
 #define SL_CLI_RUN_STATS_H
 
 #include "base/json.h"
+#include "pipe/pipe.h"
 #include "run/session.h"
 
 /* Steps that do not count, because caches fill and kernels are chosen; steps that are kept. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 static void put_config(struct sl_text *text, const struct sl_args *args,
-                       const struct sl_session_config *session) {
-    const struct sl_train_config *c = &session->train;
+                       const struct sl_pipe_config *pipe) {
+    const struct sl_train_config *c = pipe->train;
     struct sl_json_out json = {.text = text, .indent = 2};
     struct sl_text optim = {0}, lr = {0}, policy = {0}, scale = {0};
     sl_optim_put(&optim, &c->optim);
@@ -39,10 +39,10 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
     sl_json_put_double(&json, "clip", c->clip);
     sl_json_put_string(&json, "loss_scale", scale.at);
     sl_json_put_int(&json, "seed", (int64_t)c->seed);
-    if (session->plan) {
-        sl_json_put_string(&json, "schedule", session->schedule);
-        sl_json_put_string(&json, "verdict", session->global_step ? "all" : "stage");
-        sl_json_put_int(&json, "slack", session->slack);
+    if (pipe->plan) {
+        sl_json_put_string(&json, "schedule", pipe->schedule);
+        sl_json_put_string(&json, "verdict", pipe->global_step ? "all" : "stage");
+        sl_json_put_int(&json, "slack", pipe->slack);
     }
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
@@ -55,11 +55,12 @@ static void put_config(struct sl_text *text, const struct sl_args *args,
 enum { CONFIG_TEXT, MODEL_TEXT, PLAN_TEXT, FORECAST_TEXT };
 
 void sl_cli_run_texts_put(struct sl_text texts[SL_RUN_TEXTS], const struct sl_args *args,
-                          const struct sl_forecast *forecast, struct sl_session_config *session) {
-    put_config(&texts[CONFIG_TEXT], args, session);
-    sl_graph_model_write(session->train.graph, &texts[MODEL_TEXT]);
-    if (session->plan)
-        sl_plan_write(session->plan, &texts[PLAN_TEXT]);
+                          const struct sl_forecast *forecast, const struct sl_pipe_config *pipe,
+                          struct sl_session_config *session) {
+    put_config(&texts[CONFIG_TEXT], args, pipe);
+    sl_graph_model_write(pipe->train->graph, &texts[MODEL_TEXT]);
+    if (pipe->plan)
+        sl_plan_write(pipe->plan, &texts[PLAN_TEXT]);
     if (forecast->cost)
         sl_report_forecast_write(forecast, &texts[FORECAST_TEXT]);
     session->config = texts[CONFIG_TEXT].at;

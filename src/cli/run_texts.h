@@ -11,6 +11,7 @@ enum { SL_RUN_TEXTS = 4 };
 /* The texts of a session, and the session's pointers to them; the caller frees them when it is
  * over. */
 void sl_cli_run_texts_put(struct sl_text texts[SL_RUN_TEXTS], const struct sl_args *args,
-                          const struct sl_forecast *forecast, struct sl_session_config *session);
+                          const struct sl_forecast *forecast, const struct sl_pipe_config *pipe,
+                          struct sl_session_config *session);
 
 #endif

@@ -44,21 +44,10 @@ static const struct sl_worker *reference(const struct pair *p, int stage) {
 static const int64_t stall_ns = 300000000000;
 
 static sl_err open_pair(struct pair *p) {
-    const struct sl_check_config *c = p->config;
+    const struct sl_pipe_config *c = &p->config->pipe;
+    struct sl_pipe_config pipe = *c;
     size_t count = (size_t)c->train->steps + 1;
-    struct sl_pipe_config pipe = {
-        .train = c->train,
-        .plan = c->plan,
-        .stage_of = c->stage_of,
-        .schedule = c->schedule,
-        .slack = c->slack,
-        .comm = c->comm,
-        .bind = c->bind,
-        .lend = c->lend,
-        .stall_ns = stall_ns,
-        .on_action = c->on_action,
-        .on_action_ctx = c->ctx,
-    };
+    pipe.stall_ns = stall_ns;
     p->ones = calloc(count, sizeof *p->ones);
     p->pipes = calloc(count, sizeof *p->pipes);
     if (!p->ones || !p->pipes)
@@ -71,8 +60,8 @@ static sl_err open_pair(struct pair *p) {
     else
         SL_TRY(sl_run_serial_open(c->train, c->plan, c->stage_of, &p->serial));
     SL_TRY(sl_pipe_open(&pipe, &p->pipe));
-    if (c->opened)
-        c->opened(c->ctx, p->pipe);
+    if (p->config->opened)
+        p->config->opened(p->config->ctx, p->pipe);
     return SL_OK;
 }
 
@@ -230,7 +219,7 @@ static struct finding finding_of(const struct sl_check_report *r) {
 }
 
 static sl_err share_report(struct pair *p, bool *same) {
-    struct sl_comm *comm = p->config->comm;
+    struct sl_comm *comm = p->config->pipe.comm;
     struct sl_check_report *r = p->report;
     if (!comm)
         return SL_OK;
@@ -249,7 +238,7 @@ static sl_err share_report(struct pair *p, bool *same) {
     if (first) {
         r->kind = (enum sl_check_kind)first->kind;
         r->stage = (int)first->stage;
-        r->tensor = find_name(p->config->train->graph, first->tensor);
+        r->tensor = find_name(p->config->pipe.train->graph, first->tensor);
         r->element = first->element;
         r->pipe = first->pipe;
         r->one = first->one;
@@ -266,8 +255,8 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
     SL_TRY(sl_pipe_run(p->pipe, count, p->pipes + first));
     *p->report = (struct sl_check_report){.kind = SL_CHECK_SAME};
     *same = true;
-    for (int s = 0; s < p->config->plan->stage_count; s++)
-        for (int r = 0; *same && r < p->config->plan->stages[s].width; r++)
+    for (int s = 0; s < p->config->pipe.plan->stage_count; s++)
+        for (int r = 0; *same && r < p->config->pipe.plan->stages[s].width; r++)
             if (sl_pipe_replica(p->pipe, s, r))
                 *same = same_params(p, s, r) && same_states(p, s, r);
     SL_TRY(p->err);
@@ -278,19 +267,19 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
 /* ---- the check ---- */
 
 static sl_err refuse_asynchronous(const struct sl_check_config *c) {
-    const struct sl_schedule *schedule = sl_sched_row_find(c->schedule);
+    const struct sl_schedule *schedule = sl_sched_row_find(c->pipe.schedule);
     if (!schedule || schedule->rule == SL_RULE_SYNC || schedule->rule == SL_RULE_FORWARD)
         return SL_OK; /* what is unknown or makes no steps is refused when opening */
     return sl_fail(SL_ERR_REFUSED,
                    "schedule '%s' is asynchronous: its passes read older weights than those of one "
                    "worker, so the results differ by design; only synchronous schedules can be "
                    "checked",
-                   c->schedule);
+                   c->pipe.schedule);
 }
 
 static sl_err check_whole(struct pair *p, bool *same) {
     SL_TRY(open_pair(p));
-    return run_steps(p, 0, p->config->train->steps, same);
+    return run_steps(p, 0, p->config->pipe.train->steps, same);
 }
 
 /* A report without a step when single steps show no difference. */
@@ -298,7 +287,7 @@ static sl_err find_step(struct pair *p) {
     struct sl_check_report whole = *p->report;
     bool same = true;
     SL_TRY(open_pair(p));
-    for (int64_t i = 0; i < p->config->train->steps; i++) {
+    for (int64_t i = 0; i < p->config->pipe.train->steps; i++) {
         SL_TRY(run_steps(p, i, 1, &same));
         p->report->step = i + 1;
         if (!same)

@@ -9,18 +9,10 @@
 #include "pipe/pipe.h"
 
 struct sl_check_config {
-    const struct sl_train_config *train; /* train->steps are run */
-    const struct sl_plan *plan;
-    const int *stage_of; /* [forward nodes] */
-    const char *schedule;
-    int64_t slack;        /* see sl_sched_opts */
-    struct sl_comm *comm; /* NULL: threads of this process */
-    enum sl_bind_mode bind;
-    bool lend; /* see sl_pipe_config */
-    /* For tests that want to see a check fail: called when a pipeline has been opened (twice when
-     * steps are searched), and by worker threads before every action. NULL: nothing. */
+    struct sl_pipe_config pipe; /* pipe.train->steps are run; stall_ns is the check's own */
+    /* For tests: called when a pipeline has been opened (twice when steps are searched). NULL:
+     * none. */
     void (*opened)(void *ctx, struct sl_pipe *pipe);
-    sl_err (*on_action)(void *ctx, int worker, int64_t action);
     void *ctx;
 };
 

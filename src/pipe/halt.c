@@ -34,8 +34,8 @@ void sl_pipe_halt_start(struct sl_pipe *pipe) {
     struct sl_halt *h = pipe->halt;
     h->begun = 0;
     h->limit = pipe->sched->reps;
-    h->may = pipe->config.stop && pipe->comm->ranks == 1 && pipe->sched->rule != SL_RULE_SYNC &&
-             pipe->sched->rule != SL_RULE_FORWARD;
+    h->may = pipe->config.hooks.stop && pipe->comm->ranks == 1 &&
+             pipe->sched->rule != SL_RULE_SYNC && pipe->sched->rule != SL_RULE_FORWARD;
 }
 
 bool sl_pipe_goes_on(struct sl_pipe *pipe, int32_t rep) {
@@ -57,7 +57,7 @@ int32_t sl_pipe_reps(struct sl_pipe *pipe) {
 
 void sl_pipe_halt_look(struct sl_pipe *pipe) {
     struct sl_halt *h = pipe->halt;
-    if (!h->may || !*pipe->config.stop)
+    if (!h->may || !*pipe->config.hooks.stop)
         return;
     pthread_mutex_lock(&h->mutex);
     h->limit = sl_sched_shorten(pipe->sched, h->begun).reps;

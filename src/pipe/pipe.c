@@ -243,7 +243,7 @@ sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
     SL_TRY_OUT(sl_pipe_global_step_open(pipe));
     pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
     SL_TRY_OUT(sl_pipe_open_eval(pipe));
-    SL_TRY_OUT(sl_pipe_open_post(pipe));
+    SL_TRY_OUT(sl_pipe_open_requests(pipe));
     SL_TRY_OUT(count_bytes(pipe));
     sl_pipe_tell_open(pipe);
     sl_pipe_guard_open(pipe); /* shows to others what is told */
@@ -272,7 +272,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
     sl_pipe_unlink(pipe);
     sl_pipe_global_step_close(pipe);
     sl_pipe_scale_close(pipe);
-    sl_pipe_close_post(pipe);
+    sl_pipe_close_requests(pipe);
     for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
         struct sl_pipe_worker *worker = &pipe->workers[w];
         for (int i = 0; i < worker->seat_count; i++)

@@ -15,20 +15,7 @@
 
 #include "comm/comm.h"
 #include "pipe/bind.h"
-#include "run/audit.h"
-#include "run/train.h"
-#include "sched/timeline.h"
-
-#include <signal.h>
-
-/* How far the weights that a pass read were from those it stood for (pipe_watch.c). */
-struct sl_staleness {
-    int64_t step; /* whose making showed it */
-    int64_t base; /* version it started from, counted over the whole run */
-    int stage, ahead;
-    bool backward, predicts;
-    double predicted, stale; /* root mean square, over all elements of the stage's weights */
-};
+#include "run/runner.h"
 
 /* Under a sanitizer everything is slow, and workers sleep on locks of its own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -45,22 +32,17 @@ struct sl_pipe_config {
     int64_t slack;        /* of the schedule: see sl_sched_opts */
     struct sl_comm *comm; /* NULL: all workers are threads of this process */
     enum sl_bind_mode bind;
-    bool lend; /* workers of a process that wait take pieces of others' work (device/lend.h) */
-    bool trace;
-    bool staleness;   /* watch it */
-    bool global_step; /* asynchronous schedules: one verdict (norm, finite) before each step */
-    int64_t stall_ns; /* no action is stalled sooner (pipe_guard.c); 0: SL_STALL_NS */
-    /* Called by worker threads before every action: tests wait here, and drills fail. NULL: none.
-     */
+    bool lend;  /* a waiting worker executes pieces of other workers' passes (device/lend.h) */
+    bool trace; /* measure the timeline */
+    int64_t trace_steps; /* of a synchronous schedule per timeline; 0: enough for a picture */
+    bool staleness;      /* measure it */
+    bool global_step;    /* asynchronous schedules: clip and skip by the global norm */
+    int64_t stall_ns;    /* the watchdog's minimum (guard.c); 0: SL_STALL_NS */
+    /* Called by worker threads before every action, for tests and drills; an error ends the run.
+     * NULL: none. */
     sl_err (*on_action)(void *ctx, int worker, int64_t action);
     void *on_action_ctx;
-    /* Called by the thread of sl_pipe_run for steps that end while an asynchronous run goes on, in
-     * order; the bubble is that of the run so far. Of several ranks rank 0 is told, of some steps
-     * only, with losses that are added in another order. NULL: nobody listens. */
-    void (*on_step)(void *ctx, const struct sl_step_report *report);
-    void *on_step_ctx;
-    /* Not 0: an asynchronous run of one process ends soon, after whole steps. NULL: never. */
-    const volatile sig_atomic_t *stop;
+    struct sl_run_hooks hooks;
 };
 
 struct sl_pipe;
@@ -76,21 +58,23 @@ bool sl_pipe_is_abandoned(const struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps,
                                  struct sl_step_report *reports);
 
-/* pipe_eval.c: loss and accuracy over train->eval_samples samples of the validation split, when the
+/* eval.c: loss and accuracy over train->eval_samples samples of the validation split, when the
  * pipeline was opened with an eval_graph and eval_every > 0; the bits of sl_run_train_eval. */
 SL_MUST_CHECK sl_err sl_pipe_eval(struct sl_pipe *pipe, struct sl_eval_report *report);
 
-/* pipe_store.c: a checkpoint of the pipeline (see sl_ckpt_train_write), and back, into every weight
- * version. Rank 0 writes and reads; all ranks must call. Who fails to write tells all workers. The
- * copy is of what this rank has. */
-struct sl_copy;
-struct sl_save;
-SL_MUST_CHECK sl_err sl_pipe_open_copy(struct sl_pipe *pipe, struct sl_copy **out);
-SL_MUST_CHECK sl_err sl_pipe_write(void *pipe, const struct sl_copy *copy,
-                                   const struct sl_save *save);
-struct sl_store_place sl_pipe_place(const struct sl_pipe *pipe);
-SL_MUST_CHECK sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool weights_only);
-/* All tensors and the place in the run into a one-worker run on rank 0 (NULL elsewhere). */
+/* runner.c: the pipeline as a runner of the training loop; the caller closes the pipeline. */
+struct sl_runner sl_pipe_runner(struct sl_pipe *pipe);
+/* Opens the runner that `config` describes (a pipeline, or one worker if it has no plan), runs the
+ * session and closes the runner. After result->abandoned nothing that `config` names may be freed. */
+struct sl_session_config;
+struct sl_session_result;
+SL_MUST_CHECK sl_err sl_pipe_session_run(const struct sl_session_config *session,
+                                         const struct sl_pipe_config *config,
+                                         struct sl_session_result *result);
+
+/* store.c: the tensors of all ranks (ckpt/store.h), and all of them with the position of the run
+ * into a one-worker run on rank 0 (NULL elsewhere). All ranks call gather. */
+struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe);
 SL_MUST_CHECK sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train);
 
 int64_t sl_pipe_step_count(const struct sl_pipe *pipe); /* finished steps of the run */

@@ -3,7 +3,6 @@
 #define SL_PIPE_STATE_H
 
 #include "base/vec.h"
-#include "ckpt/store.h"
 #include "pipe/areas.h"
 #include "pipe/guard.h"
 #include "pipe/pipe.h"
@@ -123,8 +122,9 @@ struct sl_pipe {
     struct sl_timeline timeline;
     int64_t *worker_bytes, *busy_ns, run_ns; /* [worker]; of the last run, and how long it took */
     bool *holds;                             /* pipe_store.c: [stage][params, then states] */
-    struct sl_channel **ask, **answer;       /* [rank] between it and rank 0 */
-    int64_t *asked, *answered;               /* [rank] messages so far */
+    struct sl_run_tensors *tensors;          /* store.c: of the run; NULL: not listed yet */
+    struct sl_channel **requests, **replies; /* [rank] from and to rank 0 */
+    int64_t *requested, *replied;            /* [rank] messages so far */
     struct sl_guard *guard;                  /* pipe_guard.c */
     struct sl_tell *tell;                    /* pipe_tell.c */
     struct sl_halt *halt;                    /* pipe_halt.c */
@@ -140,8 +140,8 @@ SL_MUST_CHECK sl_err sl_pipe_close_trace(struct sl_pipe *pipe);
 void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad, int64_t place,
                           int64_t ns);
 /* pipe_store.c: channels between rank 0 and the others, for tensors. */
-SL_MUST_CHECK sl_err sl_pipe_open_post(struct sl_pipe *pipe);
-void sl_pipe_close_post(struct sl_pipe *pipe);
+SL_MUST_CHECK sl_err sl_pipe_open_requests(struct sl_pipe *pipe);
+void sl_pipe_close_requests(struct sl_pipe *pipe);
 /* pipe.c: the workers of this rank, from their first action to their last. */
 SL_MUST_CHECK sl_err sl_pipe_run_workers(struct sl_pipe *pipe);
 bool sl_pipe_evaluates(const struct sl_pipe *pipe);

@@ -1,25 +1,24 @@
-/* The tensors of a pipeline as a store: checkpoints are written and read by rank 0, which asks the
- * other ranks for pieces of what their seats hold. Nobody holds a whole model.
+/* The tensors of a pipeline as a store (ckpt/store.h). Rank 0 reads and writes checkpoints; it
+ * requests pieces of tensors from the ranks whose seats hold them. No rank holds a whole model.
  *
- *   rank 0:   ask(GET piece) --> answer(bytes)      ask(PUT piece + bytes) -->      ask(END) -->
- *   others:   serve until END
+ *   rank 0:   GET piece -->   <-- bytes      PUT piece + bytes -->      END -->
+ *   others:   serve() until END
  *
- * The same in a thread beside the workers when the bytes come from a copy.
- *
- * Files are those of one process, byte for byte.
+ * A save from a copy does this in a thread, while the workers run. The files are the same, byte for
+ * byte, as those of one process.
  */
 #include "pipe/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Both ends have a place for it from the start, used or not. */
+/* Of a message; both ends allocate it when they open. */
 enum { PIECE = 1 << 17 };
-enum post_kind { POST_GET, POST_PUT, POST_END };
+enum request_kind { REQUEST_GET, REQUEST_PUT, REQUEST_END };
 
-/* What rank 0 asks for; of PUT the bytes follow. */
-struct post {
-    int64_t kind, seat, part, index, slab, from, size_bytes;
+/* A message of rank 0; the bytes of a PUT follow. */
+struct request {
+    int64_t kind, seat, entry, from, size_bytes;
 };
 
 /* ---- which stage holds what ---- */
@@ -49,32 +48,32 @@ static void find_holders(struct sl_pipe *pipe) {
     }
 }
 
-sl_err sl_pipe_open_post(struct sl_pipe *pipe) {
+sl_err sl_pipe_open_requests(struct sl_pipe *pipe) {
     int ranks = pipe->comm->ranks;
     find_holders(pipe);
-    pipe->ask = SL_NEW(&pipe->arena, struct sl_channel *, ranks);
-    pipe->answer = SL_NEW(&pipe->arena, struct sl_channel *, ranks);
-    pipe->asked = SL_NEW(&pipe->arena, int64_t, ranks);
-    pipe->answered = SL_NEW(&pipe->arena, int64_t, ranks);
+    pipe->requests = SL_NEW(&pipe->arena, struct sl_channel *, ranks);
+    pipe->replies = SL_NEW(&pipe->arena, struct sl_channel *, ranks);
+    pipe->requested = SL_NEW(&pipe->arena, int64_t, ranks);
+    pipe->replied = SL_NEW(&pipe->arena, int64_t, ranks);
     for (int r = 1; r < ranks; r++) {
-        struct sl_channel_spec ask = {
-            .from = 0, .to = r, .places = 1, .size_bytes = PIECE + (int64_t)sizeof(struct post)};
-        struct sl_channel_spec answer = {.from = r, .to = 0, .places = 1, .size_bytes = PIECE};
-        SL_TRY(sl_comm_channel_open(pipe->comm, &ask, &pipe->ask[r]));
-        SL_TRY(sl_comm_channel_open(pipe->comm, &answer, &pipe->answer[r]));
+        struct sl_channel_spec request = {
+            .from = 0, .to = r, .places = 1, .size_bytes = PIECE + (int64_t)sizeof(struct request)};
+        struct sl_channel_spec reply = {.from = r, .to = 0, .places = 1, .size_bytes = PIECE};
+        SL_TRY(sl_comm_channel_open(pipe->comm, &request, &pipe->requests[r]));
+        SL_TRY(sl_comm_channel_open(pipe->comm, &reply, &pipe->replies[r]));
     }
     return SL_OK;
 }
 
 /* Places that this rank would write to: the receiver's end is cleared when it is opened, a sender's
  * is touched by the first tensor only. */
-static int64_t post_bytes(const struct sl_pipe *pipe) {
-    int64_t asks = pipe->comm->rank == 0 ? pipe->comm->ranks - 1 : 0;
-    return pipe->comm->rank == 0 ? asks * (PIECE + (int64_t)sizeof(struct post)) : PIECE;
+static int64_t request_bytes(const struct sl_pipe *pipe) {
+    int64_t others = pipe->comm->rank == 0 ? pipe->comm->ranks - 1 : 0;
+    return pipe->comm->rank == 0 ? others * (PIECE + (int64_t)sizeof(struct request)) : PIECE;
 }
 
 int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {
-    int64_t bytes = files ? 0 : -post_bytes(pipe), messages = 0;
+    int64_t bytes = files ? 0 : -request_bytes(pipe), messages = 0;
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         if (!sl_pipe_is_here(pipe, w))
             continue;
@@ -84,10 +83,10 @@ int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {
     return bytes + (pipe->comm->bytes > messages ? pipe->comm->bytes - messages : 0);
 }
 
-void sl_pipe_close_post(struct sl_pipe *pipe) {
-    for (int r = 1; pipe->answer && r < pipe->comm->ranks; r++) {
-        sl_comm_channel_close(pipe->ask[r]);
-        sl_comm_channel_close(pipe->answer[r]);
+void sl_pipe_close_requests(struct sl_pipe *pipe) {
+    for (int r = 1; pipe->replies && r < pipe->comm->ranks; r++) {
+        sl_comm_channel_close(pipe->requests[r]);
+        sl_comm_channel_close(pipe->replies[r]);
     }
 }
 
@@ -96,7 +95,7 @@ void sl_pipe_close_post(struct sl_pipe *pipe) {
 static sl_err seat_get(const struct sl_seat_state *seat, const struct sl_tensor_id *id,
                        int64_t from, int64_t size_bytes, void *out) {
     struct sl_device *device = seat->train.device;
-    const char *memory = sl_ckpt_worker_memory(seat->train.worker, id, seat->newest);
+    const char *memory = sl_run_worker_memory(seat->train.worker, id, seat->newest);
     SL_ASSERT(memory);
     SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out, memory + from, size_bytes));
     return device->row->sync(device, SL_STREAM_COMPUTE);
@@ -108,102 +107,102 @@ static sl_err seat_put(const struct sl_seat_state *seat, const struct sl_tensor_
     struct sl_device *device = seat->train.device;
     int versions = id->part == SL_PART_WEIGHT ? seat->train.worker->versions : 1;
     for (int v = 0; v < versions; v++) {
-        char *memory = sl_ckpt_worker_memory(seat->train.worker, id, v);
+        char *memory = sl_run_worker_memory(seat->train.worker, id, v);
         SL_ASSERT(memory);
         SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, memory + from, bytes, size_bytes));
     }
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* ---- asking and serving ---- */
+/* ---- requests ---- */
 
-static int rank_of_seat(const struct sl_pipe *pipe, int seat) {
+static int rank_of_seat(const struct sl_pipe *pipe, int64_t seat) {
     const struct sl_plan *plan = pipe->config.plan;
     return sl_comm_rank_of(pipe->comm, plan->seats[seat].worker, plan->worker_count);
 }
 
-static sl_err ask(struct sl_pipe *pipe, int rank, const struct post *post, const void *bytes) {
-    int64_t size = bytes ? post->size_bytes : 0;
+static sl_err send_request(struct sl_pipe *pipe, int rank, const struct request *request,
+                           const void *bytes) {
+    int64_t size = bytes ? request->size_bytes : 0, number = pipe->requested[rank];
     char *at;
-    SL_TRY(sl_comm_channel_reserve(pipe->ask[rank], pipe->asked[rank], &at));
-    memcpy(at, post, sizeof *post);
+    SL_TRY(sl_comm_channel_reserve(pipe->requests[rank], number, &at));
+    memcpy(at, request, sizeof *request);
     if (bytes)
-        memcpy(at + sizeof *post, bytes, (size_t)size);
-    return sl_comm_channel_send(pipe->ask[rank], pipe->asked[rank]++, size + (int64_t)sizeof *post);
+        memcpy(at + sizeof *request, bytes, (size_t)size);
+    pipe->requested[rank]++;
+    return sl_comm_channel_send(pipe->requests[rank], number, size + (int64_t)sizeof *request);
 }
 
-static sl_err get_nccl_link(struct sl_pipe *pipe, int rank, struct post *post, char *out) {
-    for (int64_t left = post->size_bytes; left > 0; left -= post->size_bytes) {
+static sl_err get_remote(struct sl_pipe *pipe, struct request *request, char *out) {
+    int rank = rank_of_seat(pipe, request->seat);
+    for (int64_t left = request->size_bytes; left > 0; left -= request->size_bytes) {
         struct sl_message message;
-        post->size_bytes = left < PIECE ? left : PIECE;
-        SL_TRY(ask(pipe, rank, post, NULL));
-        SL_TRY(sl_comm_channel_receive(pipe->answer[rank], pipe->answered[rank], &message));
-        memcpy(out, message.at, (size_t)post->size_bytes);
-        SL_TRY(sl_comm_channel_release(pipe->answer[rank], pipe->answered[rank]++));
-        post->from += post->size_bytes;
-        out += post->size_bytes;
+        request->size_bytes = left < PIECE ? left : PIECE;
+        SL_TRY(send_request(pipe, rank, request, NULL));
+        SL_TRY(sl_comm_channel_receive(pipe->replies[rank], pipe->replied[rank], &message));
+        memcpy(out, message.at, (size_t)request->size_bytes);
+        SL_TRY(sl_comm_channel_release(pipe->replies[rank], pipe->replied[rank]++));
+        request->from += request->size_bytes;
+        out += request->size_bytes;
     }
     return SL_OK;
 }
 
-static sl_err put_nccl_link(struct sl_pipe *pipe, int rank, struct post *post, const char *bytes) {
-    for (int64_t left = post->size_bytes; left > 0; left -= post->size_bytes) {
-        post->size_bytes = left < PIECE ? left : PIECE;
-        SL_TRY(ask(pipe, rank, post, bytes));
-        post->from += post->size_bytes;
-        bytes += post->size_bytes;
+static sl_err put_remote(struct sl_pipe *pipe, struct request *request, const char *bytes) {
+    for (int64_t left = request->size_bytes; left > 0; left -= request->size_bytes) {
+        request->size_bytes = left < PIECE ? left : PIECE;
+        SL_TRY(send_request(pipe, rank_of_seat(pipe, request->seat), request, bytes));
+        request->from += request->size_bytes;
+        bytes += request->size_bytes;
     }
     return SL_OK;
 }
 
-static sl_err serve_one(struct sl_pipe *pipe, const struct sl_copy *copy, const struct post *post,
-                        const char *bytes) {
+static sl_err serve_one(struct sl_pipe *pipe, const struct sl_ckpt_copy *copy,
+                        const struct request *request, const char *bytes) {
     int rank = pipe->comm->rank;
-    const struct sl_seat_state *seat = pipe->seat_at[post->seat];
-    struct sl_tensor_id id = {(enum sl_tensor_part)post->part, (int)post->index, (int)post->slab};
+    const struct sl_seat_state *seat = pipe->seat_at[request->seat];
+    const struct sl_tensor_id *id = &pipe->tensors->ids[request->entry];
     char *at;
-    if (post->kind == POST_PUT)
-        return seat_put(seat, &id, post->from, post->size_bytes, bytes);
-    SL_TRY(sl_comm_channel_reserve(pipe->answer[rank], pipe->answered[rank], &at));
+    if (request->kind == REQUEST_PUT)
+        return seat_put(seat, id, request->from, request->size_bytes, bytes);
+    SL_TRY(sl_comm_channel_reserve(pipe->replies[rank], pipe->replied[rank], &at));
     if (copy)
-        sl_ckpt_copy_get(copy, &id, post->from, post->size_bytes, at);
+        sl_ckpt_copy_get(copy, request->entry, request->from, request->size_bytes, at);
     else
-        SL_TRY(seat_get(seat, &id, post->from, post->size_bytes, at));
-    return sl_comm_channel_send(pipe->answer[rank], pipe->answered[rank]++, post->size_bytes);
+        SL_TRY(seat_get(seat, id, request->from, request->size_bytes, at));
+    return sl_comm_channel_send(pipe->replies[rank], pipe->replied[rank]++, request->size_bytes);
 }
 
-/* Answers from a copy, or from the seats. */
-static sl_err serve(struct sl_pipe *pipe, const struct sl_copy *copy) {
+static sl_err serve(void *ctx, const struct sl_ckpt_copy *copy) {
+    struct sl_pipe *pipe = ctx;
     int rank = pipe->comm->rank;
     for (;;) {
         struct sl_message message;
-        struct post post;
-        SL_TRY(sl_comm_channel_receive(pipe->ask[rank], pipe->asked[rank], &message));
-        memcpy(&post, message.at, sizeof post);
-        if (post.kind != POST_END)
-            SL_TRY(serve_one(pipe, copy, &post, message.at + sizeof post));
-        SL_TRY(sl_comm_channel_release(pipe->ask[rank], pipe->asked[rank]++));
-        if (post.kind == POST_END)
+        struct request request;
+        SL_TRY(sl_comm_channel_receive(pipe->requests[rank], pipe->requested[rank], &message));
+        memcpy(&request, message.at, sizeof request);
+        if (request.kind != REQUEST_END)
+            SL_TRY(serve_one(pipe, copy, &request, message.at + sizeof request));
+        SL_TRY(sl_comm_channel_release(pipe->requests[rank], pipe->requested[rank]++));
+        if (request.kind == REQUEST_END)
             return SL_OK;
     }
 }
 
-static sl_err dismiss(struct sl_pipe *pipe) {
-    struct post end = {.kind = POST_END};
-    for (int r = 1; r < pipe->comm->ranks; r++)
-        SL_TRY(ask(pipe, r, &end, NULL));
-    return SL_OK;
+static sl_err end(void *ctx, sl_err err) {
+    struct sl_pipe *pipe = ctx;
+    struct request last = {.kind = REQUEST_END};
+    for (int r = 1; err == SL_OK && pipe->comm->rank == 0 && r < pipe->comm->ranks; r++)
+        err = send_request(pipe, r, &last, NULL);
+    if (err != SL_OK) /* workers may be running, here and on other ranks */
+        sl_comm_fail(pipe->comm, err);
+    return err;
 }
 
 /* ---- the store ---- */
 
-/* What a store of a pipeline is about. */
-struct view {
-    struct sl_pipe *pipe;
-    const struct sl_copy *copy; /* what this rank has is read from it; NULL: from the seats */
-};
-
-/* The first seat of the first stage that has it, -1: none; all copies are the same. */
+/* The first seat of the first stage that has it, -1: none. All replicas hold the same bytes. */
 static int holder_of(const struct sl_pipe *pipe, const struct sl_tensor_id *id) {
     for (int s = 0; s < pipe->config.plan->stage_count; s++)
         if (*holds_of(pipe, s, id))
@@ -211,162 +210,94 @@ static int holder_of(const struct sl_pipe *pipe, const struct sl_tensor_id *id) 
     return -1;
 }
 
-static bool view_has(void *ctx, const struct sl_tensor_id *id) {
-    const struct view *view = ctx;
-    return holder_of(view->pipe, id) >= 0;
+static bool has(const void *ctx, const struct sl_tensor_id *id) { return holder_of(ctx, id) >= 0; }
+
+static bool is_local(void *ctx, int64_t entry) {
+    const struct sl_pipe *pipe = ctx;
+    return pipe->seat_at[holder_of(pipe, &pipe->tensors->ids[entry])] != NULL;
 }
 
-static bool view_here(void *ctx, const struct sl_tensor_id *id) {
-    const struct view *view = ctx;
-    int seat = holder_of(view->pipe, id);
-    return seat >= 0 && view->pipe->seat_at[seat];
+static sl_err get(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, void *out) {
+    struct sl_pipe *pipe = ctx;
+    const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
+    int seat = holder_of(pipe, id);
+    if (pipe->seat_at[seat])
+        return seat_get(pipe->seat_at[seat], id, from, size_bytes, out);
+    struct request request = {REQUEST_GET, seat, entry, from, size_bytes};
+    return get_remote(pipe, &request, out);
 }
 
-static struct post post_of(enum post_kind kind, int seat, const struct sl_tensor_id *id) {
-    return (struct post){
-        .kind = kind, .seat = seat, .part = id->part, .index = id->index, .slab = id->slab};
-}
-
-static sl_err view_get(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
-                       void *out) {
-    const struct view *view = ctx;
-    int seat = holder_of(view->pipe, id);
-    const struct sl_seat_state *here = view->pipe->seat_at[seat];
-    if (here && view->copy) {
-        sl_ckpt_copy_get(view->copy, id, from, size_bytes, out);
-        return SL_OK;
-    }
-    if (here)
-        return seat_get(here, id, from, size_bytes, out);
-    struct post post = post_of(POST_GET, seat, id);
-    post.from = from;
-    post.size_bytes = size_bytes;
-    return get_nccl_link(view->pipe, rank_of_seat(view->pipe, seat), &post, out);
-}
-
-static sl_err view_put(void *ctx, const struct sl_tensor_id *id, int64_t from, int64_t size_bytes,
-                       const void *bytes) {
-    struct sl_pipe *pipe = ((const struct view *)ctx)->pipe;
+static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, const void *bytes) {
+    struct sl_pipe *pipe = ctx;
+    const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
     for (int seat = 0; seat < pipe->config.plan->seat_count; seat++) {
         if (!*holds_of(pipe, pipe->config.plan->seats[seat].stage, id))
             continue;
-        struct post post = post_of(POST_PUT, seat, id);
-        post.from = from;
-        post.size_bytes = size_bytes;
+        struct request request = {REQUEST_PUT, seat, entry, from, size_bytes};
         SL_TRY(pipe->seat_at[seat] ? seat_put(pipe->seat_at[seat], id, from, size_bytes, bytes)
-                                   : put_nccl_link(pipe, rank_of_seat(pipe, seat), &post, bytes));
+                                   : put_remote(pipe, &request, bytes));
     }
     return SL_OK;
 }
 
-static const void *view_at_rest(void *ctx, const struct sl_tensor_id *id) {
-    const struct view *view = ctx;
-    const struct sl_seat_state *seat = view->pipe->seat_at[holder_of(view->pipe, id)];
-    return seat ? sl_ckpt_train_at_rest(&seat->train, id) : NULL;
+static const void *at_rest(void *ctx, int64_t entry) {
+    const struct sl_pipe *pipe = ctx;
+    const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
+    const struct sl_seat_state *seat = pipe->seat_at[holder_of(pipe, id)];
+    return seat ? sl_run_train_at_rest(&seat->train, id) : NULL;
 }
 
-static struct sl_store store_of(struct view *view) {
-    return (struct sl_store){&view->pipe->train, view,     view_has,    view_here,
-                             view_get,           view_put, view_at_rest};
-}
-
-sl_err sl_pipe_open_copy(struct sl_pipe *pipe, struct sl_copy **out) {
-    struct view *view = SL_NEW(&pipe->arena, struct view, 1); /* as long as the copy */
-    *view = (struct view){.pipe = pipe};
-    struct sl_store store = store_of(view);
-    SL_TRY(sl_ckpt_copy_open(&store, out));
+static void attach(void *ctx, struct sl_ckpt_copy *copy) {
+    const struct sl_pipe *pipe = ctx;
     for (int s = 0; s < pipe->config.plan->seat_count; s++)
         if (pipe->seat_at[s])
-            pipe->seat_at[s]->train.copy = *out;
-    return SL_OK;
+            pipe->seat_at[s]->train.copy = copy;
 }
 
-struct sl_store_place sl_pipe_place(const struct sl_pipe *pipe) {
-    return (struct sl_store_place){pipe->start_step, pipe->start_sample, pipe->scale};
-}
-
-static sl_err write_all(struct sl_pipe *pipe, const struct sl_copy *copy,
-                        const struct sl_save *save) {
-    struct view view = {pipe, copy};
-    struct sl_store store = store_of(&view);
-    if (pipe->comm->rank != 0)
-        return serve(pipe, copy);
-    SL_TRY(sl_ckpt_store_save(&store, save));
-    return dismiss(pipe);
-}
-
-sl_err sl_pipe_write(void *ctx, const struct sl_copy *copy, const struct sl_save *save) {
-    struct sl_pipe *pipe = ctx;
-    sl_err err = write_all(pipe, copy, save);
-    if (err != SL_OK) /* the workers may be at work, here and on other ranks */
-        sl_comm_fail(pipe->comm, err);
-    return err;
-}
-
-sl_err sl_pipe_load(struct sl_pipe *pipe, const char *run, bool weights_only) {
-    struct view view = {.pipe = pipe};
-    struct sl_store store = store_of(&view);
-    struct sl_store_place place = {0};
-    if (pipe->comm->rank != 0) {
-        SL_TRY(serve(pipe, NULL));
-    } else {
-        SL_TRY(sl_ckpt_store_load(&store, run, weights_only, &place));
-        SL_TRY(dismiss(pipe));
+struct sl_ckpt_store sl_pipe_store(struct sl_pipe *pipe) {
+    if (!pipe->tensors) {
+        pipe->tensors = SL_NEW(&pipe->arena, struct sl_run_tensors, 1);
+        *pipe->tensors = sl_run_tensors_build(&pipe->arena, &pipe->train, has, pipe);
     }
-    SL_TRY(sl_comm_merge(pipe->comm, &place, sizeof place)); /* zero but on rank 0 */
-    pipe->start_step = place.step;
-    pipe->start_sample = place.sample;
-    if (place.scale.value > 0)
-        pipe->scale = place.scale;
-    for (int s = 0; s < pipe->config.plan->seat_count; s++)
-        if (pipe->seat_at[s])
-            pipe->seat_at[s]->newest = 0;
-    return SL_OK;
+    return (struct sl_ckpt_store){
+        .entries = pipe->tensors->entries,
+        .count = pipe->tensors->count,
+        .is_root = pipe->comm->rank == 0,
+        .ctx = pipe,
+        .is_local = is_local,
+        .get = get,
+        .put = put,
+        .at_rest = at_rest,
+        .attach = attach,
+        .serve = serve,
+        .end = end,
+    };
 }
 
 /* ---- into one worker ---- */
 
-static sl_err gather_tensor(struct sl_pipe *pipe, struct sl_train *train,
-                            const struct sl_tensor_id *id, void *piece) {
-    char *to = sl_ckpt_worker_memory(train->worker, id, 0);
-    const struct sl_graph *graph = pipe->train.graph;
-    struct view view = {.pipe = pipe};
-    if (!to || !view_has(&view, id))
-        return SL_OK;
-    int value = id->part == SL_PART_STATE ? graph->states.at[id->index].value
-                                          : graph->params.at[id->index].value;
-    int64_t size = sl_graph_shape_numel(&sl_graph_value(graph, value)->shape, 1) * 4;
-    for (int64_t from = 0; from < size; from += PIECE) {
-        int64_t n = size - from < PIECE ? size - from : PIECE;
-        SL_TRY(view_get(&view, id, from, n, piece));
-        SL_TRY(train->device->row->upload(train->device, SL_STREAM_COMPUTE, to + from, piece, n));
-        SL_TRY(train->device->row->sync(train->device, SL_STREAM_COMPUTE));
+static sl_err gather_all(struct sl_pipe *pipe, struct sl_train *train, void *piece) {
+    struct sl_device *device = train->device;
+    for (int64_t i = 0; i < pipe->tensors->count; i++) {
+        char *to = sl_run_worker_memory(train->worker, &pipe->tensors->ids[i], 0);
+        int64_t size = sl_graph_shape_numel(pipe->tensors->entries[i].shape, 1) * 4;
+        for (int64_t from = 0; to && from < size; from += PIECE) {
+            int64_t n = size - from < PIECE ? size - from : PIECE;
+            SL_TRY(get(pipe, i, from, n, piece));
+            SL_TRY(device->row->upload(device, SL_STREAM_COMPUTE, to + from, piece, n));
+            SL_TRY(device->row->sync(device, SL_STREAM_COMPUTE));
+        }
     }
     return SL_OK;
 }
 
-static sl_err gather_all(struct sl_pipe *pipe, struct sl_train *train, void *piece) {
-    const struct sl_graph *graph = pipe->train.graph;
-    struct sl_tensor_id id = {0};
-    for (id.index = 0; id.index < graph->params.count; id.index++) {
-        id.part = SL_PART_WEIGHT;
-        SL_TRY(gather_tensor(pipe, train, &id, piece));
-        id.part = SL_PART_OPTIM;
-        for (id.slab = 0; id.slab < train->worker->state_count; id.slab++)
-            SL_TRY(gather_tensor(pipe, train, &id, piece));
-    }
-    id = (struct sl_tensor_id){.part = SL_PART_STATE};
-    for (; id.index < graph->states.count; id.index++)
-        SL_TRY(gather_tensor(pipe, train, &id, piece));
-    return dismiss(pipe);
-}
-
 sl_err sl_pipe_gather(struct sl_pipe *pipe, struct sl_train *train) {
     int64_t epoch = sl_data_count(pipe->train.data, SL_DATA_TRAIN);
-    if (pipe->comm->rank != 0)
+    struct sl_ckpt_store store = sl_pipe_store(pipe);
+    if (!store.is_root)
         return serve(pipe, NULL);
     void *piece = sl_realloc(NULL, PIECE);
-    sl_err err = gather_all(pipe, train, piece);
+    sl_err err = end(pipe, gather_all(pipe, train, piece));
     free(piece);
     train->step = pipe->start_step;
     train->scale = pipe->scale;

@@ -53,7 +53,8 @@ static bool has_replicas(const struct sl_plan *plan) {
 static bool tells(const struct sl_pipe *pipe) {
     if (sl_pipe_is_synchronous(pipe))
         return false;
-    return pipe->comm->ranks == 1 ? pipe->config.on_step != NULL : !has_replicas(pipe->config.plan);
+    return pipe->comm->ranks == 1 ? pipe->config.hooks.on_step != NULL
+                                  : !has_replicas(pipe->config.plan);
 }
 
 static int count_terms(const struct sl_pipe *pipe) {
@@ -189,13 +190,13 @@ static void tell_step(struct sl_pipe *pipe, int64_t step, double loss) {
     report.bubble = bubble_so_far(pipe);
     report.worker_bytes = sl_pipe_max_bytes(pipe);
     pipe->tell->told = step;
-    pipe->config.on_step(pipe->config.on_step_ctx, &report);
+    pipe->config.hooks.on_step(pipe->config.hooks.ctx, &report);
 }
 
 void sl_pipe_tell(struct sl_pipe *pipe) {
     struct sl_tell *tell = pipe->tell;
     int64_t ended = atomic_load_explicit(&tell->ended, memory_order_acquire);
-    if (!tell->steps || !pipe->config.on_step || pipe->comm->rank != 0)
+    if (!tell->steps || !pipe->config.hooks.on_step || pipe->comm->rank != 0)
         return;
     if (pipe->comm->ranks > 1) {
         double loss = 0;

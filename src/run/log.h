@@ -2,7 +2,7 @@
 #ifndef SL_RUN_LOG_H
 #define SL_RUN_LOG_H
 
-#include "pipe/pipe.h"
+#include "run/runner.h"
 
 #include <stdio.h>
 

@@ -1,72 +1,60 @@
-/* A training session in a run directory: steps, evaluations, checkpoints, log; stops when asked.
+/* A training session: the loop over a runner's steps, with evaluations, checkpoints and a log in a
+ * run directory. It ends after the last step, or after the current one when asked to stop.
  *
- *   RUN/config.json    what was asked for, resolved          RUN/log.jsonl  one line per step:
- * truth RUN/ckpt/          checkpoints                           RUN/events.out.tfevents...
- * TensorBoard
+ *   RUN/config.json              resolved settings of the run
+ *   RUN/model.model              flat model text
+ *   RUN/plan.plan                a pipeline's plan
+ *   RUN/forecast.json            predicted step time, if there is a prediction
+ *   RUN/log.jsonl                one line per step, evaluation, staleness measurement
+ *   RUN/events.out.tfevents...   the same scalars for TensorBoard
+ *   RUN/ckpt/                    checkpoints (ckpt/ckpt.h)
  */
 #ifndef SL_RUN_SESSION_H
 #define SL_RUN_SESSION_H
 
 #include "ckpt/saver.h"
-#include "pipe/pipe.h"
-#include "run/audit.h"
+#include "run/runner.h"
 
-#include <signal.h>
-
-/* What a session is about to do. */
+/* Facts at the start of a session. */
 struct sl_session_start {
     int64_t step;       /* finished before */
     int64_t params;     /* elements of all parameters */
-    int64_t bytes;      /* sl_run_session_bytes; of a pipeline: what its workers have allocated */
-    int64_t copy_bytes; /* of this process, for checkpoints beside the run; 0: saving stops it */
+    int64_t bytes;      /* one worker: predicted for the process; pipeline: allocated by workers */
+    int64_t copy_bytes; /* of this process, for saving while steps run; 0: saving stops it */
     const int64_t *worker_bytes; /* [workers] of a pipeline, else NULL */
-    const int64_t *rank_bytes;   /* [ranks] of a pipeline: predicted for each process, else NULL */
+    int worker_count;
+    const int64_t *rank_bytes; /* [ranks] of a pipeline: predicted for each process, else NULL */
 };
 
+/* Files and callbacks are those of rank 0, except on_end. */
 struct sl_session_config {
-    struct sl_train_config train;
-    const struct sl_plan *plan; /* a pipeline; NULL: one worker */
-    const int *stage_of;        /* [forward nodes], with a plan */
-    const char *schedule;
-    enum sl_bind_mode bind;   /* of the pipeline's workers */
-    bool lend;                /* their idle threads to each other: see sl_pipe_config */
-    int64_t slack;            /* see sl_sched_opts */
-    struct sl_comm *comm;     /* of the pipeline; NULL: threads. Files and callbacks are rank 0's */
     const char *run;          /* directory; NULL: keep nothing */
     const char *config;       /* JSON text of config.json */
     const char *model;        /* flat model text of model.model */
     const char *plan_text;    /* of plan.plan; NULL: none */
     const char *forecast;     /* of forecast.json; NULL: none */
-    const char *init;         /* checkpoint to take weights from, or NULL */
+    const char *init;         /* checkpoint with the initial weights, or NULL */
     int64_t checkpoint_every; /* steps; 0: only at the end */
-    /* > 0 and no checkpoint_every: the first save after so long, the others as its cost allows.
-     * Asynchronous schedules drain for a save, which changes them: they are saved at the end. */
+    /* > 0 and no checkpoint_every: the first save after this time, later ones as often as their
+     * cost allows. A save drains an asynchronous pipeline, which changes its results: such runs are
+     * saved at the end only. */
     int64_t pace_ns;
-    bool save_stops; /* the run, until a checkpoint is durable; else it is written beside the run */
+    bool save_stops; /* the run waits until a checkpoint is durable; else it continues meanwhile */
     int keep;        /* checkpoints */
     bool resume;
-    double peak_flops; /* per second, what the cores in use reach at best; 0: not known */
+    double peak_flops; /* per second that the cores in use can reach; 0: not known */
     const volatile sig_atomic_t *stop; /* set by a signal: finish the step, save, return */
     void *ctx;
     void (*on_start)(void *ctx, const struct sl_session_start *start);
-    void (*on_end)(void *ctx); /* of every rank, after the last step, while all memory is held */
+    void (*on_end)(void *ctx); /* on every rank, after the last step, while all memory is held */
     void (*on_step)(void *ctx, const struct sl_step_report *report);
-    /* A step that has ended while an asynchronous pipeline of several ranks is full: on_step hears
-     * of it, and of those that were left out, when the pipeline is empty. */
+    /* A step that has ended while an asynchronous pipeline of several ranks is full. on_step gets
+     * it, and those left out here, when the pipeline is empty. */
     void (*on_provisional)(void *ctx, const struct sl_step_report *report);
     void (*on_eval)(void *ctx, const struct sl_eval_report *report);
-    int64_t stall_ns; /* see sl_pipe_config */
-    /* Before every action of a pipeline, by its worker; see sl_pipe_config. */
-    sl_err (*on_action)(void *ctx, int worker, int64_t action);
-    void *on_action_ctx;
-    bool global_step; /* asynchronous schedules: one verdict before each step */
-    bool staleness;   /* log it */
-    bool trace;       /* measure when everything happens in a pipeline */
-    int64_t
-        trace_steps; /* synchronous schedules: so many at a time; 0: enough for a good picture */
-    /* After each run of the pipeline; `step` of the training run is the last one in it. */
+    /* After each run of a pipeline that measures; `step` is the last one in it. */
     void (*on_trace)(void *ctx, const struct sl_timeline *timeline, int64_t step);
-    /* A checkpoint is durable; with pace_ns, the next one comes after `every` steps. */
+    /* A checkpoint is durable; with pace_ns, the next one follows after `every` steps. */
     void (*on_save)(void *ctx, const struct sl_save_report *report, int64_t every);
 };
 
@@ -74,17 +62,15 @@ struct sl_session_result {
     int64_t steps_done; /* in this session */
     int64_t step;       /* of the run */
     bool stopped, was_finished, resumed;
-    bool abandoned; /* a worker is stuck: what the configuration names must stay */
+    bool abandoned; /* set by sl_pipe_session_run: a worker is stuck, its memory must stay */
     double last_loss, best_eval, last_eval; /* NAN: none */
-    int64_t bytes;                          /* sl_run_session_bytes; of a pipeline: allocated */
+    int64_t bytes;                          /* sl_session_start.bytes */
     struct sl_run_audit_count audit;        /* of this process */
 };
 
-/* What the process is predicted to need when one worker trains: the worker, its data set, saving.
- */
-int64_t sl_run_session_bytes(const struct sl_session_config *config, const struct sl_train *train);
-
+/* Runs the session on an opened runner, which the caller closes. */
 SL_MUST_CHECK sl_err sl_run_session_run(const struct sl_session_config *config,
+                                        const struct sl_runner *runner,
                                         struct sl_session_result *result);
 
 #endif

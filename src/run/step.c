@@ -1,6 +1,7 @@
 /* The optimizer step of one worker: sum the uses, judge the norm, step every parameter. */
 #include "ckpt/store.h"
 #include "run/audit.h"
+#include "run/train.h"
 
 #include <math.h>
 #include <string.h>

@@ -76,10 +76,11 @@ struct sl_train {
     double *norm_sums; /* [program params], and as many for an audit */
     void *opt_scratch;
     struct sl_data_cursor cursor;
-    int64_t step;                /* finished steps */
-    double *counts;              /* [losses] items that count in this batch */
-    struct sl_scale_state scale; /* of the loss, in the step at hand */
-    struct sl_copy *copy;        /* what steps wait for while it is taken; NULL: nothing */
+    int64_t step;                   /* finished steps */
+    double *counts;                 /* [losses] items that count in this batch */
+    struct sl_scale_state scale;    /* of the loss, in the step at hand */
+    struct sl_run_tensors *tensors; /* run/store.h; NULL: not listed yet */
+    struct sl_ckpt_copy *copy;      /* a step waits for it before it writes; NULL: none */
 };
 
 SL_MUST_CHECK sl_err sl_run_train_open(const struct sl_train_config *config, struct sl_train **out);
@@ -108,9 +109,9 @@ enum sl_worker_program sl_run_train_eval_program(const struct sl_train *train);
 const struct sl_program_port *sl_run_train_find_output(const struct sl_train *train,
                                                        const char *name);
 
-/* save.c: from the latest checkpoint of `run`; weights_only: parameters and statistics, not the
- * place in the run. Saving is in ckpt/store.h. */
-SL_MUST_CHECK sl_err sl_ckpt_train_load(struct sl_train *train, const char *run, bool weights_only);
+/* store.c: load the latest checkpoint of `run`. weights_only: parameters and running statistics, not
+ * the position. */
+SL_MUST_CHECK sl_err sl_run_train_load(struct sl_train *train, const char *run, bool weights_only);
 
 /* What the run is predicted to need of memory, all told: sl_plan_stage_bytes_total of this. */
 struct sl_stage_bytes sl_run_train_bytes(const struct sl_train *train);

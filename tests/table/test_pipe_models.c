@@ -98,11 +98,11 @@ static bool cut(struct pipe_case *c, const struct sl_train_config *config,
 static int check(const struct pipe_case *c, const struct sl_train_config *config,
                  const struct combination *k) {
     struct sl_check_report report;
-    struct sl_check_config check_config = {.train = config,
-                                           .plan = c->plan,
-                                           .stage_of = c->stage_of,
-                                           .schedule = k->schedule->name,
-                                           .comm = ranks_comm()};
+    struct sl_check_config check_config = {.pipe = {.train = config,
+                                                    .plan = c->plan,
+                                                    .stage_of = c->stage_of,
+                                                    .schedule = k->schedule->name,
+                                                    .comm = ranks_comm()}};
     sl_err err = sl_pipe_check(&check_config, &report);
     ranks_renew();
     if (err == SL_ERR_REFUSED)
@@ -194,13 +194,14 @@ static struct sl_check_report run_check(const struct pipe_case *c,
                                         const struct sl_train_config *config,
                                         struct saboteur *saboteur) {
     struct sl_check_report report;
-    struct sl_check_config check_config = {.train = config,
-                                           .plan = c->plan,
-                                           .stage_of = c->stage_of,
-                                           .schedule = "1f1b",
-                                           .comm = ranks_comm(),
+    struct sl_check_config check_config = {.pipe = {.train = config,
+                                                    .plan = c->plan,
+                                                    .stage_of = c->stage_of,
+                                                    .schedule = "1f1b",
+                                                    .comm = ranks_comm(),
+                                                    .on_action = flip,
+                                                    .on_action_ctx = saboteur},
                                            .opened = opened,
-                                           .on_action = flip,
                                            .ctx = saboteur};
     if (sl_pipe_check(&check_config, &report) != SL_OK)
         fail_msg("%s", sl_err_message());

@@ -9,11 +9,15 @@ count=0
 
 fresh() {
     rm -rf "$tree/src"
-    mkdir -p "$tree"/src/{base,graph,comm,device/cuda,run,cli}
+    mkdir -p "$tree"/src/{base,graph,comm,device/cuda,run,pipe,ckpt,cli}
     printf '%s\n' '# room | may include | what' 'base | | a' 'graph | base | b' 'device | base | c' \
-        'comm | base device | d' 'run | base comm | e' 'cli | * | f' >"$tree/src/ROOMS"
+        'comm | base device | d' 'ckpt | base | g' 'run | base comm ckpt | e' 'pipe | base run | h' \
+        'cli | * | f' >"$tree/src/ROOMS"
     printf '#include "base/a.h"\n#include <stdio.h>\n' >"$tree/src/base/a.c"
     printf '#include <pthread.h>\n#include <stdatomic.h>\n' >"$tree/src/base/par.c"
+    for room in comm device run pipe ckpt; do
+        printf '#include <pthread.h>\n#include <stdatomic.h>\n' >"$tree/src/$room/threads_ok.c"
+    done
     printf 'void a(void) { fprintf(stderr, "x"); }\n' >"$tree/src/base/log.c"
     printf '#include "base/a.h"\n#include "graph/b.h"\n/* getenv(x) exit(1)\n#include "run/x.h"\n*/\n' >"$tree/src/graph/b.c"
     printf 'const char *s = "exit(1) stderr"; // exit(2)\nint my_exit(int x);\n' >>"$tree/src/graph/b.c"
@@ -40,6 +44,8 @@ fresh
 "$checker" "$tree" || { echo "FAILED: the clean tree was rejected" && exit 1; }
 
 reject "a room above" base/a.c '#include "graph/b.h"'
+reject "run below ckpt" ckpt/w.c '#include "run/x.h"'
+reject "pipe below run" run/w.c '#include "pipe/x.h"'
 reject "a room aside" graph/b.c '#include "comm/x.h"'
 reject "spaces in the directive" graph/b.c '  #  include   "comm/x.h"'
 reject "a header too" graph/b.h '#include "run/x.h"'

@@ -1,12 +1,14 @@
-/* Saving beside the run: the checkpoint is that of the moment it was asked for, byte for byte that
- * of a save that stops the run, however late it is written; errors come back; the pace holds. */
-#include "ckpt/ckpt.h"
+/* Saving while the run continues: the checkpoint holds the state at the call, byte for byte that of
+ * a save that stops the run, however late it is written; errors come back; the pace holds. */
+#include "ckpt/files.h"
+#include "pipe/pipe.h"
 #include "run/session.h"
 #include "support/ckpt_tree.h"
 #include "support/data_files.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -35,74 +37,95 @@ static uint64_t hash_of(const char *run, int64_t step) {
     return hash;
 }
 
-/* A writer that does not begin before it is told to. */
-struct late {
-    void *run; /* sl_train or sl_pipe */
-    sl_err (*write)(void *run, const struct sl_copy *copy, const struct sl_save *save);
-    sem_t may;
-    bool fails;
+/* A file system that waits for a permit before it creates a checkpoint's directory. */
+struct slow_files {
+    struct sl_ckpt_files files;
+    sem_t permit;
+    bool is_full;
 };
 
-static sl_err write_late(void *ctx, const struct sl_copy *copy, const struct sl_save *save) {
-    struct late *late = ctx;
-    sem_wait(&late->may);
-    if (late->fails)
-        return sl_fail(SL_ERR_SYSTEM, "no room for step %d", (int)save->place.step);
-    return late->write(late->run, copy, save);
+static int slow_mkdir(void *ctx, const char *path) {
+    struct slow_files *slow = ctx;
+    if (!strstr(path, "/.tmp-step-"))
+        return sl_ckpt_system_files.mkdir(NULL, path);
+    sem_wait(&slow->permit);
+    if (!slow->is_full)
+        return sl_ckpt_system_files.mkdir(NULL, path);
+    errno = ENOSPC;
+    return -1;
 }
 
-static struct sl_saver *open_saver(struct late *late, struct sl_copy *copy, const char *run) {
-    sem_init(&late->may, 0, 0);
-    return sl_ckpt_saver_open(&(struct sl_saver_config){
-        .copy = copy, .ctx = late, .write = write_late, .run = run, .config = "{}", .keep = 0});
+static void slow_open(struct slow_files *slow, bool is_full) {
+    *slow = (struct slow_files){.files = sl_ckpt_system_files, .is_full = is_full};
+    slow->files.ctx = slow;
+    slow->files.mkdir = slow_mkdir;
+    sem_init(&slow->permit, 0, 0);
 }
 
-static void step_train(void *run) {
+static struct sl_ckpt_saver *open_saver(const struct sl_runner *runner, struct slow_files *slow,
+                                        const char *run) {
+    struct sl_ckpt_saver *saver = NULL;
+    struct sl_ckpt_saver_config config = {
+        .store = runner->row->store(runner->ctx),
+        .target = {.run = run, .config = "{}", .files = slow ? &slow->files : NULL}};
+    SL_TEST_OK(sl_ckpt_saver_open(&config, &saver));
+    return saver;
+}
+
+static void step(const struct sl_runner *runner) {
     struct sl_step_report report;
-    SL_TEST_OK(sl_run_train_step(run, &report));
+    int64_t ran;
+    SL_TEST_OK(runner->row->run(runner->ctx, 1, &report, &ran));
 }
 
-static void step_pipe(void *run) {
-    struct sl_step_report report;
-    SL_TEST_OK(sl_pipe_run(run, 1, &report));
+static sl_err save(const struct sl_runner *runner, struct sl_ckpt_saver *saver, bool wait) {
+    struct sl_ckpt_place place = runner->row->place(runner->ctx);
+    return sl_ckpt_saver_save(saver, &place, wait);
 }
 
-static struct sl_store_place train_place(void *run) { return sl_ckpt_train_place(run); }
-static struct sl_store_place pipe_place(void *run) { return sl_pipe_place(run); }
+/* Saves without a copy, or from one. */
+static void write_now(const struct sl_runner *runner, const struct sl_ckpt_copy *copy,
+                      const struct sl_ckpt_place *place, const char *run) {
+    struct sl_ckpt_store store = runner->row->store(runner->ctx);
+    struct sl_ckpt_target target = {.run = run, .config = "{}"};
+    SL_TEST_OK(sl_ckpt_store_save(&store, copy, &target, place));
+}
 
-/* Save at step SAVED while the run goes on to STEPS; then save that one, and compare with saves of
- * a run that stood still. */
-static void save_late(struct late *late, struct sl_copy *copy, void (*step)(void *run),
-                      struct sl_store_place (*place)(void *run), const char *run) {
-    struct sl_saver *saver = open_saver(late, copy, run);
+/* Save at step SAVED while the run continues to STEPS; then save that one. */
+static void save_late(const struct sl_runner *runner, const char *run) {
+    struct slow_files slow;
     struct sl_save_report report;
+    slow_open(&slow, false);
+    struct sl_ckpt_saver *saver = open_saver(runner, &slow, run);
     for (int i = 0; i < STEPS; i++) {
-        step(late->run);
+        step(runner);
         if (i + 1 == SAVED)
-            SL_TEST_OK(sl_ckpt_saver_save(saver, place(late->run), false));
+            SL_TEST_OK(save(runner, saver, false));
         SL_TEST_OK(sl_ckpt_saver_poll(saver, false, &report));
         assert_int_equal(report.step, -1);
     }
     assert_false(sl_ckpt_exists(run));
-    sem_post(&late->may);
-    sem_post(&late->may);
-    SL_TEST_OK(sl_ckpt_saver_save(saver, place(late->run), true));
+    sem_post(&slow.permit);
+    sem_post(&slow.permit);
+    SL_TEST_OK(save(runner, saver, true));
     SL_TEST_OK(sl_ckpt_saver_poll(saver, false, &report));
     assert_int_equal(report.step, STEPS);
     sl_ckpt_saver_close(saver);
-    sem_destroy(&late->may);
+    sem_destroy(&slow.permit);
 }
 
+/* The same saves of a run that waits for them. */
 static void compare_with_still(struct pipe_case *c, const char *run) {
     struct sl_train_config config = pipe_case_config(c, "adamw", 6, 3, STEPS);
     const char *still = fresh_dir();
     struct sl_train *train;
     SL_TEST_OK(sl_run_train_open(&config, &train));
+    struct sl_runner runner = sl_run_train_runner(train);
     for (int i = 0; i < STEPS; i++) {
-        step_train(train);
-        struct sl_save save = {.run = still, .config = "{}", .place = sl_ckpt_train_place(train)};
+        step(&runner);
+        struct sl_ckpt_place place = sl_run_train_place(train);
         if (i + 1 == SAVED || i + 1 == STEPS)
-            SL_TEST_OK(sl_ckpt_train_write(train, NULL, &save));
+            write_now(&runner, NULL, &place, still);
     }
     assert_true(hash_of(run, SAVED) == hash_of(still, SAVED));
     assert_true(hash_of(run, STEPS) == hash_of(still, STEPS));
@@ -111,18 +134,25 @@ static void compare_with_still(struct pipe_case *c, const char *run) {
     sl_tree_remove(still);
 }
 
+static struct sl_pipe *open_pipe(struct pipe_case *c, struct sl_train_config *config) {
+    struct sl_pipe *pipe;
+    pipe_case_cut(c, config, STAGES, NULL);
+    struct sl_pipe_config options = {
+        .train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = "1f1b"};
+    SL_TEST_OK(sl_pipe_open(&options, &pipe));
+    return pipe;
+}
+
 static void one_worker_is_copied(void **state) {
     struct pipe_case c;
     struct sl_train *train;
-    struct sl_copy *copy;
     (void)state;
     pipe_case_open(&c, pipe_model_image); /* it has running statistics */
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
     SL_TEST_OK(sl_run_train_open(&config, &train));
-    SL_TEST_OK(sl_ckpt_train_open_copy(train, &copy));
+    struct sl_runner runner = sl_run_train_runner(train);
     const char *run = fresh_dir();
-    save_late(&(struct late){.run = train, .write = sl_ckpt_train_write}, copy, step_train,
-              train_place, run);
+    save_late(&runner, run);
     compare_with_still(&c, run);
     sl_run_train_close(train);
     sl_tree_remove(run);
@@ -131,88 +161,72 @@ static void one_worker_is_copied(void **state) {
 
 static void a_pipeline_is_copied(void **state) {
     struct pipe_case c;
-    struct sl_pipe *pipe;
-    struct sl_copy *copy;
     (void)state;
     pipe_case_open(&c, pipe_model_image);
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
-    pipe_case_cut(&c, &config, STAGES, NULL);
-    struct sl_pipe_config options = {
-        .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"};
-    SL_TEST_OK(sl_pipe_open(&options, &pipe));
-    SL_TEST_OK(sl_pipe_open_copy(pipe, &copy));
+    struct sl_pipe *pipe = open_pipe(&c, &config);
+    struct sl_runner runner = sl_pipe_runner(pipe);
     const char *run = fresh_dir();
-    save_late(&(struct late){.run = pipe, .write = sl_pipe_write}, copy, step_pipe, pipe_place,
-              run);
+    save_late(&runner, run);
     compare_with_still(&c, run);
     sl_pipe_close(pipe);
     sl_tree_remove(run);
     pipe_case_close(&c);
 }
 
-/* A step on its way in another thread. */
+/* A step in another thread. */
 struct stepping {
-    void *run;
-    void (*step)(void *run);
+    const struct sl_runner *runner;
     atomic_bool ended;
 };
 
-static void *step_beside(void *arg) {
+static void *step_in_thread(void *arg) {
     struct stepping *s = arg;
-    s->step(s->run);
+    step(s->runner);
     atomic_store(&s->ended, true);
     return NULL;
 }
 
-/* What has begun to be copied stays as it is until it is copied, however early the next step comes:
- * the step waits. */
-static void save_while_stepping(struct stepping *s, struct sl_copy *copy,
-                                sl_err (*write)(void *, const struct sl_copy *,
-                                                const struct sl_save *),
-                                struct sl_store_place (*place)(void *run), const char *run) {
+/* Between begin and finish of a copy, a step waits before it writes weights. */
+static void save_while_stepping(const struct sl_runner *runner, const char *run) {
+    struct stepping s = {.runner = runner};
+    struct sl_ckpt_saver *saver = open_saver(runner, NULL, run);
+    struct sl_ckpt_copy *copy = sl_ckpt_saver_copy(saver);
     pthread_t thread;
     for (int i = 0; i < SAVED; i++)
-        s->step(s->run);
-    struct sl_save save = {.run = run, .config = "{}", .place = place(s->run)};
+        step(runner);
+    struct sl_ckpt_place place = runner->row->place(runner->ctx);
     SL_TEST_OK(sl_ckpt_copy_begin(copy));
-    assert_int_equal(pthread_create(&thread, NULL, step_beside, s), 0);
-    while (!sl_ckpt_copy_waiters(copy) && !atomic_load(&s->ended))
+    assert_int_equal(pthread_create(&thread, NULL, step_in_thread, &s), 0);
+    while (!sl_ckpt_copy_waiters(copy) && !atomic_load(&s.ended))
         sched_yield();
-    assert_false(atomic_load(&s->ended));
+    assert_false(atomic_load(&s.ended));
     sl_ckpt_copy_finish(copy);
     pthread_join(thread, NULL);
     assert_true(sl_ckpt_copy_waited_ns(copy) > 0);
-    SL_TEST_OK(write(s->run, copy, &save));
+    write_now(runner, copy, &place, run);
     for (int i = SAVED + 1; i < STEPS; i++)
-        s->step(s->run);
-    save.place = place(s->run);
-    SL_TEST_OK(write(s->run, NULL, &save));
+        step(runner);
+    place = runner->row->place(runner->ctx);
+    write_now(runner, NULL, &place, run);
+    sl_ckpt_saver_close(saver);
 }
 
 static void steps_wait_for_the_copy(void **state) {
     struct pipe_case c;
     struct sl_train *train;
-    struct sl_pipe *pipe;
-    struct sl_copy *copy;
     (void)state;
     pipe_case_open(&c, pipe_model_image);
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
     const char *run = fresh_dir(), *pipe_run = fresh_dir();
     SL_TEST_OK(sl_run_train_open(&config, &train));
-    SL_TEST_OK(sl_ckpt_train_open_copy(train, &copy));
-    save_while_stepping(&(struct stepping){.run = train, .step = step_train}, copy,
-                        sl_ckpt_train_write, train_place, run);
+    struct sl_runner runner = sl_run_train_runner(train);
+    save_while_stepping(&runner, run);
     compare_with_still(&c, run);
-    sl_ckpt_copy_close(copy);
-    pipe_case_cut(&c, &config, STAGES, NULL);
-    struct sl_pipe_config options = {
-        .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"};
-    SL_TEST_OK(sl_pipe_open(&options, &pipe));
-    SL_TEST_OK(sl_pipe_open_copy(pipe, &copy));
-    save_while_stepping(&(struct stepping){.run = pipe, .step = step_pipe}, copy, sl_pipe_write,
-                        pipe_place, pipe_run);
+    struct sl_pipe *pipe = open_pipe(&c, &config);
+    runner = sl_pipe_runner(pipe);
+    save_while_stepping(&runner, pipe_run);
     compare_with_still(&c, pipe_run);
-    sl_ckpt_copy_close(copy);
     sl_pipe_close(pipe);
     sl_run_train_close(train);
     sl_tree_remove(run);
@@ -220,34 +234,37 @@ static void steps_wait_for_the_copy(void **state) {
     pipe_case_close(&c);
 }
 
-/* The error of a writer is that of the next thing asked of the saver, whatever that is. */
+/* The next call of the saver, whichever it is, returns the error of the writer. */
 static void errors_come_back(void **state) {
     struct pipe_case c;
     struct sl_train *train;
     (void)state;
     pipe_case_open(&c, pipe_model_image);
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
+    const char *run = fresh_dir();
     SL_TEST_OK(sl_run_train_open(&config, &train));
+    struct sl_runner runner = sl_run_train_runner(train);
     for (int how = 0; how < 3; how++) {
-        struct late late = {.run = train, .write = sl_ckpt_train_write, .fails = true};
+        struct slow_files slow;
         struct sl_save_report report;
-        struct sl_copy *copy;
-        SL_TEST_OK(sl_ckpt_train_open_copy(train, &copy));
-        struct sl_saver *saver = open_saver(&late, copy, "none");
-        SL_TEST_OK(sl_ckpt_saver_save(saver, (struct sl_store_place){.step = how}, false));
-        sem_post(&late.may);
-        sl_err err = how == 0 ? sl_ckpt_saver_save(saver, (struct sl_store_place){.step = 9}, false)
-                     : how == 1
-                         ? sl_ckpt_saver_save(saver, (struct sl_store_place){.step = 9}, true)
-                         : sl_ckpt_saver_poll(saver, true, &report);
+        struct sl_ckpt_place place = {.step = how};
+        slow_open(&slow, true);
+        struct sl_ckpt_saver *saver = open_saver(&runner, &slow, run);
+        SL_TEST_OK(sl_ckpt_saver_save(saver, &place, false));
+        sem_post(&slow.permit);
+        place.step = 9;
+        sl_err err = how == 2 ? sl_ckpt_saver_poll(saver, true, &report)
+                              : sl_ckpt_saver_save(saver, &place, how == 1);
         char want[32];
-        snprintf(want, sizeof want, "no room for step %d", how);
+        snprintf(want, sizeof want, ".tmp-step-0000000%d", how);
         assert_int_equal(err, SL_ERR_SYSTEM);
-        assert_string_equal(sl_err_message(), want);
+        assert_non_null(strstr(sl_err_message(), want));
+        assert_non_null(strstr(sl_err_message(), strerror(ENOSPC)));
         sl_ckpt_saver_close(saver);
-        sem_destroy(&late.may);
+        sem_destroy(&slow.permit);
     }
     sl_run_train_close(train);
+    sl_tree_remove(run);
     pipe_case_close(&c);
 }
 
@@ -266,20 +283,21 @@ static void on_save(void *ctx, const struct sl_save_report *report, int64_t ever
 }
 
 static struct seen run_session(struct pipe_case *c, const struct sl_session_config *how,
-                               const char *run) {
+                               const char *schedule, const char *run) {
     struct seen seen = {0};
     struct sl_session_result result;
     struct sl_session_config session = *how;
-    session.train = pipe_case_config(c, "adamw", 6, 3, STEPS);
+    struct sl_train_config train = pipe_case_config(c, "adamw", 6, 3, STEPS);
+    struct sl_pipe_config pipe = {.train = &train, .schedule = schedule};
     session.run = run;
     session.config = session.model = "{}";
     session.on_save = on_save;
     session.ctx = &seen;
-    if (how->schedule) {
-        session.plan = c->plan;
-        session.stage_of = c->stage_of;
+    if (schedule) {
+        pipe.plan = c->plan;
+        pipe.stage_of = c->stage_of;
     }
-    SL_TEST_OK(sl_run_session_run(&session, &result));
+    SL_TEST_OK(sl_pipe_session_run(&session, &pipe, &result));
     assert_int_equal(result.step, STEPS);
     return seen;
 }
@@ -292,13 +310,14 @@ static void sessions_save_the_same(void **state) {
     pipe_case_open(&c, pipe_model_image);
     struct sl_train_config config = pipe_case_config(&c, "adamw", 6, 3, STEPS);
     const char *still = fresh_dir();
-    run_session(&c, &(struct sl_session_config){.checkpoint_every = 1, .save_stops = true}, still);
+    run_session(&c, &(struct sl_session_config){.checkpoint_every = 1, .save_stops = true}, NULL,
+                still);
     for (int i = 0; i < SL_COUNT(schedules); i++) {
-        struct sl_session_config how = {.checkpoint_every = 1, .schedule = schedules[i]};
+        struct sl_session_config how = {.checkpoint_every = 1};
         const char *run = fresh_dir();
         c.split = i == 2;
         pipe_case_cut(&c, &config, STAGES, NULL);
-        struct seen seen = run_session(&c, &how, run);
+        struct seen seen = run_session(&c, &how, schedules[i], run);
         assert_int_equal(seen.saves, STEPS);
         for (int64_t step = 1; step <= STEPS; step++)
             assert_true(hash_of(run, step) == hash_of(still, step));
@@ -311,6 +330,7 @@ static void sessions_save_the_same(void **state) {
 /* With a pace: a first save, then as its cost allows; only the last where the schedule would have
  * to drain. */
 static void sessions_find_their_pace(void **state) {
+    static const char *const schedules[] = {NULL, "1f1b", "2bw"};
     struct pipe_case c;
     (void)state;
     pipe_case_open(&c, pipe_model_gpt);
@@ -318,11 +338,8 @@ static void sessions_find_their_pace(void **state) {
     pipe_case_cut(&c, &config, STAGES, NULL);
     for (int i = 0; i < 3; i++) {
         const char *run = fresh_dir();
-        struct sl_session_config how = {.pace_ns = 1,
-                                        .schedule = i == 0   ? NULL
-                                                    : i == 1 ? "1f1b"
-                                                             : "2bw"};
-        struct seen seen = run_session(&c, &how, run);
+        struct sl_session_config how = {.pace_ns = 1};
+        struct seen seen = run_session(&c, &how, schedules[i], run);
         if (i < 2)
             assert_true(seen.saves >= 2 && seen.every >= 1);
         else

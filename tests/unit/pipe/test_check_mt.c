@@ -56,12 +56,13 @@ static sl_err before_action(void *ctx, int worker, int64_t action) {
 static struct sl_check_report check(const struct pipe_case *c, const struct sl_train_config *train,
                                     const char *schedule, struct saboteur *saboteur) {
     struct sl_check_report report;
-    struct sl_check_config config = {.train = train,
-                                     .plan = c->plan,
-                                     .stage_of = c->stage_of,
-                                     .schedule = schedule,
+    struct sl_check_config config = {.pipe = {.train = train,
+                                              .plan = c->plan,
+                                              .stage_of = c->stage_of,
+                                              .schedule = schedule,
+                                              .on_action = before_action,
+                                              .on_action_ctx = saboteur},
                                      .opened = opened,
-                                     .on_action = before_action,
                                      .ctx = saboteur};
     if (sl_pipe_check(&config, &report) != SL_OK)
         fail_msg("%s", sl_err_message());
@@ -169,7 +170,7 @@ static void test_refuses_cut_kernel(void **state) {
     struct sl_train_config train = pipe_case_config(&c, "sgd", 4, 2, STEPS);
     pipe_case_cut_by_name(&c, &train, STAGES, NULL);
     struct sl_check_config config = {
-        .train = &train, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"};
+        .pipe = {.train = &train, .plan = c.plan, .stage_of = c.stage_of, .schedule = "1f1b"}};
     assert_int_equal(sl_pipe_check(&config, &report), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "one kernel computes both"));
     pipe_case_close(&c);
@@ -183,7 +184,7 @@ static void test_refuses_asynchronous(void **state) {
     struct sl_train_config train = pipe_case_config(&c, "sgd", 4, 2, STEPS);
     pipe_case_cut(&c, &train, STAGES, NULL);
     struct sl_check_config config = {
-        .train = &train, .plan = c.plan, .stage_of = c.stage_of, .schedule = "2bw"};
+        .pipe = {.train = &train, .plan = c.plan, .stage_of = c.stage_of, .schedule = "2bw"}};
     assert_int_equal(sl_pipe_check(&config, &report), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "asynchronous"));
     pipe_case_close(&c);

@@ -81,9 +81,8 @@ static int64_t try_schedule(struct sl_pipe_config config) {
     struct sl_pipe *a = NULL, *b = NULL;
     alarm(PATIENCE);
     assert_int_equal(sl_pipe_open(&config, &b), SL_OK);
-    config.stop = &desk.stop;
-    config.on_step = ask_to_stop;
-    config.on_step_ctx = config.on_action_ctx = &desk;
+    config.hooks = (struct sl_run_hooks){.on_step = ask_to_stop, .ctx = &desk, .stop = &desk.stop};
+    config.on_action_ctx = &desk;
     config.on_action = wait_for_news;
     config.trace = true;
     assert_int_equal(sl_pipe_open(&config, &a), SL_OK);
@@ -151,7 +150,7 @@ static void others_go_to_their_end(void **state) {
                                         .plan = c.plan,
                                         .stage_of = c.stage_of,
                                         .schedule = cases[i].schedule,
-                                        .stop = &stop};
+                                        .hooks = {.stop = &stop}};
         assert_int_equal(sl_pipe_open(&config, &pipe), SL_OK);
         run(pipe, cases[i].steps, reports);
         assert_int_equal(sl_pipe_ran(pipe), cases[i].steps);

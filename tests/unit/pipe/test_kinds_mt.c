@@ -18,7 +18,7 @@
 static sl_err check(struct pipe_case *c, struct sl_train_config *config, const char *schedule) {
     struct sl_check_report report;
     struct sl_check_config check_config = {
-        .train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = schedule};
+        .pipe = {.train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = schedule}};
     SL_TRY(sl_pipe_check(&check_config, &report));
     if (report.kind != SL_CHECK_SAME)
         fail_msg("%s: %s differs after step %lld on stage %d", schedule, report.tensor,

@@ -138,8 +138,10 @@ static void test_bits(void **state) {
         struct sl_train_config config = pipe_case_config(&c, "adamw", 11, 4, STEPS);
         struct sl_check_report report;
         lay_out(&c, &config, &rows[i]);
-        struct sl_check_config check = {
-            .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = rows[i].schedule};
+        struct sl_check_config check = {.pipe = {.train = &config,
+                                                 .plan = c.plan,
+                                                 .stage_of = c.stage_of,
+                                                 .schedule = rows[i].schedule}};
         sl_err err = sl_pipe_check(&check, &report);
         if (err == SL_ERR_REFUSED) /* asynchronous */
             continue;

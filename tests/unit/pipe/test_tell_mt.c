@@ -60,8 +60,8 @@ static int try_schedule(struct sl_pipe_config config) {
     struct sl_step_report reports[RUNS * STEPS];
     struct ear ear = {.mutex = PTHREAD_MUTEX_INITIALIZER, .heard = PTHREAD_COND_INITIALIZER};
     struct sl_pipe *pipe = NULL;
-    config.on_step = listen;
-    config.on_step_ctx = config.on_action_ctx = &ear;
+    config.hooks = (struct sl_run_hooks){.on_step = listen, .ctx = &ear};
+    config.on_action_ctx = &ear;
     alarm(PATIENCE);
     assert_int_equal(sl_pipe_open(&config, &pipe), SL_OK);
     for (; ear.run < RUNS; ear.run++)

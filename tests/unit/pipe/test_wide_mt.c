@@ -105,11 +105,11 @@ static void draw(struct drawn *d, int stages, uint64_t seed, bool own_sizes) {
 static bool check(const struct pipe_case *c, const struct sl_train_config *config,
                   const char *schedule, const char *what) {
     struct sl_check_report report;
-    struct sl_check_config check_config = {.train = config,
-                                           .plan = c->plan,
-                                           .stage_of = c->stage_of,
-                                           .schedule = schedule,
-                                           .comm = ranks_comm()};
+    struct sl_check_config check_config = {.pipe = {.train = config,
+                                                    .plan = c->plan,
+                                                    .stage_of = c->stage_of,
+                                                    .schedule = schedule,
+                                                    .comm = ranks_comm()}};
     sl_err err = sl_pipe_check(&check_config, &report);
     ranks_renew();
     if (err != SL_OK && err != SL_ERR_REFUSED)
@@ -209,11 +209,11 @@ static void test_slack(void **state) {
                                     .stage_of = c.stage_of,
                                     .schedule = "2bw",
                                     .slack = slack};
-        struct sl_check_config check_config = {.train = &config,
-                                               .plan = c.plan,
-                                               .stage_of = c.stage_of,
-                                               .schedule = "1f1b",
-                                               .slack = slack};
+        struct sl_check_config check_config = {.pipe = {.train = &config,
+                                                        .plan = c.plan,
+                                                        .stage_of = c.stage_of,
+                                                        .schedule = "1f1b",
+                                                        .slack = slack}};
         struct sl_step_report reports[STEPS];
         struct sl_check_report report;
         struct sl_pipe *pipe;

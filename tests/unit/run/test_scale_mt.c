@@ -69,7 +69,7 @@ static void check(const struct pipe_case *c, const struct sl_train_config *confi
                   const char *schedule) {
     struct sl_check_report report;
     struct sl_check_config check = {
-        .train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = schedule};
+        .pipe = {.train = config, .plan = c->plan, .stage_of = c->stage_of, .schedule = schedule}};
     SL_TEST_OK(sl_pipe_check(&check, &report));
     if (report.kind != SL_CHECK_SAME)
         fail_msg("%s: %s of stage %d differs in step %lld", schedule, report.tensor, report.stage,

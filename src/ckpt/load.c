@@ -1,0 +1,119 @@
+/* Loading a store: the root streams each tensor of the checkpoint into it. */
+#include "ckpt/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct sink {
+    const struct sl_ckpt_store *store;
+    int64_t entry, at; /* the last: bytes so far */
+};
+
+static sl_err put_sink(void *ctx, const void *bytes, int64_t size) {
+    struct sink *sink = ctx;
+    SL_TRY(sink->store->put(sink->store->ctx, sink->entry, sink->at, size, bytes));
+    sink->at += size;
+    return SL_OK;
+}
+
+static bool same_shape(const struct sl_ckpt_tensor *a, const struct sl_shape *b) {
+    bool same = a->dtype == SL_ST_F32 && a->rank == b->rank;
+    for (int i = 0; same && i < b->rank; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
+}
+
+static sl_err fail_absent(const struct sl_ckpt *ckpt, const struct sl_ckpt_entry *entry) {
+    if (entry->policy)
+        return sl_fail(SL_ERR_INPUT,
+                       "%s has no tensor '%s', which policy '%s' keeps from step to step; resume "
+                       "with the policy of the run, or start from its weights with --init",
+                       sl_ckpt_dir(ckpt), entry->name, entry->policy);
+    return sl_fail(SL_ERR_INPUT, "%s has no tensor '%s'; it was written by another model",
+                   sl_ckpt_dir(ckpt), entry->name);
+}
+
+static sl_err fail_shape(const struct sl_ckpt *ckpt, const struct sl_ckpt_entry *entry,
+                         const struct sl_ckpt_tensor *tensor) {
+    struct sl_ckpt_tensor want = {.dtype = SL_ST_F32, .rank = (uint8_t)entry->shape->rank};
+    char have_text[SL_ST_TEXT], want_text[SL_ST_TEXT];
+    memcpy(want.dim, entry->shape->dim, sizeof *want.dim * (size_t)entry->shape->rank);
+    return sl_fail(SL_ERR_INPUT,
+                   "%s: tensor '%s' is %s, the model wants %s; it was written by another "
+                   "model, or with other sizes (--set)",
+                   sl_ckpt_dir(ckpt), entry->name, sl_ckpt_tensor_text(tensor, have_text),
+                   sl_ckpt_tensor_text(&want, want_text));
+}
+
+static sl_err load_entry(const struct sl_ckpt_store *store, const struct sl_ckpt *ckpt,
+                         int64_t index) {
+    const struct sl_ckpt_entry *entry = &store->entries[index];
+    const struct sl_ckpt_tensor *tensor = sl_ckpt_find(ckpt, entry->name);
+    if (!tensor)
+        return fail_absent(ckpt, entry);
+    if (!same_shape(tensor, entry->shape))
+        return fail_shape(ckpt, entry, tensor);
+    struct sink sink = {store, index, 0};
+    return sl_ckpt_stream(ckpt, tensor, &sink, put_sink);
+}
+
+static sl_err check_data(const struct sl_ckpt *ckpt, uint64_t data) {
+    char text[32];
+    const char *saved = sl_ckpt_find_note(ckpt, "data");
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)data);
+    if (saved && strcmp(saved, text) != 0)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s was trained on other data (or another seed, split or objective); resume "
+                       "with the same --data and --seed, or start from its weights with --init",
+                       sl_ckpt_dir(ckpt));
+    return SL_OK;
+}
+
+static sl_err check_count(const struct sl_ckpt *ckpt, int64_t count) {
+    if (count == sl_ckpt_count(ckpt))
+        return SL_OK;
+    return sl_fail(SL_ERR_INPUT,
+                   "%s holds %lld tensors, the model and its optimizer have %lld; resume "
+                   "with the model, sizes, optimizer and policy of the run, or start from its "
+                   "weights with --init",
+                   sl_ckpt_dir(ckpt), (long long)sl_ckpt_count(ckpt), (long long)count);
+}
+
+static sl_err load_place(const struct sl_ckpt *ckpt, struct sl_ckpt_place *place) {
+    const char *scale = sl_ckpt_find_note(ckpt, "loss_scale");
+    place->step = sl_ckpt_step(ckpt);
+    place->sample = sl_ckpt_cursor(ckpt);
+    if (scale && strlen(scale) >= sizeof place->loss_scale)
+        return sl_fail(SL_ERR_INPUT, "%s: its loss scale is '%.40s...', which is too long",
+                       sl_ckpt_dir(ckpt), scale);
+    snprintf(place->loss_scale, sizeof place->loss_scale, "%s", scale ? scale : "");
+    return SL_OK;
+}
+
+static sl_err load_root(const struct sl_ckpt_store *store, const char *run, bool weights_only,
+                        struct sl_ckpt_place *place) {
+    struct sl_ckpt *ckpt = NULL;
+    sl_err err = SL_OK;
+    SL_TRY_OUT(sl_ckpt_open(run, -1, &ckpt));
+    if (!weights_only)
+        SL_TRY_OUT(check_data(ckpt, place->data));
+    for (int64_t i = 0; i < store->count; i++)
+        if (!weights_only || store->entries[i].group == SL_CKPT_WEIGHTS)
+            SL_TRY_OUT(load_entry(store, ckpt, i));
+    if (!weights_only) {
+        SL_TRY_OUT(check_count(ckpt, store->count));
+        SL_TRY_OUT(load_place(ckpt, place));
+    }
+out:
+    sl_ckpt_close(ckpt);
+    return err;
+}
+
+sl_err sl_ckpt_store_load(const struct sl_ckpt_store *store, const char *run, bool weights_only,
+                          struct sl_ckpt_place *place) {
+    if (store->is_root)
+        SL_TRY(load_root(store, run, weights_only, place));
+    else
+        SL_TRY(store->serve(store->ctx, NULL));
+    return store->end ? store->end(store->ctx, SL_OK) : SL_OK;
+}

@@ -1,0 +1,85 @@
+/* A runner executes optimizer steps for the training loop (run/session.h). It is a view of a run
+ * that the caller opens and closes: one worker (here) or a pipeline (pipe/pipe.h).
+ *
+ *   open a worker or a pipeline -> wrap it as a runner -> session: attach, load, {run, eval, save}
+ *   -> close it
+ *
+ * Between calls no step is under way, so the store shows whole weights. On several ranks every rank
+ * makes the same calls.
+ */
+#ifndef SL_RUN_RUNNER_H
+#define SL_RUN_RUNNER_H
+
+#include "comm/comm.h"
+#include "run/audit.h"
+#include "run/store.h"
+#include "sched/timeline.h"
+
+#include <signal.h>
+
+/* How far the weights that a pass read were from the version it stood for. */
+struct sl_staleness {
+    int64_t step; /* that made that version */
+    int64_t base; /* version the pass started from, counted over the whole run */
+    int stage, ahead;
+    bool backward, predicts;
+    double predicted, stale; /* root mean square, over all elements of the stage's weights */
+};
+
+/* Contact between a runner and its caller while run() is under way. */
+struct sl_run_hooks {
+    /* Called by the thread of run() for steps that end before run() returns, in order; the bubble
+     * is that of the run so far. With several ranks only rank 0 calls it, for some of the steps,
+     * with losses added in another order: the report is provisional. NULL: no early reports. */
+    void (*on_step)(void *ctx, const struct sl_step_report *report);
+    void *ctx;
+    /* Not 0: an asynchronous pipeline of one process ends run() early, after whole steps. NULL:
+     * never. */
+    const volatile sig_atomic_t *stop;
+};
+
+struct sl_runner {
+    const struct sl_runner_row *row;
+    void *ctx;                           /* of the row's functions */
+    const struct sl_train_config *train; /* of the run */
+    struct sl_comm *comm;                /* NULL: one process */
+    int64_t max_steps;                   /* of one run(): how many make sense at a time */
+    bool is_synchronous; /* a pause between steps, as for a save, does not change the results */
+};
+
+struct sl_runner_row {
+    const char *name;
+    /* Before the first run(). */
+    void (*attach)(void *ctx, const struct sl_run_hooks *hooks);
+    /* Runs up to `steps` steps, *ran of them; fills reports[0 .. *ran - 1]. */
+    sl_err (*run)(void *ctx, int64_t steps, struct sl_step_report *reports, int64_t *ran);
+    /* Loss and accuracy over train->eval_samples samples of the validation split. */
+    sl_err (*eval)(void *ctx, struct sl_eval_report *report);
+
+    /* State for checkpoints: tensors, position. restore() gets the root's place; the other ranks
+     * pass zeros. */
+    struct sl_ckpt_store (*store)(void *ctx);
+    struct sl_ckpt_place (*place)(void *ctx);
+    sl_err (*restore)(void *ctx, const struct sl_ckpt_place *place);
+
+    int64_t (*step)(const void *ctx); /* finished steps */
+    /* Predicted memory of this process: workers and messages. `files`: it takes part in saves. */
+    int64_t (*predicted_bytes)(const void *ctx, bool files);
+    /* Allocated memory of each worker of all ranks; NULL: one worker. */
+    const int64_t *(*worker_bytes)(const void *ctx, int *count);
+    struct sl_run_audit_count (*audit)(const void *ctx); /* of this process */
+    /* Of the last run(); NULL: not measured, or one worker. */
+    const struct sl_timeline *(*timeline)(const void *ctx);
+    /* Measured on all ranks since the last call, in order; the caller frees it. */
+    sl_err (*take_staleness)(void *ctx, struct sl_staleness **out, int64_t *count);
+};
+
+/* One worker as a runner; the caller closes it. */
+struct sl_runner sl_run_train_runner(struct sl_train *train);
+
+/* Every rank calls: load the latest checkpoint of `from`. weights_only: parameters and running
+ * statistics, not the position. */
+SL_MUST_CHECK sl_err sl_run_runner_load(const struct sl_runner *runner, const char *from,
+                                        bool weights_only);
+
+#endif
