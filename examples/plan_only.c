@@ -27,8 +27,11 @@ static int fail(sl_err err) {
 int main(void) {
     struct sl_net *net = NULL;
     struct sl_pipeline *pipeline = NULL;
-    struct sl_plan_request request = {
-        .machine = "1x4:mem=1G,intra=10GB/s", .schedule = "1f1b", .batch = 32, .micros = 8};
+    struct sl_plan_request request = {.size = sizeof request,
+                                      .machine = "1x4:mem=1G,intra=10GB/s",
+                                      .schedule = "1f1b",
+                                      .batch = 32,
+                                      .micros = 8};
     sl_err err = sl_net_read_text("tower", model, strlen(model), NULL, &net);
     if (err == SL_OK)
         err = sl_net_autodiff(net);

@@ -27,7 +27,7 @@ struct losses {
     int count;
 };
 
-static int keep(void *ctx, const struct sl_run_train_step *step) {
+static int keep(void *ctx, const struct sl_train_step *step) {
     struct losses *losses = ctx;
     losses->at[losses->count++] = step->loss;
     printf("step %2lld  loss %.6f  norm %.4f\n", (long long)step->step, step->loss, step->norm);
@@ -37,13 +37,15 @@ static int keep(void *ctx, const struct sl_run_train_step *step) {
 int main(void) {
     struct sl_net *net = NULL;
     struct sl_pipeline *pipeline = NULL;
-    struct losses alone = {.count = 0}, together = {.count = 0};
-    struct sl_plan_request plan = {.machine = "1x4:mem=1G,intra=10GB/s",
+    struct losses alone = {.count = 0}, piped = {.count = 0};
+    struct sl_plan_request plan = {.size = sizeof plan,
+                                   .machine = "1x4:mem=1G,intra=10GB/s",
                                    .planner = "even",
                                    .schedule = "1f1b",
                                    .batch = 16,
                                    .micros = 4};
-    struct sl_train_request train = {.batch = 16, .micros = 4, .steps = STEPS, .seed = 7};
+    struct sl_train_request train = {
+        .size = sizeof train, .batch = 16, .micros = 4, .steps = STEPS, .seed = 7};
     double loss = 0;
     sl_err err = sl_net_read_text("digits", model, strlen(model), NULL, &net);
     if (err == SL_OK)
@@ -55,7 +57,7 @@ int main(void) {
     if (err == SL_OK) {
         printf("as %.0f stages:\n", sl_pipeline_stat(pipeline, SL_PIPELINE_STAGES, 0));
         train.pipeline = pipeline;
-        err = sl_train_net(net, &train, keep, &together, &loss);
+        err = sl_train_net(net, &train, keep, &piped, &loss);
     }
     if (err != SL_OK)
         fprintf(stderr, "%s: %s\n", sl_err_name(err), sl_err_message());
@@ -63,8 +65,8 @@ int main(void) {
     sl_net_close(net);
     if (err != SL_OK)
         return (int)err;
-    int same = alone.count == STEPS && together.count == STEPS &&
-               memcmp(alone.at, together.at, sizeof alone.at) == 0;
+    int same = alone.count == STEPS && piped.count == STEPS &&
+               memcmp(alone.at, piped.at, sizeof alone.at) == 0;
     printf("%s\n", same ? "the same losses, bit for bit" : "THE LOSSES DIFFER");
     return same ? 0 : 1;
 }

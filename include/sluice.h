@@ -1,7 +1,7 @@
-/* libsluice: pipeline-parallel training of neural networks, from C.
+/* libsluice: plan, schedule, verify, simulate and train pipeline-parallel neural networks.
  *
- * Functions return sl_err; anything but SL_OK has a message in sl_err_message(). Objects are
- * opaque, opened and closed in pairs, and used by one thread at a time.
+ * Functions return sl_err. After any code but SL_OK, sl_err_message() gives the message.
+ * Objects are opaque. One thread at a time uses an object. The library never calls exit().
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -10,16 +10,6 @@
 #include "sluice/net.h"
 #include "sluice/pipeline.h"
 #include "sluice/train.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* "0.1.0": of the library that is running. */
-const char *sl_version(void);
-
-#ifdef __cplusplus
-}
-#endif
+#include "sluice/version.h"
 
 #endif

@@ -34,7 +34,7 @@ class Refused(Error):
 
 
 def _find():
-    name = "libsluice.so.0"
+    name = "libsluice.so.0.2"
     here = pathlib.Path(__file__).resolve().parent
     places = [os.environ.get("SLUICE_LIBRARY")]
     for up in (here, *here.parents[:4]):
@@ -51,7 +51,7 @@ _lib = ctypes.CDLL(_find())
 class _PlanRequest(ctypes.Structure):
     """struct sl_plan_request"""
 
-    _fields_ = [(name, ctypes.c_char_p) for name in
+    _fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_char_p) for name in
                 ("machine", "planner", "schedule", "optimizer", "dtype")] + [
         ("batch", ctypes.c_int64), ("micros", ctypes.c_int64), ("memory_bytes", ctypes.c_int64),
         ("seconds", ctypes.c_double)]
@@ -159,11 +159,11 @@ class Pipeline:
         seconds. Raises Refused when nothing fits."""
         values = {k: _bytes(v) if isinstance(v, (str, os.PathLike)) else v
                   for k, v in request.items()}
-        unknown = set(values) - {field[0] for field in _PlanRequest._fields_}
+        unknown = set(values) - {field[0] for field in _PlanRequest._fields_[1:]}
         if unknown:
             raise TypeError(f"plan() knows no {', '.join(sorted(unknown))}")
         return cls(_open(_lib.sl_pipeline_plan, net._handle,
-                         ctypes.byref(_PlanRequest(**values))))
+                         ctypes.byref(_PlanRequest(ctypes.sizeof(_PlanRequest), **values))))
 
     @classmethod
     def chain(cls, stages):

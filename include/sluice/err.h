@@ -1,6 +1,8 @@
-/* Error codes of libsluice, which are also the exit statuses of the program, and their messages. */
+/* Error codes of libsluice and their messages. The program exits with the same codes. */
 #ifndef SLUICE_ERR_H
 #define SLUICE_ERR_H
+
+#include "sluice/export.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -9,8 +11,8 @@ extern "C" {
 enum sl_err_code {
     SL_OK = 0,
     SL_ERR_REFUSED = 1, /* a check failed: does not verify, does not fit, refused combination */
-    SL_ERR_USAGE = 2,   /* the command line is wrong */
-    SL_ERR_INPUT = 3,   /* a file or a model is wrong */
+    SL_ERR_USAGE = 2,   /* a wrong command line, argument or order of calls */
+    SL_ERR_INPUT = 3,   /* a wrong file or model */
     SL_ERR_SYSTEM = 4,  /* memory, disk, device */
     SL_ERR_PEER = 5,    /* another worker failed */
 };
@@ -20,12 +22,11 @@ enum sl_err_code {
 
 typedef enum sl_err_code sl_err;
 
-/* The message of the last error of this thread ("" when there is none); valid until the next call.
- */
-const char *sl_err_message(void);
+/* Message of the last error of this thread; "" if there was none. Valid until the next call. */
+SL_API const char *sl_err_message(void);
 
-/* "input error" and the like, for people. */
-const char *sl_err_name(sl_err code);
+/* Name of a code, for example "input error". */
+SL_API const char *sl_err_name(sl_err code);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* Training a net, on one worker or as a pipeline of threads. */
+/* Training of a net, on one worker or as a pipeline of threads. */
 #ifndef SLUICE_TRAIN_H
 #define SLUICE_TRAIN_H
 
@@ -8,36 +8,40 @@
 extern "C" {
 #endif
 
-/* Zeros and NULLs are what the program takes by default. */
+/* Input of sl_train_net. Set `size`; a field that is zero or NULL takes the default of 'sluice
+ * train'. Later versions add fields at the end. */
 struct sl_train_request {
-    const struct sl_pipeline *pipeline; /* of the same net; NULL: one worker */
-    const char *schedule;               /* of the pipeline; NULL: the plan's, else 1f1b */
-    const char *data;                   /* as --data; NULL: synthetic */
-    const char *optimizer;              /* "adamw:wd=0.1" */
-    const char *lr_schedule;            /* "cosine:warmup=100" */
-    const char *run;                    /* directory for log and checkpoints; NULL: none */
-    double lr;                          /* 0: the optimizer's usual one */
-    double clip;                        /* largest norm of the gradient; 0: 1; below 0: none */
-    int64_t batch, micros;              /* samples per step, micro-batches they are cut into */
+    size_t size;                        /* sizeof(struct sl_train_request) */
+    const struct sl_pipeline *pipeline; /* a plan of the same net; NULL: one worker */
+    const char *schedule;               /* of the pipeline; default: the plan's, else 1f1b */
+    const char *data;                   /* as --data; default "synthetic" */
+    const char *optimizer;              /* for example "adamw:wd=0.1" */
+    const char *lr_schedule;            /* for example "cosine:warmup=100" */
+    const char *run;                    /* run directory for log and checkpoints; NULL: none */
+    double lr;                          /* default: the optimizer's */
+    double clip;                        /* maximum norm of the gradient; default 1; < 0: none */
+    int64_t batch, micros;              /* samples per step, micro-batches per step */
     int64_t steps;
     uint64_t seed;
-    int threads; /* of a worker */
+    int threads; /* per worker */
 };
 
-/* What a step came to. Later versions add fields at the end. */
-struct sl_run_train_step {
+/* One step, as the library reports it. Later versions add fields at the end; `size` tells which
+ * fields exist. */
+struct sl_train_step {
+    size_t size;
     int64_t step, samples, dur_ns;
     double loss, norm, lr; /* norm NAN: stages step at different times */
     int skipped;           /* the gradient was not finite */
 };
 
-/* Called after each step; anything but 0 ends the training there. */
-typedef int (*sl_train_on_step)(void *ctx, const struct sl_run_train_step *step);
+/* Called after each step. A result other than 0 stops the training after this step. */
+typedef int (*sl_train_on_step)(void *ctx, const struct sl_train_step *step);
 
-/* Trains a net (autodiff must have run); *loss is the last one. Weights start from `seed`; with
- * `run` they are saved at the end, and 'sluice eval', 'sluice sample', 'sluice report' go on. */
-sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *request,
-                    sl_train_on_step on_step, void *ctx, double *loss);
+/* Trains a net, after sl_net_autodiff. *loss is the last loss. Weights start from `seed`. With
+ * `run`, the final weights are saved; 'sluice eval', 'sluice sample' and 'sluice report' read them. */
+SL_API sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *request,
+                           sl_train_on_step on_step, void *ctx, double *loss);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* The public interface to planning: a net and a machine to a pipeline. */
 #include "job/plan.h"
 #include "api/handles.h"
+#include "api/request.h"
 #include "sluice/pipeline.h"
 
 static sl_err search(const struct sl_net *net, const struct sl_plan_request *r,
@@ -24,12 +25,15 @@ sl_err sl_pipeline_plan(const struct sl_net *net, const struct sl_plan_request *
     struct sl_arena arena = {0};
     struct sl_job_planned planned;
     struct sl_text text = {0};
+    struct sl_plan_request known;
     sl_err err = SL_OK;
     *out = NULL;
+    SL_TRY(sl_api_request_copy("sl_plan_request", request, &known, SL_PLAN_REQUEST_FIRST,
+                               sizeof known));
     if (!net->graph->differentiated)
         return sl_fail(SL_ERR_USAGE, "the net has no backward pass yet: sl_net_autodiff comes "
                                      "first");
-    SL_TRY_OUT(search(net, request, &arena, &planned));
+    SL_TRY_OUT(search(net, &known, &arena, &planned));
     sl_plan_write(planned.search.plan, &text);
     SL_TRY_OUT(sl_pipeline_read_text("planned.plan", text.at, text.length, out));
 out:

@@ -2,6 +2,7 @@
 #include "sluice/train.h"
 
 #include "api/handles.h"
+#include "api/request.h"
 #include "pipe/pipe.h"
 #include "plan/model.h"
 #include "run/inputs.h"
@@ -18,13 +19,14 @@ struct watch {
 
 static void on_step(void *ctx, const struct sl_step_report *r) {
     struct watch *w = ctx;
-    struct sl_run_train_step step = {.step = r->step,
-                                     .samples = r->samples,
-                                     .dur_ns = r->dur_ns,
-                                     .loss = r->loss,
-                                     .norm = r->norm,
-                                     .lr = r->lr,
-                                     .skipped = r->skipped};
+    struct sl_train_step step = {.size = sizeof step,
+                                 .step = r->step,
+                                 .samples = r->samples,
+                                 .dur_ns = r->dur_ns,
+                                 .loss = r->loss,
+                                 .norm = r->norm,
+                                 .lr = r->lr,
+                                 .skipped = r->skipped};
     if (w->on_step && w->on_step(w->ctx, &step) != 0)
         w->stop = 1;
 }
@@ -116,14 +118,19 @@ sl_err sl_train_net(const struct sl_net *net, const struct sl_train_request *req
     struct sl_arena arena = {0};
     struct sl_text config = {0}, model = {0};
     struct watch watch = {.on_step = callback, .ctx = ctx};
+    struct sl_train_request known;
     struct sl_session_config s = {
-        .run = request->run, .stop = &watch.stop, .ctx = &watch, .on_step = on_step, .keep = 1};
+        .stop = &watch.stop, .ctx = &watch, .on_step = on_step, .keep = 1};
     struct sl_train_config train = {0};
     struct sl_pipe_config pipe = {.train = &train};
     struct sl_session_result result = {0};
     struct sl_data *data = NULL;
     sl_err err = SL_OK;
     *loss = NAN;
+    SL_TRY(sl_api_request_copy("sl_train_request", request, &known, SL_TRAIN_REQUEST_FIRST,
+                               sizeof known));
+    request = &known;
+    s.run = known.run;
     if (!net->graph->differentiated)
         return sl_fail(SL_ERR_USAGE, "the net has no backward pass yet: sl_net_autodiff comes "
                                      "first");

@@ -15,11 +15,16 @@ struct sl_arena_block {
     size_t size, at; /* bytes behind this header, bytes used */
 };
 
+static sl_on_out_of_memory *handler; /* set before threads start */
+
+void sl_set_out_of_memory(sl_on_out_of_memory *on_out_of_memory) { handler = on_out_of_memory; }
+
 _Noreturn void sl_out_of_memory(size_t size_bytes) {
-    /* Recorded as well: who was asked to speak at the exit of this process finds it there. */
     (void)sl_fail(SL_ERR_SYSTEM, "out of memory: could not allocate %zu bytes", size_bytes);
+    if (handler)
+        handler(size_bytes);
     fprintf(stderr, "sluice: %s\n", sl_err_message());
-    exit(SL_ERR_SYSTEM);
+    abort();
 }
 
 void *sl_realloc(void *old, size_t size_bytes) {

@@ -2,7 +2,7 @@
  *
  * A long-lived arena holds frozen objects; a scratch arena is used with mark and release. Memory is
  * zeroed. Small allocations cannot fail in a way a caller could mend: when malloc says no, the
- * process says how much it wanted and ends with status 4 (sl_out_of_memory). What is large enough
+ * process ends (sl_out_of_memory). What is large enough
  * to fail for good reasons (slabs, data sets, files) is sized first and allocated by functions that
  * return sl_err, and readers of untrusted files validate sizes before they allocate.
  */
@@ -43,6 +43,10 @@ char *sl_arena_printf(struct sl_arena *arena, const char *fmt, ...)
 
 /* Heap memory with the same contract (never NULL): for growing vectors. */
 void *sl_realloc(void *old, size_t size_bytes);
+/* Records the error, calls the handler, then prints the message and aborts. The program's handler
+ * exits with status 4; a library must not exit. */
 _Noreturn void sl_out_of_memory(size_t size_bytes);
+typedef void sl_on_out_of_memory(size_t size_bytes);
+void sl_set_out_of_memory(sl_on_out_of_memory *on_out_of_memory); /* before threads start */
 
 #endif

@@ -4,6 +4,9 @@
 
 #include "base/err.h"
 
+/* What a module exports; the rest of it is compiled with hidden names. */
+#define SL_MODULE_EXPORT __attribute__((visibility("default")))
+
 /* The object `symbol` of the module `file` (libsluice_x.so), which is looked for beside the
  * program, in its tree's lib/sluice, and where the system looks. It stays loaded. build: what the
  * module must say of itself in its text SL_MODULE_SAYS, else it is refused; NULL: nothing. */

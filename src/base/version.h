@@ -2,7 +2,6 @@
 #ifndef SL_BASE_VERSION_H
 #define SL_BASE_VERSION_H
 
-/* "0.1.0" */
-const char *sl_version(void);
+#include "sluice/version.h"
 
 #endif

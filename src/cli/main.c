@@ -1,5 +1,6 @@
 /* sluice: find the command, parse its options, run it, print the error, exit. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/arena.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -160,8 +161,16 @@ static sl_err dispatch(int argc, char **argv) {
     return sl_fail(SL_ERR_USAGE, "unknown command '%s'; 'sluice --help' lists them", name);
 }
 
+/* Runs what atexit holds: other ranks learn of it. */
+static void on_out_of_memory(size_t size_bytes) {
+    (void)size_bytes;
+    fprintf(stderr, "sluice: %s\n", sl_err_message());
+    exit(SL_ERR_SYSTEM);
+}
+
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f is an error, not the end */
+    sl_set_out_of_memory(on_out_of_memory);
     sl_err err = dispatch(argc, argv);
     if (err != SL_OK && *sl_err_message()) /* empty: already printed */
         fprintf(stderr, "sluice: %s\n", sl_err_message());

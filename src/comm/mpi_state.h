@@ -2,6 +2,7 @@
 #ifndef SL_COMM_MPI_STATE_H
 #define SL_COMM_MPI_STATE_H
 
+#include "base/module.h"
 #include "comm/post.h"
 
 #include <mpi.h>
@@ -42,8 +43,8 @@ sl_err mpi_check(int code, const char *call);
 #define SL_MPI_MADE_FOR "MPI"
 #endif
 
-extern const struct sl_transport sl_comm_transport_mpi, sl_comm_transport_mpi_p2p;
-extern const char sl_comm_module_build[]; /* see base/module.h */
+SL_MODULE_EXPORT extern const struct sl_transport sl_comm_transport_mpi, sl_comm_transport_mpi_p2p;
+SL_MODULE_EXPORT extern const char sl_comm_module_build[]; /* see base/module.h */
 
 /* mpi_node.c: the ranks of this host, and memory that they share. */
 SL_MUST_CHECK sl_err mpi_node_open(struct mpi_comm *comm);

@@ -1,8 +1,12 @@
 /* The transports. */
 #include "comm/comm.h"
 
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/module.h"
 #include "comm/module_build.h"
+#include "comm/mpi_host.h"
 #include "comm/nccl_link_rows.h"
 #include "comm/tcp.h"
 #include "comm/threads.h"
@@ -34,15 +38,23 @@ const struct sl_transport *const sl_comm_transports[] = {
     NULL,
 };
 
+#define FUNCTION(result, name, params, args) .name = name,
+#define ACTION(name, params, args) .name = name,
+static const struct sl_comm_host host = {SL_COMM_HOST_TABLE(FUNCTION, ACTION).note = sl_log_note};
+
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {
     char symbol[64];
     const void *found;
     snprintf(symbol, sizeof symbol, "sl_comm_transport_%s", row->name);
     for (char *at = symbol; *at; at++)
         *at = *at == '-' ? '_' : *at;
+    const void *connect;
     sl_err err = sl_module_load(row->module, symbol, SL_MODULE_BUILD, &found);
+    if (err == SL_OK)
+        err = sl_module_load(row->module, SL_COMM_MODULE_CONNECT, SL_MODULE_BUILD, &connect);
     if (err != SL_OK)
         return sl_err_context(err, "transport '%s'", row->name);
+    ((sl_comm_module_connect_fn *)(uintptr_t)connect)(&host);
     *out = found;
     return SL_OK;
 }

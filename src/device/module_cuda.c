@@ -19,6 +19,7 @@ static void load(void) {
         .program_bytes = sizeof(struct sl_program),
         .set_message = sl_err_set_message,
         .assert_fail = sl_assert_fail,
+        .out_of_memory = sl_out_of_memory,
     };
     const void *found;
     if (sl_module_load("libsluice_cuda.so", SL_CUDA_MODULE_SYMBOL, NULL, &found) != SL_OK) {

@@ -2,7 +2,7 @@
 # The op of CONTRIBUTING.md compiles without a warning, differentiates, and its gradient is right.
 set -euo pipefail
 command -v cc >/dev/null || { echo "no compiler here" && exit 77; }
-[ -f "$BUILD_DIR/libsluice.so" ] || { echo "no libsluice.so" && exit 77; }
+[ -f "$BUILD_DIR/libsluice_internal.a" ] || { echo "no libsluice_internal.a" && exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$SRC_DIR/CONTRIBUTING.md" >"$work/square.c"
@@ -47,6 +47,6 @@ int main(void) {
 C
 cc -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wmissing-prototypes -Wno-missing-field-initializers -Werror -D_GNU_SOURCE \
     -I"$SRC_DIR/src" -I"$SRC_DIR/include" "$work/square.c" "$work/main.c" -o "$work/run" \
-    -L"$BUILD_DIR" -lsluice -lm -Wl,-rpath,"$BUILD_DIR"
+    "$BUILD_DIR/libsluice_internal.a" -lxxhash -lz -lm -lpthread -ldl
 "$work/run"
 echo "count: 1 op of CONTRIBUTING.md"

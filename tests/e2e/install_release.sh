@@ -19,7 +19,7 @@ version=${version#sluice }
 lib=$(dirname "$(find "$prefix" -name libsluice.so)")
 export LD_LIBRARY_PATH=$lib
 
-readelf -d "$lib/libsluice.so" | grep -q "SONAME.*\[libsluice\.so\.${version%%.*}\]" || fail "SONAME"
+readelf -d "$lib/libsluice.so" | grep -q "SONAME.*\[libsluice\.so\.${version%.*}\]" || fail "SONAME"
 odd=$(nm -D --defined-only "$lib/libsluice.so" | awk '$3 !~ /^(sl_|SLUICE_)/ { print $3 }')
 [ -z "$odd" ] || fail "exported without the prefix: $odd"
 if [ -d "$SRC_DIR/models" ]; then
@@ -39,7 +39,7 @@ C
 cat >"$work/user/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.21)
 project(user C)
-find_package(sluice 0.1 REQUIRED)
+find_package(sluice 0.2 REQUIRED)
 add_executable(user main.c)
 target_link_libraries(user PRIVATE sluice::sluice)
 CMAKE

@@ -14,7 +14,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/build/tests"
-mpicc.mpich -std=c11 -O2 -fPIC -shared -D_GNU_SOURCE -I"$SRC_DIR/src" -I"$SRC_DIR/include" -I"$BUILD_DIR/gen" \
+mpicc.mpich -std=c11 -O2 -fPIC -shared -fvisibility=hidden -DSL_API= -D_GNU_SOURCE -I"$SRC_DIR/src" -I"$SRC_DIR/include" -I"$BUILD_DIR/gen" \
     "$SRC_DIR"/src/comm/mpi*.c -o "$work/build/libsluice_mpi.so" 2>"$work/err" || fail "the module does not build"
 cp "$SLUICE" "$work/build/sluice"
 cp "$BUILD_DIR/tests/unit.comm.conformance_mt" "$work/build/tests"

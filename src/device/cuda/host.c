@@ -22,6 +22,7 @@ sl_cuda_module(const struct sl_cuda_host *host) {
         return NULL;
     set_message = host->set_message;
     assert_fail = host->assert_fail;
+    sl_set_out_of_memory(host->out_of_memory);
     static const struct sl_cuda_module module = {&sl_device_cuda, &sl_cuda_nccl_link_nccl,
                                                  &sl_cuda_ipc_ipc};
     return &module;

@@ -10,13 +10,14 @@
 #include "device/ipc.h"
 #include "device/nccl_link.h"
 
-enum { SL_CUDA_MODULE_VERSION = 3 };
+enum { SL_CUDA_MODULE_VERSION = 4 };
 
 struct sl_cuda_host {
     int version;                            /* SL_CUDA_MODULE_VERSION of the program */
     size_t device_row_bytes, program_bytes; /* of its structs: both must be built alike */
     void (*set_message)(const char *text);  /* of the calling thread's error */
     void (*assert_fail)(const char *expr, const char *file, int line); /* does not return */
+    void (*out_of_memory)(size_t size_bytes);                          /* does not return */
 };
 
 struct sl_cuda_module {

@@ -1,0 +1,14 @@
+/* SL_API marks the functions that libsluice.so exports: exactly those that these headers declare.
+ * All other names of the library are hidden. */
+#ifndef SLUICE_EXPORT_H
+#define SLUICE_EXPORT_H
+
+#ifndef SL_API
+#if defined(__GNUC__)
+#define SL_API __attribute__((visibility("default")))
+#else
+#define SL_API
+#endif
+#endif
+
+#endif
