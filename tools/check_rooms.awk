@@ -110,8 +110,9 @@ FNR == 1 {
         next
     if (calls(code, "getenv|secure_getenv|setenv|putenv"))
         fail("the environment is read only in cli/")
-    # base/err aborts on a broken assertion, base/arena ends on the end of memory.
-    speaks = path ~ /^base\/(log|err|arena)\./
+    # base/err aborts on a broken assertion, base/arena ends on the end of memory, a child of
+    # base/spawn that cannot execute its program ends itself.
+    speaks = path ~ /^base\/(log|err|arena|spawn)\./
     if (!speaks && calls(code, "exit|_exit|_Exit|quick_exit|atexit"))
         fail("only cli/ ends the process or prints errors; return an sl_err")
     if (calls(code, "abort|assert") && room != "base")

@@ -93,24 +93,34 @@ static sl_err check_positional(const struct sl_command *command, const struct sl
     return SL_OK;
 }
 
-/* Length of the field that begins the message ("time limit: ..."), if an option has its name. */
-static size_t field_length(const struct sl_option *option, const char *message) {
-    size_t length = strcspn(message, ":"), at = 0;
+/* "--clip-scope" sets the field "clip_scope". */
+static bool sets_field(const struct sl_option *option, const char *field, size_t length) {
     if (strncmp(option->name, "--", 2) != 0 || strlen(option->name) != length + 2)
-        return 0;
-    while (at < length && (message[at] == option->name[at + 2] ||
-                           (message[at] == ' ' && option->name[at + 2] == '-')))
-        at++;
-    return at == length ? length : 0;
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (option->name[i + 2] != (field[i] == '_' ? '-' : field[i]))
+            return false;
+    return true;
 }
 
-/* Components name fields in their messages; users know them as options. */
-static void name_option(const struct sl_command *command) {
+/* Components write fields in backquotes: "`batch`: ...". Users know them as options: "--batch". */
+static void name_options(const struct sl_command *command) {
     struct sl_text text = {0};
-    for (const struct sl_option *o = command->options; o->name && !text.length; o++) {
-        size_t length = field_length(o, sl_err_message());
-        if (length)
-            sl_text_printf(&text, "%s%s", o->name, sl_err_message() + length);
+    for (const char *at = sl_err_message(); *at;) {
+        size_t plain = strcspn(at, "`");
+        const char *field = at + plain + 1, *close = at[plain] ? strchr(field, '`') : NULL;
+        const struct sl_option *o = command->options;
+        sl_text_put_bytes(&text, at, plain);
+        at += plain;
+        if (!close)
+            break;
+        while (o->name && !sets_field(o, field, (size_t)(close - field)))
+            o++;
+        if (o->name)
+            sl_text_put(&text, o->name);
+        else
+            sl_text_put_bytes(&text, field, (size_t)(close - field));
+        at = close + 1;
     }
     if (text.length)
         sl_err_set_message(text.at);
@@ -136,8 +146,8 @@ static sl_err run_command(const struct sl_command *command, int argc, char **arg
     sl_log_open(sl_args_has(&args, "--quiet") ? SL_LOG_QUIET : SL_LOG_NORMAL, terminal && !dumb,
                 terminal && !dumb && !getenv("NO_COLOR"));
     sl_err err = command->run(&args);
-    if (err == SL_ERR_USAGE)
-        name_option(command);
+    if (err != SL_OK)
+        name_options(command);
     return err;
 }
 

@@ -31,7 +31,8 @@ sl_err sl_interop_import(struct sl_arena *arena, const char *path, const char *f
         importer = sl_interop_importer_guess(text, length);
     if (!importer)
         err = sl_fail(SL_ERR_INPUT,
-                      "%s: not a file of Piper, dnn-partitioning or PipeDream; name its format",
+                      "%s: not a file of Piper, dnn-partitioning or PipeDream; `cost_model` "
+                      "names the format",
                       path);
     else
         err = importer->read(arena, path, text, length, out);

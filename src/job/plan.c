@@ -64,7 +64,7 @@ static sl_err parse_recompute(const char *text, enum sl_recompute *out) {
             *out = (enum sl_recompute)i;
             return SL_OK;
         }
-    return sl_fail(SL_ERR_USAGE, "recompute: '%s' is not auto, none or all", text);
+    return sl_fail(SL_ERR_USAGE, "`recompute`: '%s' is not auto, none or all", text);
 }
 
 /* One item of "2bw=1.2,stash=1.05". */
@@ -72,18 +72,18 @@ static sl_err parse_staleness(struct sl_arena *arena, const char *item, size_t l
                               struct sl_staleness_cost *out) {
     size_t name = strcspn(item, "=");
     if (name >= length)
-        return sl_fail(SL_ERR_USAGE, "staleness cost: '%s' is not 2bw=1.2,stash=1.05", item);
+        return sl_fail(SL_ERR_USAGE, "`staleness_cost`: '%s' is not 2bw=1.2,stash=1.05", item);
     const char *number = sl_arena_dup(arena, item + name + 1, length - name - 1);
     out->schedule = sl_arena_dup(arena, item, name);
-    SL_TRY(sl_parse_double(number, "staleness cost", &out->tokens));
+    SL_TRY(sl_parse_double(number, "`staleness_cost`", &out->tokens));
     const struct sl_schedule *row = sl_sched_row_find(out->schedule);
     if (!row || row->rule == SL_RULE_SYNC || row->rule == SL_RULE_FORWARD)
         return sl_fail(SL_ERR_USAGE,
-                       "staleness cost: '%s' is not a schedule with stale weights; see "
+                       "`staleness_cost`: '%s' is not a schedule with stale weights; see "
                        "'sluice list schedules'",
                        out->schedule);
     if (!(out->tokens >= 1 && out->tokens <= 1000))
-        return sl_fail(SL_ERR_USAGE, "staleness cost: %s=%s is not in 1..1000 times the tokens",
+        return sl_fail(SL_ERR_USAGE, "`staleness_cost`: %s=%s is not in 1..1000 times the tokens",
                        out->schedule, number);
     return SL_OK;
 }
@@ -94,7 +94,7 @@ static sl_err read_staleness(struct planning *p, const char *text) {
     for (; *text; p->staleness_count++) {
         size_t length = strcspn(text, ",");
         if (p->staleness_count == MAX)
-            return sl_fail(SL_ERR_USAGE, "staleness cost: more than %d schedules", MAX);
+            return sl_fail(SL_ERR_USAGE, "`staleness_cost`: more than %d schedules", MAX);
         SL_TRY(parse_staleness(p->arena, text, length, &at[p->staleness_count]));
         text += length + (text[length] == ',');
     }
@@ -121,12 +121,12 @@ static const char *const *schedules_to_try(const struct planning *p) {
 static sl_err check_numbers(const struct sl_job_plan_request *r) {
     int64_t batch = r->batch ? r->batch : SL_JOB_BATCH;
     if (batch < 1 || batch > 1 << 30)
-        return sl_fail(SL_ERR_USAGE, "batch: %lld is not in 1..%d", (long long)batch, 1 << 30);
+        return sl_fail(SL_ERR_USAGE, "`batch`: %lld is not in 1..%d", (long long)batch, 1 << 30);
     if (r->micros < 0 || r->micros > batch)
-        return sl_fail(SL_ERR_USAGE, "micro: %lld micro-batches of a batch of %lld samples",
+        return sl_fail(SL_ERR_USAGE, "`micro`: %lld micro-batches of a batch of %lld samples",
                        (long long)r->micros, (long long)batch);
     if (r->memory_bytes < 0)
-        return sl_fail(SL_ERR_USAGE, "memory: %lld bytes: a size is 0 or more",
+        return sl_fail(SL_ERR_USAGE, "`memory`: %lld bytes: a size is 0 or more",
                        (long long)r->memory_bytes);
     return SL_OK;
 }
@@ -145,7 +145,7 @@ static sl_err build_problem(struct planning *p) {
                                    .whole_layers = r->whole_layers};
     spec.precision = sl_search_precision_find(dtype);
     if (!spec.precision)
-        return sl_fail(SL_ERR_USAGE, "dtype: '%s' is not fp32, fp16 or bf16", dtype);
+        return sl_fail(SL_ERR_USAGE, "`dtype`: '%s' is not fp32, fp16 or bf16", dtype);
     SL_TRY(parse_recompute(SL_JOB_OR(r->recompute, "auto"), &spec.recompute));
     SL_TRY(read_staleness(p, SL_JOB_OR(r->staleness_cost, "")));
     spec.staleness = p->staleness;

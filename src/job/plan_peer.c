@@ -32,16 +32,16 @@ static sl_err split(const char *list, const char *name,
 }
 
 static sl_err parse_level(struct sl_peer_query *query, int i, const char *item) {
-    SL_TRY(sl_parse_int(item, "levels", &query->level[i]));
+    SL_TRY(sl_parse_int(item, "`levels`", &query->level[i]));
     if (query->level[i] < 1 || query->level[i] > DEVICES_MAX)
-        return sl_fail(SL_ERR_USAGE, "levels: '%s' is not in 1..%d", item, DEVICES_MAX);
+        return sl_fail(SL_ERR_USAGE, "`levels`: '%s' is not in 1..%d", item, DEVICES_MAX);
     return SL_OK;
 }
 
 static sl_err parse_bandwidth(struct sl_peer_query *query, int i, const char *item) {
-    SL_TRY(sl_parse_bandwidth(item, "bandwidth", &query->bandwidth[i]));
+    SL_TRY(sl_parse_bandwidth(item, "`bandwidth`", &query->bandwidth[i]));
     if (!(query->bandwidth[i] > 0))
-        return sl_fail(SL_ERR_USAGE, "bandwidth: '%s' must be positive", item);
+        return sl_fail(SL_ERR_USAGE, "`bandwidth`: '%s' must be positive", item);
     return SL_OK;
 }
 
@@ -51,12 +51,12 @@ static sl_err read_levels(const struct sl_job_peer_request *r, struct sl_peer_qu
     query->level[0] = query->devices;
     if (!r->levels)
         return SL_OK;
-    SL_TRY(split(r->levels, "levels", parse_level, query, &query->level_count));
+    SL_TRY(split(r->levels, "`levels`", parse_level, query, &query->level_count));
     for (int i = 0; i < query->level_count; i++)
         devices = devices < 1 << 24 ? devices * query->level[i] : devices;
     if (r->devices && devices != query->devices)
-        return sl_fail(SL_ERR_USAGE, "levels: %s has %lld devices, but devices is %lld", r->levels,
-                       (long long)devices, (long long)query->devices);
+        return sl_fail(SL_ERR_USAGE, "`levels`: %s has %lld devices, but `devices` is %lld",
+                       r->levels, (long long)devices, (long long)query->devices);
     query->devices = devices;
     return SL_OK;
 }
@@ -64,9 +64,9 @@ static sl_err read_levels(const struct sl_job_peer_request *r, struct sl_peer_qu
 static sl_err read_bandwidths(const struct sl_job_peer_request *r, struct sl_peer_query *query) {
     int count = 1;
     if (r->bandwidths) {
-        SL_TRY(split(r->bandwidths, "bandwidth", parse_bandwidth, query, &count));
+        SL_TRY(split(r->bandwidths, "`bandwidth`", parse_bandwidth, query, &count));
         if (count != query->level_count)
-            return sl_fail(SL_ERR_USAGE, "bandwidth: %d values for %d levels", count,
+            return sl_fail(SL_ERR_USAGE, "`bandwidth`: %d values for %d levels", count,
                            query->level_count);
     }
     for (int i = count; i < query->level_count; i++)
@@ -123,7 +123,8 @@ static sl_err find_planner(const char *name, const struct planner **out) {
             return SL_OK;
         }
     SL_TRY(sl_search_planner_find(name, &row));
-    return sl_fail(SL_ERR_REFUSED, "planner: '%s' plans models; even and sluice plan files", name);
+    return sl_fail(SL_ERR_REFUSED, "`planner`: '%s' plans models; even and sluice plan files",
+                   name);
 }
 
 sl_err sl_job_plan_peer(struct sl_arena *arena, const struct sl_job_peer_request *request,

@@ -15,7 +15,7 @@ static sl_err set_links(struct sl_arena *arena, const struct sl_job_sim_request 
     while (at < SL_COUNT(modes) && strcmp(modes[at], mode) != 0)
         at++;
     if (at == SL_COUNT(modes))
-        return sl_fail(SL_ERR_USAGE, "send: '%s' is not overlap, rendezvous or blocking", mode);
+        return sl_fail(SL_ERR_USAGE, "`send`: '%s' is not overlap, rendezvous or blocking", mode);
     opts->send = (enum sl_sim_send)at;
     if (r->cold)
         SL_TRY(sl_sim_cold_parse(r->cold, &opts->cold));
@@ -77,10 +77,11 @@ sl_err sl_job_sim(struct sl_arena *arena, const struct sl_job_sim_request *reque
     else
         SL_TRY(build(arena, &request->sched, &out->sched));
     if (request->picture && action_total(out->sched) > picture_max)
-        return sl_fail(SL_ERR_REFUSED,
-                       "%lld actions are too many for a picture; fewer iterations or micro-batches "
-                       "show the same",
-                       (long long)action_total(out->sched));
+        return sl_fail(
+            SL_ERR_REFUSED,
+            "%lld actions are too many for a picture; fewer iterations (`iters`) or micro-batches "
+            "show the same",
+            (long long)action_total(out->sched));
     SL_TRY(sl_sim_run(arena, out->sched, &opts, &out->sim));
     if (request->picture)
         sl_report_picture_build(arena, out->sim->timeline, out->sched->name,

@@ -55,8 +55,7 @@ static sl_err tie_ends(struct sl_arena *arena, const struct sl_plan **plan) {
 sl_err sl_job_sched_plan(struct sl_arena *arena, const struct sl_job_sched_request *request,
                          const struct sl_plan **out) {
     if ((request->plan_file != NULL) + (request->chain > 0) + (request->dag != NULL) != 1)
-        return sl_fail(SL_ERR_USAGE, "a schedule needs one of a plan, a chain and a graph of "
-                                     "stages");
+        return sl_fail(SL_ERR_USAGE, "give one of a plan, `chain` and `dag`");
     if (request->plan_file)
         return sl_job_plan_read(arena, request->plan_file, out);
     if (request->chain)
@@ -77,10 +76,11 @@ sl_err sl_job_sched_opts(struct sl_arena *arena, const struct sl_job_sched_reque
                                   .slack = r->slack,
                                   .global_step = r->global_step};
     if (!out->schedule)
-        return sl_fail(SL_ERR_USAGE, "schedule: it is missing; 'sluice list schedules' shows the "
+        return sl_fail(SL_ERR_USAGE, "`schedule` is missing; 'sluice list schedules' shows the "
                                      "choices");
     if (!out->batch && !out->micros)
-        return sl_fail(SL_ERR_USAGE, "micro: the number of micro-batches is missing, or a batch");
+        return sl_fail(SL_ERR_USAGE,
+                       "the number of micro-batches, `micro`, is missing, or `batch`");
     if (r->policy) {
         struct sl_policy_use *policy = SL_NEW(arena, struct sl_policy_use, 1);
         SL_TRY(sl_optim_policy_parse(r->policy, policy));

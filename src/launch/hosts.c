@@ -1,21 +1,21 @@
-/* Ranks on several hosts: an agent starts them ("ssh", or "ip netns exec" where hosts are
- * namespaces), and after a loss the hosts that do not answer any more are left out.
+/* Ranks on several hosts. An agent starts them ("ssh", or "ip netns exec" if hosts are namespaces):
  *
  *     AGENT HOST env SLUICE_RANK=1 ... sluice train ...
+ *
+ * After a loss, hosts that no longer answer are left out.
  */
-#include "cli/launch.h"
-
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/spawn.h"
+#include "launch/parts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -34,8 +34,8 @@ static sl_err add_host(struct sl_launch *l, const char *text, size_t length) {
     struct sl_launch_host *host = &l->hosts[l->host_count];
     if (name == 0 || rest == 0 || name >= sizeof host->name || rest >= sizeof host->address ||
         text[0] == '-')
-        return sl_fail(SL_ERR_USAGE, "launch: --hosts: '%.*s' is not NAME or NAME=ADDRESS",
-                       (int)length, text);
+        return sl_fail(SL_ERR_USAGE, "`hosts`: '%.*s' is not NAME or NAME=ADDRESS", (int)length,
+                       text);
     l->host_count++;
     *host = (struct sl_launch_host){0};
     memcpy(host->name, text, name);
@@ -43,42 +43,41 @@ static sl_err add_host(struct sl_launch *l, const char *text, size_t length) {
     return SL_OK;
 }
 
-sl_err sl_cli_launch_read_hosts(struct sl_launch *l, const char *hosts, const char *agent) {
-    static char words[512];
+sl_err sl_launch_read_hosts(struct sl_launch *l, const char *hosts, const char *agent) {
     int count = 0;
     for (const char *at = hosts; at;) {
         const char *comma = strchr(at, ',');
         if (l->host_count == SL_LAUNCH_HOSTS_MAX)
-            return sl_fail(SL_ERR_USAGE, "launch: --hosts: more than %d", SL_LAUNCH_HOSTS_MAX);
+            return sl_fail(SL_ERR_USAGE, "`hosts`: more than %d", SL_LAUNCH_HOSTS_MAX);
         SL_TRY(add_host(l, at, comma ? (size_t)(comma - at) : strlen(at)));
         at = comma ? comma + 1 : NULL;
     }
     if (l->ranks < l->host_count)
-        return sl_fail(SL_ERR_USAGE, "launch: %lld ranks for %d hosts", (long long)l->ranks,
-                       l->host_count);
+        return sl_fail(SL_ERR_USAGE, "`hosts`: %d hosts for %lld ranks", l->host_count,
+                       (long long)l->ranks);
     for (int64_t r = 0; r < l->ranks; r++)
         l->hosts[r * l->host_count / l->ranks].ranks++;
-    if (strlen(agent) >= sizeof words)
-        return sl_fail(SL_ERR_USAGE, "launch: --agent is too long");
-    snprintf(words, sizeof words, "%s", agent);
-    for (char *word = strtok(words, " "); word && count + 1 < SL_LAUNCH_AGENT_MAX;
+    if (strlen(agent) >= sizeof l->agent_text)
+        return sl_fail(SL_ERR_USAGE, "`agent`: the command is too long");
+    snprintf(l->agent_text, sizeof l->agent_text, "%s", agent);
+    for (char *word = strtok(l->agent_text, " "); word && count + 1 < SL_LAUNCH_AGENT_MAX;
          word = strtok(NULL, " "))
         l->agent[count++] = word;
     if (count == 0)
-        return sl_fail(SL_ERR_USAGE, "launch: --agent needs a command");
+        return sl_fail(SL_ERR_USAGE, "`agent`: the command is empty");
     return SL_OK;
 }
 
 static const struct sl_launch_host *first_host(const struct sl_launch *l) {
     int h = 0;
-    while (h + 1 < l->host_count && l->hosts[h].gone)
+    while (h + 1 < l->host_count && l->hosts[h].lost)
         h++;
     return &l->hosts[h];
 }
 
 static const struct sl_launch_host *host_of(const struct sl_launch *l, int rank) {
     for (int h = 0; h < l->host_count; h++) {
-        if (l->hosts[h].gone)
+        if (l->hosts[h].lost)
             continue;
         if (rank < l->hosts[h].ranks)
             return &l->hosts[h];
@@ -87,8 +86,8 @@ static const struct sl_launch_host *host_of(const struct sl_launch *l, int rank)
     return first_host(l);
 }
 
-/* Nobody can hold a port of another host for us: a random one, another one at each attempt. */
-sl_err sl_cli_launch_choose_meet(struct sl_launch *l) {
+/* A port of another host cannot be reserved from here; each attempt draws a random one. */
+sl_err sl_launch_choose_meet(struct sl_launch *l) {
     uint16_t dice;
     if (getrandom(&dice, sizeof dice, 0) != (ssize_t)sizeof dice)
         return sl_fail(SL_ERR_SYSTEM, "cannot draw a port for the job: %s", strerror(errno));
@@ -101,8 +100,7 @@ sl_err sl_cli_launch_choose_meet(struct sl_launch *l) {
 struct words {
     const char *at[WORDS_MAX];
     int count;
-    char text[8][192]; /* of the environment */
-    int texts;
+    struct sl_arena arena;
 };
 
 static void add(struct words *w, const char *word) {
@@ -112,18 +110,16 @@ static void add(struct words *w, const char *word) {
 }
 
 static void add_env(struct words *w, const char *name, const char *value) {
-    char *text = w->text[w->texts++];
-    snprintf(text, sizeof w->text[0], "%s=%s", name, value);
-    add(w, text);
+    add(w, sl_arena_printf(&w->arena, "%s=%s", name, value));
 }
 
-/* ssh joins its arguments and a shell takes them apart again; other agents pass them on. */
+/* ssh joins its arguments and a shell on the host splits them; other agents pass them on. */
 static void add_quoted(struct words *w, const char *word, bool quote) {
+    struct sl_text text = {0};
     if (!quote) {
         add(w, word);
         return;
     }
-    struct sl_text text = {0}; /* lives until the process becomes another */
     sl_text_put(&text, "'");
     for (; *word; word++)
         if (*word == '\'')
@@ -131,7 +127,8 @@ static void add_quoted(struct words *w, const char *word, bool quote) {
         else
             sl_text_put_bytes(&text, word, 1);
     sl_text_put(&text, "'");
-    add(w, text.at);
+    add(w, sl_arena_dup(&w->arena, text.at, text.length));
+    sl_text_free(&text);
 }
 
 static bool is_ssh(const struct sl_launch *l) {
@@ -147,21 +144,15 @@ static void add_agent(const struct sl_launch *l, const struct sl_launch_host *ho
     add(w, "env");
 }
 
-static const char *own_path(void) {
-    static char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    return length > 0 ? path : "sluice";
+const char *sl_launch_self(struct sl_launch *l) {
+    ssize_t length = readlink("/proc/self/exe", l->self, sizeof l->self - 1);
+    l->self[length > 0 ? length : 0] = 0;
+    return length > 0 ? l->self : "sluice";
 }
 
-static _Noreturn void become(const struct words *w) {
-    execvp(w->at[0], (char *const *)(uintptr_t)w->at);
-    fprintf(stderr, "sluice: %s: cannot start: %s\n", w->at[0], strerror(errno));
-    _exit(SL_ERR_SYSTEM);
-}
-
-_Noreturn void sl_cli_launch_become(const struct sl_launch *l, int rank) {
-    static struct words w;
-    char number[24], ranks[24], directory[160];
+sl_err sl_launch_start_remote(struct sl_launch *l, int rank, pid_t *out) {
+    struct words w = {0};
+    char number[24], ranks[24], directory[4096];
     snprintf(number, sizeof number, "%d", rank);
     snprintf(ranks, sizeof ranks, "%lld", (long long)l->ranks);
     add_agent(l, host_of(l, rank), &w);
@@ -173,20 +164,22 @@ _Noreturn void sl_cli_launch_become(const struct sl_launch *l, int rank) {
     add_env(&w, "SLUICE_RANKS", ranks);
     add_env(&w, "SLUICE_MEET", l->meet);
     add_env(&w, "SLUICE_KEY", l->key);
-    add_quoted(&w, strcmp(l->program, "/proc/self/exe") == 0 ? own_path() : l->program, is_ssh(l));
+    add_quoted(&w, l->program ? l->program : sl_launch_self(l), is_ssh(l));
     for (int i = 1; i < l->argc; i++)
         add_quoted(&w, l->argv[i], is_ssh(l));
-    become(&w);
+    sl_err err = sl_spawn(&(struct sl_spawn){.argv = w.at, .dies_with_parent = true}, out);
+    sl_arena_free(&w.arena);
+    return err;
 }
 
-/* ---- who is still there ---- */
+/* ---- hosts that still answer ---- */
 
-sl_err sl_cli_launch_probe(const char *place) {
+sl_err sl_launch_probe(const char *place) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     const char *colon = strrchr(place, ':');
     char host[256];
     if (!colon || (size_t)(colon - place) >= sizeof host)
-        return sl_fail(SL_ERR_USAGE, "launch: --probe: '%s' is not HOST:PORT", place);
+        return sl_fail(SL_ERR_USAGE, "`probe`: '%s' is not HOST:PORT", place);
     snprintf(host, sizeof host, "%.*s", (int)(colon - place), place);
     if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
         return sl_fail(SL_ERR_PEER, "%s: cannot find the host", host);
@@ -201,28 +194,30 @@ sl_err sl_cli_launch_probe(const char *place) {
         error = ETIMEDOUT;
     if (fd >= 0)
         close(fd);
-    if (error != 0 && error != ECONNREFUSED) /* who refuses is there */
+    if (error != 0 && error != ECONNREFUSED) /* a host that refuses is alive */
         return sl_fail(SL_ERR_PEER, "%s: not reached: %s", place, strerror(error));
     return SL_OK;
 }
 
-static pid_t start_probe(const struct sl_launch *l, const struct sl_launch_host *host) {
-    pid_t pid = fork();
-    if (pid != 0)
-        return pid;
-    static struct words w;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+/* Asks a host to connect to l->meet. */
+static sl_err start_probe(struct sl_launch *l, const struct sl_launch_host *host, pid_t *out) {
+    struct words w = {0};
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     add_agent(l, host, &w);
-    add_quoted(&w, own_path(), is_ssh(l));
+    add_quoted(&w, sl_launch_self(l), is_ssh(l));
     add(&w, "launch");
     add(&w, "--probe");
     add(&w, l->meet);
-    if (!freopen("/dev/null", "w", stderr))
-        _exit(SL_ERR_SYSTEM);
-    become(&w);
+    sl_err err = sl_spawn(
+        &(struct sl_spawn){.argv = w.at, .err_fd = null < 0 ? 0 : null, .dies_with_parent = true},
+        out);
+    if (null >= 0)
+        close(null);
+    sl_arena_free(&w.arena);
+    return err;
 }
 
-/* The exit status of a child, or -1 when it takes too long. */
+/* Exit status of a child; -1: killed at the deadline. */
 static int await(pid_t pid, int64_t until_ns) {
     const struct timespec nap = {.tv_nsec = 10000000};
     int status;
@@ -239,29 +234,30 @@ static int await(pid_t pid, int64_t until_ns) {
     return -1;
 }
 
-static bool answers(const struct sl_launch *l, const struct sl_launch_host *host) {
-    pid_t pid = start_probe(l, host);
-    return pid > 0 && await(pid, sl_clock_ns() + AGENT_MS * 1000000LL) == 0;
+static bool answers(struct sl_launch *l, const struct sl_launch_host *host) {
+    pid_t pid;
+    return start_probe(l, host, &pid) == SL_OK &&
+           await(pid, sl_clock_ns() + AGENT_MS * 1000000LL) == 0;
 }
 
-sl_err sl_cli_launch_look_again(struct sl_launch *l) {
+sl_err sl_launch_probe_hosts(struct sl_launch *l) {
     int64_t before = l->ranks;
     bool any = false;
     for (int h = 0; h < l->host_count; h++) {
         struct sl_launch_host *host = &l->hosts[h];
-        if (host->gone)
+        if (host->lost)
             continue;
-        if (!any) /* the first that answers at all is the place that others must reach */
+        if (!any) /* rank 0 will be on the first host that answers: the others must reach it */
             snprintf(l->meet, sizeof l->meet, "%s:9", host->address);
-        host->gone = !answers(l, host);
-        any |= !host->gone;
-        if (!host->gone)
+        host->lost = !answers(l, host);
+        any |= !host->lost;
+        if (!host->lost)
             continue;
         l->ranks -= host->ranks;
         sl_log_note("host %s is gone: it does not answer, or does not reach the others",
                     host->name);
     }
     if (!any)
-        return sl_fail(SL_ERR_PEER, "no host of --hosts answers any more");
-    return l->ranks < before ? sl_cli_launch_reshape(l, before, l->ranks) : SL_OK;
+        return sl_fail(SL_ERR_PEER, "no host answers any more");
+    return l->ranks < before ? sl_launch_reshape(l, before, l->ranks) : SL_OK;
 }

@@ -1,41 +1,41 @@
-/* doctor: compilers, libraries and tools that build, test and lint Sluice: the rows of
+/* Checkup of compilers, libraries and tools that build, test and lint Sluice: the rows of
  * requirements.txt, which ./dev reads too. */
-#include "cli/capture.h"
-#include "cli/doctor.h"
+#include "base/spawn.h"
+#include "profile/checkup.h"
 
 #include <string.h>
 
 extern const unsigned char sl_asset_requirements_txt[];
 extern const size_t sl_asset_requirements_txt_size;
 
-enum { GROUP, KIND, NAME, PACKAGES, WHY, CELLS, PATIENCE_S = 20 };
+enum { GROUP, KIND, NAME, PACKAGES, WHY, CELLS, TIMEOUT_S = 20 };
 
-/* lib:xxhash.h:xxhash: does the compiler find the header? */
+/* For "lib:xxhash.h:xxhash": does the compiler find the header? */
 static bool has_header(struct sl_arena *arena, const char *name) {
     const char *header = sl_arena_dup(arena, name + 4, strcspn(name + 4, ":"));
     const char *argv[] = {"cc",       "-fsyntax-only", "-xc",      "-include",  "stdarg.h",
                           "-include", "stddef.h",      "-include", "stdint.h",  "-include",
                           "setjmp.h", "-include",      header,     "/dev/null", NULL};
-    struct sl_text said = {0};
-    int status = sl_cli_capture(argv, PATIENCE_S, &said);
-    sl_text_free(&said);
+    struct sl_text output = {0};
+    int status = sl_capture(argv, TIMEOUT_S, &output);
+    sl_text_free(&output);
     return status == 0;
 }
 
-/* A library of clang's own, which has no header. */
+/* libFuzzer comes with clang and has no header. */
 static bool has_libfuzzer(void) {
     const char *argv[] = {"clang", "-fsanitize=fuzzer", "-xc", "/dev/null", "-shared",
                           "-o",    "/dev/null",         NULL};
-    struct sl_text said = {0};
-    int status = sl_cli_capture(argv, PATIENCE_S, &said);
-    sl_text_free(&said);
+    struct sl_text output = {0};
+    int status = sl_capture(argv, TIMEOUT_S, &output);
+    sl_text_free(&output);
     return status == 0;
 }
 
-static bool has(struct sl_arena *arena, const char *name) {
+static bool has(const struct sl_checkup *c, const char *name) {
     if (strncmp(name, "lib:", 4) == 0)
-        return has_header(arena, name);
-    return strcmp(name, "libfuzzer") == 0 ? has_libfuzzer() : sl_cli_capture_finds(name);
+        return has_header(c->arena, name);
+    return strcmp(name, "libfuzzer") == 0 ? has_libfuzzer() : sl_capture_finds(name, c->path);
 }
 
 static const char *shown(struct sl_arena *arena, const char *name) {
@@ -44,32 +44,32 @@ static const char *shown(struct sl_arena *arena, const char *name) {
     return sl_arena_dup(arena, name + 4, strcspn(name + 4, ":"));
 }
 
-static bool seen(const struct sl_doctor *d, const char *name) {
-    for (int64_t i = 0; i < d->found.count; i++)
-        if (strcmp(d->found.at[i].group, d->group) == 0 && strcmp(d->found.at[i].name, name) == 0)
+static bool seen(const struct sl_checkup *c, const char *name) {
+    for (int64_t i = 0; i < c->found.count; i++)
+        if (strcmp(c->found.at[i].group, c->group) == 0 && strcmp(c->found.at[i].name, name) == 0)
             return true;
     return false;
 }
 
-static void look(struct sl_doctor *d, char *const cell[CELLS]) {
-    const char *name = shown(d->arena, cell[NAME]);
-    if (seen(d, name))
+static void check(struct sl_checkup *c, char *const cell[CELLS]) {
+    const char *name = shown(c->arena, cell[NAME]);
+    if (seen(c, name))
         return;
-    if (has(d->arena, cell[NAME]))
-        sl_cli_doctor_ok(d, name, "%s: %s", cell[GROUP], cell[WHY]);
+    if (has(c, cell[NAME]))
+        sl_profile_checkup_ok(c, name, "%s: %s", cell[GROUP], cell[WHY]);
     else
-        sl_cli_doctor_bad(
-            d, (struct sl_finding){
+        sl_profile_checkup_bad(
+            c, (struct sl_finding){
                    .name = name,
                    .health = SL_HEALTH_MISSING,
-                   .what = sl_arena_printf(d->arena, "%s: %s", cell[GROUP], cell[WHY]),
-                   .fix = sl_arena_printf(d->arena, "apt-get install %s", cell[PACKAGES])});
+                   .what = sl_arena_printf(c->arena, "%s: %s", cell[GROUP], cell[WHY]),
+                   .fix = sl_arena_printf(c->arena, "apt-get install %s", cell[PACKAGES])});
 }
 
-void sl_cli_doctor_tools(struct sl_doctor *d) {
-    char *text = sl_arena_dup(d->arena, (const char *)sl_asset_requirements_txt,
+void sl_profile_checkup_tools(struct sl_checkup *c) {
+    char *text = sl_arena_dup(c->arena, (const char *)sl_asset_requirements_txt,
                               sl_asset_requirements_txt_size);
-    if (sl_args_has(d->args, "--quick"))
+    if (c->quick)
         return;
     for (char *line = text, *next; *line; line = next) {
         char *cell[CELLS] = {0};
@@ -84,6 +84,6 @@ void sl_cli_doctor_tools(struct sl_doctor *d) {
                 *at++ = 0;
         }
         if (count == CELLS)
-            look(d, cell);
+            check(c, cell);
     }
 }

@@ -1,52 +1,38 @@
-/* Running another program: a process group of its own, a pipe, a deadline. */
+/* Running a program to its end and capturing its output. */
 #define _GNU_SOURCE
-#include "cli/capture.h"
-
 #include "base/clock.h"
+#include "base/spawn.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KEPT_BYTES = 1 << 16, NAP_MS = 20 };
+enum { KEPT_BYTES = 1 << 16, POLL_MS = 20 };
 
-/* In the child: only what is safe after a fork. */
-static _Noreturn void become(const char *const *argv, int to) {
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    setpgid(0, 0);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
-    dup2(to, STDOUT_FILENO);
-    dup2(to, STDERR_FILENO);
-    execvp(argv[0], (char *const *)(uintptr_t)argv);
-    _exit(SL_CAPTURE_ABSENT);
-}
-
-/* What is there now; false at the end. */
+/* Reads what the pipe holds; false at its end. */
 static bool drain(int from, struct sl_text *out, size_t *kept) {
     char bytes[4096];
     ssize_t got;
     while ((got = read(from, bytes, sizeof bytes)) > 0) {
-        size_t room = KEPT_BYTES - *kept, take = (size_t)got < room ? (size_t)got : room;
-        sl_text_put_bytes(out, bytes, take);
-        *kept += take;
+        size_t room = KEPT_BYTES - *kept, count = (size_t)got < room ? (size_t)got : room;
+        sl_text_put_bytes(out, bytes, count);
+        *kept += count;
     }
     return got != 0;
 }
 
-/* Its children may hold the pipe open when it has ended, and it may go on when it has closed it:
- * only its own end counts. */
+/* Waits for the process itself: its children may keep the pipe open after its end, and it may run
+ * on after closing the pipe. */
 static int wait_for(pid_t pid, int from, int64_t deadline_ns, struct sl_text *out) {
     size_t kept = 0;
     bool open = true, late = false;
     int status;
     for (;;) {
         struct pollfd ready = {.fd = open ? from : -1, .events = POLLIN};
-        poll(&ready, 1, NAP_MS);
+        poll(&ready, 1, POLL_MS);
         open = open && drain(from, out, &kept);
         pid_t ended = waitpid(pid, &status, WNOHANG);
         if (ended == pid)
@@ -58,29 +44,26 @@ static int wait_for(pid_t pid, int from, int64_t deadline_ns, struct sl_text *ou
     }
     drain(from, out, &kept);
     if (late)
-        return SL_CAPTURE_LATE;
+        return SL_CAPTURE_TIMEOUT;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int sl_cli_capture(const char *const *argv, int patience_s, struct sl_text *out) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+int sl_capture(const char *const *argv, int timeout_s, struct sl_text *out) {
+    int ends[2], status = SL_CAPTURE_ABSENT;
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return SL_CAPTURE_ABSENT;
-    pid_t pid = fork();
-    if (pid == 0)
-        become(argv, ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    sl_err err =
+        sl_spawn(&(struct sl_spawn){.argv = argv, .out_fd = ends[1], .err_fd = ends[1]}, &pid);
     close(ends[1]);
-    int status = SL_CAPTURE_ABSENT;
-    if (pid > 0) {
-        setpgid(pid, pid); /* whoever comes first */
-        status = wait_for(pid, ends[0], sl_clock_ns() + (int64_t)patience_s * 1000000000, out);
-    }
+    if (err == SL_OK)
+        status = wait_for(pid, ends[0], sl_clock_ns() + (int64_t)timeout_s * 1000000000, out);
     close(ends[0]);
     return status;
 }
 
-bool sl_cli_capture_finds(const char *program) {
-    const char *at = getenv("PATH");
+bool sl_capture_finds(const char *program, const char *at) {
     struct sl_text path = {0};
     bool found = false;
     while (at && *at && !found) {

@@ -1,0 +1,171 @@
+/* Starting, watching and restarting the ranks of a launch. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/spawn.h"
+#include "launch/parts.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { AGENT_FAILED = 255 };                /* exit status of ssh if it lost its host */
+static const int64_t grace_ns = 4000000000; /* after the first failure */
+
+/* Listens on a port chosen by the kernel. */
+static sl_err listen_locally(int *fd, int *port) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd < 0 || bind(*fd, (struct sockaddr *)&at, length) != 0 ||
+        listen(*fd, SL_LAUNCH_RANKS_MAX) != 0 ||
+        getsockname(*fd, (struct sockaddr *)&at, &length) != 0)
+        return sl_fail(SL_ERR_SYSTEM, "cannot listen on this host: %s", strerror(errno));
+    *port = ntohs(at.sin_port);
+    return SL_OK;
+}
+
+static sl_err draw_key(char key[33]) {
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return sl_fail(SL_ERR_SYSTEM, "cannot draw a key for the job: %s", strerror(errno));
+    for (int i = 0; i < 16; i++)
+        snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+    return SL_OK;
+}
+
+static void signal_all(struct sl_launch *l, int signal) {
+    for (int r = 0; r < l->ranks; r++)
+        if (l->pids[r])
+            kill(l->pids[r], signal);
+}
+
+/* On this host the launcher reserves the port; *fd stays -1 for other hosts. */
+static sl_err choose_meet(struct sl_launch *l, int *fd) {
+    int port;
+    *fd = -1;
+    SL_TRY(draw_key(l->key));
+    if (l->host_count)
+        return sl_launch_choose_meet(l);
+    SL_TRY(listen_locally(fd, &port));
+    snprintf(l->meet, sizeof l->meet, "127.0.0.1:%d", port);
+    return SL_OK;
+}
+
+/* Rank 0 inherits the listening socket. */
+static sl_err start_local(struct sl_launch *l, int rank, int fd, pid_t *out) {
+    char number[48], ranks[48], meet[128], key[64], meet_fd[48];
+    const char *env[] = {number, ranks, meet, key, meet_fd, NULL};
+    snprintf(number, sizeof number, "SLUICE_RANK=%d", rank);
+    snprintf(ranks, sizeof ranks, "SLUICE_RANKS=%lld", (long long)l->ranks);
+    snprintf(meet, sizeof meet, "SLUICE_MEET=%s", l->meet);
+    snprintf(key, sizeof key, "SLUICE_KEY=%s", l->key);
+    snprintf(meet_fd, sizeof meet_fd, rank == 0 ? "SLUICE_MEET_FD=%d" : "SLUICE_MEET_FD", fd);
+    return sl_spawn(&(struct sl_spawn){.program = l->program ? l->program : "/proc/self/exe",
+                                       .argv = l->argv,
+                                       .env = env,
+                                       .keep_fd = rank == 0 ? fd : 0,
+                                       .dies_with_parent = true},
+                    out);
+}
+
+static sl_err start(struct sl_launch *l) {
+    sl_err err = SL_OK;
+    int fd;
+    SL_TRY(choose_meet(l, &fd));
+    l->alive = 0;
+    l->killed_rank = -1;
+    l->signal = l->status = 0;
+    for (int r = 0; r < l->ranks && err == SL_OK; r++) {
+        err = l->host_count ? sl_launch_start_remote(l, r, &l->pids[r])
+                            : start_local(l, r, fd, &l->pids[r]);
+        l->alive += err == SL_OK;
+        if (err != SL_OK)
+            l->pids[r] = 0;
+    }
+    if (err != SL_OK)
+        signal_all(l, SIGKILL);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static void ended(struct sl_launch *l, pid_t pid, int status) {
+    for (int r = 0; r < l->ranks; r++) {
+        if (l->pids[r] != pid)
+            continue;
+        l->pids[r] = 0;
+        l->alive--;
+        if (WIFSIGNALED(status) && l->killed_rank < 0) {
+            l->killed_rank = r;
+            l->signal = WTERMSIG(status);
+        } else if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && l->status == 0) {
+            l->status = WEXITSTATUS(status);
+        }
+    }
+}
+
+/* Waits until all ranks have ended. */
+static void watch(struct sl_launch *l) {
+    int64_t first_ns = 0;
+    while (l->alive > 0) {
+        const struct timespec pause = {.tv_nsec = 20000000};
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid > 0) {
+            ended(l, pid, status);
+            continue;
+        }
+        if (l->forward_signal && *l->forward_signal) {
+            int signal = *l->forward_signal;
+            *l->forward_signal = 0;
+            signal_all(l, signal);
+        }
+        bool bad = l->killed_rank >= 0 || l->status != 0;
+        if (bad && first_ns == 0)
+            first_ns = sl_clock_ns();
+        if (bad && sl_clock_ns() - first_ns > grace_ns) {
+            for (int r = 0; r < l->ranks; r++)
+                if (l->pids[r])
+                    sl_log_note("rank %d does not end: killed", r);
+            signal_all(l, SIGKILL);
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Makes the command resume; a drill runs only in the first attempt. */
+static sl_err prepare_restart(struct sl_launch *l) {
+    sl_launch_drop(l, "--drill", true);
+    if (!sl_launch_argument(l, "--resume"))
+        l->argv[l->argc++] = "--resume";
+    l->argv[l->argc] = NULL;
+    return l->host_count ? sl_launch_probe_hosts(l) : SL_OK;
+}
+
+sl_err sl_launch_run(struct sl_launch *l) {
+    for (int64_t attempt = 0;; attempt++) {
+        l->restarted = attempt;
+        SL_TRY(start(l));
+        watch(l);
+        bool lost = l->killed_rank >= 0 || l->status == SL_ERR_PEER ||
+                    (l->host_count && l->status == AGENT_FAILED);
+        if (!lost && l->status == 0)
+            return SL_OK;
+        if (l->killed_rank >= 0)
+            sl_log_note("rank %d was ended by signal %d (%s)", l->killed_rank, l->signal,
+                        strsignal(l->signal));
+        if (!lost || attempt == l->restarts) {
+            sl_err_set_message(""); /* the ranks have printed it */
+            return lost ? SL_ERR_PEER : (sl_err)l->status;
+        }
+        sl_log_note("restart %lld of %lld, from the last good checkpoint", (long long)attempt + 1,
+                    (long long)l->restarts);
+        SL_TRY(prepare_restart(l));
+    }
+}
