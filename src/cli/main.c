@@ -112,8 +112,10 @@ static void name_options(const struct sl_command *command) {
         const struct sl_option *o = command->options;
         sl_text_put_bytes(&text, at, plain);
         at += plain;
-        if (!close)
+        if (!close) {
+            sl_text_put(&text, at);
             break;
+        }
         while (o->name && !sets_field(o, field, (size_t)(close - field)))
             o++;
         if (o->name)

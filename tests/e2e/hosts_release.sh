@@ -94,7 +94,7 @@ ip -n "$a" link set wire down
 wait $job || fail "launch --hosts did not go on without a host"
 if grep -q "is lost" "$work/err.fewer"; then # else it was finished before the cut
     grep -q "host $b is gone" "$work/err.fewer" || fail "the host that is gone is not named"
-    grep -q "1 ranks instead of 2: planned again, --stages 1 instead of 2" "$work/err.fewer" || fail "no word of the new plan"
+    grep -q "1 ranks instead of 2: new plan with --stages 1 instead of 2" "$work/err.fewer" || fail "no word of the new plan"
 fi
 "$SLUICE" train "${gpt[@]}" --steps 96 --out "$work/whole" 2>"$work/err" || fail "undisturbed"
 for file in "$work/whole/ckpt/step-00000096"/*.safetensors; do
