@@ -19,6 +19,8 @@ import sys
 
 import c_source
 
+# Graph owns the interface of ops; the component op implements it.
+INTERFACES = {("graph", "op")}
 TAG = re.compile(r"\b(struct|union|enum)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w+)\s*\{")
 
 
@@ -106,7 +108,7 @@ class Names:
                 self.fail(path, line, f"{kind} {tag} is defined in {self.tags[kind, tag]} already")
             self.tags.setdefault((kind, tag), place)
             other = self.owner(tag)
-            if component and other and other != component and component != "base":
+            if component and other not in (None, component) and (component, other) not in INTERFACES:
                 self.fail(path, line, f"{kind} {tag} is defined in {component} and named after {other}")
 
     def check_file(self, path):

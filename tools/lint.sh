@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All static checks; ./dev lint calls it. What passed is remembered under build/lint by the hash of
 # everything the check read, so that the second run takes seconds.
-# Usage: tools/lint.sh [format|tidy|cppcheck|shell|rooms|sizes ...] | --fix-format
+# Usage: tools/lint.sh [rooms|sizes|names|rows|refs|shell|format|cppcheck|tidy ...] | --fix-format
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${SL_JOBS:-$(nproc 2>/dev/null || echo 2)}
@@ -101,6 +101,9 @@ lint_shell() {
 
 lint_rooms() { tools/check_rooms.sh; }
 lint_sizes() { tools/check_sizes.sh; }
+lint_names() { tools/check_names.py; }
+lint_rows() { tools/check_rows.py; }
+lint_refs() { tools/check_refs.py; }
 
 if [ "${1:-}" = --fix-format ]; then
     c_files | xargs -r clang-format -i --style=file
@@ -108,11 +111,11 @@ if [ "${1:-}" = --fix-format ]; then
 fi
 
 checks=("$@")
-[ $# -gt 0 ] || checks=(rooms sizes shell format cppcheck tidy)
+[ $# -gt 0 ] || checks=(rooms sizes names rows refs shell format cppcheck tidy)
 failed=()
 for check in "${checks[@]}"; do
     declare -F "lint_$check" >/dev/null || {
-        echo "lint: unknown check $check (rooms sizes shell format cppcheck tidy)" >&2
+        echo "lint: unknown check $check (rooms sizes names rows refs shell format cppcheck tidy)" >&2
         exit 2
     }
     start=$SECONDS
