@@ -87,20 +87,6 @@ static sl_err replicate(const struct sl_args *args, const struct sl_schedule *sc
     return SL_OK;
 }
 
-/* Does the schedule run I and W apart? Then slots are larger. One that cannot be built is refused
- * later, by who runs it. */
-static bool splits(const struct sl_plan *plan, const struct sl_sched_opts *opts) {
-    struct sl_arena scratch = {0};
-    struct sl_sched *passes;
-    bool split = false;
-    if (sl_sched_generate(&scratch, plan, opts, &passes) == SL_OK)
-        for (int w = 0; w < plan->worker_count; w++)
-            for (int64_t i = 0; i < passes->lists[SL_PERIOD][w].count; i++)
-                split |= passes->lists[SL_PERIOD][w].at[i].kind == SL_BACKWARD_WEIGHT;
-    sl_arena_free(&scratch);
-    return split;
-}
-
 static sl_err from_stages(const struct sl_args *args, const struct sl_train_config *c,
                           struct sl_arena *arena, struct sl_pipe_choice *out) {
     int64_t stages = 0;
@@ -123,12 +109,10 @@ static sl_err from_stages(const struct sl_args *args, const struct sl_train_conf
         .dtype = c->dtype,
         .extra_bytes = c->device->extra_bytes,
         .threads = c->threads,
+        .split = schedule->splits_backward,
     };
     SL_TRY(replicate(args, schedule, &cut, &spec));
-    SL_TRY(sl_plan_from_model(arena, &spec, &out->plan));
-    struct sl_sched_opts opts = {.schedule = out->schedule, .batch = c->batch, .iters = 1};
-    spec.split = splits(out->plan, &opts);
-    return spec.split ? sl_plan_from_model(arena, &spec, &out->plan) : SL_OK;
+    return sl_plan_from_model(arena, &spec, &out->plan);
 }
 
 /* What was asked for; else what the schedule takes by itself, as planners play it: stages step

@@ -104,7 +104,7 @@ static sl_err read_staleness(struct planning *p, const char *text) {
 
 /* The synchronous schedules and those with a staleness cost; NULL: the synchronous ones. */
 static const char *const *schedules_to_try(const struct planning *p) {
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     int count = 0;
     const char *const *sync = sl_search_query_schedules(&(struct sl_query){0}, one);
     if (!p->staleness_count)

@@ -59,8 +59,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     const struct sl_seat *s = &gen->plan->seats[seat];
     int64_t live = gen->plan->stage_count - s->stage;
     int64_t share = sl_sched_deps_share(gen->micros[0], 2, s->replica);
-    *out = (struct sl_claim){
-        .passes = "F B", .live = live < share ? live : share, .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = live < share ? live : share, .versions = 1, .delay = 0};
 }
 
 const struct sl_schedule sl_sched_row_chimera = {

@@ -63,7 +63,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
         int64_t now = of_chunk(forwards, p, v, chunk) - of_chunk(x, p, v, v - 1 - chunk);
         live = now > live ? now : live;
     }
-    *out = (struct sl_claim){.passes = "F B", .live = live, .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = live, .versions = 1, .delay = 0};
 }
 
 const struct sl_schedule sl_sched_row_interleaved = {
@@ -73,6 +73,9 @@ const struct sl_schedule sl_sched_row_interleaved = {
     .rule = SL_RULE_SYNC,
     .layout = SL_LAYOUT_LOOP,
     .layout_chunks = true,
+    .micros_divide = true,
+    .torch_name = "ScheduleInterleaved1F1B",
+    .torchtitan_name = "Interleaved1F1B",
     .check = check,
     .iteration = iteration,
     .claim = claim,

@@ -206,7 +206,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t late_all = sl_sched_gen_ceil(widest(gen) - 1 + global_step, m);
     const struct sl_policy *policy = gen->sched->policy.row;
     bool newest = gen->row->rule == SL_RULE_NEWEST && !(policy && policy->bellwether);
-    *out = (struct sl_claim){.passes = "F B", .live = sl_sched_gen_ceil(live, width)};
+    *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width)};
     if (width > 1) /* iterations that do not divide evenly put neighbours on one replica */
         out->live += sl_sched_gen_ceil(live, m);
     out->delay = gen->row->rule == SL_RULE_2BW     ? 1
@@ -215,7 +215,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     out->versions = newest ? 1 : out->delay + 1;
 }
 
-#define ROW(c_name, text_name, text_brief, version_rule, window_function, own_slack)               \
+#define ROW(c_name, text_name, text_brief, version_rule, window_function, ...)                     \
     const struct sl_schedule sl_sched_row_##c_name = {                                             \
         .name = (text_name),                                                                       \
         .brief = (text_brief),                                                                     \
@@ -224,18 +224,17 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
         .rule = (version_rule),                                                                    \
         .check = check,                                                                            \
         .window = (window_function),                                                               \
-        .slack = (own_slack),                                                                      \
         .claim = claim,                                                                            \
-    }
+        __VA_ARGS__}
 
 ROW(2bw, "2bw", "no flush, two weight versions, delay one (PipeDream-2BW)", SL_RULE_2BW,
-    capped_window, 1);
+    capped_window, .slack = 1, .windowed = true, .memory = SL_MEMORY_TWO_VERSIONS);
 ROW(async, "async", "no flush, no protection: every pass reads the newest weights", SL_RULE_NEWEST,
-    window_of, 0);
+    window_of, .memory = SL_MEMORY_WINDOW);
 ROW(paci, "paci",
     "async by another name: a step every m backwards, so F and B differ by few versions (PACI)",
-    SL_RULE_NEWEST, window_of, 0);
+    SL_RULE_NEWEST, window_of, .memory = SL_MEMORY_WINDOW);
 ROW(stash, "stash", "no flush, backward on the stashed weights of its forward (PipeDream)",
-    SL_RULE_STASH, window_of, 0);
+    SL_RULE_STASH, window_of, .memory = SL_MEMORY_STASHED);
 ROW(vsync, "vsync", "no flush, one version per micro-batch on all stages (vertical sync)",
-    SL_RULE_VSYNC, vsync_window, 0);
+    SL_RULE_VSYNC, vsync_window, .memory = SL_MEMORY_STASHED);

@@ -166,7 +166,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t live = 2 * (int64_t)gen->plan->worker_count + (gen->row->iteration == dualpipe_v);
     (void)seat;
     live = live < gen->micros[0] ? live : gen->micros[0];
-    *out = (struct sl_claim){.passes = "F I W", .live = live, .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = live, .versions = 1, .delay = 0};
 }
 
 const struct sl_schedule sl_sched_row_zb_v = {
@@ -176,6 +176,9 @@ const struct sl_schedule sl_sched_row_zb_v = {
     .rule = SL_RULE_SYNC,
     .layout = SL_LAYOUT_V,
     .layout_chunks = true,
+    .splits_backward = true,
+    .torch_name = "ScheduleZBVZeroBubble",
+    .torchtitan_name = "ZBVZeroBubble",
     .check = check_zb_v,
     .iteration = zb_v,
     .claim = claim,
@@ -188,6 +191,11 @@ const struct sl_schedule sl_sched_row_dualpipe_v = {
     .rule = SL_RULE_SYNC,
     .layout = SL_LAYOUT_V,
     .layout_chunks = true,
+    .splits_backward = true,
+    .mixes_backward = true,
+    .micros_per_worker = 2,
+    .torch_name = "ScheduleDualPipeV",
+    .torchtitan_name = "DualPipeV",
     .check = check_dualpipe_v,
     .iteration = dualpipe_v,
     .claim = claim,

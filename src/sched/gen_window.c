@@ -50,15 +50,14 @@ static void claim_forward(const struct sl_gen *gen, int seat, struct sl_claim *o
     const struct sl_seat *at = &gen->plan->seats[seat];
     int32_t share = sl_sched_deps_share(gen->micros[at->stage], gen->plan->stages[at->stage].width,
                                         at->replica);
-    *out = (struct sl_claim){.passes = "F", .live = share > 0, .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = share > 0, .versions = 1, .delay = 0};
 }
 
 static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int64_t live = gen->row->window(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
-    *out = (struct sl_claim){
-        .passes = "F B", .live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
 const struct sl_schedule sl_sched_row_gpipe = {
@@ -66,9 +65,30 @@ const struct sl_schedule sl_sched_row_gpipe = {
     .brief = "all forwards, then all backwards (GPipe)",
     .domain = "any",
     .rule = SL_RULE_SYNC,
+    .memory = SL_MEMORY_ALL,
+    .searched = SL_SEARCHED_EQUAL,
+    .any_micro_size = true,
+    .torch_name = "ScheduleGPipe",
+    .torchtitan_name = "GPipe",
     .check = check_any,
     .iteration = iteration,
     .window = all_of,
+    .claim = claim,
+};
+
+const struct sl_schedule sl_sched_row_graph = {
+    .name = "graph",
+    .brief = "kFkB on a graph of stages, a micro-batch size per stage (GraphPipe)",
+    .domain = "any",
+    .rule = SL_RULE_SYNC,
+    .windowed = true,
+    .searched = SL_SEARCHED_MIXED,
+    .mixed = &sl_sched_row_graph,
+    .any_micro_size = true,
+    .groups = true,
+    .check = check_any,
+    .iteration = iteration,
+    .window = window_of,
     .claim = claim,
 };
 
@@ -77,6 +97,11 @@ const struct sl_schedule sl_sched_row_1f1b = {
     .brief = "one forward, one backward, flush per step (PipeDream-Flush)",
     .domain = "one micro-batch size for all stages",
     .rule = SL_RULE_SYNC,
+    .windowed = true,
+    .searched = SL_SEARCHED_EQUAL,
+    .mixed = &sl_sched_row_graph,
+    .torch_name = "Schedule1F1B",
+    .torchtitan_name = "1F1B",
     .check = sl_sched_gen_check_equal,
     .iteration = iteration,
     .window = window_of,
@@ -88,17 +113,8 @@ const struct sl_schedule sl_sched_row_kfkb = {
     .brief = "k forwards, k backwards (--group K)",
     .domain = "any",
     .rule = SL_RULE_SYNC,
-    .check = check_any,
-    .iteration = iteration,
-    .window = window_of,
-    .claim = claim,
-};
-
-const struct sl_schedule sl_sched_row_graph = {
-    .name = "graph",
-    .brief = "kFkB on a graph of stages, a micro-batch size per stage (GraphPipe)",
-    .domain = "any",
-    .rule = SL_RULE_SYNC,
+    .any_micro_size = true,
+    .groups = true,
     .check = check_any,
     .iteration = iteration,
     .window = window_of,
@@ -110,6 +126,7 @@ const struct sl_schedule sl_sched_row_forward = {
     .brief = "forwards only: evaluation in the pipeline",
     .domain = "one iteration",
     .rule = SL_RULE_FORWARD,
+    .any_micro_size = true,
     .check = check_forward,
     .iteration = iteration_forward,
     .window = all_of,

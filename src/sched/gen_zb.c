@@ -44,8 +44,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int stage = gen->plan->seats[seat].stage, width = gen->plan->stages[stage].width;
     int64_t live = gen->row->window(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
-    *out = (struct sl_claim){
-        .passes = "F I W", .live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
+    *out = (struct sl_claim){.live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
 }
 
 const struct sl_schedule sl_sched_row_zb_h1 = {
@@ -53,6 +52,7 @@ const struct sl_schedule sl_sched_row_zb_h1 = {
     .brief = "zero bubble H1: memory of 1f1b, a third of its bubble",
     .domain = "one micro-batch size for all stages",
     .rule = SL_RULE_SYNC,
+    .splits_backward = true,
     .check = sl_sched_gen_check_equal,
     .iteration = iteration,
     .window = h1_window,
@@ -64,6 +64,7 @@ const struct sl_schedule sl_sched_row_zb_h2 = {
     .brief = "zero bubble H2: twice the memory, no bubble for equal times",
     .domain = "one micro-batch size for all stages",
     .rule = SL_RULE_SYNC,
+    .splits_backward = true,
     .check = sl_sched_gen_check_equal,
     .iteration = iteration,
     .window = h2_window,

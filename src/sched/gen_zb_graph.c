@@ -134,7 +134,7 @@ static void claim(const struct sl_gen *gen, int seat, struct sl_claim *out) {
     int64_t live = window_of(gen, stage);
     live = live < gen->micros[stage] ? live : gen->micros[stage];
     *out = (struct sl_claim){
-        .passes = "F I W", .live = sl_sched_gen_ceil(live, width), .versions = 1, .delay = 0};
+        .live = sl_sched_gen_ceil(live, width), .live_bound = true, .versions = 1, .delay = 0};
 }
 
 const struct sl_schedule sl_sched_row_zb_graph = {
@@ -142,6 +142,9 @@ const struct sl_schedule sl_sched_row_zb_graph = {
     .brief = "zero bubble on a graph of stages: W fills the gaps at joins",
     .domain = "any",
     .rule = SL_RULE_SYNC,
+    .splits_backward = true,
+    .searched = SL_SEARCHED_EQUAL,
+    .any_micro_size = true,
     .check = check_any,
     .iteration = iteration,
     .window = window_of,

@@ -7,10 +7,25 @@
 
 /* What a row promises for one seat; tests/table holds it to that. */
 struct sl_claim {
-    const char *passes; /* "F B" or "F I W" */
-    int64_t live;       /* micro-batches between F and B or I, at most; exact for width 1 */
-    int64_t versions;   /* weight slots, at most */
-    int64_t delay;      /* steps by which weights read in F are behind, at most */
+    int64_t live;     /* micro-batches between F and B or I, at most; exact for width 1, unless: */
+    bool live_bound;  /* `live` is only an upper bound */
+    int64_t versions; /* weight slots, at most */
+    int64_t delay;    /* steps by which weights read in F are behind, at most */
+};
+
+/* Memory of a stage, as planners estimate it. `window`: replicas on its longest path to a sink. */
+enum sl_memory_rule {
+    SL_MEMORY_WINDOW,       /* min(m, window) stashes, one weight version */
+    SL_MEMORY_ALL,          /* m stashes (all of an iteration), one weight version */
+    SL_MEMORY_TWO_VERSIONS, /* min(m, window) stashes, two weight versions */
+    SL_MEMORY_STASHED,      /* min(m, window) stashes, 1 + ceil((window - 1) / m) weight versions */
+};
+
+/* When do planners try a schedule? */
+enum sl_searched {
+    SL_SEARCHED_NAMED, /* only if the request names it */
+    SL_SEARCHED_EQUAL, /* also if the request names none; with one micro-batch size */
+    SL_SEARCHED_MIXED, /* also if the request names none; with a micro-batch size per stage */
 };
 
 struct sl_gen;
@@ -21,6 +36,25 @@ struct sl_schedule {
     enum sl_rule rule;
     enum sl_layout layout; /* what a sketch (--chain) should look like */
     bool layout_chunks;    /* wants several stages per worker */
+
+    /* Facts about what it generates; tests/table/test_sched_rows.c checks each. */
+    bool splits_backward; /* runs backward passes as I and W, */
+    bool mixes_backward;  /* but only some of them; the others as B */
+    /* Without slack, in groups of one, a stage has at least min(m, window) and at most `window`
+     * micro-batches in flight (window: see sl_memory_rule). Planners raise their lower bounds by
+     * it. False: no claim. */
+    bool windowed;
+    enum sl_memory_rule memory;
+    enum sl_searched searched;
+    /* The row that gives the same schedule for one micro-batch size and takes several; NULL: none. */
+    const struct sl_schedule *mixed;
+    bool any_micro_size;         /* stages may have different micro-batch sizes */
+    bool groups;                 /* meant for --group K */
+    int micros_per_worker;       /* least number of micro-batches, per worker; 0: one in all */
+    bool micros_divide;          /* micro-batches must be a multiple of the workers */
+    const char *torch_name;      /* class in torch.distributed.pipelining; NULL: none */
+    const char *torchtitan_name; /* its pipeline_parallel_schedule; NULL: hand it over as CSV */
+
     /* Slack that training takes unless told otherwise and where it fits: only a row whose weights
      * it does not make staler and that is there for speed more than for memory has any. */
     int slack;

@@ -75,6 +75,8 @@ int64_t sl_search_setup_bound(const struct sl_setup *layout);
 bool sl_search_schedule_splits(const char *schedule);
 /* Is it 1F1B, with as many micro-batches in flight as replicas from the stage on? */
 bool sl_search_schedule_windowed(const char *schedule);
+/* The schedule to try with a micro-batch size per stage: the row with SL_SEARCHED_MIXED. */
+const char *sl_search_mixed_schedule(void);
 /* The part of `busy_ns` per iteration that must lie between the first and the last step of an
  * asynchronous run: as many micro-batches as are in flight may have been done before. */
 int64_t sl_search_async_bound(int64_t busy_ns, int64_t micros, int devices);

@@ -91,10 +91,10 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
 static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     const struct sl_query *query = c->contest->query;
     struct sl_candidate own = *move;
-    if (!sl_search_query_mixes(query) ||
-        (strcmp(move->schedule, "1f1b") != 0 && strcmp(move->schedule, "graph") != 0))
+    const struct sl_schedule *row = sl_sched_row_find(move->schedule);
+    if (!sl_search_query_mixes(query) || !row || !row->mixed)
         return false;
-    own.schedule = "graph";
+    own.schedule = row->mixed->name;
     own.size_of = c->size_of;
     for (int s = 0; s < move->stage_count && !sl_search_query_over(query); s++)
         for (int step = -1; step <= 1; step += 2) {

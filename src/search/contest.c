@@ -19,18 +19,27 @@ double sl_search_query_memory(const struct sl_query *query) {
     return query->cut_scale > 0 ? scale * query->cut_scale : scale;
 }
 
-const char *const *sl_search_query_schedules(const struct sl_query *query, const char *one[2]) {
-    static const char *const sync[] = {"1f1b", "gpipe", "zb-graph", NULL};
-    if (!query->schedule)
-        return query->schedules ? query->schedules : sync;
-    one[0] = query->schedule;
-    one[1] = NULL;
-    return one;
+const char *const *sl_search_query_schedules(const struct sl_query *query,
+                                             const char *names[SL_QUERY_SCHEDULES]) {
+    int rows, count = 0;
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    if (!query->schedule && query->schedules)
+        return query->schedules;
+    for (int i = 0; i < rows && !query->schedule; i++)
+        if (registry[i]->searched == SL_SEARCHED_EQUAL) {
+            SL_ASSERT(count < SL_QUERY_SCHEDULES - 1);
+            names[count++] = registry[i]->name;
+        }
+    if (query->schedule)
+        names[count++] = query->schedule;
+    names[count] = NULL;
+    return names;
 }
 
 bool sl_search_query_mixes(const struct sl_query *query) {
+    const struct sl_schedule *row = query->schedule ? sl_sched_row_find(query->schedule) : NULL;
     return query->problem->size_count > 1 &&
-           (!query->schedule || strcmp(query->schedule, "graph") == 0);
+           (!query->schedule || (row && row->searched == SL_SEARCHED_MIXED));
 }
 
 static int place_of(const struct sl_candidate *c, int i) { return c->order ? c->order[i] : i; }

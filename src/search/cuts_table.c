@@ -5,10 +5,11 @@
 #include <string.h>
 
 struct sl_search_memory_rule sl_search_memory_rule(const char *schedule) {
-    return (struct sl_search_memory_rule){.all = strcmp(schedule, "gpipe") == 0,
-                                          .twice = strcmp(schedule, "2bw") == 0,
-                                          .stashes = strcmp(schedule, "stash") == 0 ||
-                                                     strcmp(schedule, "vsync") == 0};
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    enum sl_memory_rule rule = row ? row->memory : SL_MEMORY_WINDOW;
+    return (struct sl_search_memory_rule){.all = rule == SL_MEMORY_ALL,
+                                          .twice = rule == SL_MEMORY_TWO_VERSIONS,
+                                          .stashes = rule == SL_MEMORY_STASHED};
 }
 
 double sl_search_cut_bytes(const struct sl_search_memory_rule *rule, int64_t micros, int64_t size,

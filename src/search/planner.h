@@ -101,8 +101,11 @@ int sl_search_even_cut(const struct sl_problem *problem, const int *order, int s
 void sl_search_offer_cuts(struct sl_contest *contest,
                           const char *planner); /* graphpipe, pipedream, piper */
 
-/* Schedules to try: the query's, or the synchronous ones. Ends with NULL. */
-const char *const *sl_search_query_schedules(const struct sl_query *query, const char *one[2]);
+enum { SL_QUERY_SCHEDULES = 32 };
+/* Schedules to try: the query's, else all rows with SL_SEARCHED_EQUAL. Ends with NULL. `names` is
+ * room for the list. */
+const char *const *sl_search_query_schedules(const struct sl_query *query,
+                                             const char *names[SL_QUERY_SCHEDULES]);
 /* May stages have micro-batches of their own size? */
 bool sl_search_query_mixes(const struct sl_query *query);
 /* The share of the memory that searches aim at. */

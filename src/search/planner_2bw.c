@@ -65,7 +65,7 @@ static void offer_depths(struct sl_contest *contest, struct shape *s, struct sl_
 void sl_search_offer_2bw(struct sl_contest *contest) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     int devices = p->machine->device_count;
     struct shape s = {SL_NEW(&arena, int, p->unit_count + 1),
                       SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),

@@ -147,7 +147,7 @@ static void try_blocks(struct brute *b, int unit) {
 
 static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
     const struct sl_problem *p = query->problem;
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     struct sl_contest contest = {.arena = arena, .query = query, .out = out};
     if (p->unit_count > BRUTE_UNITS || p->machine->device_count > BRUTE_DEVICES)
         return sl_fail(SL_ERR_REFUSED, "brute takes at most %d units and %d devices, not %d and %d",
@@ -158,8 +158,11 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
             try_blocks(&b, 0);
         }
     for (int size = 0; size < p->size_count && sl_search_query_mixes(query); size++) {
-        struct brute b = {
-            .contest = &contest, .p = p, .schedule = "graph", .size = size, .mixed = true};
+        struct brute b = {.contest = &contest,
+                          .p = p,
+                          .schedule = sl_search_mixed_schedule(),
+                          .size = size,
+                          .mixed = true};
         try_blocks(&b, 0);
     }
     out->proven = out->complete = true;

@@ -56,7 +56,7 @@ static sl_err offer(struct sl_contest *contest, const struct rules *r) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
     struct sl_family family;
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     sl_search_family_build(&arena, p, r->downsets, &family);
     if (r->whole && !family.complete) {
         sl_arena_free(&arena);

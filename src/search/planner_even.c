@@ -40,7 +40,7 @@ int sl_search_even_cut(const struct sl_problem *p, const int *order, int size, i
 void sl_search_offer_even(struct sl_contest *contest) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     int devices = p->machine->device_count;
     int *order = SL_NEW(&arena, int, p->unit_count + 1);
     int *stage_of = SL_NEW(&arena, int, p->unit_count + 1);

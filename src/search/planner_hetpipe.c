@@ -78,7 +78,7 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
 void sl_search_offer_hetpipe(struct sl_contest *contest) {
     struct sl_arena arena = {0};
     struct sl_family family;
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     sl_search_family_build(&arena, contest->query->problem, 0, &family);
     for (const char *const *s = sl_search_query_schedules(contest->query, one); *s; s++)
         for (int size = 0; size < contest->query->problem->size_count; size++)

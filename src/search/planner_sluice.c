@@ -53,7 +53,7 @@ static void offer_both(struct sl_contest *contest, const struct sl_candidate *fo
 static void offer_own(struct sl_contest *contest, const struct sl_family *family) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     const char *const *schedules = sl_search_query_schedules(contest->query, one);
     int schedule_count = 0, count = 0;
     while (schedules[schedule_count])
@@ -133,7 +133,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     sl_search_refine(&contest, &family, "sluice");
     out->timed_out |= sl_search_query_over(query);
     out->proven &= out->found && !out->timed_out;
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     sl_search_contest_tell(&contest, "bound");
     out->lower_bound = sl_search_space_bound(p, sl_search_query_schedules(query, one),
                                              sl_search_query_mixes(query));

@@ -320,7 +320,7 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
 void sl_search_refine(struct sl_contest *contest, const struct sl_family *family,
                       const char *planner) {
     const struct sl_problem *p = contest->query->problem;
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     contest->out->proven = family->complete;
     contest->out->complete = family->complete;
     for (const char *const *s = sl_search_query_schedules(contest->query, one); *s; s++)
@@ -328,6 +328,6 @@ void sl_search_refine(struct sl_contest *contest, const struct sl_family *family
             if (!sl_search_contest_hopeless(contest, *s, size))
                 branch(contest, family, planner, *s, size, size);
     if (sl_search_query_mixes(contest->query))
-        branch(contest, family, planner, "graph", 0, p->size_count - 1);
+        branch(contest, family, planner, sl_search_mixed_schedule(), 0, p->size_count - 1);
     sl_search_climb(contest, planner);
 }

@@ -321,12 +321,22 @@ int64_t sl_search_async_bound(int64_t busy_ns, int64_t micros, int devices) {
 }
 
 bool sl_search_schedule_splits(const char *schedule) {
-    return strncmp(schedule, "zb", 2) == 0 || strncmp(schedule, "dualpipe", 8) == 0;
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    return row && row->splits_backward;
 }
 
 bool sl_search_schedule_windowed(const char *schedule) {
-    return strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "2bw") == 0 ||
-           strcmp(schedule, "graph") == 0;
+    const struct sl_schedule *row = sl_sched_row_find(schedule);
+    return row && row->windowed;
+}
+
+const char *sl_search_mixed_schedule(void) {
+    int rows, at = 0;
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    while (at < rows && registry[at]->searched != SL_SEARCHED_MIXED)
+        at++;
+    SL_ASSERT(at < rows);
+    return registry[at]->name;
 }
 
 /* What a stage waits for. Stages are in pipeline order. */
@@ -360,7 +370,9 @@ static void find_waits(const struct sl_setup *l, bool split, struct wait *out) {
 }
 
 /* Passes of a synchronous iteration on a stage, and what comes before and after them. */
-static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *wait, bool split) {
+static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *wait,
+                           const struct sl_schedule *row) {
+    bool split = row && row->splits_backward;
     const struct sl_setup_stage *stage = &l->stages[s];
     int64_t width = l->c.width[s], n = rounds(l, s), busy = n * pass_ns(l, s);
     int64_t late = split ? n * stage->w : 0; /* may run beside the way back */
@@ -369,7 +381,7 @@ static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *w
     /* no backward pass before the first micro-batch came back, and until then only those forward
      * passes that the window allows, and one that is computed again */
     int64_t after = stage->f + wait->behind + n * (stage->i + stage->w);
-    if (sl_search_schedule_windowed(l->c.schedule) && !l->c.size_of && n > live)
+    if (row && row->windowed && !l->c.size_of && n > live)
         after += (n - live) * stage->f;
     after += l->c.recompute[s] ? (n - 1) * sl_recompute_ns(l->problem, stage->f) : 0;
     after += wait->back > end && !split ? wait->back : end;
@@ -380,14 +392,14 @@ static int64_t stage_bound(const struct sl_setup *l, int s, const struct wait *w
 /* Asynchronous schedules hide all waiting, and reductions where stages step together over ties. */
 int64_t sl_search_setup_bound(const struct sl_setup *l) {
     const struct sl_schedule *row = sl_sched_row_find(l->c.schedule);
-    bool sync = !row || row->rule == SL_RULE_SYNC, split = sl_search_schedule_splits(l->c.schedule);
+    bool sync = !row || row->rule == SL_RULE_SYNC;
     struct wait *wait = calloc((size_t)l->c.stage_count, sizeof *wait);
     int64_t max = 0;
-    find_waits(l, split, wait);
+    find_waits(l, row && row->splits_backward, wait);
     for (int s = 0; s < l->c.stage_count; s++) {
         int64_t own = rounds(l, s) * pass_ns(l, s) + l->stages[s].step;
         own += l->problem->tie_count ? 0 : l->stages[s].reduce;
-        int64_t all = sync ? stage_bound(l, s, &wait[s], split)
+        int64_t all = sync ? stage_bound(l, s, &wait[s], row)
                            : sl_search_async_bound(own, sl_search_setup_micros(l), l->device_count);
         max = all > max ? all : max;
     }

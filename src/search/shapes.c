@@ -97,7 +97,7 @@ static bool takes(struct shape *s, int size, int depth, int64_t *shortest) {
 void sl_search_offer_shapes(struct sl_contest *contest) {
     const struct sl_problem *p = contest->query->problem;
     struct sl_arena arena = {0};
-    const char *one[2];
+    const char *one[SL_QUERY_SCHEDULES];
     int devices = p->machine->device_count;
     struct shape s = {contest, SL_NEW(&arena, int, p->unit_count + 1),
                       SL_NEW(&arena, int, p->unit_count + 1), SL_NEW(&arena, int, devices + 1),

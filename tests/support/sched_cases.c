@@ -21,12 +21,6 @@ static void must(sl_err err) {
         abort();
 }
 
-static bool is_graph(const struct sl_schedule *row) {
-    return strcmp(row->name, "graph") == 0 || strcmp(row->name, "kfkb") == 0 ||
-           strcmp(row->name, "zb-graph") == 0 || strcmp(row->name, "gpipe") == 0 ||
-           strcmp(row->name, "forward") == 0;
-}
-
 static bool is_chain_only(const struct sl_schedule *row) {
     return row->layout_chunks || row->layout == SL_LAYOUT_CROSS;
 }
@@ -77,7 +71,7 @@ static const struct sl_plan *draw_dag(struct sl_arena *arena, struct dice *dice,
     int n = 1 + (int)dice_below(dice, size), workers = 0;
     struct sl_stage *stages = SL_NEW(arena, struct sl_stage, n);
     struct sl_edge *edges = SL_NEW(arena, struct sl_edge, n * n + 1);
-    bool own_sizes = is_graph(row) && dice_below(dice, 2), wide = dice_below(dice, 3) == 0;
+    bool own_sizes = row->any_micro_size && dice_below(dice, 2), wide = dice_below(dice, 3) == 0;
     bool shared = dice_below(dice, 3) == 0, tied = n > 1 && dice_below(dice, 4) == 0;
     if (row->rule != SL_RULE_SYNC && (wide || tied))
         shared = false;
@@ -129,20 +123,20 @@ struct sched_case sched_case_draw(struct sl_arena *arena, struct dice *dice,
     out.plan =
         is_chain_only(row) ? draw_chain(arena, dice, row, size) : draw_dag(arena, dice, row, size);
     int64_t micros = 1 + dice_below(dice, 2 * size), workers = out.plan->worker_count;
-    if (strcmp(row->name, "interleaved") == 0)
+    if (row->micros_divide)
         micros = workers * (1 + dice_below(dice, 3));
-    if (strcmp(row->name, "dualpipe-v") == 0)
-        micros = 2 * workers + dice_below(dice, size);
+    if (row->micros_per_worker)
+        micros = row->micros_per_worker * workers + dice_below(dice, size);
     int64_t unit = is_chain_only(row) ? 1 : 2;
     out.opts.batch = micros * unit;
-    if (is_graph(row) && dice_below(dice, 2)) /* a short last micro-batch */
+    if (row->any_micro_size && dice_below(dice, 2)) /* a short last micro-batch */
         out.opts.batch += dice_below(dice, 5);
     out.opts.iters = 1 + dice_below(dice, row->rule == SL_RULE_SYNC ? 4 : 12);
     if (row->rule == SL_RULE_FORWARD)
         out.opts.iters = 1;
     if (dice_below(dice, 3) == 0 && (out.opts.iters > 1 || !is_chain_only(row)))
         out.opts.last_batch = 1 + dice_below(dice, out.opts.batch);
-    if (strcmp(row->name, "kfkb") == 0 || strcmp(row->name, "graph") == 0)
+    if (row->groups)
         out.opts.group = 1 + dice_below(dice, 3);
     if (row->rule != SL_RULE_SYNC && row->rule != SL_RULE_FORWARD)
         draw_policy(arena, dice, row, &out.opts);
