@@ -7,6 +7,7 @@
 #include "base/sort.h"
 #include "base/vec.h"
 #include "graph/blocks.h"
+#include "sched/schedule.h"
 
 struct module {
     const char *name; /* as torchtitan has it */
@@ -66,19 +67,17 @@ static int compare_modules(const void *a, const void *b) {
                                 : (x->node > y->node) - (x->node < y->node);
 }
 
-/* Schedules that torch has by name; others are handed over as CSV. */
+/* The row of the plan's schedule if torch has that schedule by name, else NULL. */
+static const struct sl_schedule *named_row(const struct sl_plan *plan) {
+    const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
+    return row && row->torchtitan_name ? row : NULL;
+}
+
 static void put_schedule(const struct sl_plan *plan, struct sl_text *out) {
-    static const char *const names[][2] = {{"1f1b", "1F1B"},
-                                           {"dualpipev", "DualPipeV"},
-                                           {"gpipe", "GPipe"},
-                                           {"interleaved", "Interleaved1F1B"},
-                                           {"zb-v", "ZBVZeroBubble"}};
-    for (int i = 0; plan->schedule && i < SL_COUNT(names); i++)
-        if (strcmp(names[i][0], plan->schedule) == 0) {
-            sl_text_printf(out, "pipeline_parallel_schedule = \"%s\"\n", names[i][1]);
-            return;
-        }
-    if (plan->schedule)
+    const struct sl_schedule *row = named_row(plan);
+    if (row)
+        sl_text_printf(out, "pipeline_parallel_schedule = \"%s\"\n", row->torchtitan_name);
+    else if (plan->schedule)
         sl_text_printf(out,
                        "# schedule %s: sluice export --to csv, then "
                        "pipeline_parallel_schedule_csv = \"FILE\"\n",
@@ -103,7 +102,8 @@ static void put_modules(const struct sl_plan *plan, const module_vec *modules,
 static sl_err write_in(const struct sl_export *x, struct sl_arena *arena, module_vec *modules,
                        struct sl_text *out) {
     const struct sl_plan *plan = x->plan;
-    SL_TRY(sl_interop_export_check_row(plan, "torchtitan"));
+    const struct sl_schedule *row = named_row(plan);
+    SL_TRY(sl_interop_export_check_row(plan, "torchtitan", row ? row->layout : SL_LAYOUT_LOOP));
     for (int64_t g = 0; g < x->graph->grads.count; g++) {
         const struct sl_param_grad *use = &x->graph->grads.at[g];
         const char *name = module_name(arena, x->graph->params.at[use->param].name);

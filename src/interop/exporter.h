@@ -26,10 +26,12 @@ extern const struct sl_exporter *const sl_interop_exporters[];
 /* SL_ERR_USAGE with the nearest name. */
 SL_MUST_CHECK sl_err sl_interop_exporter_find(const char *name, const struct sl_exporter **out);
 
-/* Frameworks that know a row of equal stages only: a chain in order, equal widths and micro-batch
- * sizes, stage s on the same place as stage s + p, one weight version. SL_ERR_REFUSED says who cannot
- * say what. */
-SL_MUST_CHECK sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target);
+/* Check a plan for frameworks that run a chain of equal stages only: stages in order, equal widths
+ * and micro-batch sizes, one weight version, p ranks. `layout` places stage s >= p: SL_LAYOUT_LOOP
+ * on rank s mod p, SL_LAYOUT_V on rank 2p-1-s. On SL_ERR_REFUSED the message names the target
+ * system and the feature it lacks. */
+SL_MUST_CHECK sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target,
+                                                 enum sl_layout layout);
 /* Ranks of one pipeline: places of the first replicas of its stages. */
 int sl_interop_export_ranks(const struct sl_plan *plan);
 

@@ -81,7 +81,13 @@ static sl_err check_equal(const struct sl_plan *plan, const char *target) {
     return SL_OK;
 }
 
-sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target) {
+/* The stage of the first `ranks` that is on the same worker as stage s. */
+static int first_on_worker(int s, int ranks, enum sl_layout layout) {
+    return layout == SL_LAYOUT_V && s / ranks % 2 == 1 ? ranks - 1 - s % ranks : s % ranks;
+}
+
+sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *target,
+                                   enum sl_layout layout) {
     const struct sl_schedule *row = plan->schedule ? sl_sched_row_find(plan->schedule) : NULL;
     SL_TRY(check_chain(plan, target));
     SL_TRY(check_equal(plan, target));
@@ -91,10 +97,13 @@ sl_err sl_interop_export_check_row(const struct sl_plan *plan, const char *targe
                        "--schedule 1f1b",
                        target, plan->schedule);
     int ranks = sl_interop_export_ranks(plan);
-    for (int s = ranks; s < plan->stage_count; s++)
-        if (plan->stages[s].workers[0] != plan->stages[s - ranks].workers[0])
+    for (int s = ranks; s < plan->stage_count; s++) {
+        int first = first_on_worker(s, ranks, layout);
+        if (plan->stages[s].workers[0] != plan->stages[first].workers[0])
             return sl_fail(SL_ERR_REFUSED,
-                           "%s gives stages to ranks in turn, and here %s is not where %s is",
-                           target, plan->stages[s].name, plan->stages[s - ranks].name);
+                           "%s gives stages to ranks %s, and here %s is not where %s is", target,
+                           layout == SL_LAYOUT_V ? "in a V" : "in turn", plan->stages[s].name,
+                           plan->stages[first].name);
+    }
     return SL_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "graph/blocks.h"
+#include "sched/schedule.h"
 #include "support/pipe_case.h"
 #include "support/pipe_models.h"
 
@@ -150,6 +151,62 @@ static void torchtitan_covers(void **state) {
     pipe_case_close(&c);
 }
 
+/* The plan of `c` with its stages on half as many workers, as the row's layout has it. */
+static void fold(struct pipe_case *c, const struct sl_schedule *row) {
+    struct sl_plan draft = *c->plan;
+    int n = draft.stage_count, p = n / 2;
+    struct sl_stage *stages = SL_NEW(&c->arena, struct sl_stage, n);
+    int *workers = SL_NEW(&c->arena, int, n);
+    memcpy(stages, draft.stages, sizeof *stages * (size_t)n);
+    for (int s = 0; s < n; s++) {
+        workers[s] = s < p ? s : row->layout == SL_LAYOUT_V ? n - 1 - s : s - p;
+        stages[s].workers = &workers[s];
+    }
+    draft.stages = stages;
+    draft.worker_count = p;
+    draft.schedule = row->name;
+    assert_int_equal(sl_plan_build(&c->arena, &draft, &c->plan), SL_OK);
+}
+
+/* Every schedule that torchtitan has is exported by torchtitan's name and in its layout. */
+static void torchtitan_schedules(void **state) {
+    (void)state;
+    struct pipe_case c;
+    static const int layer_stage[LAYERS] = {0, 0, 1, 1, 2, 2, 3};
+    int rows, named = 0;
+    const struct sl_schedule *const *registry = sl_sched_row_registry(&rows);
+    pipe_case_open_zoo(&c, "llama", llama);
+    for (int r = 0; r < rows; r++) {
+        struct sl_text text = {0};
+        char line[80];
+        if (!registry[r]->torchtitan_name || registry[r]->layout == SL_LAYOUT_CROSS)
+            continue;
+        cut_layers(&c, layer_stage, 4);
+        fold(&c, registry[r]);
+        if (export_to("torchtitan", &c, &text) != SL_OK)
+            fail_msg("%s: %s", registry[r]->name, sl_err_message());
+        snprintf(line, sizeof line, "pipeline_parallel_schedule = \"%s\"\n",
+                 registry[r]->torchtitan_name);
+        assert_non_null(strstr(text.at, line));
+        assert_non_null(strstr(text.at, "pipeline_parallel_degree = 2\n"));
+        named++;
+        sl_text_free(&text);
+    }
+    assert_int_equal(named, 5);
+    const struct sl_schedule *row = sl_sched_row_find("dualpipe-v");
+    struct sl_text text = {0};
+    cut_layers(&c, layer_stage, 4);
+    fold(&c, row);
+    assert_int_equal(export_to("torchtitan", &c, &text), SL_OK);
+    assert_non_null(strstr(text.at, "pipeline_parallel_schedule = \"DualPipeV\"\n"));
+    sl_text_free(&text);
+    text = (struct sl_text){0};
+    assert_int_equal(export_to("megatron", &c, &text), SL_ERR_REFUSED); /* it has no V */
+    assert_non_null(strstr(sl_err_message(), "in turn"));
+    sl_text_free(&text);
+    pipe_case_close(&c);
+}
+
 /* ---- json ---- */
 
 static int64_t number_after(const char **text, const char *key) {
@@ -247,7 +304,7 @@ static void refuses(void **state) {
         sl_text_put(&text, at + strlen(broken[i].old));
         if (sl_plan_read(&arena, "t", text.at, text.length, &plan) != SL_OK)
             fail_msg("%s", sl_err_message());
-        assert_int_equal(sl_interop_export_check_row(plan, "Them"), SL_ERR_REFUSED);
+        assert_int_equal(sl_interop_export_check_row(plan, "Them", SL_LAYOUT_LOOP), SL_ERR_REFUSED);
         if (!strstr(sl_err_message(), broken[i].reason) || !strstr(sl_err_message(), "Them"))
             fail_msg("row %d: %s", i, sl_err_message());
         sl_text_free(&text);
@@ -291,8 +348,11 @@ static void refuses_models(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(megatron_round_trip), cmocka_unit_test(torchtitan_covers),
-        cmocka_unit_test(json_says_all),       cmocka_unit_test(refuses),
+        cmocka_unit_test(megatron_round_trip),
+        cmocka_unit_test(torchtitan_covers),
+        cmocka_unit_test(torchtitan_schedules),
+        cmocka_unit_test(json_says_all),
+        cmocka_unit_test(refuses),
         cmocka_unit_test(refuses_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
