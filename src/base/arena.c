@@ -1,4 +1,4 @@
-/* Arenas: a chain of blocks, each twice as large as the one before, up to a limit. */
+/* Arena: a list of blocks; each new block has twice the size of the last, up to a limit. */
 #include "base/arena.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@ enum { FIRST_BLOCK = 4096, LAST_BLOCK = 4 << 20, ALIGN = 16 };
 
 struct sl_arena_block {
     struct sl_arena_block *before;
-    size_t size, at; /* bytes behind this header, bytes used */
+    size_t size, at; /* bytes after this header; bytes used */
 };
 
 static sl_on_out_of_memory *handler; /* set before threads start */

@@ -1,10 +1,11 @@
-/* Arenas: memory that lives and dies together.
+/* Arena: a group of allocations that are freed together.
  *
- * A long-lived arena holds frozen objects; a scratch arena is used with mark and release. Memory is
- * zeroed. Small allocations cannot fail in a way a caller could mend: when malloc says no, the
- * process ends (sl_out_of_memory). What is large enough
- * to fail for good reasons (slabs, data sets, files) is sized first and allocated by functions that
- * return sl_err, and readers of untrusted files validate sizes before they allocate.
+ * A long-lived arena holds frozen objects. A scratch arena is used with mark and release. Memory is
+ * zeroed.
+ *
+ * Small allocations do not return errors: when malloc fails, sl_out_of_memory ends the
+ * process. Large allocations (slabs, data sets, files) go through functions
+ * that return sl_err. Readers of untrusted files check sizes before they allocate.
  */
 #ifndef SL_BASE_ARENA_H
 #define SL_BASE_ARENA_H
@@ -15,8 +16,8 @@
 struct sl_arena_block;
 
 struct sl_arena {
-    struct sl_arena_block *block; /* newest block; older ones are linked behind it */
-    int64_t used_bytes;           /* over all blocks, for tests and reports */
+    struct sl_arena_block *block; /* newest block, head of a list */
+    int64_t used_bytes;           /* sum over all blocks, for tests and reports */
 };
 
 struct sl_arena_mark {

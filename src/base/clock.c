@@ -1,4 +1,4 @@
-/* Monotonic time in nanoseconds. */
+/* Clocks in nanoseconds. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/clock.h"
 

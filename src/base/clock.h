@@ -1,4 +1,4 @@
-/* Monotonic time in nanoseconds. */
+/* Clocks in nanoseconds: monotonic time, and processor time of a thread or of the process. */
 #ifndef SL_BASE_CLOCK_H
 #define SL_BASE_CLOCK_H
 
@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 int64_t sl_clock_ns(void);
-bool sl_clock_past(int64_t until_ns); /* 0: never */
+bool sl_clock_past(int64_t until_ns); /* is it later than until_ns? 0: no deadline, false */
 
-/* Processor time of this thread: what it takes does not depend on who else runs. */
+/* Processor time of this thread. Time in which other threads had the core does not count. */
 int64_t sl_clock_cpu_ns(void);
 
-/* Processor time of this process: of all its threads, in it and in the system. */
+/* Processor time of all threads of this process, user and system. */
 int64_t sl_clock_process_ns(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Errors: the thread-local message behind `sl_err`. */
+/* Errors: the thread-local message that belongs to an `sl_err`. */
 #include "base/err.h"
 
 #include <stdio.h>

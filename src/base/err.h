@@ -1,8 +1,8 @@
 /* Errors: a code that is also the exit status, and one thread-local message.
  *
- * What the world can cause (input, memory, device, peer) returns `sl_err`; what only we can cause
- * is SL_ASSERT. A message says what, which, why and what to try. Context is added while the error
- * travels up (`sl_err_context`), so the message reads from the outside in:
+ * A function returns `sl_err` for failures that input, memory, a device or a peer can cause, and
+ * uses SL_ASSERT for bugs. A message states what is wrong, where, why and what to try. Callers add
+ * context in front (`sl_err_context`), so the message reads from the outside in:
  *
  *     models/foo.model:12:9: matmul: inner sizes differ: [B,128,64] x [32,10]
  */
@@ -22,7 +22,7 @@
 #define SL_PRINTF(fmt, args)
 #endif
 
-/* Record a message and return `code`; the previous message is lost. */
+/* Replace the recorded message and return `code`. */
 sl_err sl_fail(sl_err code, const char *fmt, ...) SL_PRINTF(2, 3);
 sl_err sl_vfail(sl_err code, const char *fmt, va_list args) SL_PRINTF(2, 0);
 
@@ -47,7 +47,7 @@ void sl_err_set_message(const char *text);
             goto out;                                                                              \
     } while (0)
 
-/* A bug of ours: says where and aborts, in release builds too. */
+/* Print the place of a failed assertion and abort, in release builds too. */
 _Noreturn void sl_assert_fail(const char *expr, const char *file, int line);
 #define SL_ASSERT(expr) ((expr) ? (void)0 : sl_assert_fail(#expr, __FILE__, __LINE__))
 

@@ -1,5 +1,5 @@
-/* Numbers of 16 bits: bf16 is the upper half of an fp32, fp16 is IEEE's. Rounded to the nearest,
- * ties to even. */
+/* Conversions between float and the 16-bit formats bf16 (upper half of an fp32) and fp16 (IEEE
+ * binary16). Rounding is to nearest, ties to even. */
 #ifndef SL_BASE_HALF_H
 #define SL_BASE_HALF_H
 
@@ -28,9 +28,9 @@ static inline uint16_t sl_fp16_of(float x) {
     bits &= 0x7FFFFFFF;
     if (bits > 0x7F800000)
         return 0x7E00;
-    if (bits >= 0x477FF000) /* 65520 and more */
+    if (bits >= 0x477FF000) /* 65520 and above round to infinity */
         return (uint16_t)(sign | 0x7C00);
-    if (bits < 0x38800000) { /* less than 2^-14: multiples of 2^-24, as the sum's last bits */
+    if (bits < 0x38800000) { /* below 2^-14: adding 0.5 rounds to a multiple of 2^-24 */
         float shifted;
         memcpy(&shifted, &bits, sizeof shifted);
         shifted += 0.5F;

@@ -1,4 +1,4 @@
-/* XXH3-64 over bytes that come in pieces, and its text. */
+/* Incremental XXH3-64 and its text form. */
 #include "base/hash.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ struct sl_hasher *sl_hasher_open(void) {
     struct sl_hasher *hasher = sl_realloc(NULL, sizeof *hasher);
     hasher->state = XXH3_createState();
     if (!hasher->state)
-        sl_out_of_memory(576) /* about the size of its state */;
+        sl_out_of_memory(576) /* about the size of the state */;
     sl_hasher_reset(hasher);
     return hasher;
 }

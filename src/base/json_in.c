@@ -199,7 +199,7 @@ sl_err sl_json_take(struct sl_json_in *json, enum sl_json_event kind) {
     return SL_OK;
 }
 
-/* Exactly, from the text: a double holds whole numbers up to 2^53 only. "1e3" is one too. */
+/* Parse the text, not the double, which is exact only up to 2^53. Accepts "1e3" too. */
 static bool whole_number(const struct sl_json_in *json, int64_t *out) {
     char copy[64], *stop;
     SL_ASSERT(json->string.length < sizeof copy);

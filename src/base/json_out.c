@@ -1,4 +1,4 @@
-/* JSON writer: commas, quotes and escapes onto sl_text. */
+/* JSON writer: commas, quotes and escapes into sl_text. */
 #include "base/json.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static void begin_item(struct sl_json_out *json) {
     newline(json);
 }
 
-/* Bytes of the UTF-8 character that begins here, 0 when none does. */
+/* Length of the UTF-8 character at `at`, 0 if there is none. */
 static int utf8_bytes(const unsigned char *at) {
     static const struct {
         unsigned char from, to, second_from, second_to;
@@ -47,7 +47,7 @@ static int utf8_bytes(const unsigned char *at) {
     return 0;
 }
 
-/* Names of files may hold anything, JSON only UTF-8: other bytes become U+FFFD. */
+/* JSON text is UTF-8 but file names may hold any bytes: replace invalid bytes by U+FFFD. */
 static void put_quoted(struct sl_text *text, const char *value) {
     sl_text_put(text, "\"");
     for (const unsigned char *at = (const unsigned char *)value; *at;) {

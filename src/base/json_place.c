@@ -1,9 +1,9 @@
-/* Strings of a JSON text without a copy. */
+/* Unescape JSON strings in place. */
 #include "base/json_place.h"
 
 #include <string.h>
 
-/* Four hexadecimal digits, or -1. */
+/* The value of four hexadecimal digits, or -1. */
 static int hex4(const char *at, const char *end) {
     int code = 0;
     if (end - at < 4)
@@ -21,7 +21,7 @@ static int hex4(const char *at, const char *end) {
     return code;
 }
 
-/* Every \u has its digits, and none of them is the character 0. */
+/* Does every \u have four digits, and does none encode the character 0? */
 static bool escapes_ok(const char *at, const char *end) {
     for (; at + 1 < end; at++) {
         if (*at != '\\')
@@ -43,7 +43,7 @@ char *sl_json_in_place(const struct sl_json_in *json) {
     if (!escapes_ok(at, at + length) || memchr(at, 0, length))
         return NULL;
     const char *plain = sl_json_unescape(json, &scratch);
-    memcpy(at, plain, strlen(plain) + 1); /* never longer than its escapes */
+    memcpy(at, plain, strlen(plain) + 1); /* an unescaped string is never longer */
     sl_arena_free(&scratch);
     return at;
 }

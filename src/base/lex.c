@@ -1,4 +1,4 @@
-/* One lexer for every text format of ours. */
+/* The lexer of all text formats. */
 #include "base/lex.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@ static bool is_name_char(const struct sl_lex *lex, char c) {
     return isalnum((unsigned char)c) || c == '_' || c == '.' || (lex->dashes && c == '-');
 }
 
-/* A text without a file name (a piece that a program made) has no place worth naming. */
+/* Generated text has no file name: give no position. */
 static sl_err add_place(const char *file, struct sl_pos pos) {
     if (!*file)
         return SL_ERR_INPUT;

@@ -1,9 +1,8 @@
-/* One lexer for every text format of ours (model, machine, cost, plan, sched).
+/* The lexer of all text formats of Sluice (model, machine, cost, plan, sched).
  *
- * Tokens: names (letters, digits, _ . and -, see below), numbers, "strings", punctuation, ends of
- * line, end of file. `#` starts a comment. A name may hold `.` and, when `dashes` is set, `-`
- * (formats without arithmetic). Numbers carry no sign. Newlines are tokens; a format that does not
- * care skips them. Every error has file:line:column, and the lexer never reads past the text.
+ * Tokens: names, unsigned numbers, "strings", punctuation, newline, end of file. `#` starts a
+ * comment. A name consists of letters, digits, `_` and `.`, and of `-` if `dashes` is set (formats
+ * without arithmetic). Every error has file:line:column. The lexer never reads past the text.
  */
 #ifndef SL_BASE_LEX_H
 #define SL_BASE_LEX_H
@@ -16,13 +15,13 @@ enum sl_tok_kind {
     SL_TOK_NAME,
     SL_TOK_INT,
     SL_TOK_FLOAT,
-    SL_TOK_STRING, /* text is between the quotes; \" \\ \n \t are the only escapes, kept as is */
-    SL_TOK_PUNCT,  /* one of the one- or two-character signs */
+    SL_TOK_STRING, /* text between the quotes; the escapes \" \\ \n \t are not resolved */
+    SL_TOK_PUNCT,  /* one or two characters */
 };
 
 struct sl_pos {
     int line, column; /* from 1 */
-    const char *file; /* as given to sl_lex_open; NULL: the lexer's */
+    const char *file; /* as given to sl_lex_open; NULL: the file of the lexer */
 };
 
 struct sl_tok {
@@ -38,10 +37,10 @@ struct sl_lex {
     const char *at, *end, *line_start;
     int line;
     bool dashes;
-    struct sl_tok tok; /* the token we look at */
+    struct sl_tok tok; /* current token */
 };
 
-/* Start on a text (it need not be terminated) and read the first token. */
+/* Start on a text (need not be terminated) and read the first token. */
 SL_MUST_CHECK sl_err sl_lex_open(struct sl_lex *lex, const char *file, const char *text,
                                  size_t length, bool dashes);
 SL_MUST_CHECK sl_err sl_lex_next(struct sl_lex *lex);
@@ -50,7 +49,8 @@ SL_MUST_CHECK sl_err sl_lex_next(struct sl_lex *lex);
 bool sl_lex_is(const struct sl_lex *lex, const char *punct);
 bool sl_lex_is_name(const struct sl_lex *lex, const char *name);
 
-/* Demand and move on. `what` says what was expected, for the message. */
+/* Check the kind of the current token, return its value and advance. `what` names the expected
+ * thing in the error. */
 SL_MUST_CHECK sl_err sl_lex_expect(struct sl_lex *lex, const char *punct);
 SL_MUST_CHECK sl_err sl_lex_take_name(struct sl_lex *lex, const char *what, struct sl_str *out);
 SL_MUST_CHECK sl_err sl_lex_take_int(struct sl_lex *lex, const char *what, int64_t *out);
@@ -59,8 +59,8 @@ SL_MUST_CHECK sl_err sl_lex_take_string(struct sl_lex *lex, const char *what, st
 SL_MUST_CHECK sl_err sl_lex_take_newline(struct sl_lex *lex);
 SL_MUST_CHECK sl_err sl_lex_skip_newlines(struct sl_lex *lex);
 
-/* Lines that begin with a word: each goes to its word's reader, with the token behind the word.
- * Ends at the first line that begins otherwise. */
+/* Call the reader of each line's first word, with the token after the word as current token. Stop
+ * at the first line that begins with another word. */
 struct sl_lex_line {
     const char *word;
     sl_err (*read)(void *reader);
@@ -68,12 +68,12 @@ struct sl_lex_line {
 SL_MUST_CHECK sl_err sl_lex_take_lines(struct sl_lex *lex, const struct sl_lex_line *lines,
                                        int count, void *reader);
 
-/* file:line:column: message, at the current token or at a remembered place; SL_ERR_INPUT. */
+/* Fail with SL_ERR_INPUT and "file:line:column: message", at the current token or at `pos`. */
 sl_err sl_lex_fail(const struct sl_lex *lex, const char *fmt, ...) SL_PRINTF(2, 3);
 sl_err sl_lex_fail_at(const struct sl_lex *lex, struct sl_pos pos, const char *fmt, ...)
     SL_PRINTF(3, 4);
 
-/* What the current token is, for "expected X, found Y". */
+/* Describe the current token, for "expected X, found Y". */
 const char *sl_lex_found(const struct sl_lex *lex, char out[64]);
 
 #endif

@@ -1,4 +1,4 @@
-/* Messages for people, on standard error. */
+/* Messages for the user on standard error. */
 #include "base/log.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 /* Written once by sl_log_open before threads start, then only read. */
 static enum sl_log_level log_level = SL_LOG_NORMAL;
 static bool log_terminal, log_colour;
-static int open_lines; /* of the status or frame that the cursor stands behind */
+static int open_lines; /* lines of the status or frame that ends at the cursor */
 
 void sl_log_open(enum sl_log_level level, bool terminal, bool colour) {
     log_level = level;
@@ -19,7 +19,7 @@ void sl_log_open(enum sl_log_level level, bool terminal, bool colour) {
 bool sl_log_is_terminal(void) { return log_terminal; }
 bool sl_log_has_colour(void) { return log_colour; }
 
-/* Takes away what will be drawn again: up to its first line, then everything below. */
+/* Erase the status or frame: move to its first line, then clear to the end of the screen. */
 static void erase_open(void) {
     if (open_lines > 1)
         fprintf(stderr, "\r\033[%dA\033[J", open_lines - 1);
@@ -49,15 +49,15 @@ void sl_log_warn(const char *fmt, ...) { LOG_BODY(SL_LOG_QUIET, "warning: "); }
 
 void sl_log_debug(const char *fmt, ...) { LOG_BODY(SL_LOG_VERBOSE, ""); }
 
-/* What is drawn again must stay on one line: where it wraps, the first part would be left behind.
- */
+/* Cut the line at the width of the terminal: erase_open would leave the first part of a wrapped
+ * line on the screen. */
 static void clip_to_terminal(char *line) {
     struct winsize size = {0};
     size_t column = 0;
     if (ioctl(fileno(stderr), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return;
     for (; *line; line++) {
-        bool first_byte = ((unsigned char)*line & 0xC0) != 0x80; /* of a character in UTF-8 */
+        bool first_byte = ((unsigned char)*line & 0xC0) != 0x80; /* of a UTF-8 character */
         if (first_byte && ++column == size.ws_col) {
             *line = 0;
             return;

@@ -1,4 +1,4 @@
-/* Messages for people, on standard error: notes, warnings, progress. Data never goes here. */
+/* Messages for the user on standard error: notes, warnings, progress. Never data. */
 #ifndef SL_BASE_LOG_H
 #define SL_BASE_LOG_H
 
@@ -17,14 +17,14 @@ void sl_log_note(const char *fmt, ...) SL_PRINTF(1, 2);
 void sl_log_warn(const char *fmt, ...) SL_PRINTF(1, 2);
 void sl_log_debug(const char *fmt, ...) SL_PRINTF(1, 2);
 
-/* One line that replaces itself on a terminal; elsewhere it is printed only when `keep`. */
+/* A status line, redrawn in place on a terminal. Elsewhere it is printed only if `keep`. */
 void sl_log_status(bool keep, const char *fmt, ...) SL_PRINTF(2, 3);
-/* Takes that line away, before data is printed. */
+/* Erase the status line, before data is printed. */
 void sl_log_status_end(void);
 
-/* Lines that replace themselves, on a terminal only. Notes go above them; they are drawn again with
- * the next frame. */
+/* Several lines, redrawn in place; on a terminal only. A note erases them, and the next frame draws
+ * them again. */
 void sl_log_frame(const char *lines);
-void sl_log_keep_frame(void); /* leave the last one where it is */
+void sl_log_keep_frame(void); /* leave the last frame on the screen */
 
 #endif

@@ -16,7 +16,7 @@ struct sl_map {
 
 /* Starts as {0}. Keys must outlive the map. */
 void sl_map_put(struct sl_map *map, struct sl_str key, int64_t value);
-/* The slot's value, or NULL when absent; valid until the next put. */
+/* A pointer to the value, or NULL if absent; valid until the next put. */
 int64_t *sl_map_find(const struct sl_map *map, struct sl_str key);
 void sl_map_free(struct sl_map *map);
 

@@ -1,4 +1,4 @@
-/* Modules. */
+/* Modules: search, load, check the build. */
 #include "base/module.h"
 
 #include "base/text.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Relative to the program: a build tree, its tests, an installation. */
+/* Relative to the program: a build tree, its tests, an installed tree. */
 static const char *const places[] = {"", "../", "../lib/sluice/", "../lib64/sluice/",
                                      "../lib/x86_64-linux-gnu/sluice/"};
 
@@ -30,11 +30,11 @@ static void *open_beside(const char *directory, const char *file, struct sl_text
     return NULL;
 }
 
-/* Objects of another build are laid out in another way: whoever used them would crash. */
+/* Refuse a module of another build: its structs may have another layout. */
 static sl_err check_build(void *handle, const char *file, const void *symbol, const char *build) {
-    const char *says = dlsym(handle, SL_MODULE_SAYS);
+    const char *found = dlsym(handle, SL_MODULE_BUILD_SYMBOL);
     Dl_info info = {0};
-    if (!build || (says && strcmp(says, build) == 0))
+    if (!build || (found && strcmp(found, build) == 0))
         return SL_OK;
     if (dladdr(symbol, &info) && info.dli_fname)
         file = info.dli_fname;

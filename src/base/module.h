@@ -1,16 +1,16 @@
-/* Modules: parts of the program that need what not every machine has, loaded when asked for. */
+/* Modules: optional shared libraries (CUDA, MPI) that are loaded on first use. */
 #ifndef SL_BASE_MODULE_H
 #define SL_BASE_MODULE_H
 
 #include "base/err.h"
 
-/* What a module exports; the rest of it is compiled with hidden names. */
+/* Marks the exported symbols of a module; all others are hidden. */
 #define SL_MODULE_EXPORT __attribute__((visibility("default")))
 
-/* The object `symbol` of the module `file` (libsluice_x.so), which is looked for beside the
- * program, in its tree's lib/sluice, and where the system looks. It stays loaded. build: what the
- * module must say of itself in its text SL_MODULE_SAYS, else it is refused; NULL: nothing. */
-#define SL_MODULE_SAYS "sl_comm_module_build"
+/* Load the module `file` (libsluice_x.so) and return the address of its object `symbol`. The search
+ * path is the directory of the program, lib/sluice of its tree, then the system's. The module stays
+ * loaded. Unless `build` is NULL, the module's string SL_MODULE_BUILD_SYMBOL must equal it. */
+#define SL_MODULE_BUILD_SYMBOL "sl_comm_module_build"
 SL_MUST_CHECK sl_err sl_module_load(const char *file, const char *symbol, const char *build,
                                     const void **out);
 

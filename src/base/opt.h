@@ -1,5 +1,4 @@
-/* Command-line options as tables: one row per option, the same rows make help, man pages and
- * completions. */
+/* Command-line options as tables. The rows also generate help, man pages and completions. */
 #ifndef SL_BASE_OPT_H
 #define SL_BASE_OPT_H
 
@@ -9,7 +8,7 @@ struct sl_option {
     const char *name; /* "--micro"; a row {0} ends a table */
     const char *arg;  /* "M", or NULL for a flag */
     const char *help; /* one line */
-    bool repeats;     /* may be given several times */
+    bool repeats;     /* may be given more than once */
 };
 
 enum { SL_ARGS_MAX = 256 };
@@ -24,8 +23,8 @@ struct sl_args {
     int option_count;
 };
 
-/* Accepts --name value, --name=value, and `--` before positional arguments only. Unknown options
- * name the nearest known one. `common` (may be NULL) is a second table. */
+/* Accepts --name value and --name=value; only positional arguments may follow `--`. The error for
+ * an unknown option suggests the nearest known one. `common` (may be NULL) is a second table. */
 SL_MUST_CHECK sl_err sl_args_parse(struct sl_args *args, const char *command,
                                    const struct sl_option *options, const struct sl_option *common,
                                    int argc, char **argv);

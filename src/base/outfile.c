@@ -1,4 +1,4 @@
-/* Files that are whole or absent. */
+/* Output files that are written atomically. */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "base/outfile.h"
 
@@ -17,7 +17,7 @@ static sl_err fail(const struct sl_outfile *file, const char *what) {
     return sl_fail(SL_ERR_SYSTEM, "%s: cannot %s: %s", name_of(file), what, strerror(errno));
 }
 
-/* A file without a name beside `path`, or -1. */
+/* Open an unnamed file in the directory of `path`; -1 on failure. */
 static int open_unnamed(const char *path) {
     const char *slash = strrchr(path, '/');
     struct sl_text folder = {0};
@@ -63,7 +63,7 @@ sl_err sl_outfile_write(struct sl_outfile *file, const void *bytes, size_t lengt
     return SL_OK;
 }
 
-/* A link cannot take the place of a file: then it gets another name first, whole as it is. */
+/* linkat cannot replace a file. If `path` exists, link to a temporary name and rename. */
 static sl_err give_name(struct sl_outfile *file) {
     char unnamed[64];
     snprintf(unnamed, sizeof unnamed, "/proc/self/fd/%d", file->fd);

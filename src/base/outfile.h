@@ -1,12 +1,12 @@
-/* A file that appears under its name when it is whole, or not at all.
+/* An output file that is written atomically: it appears under its name when complete, or never.
  *
- *     open    a file without a name in the same directory (O_TMPFILE); where the system has none of
- *             those, one with a temporary name
+ *     open    creates an unnamed file in the same directory (O_TMPFILE), or a file with a temporary
+ *             name if the file system has no O_TMPFILE
  *     write   any number of times
- *     close   gives it its name, in place of what had it; after an error it is gone instead
+ *     close   renames it to `path`, replacing an existing file; after an error deletes it
  *
- * Whoever is killed on the way leaves nothing behind. "-" is standard output; devices and pipes are
- * written as they are. */
+ * A killed process leaves no unnamed file. "-" is standard output. Devices and pipes are written
+ * directly. */
 #ifndef SL_BASE_OUTFILE_H
 #define SL_BASE_OUTFILE_H
 
@@ -15,14 +15,14 @@
 struct sl_outfile {
     int fd;
     const char *path;
-    struct sl_text temporary; /* its name while it is not whole; "": it has none */
-    bool direct;              /* what is written is there at once */
+    struct sl_text temporary; /* temporary name; "": unnamed */
+    bool direct;              /* stdout, device or pipe: written directly */
 };
 
 SL_MUST_CHECK sl_err sl_outfile_open(struct sl_outfile *file, const char *path);
 SL_MUST_CHECK sl_err sl_outfile_write(struct sl_outfile *file, const void *bytes, size_t length);
-/* `err` is what happened so far; the file counts only when it is SL_OK. Returns it, or what closing
- * adds. Once for every open that was SL_OK. */
+/* Keeps the file only if `err`, the caller's result so far, is SL_OK. Returns `err`, or the error
+ * of closing. Call once after every successful open. */
 SL_MUST_CHECK sl_err sl_outfile_close(struct sl_outfile *file, sl_err err);
 
 #endif

@@ -1,12 +1,12 @@
-/* Parallel for with a result that does not depend on the number of threads: item i is always done
- * by the same call, only who calls it differs. Desk rooms use no other threads. */
+/* Deterministic parallel for: body(ctx, i) is called once for each i, on any thread. Components
+ * below device use threads only through it. */
 #ifndef SL_BASE_PAR_H
 #define SL_BASE_PAR_H
 
 #include <stdint.h>
 
-/* Call body(ctx, i) for every i in [0, count), on up to `threads` threads (0 = all cores). Bodies
- * must not touch each other's data. Returns when all are done. */
+/* Call body(ctx, i) for every i in [0, count), on up to `threads` threads (0: all cores). Calls
+ * must not share mutable data. Returns when all calls have returned. */
 void sl_par_for(int64_t count, int threads, void (*body)(void *ctx, int64_t i), void *ctx);
 
 /* Cores this process may use. */

@@ -1,4 +1,4 @@
-/* Random numbers by counter: Philox 4x32-10 (Salmon et al., SC 2011). */
+/* Counter-based random numbers: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers"). */
 #include "base/rng.h"
 
 #include "base/map.h"

@@ -1,4 +1,4 @@
-/* Random numbers by counter (Philox 4x32-10): no state, so that any layout draws the same numbers.
+/* Counter-based random numbers (Philox 4x32-10): no state, so any layout draws the same numbers.
  *
  * A draw is a pure function of (seed, stream, index). Streams separate uses (a parameter's initial
  * values, a dropout node, the shuffle of an epoch).
@@ -15,7 +15,7 @@ struct sl_rng_block {
 /* 128 random bits. */
 struct sl_rng_block sl_rng_draw(uint64_t seed, uint64_t stream, uint64_t index);
 
-/* 32 bits / uniform in [0, 1) / standard normal, the i-th of its stream. */
+/* Number `index` of a stream: 32 bits, uniform in [0, 1), standard normal. */
 uint32_t sl_rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
 double sl_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 double sl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
@@ -23,7 +23,7 @@ double sl_rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
 int64_t sl_rng_below(uint64_t seed, uint64_t stream, uint64_t index, int64_t count);
 
 /* The index-th element of a pseudo-random permutation of [0, count): a Feistel network with cycle
- * walking, so that a shuffle needs no memory and any position can be asked for. */
+ * walking. A shuffle needs no memory, and any position can be computed alone. */
 int64_t sl_rng_permute(uint64_t seed, uint64_t stream, int64_t index, int64_t count);
 
 /* A stream number for a name. */

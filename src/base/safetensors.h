@@ -4,11 +4,11 @@
  *                             { "name": {"dtype": "F32", "shape": [3,5],
  *                                        "data_offsets": [begin, end]}, "__metadata__": {...} }
  *
- * What a reader may rely on after sl_st_open or sl_st_parse: every tensor lies inside the file, the
- * tensors cover the data without a hole and without overlap, sizes agree with dtype and shape,
- * names are unique and free of control characters. All of this is checked before anything in
- * proportion to a number *in* the file is allocated; memory is at most the header's size plus one
- * row of 32 bytes per tensor. Tensors are listed by name.
+ * sl_st_open and sl_st_parse guarantee: every tensor lies inside the file; the tensors cover the
+ * data without gap or overlap; sizes agree with dtype and shape; names are unique and have no
+ * control characters. These checks allocate no memory in proportion to a number *in* the file:
+ * memory is at most the header's size plus a row of 32 bytes per tensor. Tensors are sorted by
+ * name.
  */
 #ifndef SL_BASE_SAFETENSORS_H
 #define SL_BASE_SAFETENSORS_H
@@ -41,7 +41,7 @@ bool sl_st_dtype_parse(struct sl_str name, enum sl_st_dtype *out);
 
 enum { SL_ST_RANK = 8, SL_ST_HEADER_MAX = 100000000 };
 
-/* Largest size of a file and of a tensor: what JSON numbers hold exactly. */
+/* Largest size of a file and of a tensor: JSON numbers are exact up to 2^53. */
 #define SL_ST_BYTES_MAX ((int64_t)1 << 53)
 
 struct sl_st_tensor {
@@ -53,7 +53,7 @@ struct sl_st_tensor {
     int64_t size_bytes; /* = product of dim, times the dtype's bytes */
 };
 
-/* dtype bytes x shape, or -1 when a size is negative or the product leaves SL_ST_BYTES_MAX. */
+/* dtype bytes x shape, or -1 if a size is negative or the product exceeds SL_ST_BYTES_MAX. */
 int64_t sl_st_size_bytes(enum sl_st_dtype dtype, int rank, const int64_t *dim);
 /* "F32 [3,5]" */
 enum { SL_ST_TEXT = 200 };
@@ -72,7 +72,7 @@ struct sl_st {
     struct sl_st_row *rows; /* by name */
     char *header;           /* the text; names point into it */
     size_t header_bytes;
-    uint64_t header_hash; /* of everything in front of the data */
+    uint64_t header_hash; /* of all bytes before the data */
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
 };
@@ -82,21 +82,20 @@ SL_MUST_CHECK sl_err sl_st_open(const char *path, struct sl_st *out);
 /* Check the first `length` bytes of a file that is `file_bytes` long; they must hold the header. */
 SL_MUST_CHECK sl_err sl_st_parse(const char *path, const void *bytes, size_t length,
                                  int64_t file_bytes, struct sl_st *out);
-void sl_st_close(struct sl_st *st); /* also of {0} */
+void sl_st_close(struct sl_st *st); /* {0} is allowed */
 
-/* The i-th tensor by name; the index of a name or -1; a note's value or NULL. */
+/* The i-th tensor in name order; the index of a name or -1; the value of a note or NULL. */
 void sl_st_get(const struct sl_st *st, int64_t index, struct sl_st_tensor *out);
 int64_t sl_st_find(const struct sl_st *st, const char *name);
 const char *sl_st_note(const struct sl_st *st, const char *key);
 
-/* `size_bytes` bytes of the tensor from `from` on. Threads may read one sl_st together. */
+/* Read `size_bytes` bytes of the tensor, starting at byte `from`. Thread-safe. */
 SL_MUST_CHECK sl_err sl_st_read(const struct sl_st *st, const struct sl_st_tensor *tensor,
                                 int64_t from, int64_t size_bytes, void *out);
 
-/* Writing: announce every tensor, then bring the bytes in the order of sl_st_writer_next. The
- * writer sorts by element size (largest first), so that each tensor is aligned to its elements and
- * no hole is needed; inside one element size the announced order stays. Nothing is kept in memory
- * but the header. */
+/* Writer: add every tensor, start, then put the bytes in the order of sl_st_writer_next. The order
+ * is by element size, largest first, so that tensors are aligned without gaps; tensors of equal
+ * element size stay in the order of sl_st_writer_add. Only the header is kept in memory. */
 struct sl_st_sink {
     void *ctx;
     sl_err (*write)(void *ctx, const void *bytes, size_t length);
@@ -104,7 +103,7 @@ struct sl_st_sink {
 
 struct sl_st_entry {
     struct sl_st_tensor tensor; /* offset is counted from the start of the data */
-    int64_t number;             /* as announced, from 0 */
+    int64_t number;             /* order of sl_st_writer_add, from 0 */
 };
 
 struct sl_st_writer {
@@ -112,9 +111,9 @@ struct sl_st_writer {
     SL_VEC(struct sl_st_entry) entries;
     SL_VEC(struct sl_st_note) notes;
     struct sl_arena arena;
-    int64_t header_bytes; /* with the eight bytes of its length; 0: not started */
+    int64_t header_bytes; /* includes the eight bytes of its length; 0: not started */
     int64_t at;           /* entry whose bytes come next */
-    int64_t missing;      /* bytes it still lacks */
+    int64_t missing;      /* bytes of that entry still to be written */
 };
 
 void sl_st_writer_open(struct sl_st_writer *writer, struct sl_st_sink sink);
@@ -122,16 +121,16 @@ void sl_st_writer_note(struct sl_st_writer *writer, const char *key, const char 
 /* offset and size_bytes of `tensor` are ignored. Refuses bad names, shapes and ranks. */
 SL_MUST_CHECK sl_err sl_st_writer_add(struct sl_st_writer *writer,
                                       const struct sl_st_tensor *tensor);
-/* Writes the header; `header` (may be NULL) gets its bytes, length included, for checksums. */
+/* Write the header. `header` (may be NULL) receives its bytes, length included, for checksums. */
 SL_MUST_CHECK sl_err sl_st_writer_start(struct sl_st_writer *writer, struct sl_text *header);
-/* The entry whose bytes come next, NULL when all are there. */
+/* The entry whose bytes come next; NULL when all are written. */
 const struct sl_st_entry *sl_st_writer_next(const struct sl_st_writer *writer);
-/* Bytes of that entry; may come in pieces, never of two entries at once. */
+/* Write bytes of that entry, in any number of calls. One call may not span two entries. */
 SL_MUST_CHECK sl_err sl_st_writer_put(struct sl_st_writer *writer, const void *bytes,
                                       int64_t size_bytes);
 void sl_st_writer_close(struct sl_st_writer *writer);
 
-/* A name that every reader takes: 1 to 1000 bytes of UTF-8 without control characters. */
+/* Is this a name that all readers accept: 1 to 1000 bytes of UTF-8, no control characters? */
 bool sl_st_name_ok(const char *name);
 
 #endif

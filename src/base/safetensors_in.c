@@ -1,8 +1,8 @@
-/* safetensors reader: the header is checked whole before any tensor is handed out.
+/* safetensors reader: checks the whole header before it returns any tensor.
  *
- * Two passes over the header: the first counts the tensors, so that the rows are allocated once and
- * exactly; the second fills them. Names are terminated in place (over their closing quote) and
- * shapes stay text, which keeps the memory within twice the header. */
+ * The first pass over the header counts the tensors, so that the rows are allocated once; the
+ * second pass fills them. Names are terminated in place and shapes stay text, which bounds the
+ * memory by twice the header. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/hash.h"
 #include "base/json_place.h"
@@ -19,12 +19,12 @@ enum { NOTES_MAX = 1024 };
 
 struct sl_st_row {
     const char *name;
-    int64_t begin, size_bytes; /* in the data */
+    int64_t begin, size_bytes; /* begin counts from the start of the data */
     uint32_t shape;            /* offset of its '[' in the header */
     uint8_t dtype, rank;
 };
 
-/* The key just read, as a terminated string in place of its text. */
+/* Terminate the key just read in place and check it. */
 static sl_err take_name(struct sl_json_in *json, const char **out) {
     *out = sl_json_in_place(json);
     if (!*out || !sl_st_name_ok(*out))
@@ -107,7 +107,7 @@ static sl_err read_tensor(struct sl_st *st, struct sl_json_in *json, struct sl_s
 static sl_err read_notes(struct sl_st *st, struct sl_json_in *json) {
     if (st->notes.at)
         return sl_json_fail(json, "__metadata__ is given twice");
-    SL_VEC_RESERVE(&st->notes, 1); /* seen, even when it is empty */
+    SL_VEC_RESERVE(&st->notes, 1); /* marks __metadata__ as seen even if it is empty */
     SL_TRY(sl_json_take(json, SL_JSON_OBJECT));
     for (;;) {
         struct sl_st_note note;
@@ -170,7 +170,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct sl_st_row *)a)->name, ((const struct sl_st_row *)b)->name);
 }
 
-/* The tensors cover the data exactly, and no name comes twice. */
+/* Check that the tensors cover the data exactly and that names are unique. */
 static sl_err check_rows(struct sl_st *st) {
     int64_t at = 0, room = st->file_bytes - st->data_start;
     sl_sort(st->rows, st->count, sizeof *st->rows, by_place);
@@ -212,7 +212,7 @@ static sl_err header_size(const char *path, const unsigned char first[8], int64_
     return SL_OK;
 }
 
-/* st->header holds the text, as it stands in the file. */
+/* Parse st->header, which holds the text as in the file. */
 static sl_err adopt_header(struct sl_st *st, const void *first) {
     struct sl_hasher *hasher = sl_hasher_open();
     sl_hasher_add(hasher, first, 8);

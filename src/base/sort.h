@@ -1,5 +1,5 @@
-/* Sorting in place: no memory beside the array and n log n steps for every input, which the readers
- * of untrusted files rely on (qsort of the C library may allocate a copy). Not stable. */
+/* In-place sort, not stable: no allocation, O(n log n) for every input. Readers of untrusted files
+ * need both; qsort of the C library may allocate a copy. */
 #ifndef SL_BASE_SORT_H
 #define SL_BASE_SORT_H
 

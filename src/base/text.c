@@ -1,4 +1,4 @@
-/* Text: slices, growing buffer, numbers with units, the nearest name. Files are in file.c. */
+/* Text: slices, growing buffer, numbers with units, the nearest name. */
 #include "base/text.h"
 
 #include <ctype.h>
@@ -160,7 +160,7 @@ const char *sl_human_ns(int64_t dur_ns, char out[SL_HUMAN_BYTES]) {
     return human((double)dur_ns, 1000, suffixes, SL_COUNT(suffixes), out);
 }
 
-/* Edit distance with adjacent transpositions, cut off at `limit`. */
+/* Edit distance with adjacent transpositions, at most `limit`. */
 static int edit_distance(const char *a, const char *b, int limit) {
     enum { LONGEST = 64 };
     int row[3][LONGEST + 1];

@@ -1,4 +1,4 @@
-/* Text: slices, a growing buffer, numbers with units, the nearest name, whole files. */
+/* Text: slices, a growing buffer, numbers with units, suggestions for misspelt names, files. */
 #ifndef SL_BASE_TEXT_H
 #define SL_BASE_TEXT_H
 
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A slice of somebody else's memory, not terminated. */
+/* A slice of borrowed memory, not terminated. */
 struct sl_str {
     const char *at;
     size_t length;
@@ -42,20 +42,20 @@ SL_MUST_CHECK sl_err sl_parse_bytes(const char *text, const char *where, int64_t
 /* 100GB/s, 10Gb/s (bits), 25GiB/s; result in bytes per second. */
 SL_MUST_CHECK sl_err sl_parse_bandwidth(const char *text, const char *where, double *out);
 
-/* For people: 1.5 GiB, 12.3 us, 124.4M. Written into `out`, returned. */
+/* Human-readable text: 1.5 GiB, 12.3 us, 124.4M. Written into `out`, returned. */
 enum { SL_HUMAN_BYTES = 32 };
 const char *sl_human_bytes(int64_t bytes, char out[SL_HUMAN_BYTES]);
 const char *sl_human_count(double count, char out[SL_HUMAN_BYTES]);
 const char *sl_human_ns(int64_t dur_ns, char out[SL_HUMAN_BYTES]);
 
-/* Of `count` names given by `name(ctx, i)`, the one nearest to `wanted`, or NULL when none is near
- * enough to be worth suggesting. */
+/* The name with the smallest edit distance to `wanted` among name(ctx, 0..count-1), or NULL if all
+ * differ too much to be suggested. */
 const char *sl_nearest(const char *wanted, int count, const char *(*name)(const void *ctx, int i),
                        const void *ctx);
 
-/* Whole files. Reading refuses more than `limit_bytes` (and directories) before it allocates; the
- * text is terminated and must be freed with free(). Writing goes to a temporary name beside the
- * target and is renamed, so that nothing half-written is left behind; "-" is standard output. */
+/* Whole files. Reading refuses directories and files above `limit_bytes` before it allocates; the
+ * caller frees the terminated text with free(). Writing is atomic (base/outfile.h); "-" is standard
+ * output. */
 SL_MUST_CHECK sl_err sl_file_read(const char *path, int64_t limit_bytes, char **out,
                                   size_t *length);
 SL_MUST_CHECK sl_err sl_file_write(const char *path, const void *bytes, size_t length);

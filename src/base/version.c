@@ -1,4 +1,4 @@
-/* The version of this library: SL_VERSION_STRING comes from the build's one place. */
+/* The version of this library; CMake defines SL_VERSION_STRING. */
 #include "base/version.h"
 
 const char *sl_version(void) { return SL_VERSION_STRING; }

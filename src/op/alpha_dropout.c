@@ -1,5 +1,5 @@
-/* alpha_dropout: dropped elements take selu's lowest value -L A, and an affine map brings mean and
- * variance back to 0 and 1 (Klambauer et al. 2017, section "New Dropout Technique"):
+/* alpha_dropout: a dropped element becomes selu's lowest value -L A. An affine map restores mean 0
+ * and variance 1 (Klambauer et al. 2017, section "New Dropout Technique"):
  *
  *   y = a (m x + (1 - m) (-L A)) + b,  q = 1 - p,  a = (q + (L A)^2 q p)^-1/2,  b = a p L A
  */
@@ -36,7 +36,7 @@ static void ref_dx(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {
     {"p", SL_ATTR_FLOAT, NULL, NULL},
-    {"stream", SL_ATTR_INT, "-1", NULL}, /* -1: the graph gives it one */
+    {"stream", SL_ATTR_INT, "-1", NULL}, /* -1: the graph assigns one */
     {0},
 };
 

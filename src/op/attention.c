@@ -3,10 +3,10 @@
  *   q [B,T,Hq,D]   k, v [B,S,Hk,D]   mask int [B,S], 0 = the key is padding
  *   y [B,T,Hq,D]   lse [B,Hq,T] = log of the sum of exponentials, kept for the backward pass
  *
- * Query head h reads key head h / (Hq / Hk). Causal: query i sees key j when j <= i + S - T, so
- * that with T != S the last query sees the last key. A query that sees no key gives y = 0 and lse =
- * 0 (finite, so that exp(score - lse) of a hidden key, whose score is -inf, is 0 in any kernel).
- * The backward pass recomputes the probabilities from lse: T x S is never kept.
+ * Query head h reads key head h / (Hq / Hk). Causal: query i sees key j if j <= i + S - T, so that
+ * the last query sees the last key when T != S. A query that sees no key gives y = 0 and lse = 0;
+ * lse stays finite, so exp(score - lse) of a masked key (score -inf) is 0 in any kernel. The
+ * backward pass recomputes the probabilities from lse; the T x S matrix is never kept.
  */
 #include "op/common.h"
 
@@ -74,7 +74,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Pairs of a query and a key that it may see; padding is not known here. */
+/* Number of (query, visible key) pairs, padding ignored. */
 static double visible_pairs(const struct sizes *z) {
     double t = (double)z->t, s = (double)z->s, per_head = t * s;
     if (z->causal)
@@ -82,7 +82,7 @@ static double visible_pairs(const struct sizes *z) {
     return (double)z->b * (double)z->hq * per_head;
 }
 
-/* Two products, and scale, maximum, difference, exponential and sum. */
+/* Two products per pair; then scale, maximum, difference, exponential and sum. */
 static double flops(const struct sl_op_view *v) {
     struct sizes z = sizes_of(&v->in[0], &v->in[1], v->attr);
     return visible_pairs(&z) * (4.0 * (double)z.d + 5);
@@ -97,11 +97,11 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_output(g, first, input);
 }
 
-/* One query of one head, and the keys and values of its head. */
+/* One query of one head, with the keys and values of that head. */
 struct row {
     const double *q, *k, *v; /* k, v: [S] rows, `stride` apart */
     const int32_t *mask;     /* [S] or NULL */
-    int64_t keys;            /* the first `keys` are not hidden by causality */
+    int64_t keys;            /* the causal mask admits the first `keys` */
     int64_t stride;
 };
 
@@ -125,7 +125,7 @@ static double dot(const double *a, const double *b, int64_t count) {
     return sum;
 }
 
-/* -inf: hidden. */
+/* The score of key j; -inf if masked. */
 static double score(const struct sizes *z, const struct row *row, int64_t j) {
     if (row->mask && !row->mask[j])
         return -INFINITY;
@@ -186,7 +186,7 @@ static sl_err infer_grad(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Five products: scores, dp, dq, dk, dv; exponential, difference and two factors. */
+/* Five products per pair (scores, dp, dq, dk, dv); then exponential, difference, two factors. */
 static double flops_grad(const struct sl_op_view *v) {
     struct sizes z = sizes_of(&v->in[1], &v->in[2], v->attr);
     return visible_pairs(&z) * (10.0 * (double)z.d + 5);

@@ -2,7 +2,7 @@
  *
  *   x [B,C,H,W]   y [B,C,OH,OW]
  *
- * count_include_pad: divide by the whole kernel; otherwise by what lies inside the image.
+ * count_include_pad: divide by the kernel's size; otherwise by the number of pixels in the image.
  */
 #include "op/window.h"
 
@@ -30,7 +30,7 @@ struct pool {
     int64_t size[2]; /* of a plane of x */
 };
 
-/* Forwards, *y becomes the mean of window (i, j) of plane x; backwards, *y is spread over it. */
+/* Forward: *y is the mean of window (i, j) of plane x. Backward: *y is spread over the window. */
 static void visit_window(const struct pool *p, double *x, double *y, const int64_t at[2],
                          bool backward) {
     int64_t top, bottom, left, right;

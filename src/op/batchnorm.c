@@ -5,10 +5,9 @@
  *
  *   new = (1 - momentum) old + momentum * (statistic of this micro-batch)
  *
- * y uses the biased variance, new_var the unbiased one (n / (n - 1)), as PyTorch does. Where a
- * channel has a single element (B = 1 and no pixels) PyTorch refuses; here the micro-batch size is
- * not known to the model, so that it is defined: the variance is 0, y = b, dx = 0, and the running
- * variance keeps its value, because one element says nothing about it.
+ * y uses the biased variance, new_var the unbiased one (n / (n - 1)), as in PyTorch. PyTorch
+ * refuses a channel with a single element (B = 1, no pixels). A model does not know its micro-batch
+ * size, so this case is defined here: variance 0, y = b, dx = 0, running variance unchanged.
  */
 #include "op/window.h"
 
@@ -52,7 +51,7 @@ static int grad(struct sl_grad *g, int input) {
     return input == B ? sl_op_grad_sum_channels(g, dy, g->in[B]) : -1;
 }
 
-/* The elements of a channel: element i of n lies at channel_at(&z, c, i). */
+/* Each channel has n elements; element i of channel c is at channel_at(&z, c, i). */
 struct sizes {
     int64_t channels, inner, n;
 };

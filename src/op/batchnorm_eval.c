@@ -1,8 +1,8 @@
-/* batchnorm_eval: batchnorm with the running statistics; for evaluation, and for frozen statistics.
+/* batchnorm_eval: batchnorm with the running statistics, for evaluation and frozen statistics.
  *
  *   x [B,C,...]   w, b, mean, var [C]   y = (x - mean) / sqrt(var + eps) * w + b
  *
- * It takes what batchnorm takes, momentum too (unused), so that one can replace the other.
+ * Inputs and attributes are those of batchnorm (momentum is unused), so one can replace the other.
  */
 #include "op/window.h"
 

@@ -1,11 +1,11 @@
-/* bce_with_logits: mean binary cross entropy of logits x and targets t in [0, 1]; positives weigh
- * w.
+/* bce_with_logits: mean binary cross entropy of logits x and targets t in [0, 1]; positives have
+ * weight w.
  *
  *   x, t [...]   loss []     element   (1 - t) x + u softplus(-x),  u = 1 + (w - 1) t
  *                            dx        ((1 - t) - u / (1 + exp(x))) dloss / elements
  *                            dt        (-x + (w - 1) softplus(-x)) dloss / elements
  *
- * softplus(-x) = log1p(exp(-|x|)) + max(-x, 0): nothing overflows, nothing cancels.
+ * softplus(-x) = log1p(exp(-|x|)) + max(-x, 0): no overflow, no cancellation.
  */
 #include "op/common.h"
 

@@ -1,4 +1,4 @@
-/* broadcast_to: repeat a tensor along the axes that numpy's rule adds; the gradient is sum_to.
+/* broadcast_to: repeat a tensor along the axes that numpy's broadcasting adds; gradient: sum_to.
  * broadcast_mean divides by the number of repetitions: the gradient of a mean.
  */
 #include "op/common.h"

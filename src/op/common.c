@@ -1,4 +1,4 @@
-/* What several ops share. */
+/* Helpers of several ops. */
 #include "op/common.h"
 
 #include "graph/graph.h"

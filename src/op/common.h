@@ -1,4 +1,7 @@
-/* What several ops share: broadcasting, views with B put in, emitting common gradients. */
+/* Helpers of several ops: shape checks, broadcasting, reference loops, common gradients.
+ *
+ * A shape has its batch size B as a symbol in the graph; "B put in" means that the micro-batch size
+ * replaced the symbol. */
 #ifndef SL_OP_COMMON_H
 #define SL_OP_COMMON_H
 
@@ -11,13 +14,13 @@ int64_t sl_op_numel(const struct sl_shape *shape);
 sl_err sl_op_infer_same(struct sl_infer *infer);
 /* Infer for binary ops with broadcasting. */
 sl_err sl_op_infer_broadcast(struct sl_infer *infer);
-/* Demand that input i is a float tensor of any shape. */
+/* Check that input i is a float (int) tensor. */
 SL_MUST_CHECK sl_err sl_op_need_float(const struct sl_infer *infer, int i);
 SL_MUST_CHECK sl_err sl_op_need_int(const struct sl_infer *infer, int i);
-/* Normalise a negative axis; refuses what is outside [0, rank). */
+/* Normalise a negative axis; fail if it is outside [0, rank). */
 SL_MUST_CHECK sl_err sl_op_need_axis(const struct sl_infer *infer, int rank, int64_t *axis);
 
-/* Walks the elements of `out` in order and tells the matching offset in a tensor that was
+/* An iterator over the elements of `out`: `offset` is the matching element of the tensor that was
  * broadcast to it. */
 struct sl_broadcast {
     struct sl_shape out;
@@ -29,7 +32,7 @@ void sl_op_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narr
                           const struct sl_shape *out);
 void sl_op_broadcast_next(struct sl_broadcast *walk);
 
-/* The rows of [..., n]: all leading sizes taken together. */
+/* The rows of [..., n]: count is the product of the leading sizes. */
 struct sl_rows {
     int64_t count, n;
 };
@@ -42,16 +45,16 @@ void sl_op_ref_map(const struct sl_ref *ref, double (*f)(double x));
 void sl_op_ref_zip(const struct sl_ref *ref, double (*f)(double a, double b));
 /* The same with broadcasting. */
 void sl_op_ref_zip_broadcast(const struct sl_ref *ref, double (*f)(double a, double b));
-/* One element of either dtype: out[to] = in[from]. */
+/* Copy one element of either dtype: out[to] = in[from]. */
 void sl_op_array_copy(const struct sl_array *out, int64_t to, const struct sl_array *in,
                       int64_t from);
 
-/* Gradient helpers. Sum `value` down to the shape of `like` when it was broadcast. */
+/* Gradient helpers. Sum `value` to the shape of `like`, which was broadcast. */
 int sl_op_grad_sum_to(struct sl_grad *grad, int value, int like);
-/* True when a gradient flows into some output below `count`. One that flows into another output (a
- * value kept for the backward pass, which a model took and used) is an error. */
+/* True if one of the first `count` outputs has a gradient. A gradient of a later output is an
+ * error: those are kept for the backward pass only, and a model must not use them. */
 bool sl_op_grad_flows(struct sl_grad *grad, int count);
-/* View `value` as this shape. */
+/* A view of `value` with this shape. */
 int sl_op_grad_reshape(struct sl_grad *grad, int value, struct sl_shape shape);
 /* [..., n] as [rows, n]. */
 int sl_op_grad_rows(struct sl_grad *grad, int value);

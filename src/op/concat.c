@@ -1,4 +1,4 @@
-/* concat: tensors behind one another along one axis; the gradient of each is a slice.
+/* concat: join tensors along one axis; the gradient of each is a slice.
  *
  *   [B,3,5] [B,1,5] [B,7,5]   axis=1   y [B,11,5]
  */

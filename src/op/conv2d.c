@@ -4,8 +4,8 @@
  *
  *   y[b,o,i,j] = bias[o] + sum over c,k,l of x[b, c, i s - p + k d, j s - p + l d] w[o,c,k,l]
  *
- * where c runs over the channels of o's group. The three kernels (y, dx, dw) visit the same triples
- * (y, x, w) and differ in which one they add to.
+ * where c runs over the channels of o's group. The kernels of y, dx and dw visit the same triples
+ * (y, x, w) and differ only in the member they add to.
  */
 #include "op/window.h"
 
@@ -97,11 +97,11 @@ static int grad(struct sl_grad *g, int input) {
 
 enum target { INTO_Y, INTO_X, INTO_W };
 
-struct planes { /* one image plane of the result, one of x, one kernel */
+struct planes { /* one plane of the result, one of x, one of the kernel */
     double *y, *x, *w;
 };
 
-/* All outputs that meet kernel element (k, l). */
+/* Visit all outputs that use kernel element (k, l). */
 static void visit_tap(const struct conv *c, const struct planes *p, int64_t k, int64_t l,
                       enum target target) {
     double *w = p->w + k * c->window.kernel[1] + l;
@@ -172,7 +172,7 @@ const struct sl_op sl_op_conv2d = {
     .ref = ref,
 };
 
-/* Gradients: the shape of what is computed is an attribute, so that it need not be kept. */
+/* Gradients: the result's shape is an attribute, so that x (or w) need not be kept. */
 static const struct sl_attr_desc grad_attrs[] = {
     CONV_ATTRS, {"shape", SL_ATTR_SHAPE, NULL, NULL}, {0}};
 

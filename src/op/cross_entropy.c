@@ -1,12 +1,12 @@
-/* cross_entropy: mean over the targets that count of -log softmax(logits)[target], smoothed.
+/* cross_entropy: mean of -log softmax(logits)[target] over the valid targets, with smoothing.
  *
  *   logits [..., V]   targets [...]   loss []   lse [...] (log of the sum of exponentials, kept)
  *
  *   row    (1 - s) (lse - x[t]) + s/V sum_j (lse - x[j])          s: smoothing
  *   dx     (softmax(x) - (1 - s) [j == t] - s/V) dloss / valid
  *
- * A target equal to `ignore` does not count; when none counts, loss and gradient are 0. Any other
- * target is in [0, V).
+ * A target equal to `ignore` is not valid; without a valid target, loss and gradient are 0. Any
+ * other target is in [0, V).
  */
 #include "op/common.h"
 
@@ -49,7 +49,7 @@ static int64_t count_valid(const struct sl_array *targets, int64_t rows, int64_t
     return valid;
 }
 
-/* The largest entry's own exponential is the 1 of log1p. */
+/* The exponential of the largest entry is the 1 in log1p. */
 static double log_sum_exp(const double *x, int64_t n) {
     int64_t top = 0;
     double others = 0;

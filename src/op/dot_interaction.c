@@ -1,8 +1,8 @@
-/* dot_interaction: all dot products of pairs of features (DLRM, Naumov et al. 2019), the lower
- * triangle row by row; `self` takes the diagonal too.
+/* dot_interaction: dot products of all pairs of features (DLRM, Naumov et al. 2019): the lower
+ * triangle row by row; with `self` including the diagonal.
  *
- *   x [B,F,D]   y [B,P]: x1.x0, x2.x0, x2.x1, x3.x0, ...      P = F (F - 1) / 2, self: F (F + 1) /
- * 2
+ *   x [B,F,D]   y [B,P]: x1.x0, x2.x0, x2.x1, x3.x0, ...
+ *               P = F (F - 1) / 2, with self F (F + 1) / 2
  */
 #include "op/common.h"
 

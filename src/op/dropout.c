@@ -1,6 +1,5 @@
-/* dropout: each element is 0 with probability p, else divided by 1 - p. It is linear and its mask
- * is a function of the element's number (dropout.h), so it is its own gradient.
- */
+/* dropout: each element is 0 with probability p, else divided by 1 - p. Its gradient is dropout of
+ * dy: the op is linear and the mask is a function of the element's index (dropout.h). */
 #include "op/dropout.h"
 
 sl_err sl_op_infer_dropout(struct sl_infer *c) {
@@ -32,7 +31,7 @@ static void ref(const struct sl_ref *r) {
 
 static const struct sl_attr_desc attrs[] = {
     {"p", SL_ATTR_FLOAT, NULL, NULL},
-    {"stream", SL_ATTR_INT, "-1", NULL}, /* -1: the graph gives it one */
+    {"stream", SL_ATTR_INT, "-1", NULL}, /* -1: the graph assigns one */
     {0},
 };
 

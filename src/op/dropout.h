@@ -1,9 +1,9 @@
-/* The mask of dropout: which elements are kept. The one definition for references and kernels.
+/* The mask of dropout, shared by reference and kernels.
  *
- * The i-th element of the run (first_sample x elements per sample + offset in the micro-batch) is
- * dropped when word i of its stream is below p 2^32. Nothing else enters, so the mask is the same
- * for any size of micro-batch, any number of stages, and when a forward pass is computed again; the
- * backward pass draws it anew instead of keeping it.
+ * Element i of the run (i = first_sample x elements per sample + offset in the micro-batch) is
+ * dropped if word i of its random stream is below p 2^32. The mask therefore does not depend on the
+ * micro-batch size or the number of stages. Recomputation and the backward pass draw it again
+ * instead of keeping it.
  */
 #ifndef SL_OP_DROPOUT_H
 #define SL_OP_DROPOUT_H
@@ -14,7 +14,7 @@
 enum { SL_DROPOUT_P, SL_DROPOUT_STREAM };
 
 struct sl_dropout {
-    uint64_t seed, stream, first; /* number of the micro-batch's first element in the run */
+    uint64_t seed, stream, first; /* first: index in the run of the micro-batch's first element */
     uint64_t below;               /* words below this drop their element */
     double p;
 };
@@ -35,7 +35,7 @@ static inline bool sl_dropout_keeps(const struct sl_dropout *d, int64_t offset) 
     return sl_rng_u32(d->seed, d->stream, d->first + (uint64_t)offset) >= d->below;
 }
 
-/* p in [0, 1), and B in front: offsets in the micro-batch must follow the samples. */
+/* Checks that p is in [0, 1) and that B is the first axis: element offsets must follow samples. */
 SL_MUST_CHECK sl_err sl_op_infer_dropout(struct sl_infer *infer);
 
 #endif

@@ -1,4 +1,4 @@
-/* embed: row indices[i] of the table for every i; the indices may have any shape.
+/* embed: y[i] = table[indices[i]]; the indices may have any shape.
  *
  *   table [V,C]   indices [...]   y [...,C]       dtable [V,C]: rows of dy added up, i ascending
  */
@@ -23,7 +23,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Only the rows that are read. */
+/* Counts only the rows that are read. */
 static double bytes(const struct sl_op_view *v) {
     return 4.0 * ((double)sl_op_numel(&v->in[1]) + 2.0 * (double)sl_op_numel(&v->out[0]));
 }
@@ -40,7 +40,7 @@ static void ref(const struct sl_ref *r) {
     int64_t count = sl_op_numel(&r->in[1].shape);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = r->in[1].i[i];
-        SL_ASSERT(row >= 0 && row < rows); /* inputs are held to their bound when they are read */
+        SL_ASSERT(row >= 0 && row < rows); /* data readers check the bound of inputs */
         memcpy(r->out[0].f + i * n, r->in[0].f + row * n, (size_t)n * sizeof(double));
     }
 }

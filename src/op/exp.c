@@ -1,4 +1,4 @@
-/* exp: e to the x; its own derivative. */
+/* exp: y = e^x, dx = dy y. */
 #include "op/common.h"
 
 #include <math.h>

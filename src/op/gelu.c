@@ -1,5 +1,5 @@
-/* gelu: y = x P(X <= x) for a standard normal X, exactly (erf) or by the tanh formula of GPT-2
- * (Hendrycks and Gimpel 2016).
+/* gelu: y = x P(X <= x) for a standard normal X (Hendrycks and Gimpel 2016), exact (erf) or with
+ * the tanh approximation of GPT-2.
  *
  *   erf    y = x/2 (1 + erf(x / sqrt 2))
  *   tanh   y = x/2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))

@@ -1,4 +1,4 @@
-/* identity: y = x, free; what dropout becomes in an evaluation graph, hence its attributes. */
+/* identity: y = x, a view. Replaces dropout in an evaluation graph, hence its attributes. */
 #include "op/common.h"
 
 static sl_err infer(struct sl_infer *c) {

@@ -6,8 +6,8 @@
  *   a = w_ih x[t] + bias_ih + w_hh y[t-1] + bias_hh;   i,f,o = sigmoid(a), g = tanh(a)
  *   c[t] = f c[t-1] + i g                              y[t] = o tanh(c[t])
  *
- * Only the gradient with respect to a runs through time (lstm_dgates, the serial part); all else is
- * one product over all steps: dx = da w_ih, dw_ih = da' x, dw_hh = da' (y shifted by one step).
+ * Only the gradient of a is serial in time (lstm_dgates). The other gradients are one product over
+ * all steps: dx = da w_ih, dw_ih = da' x, dw_hh = da' (y shifted by one step).
  */
 #include "op/common.h"
 
@@ -50,7 +50,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Two products per step; per cell four non-linearities and a dozen others. */
+/* Two products per step; per cell four non-linearities and about twelve other flops. */
 static double flops(const struct sl_op_view *v) {
     double cells = (double)sl_op_numel(&v->out[0]);
     return 8.0 * cells * (double)(v->in[X].dim[2] + v->out[0].dim[2]) + 20.0 * cells;

@@ -1,4 +1,4 @@
-/* What the backward pass of lstm needs: the gradient through time, and y shifted by one step. */
+/* Internal ops of lstm's backward pass: the gradient through time, and y shifted by one step. */
 #include "op/common.h"
 
 #include <math.h>
@@ -18,12 +18,12 @@ static double flops_dgates(const struct sl_op_view *v) {
     return 8.0 * cells * (double)v->in[C].dim[2] + 25.0 * cells;
 }
 
-/* What one sample holds while time runs backwards. */
+/* The state of one sample while the steps run backward. */
 struct cell {
     int64_t h;
     const double *gates, *c, *before, *dy, *dc; /* at this step; before, dy, dc: NULL where zero */
     double *da;                                 /* [4H] */
-    double *carry_h, *carry_c; /* [H] from the step after, then to the step before */
+    double *carry_h, *carry_c; /* [H] gradient from step t+1, replaced by the one for step t-1 */
 };
 
 /*  dc += dh o (1 - tanh(c)^2);  di = dc g, df = dc c[t-1], dg = dc i, do = dh tanh(c) */
@@ -81,7 +81,7 @@ const struct sl_op sl_op_lstm_dgates = {
     .ref = ref_dgates,
 };
 
-/* y [B,T,H] one step later: [B,0,H] is h0 or zero. */
+/* Output at step t is y at step t-1; at step 0 it is h0, or zero without h0. */
 static void ref_hprev(const struct sl_ref *r) {
     const int64_t *dim = r->in[0].shape.dim;
     size_t row = sizeof(double) * (size_t)dim[2];

@@ -1,9 +1,11 @@
-/* matmul: y = a b + bias, either side transposed.
+/* matmul: y = a b + bias; a and b may each be transposed.
  *
- *   a [..., m, k] (ta: [..., k, m])   b [k, n] (tb: [n, k]) or [..., k, n] with the same leading
- *   sizes                             bias [n]            y [..., m, n]
+ *   a    [..., m, k]    ta: [..., k, m]
+ *   b    [k, n]         tb: [n, k];  or [..., k, n] with the leading sizes of a
+ *   bias [n]
+ *   y    [..., m, n]
  *
- * With a two-dimensional b (a weight), the leading sizes of a are rows of one large product.
+ * With a two-dimensional b (a weight), the leading sizes of a become rows of one large product.
  */
 #include "op/common.h"
 
@@ -91,7 +93,7 @@ static int grad(struct sl_grad *g, int input) {
         return sl_op_grad_sum_to(g, dy, g->in[2]);
     if (input == 0)
         return ta ? emit(g, b, dy, tb, true) : emit(g, dy, b, false, !tb);
-    if (sl_graph_grad_shape(g, b)->rank == 2) { /* all leading sizes are rows */
+    if (sl_graph_grad_shape(g, b)->rank == 2) { /* leading sizes are rows */
         a = sl_op_grad_rows(g, a);
         dy = sl_op_grad_rows(g, dy);
     }

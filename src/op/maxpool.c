@@ -1,8 +1,8 @@
-/* maxpool: the largest element of each window; of equal ones the first (row by row).
+/* maxpool: the largest element of each window; among equal ones the first in row-major order.
  *
  *   x [B,C,H,W]   y [B,C,OH,OW]   index int [B,C,OH,OW]: where in its H x W plane y was found
  *
- * The index is what the backward pass needs: neither x nor y is kept. A NaN wins its window.
+ * The backward pass needs only the index: neither x nor y is kept. A NaN is the largest element.
  */
 #include "op/window.h"
 
@@ -29,7 +29,7 @@ static int grad(struct sl_grad *g, int input) {
     return sl_graph_grad_emit(g, "maxpool_dx", 2, (int[]){g->dout[0], g->out[1]}, attr);
 }
 
-/* Where the largest element of window (i, j) lies in a plane of the given size. */
+/* Index in the plane of the largest element of window (i, j). */
 static int32_t find_largest(const struct sl_window *w, const double *plane, const int64_t size[2],
                             int64_t i, int64_t j) {
     int64_t top, bottom, left, right;
@@ -95,7 +95,7 @@ static void ref_dx(const struct sl_ref *r) {
     }
 }
 
-/* The index says it all; the window tells a device where to look. */
+/* The reference needs only the index; a device kernel uses the window to find its outputs. */
 static const struct sl_attr_desc dx_attrs[] = {{"shape", SL_ATTR_SHAPE, NULL, NULL}, WINDOW, {0}};
 
 const struct sl_op sl_op_maxpool_dx = {

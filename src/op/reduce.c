@@ -1,15 +1,15 @@
-/* reduce_sum, reduce_mean: over some axes (none named: all), kept with size 1 or dropped.
+/* reduce_sum, reduce_mean: over the given axes (default all), kept with size 1 or dropped.
  *
  *   x [B,5,7]   axes=[0,2]           y [5]
  *               axes=[0,2] keep=1    y [1,5,1]
  *
- * Summing over the axis that holds B is allowed: the result is that of the micro-batch.
+ * The axis that holds B may be reduced: the result is that of the micro-batch.
  */
 #include "op/common.h"
 
 enum { AXES, KEEP };
 
-/* Sorted, not negative, all of them when none is given. */
+/* Sort the axes, make them non-negative, and use all if none is given. */
 static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
     int rank = c->in[0].rank;
     bool taken[SL_MAX_RANK] = {false};
@@ -29,7 +29,7 @@ static sl_err normalise_axes(const struct sl_infer *c, struct sl_ints *axes) {
     return SL_OK;
 }
 
-/* The shape with the reduced axes kept as 1. */
+/* The shape with reduced axes of size 1. */
 static struct sl_shape kept_shape(const struct sl_shape *in, const struct sl_ints *axes) {
     struct sl_shape kept = *in;
     for (int i = 0; i < axes->count; i++)
@@ -58,7 +58,7 @@ static sl_err infer(struct sl_infer *c) {
 static double flops(const struct sl_op_view *v) { return (double)sl_op_numel(&v->in[0]); }
 
 static int spread(struct sl_grad *g, const char *op) {
-    struct sl_shape x = *sl_graph_grad_shape(g, g->in[0]); /* a copy: emitting may move it */
+    struct sl_shape x = *sl_graph_grad_shape(g, g->in[0]); /* copy: emitting may move it */
     union sl_attr attr[1] = {{.shape = x}};
     int dy = sl_op_grad_reshape(g, g->dout[0], kept_shape(&x, &g->attr[AXES].ints));
     return sl_graph_grad_emit(g, op, 1, &dy, attr);

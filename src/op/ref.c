@@ -1,4 +1,4 @@
-/* The reference interpreter: runs a graph node by node in double, for tests and as an oracle. */
+/* The reference interpreter: runs a graph node by node in double precision; an oracle for tests. */
 #include "base/rng.h"
 #include "op/common.h"
 #include "op/registry.h"

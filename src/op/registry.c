@@ -85,7 +85,7 @@ extern const struct sl_op sl_op_transpose;
 extern const struct sl_op sl_op_upsample;
 extern const struct sl_op sl_op_upsample_dx;
 
-/* One op a line, so that two who add ops do not meet. */
+/* One op per line: parallel additions then merge without conflict. */
 /* clang-format off */
 const struct sl_op *const sl_op_rows[] = {
     &sl_op_add,

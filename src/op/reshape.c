@@ -1,4 +1,4 @@
-/* reshape: the same elements in the same order under another shape; free. */
+/* reshape: a view of the same elements in the same order with another shape. */
 #include "op/common.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* rmsnorm: over the last axis, y = x rstd w with rstd = 1 / sqrt(mean(x^2) + eps)
- * (Zhang and Sennrich 2019). Without w the rows are only brought to length sqrt(n).
+ * (Zhang and Sennrich 2019). Without w, each row is scaled to length sqrt(n).
  *
  *   x [..., n]   w [n]   y [..., n]   rstd [...]
  */
@@ -31,7 +31,7 @@ static double flops(const struct sl_op_view *v) { return 4.0 * (double)sl_op_num
 static int grad(struct sl_grad *g, int input) {
     int dy = g->dout[0], x = g->in[0], rstd = g->out[1];
     if (dy < 0)
-        return -1; /* rstd is for the backward pass only */
+        return -1; /* rstd exists only for the backward pass */
     if (input == 0)
         return sl_graph_grad_emit(g, "rmsnorm_dx", 4,
                                   (int[]){dy, x, rstd, sl_graph_grad_input(g, 1)}, NULL);

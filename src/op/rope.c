@@ -1,11 +1,11 @@
-/* rope: rotary position embedding; pairs of features turn by an angle that grows with the position.
+/* rope: rotary position embedding: rotate pairs of features by an angle proportional to position.
  *
  *   x [B,T,H,D] -> y [B,T,H,D]     angle(t, i) = (offset + t) scale base^(-2 i / D),  i < D/2
  *
- * style half:        feature i turns with i + D/2   (llama, GPT-NeoX)
- * style interleaved: feature 2 i turns with 2 i + 1 (the paper, arXiv 2104.09864)
+ * style half:        pairs are (i, i + D/2)    (Llama, GPT-NeoX)
+ * style interleaved: pairs are (2 i, 2 i + 1)  (Su et al. 2021, RoFormer, sec. 3.2)
  * scale is the factor of linear position interpolation (1/4: a context four times as long).
- * inverse turns the other way: a rotation's gradient is its inverse.
+ * inverse rotates by the negative angle: this is the gradient.
  */
 #include "op/common.h"
 
@@ -34,7 +34,7 @@ static sl_err infer(struct sl_infer *c) {
     return SL_OK;
 }
 
-/* Three per element for the rotation; the angles are shared by all samples and heads. */
+/* Three flops per element; the angles are shared by all samples and heads. */
 static double flops(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->out[0]); }
 
 static int grad(struct sl_grad *g, int input) {

@@ -1,5 +1,5 @@
 /* selu: y = L x for x > 0, L A (exp(x) - 1) otherwise: activations keep mean 0 and variance 1
- * (Klambauer et al. 2017, eq. 2 and 14). expm1 keeps what is near 0 exact.
+ * (Klambauer et al. 2017, eq. 2 and 14). expm1 is accurate near 0.
  */
 #include "op/common.h"
 

@@ -1,4 +1,4 @@
-/* sigmoid: y = 1 / (1 + exp(-x)), dx = dy y (1 - y). Neither overflows: exp(-x) = inf gives 0. */
+/* sigmoid: y = 1 / (1 + exp(-x)), dx = dy y (1 - y). If exp(-x) overflows to inf, y is 0. */
 #include "op/common.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* slice: items [from, to) of one axis; negative places count from its end, and the default of `to`
- * is the end. slice_dx puts a gradient back among zeros.
+/* slice: items [from, to) of one axis; negative positions count from its end, and `to` defaults to
+ * the end. slice_dx pads a gradient with zeros.
  *
  *   x [B,7,5]   axis=1 from=2 to=-1   y [B,4,5]
  */

@@ -1,4 +1,4 @@
-/* A tensor seen around one axis: [outer, size, inner]; shared by slice and concat. */
+/* A tensor as [outer, size, inner] around one axis; used by slice, concat and split. */
 #ifndef SL_OP_SLICE_H
 #define SL_OP_SLICE_H
 
@@ -17,7 +17,7 @@ static inline struct sl_around sl_around(const struct sl_shape *shape, int64_t a
     return a;
 }
 
-/* Normalise the axis and refuse the one that holds B: its items are not in sample order. */
+/* Normalise the axis; fail if it holds B, because its items are not in sample order. */
 SL_MUST_CHECK sl_err sl_op_need_plain_axis(const struct sl_infer *infer, int input, int64_t *axis);
 
 #endif

@@ -1,5 +1,5 @@
-/* softmax and log_softmax over the last axis; the largest entry of a row is taken off first, so
- * that nothing overflows and the sum is at least 1.
+/* softmax and log_softmax over the last axis. The row maximum is subtracted first, so that
+ * exponentials do not overflow and their sum is at least 1.
  *
  *   x, y [..., n]     softmax       dx = y (dy - sum_j dy y)
  *                     log_softmax   dx = dy - exp(y) sum_j dy

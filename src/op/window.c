@@ -1,10 +1,10 @@
-/* Windows that slide over images: sizes, attributes given once for both directions, channel sums.
+/* Sliding windows over images: output sizes, one- or two-valued attributes, channel sums.
  *
  *   out = floor((in + 2 pad - dilation (kernel - 1) - 1) / stride) + 1, per direction
  */
 #include "op/window.h"
 
-/* Keeps the products below inside int64 for any file. */
+/* Upper bound of attributes; products of them then fit into int64. */
 #define MAX ((int64_t)1 << 24)
 
 sl_err sl_op_need_image(const struct sl_infer *infer, int i) {

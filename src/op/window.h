@@ -1,4 +1,4 @@
-/* What images share: windows that slide over [B,C,H,W], and sums per channel. */
+/* Helpers of image ops: sliding windows over [B,C,H,W], sums per channel. */
 #ifndef SL_OP_WINDOW_H
 #define SL_OP_WINDOW_H
 
@@ -8,14 +8,14 @@ struct sl_window {
     int64_t kernel[2], stride[2], pad[2], dilation[2]; /* height, width */
 };
 
-/* Demand that input i is a float image [B,C,H,W]; only its first size may hold B. */
+/* Check that input i is a float image [B,C,H,W]; only the first axis may hold B. */
 SL_MUST_CHECK sl_err sl_op_need_image(const struct sl_infer *infer, int i);
-/* Demand that input i, if present, is a float vector with as many elements as axis 1 of x. */
+/* Check that input i, if present, is a float vector with one element per channel (axis 1) of x. */
 SL_MUST_CHECK sl_err sl_op_need_channels(const struct sl_infer *infer, int i,
                                          const struct sl_shape *x);
-/* Attribute `attr` holds one value for both directions or two; afterwards it holds two. */
+/* Expand attribute `attr` from one value for both directions to two; each at least `least`. */
 SL_MUST_CHECK sl_err sl_op_need_pair(struct sl_infer *infer, int attr, int64_t least);
-/* Put the size of the result of sliding over image x into axes 2 and 3 of out. */
+/* Set axes 2 and 3 of `out` to the number of window positions over image x. */
 SL_MUST_CHECK sl_err sl_op_window_infer(const struct sl_infer *infer,
                                         const struct sl_window *window, const struct sl_shape *x,
                                         struct sl_shape *out);
@@ -27,7 +27,7 @@ void sl_op_window_clip(const struct sl_window *window, int direction, int64_t at
 sl_err sl_op_pool_infer(struct sl_infer *infer);
 struct sl_window sl_op_pool_window(const union sl_attr *attr);
 
-/* Infer for internal ops that state the shape of their only output in attribute `attr`. */
+/* Infer for internal ops whose attribute `attr` is the shape of their only output. */
 sl_err sl_op_infer_stated(struct sl_infer *infer, int attr);
 
 /* [B,C,...] summed over all axes but 1, in the shape of `like` ([C]). */

@@ -1,4 +1,4 @@
-/* Building a program: which nodes, in which order, as which instructions. */
+/* Building a program: select nodes, order them, emit instructions. */
 #include "pass/build.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void emit(struct sl_build *b, int index) {
     SL_PUSH(&b->instrs, instr);
 }
 
-/* A copy of `from` into a fixed place (state or gradient). */
+/* Emit a copy of `from` to a fixed place (state or gradient). */
 static void emit_copy(struct sl_build *b, int from, struct sl_operand to, enum sl_pass_tag pass) {
     const struct sl_op *identity = b->graph->find_op(SL_STR("identity"));
     struct sl_instr instr = {
@@ -86,7 +86,7 @@ static struct sl_operand fixed_place(const struct sl_build *b, enum sl_space spa
     return operand;
 }
 
-/* After the forward pass, states take their new values. */
+/* Copy new values into the states after the forward pass. */
 static void emit_updates(struct sl_build *b) {
     for (int64_t i = 0; i < b->graph->updates.count; i++) {
         const struct sl_update *update = &b->graph->updates.at[i];
@@ -112,8 +112,8 @@ static void count_readers(struct sl_build *b) {
         b->readers[b->root[b->graph->grads.at[i].value]]++;
 }
 
-/* Let the producer of a parameter gradient write straight into its accumulator; where the value is
- * also read by others (the gradient of `x + p` is dy itself), copy it there. */
+/* Let the producer of a parameter gradient write directly into the accumulator. If the value has
+ * other readers (the gradient of `x + p` is dy itself), copy it instead. */
 static void emit_grads(struct sl_build *b) {
     for (int u = 0; u < b->program->use_count; u++) {
         const struct sl_program_use *use = &b->program->uses[u];
@@ -139,8 +139,8 @@ static void emit_grads(struct sl_build *b) {
     }
 }
 
-/* Another stage takes its gradients when I has ended, also those of values that are made of
- * parameters alone: they are made early, and so is what they are made of. */
+/* Gradients are sent at the end of I, including those of values computed from parameters alone.
+ * Mark their nodes, and all nodes they depend on, as early. */
 static void mark_early(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     for (int64_t n = graph->nodes.count - 1; n >= graph->forward_count; n--) {
@@ -155,7 +155,7 @@ static void mark_early(struct sl_build *b) {
     }
 }
 
-/* Backward nodes come in the order of differentiation; a split program takes all I first. */
+/* Emit backward nodes in the order of differentiation; a split program has all I before W. */
 static void emit_backward(struct sl_build *b) {
     int64_t nodes = b->graph->nodes.count;
     if (b->spec->split)
@@ -179,14 +179,14 @@ static void emit_backward(struct sl_build *b) {
         b->split_at = (int)b->instrs.count;
 }
 
-/* A gradient of a neighbour. */
+/* Is this value a gradient that another stage sends? */
 static bool is_received(const struct sl_build *b, int value) {
     const struct sl_value *v = value < 0 ? NULL : sl_graph_value(b->graph, value);
     return v && v->kind == SL_VALUE_NODE && v->node >= b->graph->forward_count &&
            !sl_pass_build_own(b, v->node);
 }
 
-/* Fusion may have pulled something up that needs more than the forward pass does. */
+/* The first recomputed instruction that needs a received gradient: fusion may have moved it up. */
 static int recompute_end(const struct sl_build *b) {
     for (int i = b->forward_end; i < b->recompute_end; i++)
         for (int k = 0; k < b->instrs.at[i].in_count; k++)

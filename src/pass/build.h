@@ -1,8 +1,8 @@
-/* Building a program. Private to pass/.
+/* State while a program is built. Private to pass/.
  *
  *   select nodes -> emit instructions -> find items and lifetimes -> share in place -> offsets
  *
- * An item is a piece of memory in SLOT or WORK with a lifetime on the timeline of instructions:
+ * An item is a piece of memory in SLOT or WORK. Its lifetime is counted in instructions:
  *
  *   time        -1     0 .. f-1        f .. n-1        n
  *             inputs   forward         backward        sent gradients, outputs
@@ -16,10 +16,9 @@ struct sl_item {
     int value;
     int64_t size_bytes;
     int born, dies; /* first write and last read, as instruction numbers */
-    bool slot;      /* must lie in SLOT: it crosses the border of a phase, or a port, or there is
-                       nothing but a forward pass */
-    int into;       /* shares the memory of another item, -1: has its own */
-    int64_t offset; /* in SLOT below slot_bytes, else in WORK from there on */
+    bool slot;      /* must be in SLOT: it outlives a phase, is a port, or the program has only F */
+    int into;       /* item whose memory it shares, -1: none */
+    int64_t offset; /* below slot_bytes: in SLOT; from there on: in WORK */
 };
 
 struct sl_fused_pair {
@@ -32,29 +31,29 @@ struct sl_build {
     struct sl_program *program;
     struct sl_arena scratch;
     int *stage;                             /* [nodes] */
-    int *root;                              /* [values] through views */
+    int *root;                              /* [values] the value whose memory a view uses */
     int64_t *part_row, *part_run, *part_at; /* [values] see sl_operand; row 0: the whole root */
     bool *gone;                             /* [nodes] a split or concat that became a view */
-    bool *early;                            /* [nodes] W by its tag, but made with I: it is sent */
-    int *readers;         /* [values] instructions of this stage that read a root */
-    int *item_f, *item_b; /* [values] root -> item of the forward life and of the backward life */
+    bool *early;          /* [nodes] tagged W but computed with I, because the result is sent */
+    int *readers;         /* [values] number of instructions of this stage that read a root */
+    int *item_f, *item_b; /* [values] items of a root in the forward and in the backward pass */
     SL_VEC(struct sl_instr) instrs;
     SL_VEC(struct sl_item) items;
     SL_VEC(struct sl_fused_pair) fused;
     int forward_end;   /* instructions [0, forward_end) are F */
-    int recompute_end; /* [forward_end, again_end) is the forward pass again */
+    int recompute_end; /* [forward_end, recompute_end) recomputes the forward pass */
     int split_at;      /* first W instruction of a split program, else instrs.count */
 };
 
-bool sl_pass_build_own(const struct sl_build *b, int node);
+bool sl_pass_build_own(const struct sl_build *b, int node); /* does this stage run the node? */
 /* Is this node a view that needs no instruction? */
 bool sl_pass_build_is_view(const struct sl_build *b, int node);
 bool sl_pass_build_own_value(const struct sl_build *b, int value); /* produced by an own node */
 
-/* dtype.c: how this program stores a value. */
+/* dtype.c: the dtype in which this program stores a value. */
 enum sl_dtype sl_pass_build_dtype(const struct sl_build *b, int value);
 
-/* views.c: values that are parts of others' memory. */
+/* views.c: values that are part of another value's memory. */
 void sl_pass_build_views(struct sl_build *b);
 /* fuse.c */
 void sl_pass_build_fuse(struct sl_build *b);

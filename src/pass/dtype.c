@@ -1,15 +1,17 @@
-/* Which values of a bf16 or fp16 program stay fp32.
+/* The values of a bf16 or fp16 program that stay fp32.
  *
- * Activations and their gradients are 16 bits. fp32 are: what the host writes or reads (inputs,
- * seeds, losses, outputs of an evaluation), statistics that later kernels divide by or take
- * exponentials of, gradients of parameters, and all of an lstm, whose state is added to step after
- * step. A view is what it views.
+ * Activations and their gradients have 16 bits. These stay fp32:
+ *   - values that the host writes or reads: inputs, seeds, losses, outputs of an evaluation
+ *   - statistics that later kernels divide by or exponentiate
+ *   - gradients of parameters
+ *   - all values of an lstm, whose state accumulates over the steps
+ * A view has the dtype of its source.
  */
 #include "pass/build.h"
 
 #include <string.h>
 
-/* Outputs that are never rounded, as bits. */
+/* Outputs that stay fp32, as a bit mask. */
 static const struct {
     const char *op;
     unsigned outputs;
@@ -26,7 +28,7 @@ static bool is_exact_output(const struct sl_node *node, int slot) {
     return false;
 }
 
-/* The value whose bytes a value is, in the whole graph. */
+/* The value whose memory `value` views, in the whole graph. */
 static int source_of(const struct sl_graph *graph, int value) {
     const struct sl_value *v = &graph->values.at[value];
     while (v->kind == SL_VALUE_NODE && v->slot == 0 && graph->nodes.at[v->node].op->is_view) {
@@ -36,7 +38,7 @@ static int source_of(const struct sl_graph *graph, int value) {
     return value;
 }
 
-/* Losses, and outputs of an evaluation. */
+/* Is it a loss, or an output of an evaluation? */
 static bool is_read_by_host(const struct sl_graph *graph, int source) {
     for (int64_t i = 0; i < graph->losses.count; i++)
         if (source_of(graph, graph->losses.at[i].value) == source)

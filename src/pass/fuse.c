@@ -1,18 +1,18 @@
-/* Fusion: pairs of instructions that a device has one kernel for (pass/fused.h).
+/* Fusion: replaces groups of instructions by one kernel of the device (pass/fused.h).
  *
- *   matmul, gelu        -> matmul_gelu       both the product and its activation are written
- *   matmul, add         -> matmul_add        a residual is added on the way out
- *   matmul, gelu_dx     -> matmul_gelu_dx    the gradient through gelu on the way out
- *   matmul, sum_to      -> matmul_sum_a/_b   a weight's gradient and its bias'
+ *   matmul, gelu        -> matmul_gelu       writes both the product and its activation
+ *   matmul, add         -> matmul_add        adds a residual before the store
+ *   matmul, gelu_dx     -> matmul_gelu_dx    applies gelu's derivative before the store
+ *   matmul, sum_to      -> matmul_sum_a/_b   gradients of a weight and its bias
  *   add, layernorm      -> add_layernorm
  *   (add,) layernorm_dx, layernorm_dw, sum_to (, add) -> layernorm_grad
  *   batchnorm (, add), relu            -> batchnorm_relu
  *   (relu_dx,) batchnorm_dx, batchnorm_dw, sum_to -> batchnorm_grad, batchnorm_relu_grad
  *   cross_entropy, cross_entropy_dx    -> cross_entropy_grad
  *
- * The second instruction moves up to the first; what else it reads must be there by then. A fused
- * kernel need not give the bits of the two it stands for, so what is fused in the whole model must
- * not be cut apart: sl_pass_glue says which nodes belong together, and plans obey it.
+ * The second instruction moves up to the first; its other inputs must exist by then. A fused kernel
+ * may round differently from the separate kernels. A plan must therefore not cut between nodes that
+ * the whole model fuses: sl_pass_glue groups them, and plans respect the groups.
  */
 #include "pass/build.h"
 #include "pass/fused.h"
@@ -51,17 +51,17 @@ static int find_reader_until(const struct sl_build *b, int i, int end, const cha
         if (instr->kernel && is(instr, kernel) && reads(instr, value))
             return j;
         if (instr->kernel && writes(instr, value))
-            return -1; /* another life of it (recomputation) */
+            return -1; /* recomputed: from here on it is another item */
     }
     return -1;
 }
 
-/* In the same phase. */
+/* As find_reader_until, within the phase of i. */
 static int find_reader(const struct sl_build *b, int i, const char *kernel, int value) {
     return find_reader_until(b, i, phase_end(b, i), kernel, value);
 }
 
-/* Is `value` made between i and j? Then j cannot move up to i. */
+/* Is `value` computed between i and j? Then j cannot move up to i. */
 static bool made_between(const struct sl_build *b, int i, int j, int value) {
     for (int k = i; k < j && value >= 0; k++)
         if (b->instrs.at[k].kernel && writes(&b->instrs.at[k], value))
@@ -84,7 +84,7 @@ static void set_operands(struct sl_build *b, struct sl_instr *instr, int in_coun
     instr->out_count = out_count;
 }
 
-/* The first does what the second did; plans may still cut between the two. */
+/* Mark the second instruction as done by the first. Plans may still cut between the two. */
 static void absorb(struct sl_instr *first, struct sl_instr *second) {
     first->flops += second->flops;
     second->kernel = NULL;
@@ -143,7 +143,7 @@ static bool fuse_add(struct sl_build *b, int i) {
     if (j < 0 || b->readers[value] != 1 || !b->spec->has_kernel(SL_FUSED_MATMUL_ADD))
         return false;
     struct sl_instr *second = &b->instrs.at[j];
-    if (second->pass != SL_PASS_F) /* sums of gradients may be moved to another stage */
+    if (second->pass != SL_PASS_F) /* a sum of gradients may be in another stage */
         return false;
     const struct sl_operand *other = &second->in[second->in[0].value == value];
     if (other->numel != first->out[0].numel || other->value == value || !plain(second) ||
@@ -158,7 +158,7 @@ static bool fuse_add(struct sl_build *b, int i) {
     return true;
 }
 
-/* A weight's gradient dw = a b takes the bias' gradient along: the sums of the rows of dy. */
+/* Fuse the bias gradient (the column sums of dy) into the weight gradient dw = a b. */
 static bool fuse_sum(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     bool ta = first->attr[0].i, tb = first->attr[1].i;
@@ -204,7 +204,8 @@ static bool fuse_layernorm(struct sl_build *b, int i) {
     return true;
 }
 
-/* dx of a layernorm goes into a sum with another gradient of x. It gives the bits of both apart. */
+/* Fuse the add of another gradient of x into the layernorm gradient. The result is bit-identical.
+ */
 static void fuse_layernorm_sum(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int value = first->out[0].value, j = find_reader(b, i, "add", value);
@@ -222,14 +223,15 @@ static void fuse_layernorm_sum(struct sl_build *b, int i) {
     absorb(first, second);
 }
 
-/* The instruction that makes `value`, before i; -1: none. */
+/* The instruction before i that computes `value`; -1: none. */
 static int find_maker(const struct sl_build *b, int i, int value) {
     while (--i >= 0 && !(b->instrs.at[i].kernel && writes(&b->instrs.at[i], value)))
         ;
     return i;
 }
 
-/* What is made of dy is made of a sum that nobody else reads, with the bits of both apart. */
+/* Fuse the add that computes dy into the layernorm gradient if nothing else reads the sum. The
+ * result is bit-identical. */
 static void fuse_layernorm_dy(struct sl_build *b, int i) {
     struct sl_instr *grad = &b->instrs.at[i];
     int dy = grad->in[0].value, k = find_maker(b, i, dy);
@@ -243,7 +245,7 @@ static void fuse_layernorm_dy(struct sl_build *b, int i) {
             return;
     if (!plain(sum))
         return;
-    struct sl_shape rows = grad->in[0].shape; /* the norm's: a view of the sum's, perhaps */
+    struct sl_shape rows = grad->in[0].shape; /* of the norm; may be a view of the sum */
     set_operands(b, grad, 7, 3);
     grad->in[0] = sum->in[0];
     grad->in[6] = sum->in[1];
@@ -251,7 +253,7 @@ static void fuse_layernorm_dy(struct sl_build *b, int i) {
     absorb(grad, sum);
 }
 
-/* dx, dw and db of a norm as one instruction. */
+/* Join dx, dw and db of a norm into one instruction. */
 static void join_grads(struct sl_build *b, struct sl_instr *dx, struct sl_instr *dw,
                        struct sl_instr *db, const char *kernel) {
     set_operands(b, dx, 5, 3);
@@ -263,7 +265,7 @@ static void join_grads(struct sl_build *b, struct sl_instr *dx, struct sl_instr 
     remove_instr(b, dx, db);
 }
 
-/* The three gradients of a layernorm read the same rows. */
+/* Fuse the three gradients of a layernorm: they read the same rows. */
 static bool fuse_layernorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int dy = first->in[0].value, x = first->in[1].value;
@@ -288,7 +290,7 @@ static bool sums_channels(const struct sl_instr *sum, int64_t n) {
            sum->in[0].shape.rank == 4 && !sum->in[0].row;
 }
 
-/* What goes back through a relu behind the batchnorm goes through both at once. */
+/* Fuse the gradient of a relu that follows the batchnorm into the batchnorm gradient. */
 static void fuse_relu_dx(struct sl_build *b, int i) {
     struct sl_instr *grad = &b->instrs.at[i];
     int masked = grad->in[0].value, k = find_maker(b, i, masked);
@@ -308,7 +310,7 @@ static void fuse_relu_dx(struct sl_build *b, int i) {
     absorb(grad, relu);
 }
 
-/* The three gradients of a batchnorm of images, likewise. */
+/* Fuse the three gradients of a batchnorm over images. */
 static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int dy = first->in[0].value;
@@ -325,7 +327,7 @@ static bool fuse_batchnorm_grad(struct sl_build *b, int i) {
     return true;
 }
 
-/* What is added to `value` by instruction j, if i may do that. */
+/* The other operand of the add j that reads `value`; false if i cannot do the add. */
 static bool find_other(const struct sl_build *b, int i, int j, int value, struct sl_operand *out) {
     const struct sl_instr *add = &b->instrs.at[j];
     *out = add->in[add->in[0].value == value];
@@ -334,7 +336,7 @@ static bool find_other(const struct sl_build *b, int i, int j, int value, struct
            !made_between(b, i, j, out->value);
 }
 
-/* relu(batchnorm(x)) or relu(batchnorm(x) + r), with the bits of them apart. */
+/* Fuse relu(batchnorm(x)) or relu(batchnorm(x) + r). The result is bit-identical. */
 static bool fuse_batchnorm_relu(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int value = first->out[0].value, sum = find_reader(b, i, "add", value);
@@ -360,8 +362,8 @@ static bool fuse_batchnorm_relu(struct sl_build *b, int i) {
     return true;
 }
 
-/* The gradient of the logits is made while they are at hand, also when it belongs to the next
- * phase. What is recomputed is made there. */
+/* Compute the gradient of the logits together with the loss, although it belongs to the next phase.
+ * With recomputation, both run in the backward pass. */
 static bool fuse_cross_entropy(struct sl_build *b, int i) {
     struct sl_instr *first = &b->instrs.at[i];
     int logits = first->in[0].value;

@@ -1,10 +1,10 @@
-/* Fused kernels: their names, operands and what they stand for.
+/* Fused kernels: names, operands and the ops each one replaces.
  *
- * The pass that fuses writes one of these names into sl_instr.kernel; a device that lacks it is not
- * asked to fuse. sl_instr.op and attr are those of the matmul. Absent operands keep their place
- * with SL_SPACE_NONE. `a`, `b`, ta, tb are as in the op matmul.
+ * Fusion writes one of these names into sl_instr.kernel, only if the device has that kernel.
+ * sl_instr.op and attr are those of the matmul. An absent operand (`?`) has SL_SPACE_NONE.
+ * `a`, `b`, ta, tb are as in the op matmul.
  *
- *   kernel              in          out               stands for
+ *   kernel              in          out               replaces
  *   add_layernorm       x r w b?    sum y mean rstd   sum = x + r, then layernorm (its attr)
  *   batchnorm_grad      dy x w mean rstd
  *                                   dx dw db          batchnorm_dx, batchnorm_dw and the sum of dy
@@ -15,7 +15,7 @@
  *                                   dx loss lse       cross_entropy, cross_entropy_dx (its attr)
  *   layernorm_grad      dy x w mean rstd r? e?
  *                                   dx dw db          layernorm_dx (+ r), layernorm_dw, sum of dy,
- *                                                     all of dy + e where there is an e
+ *                                                     all with dy + e for dy if there is an e
  *   matmul_add          a b bias? r y                 y = a b + bias + r (r like y; may be y)
  *   matmul_gelu         a b bias?   pre y             pre = a b + bias, y = gelu(pre), tanh
  *   matmul_gelu_erf     a b bias?   pre y             the same, approx=erf
@@ -24,20 +24,21 @@
  *   matmul_sum_a        a b         y sums            y = a' b (ta=1), sums[m] = sum_k a[k][m]
  *   matmul_sum_b        a b         y sums            y = a b, sums[n] = sum_k b[k][n]
  *
- * The last two give a weight's gradient together with its bias' gradient: with y = x w + bias,
- * dw = x' dy is matmul_sum_b; with y = x w' + bias, dw = dy' x is matmul_sum_a. b of matmul_sum_b
- * may be transposed; products with leading sizes of their own are not fused with sums. When
- * sl_instr.accumulate is set, both outputs are accumulators. layernorm_grad joins an I and two W
- * instructions: it is not used in split programs, so it must give the bits of the three it stands
- * for; dw and db are its accumulators, dx is not. r is another gradient of x: their sum may belong
- * to another stage, so dx is rounded before it is added, as if both were apart; and so is dy + e.
+ * matmul_sum_a and matmul_sum_b compute the gradients of a weight and its bias together:
+ * y = x w + bias has dw = x' dy (matmul_sum_b); y = x w' + bias has dw = dy' x (matmul_sum_a).
+ * The b of matmul_sum_b may be transposed. Batched products are not fused with sums. If
+ * sl_instr.accumulate is set, both outputs are accumulators.
  *
- * batchnorm_grad and batchnorm_relu_grad are used as layernorm_grad is. batchnorm_relu rounds what
- * it does not store as if it did.
+ * layernorm_grad, batchnorm_grad and batchnorm_relu_grad join an I and two W instructions. Split
+ * programs do not use them, so their results must be bit-identical to the separate kernels. dw and
+ * db are accumulators, dx is not. r is another gradient of x; the sum may be computed in another
+ * stage, so dx is rounded before r is added. The same holds for dy + e.
  *
- * cross_entropy_grad makes the gradient of the logits in the forward pass, while they are at hand;
- * seeds are there before it. A stage that recomputes does so when it goes back. So it must give the
- * bits of the two, too.
+ * batchnorm_relu rounds intermediate results to the dtype in which separate kernels store them.
+ *
+ * cross_entropy_grad computes the gradient of the logits in the forward pass, while they are in
+ * cache; seeds are written before F. A stage that recomputes runs it in the backward pass. The
+ * result is bit-identical to the two separate kernels.
  */
 #ifndef SL_PASS_FUSED_H
 #define SL_PASS_FUSED_H

@@ -1,6 +1,5 @@
-/* Holes in a program's memory. A value lives from the first instruction that touches it to the
- * last, wherever it lies; what enters or leaves the stage lives always, because others write and
- * read it at times of their own. */
+/* Holes in a program's memory. A value is live from the first to the last instruction that uses it.
+ * Values that enter or leave the stage are always live, because transfers run at any time. */
 #include "pass/holes.h"
 
 #include <stdlib.h>
@@ -18,12 +17,12 @@ struct sl_lives {
     const struct sl_program *program;
     struct life *at;
     int count, room;
-    bool ordered; /* phases follow each other as instructions do */
+    bool ordered; /* phases run in the order of the instructions */
 };
 
 static int64_t element_bytes(enum sl_dtype dtype) { return sl_dtype_is_half(dtype) ? 2 : 4; }
 
-/* The bytes of the tensor that an operand is, or is a part of. */
+/* The bytes of the tensor that contains the operand. */
 static struct life life_of(const struct sl_operand *o, int instr) {
     int64_t count = o->row ? o->numel / o->run * o->row : o->numel;
     int64_t begin = o->offset - o->within;
@@ -59,7 +58,7 @@ static int by_value(const void *a, const void *b) {
     return x->first - y->first;
 }
 
-/* One life per value, over all places that it has. */
+/* Merge all lifetimes of a value into one. */
 static void stretch(struct sl_lives *lives) {
     for (int i = 0, next; i < lives->count; i = next) {
         int first = lives->at[i].first, last = lives->at[i].last;
@@ -108,8 +107,7 @@ void sl_pass_lives_close(struct sl_lives *lives) {
     free(lives);
 }
 
-/* The lowest place from `at` on that is free: behind whatever alive overlaps it, again and again.
- */
+/* The lowest free offset from `at` on: skip every live piece that overlaps, until none does. */
 static int64_t first_free(const struct sl_lives *lives, enum sl_space space, int instr,
                           int64_t size_bytes) {
     int64_t at = 0;
@@ -119,7 +117,7 @@ static int64_t first_free(const struct sl_lives *lives, enum sl_space space, int
             life->begin >= at + size_bytes)
             continue;
         at = (life->end + ALIGN - 1) / ALIGN * ALIGN;
-        i = -1; /* something seen before may lie there */
+        i = -1; /* restart: an earlier piece may overlap the new offset */
     }
     return at;
 }

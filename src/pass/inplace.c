@@ -1,4 +1,4 @@
-/* The table of kernels that work in place: elementwise and row by row ones. */
+/* The table of kernels that can work in place: elementwise and row-wise kernels. */
 #include "pass/inplace.h"
 
 #include "base/err.h"

@@ -1,8 +1,8 @@
-/* Items: pieces of SLOT and WORK memory with lifetimes; sharing in place. */
+/* Items: pieces of SLOT and WORK with lifetimes; in-place sharing. */
 #include "pass/build.h"
 #include "pass/inplace.h"
 
-/* Does this value live in SLOT or WORK (and not in a slab of its own)? */
+/* Is this value in SLOT or WORK, not in PARAM, GRAD or STATE? */
 static bool planned(const struct sl_build *b, int value) {
     enum sl_value_kind kind = sl_graph_value(b->graph, value)->kind;
     return kind == SL_VALUE_NODE || kind == SL_VALUE_INPUT || kind == SL_VALUE_SEED;
@@ -23,8 +23,8 @@ static int new_item(struct sl_build *b, int value, int born) {
     return (int)b->items.count - 1;
 }
 
-/* The item that an instruction at `time` means by `value`. What enters the stage has one life; with
- * recomputation, what the stage computes has a second one that starts in the backward pass. */
+/* The item of `value` for an instruction at `time`. A value that enters the stage has one item.
+ * With recomputation, a computed value has a second item that starts in the backward pass. */
 static int item_at(struct sl_build *b, int value, int time, bool written) {
     const struct sl_value *v = sl_graph_value(b->graph, value);
     bool own = sl_pass_build_own_value(b, value);
@@ -42,7 +42,7 @@ static int item_at(struct sl_build *b, int value, int time, bool written) {
     return table[value];
 }
 
-/* A value that others see: it stays in its slot, at least until `dies`. */
+/* Keep a value that is sent, received or read by the host in SLOT, at least until `dies`. */
 static void pin(struct sl_build *b, int value, int dies) {
     int item = b->item_f[b->root[value]];
     if (item < 0 || !planned(b, b->root[value]))
@@ -60,7 +60,7 @@ static void touch(struct sl_build *b, const struct sl_operand *operand, int time
         b->items.at[item].dies = time;
 }
 
-/* Which phase an instruction (or the time before the first) belongs to. */
+/* The phase of an instruction, or of the time before the first. */
 static int phase_of(const struct sl_build *b, int time) {
     return time < b->forward_end ? 0 : time < b->split_at ? 1 : 2;
 }
@@ -83,8 +83,8 @@ static void pin_sent(struct sl_build *b) {
         pin(b, graph->outputs.at[i].value, b->forward_end);
 }
 
-/* What only evaluates has no second phase and one micro-batch at a time: all of it lies in SLOT,
- * where a training program that shares the memory has more room than it needs. */
+/* An evaluation program has one phase and one micro-batch at a time. All its items are in SLOT; the
+ * training program that shares the memory needs a larger SLOT. */
 void sl_pass_build_items(struct sl_build *b) {
     for (int64_t v = 0; v < b->graph->values.count; v++)
         b->item_f[v] = b->item_b[v] = -1;

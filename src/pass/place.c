@@ -1,5 +1,5 @@
-/* Which stage runs a backward node: that of the forward node it belongs to; sums of gradients from
- * several stages are added where the value was produced. */
+/* The stage of a backward node is that of its forward node. Gradients from several stages are
+ * summed in the stage that produced the value. */
 #include "pass/program.h"
 
 static int stage_of_value(const struct sl_graph *graph, const int *stage, int value) {

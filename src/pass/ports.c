@@ -1,4 +1,4 @@
-/* What a stage owns (parameters, accumulators, states) and what enters and leaves it. */
+/* Parameters, accumulators and states of a stage, and the values that enter and leave it. */
 #include "pass/build.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 static int64_t aligned(int64_t bytes) { return (bytes + 63) & ~(int64_t)63; }
 
-/* Parameters and states that nodes of this stage read, in graph order. */
+/* Mark the parameters or states that nodes of this stage read; returns their number. */
 static int mark_used(const struct sl_build *b, enum sl_value_kind kind, bool *used) {
     int count = 0;
     int64_t nodes = b->graph->differentiated ? b->graph->forward_count : b->graph->nodes.count;
@@ -67,7 +67,7 @@ void sl_pass_build_params(struct sl_build *b) {
 
 typedef SL_VEC(struct sl_program_port) port_list;
 
-/* Where a value lies in the slot; false when this stage does not hold it. */
+/* The place of a value in the slot; false if this stage does not hold it. */
 static bool find_operand(const struct sl_build *b, int value, struct sl_operand *out) {
     int root = b->root[value], item = b->item_f[root];
     const struct sl_value *v = sl_graph_value(b->graph, value);

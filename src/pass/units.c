@@ -1,8 +1,8 @@
 /* Units of a graph: the smallest groups of nodes that a stage may consist of.
  *
- * Nodes that kernels fuse belong together, and so do a view or a split and the node whose output
- * they show. Should two such groups need each other, everything between their first and last node
- * becomes one unit: then the quotient is acyclic again.
+ * A unit holds nodes that kernels fuse; a view or split and the node it views. If two units depend
+ * on each other, all nodes between their first and last node become one unit. The graph of units is
+ * then acyclic.
  */
 #include "pass/program.h"
 
@@ -48,8 +48,8 @@ struct edge {
     int from, to; /* units, numbered by their first nodes */
 };
 
-/* Numbers the units in topological order, the one with the smallest first node first among the
- * ready ones; returns how many could be numbered. `root` is find() of every node. */
+/* Number the units in topological order; among ready units the one with the smallest first node
+ * comes first. Returns how many were numbered. `root` is find() of every node. */
 static int number(struct sl_arena *arena, const struct sl_graph *graph, const int *root,
                   int *unit_of) {
     int nodes = graph->forward_count, count = 0, done = 0;
@@ -77,7 +77,7 @@ static int number(struct sl_arena *arena, const struct sl_graph *graph, const in
     SL_VEC_FREE(&edges);
     for (int u = 0; u < count; u++)
         rank[u] = -1;
-    for (bool moved = true; moved;) { /* few rounds: node order is nearly unit order */
+    for (bool moved = true; moved;) { /* few rounds: the node order is almost a unit order */
         moved = false;
         for (int u = 0; u < count; u++) {
             if (rank[u] >= 0 || waits[u])
@@ -94,7 +94,7 @@ static int number(struct sl_arena *arena, const struct sl_graph *graph, const in
     return done == count ? count : -1;
 }
 
-/* Units of several nodes that are left over need each other: close their ranges. */
+/* The units that could not be numbered depend on each other: merge the nodes in their ranges. */
 static void close_ranges(const struct sl_graph *graph, int *of, const int *unit_of) {
     int nodes = graph->forward_count;
     for (int n = nodes - 1; n >= 0; n--) {
@@ -110,7 +110,7 @@ int sl_pass_units_kept(struct sl_arena *arena, const struct sl_graph *graph,
                        bool (*has_kernel)(const char *name), const int *keep, int *unit_of) {
     int nodes = graph->forward_count, count;
     int *of = SL_NEW(arena, int, nodes + 1), *root = SL_NEW(arena, int, nodes + 1);
-    int *first = SL_NEW(arena, int, nodes + 2); /* by keep: a node, counted from 1 */
+    int *first = SL_NEW(arena, int, nodes + 2); /* [keep] first node + 1; 0: none */
     join_nodes(graph, has_kernel, of, root);
     for (int n = 0; n < nodes && keep; n++) {
         if (keep[n] < 0)

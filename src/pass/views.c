@@ -1,15 +1,15 @@
-/* Values that need no memory of their own: views, parts of a split, parts of a concat.
+/* Values without memory of their own: views, parts of a split, parts of a concat.
  *
- *   qkv = x w               one tensor, rows of 3C
- *   q, k, v = split(qkv)    read by attention only: parts of qkv's rows, nothing is copied
+ *   qkv = x w               one tensor with rows of 3C
+ *   q, k, v = split(qkv)    read only by attention: parts of qkv's rows, no copy
  *   dq, dk, dv = attention_dqkv(...); dqkv = concat(dq, dk, dv)
- *                           written by attention_dqkv only: straight into dqkv's rows
+ *                           written only by attention_dqkv: directly into dqkv's rows
  */
 #include "pass/build.h"
 
 #include <string.h>
 
-/* Inputs and outputs that may be parts of wider rows, as bits. */
+/* Inputs and outputs that may be parts of wider rows, as bit masks. */
 static const struct {
     const char *op;
     unsigned in, out;
@@ -25,12 +25,12 @@ static unsigned strided_mask(const struct sl_op *op, bool out) {
     return 0;
 }
 
-struct readers { /* who reads a value: a list per value, through views */
+struct readers { /* a list of readers per value, through views */
     int *first, *next;
     int *node, *input;
 };
 
-/* away[v]: somebody in another stage than v's own reads v. */
+/* away[v]: a node of another stage reads v. */
 static bool *find_away(struct sl_build *b) {
     const struct sl_graph *graph = b->graph;
     bool *away = SL_NEW(&b->scratch, bool, graph->values.count);
@@ -44,8 +44,8 @@ static bool *find_away(struct sl_build *b) {
     return away;
 }
 
-/* The memory of a view is that of its source, unless it passes something on that came from another
- * stage: then it is a copy, made where the view is. */
+/* A view uses the memory of its source. If the source comes from another stage and the view is sent
+ * on, the view is a copy. */
 static int root_of(const struct sl_build *b, const bool *away, int value) {
     const struct sl_value *v = &b->graph->values.at[value];
     if (v->kind != SL_VALUE_NODE || v->slot != 0 || !b->graph->nodes.at[v->node].op->is_view)
@@ -100,7 +100,7 @@ static bool same_stage(const struct sl_build *b, int node, int other) {
     return b->stage[node] == b->stage[other];
 }
 
-/* Do only kernels that can walk wider rows read this value, all in the stage of `node`? */
+/* Are all readers of this value kernels that accept strided rows, in the stage of `node`? */
 static bool read_strided(const struct sl_build *b, const struct readers *r, int root, int node) {
     if (is_kept(b, root))
         return false;
@@ -128,7 +128,7 @@ static bool on_last_axis(const struct sl_build *b, const struct sl_node *node, i
     return node->attr[0].i == sl_graph_value(b->graph, value)->shape.rank - 1;
 }
 
-/* The outputs of a split are parts of its input when all readers can walk rows. */
+/* Make the outputs of a split parts of its input if all readers accept strided rows. */
 static void try_split(struct sl_build *b, const struct readers *r, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
     int whole = node->in[0];
@@ -146,8 +146,8 @@ static void try_split(struct sl_build *b, const struct readers *r, int index) {
     b->gone[index] = true;
 }
 
-/* The inputs of a concat are parts of its output when they are written by a kernel that can walk
- * rows, and read by nobody else. */
+/* Make the inputs of a concat parts of its output if their producer accepts strided rows and they
+ * have no other reader. */
 static void try_concat(struct sl_build *b, const struct readers *r, int index) {
     const struct sl_node *node = &b->graph->nodes.at[index];
     int whole = node->out[0];
@@ -171,7 +171,7 @@ static void try_concat(struct sl_build *b, const struct readers *r, int index) {
     b->gone[index] = true;
 }
 
-/* Views of parts are parts. */
+/* A view of a part is a part. */
 static void spread(struct sl_build *b) {
     for (int64_t v = 0; v < b->graph->values.count; v++) {
         const struct sl_value *value = &b->graph->values.at[v];

@@ -1,4 +1,5 @@
-/* The bench of op cases: texts into shapes and attributes, a case into a graph, differences. */
+/* The harness of op cases: parses shapes and attributes, builds the graph of a case, compares
+ * gradients with finite differences. */
 #include "op_cases.h"
 
 #include "base/rng.h"
@@ -178,7 +179,7 @@ static sl_err add_losses(struct sl_trial *t, int first_out) {
     return SL_OK;
 }
 
-/* The gradient of what the op reads; see the picture in op_cases.h. */
+/* The value that holds the gradient of an op input; see the drawing in op_cases.h. */
 static int find_grad(const struct sl_trial *t, int input) {
     const struct sl_graph *graph = t->graph;
     bool data = t->the->in[input].role == SL_CASE_DATA;
@@ -197,8 +198,8 @@ static int find_grad(const struct sl_trial *t, int input) {
     return -1;
 }
 
-/* What nodes write holds garbage first, as memory that is used again does: a kernel that adds to
- * its output without clearing it is seen. */
+/* Fill outputs with garbage, as reused memory has: this detects a kernel that adds to an output
+ * without clearing it. */
 static void poison(struct sl_trial *t) {
     for (int64_t v = 0; v < t->graph->values.count; v++) {
         const struct sl_array *array = &t->run->arrays[v];
@@ -274,9 +275,9 @@ const struct sl_array *sl_trial_array(const struct sl_trial *t, int value) {
     return &t->run->arrays[value];
 }
 
-/* Central differences with step h have an error of h^2 f'''/6 (about 1e-11 here) plus rounding of
- * the loss over h (1e-16 x 10 / 1e-5 = 1e-10): a tolerance of 1e-7 leaves room for both and is
- * far below what a wrong term makes. */
+/* The error of central differences with step h is h^2 f'''/6 (about 1e-11 here) plus the rounding
+ * of the loss over h (1e-16 x 10 / 1e-5 = 1e-10). The tolerance 1e-7 exceeds both and is far below
+ * the effect of a wrong term. */
 static double difference(struct sl_trial *t, double *x) {
     const double h = 1e-5, at = *x;
     *x = at + h;
@@ -290,7 +291,7 @@ static double difference(struct sl_trial *t, double *x) {
 static double compare(struct sl_trial *t, int input) {
     const struct sl_array *source = sl_trial_array(t, t->source[input]);
     const double *grad = sl_trial_array(t, t->grad[input])->f;
-    double worst = 0, scale = 1e-3; /* a gradient of zero has no relative error */
+    double worst = 0, scale = 1e-3; /* lower bound: a zero gradient has no relative error */
     for (int64_t j = 0; j < sl_graph_shape_numel(&source->shape, 1); j++) {
         double want = difference(t, &source->f[j]);
         double off = fabs(want - grad[j]);
@@ -320,7 +321,7 @@ sl_err sl_trial_check(struct sl_trial *t, double *worst) {
 static sl_err check_tag(const struct sl_trial *t, int input, enum sl_pass_tag want) {
     const struct sl_value *value = sl_graph_value(t->graph, t->grad[input]);
     if (value->kind != SL_VALUE_NODE || t->graph->nodes.at[value->node].of != t->node)
-        return SL_OK; /* handed through: nothing was emitted for it */
+        return SL_OK; /* the gradient is another value: no node was emitted */
     if (t->graph->nodes.at[value->node].pass != want)
         return sl_fail(SL_ERR_REFUSED, "%s.%s: the gradient of input %d is not tagged %c",
                        t->the->op, t->the->label, input, "FIW"[want]);

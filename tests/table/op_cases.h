@@ -1,4 +1,4 @@
-/* The table of op cases: what every op is tried with, and the bench that tries one.
+/* The table of op cases: the inputs every op is tested with, and the harness that runs one case.
  *
  * A case is declarative: shapes as text ("B,3,7", "" is a scalar), a role per input, attributes as
  * "name=value name=value". The same rows feed the finite-difference test, the shape tests and the
@@ -10,8 +10,8 @@
  *   shift -+            ^
  *   (scalar parameter)  param, int, state
  *
- * The scalar parameter in front of a data input makes autodiff ask for the gradient of x; its own
- * gradient is sum_to(dx), and the bench reads dx, element by element, in front of that sum.
+ * The scalar parameter added to a data input makes autodiff produce the gradient of x. Its own
+ * gradient is sum_to(dx); the harness reads dx, the input of that sum.
  */
 #ifndef SL_TESTS_OP_CASES_H
 #define SL_TESTS_OP_CASES_H
@@ -20,23 +20,23 @@
 
 enum sl_case_role {
     SL_CASE_END,
-    SL_CASE_DATA,  /* float activation; its gradient is asked for and must be tagged I */
-    SL_CASE_PARAM, /* parameter; its gradient must be tagged W when the op also reads data */
+    SL_CASE_DATA,  /* float activation; its gradient must be tagged I */
+    SL_CASE_PARAM, /* parameter; its gradient must be tagged W if the op also reads data */
     SL_CASE_CONST, /* float input for which the op has no gradient */
     SL_CASE_STATE, /* running statistics */
     SL_CASE_INT,
-    SL_CASE_MASK,   /* ints, 0 or 1, in rows that take turns: ending in zeros, ones, mixed, zeros */
+    SL_CASE_MASK,   /* ints 0 or 1; rows alternate: ending in zeros, all ones, mixed, all zeros */
     SL_CASE_ABSENT, /* optional input left out */
 };
 
 struct sl_case_input {
     enum sl_case_role role;
     const char *shape;
-    /* Floats: distinct values spread evenly over (low, high) and shuffled, never 0 for a symmetric
-     * range, all further apart than the step of the differences: no kink, no tie is met. */
+    /* Floats: distinct values, evenly spaced over (low, high) and shuffled; never 0 for a symmetric
+     * range. The spacing exceeds the step of the differences, so no kink or tie is crossed. */
     double low, high;
     int64_t below; /* ints: in [0, below) */
-    int64_t mark;  /* ints: every third one is this instead, 0: none (an ignore index) */
+    int64_t mark;  /* ints: every third value is this (an ignore index); 0: none */
 };
 
 #define SL_X(shape_) SL_XR(shape_, -1.5, 1.5)
@@ -61,13 +61,13 @@ struct sl_case_input {
 enum { SL_CASE_MAX_IN = 10 };
 
 struct sl_op_case {
-    const char *op, *label; /* together the name of the case: "gelu.erf" */
+    const char *op, *label; /* the case is named op.label: "gelu.erf" */
     struct sl_case_input in[SL_CASE_MAX_IN];
     const char *attrs; /* NULL: all defaults */
-    int outputs;       /* how many outputs reach the loss; 0: only the first */
+    int outputs;       /* number of outputs that reach the loss; 0: only the first */
 };
 
-/* Inputs that an op must refuse; the message holds both texts. */
+/* Inputs that an op must refuse; the error message contains both texts. */
 struct sl_op_error {
     const char *op;
     struct sl_case_input in[SL_CASE_MAX_IN];
@@ -93,10 +93,10 @@ struct sl_trial {
     struct sl_graph *graph;
     struct sl_ref_run *run;
     int node;                   /* of the op */
-    int source[SL_CASE_MAX_IN]; /* the array a test may change: data input or parameter */
-    int value[SL_CASE_MAX_IN];  /* what the op reads, -1: absent */
-    int grad[SL_CASE_MAX_IN];   /* value that holds the gradient, -1: none was emitted */
-    int weights[SL_MAX_OUT];    /* d loss / d output: an input, -1: output is not used */
+    int source[SL_CASE_MAX_IN]; /* the array that tests change: data input or parameter */
+    int value[SL_CASE_MAX_IN];  /* the op's input, -1: absent */
+    int grad[SL_CASE_MAX_IN];   /* value that holds the gradient, -1: none */
+    int weights[SL_MAX_OUT];    /* input that holds d loss / d output, -1: output not used */
     int in_count;
 };
 
@@ -105,26 +105,27 @@ typedef const struct sl_op *sl_find_op(struct sl_str name);
 SL_MUST_CHECK sl_err sl_trial_open(struct sl_trial *trial, const struct sl_op_case *the,
                                    int64_t batch, sl_find_op *find);
 void sl_trial_close(struct sl_trial *trial);
-/* Forward, returns the loss; then everything backward. */
+/* Run the forward pass and return the loss; run the backward pass. */
 double sl_trial_forward(struct sl_trial *trial);
 void sl_trial_backward(struct sl_trial *trial);
 const struct sl_array *sl_trial_array(const struct sl_trial *trial, int value);
 
-/* Worst difference between the gradients and central differences, relative to the largest entry of
- * each tensor. SL_ERR_REFUSED names what has no gradient. Leaves the backward pass run. */
+/* Largest difference between gradients and central differences, relative to the largest entry of
+ * each tensor. On SL_ERR_REFUSED the message names the input without gradient. Afterwards the
+ * backward pass has run. */
 SL_MUST_CHECK sl_err sl_trial_check(struct sl_trial *trial, double *worst);
-/* Tags of the backward nodes, and that each gradient has one. */
+/* Check that every gradient exists and that its nodes have the right tags. */
 SL_MUST_CHECK sl_err sl_trial_check_tags(const struct sl_trial *trial);
 
-/* "B,3,7" and "axis=1 approx=erf" into ours. */
+/* Parse a shape "B,3,7" and attributes "axis=1 approx=erf". */
 SL_MUST_CHECK sl_err sl_case_shape(const char *text, struct sl_shape *out);
 SL_MUST_CHECK sl_err sl_case_attrs(const struct sl_op *op, const char *text,
                                    union sl_attr attr[SL_MAX_ATTR]);
 /* Add the inputs of a case to a graph (float data as plain inputs) and apply the op. */
 SL_MUST_CHECK sl_err sl_case_apply(struct sl_graph *graph, const struct sl_op *op,
                                    const struct sl_case_input *in, const char *attrs);
-/* The value of element `index` of a float input of `count` elements; rounded to fp32, so that
- * every precision starts from the same numbers. */
+/* Element `index` of a float input of `count` elements, rounded to fp32 so that every precision
+ * starts from the same numbers. */
 double sl_case_float(const struct sl_case_input *in, uint64_t stream, int64_t index, int64_t count);
 
 #endif

@@ -16,7 +16,7 @@ static const struct sl_op_case cases[] = {
     {"attention", "one_key_head", QKV("B,3,3,2", "B,5,1,2"), NULL, 0},
     {"attention", "mask", QKVM("B,3,2,5", "B,7,2,5", "B,7"), NULL, 0},
     {"attention", "mask_causal", QKVM("B,5,4,3", "B,7,2,3", "B,7"), "causal=1 scale=0.4", 0},
-    /* One key per sample: where it is padding, no query of the sample sees anything. */
+    /* One key per sample: if it is padding, no query of the sample sees a key. */
     {"attention", "mask_all", QKVM("B*5,2,1,3", "B*5,1,1,3", "B*5,1"), NULL, 0},
     {"lstm", "plain", {SL_X("B,5,3"), SL_W("8,3"), SL_W("8,2")}, NULL, 0},
     {"lstm", "bias", {SL_X("B,3,2"), SL_W("12,2"), SL_W("12,3"), SL_W("12"), SL_W("12")}, NULL, 0},

@@ -1,4 +1,4 @@
-/* Numbers of 16 bits: every one of them there and back, and the nearest one for numbers between. */
+/* bf16 and fp16: every 16-bit value survives a round trip; other floats round to nearest even. */
 #include "base/half.h"
 
 #include "base/rng.h"
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* IEEE's definition, word by word. */
+/* The value of an fp16 by the definition of IEEE 754. */
 static double fp16_value(uint16_t half) {
     int sign = half >> 15, exponent = half >> 10 & 31, fraction = half & 1023;
     double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
@@ -44,7 +44,7 @@ static void every_bf16(void **state) {
     }
 }
 
-/* No neighbour is nearer; of two that are as near, the even one. */
+/* Check that no neighbour is nearer, and that a tie went to the even one. */
 static void check_nearest(float x, uint16_t got, float (*value)(uint16_t)) {
     double off = fabs((double)value(got) - (double)x);
     for (int step = -1; step <= 1; step += 2) {

@@ -1,4 +1,4 @@
-/* Numbers of JSON text: exact where they are whole, refused where they are not what was asked. */
+/* JSON: integers are exact, numbers of the wrong kind are refused, strings are UTF-8. */
 #include "base/json.h"
 
 #include <setjmp.h>
@@ -58,8 +58,7 @@ static void a_number_is_kept_as_written(void **state) {
     assert_true(sl_str_is(json.string, "2e+03"));
 }
 
-/* Characters stay, bytes that are none become U+FFFD; what was written once is written again the
- * same. */
+/* Valid characters are kept, invalid bytes become U+FFFD, and a second write changes nothing. */
 static void strings_are_utf8(void **state) {
     static const struct {
         const char *value, *want;
@@ -67,9 +66,9 @@ static void strings_are_utf8(void **state) {
         {"a\"\\\n\x7f", "\"a\\\"\\\\\\u000a\x7f\""},
         {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\""},
         {"\xff", "\"\xef\xbf\xbd\""},
-        {"\xc3", "\"\xef\xbf\xbd\""},                                 /* the end is missing */
-        {"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},                 /* too long for its value */
-        {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* half of a pair */
+        {"\xc3", "\"\xef\xbf\xbd\""},                                 /* truncated */
+        {"\xc0\xaf", "\"\xef\xbf\xbd\xef\xbf\xbd\""},                 /* overlong */
+        {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""}, /* surrogate */
         {"\xf4\x90\x80\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
         {"\xe2\x82z", "\"\xef\xbf\xbd\xef\xbf\xbdz\""},
     };

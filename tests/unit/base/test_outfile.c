@@ -1,5 +1,4 @@
-/* Files that are whole or absent: new ones, old ones, given up, on devices, where nothing can be.
- */
+/* Atomic output files: new, replaced, abandoned, on devices, in unwritable directories. */
 #define _DEFAULT_SOURCE
 #include "base/outfile.h"
 
@@ -40,7 +39,7 @@ static int files(void) {
 static int close_folder(void **state) {
     (void)state;
     unlink(path);
-    return rmdir(folder); /* fails where a test has left something */
+    return rmdir(folder); /* fails if a test left a file */
 }
 
 static void expect(const char *want) {
@@ -72,7 +71,7 @@ static void whole_or_absent(void **state) {
     expect("three");
 }
 
-/* Until it is closed nobody sees it, and the old one is there. */
+/* Before close, the new file is invisible and the old one still exists. */
 static void unseen(void **state) {
     (void)state;
     struct sl_outfile file;

@@ -1,4 +1,4 @@
-/* safetensors: round trips, a file written by Python, and everything a header can get wrong. */
+/* safetensors: round trips, a file written by Python, and all errors a header can have. */
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/safetensors.h"
@@ -26,7 +26,7 @@ static unsigned char byte_of(int64_t number, int64_t at) {
     return (unsigned char)(number * 37 + at * 11 + 1);
 }
 
-/* Random shapes and types, bytes in uneven pieces. */
+/* Random shapes and dtypes; the bytes are written in uneven pieces. */
 static void what_is_written_is_read(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 60; seed++) {
@@ -128,7 +128,7 @@ static void a_file_of_python_is_read(void **state) {
     sl_st_close(&st);
 }
 
-/* A file of this header and `data` bytes. */
+/* Parse a file with this header and `data` bytes. */
 static sl_err parse(const char *header, int64_t data, struct sl_st *out) {
     struct sl_text text = {0};
     size_t length = strlen(header);

@@ -1,5 +1,5 @@
-/* Masks of dropout: the same however the samples are cut into micro-batches, other for other seeds
- * and streams, as frequent as asked for; and alpha_dropout keeps mean and variance. */
+/* Dropout masks are independent of the micro-batch size, differ between seeds and streams, and drop
+ * with probability p. alpha_dropout keeps mean and variance. */
 #include "op/registry.h"
 
 #include <limits.h>
@@ -86,14 +86,14 @@ static void kept_elements_are_scaled(void **state) {
         dropped += y[i] == 0;
         assert_true(y[i] == 0 || fabs(y[i] - sample_value(i) / 0.7) < 1e-12);
     }
-    /* 420 draws at 0.3: 126 +- 9.4; five deviations */
+    /* 420 draws with p = 0.3: mean 126, standard deviation 9.4; allow five deviations */
     assert_in_range(dropped, 126 - 47, 126 + 47);
     run_in(&none, SAMPLES, y);
     for (int i = 0; i < SAMPLES * EACH; i++)
         assert_true(y[i] == sample_value(i));
 }
 
-/* A standard normal input keeps mean 0 and variance 1 (the point of the op). */
+/* A standard normal input keeps mean 0 and variance 1. */
 static void alpha_dropout_keeps_moments(void **state) {
     (void)state;
     struct sl_graph *g = sl_graph_open("alpha", sl_op_find);
@@ -118,7 +118,7 @@ static void alpha_dropout_keeps_moments(void **state) {
     sl_graph_close(g);
 }
 
-/* Nodes that are given no stream get one each, and evaluation has neither masks nor scale. */
+/* A node without a stream gets its own; evaluation applies neither mask nor scale. */
 static void graphs_give_streams(void **state) {
     (void)state;
     for (int eval = 0; eval < 2; eval++) {
@@ -136,7 +136,7 @@ static void graphs_give_streams(void **state) {
     }
 }
 
-/* A stream that is named is taken: nodes after it get others. */
+/* A stream named in the model is not given to another node. */
 static void named_streams_are_taken(void **state) {
     (void)state;
     static const int64_t asked[] = {-1, 4, -1, 2, -1, 6, -1}, got[] = {0, 4, 5, 2, 6, 6, 7};

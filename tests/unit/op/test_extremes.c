@@ -1,5 +1,5 @@
-/* Where a plain formula would overflow or divide by nothing: outputs and gradients stay finite and
- * have their limits. */
+/* Inputs for which the textbook formula overflows or divides by zero: outputs and gradients stay
+ * finite and have their limits. */
 #include "op/registry.h"
 
 #include <math.h>
@@ -87,7 +87,7 @@ static void softmax_of_large_numbers(void **state) {
     close_op(&t);
 }
 
-/* A loss of parameter x [2,N] against an input; returns the loss, fills dx. */
+/* The loss of parameter x [2,N] against an input; returns the loss and fills dx. */
 static double run_loss(const char *op, const double x[2 * N], const void *targets, double *dx) {
     struct trial t;
     int in[2], loss;

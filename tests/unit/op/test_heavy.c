@@ -1,5 +1,5 @@
-/* What the tables cannot say about attention, images and lstm: ties, empty rows, single elements,
- * running statistics, which backward nodes are shared, and costs counted by hand. */
+/* Cases of attention, image ops and lstm that the op tables do not cover: ties, empty rows, single
+ * elements, running statistics, shared backward nodes, flops and bytes counted by hand. */
 #include "op/registry.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@ static void must(sl_err err) {
         fail_msg("%s", sl_err_message());
 }
 
-/* One op on inputs filled by the test: 'x' data, 'p' parameter, 's' state, 'i' ints, '-' absent. */
+/* One op with inputs filled by the test: 'x' data, 'p' parameter, 's' state, 'i' ints, '-' absent.
+ */
 struct bench {
     struct sl_graph *graph;
     struct sl_ref_run *run;
@@ -275,7 +276,7 @@ static void convolution_is_counted(void **state) {
     assert_true(flops_of(&b) == 2.0 * 3 * (6 * 5 * 5) * (2 * 3 * 5));
     differentiate(&b, b.first_out);
     assert_int_equal(count_op(b.graph, "conv2d_dw", SL_PASS_W), 1);
-    assert_int_equal(count_op(b.graph, "conv2d_dx", SL_PASS_I), 0); /* x needs none */
+    assert_int_equal(count_op(b.graph, "conv2d_dx", SL_PASS_I), 0); /* x needs no gradient */
     close_bench(&b);
 }
 
@@ -300,7 +301,7 @@ static void time_runs_backwards_once(void **state) {
     assert_int_equal(count_op(b.graph, "lstm_hprev", SL_PASS_W), 1);
     assert_int_equal(count_op(b.graph, "matmul", SL_PASS_I), 1);
     assert_int_equal(count_op(b.graph, "matmul", SL_PASS_W), 2);
-    assert_int_equal(count_op(b.graph, "sum_to", SL_PASS_W), 2); /* both biases share it, and w */
+    assert_int_equal(count_op(b.graph, "sum_to", SL_PASS_W), 2); /* shared by both biases; w */
     close_bench(&b);
 }
 

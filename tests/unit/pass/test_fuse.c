@@ -1,5 +1,5 @@
-/* What fusion makes of a program: gradients of logits in the pass that makes the logits, sums of
- * gradients in layernorm's; and the memory that it takes. */
+/* Fusion: gradients of logits in the pass that computes the logits, sums of gradients inside the
+ * layernorm gradient, and the memory of the fused programs. */
 #include "pass/fused.h"
 #include "pass/program.h"
 #include "support/model_text.h"
@@ -31,7 +31,7 @@ static bool has_none(const char *name) {
     return false;
 }
 
-/* Building runs the checker, too. */
+/* Building a program also runs the checker. */
 static struct sl_program *build(const struct sl_graph *graph, bool (*has)(const char *name),
                                 bool split, bool recompute) {
     struct sl_program *p = NULL;
@@ -92,7 +92,7 @@ static void what_is_recomputed_is_fused_when_it_goes_back(void **state) {
     sl_graph_close(graph);
 }
 
-/* The place of logits that somebody else reads, too, is not free. */
+/* Logits with a second reader keep their memory. */
 static void logits_of_two_losses_stay(void **state) {
     struct sl_graph *graph =
         model_of_text("input x : float[B, 8]\ninput t : int[B] < 8\nparam w[8, 8] ~ normal(0.3)\n"
@@ -114,12 +114,12 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     for (int i = 0; i < p->instr_count; i++)
         with +=
             strcmp(p->instrs[i].kernel, SL_FUSED_LAYERNORM_GRAD) == 0 && p->instrs[i].in_count == 6;
-    assert_int_equal(with, 2); /* the last norm has no residual beside it */
+    assert_int_equal(with, 2); /* the last norm has no residual */
     int f = p->end[SL_PHASE_F], g = apart->end[SL_PHASE_F];
     assert_int_equal(count(apart, "add", g, apart->instr_count), 2);
     assert_int_equal(count(p, "add", f, p->instr_count), 0);
     assert_int_equal(count(split, "add", split->end[SL_PHASE_F], split->instr_count), 2);
-    assert_true(graph->forward_count <= SL_COUNT(group)); /* and no node is held by it */
+    assert_true(graph->forward_count <= SL_COUNT(group)); /* and it glues no nodes */
     sl_pass_glue(graph, has_both, group);
     sl_pass_glue(graph, has_none, group_apart);
     assert_memory_equal(group, group_apart, sizeof *group * (size_t)graph->forward_count);
@@ -129,7 +129,7 @@ static void sums_of_gradients_go_into_layernorm(void **state) {
     sl_graph_close(graph);
 }
 
-/* Norms behind sums, as in BERT: what comes back to one is a sum. Apart, where phases are split. */
+/* Norms after sums, as in BERT: dy is a sum and is fused. Split programs keep it separate. */
 static void sums_that_come_to_layernorm_go_into_it(void **state) {
     struct sl_graph *graph =
         model_of_text("size C = 8\ninput x : float[B, 4, C]\ninput y : float[B, 4, C]\n"
@@ -146,7 +146,7 @@ static void sums_that_come_to_layernorm_go_into_it(void **state) {
     for (int i = 0; i < p->instr_count; i++)
         with +=
             strcmp(p->instrs[i].kernel, SL_FUSED_LAYERNORM_GRAD) == 0 && p->instrs[i].in_count == 7;
-    assert_int_equal(with, 2); /* to the last, nothing is added; the first has no gradient of x */
+    assert_int_equal(with, 2); /* the last dy is no sum; the first norm has no gradient of x */
     assert_int_equal(count(p, "add", p->end[SL_PHASE_F], p->instr_count), 1);
     assert_int_equal(count(split, "add", split->end[SL_PHASE_F], split->instr_count), 3);
     sl_pass_program_close(p);
@@ -156,7 +156,7 @@ static void sums_that_come_to_layernorm_go_into_it(void **state) {
 
 static bool has_batchnorms(const char *name) { return strncmp(name, "batchnorm_", 10) == 0; }
 
-/* Blocks of a residual network: the sum goes with the batchnorm that is made last. */
+/* Blocks of a residual network: the add is fused into the last batchnorm before it. */
 static void batchnorms_take_what_surrounds_them(void **state) {
     struct sl_graph *graph = model_of_text(
         "input image : float[B, 8, 4, 4]\ninput label : int[B] < 5\n"

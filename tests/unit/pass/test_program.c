@@ -1,6 +1,6 @@
-/* Programs against the whole-graph reference: for random cuts into stages, with and without the
- * I/W split and recomputation, two micro-batches through the stages' programs on the reference
- * device must give the gradients that the graph gives when it is run node by node. */
+/* Programs against the whole-graph reference. Random cuts into stages, with and without I/W split
+ * and recomputation, run two micro-batches on the reference device. The gradients must equal those
+ * of the graph run node by node. */
 #include "base/rng.h"
 #include "device/device.h"
 #include "op/registry.h"
@@ -65,7 +65,7 @@ static const char *const models[] = {
     "repeat i in 0..4 as branch {\nh = matmul(x * (i + 1), s, tb = 1)\n"
     "repeat j in 0..i as layer {\nh = dense(h, W)\n}\nxs = xs + [h]\n}\n"
     "z = concat(xs, axis = 1)\nloss mse(dense(dense(z, W) as j1, 1) as j2, y)\n",
-    /* values made of parameters alone, which several stages read: their gradients are sent, too */
+    /* values computed from parameters alone and read by several stages: their gradients are sent */
     "size N = 5, W = 7\ninput x : float[B, N]\ninput y : float[B, W]\n"
     "param g[3, W] ~ normal(0.5)\nparam w[W, N] ~ normal(0.5)\nparam v[W, W] ~ normal(0.5)\n"
     "s = slice(g, axis = 0, to = 1)\nt = tanh(s) * s\n"
@@ -100,7 +100,7 @@ struct pipeline {
 static void *alloc(struct pipeline *p, int64_t bytes) {
     void *memory;
     assert_int_equal(p->device->row->alloc(p->device, bytes + 64, &memory), SL_OK);
-    memset(memory, 0xff, (size_t)bytes); /* NaNs: whatever is not written shows */
+    memset(memory, 0xff, (size_t)bytes); /* NaN: makes reads of unwritten memory visible */
     return memory;
 }
 
@@ -161,7 +161,7 @@ static char *port_at(struct pipeline *p, int s, const struct sl_program_port *po
     return (char *)p->base[s][SL_SPACE_SLOT] + port->operand.offset;
 }
 
-/* Hand what stage s sent over to whoever receives it. */
+/* Copy the sent values of stage s to the stages that receive them. */
 static void hand_over(struct pipeline *p, int s, bool grad) {
     const struct sl_ports *sent = grad ? &p->program[s]->send_grad : &p->program[s]->send_act;
     for (int i = 0; i < sent->count; i++) {
@@ -190,8 +190,7 @@ struct spoiler {
 
 static int64_t holes_seen;
 
-/* An instruction's scratch may lie in a hole: whatever is there is lost. The largest that there is
- * of the sizes 2^k. */
+/* Overwrite the largest hole of a size 2^k, as an instruction's scratch would. */
 static sl_err spoil_hole(void *ctx, int instr) {
     const struct spoiler *s = ctx;
     int64_t size = 1 << 20;
@@ -205,7 +204,7 @@ static sl_err spoil_hole(void *ctx, int instr) {
     return SL_OK;
 }
 
-/* Every other micro-batch computes again before its gradients come. */
+/* Every second micro-batch recomputes before its gradients arrive. */
 static bool computes_early(const struct pipeline *p, int s, int micro) {
     return p->program[s]->recompute && micro % 2 == 0;
 }
@@ -323,7 +322,7 @@ static void compare(const struct pipeline *p, double **sums, const struct sl_ref
     assert_int_equal(uses, p->graph->grads.count);
 }
 
-/* A random stage for every node, never before that of what it reads; branches may be parallel. */
+/* A random stage for every node, not before the stages of its inputs; branches may be parallel. */
 static void random_cut(const struct sl_graph *graph, int stages, uint64_t seed, int *stage_of) {
     for (int n = 0; n < graph->forward_count; n++) {
         const struct sl_node *node = &graph->nodes.at[n];
@@ -389,8 +388,8 @@ static void test_recompute_stashes_less(void **state) {
     sl_graph_close(graph);
 }
 
-/* bf16: weights and their gradients keep their bytes, activations have half, statistics and losses
- * stay fp32, parts of rows lie where their dtype says; the checker holds all of it to that. */
+/* bf16: weights and their gradients keep their size, activations have half, statistics and losses
+ * stay fp32, offsets of row parts follow the dtype. The checker verifies all of it. */
 static void test_bf16_halves_activations(void **state) {
     (void)state;
     struct sl_graph *graph = model_of_text(models[0]);
