@@ -89,7 +89,7 @@ void sl_data_blob_close(struct sl_blob *blob) {
     *blob = (struct sl_blob){.fd = -1};
 }
 
-/* `memory` replaces the file. */
+/* Replace the file by `memory`. */
 static void take_over(struct sl_blob *blob, unsigned char *memory, int64_t size_bytes) {
     free(blob->owned);
     if (blob->fd >= 0)
@@ -131,7 +131,7 @@ static bool is_gzip(const struct sl_blob *blob) {
 struct inflater {
     const struct sl_blob *blob;
     z_stream z;
-    int64_t next; /* byte of the file */
+    int64_t next; /* offset in the file */
     bool done;
     unsigned char in[16384];
 };
@@ -143,7 +143,7 @@ static sl_err inflate_open(struct inflater *job, const struct sl_blob *blob) {
     return SL_OK;
 }
 
-/* Fill `dst` as far as the content goes; *got bytes were written. */
+/* Decompress up to `room` bytes into `dst`; *got receives the number written. */
 static sl_err inflate_some(struct inflater *job, unsigned char *dst, int64_t room, int64_t *got) {
     *got = 0;
     while (*got < room && !job->done) {
@@ -215,7 +215,7 @@ int64_t sl_data_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_
         if (inflate_open(&job, blob) != SL_OK)
             return 0;
         sl_err err = inflate_some(&job, dst, size_bytes, &got);
-        (void)err; /* what came before the damage will do; opening says what is wrong */
+        (void)err; /* the bytes before the damage are enough; opening reports the error */
         inflateEnd(&job.z);
         return got;
     }

@@ -1,17 +1,17 @@
-/* A file of bytes that is read by offset: an open file (pread, so that a file that shrinks or a
- * disk that fails is an error and not a signal) or memory. Reading is thread-safe. */
+/* Blob: bytes that are read by offset, from an open file or from memory. Files are read with pread:
+ * a file that shrinks or a failing disk is an error, not a signal. Reading is thread-safe. */
 #ifndef SL_DATA_BLOB_H
 #define SL_DATA_BLOB_H
 
 #include "base/text.h"
 
 struct sl_blob {
-    const char *name;        /* for messages; the caller's */
-    const unsigned char *at; /* in memory, or NULL: read from fd */
-    unsigned char *owned;    /* what to free */
+    const char *name;        /* for messages; borrowed */
+    const unsigned char *at; /* the bytes in memory, or NULL: read from fd */
+    unsigned char *owned;    /* memory to free */
     int64_t size_bytes;
     int fd;
-    uint64_t print; /* hash of size, first and last 4 KiB of the file as stored */
+    uint64_t print; /* fingerprint: hash of size, first and last 4 KiB of the file as stored */
 };
 
 SL_MUST_CHECK sl_err sl_data_blob_open(struct sl_blob *blob, const char *path);
@@ -22,24 +22,23 @@ void sl_data_blob_close(struct sl_blob *blob);
 SL_MUST_CHECK sl_err sl_data_blob_read(const struct sl_blob *blob, int64_t offset, void *dst,
                                        int64_t size_bytes);
 
-/* The whole file into memory. */
+/* Load the whole file into memory. */
 SL_MUST_CHECK sl_err sl_data_blob_load(struct sl_blob *blob);
 
-/* A gzip file becomes its content, in memory; any other file stays what it is. The content is
- * decompressed once only to learn its size, so that memory is never taken on the word of a header.
- */
+/* Replace a gzip file by its content, in memory; leave any other file unchanged. A first
+ * decompression only determines the size, because the size in the file cannot be trusted. */
 SL_MUST_CHECK sl_err sl_data_blob_inflate(struct sl_blob *blob);
 
-/* Up to `size_bytes` bytes from the start, decompressed when it is gzip; the number got. */
+/* Copy up to `size_bytes` bytes from the start, decompressed if gzip. Returns the number copied. */
 int64_t sl_data_blob_head(const struct sl_blob *blob, unsigned char *dst, int64_t size_bytes);
 
-/* Memory held. */
+/* Bytes of memory held. */
 int64_t sl_data_blob_bytes(const struct sl_blob *blob);
 
-/* One byte after another, forwards, through a small buffer. */
+/* A buffered byte stream. */
 struct sl_data_blob_stream {
     const struct sl_blob *blob;
-    int64_t next; /* offset of the first byte that is not yet in the buffer */
+    int64_t next; /* offset of the first byte after the buffer */
     int at, end;
     sl_err err;
     unsigned char buffer[16384];
@@ -48,7 +47,7 @@ struct sl_data_blob_stream {
 void sl_data_blob_stream(struct sl_data_blob_stream *stream, const struct sl_blob *blob);
 sl_err sl_data_blob_refill(struct sl_data_blob_stream *stream);
 
-/* The next byte, -1 at the end or on an error (stream->err). */
+/* The next byte; -1 at the end or on an error (stream->err). */
 static inline int sl_blob_byte(struct sl_data_blob_stream *stream) {
     if (stream->at == stream->end &&
         (sl_data_blob_refill(stream) != SL_OK || stream->at == stream->end))

@@ -1,8 +1,8 @@
-/* Encoding: words, then merges, lowest rank first and leftmost first among equals.
+/* Encoding: split into words, then merge pairs, lowest rank first, leftmost first among equals.
  *
- * Short words (nearly all) keep the rank of every neighbouring pair in an array and scan it; long
- * words use a heap, so that a megabyte without a blank is not quadratic. Words already seen are
- * remembered in a small direct-mapped cache that belongs to the call.
+ * A short word (almost all) keeps the ranks of its neighbouring pairs in an array and scans it. A
+ * long word uses a heap, which avoids quadratic time on text without blanks. A small direct-mapped
+ * cache per call holds the tokens of recent words.
  */
 #include "base/map.h"
 #include "base/vec.h"
@@ -10,14 +10,14 @@
 
 enum {
     SHORT_WORD = 64,
-    WORD_MAX = 1 << 16, /* a longer word is cut: bounds memory on files without white space */
+    WORD_MAX = 1 << 16, /* longer words are split: bounds memory on files without white space */
     CACHE_SLOTS = 4096,
     CACHE_BYTES = 20,
     CACHE_IDS = 8,
-    CACHE_FROM = 4096, /* shorter texts do without */
+    CACHE_FROM = 4096, /* shorter texts use no cache */
 };
 
-static const int64_t none = INT64_MAX; /* the rank of a pair that is not merged */
+static const int64_t none = INT64_MAX; /* rank of a pair without merge */
 
 struct cached {
     uint8_t length, count;
@@ -68,10 +68,10 @@ static int short_word(const struct sl_tokenizer *t, const char *word, int length
 /* ---- long words: a linked list of tokens and a heap of merges ---- */
 
 struct link {
-    int32_t id, before, after; /* id -1: merged away; -1: no neighbour */
+    int32_t id, before, after; /* id -1: merged into its neighbour; before, after -1: none */
 };
 
-struct chance { /* a merge that was possible when it was pushed */
+struct chance { /* a candidate merge; may be stale when it is popped */
     int64_t rank;
     int32_t at, left, right;
 };
@@ -128,7 +128,7 @@ static void long_word(struct encoder *e, const char *word, int32_t length) {
         struct chance c = pop_chance(&w);
         struct link *left = &w.link[c.at];
         if (left->id != c.left || left->after < 0 || w.link[left->after].id != c.right)
-            continue; /* one of the two has been merged meanwhile */
+            continue; /* stale: one of the two was merged since */
         struct link *right = &w.link[left->after];
         left->id = e->t->merge[c.rank].to;
         left->after = right->after;
@@ -205,7 +205,7 @@ static void encode_plain(struct encoder *e, const char *text, size_t length) {
     sl_text_free(&copy);
 }
 
-/* The special token that starts here: the longest, or -1. */
+/* The longest special token at the start of the text, or -1. */
 static int32_t special_at(const struct sl_tokenizer *t, const char *text, size_t length) {
     int32_t best = -1;
     size_t best_length = 0;
@@ -266,7 +266,7 @@ size_t sl_data_tokenizer_cut(const struct sl_tokenizer *t, const char *text, siz
         return from < length ? from : length;
     if (t->rule == SL_PRETOK_NONE || t->special_blank || t->prefix_space)
         return length;
-    /* No rule joins a printable ASCII character and a blank behind it. */
+    /* No rule joins a printable ASCII character with a following blank. */
     for (size_t at = from > 0 ? from : 1; at < length; at++)
         if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7f)
             return at;

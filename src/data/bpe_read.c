@@ -1,9 +1,9 @@
 /* Reads byte-level BPE: tokenizer.json, or vocab.json and merges.txt.
  *
  * A vocabulary writes bytes as characters: printable ones as themselves, the others from U+0100
- * upwards in order (a blank is U+0120). Files are walked twice, first to count and check, then to
- * fill tables of exactly that size. A walk starts from a copy of the JSON reader, which is a
- * bookmark.
+ * upwards in order (a blank is U+0120). The reader passes over the files twice: first to count and
+ * check, then to fill tables of exactly that size. Each pass starts from a saved copy of the JSON
+ * reader.
  */
 #include "data/bpe.h"
 
@@ -19,7 +19,7 @@ static bool shown_as_itself(int byte) {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* The byte that a character stands for, or -1. */
+/* The byte that a character represents, or -1. */
 static int byte_of(uint32_t code) {
     if (code < 256)
         return shown_as_itself((int)code) ? (int)code : -1;
@@ -44,7 +44,7 @@ static int hex4(const char *at) {
     return value;
 }
 
-/* One character of a raw JSON string; moves *at on. */
+/* Read one character of a raw JSON string; advances *at. */
 static uint32_t json_char(const char **at, const char *end) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     uint32_t code;
@@ -80,8 +80,8 @@ static int put_utf8(char *out, uint32_t code) {
     return n;
 }
 
-/* The bytes of a token, at most as many as its text in the file has; the number written. `escapes`:
- * JSON. `mapped`: characters stand for bytes; one that stands for none is kept as it is. */
+/* Write the bytes of a token into `out`, never more than its text has; returns the number.
+ * escapes: resolve JSON escapes. mapped: characters represent bytes; others are copied. */
 static size_t decode(struct sl_str raw, bool escapes, bool mapped, char *out) {
     const char *at = raw.at, *end = raw.at + raw.length;
     size_t used = 0;
@@ -96,7 +96,7 @@ static size_t decode(struct sl_str raw, bool escapes, bool mapped, char *out) {
         if (byte >= 0)
             out[used++] = (char)byte;
         else if (at - start == 1)
-            out[used++] = *start; /* ASCII, or not UTF-8 */
+            out[used++] = *start; /* ASCII or invalid UTF-8 */
         else
             used += (size_t)put_utf8(out + used, code);
     }
@@ -107,18 +107,18 @@ static size_t decode(struct sl_str raw, bool escapes, bool mapped, char *out) {
 
 struct parts {
     const char *name;
-    struct sl_json_in vocab, merges, added; /* just behind the opening bracket */
+    struct sl_json_in vocab, merges, added; /* positions after the opening bracket */
     bool has_vocab, has_merges, has_added;
-    char *scratch; /* as large as the largest file */
+    char *scratch; /* size of the largest file */
 };
 
-/* Skip the value that comes next. */
+/* Skip the next value. */
 static sl_err skip_value(struct sl_json_in *json) {
     SL_TRY(sl_json_next(json));
     return sl_json_skip(json);
 }
 
-/* Remember the inside of the object or list that comes next; null counts as absent. */
+/* Save the position inside the next object or list; null counts as absent. */
 static sl_err mark_value(struct sl_json_in *json, enum sl_json_event kind, struct sl_json_in *mark,
                          bool *has) {
     SL_TRY(sl_json_next(json));
@@ -163,15 +163,15 @@ static sl_err read_model(struct sl_tokenizer *t, struct sl_json_in *json, struct
     }
 }
 
-/* A pre-tokenizer is an object or a Sequence of them: ByteLevel with its own rule (GPT-2), or a
- * Split by a known expression and ByteLevel without. Collected flat, judged at the end. */
+/* A pre-tokenizer is an object or a Sequence: ByteLevel with its own rule (GPT-2), or a Split with
+ * a known expression plus ByteLevel without rule. Collected here and checked at the end. */
 struct pretoks {
     bool byte_level, regex_off, split, prefix_space;
     enum sl_pretok split_rule;
 };
 
 static sl_err read_pattern(struct sl_json_in *json, struct pretoks *found) {
-    /* As the file has it: JSON escapes make two backslashes of one. */
+    /* As in the file, where JSON escapes each backslash. */
     static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+|"
                                " ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+";
     static const char llama3[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
@@ -273,7 +273,7 @@ struct census {
     int64_t count, highest, text_bytes;
 };
 
-/* What an added token says of itself. */
+/* Read one entry of added_tokens. */
 static sl_err read_added(struct sl_json_in *json, int64_t *id, struct sl_str *content) {
     *id = -1;
     content->at = NULL;
@@ -411,7 +411,7 @@ static sl_err put_merge(struct sl_tokenizer *t, struct parts *parts, struct sl_s
     return SL_OK;
 }
 
-/* "a b": where the blank is; SL_ERR_INPUT unless there is exactly one, inside. */
+/* Split "a b" at its blank; SL_ERR_INPUT unless there is exactly one blank, inside. */
 static sl_err split_pair(const struct parts *parts, int64_t rank, struct sl_str pair,
                          struct sl_str *left, struct sl_str *right) {
     const char *blank = pair.length ? memchr(pair.at, ' ', pair.length) : NULL;
@@ -426,7 +426,7 @@ static sl_err split_pair(const struct parts *parts, int64_t rank, struct sl_str 
     return SL_OK;
 }
 
-/* One element of the list of merges: "a b" or ["a", "b"]. */
+/* Read one element of the list of merges: "a b" or ["a", "b"]. */
 static sl_err read_pair(struct sl_json_in *json, const struct parts *parts, int64_t rank,
                         struct sl_str *left, struct sl_str *right) {
     if (json->event == SL_JSON_STRING)
@@ -461,7 +461,7 @@ static sl_err read_json_merges(struct sl_tokenizer *t, struct parts *parts) {
     return SL_OK;
 }
 
-/* merges.txt: the next line that is a merge; false at the end. */
+/* The next merge line of merges.txt; false at the end. */
 static bool next_line(struct sl_str *text, bool first, struct sl_str *line) {
     while (text->length) {
         const char *end = memchr(text->at, '\n', text->length);

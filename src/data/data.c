@@ -1,5 +1,4 @@
-/* A data set from the outside: ranges, splits, shuffling, cursors, counting. Opening is in open.c.
- */
+/* The interface of a data set: ranges, splits, shuffling, cursors, counting. open.c opens it. */
 #include "data/data.h"
 
 #include "base/map.h"
@@ -17,7 +16,7 @@ int64_t sl_data_count(const struct sl_data *data, enum sl_data_split split) {
     return data->samples[split];
 }
 
-/* Global sample number -> the sample of the set, and what random masking draws by. */
+/* Map a global sample number to the sample of the set and to its number for random masking. */
 static struct sl_data_ask place_of(const struct sl_data *data, enum sl_data_split split,
                                    int64_t number) {
     int64_t count = data->samples[split], epoch = number / count, at = number % count;
@@ -25,7 +24,7 @@ static struct sl_data_ask place_of(const struct sl_data *data, enum sl_data_spli
     if (split == SL_DATA_TRAIN && !data->in_order)
         at = sl_rng_permute(data->seed, shuffle_stream + (uint64_t)epoch, at, count);
     int64_t sample = split == SL_DATA_TRAIN ? at : data->samples[SL_DATA_TRAIN] + at;
-    /* Validation hides the same tokens every time. */
+    /* Validation masks the same tokens in every evaluation. */
     ask.draw = split == SL_DATA_TRAIN ? (uint64_t)number : ((uint64_t)1 << 62) + (uint64_t)at;
     ask.sample = data->drawn ? sl_rng_permute(holdout_seed, 0, sample, data->total) : sample;
     return ask;
@@ -55,7 +54,7 @@ sl_err sl_data_fill(const struct sl_data *data, enum sl_data_split split, int64_
     return SL_OK;
 }
 
-/* An ignore value that is also a value of the data can only be counted by looking. */
+/* Count by reading the data: needed if the ignore value also occurs in it. */
 static sl_err count_by_reading(const struct sl_data *data, enum sl_data_split split, int64_t first,
                                int64_t count, int input, int64_t *valid) {
     const struct sl_data_bound *bound = &data->bound[input];

@@ -1,7 +1,6 @@
-/* CSV: numbers in rows, separated by commas, semicolons or tabs; a first row that is not all
- * numbers has the names. Read twice as a stream: once to count, once to convert, so that the table
- * in memory (4 bytes a cell, a cell has at least 2 in the file) is no larger than the file
- * justifies. */
+/* CSV: rows of numbers, separated by commas, semicolons or tabs. A first row with a non-number has
+ * the column names. The file is streamed twice, to count and to convert. The table needs 4 bytes
+ * per cell, at most twice the size of the file. */
 #include "data/source.h"
 
 #include <float.h>
@@ -62,7 +61,7 @@ static sl_err read_quoted(struct reader *r) {
     }
 }
 
-/* The next cell without blanks around it; blank lines are passed over. */
+/* Read the next cell without surrounding blanks; skips blank lines. */
 static sl_err next_cell(struct reader *r) {
     bool starts_row = r->last;
     int c;
@@ -122,7 +121,7 @@ static sl_err uneven(const struct reader *r, int64_t cells, int64_t columns) {
                    (long long)r->line - 1, (long long)cells, (long long)columns);
 }
 
-/* Rows (with the names) and columns; *named: the first row is not all numbers. */
+/* Count rows (including names) and columns; *named: the first row has the names. */
 static sl_err count_cells(struct reader *r, int64_t *rows, int64_t *columns, bool *named) {
     int64_t cells = 0;
     double value;

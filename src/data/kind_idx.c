@@ -1,9 +1,9 @@
-/* IDX: arrays as MNIST has them, gzip or not; one file of images and one of labels.
+/* IDX: the array format of MNIST, plain or gzip; one file of images and one of labels.
  *
  *   00 00 type rank  u32be dim[rank]  values, big-endian       [N,H,W] or [N,C,H,W]; labels [N]
  *
- * Bytes are normalised to mean 0 and deviation 1 over the whole file; other types are taken as they
- * are. An image of another size than the model's is padded with zeros or cropped around its centre.
+ * Bytes are normalised to mean 0 and standard deviation 1 over the whole file; other types are not
+ * changed. An image of another size than the model's is padded with zeros or cropped, centred.
  */
 #include "data/source.h"
 
@@ -84,7 +84,7 @@ static double value_at(const unsigned char *p, int type) {
     }
 }
 
-/* Exact sums of bytes, so that the result does not depend on any order. */
+/* Integer sums are exact, so the result does not depend on the order. */
 static sl_err normalise(struct image_set *set) {
     unsigned char chunk[ROW_BYTES];
     const struct array *a = &set->images;
@@ -193,7 +193,7 @@ static sl_err open_set(struct sl_data *data, const struct sl_data_spec *spec) {
     return bind(data, set);
 }
 
-/* One row of the model's image: `n` values, of which the set has those from `left` on. */
+/* Fill one row of the model's image: `n` values; the source starts at column `left`. */
 static sl_err fill_row(const struct image_set *set, int64_t source, int64_t left, int64_t n,
                        float *dst) {
     unsigned char chunk[ROW_BYTES];
@@ -259,7 +259,7 @@ static void describe(const struct sl_data *data, struct sl_json_out *json) {
     sl_json_put_double(json, "deviation", set->deviation);
 }
 
-/* MNIST's names: the labels lie beside the images. */
+/* Add the labels file, found by MNIST's naming scheme in the same folder. */
 static void expand(struct sl_data *data, const char *path) {
     static const char *const change[][2] = {{"images", "labels"}, {"idx3", "idx1"}};
     char *other = sl_arena_dup(&data->arena, path, strlen(path));

@@ -1,11 +1,11 @@
-/* Megatron's indexed sets: X.idx says how the sequences lie in X.bin.
+/* Megatron's indexed sets: X.idx is the index of the sequences in X.bin.
  *
  *   X.idx  "MMIDIDX\0\0" u64 version=1  u8 type  u64 sequences  u64 documents
  *          i32 length[sequences]  i64 offset[sequences]  i64 document[documents]
  *   X.bin  tokens of all sequences, one after another
  *
- * The index is checked by walking it; nothing of it is kept: windows run over the whole stream, as
- * Megatron's own GPT set does within an epoch (it also shuffles documents, we shuffle windows).
+ * The index is checked and then dropped: windows run over the whole stream, as in Megatron's GPT
+ * data set within an epoch. Megatron shuffles documents too; Sluice shuffles windows.
  */
 #include "data/source.h"
 
@@ -26,7 +26,7 @@ static bool sniff(const unsigned char *head, int64_t length) {
     return length >= 9 && memcmp(head, magic, 9) == 0;
 }
 
-/* Name without .bin or .idx. */
+/* Length of the path without .bin or .idx. */
 static size_t stem_of(const char *path) {
     size_t length = strlen(path);
     if (length > 4 &&
@@ -75,7 +75,7 @@ static sl_err read_header(struct index *index) {
     SL_TRY(read_type(index, head[17]));
     uint64_t sequences = sl_le64(head + 18), documents = sl_le64(head + 26);
     uint64_t max = (uint64_t)idx->size_bytes;
-    /* Newer writers may append a mode per sequence. */
+    /* Newer versions may append a mode per sequence. */
     bool fits = sequences <= max / 12 && documents <= max / 8 &&
                 HEADER_BYTES + sequences * 12 + documents * 8 <= max &&
                 max - (HEADER_BYTES + sequences * 12 + documents * 8) <= sequences;
@@ -90,7 +90,7 @@ static sl_err read_header(struct index *index) {
     return SL_OK;
 }
 
-/* Lengths and offsets must tile the .bin file. */
+/* Check that lengths and offsets cover the .bin file exactly. */
 static sl_err check_sequences(const struct index *index, int64_t *tokens) {
     enum { PART = 512 };
     unsigned char length[PART * 4], offset[PART * 8];

@@ -1,7 +1,6 @@
-/* Plain text: bytes as they are, read from the file when needed; with a tokenizer, encoded once
- * while opening and kept packed (2 bytes a token up to 65,536 of them, else 4). Long texts are cut
- * where it does not change the tokens and encoded in parallel; the result does not depend on the
- * threads. */
+/* Plain text. Without a tokenizer, bytes are read from the file on demand. With one, opening
+ * encodes the text and keeps the tokens packed (2 bytes per token for up to 65,536 ids, else 4).
+ * Long texts are split where that does not change the tokens, and encoded in parallel. */
 #include "base/par.h"
 #include "base/vec.h"
 #include "data/source.h"
@@ -31,7 +30,7 @@ static void encode_piece(void *ctx, int64_t i) {
 }
 
 static void pack(struct packer *p, const struct sl_tokens *tokens) {
-    /* Half as much again each time: never far above what is needed. */
+    /* Grow by half: bounds the unused memory. */
     int64_t need = p->out.count + tokens->count * p->width;
     if (need > p->out.room) {
         p->out.room = need + need / 2;
@@ -79,7 +78,7 @@ static sl_err encode_files(struct sl_data *data, const struct sl_data_spec *spec
         shard->count = (p.out.count - shard->offset_bytes) / p.width;
         uint64_t print = blob->print;
         const char *name = blob->name;
-        sl_data_blob_close(blob); /* the text itself is not needed any more */
+        sl_data_blob_close(blob); /* the text is no longer needed */
         blob->name = name;
         blob->print = print;
     }

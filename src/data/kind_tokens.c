@@ -1,5 +1,5 @@
-/* Files of tokens: llm.c (header, magic 20240520: uint16, 20240801: uint32), headerless uint16 as
- * nanoGPT writes them, headerless uint32. */
+/* Token files: llm.c (header with magic 20240520: uint16, 20240801: uint32), headerless uint16 as
+ * written by nanoGPT, headerless uint32. */
 #include "base/vec.h"
 #include "data/source.h"
 

@@ -1,4 +1,4 @@
-/* Opening a data set: which kind, which files, which inputs, which samples are held out.
+/* Opening a data set: choose the kind, open the files, bind the inputs, split off validation.
  *
  *   source   [next:|masked:] [KIND:] PATH[,PATH...]   or   synthetic
  */
@@ -10,12 +10,12 @@
 
 enum { HEAD_BYTES = 1024 };
 
-/* No sample of ours is larger. */
+/* Upper bound of the elements of a sample. */
 static const int64_t numel_max = (int64_t)1 << 40;
 
 struct opening {
     struct sl_data *data;
-    const char *paths; /* what is left of the source */
+    const char *paths; /* rest of the source after the prefixes */
 };
 
 static const struct sl_data_kind *find_kind(struct sl_str name) {
@@ -47,8 +47,8 @@ static sl_err unknown_kind(struct sl_str name) {
     return err;
 }
 
-/* Take "word:" from the front; false when there is none. A path may hold a colon: a prefix has only
- * letters and digits, at least two. */
+/* Parse a prefix "word:"; false if there is none. A path may contain a colon, so a prefix is at
+ * least two letters or digits. */
 static bool take_prefix(const char **source, struct sl_str *word) {
     size_t n = strspn(*source, "abcdefghijklmnopqrstuvwxyz0123456789");
     if (n < 2 || (*source)[n] != ':')
@@ -98,7 +98,7 @@ static bool looks_like_text(const unsigned char *head, int64_t length) {
     return length > 0;
 }
 
-/* By what the file starts with, then by its name, then by being text. */
+/* Guess the kind by the start of the file, then by its suffix, then by whether it is text. */
 static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     unsigned char head[HEAD_BYTES];
     struct sl_blob blob;
@@ -120,7 +120,7 @@ static sl_err guess_kind(const char *path, const struct sl_data_kind **out) {
     for (int i = 0; sl_data_kinds[i] && !*out; i++)
         if (has_suffix(name, sl_data_kinds[i]->suffixes))
             *out = sl_data_kinds[i];
-    if (*out == find_kind(SL_STR("u16")) && stem > 4) { /* X.bin beside X.idx */
+    if (*out == find_kind(SL_STR("u16")) && stem > 4) { /* X.bin with an X.idx */
         memcpy(other.at + stem - 4, ".idx", 4);
         if (sl_file_exists(other.at))
             *out = find_kind(SL_STR("megatron"));
@@ -222,7 +222,7 @@ static sl_err split_samples(struct sl_data *data, const struct sl_data_spec *spe
     return SL_OK;
 }
 
-/* From files to a frozen set; the kind is known. */
+/* Open the kind, bind the inputs and freeze the set. */
 static sl_err finish(struct sl_data *data, const struct sl_data_spec *spec) {
     SL_TRY(bind_inputs(data, spec));
     if (spec->tokenizer)

@@ -1,9 +1,9 @@
-/* The word rules of GPT-2 and Llama 3, by hand. Sequences of one class are called runs. */
+/* The word rules of GPT-2 and Llama 3. A run is a sequence of characters of one class. */
 #include "data/pretok.h"
 
 #include "data/unicode.h"
 
-/* A place in the text and what stands there; class END past the last character. */
+/* A position in the text and the class of its character; END after the last one. */
 enum { END = -1 };
 
 struct place {
@@ -19,7 +19,7 @@ static int class_at(const struct place *p, size_t at, size_t *next) {
     return (int)sl_data_unicode_class(code);
 }
 
-/* The end of the run of `class` that starts at `at`, at most `most` characters. */
+/* The end of the run of `class` that starts at `at`, at most `max` characters. */
 static size_t run_end(const struct place *p, size_t at, int class, size_t max) {
     size_t next = at;
     for (size_t n = 0; n < max && class_at(p, at, &next) == class; n++)
@@ -27,7 +27,7 @@ static size_t run_end(const struct place *p, size_t at, int class, size_t max) {
     return at;
 }
 
-/* 's 't 're 've 'm 'll 'd: length with the apostrophe, or 0. */
+/* The length of a contraction 's 't 're 've 'm 'll 'd with its apostrophe, or 0. */
 static size_t contraction(const struct place *p, bool any_case) {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     if (p->text[0] != '\'')
@@ -51,7 +51,7 @@ static size_t contraction(const struct place *p, bool any_case) {
     return 0;
 }
 
-/* \s+(?!\S)|\s+ : all white space, less its last character when something follows. */
+/* \s+(?!\S)|\s+ : all white space, without its last character if other text follows. */
 static size_t blank(const struct place *p) {
     size_t at = 0, last = 0, next = 0;
     while (class_at(p, at, &next) == SL_UNICODE_SPACE) {
@@ -72,7 +72,7 @@ static size_t gpt2_word(const struct place *p) {
     return run_end(p, start, class, p->length);
 }
 
-/* \s*[\r\n]+ : white space up to and with its last line end, or 0. */
+/* \s*[\r\n]+ : white space up to and including its last line end, or 0. */
 static size_t line_ends(const struct place *p) {
     size_t at = 0, next = 0, found = 0;
     while (class_at(p, at, &next) == SL_UNICODE_SPACE) {

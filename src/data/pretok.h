@@ -1,11 +1,11 @@
-/* How byte-level BPE cuts a text into words before merging.
+/* Pre-tokenization: the rules by which byte-level BPE splits a text into words before merging.
  *
  *   gpt2   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *   llama3 (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
  *          ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+        (GPT-4 has it as well)
  *   none   the whole text is one word
  *
- * Written by hand: alternatives are tried in this order, each takes as much as it can.
+ * Hand-written matchers: alternatives are tried in this order, each matches greedily.
  */
 #ifndef SL_DATA_PRETOK_H
 #define SL_DATA_PRETOK_H
@@ -14,7 +14,7 @@
 
 enum sl_pretok { SL_PRETOK_GPT2, SL_PRETOK_LLAMA3, SL_PRETOK_NONE };
 
-/* The length in bytes of the first word of a text that is not empty. */
+/* The length in bytes of the first word of a non-empty text. */
 size_t sl_data_pretok_word(enum sl_pretok rule, const char *text, size_t length);
 
 #endif

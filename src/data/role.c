@@ -1,4 +1,4 @@
-/* What an input is, by its name; what every set can fill; messages about inputs. */
+/* Roles of inputs by name; inputs that every set can fill; error messages about inputs. */
 #include "data/source.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ static const struct named_role roles[] = {
     {"back", SL_ROLE_MATCH},
 };
 
-/* The name itself, or what follows its last '_' or '.': text_tokens, decoder.targets. */
+/* Does the name, or its part after the last '_' or '.', equal `known`? (text_tokens, a.targets) */
 static bool name_matches(const char *name, const char *known) {
     size_t a = strlen(name), b = strlen(known);
     if (a < b || strcmp(name + a - b, known) != 0)
@@ -57,7 +57,7 @@ static bool name_matches(const char *name, const char *known) {
 
 enum sl_data_role sl_data_role(const struct sl_data_input *input) {
     enum sl_data_role role = SL_ROLE_FEATURE;
-    size_t best = 0; /* the longest known name wins: pad_mask before mask */
+    size_t best = 0; /* the longest match wins: pad_mask before mask */
     for (int i = 0; i < SL_COUNT(roles); i++) {
         size_t length = strlen(roles[i].name);
         if (length > best && name_matches(input->name, roles[i].name)) {

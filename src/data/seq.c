@@ -3,9 +3,9 @@
  *   next     tokens  w0 w1 w2 w3      masked   tokens  w0 [M] w2 w3
  *            targets w1 w2 w3 w4               targets  -  w1  -  -      (- is the ignore value)
  *
- * Masking: 15 % of the positions; of these 80 % become the mask token, 10 % a random one, 10 % stay
- * (Devlin et al. 2019). Which ones is a function of (seed, number of the sample in the run,
- * position), so tokens and targets are made apart, by different workers, and fit.
+ * Masking selects 15 % of the positions; 80 % of these become the mask token, 10 % a random token,
+ * 10 % stay (Devlin et al. 2019, sec. 3.1). The selection is a function of (seed, number of the
+ * sample in the run, position): different workers compute tokens and targets independently.
  */
 #include "base/rng.h"
 #include "data/source.h"
@@ -30,8 +30,7 @@ static sl_err bind_lengths(struct sl_data *data, int64_t length) {
     return SL_OK;
 }
 
-/* What hides a token: asked for, the tokenizer's own, the first id that the tokenizer does not use,
- * or 0. */
+/* The mask token, in this order: from the spec, from the tokenizer, the first unused id, 0. */
 static int64_t choose_mask_token(const struct sl_data *data, const struct sl_data_spec *spec,
                                  int64_t below) {
     static const char *const names[] = {"[MASK]", "<mask>", "<|mask|>"};
@@ -84,17 +83,17 @@ sl_err sl_data_seq_bind(struct sl_data *data, const struct sl_data_spec *spec, s
                    data->kind->name, data->kind->offers);
 }
 
-/* One position: hidden at all, and by what. A word of 32 random bits decides both. Positions must
- * be asked for in order: four of them share a draw. */
+/* Is position i masked, and how? One word of 32 random bits decides both. Call with ascending i:
+ * four positions share a draw. */
 static bool hides(const struct sl_seq *seq, uint64_t draw, int64_t i, struct sl_rng_block *block,
                   uint32_t *how) {
     if (i % 4 == 0)
         *block = sl_rng_draw(seq->seed, mask_stream ^ (draw << 32 | draw >> 32), (uint64_t)i / 4);
     *how = block->word[i % 4];
-    return *how >> 16 < 9830; /* of 65536 */
+    return *how >> 16 < 9830; /* 15 % of 65536 */
 }
 
-/* A sample with nothing hidden would teach nothing: one position always is. */
+/* The position that is always masked, so that every sample has a target. */
 static int64_t forced_position(const struct sl_seq *seq, uint64_t draw) {
     return sl_rng_below(seq->seed, mask_stream + 1, draw, seq->length);
 }

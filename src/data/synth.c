@@ -1,11 +1,12 @@
-/* Synthetic samples. Only integer draws and exactly rounded arithmetic: the same bits everywhere.
+/* Synthetic samples. Integer draws and exactly rounded arithmetic give the same bits everywhere.
  *
- *   stream    x' = 5x + 7 (+ group) mod M seven times of eight, else any: loss falls from ln V to
- *             about ln M / 8
+ *   stream    next token x' = 5x + 7 (+ group) mod M with probability 7/8, else any: the loss falls
+ *             from ln V to about (ln M) / 8
  *   floats    noise / 2 + template of the class; without classes z0 t0 + z1 t1. Templates of images
- *             are 4 x 4 fields per channel, so that convolutions and pooling see them; of [T,C]
- * they are constant along T category  three times of four one of the group's four favourites, else
- * any of M dense     0 outside of a box, 1 + group inside; images are brighter there
+ *             are 4 x 4 fields per channel, visible to convolutions and pooling; templates of [T,C]
+ *             are constant along T
+ *   category  with probability 3/4 one of four values of the group, else any of M
+ *   dense     0 outside of a box, 1 + group inside; images are brighter there
  */
 #include "data/synth.h"
 
@@ -14,8 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The world does not depend on the seed of a run: seeds differ in order and initial weights only.
- */
+/* The rules do not depend on the seed of a run. The seed changes only order and initial weights. */
 static const uint64_t world = 0x536c75696365;
 
 enum {
@@ -23,12 +23,12 @@ enum {
     STREAM_Z = 13,
     STREAM_BOX = 17,
     STREAM_SEQUENCE = 19,
-    TOKENS_MAX = 64, /* M: different tokens in a stream */
+    TOKENS_MAX = 64, /* M: distinct tokens in a stream */
     CATEGORIES_MAX = 256,
     FIELDS = 4,
 };
 
-/* Four numbers of mean 0 and variance 1, nearly normal: sums of four bytes. */
+/* Four almost normal numbers with mean 0 and variance 1: each the sum of four bytes. */
 static void noise4(uint64_t stream, uint64_t index, float out[4]) {
     struct sl_rng_block block = sl_rng_draw(world, stream, index);
     for (int i = 0; i < 4; i++) {
@@ -105,7 +105,7 @@ void sl_data_synth_stream(const struct sl_synth_set *set, const struct sl_data_b
 
 /* ---- features ---- */
 
-/* How much of which templates a sample shows. */
+/* The templates of a sample and their weights. */
 struct mix {
     int count;
     uint64_t id[2];
@@ -120,7 +120,7 @@ static struct mix mix_of(const struct sl_synth_set *set, const struct sl_data_sy
     return (struct mix){2, {0, 1}, {latent->z[0], latent->z[1]}, stream};
 }
 
-/* Templates have `cells` values each, in rows of a multiple of four. */
+/* A template has `cells` values; the row length is a multiple of four. */
 static float mix_at(const struct mix *mix, uint64_t cells, uint64_t cell) {
     float sum = 0;
     for (int i = 0; i < mix->count; i++)
@@ -221,7 +221,7 @@ static void dense_label(const struct sl_data_bound *bound,
     }
 }
 
-/* Inside (0, 1): good for squared errors and for logistic losses. */
+/* Map to (0, 1), which suits squared and logistic losses. */
 static float squash(float v) { return 0.5f + 0.5f * v / (1 + fabsf(v)); }
 
 void sl_data_synth_label(const struct sl_synth_set *set, const struct sl_data_bound *bound,

@@ -1,4 +1,4 @@
-/* Synthetic sets: how each input of a model is made. Private to kind_synthetic.c and synth.c. */
+/* Synthetic sets: the generator of each input. Private to kind_synthetic.c and synth.c. */
 #ifndef SL_DATA_SYNTH_H
 #define SL_DATA_SYNTH_H
 
@@ -9,27 +9,28 @@ enum sl_synth_how {
     SL_SYNTH_STREAM,   /* tokens or targets of the sequence */
     SL_SYNTH_CLASS,    /* int label: the class of the sample */
     SL_SYNTH_CODE,     /* int label of several elements: a code word of the class */
-    SL_SYNTH_VALUE,    /* float label: in (0, 1), a function of what the sample shows */
+    SL_SYNTH_VALUE,    /* float label in (0, 1): a function of the latent variables */
     SL_SYNTH_DENSE,    /* label per pixel: a box that is visible in the images */
-    SL_SYNTH_FLOATS,   /* float feature: what the sample shows, under noise */
+    SL_SYNTH_FLOATS,   /* float feature: the latent variables plus noise */
     SL_SYNTH_CATEGORY, /* int feature: categories that depend on the class */
 };
 
 struct sl_synth_set {
     struct sl_seq seq;
-    bool has_seq, has_class, has_dense,
-        shifts; /* shifts: the rule of the stream depends on group */
+    bool has_seq, has_class, has_dense;
+    bool shifts; /* the rule of the stream depends on the group */
     int64_t classes;
-    int64_t pairs;          /* a sample is this many pairs that are told apart (clip), or 1 */
+    int64_t pairs;          /* distinguishable pairs per sample (clip), or 1 */
     enum sl_synth_how *how; /* [inputs] */
     uint64_t *stream;       /* [inputs] */
 };
 
-/* What a sample shows: drawn from its number alone, so that inputs can be made apart. */
+/* The latent variables of a sample. They depend only on its number, so that different workers can
+ * generate its inputs. */
 struct sl_data_synth_latent {
-    int64_t group;                  /* its class, or which quadrant z is in */
-    float z[2];                     /* sets without a class */
-    float top, bottom, left, right; /* of the box, in parts of the image */
+    int64_t group;                  /* the class, or the quadrant of z */
+    float z[2];                     /* in sets without a class */
+    float top, bottom, left, right; /* of the box, as fractions of the image */
 };
 
 struct sl_data_synth_latent sl_data_synth_latent(const struct sl_synth_set *set, int64_t sample);

@@ -1,9 +1,9 @@
-/* A table in memory and which of its columns fill which input.
+/* A table in memory and the binding of its columns to inputs, in this order:
  *
- *   1. a column called like the input              age      <- input age : float[B]
- *   2. columns called like it with a number        x0 x1 x2 <- input x : float[B,3]  (x.0, x_0 too)
- *   3. label inputs: a column called label, y, target, class ... or the last that is free
- *   4. one remaining input: all columns that are free, when their number is right
+ *   1. a column with the name of the input         age      -> input age : float[B]
+ *   2. columns with that name and a number         x0 x1 x2 -> input x : float[B,3]  (x.0, x_0 too)
+ *   3. label inputs: a column named label, y, target, class ... or the last free column
+ *   4. one remaining input: all free columns, if their number fits
  */
 #include "data/source.h"
 
@@ -40,7 +40,7 @@ static bool bind_one(struct binder *b, struct sl_data_bound *bound, const char *
     return true;
 }
 
-/* The number behind a prefix: x12, x.12, x_12; -1 when it is something else. */
+/* The number after a prefix: 12 in x12, x.12, x_12; -1 if there is none. */
 static int64_t number_behind(const char *name, const char *prefix) {
     size_t length = strlen(prefix);
     if (strncmp(name, prefix, length) != 0)

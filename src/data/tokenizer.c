@@ -1,5 +1,4 @@
-/* Tokenizers: opening, looking up tokens and merges. Reading is in bpe_read.c, encoding in
- * bpe_encode.c. */
+/* Tokenizers: opening, lookup of tokens and merges. bpe_read.c parses, bpe_encode.c encodes. */
 #include "data/tokenizer.h"
 
 #include "base/map.h"
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* tokenizer.json of the largest models has 34 MB. */
+/* The largest known tokenizer.json has 34 MB. */
 static const int64_t file_limit_bytes = 256 << 20;
 
 static int64_t table_room(int64_t count) {
@@ -60,7 +59,7 @@ void sl_data_bpe_index_tokens(struct sl_tokenizer *t) {
         if (!t->token[id].length)
             continue;
         int64_t slot = bytes_slot(t, token_bytes(t, id));
-        if (!t->by_bytes[slot]) /* the same bytes twice: the first id has them */
+        if (!t->by_bytes[slot]) /* duplicate bytes: the first id wins */
             t->by_bytes[slot] = (uint32_t)id + 1;
     }
 }
@@ -153,7 +152,7 @@ static bool ends_with(const char *text, const char *end) {
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Which files: a folder's tokenizer.json or vocab.json; `merges` is empty for a tokenizer.json. */
+/* Find tokenizer.json or vocab.json in a folder; `merges` is empty for a tokenizer.json. */
 static sl_err find_files(const char *path, struct sl_text *vocab, struct sl_text *merges) {
     static const char *const names[] = {"tokenizer.json", "vocab.json"};
     sl_text_put(vocab, path);

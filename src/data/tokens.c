@@ -1,5 +1,5 @@
-/* Sets of token windows: sample n is the n-th window of T tokens. Windows lie side by side in a
- * shard and do not cross into the next one; what is left at the end of a shard is not used.
+/* Sets of token windows: sample n is the n-th window of T tokens. Windows are adjacent and do not
+ * cross shards; the rest at the end of a shard is not used.
  *
  *   shard 0: |--T--|--T--|--T--|..      shard 1: |--T--|--T--|.
  *   window      0     1     2                       3     4
@@ -33,7 +33,7 @@ static sl_err bad_token(const struct sl_token_shard *shard, const struct sl_data
     return sl_err_context(err, "token %lld", (long long)place);
 }
 
-/* Tokens [first, first + count) of a shard, checked against the bound of the input. */
+/* Read tokens [first, first + count) of a shard and check them against the bound of the input. */
 static sl_err read_tokens(const struct sl_token_shard *shard, const struct sl_data_bound *bound,
                           int64_t first, int64_t count, int32_t *dst) {
     unsigned char chunk[CHUNK_BYTES];
@@ -56,7 +56,7 @@ static sl_err read_tokens(const struct sl_token_shard *shard, const struct sl_da
     return SL_OK;
 }
 
-/* A wrong vocabulary shows in the first tokens: say so before training starts. */
+/* Check the first tokens on opening: this detects most wrong vocabularies before training. */
 static sl_err check_early(const struct sl_data *data, const struct sl_token_set *set) {
     int32_t buffer[1024];
     for (int i = 0; i < data->bound_count; i++) {

@@ -1,4 +1,4 @@
-/* What the word rule of GPT-2 needs to know of Unicode. */
+/* UTF-8 decoding and the Unicode classes that the word rules of BPE use. */
 #ifndef SL_DATA_UNICODE_H
 #define SL_DATA_UNICODE_H
 
@@ -10,8 +10,8 @@ enum sl_unicode { SL_UNICODE_OTHER, SL_UNICODE_LETTER, SL_UNICODE_NUMBER, SL_UNI
 
 enum sl_unicode sl_data_unicode_class(uint32_t code);
 
-/* The code point at the start of a text of at least one byte, and its length in bytes. A byte that
- * is not UTF-8 is U+FFFD (class OTHER), one byte long. */
+/* Read the code point at the start of a non-empty text; returns its length in bytes. An invalid
+ * byte gives U+FFFD (class OTHER), length 1. */
 int sl_data_utf8_read(const char *text, size_t length, uint32_t *code);
 
 #endif

@@ -1,5 +1,5 @@
-/* Byte-level BPE against what the `tokenizers` package gave (tests/fixtures/make_bpe.py); decoding
- * gives the text back; every damage to the files is refused with a reason. */
+/* Byte-level BPE against the `tokenizers` package (tests/fixtures/make_bpe.py); decoding restores
+ * the text; damaged files are refused with a reason. */
 #include "base/vec.h"
 #include "data/pretok.h"
 #include "support/data_files.h"
@@ -36,7 +36,7 @@ static void decode_all(const struct sl_tokenizer *t, const struct sl_tokens *ids
     }
 }
 
-/* One case: {"text": ..., "ids": [...]}, just behind its '{'. */
+/* Check one case {"text": ..., "ids": [...]}, read up to its '{'. */
 static void check_case(const struct sl_tokenizer *t, struct sl_json_in *json,
                        struct sl_arena *arena, bool prefix) {
     const char *text;
@@ -105,7 +105,7 @@ static void test_llama3(void **state) {
     check_cases("tokenizer-llama3.json", "cases-llama3.json", false);
 }
 
-/* vocab.json + merges.txt give the same tokens as tokenizer.json, but for the special ones. */
+/* vocab.json + merges.txt give the tokens of tokenizer.json, except special tokens. */
 static void test_vocab_and_merges(void **state) {
     (void)state;
     static const char text[] =
@@ -145,7 +145,7 @@ static void test_bytes(void **state) {
     sl_data_tokenizer_close(t);
 }
 
-/* Random bytes, not UTF-8: every text can be encoded, and cut anywhere that the cutter allows. */
+/* Random bytes: any text can be encoded, and split where sl_data_tokenizer_cut allows. */
 static void test_any_bytes(void **state) {
     (void)state;
     struct sl_tokenizer *t;
@@ -177,7 +177,7 @@ static void test_any_bytes(void **state) {
     sl_data_tokenizer_close(t);
 }
 
-/* The heap of long words and the scan of short ones agree: "a...a" merges the same way. */
+/* The heap (long words) and the scan (short words) give the same merges for "a...a". */
 static void test_long_word(void **state) {
     (void)state;
     struct sl_tokenizer *t;
@@ -215,7 +215,7 @@ static void test_words(void **state) {
     }
 }
 
-/* Replace the first `old` of a text by `new` and read it: must be refused. */
+/* Replace the first `old` of a text by `fresh`; reading must then fail. */
 static void refuse_change(const char *old, const char *fresh, const char *reason) {
     struct sl_tokenizer *t;
     struct sl_text changed = {0};

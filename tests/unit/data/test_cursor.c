@@ -1,5 +1,5 @@
-/* Epochs, splits, cursors: every sample once per epoch, train and validation apart, any range the
- * same as its parts, a resumed cursor the same as one that was never stopped. */
+/* Epochs, splits, cursors: every sample occurs once per epoch, train and validation are disjoint, a
+ * range equals its parts, a resumed cursor continues exactly. */
 #include "support/data_files.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 enum { ROWS = 103 };
 
-/* A table of one column that holds the number of the row. */
+/* A table with one column: the row number. */
 static struct sl_data *numbers(uint64_t seed, double validation, enum sl_data_holdout holdout,
                                bool in_order) {
     static char text[4096];
@@ -60,7 +60,7 @@ static void test_epochs(void **state) {
         assert_memory_not_equal(train[0], train[1], sizeof(int32_t) * (size_t)n);
         if (holdouts[h] == SL_DATA_HOLD_LAST)
             assert_int_equal(valid[0], n);
-        /* Any range equals its parts, also across epochs. */
+        /* A range equals its parts, also across epochs. */
         for (int64_t i = 0; i < 3 * n; i += 7) {
             int32_t one;
             SL_TEST_OK(sl_data_fill(data, SL_DATA_TRAIN, i, 1, 0, &one));
@@ -84,7 +84,7 @@ static void test_seeds(void **state) {
     assert_memory_equal(x, y, 83 * sizeof *x);
     SL_TEST_OK(sl_data_fill(a, SL_DATA_VALID, 0, 20, 0, x));
     SL_TEST_OK(sl_data_fill(b, SL_DATA_VALID, 0, 20, 0, y));
-    assert_memory_equal(x, y, 20 * sizeof *x); /* held out alike for all seeds */
+    assert_memory_equal(x, y, 20 * sizeof *x); /* validation does not depend on the seed */
     assert_true(sl_data_fingerprint(a) == sl_data_fingerprint(c));
     assert_true(sl_data_fingerprint(a) != sl_data_fingerprint(b));
     assert_true(sl_data_fingerprint(a) != sl_data_fingerprint(d));
@@ -99,7 +99,7 @@ static void walk(const struct sl_data *data, enum sl_data_tail tail, const int64
     struct sl_data_cursor cursor = {0, 0};
     struct sl_data_range range;
     for (int i = 0; i < count; i++) {
-        struct sl_data_cursor saved = cursor; /* a checkpoint is these two numbers */
+        struct sl_data_cursor saved = cursor; /* as a checkpoint stores it */
         cursor = saved;
         SL_TEST_OK(sl_data_next(data, SL_DATA_TRAIN, tail, 40, &cursor, &range));
         assert_int_equal(range.first, want[i][0]);

@@ -1,4 +1,4 @@
-/* One frozen set, many threads: each fetches its own ranges and inputs, all get what one gets. */
+/* Many threads read ranges and inputs of one frozen set; the results equal those of one thread. */
 #include "base/par.h"
 #include "support/data_files.h"
 

@@ -1,5 +1,5 @@
-/* Synthetic sets for the inputs of every family of models: in range, the same twice, independent of
- * who asks for what, and learnable: small counting or linear models beat chance by far. */
+/* Synthetic sets for the inputs of every family of models: values are in range, reproducible,
+ * independent of the calling order, and learnable (simple models beat chance by far). */
 #include "support/data_files.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static int64_t numel(const struct sl_data_input *input) {
     return n;
 }
 
-/* Every input of 32 samples: values in range, equal when asked again one by one. */
+/* Every input of 32 samples: values are in range and equal when read one by one. */
 static void check_inputs(const struct sl_data_input *inputs, int count) {
     struct sl_data *data = open_synthetic(inputs, count);
     for (int i = 0; i < count; i++) {
@@ -103,7 +103,7 @@ static void test_zoo(void **state) {
                  3);
 }
 
-/* Next token: a table of pairs predicts seven of eight. */
+/* Next token: a table of token pairs predicts 7/8 of the targets. */
 static void test_stream_learnable(void **state) {
     (void)state;
     enum { T = 32, SAMPLES = 400 };
@@ -125,7 +125,7 @@ static void test_stream_learnable(void **state) {
     sl_data_close(data);
 }
 
-/* Images: the nearest class mean, learned on the training split, names nearly all of validation. */
+/* Images: the nearest class mean of the training split classifies almost all of validation. */
 static void test_images_learnable(void **state) {
     (void)state;
     enum { C = 10, SIDE = 8, PIXELS = 3 * SIDE * SIDE, SAMPLES = 500 };
@@ -166,7 +166,7 @@ static void test_images_learnable(void **state) {
     sl_data_close(data);
 }
 
-/* Regression: one step of least squares along X'y already explains most of the variance. */
+/* Regression: one least-squares step along X'y explains most of the variance. */
 static void test_values_learnable(void **state) {
     (void)state;
     enum { N = 30, SAMPLES = 2000 };

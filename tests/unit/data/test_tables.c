@@ -51,7 +51,7 @@ static sl_err open_idx(const struct bytes *image, const struct bytes *label,
     return sl_data_open_memory(&spec, files, 2, data);
 }
 
-/* Padded and cropped at once: the centre of the image is at the centre of the input. */
+/* Padding and cropping keep the image centred. */
 static void check_size(int64_t height, int64_t width, bool flat) {
     struct bytes image = images(), label = labels();
     struct sl_data_input inputs[2] = {sl_test_float("image", 1, height, width),
@@ -107,7 +107,7 @@ static void test_idx_sabotage(void **state) {
         assert_int_equal(open_idx(&image, &bad, inputs, 2, &data), SL_ERR_INPUT);
     }
     bad = image;
-    bad.at[4] = 0xff; /* four thousand million images */
+    bad.at[4] = 0xff; /* about 4e9 images */
     SL_TEST_FAILS(open_idx(&bad, &label, inputs, 2, &data), SL_ERR_INPUT, "truncated");
     bad = image;
     bad.at[11] = 0;
@@ -129,7 +129,7 @@ static void test_idx_sabotage(void **state) {
     SL_TEST_FAILS(open_idx(&image, &label, inputs, 2, &data), SL_ERR_INPUT, "it offers image");
 }
 
-/* Names as MNIST has them: labels found beside the images, gzip, a damaged stream. */
+/* MNIST file names: labels are found in the folder of the images; gzip; a damaged stream. */
 static void test_idx_files(void **state) {
     (void)state;
     struct bytes image = images(), label = labels();
@@ -172,7 +172,7 @@ static void test_mnist(void **state) {
     for (int i = 0; i < 2000; i++)
         count[label[i]]++;
     for (int i = 0; i < 10; i++)
-        assert_in_range(count[i], 140, 260); /* drawn, so every digit is there */
+        assert_in_range(count[i], 140, 260); /* drawn: every digit occurs */
     SL_TEST_OK(sl_data_check(data));
     sl_data_close(data);
 }
@@ -210,7 +210,7 @@ static void test_csv(void **state) {
     assert_int_equal(label[1], 0);
     sl_data_close(data);
 
-    /* Without names: the last column is the label, the rest is the one float input. */
+    /* Without names: the last column is the label, the others are the one float input. */
     struct sl_data_input rest[2] = {sl_test_float("features", 3, 0, 0), sl_test_int("y", 0, 9)};
     SL_TEST_OK(open_csv("1\t2\t3\t4\n5\t6\t7\t8\n", rest, 2, &data));
     expect_floats(data, 0, 1, (float[]){5, 6, 7}, 3);

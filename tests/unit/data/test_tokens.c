@@ -22,7 +22,7 @@ static struct sl_data_spec spec_of(const char *source, struct sl_data_input inpu
 
 static int32_t token_no(int64_t i) { return (int32_t)((i * 37 + 11) % V); }
 
-/* `count` tokens of `width` bytes behind `header`. */
+/* A file of `header` and `count` tokens of `width` bytes. */
 static const char *token_file(const char *name, const void *header, size_t header_bytes,
                               int64_t count, int width) {
     struct sl_text out = {0};
@@ -79,7 +79,7 @@ static void test_formats(void **state) {
     check_file(token_file("e.txt", NULL, 0, 50, 1), 7);
 }
 
-/* Text compressed, and as two shards: windows do not cross. */
+/* Compressed text, and two shards: windows do not cross shards. */
 static void test_shards(void **state) {
     (void)state;
     struct sl_data_input inputs[2];
@@ -155,7 +155,7 @@ static void test_megatron(void **state) {
     struct megatron m = megatron(8, 2);
     sl_test_file("m.idx", m.idx, m.idx_bytes);
     const char *path = sl_test_file("m.bin", m.bin, m.bin_bytes);
-    check_file(path, 6); /* the .idx beside it is found */
+    check_file(path, 6); /* finds the .idx of the same name */
 }
 
 static void test_megatron_sabotage(void **state) {
@@ -243,7 +243,7 @@ static void test_wrong_inputs(void **state) {
     SL_TEST_FAILS(sl_data_open(&spec, &data), SL_ERR_USAGE, "validation");
 }
 
-/* A token that the model does not take, far from the start, is found when it is read. */
+/* A bad token far from the start is found when it is read. */
 static void test_late_bad_token(void **state) {
     (void)state;
     enum { COUNT = 1 << 17 };
@@ -311,7 +311,7 @@ static void test_masked(void **state) {
             }
             here++;
             assert_in_range(targets[i], 'a', 'z');
-            replaced += tokens[i] == 256; /* the first id that bytes do not use */
+            replaced += tokens[i] == 256; /* the first id that is no byte */
             same += tokens[i] == targets[i];
         }
         SL_TEST_OK(sl_data_count_valid(data, SL_DATA_TRAIN, n, 1, 1, &valid));
@@ -332,7 +332,7 @@ static void test_masked(void **state) {
     free(text);
 }
 
-/* An ignore value that is also a token is counted by looking; `masked:` and its ignore value. */
+/* An ignore value that is also a token is counted by reading; `masked:` and its ignore value. */
 static void test_ignore(void **state) {
     (void)state;
     struct sl_data_input inputs[2];
@@ -384,7 +384,7 @@ static void test_shakespeare(void **state) {
     SL_TEST_OK(sl_data_check(data));
     sl_data_describe(data, &line);
     assert_non_null(strstr(line.at, "windows of 64, next token"));
-    assert_true(sl_data_bytes(data) < 100000); /* read from the file, not kept */
+    assert_true(sl_data_bytes(data) < 100000); /* read from the file on demand */
     sl_text_free(&line);
     sl_data_close(data);
     spec.tokenizer = SL_TEST_SRC_DIR "/tests/fixtures/bpe/tokenizer-gpt2.json";
