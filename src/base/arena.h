@@ -3,9 +3,9 @@
  * A long-lived arena holds frozen objects. A scratch arena is used with mark and release. Memory is
  * zeroed.
  *
- * Small allocations do not return errors: when malloc fails, sl_out_of_memory ends the
- * process. Large allocations (slabs, data sets, files) go through functions
- * that return sl_err. Readers of untrusted files check sizes before they allocate.
+ * Small allocations do not return errors: when malloc fails, sl_out_of_memory ends the process.
+ * Large allocations (slabs, data sets, files) go through functions that return sl_err. Readers of
+ * untrusted files check sizes before they allocate.
  */
 #ifndef SL_BASE_ARENA_H
 #define SL_BASE_ARENA_H

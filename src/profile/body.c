@@ -24,7 +24,7 @@ static sl_err upload(struct sl_body *b, enum sl_space space, int64_t offset, con
                                   from, bytes);
 }
 
-/* Small numbers, the same ones again and again: what they are does not matter to any kernel. */
+/* Fill with repeated small numbers; the time of kernels does not depend on the values. */
 static sl_err fill_params(struct sl_body *b) {
     enum { BLOCK = 1 << 16 };
     int64_t bytes = b->program->param_bytes, size = BLOCK * (int64_t)sizeof(float);
@@ -40,7 +40,7 @@ static sl_err fill_params(struct sl_body *b) {
     return err;
 }
 
-/* Integers in their range, floats around 0, seeds 1. */
+/* Draw integers in their range and floats around 0; seeds are 1. */
 static void draw_port(const struct sl_graph *graph, const struct sl_program_port *port,
                       enum sl_feed_kind kind, void *out) {
     int64_t below = kind == SL_FEED_INPUT ? graph->inputs.at[port->index].below : 0;
@@ -77,7 +77,7 @@ static int reader_of_seed(const struct sl_graph *graph, int loss) {
     return v->kind == SL_VALUE_NODE && v->node < graph->forward_count ? v->node : 0;
 }
 
-/* What a neighbour would have sent lies in memory of the device. */
+/* Copy a received value from its message buffer in device memory into the slot. */
 static sl_err post(struct sl_body *b, struct sl_profile_body_feed *feed) {
     const struct sl_device_row *row = b->device->row;
     int64_t bytes = sl_pass_operand_bytes(&feed->operand);
@@ -220,7 +220,7 @@ void sl_profile_body_close(struct sl_body *b) {
     free(b);
 }
 
-/* What neighbours would read: out of the slot, as a run copies it into their messages. */
+/* Copy sent values from the slot into the message buffer, as a run does. */
 static sl_err send(struct sl_body *b, const struct sl_ports *ports, int slot) {
     int64_t start = sl_clock_ns();
     for (int i = 0; i < ports->count; i++) {

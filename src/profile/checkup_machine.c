@@ -36,7 +36,7 @@ static void check_cores(struct sl_checkup *c) {
     struct sl_host_info host = {0};
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     int usable = sl_par_cores();
-    sl_profile_host_info_look(&host);
+    sl_profile_host_info_read(&host);
     sl_profile_checkup_ok(c, "cores", "%d (from %s); %d of %ld hardware threads may be used",
                           host.cores, host.source, usable, all);
 }
@@ -86,7 +86,7 @@ static void check_memory(struct sl_checkup *c) {
     static const int64_t min_bytes = (int64_t)256 << 20;
     struct sl_host_info host = {0};
     char bytes[SL_HUMAN_BYTES];
-    sl_profile_host_info_look(&host);
+    sl_profile_host_info_read(&host);
     sl_human_bytes(host.memory_bytes, bytes);
     if (host.memory_bytes >= min_bytes)
         sl_profile_checkup_ok(c, "memory", "%s are free", bytes);

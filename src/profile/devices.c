@@ -1,5 +1,5 @@
-/* GPUs as a machine. What a data sheet would say comes from the hardware; what large products reach
- * of it, and what an op costs, are those of the built-in machines: a profile replaces them. */
+/* GPUs as a machine. Peak rates come from the hardware. The efficiency of large products and the
+ * overhead per op are defaults of the built-in machines; a profile replaces them. */
 #include "profile/devices.h"
 
 #include "base/text.h"
@@ -14,7 +14,7 @@ static bool alike(const struct sl_device_facts *a, const struct sl_device_facts 
            a->processors == b->processors && a->peer_links == b->peer_links;
 }
 
-/* How many that are alike begin at the first one. */
+/* The number of equal devices at the start of the list. */
 static int run_length(const struct sl_device_facts *facts, int count) {
     int length = 1;
     while (length < count && alike(&facts[0], &facts[length]))
@@ -51,7 +51,8 @@ const char *sl_profile_devices_text(struct sl_arena *arena, const struct sl_devi
     return out;
 }
 
-/* "NVIDIA H200" -> "nvidia-h200"; names in files have no spaces. Kinds of one name are numbered. */
+/* "NVIDIA H200" -> "nvidia-h200": names in files have no spaces. Kinds of equal name are numbered.
+ */
 static const char *kind_name(struct sl_arena *arena, const char *name, int number) {
     char *out = sl_arena_printf(arena, "%s%s%.0d", *name ? name : "gpu", number ? "-" : "", number);
     for (char *at = out; *at; at++)
@@ -74,7 +75,7 @@ static struct sl_device_kind kind_of(struct sl_arena *arena, const struct sl_dev
     };
 }
 
-/* The slowest way between two of them; one alone is shared by its workers. */
+/* The slowest link between two devices; for one device, the link between its own workers. */
 static struct sl_link link_of(const struct sl_device_facts *facts, int count) {
     struct sl_link link = {"memory", facts->stream > 0 ? facts->stream / 2 : 1e10, 5000,
                            SL_LINK_PAIR};
@@ -94,7 +95,7 @@ sl_err sl_profile_machine_of(struct sl_arena *arena, const struct sl_device_fact
     struct sl_host_part *parts = SL_NEW(arena, struct sl_host_part, count);
     int kind_count = 0;
     for (int i = 0, n; i < count; i += n, kind_count++) {
-        int same = 0; /* kinds that have this name already */
+        int same = 0; /* earlier kinds with this name */
         n = run_length(facts + i, count - i);
         for (int k = 0, at = 0; k < kind_count; at += parts[k++].count)
             same += strcmp(facts[at].name, facts[i].name) == 0;

@@ -1,4 +1,4 @@
-/* Looking at this computer: how many cores, how much memory, how fast a copy and a product. */
+/* This computer as a machine: cores, memory, speed of copies and of multiply-adds. */
 #include "profile/host_info.h"
 
 #include "base/clock.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes per second that one core copies (read and written), in buffers beyond the caches. */
+/* Bytes per second (read + written) of a copy by one core, in buffers larger than the caches. */
 static double measure_copy(int64_t bytes) {
     char *a = malloc((size_t)bytes), *b = malloc((size_t)bytes);
     double best = 0;
@@ -15,7 +15,7 @@ static double measure_copy(int64_t bytes) {
         for (int round = 0; round < 4; round++) {
             int64_t start = sl_clock_ns();
             memcpy(b, a, (size_t)bytes);
-            a[round] = b[bytes - 1 - round]; /* keep the copy */
+            a[round] = b[bytes - 1 - round]; /* keeps the compiler from removing the copy */
             int64_t ns = sl_clock_ns() - start;
             double speed = 2e9 * (double)bytes / (double)(ns > 0 ? ns : 1);
             best = speed > best ? speed : best;
@@ -26,7 +26,7 @@ static double measure_copy(int64_t bytes) {
     return best > 0 ? best : 1e9;
 }
 
-/* Operations per second of independent multiply-adds in vectors, as the compiler makes them. */
+/* Flops per second of independent multiply-adds, vectorized by the compiler. */
 static double measure_flops(void) {
     enum { LANES = 64, ROUNDS = 1 << 17 };
     static float x[LANES];
@@ -49,7 +49,7 @@ static double measure_flops(void) {
 
 sl_err sl_profile_machine_here(struct sl_arena *arena, const struct sl_machine **out) {
     struct sl_host_info here = {0};
-    sl_profile_host_info_look(&here);
+    sl_profile_host_info_read(&here);
     int64_t buffer = here.cache_bytes * 2 > (32 << 20) ? here.cache_bytes * 2 : 32 << 20;
     double copy = measure_copy(buffer < (256 << 20) ? buffer : 256 << 20);
     double flops = measure_flops();

@@ -1,4 +1,4 @@
-/* What this computer has, from hwloc; free memory from /proc. */
+/* Cores and caches of this computer from hwloc; available memory from /proc. */
 #include "profile/host_info.h"
 
 #include "base/par.h"
@@ -18,14 +18,14 @@ static int64_t free_memory(void) {
     return bytes;
 }
 
-void sl_profile_host_info_look(struct sl_host_info *out) {
+void sl_profile_host_info_read(struct sl_host_info *out) {
     hwloc_topology_t topology;
     *out = (struct sl_host_info){sl_par_cores(), free_memory(), 8 << 20, "hwloc"};
     if (hwloc_topology_init(&topology) != 0)
         return;
     if (hwloc_topology_load(topology) == 0) {
         int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-        if (cores > 0 && cores < out->cores) /* two threads of a core are one worker */
+        if (cores > 0 && cores < out->cores) /* hyperthreads of a core count once */
             out->cores = cores;
         hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0);
         if (cache && cache->attr)

@@ -1,4 +1,4 @@
-/* What this computer has, from /proc and /sys. */
+/* Cores, caches and memory of this computer from /proc and /sys. */
 #include "profile/host_info.h"
 
 #include "base/par.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void sl_profile_host_info_look(struct sl_host_info *out) {
+void sl_profile_host_info_read(struct sl_host_info *out) {
     char *text;
     size_t length;
     *out = (struct sl_host_info){sl_par_cores(), (int64_t)1 << 30, 8 << 20, "/proc"};

@@ -1,4 +1,4 @@
-/* Messages between two threads, with pauses between them as passes are. */
+/* Messages between two threads, with pauses in between as in a pipeline. */
 #include "profile/link.h"
 
 #include "base/clock.h"
@@ -41,7 +41,7 @@ static sl_err hear(struct talk *t) {
     return SL_OK;
 }
 
-/* One after the other would do, too: all messages have a place. */
+/* Sender or receiver. Both may also run one after the other: the channel holds all messages. */
 static void act(void *ctx, int64_t who) {
     struct talk *t = ctx;
     t->err[who] = who ? hear(t) : tell(t);

@@ -1,4 +1,4 @@
-/* What lies between two workers of this process: the transport that a pipeline on threads uses. */
+/* Latency of the thread transport between two workers of this process. */
 #ifndef SL_PROFILE_LINK_H
 #define SL_PROFILE_LINK_H
 
@@ -6,8 +6,7 @@
 
 #include <stdint.h>
 
-/* From a send to the moment at which somebody who has waited long enough to sleep goes on: the
- * median of several. */
+/* Median time from a send until the receiver runs, if the receiver waited long enough to sleep. */
 SL_MUST_CHECK sl_err sl_profile_latency(int64_t *out_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Measuring: workers side by side, medians over everything that is alike. */
+/* Profiling: workers run in parallel; medians over all samples of equal signature. */
 #include "profile/measure.h"
 #include "profile/recompute.h"
 
@@ -27,16 +27,16 @@ struct run {
     uint64_t *signature; /* [unit] */
     const struct sl_slice *slices;
     int slice_count;
-    int rounds;    /* of every size */
-    int *stage_of; /* [forward node] its slice */
+    int rounds;    /* per size */
+    int *stage_of; /* [forward node] slice */
     struct sl_arena *arena;
     SL_VEC(struct sl_cost_row) rows;
     struct sl_step_rates rates;
     double copy_rate;
     int64_t action_ns;
     struct sl_cold cold; /* the sum over sizes and workers */
-    double recompute;    /* of a forward pass, the mean over sizes and workers */
-    int64_t late_ns;     /* of a hand-over, the mean over sizes */
+    double recompute;    /* recompute time / forward time, mean over sizes and workers */
+    int64_t late_ns;     /* delay of a hand-over, mean over sizes */
     struct sl_tempo_log tempo;
 };
 
@@ -50,9 +50,8 @@ static int compare_samples(const void *a, const void *b) {
     return (x->signature > y->signature) - (x->signature < y->signature);
 }
 
-/* Instructions of one round into units and passes; what is fed is part of the forward pass of who
- * reads it. A sum of gradients may be of a node of another slice: it counts to the unit before it,
- * and so do copies. */
+/* Add the instruction times of one round to units and passes. A feed counts as forward time of its
+ * reader. Copies, and sums of gradients of another slice's node, count for the preceding unit. */
 static void add_round(const struct run *r, const struct sl_body *body, const struct sl_slice *slice,
                       struct sample *out) {
     const struct sl_graph *graph = r->spec->graph;
@@ -79,7 +78,7 @@ static int64_t time_of(const struct sample *s, int what) {
     return times[what];
 }
 
-/* The median over samples that are alike. */
+/* The median over samples of one signature. */
 static int64_t middle(const struct sample *at, int64_t count, int what, int64_t *scratch,
                       double *spread) {
     for (int64_t k = 0; k < count; k++)
@@ -100,8 +99,8 @@ static const char *name_of(const struct run *r, int unit) {
                            graph->nodes.at[node].op->name);
 }
 
-/* Delays hit this unit or that one: the median of a sum is more than the sum of medians. Rows are
- * stretched so that a whole pass takes its own median. */
+/* Scale the rows so that their sum is the median of a whole pass. Delays hit different units in
+ * different rounds, so the median of the sum exceeds the sum of the medians. */
 static void stretch(struct run *r, int64_t first, const double share[3]) {
     for (int64_t i = first; i < r->rows.count; i++) {
         struct sl_cost_row *row = &r->rows.at[i];
@@ -117,11 +116,11 @@ struct member {
     struct sl_slice slice;
     struct sl_body *body;
     struct sample *samples;      /* [round][unit of the slice] */
-    int64_t *extra;              /* [round] beside kernels, per pass */
+    int64_t *extra;              /* [round] time outside kernels, per pass */
     double *copy_rate;           /* [round] */
     struct sl_pass_pair *passes; /* [round] */
     struct sl_step_rates rates;
-    double recompute; /* of a forward pass */
+    double recompute; /* recompute time / forward time */
 };
 
 struct crowd {
@@ -134,7 +133,7 @@ struct crowd {
     struct sl_relay relay;
 };
 
-/* What the passes of a worker took, by the samples of each round. */
+/* Sum the samples of each round to pass times of a worker. */
 static void sum_passes(const struct member *m, int rounds) {
     int units = m->slice.last - m->slice.first;
     for (int k = 0; k < rounds; k++) {
@@ -147,7 +146,7 @@ static void sum_passes(const struct member *m, int rounds) {
     }
 }
 
-/* The same as the table says it, whose rows of this size begin at `first`. */
+/* Pass times of a slice by the table, whose rows of this size begin at `first`. */
 static struct sl_pass_pair table_passes(const struct run *r, int64_t first,
                                         const struct sl_slice *slice) {
     struct sl_pass_pair sum = {0};
@@ -160,7 +159,7 @@ static struct sl_pass_pair table_passes(const struct run *r, int64_t first,
     return sum;
 }
 
-/* Medians of the passes of a worker, by the samples of each round, added to `out`. */
+/* Add the median pass times of a worker to `out`. */
 static void pass_medians(const struct member *m, int rounds, int64_t *scratch, double out[3]) {
     int units = m->slice.last - m->slice.first;
     for (int what = 0; what < 3; what++) {
@@ -173,7 +172,7 @@ static void pass_medians(const struct member *m, int rounds, int64_t *scratch, d
     }
 }
 
-/* One row per signature. `at`: all samples of all workers. */
+/* Add one row per signature. `at`: the samples of all workers. */
 static void add_rows(struct run *r, struct sample *at, int64_t count, const double whole[3],
                      int64_t micro) {
     int64_t before = r->rows.count, *scratch = SL_NEW(r->arena, int64_t, count + 1);
@@ -201,7 +200,7 @@ static void add_rows(struct run *r, struct sample *at, int64_t count, const doub
     stretch(r, before, share);
 }
 
-/* Forward of one micro-batch, backward of the oldest one that is in flight. */
+/* Forward of one micro-batch, backward of the oldest one in flight. */
 static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) {
     int64_t kernels = 0, slots = body->part.slots, slot = round % slots;
     memset(body->op_ns, 0, sizeof *body->op_ns * (size_t)body->program->instr_count);
@@ -218,10 +217,10 @@ static sl_err run_round(struct sl_body *body, int64_t round, int64_t *extra_ns) 
     return SL_OK;
 }
 
-/* Whoever has measured enough goes on until all have: everybody is busy all the time. */
+/* Keep running until all workers have measured, so that the load does not change. */
 static sl_err stay_busy(struct crowd *c, struct sl_crowd *crowd, int worker) {
     const struct run *r = c->run;
-    const int64_t warm = 4 + r->spec->busy; /* all are full, and four rounds later even */
+    const int64_t warm = 4 + r->spec->busy; /* rounds to fill all slots, plus four */
     struct member *m = &c->members[worker];
     struct sl_body *body = m->body;
     bool told = false;
@@ -245,7 +244,7 @@ static sl_err work(void *ctx, struct sl_crowd *crowd, int worker) {
     if (err == SL_OK)
         err = sl_profile_recompute_measure(m->body, c->run->spec->busy, &m->recompute);
     if (err != SL_OK)
-        sl_comm_gate_fail(&c->relay.gate, err); /* nobody waits for this one */
+        sl_comm_gate_fail(&c->relay.gate, err); /* wakes the workers that wait for this one */
     SL_TRY(err);
     SL_TRY(sl_profile_relay_run(&c->relay, worker, m->body));
     return sl_profile_steps_measure(m->body, c->run->spec->optim, crowd, worker, c->run->spec->busy,
@@ -262,7 +261,7 @@ static double median_rate(double *at, int64_t count) {
     return at[count / 2];
 }
 
-/* All bytes over all seconds, of those who have any: a worker with few parameters says little. */
+/* All bytes over all seconds, over workers with parameters: weights each by its parameters. */
 static struct sl_step_rates mean_rates(const struct member *members, int count) {
     struct sl_step_rates seconds = {0};
     double all = 0;
@@ -278,7 +277,7 @@ static struct sl_step_rates mean_rates(const struct member *members, int count) 
     return all > 0 ? (struct sl_step_rates){all / seconds.step, all / seconds.version} : seconds;
 }
 
-/* Everybody has measured: from samples to rows. */
+/* Convert the samples of all workers to rows. */
 static sl_err conclude(struct run *r, struct crowd *c, int size) {
     const struct sl_profile_spec *spec = r->spec;
     double whole[3] = {0};
@@ -336,7 +335,7 @@ static sl_err measure_size(struct run *r, int size) {
     c.relay.gate.own_places = place >= 0;
     sl_err err = SL_OK;
     for (int w = 0; w < spec->busy; w++) {
-        int stage = w % r->slice_count, in_flight = r->slice_count - stage; /* as 1f1b has them */
+        int stage = w % r->slice_count, in_flight = r->slice_count - stage; /* as in 1F1B */
         struct sl_body_part part = {r->slice_count > 1 ? r->stage_of : NULL, stage,
                                     in_flight > 2 ? in_flight : 2,
                                     place < 0 ? -1 : place + w * spec->threads};
@@ -361,7 +360,7 @@ int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns) {
     return wanted > spec->rounds ? (int)wanted : spec->rounds;
 }
 
-/* A slice for every worker: the whole model runs twice to see how long its units take. */
+/* Cut the model into one slice per worker, by unit times from two runs of the whole model. */
 static sl_err cut_slices(struct run *r) {
     enum { ROUNDS = 2 };
     const struct sl_profile_spec *spec = r->spec;
@@ -434,7 +433,7 @@ sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec
                             .link_latency_ns = latency_ns,
                             .action_ns = r.action_ns,
                             .recompute =
-                                (int32_t)(1e6 * fmin(r.recompute, 1) + 0.5), /* more is noise */
+                                (int32_t)(1e6 * fmin(r.recompute, 1) + 0.5), /* above 1: noise */
                             .cold = sl_profile_relay_mean(&r.cold, spec->busy * spec->size_count),
                             .tempo = sl_profile_tempo_of(&r.tempo)};
     err = sl_cost_build(arena, &draft, out);

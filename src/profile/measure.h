@@ -1,8 +1,8 @@
-/* Measuring a model into a cost table: every unit's F, I and W, the optimizer, copies.
+/* Profiling: measures a model into a cost table (F, I, W of every unit, optimizer steps, copies).
  *
- * The whole model runs as one program, so that every op finds the caches as the ops before it left
- * them; `busy` workers do so at the same time, each with memory of its own. Times of all units with
- * one signature (repeated blocks, rounds, workers) go into one median.
+ * `busy` workers run at the same time, each with its own memory and its own slice of the model. A
+ * slice runs as one program, so every op starts with the cache contents of the preceding ops. One
+ * median covers all units of equal signature (repeated blocks, rounds, workers).
  */
 #ifndef SL_PROFILE_MEASURE_H
 #define SL_PROFILE_MEASURE_H
@@ -15,23 +15,23 @@ struct sl_profile_spec {
     const struct sl_device_row *device;
     const struct sl_optim *optim;
     int threads, busy;
-    int rounds;           /* of every size, at least */
-    double seconds;       /* of all sizes together, at least, as far as a first look can tell */
+    int rounds;           /* minimum per micro-batch size */
+    double seconds;       /* minimum for all sizes together, estimated from the first round */
     enum sl_dtype dtype;  /* of activations */
-    bool tf32;            /* of products */
+    bool tf32;            /* compute matrix products in TF32 */
     const int64_t *sizes; /* [size_count] micro-batch sizes */
     int size_count;
     void (*progress)(void *ctx, int done, int all); /* NULL: none */
     void *ctx;
-    /* `count` samples of an input of the graph from the training data; called by all workers at
-     * once. NULL: the same made-up numbers again and again. */
+    /* Write `count` samples of an input from the training data; all workers call it concurrently.
+     * NULL: use repeated artificial values. */
     sl_err (*fill)(const void *data, int64_t first, int64_t count, int input, void *out);
     const void *data;
 };
 
 SL_MUST_CHECK sl_err sl_profile_run(struct sl_arena *arena, const struct sl_profile_spec *spec,
                                     const struct sl_cost **out);
-/* Rounds of every size, where one of the first size takes so long. */
+/* The number of rounds per size, if one round of the first size takes `round_ns`. */
 int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* The peak of a device: y = x w with square matrices, as a program of its own. */
+/* The peak of a device: a program that computes y = x w with square matrices. */
 #include "profile/peak.h"
 
 #include "base/clock.h"
@@ -60,7 +60,7 @@ static sl_err after(void *ctx, int instr) {
     return SL_OK;
 }
 
-/* Zeros cost as much as other numbers. */
+/* The memory is zero; the time of a product does not depend on the values. */
 static sl_err measure(struct bench *b, int64_t budget_ns) {
     int64_t start = sl_clock_ns();
     b->best_ns = INT64_MAX;

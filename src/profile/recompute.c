@@ -1,11 +1,11 @@
-/* Rounds of F, F again, B. */
+/* Rounds of F, recomputed F, B. */
 #include "profile/recompute.h"
 
 #include "base/sort.h"
 
 #include <string.h>
 
-/* One forward pass; its kernels alone. */
+/* Time the kernels of one forward pass. */
 static sl_err time_forward(struct sl_body *b, int slot, int64_t *out_ns) {
     const struct sl_program *p = b->program;
     memset(b->op_ns, 0, sizeof *b->op_ns * (size_t)p->instr_count);
@@ -21,8 +21,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The micro-batch before this one is computed again and goes back. */
-static sl_err take_round(struct sl_body *b, int64_t round, double *out) {
+/* F of this micro-batch, then recompute and B of the preceding one. */
+static sl_err time_round(struct sl_body *b, int64_t round, double *out) {
     int slot = (int)(round % 2);
     int64_t first_ns, recompute_ns;
     SL_TRY(sl_profile_body_feed(b, slot, round));
@@ -39,8 +39,8 @@ sl_err sl_profile_recompute_measure(struct sl_body *body, int workers, double *o
     int rounds = sl_rounds_of(workers);
     SL_TRY(sl_profile_body_feed(body, 1, 0));
     SL_TRY(sl_profile_body_pass(body, SL_PHASE_F, 1));
-    for (int round = 0; round <= rounds; round++) /* the first one does not count */
-        SL_TRY(take_round(body, round, &shares[round]));
+    for (int round = 0; round <= rounds; round++) /* round 0 is a warm-up */
+        SL_TRY(time_round(body, round, &shares[round]));
     sl_sort(shares + 1, rounds, sizeof *shares, compare);
     *out = shares[1 + rounds / 2];
     return SL_OK;

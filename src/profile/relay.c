@@ -1,4 +1,4 @@
-/* Turns around a ring of workers. */
+/* Relay: turns around a ring of workers. */
 #include "profile/relay.h"
 
 #include "base/clock.h"
@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { PASSES = 3 /* of a turn */, RARE = 32 /* one of so many hand-overs is left out */ };
+enum { PASSES = 3 /* per turn */, RARE = 32 /* leave out the longest 1/32 of the hand-overs */ };
 
 void sl_profile_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers,
                            int rounds) {
@@ -34,7 +34,8 @@ static bool is_over(void *ctx) {
     return atomic_load(wait->turns) >= wait->until;
 }
 
-/* The worker before has had as many turns; the first one may be half a ring ahead of the last. */
+/* Wait until the predecessor has completed this turn. Worker 0 may be half a ring ahead of the last
+ * worker. */
 static sl_err await(struct sl_relay *relay, int worker, int turn) {
     int before = worker ? worker - 1 : relay->workers - 1;
     int64_t all = 2 * (int64_t)relay->rounds, begin = sl_clock_ns();
@@ -45,8 +46,8 @@ static sl_err await(struct sl_relay *relay, int worker, int turn) {
     return SL_OK;
 }
 
-/* Pass n of a worker: F and B by turns, as in a run; B is of the micro-batch before the last. */
-static sl_err take_pass(struct sl_body *body, int n, int64_t *out_ns) {
+/* Pass n of a worker: F and B alternate, as in a run; B is of the micro-batch before the last. */
+static sl_err time_pass(struct sl_body *body, int n, int64_t *out_ns) {
     enum sl_phase phase = n % 2 ? SL_PHASE_B : SL_PHASE_F;
     int slot = (n / 2 + (phase == SL_PHASE_F)) % 2;
     if (phase == SL_PHASE_F)
@@ -67,7 +68,7 @@ static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body
     SL_TRY(await(relay, worker, number));
     turn->waited_ns = sl_clock_ns() - before;
     for (int i = 0; i < PASSES; i++)
-        SL_TRY(take_pass(body, PASSES * number + i, &turn->pass_ns[i]));
+        SL_TRY(time_pass(body, PASSES * number + i, &turn->pass_ns[i]));
     relay->ended_ns[worker * 2 * (int64_t)relay->rounds + number] = sl_clock_ns();
     atomic_store(&relay->turns[worker], number + 1);
     sl_comm_gate_ring(&relay->gate);
@@ -75,8 +76,8 @@ static sl_err take_turn(struct sl_relay *relay, int worker, struct sl_body *body
 }
 
 /* Two turns: F B F, then B F B. */
-static sl_err take_round(struct sl_relay *relay, int worker, struct sl_body *body, int round,
-                         struct sl_relay_sample *out) {
+static sl_err run_round(struct sl_relay *relay, int worker, struct sl_body *body, int round,
+                        struct sl_relay_sample *out) {
     struct turn f, b;
     SL_TRY(take_turn(relay, worker, body, 2 * round, &f));
     SL_TRY(take_turn(relay, worker, body, 2 * round + 1, &b));
@@ -92,7 +93,7 @@ sl_err sl_profile_relay_run(struct sl_relay *relay, int worker, struct sl_body *
     if (err == SL_OK)
         err = sl_profile_body_pass(body, SL_PHASE_F, 0);
     for (int round = 0; round < relay->rounds && err == SL_OK; round++)
-        err = take_round(relay, worker, body, round, &out[round]);
+        err = run_round(relay, worker, body, round, &out[round]);
     if (err != SL_OK)
         sl_comm_gate_fail(&relay->gate, err);
     return err;

@@ -1,7 +1,8 @@
-/* Passes that a worker has waited for: turn by turn around a ring, half of the workers computing at
- * any time, each waiting for the one before it as workers of a run wait. A turn is three passes, F
- * B F or B F B: the first has been waited for, the last has not and follows the same kind of pass,
- * so that the two can be compared whatever else the computer does in that minute.
+/* Relay: measures how much slower a pass is after a wait.
+ *
+ * Workers form a ring and take turns; half of them compute at any time. Each waits for its
+ * predecessor as workers of a run do. A turn is three passes, F B F or B F B: the first follows a
+ * wait, the last does not and is of the same kind, so the two can be compared under equal load.
  */
 #ifndef SL_PROFILE_RELAY_H
 #define SL_PROFILE_RELAY_H
@@ -9,8 +10,7 @@
 #include "comm/gate.h"
 #include "profile/body.h"
 
-/* What the first pass of a turn took more than the last, where these are F and where they are B,
- * and how long the worker had waited for both. */
+/* Time of the first pass of a turn minus that of the last, for F and for B, and the time waited. */
 struct sl_relay_sample {
     int64_t f_ns, b_ns, waited_ns;
 };
@@ -18,24 +18,25 @@ struct sl_relay_sample {
 struct sl_relay {
     struct sl_gate gate;
     int workers, rounds;
-    atomic_int *turns;               /* [worker] that are over */
+    atomic_int *turns;               /* [worker] completed turns */
     struct sl_relay_sample *samples; /* [worker][round] */
     int64_t *ended_ns;               /* [worker][turn] */
-    int64_t *late_ns; /* [worker][turn] behind the end of what it waited for; -1: it did not wait */
+    int64_t *late_ns; /* [worker][turn] delay after the predecessor's end; -1: it did not wait */
 };
 
-/* No more than a few of the rounds, and none when there is nobody to wait for. */
+/* Uses at most sl_rounds_of(workers) rounds, and none with a single worker. */
 void sl_profile_relay_open(struct sl_arena *arena, struct sl_relay *relay, int workers, int rounds);
 void sl_profile_relay_close(struct sl_relay *relay);
-/* A worker's part, in a thread of its own; all workers must come. */
+/* The work of one worker, called in its thread. All workers must call it. */
 SL_MUST_CHECK sl_err sl_profile_relay_run(struct sl_relay *relay, int worker, struct sl_body *body);
 
-/* Medians of a worker's samples, added to *sum. */
+/* Add the medians of a worker's samples to *sum. */
 void sl_profile_relay_add(const struct sl_relay *relay, int worker, struct sl_cold *sum);
-/* The mean of `count` such; a pass that is no slower after a wait costs nothing more. */
+/* The mean of `count` sums; negative extra times become 0. */
 struct sl_cold sl_profile_relay_mean(const struct sl_cold *sum, int count);
-/* A hand-over to a worker that waits, from the end of one's work to the begin of the other's: the
- * mean without the longest ones, which are not in every step. 0: nobody has waited. Once. */
+/* Mean delay from the end of one worker's turn to the start of the waiting worker's turn. The
+ * longest delays are left out: they do not occur in every step. 0: no worker waited. Sorts its
+ * samples: call once. */
 int64_t sl_profile_relay_late(struct sl_relay *relay);
 
 #endif

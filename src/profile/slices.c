@@ -1,8 +1,8 @@
-/* Cutting a row of units evenly: bisection on the longest piece. */
+/* Slices by bisection on the length of the longest one. */
 #include "profile/slices.h"
 
-/* Pieces of at most `limit` ns (a longer unit is a piece of its own); fills `out` when it is given.
- */
+/* The number of slices of at most `limit` ns; a longer unit is a slice alone. Fills `out` unless
+ * NULL. */
 static int fill(const int64_t *unit_ns, int units, int64_t limit, struct sl_slice *out) {
     int count = 0, first = 0;
     int64_t sum = 0;
@@ -23,7 +23,7 @@ static int fill(const int64_t *unit_ns, int units, int64_t limit, struct sl_slic
 
 int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
                           const struct sl_slice **out) {
-    int64_t low = 0, high = 0; /* high is enough */
+    int64_t low = 0, high = 0; /* high: a feasible limit */
     for (int u = 0; u < units; u++)
         high += unit_ns[u];
     while (low < high) {

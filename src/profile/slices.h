@@ -1,6 +1,5 @@
-/* Which part of a model each worker measures: contiguous pieces, as long as each other, so that a
- * unit has the company (weights, activations, caches) that it has in a pipeline of as many stages.
- */
+/* Slices: contiguous parts of a model with about equal time, one per worker. A unit then shares
+ * caches with the same neighbours as in a pipeline with that many stages. */
 #ifndef SL_PROFILE_SLICES_H
 #define SL_PROFILE_SLICES_H
 
@@ -10,8 +9,8 @@ struct sl_slice {
     int first, last; /* units [first, last) */
 };
 
-/* Cuts units with these times into at most `parts` slices, the longest as short as it can be;
- * returns how many there are. */
+/* Cut units with these times into at most `parts` slices; minimizes the longest slice. Returns the
+ * number of slices. */
 int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
                           const struct sl_slice **out);
 

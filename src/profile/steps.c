@@ -1,13 +1,12 @@
-/* Steps as runs take them: all workers at once where there is one version of the weights, one
- * worker while the others compute where there are several.
- */
+/* Optimizer steps under the load of a run: with one weight version, all workers step at once; with
+ * several, one worker steps while the others compute. */
 #include "profile/steps.h"
 
 #include "base/clock.h"
 #include "base/sort.h"
 #include "plan/bytes.h"
 
-/* What a step works on: parameters one by one, as the run has them. */
+/* The state of a step: one entry per parameter, as in a run. */
 struct stepper {
     struct sl_arena arena;
     struct sl_optim_param *params; /* [param] */
@@ -60,12 +59,12 @@ static void close_stepper(struct sl_body *b, struct stepper *s) {
     sl_arena_free(&s->arena);
 }
 
-static sl_err take_norm(struct sl_body *b, struct stepper *s) {
+static sl_err compute_norm(struct sl_body *b, struct stepper *s) {
     SL_TRY(b->device->row->norm_sq(b->device, s->norms, b->program->param_count));
     return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
 }
 
-/* Of the weights that begin at `weights`. */
+/* One step on the weights at `weights`. */
 static sl_err update(struct sl_body *b, struct stepper *s, void *weights) {
     int count = b->program->param_count;
     s->t++;
@@ -77,21 +76,21 @@ static sl_err update(struct sl_body *b, struct stepper *s, void *weights) {
     return b->device->row->sync(b->device, SL_STREAM_COMPUTE);
 }
 
-static sl_err take_passes(struct sl_body *b) {
+static sl_err run_passes(struct sl_body *b) {
     SL_TRY(sl_profile_body_feed(b, 0, 0));
     SL_TRY(sl_profile_body_pass(b, SL_PHASE_F, 0));
     return sl_profile_body_pass(b, SL_PHASE_B, 0);
 }
 
-/* Whoever ends last takes its norm alone, and then all step. */
+/* The workers compute their norms one after the other, then all step at once. */
 static sl_err step_at_once(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
                            int workers, int64_t *out_ns) {
-    SL_TRY(take_passes(b));
+    SL_TRY(run_passes(b));
     SL_TRY(sl_comm_crowd_meet(crowd));
     for (int w = 0; w < workers; w++) {
         int64_t start = sl_clock_ns();
         if (w == worker && s->has_step)
-            SL_TRY(take_norm(b, s));
+            SL_TRY(compute_norm(b, s));
         *out_ns = w == worker ? sl_clock_ns() - start : *out_ns;
         SL_TRY(sl_comm_crowd_meet(crowd));
     }
@@ -102,11 +101,11 @@ static sl_err step_at_once(struct sl_body *b, struct stepper *s, struct sl_crowd
     return SL_OK;
 }
 
-/* The others are in their passes. */
+/* One worker steps while the others run passes. */
 static sl_err step_between(struct sl_body *b, struct stepper *s, int64_t *out_ns) {
     int64_t start = sl_clock_ns();
     if (s->has_step) {
-        SL_TRY(take_norm(b, s));
+        SL_TRY(compute_norm(b, s));
         SL_TRY(b->device->row->copy(b->device, SL_STREAM_COMPUTE, s->version,
                                     b->base[SL_SPACE_PARAM], b->program->param_bytes));
         SL_TRY(update(b, s, s->version));
@@ -121,7 +120,7 @@ static double rate(const struct sl_body *b, int64_t *ns, int count) {
     return 1e9 * (double)b->program->param_bytes / (double)(median_ns + 1);
 }
 
-/* The first step of each kind does not count: its memory is new. */
+/* The first step of each kind is a warm-up: it touches new memory. */
 static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd *crowd, int worker,
                           int workers, struct sl_step_rates *out) {
     enum { AT_ONCE = 5 };
@@ -131,7 +130,7 @@ static sl_err step_rounds(struct sl_body *b, struct stepper *s, struct sl_crowd 
         SL_TRY(step_at_once(b, s, crowd, worker, workers, &ns[round]));
     out->step = s->has_step ? rate(b, ns + 1, AT_ONCE) : 0;
     for (int round = 0; round < (rounds + 1) * workers; round++) {
-        SL_TRY(take_passes(b));
+        SL_TRY(run_passes(b));
         if (round % workers == worker)
             SL_TRY(step_between(b, s, &ns[round / workers]));
     }

@@ -1,5 +1,4 @@
-/* Devices as a machine: what the hardware says, kinds that differ, links, and the text read back.
- */
+/* Devices as a machine: hardware facts, different kinds, links, and the text round trip. */
 #include "profile/devices.h"
 
 #include <setjmp.h>
@@ -56,12 +55,12 @@ static void test_mixed(void **state) {
     assert_string_not_equal(m->kinds[0].name, m->kinds[1].name);
     assert_string_not_equal(m->kinds[1].name, m->kinds[2].name);
     assert_int_equal(m->kind_of[1], m->kind_of[2]);
-    assert_string_equal(m->links[0].name, "pcie"); /* the slowest way */
+    assert_string_equal(m->links[0].name, "pcie"); /* the slowest link */
     assert_true(m->links[0].bandwidth == 31e9);
     sl_arena_free(&arena);
 }
 
-/* Without NVML, or with one device, there is a machine all the same. */
+/* A machine is built even without NVML or with one device. */
 static void test_unknown(void **state) {
     (void)state;
     struct sl_arena arena = {0};

@@ -1,4 +1,4 @@
-/* A profile has a row for every signature and size, and the search finds all of them. */
+/* A profile has a row for every signature and size, and lookups find all of them. */
 #include "profile/measure.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Three layers that are alike. */
+/* Three equal layers. */
 static const char model[] = "model mlp\ninput x : float[B, 8]\ninput label : int[B] < 8\n"
                             "repeat i in 0..3 as layer {\n    param w[8, 8] ~ normal(0.1)\n"
                             "    x = relu(matmul(x, w))\n}\n"
@@ -60,11 +60,11 @@ static void every_unit(void **state) {
     }
     for (int i = 0; i < cost->row_count; i++)
         seen += cost->rows[i].seen;
-    assert_int_equal(seen, units * 2 * 2); /* rounds, sizes: each unit is in one worker's slice */
-    assert_true(cost->row_count < 2 * units); /* blocks that are alike share a row */
+    assert_int_equal(seen, units * 2 * 2);    /* rounds x sizes; each unit is in one slice */
+    assert_true(cost->row_count < 2 * units); /* equal blocks share a row */
     assert_true(cost->step_bytes_per_s > 0 && cost->link_bytes_per_s > 0);
     assert_true(cost->version_bytes_per_s > 0);
-    assert_true(cost->cold.after_ns > 0); /* the two have waited for each other */
+    assert_true(cost->cold.after_ns > 0); /* the workers waited for each other */
     assert_true(cost->tempo.workers == 2 && cost->tempo.passes == 2 * 2 * 2);
     for (int i = 0; i < cost->tempo.workers * cost->tempo.passes; i++)
         assert_true(cost->tempo.millionths[i] > 0);
@@ -75,7 +75,7 @@ static void every_unit(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Feeding counts as forward time of who reads it, and is asked for by number. */
+/* Feeding counts as forward time of the reader; samples are requested by number. */
 static sl_err fill_slowly(const void *data, int64_t first, int64_t count, int input, void *out) {
     (void)data;
     int64_t until = sl_clock_ns() + 30000000;
@@ -103,16 +103,15 @@ static void copies_and_feeds(void **state) {
     spec.fill = fill_slowly;
     assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
     for (int i = 0; i < cost->row_count; i++)
-        /* A tenth of it: rows are stretched to the median of a pass. */
+        /* Allow a tenth less: rows are scaled to the median of a pass. */
         slow += cost->rows[i].f >= 2900000;
     assert_true(slow >= 1);
-    assert_int_equal(cost->cold.after_ns, 0); /* nobody to wait for */
+    assert_int_equal(cost->cold.after_ns, 0); /* a single worker never waits */
     pipe_case_close(&c);
     sl_arena_free(&arena);
 }
 
-/* A label lies where another value comes once it has been read: every round has its own, also of
- * those who wait for each other. */
+/* Later values overwrite the memory of a label, so every round must feed it, also in the relay. */
 static void turns_have_inputs(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -131,7 +130,7 @@ static void turns_have_inputs(void **state) {
     sl_arena_free(&arena);
 }
 
-/* As many rounds as were asked for where they take long enough, else more. */
+/* At least the requested rounds; more until the requested seconds are reached. */
 static void as_long_as_asked(void **state) {
     (void)state;
     struct sl_arena arena = {0};
@@ -148,7 +147,7 @@ static void as_long_as_asked(void **state) {
         spec.seconds = 1e-9;
         assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
         assert_int_equal(cost->tempo.passes, 2 * 2);
-        spec.seconds = 3600; /* as many as a table may have */
+        spec.seconds = 3600; /* gives the maximum of a table */
         assert_int_equal(sl_profile_run(&arena, &spec, &cost), SL_OK);
         assert_int_equal(cost->tempo.passes, SL_TEMPO_PASSES);
     }
@@ -156,7 +155,7 @@ static void as_long_as_asked(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Larger micro-batches take longer: all of them together as long as asked. */
+/* All sizes together take the requested seconds, although larger micro-batches take longer. */
 static void sizes_share_the_time(void **state) {
     (void)state;
     const int64_t sizes[] = {2, 4, 8, 16};

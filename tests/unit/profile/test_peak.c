@@ -1,5 +1,5 @@
-/* The peak is measured on any device that lets its instructions be looked at, and nothing is left
- * open. How large it is depends on the machine; that it is of this world is all a test can say. */
+/* The peak can be measured on every device with an instruction callback, without leaks. Its value
+ * depends on the machine; the test only checks that it is plausible. */
 #include "profile/peak.h"
 
 #include <math.h>

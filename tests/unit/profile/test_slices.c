@@ -1,4 +1,4 @@
-/* A row of units is cut as evenly as it can be: against all cuts, by dynamic programming. */
+/* Slices are optimal: compared with dynamic programming over all cuts. */
 #include "profile/slices.h"
 
 #include "base/rng.h"
@@ -12,7 +12,7 @@
 
 enum { MAX = 12 };
 
-/* The least longest piece of units [from, units) in `parts`. */
+/* The minimum over all cuts into `parts` of the longest slice of units [from, units). */
 static int64_t least(const int64_t *ns, int from, int units, int parts) {
     int64_t best = INT64_MAX, sum = 0;
     if (from == units)

@@ -1,4 +1,4 @@
-/* What passes took, against what the table says of them. */
+/* Tempo: measured pass times relative to the table. */
 #include "profile/tempo.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void test_order(void **state) {
     sl_arena_free(&arena);
 }
 
-/* Tables have so much room; a pass that takes no time is as even as another. */
+/* The room of a table limits the rounds; a pass without time has the share 1. */
 static void test_edges(void **state) {
     (void)state;
     enum { ROUNDS = SL_TEMPO_PASSES };
