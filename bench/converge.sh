@@ -3,7 +3,7 @@
 # tokens; bench/converge.study says what is run and how. Finished runs are kept: the same command goes on.
 # Usage: ./dev bench converge [--quick] [--docs] [options of 'sluice study': --seeds N --jobs J --limit S ...]
 #   --quick   a tenth of the steps, no tuning: minutes
-#   --docs    writes docs/convergence.md and docs/convergence.html (the curves) from what was measured;
+#   --docs    writes docs/results/convergence.md and docs/results/convergence.html (the curves) from what was measured;
 #             with --limit 0 from what is there, with --time 60 with times of a step (8 cores, or what is there)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -35,5 +35,5 @@ for r in json.load(open(sys.argv[1])):
               text(r["last_percent"]), text(r["last_interval"]), text(r["best"], 4), text(r["best_percent"]),
               text(r["best_interval"]), text(r["steps_to_target"], 0), text(r["sooner_simulated"])))
 END
-[ -z "$docs" ] || cp "$out/study.md" "$root/docs/convergence.md"
-[ -z "$docs" ] || cp "$out/study.html" "$root/docs/convergence.html"
+[ -z "$docs" ] || cp "$out/study.md" "$root/docs/results/convergence.md"
+[ -z "$docs" ] || cp "$out/study.html" "$root/docs/results/convergence.html"

@@ -3,7 +3,7 @@
 # that give out, links that are cut; on threads, on ranks over TCP and MPI, on one host and on namespaces.
 # For each: did the job end, was the culprit named, and how soon, is a process left, does the last checkpoint load?
 #     ./dev bench injections [--count N] [--jobs J] [--only PLACE/FAULT] [--write]
-# --write puts the table into docs/reliability.md. A hang is a job that has not ended 60 s after the injection; drills
+# --write puts the table into docs/results/failures.md. A hang is a job that has not ended 60 s after the injection; drills
 # happen some steps later, so there the time counts from the last step.
 set -euo pipefail
 count=60 jobs=2 only="" write=0
@@ -274,7 +274,7 @@ if [ $write = 1 ]; then
     awk -v table="$work/table" '
         /<!-- injections -->/ { print; while ((getline line < table) > 0) print line; skip = 1 }
         /<!-- end of injections -->/ { skip = 0 } !skip && !/<!-- injections -->/ { print }' \
-        "$SRC_DIR/docs/reliability.md" >"$work/document"
-    cat "$work/document" >"$SRC_DIR/docs/reliability.md"
+        "$SRC_DIR/docs/results/failures.md" >"$work/document"
+    cat "$work/document" >"$SRC_DIR/docs/results/failures.md"
 fi
 ! grep -qE '^[^ ]+ [^ ]+ 0 |^[^ ]+ [^ ]+ 1 [01] [1-9]|^[^ ]+ [^ ]+ 1 [01] 0 0' "$work"/lane*

@@ -3,7 +3,7 @@
 #
 #   ./dev bench plan [--write] [peers|judge|graphpipe|published|2bw|scale]...    default: all of them
 #   ./dev bench plan --write --results FILE                              run nothing: lines that were printed before
-#   --write: into docs/planner-results.md; other parts of that page stay as they are
+#   --write: into docs/results/planners.md; other parts of that page stay as they are
 #   judge: the command on every input of the peers, its plans evaluated again by plan_judge.py
 #   published: the peers' own programs, which are in PUBLISHED=DIR (see plan_published.py); nothing without it
 #
@@ -222,4 +222,4 @@ if [ -z "$results" ]; then
     [ ${#parts[@]} -gt 0 ] || parts=("${every[@]}")
     for part in "${parts[@]}"; do "$part"; done | tee "$results"
 fi
-[ $write = 0 ] || python3 "$SRC_DIR/bench/plan_page.py" "$results" "$SRC_DIR/docs/planner-results.md"
+[ $write = 0 ] || python3 "$SRC_DIR/bench/plan_page.py" "$results" "$SRC_DIR/docs/results/planners.md"

@@ -1,4 +1,4 @@
-"""RESULT lines of `./dev bench plan` as docs/planner-results.md. Sections without lines stay as they are.
+"""RESULT lines of `./dev bench plan` as docs/results/planners.md. Sections without lines stay as they are.
 
     plan_page.py RESULTS PAGE
 """
@@ -9,7 +9,7 @@ import sys
 HEAD = """# What the planners find, and how fast
 
 Written by `./dev bench plan --write`. Objectives, steps and gaps are the same on every machine; seconds are of the machine that
-wrote the section. What differs from the papers is explained in [0024](design/0024-published-claims.md).
+wrote the section. What differs from the papers is explained in [published-claims.md](published-claims.md).
 """
 
 

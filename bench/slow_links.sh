@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two hosts (network namespaces) on links of 1 Gbit/s and 100 Mbit/s: the simulator puts 1f1b, 2bw and the planner's
 # choice in an order by the measured costs of the model; does the clock agree?
-#     ./dev bench slow_links [--rounds R] [--steps N] [--write]      (--write: the table of docs/reliability.md)
+#     ./dev bench slow_links [--rounds R] [--steps N] [--write]      (--write: the table of docs/results/failures.md)
 # 1f1b and 2bw have a stage on each host; the planner is free, also to use one host only. Rounds are interleaved: each
 # measures the passes, then every plan on every link; medians over the rounds are compared. Pairs whose predictions are
 # closer than 10 % have no order. Exit status 1 when a pair comes the other way round. Needs namespaces and tc; says so
@@ -113,7 +113,7 @@ row() { # LINK WORDS
     row 1gbit "1 Gbit/s"
     row 100mbit "100 Mbit/s"
 } | tee "$work/rows"
-page=$(dirname "$0")/../docs/reliability.md
+page=$(dirname "$0")/../docs/results/failures.md
 if [ $write = 1 ]; then
     awk -v rows="$work/rows" '/^<!-- end of slow links -->$/ { skip = 0 } !skip
         /^<!-- slow links -->$/ { while ((getline line <rows) > 0) print line; skip = 1 }' "$page" >"$work/page"

@@ -412,7 +412,7 @@ def main():
         sys.exit(1 if failed else 0)
     met = print_summary(results, failed)
     if options.write:
-        write_document(results, failed, os.path.join(options.root, "docs", "truth.md"))
+        write_document(results, failed, os.path.join(options.root, "docs", "results", "forecasts.md"))
     sys.exit(0 if met or options.only else 1)
 
 

@@ -21,7 +21,7 @@
 #   --bytes      run for memory only, with the tables and the machine file that are in DIR: bytes.jsonl, as one of the --results behind
 #                those of the same rows; bytes do not depend on how fast a computer is
 #   --results F  run nothing: the results.jsonl of another machine; of several, all rows
-#   --write      write docs/truth.md
+#   --write      write docs/results/forecasts.md
 # Needs a quiet machine: about 15 minutes on 2 cores. A configuration that fails is named and the others go on.
 # Exit status 1 when a goal is missed or something failed.
 set -euo pipefail

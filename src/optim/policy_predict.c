@@ -4,7 +4,7 @@
  * A stage of height h in a graph of depth D is r = D-1-h edges below the top. In 1F1B without a
  * flush forward k runs at half time 2k - (h+1) and backward k at 2k + h, so micro-batch k enters at
  * 2k - D and is back at the top at 2k + D-1; with m micro-batches per step a stage makes step v
- * behind backward vm-1. docs/design/0021-weight-prediction.md has the derivation.
+ * behind backward vm-1. docs/design/0015-weight-prediction.md has the derivation.
  *
  *   spectrain    the version that the stage will have when micro-batch k is back at the top:
  *                floor((k + floor(r/2)) / m). With m = 1, in steady state, this is B.3:

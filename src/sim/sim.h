@@ -1,6 +1,6 @@
 /* The simulator: plays a verified schedule on costs, in exact integer nanoseconds.
  *
- * What is assumed about time (docs/design/0010-simulator.md has the page):
+ * What is assumed about time (docs/design/0007-simulator.md has the page):
  *   - A worker does its actions in order. A pass starts when the worker is free, its inputs have
  *     arrived and the buffers it writes are free; it takes dur_ns of its stage and kind. A short
  *     micro-batch takes its share, rounded up.

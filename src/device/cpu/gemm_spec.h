@@ -4,7 +4,7 @@
 
 #include "device/cpu/gemm_pack.h"
 
-/* Measured: docs/design/0012-gemm.md. */
+/* Measured: docs/design/0008-gemm.md. */
 #ifndef GEMM_KC
 #define GEMM_KC 256
 #define GEMM_KC_ALONE 448
