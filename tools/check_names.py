@@ -32,6 +32,7 @@ def components(root):
 
 def defined_name(head, body):
     """The external name that a declaration at file scope defines, or None."""
+    head = re.sub(r"^(?:[A-Z_]+\([A-Z_]+\)\s*)+", "", head)  # ROWS(DECLARE)
     head = re.sub(r"__attribute__\s*\(\(.*?\)\)", " ", head)
     words = re.findall(r"\w+", head)
     if not words or words[0] == "_Static_assert" or {"typedef", "static"} & set(words):

@@ -1,13 +1,24 @@
 /* The kinds of data sets, in alphabetical order. */
 #include "data/source.h"
 
-extern const struct sl_data_kind sl_data_csv, sl_data_f32, sl_data_idx, sl_data_llmc,
-    sl_data_megatron, sl_data_synthetic, sl_data_text, sl_data_u16, sl_data_u32;
+/* One line per kind of data set, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_data_csv) \
+    ROW(sl_data_f32) \
+    ROW(sl_data_idx) \
+    ROW(sl_data_llmc) \
+    ROW(sl_data_megatron) \
+    ROW(sl_data_synthetic) \
+    ROW(sl_data_text) \
+    ROW(sl_data_u16) \
+    ROW(sl_data_u32)
+/* clang-format on */
 
-const struct sl_data_kind *const sl_data_kinds[] = {
-    &sl_data_csv,       &sl_data_f32,  &sl_data_idx, &sl_data_llmc, &sl_data_megatron,
-    &sl_data_synthetic, &sl_data_text, &sl_data_u16, &sl_data_u32,  NULL,
-};
+#define DECLARE(row) extern const struct sl_data_kind row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_data_kind *const sl_data_kinds[] = {ROWS(POINT) NULL};
 
 const char *sl_data_kind_name(int i, const char **brief) {
     int count = SL_COUNT(sl_data_kinds) - 1;

@@ -142,5 +142,7 @@ const struct sl_importer sl_interop_import_dnnpart = {
     .name = "dnn-partitioning",
     .brief = "JSON of msr-fiddle/dnn-partitioning (device placement, NeurIPS 2020)",
     .model = "dnn-partitioning",
+    .first = '{',
+    .mark = "\"fpgaLatency\"",
     .read = read,
 };

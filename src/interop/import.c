@@ -1,6 +1,8 @@
 /* Reading a file of another planner by the importer of its format. */
 #include "interop/importer.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 
 static const char *importer_name(const void *ctx, int i) {
@@ -8,14 +10,33 @@ static const char *importer_name(const void *ctx, int i) {
     return sl_interop_importers[i]->name;
 }
 
+/* "dnn-partitioning, pipedream, piper" */
+static void put_names(struct sl_text *text) {
+    for (int i = 0; sl_interop_importers[i]; i++)
+        sl_text_printf(text, "%s%s", i ? ", " : "", sl_interop_importers[i]->name);
+}
+
 static sl_err unknown_format(const char *format) {
+    struct sl_text names = {0};
     int count = 0;
     while (sl_interop_importers[count])
         count++;
     const char *near = sl_nearest(format, count, importer_name, NULL);
-    return sl_fail(SL_ERR_USAGE, "no format '%s'; %s%s%s", format,
-                   near ? "did you mean '" : "there are dnn-partitioning, pipedream and piper",
-                   near ? near : "", near ? "'?" : "");
+    put_names(&names);
+    sl_err err = near ? sl_fail(SL_ERR_USAGE, "no format '%s'; did you mean '%s'?", format, near)
+                      : sl_fail(SL_ERR_USAGE, "no format '%s'; there are %s", format, names.at);
+    sl_text_free(&names);
+    return err;
+}
+
+static sl_err unknown_file(const char *path) {
+    struct sl_text names = {0};
+    put_names(&names);
+    sl_err err = sl_fail(SL_ERR_INPUT,
+                         "%s: not a file of a known format (%s); `cost_model` names the format",
+                         path, names.at);
+    sl_text_free(&names);
+    return err;
 }
 
 sl_err sl_interop_import(struct sl_arena *arena, const char *path, const char *format,
@@ -30,10 +51,7 @@ sl_err sl_interop_import(struct sl_arena *arena, const char *path, const char *f
     if (!importer)
         importer = sl_interop_importer_guess(text, length);
     if (!importer)
-        err = sl_fail(SL_ERR_INPUT,
-                      "%s: not a file of Piper, dnn-partitioning or PipeDream; `cost_model` "
-                      "names the format",
-                      path);
+        err = unknown_file(path);
     else
         err = importer->read(arena, path, text, length, out);
     free(text);

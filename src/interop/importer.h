@@ -11,6 +11,10 @@ struct sl_importer {
     const char *name; /* "piper" */
     const char *brief;
     const char *model; /* cost model its files are made for; same as name */
+    /* A file without a declared format has this one if it begins with `first` (0: anything but a
+     * '{') and contains `mark`. */
+    char first;
+    const char *mark;
     /* Errors are SL_ERR_INPUT with file:line:column. Memory stays proportional to the text. */
     sl_err (*read)(struct sl_arena *arena, const char *file, const char *text, size_t length,
                    const struct sl_layers **out);

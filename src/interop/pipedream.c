@@ -166,5 +166,6 @@ const struct sl_importer sl_interop_import_pipedream = {
     .name = "pipedream",
     .brief = "graph.txt of msr-fiddle/pipedream (profiles, SOSP 2019)",
     .model = "pipedream",
+    .mark = "forward_compute_time=",
     .read = read,
 };

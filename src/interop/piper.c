@@ -319,5 +319,7 @@ const struct sl_importer sl_interop_import_piper = {
     .name = "piper",
     .brief = "JSON of msr-fiddle/piper (TMPCs per layer, NeurIPS 2021)",
     .model = "piper",
+    .first = '{',
+    .mark = "\"TMPCs\"",
     .read = read,
 };

@@ -2,15 +2,18 @@
 #include "base/vec.h"
 #include "interop/importer.h"
 
-extern const struct sl_importer sl_interop_import_dnnpart, sl_interop_import_pipedream,
-    sl_interop_import_piper;
+/* One line per importer, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_interop_import_dnnpart) \
+    ROW(sl_interop_import_pipedream) \
+    ROW(sl_interop_import_piper)
+/* clang-format on */
 
-const struct sl_importer *const sl_interop_importers[] = {
-    &sl_interop_import_dnnpart,
-    &sl_interop_import_pipedream,
-    &sl_interop_import_piper,
-    NULL,
-};
+#define DECLARE(row) extern const struct sl_importer row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_importer *const sl_interop_importers[] = {ROWS(POINT) NULL};
 
 const struct sl_importer *sl_interop_importer_find(const char *name) {
     for (int i = 0; sl_interop_importers[i]; i++)
@@ -27,14 +30,16 @@ static bool holds(const char *text, size_t length, const char *word) {
     return false;
 }
 
+static bool fits(const struct sl_importer *row, char first, const char *text, size_t length) {
+    return (row->first ? first == row->first : first != '{') && holds(text, length, row->mark);
+}
+
 const struct sl_importer *sl_interop_importer_guess(const char *text, size_t length) {
     size_t at = 0;
     while (at < length && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r'))
         at++;
-    if (at < length && text[at] == '{') {
-        if (holds(text, length, "\"TMPCs\""))
-            return &sl_interop_import_piper;
-        return holds(text, length, "\"fpgaLatency\"") ? &sl_interop_import_dnnpart : NULL;
-    }
-    return holds(text, length, "forward_compute_time=") ? &sl_interop_import_pipedream : NULL;
+    for (int i = 0; at < length && sl_interop_importers[i]; i++)
+        if (fits(sl_interop_importers[i], text[at], text, length))
+            return sl_interop_importers[i];
+    return NULL;
 }

@@ -4,172 +4,95 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct sl_op sl_op_add;
-extern const struct sl_op sl_op_alpha_dropout;
-extern const struct sl_op sl_op_alpha_dropout_dx;
-extern const struct sl_op sl_op_attention;
-extern const struct sl_op sl_op_attention_dqkv;
-extern const struct sl_op sl_op_avgpool;
-extern const struct sl_op sl_op_avgpool_dx;
-extern const struct sl_op sl_op_batchnorm;
-extern const struct sl_op sl_op_batchnorm_dw;
-extern const struct sl_op sl_op_batchnorm_dx;
-extern const struct sl_op sl_op_batchnorm_eval;
-extern const struct sl_op sl_op_batchnorm_eval_dw;
-extern const struct sl_op sl_op_batchnorm_eval_dx;
-extern const struct sl_op sl_op_bce_with_logits;
-extern const struct sl_op sl_op_bce_with_logits_dt;
-extern const struct sl_op sl_op_bce_with_logits_dx;
-extern const struct sl_op sl_op_broadcast_mean;
-extern const struct sl_op sl_op_broadcast_to;
-extern const struct sl_op sl_op_concat;
-extern const struct sl_op sl_op_conv2d;
-extern const struct sl_op sl_op_conv2d_dw;
-extern const struct sl_op sl_op_conv2d_dx;
-extern const struct sl_op sl_op_cross_entropy;
-extern const struct sl_op sl_op_cross_entropy_dx;
-extern const struct sl_op sl_op_dot_interaction;
-extern const struct sl_op sl_op_dot_interaction_dx;
-extern const struct sl_op sl_op_dropout;
-extern const struct sl_op sl_op_embed;
-extern const struct sl_op sl_op_embed_bag;
-extern const struct sl_op sl_op_embed_bag_dw;
-extern const struct sl_op sl_op_embed_dw;
-extern const struct sl_op sl_op_exp;
-extern const struct sl_op sl_op_exp_dx;
-extern const struct sl_op sl_op_gelu;
-extern const struct sl_op sl_op_gelu_dx;
-extern const struct sl_op sl_op_global_avgpool;
-extern const struct sl_op sl_op_global_avgpool_dx;
-extern const struct sl_op sl_op_identity;
-extern const struct sl_op sl_op_layernorm;
-extern const struct sl_op sl_op_layernorm_dw;
-extern const struct sl_op sl_op_layernorm_dx;
-extern const struct sl_op sl_op_log_softmax;
-extern const struct sl_op sl_op_log_softmax_dx;
-extern const struct sl_op sl_op_lstm;
-extern const struct sl_op sl_op_lstm_dgates;
-extern const struct sl_op sl_op_lstm_hprev;
-extern const struct sl_op sl_op_matmul;
-extern const struct sl_op sl_op_maxpool;
-extern const struct sl_op sl_op_maxpool_dx;
-extern const struct sl_op sl_op_mse;
-extern const struct sl_op sl_op_mse_dx;
-extern const struct sl_op sl_op_mul;
-extern const struct sl_op sl_op_reduce_mean;
-extern const struct sl_op sl_op_reduce_sum;
-extern const struct sl_op sl_op_relu;
-extern const struct sl_op sl_op_relu_dx;
-extern const struct sl_op sl_op_reshape;
-extern const struct sl_op sl_op_rmsnorm;
-extern const struct sl_op sl_op_rmsnorm_dw;
-extern const struct sl_op sl_op_rmsnorm_dx;
-extern const struct sl_op sl_op_rope;
-extern const struct sl_op sl_op_scale;
-extern const struct sl_op sl_op_selu;
-extern const struct sl_op sl_op_selu_dx;
-extern const struct sl_op sl_op_sigmoid;
-extern const struct sl_op sl_op_sigmoid_dx;
-extern const struct sl_op sl_op_silu;
-extern const struct sl_op sl_op_silu_dx;
-extern const struct sl_op sl_op_slice;
-extern const struct sl_op sl_op_slice_dx;
-extern const struct sl_op sl_op_softmax;
-extern const struct sl_op sl_op_softmax_dx;
-extern const struct sl_op sl_op_split;
-extern const struct sl_op sl_op_sub;
-extern const struct sl_op sl_op_sum_to;
-extern const struct sl_op sl_op_tanh;
-extern const struct sl_op sl_op_tanh_dx;
-extern const struct sl_op sl_op_transpose;
-extern const struct sl_op sl_op_upsample;
-extern const struct sl_op sl_op_upsample_dx;
-
-/* One op per line: parallel additions then merge without conflict. */
+/* One line per op, in alphabetical order. */
 /* clang-format off */
-const struct sl_op *const sl_op_rows[] = {
-    &sl_op_add,
-    &sl_op_alpha_dropout,
-    &sl_op_alpha_dropout_dx,
-    &sl_op_attention,
-    &sl_op_attention_dqkv,
-    &sl_op_avgpool,
-    &sl_op_avgpool_dx,
-    &sl_op_batchnorm,
-    &sl_op_batchnorm_dw,
-    &sl_op_batchnorm_dx,
-    &sl_op_batchnorm_eval,
-    &sl_op_batchnorm_eval_dw,
-    &sl_op_batchnorm_eval_dx,
-    &sl_op_bce_with_logits,
-    &sl_op_bce_with_logits_dt,
-    &sl_op_bce_with_logits_dx,
-    &sl_op_broadcast_mean,
-    &sl_op_broadcast_to,
-    &sl_op_concat,
-    &sl_op_conv2d,
-    &sl_op_conv2d_dw,
-    &sl_op_conv2d_dx,
-    &sl_op_cross_entropy,
-    &sl_op_cross_entropy_dx,
-    &sl_op_dot_interaction,
-    &sl_op_dot_interaction_dx,
-    &sl_op_dropout,
-    &sl_op_embed,
-    &sl_op_embed_bag,
-    &sl_op_embed_bag_dw,
-    &sl_op_embed_dw,
-    &sl_op_exp,
-    &sl_op_exp_dx,
-    &sl_op_gelu,
-    &sl_op_gelu_dx,
-    &sl_op_global_avgpool,
-    &sl_op_global_avgpool_dx,
-    &sl_op_identity,
-    &sl_op_layernorm,
-    &sl_op_layernorm_dw,
-    &sl_op_layernorm_dx,
-    &sl_op_log_softmax,
-    &sl_op_log_softmax_dx,
-    &sl_op_lstm,
-    &sl_op_lstm_dgates,
-    &sl_op_lstm_hprev,
-    &sl_op_matmul,
-    &sl_op_maxpool,
-    &sl_op_maxpool_dx,
-    &sl_op_mse,
-    &sl_op_mse_dx,
-    &sl_op_mul,
-    &sl_op_reduce_mean,
-    &sl_op_reduce_sum,
-    &sl_op_relu,
-    &sl_op_relu_dx,
-    &sl_op_reshape,
-    &sl_op_rmsnorm,
-    &sl_op_rmsnorm_dw,
-    &sl_op_rmsnorm_dx,
-    &sl_op_rope,
-    &sl_op_scale,
-    &sl_op_selu,
-    &sl_op_selu_dx,
-    &sl_op_sigmoid,
-    &sl_op_sigmoid_dx,
-    &sl_op_silu,
-    &sl_op_silu_dx,
-    &sl_op_slice,
-    &sl_op_slice_dx,
-    &sl_op_softmax,
-    &sl_op_softmax_dx,
-    &sl_op_split,
-    &sl_op_sub,
-    &sl_op_sum_to,
-    &sl_op_tanh,
-    &sl_op_tanh_dx,
-    &sl_op_transpose,
-    &sl_op_upsample,
-    &sl_op_upsample_dx,
-};
+#define ROWS(ROW) \
+    ROW(sl_op_add) \
+    ROW(sl_op_alpha_dropout) \
+    ROW(sl_op_alpha_dropout_dx) \
+    ROW(sl_op_attention) \
+    ROW(sl_op_attention_dqkv) \
+    ROW(sl_op_avgpool) \
+    ROW(sl_op_avgpool_dx) \
+    ROW(sl_op_batchnorm) \
+    ROW(sl_op_batchnorm_dw) \
+    ROW(sl_op_batchnorm_dx) \
+    ROW(sl_op_batchnorm_eval) \
+    ROW(sl_op_batchnorm_eval_dw) \
+    ROW(sl_op_batchnorm_eval_dx) \
+    ROW(sl_op_bce_with_logits) \
+    ROW(sl_op_bce_with_logits_dt) \
+    ROW(sl_op_bce_with_logits_dx) \
+    ROW(sl_op_broadcast_mean) \
+    ROW(sl_op_broadcast_to) \
+    ROW(sl_op_concat) \
+    ROW(sl_op_conv2d) \
+    ROW(sl_op_conv2d_dw) \
+    ROW(sl_op_conv2d_dx) \
+    ROW(sl_op_cross_entropy) \
+    ROW(sl_op_cross_entropy_dx) \
+    ROW(sl_op_dot_interaction) \
+    ROW(sl_op_dot_interaction_dx) \
+    ROW(sl_op_dropout) \
+    ROW(sl_op_embed) \
+    ROW(sl_op_embed_bag) \
+    ROW(sl_op_embed_bag_dw) \
+    ROW(sl_op_embed_dw) \
+    ROW(sl_op_exp) \
+    ROW(sl_op_exp_dx) \
+    ROW(sl_op_gelu) \
+    ROW(sl_op_gelu_dx) \
+    ROW(sl_op_global_avgpool) \
+    ROW(sl_op_global_avgpool_dx) \
+    ROW(sl_op_identity) \
+    ROW(sl_op_layernorm) \
+    ROW(sl_op_layernorm_dw) \
+    ROW(sl_op_layernorm_dx) \
+    ROW(sl_op_log_softmax) \
+    ROW(sl_op_log_softmax_dx) \
+    ROW(sl_op_lstm) \
+    ROW(sl_op_lstm_dgates) \
+    ROW(sl_op_lstm_hprev) \
+    ROW(sl_op_matmul) \
+    ROW(sl_op_maxpool) \
+    ROW(sl_op_maxpool_dx) \
+    ROW(sl_op_mse) \
+    ROW(sl_op_mse_dx) \
+    ROW(sl_op_mul) \
+    ROW(sl_op_reduce_mean) \
+    ROW(sl_op_reduce_sum) \
+    ROW(sl_op_relu) \
+    ROW(sl_op_relu_dx) \
+    ROW(sl_op_reshape) \
+    ROW(sl_op_rmsnorm) \
+    ROW(sl_op_rmsnorm_dw) \
+    ROW(sl_op_rmsnorm_dx) \
+    ROW(sl_op_rope) \
+    ROW(sl_op_scale) \
+    ROW(sl_op_selu) \
+    ROW(sl_op_selu_dx) \
+    ROW(sl_op_sigmoid) \
+    ROW(sl_op_sigmoid_dx) \
+    ROW(sl_op_silu) \
+    ROW(sl_op_silu_dx) \
+    ROW(sl_op_slice) \
+    ROW(sl_op_slice_dx) \
+    ROW(sl_op_softmax) \
+    ROW(sl_op_softmax_dx) \
+    ROW(sl_op_split) \
+    ROW(sl_op_sub) \
+    ROW(sl_op_sum_to) \
+    ROW(sl_op_tanh) \
+    ROW(sl_op_tanh_dx) \
+    ROW(sl_op_transpose) \
+    ROW(sl_op_upsample) \
+    ROW(sl_op_upsample_dx)
 /* clang-format on */
+
+#define DECLARE(row) extern const struct sl_op row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_op *const sl_op_rows[] = {ROWS(POINT)};
 
 const int sl_op_count = SL_COUNT(sl_op_rows);
 

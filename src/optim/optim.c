@@ -4,19 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct sl_optimizer sl_optim_row_adam;
-extern const struct sl_optimizer sl_optim_row_adamw;
-extern const struct sl_optimizer sl_optim_row_lion;
-extern const struct sl_optimizer sl_optim_row_momentum;
-extern const struct sl_optimizer sl_optim_row_muon;
-extern const struct sl_optimizer sl_optim_row_nadam;
-extern const struct sl_optimizer sl_optim_row_nesterov;
-extern const struct sl_optimizer sl_optim_row_sgd;
+/* One line per optimizer, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_optim_row_adam) \
+    ROW(sl_optim_row_adamw) \
+    ROW(sl_optim_row_lion) \
+    ROW(sl_optim_row_momentum) \
+    ROW(sl_optim_row_muon) \
+    ROW(sl_optim_row_nadam) \
+    ROW(sl_optim_row_nesterov) \
+    ROW(sl_optim_row_sgd)
+/* clang-format on */
 
-const struct sl_optimizer *const sl_optim_rows[] = {
-    &sl_optim_row_adam, &sl_optim_row_adamw, &sl_optim_row_lion,     &sl_optim_row_momentum,
-    &sl_optim_row_muon, &sl_optim_row_nadam, &sl_optim_row_nesterov, &sl_optim_row_sgd,
-};
+#define DECLARE(row) extern const struct sl_optimizer row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_optimizer *const sl_optim_rows[] = {ROWS(POINT)};
 const int sl_optim_row_count = SL_COUNT(sl_optim_rows);
 
 const struct sl_optimizer *sl_optim_row_find(struct sl_str name) {

@@ -4,16 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct sl_policy sl_optim_policy_2bw_predict, sl_optim_policy_error_feedback,
-    sl_optim_policy_lr_rescale, sl_optim_policy_nesterov_async, sl_optim_policy_none,
-    sl_optim_policy_pipemare, sl_optim_policy_pipeoptim, sl_optim_policy_spectrain,
-    sl_optim_policy_xpipe;
+/* One line per policy, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_optim_policy_2bw_predict) \
+    ROW(sl_optim_policy_error_feedback) \
+    ROW(sl_optim_policy_lr_rescale) \
+    ROW(sl_optim_policy_nesterov_async) \
+    ROW(sl_optim_policy_none) \
+    ROW(sl_optim_policy_pipemare) \
+    ROW(sl_optim_policy_pipeoptim) \
+    ROW(sl_optim_policy_spectrain) \
+    ROW(sl_optim_policy_xpipe)
+/* clang-format on */
 
-const struct sl_policy *const sl_optim_policies[] = {
-    &sl_optim_policy_2bw_predict,    &sl_optim_policy_error_feedback, &sl_optim_policy_lr_rescale,
-    &sl_optim_policy_nesterov_async, &sl_optim_policy_none,           &sl_optim_policy_pipemare,
-    &sl_optim_policy_pipeoptim,      &sl_optim_policy_spectrain,      &sl_optim_policy_xpipe,
-};
+#define DECLARE(row) extern const struct sl_policy row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_policy *const sl_optim_policies[] = {ROWS(POINT)};
 const int sl_optim_policy_count = SL_COUNT(sl_optim_policies);
 
 const struct sl_policy sl_optim_policy_none = {

@@ -4,19 +4,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct sl_schedule sl_sched_row_1f1b, sl_sched_row_2bw, sl_sched_row_async,
-    sl_sched_row_chimera, sl_sched_row_dualpipe_v, sl_sched_row_forward, sl_sched_row_gpipe,
-    sl_sched_row_graph, sl_sched_row_interleaved, sl_sched_row_kfkb, sl_sched_row_paci,
-    sl_sched_row_stash, sl_sched_row_vsync, sl_sched_row_zb_graph, sl_sched_row_zb_h1,
-    sl_sched_row_zb_h2, sl_sched_row_zb_v;
+/* One line per schedule, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_sched_row_1f1b) \
+    ROW(sl_sched_row_2bw) \
+    ROW(sl_sched_row_async) \
+    ROW(sl_sched_row_chimera) \
+    ROW(sl_sched_row_dualpipe_v) \
+    ROW(sl_sched_row_forward) \
+    ROW(sl_sched_row_gpipe) \
+    ROW(sl_sched_row_graph) \
+    ROW(sl_sched_row_interleaved) \
+    ROW(sl_sched_row_kfkb) \
+    ROW(sl_sched_row_paci) \
+    ROW(sl_sched_row_stash) \
+    ROW(sl_sched_row_vsync) \
+    ROW(sl_sched_row_zb_graph) \
+    ROW(sl_sched_row_zb_h1) \
+    ROW(sl_sched_row_zb_h2) \
+    ROW(sl_sched_row_zb_v)
+/* clang-format on */
 
-static const struct sl_schedule *const rows[] = {
-    &sl_sched_row_1f1b,        &sl_sched_row_2bw,      &sl_sched_row_async, &sl_sched_row_chimera,
-    &sl_sched_row_dualpipe_v,  &sl_sched_row_forward,  &sl_sched_row_gpipe, &sl_sched_row_graph,
-    &sl_sched_row_interleaved, &sl_sched_row_kfkb,     &sl_sched_row_paci,  &sl_sched_row_stash,
-    &sl_sched_row_vsync,       &sl_sched_row_zb_graph, &sl_sched_row_zb_h1, &sl_sched_row_zb_h2,
-    &sl_sched_row_zb_v,
-};
+#define DECLARE(row) extern const struct sl_schedule row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+static const struct sl_schedule *const rows[] = {ROWS(POINT)};
 
 const struct sl_schedule *const *sl_sched_row_registry(int *count) {
     *count = SL_COUNT(rows);
