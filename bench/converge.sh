@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How well asynchronous training learns: every mode against the synchronous one, paired by seed, with equal
-# tokens; bench/converge.study says what is run and how. Finished runs are kept: the same command goes on.
+# Convergence of asynchronous training: every mode against the synchronous one, paired by seed, with equal
+# tokens; bench/converge.study defines the runs. Finished runs are kept: the same command continues.
 # Usage: ./dev bench converge [--quick] [--docs] [options of 'sluice study': --seeds N --jobs J --limit S ...]
 #   --quick   a tenth of the steps, no tuning: minutes
-#   --docs    writes docs/results/convergence.md and docs/results/convergence.html (the curves) from what was measured;
-#             with --limit 0 from what is there, with --time 60 with times of a step (8 cores, or what is there)
+#   --docs    write docs/results/convergence.md and docs/results/convergence.html (the curves);
+#             --limit 0: from finished runs only; --time 60: measure step times too (8 cores)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-# AVX-512 has the same bits wherever it is, and at these sizes AMX takes three times as long
+# AVX-512 gives the same bits on all CPUs that have it; AMX takes three times as long at these sizes
 ! grep -q avx512f /proc/cpuinfo || export SLUICE_ISA=${SLUICE_ISA:-avx512}
 cd "$root" # the study's paths are relative, so that finished runs are found wherever the tree lies
 [ -d ../shared/data ] || { echo "converge: ../shared/data with tinyshakespeare.txt and MNIST is missing" && exit 1; }

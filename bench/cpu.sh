@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Training steps on the CPU against PyTorch, eager and compiled: the same model, batch, optimizer and
-# clipping, some steps of each in turn, median over the rounds. Prints RESULT lines:
+# clipping; interleaved rounds of a few steps, median over the rounds. Prints RESULT lines:
 #
 #   sluice, torch, torch_compile   items (tokens, samples) per second, from the median step of each run
 #   ratio                          sluice over the better of the two
-#   cpu_ratio                      the same from CPU time per step: falsified less by a busy machine
-#   sluice_bytes, torch_bytes      high-water mark less that of the empty process (torch: eager)
-#   predicted_bytes                what the run said it would need before its first step
-#   predicted_error_percent        of that against sluice_bytes; goal: 0 to 3, never under
+#   cpu_ratio                      the same by CPU time per step: less affected by other load
+#   sluice_bytes, torch_bytes      high-water mark minus that of the empty process (torch: eager)
+#   predicted_bytes                the run's prediction before its first step
+#   predicted_error_percent        prediction against sluice_bytes; goal: 0 to 3, never below 0
 #
 # Usage: ./dev bench cpu [--python PATH] [--rounds N] [--steps N] [--threads "1 2"] [--models "..."]
 #                        [--no-compile] [--cpus LIST|auto] [--lock FILE]
-# Without --python only sluice runs. --cpus pins both sides to the same CPUs; auto: to those that are
-# least busy just then (bench/quiet_cpus.py). With --lock several of these scripts may prepare (start,
-# compile) side by side and measure one after another.
+# Without --python only sluice runs. --cpus pins both sides to the same CPUs; auto: to the least busy
+# ones (bench/quiet_cpus.py). With --lock several of these scripts may start and compile in parallel
+# and measure one after another.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
@@ -45,7 +45,7 @@ opponents=""
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The models of bench/opponent.py, size for size.
+# The models of bench/opponent.py, with the same sizes.
 sluice_model() { # MODEL
     case $1 in
     gpt-50257) echo gpt2 --set V=50257,L=6,C=384,H=6,T=256,P=256 --batch 8 ;;
@@ -66,7 +66,7 @@ sluice_run() { # MODEL THREADS: one run, its JSON on one line
         tr -d '\n' && echo
 }
 
-# PyTorch stays up between the rounds: it starts and compiles once per model and number of threads.
+# The PyTorch process keeps running between rounds: it compiles once per model and number of threads.
 serve() { # WHO MODEL THREADS
     local flags=(--cpus "$on")
     [ "$1" = torch ] || flags+=(--compile)
@@ -109,13 +109,13 @@ end_server() { # WHO
     esac
 }
 
-# The median of one number over the lines of a file; "none" without any.
+# The median of one number over the lines of a file; "none" if there is none.
 median() { # FILE KEY
     { [ ! -f "$1" ] || sed -n "s/.*\"$2\": *\\([0-9.e+-]*\\).*/\\1/p" "$1"; } | sort -g |
         awk '{ x[NR] = $1 } END { if (NR) printf "%.15g\n", (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2; else print "none" }'
 }
 
-# (the smallest of B...) / A, where they are numbers
+# min(B...) / A, over the arguments that are numbers
 over() { # A B...
     awk 'BEGIN { best = ""
         for (i = 2; i < ARGC; i++) if (ARGV[i] != "none" && (best == "" || ARGV[i] + 0 < best)) best = ARGV[i] + 0

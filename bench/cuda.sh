@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Training steps on one GPU against compiled PyTorch: the same model, batch, optimizer and clipping.
-# Both take turns: three rounds of 15 steps each, ours in a process of its own, PyTorch compiled once.
+# Interleaved: three rounds of 15 steps each, ours in a new process, PyTorch compiled once.
 # Prints RESULT lines:
 #
-#   bench=step model= batch= dtype=bf16 step_ms= ... gib=     sluice, per round (gib: what it took)
+#   bench=step model= batch= dtype=bf16 step_ms= ... gib=     sluice, per round (gib: memory used)
 #   bench=cuda who=torch_compile ...                          PyTorch, per round, when --python is given
 #   bench=cuda model= batch= ratio= ours_ms= torch_ms= ours_gib= torch_gib=
 #                                           medians of the rounds; ratio: PyTorch's time over ours

@@ -51,7 +51,7 @@ class Gpt(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """models/bert-base.model: norms behind the sums, three products for q, k and v, a mask of padding."""
+    """models/bert-base.model: norms after the sums, three products for q, k and v, a padding mask."""
 
     def __init__(self, c, h, f):
         super().__init__()
@@ -189,7 +189,7 @@ def main():
     optim = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
 
     half = torch.float16 if args.dtype == "fp16" else torch.bfloat16
-    # the scale that ours has: no step is skipped
+    # the same constant scale as ours: no step is skipped
     scaler = torch.amp.GradScaler("cuda", init_scale=1024, enabled=args.dtype == "fp16")
 
     def step():

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What two versions of the weights cost on a GPU: steps of 2bw on one stage against synchronous ones, in
-# turns. Two versions mean a copy of the weights per step and a second copy in bf16; passes that alternate
-# between them switch for nothing. Prints
+# The cost of two weight versions on a GPU: steps of 2bw on one stage against synchronous ones, interleaved.
+# Two versions need a copy of the weights per step and a second copy in bf16; switching is free. Prints
 #
 #   RESULT bench=cuda_versions model= sync_ms= twobw_ms= percent=     medians; percent: how much longer
 #

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Every reader of a file under libFuzzer with ASan and UBSan: executions, findings, the slowest input, what
-# it allocates beyond twice its file, and how many of the reader's own lines the inputs reach.
+# Every file reader under libFuzzer with ASan and UBSan: executions, findings, the slowest input, memory
+# above twice the file size, and line coverage of the reader.
 #
 #   ./dev bench fuzz [--execs N] [--targets a,b,...] [--jobs J] [--fresh] [--coverage-only]
 #
-# Default: 1,000,000 executions of every target, one after another. Executions are counted on from an
-# earlier call as long as the binary is the same (build/fuzz/bench); --fresh starts at zero. What is found
-# stays in build/fuzz/corpus and counts for coverage, together with the seeds.
+# Default: 1,000,000 executions of every target, one after another. An interrupted call continues its count
+# if the binary is the same (build/fuzz/bench); --fresh starts at zero. New inputs stay in build/fuzz/corpus
+# and count for coverage, together with the seeds.
 set -euo pipefail
 cd "$SRC_DIR"
 
@@ -50,7 +50,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-# A target without a row would be left out and not be missed.
+# Fail if a target has no row.
 for file in tests/fuzz/fuzz_*.c; do
     name=${file#tests/fuzz/fuzz_}
     readers | grep -q "^${name%.c}|" || { echo "bench/fuzz.sh has no row for $file" >&2 && exit 1; }
@@ -65,9 +65,9 @@ stat_of() { # NAME LOG: the last value of a "stat::" line
 
 most() { awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { print (a + 0 > b + 0 ? a + 0 : b + 0) }'; }
 
-# Rounds of at most 100,000 executions, so that an end in between loses little. The file of a target:
-# checksum of its binary, executions, seconds of the slowest input, bytes over twice the file
-# and how many may be, findings.
+# Rounds of at most 100,000 executions, so that an interruption loses little. The file of a target has:
+# checksum of its binary, executions, seconds of the slowest input, bytes above twice the file size
+# and their limit, findings.
 fuzz_one() {
     local name=$1 binary=$fuzz_dir/tests/fuzz_$1 log=$fuzz_dir/bench/$1.log tally=$fuzz_dir/bench/$1.tally
     local seeds=$SRC_DIR/tests/fuzz/corpus/$1 found=$fuzz_dir/corpus/$1 artifacts=$fuzz_dir/artifacts/$1
@@ -78,7 +78,7 @@ fuzz_one() {
         [ "$old" = "$sum" ] || done_=0 slowest=0 over=0 findings=0
     fi
     mkdir -p "$found" "$artifacts" "$seeds"
-    # The timeout is wall time: an input that is slow by itself shows in slowest_s.
+    # The timeout is wall time; slowest_s shows slow inputs.
     options=(-timeout=100 -rss_limit_mb=2048 -max_len=16384 -verbosity=0 -print_final_stats=1
         -artifact_prefix="$artifacts/")
     [ -f "$SRC_DIR/tests/fuzz/$name.dict" ] && options+=(-dict="$SRC_DIR/tests/fuzz/$name.dict")
@@ -103,7 +103,7 @@ if ! cov=$(compgen -c llvm-cov | sort -V | tail -n 1) ||
     echo "fuzz: needs llvm-cov and llvm-profdata (Debian package llvm)" >&2 && exit 1
 fi
 
-# Lines of a reader's files that the seeds and what was found reach: "lines covered".
+# Line coverage of a reader's files by seeds and new inputs: "lines covered".
 cover_one() { # NAME PATTERNS
     local name=$1 work file
     work=$(mktemp -d)

@@ -1,4 +1,4 @@
-"""What bench/gemm.c measures, by PyTorch: reads "case threads" lines, writes seconds."""
+"""The PyTorch side of bench/gemm.c: reads "case threads" lines, writes seconds."""
 import sys
 import time
 

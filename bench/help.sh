@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How long each command's --help takes, from exec to exit: the median and the slowest of N rounds.
+# Wall time of each command's --help: median and maximum of N rounds.
 set -euo pipefail
 rounds=${1:-50}
 for command in $("$SLUICE" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do

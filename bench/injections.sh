@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Bad days, one after the other: processes that are killed or stopped, workers that stall or fail, memory and disk
-# that give out, links that are cut; on threads, on ranks over TCP and MPI, on one host and on namespaces.
-# For each: did the job end, was the culprit named, and how soon, is a process left, does the last checkpoint load?
+# Fault injection: killed or stopped processes, stalled or failing workers, full memory and disk, cut links; on
+# threads, on ranks over TCP and MPI, on one host and on namespaces. Checks for each fault: did the job end, was the
+# failed process named and when, is a process left, does the last checkpoint load?
 #     ./dev bench injections [--count N] [--jobs J] [--only PLACE/FAULT] [--write]
 # --write puts the table into docs/results/failures.md. A hang is a job that has not ended 60 s after the injection; drills
 # happen some steps later, so there the time counts from the last step.
@@ -26,7 +26,7 @@ gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 -
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_btl_base_warn_component_unused=0 OMPI_MCA_hwloc_base_binding_policy=none
 
-# ---- hosts of a lane: two namespaces with a link, and names of their own ----
+# ---- hosts of a lane: two namespaces with a link and own host names ----
 # shellcheck source=tests/support/two_hosts.sh
 . "$(dirname "$0")/../tests/support/two_hosts.sh"
 make_lane() { # LANE
@@ -47,21 +47,21 @@ clean() {
 }
 trap clean EXIT
 write_agents "$work"
-# mpirun passes on what ranks say when it has ended the job, up to 2 s later: they say it here.
+# mpirun forwards the output of ranks up to 2 s late: ranks write to files here.
 cat >"$work/say" <<'TEXT'
 #!/bin/sh
 exec "$@" 2>"$SL_SAY"
 TEXT
 chmod +x "$work/say"
 
-# ---- what there is ----
+# ---- available places and faults ----
 places=(threads tcp)
 if command -v mpirun >/dev/null && [ -e "$BUILD_DIR/libsluice_mpi.so" ]; then places+=(mpi); fi
 if command -v ip >/dev/null && make_lane 90 2>/dev/null; then
     places+=(tcp-hosts)
     [[ " ${places[*]} " != *" mpi "* ]] || places+=(mpi-hosts)
 else
-    echo "no namespaces here: nothing is cut" >&2
+    echo "no network namespaces: skipping cut links" >&2
 fi
 drop_lanes
 disks=0
@@ -70,7 +70,7 @@ if mount -t tmpfs -o size=1m none "$work/disk" 2>/dev/null; then
     disks=1
     umount "$work/disk"
 else
-    echo "nothing can be mounted here: no disk is filled" >&2
+    echo "cannot mount a file system: skipping full disks" >&2
 fi
 rmdir "$work/disk"
 cases=()
@@ -133,7 +133,7 @@ hurt() { # PLACE FAULT RUN VICTIM
     cut) ip -n "sl-a$lane-$$" link set wire down ;;
     esac
 }
-# naming PLACE FAULT VICTIM: what the survivors say of who it was. Threads: when the process is killed nobody is left.
+# naming PLACE FAULT VICTIM: the expected report of the survivors. Threads: a killed process has no survivors.
 naming() {
     local place=$1 fault=$2 victim=$3
     case $place/$fault in
@@ -146,13 +146,13 @@ naming() {
     */disk) echo "No space left|full" ;;
     esac
 }
-# Every line with the moment it came, in microseconds.
+# Prefix every line with its time in microseconds.
 stamp() {
     local line
     while IFS= read -r line; do echo "${EPOCHREALTIME/[.,]/} $line"; done
 }
-# await JOB RUN PLACE/FAULT: false when it has not ended in time. Over a link that is cut mpirun waits for its own daemon on
-# the other side; what counts there are the ranks.
+# await JOB RUN PLACE/FAULT: false if it has not ended in time. With a cut link mpirun waits for its remote daemon;
+# the end of the ranks counts there.
 await() {
     local i steps=0 now
     for ((i = 0; i < patience * 10; i++)); do
@@ -175,8 +175,8 @@ ranks_left() { # RUN
     done
     return 1
 }
-# inject NUMBER PLACE FAULT: a line "PLACE FAULT ended named orphans readable ms ms_named"; both from the injection on,
-# ms_named - where that moment is the worker's own (drills) or nobody is left to name it.
+# inject NUMBER PLACE FAULT: prints "PLACE FAULT ended named orphans readable ms ms_named"; times count from the
+# injection; ms_named is - for drills and if no survivor can report.
 inject() {
     local number=$1 place=$2 fault=$3 name=$work/$1 run victim status=0 ended=1 named=0 orphans=0 readable=0
     local extra=() begin job i pid stamper pattern first ms_named=-
@@ -196,7 +196,7 @@ inject() {
     [[ $place != *hosts ]] || make_lane "$lane"
     (start "$place" "$run" "${extra[@]}") >"$name.pipe" 2>&1 &
     job=$!
-    # A loaded machine may take long to start it; only then the clock runs.
+    # Wait for the start before the clock runs: a loaded machine may start slowly.
     until [ -e "$run/ckpt/latest" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
     sleep "0.$((RANDOM % 9))"
     begin=${EPOCHREALTIME/[.,]/}
@@ -206,14 +206,14 @@ inject() {
     [ $ended = 1 ] || kill -KILL $job
     wait $job 2>/dev/null || status=$?
     [ $status != 0 ] || ended=0 # it must not have ended well
-    # A process that was killed needs the processor once more to be gone.
+    # A killed process needs CPU time to exit.
     for ((i = 0; i < 30; i++)); do
         orphans=$(processes "$run" | wc -l)
         [ "$orphans" != 0 ] || break
         sleep 0.1
     done
     for pid in $(processes "$run"); do kill -KILL "$pid" 2>/dev/null || true; done
-    # Who still has the pipe open (a daemon of mpirun beyond a cut link) will not say more.
+    # A remote daemon of mpirun may keep the pipe open but writes nothing more.
     for ((i = 0; i < 20; i++)); do
         kill -0 $stamper 2>/dev/null || break
         sleep 0.1
@@ -226,7 +226,7 @@ inject() {
         named=1
         [[ $fault != @(kill|stop|cut|disk) ]] || ms_named=$(((${first%% *} - begin) / 1000))
     fi
-    # None at all is not a bad one: a drill may come before the first has been written.
+    # No checkpoint is fine: a drill may come before the first one.
     if [ ! -e "$run/ckpt/latest" ] || "$SLUICE" ckpt verify "$run" >/dev/null 2>&1; then readable=1; fi
     if [ $ended = 0 ] || [ $named = 0 ] || [ "$orphans" != 0 ] || [ $readable = 0 ]; then
         echo "injection $number: $place $fault of $victim: status $status, ended $ended, named $named, orphans $orphans, readable $readable" >&2

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Does it learn? gpt-tiny on a text against the same PyTorch model from the same initial weights with the
-# same budget (validation loss within 1 %), and lenet on MNIST: at least 97 % of 2,000 held-out digits
-# within two minutes. Prints RESULT lines; exit status 1 when a goal is missed.
+# Learning: gpt-tiny on a text against the same PyTorch model with the same initial weights and budget
+# (goal: validation loss within 1 %), and lenet on MNIST (goal: 97 % of 2,000 held-out digits within two
+# minutes). Prints RESULT lines; exit status 1 if a goal is missed.
 #
 # Usage: ./dev bench learn [--python PATH] [--data TEXT] [--mnist IMAGES] [--steps N] [--batch B]
 #                          [--threads T] [--seeds N] [--only gpt|mnist]
-# Without --python gpt-tiny is trained but not compared. Data that is not there is skipped.
+# Without --python gpt-tiny is trained but not compared. Missing data is skipped.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 sluice=${SLUICE:-$root/build/release/sluice}
@@ -51,8 +51,7 @@ spread() { # (largest - smallest) / mean, in percent
         END { printf "%.2f\n", NR ? 100 * NR * (high - low) / sum : 0 }'
 }
 
-# The seed decides the order of the samples. From the same weights two orders end as far apart as
-# the spread says; the means are compared.
+# The seed determines the order of the samples. The spread is over seeds; the means are compared.
 learn_gpt() {
     local windows start took seed met=none torch=none torch_spread=none loss
     windows=$((($(wc -c <"$data") - 1) / 128))

@@ -178,9 +178,9 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--cpus", default="", help="stay on these once compiled and warm")
+    parser.add_argument("--cpus", default="", help="pin to these CPUs after compilation")
     parser.add_argument("--serve", action="store_true",
-                        help="say 'ready', then measure once for every line of standard input")
+                        help="print 'ready', then measure once per line of standard input")
     args = parser.parse_args()
     run = Run(args)
     if not args.serve:

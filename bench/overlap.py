@@ -10,7 +10,7 @@ import sys
 
 
 def sums(spans, busy):
-    """REDUCE with since_ns: its sums were under way from then on."""
+    """REDUCE with since_ns: the start of its sums."""
     passes = {}
     for e in spans:
         if e["cat"] in ("F", "B", "I", "W", "RECOMPUTE"):

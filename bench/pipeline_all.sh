@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# All that is measured about the speed of pipelines, in one command; prints RESULT lines.
+# All benches of pipeline speed in one command; prints RESULT lines.
 #
 #   ./dev bench pipeline_all [--quick] [--python PATH] [--cases 2bw,1f1b,torch,overhead,trace,async,graphs]
 #
 # With 16 cores or more: 8 stages of 2 threads; graphs of stages run. With fewer: 2 stages of 1 thread;
-# graphs of stages are simulated from measured passes. 2bw and 1f1b: one run of 50 steps each, in turns with its
-# bound: 4 minutes each on 16 cores, 12 on 2. torch (with --python) takes turns with 2bw, too: 2 minutes more.
-# async: 7 minutes, the others one each. --quick: a look at all of them in less than 6 minutes.
+# graphs of stages are simulated from measured passes. 2bw and 1f1b: one run of 50 steps each, interleaved with the
+# bound: 4 minutes each on 16 cores, 12 on 2. torch (with --python) is interleaved with 2bw: 2 minutes more.
+# async: 7 minutes, the others one each. --quick: all of them in less than 6 minutes.
 set -euo pipefail
 cd "$SRC_DIR"
 bench=$BUILD_DIR/bench

@@ -45,7 +45,7 @@ class Block(nn.Module):
 
 
 class Part(nn.Module):
-    """Layers first .. last - 1; embeddings in front of the first, the head behind the last."""
+    """Layers first .. last - 1; with the embeddings before the first and the head after the last."""
 
     def __init__(self, o, first, last):
         super().__init__()
@@ -109,7 +109,7 @@ def pipeline_step(rank, o, schedule):
 
 
 def alone_step(rank, o):
-    """The same of a stage without a pipeline: what torch's own workers add up to."""
+    """One step of a stage without a pipeline: the bound of torch's workers."""
     part = Part(o, o.layers * rank // o.stages, o.layers * (rank + 1) // o.stages)
     optimizer = torch.optim.AdamW(part.parameters(), lr=3e-4)
     shape = (o.micro_batch, o.tokens)
@@ -126,7 +126,7 @@ def alone_step(rank, o):
 
 
 def bind(rank, o, own):
-    """All threads of this process to cores of its own, or to all."""
+    """Bind all threads of this process to its own cores, or to all."""
     cores = sorted(o.cores)
     if own and len(cores) >= o.stages * o.threads:
         cores = cores[rank * o.threads : (rank + 1) * o.threads]
@@ -135,7 +135,7 @@ def bind(rank, o, own):
 
 
 def work(rank, o, port, requests, results):
-    """Runs what it is asked for; answers with its tokens per second."""
+    """Serve requests of the parent; answer with tokens per second."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(o.threads)
     dist.init_process_group("gloo", rank=rank, world_size=o.stages)
@@ -167,7 +167,7 @@ def free_port():
 
 
 class Team:
-    """The processes, started when they are first needed, and again after a failure."""
+    """The worker processes: started on first use, restarted after a failure."""
 
     def __init__(self, o):
         self.o, self.processes = o, None

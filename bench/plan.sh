@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# Planners: the peers' own inputs, the claims of GraphPipe and PipeDream-2BW in simulation, and scale.
+# Planners: inputs of the published planners, claims of GraphPipe and PipeDream-2BW in simulation, and scale.
 #
 #   ./dev bench plan [--write] [peers|judge|graphpipe|published|2bw|scale]...    default: all of them
-#   ./dev bench plan --write --results FILE                              run nothing: lines that were printed before
-#   --write: into docs/results/planners.md; other parts of that page stay as they are
-#   judge: the command on every input of the peers, its plans evaluated again by plan_judge.py
-#   published: the peers' own programs, which are in PUBLISHED=DIR (see plan_published.py); nothing without it
+#   ./dev bench plan --write --results FILE                              run nothing; use printed RESULT lines
+#   --write: update docs/results/planners.md; sections without results do not change
+#   judge: plans for the published inputs, re-evaluated by plan_judge.py
+#   published: the published programs in PUBLISHED=DIR (see plan_published.py); skipped without it
 #
 # Times of models are roofline estimates for the machines that `sluice machine show` describes; every
-# plan is played by the simulator and fits by its bytes. cpu_s is user time of the whole command.
+# plan is simulated and fits into memory. cpu_s is user time of the whole command.
 # gap is step over lower bound. Times of planner 2bw and of scale are medians of REPEATS (default 5), on one thread and
-# on all cores; REPEATS=1 for a quick look.
+# on all cores; REPEATS=1 for a quick run.
 set -euo pipefail
 REPEATS=${REPEATS:-5}
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-# get FIELD: a number of the last plan, 0 when there was none.
+# get FIELD: a number of the last plan, 0 if there was none.
 get() {
     sed -n "s/^  \"$1\": \\(-\\?[0-9.e+-]*\\),\\?\$/\\1/p" "$out/plan.json" | head -1 | grep . || echo 0
 }
 
-# widths: "1x3 4" reads: three stages of width 1, one of width 4.
+# widths: "1x3 4" means three stages of width 1, one of width 4.
 widths() {
     sed -n 's/^ *"width": \([0-9]*\),$/\1/p' "$out/plan.json" | uniq -c |
         awk '{printf "%s%s", sep, $2; if ($1 > 1) printf "x%d", $1; sep = ","} END {print ""}'
@@ -84,7 +84,7 @@ graphpipe() {
     done
 }
 
-# ---- 2BW: p3.16xlarge, mixed precision; the published code does not tie the head without a flush ----
+# ---- 2BW: p3.16xlarge, mixed precision; the published code does not tie weights without a flush ----
 twobw_row() { # MODEL MACHINE BATCH PLANNER
     local schedule all
     for schedule in 2bw 1f1b gpipe; do
@@ -108,7 +108,7 @@ twobw_row() { # MODEL MACHINE BATCH PLANNER
 }
 
 # As published: one pipeline of this depth, recomputation on, each schedule with the largest
-# micro-batch that fits and leaves as many of them as stages, which 2BW needs. Several such pipelines side by side share
+# micro-batch that fits and leaves as many micro-batches as stages, which 2BW needs. Several parallel pipelines share
 # the batch.
 twobw_paper() { # MODEL MACHINE DEPTH BATCH-OF-ONE-PIPELINE
     local schedule size flush=0
@@ -155,8 +155,8 @@ scale_row() { # THREADS-LIST NAME then options of plan; sets cpu to the median o
     done
 }
 
-# growth OF: lines "size cpu" on stdin; the slope of log(cpu) over log(size), least squares, and the slope between the
-# two largest: budgets of played passes make the slope smaller than that of the search without them
+# growth OF: lines "size cpu" on stdin; the least-squares slope of log(cpu) over log(size), and the slope between the
+# two largest: budgets of simulated passes reduce the slope
 growth() {
     awk -v of="$1" '{x = log($1); y = log($2); n++; a += x; b += y; c += x * x; d += x * y; last = (y - y0) / (x - x0); x0 = x; y0 = y}
         END {printf "RESULT bench=plan claim=scale growth_of=%s growth_exponent=%.2f between_largest=%.2f\n", of, (n * d - a * b) / (n * c - a * a), last}'

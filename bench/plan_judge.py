@@ -1,4 +1,4 @@
-"""Plans of the published planners' inputs, judged by somebody else.
+"""An independent evaluation of plans for the published planners' inputs.
 
     plan_judge.py SLUICE INPUTS [--quick]
 
@@ -239,7 +239,7 @@ def accepts(judge, path, plan, row):
 
 
 def is_awake(judge, path, plan, row):
-    """Plans that leave a node out, or hold one twice, are refused."""
+    """Plans with a missing or duplicate node are refused."""
     lost, twice = copy.deepcopy(plan), copy.deepcopy(plan)
     lost["stages"][-1]["nodes"].pop()
     twice["stages"][0]["nodes"].append(plan["stages"][-1]["nodes"][-1])
@@ -254,7 +254,7 @@ def run(sluice, inputs, row):
     check(is_awake(JUDGES[model], path, plan, row), "the judge takes a plan without a node")
     check(abs(plan["objective"] - worth) <= 1e-9 * worth, "says %.12g, is worth %.12g" % (plan["objective"], worth))
     check(plan["lower_bound"] <= worth * (1 + 1e-9), "is better than its own lower bound")
-    # what was published has five digits at least
+    # published values have at least five digits
     check(not published or worth <= published * (1 + 5e-5), "%.9g is worse than the published %.9g" % (worth, published))
     print("RESULT bench=plan claim=judge model=%s file=%s devices=%d%s objective=%.9g published=%s lower_bound=%.9g "
           "gap=%.4f search_ms=%.1f stages=%d verdict=holds" %

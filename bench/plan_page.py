@@ -1,4 +1,4 @@
-"""RESULT lines of `./dev bench plan` as docs/results/planners.md. Sections without lines stay as they are.
+"""Writes RESULT lines of `./dev bench plan` into docs/results/planners.md. Sections without lines do not change.
 
     plan_page.py RESULTS PAGE
 """
@@ -6,15 +6,15 @@ import os
 import re
 import sys
 
-HEAD = """# What the planners find, and how fast
+HEAD = """# Planners: objectives and search times
 
-Written by `./dev bench plan --write`. Objectives, steps and gaps are the same on every machine; seconds are of the machine that
-wrote the section. What differs from the papers is explained in [published-claims.md](published-claims.md).
+Written by `./dev bench plan --write`. Objectives, steps and gaps are the same on every machine; seconds are those of the machine that
+wrote the section. [published-claims.md](published-claims.md) explains differences from the papers.
 """
 
 
 def fields(line):
-    """'key=value' words, or the pairs of plan_peers behind its two names."""
+    """'key=value' words, or the pairs of plan_peers after its two names."""
     words = line.split()[1:]
     if words[0] != "plan":
         return dict(w.split("=", 1) for w in words if "=" in w)
@@ -37,7 +37,7 @@ def number(text, shown="%.4g"):
 
 
 def equal_or_better(row):
-    """What was published has five digits at least."""
+    """Published values have at least five digits."""
     try:
         return float(row["objective"]) <= float(row["published"]) * (1 + 5e-5)
     except ValueError:

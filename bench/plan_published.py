@@ -122,7 +122,7 @@ def piper_text(layers, edges, devices):
 
 
 def timed(args, limit=None, **options):
-    """What was said, CPU seconds, whether it came to its end."""
+    """Output, CPU seconds, and whether the program finished."""
     def limits():
         if limit:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
@@ -138,7 +138,7 @@ def levels_of(devices):
 
 
 def outcome(said, pattern, finished, cpu, limit):
-    """Objective or None, and what became of a program."""
+    """The objective or None, and the outcome of a program."""
     found = re.findall(pattern, said)
     if finished and found:
         return float(found[-1]), "finished"
@@ -165,7 +165,7 @@ def run_piper(programs, path, devices, limit):
 
 
 def run_sluice(sluice, args):
-    """What it says and its CPU seconds, the median of five, on one thread."""
+    """Output and CPU seconds (median of five, one thread)."""
     runs = [timed([sluice, "plan", *args, "--threads", "1", "--json", "--quiet"]) for _ in range(5)]
     if not all(finished for _, _, finished in runs):
         sys.exit("plan_published: sluice plan %s: %s" % (" ".join(args), runs[0][0]))
@@ -187,12 +187,12 @@ PROGRAMS = [("pipedream", "pipedream/optimizer/optimizer_graph_hierarchical.py",
 
 
 def times(became, published, ours):
-    """How many times as fast; nothing is known of a program that does not try."""
+    """The speedup; unknown if the program refused the input."""
     return "-" if became == "refused" else "%.1f" % (published / ours)
 
 
 def compare(options, row, directory):
-    """RESULT lines of one model on so many devices; whether no published objective is better."""
+    """Print RESULT lines of one model; returns whether no published objective is better."""
     model, sizes, devices, samples, grain = row
     chosen = [model] + (["--set", sizes] if sizes else [])
     text = subprocess.run([options.sluice, "model", *chosen, "--print"], stdout=subprocess.PIPE, text=True, check=True).stdout

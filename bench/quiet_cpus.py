@@ -24,7 +24,7 @@ def alone(cpu):
 
 
 def beside(cpu, others):
-    """The time of `cpu` while `others` are busy, in processes: threads would wait for each other."""
+    """The time of `cpu` while `others` are busy; uses processes, because Python threads share a lock."""
     children = []
     for other in others:
         pid = os.fork()

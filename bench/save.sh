@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Checkpoints beside the run: how long training stands still for one, against a save that stops it, and
-# what the default interval costs.
+# Asynchronous checkpoints: how long one stops training, compared with a synchronous save, and the cost of the
+# default interval.
 #
-#   ./dev bench save [--rounds N] [--seconds S]      default: 5 rounds; 120 s for the cost, 0: leave it out
+#   ./dev bench save [--rounds N] [--seconds S]      default: 5 rounds; 120 s for the cost, 0: omit it
 #
-# stall: both ways in turn, the middle of the rounds; what the run waits at the border of a step, and what the next
-# optimizer step waits for the copy. cost: runs with the default interval and runs without
-# checkpoints, the same number of steps, in turn, the middle of each; share_pct is what the log's own numbers of the
-# last run add up to.
+# stall: both kinds interleaved, median of the rounds; the wait at the end of a step plus the wait of the next
+# optimizer step for the copy. cost: runs with the default interval and without checkpoints, the same number of
+# steps, interleaved, medians; share_pct is the sum of the stalls in the log of the last run.
 set -euo pipefail
 rounds=5 seconds=120
 while [ $# -gt 0 ]; do
@@ -23,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 
 number() { sed -n "s/.*\"$1\": *\\([0-9.e+]*\\).*/\\1/p" "$work/out" | head -n 1; }
 middle() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
-# train ARGUMENTS...: the result in $work/out
+# train ARGUMENTS...: writes the result to $work/out
 train() {
     rm -rf "$work/run"
     "$SLUICE" train "${model[@]}" "$@" --quiet --json >"$work/out"
@@ -36,7 +35,7 @@ stall() { # NAME ARGUMENTS OF TRAIN...
     : >"$work/sync" && : >"$work/async"
     for ((round = 0; round < rounds; round++)); do
         for how in sync async; do
-            # A save, a step, which may have to wait for the copy, and the last save, which stops either run.
+            # A save, a step that may wait for the copy, and the last save, which is always synchronous.
             train --steps 3 --checkpoint-every 2 --save $how --out "$work/run"
             case $how in
             sync) awk -v ns="$(number save_stall_ns)" -v n="$(number saves)" 'BEGIN { print ns / n }' >>"$work/sync" ;;
@@ -54,7 +53,7 @@ stall gpt-tiny-2-stages gpt-tiny --batch 2 --micro 2 --stages 2
 stall mlp-2048 mlp --set W=2048 --batch 1
 stall mlp-4096 mlp --set W=4096 --batch 1
 
-# timed FILE ARGUMENTS...: the seconds of a run, a line more in FILE
+# timed FILE ARGUMENTS...: appends the seconds of a run to FILE
 timed() {
     local begin=$EPOCHREALTIME
     train "${@:2}" --out "$work/run"

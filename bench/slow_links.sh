@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Two hosts (network namespaces) on links of 1 Gbit/s and 100 Mbit/s: the simulator puts 1f1b, 2bw and the planner's
-# choice in an order by the measured costs of the model; does the clock agree?
+# Two hosts (network namespaces) with links of 1 Gbit/s and 100 Mbit/s: compares the simulated order of 1f1b, 2bw and
+# the planner's choice with the measured order.
 #     ./dev bench slow_links [--rounds R] [--steps N] [--write]      (--write: the table of docs/results/failures.md)
 # 1f1b and 2bw have a stage on each host; the planner is free, also to use one host only. Rounds are interleaved: each
 # measures the passes, then every plan on every link; medians over the rounds are compared. Pairs whose predictions are
-# closer than 10 % have no order. Exit status 1 when a pair comes the other way round. Needs namespaces and tc; says so
-# and ends with 77 otherwise.
+# closer than 10 % have no order. Exit status 1 if a pair is measured in the opposite order; 77 without namespaces or tc.
 set -euo pipefail
 steps=20 rounds=3 write=0
 while [ $# -gt 0 ]; do
@@ -31,7 +30,7 @@ clean() {
     rm -rf "$work"
 }
 trap clean EXIT
-# A bucket that holds little: what it holds after a pause goes through at once, and must be small beside a message (256 KiB).
+# A small token bucket: its burst after a pause must be small compared with a message (256 KiB).
 shape() { # add|change RATE
     local burst=32kb
     [ "$2" = 1gbit ] || burst=16kb
@@ -55,7 +54,7 @@ plan() {
     sed -n 's/^  "step_ns": \([0-9]*\),$/\1/p' "$work/$name.json" | awk '{ printf "%.3f", $1 / 1e6 }'
 }
 field() { sed -n "s/^  \"$2\": \"\\{0,1\\}\\([^\",]*\\)\"\\{0,1\\},\$/\\1/p" "$work/$1.json"; }
-# measure NAME: the mean step in ms, without the first ones, over the link where it has two workers.
+# measure NAME: the mean step in ms without the first ones; uses the link if the plan has two workers.
 measure() {
     local devices
     devices=$(field "$1" devices)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A job that somebody kills every few seconds, and that starts again each time: at the end it has the bytes of a
-# run that nobody disturbed. Prints how much of the time went into steps that counted.
+# A job that is killed every few seconds and restarts: its result must have the bytes of an undisturbed run. Prints the
+# share of time spent in steps that were kept.
 #     ./dev bench soak [--seconds N | --hours H]      (default 600 s)
 set -euo pipefail
 seconds=600
@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 ranks=3
 gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --quiet --stages "$ranks")
 
-# A checkpoint about every 0.3 s, by how long a step is here.
+# A checkpoint about every 0.3 s, from the measured step time.
 "$SLUICE" launch -n $ranks -- train "${gpt[@]}" --steps 400 --out "$work/probe" 2>"$work/err"
 ms=$(sed 's/.*"ms": \([0-9.]*\).*/\1/' "$work/probe/log.jsonl" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
 every=$(awk -v ms="$ms" 'BEGIN { n = int(300 / ms); print n < 1 ? 1 : n }')
@@ -36,7 +36,7 @@ while kill -0 $job 2>/dev/null; do
     [ ${#victims[@]} -gt 0 ] || continue
     if kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null; then kills=$((kills + 1)); fi
 done
-# Time is up: when it runs again, it is asked to save and to end.
+# Time is over: after the next restart, request a save and a stop.
 lines() { wc -l <"$work/soak/log.jsonl"; }
 for ((now = $(lines), i = 0; $(lines) < now + 3 && i < 600; i++)); do sleep 0.1; done
 wall=$(($(date +%s) - begin))
@@ -51,7 +51,7 @@ same=1
 for file in "$work/whole/ckpt/$last"/*.safetensors; do
     cmp -s "$file" "$work/soak/ckpt/$last/$(basename "$file")" || same=0
 done
-# The log holds each step once: those that were thrown away are gone from it.
+# The log has each step once; discarded steps are removed.
 useful=$(sed 's/.*"ms": \([0-9.]*\).*/\1/' "$work/soak/log.jsonl" | awk '{ s += $1 } END { print s / 1000 }')
 verdict=fail
 if [ $status = 0 ] && [ $same = 1 ] && [ "$restarts" -gt 0 ]; then verdict=pass; fi

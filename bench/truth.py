@@ -14,8 +14,8 @@ import time
 
 from truth_page import GOALS, percent, summary, write_document
 
-# model, sizes, samples per step, two numbers of micro-batches, both for up to 4 workers and twice as many for 8, so that
-# every worker has one at least: for few cores, for many
+# model, sizes, samples per step, two numbers of micro-batches (doubled for 8 workers, so that every worker has at least
+# one): for few cores, for many
 FEW, MANY = [
     ("gpt-nano", "L=4,C=192,H=6,T=64,P=64", 16, (4, 8)),
     ("bert-base", "L=2,C=256,H=4,F=1024,T=64,P=64,V=4000", 16, (4, 8)),
@@ -72,9 +72,8 @@ def workers_on(cores, options):
 
 
 def configurations(options):
-    """What is planned and run: dictionaries, in the order of models; for all numbers of cores, of those behind the first
-    with every other number of workers. With a share of 2 every other row (from the second one: those that it leaves out), so
-    that all schedules, transports and so on are there on every number of workers."""
+    """The configurations as dictionaries, in the order of models, for all --cores; those after the first use every second
+    number of workers. With SHARE 2, every second configuration; all schedules and transports still occur."""
     models = MANY if max(cores for cores, *_ in options.cores) >= 8 else FEW
     for number, (name, sizes, samples, micros) in enumerate(models):
         if options.only and name not in options.only:
@@ -105,8 +104,8 @@ def model_args(c):
 
 
 def by_table(wanted):
-    """Configurations that the same table serves, together: of one model, as many workers, micro-batches as large. Those with
-    the most rows first: when time is over, the fewest are missing."""
+    """Group configurations that share a cost table: model, workers, micro-batch size. Largest groups first, so that an
+    exhausted budget loses the fewest rows."""
     groups = {}
     for c in wanted:
         groups.setdefault((c["model"], c["workers"], c["threads"], c["batch"] // c["micro"]), []).append(c)
@@ -114,8 +113,7 @@ def by_table(wanted):
 
 
 def profile(sluice, c, turn, directory, options):
-    """A new table in every turn, with all workers busy, right before the runs: a computer that is not alone on its
-    host does not have the same speed all day."""
+    """Measure a new cost table in every turn, right before the runs: the speed of a shared computer changes."""
     samples = c["batch"] // c["micro"]
     path = os.path.join(directory, "%s-%dx%d-%d-turn%d.cost" % (c["model"], c["workers"], c["threads"], samples, turn))
     if options.bytes:
@@ -143,7 +141,7 @@ def predict(sluice, c, cost, directory):
 
 
 def steady_step(path, stale):
-    """Seconds of a step once the computer has got used to the run, which takes it the better part of a second: in the second
+    """Seconds of a step in the steady state, which starts after almost a second: in the second
     half. Without a flush single steps are longer and shorter, as stages run ahead of each other, and the last ones belong
     to draining; with one the median counts."""
     with open(path) as file:
@@ -154,8 +152,8 @@ def steady_step(path, stale):
 
 
 def train_args(sluice, p, steps):
-    """With a learning rate that changes little: stale weights on made-up data soon diverge, gradients become
-    subnormal numbers, and a CPU takes ten times as long for those."""
+    """Train with a small learning rate: stale weights on synthetic data diverge, and subnormal gradients take a CPU ten
+    times as long."""
     return [sluice, "train"] + model_args(p) + \
         ["--plan", p["plan"], "--schedule", p["schedule"], "--batch", str(p["batch"]), "--micro", str(p["micro"]),
          "--threads", str(p["threads"]), "--steps", str(steps), "--lr", "1e-6", "--json", "--quiet"]
@@ -163,7 +161,7 @@ def train_args(sluice, p, steps):
 
 @functools.lru_cache(maxsize=None)
 def mpirun_options():
-    """Open MPI gives each of two ranks one core, whatever their threads are; MPICH knows no such options."""
+    """Options against Open MPI's binding, which gives each of two ranks one core; MPICH has no such options."""
     if "Open MPI" not in call(["mpirun", "--version"]):
         return []
     return ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
@@ -182,15 +180,14 @@ def run_once(sluice, p, seconds):
 
 
 def bytes_of(p, run):
-    """Foretold and taken. Ranks have high-water marks and messages of their own: foretold by the run itself."""
+    """Predicted and measured bytes. The run itself predicts the memory of ranks."""
     if p["transport"] == "mpi":
         return sum(r["bytes"] for r in run["ranks"]), sum(r["peak_bytes"] for r in run["ranks"])
     return p["predicted_bytes"], run["peak_bytes"]
 
 
 def traced(sluice, p):
-    """Nanoseconds that the actions of one more run take, by kind and stage: [[kind, stage, foretold, median], ...]; the
-    row of kind ALL is the whole step."""
+    """Action times in ns of one traced run: [[kind, stage, predicted, median], ...]; kind ALL is the whole step."""
     with tempfile.TemporaryDirectory() as out:
         run = json.loads(call(train_args(sluice, p, 20) + ["--trace", "--out", os.path.join(out, "run"),
                                                            "--checkpoint-every", "0"]))
@@ -209,8 +206,8 @@ def traced(sluice, p):
 
 
 def take_turn(sluice, group, turn, directory, options, told):
-    """Profile, plan, the predictions to disk, run. What became of each: (prediction, run, look), why it failed, or None when
-    there was no time."""
+    """Profile, plan, store the predictions, run. Returns for each (prediction, run, look), the reason of a failure, or None
+    if the time was over."""
     try:
         cost = profile(sluice, group[0], turn, directory, options)
         plans = [predict(sluice, c, cost, directory) for c in group]
@@ -222,8 +219,8 @@ def take_turn(sluice, group, turn, directory, options, told):
 
 @contextlib.contextmanager
 def kept_awake(wanted):
-    """With a process on every core that gives it to whoever wants it and else keeps it busy: the host of a virtual computer
-    puts cores that have slept anywhere, two on one of its own if it comes to that, and leaves them there for seconds."""
+    """Keep every core busy with an idle-priority process: the host of a virtual computer may put two cores that slept on one
+    physical core for seconds."""
     loop = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile os.getppid() == %d: os.sched_yield()"
     cores = sorted(os.sched_getaffinity(0)) if wanted else []
     busy = [subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", loop % os.getpid()]) for core in cores]
@@ -250,8 +247,8 @@ def run_turn(sluice, p, options):
 
 
 def conclude(turns):
-    """What was predicted and what was measured, over turns that were minutes apart; how far the runs are apart is the
-    noise. Memory is that of the turn with the larger error."""
+    """Predictions and measurements over turns that were minutes apart; the spread of runs is the noise. Memory is that of the
+    turn with the larger error."""
     plans, runs = [t[0] for t in turns], [t[1] for t in turns]
     said, took = max((bytes_of(p, r) for p, r in zip(plans, runs)), key=lambda b: abs(b[0] / b[1] - 1))
     return over_turns(dict(plans[0], steps=runs[0]["asked"], predictions_s=[p["predicted_s"] for p in plans],
@@ -260,13 +257,13 @@ def conclude(turns):
 
 
 def only_bytes(turns):
-    """The same without times: what join() takes the memory of a row from, and nothing else."""
+    """The same without times; join() uses only the memory of such a row."""
     return dict(conclude(turns), predictions_s=[], evens_s=[], runs_s=[], look=[], bytes_cores=os.cpu_count())
 
 
 def join(results):
-    """Rows of several sittings, in order: the turns of the same configuration on as many threads together. Memory is that
-    of the last one. Rows that never were timed (--bytes) are none."""
+    """Merge rows of several sessions: all turns of one configuration and number of threads. Memory is that of the last one.
+    Rows without times (--bytes) are dropped."""
     rows = {}
     for r in results:
         rows.setdefault((key_of(r), r["sizes"], r.get("isa")), []).append(r)
@@ -282,13 +279,12 @@ def join(results):
 
 
 def over_turns(r):
-    """Medians over the turns. An error is signed, in percent of what was measured: positive when the prediction is too
-    high. The one that counts is the median of each turn's own: a computer that is half as fast for a minute is so for a
-    prediction and for its run."""
+    """Medians over the turns. Errors are signed, in percent of the measured value; positive: the prediction is too high.
+    The error of a row is the median of the errors of its turns."""
     times = r["runs_s"]
     r["predicted_s"], r["even_s"] = statistics.median(r["predictions_s"]), statistics.median(r["evens_s"])
     r["measured_s"] = statistics.median(times)
-    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"] if len(times) > 1 else None  # of one run: nobody knows
+    r["noise"] = 100 * (max(times) - min(times)) / r["measured_s"] if len(times) > 1 else None  # unknown for one run
     r["time_error"] = 100 * (statistics.median(said / took for said, took in zip(r["predictions_s"], times)) - 1)
     r["apart_error"] = 100 * (r["predicted_s"] / r["measured_s"] - 1)
     r["memory_error"] = 100 * (r["predicted_bytes"] / r["measured_bytes"] - 1)
@@ -331,7 +327,7 @@ def add_turn(group, became, turns, failed):
 
 
 def save(directory, turns, failed, options):
-    """After every turn: whoever is stopped has had those before."""
+    """Called after every turn, so that an interrupted bench keeps the finished turns."""
     results = [(only_bytes if options.bytes else conclude)(t) for t in turns.values()]
     with open(os.path.join(directory, "results.new"), "w") as saw:
         write_down(saw, *results, *failed.values())
@@ -340,7 +336,7 @@ def save(directory, turns, failed, options):
 
 
 def bench(options, directory):
-    """All configurations once, then all again, and so on: a slow minute is in one turn of a row, not in all of them."""
+    """Run all configurations once per turn: a slow minute then affects one turn of a row, not all."""
     sluice, failed, turns, results = os.environ["SLUICE"], {}, {}, []
     told = open(os.path.join(directory, "predictions.jsonl"), "a" if options.bytes else "w")
     groups = by_table(dict(c, isa=options.isa, awake=options.awake) for c in configurations(options))
@@ -378,9 +374,9 @@ def main():
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float)
-    parser.add_argument("--awake", action="store_true", help="cores do not sleep between runs")
+    parser.add_argument("--awake", action="store_true", help="keep cores busy between runs")
     parser.add_argument("--keep")
-    parser.add_argument("--bytes", action="store_true", help="no times: memory, of plans from the tables of the last sitting in --keep")
+    parser.add_argument("--bytes", action="store_true", help="measure memory only, with the cost tables in --keep")
     parser.add_argument("--look", action="store_true")
     parser.add_argument("--results", action="append")
     parser.add_argument("--write", action="store_true")

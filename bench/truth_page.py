@@ -26,7 +26,7 @@ def percent(value):
 
 
 def single_errors(results):
-    """Of each run against the prediction that was made for it."""
+    """The error of each run against its own prediction."""
     return [100 * abs(said / took - 1) for r in results for said, took in zip(r["predictions_s"], r["runs_s"])]
 
 
@@ -42,7 +42,7 @@ def summary(results):
 
 
 def breakdown(results):
-    """Where errors come from: the same numbers for the rows that share something."""
+    """Errors of groups of rows with a common property."""
     asked = [("schedule " + s, lambda r, s=s: r["schedule"] == s) for s in sorted({r["schedule"] for r in results})]
     asked += [("transport " + t, lambda r, t=t: r["transport"] == t) for t in ("threads", "mpi")]
     asked += [("recompute " + t, lambda r, t=t: r["recompute"] == t) for t in ("none", "all")]
@@ -60,7 +60,7 @@ def breakdown(results):
 
 
 def by_turn(results):
-    """How restless the computer was: what runs of a turn took over the quickest one of the same row, and their errors."""
+    """Variation of the computer's speed: run times of a turn over the fastest run of the same row, and their errors."""
     for turn in range(max(len(r["runs_s"]) for r in results)):
         rows = [r for r in results if len(r["runs_s"]) > turn]
         signed = [100 * (r["predictions_s"][turn] / r["runs_s"][turn] - 1) for r in rows]
@@ -69,23 +69,20 @@ def by_turn(results):
                "%.1f %%" % quantile(list(map(abs, signed)), 0.95))
 
 
-HOW = """Written by `./dev bench truth --write`. Every run was planned by `sluice plan` from a profile taken with all workers
-busy just before (`sluice profile --busy`), its prediction was on disk before it began, and no constant of the step
-time is fitted to runs. %(where)s
+HOW = """Written by `./dev bench truth --write`. `sluice plan` planned every run from a profile that was measured just before with all
+workers busy (`sluice profile --busy`). Every prediction was stored before its run started. No constant of the step time is
+fitted to runs. %(where)s
 
-- *Predicted* is the plan's `forecast_ns`: the schedule played with every worker as fast, from pass to pass, as the profile
-  saw that worker (the `tempo` of its table): a pipeline waits for whoever is slow.
-- *Measured* and *predicted* are %(runs)s. Of each run, the median step of its second half, or without a flush (2bw,
-  stash) the mean time from step to step there. *Noise* is how far runs are apart, the slowest from the fastest.
-- *Error* is the median over turns of what was predicted against what was measured in the same turn: a computer that is half
-  as fast for a minute is so for both.
-- *Memory* of threads: what the plan says the process needs, against the pages that it held at most less those of the
-  empty process. Of ranks: what each foretells before its first step, against the pages it held, all ranks together. What a
-  pipeline's process maps beside one worker's (2.5 MiB) and what a rank keeps in small pieces (0.19 MiB) are constants that
-  were set from runs of these models and of others.%(bytes)s
-- The learning rate is 1e-6: stale weights on made-up data soon diverge, and a CPU takes ten times as long for the
-  subnormal numbers that follow; no profile foresees that.
-- Errors are in percent of what was measured; positive: the prediction is too high.
+- *Predicted* is the plan's `forecast_ns`: the schedule simulated with the measured pass times of every worker (`tempo` of the
+  cost table).
+- *Measured* and *predicted* are %(runs)s. A run counts with the median step of its second half, or without a flush (2bw, stash)
+  with the mean time between steps there. *Noise* is slowest over fastest run.
+- *Error* is the median over turns of predicted against measured in the same turn, because the speed of the computer changes
+  between turns. It is in percent of the measured value; positive: the prediction is too high.
+- *Memory* of threads: predicted by the plan; measured as the maximum of resident pages minus those of the empty process. Of
+  ranks: predicted by each rank before its first step; sum over all ranks. Two constants come from runs of these and other
+  models: 2.5 MiB per pipeline process and 0.19 MiB per rank.%(bytes)s
+- The learning rate is 1e-6: stale weights on synthetic data diverge, and subnormal numbers take a CPU ten times as long.
 
 """
 
@@ -95,35 +92,35 @@ def table(head, rows):
 
 
 def places(results):
-    """Where rows ran: by cores and instructions."""
+    """Number of rows by cores and instruction set."""
     count = {}
     for r in results:
         key = (r["workers"] * r["threads"], r.get("isa"), r.get("awake", False))
         count[key] = count.get(key, 0) + 1
     return " ".join("%d rows ran on %d core%s%s%s." % (
-        n, cores, "s" if cores > 1 else "", ", which were kept from sleeping between runs (`--awake`)" if awake else "",
-        ", with instructions no better than %s (`--isa %s`): the clock of others' load shows less in them" % (isa, isa)
+        n, cores, "s" if cores > 1 else "", ", kept busy between runs (`--awake`)" if awake else "",
+        ", limited to %s (`--isa %s`), whose speed depends less on other load" % (isa, isa)
         if isa else "") for (cores, isa, awake), n in sorted(count.items(), key=lambda x: -x[0][0]))
 
 
 def bytes_apart(results):
     cores = [r["bytes_cores"] for r in results if "bytes_cores" in r]
-    return "\n  Those of %d rows were measured apart from the times, one run of each on a computer with %s cores (`--bytes`)." % (
+    return "\n  The memory of %d rows was measured separately, one run each on a computer with %s cores (`--bytes`)." % (
         len(cores), "/".join(map(str, sorted(set(cores))))) if cores else ""
 
 
 def turns_of(results):
     runs = sorted({len(r["runs_s"]) for r in results})
     if runs[-1] == 1:
-        return "of ONE run of every configuration, with a profile and a prediction of its own: a single sitting, in which a\n" \
-               "  slow moment of the computer is in one of the two and not in the other"
-    return "medians over %s runs of the same configuration and over the predictions made for each of them, from a\n" \
-           "  new profile every time; all configurations of a sitting took their first turn before any took its second" % (
+        return "of ONE run of every configuration with its own profile and prediction; a short slowdown of the computer\n" \
+               "  affects only one of them"
+    return "medians over %s runs of the same configuration and over their predictions, each from a new\n" \
+           "  profile; all configurations ran their first turn before any ran its second" % (
                runs[0] if len(runs) == 1 else "%d to %d" % (runs[0], runs[-1]))
 
 
 def by_action(results):
-    """Medians over stages and rows: what actions took in traced runs, against what the table said of them."""
+    """Medians over stages and rows: measured action times of traced runs against the table."""
     errors_of = {}
     for r in results:
         for kind, _, said, took in (x for turn in r.get("look", []) for x in turn):
@@ -134,29 +131,29 @@ def by_action(results):
 
 def write_document(results, failed, path):
     s = summary(results)
-    lines = ["# Predicted against measured", ""]
+    lines = ["# Predicted and measured steps", ""]
     lines += (HOW % {"where": places(results), "runs": turns_of(results), "bytes": bytes_apart(results)}).splitlines()
     lines += ["**%d configurations%s: error of the step time, median %.1f %%, 95th percentile %.1f %%, worst %.1f %%**"
               % (s["configurations"], " (%d more failed)" % len(failed) if failed else "", s["time_median"],
                  s["time_p95"], s["time_worst"]),
-              "(wanted: %.0f %% and %.0f %%). Single runs against their own predictions: median %.1f %%, 95th percentile %.1f %%."
+              "(goals: %.0f %% and %.0f %%). Single runs against their own predictions: median %.1f %%, 95th percentile %.1f %%."
               % (GOALS["time_median"], GOALS["time_p95"], s["single_median"], s["single_p95"]),
-              "Counted as on this page before, medians of all predictions of a row against medians of all its runs, whichever turn:"
-              " %.1f %% and %.1f %%."
+              "Median of all predictions of a row against the median of all its runs, regardless of turn:"
+              " median %.1f %%, 95th percentile %.1f %%."
               % (s["apart_median"], s["apart_p95"]),
-              "Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% under"
+              "Noise: median %s, 95th percentile %s. Memory: within %.1f %%, at most %.1f %% below the measured value"
               % (percent(s["noise_median"]), percent(s["noise_p95"]), s["memory"],
                  s["memory_under"]),
-              "(wanted: %.0f %% and %.0f %%)." % (GOALS["memory"], GOALS["memory_under"]), "", "## Errors by cause", ""]
+              "(goals: %.0f %% and %.0f %%)." % (GOALS["memory"], GOALS["memory_under"]), "", "## Errors by group", ""]
     lines += table(("rows with", "number", "median, signed", "median", "95th percentile", "noise"),
                    [(n, str(c), "%+.1f %%" % m, "%.1f %%" % a, "%.1f %%" % q, percent(x))
                     for n, c, m, a, q, x in breakdown(results)])
     if len(results[0]["runs_s"]) > 1:
-        lines += ["", "## Turns", "", "Single runs against the predictions made for them. *Over the quickest*: of the same row; a quiet "
-                  "computer has 1.0 in all turns.", ""]
-        lines += table(("turn", "rows", "over the quickest", "median, signed", "median", "95th percentile"), by_turn(results))
+        lines += ["", "## Turns", "", "Single runs against their predictions. *Over the fastest*: relative to the fastest run of the "
+                  "same row; 1.0 on a quiet computer.", ""]
+        lines += table(("turn", "rows", "over the fastest", "median, signed", "median", "95th percentile"), by_turn(results))
     even = [100 * (r["even_s"] / r["measured_s"] - 1) for r in results]
-    lines += ["", "Had every pass taken its median (the plan's `step_ns`, which planners compare): median %.1f %%, "
+    lines += ["", "Predicted with median pass times (the plan's `step_ns`, which planners compare): median %.1f %%, "
               "95th percentile %.1f %%, signed %+.1f %%." % (
                   statistics.median(map(abs, even)), quantile(list(map(abs, even)), 0.95), statistics.median(even))]
     if by_action(results):

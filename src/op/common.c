@@ -61,9 +61,9 @@ void sl_op_broadcast_next(struct sl_broadcast *walk) {
     }
 }
 
-struct sl_rows sl_op_rows_of(const struct sl_shape *shape) {
+struct sl_op_rowset sl_op_rows_of(const struct sl_shape *shape) {
     int64_t n = shape->dim[shape->rank - 1];
-    return (struct sl_rows){sl_op_numel(shape) / n, n};
+    return (struct sl_op_rowset){sl_op_numel(shape) / n, n};
 }
 
 struct sl_shape sl_op_shape_without_last(const struct sl_shape *shape) {

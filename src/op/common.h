@@ -33,10 +33,10 @@ void sl_op_broadcast_open(struct sl_broadcast *walk, const struct sl_shape *narr
 void sl_op_broadcast_next(struct sl_broadcast *walk);
 
 /* The rows of [..., n]: count is the product of the leading sizes. */
-struct sl_rows {
+struct sl_op_rowset {
     int64_t count, n;
 };
-struct sl_rows sl_op_rows_of(const struct sl_shape *shape);
+struct sl_op_rowset sl_op_rows_of(const struct sl_shape *shape);
 /* [..., n] -> [...]. */
 struct sl_shape sl_op_shape_without_last(const struct sl_shape *shape);
 

@@ -61,7 +61,7 @@ static double log_sum_exp(const double *x, int64_t n) {
 }
 
 static void ref(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     double smoothing = r->attr[SMOOTHING].f, total = 0;
     int64_t valid = count_valid(&r->in[1], rows.count, r->attr[IGNORE].i);
     for (int64_t i = 0; i < rows.count; i++) {
@@ -105,7 +105,7 @@ static sl_err infer_dx(struct sl_infer *c) {
 }
 
 static void ref_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[1].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[1].shape);
     int64_t valid = count_valid(&r->in[2], rows.count, r->attr[IGNORE].i);
     double each = valid ? r->in[0].f[0] / (double)valid : 0, smoothing = r->attr[SMOOTHING].f;
     for (int64_t i = 0; i < rows.count; i++) {

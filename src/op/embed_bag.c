@@ -57,7 +57,7 @@ static int64_t place(int64_t mode, int64_t bag, int64_t k, int64_t n, int64_t i)
 }
 
 static void ref(const struct sl_ref *r) {
-    struct sl_rows bags = sl_op_rows_of(&r->in[1].shape);
+    struct sl_op_rowset bags = sl_op_rows_of(&r->in[1].shape);
     int64_t rows = r->in[0].shape.dim[0], n = r->in[0].shape.dim[1], mode = r->attr[0].i;
     double factor = mode == MEAN ? 1.0 / (double)bags.n : 1;
     memset(r->out[0].f, 0, (size_t)sl_op_numel(&r->out[0].shape) * sizeof(double));
@@ -101,7 +101,7 @@ static double flops_dw(const struct sl_op_view *v) {
 }
 
 static void ref_dw(const struct sl_ref *r) {
-    struct sl_rows bags = sl_op_rows_of(&r->in[1].shape);
+    struct sl_op_rowset bags = sl_op_rows_of(&r->in[1].shape);
     int64_t n = r->out[0].shape.dim[1], mode = r->attr[MODE].i;
     double factor = mode == MEAN ? 1.0 / (double)bags.n : 1;
     memset(r->out[0].f, 0, (size_t)sl_op_numel(&r->out[0].shape) * sizeof(double));

@@ -39,7 +39,7 @@ static int grad(struct sl_grad *g, int input) {
 }
 
 static void ref(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *x = r->in[0].f + i * rows.n;
         double square = 0;
@@ -75,7 +75,7 @@ static sl_err infer_dx(struct sl_infer *c) {
 static double flops_dx(const struct sl_op_view *v) { return 8.0 * (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *dy = r->in[0].f + i * rows.n, *x = r->in[1].f + i * rows.n, *w = r->in[3].f;
         double *dx = r->out[0].f + i * rows.n;
@@ -109,7 +109,7 @@ static sl_err infer_dw(struct sl_infer *c) {
 static double flops_dw(const struct sl_op_view *v) { return 3.0 * (double)sl_op_numel(&v->in[0]); }
 
 static void ref_dw(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t j = 0; j < rows.n; j++)
         r->out[0].f[j] = 0;
     for (int64_t i = 0; i < rows.count; i++)

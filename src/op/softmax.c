@@ -36,7 +36,7 @@ static double largest(const double *x, int64_t n) {
 }
 
 static void ref_softmax(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *x = r->in[0].f + i * rows.n;
         double *y = r->out[0].f + i * rows.n;
@@ -49,7 +49,7 @@ static void ref_softmax(const struct sl_ref *r) {
 }
 
 static void ref_log(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *x = r->in[0].f + i * rows.n;
         double *y = r->out[0].f + i * rows.n;
@@ -62,7 +62,7 @@ static void ref_log(const struct sl_ref *r) {
 }
 
 static void ref_softmax_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *dy = r->in[0].f + i * rows.n, *y = r->in[1].f + i * rows.n;
         double dot = 0;
@@ -74,7 +74,7 @@ static void ref_softmax_dx(const struct sl_ref *r) {
 }
 
 static void ref_log_dx(const struct sl_ref *r) {
-    struct sl_rows rows = sl_op_rows_of(&r->in[0].shape);
+    struct sl_op_rowset rows = sl_op_rows_of(&r->in[0].shape);
     for (int64_t i = 0; i < rows.count; i++) {
         const double *dy = r->in[0].f + i * rows.n, *y = r->in[1].f + i * rows.n;
         double sum = 0;

@@ -25,7 +25,7 @@ struct run {
     int *unit_of; /* [forward node] */
     int unit_count;
     uint64_t *signature; /* [unit] */
-    const struct sl_slice *slices;
+    const struct sl_profile_slice *slices;
     int slice_count;
     int rounds;    /* per size */
     int *stage_of; /* [forward node] slice */
@@ -52,8 +52,8 @@ static int compare_samples(const void *a, const void *b) {
 
 /* Add the instruction times of one round to units and passes. A feed counts as forward time of its
  * reader. Copies, and sums of gradients of another slice's node, count for the preceding unit. */
-static void add_round(const struct run *r, const struct sl_body *body, const struct sl_slice *slice,
-                      struct sample *out) {
+static void add_round(const struct run *r, const struct sl_body *body,
+                      const struct sl_profile_slice *slice, struct sample *out) {
     const struct sl_graph *graph = r->spec->graph;
     const struct sl_program *p = body->program;
     for (int u = slice->first; u < slice->last; u++)
@@ -113,12 +113,12 @@ static void stretch(struct run *r, int64_t first, const double share[3]) {
 /* ---- workers ---- */
 
 struct member {
-    struct sl_slice slice;
+    struct sl_profile_slice slice;
     struct sl_body *body;
-    struct sample *samples;      /* [round][unit of the slice] */
-    int64_t *extra;              /* [round] time outside kernels, per pass */
-    double *copy_rate;           /* [round] */
-    struct sl_pass_pair *passes; /* [round] */
+    struct sample *samples;         /* [round][unit of the slice] */
+    int64_t *extra;                 /* [round] time outside kernels, per pass */
+    double *copy_rate;              /* [round] */
+    struct sl_profile_pair *passes; /* [round] */
     struct sl_step_rates rates;
     double recompute; /* recompute time / forward time */
 };
@@ -137,7 +137,7 @@ struct crowd {
 static void sum_passes(const struct member *m, int rounds) {
     int units = m->slice.last - m->slice.first;
     for (int k = 0; k < rounds; k++) {
-        m->passes[k] = (struct sl_pass_pair){0};
+        m->passes[k] = (struct sl_profile_pair){0};
         for (int u = 0; u < units; u++) {
             const struct sample *s = &m->samples[(int64_t)k * units + u];
             m->passes[k].f += s->f;
@@ -147,9 +147,9 @@ static void sum_passes(const struct member *m, int rounds) {
 }
 
 /* Pass times of a slice by the table, whose rows of this size begin at `first`. */
-static struct sl_pass_pair table_passes(const struct run *r, int64_t first,
-                                        const struct sl_slice *slice) {
-    struct sl_pass_pair sum = {0};
+static struct sl_profile_pair table_passes(const struct run *r, int64_t first,
+                                           const struct sl_profile_slice *slice) {
+    struct sl_profile_pair sum = {0};
     for (int u = slice->first; u < slice->last; u++)
         for (int64_t i = first; i < r->rows.count; i++)
             if (r->rows.at[i].signature == r->signature[u]) {
@@ -311,11 +311,11 @@ static struct crowd open_crowd(struct run *r, struct sl_arena *arena) {
                       .extra = SL_NEW(arena, int64_t, spec->busy * rounds),
                       .copies = SL_NEW(arena, double, spec->busy *rounds)};
     for (int w = 0; w < spec->busy; w++) {
-        struct sl_slice slice = r->slices[w % r->slice_count];
+        struct sl_profile_slice slice = r->slices[w % r->slice_count];
         c.members[w] = (struct member){.slice = slice,
                                        .extra = c.extra + w * rounds,
                                        .copy_rate = c.copies + w * rounds,
-                                       .passes = SL_NEW(arena, struct sl_pass_pair, rounds)};
+                                       .passes = SL_NEW(arena, struct sl_profile_pair, rounds)};
         c.count += rounds * (slice.last - slice.first);
     }
     c.samples = SL_NEW(arena, struct sample, c.count);
@@ -364,7 +364,7 @@ int sl_profile_rounds(const struct sl_profile_spec *spec, int64_t round_ns) {
 static sl_err cut_slices(struct run *r) {
     enum { ROUNDS = 2 };
     const struct sl_profile_spec *spec = r->spec;
-    const struct sl_slice whole = {0, r->unit_count};
+    const struct sl_profile_slice whole = {0, r->unit_count};
     struct sl_body_part all = {NULL, 0, 2, -1};
     struct sample *samples = SL_NEW(r->arena, struct sample, r->unit_count + 1);
     int64_t extra, *unit_ns = SL_NEW(r->arena, int64_t, r->unit_count + 1);

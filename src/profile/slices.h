@@ -5,13 +5,13 @@
 
 #include "base/arena.h"
 
-struct sl_slice {
+struct sl_profile_slice {
     int first, last; /* units [first, last) */
 };
 
 /* Cut units with these times into at most `parts` slices; minimizes the longest slice. Returns the
  * number of slices. */
 int sl_profile_slices_cut(struct sl_arena *arena, const int64_t *unit_ns, int units, int parts,
-                          const struct sl_slice **out);
+                          const struct sl_profile_slice **out);
 
 #endif

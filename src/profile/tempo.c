@@ -18,7 +18,7 @@ static int32_t share(int64_t took, int64_t table) {
 }
 
 void sl_profile_tempo_add(struct sl_tempo_log *log, int worker, int size,
-                          const struct sl_pass_pair *took, struct sl_pass_pair table) {
+                          const struct sl_profile_pair *took, struct sl_profile_pair table) {
     int32_t *out =
         log->millionths + 2 * ((int64_t)worker * log->sizes + size) * (int64_t)log->rounds;
     for (int k = 0; k < log->rounds; k++) {

@@ -6,7 +6,7 @@
 #include "cost/tempo.h"
 
 /* Times of a forward pass and of the following backward pass. */
-struct sl_pass_pair {
+struct sl_profile_pair {
     int64_t f, b; /* ns */
 };
 
@@ -19,7 +19,7 @@ void sl_profile_tempo_open(struct sl_arena *arena, struct sl_tempo_log *log, int
                            int rounds, int sizes);
 /* Add the measured rounds of a worker, relative to the table's times of the same passes. */
 void sl_profile_tempo_add(struct sl_tempo_log *log, int worker, int size,
-                          const struct sl_pass_pair *took, struct sl_pass_pair table);
+                          const struct sl_profile_pair *took, struct sl_profile_pair table);
 struct sl_tempo sl_profile_tempo_of(const struct sl_tempo_log *log);
 
 #endif

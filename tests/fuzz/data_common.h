@@ -1,4 +1,4 @@
-/* For the fuzz targets of data readers: open from memory, hold the set to its promises, read it. */
+/* Shared by the fuzz targets of data readers: open a set from memory, check it, read it. */
 #ifndef SL_FUZZ_DATA_COMMON_H
 #define SL_FUZZ_DATA_COMMON_H
 
@@ -13,8 +13,8 @@ static inline void sl_fuzz_check(bool fine) {
         abort();
 }
 
-/* Open, with memory for at most twice the `justified` bytes (of gzip: what may be in it) and a
- * constant; every sample of the first fifty is either read or refused. */
+/* Open; memory is at most twice the `justified` bytes (for gzip: the largest possible content) plus
+ * a constant. Each of the first fifty samples is read or refused. */
 static inline void sl_fuzz_open(const struct sl_data_spec *spec, const struct sl_data_file *files,
                                 int file_count, int64_t justified) {
     struct sl_data *data;

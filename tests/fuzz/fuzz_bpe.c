@@ -1,5 +1,5 @@
-/* Tokenizers: the file (a tokenizer.json, or vocab.json and merges.txt with a zero byte between);
- * what it gives must encode and decode its own file. */
+/* Tokenizers: a tokenizer.json, or vocab.json and merges.txt separated by a zero byte. An accepted
+ * tokenizer must encode and decode its own file. */
 #include "base/vec.h"
 #include "data/tokenizer.h"
 #include "fuzz/data_common.h"

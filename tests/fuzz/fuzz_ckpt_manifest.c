@@ -1,5 +1,5 @@
-/* Manifest reader of checkpoints. The input is the text in front of the hash; the right hash is put
- * behind it, or nothing would get past the checksum. What is accepted is written and read again. */
+/* Manifest reader of checkpoints. The input is the text before the hash; the target appends the
+ * correct hash, so that inputs pass the checksum. Accepted manifests must survive a round trip. */
 #include "base/map.h"
 #include "ckpt/manifest.h"
 #include "fuzz/meter.h"
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* As the report of one writer, and as those of two that say the same: merged or refused. */
+/* Merge it as the report of one writer, and as two equal reports: merged or refused. */
 static void merge(const struct sl_ckpt_manifest *manifest, struct sl_arena *arena) {
     const struct sl_ckpt_manifest parts[2] = {*manifest, *manifest};
     struct sl_ckpt_manifest merged;

@@ -1,5 +1,5 @@
-/* Any bytes as a PyTorch schedule CSV: an error or a schedule; what lowers must verify, simulate
- * and survive being written and read again. */
+/* PyTorch schedule CSV: an error or a schedule. A schedule that lowers must verify, simulate and
+ * survive a round trip. */
 #include "fuzz/meter.h"
 #include "interop/torch_csv.h"
 #include "sim/sim.h"

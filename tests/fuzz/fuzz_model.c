@@ -1,6 +1,5 @@
-/* The model reader on any text. What reads must differentiate, and write(read(write(x))) must be
- * write(x). A line "%%" divides the input into a main text and the texts that `use a`, `use b` and
- * `use c` find. */
+/* The model reader. An accepted model must differentiate, and write(read(write(x))) must equal
+ * write(x). Lines "%%" separate the main text from the texts of `use a`, `use b` and `use c`. */
 #include "fuzz/meter.h"
 #include "graph/model.h"
 #include "graph/stats.h"
@@ -53,7 +52,7 @@ static void check_again(const struct sl_text *first, struct sl_model_options *op
     sl_graph_close(graph);
 }
 
-/* The first line on its own, and the statements as a piece of a graph that a program builds. */
+/* Read the first line alone, and the statements as a piece of a graph that a program builds. */
 static void try_pieces(const struct sl_str *text, const struct sl_model_options *options) {
     struct sl_arena arena = {0};
     struct sl_model_header header;
@@ -97,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         try_pieces(&parts.at[0], &options);
     sl_meter_start();
     sl_err err = sl_graph_model_read("fuzz", parts.at[0].at, parts.at[0].length, &options, &graph);
-    /* A text is a program: what it builds is bounded by its limits, not by its length. */
+    /* A text is a program: the limits bound its memory, not its length. */
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES + NODES_MAX * NODE_BYTES);
     if (err != SL_OK) {
         SL_ASSERT(*sl_err_message());

@@ -5,8 +5,8 @@
 
 SL_FUZZ_ROUND_TRIP(sl_plan, sl_plan)
 
-/* A worker may have no stage, so a short file may have many of them: 28 bytes each in four tables,
- * and an arena's block is at most twice what is put into it. */
+/* A worker may have no stage, so a short file may have many workers: 28 bytes each in four tables.
+ * An arena block is at most twice its content. */
 enum { WORKER_BYTES = 2 * 28 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,4 @@
-/* safetensors reader: whatever is accepted must hold the promises of base/safetensors.h. */
+/* safetensors reader: accepted files must have the guarantees of base/safetensors.h. */
 #include "base/safetensors.h"
 #include "fuzz/meter.h"
 
@@ -28,8 +28,8 @@ static int64_t check_tensors(const struct sl_st *st) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    /* The last byte says how much longer the file is than what we have of it, so that headers can
-     * speak of tensors that the fuzzer need not write out. */
+    /* The last byte is the length of the file beyond the input: headers can describe tensors whose
+     * bytes the fuzzer does not generate. */
     struct sl_st st;
     if (size < 1)
         return 0;

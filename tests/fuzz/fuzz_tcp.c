@@ -1,6 +1,6 @@
-/* What a peer sends over TCP: any bytes, in pieces, while some receives wait. Each ends as a
- * message of the right size, or the transport says who talks nonsense. The first byte chooses the
- * receives, and whether a message of ours waits for its ACK. */
+/* Input of the TCP transport: any bytes, in pieces, while receives are posted. Each receive gets a
+ * message of the right size, or the transport names the peer that broke the protocol. The first
+ * byte selects the receives, and whether a sent message waits for its ACK. */
 #include "comm/tcp.h"
 #include "comm/tcp_state.h"
 #include "fuzz/meter.h"

@@ -1,5 +1,5 @@
-/* Token files: the first byte chooses llm.c, uint16, uint32, text, float32 or what the file itself
- * looks like, and the inputs that are asked of it; the rest is the file. */
+/* Token files: the first byte selects llm.c, uint16, uint32, text, float32 or detection, and the
+ * model inputs; the rest is the file. */
 #include "fuzz/data_common.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int source = data[0] % 7, count = 2 + data[0] / 7 % 3;
     struct sl_data_spec spec = {.source = sources[source], .inputs = inputs, .input_count = count};
     struct sl_data_file file = {"fuzz", data + 1, (int64_t)size - 1};
-    /* Text may be gzip: at most 1032 bytes from one. */
+    /* Text may be gzip, which expands by at most 1032. */
     sl_fuzz_open(&spec, &file, 1, (int64_t)size * (source >= 3 ? 1032 : 1));
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Any bytes as a trace file: an error or a picture that can be drawn in every form. */
+/* Trace files: an error, or a timeline that every renderer can draw. */
 #include "fuzz/meter.h"
 #include "report/picture.h"
 

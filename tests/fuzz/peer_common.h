@@ -1,5 +1,5 @@
-/* For the fuzz targets of other planners' inputs: read, then plan the small ones; never a crash,
- * and a plan covers its layers. */
+/* Shared by the fuzz targets of other planners' inputs: read, then plan small inputs; a plan must
+ * cover all layers. */
 #ifndef SL_FUZZ_PEER_COMMON_H
 #define SL_FUZZ_PEER_COMMON_H
 
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Cuts grow with 2^layers where nothing hangs together, and pairs of them with 3^layers. */
+/* Without edges there are 2^layers cuts and 3^layers pairs of cuts. */
 enum { PLANNED_MAX = 8 };
 
 static void fuzz_plan(const char *name, struct sl_arena *arena, const struct sl_layers *layers) {

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files and directories of inputs: each corpus file is a regression test,
- * also where there is no libFuzzer. Usage: fuzz_x FILE|DIR... (a missing directory is empty). */
+/* Runs a fuzz target over files and directories of inputs, without libFuzzer: each corpus file is a
+ * regression test. Usage: fuzz_x FILE|DIR... (a missing directory is empty). */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static int replay_file(const char *path) {
     }
     long size = ftell(file);
     rewind(file);
-    /* Exactly the size of the input, so that a sanitizer sees the first byte read past it. */
+    /* Exactly the size of the input, so that a sanitizer detects a read past its end. */
     uint8_t *data = size > 0 ? malloc((size_t)size) : NULL;
     if (size < 0 || (size > 0 && (data == NULL || fread(data, (size_t)size, 1, file) != 1))) {
         fprintf(stderr, "%s: cannot be read\n", path);

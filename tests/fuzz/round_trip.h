@@ -1,4 +1,4 @@
-/* For fuzz targets of text formats: writing, reading and writing again gives the same text. */
+/* Shared by fuzz targets of text formats: a round trip must give the same text. */
 #ifndef SL_FUZZ_ROUND_TRIP_H
 #define SL_FUZZ_ROUND_TRIP_H
 

@@ -32,7 +32,7 @@ static void even(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 500; seed++) {
         struct sl_arena arena = {0};
-        const struct sl_slice *slices;
+        const struct sl_profile_slice *slices;
         int64_t ns[MAX], longest = 0;
         int units = 1 + (int)(sl_rng_u32(seed, 0, 0) % MAX);
         int parts = 1 + (int)(sl_rng_u32(seed, 0, 1) % 5);
