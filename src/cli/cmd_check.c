@@ -3,11 +3,12 @@
 
 #include "base/json.h"
 #include "cli/comm_options.h"
+#include "cli/job_options.h"
 #include "pipe/check.h"
 
 #include <stdio.h>
 
-enum { MAX_STEPS = 1000000 }; /* it keeps what each of them reports */
+enum { MAX_STEPS = 1000000 }; /* a check keeps the report of every step */
 
 static const char *const kinds[] = {
     [SL_CHECK_SAME] = "",
@@ -52,13 +53,13 @@ static void put_same(struct sl_text *text, const struct sl_check_config *c,
                    (long long)r->tensors, (long long)r->elements);
 }
 
-static sl_err verdict(const struct sl_check_config *c, const struct sl_check_report *r) {
+static sl_err fail_if_different(const struct sl_check_config *c, const struct sl_check_report *r) {
     char step[96];
     if (r->kind == SL_CHECK_SAME)
         return SL_OK;
     snprintf(step, sizeof step, "after step %lld", (long long)r->step);
     if (r->step == 0)
-        snprintf(step, sizeof step, "after %lld steps run together (not step by step)",
+        snprintf(step, sizeof step, "after %lld steps in one run (not step by step)",
                  (long long)c->pipe.train->steps);
     if (r->kind == SL_CHECK_LOSS)
         return sl_fail(SL_ERR_REFUSED, "the loss differs %s: %.17g, one worker has %.17g", step,
@@ -70,40 +71,26 @@ static sl_err verdict(const struct sl_check_config *c, const struct sl_check_rep
                    (long long)r->element, r->pipe, r->one);
 }
 
-static sl_err run(const struct sl_args *args) {
-    struct sl_run_inputs inputs = {0};
-    struct sl_train_config train;
-    struct sl_pipe_choice choice;
+static sl_err run_check(struct sl_comm *comm, const struct sl_args *args, struct sl_job *job) {
+    const char **dirs = sl_cli_model_dirs(args, &job->text);
+    struct sl_job_host host = {.model_dirs = dirs, .comm = comm};
+    struct sl_job_work work = {0};
+    struct sl_check_config check = {0};
     struct sl_check_report report;
     struct sl_text text = {0};
-    struct sl_comm *comm;
     sl_err err = SL_OK;
-    SL_TRY(sl_cli_comm_start(args, &comm));
-    SL_TRY_OUT(sl_cli_run_open(args, args->positional[0], &inputs));
-    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &train));
-    train.eval_graph = NULL;
-    SL_TRY_OUT(sl_cli_run_optimizer(args, 20, &train));
-    if (train.steps < 1 || train.steps > MAX_STEPS) {
-        err = sl_fail(SL_ERR_USAGE, "--steps: a check takes at least one step, at most %d",
-                      MAX_STEPS);
-        goto out;
-    }
-    SL_TRY_OUT(sl_cli_pipe_choose(args, &train, &inputs.arena, &choice));
-    if (!choice.plan) {
-        err = sl_fail(SL_ERR_USAGE, "check needs a pipeline: --stages N or --plan X.plan");
-        goto out;
-    }
-    SL_TRY_OUT(sl_cli_comm_compare(comm, args, &train, &choice));
-    struct sl_check_config check = {
-        .pipe = {.train = &train,
-                 .plan = choice.plan,
-                 .stage_of = choice.stage_of,
-                 .schedule = choice.schedule,
-                 .slack = choice.slack,
-                 .comm = comm,
-                 .lend = sl_args_has(args, "--lend")},
-    };
-    SL_TRY_OUT(sl_cli_comm_bind(args, &check.pipe.bind));
+    job->steps = 20;
+    SL_TRY(sl_job_set(job, "model", args->positional[0]));
+    SL_TRY(sl_cli_job_fill(args, job));
+    if (job->steps < 1 || job->steps > MAX_STEPS)
+        return sl_fail(SL_ERR_USAGE, "`steps`: a check takes at least one step, at most %d",
+                       MAX_STEPS);
+    if (!sl_job_is_pipeline(job))
+        return sl_fail(SL_ERR_USAGE, "check needs a pipeline: set `stages` or `plan`");
+    SL_TRY_OUT(sl_job_open(job, &host, &work));
+    SL_TRY_OUT(sl_job_agree(&work));
+    SL_TRY_OUT(sl_cli_comm_agree(comm, args));
+    check.pipe = work.pipe;
     SL_TRY_OUT(sl_pipe_check(&check, &report));
     if (sl_args_has(args, "--json"))
         put_report(&text, &check, &report);
@@ -111,10 +98,20 @@ static sl_err run(const struct sl_args *args) {
         put_same(&text, &check, &report);
     if (sl_cli_comm_is_root(comm))
         SL_TRY_OUT(sl_cli_print(&text));
-    err = verdict(&check, &report);
+    err = fail_if_different(&check, &report);
 out:
     sl_text_free(&text);
-    sl_cli_run_close(&inputs);
+    sl_job_close(&work);
+    return err;
+}
+
+static sl_err run(const struct sl_args *args) {
+    struct sl_comm *comm;
+    struct sl_job job;
+    SL_TRY(sl_cli_comm_start(args, &comm));
+    sl_job_init(&job);
+    sl_err err = run_check(comm, args, &job);
+    sl_job_free(&job);
     return sl_cli_comm_finish(comm, err);
 }
 

@@ -13,7 +13,7 @@ static const char *const health_names[] = {
 
 /* The models found by name depend on the options and the environment of the command. */
 static void check_models(struct sl_checkup *c, const struct sl_args *args) {
-    struct sl_cli_model_names names = sl_cli_model_names(args, c->arena);
+    struct sl_job_model_names names = sl_cli_model_names(args, c->arena);
     if (names.count)
         sl_profile_checkup_ok(c, "models", "%d by name", names.count);
     else

@@ -1,7 +1,7 @@
 /* sluice eval: loss and accuracy of a run's newest weights. */
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/run_dir.h"
+#include "cli/job_options.h"
 
 #include <math.h>
 
@@ -25,27 +25,31 @@ static void put_report(struct sl_text *text, const struct sl_args *args,
 }
 
 static sl_err run(const struct sl_args *args) {
-    struct sl_run_dir dir;
+    struct sl_job job;
+    struct sl_job_eval eval = {0};
     struct sl_eval_report report;
     struct sl_text text = {0};
     int64_t samples = 1024;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_cli_run_dir_open(args, args->positional[0], 0, &dir));
+    sl_job_init(&job);
+    SL_TRY_OUT(sl_cli_job_fill(args, &job));
     SL_TRY_OUT(sl_args_int(args, "--samples", 1, INT64_MAX, &samples));
-    SL_TRY_OUT(sl_run_train_eval(dir.train, samples, &report));
+    SL_TRY_OUT(sl_job_eval_open(&job, args->positional[0], 0, &eval));
+    SL_TRY_OUT(sl_run_train_eval(eval.train, samples, &report));
     put_report(&text, args, &report);
     SL_TRY_OUT(sl_cli_print(&text));
 out:
     sl_text_free(&text);
-    sl_cli_run_dir_close(&dir);
+    sl_job_eval_close(&eval);
+    sl_job_free(&job);
     return err;
 }
 
 static const struct sl_option options[] = {
     {"--samples", "N", "validation samples to use (default 1024)", false},
-    {"--data", "SOURCE", "other data than the run was trained on", false},
-    {"--threads", "T", "threads of the worker", false},
-    {"--device", "D", "see 'sluice list devices'", false},
+    {"--data", "SOURCE", "data source (default: the run's)", false},
+    {"--threads", "T", "threads of the worker (default: the run's)", false},
+    {"--device", "D", "see 'sluice list devices' (default: the run's)", false},
     {0},
 };
 

@@ -22,7 +22,7 @@
 
 /* A model that does not read is listed with its error: the others are still worth seeing. */
 static sl_err fill_models(const struct sl_args *args, struct sl_listing *list) {
-    struct sl_cli_model_names names = sl_cli_model_names(args, &list->arena);
+    struct sl_job_model_names names = sl_cli_model_names(args, &list->arena);
     for (int i = 0; i < names.count; i++) {
         struct sl_graph *graph = NULL;
         struct sl_list_row row = {.name = names.at[i], .detail = "-"};

@@ -1,7 +1,7 @@
 /* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/run_options.h"
+#include "job/work.h"
 #include "profile/devices.h"
 #include "profile/host_info.h"
 #include "profile/machine_file.h"
@@ -110,7 +110,7 @@ static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                        const struct sl_machine **out) {
     const char *name = sl_args_text(args, "--device", "cpu");
     const struct sl_device_row *row;
-    SL_TRY(sl_cli_run_device(name, &row));
+    SL_TRY(sl_job_device_find(name, &row));
     return strcmp(name, "cpu") == 0 ? sl_profile_machine_here(arena, out)
                                     : sl_profile_machine_devices(arena, row, out);
 }

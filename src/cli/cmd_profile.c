@@ -3,7 +3,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/op_times.h"
+#include "cli/job_options.h"
+#include "job/op_times.h"
 #include "profile/measure.h"
 
 #include <stdlib.h>
@@ -42,15 +43,25 @@ static void put_json(struct sl_text *text, const struct sl_op_time *rows, int co
     sl_text_put(text, "\n");
 }
 
+static sl_err fill_job(const struct sl_args *args, struct sl_job *job, struct sl_job_host *host) {
+    sl_job_init(job);
+    host->model_dirs = sl_cli_model_dirs(args, &job->text);
+    SL_TRY(sl_job_set(job, "model", args->positional[0]));
+    return sl_cli_job_fill(args, job);
+}
+
 static sl_err run_ops(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
     const struct sl_op_time *rows;
+    struct sl_job job;
+    struct sl_job_host host = {0};
     int64_t rounds = 3, total = 0;
     int count;
     sl_err err = SL_OK;
+    SL_TRY_OUT(fill_job(args, &job, &host));
     SL_TRY_OUT(sl_args_int(args, "--rounds", 1, 1 << 20, &rounds));
-    SL_TRY_OUT(sl_cli_op_times(args, args->positional[0], rounds, &arena, &rows, &count));
+    SL_TRY_OUT(sl_job_op_times(&job, &host, rounds, &arena, &rows, &count));
     for (int i = 0; i < count; i++)
         total += rows[i].dur_ns;
     if (sl_args_has(args, "--json"))
@@ -61,6 +72,7 @@ static sl_err run_ops(const struct sl_args *args) {
 out:
     sl_text_free(&text);
     sl_arena_free(&arena);
+    sl_job_free(&job);
     return err;
 }
 
@@ -162,30 +174,29 @@ static void cost_json(struct sl_text *text, const struct sl_cost *cost) {
 
 /* -o X.cost: every unit at every size, with all workers busy. */
 static sl_err run_cost(const struct sl_args *args, const char *path) {
-    struct sl_run_inputs inputs = {0};
+    struct sl_job job;
+    struct sl_job_host host = {0};
+    struct sl_job_work work = {0};
     struct sl_arena arena = {0};
-    struct sl_train_config config;
     struct sl_text text = {0}, table = {0};
     const struct sl_cost *cost;
     int64_t rounds = 9, busy = 1, sizes[SIZES_MAX];
     double seconds = 0;
     int count = 0;
     sl_err err = SL_OK;
+    SL_TRY_OUT(fill_job(args, &job, &host));
     SL_TRY_OUT(sl_args_int(args, "--rounds", 1, 1 << 20, &rounds));
     SL_TRY_OUT(sl_args_double(args, "--seconds", 0, 3600, &seconds));
     SL_TRY_OUT(sl_args_int(args, "--busy", 1, 1024, &busy));
     SL_TRY_OUT(read_sizes(sl_args_text(args, "--micro-batch", "1,2,4,8"), sizes, &count));
-    SL_TRY_OUT(sl_cli_run_open(args, args->positional[0], &inputs));
-    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &config));
-    SL_TRY_OUT(sl_cli_run_one_device(&config));
-    SL_TRY_OUT(sl_optim_parse(sl_args_text(args, "--optimizer", "adamw"), &config.optim));
+    SL_TRY_OUT(sl_job_open(&job, &host, &work));
     struct measuring m = {.start_ns = sl_clock_ns()};
-    m.spec = (struct sl_profile_spec){.graph = inputs.graph,
-                                      .device = config.device,
-                                      .optim = &config.optim,
-                                      .threads = config.threads,
-                                      .dtype = config.dtype,
-                                      .tf32 = config.tf32,
+    m.spec = (struct sl_profile_spec){.graph = work.graph,
+                                      .device = work.train.device,
+                                      .optim = &work.train.optim,
+                                      .threads = work.train.threads,
+                                      .dtype = work.train.dtype,
+                                      .tf32 = work.train.tf32,
                                       .busy = (int)busy,
                                       .rounds = (int)rounds,
                                       .seconds = seconds,
@@ -193,7 +204,7 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
                                       .size_count = count,
                                       .progress = show_progress,
                                       .fill = fill_input,
-                                      .data = config.data,
+                                      .data = work.train.data,
                                       .ctx = &m};
     SL_TRY_OUT(sl_profile_run(&arena, &m.spec, &cost));
     sl_cost_write(cost, &text);
@@ -207,7 +218,8 @@ static sl_err run_cost(const struct sl_args *args, const char *path) {
 out:
     sl_text_free(&text);
     sl_text_free(&table);
-    sl_cli_run_close(&inputs);
+    sl_job_close(&work);
+    sl_job_free(&job);
     sl_arena_free(&arena);
     return err;
 }

@@ -155,7 +155,7 @@ static sl_err offer_kinds(const struct completion *c) {
 /* Names only: reading all models takes longer than a person waits for a key. */
 static sl_err offer_models(const struct completion *c) {
     struct sl_arena arena = {0};
-    struct sl_cli_model_names names = sl_cli_model_names(c->args, &arena);
+    struct sl_job_model_names names = sl_cli_model_names(c->args, &arena);
     for (int i = 0; i < names.count; i++)
         offer(c, names.at[i], "model");
     offer_files(c);

@@ -1,4 +1,4 @@
-/* Drills. What they do is real: a process that is killed, stopped, or gets no more memory. */
+/* Faults that a drill injects. */
 #include "cli/drill.h"
 
 #include "base/arena.h"
@@ -26,7 +26,7 @@ static sl_err act_die(void) {
 
 static sl_err act_fail(void) { return sl_fail(SL_ERR_SYSTEM, "this is a drill: the worker fails"); }
 
-/* What is allocated stays; nothing more is given, and something more is asked for. */
+/* Forbids further allocations, then allocates. Memory allocated before stays. */
 static sl_err act_memory(void) {
     const struct rlimit none = {0, 0};
     if (setrlimit(RLIMIT_AS, &none) != 0)
@@ -58,19 +58,19 @@ static const struct {
     {"slow", act_slow}, {"stall", act_stall}, {"stop", act_stop},
 };
 
-sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_drill *out) {
+sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_cli_drill *out) {
     const char *colon = strchr(text, ':'), *second = colon ? strchr(colon + 1, ':') : NULL;
     char number[24];
     int64_t worker = 0, action = 0;
-    *out = (struct sl_drill){.what = text};
+    *out = (struct sl_cli_drill){0};
     for (int i = 0; colon && i < SL_COUNT(drills); i++)
         if (strlen(drills[i].name) == (size_t)(colon - text) &&
             strncmp(drills[i].name, text, (size_t)(colon - text)) == 0)
             out->act = drills[i].act;
     if (!out->act || !second || second - colon - 1 >= (ptrdiff_t)sizeof number)
         return sl_fail(SL_ERR_USAGE,
-                       "--drill: '%s' is not WHAT:WORKER:ACTION, WHAT one of die, "
-                       "fail, memory, slow, stall, stop",
+                       "--drill: expected WHAT:WORKER:ACTION with WHAT one of die, fail, memory, "
+                       "slow, stall, stop, found '%s'",
                        text);
     snprintf(number, sizeof number, "%.*s", (int)(second - colon - 1), colon + 1);
     SL_TRY(sl_parse_int(number, "--drill: worker", &worker));
@@ -84,7 +84,7 @@ sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_drill *out) {
 }
 
 sl_err sl_cli_drill_on_action(void *ctx, int worker, int64_t action) {
-    struct sl_drill *drill = ctx;
-    (void)action; /* of the run at hand */
+    struct sl_cli_drill *drill = ctx;
+    (void)action; /* starts at 0 in every run of the pipeline; `seen` does not */
     return worker == drill->worker && drill->seen++ == drill->action ? drill->act() : SL_OK;
 }

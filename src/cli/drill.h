@@ -1,4 +1,5 @@
-/* Drills: a worker that does something bad at a chosen action, to see what a run makes of it. */
+/* A drill injects a real fault before a chosen action of a pipeline: a process that is killed or
+ * stopped, a worker that stalls, memory that runs out. */
 #ifndef SL_CLI_DRILL_H
 #define SL_CLI_DRILL_H
 
@@ -6,16 +7,15 @@
 
 #include <stdint.h>
 
-struct sl_drill {
+struct sl_cli_drill {
     sl_err (*act)(void);
-    const char *what;
     int worker;
     int64_t action; /* of the worker, counted over the whole process, from 0 */
-    int64_t seen;   /* the worker's own */
+    int64_t seen;   /* actions of the worker so far */
 };
 
-/* "stall:1:200" */
-SL_MUST_CHECK sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_drill *out);
+/* Parses "stall:1:200": fault, worker, action. */
+SL_MUST_CHECK sl_err sl_cli_drill_parse(const char *text, int workers, struct sl_cli_drill *out);
 /* For sl_pipe_config.on_action; ctx is the drill. */
 sl_err sl_cli_drill_on_action(void *ctx, int worker, int64_t action);
 

@@ -1,9 +1,10 @@
-/* The dashboard of a training run. */
+/* The live dashboard of a training run. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/live.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "job/stats.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static bool speaks_utf8(void) {
+static bool has_utf8(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (int i = 0; i < SL_COUNT(names); i++) {
         const char *value = getenv(names[i]);
@@ -23,7 +24,7 @@ static bool speaks_utf8(void) {
 }
 
 /* The terminal may change its size at any time. */
-static void look_at_room(struct sl_live *live) {
+static void measure_room(struct sl_live *live) {
     struct winsize size;
     live->room.columns = 80;
     live->room.rows = 24;
@@ -32,7 +33,7 @@ static void look_at_room(struct sl_live *live) {
         live->room.rows = size.ws_row;
     }
     live->room.columns--; /* a full line may wrap */
-    live->room.rows -= 2; /* for the line of the shell, and a note */
+    live->room.rows -= 2; /* for the shell prompt and a note */
 }
 
 void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config) {
@@ -40,7 +41,7 @@ void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config)
     if (!live->on)
         return;
     live->room.colour = sl_log_has_colour();
-    live->room.unicode = speaks_utf8();
+    live->room.unicode = has_utf8();
     live->shown.steps = config->train->steps;
     live->shown.eval_loss = NAN;
     live->shown.title =
@@ -64,7 +65,7 @@ void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline)
 
 static void draw(struct sl_live *live) {
     struct sl_text frame = {0};
-    look_at_room(live);
+    measure_room(live);
     sl_report_dashboard_put(&live->shown, live->has_lanes ? &live->lanes : NULL, &live->room,
                             &frame);
     sl_log_frame(frame.at);
@@ -89,7 +90,7 @@ void sl_cli_live_provisional(struct sl_live *live, const struct sl_step_report *
     d->norm = r->norm;
     d->lr = r->lr;
     d->bubble = r->worker_bytes ? r->bubble : NAN;
-    d->bytes = r->worker_bytes ? r->worker_bytes : sl_cli_run_stats_peak_bytes();
+    d->bytes = r->worker_bytes ? r->worker_bytes : sl_job_peak_bytes();
     if (r->step == d->steps || sl_clock_ns() - live->drawn_ns > FRAME_NS)
         draw(live);
 }

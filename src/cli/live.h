@@ -1,8 +1,8 @@
-/* The dashboard of a training run: keeps what it shows, draws it when it is time. */
+/* The live dashboard of a training run, redrawn at most ten times per second. */
 #ifndef SL_CLI_LIVE_H
 #define SL_CLI_LIVE_H
 
-#include "cli/run_stats.h"
+#include "pipe/pipe.h"
 #include "report/dashboard.h"
 
 struct sl_live {
@@ -12,15 +12,15 @@ struct sl_live {
     struct sl_arena arena; /* of the picture */
     struct sl_picture lanes;
     bool has_lanes;
-    int64_t drawn_ns; /* when it was drawn last */
+    int64_t drawn_ns; /* time of the last frame */
 };
 
-/* On a terminal that can redraw; elsewhere it stays off and lines are printed. */
+/* Stays off unless standard error is a terminal that can redraw. */
 void sl_cli_live_open(struct sl_live *live, const struct sl_pipe_config *config);
-void sl_cli_live_close(struct sl_live *live); /* the last picture stays on the screen */
+void sl_cli_live_close(struct sl_live *live); /* the last frame stays on the screen */
 void sl_cli_live_trace(struct sl_live *live, const struct sl_timeline *timeline);
 void sl_cli_live_step(struct sl_live *live, const struct sl_step_report *r);
-/* A step that will come again, with those before it: the curve waits for that. */
+/* A step without its final report: not yet part of the loss curve. */
 void sl_cli_live_provisional(struct sl_live *live, const struct sl_step_report *r);
 
 #endif

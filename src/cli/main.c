@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/job_options.h"
 #include "device/cpu/cpu.h"
 
 #include <signal.h>
@@ -93,39 +94,11 @@ static sl_err check_positional(const struct sl_command *command, const struct sl
     return SL_OK;
 }
 
-/* "--clip-scope" sets the field "clip_scope". */
-static bool sets_field(const struct sl_option *option, const char *field, size_t length) {
-    if (strncmp(option->name, "--", 2) != 0 || strlen(option->name) != length + 2)
-        return false;
-    for (size_t i = 0; i < length; i++)
-        if (option->name[i + 2] != (field[i] == '_' ? '-' : field[i]))
-            return false;
-    return true;
-}
-
 /* Components write fields in backquotes: "`batch`: ...". Users know them as options: "--batch". */
 static void name_options(const struct sl_command *command) {
     struct sl_text text = {0};
-    for (const char *at = sl_err_message(); *at;) {
-        size_t plain = strcspn(at, "`");
-        const char *field = at + plain + 1, *close = at[plain] ? strchr(field, '`') : NULL;
-        const struct sl_option *o = command->options;
-        sl_text_put_bytes(&text, at, plain);
-        at += plain;
-        if (!close) {
-            sl_text_put(&text, at);
-            break;
-        }
-        while (o->name && !sets_field(o, field, (size_t)(close - field)))
-            o++;
-        if (o->name)
-            sl_text_put(&text, o->name);
-        else
-            sl_text_put_bytes(&text, field, (size_t)(close - field));
-        at = close + 1;
-    }
-    if (text.length)
-        sl_err_set_message(text.at);
+    sl_cli_name_options(sl_err_message(), command->name, &text);
+    sl_err_set_message(text.at);
     sl_text_free(&text);
 }
 

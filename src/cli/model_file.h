@@ -3,7 +3,7 @@
 #define SL_CLI_MODEL_FILE_H
 
 #include "base/opt.h"
-#include "graph/model.h"
+#include "job/model.h"
 
 /* Rows that every command with a MODEL has: --set, --models. */
 #define SL_MODEL_OPTIONS                                                                           \
@@ -15,11 +15,7 @@
 const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena);
 
 /* Names of all models in the first directory that has any, sorted. */
-struct sl_cli_model_names {
-    int count;
-    const char **at;
-};
-struct sl_cli_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena);
+struct sl_job_model_names sl_cli_model_names(const struct sl_args *args, struct sl_arena *arena);
 
 /* Read the model `name` (checked, not differentiated). */
 SL_MUST_CHECK sl_err sl_cli_model_open(const struct sl_args *args, const char *name, bool eval,

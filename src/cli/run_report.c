@@ -5,9 +5,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/vec.h"
-#include "cli/forecast.h"
-#include "cli/op_times.h"
 #include "cli/terminal.h"
+#include "graph/model.h"
+#include "job/forecast.h"
+#include "job/op_times.h"
 #include "op/registry.h"
 #include "report/curves.h"
 
@@ -117,7 +118,7 @@ static sl_err foretell(struct run *r) {
         return SL_OK;
     SL_TRY(read_of_run(r->arena, r->path, "forecast.json", &path, &text));
     SL_TRY(sl_report_forecast_read(r->arena, path, text.at, text.length, &forecast));
-    sl_err err = sl_cli_forecast_play(forecast, r->pipeline.sched, true, r->arena, &sim);
+    sl_err err = sl_job_forecast_play(forecast, r->pipeline.sched, true, r->arena, &sim);
     if (err != SL_OK)
         return sl_err_context(SL_ERR_INPUT, "%s", path);
     sl_report_picture_build(
@@ -167,15 +168,19 @@ static sl_err read_pipeline(struct run *r) {
 /* With the micro-batches of the run, on synthetic data. */
 static sl_err measure_ops(struct run *r, const char *model) {
     enum { ROUNDS = 3 };
-    static const struct sl_option option = {"--batch", "B", "", false};
-    struct sl_args args = {.command = "report", .option = {&option}, .option_count = 1};
-    int64_t batch = 1, micros = 1;
-    SL_TRY(sl_parse_int(fact(r, "batch", "1"), "batch", &batch));
-    SL_TRY(sl_parse_int(fact(r, "micro", "1"), "micro", &micros));
-    if (batch < 1 || micros < 1)
-        return sl_fail(SL_ERR_INPUT, "%s/config.json: batch and micro are counts", r->path);
-    args.value[0] = sl_arena_printf(r->arena, "%lld", (long long)((batch + micros - 1) / micros));
-    return sl_cli_op_times(&args, model, ROUNDS, r->arena, &r->page.ops, &r->page.op_count);
+    struct sl_job job;
+    sl_err err = SL_OK;
+    sl_job_init(&job);
+    SL_TRY_OUT(sl_job_set(&job, "model", model));
+    SL_TRY_OUT(sl_job_set(&job, "batch", fact(r, "batch", "1")));
+    SL_TRY_OUT(sl_job_set(&job, "micro", fact(r, "micro", "1")));
+    job.batch = (job.batch + job.micro - 1) / job.micro;
+    job.micro = 1;
+    SL_TRY_OUT(sl_job_op_times(&job, &(struct sl_job_host){0}, ROUNDS, r->arena, &r->page.ops,
+                               &r->page.op_count));
+out:
+    sl_job_free(&job);
+    return err;
 }
 
 static sl_err read_run(const struct sl_args *args, struct run *r) {

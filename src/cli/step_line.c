@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/run_stats.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@ static bool is_worth_a_line(const struct sl_step_line *line, int64_t step) {
 }
 
 static void put(struct sl_step_line *line, bool keep, const struct sl_step_report *r,
-                const struct sl_step_speed *speed) {
+                const struct sl_job_speed *speed) {
     char text[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES] = "", memory[SL_HUMAN_BYTES];
     char norm[32] = "", peak[32] = "";
     bool todo = r->step < line->steps;
@@ -31,17 +30,17 @@ static void put(struct sl_step_line *line, bool keep, const struct sl_step_repor
     sl_log_status(keep, "step %lld/%lld  loss %.4f%s  lr %.2e  %s %s/s%s  %s%s%s%s",
                   (long long)r->step, (long long)line->steps, r->loss, norm, r->lr,
                   sl_human_count(speed->rate, text), line->item, peak,
-                  sl_human_bytes(sl_cli_run_stats_peak_bytes(), memory), todo ? "  left " : "",
+                  sl_human_bytes(sl_job_peak_bytes(), memory), todo ? "  left " : "",
                   todo ? left : "", r->skipped ? "  SKIPPED" : "");
 }
 
 void sl_cli_step_line_put(struct sl_step_line *line, const struct sl_step_report *report,
-                          const struct sl_step_speed *speed) {
+                          const struct sl_job_speed *speed) {
     put(line, !sl_log_is_terminal() && is_worth_a_line(line, report->step), report, speed);
 }
 
 void sl_cli_step_line_provisional(struct sl_step_line *line, const struct sl_step_report *report,
-                                  const struct sl_step_speed *speed) {
+                                  const struct sl_job_speed *speed) {
     bool late = !line->last_ns || sl_clock_ns() - line->last_ns > 10000000000;
     put(line, !sl_log_is_terminal() && late, report, speed);
 }

@@ -23,7 +23,6 @@ static sl_err check_needs(const struct sl_job *job) {
         {"replicas", job->replicas > 0, false},
         {"slack", sl_job_has(job, "slack"), false},
         {"cost", *job->cost, false},
-        {"drill", *job->drill, false},
         {"trace", job->trace, true},
         {"log_staleness", job->log_staleness, true},
     };

@@ -69,7 +69,6 @@ const struct sl_job_field sl_job_fields[] = {
     FLAG(log_staleness, "log how stale the weights of each pass are"),
     INT(audit, NULL, 0, ANY, "repeat one of so many actions and compare the bits; 0: none"),
     NUMBER(stall_timeout, NULL, 0, 1e9, "seconds before an action may count as stalled"),
-    LOCAL(drill, SL_JOB_TEXT, "fault to inject: WHAT:WORKER:ACTION"),
     LOCAL(out, SL_JOB_TEXT, "run directory"),
     LOCAL(resume, SL_JOB_FLAG, "continue the run in `out`, or start it"),
     {0},
@@ -252,6 +251,23 @@ bool sl_job_has(const struct sl_job *job, const char *key) {
 
 void sl_job_mark(struct sl_job *job, const char *key) {
     job->given |= (uint64_t)1 << (require(key) - sl_job_fields);
+}
+
+void sl_job_take(struct sl_job *to, const struct sl_job *from, const char *key) {
+    static const size_t sizes[] = {
+        [SL_JOB_INT] = sizeof(int64_t),       [SL_JOB_NUMBER] = sizeof(double),
+        [SL_JOB_TEXT] = sizeof(const char *), [SL_JOB_FLAG] = sizeof(bool),
+        [SL_JOB_CHOICE] = sizeof(int),        [SL_JOB_SIZES] = sizeof(const char *),
+    };
+    const struct sl_job_field *f = require(key);
+    const void *value = (const char *)from + f->offset;
+    if (!sl_job_has(from, key))
+        return;
+    if (f->kind == SL_JOB_TEXT || f->kind == SL_JOB_SIZES)
+        set_text(to, f, *(const char *const *)value);
+    else
+        memcpy(at(to, f), value, sizes[f->kind]);
+    sl_job_mark(to, key);
 }
 
 sl_err sl_job_set(struct sl_job *job, const char *key, const char *text) {

@@ -51,7 +51,7 @@ struct sl_job {
     int64_t eval_every, eval_samples;
     int64_t checkpoint_every, keep;
     int save; /* enum sl_job_save */
-    const char *init, *cost, *drill;
+    const char *init, *cost;
     bool trace, log_staleness;
     int64_t audit;
     double stall_timeout; /* seconds */
@@ -98,6 +98,8 @@ void sl_job_copy(struct sl_job *to, const struct sl_job *from);
 SL_MUST_CHECK sl_err sl_job_set(struct sl_job *job, const char *key, const char *text);
 bool sl_job_has(const struct sl_job *job, const char *key); /* given? */
 void sl_job_mark(struct sl_job *job, const char *key);      /* counts as given from now on */
+/* Copies a field if it is given. */
+void sl_job_take(struct sl_job *to, const struct sl_job *from, const char *key);
 
 /* Sets the fields of a JSON object. Unknown keys are refused by name, because a job without them
  * would be another job. Keys of older versions are understood ("verdict" is `clip_scope`). */

@@ -88,7 +88,7 @@ refuse() { # STATUS TEXT ARGS...
 sed -i 's/s0:F/s9:F/' 1f1b/forecast.json
 refuse 3 '1f1b/forecast.json: .*no stage' report 1f1b -o y.html
 [ ! -e y.html ] || fail "a page is left"
-refuse 2 '--cost foretells a pipeline' train "${model[@]}" --cost x.cost --steps 1
+refuse 2 '--cost needs a pipeline' train "${model[@]}" --cost x.cost --steps 1
 refuse 1 'has no row for unit' train mlp --models "$SRC_DIR/models" --stages 2 --cost x.cost --steps 1
 refuse 3 'nowhere.cost' train "${model[@]}" --stages 2 --cost nowhere.cost --steps 1
 echo "count: $count forecasts"

@@ -91,7 +91,7 @@ right "${mmt[@]}" --cut branches --workers 4 --batch 8 --micro 4 --steps 3 --sch
 right "${mmt[@]}" --cut branches --stages 8 --workers 3 --batch 8 --micro 4 --steps 3
 refused 1 'has 5 stages along its branches' check "${mmt[@]}" --cut branches --stages 3
 refused 1 'no parallel branches' check mlp --cut branches
-refused 2 "'even' or 'branches'" check "${tiny[@]}" --cut sideways --stages 2
+refused 2 'expected even or branches' check "${tiny[@]}" --cut sideways --stages 2
 
 # Replicas, also of a stage with running statistics, and more of them than micro-batches; Chimera.
 right "${tiny[@]}" --stages 2 --replicas 2 --batch 8 --micro 4 --steps 3

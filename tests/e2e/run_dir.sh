@@ -43,7 +43,7 @@ for case in "cpu tf32" "reference tf32" "reference bf16"; do
     rc=0
     "$SLUICE" train gpt-nano --device "$device" --dtype "$dtype" --steps 1 --out "$work/$dtype" 2>"$work/err" || rc=$?
     [ $rc -eq 1 ] || fail "--dtype $dtype on $device: exit $rc, not 1"
-    grep -q "device '$device' does not compute in it; train with --dtype fp32" "$work/err" ||
+    grep -q "device '$device' does not compute in $dtype; set --dtype to fp32" "$work/err" ||
         fail "--dtype $dtype on $device: $(cat "$work/err")"
     [ ! -e "$work/$dtype" ] || fail "a refused run left its folder"
 done

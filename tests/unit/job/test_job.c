@@ -158,7 +158,6 @@ static void test_check(void **state) {
         {"{}", "replicas", "2", "`replicas` needs a pipeline"},
         {"{}", "slack", "0", "`slack` needs a pipeline"},
         {"{}", "cost", "x.cost", "`cost` needs a pipeline"},
-        {"{}", "drill", "die:0:0", "`drill` needs a pipeline"},
         {"{\"stages\": 3}", "trace", "true", "and `out`"},
         {"{\"stages\": 3}", "log_staleness", "true", "and `out`"},
         {"{}", "resume", "true", "`resume` needs the run directory: set `out`"},

@@ -1,5 +1,5 @@
-/* Where the time of a micro-batch goes. */
-#include "cli/op_times.h"
+/* Time of a micro-batch, kernel by kernel. */
+#include "job/op_times.h"
 
 #include "base/sort.h"
 
@@ -42,29 +42,27 @@ static void add_up(struct sl_arena *arena, const struct sl_program *p, const int
         row->dur_ns += op_ns[i] / rounds;
         row->flops += p->instrs[i].flops;
     }
-    for (int i = 0; i < *count; i++) /* the program goes, its names with it */
+    for (int i = 0; i < *count; i++) /* names outlive the program */
         rows[i].kernel = sl_arena_dup(arena, rows[i].kernel, strlen(rows[i].kernel));
     sl_sort(rows, *count, sizeof *rows, compare_rows);
     *out = rows;
 }
 
-sl_err sl_cli_op_times(const struct sl_args *args, const char *model, int64_t rounds,
+sl_err sl_job_op_times(const struct sl_job *job, const struct sl_job_host *host, int64_t rounds,
                        struct sl_arena *arena, const struct sl_op_time **out, int *count) {
-    struct sl_run_inputs inputs;
-    struct sl_train_config config;
+    struct sl_job_work work;
     struct sl_train *train = NULL;
     sl_err err = SL_OK;
-    SL_TRY_OUT(sl_cli_run_open(args, model, &inputs));
-    SL_TRY_OUT(sl_cli_run_config(args, &inputs, &config));
-    SL_TRY_OUT(sl_cli_run_one_device(&config));
-    config.eval_graph = NULL;
-    SL_TRY_OUT(sl_run_train_open(&config, &train));
+    SL_TRY_OUT(sl_job_open(job, host, &work));
+    work.train.eval_graph = NULL;
+    work.train.optim = (struct sl_optim){0}; /* passes only */
+    SL_TRY_OUT(sl_run_train_open(&work.train, &train));
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     int64_t *op_ns = SL_NEW(arena, int64_t, p->instr_count);
     SL_TRY_OUT(measure(train, rounds, op_ns));
     add_up(arena, p, op_ns, rounds, out, count);
 out:
     sl_run_train_close(train);
-    sl_cli_run_close(&inputs);
+    sl_job_close(&work);
     return err;
 }

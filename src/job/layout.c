@@ -1,0 +1,165 @@
+/* The pipeline of a job: which stage has which nodes, which worker has which stage, by which
+ * schedule and with how much slack. */
+#include "job/parts.h"
+#include "plan/model.h"
+#include "sched/schedule.h"
+#include "search/candidate.h"
+
+#include <stdlib.h>
+
+struct cut {
+    struct sl_arena *arena;
+    int *stage_of;  /* [forward nodes] */
+    int *worker_of; /* [stages] */
+    int stages, workers;
+};
+
+/* Stage s on worker s mod W; in a V, down the workers and back. */
+static sl_err place_stages(const struct sl_schedule *schedule, int64_t stages, int64_t workers,
+                           int *worker_of) {
+    bool v = schedule->layout == SL_LAYOUT_V;
+    if (v && stages != 2 * workers)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s needs two stages per worker, not %lld stages on %lld; use an even "
+                       "number of `stages` and leave out `workers`",
+                       schedule->name, (long long)stages, (long long)workers);
+    for (int64_t s = 0; s < stages; s++)
+        worker_of[s] = (int)(v ? (s < workers ? s : 2 * workers - 1 - s) : s % workers);
+    return SL_OK;
+}
+
+static sl_err cut_stages(const struct sl_job_work *work, const struct sl_schedule *schedule,
+                         struct cut *out) {
+    const struct sl_job *job = &work->job;
+    const struct sl_device_row *device = work->train.device;
+    bool v = schedule->layout == SL_LAYOUT_V, even = job->cut == SL_JOB_CUT_EVEN;
+    if (even)
+        SL_TRY(sl_plan_cut_even(work->graph, device->has_kernel, out->stages, out->stage_of));
+    else
+        SL_TRY(sl_plan_cut_branches(work->graph, device->has_kernel, out->stages, out->stage_of,
+                                    &out->stages));
+    out->workers = v ? (out->stages + 1) / 2 : out->stages;
+    if (job->workers > out->stages)
+        return sl_fail(SL_ERR_USAGE, "`workers`: expected at most one per stage (%d), found %lld",
+                       out->stages, (long long)job->workers);
+    if (job->workers)
+        out->workers = (int)job->workers;
+    out->worker_of = SL_NEW(out->arena, int, out->stages);
+    if (even || v)
+        return place_stages(schedule, out->stages, out->workers, out->worker_of);
+    sl_plan_spread(work->graph, out->stage_of, out->stages, out->workers, out->worker_of);
+    return SL_OK;
+}
+
+/* Replicas of every stage: stage s on workers s*w .. s*w + w-1. Two crossing pipelines: on worker s
+ * and its opposite. */
+static sl_err replicate(const struct sl_job *job, const struct sl_schedule *schedule,
+                        struct cut *cut, struct sl_model_plan_spec *spec) {
+    bool cross = schedule->layout == SL_LAYOUT_CROSS;
+    int64_t width = job->replicas ? job->replicas : cross ? 2 : 1;
+    if (width == 1)
+        return SL_OK;
+    if (cross && width != 2)
+        return sl_fail(SL_ERR_REFUSED, "%s has two `replicas` of every stage", schedule->name);
+    if (cross && cut->stages % 2)
+        return sl_fail(SL_ERR_REFUSED,
+                       "%s needs an even number of stages, not %d: the middle one would have both "
+                       "replicas on one worker",
+                       schedule->name, cut->stages);
+    if (!cross && (cut->workers != cut->stages || schedule->layout == SL_LAYOUT_V))
+        return sl_fail(SL_ERR_REFUSED, "`replicas` needs a worker for every stage; leave out "
+                                       "`workers`, or describe the layout in a plan");
+    int *widths = SL_NEW(cut->arena, int, cut->stages);
+    const int **workers = SL_NEW(cut->arena, const int *, cut->stages);
+    for (int s = 0; s < cut->stages; s++) {
+        int *at = SL_NEW(cut->arena, int, width);
+        for (int r = 0; r < width; r++)
+            at[r] = cross ? (r ? cut->stages - 1 - s : s) : s * (int)width + r;
+        widths[s] = (int)width;
+        workers[s] = at;
+    }
+    spec->width_of = widths;
+    spec->workers_of = workers;
+    spec->worker_count = cut->stages * (cross ? 1 : (int)width);
+    return SL_OK;
+}
+
+static sl_err plan_stages(struct sl_job_work *work, int *stage_of) {
+    const struct sl_train_config *c = &work->train;
+    const struct sl_schedule *schedule;
+    SL_TRY(sl_sched_row_require(work->job.schedule, &schedule));
+    struct cut cut = {.arena = &work->arena, .stage_of = stage_of, .stages = (int)work->job.stages};
+    SL_TRY(cut_stages(work, schedule, &cut));
+    struct sl_model_plan_spec spec = {
+        .graph = work->graph,
+        .stage_of = stage_of,
+        .stage_count = cut.stages,
+        .micro_size = sl_run_train_full_samples(c->batch, c->micros),
+        .split = schedule->splits_backward,
+        .recompute = c->recompute,
+        .optim = &c->optim,
+        .policy = &c->policy,
+        .worker_count = cut.workers,
+        .worker_of = cut.worker_of,
+        .has_kernel = c->device->has_kernel,
+        .dtype = c->dtype,
+        .extra_bytes = c->device->extra_bytes,
+        .threads = c->threads,
+    };
+    SL_TRY(replicate(&work->job, schedule, &cut, &spec));
+    return sl_plan_from_model(&work->arena, &spec, &work->pipe.plan);
+}
+
+/* The plan's schedule and batch are defaults of the job. */
+static sl_err read_plan(struct sl_job_work *work, const struct sl_plan *plan, int *stage_of) {
+    enum { PLAN_LIMIT = 1 << 28 };
+    struct sl_job *job = &work->job;
+    if (!plan) {
+        char *text;
+        size_t length;
+        SL_TRY(sl_file_read(job->plan, PLAN_LIMIT, &text, &length));
+        sl_err err = sl_plan_read(&work->arena, job->plan, text, length, &plan);
+        free(text);
+        SL_TRY(err);
+    }
+    work->pipe.plan = plan;
+    sl_job_resolve(job, "plan", "plan.plan");
+    if (!*job->schedule && plan->schedule)
+        sl_job_resolve(job, "schedule", plan->schedule);
+    if (!sl_job_has(job, "batch") && plan->batch)
+        job->batch = work->train.batch = plan->batch;
+    return sl_plan_stage_of(plan, work->graph, stage_of);
+}
+
+/* The schedule's default slack. Stages that step together need most memory, so that a slack which
+ * fits then fits always; stages with replicas cannot. */
+static int64_t default_slack(const struct sl_job_work *work) {
+    const struct sl_plan *plan = work->pipe.plan;
+    struct sl_sched_opts opts = {.schedule = work->job.schedule,
+                                 .batch = work->train.batch,
+                                 .iters = SL_ASYNC_ITERS,
+                                 .policy = &work->train.policy,
+                                 .global_step = plan->seat_count == plan->stage_count};
+    return sl_sched_row_slack(plan, &opts);
+}
+
+sl_err sl_job_layout(struct sl_job_work *work, const struct sl_plan *plan) {
+    struct sl_job *job = &work->job;
+    int *stage_of = SL_NEW(&work->arena, int, work->graph->forward_count);
+    bool planned = plan || *job->plan;
+    if (planned)
+        SL_TRY(read_plan(work, plan, stage_of));
+    if (!*job->schedule)
+        sl_job_resolve(job, "schedule", "1f1b");
+    if (!planned)
+        SL_TRY(plan_stages(work, stage_of));
+    if (!sl_job_has(job, "slack"))
+        job->slack = default_slack(work);
+    sl_job_mark(job, "slack");
+    sl_job_mark(job, "clip_scope");
+    work->pipe.stage_of = stage_of;
+    work->pipe.schedule = job->schedule;
+    work->pipe.slack = job->slack;
+    work->pipe.global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL;
+    return SL_OK;
+}

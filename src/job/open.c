@@ -1,0 +1,183 @@
+/* Opening a job: every input is read once, every open field gets its value. */
+#include "graph/model.h"
+#include "job/model.h"
+#include "job/parts.h"
+#include "job/stats.h"
+#include "run/inputs.h"
+
+#include <string.h>
+
+void sl_job_resolve(struct sl_job *job, const char *key, const char *value) {
+    SL_ASSERT(sl_job_set(job, key, value) == SL_OK);
+}
+
+/* ---- model and data ---- */
+
+static void resolve_sizes(struct sl_job *job, const struct sl_graph *graph) {
+    struct sl_text text = {0};
+    sl_text_put(&text, "");
+    for (int64_t i = 0; i < graph->sizes.count; i++) {
+        sl_text_printf(&text, "%s%s=", i ? "," : "", graph->sizes.at[i].name);
+        sl_text_put_double(&text, graph->sizes.at[i].value);
+    }
+    job->sizes = "";
+    sl_job_resolve(job, "sizes", text.at);
+    sl_text_free(&text);
+}
+
+static sl_err open_model(struct sl_job_work *work, const struct sl_job_host *host) {
+    struct sl_job *job = &work->job;
+    if (host->graph) {
+        work->graph = host->graph;
+        if (!*job->model)
+            sl_job_resolve(job, "model", host->graph->name);
+    } else {
+        if (!*job->model)
+            return sl_fail(SL_ERR_USAGE, "`model` is missing");
+        SL_TRY(sl_job_model_open(job->model, host->model_dirs, job->sizes, &work->own_graph,
+                                 job->eval_every > 0 ? &work->eval_graph : NULL));
+        SL_TRY(sl_graph_autodiff(work->own_graph));
+        work->graph = work->own_graph;
+    }
+    resolve_sizes(job, work->graph);
+    return SL_OK;
+}
+
+static sl_err open_data(struct sl_job_work *work) {
+    const struct sl_job *job = &work->job;
+    struct sl_data_input *inputs;
+    SL_TRY(sl_run_describe_inputs(&work->arena, work->graph, &inputs));
+    struct sl_data_spec spec = {
+        .source = job->data,
+        .tokenizer = *job->tokenizer ? job->tokenizer : NULL,
+        .inputs = inputs,
+        .input_count = (int)work->graph->inputs.count,
+        .validation = job->validation,
+        .seed = (uint64_t)job->seed,
+    };
+    return sl_data_open(&spec, &work->data);
+}
+
+/* ---- training ---- */
+
+static sl_err use_devices(struct sl_job_work *work) {
+    struct sl_job_devices devices;
+    SL_TRY(sl_job_devices_find(&work->job, &devices));
+    for (int i = 0; i < devices.count; i++) {
+        const char *why = devices.at[i]->missing();
+        if (why)
+            return sl_fail(SL_ERR_SYSTEM, "device '%s' cannot be used here: %s",
+                           devices.at[i]->name, why);
+        work->train.kinds[i] = devices.at[i];
+    }
+    work->train.device = devices.at[0];
+    work->train.kind_count = devices.count > 1 ? devices.count : 0;
+    return SL_OK;
+}
+
+static void set_train(struct sl_job_work *work) {
+    const struct sl_job *job = &work->job;
+    struct sl_train_config *c = &work->train;
+    c->graph = work->graph;
+    c->eval_graph = work->eval_graph;
+    c->data = work->data;
+    c->threads = (int)job->threads;
+    c->dtype = sl_job_activations(job);
+    c->tf32 = job->dtype == SL_JOB_TF32;
+    c->recompute = job->recompute;
+    c->batch = job->batch;
+    c->micros = job->micro;
+    c->steps = job->steps;
+    c->seed = (uint64_t)job->seed;
+    c->clip = job->clip;
+    c->eval_every = job->eval_every;
+    c->eval_samples = job->eval_samples;
+    c->audit = job->audit;
+}
+
+/* Texts of registries, parsed and written back in full: config.json shows every setting. */
+static sl_err set_optimizer(struct sl_job_work *work) {
+    struct sl_job *job = &work->job;
+    struct sl_train_config *c = &work->train;
+    struct sl_text optim = {0}, lr = {0}, policy = {0}, scale = {0};
+    if (!*job->loss_scale)
+        sl_job_resolve(job, "loss_scale", job->dtype == SL_JOB_FP16 ? "dynamic" : "none");
+    SL_TRY(sl_optim_parse(job->optimizer, &c->optim));
+    SL_TRY(sl_optim_policy_parse(job->policy, &c->policy));
+    SL_TRY(sl_optim_lr_parse(job->lr_schedule, job->steps, &c->lr));
+    SL_TRY(sl_optim_loss_scale_parse(job->loss_scale, &c->loss_scale));
+    if (!sl_job_has(job, "lr"))
+        job->lr = c->optim.row->lr;
+    c->base_lr = job->lr;
+    sl_optim_put(&optim, &c->optim);
+    sl_optim_policy_put(&policy, &c->policy);
+    sl_optim_lr_put(&lr, &c->lr);
+    sl_optim_loss_scale_put(&scale, &c->loss_scale);
+    sl_job_resolve(job, "optimizer", optim.at);
+    sl_job_resolve(job, "policy", policy.at);
+    sl_job_resolve(job, "lr_schedule", lr.at);
+    sl_job_resolve(job, "loss_scale", scale.at);
+    sl_text_free(&optim);
+    sl_text_free(&policy);
+    sl_text_free(&lr);
+    sl_text_free(&scale);
+    return SL_OK;
+}
+
+static sl_err set_pipe(struct sl_job_work *work, const struct sl_job_host *host) {
+    static const enum sl_bind_mode binds[] = {
+        [SL_JOB_BIND_AUTO] = SL_BIND_AUTO,
+        [SL_JOB_BIND_CORES] = SL_BIND_CORES,
+        [SL_JOB_BIND_NONE] = SL_BIND_NONE,
+    };
+    const struct sl_job *job = &work->job;
+    work->pipe = (struct sl_pipe_config){
+        .train = &work->train,
+        .comm = host->comm,
+        .bind = binds[job->bind],
+        .lend = job->lend,
+        .trace = job->trace,
+        .staleness = job->log_staleness,
+        .stall_ns = (int64_t)(job->stall_timeout * 1e9),
+    };
+    return host->plan || sl_job_is_pipeline(job) ? sl_job_layout(work, host->plan) : SL_OK;
+}
+
+/* Fields that always have a value count as given in config.json. Open fields of a pipeline, and
+ * files that are not used, stay out. */
+static void mark_resolved(struct sl_job *job) {
+    static const char *const always[] = {
+        "data",      "tokenizer", "validation", "device",        "dtype",        "threads",
+        "recompute", "batch",     "micro",      "steps",         "lr",           "clip",
+        "seed",      "lend",      "bind",       "eval_every",    "eval_samples", "save",
+        "keep",      "trace",     "audit",      "log_staleness", "stall_timeout"};
+    for (int i = 0; i < SL_COUNT(always); i++)
+        sl_job_mark(job, always[i]);
+}
+
+sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
+                   struct sl_job_work *work) {
+    *work = (struct sl_job_work){.start_bytes = sl_job_counted_bytes()};
+    sl_job_copy(&work->job, job);
+    if (host->plan && !*job->plan)
+        sl_job_resolve(&work->job, "plan", "plan.plan");
+    SL_TRY(sl_job_check(&work->job));
+    if (!sl_job_has(job, "stall_timeout"))
+        work->job.stall_timeout = (double)SL_STALL_NS * 1e-9;
+    SL_TRY(open_model(work, host));
+    SL_TRY(open_data(work));
+    SL_TRY(use_devices(work));
+    set_train(work);
+    SL_TRY(set_optimizer(work));
+    SL_TRY(set_pipe(work, host));
+    mark_resolved(&work->job);
+    return sl_job_forecast_make(work);
+}
+
+void sl_job_close(struct sl_job_work *work) {
+    sl_data_close(work->data);
+    sl_graph_close(work->own_graph);
+    sl_graph_close(work->eval_graph);
+    sl_arena_free(&work->arena);
+    sl_job_free(&work->job);
+}

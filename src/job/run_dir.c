@@ -1,0 +1,75 @@
+/* Run directories: the job of a run, and its newest weights. */
+#include "job/model.h"
+#include "job/parts.h"
+
+#include <string.h>
+
+sl_err sl_job_read_run(struct sl_job *job, const char *run) {
+    struct sl_arena arena = {0};
+    const char *config = sl_arena_printf(&arena, "%s/config.json", run),
+               *plan = sl_arena_printf(&arena, "%s/plan.plan", run);
+    sl_err err =
+        sl_file_exists(config)
+            ? sl_job_read_file(job, config)
+            : sl_fail(SL_ERR_INPUT, "%s is not a run directory: it has no config.json", run);
+    if (err == SL_OK && !job->stages && job->cut == SL_JOB_CUT_EVEN && sl_file_exists(plan))
+        sl_job_resolve(job, "plan", plan);
+    sl_arena_free(&arena);
+    return err;
+}
+
+/* One worker needs these fields only. It runs on the first of several devices. */
+static void take_fields(struct sl_job *to, const struct sl_job *from) {
+    static const char *const keys[] = {"data",    "tokenizer", "validation", "device", "dtype",
+                                       "threads", "batch",     "micro",      "seed"};
+    for (int i = 0; i < SL_COUNT(keys); i++)
+        sl_job_take(to, from, keys[i]);
+}
+
+static void keep_first_device(struct sl_job *job) {
+    char *device = sl_arena_dup(&job->text, job->device, strlen(job->device));
+    device[strcspn(device, ",")] = 0;
+    job->device = device;
+}
+
+static sl_err resolve(const struct sl_job *given, const char *run, int64_t samples,
+                      struct sl_job *job) {
+    struct sl_job stored;
+    sl_job_init(&stored);
+    sl_err err = sl_job_read_run(&stored, run);
+    take_fields(job, &stored);
+    sl_job_free(&stored);
+    SL_TRY(err);
+    keep_first_device(job);
+    take_fields(job, given);
+    job->batch = samples ? samples : (job->batch + job->micro - 1) / job->micro;
+    job->micro = 1;
+    return SL_OK;
+}
+
+sl_err sl_job_eval_open(const struct sl_job *given, const char *run, int64_t samples,
+                        struct sl_job_eval *out) {
+    struct sl_arena arena = {0};
+    struct sl_graph *graph = NULL;
+    struct sl_job job;
+    sl_err err = SL_OK;
+    *out = (struct sl_job_eval){0};
+    sl_job_init(&job);
+    SL_TRY_OUT(resolve(given, run, samples, &job));
+    SL_TRY_OUT(
+        sl_job_model_open(sl_arena_printf(&arena, "%s/model.model", run), NULL, "", NULL, &graph));
+    SL_TRY_OUT(sl_job_open(&job, &(struct sl_job_host){.graph = graph}, &out->work));
+    out->work.train.optim = (struct sl_optim){0};
+    SL_TRY_OUT(sl_run_train_open(&out->work.train, &out->train));
+    SL_TRY_OUT(sl_run_train_load(out->train, run, true));
+out:
+    out->work.own_graph = graph;
+    sl_job_free(&job);
+    sl_arena_free(&arena);
+    return err;
+}
+
+void sl_job_eval_close(struct sl_job_eval *eval) {
+    sl_run_train_close(eval->train);
+    sl_job_close(&eval->work);
+}

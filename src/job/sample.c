@@ -1,0 +1,116 @@
+/* Text from a trained language model. */
+#include "job/sample.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RNG_STREAM = 99 };
+
+static sl_err find_ports(struct sl_job_sampler *s) {
+    const struct sl_train *train = s->eval.train;
+    const struct sl_program *p = train->worker->programs[sl_run_train_eval_program(train)];
+    const struct sl_graph *graph = train->config.graph;
+    for (int i = 0; i < p->inputs.count; i++)
+        if (strcmp(graph->inputs.at[p->inputs.at[i].index].name, "tokens") == 0)
+            s->tokens = &p->inputs.at[i];
+    s->logits = sl_run_train_find_output(train, "logits");
+    s->tokenizer = sl_data_tokenizer(train->config.data);
+    if (!s->tokens || !s->logits || !s->tokenizer)
+        return sl_fail(SL_ERR_REFUSED,
+                       "this run cannot write text: that takes an input 'tokens', an output "
+                       "'logits' and a tokenizer (text data)");
+    s->context = s->tokens->operand.numel;
+    s->vocab = s->logits->operand.numel / s->context;
+    if (s->logits->operand.numel != s->context * s->vocab || s->vocab < 2)
+        return sl_fail(SL_ERR_REFUSED, "the output 'logits' is not one row of scores per token");
+    return SL_OK;
+}
+
+sl_err sl_job_sampler_open(const struct sl_job *job, const char *run,
+                           const struct sl_job_sample_options *options, const char *prompt,
+                           struct sl_job_sampler *s) {
+    *s = (struct sl_job_sampler){.options = *options};
+    if (!*prompt)
+        return sl_fail(SL_ERR_USAGE, "`prompt`: expected at least one character");
+    SL_TRY(sl_job_eval_open(job, run, 1, &s->eval));
+    SL_TRY(find_ports(s));
+    s->window = sl_realloc(NULL, sizeof *s->window * (size_t)s->context);
+    s->scores = sl_realloc(NULL, sizeof *s->scores * (size_t)s->logits->operand.numel);
+    sl_data_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), true, &s->text);
+    for (int64_t i = 0; i < s->text.count; i++)
+        if (s->text.at[i] >= s->vocab)
+            return sl_fail(SL_ERR_INPUT, "the prompt has a token that the model does not know");
+    return SL_OK;
+}
+
+void sl_job_sampler_close(struct sl_job_sampler *s) {
+    free(s->window);
+    free(s->scores);
+    SL_VEC_FREE(&s->text);
+    sl_job_eval_close(&s->eval);
+}
+
+static int compare_down(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* The lowest score that may be drawn. */
+static float find_cutoff(const struct sl_job_sampler *s, const float *row) {
+    int64_t top = s->options.top;
+    if (top <= 0 || top >= s->vocab)
+        return -INFINITY;
+    float *sorted = sl_realloc(NULL, sizeof *sorted * (size_t)s->vocab);
+    memcpy(sorted, row, sizeof *sorted * (size_t)s->vocab);
+    qsort(sorted, (size_t)s->vocab, sizeof *sorted, compare_down);
+    float cutoff = sorted[top - 1];
+    free(sorted);
+    return cutoff;
+}
+
+static int32_t draw(const struct sl_job_sampler *s, const float *row) {
+    double temperature = s->options.temperature, sum = 0;
+    int64_t best = 0;
+    for (int64_t k = 1; k < s->vocab; k++)
+        if (row[k] > row[best])
+            best = k;
+    if (temperature <= 0)
+        return (int32_t)best;
+    float cutoff = find_cutoff(s, row);
+    for (int64_t k = 0; k < s->vocab; k++)
+        sum += row[k] >= cutoff ? exp(((double)row[k] - (double)row[best]) / temperature) : 0;
+    double left = sum * sl_rng_uniform((uint64_t)s->options.seed, RNG_STREAM, (uint64_t)s->drawn);
+    for (int64_t k = 0; k < s->vocab; k++) {
+        left -= row[k] >= cutoff ? exp(((double)row[k] - (double)row[best]) / temperature) : 0;
+        if (left < 0)
+            return (int32_t)k;
+    }
+    return (int32_t)best;
+}
+
+/* Scores for the token after the text. */
+static sl_err score(struct sl_job_sampler *s, const float **row) {
+    struct sl_worker *worker = s->eval.train->worker;
+    int64_t used = s->text.count < s->context ? s->text.count : s->context;
+    struct sl_pass pass = {.program = sl_run_train_eval_program(s->eval.train)};
+    memset(s->window, 0, sizeof *s->window * (size_t)s->context);
+    memcpy(s->window, s->text.at + s->text.count - used, sizeof *s->window * (size_t)used);
+    SL_TRY(sl_run_worker_put(worker, 0, s->tokens, s->window));
+    SL_TRY(sl_run_worker_pass(worker, &pass));
+    SL_TRY(sl_run_worker_get(worker, 0, s->logits, s->scores));
+    *row = s->scores + (used - 1) * s->vocab;
+    return SL_OK;
+}
+
+sl_err sl_job_sampler_next(struct sl_job_sampler *s, struct sl_str *out) {
+    const float *row;
+    SL_TRY(score(s, &row));
+    int32_t token = draw(s, row);
+    s->drawn++;
+    SL_PUSH(&s->text, token);
+    *out = sl_data_tokenizer_decode(s->tokenizer, token);
+    return SL_OK;
+}

@@ -1,0 +1,35 @@
+/* Text from a trained language model, token by token. */
+#ifndef SL_JOB_SAMPLE_H
+#define SL_JOB_SAMPLE_H
+
+#include "data/tokenizer.h"
+#include "job/work.h"
+
+struct sl_job_sample_options {
+    double temperature; /* 0: always the most probable token */
+    int64_t top;        /* draw from so many tokens with the highest scores; 0: all */
+    int64_t seed;       /* of the draws */
+};
+
+struct sl_job_sampler {
+    struct sl_job_eval eval;
+    struct sl_job_sample_options options;
+    const struct sl_program_port *tokens, *logits;
+    const struct sl_tokenizer *tokenizer;
+    int64_t context, vocab;
+    int32_t *window; /* [context] */
+    float *scores;   /* [context, vocab] */
+    struct sl_tokens text;
+    int64_t drawn; /* tokens */
+};
+
+/* Opens a run (sl_job_eval_open) with `prompt` as the text so far. SL_ERR_REFUSED: it is not a
+ * language model with a tokenizer. Close it even after an error. */
+SL_MUST_CHECK sl_err sl_job_sampler_open(const struct sl_job *job, const char *run,
+                                         const struct sl_job_sample_options *options,
+                                         const char *prompt, struct sl_job_sampler *out);
+void sl_job_sampler_close(struct sl_job_sampler *sampler);
+/* Draws the next token; *out are its bytes, valid until the sampler is closed. */
+SL_MUST_CHECK sl_err sl_job_sampler_next(struct sl_job_sampler *sampler, struct sl_str *out);
+
+#endif

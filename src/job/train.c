@@ -1,0 +1,211 @@
+/* Training an opened job.
+ *
+ *   session callback ──> measure into the outcome ──> caller's callback, with the current speed
+ */
+#include "job/train.h"
+
+#include "base/clock.h"
+#include "graph/model.h"
+#include "report/picture.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t pace_ns =
+    30000000000; /* until the first checkpoint, and minimum between two */
+
+struct training {
+    struct sl_job_work *work;
+    const struct sl_job_watch *watch;
+    struct sl_job_outcome *out;
+    int64_t first_step; /* finished before this session */
+    struct sl_text trace;
+    int64_t *busy_ns;  /* [workers] over all timelines, */
+    int64_t traced_ns; /* and their total length */
+};
+
+/* ---- callbacks ---- */
+
+static void on_start(void *ctx, const struct sl_session_start *start) {
+    struct training *t = ctx;
+    const struct sl_comm *comm = t->work->pipe.comm;
+    if (comm && start->rank_bytes) {
+        size_t bytes = sizeof *start->rank_bytes * (size_t)comm->ranks;
+        t->out->rank_bytes = memcpy(sl_realloc(NULL, bytes), start->rank_bytes, bytes);
+    }
+    if (t->watch->on_start)
+        t->watch->on_start(t->watch->ctx, start);
+    t->first_step = start->step;
+    t->out->start_ns = sl_clock_ns();
+}
+
+static void on_end(void *ctx) {
+    struct training *t = ctx;
+    sl_job_stats_hold(&t->out->stats);
+}
+
+static void on_step(void *ctx, const struct sl_step_report *r) {
+    struct training *t = ctx;
+    struct sl_job_stats *stats = &t->out->stats;
+    sl_job_stats_step(stats, r);
+    struct sl_job_speed speed = {
+        .rate = sl_job_stats_rate(stats) * (double)t->out->items.per_sample,
+        .left_ns = sl_job_stats_left_ns(stats, t->work->train.steps - r->step),
+        .peak = r->peak_share * sl_job_stats_pace(stats, r)};
+    if (t->watch->on_step)
+        t->watch->on_step(t->watch->ctx, r, &speed);
+}
+
+/* Reports of earlier steps are missing: the speed is the mean since the start. */
+static void on_provisional(void *ctx, const struct sl_step_report *r) {
+    struct training *t = ctx;
+    const struct sl_train_config *c = &t->work->train;
+    double steps = (double)(r->step - t->first_step),
+           ns = (double)(sl_clock_ns() - t->out->start_ns);
+    double items = (double)(c->batch * t->out->items.per_sample);
+    struct sl_job_speed speed = {.rate = steps * items / ns * 1e9,
+                                 .left_ns = (int64_t)(ns / steps * (double)(c->steps - r->step)),
+                                 .peak = NAN};
+    if (t->watch->on_provisional)
+        t->watch->on_provisional(t->watch->ctx, r, &speed);
+}
+
+static void on_eval(void *ctx, const struct sl_eval_report *r) {
+    struct training *t = ctx;
+    if (t->watch->on_eval)
+        t->watch->on_eval(t->watch->ctx, r);
+}
+
+static void on_save(void *ctx, const struct sl_save_report *r, int64_t every) {
+    struct training *t = ctx;
+    struct sl_job_saves *saves = &t->out->saves;
+    saves->count++;
+    saves->stall_ns += r->stall_ns;
+    saves->write_ns += r->write_ns;
+    saves->cpu_ns += r->cpu_ns;
+    saves->concurrent += r->beside;
+    saves->concurrent_stall_ns += r->beside ? r->stall_ns : 0;
+    if (t->watch->on_save)
+        t->watch->on_save(t->watch->ctx, r, every);
+    if (every)
+        saves->every = every;
+}
+
+/* Idle shares cover all timelines. The first one is drawn, and the last one replaces it. */
+static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step) {
+    struct training *t = ctx;
+    struct sl_arena arena = {0};
+    struct sl_picture picture;
+    if (t->watch->on_trace)
+        t->watch->on_trace(t->watch->ctx, timeline);
+    if (!t->busy_ns)
+        return;
+    for (int w = 0; w < timeline->lane_count; w++)
+        for (int64_t i = 0; i < timeline->lanes[w].count; i++) {
+            const struct sl_span *span = &timeline->lanes[w].at[i];
+            if (span->action.kind != SL_SEND && span->action.kind != SL_RECV)
+                t->busy_ns[w] += span->end_ns - span->start_ns;
+        }
+    t->traced_ns += timeline->end_ns;
+    if (t->trace.length > 0 && step < t->work->train.steps)
+        return;
+    t->trace.length = 0;
+    sl_report_picture_build(&arena, timeline, timeline->sched->name, t->work->graph->name,
+                            &picture);
+    sl_report_trace(&picture, &t->trace);
+    sl_arena_free(&arena);
+}
+
+/* ---- the session ---- */
+
+/* Texts of the run directory. */
+struct texts {
+    struct sl_text config, model, plan, forecast;
+};
+
+static void write_texts(const struct sl_job_work *work, struct texts *out) {
+    sl_job_write(&work->job, &out->config);
+    sl_graph_model_write(work->graph, &out->model);
+    if (work->pipe.plan)
+        sl_plan_write(work->pipe.plan, &out->plan);
+    if (work->forecast.cost)
+        sl_report_forecast_write(&work->forecast, &out->forecast);
+}
+
+static void free_texts(struct texts *texts) {
+    sl_text_free(&texts->config);
+    sl_text_free(&texts->model);
+    sl_text_free(&texts->plan);
+    sl_text_free(&texts->forecast);
+}
+
+static struct sl_session_config configure(struct training *t, const struct texts *texts) {
+    const struct sl_job *job = &t->work->job;
+    return (struct sl_session_config){
+        .run = *job->out ? job->out : NULL,
+        .config = texts->config.at,
+        .model = texts->model.at,
+        .plan_text = texts->plan.at,
+        .forecast = texts->forecast.at,
+        .init = *job->init ? job->init : NULL,
+        .checkpoint_every = job->checkpoint_every,
+        .pace_ns = sl_job_has(job, "checkpoint_every") ? 0 : pace_ns,
+        .save_stops = job->save == SL_JOB_SAVE_SYNC,
+        .keep = (int)job->keep,
+        .resume = job->resume,
+        .peak_flops = t->watch->peak_flops,
+        .stop = t->watch->stop,
+        .ctx = t,
+        .on_start = on_start,
+        .on_end = on_end,
+        .on_step = on_step,
+        .on_provisional = on_provisional,
+        .on_eval = on_eval,
+        .on_trace = on_trace,
+        .on_save = on_save,
+    };
+}
+
+static sl_err save_trace(struct training *t) {
+    struct sl_text path = {0};
+    int workers = t->work->pipe.plan ? t->work->pipe.plan->worker_count : 0;
+    if (t->traced_ns == 0)
+        return SL_OK;
+    t->out->bubbles = sl_realloc(NULL, sizeof *t->out->bubbles * (size_t)workers);
+    for (int w = 0; w < workers; w++)
+        t->out->bubbles[w] = 1.0 - (double)t->busy_ns[w] / (double)t->traced_ns;
+    sl_text_printf(&path, "%s/timeline.trace.json", t->work->job.out);
+    sl_err err = sl_file_write(path.at, t->trace.at, t->trace.length);
+    sl_text_free(&path);
+    return err;
+}
+
+sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
+                    struct sl_job_outcome *out) {
+    struct training t = {.work = work, .watch = watch, .out = out};
+    struct texts texts = {0};
+    *out = (struct sl_job_outcome){.items = sl_job_items(work->graph)};
+    sl_job_stats_open(&out->stats, work->start_bytes);
+    if (work->job.trace)
+        t.busy_ns = SL_NEW(&work->arena, int64_t, work->pipe.plan->worker_count);
+    if (watch->trace_steps && work->pipe.plan) {
+        work->pipe.trace_steps = work->job.trace ? 0 : watch->trace_steps;
+        work->pipe.trace = true;
+    }
+    write_texts(work, &texts);
+    struct sl_session_config session = configure(&t, &texts);
+    sl_err err = sl_pipe_session_run(&session, &work->pipe, &out->result);
+    if (out->result.abandoned)
+        return err;
+    if (err == SL_OK)
+        err = save_trace(&t);
+    sl_text_free(&t.trace);
+    free_texts(&texts);
+    return err;
+}
+
+void sl_job_outcome_free(struct sl_job_outcome *outcome) {
+    free(outcome->rank_bytes);
+    free(outcome->bubbles);
+}

@@ -1,0 +1,56 @@
+/* Training an opened job: runs the session and measures it. */
+#ifndef SL_JOB_TRAIN_H
+#define SL_JOB_TRAIN_H
+
+#include "job/stats.h"
+#include "job/work.h"
+
+/* Speed of a run after a step. */
+struct sl_job_speed {
+    double rate;     /* items (sl_job_items) per second */
+    int64_t left_ns; /* until the last step */
+    double peak;     /* share of the devices' peak; NAN: not known */
+};
+
+/* Callbacks of rank 0, from the thread of sl_job_train; each may be NULL. */
+struct sl_job_watch {
+    void *ctx;
+    const volatile sig_atomic_t *stop; /* not 0: finish the step, save, return */
+    double peak_flops;                 /* sl_job_peak_flops; 0: not known */
+    int64_t trace_steps; /* > 0: measure timelines of so many steps, for a live display */
+    void (*on_start)(void *ctx, const struct sl_session_start *start);
+    void (*on_step)(void *ctx, const struct sl_step_report *report,
+                    const struct sl_job_speed *speed);
+    /* A step of an asynchronous pipeline of several ranks, before its final report. */
+    void (*on_provisional)(void *ctx, const struct sl_step_report *report,
+                           const struct sl_job_speed *speed);
+    void (*on_eval)(void *ctx, const struct sl_eval_report *report);
+    void (*on_trace)(void *ctx, const struct sl_timeline *timeline);
+    /* A checkpoint is durable; `every`: steps until the next one, 0: not paced. */
+    void (*on_save)(void *ctx, const struct sl_save_report *report, int64_t every);
+};
+
+/* Checkpoints of a run, added up. */
+struct sl_job_saves {
+    int64_t count, concurrent; /* concurrent: written while steps ran */
+    int64_t stall_ns, write_ns, cpu_ns, concurrent_stall_ns;
+    int64_t every; /* latest pace in steps; 0: none */
+};
+
+struct sl_job_outcome {
+    struct sl_session_result result;
+    struct sl_job_stats stats;
+    struct sl_job_items items;
+    struct sl_job_saves saves;
+    int64_t *rank_bytes; /* [ranks] predicted; NULL: not known */
+    double *bubbles;     /* [workers] idle share, if the job traces; else NULL */
+    int64_t start_ns;    /* by sl_clock_ns */
+};
+
+/* Trains, and writes RUN/timeline.trace.json if the job traces. After result.abandoned a worker is
+ * stuck: neither close `work` nor free the outcome. Free the outcome even after an error. */
+SL_MUST_CHECK sl_err sl_job_train(struct sl_job_work *work, const struct sl_job_watch *watch,
+                                  struct sl_job_outcome *out);
+void sl_job_outcome_free(struct sl_job_outcome *outcome);
+
+#endif

@@ -1,0 +1,85 @@
+/* An opened job: model, data, devices, plan and schedule options, each read or built once.
+ *
+ *   sl_job ──sl_job_open──> sl_job_work ──sl_job_train──> sl_job_outcome, run directory
+ *                                       ──sl_pipe_check──> report
+ *          ──sl_job_open_eval──> sl_job_eval: weights of a run directory, to evaluate or sample
+ *
+ * Opening resolves what the job leaves open and records it in work->job, so that config.json shows
+ * every value that the run used:
+ *
+ *   batch, schedule   the plan's, if the job gives none
+ *   slack             the schedule's default, if memory and staleness allow it (sl_sched_row_slack)
+ *   lr                the optimizer's usual one
+ *   loss_scale        dynamic for fp16, else none
+ *   sizes             all sizes of the model
+ *   plan              "plan.plan": the copy in the run directory
+ */
+#ifndef SL_JOB_WORK_H
+#define SL_JOB_WORK_H
+
+#include "job/job.h"
+#include "pipe/pipe.h"
+#include "report/forecast.h"
+#include "run/session.h"
+
+/* What the process provides. All of it may be NULL. */
+struct sl_job_host {
+    const char *const *model_dirs; /* search path of models by name; ends with NULL */
+    const struct sl_graph *graph;  /* differentiated; used instead of reading `model` */
+    const struct sl_plan *plan;    /* used instead of reading `plan` */
+    struct sl_comm *comm;          /* ranks; NULL: one process */
+};
+
+/* Do not move it: its parts point to each other. */
+struct sl_job_work {
+    struct sl_job job; /* resolved */
+    struct sl_arena arena;
+    const struct sl_graph *graph;
+    struct sl_graph *own_graph, *eval_graph; /* eval_graph: only if the job evaluates */
+    struct sl_data *data;
+    struct sl_train_config train;
+    struct sl_pipe_config pipe; /* pipe.plan is NULL for one worker */
+    struct sl_forecast forecast;
+    int64_t start_bytes; /* memory of the process before anything was opened */
+};
+
+/* Checks the job (sl_job_check), opens what it names and builds its plan. The job is copied. Close
+ * `out` even after an error. */
+SL_MUST_CHECK sl_err sl_job_open(const struct sl_job *job, const struct sl_job_host *host,
+                                 struct sl_job_work *out);
+void sl_job_close(struct sl_job_work *work);
+
+/* Every rank calls: SL_ERR_PEER or SL_ERR_USAGE if program, model, data or plan differ between
+ * ranks, or if there are more ranks than workers. One process: SL_OK. */
+SL_MUST_CHECK sl_err sl_job_agree(const struct sl_job_work *work);
+
+/* A device by name; SL_ERR_USAGE with the nearest name. It may be missing on this machine. */
+SL_MUST_CHECK sl_err sl_job_device_find(const char *name, const struct sl_device_row **out);
+
+/* Tokens if the first loss counts items of an input, else samples. */
+struct sl_job_items {
+    const char *name;
+    int64_t per_sample;
+};
+struct sl_job_items sl_job_items(const struct sl_graph *graph);
+
+/* Flops per second that the devices in use can reach; 0: not known. Takes about 30 ms on a CPU,
+ * which it measures. */
+double sl_job_peak_flops(const struct sl_job_work *work);
+
+/* ---- run directories ---- */
+
+/* Sets the fields of RUN/config.json. A pipeline without `stages` uses RUN/plan.plan. */
+SL_MUST_CHECK sl_err sl_job_read_run(struct sl_job *job, const char *run);
+
+/* The newest weights of a run, on one worker. `job`: fields that replace those of the run. `samples`
+ * per micro-batch; 0: those of the run. Close `out` even after an error. */
+struct sl_job_eval {
+    struct sl_job_work work;
+    struct sl_train *train; /* forward passes only */
+};
+SL_MUST_CHECK sl_err sl_job_eval_open(const struct sl_job *job, const char *run, int64_t samples,
+                                      struct sl_job_eval *out);
+void sl_job_eval_close(struct sl_job_eval *eval);
+
+#endif
