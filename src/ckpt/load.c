@@ -27,7 +27,7 @@ static sl_err fail_absent(const struct sl_ckpt *ckpt, const struct sl_ckpt_entry
     if (entry->policy)
         return sl_fail(SL_ERR_INPUT,
                        "%s has no tensor '%s', which policy '%s' keeps from step to step; resume "
-                       "with the policy of the run, or start from its weights with --init",
+                       "with the policy of the run, or start from its weights with `init`",
                        sl_ckpt_dir(ckpt), entry->name, entry->policy);
     return sl_fail(SL_ERR_INPUT, "%s has no tensor '%s'; it was written by another model",
                    sl_ckpt_dir(ckpt), entry->name);
@@ -40,7 +40,7 @@ static sl_err fail_shape(const struct sl_ckpt *ckpt, const struct sl_ckpt_entry 
     memcpy(want.dim, entry->shape->dim, sizeof *want.dim * (size_t)entry->shape->rank);
     return sl_fail(SL_ERR_INPUT,
                    "%s: tensor '%s' is %s, the model wants %s; it was written by another "
-                   "model, or with other sizes (--set)",
+                   "model, or with other sizes (`sizes`)",
                    sl_ckpt_dir(ckpt), entry->name, sl_ckpt_tensor_text(tensor, have_text),
                    sl_ckpt_tensor_text(&want, want_text));
 }
@@ -64,7 +64,7 @@ static sl_err check_data(const struct sl_ckpt *ckpt, uint64_t data) {
     if (saved && strcmp(saved, text) != 0)
         return sl_fail(SL_ERR_REFUSED,
                        "%s was trained on other data (or another seed, split or objective); resume "
-                       "with the same --data and --seed, or start from its weights with --init",
+                       "with the same `data` and `seed`, or start from its weights with `init`",
                        sl_ckpt_dir(ckpt));
     return SL_OK;
 }
@@ -75,7 +75,7 @@ static sl_err check_count(const struct sl_ckpt *ckpt, int64_t count) {
     return sl_fail(SL_ERR_INPUT,
                    "%s holds %lld tensors, the model and its optimizer have %lld; resume "
                    "with the model, sizes, optimizer and policy of the run, or start from its "
-                   "weights with --init",
+                   "weights with `init`",
                    sl_ckpt_dir(ckpt), (long long)sl_ckpt_count(ckpt), (long long)count);
 }
 

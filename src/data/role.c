@@ -98,7 +98,7 @@ sl_err sl_data_bad_value(const struct sl_data_bound *bound, int64_t value, const
     return sl_fail(
         SL_ERR_INPUT,
         "%s: the value %lld is not in [0, %lld), which input '%s' of the model takes; try "
-        "a model with a larger size there (--set), or another tokenizer",
+        "a model with a larger size there (`sizes`), or another tokenizer",
         file, (long long)value, (long long)bound->want.below, bound->want.name);
 }
 

@@ -62,7 +62,7 @@ static sl_err override(struct sl_eval *ev, const struct sl_stmt *stmt, struct sl
         return SL_OK;
     if (whole && (number != floor(number) || fabs(number) > (double)SL_MAX_NUMEL)) {
         if (set)
-            return sl_fail(SL_ERR_USAGE, "--set %s=%g: '%s' is a whole number", set->name, number,
+            return sl_fail(SL_ERR_USAGE, "`sizes` %s=%g: '%s' is a whole number", set->name, number,
                            set->name);
         return sl_lex_fail_at(ev->lex, with->pos, "'%.*s' is a whole number",
                               (int)with->name.length, with->name.at);
@@ -107,11 +107,11 @@ sl_err sl_graph_model_parse_sets(const char *text, struct sl_arena *arena,
         if (length == 0)
             continue;
         if (!equals || equals == item) {
-            err = sl_fail(SL_ERR_USAGE, "--set: '%s' is not NAME=VALUE", item);
+            err = sl_fail(SL_ERR_USAGE, "`sizes`: '%s' is not NAME=VALUE", item);
             goto out;
         }
         *equals = 0;
-        SL_TRY_OUT(sl_parse_double(equals + 1, "--set", &set.value));
+        SL_TRY_OUT(sl_parse_double(equals + 1, "`sizes`", &set.value));
         SL_PUSH(&sets, set);
     }
     options->set_count = (int)sets.count;
@@ -128,7 +128,7 @@ sl_err sl_graph_eval_check_sets(struct sl_eval *ev) {
         for (int64_t j = 0; j < ev->graph->sizes.count; j++)
             known |= strcmp(ev->graph->sizes.at[j].name, name) == 0;
         if (!known)
-            return sl_fail(SL_ERR_USAGE, "--set %s: model '%s' has no size '%s'%s", name,
+            return sl_fail(SL_ERR_USAGE, "`sizes` %s: model '%s' has no size '%s'%s", name,
                            ev->graph->name, name, suggest_size(ev, name));
     }
     return SL_OK;

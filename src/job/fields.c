@@ -12,65 +12,63 @@ static const char *const cuts[] = {"even", "branches", NULL};
 static const char *const binds[] = {"auto", "cores", "none", NULL};
 static const char *const saves[] = {"async", "sync", NULL};
 
-#define TEXT(name, fallback, brief)                                                                \
-    { #name, SL_JOB_TEXT, offsetof(struct sl_job, name), fallback, 0, 0, NULL, false, brief }
-#define INT(name, fallback, low, high, brief)                                                      \
-    { #name, SL_JOB_INT, offsetof(struct sl_job, name), fallback, low, high, NULL, false, brief }
-#define NUMBER(name, fallback, low, high, brief)                                                   \
-    { #name, SL_JOB_NUMBER, offsetof(struct sl_job, name), fallback, low, high, NULL, false, brief }
-#define FLAG(name, brief)                                                                          \
-    { #name, SL_JOB_FLAG, offsetof(struct sl_job, name), NULL, 0, 0, NULL, false, brief }
-#define CHOICE(name, choices, brief)                                                               \
-    { #name, SL_JOB_CHOICE, offsetof(struct sl_job, name), NULL, 0, 0, choices, false, brief }
-#define LOCAL(name, kind, brief)                                                                   \
-    { #name, kind, offsetof(struct sl_job, name), NULL, 0, 0, NULL, true, brief }
+#define ROW(name, kind, fallback, low, high, choices, role, brief)                                 \
+    { #name, kind, offsetof(struct sl_job, name), fallback, low, high, choices, role, brief }
+#define TEXT(name, fallback, role, brief)                                                          \
+    ROW(name, SL_JOB_TEXT, fallback, 0, 0, NULL, SL_JOB_##role, brief)
+#define INT(name, fallback, low, high, role, brief)                                                \
+    ROW(name, SL_JOB_INT, fallback, low, high, NULL, SL_JOB_##role, brief)
+#define NUMBER(name, fallback, low, high, role, brief)                                             \
+    ROW(name, SL_JOB_NUMBER, fallback, low, high, NULL, SL_JOB_##role, brief)
+#define FLAG(name, role, brief) ROW(name, SL_JOB_FLAG, NULL, 0, 0, NULL, SL_JOB_##role, brief)
+#define CHOICE(name, choices, role, brief)                                                         \
+    ROW(name, SL_JOB_CHOICE, NULL, 0, 0, choices, SL_JOB_##role, brief)
 
 #define ANY ((double)INT64_MAX)
 
 const struct sl_job_field sl_job_fields[] = {
-    TEXT(model, NULL, "model: name or path"),
-    {"sizes", SL_JOB_SIZES, offsetof(struct sl_job, sizes), NULL, 0, 0, NULL, false,
-     "sizes of the model"},
-    TEXT(data, "synthetic", "data source: file, KIND:file or 'synthetic'"),
-    TEXT(tokenizer, NULL, "tokenizer of text data"),
-    NUMBER(validation, "0.1", 0, 1e15, "fraction (below 1) or number of samples held out"),
-    TEXT(device, "cpu", "device, or several that workers take in turn"),
-    CHOICE(dtype, dtypes, "type of activations and products"),
-    INT(threads, "1", 1, 1024, "threads of a worker"),
-    FLAG(recompute, "keep only the inputs of a stage and recompute the rest"),
-    INT(batch, "8", 1, 1 << 30, "samples per optimizer step"),
-    INT(micro, "1", 1, 1 << 30, "micro-batches per optimizer step"),
-    INT(steps, "100", 0, ANY, "optimizer steps"),
-    TEXT(optimizer, "adamw", "optimizer and its settings"),
-    TEXT(policy, "none", "staleness policy"),
-    TEXT(lr_schedule, "constant", "learning rate over the steps"),
-    NUMBER(lr, NULL, 0, 1e6, "learning rate; default: the optimizer's"),
-    NUMBER(clip, "1", 0, 1e30, "maximum norm of the gradient; 0: none"),
-    TEXT(loss_scale, NULL, "loss scaling; default: dynamic for fp16"),
-    INT(seed, "1", 0, ANY, "seed of initial weights, data order and dropout"),
-    TEXT(schedule, NULL, "schedule; default: the plan's, else 1f1b"),
-    CHOICE(clip_scope, scopes, "clip and skip by the global norm, or stage by stage"),
-    INT(slack, NULL, 0, 1 << 20, "micro-batches that may wait between stages"),
-    TEXT(plan, NULL, "plan file: stages and workers"),
-    INT(stages, NULL, 1, 4096, "stages to cut the model into"),
-    CHOICE(cut, cuts, "how to cut"),
-    INT(workers, NULL, 1, 4096, "workers that hold the stages"),
-    INT(replicas, NULL, 1, 4096, "replicas of every stage"),
-    CHOICE(bind, binds, "binding of workers to cores"),
-    FLAG(lend, "idle workers do pieces of others' work"),
-    INT(eval_every, NULL, 0, ANY, "steps between evaluations; 0: none"),
-    INT(eval_samples, "64", 1, ANY, "samples of an evaluation"),
-    INT(checkpoint_every, NULL, 0, ANY, "steps between checkpoints; default: by their cost"),
-    CHOICE(save, saves, "write checkpoints while training, or stop for them"),
-    INT(keep, "2", 0, 1 << 30, "checkpoints to keep; 0: all"),
-    TEXT(init, NULL, "run or checkpoint whose weights are the initial ones"),
-    TEXT(cost, NULL, "cost file for a forecast"),
-    FLAG(trace, "measure the pipeline"),
-    FLAG(log_staleness, "log how stale the weights of each pass are"),
-    INT(audit, NULL, 0, ANY, "repeat one of so many actions and compare the bits; 0: none"),
-    NUMBER(stall_timeout, NULL, 0, 1e9, "seconds before an action may count as stalled"),
-    LOCAL(out, SL_JOB_TEXT, "run directory"),
-    LOCAL(resume, SL_JOB_FLAG, "continue the run in `out`, or start it"),
+    TEXT(model, NULL, RESULT, "model: name or path"),
+    ROW(sizes, SL_JOB_SIZES, NULL, 0, 0, NULL, SL_JOB_RESULT, "sizes of the model"),
+    TEXT(data, "synthetic", RESULT, "data source: file, KIND:file or 'synthetic'"),
+    TEXT(tokenizer, NULL, RESULT, "tokenizer of text data"),
+    NUMBER(validation, "0.1", 0, 1e15, RESULT, "fraction (below 1) or number of samples held out"),
+    TEXT(device, "cpu", RESULT, "device, or several that workers take in turn"),
+    CHOICE(dtype, dtypes, RESULT, "type of activations and products"),
+    INT(threads, "1", 1, 1024, RESULT, "threads of a worker"),
+    FLAG(recompute, WAY, "keep only the inputs of a stage and recompute the rest"),
+    INT(batch, "8", 1, 1 << 30, RESULT, "samples per optimizer step"),
+    INT(micro, "1", 1, 1 << 30, RESULT, "micro-batches per optimizer step"),
+    INT(steps, "100", 0, ANY, RESULT, "optimizer steps"),
+    TEXT(optimizer, "adamw", RESULT, "optimizer and its settings"),
+    TEXT(policy, "none", RESULT, "staleness policy"),
+    TEXT(lr_schedule, "constant", RESULT, "learning rate over the steps"),
+    NUMBER(lr, NULL, 0, 1e6, RESULT, "learning rate; default: the optimizer's"),
+    NUMBER(clip, "1", 0, 1e30, RESULT, "maximum norm of the gradient; 0: none"),
+    TEXT(loss_scale, NULL, RESULT, "loss scaling; default: dynamic for fp16"),
+    INT(seed, "1", 0, ANY, RESULT, "seed of initial weights, data order and dropout"),
+    TEXT(schedule, NULL, RESULT, "schedule; default: the plan's, else 1f1b"),
+    CHOICE(clip_scope, scopes, RESULT, "clip and skip by the global norm, or stage by stage"),
+    INT(slack, NULL, 0, 1 << 20, RESULT, "micro-batches that may wait between stages"),
+    TEXT(plan, NULL, WAY, "plan file: stages and workers"),
+    INT(stages, NULL, 1, 4096, WAY, "stages to cut the model into"),
+    CHOICE(cut, cuts, WAY, "how to cut"),
+    INT(workers, NULL, 1, 4096, WAY, "workers that hold the stages"),
+    INT(replicas, NULL, 1, 4096, WAY, "replicas of every stage"),
+    CHOICE(bind, binds, WAY, "binding of workers to cores"),
+    FLAG(lend, WAY, "idle workers do pieces of others' work"),
+    INT(eval_every, NULL, 0, ANY, WAY, "steps between evaluations; 0: none"),
+    INT(eval_samples, "64", 1, ANY, WAY, "samples of an evaluation"),
+    INT(checkpoint_every, NULL, 0, ANY, WAY, "steps between checkpoints; default: by their cost"),
+    CHOICE(save, saves, WAY, "write checkpoints while training, or stop for them"),
+    INT(keep, "2", 0, 1 << 30, WAY, "checkpoints to keep; 0: all"),
+    TEXT(init, NULL, WAY, "run or checkpoint whose weights are the initial ones"),
+    TEXT(cost, NULL, WAY, "cost file for a forecast"),
+    FLAG(trace, WAY, "measure the pipeline"),
+    FLAG(log_staleness, WAY, "log how stale the weights of each pass are"),
+    INT(audit, NULL, 0, ANY, WAY, "repeat one of so many actions and compare the bits; 0: none"),
+    NUMBER(stall_timeout, NULL, 0, 1e9, WAY, "seconds before an action may count as stalled"),
+    TEXT(out, NULL, LOCAL, "run directory"),
+    FLAG(resume, LOCAL, "continue the run in `out`, or start it"),
     {0},
 };
 

@@ -72,6 +72,12 @@ enum sl_job_kind {
     SL_JOB_SIZES,  /* const char *, "A=1,B=2"; text form an object of numbers */
 };
 
+enum sl_job_role {
+    SL_JOB_RESULT, /* model, data, optimization: part of config.json and of checkpoints */
+    SL_JOB_WAY,    /* layout, observation, saving: part of config.json */
+    SL_JOB_LOCAL,  /* where to run: not written */
+};
+
 struct sl_job_field {
     const char *key;
     enum sl_job_kind kind;
@@ -79,7 +85,7 @@ struct sl_job_field {
     const char *fallback;       /* the default as text; NULL: zero, or resolved by sl_job_open */
     double low, high;           /* INT and NUMBER: inclusive */
     const char *const *choices; /* CHOICE: names, ends with NULL */
-    bool local;                 /* names a place or a test: not written */
+    enum sl_job_role role;
     const char *brief;
 };
 
@@ -108,6 +114,9 @@ SL_MUST_CHECK sl_err sl_job_read(struct sl_job *job, const char *file, const cha
 SL_MUST_CHECK sl_err sl_job_read_file(struct sl_job *job, const char *path);
 /* The given fields as JSON. Reading the text and writing it again gives the same text. */
 void sl_job_write(const struct sl_job *job, struct sl_text *text);
+/* Only fields of role SL_JOB_RESULT, for checkpoints: runs that differ in the other fields may have
+ * checkpoints with equal bytes. */
+void sl_job_write_results(const struct sl_job *job, struct sl_text *text);
 
 /* True if the job asks for a pipeline rather than one worker. */
 bool sl_job_is_pipeline(const struct sl_job *job);

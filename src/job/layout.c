@@ -60,7 +60,8 @@ static sl_err replicate(const struct sl_job *job, const struct sl_schedule *sche
     if (width == 1)
         return SL_OK;
     if (cross && width != 2)
-        return sl_fail(SL_ERR_REFUSED, "%s has two `replicas` of every stage", schedule->name);
+        return sl_fail(SL_ERR_REFUSED, "%s has two replicas of every stage; leave out `replicas`",
+                       schedule->name);
     if (cross && cut->stages % 2)
         return sl_fail(SL_ERR_REFUSED,
                        "%s needs an even number of stages, not %d: the middle one would have both "

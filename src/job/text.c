@@ -44,16 +44,24 @@ static void write_value(struct sl_json_out *json, const struct sl_job_field *f, 
     }
 }
 
-void sl_job_write(const struct sl_job *job, struct sl_text *text) {
+static void write_fields(const struct sl_job *job, enum sl_job_role last, struct sl_text *text) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
     for (const struct sl_job_field *f = sl_job_fields; f->key; f++)
-        if (!f->local && sl_job_has(job, f->key)) {
+        if (f->role <= last && sl_job_has(job, f->key)) {
             sl_json_key(&json, f->key);
             write_value(&json, f, (const char *)job + f->offset);
         }
     sl_json_close(&json, '}');
     sl_text_put(text, "\n");
+}
+
+void sl_job_write(const struct sl_job *job, struct sl_text *text) {
+    write_fields(job, SL_JOB_WAY, text);
+}
+
+void sl_job_write_results(const struct sl_job *job, struct sl_text *text) {
+    write_fields(job, SL_JOB_RESULT, text);
 }
 
 /* ---- reading ---- */
@@ -111,7 +119,7 @@ static sl_err read_fields(struct sl_json_in *json, struct sl_job *job, struct sl
             break;
         const char *value, *key = sl_json_unescape(json, arena);
         const struct sl_job_field *field = sl_job_field_find(key);
-        if (!field || field->local) {
+        if (!field || field->role == SL_JOB_LOCAL) {
             sl_err err = sl_job_set(job, key, "");
             return sl_json_fail(json, "%s",
                                 field || err == SL_OK ? "this field is not part of a file"

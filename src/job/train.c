@@ -121,11 +121,12 @@ static void on_trace(void *ctx, const struct sl_timeline *timeline, int64_t step
 
 /* Texts of the run directory. */
 struct texts {
-    struct sl_text config, model, plan, forecast;
+    struct sl_text config, results, model, plan, forecast;
 };
 
 static void write_texts(const struct sl_job_work *work, struct texts *out) {
     sl_job_write(&work->job, &out->config);
+    sl_job_write_results(&work->job, &out->results);
     sl_graph_model_write(work->graph, &out->model);
     if (work->pipe.plan)
         sl_plan_write(work->pipe.plan, &out->plan);
@@ -135,6 +136,7 @@ static void write_texts(const struct sl_job_work *work, struct texts *out) {
 
 static void free_texts(struct texts *texts) {
     sl_text_free(&texts->config);
+    sl_text_free(&texts->results);
     sl_text_free(&texts->model);
     sl_text_free(&texts->plan);
     sl_text_free(&texts->forecast);
@@ -145,6 +147,7 @@ static struct sl_session_config configure(struct training *t, const struct texts
     return (struct sl_session_config){
         .run = *job->out ? job->out : NULL,
         .config = texts->config.at,
+        .ckpt_config = texts->results.at,
         .model = texts->model.at,
         .plan_text = texts->plan.at,
         .forecast = texts->forecast.at,

@@ -96,7 +96,7 @@ sl_err sl_optim_policy_serves(const struct sl_policy_use *use, const char *rule,
         return sl_fail(
             SL_ERR_REFUSED,
             "policy '%s' corrects weights that are behind, and in a synchronous schedule "
-            "none are; use an asynchronous schedule or --policy none",
+            "none are; use an asynchronous schedule or `policy` none",
             row->name);
     if (!has_word(row->rules, rule))
         return sl_fail(SL_ERR_REFUSED, "policy '%s' does not go with version rule '%s': %s",

@@ -39,7 +39,7 @@ static void warn_of_crowd(const struct sl_bind_rank *ranks, int count, int rank,
                 rank, (long long)all, (long long)here->have, (long long)here->online,
                 count > 1 ? ": if mpirun has bound it, try its '--bind-to none' or "
                             "'--map-by slot:PE=THREADS'"
-                          : " (taskset or a control group); use fewer stages or --threads, or give "
+                          : " (taskset or a control group); use fewer stages or `threads`, or give "
                             "it more");
 }
 
@@ -76,8 +76,8 @@ sl_err sl_pipe_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode, int wor
     int64_t need = all * threads, have = sl_device_bind_count();
     if (need > have && mode == SL_BIND_CORES)
         return sl_fail(SL_ERR_REFUSED,
-                       "--bind cores: %lld workers of %d threads need %lld cores, and rank %d may "
-                       "use %lld here; use fewer threads or --bind none",
+                       "`bind` cores: %lld workers of %d threads need %lld cores, and rank %d may "
+                       "use %lld here; use fewer threads or `bind` none",
                        (long long)all, threads, (long long)need, comm->rank, (long long)have);
     if (need > have || (mode == SL_BIND_AUTO && 2 * need < have))
         return SL_OK;

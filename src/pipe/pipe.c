@@ -23,7 +23,7 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
         if (sched->pools[i][SL_POOL_GRAD].count > GRADS_MAX)
             return sl_fail(SL_ERR_REFUSED,
                            "stage %s needs %d gradient buffers to wait for the verdict of all; %d "
-                           "is the most; use more micro-batches per step, or --verdict stage",
+                           "is the most; use more micro-batches per step, or `clip_scope` stage",
                            c->plan->stages[c->plan->seats[i].stage].name,
                            sched->pools[i][SL_POOL_GRAD].count, GRADS_MAX);
     SL_TRY(sl_pipe_policy_check(c->train, sched));
@@ -31,12 +31,12 @@ static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched
     if (sched->rule != SL_RULE_SYNC && !sched->global_step && c->train->clip > 0)
         return sl_fail(SL_ERR_REFUSED,
                        "schedule '%s' updates stages at different times, so there is no global "
-                       "gradient norm to clip; let them step together (--verdict all) or use "
-                       "--clip 0",
+                       "gradient norm to clip; let them step together (`clip_scope` global) or use "
+                       "`clip` 0",
                        sched->name);
     if (sched->rule == SL_RULE_SYNC && c->staleness)
         return sl_fail(SL_ERR_REFUSED,
-                       "--log-staleness: schedule '%s' is synchronous, so no weights are stale; "
+                       "`log_staleness`: schedule '%s' is synchronous, so no weights are stale; "
                        "leave it out or use an asynchronous schedule",
                        sched->name);
     return SL_OK;

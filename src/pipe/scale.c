@@ -17,11 +17,12 @@ static int64_t kept(const struct sl_pipe *pipe) { return pipe->scale_lag + 2 + L
 sl_err sl_pipe_scale_check(const struct sl_train_config *c, const struct sl_sched *sched) {
     if (!c->loss_scale.dynamic || sched->rule == SL_RULE_SYNC || sched->global_step)
         return SL_OK;
-    return sl_fail(SL_ERR_REFUSED,
-                   "schedule '%s' lets every stage judge its own gradient, so there is no verdict "
-                   "that a dynamic loss scale could follow; let them step together (--verdict all) "
-                   "or use --loss-scale NUMBER",
-                   sched->name);
+    return sl_fail(
+        SL_ERR_REFUSED,
+        "schedule '%s' lets every stage judge its own gradient, so there is no verdict "
+        "that a dynamic loss scale could follow; let them step together (`clip_scope` global) "
+        "or use a number as `loss_scale`",
+        sched->name);
 }
 
 void sl_pipe_scale_start(struct sl_pipe *pipe) {

@@ -75,7 +75,7 @@ static sl_err start(struct session *s) {
     bool exists = s->is_root && c->run && sl_ckpt_exists(c->run);
     if (exists && !c->resume)
         return sl_fail(SL_ERR_REFUSED,
-                       "%s holds a run already; continue it with --resume, or choose another --out",
+                       "%s holds a run already; continue it with `resume`, or choose another `out`",
                        c->run);
     SL_TRY(share(s, &exists, sizeof exists));
     if (exists) {
@@ -117,7 +117,9 @@ static sl_err open_saver(struct session *s) {
         return SL_OK;
     struct sl_ckpt_saver_config saver = {
         .store = s->runner->row->store(s->runner->ctx),
-        .target = {.run = c->run, .config = c->config, .keep = c->keep},
+        .target = {.run = c->run,
+                   .config = c->ckpt_config ? c->ckpt_config : c->config,
+                   .keep = c->keep},
         .stops = c->save_stops || !(c->checkpoint_every > 0 || is_paced(s)),
     };
     return sl_ckpt_saver_open(&saver, &s->saver);

@@ -30,6 +30,7 @@ struct sl_session_start {
 struct sl_session_config {
     const char *run;          /* directory; NULL: keep nothing */
     const char *config;       /* JSON text of config.json */
+    const char *ckpt_config;  /* JSON text kept in checkpoints; NULL: config */
     const char *model;        /* flat model text of model.model */
     const char *plan_text;    /* of plan.plan; NULL: none */
     const char *forecast;     /* of forecast.json; NULL: none */

@@ -19,7 +19,7 @@ sl_err sl_run_train_check(const struct sl_train_config *c) {
     if (full * (c->micros - 1) >= c->batch)
         return sl_fail(SL_ERR_REFUSED,
                        "%lld samples do not make %lld micro-batches of equal size with a shorter "
-                       "last one; try --micro %lld",
+                       "last one; try `micro` %lld",
                        (long long)c->batch, (long long)c->micros,
                        (long long)((c->batch + full - 1) / full));
     return SL_OK;

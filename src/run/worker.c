@@ -123,7 +123,7 @@ sl_err sl_run_worker_open(struct sl_device *device, const struct sl_worker_confi
     w->state_count = config->state_count;
     w->borrows = config->borrows;
     if (!sl_device_takes(device->row, config->dtype))
-        SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "device '%s' has no %s; leave --dtype away",
+        SL_TRY_OUT(sl_fail(SL_ERR_REFUSED, "device '%s' has no %s; set `dtype` to fp32",
                            device->row->name, config->dtype == SL_FP16 ? "fp16" : "bf16"));
     SL_TRY_OUT(build_programs(w, config));
     SL_TRY_OUT(alloc_memory(w));

@@ -298,11 +298,12 @@ sl_err sl_sched_lower_expand(struct sl_low *low) {
             e.entry = i;
     for (int i = 0; low->flat.global_step && i < plan->stage_count; i++)
         if (plan->stages[i].width > 1)
-            return sl_fail(SL_ERR_REFUSED,
-                           "stage %s has %d replicas, and stages step together on one verdict only "
-                           "where none has; train it with --verdict stage --clip 0, or without "
-                           "replicas",
-                           plan->stages[i].name, plan->stages[i].width);
+            return sl_fail(
+                SL_ERR_REFUSED,
+                "stage %s has %d replicas, and stages step together on one verdict only "
+                "where none has; train it with `clip_scope` stage and `clip` 0, or without "
+                "replicas",
+                plan->stages[i].name, plan->stages[i].width);
     for (int i = 0; i < plan->stage_count; i++)
         if (low->flat.rule == SL_RULE_STASH || (low->flat.rule == SL_RULE_VSYNC && i == e.entry))
             e.stashed[i] = SL_NEW(&low->scratch, int32_t, sl_sched_total(&low->flat, i));

@@ -121,7 +121,7 @@ rc=0
 taskset -c "$core" "$SLUICE" "${crowd[@]}" --bind cores 2>err || rc=$?
 [ $rc = 1 ] || fail "--bind cores: exit $rc: $(cat err)"
 grep -q 'workers of 1 threads need 2 cores, and rank 0 may use' err || fail "--bind cores: $(cat err)"
-refused 2 "neither cores nor none" train "${tiny[@]}" --stages 2 --steps 1 --bind sideways
+refused 2 'expected auto, cores or none' train "${tiny[@]}" --stages 2 --steps 1 --bind sideways
 
 # A measured timeline reads back, of both kinds of schedules; it does not change the run.
 for schedule in zb-h1 2bw; do
@@ -158,7 +158,7 @@ right "${tiny[@]}" --stages 3 --lend --threads 2 --batch 8 --micro 8 --steps 3
 
 # Asynchronous schedules: clipping needs one verdict, and there is no equality.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
-refused 1 'train it with --verdict stage --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
+refused 1 'train it with --clip-scope stage and --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
 # Where both passes of a micro-batch read one version, recomputing changes no bit.
 while read -r name schedule policy; do
     for recompute in "" --recompute; do
@@ -176,7 +176,7 @@ once-vsync vsync none
 MODES
 refused 1 'no weights are stale' train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --log-staleness --out fresh
 refused 1 'asynchronous' check "${tiny[@]}" --stages 2 --schedule 2bw
-refused 2 '--workers does not go with --plan' check "${tiny[@]}" --plan x.plan --workers 2
+refused 2 '--workers and --plan exclude each other' check "${tiny[@]}" --plan x.plan --workers 2
 refused 2 'check needs a pipeline' check "${tiny[@]}"
 for steps in 0 9223372036854775807; do
     refused 2 'at least one step, at most' check "${tiny[@]}" --stages 2 --steps $steps

@@ -96,7 +96,7 @@ static sl_err cuda_alloc(struct sl_device *device, int64_t size_bytes, void **ou
     if (status != cudaSuccess)
         return sl_fail(SL_ERR_SYSTEM,
                        "cannot allocate %.2f GiB on GPU %d: %s; use smaller or more micro-batches, "
-                       "--recompute, or more stages",
+                       "`recompute`, or more stages",
                        (double)size_bytes / 1073741824.0, cuda->index, cudaGetErrorString(status));
     SL_TRY(SL_CUDA(cudaMemsetAsync(*out, 0, (size_t)size_bytes, stream)));
     return SL_CUDA(cudaStreamSynchronize(stream));

@@ -55,7 +55,7 @@ static sl_err find(struct sl_cuda_device *cuda, struct sl_weights weights, enum 
     if (cuda->slab_count == SL_CUDA_SLABS)
         return sl_fail(SL_ERR_REFUSED,
                        "a GPU keeps %d versions of weights in 16 bits at most; use a schedule with "
-                       "fewer, or --dtype fp32",
+                       "fewer, or `dtype` fp32",
                        SL_CUDA_SLABS);
     struct sl_cuda_slab slab = {weights.at, weights.size_bytes, NULL, half, false};
     SL_TRY(SL_CUDA(cudaMalloc(&slab.halves, (size_t)weights.size_bytes / 2)));

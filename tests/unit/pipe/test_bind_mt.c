@@ -61,7 +61,7 @@ static void test_choices(void **state) {
     assert_int_equal(first, -1);
     assert_false(comm->gate.own_places);
     assert_int_equal(sl_pipe_bind_choose(comm, SL_BIND_CORES, have + 1, 1, &first), SL_ERR_REFUSED);
-    assert_non_null(strstr(sl_err_message(), "--bind none"));
+    assert_non_null(strstr(sl_err_message(), "`bind` none"));
     sl_comm_close(comm);
 }
 

@@ -334,7 +334,7 @@ static void test_alone(void **state) {
     struct sl_pipe_config pc = {
         .train = &config, .plan = c.plan, .stage_of = c.stage_of, .schedule = "stash"};
     assert_int_equal(sl_pipe_open(&pc, &pipe), SL_ERR_REFUSED);
-    assert_non_null(strstr(sl_err_message(), "--verdict all"));
+    assert_non_null(strstr(sl_err_message(), "`clip_scope` global"));
     pipe_case_close(&c);
 }
 

@@ -222,7 +222,7 @@ static void alone(void **state) {
     sl_pipe_close(pipe[1]);
     set_scale(&config, "dynamic");
     assert_int_equal(sl_pipe_open(&pc, &pipe[0]), SL_ERR_REFUSED);
-    assert_non_null(strstr(sl_err_message(), "--verdict all"));
+    assert_non_null(strstr(sl_err_message(), "`clip_scope` global"));
     pipe_case_close(&c);
 }
 
