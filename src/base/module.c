@@ -40,7 +40,7 @@ static sl_err check_build(void *handle, const char *file, const void *symbol, co
         file = info.dli_fname;
     return sl_fail(SL_ERR_SYSTEM,
                    "the module %s is of another build than this program; build or install both "
-                   "together, and leave no older one beside it",
+                   "together, and remove older copies",
                    file);
 }
 

@@ -181,7 +181,7 @@ static sl_err check_rows(struct sl_st *st) {
                            row->name, row->begin < at ? "overlaps" : "leaves a hole after");
         if (row->size_bytes > room - at)
             return sl_fail(SL_ERR_INPUT,
-                           "%s: tensor '%s' ends behind the end of the file: it is "
+                           "%s: tensor '%s' ends after the end of the file: it is "
                            "truncated",
                            st->path, row->name);
         at += row->size_bytes;

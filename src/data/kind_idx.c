@@ -57,13 +57,13 @@ static sl_err read_array(const struct sl_blob *blob, struct array *array) {
     for (int i = 0; i < array->rank; i++) {
         array->dim[i] = sl_be32(head + 4 + 4 * i);
         if (!array->dim[i] || array->numel > size / array->dim[i])
-            return sl_fail(SL_ERR_INPUT, "%s: %lld bytes are too few for what its header says%s",
+            return sl_fail(SL_ERR_INPUT, "%s: %lld bytes are fewer than its header states%s",
                            blob->name, (long long)size,
                            array->dim[i] ? ": truncated" : " (a dimension of 0)");
         array->numel *= array->dim[i];
     }
     if (array->offset_bytes + array->numel * array->width != size)
-        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its header says %lld", blob->name,
+        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its header states %lld", blob->name,
                        (long long)size,
                        (long long)array->offset_bytes + array->numel * array->width);
     return SL_OK;

@@ -82,7 +82,7 @@ static sl_err read_header(struct index *index) {
     if (!fits)
         return sl_fail(SL_ERR_INPUT,
                        "%s: %lld bytes do not fit %llu sequences and %llu documents, "
-                       "which the header says: truncated?",
+                       "which the header states: truncated?",
                        idx->name, (long long)idx->size_bytes, (unsigned long long)sequences,
                        (unsigned long long)documents);
     index->sequences = (int64_t)sequences;
@@ -114,7 +114,7 @@ static sl_err check_sequences(const struct index *index, int64_t *tokens) {
         }
     }
     if (expected * index->width != index->bin->size_bytes)
-        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its index says %lld", index->bin->name,
+        return sl_fail(SL_ERR_INPUT, "%s: %lld bytes, its index states %lld", index->bin->name,
                        (long long)index->bin->size_bytes, (long long)expected * index->width);
     *tokens = expected;
     return SL_OK;

@@ -55,10 +55,10 @@ static sl_err llmc_shard(const struct sl_blob *blob, struct sl_token_shard *shar
     int64_t want = LLMC_HEADER_BYTES + (int64_t)count * width;
     if (blob->size_bytes != want)
         return sl_fail(SL_ERR_INPUT,
-                       "%s: %lld bytes, its header says %u tokens of %d bytes, which "
+                       "%s: %lld bytes, its header states %u tokens of %d bytes, which "
                        "makes %lld: the file is %s",
                        blob->name, (long long)blob->size_bytes, count, width, (long long)want,
-                       blob->size_bytes < want ? "truncated" : "longer than it says");
+                       blob->size_bytes < want ? "truncated" : "longer than stated");
     *shard = (struct sl_token_shard){
         .blob = blob, .offset_bytes = LLMC_HEADER_BYTES, .count = count, .width = width};
     return SL_OK;
@@ -98,7 +98,7 @@ static sl_err u32_open(struct sl_data *data, const struct sl_data_spec *spec) {
 
 const struct sl_data_kind sl_data_llmc = {
     .name = "llmc",
-    .brief = "token files of llm.c: uint16 (GPT-2) or uint32 (Llama 3) behind a header",
+    .brief = "token files of llm.c: a header and uint16 (GPT-2) or uint32 (Llama 3)",
     .offers = TOKEN_OFFERS,
     .suffixes = "",
     .ordered = true,

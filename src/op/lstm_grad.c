@@ -96,7 +96,7 @@ static void ref_hprev(const struct sl_ref *r) {
 
 const struct sl_op sl_op_lstm_hprev = {
     .name = "lstm_hprev",
-    .brief = "the output of an lstm, one step later",
+    .brief = "the output of an lstm, shifted by one step",
     .inputs = "y h0?",
     .outputs = "shifted",
     .internal = true,

@@ -103,7 +103,7 @@ static const struct sl_attr_desc attrs[] = {
 
 const struct sl_op sl_op_reduce_mean = {
     .name = "reduce_mean",
-    .brief = "mean over some axes (all when none is named)",
+    .brief = "mean over some axes [all]",
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,
@@ -115,7 +115,7 @@ const struct sl_op sl_op_reduce_mean = {
 
 const struct sl_op sl_op_reduce_sum = {
     .name = "reduce_sum",
-    .brief = "sum over some axes (all when none is named)",
+    .brief = "sum over some axes [all]",
     .inputs = "x",
     .outputs = "y",
     .attrs = attrs,

@@ -97,7 +97,7 @@ static const struct sl_attr_desc attrs_dx[] = {
 
 const struct sl_op sl_op_slice_dx = {
     .name = "slice_dx",
-    .brief = "gradient of slice: among zeros in a tensor of a shape",
+    .brief = "gradient of slice: padded with zeros to a shape",
     .inputs = "dy",
     .outputs = "dx",
     .attrs = attrs_dx,

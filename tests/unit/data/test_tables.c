@@ -117,7 +117,7 @@ static void test_idx_sabotage(void **state) {
     SL_TEST_FAILS(open_idx(&bad, &label, inputs, 2, &data), SL_ERR_INPUT, "not an IDX file");
     bad = image;
     bad.at[bad.size++] = 0;
-    SL_TEST_FAILS(open_idx(&bad, &label, inputs, 2, &data), SL_ERR_INPUT, "its header says");
+    SL_TEST_FAILS(open_idx(&bad, &label, inputs, 2, &data), SL_ERR_INPUT, "its header states");
     bad = label;
     bad.at[8] = 4;
     SL_TEST_FAILS(open_idx(&image, &bad, inputs, 2, &data), SL_ERR_INPUT, "not in [0, 4)");

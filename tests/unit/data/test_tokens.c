@@ -184,7 +184,7 @@ static void test_megatron_sabotage(void **state) {
     SL_TEST_FAILS(open_megatron(&m, &data), SL_ERR_INPUT, "sequence 3");
     m = good;
     m.bin_bytes += 2;
-    SL_TEST_FAILS(open_megatron(&m, &data), SL_ERR_INPUT, "its index says");
+    SL_TEST_FAILS(open_megatron(&m, &data), SL_ERR_INPUT, "its index states");
     for (m = good; m.idx_bytes > 0;) {
         m.idx_bytes--;
         assert_int_equal(open_megatron(&m, &data), SL_ERR_INPUT);
@@ -203,7 +203,7 @@ static void refuse(const char *source, int64_t below, const char *reason) {
 static void test_sabotage(void **state) {
     (void)state;
     refuse(llmc_file("bad1.bin", 20240520, 1, 101, 100), V, "truncated");
-    refuse(llmc_file("bad2.bin", 20240520, 1, 99, 100), V, "longer than it says");
+    refuse(llmc_file("bad2.bin", 20240520, 1, 99, 100), V, "longer than stated");
     refuse(llmc_file("bad3.bin", 20240520, 2, 100, 100), V, "version 2");
     refuse(llmc_file("bad4.bin", 20240522, 1, 100, 100), V, "evaluation file");
     refuse(llmc_file("bad5.bin", 20240520, 1, 7, 7), V, "too few");
