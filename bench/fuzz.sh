@@ -30,7 +30,7 @@ piper|src/interop/piper.c src/interop/draft.c
 plan|src/plan/text.c
 safetensors|src/base/safetensors_in.c
 sched|src/sched/text.c
-study|src/report/study_text.c
+study|src/study/text.c
 tcp|src/comm/tcp_io.c
 tokens|src/data/kind_f32.c src/data/kind_tokens.c
 trace|src/report/trace_read.c

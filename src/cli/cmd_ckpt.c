@@ -1,11 +1,9 @@
 /* sluice ckpt: list, verify and convert checkpoints. */
 #include "base/json.h"
-#include "base/outfile.h"
+#include "ckpt/convert.h"
 #include "ckpt/files.h"
 #include "cli/command.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- ls ---- */
@@ -42,24 +40,6 @@ static void put_damaged(struct sl_text *text, struct sl_json_out *json, bool as_
     sl_json_close(json, '}');
 }
 
-static sl_err list_all(const char *path, struct sl_arena *arena, struct sl_ckpt_list *out) {
-    if (sl_file_exists(sl_arena_printf(arena, "%s/manifest.json", path))) { /* a single step */
-        *out =
-            (struct sl_ckpt_list){1, SL_NEW(arena, const char *, 1), SL_NEW(arena, int64_t, 1), -1};
-        const char *slash = strrchr(path, '/');
-        out->dir[0] = path;
-        out->step[0] = sl_ckpt_dir_step(slash ? slash + 1 : path);
-        return SL_OK;
-    }
-    SL_TRY(sl_ckpt_list(path, arena, out));
-    if (!out->count)
-        return sl_fail(SL_ERR_INPUT,
-                       "%s: no checkpoint here (expected a run, its ckpt/ or one "
-                       "step's directory)",
-                       path);
-    return SL_OK;
-}
-
 static sl_err run_ls(const struct sl_args *args, const char *path) {
     struct sl_arena arena = {0};
     struct sl_ckpt_list list;
@@ -67,7 +47,7 @@ static sl_err run_ls(const struct sl_args *args, const char *path) {
     struct sl_json_out json = {.text = &text, .indent = 2};
     bool as_json = sl_args_has(args, "--json");
     sl_err err = SL_OK;
-    SL_TRY_OUT(list_all(path, &arena, &list));
+    SL_TRY_OUT(sl_ckpt_list_any(path, &arena, &list));
     if (as_json)
         sl_json_open(&json, '[');
     else
@@ -107,14 +87,14 @@ static sl_err verify_one(const char *path, int64_t *found, int64_t *size_bytes) 
     return err;
 }
 
-struct verdicts {
+struct results {
     struct sl_text text;
     struct sl_json_out json;
     bool as_json;
     int checked, damaged;
 };
 
-static void put_verdict(struct verdicts *out, const char *path) {
+static void put_result(struct results *out, const char *path) {
     char human[SL_HUMAN_BYTES];
     int64_t found = -1, size_bytes = 0;
     bool ok = verify_one(path, &found, &size_bytes) == SL_OK;
@@ -142,17 +122,17 @@ static sl_err run_verify(const struct sl_args *args, const char *path) {
     struct sl_arena arena = {0};
     struct sl_ckpt_list list;
     struct sl_ckpt_latest latest;
-    struct verdicts out = {.as_json = sl_args_has(args, "--json")};
+    struct results out = {.as_json = sl_args_has(args, "--json")};
     int64_t step = -1;
     sl_err err = SL_OK;
     out.json = (struct sl_json_out){.text = &out.text, .indent = 2};
     SL_TRY_OUT(sl_args_int(args, "--step", 0, INT64_MAX, &step));
-    SL_TRY_OUT(list_all(path, &arena, &list));
+    SL_TRY_OUT(sl_ckpt_list_any(path, &arena, &list));
     if (out.as_json)
         sl_json_open(&out.json, '[');
     for (int i = 0; i < list.count; i++)
         if (step < 0 || list.step[i] == step)
-            put_verdict(&out, list.dir[i]);
+            put_result(&out, list.dir[i]);
     if (!out.checked)
         SL_TRY_OUT(sl_fail(SL_ERR_INPUT,
                            "%s: no checkpoint of step %lld; 'sluice ckpt ls' names "
@@ -163,7 +143,7 @@ static sl_err run_verify(const struct sl_args *args, const char *path) {
     if (out.as_json)
         sl_text_put(&out.text, "\n");
     SL_TRY_OUT(sl_cli_print(&out.text));
-    /* `latest` itself, and what it expects of the checkpoint that it names. */
+    /* The file `latest`, and the checkpoint that it names. */
     if (step < 0 && sl_ckpt_latest_read(sl_ckpt_root(&arena, path), &arena, &latest) != SL_OK)
         err = SL_ERR_REFUSED;
     else if (step < 0 && latest.name && list.latest < 0)
@@ -179,53 +159,6 @@ out:
 
 /* ---- convert ---- */
 
-static sl_err write_output(void *ctx, const void *bytes, size_t length) {
-    return sl_outfile_write(ctx, bytes, length);
-}
-
-static sl_err put_bytes(void *ctx, const void *bytes, int64_t size) {
-    return sl_st_writer_put(ctx, bytes, size);
-}
-
-static sl_err announce(const struct sl_ckpt *ckpt, bool state, struct sl_st_writer *writer) {
-    char step[32];
-    snprintf(step, sizeof step, "%lld", (long long)sl_ckpt_step(ckpt));
-    sl_st_writer_note(writer, "format", "pt");
-    sl_st_writer_note(writer, "sluice_step", step);
-    for (int64_t i = 0; i < sl_ckpt_count(ckpt); i++) {
-        const struct sl_ckpt_tensor *from = sl_ckpt_at(ckpt, i);
-        struct sl_st_tensor tensor = {
-            .name = from->name, .dtype = (enum sl_st_dtype)from->dtype, .rank = from->rank};
-        for (int k = 0; k < from->rank; k++)
-            tensor.dim[k] = from->dim[k];
-        if (state || sl_ckpt_group_of(ckpt, from) == SL_CKPT_WEIGHTS)
-            SL_TRY(sl_st_writer_add(writer, &tensor));
-    }
-    return SL_OK;
-}
-
-static sl_err write_tensors(const struct sl_ckpt *ckpt, bool state, struct sl_outfile *output) {
-    struct sl_st_writer writer;
-    const struct sl_st_entry *entry;
-    sl_err err = SL_OK;
-    sl_st_writer_open(&writer, (struct sl_st_sink){output, write_output});
-    SL_TRY_OUT(announce(ckpt, state, &writer));
-    SL_TRY_OUT(sl_st_writer_start(&writer, NULL));
-    while ((entry = sl_st_writer_next(&writer)) != NULL)
-        SL_TRY_OUT(
-            sl_ckpt_stream(ckpt, sl_ckpt_find(ckpt, entry->tensor.name), &writer, put_bytes));
-out:
-    sl_st_writer_close(&writer);
-    return err;
-}
-
-/* A damaged checkpoint leaves no file. */
-static sl_err convert_to(const struct sl_ckpt *ckpt, bool state, const char *path) {
-    struct sl_outfile output;
-    SL_TRY(sl_outfile_open(&output, path));
-    return sl_outfile_close(&output, write_tensors(ckpt, state, &output));
-}
-
 static sl_err run_convert(const struct sl_args *args, const char *path) {
     const char *target = sl_args_text(args, "-o", NULL);
     struct sl_ckpt *ckpt = NULL;
@@ -236,7 +169,7 @@ static sl_err run_convert(const struct sl_args *args, const char *path) {
         return sl_fail(SL_ERR_USAGE, "ckpt convert: -o FILE.safetensors is missing ('-': standard "
                                      "output)");
     SL_TRY(sl_ckpt_open(path, step, &ckpt));
-    sl_err err = convert_to(ckpt, state, target);
+    sl_err err = sl_ckpt_convert(ckpt, state, target);
     sl_ckpt_close(ckpt);
     if (err == SL_OK && sl_args_has(args, "--json") && strcmp(target, "-") != 0)
         err = sl_cli_print_written(args, "-o");

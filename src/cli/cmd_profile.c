@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_rows(struct sl_text *text, const struct sl_op_time *rows, int count,
+static void put_rows(struct sl_text *text, const struct sl_report_op_time *rows, int count,
                      int64_t total) {
     char time[SL_HUMAN_BYTES];
     sl_text_printf(text, "%-20s %6s %12s %7s %10s\n", "kernel", "calls", "time", "share",
@@ -23,7 +23,7 @@ static void put_rows(struct sl_text *text, const struct sl_op_time *rows, int co
     sl_text_printf(text, "%-20s %6s %12s\n", "all", "", sl_human_ns(total, time));
 }
 
-static void put_json(struct sl_text *text, const struct sl_op_time *rows, int count,
+static void put_json(struct sl_text *text, const struct sl_report_op_time *rows, int count,
                      int64_t total) {
     struct sl_json_out json = {.text = text, .indent = 2};
     sl_json_open(&json, '{');
@@ -53,7 +53,7 @@ static sl_err fill_job(const struct sl_args *args, struct sl_job *job, struct sl
 static sl_err run_ops(const struct sl_args *args) {
     struct sl_arena arena = {0};
     struct sl_text text = {0};
-    const struct sl_op_time *rows;
+    const struct sl_report_op_time *rows;
     struct sl_job job;
     struct sl_job_host host = {0};
     int64_t rounds = 3, total = 0;

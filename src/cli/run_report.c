@@ -21,14 +21,14 @@ static const int64_t passes_max = 2000000;
 struct run {
     const char *path;
     struct sl_arena *arena;
-    struct sl_run_page page;
-    struct sl_run_pipeline pipeline;
+    struct sl_report_run page;
+    struct sl_report_pipeline pipeline;
     struct sl_graph *graph;
     struct sl_picture measured, replayed, foretold;
 };
 
 static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
-                         struct sl_run_page *page) {
+                         struct sl_report_run *page) {
     enum { FACTS_MAX = 64 };
     const char *(*facts)[2] = sl_arena_alloc(arena, (int64_t)sizeof *facts * FACTS_MAX);
     page->facts = (const char *const(*)[2])facts;

@@ -6,15 +6,16 @@
 #include <string.h>
 
 static int compare_rows(const void *a, const void *b) {
-    const struct sl_op_time *x = a, *y = b;
+    const struct sl_report_op_time *x = a, *y = b;
     return (x->dur_ns < y->dur_ns) - (x->dur_ns > y->dur_ns);
 }
 
-static struct sl_op_time *find_row(struct sl_op_time *rows, int *count, const char *kernel) {
+static struct sl_report_op_time *find_row(struct sl_report_op_time *rows, int *count,
+                                          const char *kernel) {
     for (int i = 0; i < *count; i++)
         if (strcmp(rows[i].kernel, kernel) == 0)
             return &rows[i];
-    rows[*count] = (struct sl_op_time){.kernel = kernel};
+    rows[*count] = (struct sl_report_op_time){.kernel = kernel};
     return &rows[(*count)++];
 }
 
@@ -33,11 +34,11 @@ static sl_err measure(struct sl_train *train, int64_t rounds, int64_t *op_ns) {
 }
 
 static void add_up(struct sl_arena *arena, const struct sl_program *p, const int64_t *op_ns,
-                   int64_t rounds, const struct sl_op_time **out, int *count) {
-    struct sl_op_time *rows = SL_NEW(arena, struct sl_op_time, p->instr_count);
+                   int64_t rounds, const struct sl_report_op_time **out, int *count) {
+    struct sl_report_op_time *rows = SL_NEW(arena, struct sl_report_op_time, p->instr_count);
     *count = 0;
     for (int i = 0; i < p->instr_count; i++) {
-        struct sl_op_time *row = find_row(rows, count, p->instrs[i].kernel);
+        struct sl_report_op_time *row = find_row(rows, count, p->instrs[i].kernel);
         row->calls++;
         row->dur_ns += op_ns[i] / rounds;
         row->flops += p->instrs[i].flops;
@@ -49,7 +50,7 @@ static void add_up(struct sl_arena *arena, const struct sl_program *p, const int
 }
 
 sl_err sl_job_op_times(const struct sl_job *job, const struct sl_job_host *host, int64_t rounds,
-                       struct sl_arena *arena, const struct sl_op_time **out, int *count) {
+                       struct sl_arena *arena, const struct sl_report_op_time **out, int *count) {
     struct sl_job_work work;
     struct sl_train *train = NULL;
     sl_err err = SL_OK;

@@ -9,6 +9,6 @@
  * in the arena, the slowest first. Refuses a pipeline. */
 SL_MUST_CHECK sl_err sl_job_op_times(const struct sl_job *job, const struct sl_job_host *host,
                                      int64_t rounds, struct sl_arena *arena,
-                                     const struct sl_op_time **out, int *count);
+                                     const struct sl_report_op_time **out, int *count);
 
 #endif

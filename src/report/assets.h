@@ -1,5 +1,5 @@
-/* Files of this folder that are part of the program: page.js as sl_asset_page_js and so on.
- * cmake/SluiceRooms.cmake makes the arrays. */
+/* Files embedded into the program: page.js is sl_asset_page_js. cmake/SluiceRooms.cmake generates
+ * the arrays. */
 #ifndef SL_REPORT_ASSETS_H
 #define SL_REPORT_ASSETS_H
 

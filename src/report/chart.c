@@ -1,4 +1,4 @@
-/* Line charts. */
+/* Line charts as SVG. */
 #include "report/chart.h"
 
 #include "report/assets.h"
@@ -8,7 +8,7 @@
 
 enum { LEFT = 62, RIGHT = 24, TOP = 12, BOTTOM = 38 };
 
-/* Okabe and Ito's colours first, then others that differ from them. */
+/* The colour-blind safe palette of Okabe and Ito, then other distinct colours. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
                                       "#56b4e9", "#8c564b", "#7a5cc0", "#b5a400", "#708090",
                                       "#d62728", "#17a2a2", "#9acd32", "#ff9896", "#4b6b3c"};
@@ -17,10 +17,10 @@ struct frame {
     const struct sl_chart *chart;
     struct sl_text *out;
     int width, height;
-    double x0, x1, y0, y1; /* y in its own scale: the logarithm where log_y */
+    double x0, x1, y0, y1; /* y in the scale of the axis: log10 if log_y */
 };
 
-/* Beyond 1e100 there is nothing to see, and differences overflow. */
+/* Values beyond 1e100 are clamped: differences would overflow. */
 static bool shown(const struct sl_chart *c, double y) {
     return fabs(y) < 1e100 && (!c->log_y || y > 0);
 }
@@ -31,15 +31,14 @@ static double x_of(const struct frame *f, double x) {
     return LEFT + (x - f->x0) / (f->x1 - f->x0) * (f->width - LEFT - RIGHT);
 }
 
-/* What is out of the picture is cut off by open_inside; some pictures further, slopes do not
- * matter. */
+/* open_inside clips what is outside; far outside, the slope of a line does not matter. */
 static double y_of(const struct frame *f, double y) {
     double share = (f->y1 - scaled(f->chart, y)) / (f->y1 - f->y0);
     share = share < -50 ? -50 : share > 50 ? 50 : share;
     return TOP + share * (f->height - TOP - BOTTOM);
 }
 
-/* The range of what is shown; something sensible where there is nothing. */
+/* Range of the values shown; a default range if there are none. */
 static void measure(struct frame *f) {
     const struct sl_chart *c = f->chart;
     f->x0 = f->y0 = INFINITY;
@@ -101,7 +100,7 @@ static void put_y_ticks(const struct frame *f, int count) {
     }
 }
 
-/* Round numbers: in a narrow range those of a plain axis, then 1, 2, 5, then powers of ten. */
+/* Round numbers: in a narrow range as on a linear axis, else 1, 2, 5, else powers of ten. */
 static void put_log_ticks(const struct frame *f, int count) {
     static const double parts[] = {1, 2, 5};
     bool narrow = f->y1 - f->y0 < 0.6;
@@ -161,7 +160,7 @@ static void put_band(const struct frame *f, const struct sl_chart_curve *curve) 
     sl_text_put(f->out, "Z\"/>");
 }
 
-/* Curves show between the axes only; a line keeps its width at the border. */
+/* Clips curves to the area between the axes. */
 static void open_inside(const struct frame *f) {
     int width = f->width - LEFT - RIGHT + 4, height = f->height - TOP - BOTTOM + 4;
     sl_text_printf(f->out,
@@ -170,7 +169,7 @@ static void open_inside(const struct frame *f) {
                    LEFT - 2, TOP - 2, width, height, LEFT - 2, TOP - 2, width, height);
 }
 
-/* data-p: the values, for the reader's pointer. */
+/* data-p: values shown under the mouse pointer. */
 static void put_curve(const struct frame *f, const struct sl_chart_curve *curve) {
     const char *sign = "M";
     sl_text_printf(f->out, "<g class=\"curve%s%s\" style=\"--c:%s\" data-name=\"",

@@ -1,8 +1,7 @@
-/* Line charts as SVG inside a page: axes, curves, bands between the lowest and the highest, a
- * legend whose entries switch curves off. chart.css and chart.js belong to the page
- * (sl_chart_page_*).
+/* Line charts as SVG inside a page: axes, curves, bands from minimum to maximum, and a legend whose
+ * entries hide curves. chart.css and chart.js are part of the page (sl_report_chart_page_open).
  *
- *     y |\           curve: a line through its points; where a value is not finite, a gap
+ *     y |\           curve: a line through its points, with gaps at values that are not finite
  *       | \__        band:  from `low` to `high` of each point
  *       +------ x
  */
@@ -17,7 +16,7 @@ struct sl_chart_point {
 
 struct sl_chart_curve {
     const char *name;
-    int colour; /* any number >= 0; equal numbers are equal colours */
+    int colour; /* index >= 0 into the palette, modulo its size */
     bool dashed, strong;
     const struct sl_chart_point *at; /* ascending x */
     int64_t count;
@@ -28,18 +27,18 @@ struct sl_chart {
     const char *x_label, *y_label;
     const struct sl_chart_curve *curves;
     int curve_count;
-    bool log_y;           /* values must be positive; others are left out */
-    double y_low, y_high; /* what is shown; equal: all */
-    bool small;           /* a third of a line of the page, else the whole */
+    bool log_y;           /* logarithmic; values <= 0 are left out */
+    double y_low, y_high; /* range shown; equal: the range of the values */
+    bool small;           /* a third of the width of the page */
 };
 
 void sl_report_chart_put(const struct sl_chart *chart, struct sl_text *out);
 
-/* At most `most` points: neighbours are averaged, their extremes become the band. Returns how many
- * are left; `at` is overwritten. */
+/* Reduces to at most `max` points: averages neighbours; their extremes become the band. Overwrites
+ * `at` and returns the new count. */
 int64_t sl_report_chart_thin(struct sl_chart_point *at, int64_t count, int64_t max);
 
-/* A whole page: open, put charts and whatever else, close. */
+/* A page: open, put charts and other elements, close. */
 void sl_report_chart_page_open(struct sl_text *out, const char *title);
 void sl_report_chart_page_close(struct sl_text *out);
 

@@ -64,7 +64,7 @@ static void put_small(const struct sl_record *r, const char *title, bool norm,
 
 /* ---- staleness ---- */
 
-/* Lines of one stage and direction. */
+/* Curves of one stage and direction. */
 static void put_stale(const struct sl_record_stale *at, int64_t count, struct sl_text *out) {
     struct points predicted = {0}, stale = {0};
     struct sl_text title = {0};
@@ -122,7 +122,7 @@ static void put_staleness(const struct sl_record *r, struct sl_text *out) {
     free(at);
 }
 
-void sl_report_run_page_put(const struct sl_run_page *page, struct sl_text *out) {
+void sl_report_run_page_put(const struct sl_report_run *page, struct sl_text *out) {
     sl_report_chart_page_open(out, page->title);
     sl_text_put(out, "<p class=\"soft\">");
     for (int i = 0; i < page->fact_count; i++) {

@@ -20,14 +20,14 @@ void sl_report_dashboard_add(struct sl_dashboard *d, double loss) {
             d->losses[i] = 0.5 * (d->losses[2 * i] + d->losses[2 * i + 1]);
         d->kept /= 2;
         d->per *= 2;
-        return; /* half of the next mean is there */
+        return; /* the next mean is incomplete */
     }
     d->losses[d->kept++] = d->sum / (double)d->in_sum;
     d->sum = 0;
     d->in_sum = 0;
 }
 
-/* A line that is cut at the width; all of its characters are one column wide. */
+/* A line, truncated at the width; all characters are one column wide. */
 static void put_line(struct sl_text *out, const struct sl_text *line, int columns) {
     size_t length = line->length < (size_t)columns ? line->length : (size_t)columns;
     sl_text_put_bytes(out, line->at, length);
@@ -48,7 +48,7 @@ static void put_head(const struct sl_dashboard *d, int columns, struct sl_text *
     sl_text_free(&line);
 }
 
-/* A number of the line, if there is room for all of it. */
+/* Appends an item if the whole item fits into the line. */
 SL_PRINTF(3, 4)
 static void put_number(struct sl_text *line, int columns, const char *fmt, ...) {
     char number[96];
@@ -79,7 +79,7 @@ static void put_numbers(const struct sl_dashboard *d, int columns, struct sl_tex
 
 /* ---- the curve ---- */
 
-/* Dots, as rows of columns; Braille has 2 x 4 of them in a character. */
+/* A bitmap of dots; a Braille character shows 2 x 4 of them. */
 struct dots {
     int width, height;
     bool at[CURVE_ROWS * 4][COLUMNS_MAX * 2];
@@ -98,7 +98,7 @@ static void range_of(const struct sl_dashboard *d, double *low, double *high) {
     }
 }
 
-/* The loss in a column of dots: the mean of those that fall into it, or between two of them. */
+/* Loss of a column of dots: the mean of its values, or interpolated between neighbours. */
 static double loss_at(const struct sl_dashboard *d, int x, int width) {
     if (d->kept < width) {
         double place = (double)x * (d->kept - 1) / (width - 1);
@@ -112,7 +112,7 @@ static double loss_at(const struct sl_dashboard *d, int x, int width) {
     return sum / (double)(to - from);
 }
 
-/* Each column is joined with the one before. */
+/* Connects each column with the previous one. */
 static void plot(const struct sl_dashboard *d, double low, double high, struct dots *dots) {
     int before = -1;
     for (int x = 0; x < dots->width; x++) {
@@ -127,7 +127,7 @@ static void plot(const struct sl_dashboard *d, double low, double high, struct d
 }
 
 static void put_braille(const struct dots *dots, int row, int column, struct sl_text *out) {
-    /* bits of U+2800 by place, left column then right */
+    /* bits of U+2800 by position, left column first */
     static const unsigned char bits[4][2] = {
         {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     unsigned set = 0;
@@ -175,7 +175,7 @@ void sl_report_dashboard_put(const struct sl_dashboard *d, const struct sl_pictu
     put_numbers(d, room->columns, out);
     if (rest >= 0 && room->columns >= 40)
         put_curve(d, room, out);
-    /* The grid ends with a legend, and with a line about lanes that have no room. */
+    /* The grid ends with a legend and, if lanes were left out, a line about them. */
     if (lanes && rest > 4 && room->columns >= 40)
         sl_report_grid(lanes,
                        &(struct sl_grid_opts){

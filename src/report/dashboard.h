@@ -1,10 +1,10 @@
-/* A training run on a terminal: how far it is, how it learns, what the workers do.
+/* A training run on a terminal: progress, losses, activity of the workers.
  *
  *     gpt-nano, 1f1b on 4 workers                 step 120/300  40 %  left 12.0 s
  *     loss 2.3456  validation 2.4011  norm 0.93  lr 1.0e-03  12.3k tokens/s  ...
- *       3.2 |\                                    the losses so far, over the whole width
+ *       3.2 |\                                    all losses so far, over the whole width
  *       2.1 |  ---___
- *     0 |F0 F1 B0== ...                           the last steps that were measured, as a grid
+ *     0 |F0 F1 B0== ...                           timeline of the last measured steps
  */
 #ifndef SL_REPORT_DASHBOARD_H
 #define SL_REPORT_DASHBOARD_H
@@ -22,11 +22,11 @@ struct sl_dashboard {
     double bubble;                    /* NAN: no pipeline */
     int64_t bytes;                    /* of the largest worker, or the process */
     int64_t left_ns;
-    /* losses so far: means of `per` steps each; when they are too many, neighbours are joined */
+    /* losses so far, as means of `per` steps; when full, neighbours are merged and `per` doubles */
     double losses[SL_DASHBOARD_KEPT];
     int kept;
     int64_t per;
-    double sum; /* of the mean in the making, and how many are in it */
+    double sum; /* of the incomplete mean, and its number of steps */
     int64_t in_sum;
 };
 
@@ -35,11 +35,11 @@ struct sl_dashboard_room {
     bool colour, unicode; /* else only ASCII */
 };
 
-/* One more step; a loss that is not finite leaves no mark. */
+/* Adds the loss of one step; ignores a loss that is not finite. */
 void sl_report_dashboard_add(struct sl_dashboard *d, double loss);
 
-/* At most room->rows lines of at most room->columns columns each, every one ended. `lanes`: what
- * was measured last, or NULL. */
+/* Appends at most room->rows lines of at most room->columns columns, each with a newline. `lanes`:
+ * the last measured timeline, or NULL. */
 void sl_report_dashboard_put(const struct sl_dashboard *d, const struct sl_picture *lanes,
                              const struct sl_dashboard_room *room, struct sl_text *out);
 

@@ -1,4 +1,4 @@
-/* forecast.json. */
+/* Reading and writing forecast.json. */
 #include "report/forecast.h"
 
 #include "base/json.h"

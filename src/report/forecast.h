@@ -1,4 +1,4 @@
-/* What a run was said to take before it began, as RUN/forecast.json holds it. */
+/* A forecast: step time and memory of a run, predicted before it started (RUN/forecast.json). */
 #ifndef SL_REPORT_FORECAST_H
 #define SL_REPORT_FORECAST_H
 
@@ -7,16 +7,16 @@
 #include "base/text.h"
 
 struct sl_forecast {
-    const char *cost;  /* the table it comes from; NULL: there is no forecast */
-    const char *costs; /* of every stage, as --costs takes them */
-    const char *links; /* as --links takes them */
-    const char *cold;  /* as --cold takes it; NULL: passes do not care whether they waited */
+    const char *cost;  /* cost file it was computed from; NULL: no forecast */
+    const char *costs; /* of every stage, in the syntax of --costs */
+    const char *links; /* in the syntax of --links */
+    const char *cold;  /* in the syntax of --cold; NULL: no extra time after a wait */
     int64_t step_ns;
     double bubble; /* idle share, mean over workers: 0..1 */
 };
 
 void sl_report_forecast_write(const struct sl_forecast *forecast, struct sl_text *out);
-/* SL_ERR_INPUT. Whether the costs are those of a plan is seen by who plays them. */
+/* SL_ERR_INPUT. The simulation checks whether the costs fit its plan. */
 SL_MUST_CHECK sl_err sl_report_forecast_read(struct sl_arena *arena, const char *file,
                                              const char *text, size_t length,
                                              const struct sl_forecast **out);

@@ -1,7 +1,7 @@
-/* The grid of the papers in a terminal.
+/* A timeline as a text grid, as in the papers.
  *
- *     0 |F0 F1 F2 F3 .  .  B0=== ...        a bar begins with its kind and micro-batch; the rest is
- *     1 |.  F0 F1 F2 B0=== F3 B1=== ...     filled, so that it is told from the next without colour
+ *     0 |F0 F1 F2 F3 .  .  B0=== ...        a bar starts with its kind and micro-batch
+ *     1 |.  F0 F1 F2 B0=== F3 B1=== ...     and is filled, so that bars differ without colour
  */
 #include "report/picture.h"
 
@@ -13,11 +13,12 @@ struct grid {
     const struct sl_picture *picture;
     const struct sl_grid_opts *opts;
     struct sl_text *out;
-    int64_t unit_ns; /* times are multiples of it, 0: drawn to scale */
-    int cell;        /* characters of a unit */
-    int width;       /* characters of the whole time */
+    int64_t unit_ns; /* all times are multiples of it; 0: drawn to scale */
+    int cell;        /* characters per unit */
+    int width;       /* characters of the whole timeline */
     char *text;      /* of a lane */
-    int16_t *kinds;  /* of a lane: kind, -1 idle; + 256 critical; + 512 first of its bar */
+    int16_t
+        *kinds; /* of a lane: kind, -1: idle; + 256: critical; + 512: first character of a bar */
 };
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -38,7 +39,7 @@ static int digits(int32_t number) {
     return count;
 }
 
-/* Can one unit be one cell? */
+/* Does the timeline fit with one cell per unit? */
 static void measure(struct grid *g, int room) {
     const struct sl_picture *p = g->picture;
     int64_t unit = 0;

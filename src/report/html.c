@@ -1,14 +1,12 @@
-/* The page: data as JSON, a script and a style sheet that are part of the program. The script draws
- * small pictures as SVG elements and large ones on a canvas. */
+/* A self-contained page: data as JSON, a script and a style sheet. The script draws small timelines
+ * as SVG elements and large ones on a canvas. */
 #include "report/assets.h"
 #include "report/markup.h"
 #include "report/picture.h"
 
 #include <string.h>
 
-/* Numbers in one flat array per lane: kind, stage, micro, version, start, duration, bytes,
- * critical.
- */
+/* One flat array per lane: kind, stage, micro, version, start, duration, bytes, critical. */
 static void put_lanes(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_key(json, "lanes");
     sl_json_open(json, '[');
@@ -72,7 +70,7 @@ static void put_picture(const struct sl_picture *p, struct sl_json_out *json) {
     sl_json_close(json, '}');
 }
 
-/* In a script element nothing may look like a tag; in JSON '<' is in strings only. */
+/* Escapes '<', which may not appear in a script element; JSON has it only in strings. */
 static void put_guarded(struct sl_text *out, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++) {
         size_t run = strcspn(text + i, "<");

@@ -1,4 +1,4 @@
-/* What all pages share. */
+/* Escaping of text, and the head of a page. */
 #include "report/markup.h"
 
 void sl_report_markup_escape(struct sl_text *out, const char *text) {

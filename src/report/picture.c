@@ -1,7 +1,7 @@
 /* From a timeline to a picture. */
 #include "report/picture.h"
 
-/* Okabe and Ito's colours: told apart by everybody. */
+/* The colour-blind safe palette of Okabe and Ito. */
 static const struct {
     const char *hex;
     int ansi;
@@ -54,7 +54,7 @@ struct maker {
     struct sl_arrow *arrows;
 };
 
-/* The n-th bar or SEND of a lane, for what the critical path names. */
+/* The n-th bar or SEND of a lane; the critical path names its actions so. */
 static void mark(struct maker *m, struct sl_moment at) {
     const struct sl_lane *lane = &m->timeline->lanes[at.lane];
     bool bar = is_bar(&lane->at[at.span]);
@@ -67,7 +67,7 @@ static void mark(struct maker *m, struct sl_moment at) {
         m->arrows[m->first_arrow[at.lane] + before].critical = true;
 }
 
-/* Path and lanes are both in order of time, so one walk over each lane is enough. */
+/* Path and lanes are both sorted by time: one walk over each lane suffices. */
 static void mark_path(struct sl_arena *arena, struct maker *m, const struct sl_critical *path) {
     int64_t *seen = SL_NEW(arena, int64_t, m->timeline->lane_count);
     int64_t *bars = SL_NEW(arena, int64_t, m->timeline->lane_count);
@@ -75,7 +75,7 @@ static void mark_path(struct sl_arena *arena, struct maker *m, const struct sl_c
     for (int64_t i = 0; i < path->count; i++) {
         struct sl_moment at = path->at[i];
         const struct sl_lane *lane = &m->timeline->lanes[at.lane];
-        if (at.span < seen[at.lane]) { /* not in program order: look from the start */
+        if (at.span < seen[at.lane]) { /* not in program order: search from the start */
             mark(m, at);
             continue;
         }

@@ -1,7 +1,8 @@
-/* What there is to see of a timeline: bars on lanes, messages between them, a memory curve, the
- * critical path. Made from a timeline or read from a trace file; every drawing starts from here.
+/* A picture: a timeline as bars on lanes, messages between them, and the critical path.
  *
- *     lane 0  [F0][F1]        [B0 ]        bars of a lane do not overlap, in order of time
+ *     timeline or trace file -> sl_picture -> grid, SVG, HTML, trace file
+ *
+ *     lane 0  [F0][F1]        [B0 ]        bars of a lane do not overlap and are sorted by time
  *                \ message   /
  *     lane 1      [F0][B0 ]
  */
@@ -13,10 +14,10 @@
 
 struct sl_bar {
     int64_t start_ns, end_ns, bytes;
-    int64_t since_ns; /* REDUCE: its sums were under way from here on; 0: with the bar */
+    int64_t since_ns; /* REDUCE: start of its communication; 0: at start_ns */
     int32_t micro, version;
     uint16_t stage; /* index into stages */
-    uint8_t kind;   /* enum sl_kind, no SEND and RECV */
+    uint8_t kind;   /* enum sl_kind, except SEND and RECV */
     bool critical;
 };
 
@@ -39,7 +40,7 @@ struct sl_picture {
     int64_t arrow_count;
     int64_t end_ns;
     bool measured;
-    /* of the critical path; 0 when it is not known */
+    /* parts of the critical path; 0: unknown */
     int64_t pass_ns, weight_ns, transfer_ns, gap_ns;
 };
 
@@ -49,11 +50,11 @@ void sl_report_picture_build(struct sl_arena *arena, const struct sl_timeline *t
 int64_t sl_report_picture_busy(const struct sl_picture *picture, int lane);
 int64_t sl_report_picture_peak(const struct sl_picture *picture, int lane);
 
-/* The grid of the papers, for a terminal. One column per `1/columns` of the time, or per unit when
- * all times are multiples of one and it fits. */
+/* A text grid. One column is 1/columns of the time, or one unit if all times are multiples of a unit
+ * and the grid fits. */
 struct sl_grid_opts {
-    int columns;   /* at most, labels included; 0 = 100 */
-    int max_lanes; /* 0 = all */
+    int columns;   /* max, labels included; 0: 100 */
+    int max_lanes; /* 0: all */
     bool colour;
     bool critical; /* mark the critical path */
 };
@@ -63,13 +64,13 @@ void sl_report_grid(const struct sl_picture *picture, const struct sl_grid_opts 
 /* A standalone SVG, `width` pixels. */
 void sl_report_svg(const struct sl_picture *picture, int width, struct sl_text *out);
 
-/* One self-contained page; two pictures are compared on the same time scale. */
+/* A self-contained page; two pictures share one time scale. */
 enum { SL_REPORT_MAX = 2 };
 void sl_report_html(const struct sl_picture *pictures, int count, struct sl_text *out);
 
-/* Chrome's trace format, which Perfetto and chrome://tracing read, with flow arrows. */
+/* Chrome's trace format with flow arrows, for Perfetto and chrome://tracing. */
 void sl_report_trace(const struct sl_picture *picture, struct sl_text *out);
-/* Reads what sl_report_trace writes (and run traces in the same form). */
+/* Reads a text of sl_report_trace, or the trace of a run. */
 SL_MUST_CHECK sl_err sl_report_trace_read(struct sl_arena *arena, const char *file,
                                           const char *text, size_t length, struct sl_picture *out);
 

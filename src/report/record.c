@@ -8,7 +8,7 @@
 
 enum { STAGE_MAX = 65535 };
 
-/* What a line may have; a bit of `has` each. */
+/* Keys of a line; key i is bit i of `has`. */
 enum { STEP, SAMPLES, LOSS, NORM, LR, MS, EVAL, ACCURACY, STAGE, BASE, AHEAD, PREDICTED, STALE };
 static const char *const keys[] = {"step", "samples",        "loss",          "grad_norm", "lr",
                                    "ms",   "eval_loss",      "eval_accuracy", "stage",     "base",
@@ -42,7 +42,7 @@ static sl_err take_value(struct sl_json_in *json, struct sl_str key, struct line
     return SL_OK;
 }
 
-/* A whole number of the line that must be there. */
+/* A required integer of the line. */
 static sl_err whole(const struct sl_json_in *json, const struct line *line, int key, double max,
                     int64_t *out) {
     double value = line->value[key];

@@ -1,8 +1,8 @@
-/* What a run has written down: the lines of its log.jsonl as arrays.
+/* The record of a run: the lines of its log.jsonl as arrays.
  *
- * A line is a step, an evaluation or a watched weight (--log-staleness), told apart by its keys;
- * lines with other keys are left out. A torn last line, as a killed run leaves it, is left out too.
- * Numbers that were not finite are null in the file and NAN here.
+ * The keys of a line tell whether it is a step, an evaluation or a staleness measurement
+ * (--log-staleness). Other lines are skipped, as is an incomplete last line of a killed run.
+ * null is NAN: the value was not finite.
  */
 #ifndef SL_REPORT_RECORD_H
 #define SL_REPORT_RECORD_H
@@ -19,13 +19,13 @@ struct sl_record_eval {
     double loss, accuracy; /* accuracy NAN: none */
 };
 
-/* A pass of `stage` started from version `base` and stood for version base + ahead = step. */
+/* A pass of `stage` predicted version base + ahead = step from version `base`. */
 struct sl_record_stale {
     int64_t step, base;
     int stage, ahead;
     bool backward;
-    double predicted; /* distance of what it read; NAN: it did not predict */
-    double stale;     /* distance of version `base` */
+    double predicted; /* RMSE of the predicted weights; NAN: no prediction */
+    double stale;     /* RMSE of version `base` */
 };
 
 struct sl_record {

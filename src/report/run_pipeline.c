@@ -1,4 +1,4 @@
-/* What a run's page says about its pipeline. */
+/* The pipeline part of a run's page. */
 #include "report/run_pipeline.h"
 
 #include "report/markup.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_MAX = 200 }; /* of a table; a note says when there are more */
+enum { ROWS_MAX = 200 }; /* max rows of a table; a note states how many are left out */
 
 void sl_report_picture_durations(const struct sl_picture *picture, int64_t (*dur)[SL_KIND_COUNT]) {
     struct sl_arena arena = {0};
@@ -45,7 +45,7 @@ struct part {
     int64_t bytes;
 };
 
-/* What a seat allocates: what plan and pools say, of which sl_sched_worker_bytes is the sum. */
+/* Bytes of a seat by plan and pools; sl_sched_worker_bytes is the sum over the seats. */
 static int seat_parts(const struct sl_sched *sched, int seat, struct part parts[6]) {
     const struct sl_plan *plan = sched->plan;
     const struct sl_stage *stage = &plan->stages[plan->seats[seat].stage];
@@ -106,7 +106,7 @@ static void put_memory(const struct sl_sched *sched, struct sl_text *out) {
 
 /* ---- time ---- */
 
-static void put_times(const struct sl_run_pipeline *p, struct sl_text *out) {
+static void put_times(const struct sl_report_pipeline *p, struct sl_text *out) {
     const struct sl_plan *plan = p->sched->plan;
     int rows = plan->stage_count < ROWS_MAX ? plan->stage_count : ROWS_MAX;
     struct sl_arena arena = {0};
@@ -149,8 +149,8 @@ static double mean_idle(const struct sl_picture *picture) {
     return sum / (picture->lane_count + !picture->lane_count);
 }
 
-/* Which worker has most to do, what the critical path is made of, what the schedule allows. */
-static void put_why(const struct sl_run_pipeline *p, struct sl_text *out) {
+/* The busiest worker, the parts of the critical path, the limit of the schedule. */
+static void put_why(const struct sl_report_pipeline *p, struct sl_text *out) {
     const struct sl_picture *m = p->measured, *q = p->replayed;
     const struct sl_plan *plan = p->sched->plan;
     int64_t busiest = 0, sum = 0;
@@ -188,8 +188,8 @@ static void put_why(const struct sl_run_pipeline *p, struct sl_text *out) {
     sl_text_put(out, "</ul>\n");
 }
 
-/* Mean times of every stage and kind of action: what was told, and what it was. */
-static void put_kinds(const struct sl_run_pipeline *p, struct sl_text *out) {
+/* Mean times of every stage and kind of action: predicted and measured. */
+static void put_kinds(const struct sl_report_pipeline *p, struct sl_text *out) {
     const struct sl_plan *plan = p->sched->plan;
     int rows = plan->stage_count < ROWS_MAX ? plan->stage_count : ROWS_MAX;
     struct sl_arena arena = {0};
@@ -231,12 +231,12 @@ static void put_workers(const struct sl_picture *told, const struct sl_picture *
     put_rest(out, was->lane_count, "workers");
 }
 
-/* What the timeline is compared with: a forecast, or else the schedule without disturbances. */
-static const struct sl_picture *expected(const struct sl_run_pipeline *p) {
+/* The prediction to compare with: the forecast, or else the replayed schedule. */
+static const struct sl_picture *expected(const struct sl_report_pipeline *p) {
     return p->foretold ? p->foretold : p->replayed;
 }
 
-static void put_compared(const struct sl_run_pipeline *p, struct sl_text *out) {
+static void put_compared(const struct sl_report_pipeline *p, struct sl_text *out) {
     const struct sl_picture *m = p->measured, *q = expected(p);
     char a[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES];
     if (!q || q->lane_count != m->lane_count)
@@ -265,8 +265,8 @@ static void put_compared(const struct sl_run_pipeline *p, struct sl_text *out) {
     put_workers(q, m, out);
 }
 
-/* The timeline page as a frame of its own: its script and its names stay apart from ours. */
-static void put_timelines(const struct sl_run_pipeline *p, struct sl_text *out) {
+/* The timeline page in a frame: its script and names stay separate from this page. */
+static void put_timelines(const struct sl_report_pipeline *p, struct sl_text *out) {
     struct sl_picture pictures[SL_REPORT_MAX];
     struct sl_text page = {0};
     int count = 0;
@@ -280,7 +280,7 @@ static void put_timelines(const struct sl_run_pipeline *p, struct sl_text *out) 
     sl_text_free(&page);
 }
 
-void sl_report_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text *out) {
+void sl_report_run_pipeline_put(const struct sl_report_pipeline *p, struct sl_text *out) {
     if (p->measured) {
         put_why(p, out);
         put_compared(p, out);
@@ -293,7 +293,7 @@ void sl_report_run_pipeline_put(const struct sl_run_pipeline *p, struct sl_text 
         put_times(p, out);
 }
 
-void sl_report_run_ops_put(const struct sl_op_time *ops, int count, struct sl_text *out) {
+void sl_report_run_ops_put(const struct sl_report_op_time *ops, int count, struct sl_text *out) {
     int64_t total = 0;
     char time[SL_HUMAN_BYTES];
     for (int i = 0; i < count; i++)

@@ -1,8 +1,8 @@
-/* The stages as boxes in columns by depth, each with the blocks of the model that it holds.
+/* The stage graph: boxes in columns by depth, each with the blocks of the model it holds.
  *
  *     +--------+     +--------+
  *     | s0     | --> | s1     |        a column is one step further from the inputs;
- *     | wte    |     | h.4    |        boxes of a column lie below each other
+ *     | wte    |     | h.4    |        boxes of a column are stacked
  *     | h.0..3 |     | h.5    |
  *     +--------+     +--------+
  */
@@ -21,7 +21,7 @@ struct place {
 static int x_of(const struct place *p) { return EDGE + p->column * (BOX_W + GAP_X); }
 static int y_of(const struct place *p) { return EDGE + p->row * (BOX_H + GAP_Y); }
 
-/* Columns by the longest path from a source; rows as they come. */
+/* Column: longest path from a source. Row: order in the plan. */
 static void place_all(struct sl_arena *arena, const struct sl_plan *plan, struct place *at,
                       int *columns, int *rows) {
     int *filled = SL_NEW(arena, int, plan->stage_count);
@@ -57,8 +57,7 @@ static void put_edges(const struct sl_plan *plan, const struct place *at, struct
     }
 }
 
-/* The block that a node is in: of "h.3.attn" it is "h.3", of "vision.h.0" it is "vision"; at the
- * top the op itself. */
+/* Block of a node: "h.3" for "h.3.attn", "vision" for "vision.h.0"; at the top level the op. */
 static const char *block_of(const struct sl_node *node, int *length) {
     const char *name = *node->scope ? node->scope : node->op->name;
     size_t first = strcspn(name, ".");

@@ -1,5 +1,5 @@
-/* The grid as a standalone SVG: lanes, bars with their micro-batch, critical path, memory curve,
- * time axis, legend. Follows the reader's light or dark scheme. */
+/* A timeline as a standalone SVG: lanes, bars with their micro-batch, critical path, memory curve,
+ * time axis, legend. Uses the light or dark scheme of the viewer. */
 #include "report/markup.h"
 #include "report/picture.h"
 
@@ -12,7 +12,7 @@ struct svg {
     struct sl_text *out;
     double scale; /* pixels per ns */
     int width, lane;
-    int first_stage; /* of the lane; further ones are paler */
+    int first_stage; /* of the lane; later stages are paler */
 };
 
 static double x_of(const struct svg *s, int64_t time_ns) {

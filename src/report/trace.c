@@ -1,7 +1,7 @@
 /* Chrome's trace event format (Perfetto, chrome://tracing): one thread per worker for its actions,
- * one for its outgoing messages, flow arrows from each message to where it arrives, and a counter
- * of bytes. Times there are microseconds; ours are kept exactly in the arguments, so that the file
- * reads back. */
+ * one for its outgoing messages, flow arrows from each message to its arrival, and a counter of
+ * bytes. The format has microseconds; the arguments of events keep exact nanoseconds, so that
+ * sl_report_trace_read restores the picture. */
 #include "report/picture.h"
 
 static void put_us(struct sl_json_out *json, const char *key, int64_t ns) {
@@ -70,7 +70,7 @@ static void put_bar(const struct sl_picture *p, struct sl_json_out *json, int la
     sl_json_close(json, '}');
 }
 
-/* Sums that are made while passes run: a track of their own, which Perfetto shows above them. */
+/* Reductions that overlap passes: a separate track, shown above them in Perfetto. */
 static void put_sum(const struct sl_picture *p, struct sl_json_out *json, int lane,
                     const struct sl_bar *bar, int64_t id) {
     struct sl_text name = {0};

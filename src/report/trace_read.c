@@ -1,5 +1,4 @@
-/* Reading a trace file back into a picture. Only the events that sl_report_trace writes count; what
- * other programs put beside them is skipped. */
+/* Reading a trace file into a picture. Events that sl_report_trace does not write are skipped. */
 #include "base/map.h"
 #include "base/vec.h"
 #include "report/picture.h"
@@ -26,7 +25,7 @@ struct reader {
     SL_VEC(const char *) stages;
     struct sl_map names;
     SL_VEC(struct bar_at) bars;
-    SL_VEC(struct sl_arrow) arrows; /* by message number; from < 0: not seen */
+    SL_VEC(struct sl_arrow) arrows; /* by message number; from < 0: no event yet */
     int64_t lanes;
 };
 
@@ -280,7 +279,7 @@ static sl_err read_all(struct reader *r) {
         else
             SL_TRY(skip_value(r));
     }
-    SL_TRY(sl_json_next(&r->json)); /* nothing behind */
+    SL_TRY(sl_json_next(&r->json)); /* expect the end */
     return finish(r);
 }
 

@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_arena arena = {0};
     struct sl_text out = {0};
-    struct sl_run_page page = {.title = "fuzz"};
+    struct sl_report_run page = {.title = "fuzz"};
     sl_meter_start();
     sl_err err = sl_report_record_read(&arena, "fuzz", (const char *)data, size, &page.record);
     sl_meter_check((int64_t)size, SL_METER_CONSTANT_BYTES);

@@ -119,7 +119,7 @@ static void page_of_run(void **state) {
                 step, stage, step % 2 ? "forward" : "backward", step - 1,
                 stage ? "\"rmse_predicted\": 0.001, " : "");
     }
-    struct sl_run_page page = {
+    struct sl_report_run page = {
         .title = "a<b", .facts = (const char *const[][2]){{"model", "<i>"}}, .fact_count = 1};
     assert_int_equal(sl_report_record_read(&arena, "t", log.at, log.length, &page.record), SL_OK);
     sl_report_run_page_put(&page, &out);

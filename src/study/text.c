@@ -1,4 +1,4 @@
-/* Study text: one line per thing, modes before the tasks that name them.
+/* Study text: one statement per line; modes come before the tasks that name them.
  *
  *     sluice-study 1
  *     study asynchrony "what a delay costs"
@@ -10,12 +10,12 @@
  *     mode "1f1b" "--schedule 1f1b --optimizer {adamw}" more
  *     mode "2bw" "--schedule 2bw --optimizer {adamw}" against "1f1b" more
  *     mode "vanilla" "--schedule async --optimizer {adamw}" against "1f1b" split
- *     task gpt "gpt-tiny --data x.txt" stages 8 steps 900 batch 16 micro 8 evals 9 rates 0.001
- * 0.002 task mnist "two-branch.model" stages 4 graph "a>b,a>c,b>d,c>d" steps ... modes "1f1b" "2bw"
+ *     task gpt "gpt-tiny --data x.txt" stages 8 steps 900 batch 16 micro 8 evals 9 rates 0.001 0.002
+ *     task mnist "two-branch.model" stages 4 graph "a>b,a>c,b>d,c>d" steps ... modes "1f1b" "2bw"
  *     claim gpt "2bw" within 0.5 "PipeDream-2BW: the same loss"
  *     note "equal tokens, equal data order"
  */
-#include "report/study.h"
+#include "study/study.h"
 
 #include "base/lex.h"
 #include "base/vec.h"
@@ -53,7 +53,7 @@ static sl_err take_string(struct reader *r, const char *what, const char **out) 
     return SL_OK;
 }
 
-/* The word, if it is the next token. */
+/* Consumes the word if it is the next token. */
 static sl_err take_word(struct reader *r, const char *word, bool *there) {
     *there = sl_lex_is_name(&r->lex, word);
     return *there ? sl_lex_next(&r->lex) : SL_OK;
@@ -166,7 +166,7 @@ static sl_err find_mode(struct reader *r, int *out) {
     return sl_lex_fail_at(&r->lex, pos, "no mode is called '%s'", name);
 }
 
-/* The rates, then the modes: those named, or all that there are so far. */
+/* The rates, then the modes: those named, or all modes above. */
 static sl_err take_lists(struct reader *r, struct sl_study_task *task) {
     double rates[SL_STUDY_MAX];
     int modes[SL_STUDY_MAX];
@@ -287,8 +287,8 @@ static const struct sl_study *freeze(struct reader *r) {
     return s;
 }
 
-sl_err sl_report_study_read(struct sl_arena *arena, const char *file, const char *text,
-                            size_t length, const struct sl_study **out) {
+sl_err sl_study_read(struct sl_arena *arena, const char *file, const char *text, size_t length,
+                     const struct sl_study **out) {
     struct reader r = {.arena = arena,
                        .draft = {.name = "",
                                  .brief = "",
@@ -301,7 +301,7 @@ sl_err sl_report_study_read(struct sl_arena *arena, const char *file, const char
         err = read_all(&r);
     if (err == SL_OK) {
         const struct sl_study *study = freeze(&r);
-        err = sl_report_study_check(study);
+        err = sl_study_check(study);
         if (err != SL_OK)
             err = sl_err_context(err, "%s", file);
         *out = study;
@@ -339,7 +339,7 @@ static void put_number(struct sl_text *out, const char *word, double value) {
     sl_text_put_double(out, value);
 }
 
-void sl_report_study_write(const struct sl_study *s, struct sl_text *out) {
+void sl_study_write(const struct sl_study *s, struct sl_text *out) {
     sl_text_put(out, "sluice-study 1\n");
     if (s->name[0])
         sl_text_printf(out, "study %s \"%s\"\n", s->name, s->brief);

@@ -1,5 +1,5 @@
-/* The table of a study, and its page. */
-#include "report/study.h"
+/* The table of a study as Markdown and as a page. */
+#include "study/study.h"
 
 #include "report/chart.h"
 #include "report/markup.h"
@@ -22,7 +22,7 @@ static const char *const heads[COLUMNS] = {"mode",
                                            "ms a step",
                                            "sooner (measured)"};
 
-/* The measured columns are there if anything was measured. */
+/* The last columns appear only if something was measured. */
 static int columns(const struct sl_study_table *table) { return table->timed ? COLUMNS : UNTIMED; }
 
 static void put_diff(char out[CELL], const struct sl_study *s, const struct sl_study_row *r,
@@ -90,7 +90,7 @@ static void table_of(const struct sl_study_table *table, int task, struct sl_tex
     }
 }
 
-void sl_report_study_put_table(const struct sl_study_table *table, struct sl_text *out) {
+void sl_study_put_table(const struct sl_study_table *table, struct sl_text *out) {
     const struct sl_study *s = table->study;
     const struct sl_study_row *rows = table->rows;
     sl_text_printf(out, "# %s\n", s->brief);
@@ -103,7 +103,7 @@ void sl_report_study_put_table(const struct sl_study_table *table, struct sl_tex
     for (int i = 0; i < s->claim_count; i++) {
         const struct sl_study_claim *c = &s->claims[i];
         sl_text_printf(out, "| %s | %s |", c->text,
-                       sl_report_study_verdict_text(sl_report_study_judge(table, c)));
+                       sl_study_verdict_text(sl_study_judge(table, c)));
         for (int j = 0; j < table->count; j++)
             if (rows[j].task == c->task && rows[j].mode == c->mode) {
                 char diff[CELL];
@@ -117,7 +117,7 @@ void sl_report_study_put_table(const struct sl_study_table *table, struct sl_tex
 
 /* ---- the page ---- */
 
-/* Mean over seeds by number of evaluation, with the lowest and the highest. */
+/* Mean, minimum and maximum over seeds, by evaluation. */
 static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *row,
                           struct sl_chart_point *at) {
     int64_t count = row->cells[0]->record->eval_count;
@@ -128,7 +128,7 @@ static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *r
         struct sl_chart_point p = {.low = INFINITY, .high = -INFINITY};
         for (int i = 0; i < row->seeds; i++) {
             const struct sl_record_eval *eval = &row->cells[i]->record->evals[e];
-            p.x = (double)eval->step * (double)sl_report_study_step_samples(s, row->cells[i]);
+            p.x = (double)eval->step * (double)sl_study_step_samples(s, row->cells[i]);
             p.y += eval->loss / row->seeds;
             p.low = fmin(p.low, eval->loss);
             p.high = fmax(p.high, eval->loss);
@@ -138,8 +138,8 @@ static int64_t mean_curve(const struct sl_study *s, const struct sl_study_row *r
     return count;
 }
 
-/* From the lowest loss to where the first mode was after a quarter of its way, or to where the
- * worst of those ends that are not lost: what happens before would flatten the rest. */
+/* Shows losses from the minimum to the first mode's loss after a quarter of its steps, or to the
+ * last loss of the worst mode that did not diverge. Early losses would flatten the rest. */
 static void zoom(struct sl_chart *chart) {
     const struct sl_chart_curve *first = &chart->curves[0];
     double low = INFINITY;
@@ -220,7 +220,7 @@ static bool has_rows(const struct sl_study_table *table, int task) {
     return false;
 }
 
-void sl_report_study_put_page(const struct sl_study_table *table, struct sl_text *out) {
+void sl_study_put_page(const struct sl_study_table *table, struct sl_text *out) {
     const struct sl_study *s = table->study;
     sl_report_chart_page_open(out, s->brief);
     for (int i = 0; i < s->note_count; i++) {
@@ -245,7 +245,7 @@ void sl_report_study_put_page(const struct sl_study_table *table, struct sl_text
         sl_text_put(out, "<li>");
         sl_report_markup_escape(out, s->claims[i].text);
         sl_text_printf(out, ": <b>%s</b></li>\n",
-                       sl_report_study_verdict_text(sl_report_study_judge(table, &s->claims[i])));
+                       sl_study_verdict_text(sl_study_judge(table, &s->claims[i])));
     }
     if (s->claim_count)
         sl_text_put(out, "</ul>\n");

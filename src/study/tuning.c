@@ -1,5 +1,5 @@
-/* Tuning: which rates go on from seed to seed, which one is best, and the mean loss of each. */
-#include "report/study.h"
+/* Tuning: rates to drop, the best rate, the table of mean losses. */
+#include "study/study.h"
 
 #include <math.h>
 
@@ -9,9 +9,9 @@ struct view {
     int64_t count;
 };
 
-/* What came of one rate. */
+/* Result of one rate. */
 struct tuned {
-    double loss; /* the last, mean of the seeds; NAN: not run; infinite: a run is lost */
+    double loss; /* mean of the last losses; NAN: not run; INFINITY: a run diverged */
     int seeds;
 };
 
@@ -30,7 +30,7 @@ static struct tuned tuned_at(const struct view *v, int task, int mode, double ra
     return (struct tuned){count ? sum / count : (double)NAN, count};
 }
 
-/* The best rate of a mode: only those that ran with most seeds can be compared. */
+/* The best rate of a mode, among those with the most seeds. */
 static struct tuned best_of(const struct view *v, int task, int mode, double *rate) {
     const struct sl_study_task *t = &v->study->tasks[task];
     struct tuned best = {.loss = (double)NAN};
@@ -45,8 +45,8 @@ static struct tuned best_of(const struct view *v, int task, int mode, double *ra
     return best;
 }
 
-bool sl_report_study_dropped(const struct sl_study *study, const struct sl_study_cell *cells,
-                             int64_t count, int task, int mode, double rate) {
+bool sl_study_dropped(const struct sl_study *study, const struct sl_study_cell *cells,
+                      int64_t count, int task, int mode, double rate) {
     const struct view v = {study, cells, count};
     double best_rate;
     struct tuned best = best_of(&v, task, mode, &best_rate);
@@ -54,8 +54,8 @@ bool sl_report_study_dropped(const struct sl_study *study, const struct sl_study
     return at.seeds < best.seeds || at.loss > best.loss * (1 + study->tune_drop / 100);
 }
 
-double sl_report_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
-                                 int64_t count, int task, int mode) {
+double sl_study_best_rate(const struct sl_study *study, const struct sl_study_cell *cells,
+                          int64_t count, int task, int mode) {
     const struct view v = {study, cells, count};
     double rate;
     best_of(&v, task, mode, &rate);
@@ -85,8 +85,8 @@ static void put_row(const struct view *v, int task, int mode, struct sl_text *ou
         sl_text_put(out, " |\n");
 }
 
-void sl_report_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,
-                                int64_t count, struct sl_text *out) {
+void sl_study_put_tuning(const struct sl_study *study, const struct sl_study_cell *cells,
+                         int64_t count, struct sl_text *out) {
     const struct view v = {study, cells, count};
     for (int task = 0; task < study->task_count; task++) {
         const struct sl_study_task *t = &study->tasks[task];

@@ -1,9 +1,9 @@
-/* What a study took: processor time, which a loaded machine changes less than the clock. */
-#include "report/study.h"
+/* Cost of a study in CPU time, which depends less on the load of the machine than wall time. */
+#include "study/study.h"
 
 struct cost {
     int64_t runs, known;
-    double cpu_s; /* of those known */
+    double cpu_s; /* sum over the known ones */
 };
 
 static struct cost cost_of(const struct sl_study_cell *cells, int64_t count, int task) {
@@ -17,10 +17,10 @@ static struct cost cost_of(const struct sl_study_cell *cells, int64_t count, int
     return cost;
 }
 
-void sl_report_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
-                              int64_t count, struct sl_text *out) {
+void sl_study_put_cost(const struct sl_study *study, const struct sl_study_cell *cells,
+                       int64_t count, struct sl_text *out) {
     struct cost all = {0};
-    double sum = 0; /* what is not known counts as the mean of its task */
+    double sum = 0; /* unknown ones count as the mean of their task */
     for (int t = 0; t < study->task_count; t++) {
         struct cost cost = cost_of(cells, count, t);
         if (!cost.known)

@@ -1,25 +1,18 @@
-/* The runs of a study as processes.
- *
- * A cell's directory has a hash of its arguments in its name, so a study that was changed finds the
- * cells that are still the same and no others. Runs die with us (PR_SET_PDEATHSIG) and are killed
- * when we are asked to stop: what has no last evaluation in its log starts anew, because a run
- * without a flush that was drained somewhere else would have other bits.
- */
-#include "cli/study_run.h"
+/* The runs of a study as processes. */
+#define _GNU_SOURCE
+#include "study/pool.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -28,7 +21,7 @@
 enum { JOBS_MAX = 1024, LOG_LIMIT = 1 << 30 };
 
 struct job {
-    pid_t pid; /* 0: free */
+    pid_t pid; /* 0: the slot is free */
     int64_t cell, start_ns;
 };
 
@@ -39,15 +32,10 @@ struct run {
     const char *what;
     struct job jobs[JOBS_MAX];
     int alive;
-    int64_t spent_ns; /* by the runs that ended */
+    int64_t spent_ns; /* sum over the runs that ended */
 };
 
-static volatile sig_atomic_t stop_asked;
-
-static void ask_stop(int signal) {
-    (void)signal;
-    stop_asked = 1;
-}
+static bool stop_requested(const struct sl_study_pool *p) { return p->stop && *p->stop; }
 
 /* ---- files ---- */
 
@@ -64,8 +52,8 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* One study at a time in a directory. Runs inherit the lock, so that those of a study that was
- * killed are gone before others begin. */
+/* One study at a time per directory. Runs inherit the lock: runs of a killed study end before the
+ * next study begins. */
 static sl_err lock(struct sl_study_pool *p) {
     const char *path = sl_arena_printf(p->arena, "%s/lock", p->out);
     if (p->locked)
@@ -74,7 +62,7 @@ static sl_err lock(struct sl_study_pool *p) {
     if (fd < 0)
         return sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        sl_log_note("%s: another study is at work here; waiting for it", p->out);
+        sl_log_note("%s: another study uses this directory; waiting for it", p->out);
         if (flock(fd, LOCK_EX) != 0)
             return sl_fail(SL_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     }
@@ -82,7 +70,7 @@ static sl_err lock(struct sl_study_pool *p) {
     return SL_OK;
 }
 
-/* The processor time of a run lies beside its log. */
+/* CPU time of a run. */
 static const char *cost_file(const struct sl_study_pool *p, const char *dir) {
     return sl_arena_printf(p->arena, "%s/cpu_s", dir);
 }
@@ -109,7 +97,7 @@ static sl_err save_cost(const struct sl_study_pool *p, const char *dir, const st
     return err;
 }
 
-/* The log of a cell, if the run came to its end. */
+/* Reads the log of a cell if its run is finished. */
 static sl_err load(struct sl_study_pool *p, struct sl_study_cell *cell, const char *dir) {
     const char *path = sl_arena_printf(p->arena, "%s/log.jsonl", dir);
     const struct sl_record *record;
@@ -121,8 +109,8 @@ static sl_err load(struct sl_study_pool *p, struct sl_study_cell *cell, const ch
     sl_err err = sl_report_record_read(p->arena, path, text, length, &record);
     free(text);
     SL_TRY(err);
-    if (record->eval_count && record->evals[record->eval_count - 1].step >=
-                                  sl_report_study_steps(p->study, &p->how, cell))
+    if (record->eval_count &&
+        record->evals[record->eval_count - 1].step >= sl_study_steps(p->study, &p->how, cell))
         cell->record = record;
     return load_cost(p, cell, dir);
 }
@@ -133,60 +121,36 @@ static const char *dir_of(const struct sl_study_pool *p, const char *name) {
 
 /* ---- one run ---- */
 
-/* Many threads on one core beat many on several when there are more threads than cores: they hand
- * over instead of disturbing each other. The bits do not depend on it. */
-static void pin(int slot) {
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) != 0)
-        return;
-    int count = CPU_COUNT(&all), want = slot % count;
-    CPU_ZERO(&one);
-    for (size_t c = 0; c < CPU_SETSIZE; c++)
-        if (CPU_ISSET(c, &all) && want-- == 0)
-            CPU_SET(c, &one);
-    sched_setaffinity(0, sizeof one, &one);
-}
-
-static _Noreturn void become(const char *const *argv, const char *said, int slot, pid_t parent) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(SL_ERR_PEER);
-    setpgid(0, 0); /* Ctrl-C comes to us, not to them */
-    if (slot >= 0)
-        pin(slot);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int log = open(said, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    dup2(log >= 0 ? log : null, STDERR_FILENO);
-    execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
-    _exit(SL_ERR_SYSTEM);
-}
-
+/* With more threads than cores, each run stays on one core: its threads then hand over to each
+ * other instead of competing with other runs. Results do not depend on it. */
 static sl_err start(struct run *r, int slot, int64_t at, const char *const *words, int count,
                     const char *dir) {
-    const char *argv[SL_STUDY_WORDS + 8] = {"sluice"};
     const struct sl_study_pool *p = r->pool;
-    const char *more[] = {"--out", dir, "--keep", "1", "--resume", "--quiet"};
-    int argc = 1;
-    for (int i = 0; i < count; i++)
-        argv[argc++] = words[i];
-    for (int i = 0; i < SL_COUNT(more); i++)
-        argv[argc++] = more[i];
+    const char *const *argv = p->command(p->arena, words, count, dir);
+    const char *messages = sl_arena_printf(p->arena, "%s.err", dir);
     int64_t threads = p->jobs * p->study->tasks[r->cells[at].task].stages;
     bool crowded = threads > sysconf(_SC_NPROCESSORS_ONLN);
-    const char *said = sl_arena_printf(p->arena, "%s.err", dir);
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        become(argv, said, crowded ? slot : -1, parent);
-    if (pid < 0)
-        return sl_fail(SL_ERR_SYSTEM, "cannot start a run: %s", strerror(errno));
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int log = open(messages, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    struct sl_spawn spawn = {.program = p->program,
+                             .argv = argv,
+                             .out_fd = null < 0 ? 0 : null,
+                             .err_fd = log < 0 ? 0 : log,
+                             .cpu = crowded ? slot + 1 : 0,
+                             .dies_with_parent = true};
+    pid_t pid;
+    sl_err err = sl_spawn(&spawn, &pid);
+    if (null >= 0)
+        close(null);
+    if (log >= 0)
+        close(log);
+    SL_TRY(err);
     r->jobs[slot] = (struct job){.pid = pid, .cell = at, .start_ns = sl_clock_ns()};
     r->alive++;
     return SL_OK;
 }
 
-static void say(struct run *r, const struct sl_study_cell *cell) {
+static void show_progress(struct run *r, const struct sl_study_cell *cell) {
     enum { WIDE = 24 };
     const struct sl_study *s = r->pool->study;
     char bar[WIDE + 1] = "", left[SL_HUMAN_BYTES] = "";
@@ -202,7 +166,7 @@ static void say(struct run *r, const struct sl_study_cell *cell) {
                   left);
 }
 
-/* The last line that a run said. */
+/* Fails with the last line of the run's messages. */
 static sl_err fail_run(const struct run *r, const char *dir, int status) {
     const char *path = sl_arena_printf(r->pool->arena, "%s.err", dir);
     char *text, *line;
@@ -221,10 +185,9 @@ static sl_err fail_run(const struct run *r, const char *dir, int status) {
 static const char *name_of(const struct run *r, const struct sl_study_cell *cell,
                            const char *words[SL_STUDY_WORDS], int *count, sl_err *err) {
     const struct sl_study_pool *p = r->pool;
-    *err = sl_report_study_words(p->arena, p->study, &p->how, cell, words, count);
-    return *err == SL_OK
-               ? dir_of(p, sl_report_study_cell_name(p->arena, p->study, cell, words, *count))
-               : NULL;
+    *err = sl_study_words(p->arena, p->study, &p->how, cell, words, count);
+    return *err == SL_OK ? dir_of(p, sl_study_cell_name(p->arena, p->study, cell, words, *count))
+                         : NULL;
 }
 
 static sl_err finish(struct run *r, int slot, int status, const struct rusage *used) {
@@ -248,19 +211,19 @@ static sl_err finish(struct run *r, int slot, int status, const struct rusage *u
         nftw(sl_arena_printf(r->pool->arena, "%s/ckpt", dir), remove_one, 8, FTW_DEPTH | FTW_PHYS);
     r->done++;
     r->fresh++;
-    say(r, cell);
+    show_progress(r, cell);
     return SL_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all runs ---- */
 
-static bool over(const struct sl_study_pool *p) {
+static bool time_is_up(const struct sl_study_pool *p) {
     return p->limit_ns >= 0 && sl_clock_ns() - p->start_ns >= p->limit_ns;
 }
 
-/* Starts runs while there are places; cells that are there already cost nothing. */
+/* Starts runs while slots are free; skips finished cells. */
 static sl_err fill(struct run *r) {
-    while (r->next < r->count && r->alive < r->pool->jobs && !stop_asked) {
+    while (r->next < r->count && r->alive < r->pool->jobs && !stop_requested(r->pool)) {
         struct sl_study_cell *cell = &r->cells[r->next];
         const char *words[SL_STUDY_WORDS];
         sl_err err;
@@ -268,7 +231,7 @@ static sl_err fill(struct run *r) {
         const char *dir = name_of(r, cell, words, &count, &err);
         SL_TRY(err);
         SL_TRY(load(r->pool, cell, dir));
-        if (!cell->record && over(r->pool)) {
+        if (!cell->record && time_is_up(r->pool)) {
             r->pool->left++;
         } else if (cell->record) {
             r->done++;
@@ -282,41 +245,38 @@ static sl_err fill(struct run *r) {
     return SL_OK;
 }
 
-static sl_err look_after(struct run *r) {
+static sl_err watch(struct run *r) {
     for (;;) {
         SL_TRY(fill(r));
-        if (!r->alive || stop_asked)
+        if (!r->alive || stop_requested(r->pool))
             return SL_OK;
         int status;
         struct rusage used;
-        pid_t pid = wait4(-1, &status, 0, &used); /* a signal wakes us */
+        pid_t pid = wait4(-1, &status, 0, &used); /* a signal interrupts it */
         for (int i = 0; pid > 0 && i < r->pool->jobs; i++)
             if (r->jobs[i].pid == pid)
                 SL_TRY(finish(r, i, status, &used));
     }
 }
 
-sl_err sl_cli_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells, int64_t count,
-                             const char *what) {
-    static struct run r;
-    struct sigaction stop = {.sa_handler = ask_stop};
+sl_err sl_study_pool_run(struct sl_study_pool *pool, struct sl_study_cell *cells, int64_t count,
+                         const char *what) {
+    static struct run r; /* large */
     r = (struct run){.pool = pool, .cells = cells, .count = count, .what = what};
     if (pool->jobs > JOBS_MAX)
         pool->jobs = JOBS_MAX;
     SL_TRY(make_dir(pool->out));
     SL_TRY(make_dir(sl_arena_printf(pool->arena, "%s/cells", pool->out)));
-    sigaction(SIGINT, &stop, NULL);
-    sigaction(SIGTERM, &stop, NULL);
     SL_TRY(lock(pool));
-    sl_err err = look_after(&r);
+    sl_err err = watch(&r);
     for (int i = 0; i < pool->jobs; i++)
         if (r.jobs[i].pid) {
             kill(r.jobs[i].pid, SIGKILL);
             waitpid(r.jobs[i].pid, NULL, 0);
         }
-    if (err == SL_OK && stop_asked)
-        err =
-            sl_fail(SL_ERR_SYSTEM, "stopped; %lld of %lld runs are left: the same command goes on",
-                    (long long)(count - r.done), (long long)count);
+    if (err == SL_OK && stop_requested(pool))
+        err = sl_fail(SL_ERR_SYSTEM,
+                      "stopped; %lld of %lld runs are left: the same command continues",
+                      (long long)(count - r.done), (long long)count);
     return err;
 }

@@ -1,5 +1,5 @@
-/* The cells of a study, and what makes one sound. */
-#include "report/study.h"
+/* The cells of a study: their arguments; checks of a study. */
+#include "study/study.h"
 
 #include "base/hash.h"
 
@@ -69,7 +69,7 @@ static sl_err check_task(const struct sl_study *s, const struct sl_study_task *t
     return SL_OK;
 }
 
-sl_err sl_report_study_check(const struct sl_study *s) {
+sl_err sl_study_check(const struct sl_study *s) {
     const char *what;
     if (!s->task_count || !s->few)
         return sl_fail(SL_ERR_INPUT, "a study needs a task, a mode and a seed at least");
@@ -97,15 +97,15 @@ static int64_t parts(const struct sl_study *s, const struct sl_study_cell *c) {
     return s->modes[c->mode].split ? s->tasks[c->task].micro : 1;
 }
 
-int64_t sl_report_study_steps(const struct sl_study *s, const struct sl_study_how *how,
-                              const struct sl_study_cell *c) {
+int64_t sl_study_steps(const struct sl_study *s, const struct sl_study_how *how,
+                       const struct sl_study_cell *c) {
     double steps =
         (double)s->tasks[c->task].steps * how->part * (c->kind == SL_CELL_TUNE ? s->tune_part : 1);
     int64_t whole = c->kind == SL_CELL_TIME ? how->time_steps : (int64_t)(steps + 0.5);
     return (whole > 1 ? whole : 1) * parts(s, c);
 }
 
-int64_t sl_report_study_step_samples(const struct sl_study *s, const struct sl_study_cell *c) {
+int64_t sl_study_step_samples(const struct sl_study *s, const struct sl_study_cell *c) {
     return s->tasks[c->task].batch / parts(s, c);
 }
 
@@ -113,7 +113,7 @@ struct writer {
     const struct sl_study *study;
     const struct sl_study_how *how;
     int64_t steps;
-    struct sl_text line; /* words, each with a 0 behind it */
+    struct sl_text line; /* words, each followed by a 0 byte */
     int count;
 };
 
@@ -124,7 +124,7 @@ static const char *find_let(const struct sl_study_let *lets, int count, struct s
     return NULL;
 }
 
-/* {name} or {steps} or {steps/4}; a text that was put in is not looked at again. */
+/* Replaces {name}, {steps} or {steps/4}; inserted texts are not replaced again. */
 static sl_err put_let(struct writer *w, struct sl_str name) {
     const char *text = find_let(w->how->set, w->how->set_count, name);
     if (!text)
@@ -150,7 +150,7 @@ static sl_err put_let(struct writer *w, struct sl_str name) {
                    (int)name.length, name.at, (int)name.length, name.at);
 }
 
-/* Words are parted by blanks. */
+/* Words are separated by blanks. */
 static sl_err put_words(struct writer *w, const char *text) {
     while (*text) {
         text += strspn(text, " ");
@@ -203,11 +203,10 @@ static sl_err put_all(struct writer *w, const struct sl_study_cell *c) {
     return SL_OK;
 }
 
-sl_err sl_report_study_words(struct sl_arena *arena, const struct sl_study *study,
-                             const struct sl_study_how *how, const struct sl_study_cell *cell,
-                             const char *words[SL_STUDY_WORDS], int *count) {
-    struct writer w = {
-        .study = study, .how = how, .steps = sl_report_study_steps(study, how, cell)};
+sl_err sl_study_words(struct sl_arena *arena, const struct sl_study *study,
+                      const struct sl_study_how *how, const struct sl_study_cell *cell,
+                      const char *words[SL_STUDY_WORDS], int *count) {
+    struct writer w = {.study = study, .how = how, .steps = sl_study_steps(study, how, cell)};
     sl_err err = put_all(&w, cell);
     if (err == SL_OK && w.count > SL_STUDY_WORDS)
         err = sl_fail(SL_ERR_INPUT, "more than %d words", SL_STUDY_WORDS);
@@ -222,9 +221,9 @@ sl_err sl_report_study_words(struct sl_arena *arena, const struct sl_study *stud
                                          study->modes[cell->mode].name);
 }
 
-const char *sl_report_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
-                                      const struct sl_study_cell *cell, const char *const *words,
-                                      int count) {
+const char *sl_study_cell_name(struct sl_arena *arena, const struct sl_study *study,
+                               const struct sl_study_cell *cell, const char *const *words,
+                               int count) {
     static const char *const kinds[] = {"", ".tune", ".time"};
     char hash[SL_HASH_TEXT];
     struct sl_hasher *hasher = sl_hasher_open();

@@ -1,11 +1,11 @@
-/* From cells to rows: means, differences paired by seed, the time to a target. */
-#include "report/study.h"
+/* From cells to rows: means, differences paired by seed, time to the target. */
+#include "study/study.h"
 
 #include "base/vec.h"
 
 #include <math.h>
 
-/* 97.5 % quantiles of Student's distribution by degrees of freedom; beyond, within 0.1 %. */
+/* 97.5 % quantile of Student's t by degrees of freedom; beyond the table, accurate to 0.1 %. */
 static double student(int freedom) {
     static const double table[] = {0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                    2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -16,7 +16,7 @@ static double student(int freedom) {
     return 1.959964 + 2.372 / freedom + 2.8 / ((double)freedom * freedom);
 }
 
-struct sl_interval sl_report_interval_of(const double *values, int count) {
+struct sl_interval sl_study_interval_of(const double *values, int count) {
     double mean = 0, square = 0;
     for (int i = 0; i < count; i++)
         mean += values[i] / count;
@@ -28,7 +28,7 @@ struct sl_interval sl_report_interval_of(const double *values, int count) {
                                 student(count - 1) * sqrt(square / (count - 1)) / sqrt(count)};
 }
 
-/* A loss that is not finite counts as infinite: the run is lost, and no mean may hide it. */
+/* A loss that is not finite counts as infinite: the run diverged, and no mean may hide it. */
 static double loss_at(const struct sl_record *r, int64_t i) {
     return isfinite(r->evals[i].loss) ? r->evals[i].loss : (double)INFINITY;
 }
@@ -44,8 +44,8 @@ static double best_of(const struct sl_study_cell *c) {
     return best;
 }
 
-/* Steps until the validation loss has come down to the target, between two evaluations by a
- * straight line; NAN: it never does. */
+/* Steps until the validation loss reaches the target, interpolated linearly between evaluations;
+ * NAN: never. */
 static double crossing(const struct sl_record *r, double target) {
     for (int64_t i = 0; i < r->eval_count; i++) {
         double y = loss_at(r, i), before = i ? loss_at(r, i - 1) : y;
@@ -78,8 +78,8 @@ static const struct sl_study_cell *find(const struct maker *m, enum sl_study_kin
     return NULL;
 }
 
-/* Of a sample, in a run that had the machine to itself; what a run does once (first use of memory,
- * the fill of the pipeline) is in its first tenth, which does not count. */
+/* Milliseconds per sample of a timed run, without its first tenth, which has one-time costs: first
+ * use of memory, filling the pipeline. */
 static double time_sample(const struct sl_record *r) {
     double total = 0, samples = 0;
     for (int64_t k = r->step_count / 10; k < r->step_count; k++) {
@@ -89,17 +89,17 @@ static double time_sample(const struct sl_record *r) {
     return samples > 0 ? total / samples : (double)NAN;
 }
 
-/* Of a step of the task: the fastest of its runs, since what disturbs one only makes it longer. */
+/* Milliseconds per step of the task: the fastest run, because disturbances only add time. */
 static double time_step(const struct maker *m, int task, int mode) {
     double best = (double)NAN;
     for (int i = 0; i < m->study->seed_count; i++) {
         const struct sl_study_cell *c = find(m, SL_CELL_TIME, task, mode, m->study->seeds[i]);
-        best = c ? fmin(best, time_sample(c->record)) : best; /* fmin leaves NAN out */
+        best = c ? fmin(best, time_sample(c->record)) : best; /* fmin ignores NAN */
     }
     return best * (double)m->study->tasks[task].batch;
 }
 
-/* Losses, paired with the mode it is compared with; false: no seed in common. */
+/* Losses, paired with those of `against`; false: no common seed. */
 static bool compare(const struct maker *m, struct sl_study_row *row) {
     const struct sl_study *s = m->study;
     double last[SL_STUDY_MAX], best[SL_STUDY_MAX];
@@ -120,27 +120,28 @@ static bool compare(const struct maker *m, struct sl_study_row *row) {
         row->last += last_of(cells[i]) / row->seeds;
         row->best += best_of(cells[i]) / row->seeds;
     }
-    row->last_diff = sl_report_interval_of(last, row->seeds);
-    row->best_diff = sl_report_interval_of(best, row->seeds);
+    row->last_diff = sl_study_interval_of(last, row->seeds);
+    row->best_diff = sl_study_interval_of(best, row->seeds);
     row->cells = sl_vec_freeze(m->arena, cells, row->seeds, sizeof *cells);
     row->bases = sl_vec_freeze(m->arena, bases, row->seeds, sizeof *bases);
     return row->seeds > 0;
 }
 
-/* Steps of the task, of `batch` samples, until the target is reached: mean of the runs. */
+/* Mean steps of the task (`batch` samples each) to the target. */
 static double reach(const struct sl_study *s, double target,
                     const struct sl_study_cell *const *cells, int count) {
     double sum = 0;
     for (int i = 0; i < count; i++) {
-        double samples = (double)sl_report_study_step_samples(s, cells[i]);
+        double samples = (double)sl_study_step_samples(s, cells[i]);
         double batch = (double)s->tasks[cells[i]->task].batch;
         sum += crossing(cells[i]->record, target) * samples / batch;
     }
     return sum / count;
 }
 
-/* How soon, by the runs that it is compared with: those of the same seeds. */
-static void tell_time(const struct maker *m, const double *step_time, struct sl_study_row *row) {
+/* Time to the target, relative to the runs of `against` with the same seeds. */
+static void compare_times(const struct maker *m, const double *step_time,
+                          struct sl_study_row *row) {
     const struct sl_study *s = m->study;
     int base = s->modes[row->mode].base;
     double base_time = step_time[row->task * s->mode_count + base], last = 0;
@@ -155,10 +156,9 @@ static void tell_time(const struct maker *m, const double *step_time, struct sl_
     row->sooner_measured = fewer * time_step(m, row->task, base) / row->step_ms;
 }
 
-struct sl_study_table sl_report_study_table_build(struct sl_arena *arena,
-                                                  const struct sl_study *study,
-                                                  const struct sl_study_cell *cells, int64_t count,
-                                                  const double *step_time) {
+struct sl_study_table sl_study_table_build(struct sl_arena *arena, const struct sl_study *study,
+                                           const struct sl_study_cell *cells, int64_t count,
+                                           const double *step_time) {
     struct maker m = {.study = study, .cells = cells, .count = count, .arena = arena};
     SL_VEC(struct sl_study_row) out = {0};
     bool timed = false;
@@ -171,7 +171,7 @@ struct sl_study_table sl_report_study_table_build(struct sl_arena *arena,
             timed |= isfinite(row.step_ms);
             if (!compare(&m, &row))
                 continue;
-            tell_time(&m, step_time, &row);
+            compare_times(&m, step_time, &row);
             SL_PUSH(&out, row);
         }
     }
@@ -183,8 +183,8 @@ struct sl_study_table sl_report_study_table_build(struct sl_arena *arena,
     return table;
 }
 
-enum sl_study_verdict sl_report_study_judge(const struct sl_study_table *table,
-                                            const struct sl_study_claim *claim) {
+enum sl_study_verdict sl_study_judge(const struct sl_study_table *table,
+                                     const struct sl_study_claim *claim) {
     for (int i = 0; i < table->count; i++) {
         const struct sl_study_row *r = &table->rows[i];
         if (r->task != claim->task || r->mode != claim->mode || r->seeds < 2)
@@ -192,13 +192,13 @@ enum sl_study_verdict sl_report_study_judge(const struct sl_study_table *table,
         if (r->last_diff.mean + r->last_diff.half <= claim->within)
             return SL_CLAIM_HOLDS;
         if (!(r->last_diff.mean - r->last_diff.half <= claim->within))
-            return SL_CLAIM_FAILS; /* a run that is lost fails too */
+            return SL_CLAIM_FAILS; /* a diverged run fails too */
         return SL_CLAIM_UNDECIDED;
     }
     return SL_CLAIM_UNKNOWN;
 }
 
-const char *sl_report_study_verdict_text(enum sl_study_verdict verdict) {
+const char *sl_study_verdict_text(enum sl_study_verdict verdict) {
     static const char *const names[] = {"not measured", "reproduces", "does NOT reproduce here",
                                         "these seeds cannot tell"};
     return names[verdict];

@@ -1,6 +1,6 @@
 /* Studies: text there and back, what is refused, the arguments of cells, statistics against values
  * worked out by hand, the verdict on claims, names that cannot become markup. */
-#include "report/study.h"
+#include "study/study.h"
 #include "support/texts.h"
 
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static const char good[] =
     "note \"equal tokens\"\n";
 
 static sl_err read_text(struct sl_arena *arena, const char *text, const struct sl_study **out) {
-    return sl_report_study_read(arena, "t", text, strlen(text), out);
+    return sl_study_read(arena, "t", text, strlen(text), out);
 }
 
 static void round_trip(void **state) {
@@ -43,7 +43,7 @@ static void round_trip(void **state) {
     struct sl_text text = {0};
     const struct sl_study *s;
     assert_int_equal(read_text(&arena, good, &s), SL_OK);
-    sl_report_study_write(s, &text);
+    sl_study_write(s, &text);
     assert_string_equal(text.at, good);
     assert_int_equal(s->modes[2].base, 0);
     assert_true(s->modes[2].split && !s->modes[2].more && s->modes[1].more);
@@ -110,36 +110,36 @@ static void cells(void **state) {
     int count;
     assert_int_equal(read_text(&arena, good, &s), SL_OK);
     struct sl_study_cell cell = {.mode = 1, .seed = 2, .rate = 0.002};
-    assert_int_equal(sl_report_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
+    assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
     join(words, count, text, sizeof text);
     assert_string_equal(text,
                         "train gpt-nano --data /d/x.txt --clip 0 --lr-schedule cosine:warmup=7 "
                         "--schedule 2bw --optimizer adamw:beta2=0.99 --stages 3 --batch 12 --micro "
                         "4 --steps 70 --eval-every 14 --seed 2 --lr 0.002");
-    names[0] = sl_report_study_cell_name(&arena, s, &cell, words, count);
+    names[0] = sl_study_cell_name(&arena, s, &cell, words, count);
     /* a step after every micro-batch: four times as many, a quarter as large, half the rate */
     cell.mode = 2;
     cell.kind = SL_CELL_TUNE;
-    assert_int_equal(sl_report_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
+    assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
     join(words, count, text, sizeof text);
     assert_string_equal(text, "train gpt-nano --data /d/x.txt --clip 0 --lr-schedule "
                               "cosine:warmup=14 --schedule async --stages 3 --batch 3 --micro 1 "
                               "--steps 140 --eval-every 70 --seed 2 --lr 0.001");
-    assert_int_equal(sl_report_study_step_samples(s, &cell), 3);
-    names[1] = sl_report_study_cell_name(&arena, s, &cell, words, count);
+    assert_int_equal(sl_study_step_samples(s, &cell), 3);
+    names[1] = sl_study_cell_name(&arena, s, &cell, words, count);
     how.part = 0.5;
-    assert_int_equal(sl_report_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
-    names[2] = sl_report_study_cell_name(&arena, s, &cell, words, count);
+    assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
+    names[2] = sl_study_cell_name(&arena, s, &cell, words, count);
     assert_memory_equal(names[1], "gpt.vanilla.seed2.tune.", 23);
     assert_string_not_equal(names[0], names[1]);
     assert_string_not_equal(names[1], names[2]);
     cell.kind = SL_CELL_TIME; /* steps of the task, one evaluation at the end */
     how.time_steps = 25;
-    assert_int_equal(sl_report_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
+    assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_OK);
     join(words, count, text, sizeof text);
     assert_non_null(strstr(text, "--steps 100 --eval-every 100 "));
     how.set_count = 0; /* nobody says what {data} is */
-    assert_int_equal(sl_report_study_words(&arena, s, &how, &cell, words, &count), SL_ERR_INPUT);
+    assert_int_equal(sl_study_words(&arena, s, &how, &cell, words, &count), SL_ERR_INPUT);
     assert_non_null(strstr(sl_err_message(), "{data} is not known"));
     sl_arena_free(&arena);
 }
@@ -147,11 +147,11 @@ static void cells(void **state) {
 static void intervals(void **state) {
     (void)state;
     const double three[] = {1, 2, 6};
-    struct sl_interval i = sl_report_interval_of(three, 3);
+    struct sl_interval i = sl_study_interval_of(three, 3);
     assert_true(i.mean == 3);
     /* sd = sqrt((4 + 1 + 9) / 2) = sqrt(7), times 4.303 / sqrt(3) */
     assert_true(fabs(i.half - 4.303 * sqrt(7.0 / 3.0)) < 1e-12);
-    i = sl_report_interval_of(three, 1);
+    i = sl_study_interval_of(three, 1);
     assert_true(i.mean == 1 && isinf(i.half));
 }
 
@@ -200,7 +200,7 @@ static void rows(void **state) {
                                       .rate = 0.001,
                                       .record = record(&arena, i < 4 ? 10 : 40, losses, 3)};
     }
-    table = sl_report_study_table_build(&arena, s, c, 6, times);
+    table = sl_study_table_build(&arena, s, c, 6, times);
     r = table.rows;
     assert_int_equal(table.count, 3);
     assert_true(r[0].last == 3 && r[0].best == 2.5 && r[0].seeds == 2);
@@ -225,7 +225,7 @@ static void rows(void **state) {
     more[7] = timed_cell(&arena, 1, 3, 0.5);
     more[8] = timed_cell(&arena, 1, 3, 5); /* a disturbed turn */
     more[8].seed = 2;
-    table = sl_report_study_table_build(&arena, s, more, 9, times);
+    table = sl_study_table_build(&arena, s, more, 9, times);
     r = table.rows;
     assert_true(table.timed && fabs(r[0].step_ms - 2.4) < 1e-9 && fabs(r[1].step_ms - 2) < 1e-9);
     assert_true(fabs(r[1].sooner_measured - 19.1 * 2.4 / (r[1].reached * 2)) < 1e-9);
@@ -235,25 +235,25 @@ static void rows(void **state) {
     for (int i = 6; i < 8; i++)
         more[i] = (struct sl_study_cell){
             .mode = i - 6, .seed = 3, .record = record(&arena, 10, (const double[]){9, 8, 6}, 3)};
-    table = sl_report_study_table_build(&arena, s, more, 8, times);
+    table = sl_study_table_build(&arena, s, more, 8, times);
     r = table.rows;
     assert_true(r[0].seeds == 3 && r[0].last == 4 && r[1].seeds == 3 && r[2].seeds == 2);
     assert_true(fabs(r[1].last_diff.mean - 10) < 1e-9 && fabs(r[1].target - 4.12) < 1e-12);
     assert_true(fabs(r[2].target - 3.09) < 1e-12 && fabs(r[2].reached - (10 + 29.1) / 2) < 1e-9);
     assert_true(fabs(r[2].sooner - 19.1 * 30 / (r[2].reached * 10)) < 1e-9);
-    table = sl_report_study_table_build(&arena, s, c, 6, times);
+    table = sl_study_table_build(&arena, s, c, 6, times);
     /* never reached, and lost: no number is made up */
     c[2].record = record(&arena, 10, (const double[]){4, NAN, NAN}, 3);
-    table = sl_report_study_table_build(&arena, s, c, 6, times);
+    table = sl_study_table_build(&arena, s, c, 6, times);
     r = table.rows;
     assert_true(isnan(r[1].reached) && isnan(r[1].sooner));
     assert_true(isinf(r[1].last) && r[1].best == (4 + 3) / 2.0);
-    assert_int_equal(sl_report_study_judge(&table, &s->claims[0]), SL_CLAIM_FAILS);
+    assert_int_equal(sl_study_judge(&table, &s->claims[0]), SL_CLAIM_FAILS);
     c[3].record = NULL; /* one seed is left */
-    table = sl_report_study_table_build(&arena, s, c, 6, times);
+    table = sl_study_table_build(&arena, s, c, 6, times);
     r = table.rows;
     assert_int_equal(r[1].seeds, 1);
-    assert_int_equal(sl_report_study_judge(&table, &s->claims[0]), SL_CLAIM_UNKNOWN);
+    assert_int_equal(sl_study_judge(&table, &s->claims[0]), SL_CLAIM_UNKNOWN);
     sl_arena_free(&arena);
 }
 
@@ -262,13 +262,13 @@ static void claims(void **state) {
     const struct sl_study_claim claim = {.task = 1, .mode = 2, .within = 0.5};
     struct sl_study_row row = {.task = 1, .mode = 2, .seeds = 3, .last_diff = {0.2, 0.29}};
     const struct sl_study_table table = {.rows = &row, .count = 1};
-    assert_int_equal(sl_report_study_judge(&table, &claim), SL_CLAIM_HOLDS);
+    assert_int_equal(sl_study_judge(&table, &claim), SL_CLAIM_HOLDS);
     row.last_diff = (struct sl_interval){0.2, 0.31};
-    assert_int_equal(sl_report_study_judge(&table, &claim), SL_CLAIM_UNDECIDED);
+    assert_int_equal(sl_study_judge(&table, &claim), SL_CLAIM_UNDECIDED);
     row.last_diff = (struct sl_interval){2, 1.4};
-    assert_int_equal(sl_report_study_judge(&table, &claim), SL_CLAIM_FAILS);
+    assert_int_equal(sl_study_judge(&table, &claim), SL_CLAIM_FAILS);
     row.mode = 1;
-    assert_int_equal(sl_report_study_judge(&table, &claim), SL_CLAIM_UNKNOWN);
+    assert_int_equal(sl_study_judge(&table, &claim), SL_CLAIM_UNKNOWN);
 }
 
 static struct sl_study_cell tuned(struct sl_arena *arena, int64_t seed, double rate, double loss) {
@@ -287,25 +287,21 @@ static void race(void **state) {
     const double one = 0.001, two = 0.002;
     struct sl_study_cell c[] = {tuned(&arena, 101, one, 1.25), tuned(&arena, 101, two, 1),
                                 tuned(&arena, 102, two, 3)};
-    assert_true(!sl_report_study_dropped(s, c, 0, 0, 0, one)); /* nothing is known yet */
-    assert_true(!sl_report_study_dropped(s, c, 2, 0, 0, one) &&
-                !sl_report_study_dropped(s, c, 2, 0, 0, two));
+    assert_true(!sl_study_dropped(s, c, 0, 0, 0, one)); /* nothing is known yet */
+    assert_true(!sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
     c[0] = tuned(&arena, 101, one, 1.3125);
-    assert_true(sl_report_study_dropped(s, c, 2, 0, 0, one) &&
-                !sl_report_study_dropped(s, c, 2, 0, 0, two));
-    assert_true(!sl_report_study_dropped(s, c, 2, 0, 1, one)); /* another mode */
-    assert_true(
-        sl_report_study_dropped(s, c, 3, 0, 0, one)); /* 1.3 against a mean of 2: out stays out */
-    assert_true(sl_report_study_best_rate(s, c, 3, 0, 0) == two);
-    sl_report_study_put_tuning(s, c, 3, &text);
+    assert_true(sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
+    assert_true(!sl_study_dropped(s, c, 2, 0, 1, one)); /* another mode */
+    assert_true(sl_study_dropped(s, c, 3, 0, 0, one));  /* 1.3 against a mean of 2: out stays out */
+    assert_true(sl_study_best_rate(s, c, 3, 0, 0) == two);
+    sl_study_put_tuning(s, c, 3, &text);
     assert_non_null(strstr(text.at, "| 1f1b | 1.3125 (1) | **2.0000** | |\n"));
     assert_non_null(strstr(text.at, "more than 25 % above"));
     c[0] = tuned(&arena, 101, one, NAN);
     c[1] = tuned(&arena, 101, two, NAN); /* all are lost: nobody is far behind */
-    assert_true(!sl_report_study_dropped(s, c, 2, 0, 0, one) &&
-                !sl_report_study_dropped(s, c, 2, 0, 0, two));
+    assert_true(!sl_study_dropped(s, c, 2, 0, 0, one) && !sl_study_dropped(s, c, 2, 0, 0, two));
     c[1] = tuned(&arena, 101, two, 7);
-    assert_true(sl_report_study_dropped(s, c, 2, 0, 0, one));
+    assert_true(sl_study_dropped(s, c, 2, 0, 0, one));
     sl_text_free(&text);
     sl_arena_free(&arena);
 }
@@ -320,14 +316,14 @@ static void costs(void **state) {
     struct sl_study_cell c[] = {tuned(&arena, 101, 1, 1), tuned(&arena, 1, 1, 1),
                                 tuned(&arena, 2, 1, 1), tuned(&arena, 3, 1, 1),
                                 timed_cell(&arena, 0, 10, 2)};
-    sl_report_study_put_cost(s, c, 5, &text);
+    sl_study_put_cost(s, c, 5, &text);
     assert_null(text.at); /* nobody says */
     c[0].cpu_s = 100;
     c[1].cpu_s = 200;
     c[3].task = 1;
     c[3].cpu_s = 30;
     c[4].cpu_s = 1000;
-    sl_report_study_put_cost(s, c, 5, &text);
+    sl_study_put_cost(s, c, 5, &text);
     assert_non_null(strstr(text.at, "| gpt | 3 | 2 | 150.0 | 450 |\n"));
     assert_non_null(strstr(text.at, "| two | 1 | 1 | 30.0 | 30 |\n"));
     assert_non_null(strstr(text.at, "4 runs: 480 s, on two cores 4 minutes."));
@@ -349,10 +345,10 @@ static void tuning(void **state) {
                                       .rate = i % 2 || i == 4 ? 0.002 : 0.001,
                                       .kind = SL_CELL_TUNE,
                                       .record = record(&arena, 5, &losses[i], 1)};
-    assert_true(sl_report_study_best_rate(s, c, 5, 0, 0) == 0.002);
-    assert_true(sl_report_study_best_rate(s, c, 5, 0, 1) == 0.001);
-    assert_true(sl_report_study_best_rate(s, c, 5, 0, 2) == 0.001); /* the first */
-    sl_report_study_put_tuning(s, c, 5, &text);
+    assert_true(sl_study_best_rate(s, c, 5, 0, 0) == 0.002);
+    assert_true(sl_study_best_rate(s, c, 5, 0, 1) == 0.001);
+    assert_true(sl_study_best_rate(s, c, 5, 0, 2) == 0.001); /* the first */
+    sl_study_put_tuning(s, c, 5, &text);
     assert_non_null(strstr(text.at, "| 1f1b | 3.0000 (1) | **2.0000** | |\n"));
     assert_non_null(strstr(text.at, "| 2bw | **2.5000** | lost | +25.00 |\n"));
     assert_non_null(strstr(text.at, "| vanilla | | | |\n"));
@@ -379,13 +375,13 @@ static void pages(void **state) {
     for (int i = 0; i < 4; i++)
         c[i] = (struct sl_study_cell){
             .mode = i / 2, .seed = 1 + i % 2, .record = record(&arena, 5, losses, 4)};
-    table = sl_report_study_table_build(&arena, s, c, 4, times);
+    table = sl_study_table_build(&arena, s, c, 4, times);
     r = table.rows;
     assert_true(isnan(r[1].sooner)); /* no times are known */
-    sl_report_study_put_table(&table, &text);
+    sl_study_put_table(&table, &text);
     assert_int_equal(times_in(text.at, "| 2bw |"), 1);
     assert_non_null(strstr(text.at, "somebody: the same loss | reproduces |"));
-    sl_report_study_put_page(&table, &page);
+    sl_study_put_page(&table, &page);
     assert_int_equal(times_in(page.at, "<g class=\"curve"), 2);
     assert_int_equal(times_in(page.at, "<script>bad"), 0);
     sl_text_free(&evil);
