@@ -342,7 +342,7 @@ static const struct sl_option options[] = {
     SL_PIPE_OPTIONS,
     SL_COMM_OPTIONS,
     {"--policy", "P", "staleness policy; see 'sluice list policies' (default none)", false},
-    {"--clip-scope", "S", "async: clip and skip by the global norm, or per stage (default global)",
+    {"--clip-scope", "global|stage", "async: clip and skip by the norm of all stages, or per stage",
      false},
     {"--verdict", "all|stage", "old name of --clip-scope global|stage", false},
     {"--log-staleness", NULL, "log how stale the weights of each pass are", false},

@@ -42,6 +42,7 @@ has "sluice " check train verify version
 expect "sluice train --opti" --optimizer
 expect "sluice train --optimizer adam" adam adamw
 expect "sluice train --verdict " all stage
+expect "sluice train --clip-scope " global stage
 expect "sluice sched --schedule inter" interleaved
 expect "sluice sched --schedule=zb-h" --schedule=zb-h1 --schedule=zb-h2
 expect "sluice sched --schedule = zb-h" zb-h1 zb-h2

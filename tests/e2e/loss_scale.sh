@@ -69,4 +69,4 @@ refuse() { # STATUS WORDS OPTIONS...
 }
 refuse 2 "power of two" --loss-scale 1000
 refuse 2 "did you mean 'every'" --loss-scale dynamic:evry=3
-refuse 1 "verdict all" --loss-scale dynamic --stages 2 --schedule stash --verdict stage --clip 0
+refuse 1 "clip-scope global" --loss-scale dynamic --stages 2 --schedule stash --clip-scope stage --clip 0
