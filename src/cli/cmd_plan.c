@@ -57,7 +57,7 @@ struct progress {
 };
 
 /* Replaces the status line, at most ten times a second. */
-static void show_progress(void *ctx, const char *phase, const struct sl_result *so_far,
+static void show_progress(void *ctx, const char *phase, const struct sl_search_result *so_far,
                           int64_t until_ns) {
     struct progress *p = ctx;
     char best[SL_HUMAN_BYTES] = "none", took[SL_HUMAN_BYTES], left[SL_HUMAN_BYTES];
@@ -68,7 +68,7 @@ static void show_progress(void *ctx, const char *phase, const struct sl_result *
     if (so_far->found)
         sl_human_ns(so_far->best.score.step_ns, best);
     sl_log_status(false, "plan: %s, %lld played, best step %s, %s so far%s%s", phase,
-                  (long long)so_far->played, best, sl_human_ns(now - p->start_ns, took),
+                  (long long)so_far->simulated, best, sl_human_ns(now - p->start_ns, took),
                   until_ns > now ? ", left at most " : "",
                   until_ns > now ? sl_human_ns(until_ns - now, left) : "");
 }
@@ -116,10 +116,7 @@ static sl_err plan_graph(const struct sl_args *args, struct sl_arena *arena,
     SL_TRY(sl_job_plan(arena, &request, &planned));
     if (sl_args_has(args, "-o"))
         SL_TRY(write_plan(planned.search.plan, sl_args_text(args, "-o", NULL)));
-    struct sl_report_search report = {.spec = &planned.spec,
-                                      .search = &planned.search,
-                                      .search_ns = planned.search_ns,
-                                      .what_if = planned.what_if};
+    struct sl_report_search report = {.spec = &planned.spec, .search = &planned.search};
     if (sl_args_has(args, "--json"))
         sl_report_search_json(&report, text);
     else

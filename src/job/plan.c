@@ -10,9 +10,6 @@
 
 #include <string.h>
 
-/* A quick search also answers what a better machine would give. */
-static const int64_t what_if_max_ns = 2000000000;
-
 struct planning {
     struct sl_arena *arena;
     const struct sl_job_plan_request *request;
@@ -106,7 +103,7 @@ static sl_err read_staleness(struct planning *p, const char *text) {
 static const char *const *schedules_to_try(const struct planning *p) {
     const char *one[SL_QUERY_SCHEDULES];
     int count = 0;
-    const char *const *sync = sl_search_query_schedules(&(struct sl_query){0}, one);
+    const char *const *sync = sl_search_query_schedules(&(struct sl_search_query){0}, one);
     if (!p->staleness_count)
         return NULL;
     while (sync[count])
@@ -167,15 +164,16 @@ static sl_err build_spec(const struct planning *p, struct sl_job_planned *out) {
                                         .has_kernel = p->device->has_kernel,
                                         .extra_bytes = p->device->extra_bytes,
                                         .optim = p->optim,
-                                        .threads = p->cost ? p->cost->threads : 1};
+                                        .threads = p->cost ? p->cost->threads : 1,
+                                        .what_if = r->what_if};
     SL_TRY(sl_search_planner_find(SL_JOB_OR(r->planner, "sluice"), &out->spec.planner));
     if (!automatic)
         SL_TRY(sl_sched_row_require(r->schedule, &row));
-    out->spec.query = (struct sl_query){.problem = p->problem,
-                                        .schedule = automatic ? NULL : r->schedule,
-                                        .schedules = schedules_to_try(p),
-                                        .threads = r->threads,
-                                        .until_ns = deadline(r->time_limit_s)};
+    out->spec.query = (struct sl_search_query){.problem = p->problem,
+                                               .schedule = automatic ? NULL : r->schedule,
+                                               .schedules = schedules_to_try(p),
+                                               .threads = r->threads,
+                                               .until_ns = deadline(r->time_limit_s)};
     return SL_OK;
 }
 
@@ -184,7 +182,7 @@ struct progress {
     int64_t until_ns;
 };
 
-static void report_progress(void *ctx, const char *phase, const struct sl_result *so_far) {
+static void report_progress(void *ctx, const char *phase, const struct sl_search_result *so_far) {
     const struct progress *p = ctx;
     p->request->progress(p->request->progress_ctx, phase, so_far, p->until_ns);
 }
@@ -192,17 +190,11 @@ static void report_progress(void *ctx, const char *phase, const struct sl_result
 static sl_err search(struct sl_arena *arena, const struct sl_job_plan_request *r,
                      struct sl_job_planned *out) {
     struct progress progress = {r, out->spec.query.until_ns};
-    int64_t start_ns = sl_clock_ns();
     if (r->progress) {
         out->spec.query.progress = report_progress;
         out->spec.query.progress_ctx = &progress;
     }
     SL_TRY(sl_search_run(arena, &out->spec, &out->search));
-    out->search_ns = sl_clock_ns() - start_ns;
-    if (r->what_if && out->search_ns <= what_if_max_ns)
-        out->what_if = (struct sl_report_what_if){.known = true,
-                                                  .memory_ns = sl_search_what_if(&out->spec, 2, 1),
-                                                  .links_ns = sl_search_what_if(&out->spec, 1, 2)};
     out->spec.query.progress = NULL; /* its context ends here */
     out->spec.query.progress_ctx = NULL;
     return SL_OK;

@@ -32,7 +32,7 @@ struct sl_job_plan_request {
     bool whole_layers;            /* cut between repeated blocks only */
     bool what_if;                 /* search better machines too, if the search was quick */
     /* Called by the searching thread; NULL: never. until_ns: deadline by sl_clock_ns, or 0. */
-    void (*progress)(void *ctx, const char *phase, const struct sl_result *so_far,
+    void (*progress)(void *ctx, const char *phase, const struct sl_search_result *so_far,
                      int64_t until_ns);
     void *progress_ctx;
 };
@@ -40,8 +40,6 @@ struct sl_job_plan_request {
 struct sl_job_planned {
     struct sl_search_spec spec;
     struct sl_search search; /* search.plan is the plan */
-    int64_t search_ns;
-    struct sl_report_what_if what_if;
 };
 
 /* SL_ERR_USAGE: a field is wrong; SL_ERR_REFUSED: nothing fits, and the message says what would. */

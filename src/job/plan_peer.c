@@ -100,37 +100,18 @@ static sl_err build_query(const struct sl_job_peer_request *r, const struct sl_l
     return SL_OK;
 }
 
-/* ---- planners of imported graphs ---- */
-
-static sl_err plan_even(const struct sl_peer_model *model, struct sl_arena *arena,
-                        const struct sl_layers *layers, const struct sl_peer_query *query,
-                        struct sl_peers_plan *out) {
-    return model->even(arena, layers, query, out);
-}
-
-static const struct planner {
-    const char *name;
-    sl_err (*run)(const struct sl_peer_model *model, struct sl_arena *arena,
-                  const struct sl_layers *layers, const struct sl_peer_query *query,
-                  struct sl_peers_plan *out);
-} planners[] = {{"even", plan_even}, {"sluice", sl_peers_plan}};
-
-static sl_err find_planner(const char *name, const struct planner **out) {
-    const struct sl_planner *row;
-    for (int i = 0; i < SL_COUNT(planners); i++)
-        if (strcmp(planners[i].name, name) == 0) {
-            *out = &planners[i];
-            return SL_OK;
-        }
-    SL_TRY(sl_search_planner_find(name, &row));
-    return sl_fail(SL_ERR_REFUSED, "`planner`: '%s' plans models; even and sluice plan files",
-                   name);
+static sl_err find_planner(const char *name, const struct sl_planner **out) {
+    SL_TRY(sl_search_planner_find(name, out));
+    if (!(*out)->plans_imported)
+        return sl_fail(SL_ERR_REFUSED, "`planner`: '%s' plans models; even and sluice plan files",
+                       name);
+    return SL_OK;
 }
 
 sl_err sl_job_plan_peer(struct sl_arena *arena, const struct sl_job_peer_request *request,
                         struct sl_report_peer_plan *out) {
     struct sl_peers_plan *plan = SL_NEW(arena, struct sl_peers_plan, 1);
-    const struct planner *planner;
+    const struct sl_planner *planner;
     struct sl_peer_query query;
     *out = (struct sl_report_peer_plan){
         .file = request->file, .planner = SL_JOB_OR(request->planner, "sluice"), .plan = plan};
@@ -142,7 +123,10 @@ sl_err sl_job_plan_peer(struct sl_arena *arena, const struct sl_job_peer_request
     int64_t start_ns = sl_clock_ns();
     if (request->time_limit_s > 0)
         query.until_ns = start_ns + (int64_t)(request->time_limit_s * 1e9);
-    SL_TRY(planner->run(out->model, arena, out->layers, &query, plan));
+    if (planner->even_stages)
+        SL_TRY(out->model->even(arena, out->layers, &query, plan));
+    else
+        SL_TRY(sl_peers_plan(out->model, arena, out->layers, &query, plan));
     out->search_ms = (double)(sl_clock_ns() - start_ns) / 1e6;
     return SL_OK;
 }

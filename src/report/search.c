@@ -13,15 +13,15 @@ static int64_t worker_bytes(const struct sl_stage_bytes *b) {
 }
 
 static const struct sl_stage_bytes *bytes_of(const struct sl_search *s, int stage) {
-    return s->bytes ? &s->bytes[stage] : &s->setup.stages[stage].bytes;
+    return s->bytes ? &s->bytes[stage] : &s->detail.stages[stage].bytes;
 }
 
 static void first_and_last(const struct sl_search *s, int stage, const char **first,
                            const char **last) {
-    const struct sl_problem *p = s->setup.problem;
+    const struct sl_problem *p = s->detail.problem;
     *first = *last = "";
     for (int u = p->unit_count - 1; u >= 0; u--)
-        if (s->setup.c.stage_of[u] == stage) {
+        if (s->detail.c.stage_of[u] == stage) {
             *first = p->units[u].name;
             if (!**last)
                 *last = p->units[u].name;
@@ -29,16 +29,16 @@ static void first_and_last(const struct sl_search *s, int stage, const char **fi
 }
 
 static void put_stages(const struct sl_search *s, struct sl_text *out) {
-    const struct sl_candidate *c = &s->setup.c;
+    const struct sl_candidate *c = &s->detail.c;
     char f[SL_HUMAN_BYTES], b[SL_HUMAN_BYTES], w[SL_HUMAN_BYTES], a[SL_HUMAN_BYTES];
     sl_text_put(out, "stage  devices     forward    backward     weights+  stash/micro  units\n");
     for (int i = 0; i < c->stage_count; i++) {
-        const struct sl_setup_stage *stage = &s->setup.stages[i];
+        const struct sl_candidate_stage *stage = &s->detail.stages[i];
         const char *first, *last;
         char devices[32];
         first_and_last(s, i, &first, &last);
         snprintf(devices, sizeof devices, c->width[i] > 1 ? "%d x%d" : "%d",
-                 s->setup.device_of[s->setup.workers[i][0]], c->width[i]);
+                 s->detail.device_of[s->detail.workers[i][0]], c->width[i]);
         sl_text_printf(out, "s%-4d  %-8s %10s  %10s  %11s  %11s  %s .. %s%s\n", i, devices,
                        sl_human_ns(stage->f, f), sl_human_ns(stage->i + stage->w, b),
                        sl_human_bytes(worker_bytes(bytes_of(s, i)), w),
@@ -51,22 +51,22 @@ static void put_stages(const struct sl_search *s, struct sl_text *out) {
 
 /* Stages with larger micro-batches than the smallest of the plan. */
 static void put_sizes(const struct sl_search *s, struct sl_text *out) {
-    const struct sl_candidate *c = &s->setup.c;
+    const struct sl_candidate *c = &s->detail.c;
     for (int i = 0; i < c->stage_count; i++)
-        if (sl_candidate_size(c, i) != c->size)
+        if (sl_search_candidate_size(c, i) != c->size)
             sl_text_printf(out, "            s%d: %lld micro-batches of %lld\n", i,
-                           (long long)sl_search_setup_stage_micros(&s->setup, i),
-                           (long long)s->setup.problem->sizes[sl_candidate_size(c, i)]);
+                           (long long)sl_search_candidate_stage_micros(&s->detail, i),
+                           (long long)s->detail.problem->sizes[sl_search_candidate_size(c, i)]);
 }
 
 /* Different cuts may print the same line; such a line is printed once. */
 static void put_runners(const struct sl_search *s, struct sl_text *out) {
     enum { SHOWN = 3 };
-    const struct sl_result *r = &s->result;
-    const struct sl_problem *p = s->setup.problem;
+    const struct sl_search_result *r = &s->result;
+    const struct sl_problem *p = s->detail.problem;
     char step[SL_HUMAN_BYTES], line[256], last[256] = "";
     for (int i = 0, shown = 0; i < r->runner_count && shown < SHOWN; i++) {
-        const struct sl_found *found = &r->runner[i];
+        const struct sl_candidate_entry *found = &r->runner[i];
         snprintf(line, sizeof line,
                  "runner-up   %s (%+.1f %%): %d stage%s, %s, micro-batch %lld, by %s\n",
                  sl_human_ns(found->score.step_ns, step),
@@ -94,20 +94,20 @@ static void put_gain(struct sl_text *out, const char *label, const char *change,
 }
 
 static void put_what_if(const struct sl_report_search *report, struct sl_text *out) {
-    int64_t now = report->search->result.best.score.step_ns;
-    if (!report->what_if.known)
-        return;
-    put_gain(out, "what if", "twice the memory", now, report->what_if.memory_ns);
-    put_gain(out, "", "links twice as fast", now, report->what_if.links_ns);
+    const struct sl_search *s = report->search;
+    for (int i = 0; i < s->what_if_count; i++)
+        put_gain(out, i ? "" : "what if",
+                 s->what_if[i].memory > 1 ? "twice the memory" : "links twice as fast",
+                 s->result.best.score.step_ns, s->what_if[i].step_ns);
 }
 
-static double gap(const struct sl_result *r) {
+static double gap(const struct sl_search_result *r) {
     return r->lower_bound > 0
                ? 100.0 * (double)(r->best.score.step_ns - r->lower_bound) / (double)r->lower_bound
                : 0;
 }
 
-static void put_bound(const struct sl_result *r, struct sl_text *out) {
+static void put_bound(const struct sl_search_result *r, struct sl_text *out) {
     char bound[SL_HUMAN_BYTES];
     if (r->proven)
         sl_text_put(out, "bound       proven: no cut, width or recomputation is faster\n");
@@ -118,10 +118,10 @@ static void put_bound(const struct sl_result *r, struct sl_text *out) {
 
 void sl_report_search(const struct sl_report_search *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
-    const struct sl_problem *p = s->setup.problem;
-    const struct sl_result *r = &s->result;
+    const struct sl_problem *p = s->detail.problem;
+    const struct sl_search_result *r = &s->result;
     char step[SL_HUMAN_BYTES], bytes[SL_HUMAN_BYTES], took[SL_HUMAN_BYTES], limit[SL_HUMAN_BYTES];
-    int64_t worst = s->setup.device_of[r->best.score.over_worker];
+    int64_t worst = s->detail.device_of[r->best.score.over_worker];
     put_stages(s, out);
     sl_text_printf(out, "step        %s (%s%s), %.4g samples/s, bubble %.1f %%\n",
                    sl_human_ns(r->best.score.sim_ns, step),
@@ -131,13 +131,13 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     if (s->forecast_ns)
         sl_text_printf(out, "in a run    %s, with workers as fast as each was while measured\n",
                        sl_human_ns(s->forecast_ns, step));
-    double tokens = sl_search_problem_tokens(p, s->setup.c.schedule);
+    double tokens = sl_search_problem_tokens(p, s->detail.c.schedule);
     if (tokens > 1)
         sl_text_printf(out, "staleness   %.4g times the tokens: worth a step of %s\n", tokens,
                        sl_human_ns(r->best.score.step_ns, step));
     sl_text_printf(out, "schedule    %s, %lld micro-batches of %lld, batch %lld\n",
-                   s->setup.c.schedule, (long long)sl_search_setup_micros(&s->setup),
-                   (long long)p->sizes[s->setup.c.size], (long long)p->batch);
+                   s->detail.c.schedule, (long long)sl_search_candidate_micros(&s->detail),
+                   (long long)p->sizes[s->detail.c.size], (long long)p->batch);
     put_sizes(s, out);
     sl_text_printf(out, "memory      %s of %s on the fullest worker (%s)\n",
                    sl_human_bytes(r->best.score.over_bytes + p->memory[worst], bytes),
@@ -145,10 +145,11 @@ void sl_report_search(const struct sl_report_search *report, struct sl_text *out
     put_bound(r, out);
     put_runners(s, out);
     put_what_if(report, out);
-    sl_text_printf(
-        out, "search      %s: %s, %lld candidates, %lld played; %s\n", report->spec->planner->name,
-        sl_human_ns(report->search_ns, took), (long long)r->offered, (long long)r->played,
-        r->timed_out ? "stopped by the time limit: this is the best plan so far" : "finished");
+    sl_text_printf(out, "search      %s: %s, %lld candidates, %lld played; %s\n",
+                   report->spec->planner->name, sl_human_ns(report->search->search_ns, took),
+                   (long long)r->offered, (long long)r->simulated,
+                   r->timed_out ? "stopped by the time limit: this is the best plan so far"
+                                : "finished");
 }
 
 /* ---- JSON ---- */
@@ -165,12 +166,12 @@ static void times_json(const int64_t *dur_ns, struct sl_json_out *json) {
 
 static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
                        struct sl_json_out *json) {
-    const struct sl_problem *p = s->setup.problem;
-    const struct sl_setup_stage *stage = &s->setup.stages[i];
+    const struct sl_problem *p = s->detail.problem;
+    const struct sl_candidate_stage *stage = &s->detail.stages[i];
     sl_json_open(json, '{');
-    sl_json_put_int(json, "width", s->setup.c.width[i]);
-    sl_json_put_int(json, "micro_size", p->sizes[sl_candidate_size(&s->setup.c, i)]);
-    sl_json_put_bool(json, "recompute", s->setup.c.recompute[i]);
+    sl_json_put_int(json, "width", s->detail.c.width[i]);
+    sl_json_put_int(json, "micro_size", p->sizes[sl_search_candidate_size(&s->detail.c, i)]);
+    sl_json_put_bool(json, "recompute", s->detail.c.recompute[i]);
     sl_json_put_int(json, "f_ns", stage->f);
     sl_json_put_int(json, "b_ns", stage->i + stage->w);
     times_json(dur_ns, json);
@@ -178,13 +179,13 @@ static void stage_json(const struct sl_search *s, int i, const int64_t *dur_ns,
     sl_json_put_int(json, "stash_bytes", bytes_of(s, i)->stash);
     sl_json_key(json, "devices");
     sl_json_open(json, '[');
-    for (int r = 0; r < s->setup.c.width[i]; r++)
-        sl_json_int(json, s->setup.device_of[s->setup.workers[i][r]]);
+    for (int r = 0; r < s->detail.c.width[i]; r++)
+        sl_json_int(json, s->detail.device_of[s->detail.workers[i][r]]);
     sl_json_close(json, ']');
     sl_json_key(json, "units");
     sl_json_open(json, '[');
     for (int u = 0; u < p->unit_count; u++)
-        if (s->setup.c.stage_of[u] == i)
+        if (s->detail.c.stage_of[u] == i)
             sl_json_string(json, p->units[u].name);
     sl_json_close(json, ']');
     sl_json_close(json, '}');
@@ -199,30 +200,31 @@ static int64_t process_bytes(const struct sl_report_search *report) {
     if (!s->bytes)
         return all;
     return all + PIPE_BYTES -
-           (s->setup.device_count - 1) *
+           (s->detail.device_count - 1) *
                sl_plan_shared_bytes(report->spec->graph, report->spec->extra_bytes);
 }
 
 void sl_report_search_json(const struct sl_report_search *report, struct sl_text *out) {
     const struct sl_search *s = report->search;
-    const struct sl_problem *p = s->setup.problem;
-    const struct sl_result *r = &s->result;
+    const struct sl_problem *p = s->detail.problem;
+    const struct sl_search_result *r = &s->result;
     struct sl_json_out json = {.text = out, .indent = 2};
     sl_json_open(&json, '{');
     sl_json_put_string(&json, "model", p->model);
     sl_json_put_string(&json, "machine", p->machine->name);
     sl_json_put_string(&json, "planner", report->spec->planner->name);
     sl_json_put_bool(&json, "estimated", p->estimated);
-    sl_json_put_string(&json, "schedule", s->setup.c.schedule);
+    sl_json_put_string(&json, "schedule", s->detail.c.schedule);
     sl_json_put_int(&json, "batch", p->batch);
-    sl_json_put_int(&json, "micro_size", p->sizes[s->setup.c.size]);
-    sl_json_put_int(&json, "devices", s->setup.device_count);
+    sl_json_put_int(&json, "micro_size", p->sizes[s->detail.c.size]);
+    sl_json_put_int(&json, "devices", s->detail.device_count);
     sl_json_put_int(&json, "depth", s->plan->depth);
     sl_json_put_int(&json, "step_ns", r->best.score.sim_ns);
     if (s->forecast_ns)
         sl_json_put_int(&json, "forecast_ns", s->forecast_ns);
     sl_json_put_int(&json, "objective_ns", r->best.score.step_ns);
-    sl_json_put_double(&json, "staleness_tokens", sl_search_problem_tokens(p, s->setup.c.schedule));
+    sl_json_put_double(&json, "staleness_tokens",
+                       sl_search_problem_tokens(p, s->detail.c.schedule));
     sl_json_put_double(&json, "samples_per_s",
                        1e9 * (double)p->batch / (double)r->best.score.sim_ns);
     sl_json_put_double(&json, "bubble", r->best.score.bubble);
@@ -236,15 +238,15 @@ void sl_report_search_json(const struct sl_report_search *report, struct sl_text
     sl_json_put_bool(&json, "proven", r->proven);
     sl_json_put_bool(&json, "all_cuts", r->complete);
     sl_json_put_bool(&json, "timed_out", r->timed_out);
-    sl_json_put_double(&json, "search_ms", (double)report->search_ns / 1e6);
-    sl_json_put_int(&json, "played", r->played);
+    sl_json_put_double(&json, "search_ms", (double)report->search->search_ns / 1e6);
+    sl_json_put_int(&json, "played", r->simulated);
     sl_json_key(&json, "stages");
     sl_json_open(&json, '[');
-    int64_t(*dur)[SL_KIND_COUNT] = calloc((size_t)s->setup.c.stage_count, sizeof *dur);
+    int64_t(*dur)[SL_KIND_COUNT] = calloc((size_t)s->detail.c.stage_count, sizeof *dur);
     if (!dur)
-        sl_out_of_memory((size_t)s->setup.c.stage_count * sizeof *dur);
-    sl_search_setup_times(&s->setup, dur);
-    for (int i = 0; i < s->setup.c.stage_count; i++)
+        sl_out_of_memory((size_t)s->detail.c.stage_count * sizeof *dur);
+    sl_search_candidate_times(&s->detail, dur);
+    for (int i = 0; i < s->detail.c.stage_count; i++)
         stage_json(s, i, dur[i], &json);
     free(dur);
     sl_json_close(&json, ']');

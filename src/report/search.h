@@ -7,18 +7,9 @@
 
 #include "search/search.h"
 
-/* Best step time on a better machine; 0: no plan was found there. */
-struct sl_report_what_if {
-    bool known;        /* false: not searched, and not printed */
-    int64_t memory_ns; /* with twice the memory per device */
-    int64_t links_ns;  /* with links twice as fast */
-};
-
 struct sl_report_search {
     const struct sl_search_spec *spec;
     const struct sl_search *search;
-    int64_t search_ns; /* duration of the search */
-    struct sl_report_what_if what_if;
 };
 
 /* Append the report as text, or as JSON (docs/formats.md). */

@@ -26,14 +26,15 @@ static int64_t longest_way(const struct sl_problem *p, int size) {
     return longest;
 }
 
-/* With prices y of the kinds such that one second of every device costs 1 in all, no step is
- * shorter than what the work costs where it is cheapest. Prices that make whole passes equally dear
- * are exact when kinds differ by a factor; equal prices hold, too. */
+/* Linear programming duality: give each kind of device a price such that one second of all devices
+ * costs 1. Then no step is shorter than the price of the work on its cheapest kinds. Prices
+ * inverse to the time of a whole pass are exact if kinds differ by a factor. `equal`: all prices
+ * are equal, which is also a valid bound. */
 static double work_bound(const struct sl_problem *p, int size, bool equal) {
     const struct sl_machine *m = p->machine;
     double *price = sl_realloc(NULL, sizeof *price * (size_t)m->kind_count), all = 0, work = 0;
     for (int k = 0; k < m->kind_count; k++) {
-        const struct sl_unit_time *t = sl_problem_times(p, size, k);
+        const struct sl_unit_time *t = sl_search_problem_times(p, size, k);
         int64_t pass = 0;
         for (int u = 0; u < p->unit_count; u++)
             pass += t[u].f + t[u].i + t[u].w;
@@ -44,7 +45,7 @@ static double work_bound(const struct sl_problem *p, int size, bool equal) {
     for (int u = 0; u < p->unit_count; u++) {
         double least = INFINITY;
         for (int k = 0; k < m->kind_count; k++) {
-            const struct sl_unit_time *t = &sl_problem_times(p, size, k)[u];
+            const struct sl_unit_time *t = &sl_search_problem_times(p, size, k)[u];
             least = fmin(least, price[k] * (double)(t->f + t->i + t->w));
         }
         work += least;
@@ -65,7 +66,7 @@ int64_t sl_search_size_bound(const struct sl_problem *p, int size, bool async) {
 
 /* ---- all sizes and schedules ---- */
 
-/* All work at the size that suits each unit best. */
+/* All work, each unit at its fastest micro-batch size. */
 static int64_t mixed_work(const struct sl_problem *p) {
     double work = 0;
     for (int u = 0; u < p->unit_count; u++) {

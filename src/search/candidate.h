@@ -1,9 +1,20 @@
-/* A candidate: one way to cut, replicate and place; and what it costs.
+/* A candidate: one way to cut the model, replicate the stages and place them on devices.
  *
- * Three figures, each at most the next one on a machine with equal links:
- *     bottleneck  the busiest worker or wire of one iteration
- *     bound       bottleneck with the way to that worker and back: nothing can be faster
- *     step        the simulated iteration, with every message, fill, drain, reduction and step
+ *     sl_candidate              the choice itself; planners make these
+ *         | sl_search_candidate_expand          sums over units, edges, workers
+ *     sl_candidate_detail       the choice worked out on its problem
+ *         |                                     bottleneck, bound, shortfall: no simulation
+ *         | sl_search_candidate_plan            the plan as data
+ *         | sl_search_candidate_simulate        schedule + simulation
+ *     sl_candidate_score        its simulated step, bytes and bubble
+ *
+ * A detail points into its candidate and its problem. Pools (pool.h) keep candidates and scores;
+ * details live in scratch arenas.
+ *
+ * Three times of one iteration; on a machine with equal links each is at most the next:
+ *     bottleneck  the busiest worker or wire
+ *     bound       bottleneck plus the way to that worker and back; no schedule is faster
+ *     step        the simulated iteration: every message, fill, drain, reduction and step
  */
 #ifndef SL_SEARCH_CANDIDATE_H
 #define SL_SEARCH_CANDIDATE_H
@@ -13,135 +24,131 @@
 #include "search/problem.h"
 #include "sim/sim.h"
 
-/* Iterations to play of an asynchronous schedule: long enough to be in the steady state. */
+/* Simulated iterations of an asynchronous schedule: enough to reach the steady state. */
 enum { SL_ASYNC_ITERS = 64 };
 
 struct sl_candidate {
     int stage_count;
-    const int *stage_of;   /* [unit] stages in pipeline order: no tensor goes backwards */
-    const int *width;      /* [stage] */
+    const int *stage_of;   /* [unit] stages in pipeline order: every tensor goes forward */
+    const int *width;      /* [stage] replicas */
     const bool *recompute; /* [stage] */
-    int size;              /* which of problem->sizes; the smallest of size_of */
-    const int *size_of;    /* [stage] likewise, where stages differ in it; NULL: all have `size` */
+    int size;              /* index into problem->sizes; the smallest of size_of */
+    const int *size_of;    /* [stage] index into problem->sizes; NULL: all stages have `size` */
     const char *schedule;
-    bool sequential;  /* stages stand in a row although their tensors would not need it */
-    bool across;      /* replicas r of all stages are neighbours; else replicas of a stage are */
-    const int *order; /* [devices] the devices to use, first stage first; NULL: 0, 1, 2, ... */
+    bool sequential;  /* adds an edge from every stage to the next one */
+    bool across;      /* workers in order of replica, then stage; else stage, then replica */
+    const int *order; /* [devices used] device of each worker; NULL: 0, 1, 2, ... */
 };
 
-static inline int sl_candidate_size(const struct sl_candidate *c, int stage) {
+static inline int sl_search_candidate_size(const struct sl_candidate *c, int stage) {
     return c->size_of ? c->size_of[stage] : c->size;
 }
 
-/* Is it sound? Every replica has a micro-batch, and where the ends of a tensor differ in the size
- * of theirs, samples come first in it. */
+/* False if a replica has no micro-batch, or if the stages at the ends of a tensor without a batch
+ * dimension differ in micro-batch size. */
 bool sl_search_candidate_check(const struct sl_problem *problem,
                                const struct sl_candidate *candidate);
 
-struct sl_setup_stage {
-    int64_t f, i, w, step;       /* ns of one pass; of one iteration */
-    int64_t reduce;              /* over replicas and stages with tied parameters */
-    int meetings;                /* of which that is the sum */
+struct sl_candidate_stage {
+    int64_t f, i, w, step;       /* ns: of one pass; step: of one iteration */
+    int64_t reduce;              /* ns: over replicas and over stages with tied parameters */
+    int meetings;                /* reductions that `reduce` sums up */
     int64_t in_bytes, out_bytes; /* per sample */
     struct sl_stage_bytes bytes;
-    int first; /* position of its first device */
+    int first; /* first worker */
     bool reads_data;
 };
 
-/* A candidate with everything summed up. */
-struct sl_setup {
+struct sl_candidate_detail {
     const struct sl_problem *problem;
     struct sl_candidate c;
-    struct sl_setup_stage *stages;
-    struct sl_edge *edges; /* true tensors, and those that make a row of it (0 bytes); by `from` */
-    int *edge_at;          /* [stage + 1] where the edges of a stage begin */
+    struct sl_candidate_stage *stages;
+    struct sl_edge *edges; /* by `from`; those of `sequential` have 0 bytes */
+    int *edge_at;          /* [stage + 1] first edge of each stage */
     int edge_count, device_count;
-    int *device_of;               /* [worker] */
-    int **workers;                /* [stage][replica] */
-    const struct sl_setup *whole; /* this is one of its pipelines and stands for all; NULL: not */
+    int *device_of; /* [worker] */
+    int **workers;  /* [stage][replica] */
+    /* If not NULL: this is one of the equal pipelines of `folded_from` and represents them all. */
+    const struct sl_candidate_detail *folded_from;
 };
 
-void sl_search_setup_build(struct sl_arena *arena, const struct sl_problem *problem,
-                           const struct sl_candidate *candidate, struct sl_setup *out);
+void sl_search_candidate_expand(struct sl_arena *arena, const struct sl_problem *problem,
+                                const struct sl_candidate *candidate,
+                                struct sl_candidate_detail *out);
 
-/* Where a schedule has several versions of the weights, workers step one by one, into a copy: bytes
- * of parameters per second; 0: it has not, or that was not measured. */
+/* ---- without simulation ---- */
+
+/* Time of the busiest worker or wire; *stage (may be NULL) is its stage. */
+int64_t sl_search_candidate_bottleneck(const struct sl_candidate_detail *detail, int *stage);
+/* Lower bound on an iteration. */
+int64_t sl_search_candidate_bound(const struct sl_candidate_detail *detail);
+/* Bytes missing on the fullest worker, estimated from sums and windows; <= 0: it should fit. */
+double sl_search_candidate_shortfall(const struct sl_candidate_detail *detail);
+/* Sets recompute[stage] to false where the stage should fit without recomputation into `scale`
+ * times the memory. True if any flag changed. */
+bool sl_search_candidate_drop_recompute(const struct sl_candidate_detail *detail, double scale,
+                                        bool *recompute);
+/* Micro-batches of an iteration: of one stage, and the maximum over stages. */
+int64_t sl_search_candidate_stage_micros(const struct sl_candidate_detail *detail, int stage);
+int64_t sl_search_candidate_micros(const struct sl_candidate_detail *detail);
+/* Durations of its actions, ns. */
+void sl_search_candidate_times(const struct sl_candidate_detail *detail,
+                               int64_t (*out)[SL_KIND_COUNT]);
+
+/* Bytes of parameters per second of a step that writes a new weight version. 0: the schedule has
+ * one version, or the rate was not measured. */
 double sl_search_version_rate(const struct sl_problem *problem, const char *schedule);
-/* The busiest worker or wire of an iteration, and which stage it is. */
-int64_t sl_search_setup_bottleneck(const struct sl_setup *layout, int *stage);
-/* No schedule of this layout ends an iteration sooner. */
-int64_t sl_search_setup_bound(const struct sl_setup *layout);
-/* Does the schedule part the gradients of weights from those of inputs? */
+/* Does the schedule split the backward pass into I and W? */
 bool sl_search_schedule_splits(const char *schedule);
-/* Is it 1F1B, with as many micro-batches in flight as replicas from the stage on? */
+/* Is it 1F1B: micro-batches in flight = replicas from this stage to the sink? */
 bool sl_search_schedule_windowed(const char *schedule);
-/* The schedule to try with a micro-batch size per stage: the row with SL_SEARCHED_MIXED. */
+/* The schedule for stages of different micro-batch sizes: the row with SL_SEARCHED_MIXED. */
 const char *sl_search_mixed_schedule(void);
-/* The part of `busy_ns` per iteration that must lie between the first and the last step of an
- * asynchronous run: as many micro-batches as are in flight may have been done before. */
+/* The part of `busy_ns` per iteration that lies between the first and the last step of an
+ * asynchronous run; micro-batches in flight may be done before the first step. */
 int64_t sl_search_async_bound(int64_t busy_ns, int64_t micros, int devices);
-/* How many micro-batches those are, at most. */
-int64_t sl_search_async_before(int64_t micros, int devices);
-/* Bytes that the fullest worker is likely to lack, from sums and windows; <= 0: it should fit. */
-double sl_search_setup_lacks(const struct sl_setup *setup);
-/* Turns recomputation off wherever the stage should fit without, in `recompute` [stage]; true:
- * something changed. `scale`: so much of the memory may be used. */
-bool sl_search_setup_ease(const struct sl_setup *setup, double scale, bool *recompute);
-/* Micro-batches of an iteration: of a stage, and the most of any. */
-int64_t sl_search_setup_stage_micros(const struct sl_setup *layout, int stage);
-int64_t sl_search_setup_micros(const struct sl_setup *layout);
+/* Upper bound on those micro-batches. */
+int64_t sl_search_async_in_flight(int64_t micros, int devices);
+/* Time to move tied parameters over the slowest link. */
+int64_t sl_search_tie_ns(const struct sl_machine *machine, double bytes);
+/* Time of a ring all-reduce over the devices of a stage. */
+int64_t sl_search_reduce_ns(const struct sl_machine *machine, const int *devices, int width,
+                            double bytes);
 
-/* The plan as data. Bytes are sums over units, or those in `exact` [stage] when it is given. */
-SL_MUST_CHECK sl_err sl_search_setup_plan(struct sl_arena *arena, const struct sl_setup *layout,
-                                          const struct sl_stage_bytes *exact,
-                                          const struct sl_plan **out);
-/* What lies between two of its workers: a route of sl_sim_net, whose context is the setup. */
-void sl_search_setup_route(const void *layout, int from, int to, struct sl_sim_route *out);
-/* Durations of its actions. */
-void sl_search_setup_times(const struct sl_setup *layout, int64_t (*out)[SL_KIND_COUNT]);
+/* ---- plan and simulation ---- */
 
-struct sl_score {
-    int64_t step_ns;    /* of one iteration; asynchronous: from step to step; times the tokens that
-                           staleness costs: what planners minimise */
-    int64_t sim_ns;     /* the same as it was played */
-    int64_t over_bytes; /* the most that a worker lacks; <= 0: everything fits */
+/* Bytes are sums over units, or exact[stage] if `exact` is not NULL. */
+SL_MUST_CHECK sl_err sl_search_candidate_plan(struct sl_arena *arena,
+                                              const struct sl_candidate_detail *detail,
+                                              const struct sl_stage_bytes *exact,
+                                              const struct sl_plan **out);
+/* The wires between two workers: a route function of sl_sim_net; the context is the detail. */
+void sl_search_candidate_route(const void *detail, int from, int to, struct sl_sim_route *out);
+
+struct sl_candidate_score {
+    int64_t step_ns;    /* the objective: sim_ns times the tokens that staleness costs */
+    int64_t sim_ns;     /* one iteration; asynchronous: mean time from step to step */
+    int64_t over_bytes; /* largest excess over a worker's memory; <= 0: everything fits */
     int over_worker, over_stage;
     int64_t peak_bytes; /* of the fullest worker */
     int64_t all_bytes;  /* of all workers */
     double bubble;      /* idle share, mean over workers */
 };
 
-/* Build the schedule (which verifies it) and play it. SL_ERR_REFUSED: outside the schedule's domain. */
-SL_MUST_CHECK sl_err sl_search_setup_score(const struct sl_setup *layout,
-                                           const struct sl_stage_bytes *exact,
-                                           struct sl_score *out);
-
-/* A step of a schedule as a run has it, which was played with these times, one iteration of it when
- * it is synchronous. */
-int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
-                          const int64_t (*dur_ns)[SL_KIND_COUNT]);
-
-/* The same as the tempo of the workers lets it be: synchronous steps begin anywhere in it, and the
- * middle one counts; of a schedule without a flush the mean from step to step. */
-SL_MUST_CHECK sl_err sl_search_tempo_step(const struct sl_sched *sched,
-                                          const struct sl_sim_opts *opts,
-                                          const struct sl_tempo *tempo,
-                                          const int64_t (*dur_ns)[SL_KIND_COUNT], int64_t *out);
-/* That of a setup, whose problem has a tempo. */
-SL_MUST_CHECK sl_err sl_search_setup_forecast(const struct sl_setup *layout,
-                                              const struct sl_stage_bytes *exact, int64_t *out);
-
-/* The same for searches: large setups of equal widths are played as one of their pipelines, with
- * its share of the links that all of them use. */
-SL_MUST_CHECK sl_err sl_search_setup_score_fast(const struct sl_setup *setup, struct sl_score *out);
-/* Passes of one iteration: what playing it costs so, and as a whole. */
-int64_t sl_search_setup_passes(const struct sl_setup *setup);
-int64_t sl_search_setup_all_passes(const struct sl_setup *setup);
-
-/* Bytes of tied parameters over the slowest link. */
-int64_t sl_search_tie_ns(const struct sl_machine *machine, double bytes);
-/* A ring over w replicas on the devices of a stage. */
-int64_t sl_search_reduce_ns(const struct sl_machine *machine, const int *devices, int width,
-                            double bytes);
+/* Build the schedule (which verifies it) and simulate it. SL_ERR_REFUSED: outside the schedule's
+ * domain. */
+SL_MUST_CHECK sl_err sl_search_candidate_simulate(const struct sl_candidate_detail *detail,
+                                                  const struct sl_stage_bytes *exact,
+                                                  struct sl_candidate_score *out);
+/* The same, faster: a large candidate of equal widths is folded, that is, one of its pipelines is
+ * simulated with its share of the links that all of them use. */
+SL_MUST_CHECK sl_err sl_search_candidate_simulate_folded(const struct sl_candidate_detail *detail,
+                                                         struct sl_candidate_score *out);
+/* Passes to simulate, the cost of a simulation: of the whole candidate, and folded. */
+int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail);
+int64_t sl_search_candidate_folded_passes(const struct sl_candidate_detail *detail);
+/* Its step with the measured tempo of the workers, which the problem must have. */
+SL_MUST_CHECK sl_err sl_search_candidate_forecast(const struct sl_candidate_detail *detail,
+                                                  const struct sl_stage_bytes *exact, int64_t *out);
 
 #endif

@@ -1,12 +1,12 @@
-/* Rows of stages along a path (chain.h): the fewest devices within a limit, and bisection. */
+/* The chain bound (chain.h): the minimal number of devices within a limit, and bisection. */
 #include "search/chain.h"
 
 #include <math.h>
 
 struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit) {
-    struct sl_unit_time least = sl_problem_times(p, size, 0)[unit];
+    struct sl_unit_time least = sl_search_problem_times(p, size, 0)[unit];
     for (int k = 1; k < p->machine->kind_count; k++) {
-        const struct sl_unit_time *t = &sl_problem_times(p, size, k)[unit];
+        const struct sl_unit_time *t = &sl_search_problem_times(p, size, k)[unit];
         least.f = t->f < least.f ? t->f : least.f;
         least.i = t->i < least.i ? t->i : least.i;
         least.w = t->w < least.w ? t->w : least.w;
@@ -43,19 +43,19 @@ static int heaviest_path(struct sl_arena *arena, const struct sl_problem *p, int
     return count;
 }
 
-static struct sl_chain_place add_unit(const struct sl_chain *c, struct sl_chain_place sum, int unit,
-                                      struct sl_unit_time t, double tied) {
+static struct sl_chain_sums add_unit(const struct sl_chain *c, struct sl_chain_sums sum, int unit,
+                                     struct sl_unit_time t, double tied) {
     const struct sl_unit *u = &c->p->units[unit];
     double params = fmax((double)u->params - tied, 0);
     if (c->version_rate > 0)
         t.step = (int64_t)(1e9 * params / c->version_rate);
-    return (struct sl_chain_place){.f = sum.f + t.f,
-                                   .i = sum.i + t.i,
-                                   .w = sum.w + t.w,
-                                   .step = sum.step + t.step,
-                                   .params = sum.params + params,
-                                   .fixed = sum.fixed + (double)(u->grads + u->state),
-                                   .stash = sum.stash + u->stash};
+    return (struct sl_chain_sums){.f = sum.f + t.f,
+                                  .i = sum.i + t.i,
+                                  .w = sum.w + t.w,
+                                  .step = sum.step + t.step,
+                                  .params = sum.params + params,
+                                  .fixed = sum.fixed + (double)(u->grads + u->state),
+                                  .stash = sum.stash + u->stash};
 }
 
 static void find_tie(struct sl_chain *c, const int *path) {
@@ -77,8 +77,8 @@ static void find_tie(struct sl_chain *c, const int *path) {
     }
 }
 
-/* Tensors that the unit at each place reads from the path before it: they come from another stage
- * when one begins here. The least from the second place on, so that longer stages read no less. */
+/* Bytes that the unit at each position reads from earlier units of the path: a stage that begins
+ * here receives them. Running minimum, so that longer stages never read less. */
 static void sum_inputs(struct sl_arena *arena, struct sl_chain *c, const int *path) {
     const struct sl_problem *p = c->p;
     int *place = SL_NEW(arena, int, p->unit_count + 1);
@@ -100,18 +100,18 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
     const struct sl_problem *p = c->p;
     int *path = SL_NEW(arena, int, p->unit_count);
     double *tied = SL_NEW(arena, double, p->unit_count);
-    for (int t = 0; t < p->tie_count; t++) /* counted once, wherever the units meet */
+    for (int t = 0; t < p->tie_count; t++) /* count tied parameters once */
         for (int i = 1; i < p->ties[t].count; i++)
             tied[p->ties[t].units[i]] += (double)p->ties[t].bytes;
     c->count = heaviest_path(arena, p, first, path);
     find_tie(c, path);
     sum_inputs(arena, c, path);
-    c->front = SL_NEW(arena, struct sl_chain_place, c->count + 1);
+    c->front = SL_NEW(arena, struct sl_chain_sums, c->count + 1);
     for (int l = 0; l < c->lane_count; l++) {
         struct sl_chain_lane *lane = &c->lanes[l];
         lane->size = p->sizes[first + l];
         lane->micros = (p->batch + lane->size - 1) / lane->size;
-        lane->at = SL_NEW(arena, struct sl_chain_place, c->count + 1);
+        lane->at = SL_NEW(arena, struct sl_chain_sums, c->count + 1);
         for (int x = 0; x < c->count; x++)
             lane->at[x + 1] = add_unit(c, lane->at[x], path[x],
                                        sl_search_least_time(p, first + l, path[x]), tied[path[x]]);
@@ -128,7 +128,7 @@ static void sum_path(struct sl_arena *arena, struct sl_chain *c, int first) {
     }
 }
 
-/* Of a ring over w devices the slowest link counts: beyond a host it is one of the network. */
+/* The slowest link limits a ring; a ring larger than a host uses a network link. */
 static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
     const struct sl_machine *m = c->p->machine;
     int *held = SL_NEW(arena, int, m->hosts_in_all + 1), max = 0;
@@ -151,18 +151,18 @@ static void find_rings(struct sl_arena *arena, struct sl_chain *c) {
     }
 }
 
-/* A stage in the making: everything but where it begins. */
+/* A stage under construction, without its first unit. */
 struct tail {
     const struct sl_chain_lane *lane;
-    int x;         /* it ends in front of this unit */
-    int width;     /* at least */
-    int width_max; /* with the same number of rounds */
+    int x;         /* it ends before this unit */
+    int width;     /* smallest and */
+    int width_max; /* largest width with the same number of rounds */
     int behind;    /* devices of later stages */
     bool recompute;
 };
 
 static bool in_memory(const struct sl_chain *c, const struct tail *t, int y) {
-    const struct sl_chain_place *a = &t->lane->at[y], *b = &t->lane->at[t->x];
+    const struct sl_chain_sums *a = &t->lane->at[y], *b = &t->lane->at[t->x];
     int64_t window = t->behind + t->width, flight = 1;
     if (c->windowed || c->rule.all) {
         flight = c->rule.all || window > t->lane->micros ? t->lane->micros : window;
@@ -175,12 +175,11 @@ static bool in_memory(const struct sl_chain *c, const struct tail *t, int y) {
 }
 
 static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64_t limit) {
-    const struct sl_chain_place *a = &t->lane->at[y], *b = &t->lane->at[t->x],
-                                *front = &c->front[y];
+    const struct sl_chain_sums *a = &t->lane->at[y], *b = &t->lane->at[t->x], *front = &c->front[y];
     int64_t rounds = (t->lane->micros + t->width - 1) / t->width;
     int64_t f = b->f - a->f, i = b->i - a->i, w = b->w - a->w;
-    int64_t again = t->recompute ? sl_recompute_ns(c->p, f) : 0;
-    int64_t passes = rounds * (f + i + again), late = rounds * w;
+    int64_t recompute = t->recompute ? sl_search_recompute_ns(c->p, f) : 0;
+    int64_t passes = rounds * (f + i + recompute), late = rounds * w;
     int64_t end = b->step - a->step, tie = 0;
     if (c->tie.first < y && y <= c->tie.last && c->tie.last < t->x)
         tie = c->tie.ns;
@@ -189,21 +188,21 @@ static bool in_time(const struct sl_chain *c, const struct tail *t, int y, int64
         reduce = (int64_t)(1e9 * 2 * (t->width - 1) / t->width * (b->params - a->params) /
                            c->ring[t->width].bandwidth) +
                  2 * (t->width - 1) * c->ring[t->width].latency_ns;
-    if (!c->sync) /* stages that step together over a tie do not wait */
+    if (!c->sync) /* with ties, stages take global steps and do not wait for reductions */
         return passes + late + end + (c->p->tie_count ? 0 : reduce) <= limit;
     end += reduce + tie;
-    const struct sl_chain_place *whole = &c->front[c->count], *next = &c->front[t->x];
+    const struct sl_chain_sums *whole = &c->front[c->count], *next = &c->front[t->x];
     int64_t back = front->i + (c->split ? 0 : front->w);
     int64_t behind = whole->f - next->f + whole->i - next->i;
     behind += c->split ? 0 : whole->w - next->w;
-    /* no backward pass before the first micro-batch came back, and until then only those forward
-     * passes that the window allows, and one that is computed again */
+    /* The first backward pass waits for the first gradient. Until then the stage runs only the
+     * forward passes in its window and one recomputation. */
     int64_t live = (t->behind + 2 * t->width - 1) / t->width;
     int64_t after = rounds * (i + w) + (c->windowed && rounds > live ? (rounds - live) * f : 0);
-    after += (rounds - 1) * again;
+    after += (rounds - 1) * recompute;
     if (front->f + f + behind + after + (back > end && !c->split ? back : end) > limit)
         return false;
-    if (!c->split) /* what is before it waits for all of its passes */
+    if (!c->split) /* earlier stages wait for all of its passes */
         passes += late;
     return front->f + passes + back <= limit &&
            front->f + passes + (c->split ? late : 0) + end <= limit;
@@ -213,8 +212,8 @@ static bool fits(const struct sl_chain *c, const struct tail *t, int y, int64_t 
     return in_time(c, t, y, limit) && in_memory(c, t, y);
 }
 
-/* The first unit from `low` on that the stage can reach down to: the fewer units, the better it
- * fits, but at the very first nothing comes in; `below`: it does not get further. */
+/* The first unit, at least `low`, of the longest stage that fits. Fewer units fit better, except
+ * that a stage from unit 0 on reads nothing. Returns `below` if nothing fits. */
 static int reach_from(const struct sl_chain *c, const struct tail *t, int low, int below,
                       int64_t limit) {
     if (below <= low)
@@ -235,7 +234,7 @@ static int reach_from(const struct sl_chain *c, const struct tail *t, int low, i
     return high;
 }
 
-/* Only a stage that gets hold of both ends of a tie fits better with more units. */
+/* A stage with both ends of a tie may fit although a shorter one does not. */
 static int reach(const struct sl_chain *c, const struct tail *t, int below, int64_t limit) {
     bool both = c->tie.ns && c->tie.last < t->x && c->tie.first < below - 1;
     int y = reach_from(c, t, both ? c->tie.first + 1 : 0, below, limit);
@@ -245,7 +244,8 @@ static int reach(const struct sl_chain *c, const struct tail *t, int below, int6
     return whole <= c->tie.first ? whole : y;
 }
 
-/* Widths with equal rounds differ in memory only: the least of them is charged, the most fits. */
+/* Widths with equal rounds differ only in memory. The bound charges the devices of the smallest
+ * and the memory of the largest. */
 static int next_tail(const struct sl_chain *c, int width, struct tail *t) {
     int64_t micros = t->lane->micros, rounds = (micros + width - 1) / width;
     int64_t max = c->p->machine->device_count;
@@ -256,7 +256,7 @@ static int next_tail(const struct sl_chain *c, int width, struct tail *t) {
     return t->width_max + 1;
 }
 
-/* The last of k devices: any stage that it may complete. */
+/* Sets left[k]: every stage that may begin the pipeline of the last k devices. */
 static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lane, int k,
                        int64_t limit) {
     struct tail t = {.lane = lane};
@@ -265,19 +265,19 @@ static void add_device(const struct sl_chain *c, const struct sl_chain_lane *lan
         t.behind = k - w;
         t.x = c->left[t.behind];
         if (t.behind && t.x == c->left[t.behind - 1] && !c->windowed)
-            continue; /* with fewer devices behind it was better, unless a window is the limit */
-        for (int again = 0; again < 2; again++) {
-            t.recompute = again;
+            continue; /* fewer devices behind it are as good, unless the window limits memory */
+        for (int recompute = 0; recompute < 2; recompute++) {
+            t.recompute = recompute;
             c->left[k] = reach(c, &t, c->left[k], limit);
         }
     }
 }
 
-bool sl_search_chain_may_be(const struct sl_chain *c, int64_t limit) {
+bool sl_search_chain_is_feasible(const struct sl_chain *c, int64_t limit) {
     int devices = c->p->machine->device_count;
-    if (!c->sync) { /* as sl_search_async_bound has it */
+    if (!c->sync) { /* the inverse of sl_search_async_bound */
         double all = (double)(SL_ASYNC_ITERS - 1) * (double)c->lanes[0].micros;
-        double before = (double)sl_search_async_before(c->lanes[0].micros, devices);
+        double before = (double)sl_search_async_in_flight(c->lanes[0].micros, devices);
         if (before >= all)
             return true;
         limit = (int64_t)ceil((double)(limit + 1) * all / (all - before));
@@ -313,15 +313,15 @@ void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, co
 
 int64_t sl_search_chain_bound(const struct sl_chain *c, int64_t low, int64_t best) {
     int64_t high = best;
-    if (low >= best || (best < INT64_MAX && !sl_search_chain_may_be(c, best - 1)))
+    if (low >= best || (best < INT64_MAX && !sl_search_chain_is_feasible(c, best - 1)))
         return best;
     if (best == INT64_MAX)
-        for (high = low > 0 ? low : 1; high < INT64_MAX / 4 && !sl_search_chain_may_be(c, high);
-             high *= 2)
+        for (high = low > 0 ? low : 1;
+             high < INT64_MAX / 4 && !sl_search_chain_is_feasible(c, high); high *= 2)
             low = high + 1;
     while (low < high && high - low > high / 10000) {
         int64_t middle = low + (high - low) / 2;
-        if (sl_search_chain_may_be(c, middle))
+        if (sl_search_chain_is_feasible(c, middle))
             high = middle;
         else
             low = middle + 1;

@@ -1,58 +1,57 @@
-/* A row of stages along the heaviest path through the graph, and whether it may end within a limit
- * (bound.h says why that is a bound). Inside of bound.c.
- */
+/* The chain bound (bound.h): can stages along the heaviest path of the graph meet a limit? Private
+ * to bound.c. */
 #ifndef SL_SEARCH_CHAIN_H
 #define SL_SEARCH_CHAIN_H
 
 #include "search/cuts.h"
 
-/* Sums over the units in front of each place on the path. */
-struct sl_chain_place {
+/* Sums over the units before a position on the path. */
+struct sl_chain_sums {
     int64_t f, i, w, step;
     double params, fixed, stash; /* bytes; stash per sample */
 };
 
-struct sl_chain_ring { /* the fastest reduction over w devices, at best */
+struct sl_chain_ring { /* the fastest possible reduction over w devices */
     double bandwidth;
     int64_t latency_ns;
 };
 
-struct sl_chain_lane {         /* the path with one micro-batch size */
-    struct sl_chain_place *at; /* [count + 1] */
+struct sl_chain_lane {        /* the path at one micro-batch size */
+    struct sl_chain_sums *at; /* [count + 1] */
     int64_t micros, size;
 };
 
 struct sl_chain {
     const struct sl_problem *p;
-    struct sl_chain_lane *lanes; /* sizes that a stage may have */
+    struct sl_chain_lane *lanes; /* one per micro-batch size that a stage may have */
     int lane_count;
-    struct sl_chain_place *front; /* [count + 1] what the units in front of a place take at least */
-    double *in; /* [count] bytes per sample that a stage reads which begins here or before, but
-                   not at the first unit, at least */
-    int count, *left; /* [devices + 1] the first unit of the longest row they can take */
+    struct sl_chain_sums *front; /* [count + 1] lower bound over the lanes */
+    double *in; /* [count] lower bound on the bytes per sample that a stage reads which begins at
+                    this unit or before it, but not at the first unit */
+    int count;
+    int *left; /* [devices + 1] first unit of the longest suffix that so many devices can run */
     bool sync, split;
     struct sl_search_memory_rule rule;
-    bool windowed;       /* it is known how many micro-batches are in flight */
+    bool windowed;       /* sl_search_schedule_windowed, and one size for all stages */
     double memory;       /* of the largest device */
     double version_rate; /* sl_search_version_rate */
     struct sl_chain_ring *ring;
-    struct { /* the largest tie on the path, its first and last place: a stage pays that has the
-                last and not the first; whoever has the first might have both with more units */
+    struct { /* the largest tie on the path. A stage pays for it if it has the last unit but not
+                the first; a stage with the first unit may hold both. */
         int first, last;
         int64_t ns;
     } tie;
 };
 
-/* The least over all kinds of devices. */
+/* The minimum over all kinds of devices. */
 struct sl_unit_time sl_search_least_time(const struct sl_problem *p, int size, int unit);
 
-/* `sizes` micro-batch sizes from `first` on, from which every stage may choose. */
+/* Every stage may choose from `sizes` micro-batch sizes, the first of which is `first`. */
 void sl_search_chain_open(struct sl_arena *arena, const struct sl_problem *p, const char *schedule,
                           int first, int sizes, struct sl_chain *out);
-/* May a step of `limit` be possible? */
-bool sl_search_chain_may_be(const struct sl_chain *c, int64_t limit);
-/* The smallest step that may be possible, when it is below `best`; else `best`. `low`: nothing is
- * faster. */
+/* False: no plan has a step of at most `limit`. */
+bool sl_search_chain_is_feasible(const struct sl_chain *c, int64_t limit);
+/* The smallest feasible limit if it is below `best`; else `best`. `low` is a known lower bound. */
 int64_t sl_search_chain_bound(const struct sl_chain *c, int64_t low, int64_t best);
 
 #endif

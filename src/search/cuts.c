@@ -15,22 +15,23 @@ struct label {
     int next;    /* on the same downset */
 };
 
-struct search {
+struct cut_search {
     struct sl_cut_table t;
     struct sl_cut_found *out;
     struct sl_arena *arena;
     int *head; /* [ideal] */
     SL_VEC(struct label) labels;
     SL_VEC(int) windows;
-    int *scratch; /* windows of the label in the making */
-    int *needs;   /* [ideal] devices that what is inside takes at least */
+    int *scratch; /* windows of the label under construction */
+    int *needs;   /* [ideal] lower bound on the devices for its units */
 };
 
 /* ---- labels ---- */
 
-static int vec_length(const struct search *s, int ideal) {
-    return s->t.rules->sequential ? 1
-                                  : s->t.family->live_at[ideal + 1] - s->t.family->live_at[ideal];
+static int vec_length(const struct cut_search *s, int ideal) {
+    return s->t.rules->sequential
+               ? 1
+               : s->t.downsets->live_at[ideal + 1] - s->t.downsets->live_at[ideal];
 }
 
 static bool dominates(const int *a, int a_devices, const int *b, int b_devices, int length) {
@@ -42,7 +43,7 @@ static bool dominates(const int *a, int a_devices, const int *b, int b_devices, 
     return true;
 }
 
-static void add_label(struct search *s, struct label label) {
+static void add_label(struct cut_search *s, struct label label) {
     int length = vec_length(s, label.ideal), count = 0;
     int *link = &s->head[label.ideal];
     while (*link >= 0) {
@@ -71,9 +72,9 @@ static void add_label(struct search *s, struct label label) {
     SL_PUSH(&s->labels, label);
 }
 
-/* The largest window behind the stage larger \ smaller, given a label on `larger`. */
-static int window_behind(const struct search *s, const struct label *label, int smaller) {
-    const struct sl_family *f = s->t.family;
+/* The largest window of the readers of stage larger \ smaller, given a label on `larger`. */
+static int window_behind(const struct cut_search *s, const struct label *label, int smaller) {
+    const struct sl_search_downsets *f = s->t.downsets;
     const int *windows = s->windows.at + label->vec;
     int max = 0, larger = label->ideal;
     if (s->t.rules->sequential)
@@ -86,9 +87,10 @@ static int window_behind(const struct search *s, const struct label *label, int 
     return max;
 }
 
-/* Windows of the tensors that cross `smaller` once the stage has window `window`. */
-static void windows_after(struct search *s, const struct label *label, int smaller, int window) {
-    const struct sl_family *f = s->t.family;
+/* Windows of the tensors that cross `smaller`, if the new stage has window `window`. */
+static void windows_after(struct cut_search *s, const struct label *label, int smaller,
+                          int window) {
+    const struct sl_search_downsets *f = s->t.downsets;
     const int *old = s->windows.at + label->vec;
     int larger = label->ideal, at = f->live_at[larger];
     if (s->t.rules->sequential) {
@@ -107,8 +109,8 @@ static void windows_after(struct search *s, const struct label *label, int small
     }
 }
 
-/* Puts the stage in front of label `at`; `made` has its width and whether it recomputes. */
-static void add_stage(struct search *s, int at, int smaller, int window, struct label made) {
+/* Adds the stage before label `at`; `made` has its width and recompute flag. */
+static void add_stage(struct cut_search *s, int at, int smaller, int window, struct label made) {
     struct label label = s->labels.at[at];
     windows_after(s, &label, smaller, window);
     made.ideal = smaller;
@@ -119,41 +121,41 @@ static void add_stage(struct search *s, int at, int smaller, int window, struct 
     add_label(s, made);
 }
 
-static void try_pair(struct search *s, int larger, int smaller, struct sl_cut_stage *stage) {
-    int needs = s->needs[smaller] + sl_search_cut_needs(&s->t, larger, smaller);
-    bool known = false; /* its border */
+static void try_pair(struct cut_search *s, int larger, int smaller, struct sl_cut_stage *stage) {
+    int needs = s->needs[smaller] + sl_search_cut_min_devices(&s->t, larger, smaller);
+    bool known = false; /* stage->in and stage->out */
     for (int at = s->head[larger]; at >= 0; at = s->labels.at[at].next) {
         struct label label = s->labels.at[at];
         if (label.devices + needs > s->t.rules->devices)
-            continue; /* too few are left, however they are used */
+            continue; /* too few devices are left */
         if (!known)
             sl_search_cut_border(&s->t, larger, smaller, stage);
         known = true;
         int behind = window_behind(s, &label, smaller);
-        int plain = 0, again = 0;
+        int plain = 0, less = 0; /* smallest width without and with recomputation */
         stage->recompute = false;
         if (s->t.rules->recompute != SL_RECOMPUTE_ALWAYS)
             plain = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
         stage->recompute = true;
         if (s->t.rules->recompute != SL_RECOMPUTE_NEVER && plain != 1)
-            again = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
+            less = sl_search_cut_width(&s->t, larger, smaller, label.devices, behind, stage);
         if (plain)
             add_stage(s, at, smaller, behind + plain, (struct label){.width = plain});
-        if (again && (!plain || again < plain)) /* else it is slower and saves no device */
-            add_stage(s, at, smaller, behind + again,
-                      (struct label){.width = again, .recompute = true});
+        if (less && (!plain || less < plain)) /* else it is slower and saves no device */
+            add_stage(s, at, smaller, behind + less,
+                      (struct label){.width = less, .recompute = true});
     }
 }
 
-static void sweep(struct search *s, int64_t limit) {
-    const struct sl_ideals *ideals = &s->t.family->ideals;
+static void sweep(struct cut_search *s, int64_t limit) {
+    const struct sl_ideals *ideals = &s->t.downsets->ideals;
     int last = ideals->count - 1;
     s->t.limit = limit;
     s->out->sweeps++;
     s->labels.count = s->windows.count = 0;
     for (int i = 0; i <= last; i++) {
         s->head[i] = -1;
-        s->needs[i] = sl_search_cut_needs(&s->t, i, 0);
+        s->needs[i] = sl_search_cut_min_devices(&s->t, i, 0);
     }
     s->scratch[0] = 0;
     add_label(s, (struct label){.ideal = last, .from = -1, .next = -1});
@@ -162,17 +164,17 @@ static void sweep(struct search *s, int64_t limit) {
             continue;
         struct sl_cut_stage stage = {0};
         for (int smaller = larger - 1; smaller >= 0; smaller--) {
-            if (!s->t.family->nested &&
+            if (!s->t.downsets->nested &&
                 !sl_subset(sl_ideal(ideals, smaller), sl_ideal(ideals, larger), ideals->words))
                 continue;
-            if (sl_search_cut_hopeless(&s->t, larger, smaller)) {
-                if (s->t.family->nested)
+            if (sl_search_cut_is_too_slow(&s->t, larger, smaller)) {
+                if (s->t.downsets->nested)
                     break;
                 continue;
             }
             double step =
-                sl_search_cut_work(&s->t, s->t.family->nested ? smaller + 1 : larger, smaller);
-            stage.work = s->t.family->nested && stage.work > step ? stage.work : step;
+                sl_search_cut_work(&s->t, s->t.downsets->nested ? smaller + 1 : larger, smaller);
+            stage.work = s->t.downsets->nested && stage.work > step ? stage.work : step;
             s->out->pairs++;
             try_pair(s, larger, smaller, &stage);
         }
@@ -181,9 +183,9 @@ static void sweep(struct search *s, int64_t limit) {
 
 /* ---- plans ---- */
 
-static void give_stages(struct search *s, int label, struct sl_candidate *c, int *stage_of,
+static void give_stages(struct cut_search *s, int label, struct sl_candidate *c, int *stage_of,
                         int *width, bool *recompute) {
-    const struct sl_ideals *ideals = &s->t.family->ideals;
+    const struct sl_ideals *ideals = &s->t.downsets->ideals;
     for (int stage = 0; s->labels.at[label].from >= 0; stage++) {
         const struct label *l = &s->labels.at[label];
         const uint64_t *small = sl_ideal(ideals, l->ideal);
@@ -198,7 +200,7 @@ static void give_stages(struct search *s, int label, struct sl_candidate *c, int
     }
 }
 
-static struct sl_candidate make_plan(struct search *s, struct sl_arena *arena, int label) {
+static struct sl_candidate make_plan(struct cut_search *s, struct sl_arena *arena, int label) {
     int stages = s->labels.at[label].stages, used = s->labels.at[label].devices;
     int *stage_of = SL_NEW(arena, int, s->t.p->unit_count + 1);
     int *width = SL_NEW(arena, int, stages + 1), *order = SL_NEW(arena, int, used + 1);
@@ -216,18 +218,18 @@ static struct sl_candidate make_plan(struct search *s, struct sl_arena *arena, i
     return c;
 }
 
-/* The bottleneck of the plan that a label ends. */
-static int64_t plan_time(struct search *s, int label) {
+/* The bottleneck of the plan that ends with this label. */
+static int64_t plan_time(struct cut_search *s, int label) {
     struct sl_arena arena = {0};
-    struct sl_setup layout;
+    struct sl_candidate_detail detail;
     struct sl_candidate c = make_plan(s, &arena, label);
-    sl_search_setup_build(&arena, s->t.p, &c, &layout);
-    int64_t time = sl_search_setup_bottleneck(&layout, NULL);
+    sl_search_candidate_expand(&arena, s->t.p, &c, &detail);
+    int64_t time = sl_search_candidate_bottleneck(&detail, NULL);
     sl_arena_free(&arena);
     return time < s->t.limit ? time : s->t.limit;
 }
 
-static bool bisect(struct search *s, int64_t until_ns, int64_t *best) {
+static bool bisect(struct cut_search *s, int64_t until_ns, int64_t *best) {
     int64_t low = 0, high = INT64_MAX / 4;
     if (s->t.rules->limit) {
         sweep(s, s->t.rules->limit);
@@ -258,9 +260,9 @@ static bool bisect(struct search *s, int64_t until_ns, int64_t *best) {
     return true;
 }
 
-/* Slower limits leave devices unused and make pipelines shorter: they may win once fill and drain
- * count. */
-static void collect(struct search *s, int64_t best, int64_t until_ns) {
+/* Looser limits give shorter pipelines with fewer devices. They may win in the simulation, which
+ * counts fill and drain. */
+static void collect(struct cut_search *s, int64_t best, int64_t until_ns) {
     static const double slack[] = {1, 1.02, 1.06, 1.12, 1.25, 1.5, 2, 3};
     for (int i = 0; i < (s->t.rules->best_only ? 1 : SL_COUNT(slack)); i++) {
         double limit = (double)best * slack[i];
@@ -274,7 +276,7 @@ static void collect(struct search *s, int64_t best, int64_t until_ns) {
     }
 }
 
-static void find_tight(struct search *s) {
+static void find_tight(struct cut_search *s) {
     s->out->tight_unit = isinf(s->t.memory_least) ? 0 : -1;
     s->out->tight_bytes = 0;
     if (isinf(s->t.memory_least))
@@ -296,15 +298,16 @@ static void find_tight(struct search *s) {
 }
 
 void sl_search_cuts_search(struct sl_arena *arena, const struct sl_problem *problem,
-                           const struct sl_family *family, const struct sl_cut_rules *rules,
-                           int64_t until_ns, struct sl_cut_found *out) {
+                           const struct sl_search_downsets *downsets,
+                           const struct sl_cut_rules *rules, int64_t until_ns,
+                           struct sl_cut_found *out) {
     int64_t best;
-    struct search s = {.out = out, .arena = arena};
+    struct cut_search s = {.out = out, .arena = arena};
     *out = (struct sl_cut_found){0};
-    s.head = SL_NEW(arena, int, family->ideals.count);
+    s.head = SL_NEW(arena, int, downsets->ideals.count);
     s.scratch = SL_NEW(arena, int, problem->tensor_count + 1);
-    s.needs = SL_NEW(arena, int, family->ideals.count);
-    sl_search_cut_table_build(arena, problem, family, rules, &s.t);
+    s.needs = SL_NEW(arena, int, downsets->ideals.count);
+    sl_search_cut_table_build(arena, problem, downsets, rules, &s.t);
     if (bisect(&s, until_ns, &best)) {
         out->best = best;
         collect(&s, best, until_ns);

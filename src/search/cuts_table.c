@@ -1,4 +1,4 @@
-/* What a bottleneck search knows of its downsets and stages (cuts_table.h). */
+/* Sums of downsets and stages (cuts_table.h). */
 #include "search/cuts_table.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ double sl_search_cut_bytes(const struct sl_search_memory_rule *rule, int64_t mic
     return versions * s->params + s->fixed + stash + messages + s->work * (double)size;
 }
 
-/* The least width with which the micro-batches in flight fit: a hint, memory is checked anyway. */
+/* The smallest width with which the micro-batches in flight fit. Only a start value: the caller
+ * checks memory. */
 static int64_t width_for_memory(const struct sl_search_memory_rule *rule, int64_t micros,
                                 int64_t size, const struct sl_cut_stage *s, int64_t behind,
                                 double memory) {
@@ -36,8 +37,8 @@ static int64_t width_for_memory(const struct sl_search_memory_rule *rule, int64_
         return INT64_MAX;
     if (live_bytes <= 0 || (behind == 0 && !rule->all))
         return 1;
-    double beside = floor(left / live_bytes); /* micro-batches besides the first */
-    int64_t more = beside < 1e15 ? (int64_t)beside : (int64_t)1e15;
+    double others = floor(left / live_bytes); /* micro-batches besides the first */
+    int64_t more = others < 1e15 ? (int64_t)others : (int64_t)1e15;
     int64_t width = (micros + more) / (more + 1);
     if (!rule->all && more > 0 && (behind + more - 1) / more < width)
         width = (behind + more - 1) / more;
@@ -52,11 +53,11 @@ int sl_search_cut_device(const struct sl_cut_table *s, int position) {
 
 static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
     const struct sl_problem *p = s->p;
-    const struct sl_ideals *ideals = &s->family->ideals;
+    const struct sl_ideals *ideals = &s->downsets->ideals;
     const double rate = sl_search_version_rate(p, s->rules->schedule);
     s->sums = SL_NEW(arena, struct sl_cut_sums *, p->machine->kind_count);
     for (int k = 0; k < p->machine->kind_count; k++) {
-        const struct sl_unit_time *t = sl_problem_times(p, s->rules->size, k);
+        const struct sl_unit_time *t = sl_search_problem_times(p, s->rules->size, k);
         s->sums[k] = SL_NEW(arena, struct sl_cut_sums, ideals->count);
         for (int i = 0; i < ideals->count; i++)
             for (int w = 0; w < ideals->words; w++)
@@ -75,7 +76,7 @@ static void fill_sums(struct sl_arena *arena, struct sl_cut_table *s) {
 }
 
 double sl_search_cut_work(const struct sl_cut_table *s, int larger, int smaller) {
-    const struct sl_ideals *ideals = &s->family->ideals;
+    const struct sl_ideals *ideals = &s->downsets->ideals;
     const uint64_t *a = sl_ideal(ideals, larger), *b = sl_ideal(ideals, smaller);
     double max = 0;
     for (int w = 0; w < ideals->words; w++)
@@ -86,9 +87,9 @@ double sl_search_cut_work(const struct sl_cut_table *s, int larger, int smaller)
     return max;
 }
 
-bool sl_search_cut_reads(const struct sl_cut_table *s, const struct sl_tensor *tensor, int larger,
-                         int smaller) {
-    const struct sl_ideals *ideals = &s->family->ideals;
+bool sl_search_cut_reads(const struct sl_cut_table *s, const struct sl_search_tensor *tensor,
+                         int larger, int smaller) {
+    const struct sl_ideals *ideals = &s->downsets->ideals;
     const uint64_t *a = sl_ideal(ideals, larger), *b = sl_ideal(ideals, smaller);
     for (int i = 0; i < tensor->to_count; i++)
         if (sl_bit(a, tensor->to[i]) && !sl_bit(b, tensor->to[i]))
@@ -96,18 +97,17 @@ bool sl_search_cut_reads(const struct sl_cut_table *s, const struct sl_tensor *t
     return false;
 }
 
-/* Bytes that enter and leave the stage larger \ smaller. */
 void sl_search_cut_border(const struct sl_cut_table *s, int larger, int smaller,
                           struct sl_cut_stage *out) {
-    const struct sl_family *f = s->family;
+    const struct sl_search_downsets *f = s->downsets;
     out->in = out->out = 0;
     for (int i = f->live_at[smaller]; i < f->live_at[smaller + 1]; i++) {
-        const struct sl_tensor *tensor = &s->p->tensors[f->live[i]];
+        const struct sl_search_tensor *tensor = &s->p->tensors[f->live[i]];
         if (sl_search_cut_reads(s, tensor, larger, smaller))
             out->in += (double)tensor->sample_bytes;
     }
     for (int i = f->live_at[larger]; i < f->live_at[larger + 1]; i++) {
-        const struct sl_tensor *tensor = &s->p->tensors[f->live[i]];
+        const struct sl_search_tensor *tensor = &s->p->tensors[f->live[i]];
         if (!sl_bit(sl_ideal(&f->ideals, smaller), tensor->from))
             out->out += (double)tensor->sample_bytes;
     }
@@ -136,9 +136,9 @@ static double least_memory(const struct sl_cut_table *s, int first, int width) {
     return least * (s->rules->memory_scale > 0 ? s->rules->memory_scale : 1);
 }
 
-/* Of one micro-batch. */
+/* All passes of one micro-batch. */
 static int64_t pass_ns(const struct sl_cut_table *s, const struct sl_cut_stage *stage) {
-    return stage->f + stage->b + (stage->recompute ? sl_recompute_ns(s->p, stage->f) : 0);
+    return stage->f + stage->b + (stage->recompute ? sl_search_recompute_ns(s->p, stage->f) : 0);
 }
 
 /* Time of an iteration on this stage with its first device at `first`. */
@@ -176,7 +176,6 @@ static void set_kind(const struct sl_cut_table *s, int larger, int smaller, int 
     out->stash = a->stash - b->stash;
 }
 
-/* The smallest width that stays within time and memory, or 0. */
 int sl_search_cut_width(const struct sl_cut_table *s, int larger, int smaller, int first,
                         int behind, struct sl_cut_stage *stage) {
     int left = s->rules->devices - first;
@@ -206,9 +205,9 @@ int sl_search_cut_width(const struct sl_cut_table *s, int larger, int smaller, i
     return 0;
 }
 
-/* A stage of width w does micros / w rounds at least, so that w >= micros * pass / limit; and so
- * for the sum over stages. */
-int sl_search_cut_needs(const struct sl_cut_table *s, int larger, int smaller) {
+/* A stage of width w runs at least micros / w rounds, so w >= micros * pass / limit. The same holds
+ * for sums over stages. */
+int sl_search_cut_min_devices(const struct sl_cut_table *s, int larger, int smaller) {
     if (larger == smaller)
         return 0;
     if (s->p->machine->kind_count > 1)
@@ -219,8 +218,7 @@ int sl_search_cut_needs(const struct sl_cut_table *s, int larger, int smaller) {
     return needs < 1 ? 1 : needs > s->rules->devices ? s->rules->devices + 1 : (int)needs;
 }
 
-/* One device alone must do this much in time. */
-bool sl_search_cut_hopeless(const struct sl_cut_table *s, int larger, int smaller) {
+bool sl_search_cut_is_too_slow(const struct sl_cut_table *s, int larger, int smaller) {
     int64_t fastest = INT64_MAX;
     for (int k = 0; k < s->p->machine->kind_count; k++) {
         int64_t pass = s->sums[k][larger].f + s->sums[k][larger].b - s->sums[k][smaller].f -
@@ -233,11 +231,11 @@ bool sl_search_cut_hopeless(const struct sl_cut_table *s, int larger, int smalle
 }
 
 void sl_search_cut_table_build(struct sl_arena *arena, const struct sl_problem *problem,
-                               const struct sl_family *family, const struct sl_cut_rules *rules,
-                               struct sl_cut_table *out) {
+                               const struct sl_search_downsets *downsets,
+                               const struct sl_cut_rules *rules, struct sl_cut_table *out) {
     int64_t size = problem->sizes[rules->size];
     *out = (struct sl_cut_table){.p = problem,
-                                 .family = family,
+                                 .downsets = downsets,
                                  .rules = rules,
                                  .size = size,
                                  .micros = (problem->batch + size - 1) / size,

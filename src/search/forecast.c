@@ -1,11 +1,12 @@
-/* A plan as a candidate, once for every size of its micro-batches. */
+/* Forecasts (forecast.h): a plan becomes a candidate, once per micro-batch size. */
 #include "search/forecast.h"
 
+#include "base/sort.h"
 #include "search/candidate.h"
 
 #include <string.h>
 
-/* As many equal devices as the plan has seats, with the measured link between any two. */
+/* One equal device per seat of the plan, with the measured link between any two. */
 static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec *spec,
                            const struct sl_machine **out) {
     const struct sl_cost *cost = spec->cost;
@@ -33,7 +34,7 @@ static sl_err open_machine(struct sl_arena *arena, const struct sl_forecast_spec
     return sl_cost_machine_build(arena, &draft, out);
 }
 
-/* Stages of units. */
+/* The stage of each unit. */
 static sl_err place_units(const struct sl_forecast_spec *spec, const struct sl_problem *problem,
                           int *stage_of) {
     for (int u = 0; u < problem->unit_count; u++) {
@@ -50,7 +51,7 @@ static sl_err place_units(const struct sl_forecast_spec *spec, const struct sl_p
     return SL_OK;
 }
 
-/* All stages as if their micro-batches had this size. */
+/* Durations of all stages for one micro-batch size. */
 static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *spec,
                        const struct sl_machine *machine, int64_t size,
                        int64_t (*out)[SL_KIND_COUNT]) {
@@ -64,7 +65,7 @@ static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *sp
                                         .micro_size = size};
     const struct sl_plan *plan = spec->plan;
     const struct sl_problem *problem;
-    struct sl_setup setup = {0};
+    struct sl_candidate_detail detail = {0};
     SL_TRY(sl_search_problem_build(arena, &ask, &problem));
     int *stage_of = SL_NEW(arena, int, problem->unit_count), *width;
     bool *recompute = SL_NEW(arena, bool, plan->stage_count);
@@ -79,8 +80,8 @@ static sl_err times_at(struct sl_arena *arena, const struct sl_forecast_spec *sp
                                            .width = width,
                                            .recompute = recompute,
                                            .schedule = spec->schedule};
-    sl_search_setup_build(arena, problem, &candidate, &setup);
-    sl_search_setup_times(&setup, out);
+    sl_search_candidate_expand(arena, problem, &candidate, &detail);
+    sl_search_candidate_times(&detail, out);
     return SL_OK;
 }
 
@@ -101,5 +102,45 @@ sl_err sl_search_forecast_times(struct sl_arena *arena, const struct sl_forecast
                 done[t] = true;
             }
     }
+    return SL_OK;
+}
+
+/* ---- a step ---- */
+
+enum { SIMS_MAX = 33, ACTIONS_MAX = 1 << 20 }; /* simulations of one plan; actions of all of them */
+
+static int64_t median(int64_t *at, int count) {
+    sl_sort_ints(at, count);
+    return at[count / 2];
+}
+
+/* Asynchronous: a short step often follows a long one, so the median is not stable. */
+static int64_t mean(const int64_t *at, int count) {
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += at[i];
+    return sum / count;
+}
+
+sl_err sl_search_forecast_step(const struct sl_sched *sched, const struct sl_sim_opts *opts,
+                               const struct sl_tempo *tempo, const int64_t (*dur)[SL_KIND_COUNT],
+                               int64_t *out) {
+    int64_t steps[SIMS_MAX];
+    int64_t room = 1 + ACTIONS_MAX / (sl_sched_action_count(sched) + 1);
+    int max = room < SIMS_MAX ? (int)room : SIMS_MAX;
+    int sims = tempo->passes < max ? tempo->passes : max;
+    struct sl_sim_opts from = *opts;
+    from.tempo = *tempo;
+    for (int i = 0; i < sims; i++) {
+        struct sl_arena arena = {0};
+        const struct sl_sim *sim;
+        from.first_pass = (int64_t)i * tempo->passes / sims;
+        sl_err err = sl_sim_run(&arena, sched, &from, &sim);
+        if (err == SL_OK)
+            steps[i] = sl_search_step_ns(sched, sim, dur);
+        sl_arena_free(&arena);
+        SL_TRY(err);
+    }
+    *out = sched->rule == SL_RULE_SYNC ? median(steps, sims) : mean(steps, sims);
     return SL_OK;
 }

@@ -1,18 +1,21 @@
-/* How long the actions of a plan should take, whoever made the plan: by the same sums over measured
- * units that the planners' judge plays (candidate.h). It is told before a run, from a cost table
- * only; nothing of the run goes into it. */
+/* Predicted durations of a plan's actions, and its predicted step, from a cost table only.
+ *
+ * The durations are the sums over measured units that planners simulate (candidate.h); the plan
+ * may come from anywhere. Nothing of a run enters the prediction.
+ */
 #ifndef SL_SEARCH_FORECAST_H
 #define SL_SEARCH_FORECAST_H
 
 #include "plan/plan.h"
 #include "sched/sched.h"
 #include "search/problem.h"
+#include "sim/sim.h"
 
 struct sl_forecast_spec {
     const struct sl_graph *graph; /* differentiated */
     const struct sl_plan *plan;
     const int *stage_of;                  /* [forward nodes] */
-    bool (*has_kernel)(const char *name); /* of the device: what is fused */
+    bool (*has_kernel)(const char *name); /* of the device: decides what is fused */
     const struct sl_optim *optim;
     const struct sl_precision *precision; /* NULL: fp32 */
     const struct sl_cost *cost;
@@ -20,9 +23,21 @@ struct sl_forecast_spec {
     int64_t batch;
 };
 
-/* Fills out[stage][kind]. SL_ERR_REFUSED: the table has no such unit, or a stage parts one. */
+/* Fills out[stage][kind]. SL_ERR_REFUSED: the table lacks a unit, or a stage border cuts one. */
 SL_MUST_CHECK sl_err sl_search_forecast_times(struct sl_arena *arena,
                                               const struct sl_forecast_spec *spec,
                                               int64_t (*out)[SL_KIND_COUNT]);
+
+/* The step of a simulation with these durations: of one iteration if the schedule is synchronous,
+ * else the mean from step to step. */
+int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                          const int64_t (*dur_ns)[SL_KIND_COUNT]);
+
+/* The step with the measured tempo of the workers, simulated from several passes of the tempo on:
+ * the median if the schedule is synchronous, else the mean. */
+SL_MUST_CHECK sl_err sl_search_forecast_step(const struct sl_sched *sched,
+                                             const struct sl_sim_opts *opts,
+                                             const struct sl_tempo *tempo,
+                                             const int64_t (*dur_ns)[SL_KIND_COUNT], int64_t *out);
 
 #endif

@@ -1,38 +1,37 @@
-/* brute: every way to put units into stages, every order of the stages, with their true edges or in
- * a row, every width, every choice of recomputation, replicas beside each other or across, every
- * place, played.
- * The oracle of the others on small problems; shares no code with their searches. */
-#include "search/planner.h"
+/* brute: simulates every partition of the units into stages, every order of the stages, true edges
+ * and chain, every width, every choice of recomputation, both orders of workers, every placement.
+ * The oracle of the other planners on small problems; shares no code with their searches. */
+#include "search/pool.h"
 
 #include <string.h>
 
 enum { BRUTE_UNITS = 10, BRUTE_DEVICES = 6 };
 
 struct brute {
-    struct sl_contest *contest;
+    struct sl_search_pool *pool;
     const struct sl_problem *p;
     const char *schedule;
     int size, stages;
     int size_of[BRUTE_DEVICES];            /* [stage] */
-    bool mixed;                            /* stages may differ in it */
-    int block[BRUTE_UNITS];                /* of units, by first appearance */
-    bool before[BRUTE_UNITS][BRUTE_UNITS]; /* does a tensor go from block to block? */
+    bool mixed;                            /* stages may differ in micro-batch size */
+    int block[BRUTE_UNITS];                /* [unit] its block, numbered by first appearance */
+    bool before[BRUTE_UNITS][BRUTE_UNITS]; /* [from][to] a tensor goes from block to block */
     int rank[BRUTE_UNITS];                 /* [block] its stage; -1: none yet */
-    bool in_row; /* every stage hands something to the next: the row adds nothing */
+    bool is_chain; /* every stage sends to the next: `sequential` changes nothing */
     int stage_of[BRUTE_UNITS], width[BRUTE_DEVICES];
     bool recompute[BRUTE_DEVICES];
 };
 
-/* Every device in every place, unless all are alike. */
-static void try_places(struct brute *b, struct sl_candidate *c, int *order, int at) {
+/* Every placement, unless all devices are equal. */
+static void try_placements(struct brute *b, struct sl_candidate *c, int *order, int at) {
     const struct sl_machine *m = b->p->machine;
-    struct sl_score score;
+    struct sl_candidate_score score;
     int used = 0;
     for (int s = 0; s < b->stages; s++)
         used += b->width[s];
     if (at == used || at == BRUTE_DEVICES || (m->kind_count == 1 && m->hosts_in_all == 1)) {
         c->order = at == used ? order : NULL;
-        sl_search_contest_try(b->contest, c, "brute", &score);
+        sl_search_pool_try(b->pool, c, "brute", &score);
         return;
     }
     for (int d = 0; d < m->device_count; d++) {
@@ -41,7 +40,7 @@ static void try_places(struct brute *b, struct sl_candidate *c, int *order, int 
             taken |= order[i] == d;
         order[at] = d;
         if (!taken)
-            try_places(b, c, order, at + 1);
+            try_placements(b, c, order, at + 1);
     }
 }
 
@@ -63,9 +62,9 @@ static void try_recompute(struct brute *b) {
                                      .schedule = b->schedule,
                                      .sequential = kind & 1,
                                      .across = kind & 2};
-            if (!(c.sequential && b->in_row) && !(c.across && !wide) &&
+            if (!(c.sequential && b->is_chain) && !(c.across && !wide) &&
                 sl_search_candidate_check(b->p, &c))
-                try_places(b, &c, order, 0);
+                try_placements(b, &c, order, 0);
         }
     }
 }
@@ -97,9 +96,9 @@ static void try_widths(struct brute *b, int stage, int left) {
     }
 }
 
-/* Every order of the blocks in which no tensor goes back; none when two blocks need each other. */
+/* Every topological order of the blocks; none if blocks form a cycle. */
 static void try_orders(struct brute *b, int at, int last) {
-    bool in_row = b->in_row;
+    bool is_chain = b->is_chain;
     if (at == b->stages) {
         for (int u = 0; u < b->p->unit_count; u++)
             b->stage_of[u] = b->rank[b->block[u]];
@@ -113,11 +112,11 @@ static void try_orders(struct brute *b, int at, int last) {
         if (!ready)
             continue;
         b->rank[k] = at;
-        b->in_row = in_row && (last < 0 || b->before[last][k]);
+        b->is_chain = is_chain && (last < 0 || b->before[last][k]);
         try_orders(b, at + 1, k);
         b->rank[k] = -1;
     }
-    b->in_row = in_row;
+    b->is_chain = is_chain;
 }
 
 static void order_blocks(struct brute *b) {
@@ -127,7 +126,7 @@ static void order_blocks(struct brute *b) {
             b->before[b->block[b->p->tensors[t].from]][b->block[b->p->tensors[t].to[i]]] = true;
     for (int k = 0; k < b->stages; k++)
         b->rank[k] = -1;
-    b->in_row = true;
+    b->is_chain = true;
     try_orders(b, 0, -1);
 }
 
@@ -145,20 +144,21 @@ static void try_blocks(struct brute *b, int unit) {
     b->stages = old;
 }
 
-static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
+static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
+                  struct sl_search_result *out) {
     const struct sl_problem *p = query->problem;
     const char *one[SL_QUERY_SCHEDULES];
-    struct sl_contest contest = {.arena = arena, .query = query, .out = out};
+    struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
     if (p->unit_count > BRUTE_UNITS || p->machine->device_count > BRUTE_DEVICES)
         return sl_fail(SL_ERR_REFUSED, "brute takes at most %d units and %d devices, not %d and %d",
                        BRUTE_UNITS, BRUTE_DEVICES, p->unit_count, p->machine->device_count);
     for (const char *const *s = sl_search_query_schedules(query, one); *s; s++)
         for (int size = 0; size < p->size_count; size++) {
-            struct brute b = {.contest = &contest, .p = p, .schedule = *s, .size = size};
+            struct brute b = {.pool = &pool, .p = p, .schedule = *s, .size = size};
             try_blocks(&b, 0);
         }
-    for (int size = 0; size < p->size_count && sl_search_query_mixes(query); size++) {
-        struct brute b = {.contest = &contest,
+    for (int size = 0; size < p->size_count && sl_search_query_mixes_sizes(query); size++) {
+        struct brute b = {.pool = &pool,
                           .p = p,
                           .schedule = sl_search_mixed_schedule(),
                           .size = size,
@@ -168,7 +168,7 @@ static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct s
     out->proven = out->complete = true;
     if (out->found)
         out->lower_bound = out->best.score.step_ns;
-    sl_search_contest_close(&contest);
+    sl_search_pool_close(&pool);
     return SL_OK;
 }
 

@@ -1,15 +1,20 @@
-/* graphpipe, pipedream, piper: the bottleneck search under the rules that each of them has.
+/* graphpipe, pipedream-dp, piper-dp: the bottleneck search (cuts.h) in three search spaces.
  *
- *               stages      where they cut            widths     recomputation
- *     graphpipe a graph     branch after branch       doubling   no
- *     pipedream in a row    one topological order     any        no
- *     piper     in a row    every downset             any        per stage
+ *                  stages     where they cut           widths         recomputation
+ *     graphpipe    a graph    branch after branch      powers of two  no
+ *     pipedream-dp a chain    one topological order    any            no
+ *     piper-dp     a chain    every downset            any            per stage
  *
- * Each chooses by its own objective, the bottleneck, for every micro-batch size; the best size is
- * the one that simulates best, as GraphPipe's authors did for all three. piper gives up on graphs
- * with too many downsets, as the original does.
+ * For every micro-batch size each planner takes the plan with the smallest bottleneck, its own
+ * objective; the simulation chooses among the sizes, as in the evaluation of Jeon et al. 2024
+ * (GraphPipe).
+ * piper-dp refuses graphs with too many downsets, like the published program.
+ *
+ * These rows search the space of a published planner under Sluice's own costs. The authors' cost
+ * models, for imported files, are in peers/; the importers are in interop/.
  */
-#include "search/planner.h"
+#include "search/cuts.h"
+#include "search/pool.h"
 
 #include <string.h>
 
@@ -17,19 +22,19 @@ struct rules {
     const char *name;
     bool sequential, doubling;
     enum sl_recompute recompute;
-    int downsets; /* for sl_search_family_build */
-    bool whole;   /* give up when there are more downsets */
+    int downsets; /* max of sl_search_downsets_build */
+    bool whole;   /* refuse graphs with more downsets */
 };
 
 static const struct rules table[] = {
     {"graphpipe", false, true, SL_RECOMPUTE_NEVER, 512, false},
-    {"pipedream", true, false, SL_RECOMPUTE_NEVER, 0, false},
-    {"piper", true, false, SL_RECOMPUTE_MAY, 20000, true},
+    {"pipedream-dp", true, false, SL_RECOMPUTE_NEVER, 0, false},
+    {"piper-dp", true, false, SL_RECOMPUTE_MAY, 20000, true},
 };
 
-static void offer_size(struct sl_contest *contest, const struct sl_family *family,
-                       const struct rules *r, const char *schedule, int size) {
-    const struct sl_problem *p = contest->query->problem;
+static void add_size(struct sl_search_pool *pool, const struct sl_search_downsets *downsets,
+                     const struct rules *r, const char *schedule, int size) {
+    const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     struct sl_cut_found found;
     struct sl_cut_rules rules = {.sequential = r->sequential,
@@ -40,63 +45,82 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
                                  .devices = p->machine->device_count,
                                  .labels = 64,
                                  .best_only = true,
-                                 .limit =
-                                     contest->out->found ? contest->out->best.score.step_ns : 0,
-                                 .memory_scale = sl_search_query_memory(contest->query),
-                                 .tolerance = family->ideals.count > 256 ? 1e-3 : 0};
-    sl_search_cuts_search(&arena, p, family, &rules, contest->query->until_ns, &found);
-    contest->out->pairs += found.pairs;
-    if (found.at.count) /* its own choice: the smallest bottleneck */
-        sl_search_contest_offer(contest, &found.at.at[0], r->name);
+                                 .limit = pool->out->found ? pool->out->best.score.step_ns : 0,
+                                 .memory_scale = sl_search_query_memory(pool->query),
+                                 .tolerance = downsets->ideals.count > 256 ? 1e-3 : 0};
+    sl_search_cuts_search(&arena, p, downsets, &rules, pool->query->until_ns, &found);
+    pool->out->pairs += found.pairs;
+    if (found.at.count) /* the smallest bottleneck */
+        sl_search_pool_add(pool, &found.at.at[0], r->name);
     SL_VEC_FREE(&found.at);
     sl_arena_free(&arena);
 }
 
-static sl_err offer(struct sl_contest *contest, const struct rules *r) {
-    const struct sl_problem *p = contest->query->problem;
+static sl_err add(struct sl_search_pool *pool, const struct rules *r) {
+    const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
-    struct sl_family family;
+    struct sl_search_downsets downsets;
     const char *one[SL_QUERY_SCHEDULES];
-    sl_search_family_build(&arena, p, r->downsets, &family);
-    if (r->whole && !family.complete) {
+    sl_search_downsets_build(&arena, p, r->downsets, &downsets);
+    if (r->whole && !downsets.complete) {
         sl_arena_free(&arena);
         return sl_fail(SL_ERR_REFUSED, "%s: the graph has more than %d downsets", r->name,
                        r->downsets);
     }
-    contest->out->complete = family.complete;
-    for (const char *const *schedule = sl_search_query_schedules(contest->query, one); *schedule;
+    pool->out->complete = downsets.complete;
+    for (const char *const *schedule = sl_search_query_schedules(pool->query, one); *schedule;
          schedule++)
-        for (int size = 0; size < p->size_count && !sl_search_query_over(contest->query); size++)
-            if (!sl_search_contest_hopeless(contest, *schedule, size))
-                offer_size(contest, &family, r, *schedule, size);
+        for (int size = 0; size < p->size_count && !sl_search_query_timed_out(pool->query); size++)
+            if (!sl_search_pool_cannot_win(pool, *schedule, size))
+                add_size(pool, &downsets, r, *schedule, size);
     sl_arena_free(&arena);
     return SL_OK;
 }
 
-void sl_search_offer_cuts(struct sl_contest *contest, const char *planner) {
-    for (int i = 0; i < SL_COUNT(table); i++)
-        if (strcmp(table[i].name, planner) == 0 && offer(contest, &table[i]) != SL_OK)
-            continue; /* too many downsets: nothing to offer */
+void sl_search_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool)) {
+    enum { LARGE = 256 }; /* units; listing all downsets of more takes long */
+    bool large = pool->query->problem->unit_count > LARGE;
+    for (int i = 0; i < SL_COUNT(table) && !sl_search_query_timed_out(pool->query); i++) {
+        if (table[i].whole && large)
+            continue;
+        sl_search_pool_progress(pool, table[i].name);
+        sl_err err = add(pool, &table[i]);
+        (void)err; /* refused: this planner has no candidates */
+        each(pool);
+    }
 }
 
-static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out,
-                  const struct rules *rules) {
-    struct sl_contest contest = {.arena = arena, .query = query, .out = out};
-    sl_err err = offer(&contest, rules);
+static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
+                  struct sl_search_result *out, const struct rules *rules) {
+    struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
+    sl_err err = add(&pool, rules);
     if (err == SL_OK)
-        sl_search_contest_play(&contest);
-    sl_search_contest_close(&contest);
+        sl_search_pool_simulate(&pool);
+    sl_search_pool_close(&pool);
     return err;
 }
 
-#define ROW(c_name, index, text)                                                                   \
-    static sl_err run_##c_name(struct sl_arena *arena, const struct sl_query *query,               \
-                               struct sl_result *out) {                                            \
+#define ROW(c_name, index)                                                                         \
+    static sl_err run_##c_name(struct sl_arena *arena, const struct sl_search_query *query,        \
+                               struct sl_search_result *out) {                                     \
         return run(arena, query, out, &table[index]);                                              \
     }                                                                                              \
-    const struct sl_planner sl_search_planner_##c_name = {                                         \
-        .name = #c_name, .brief = (text), .run = run_##c_name}
+    const struct sl_planner sl_search_planner_##c_name
 
-ROW(graphpipe, 0, "stages along the branches of the graph (GraphPipe)");
-ROW(pipedream, 1, "runs of one topological order with replicas (PipeDream)");
-ROW(piper, 2, "downsets in a row with replicas and recomputation (Piper)");
+ROW(graphpipe, 0) = {
+    .name = "graphpipe",
+    .brief = "stages along the branches of the graph (GraphPipe)",
+    .run = run_graphpipe,
+};
+ROW(pipedream_dp, 1) = {
+    .name = "pipedream-dp",
+    .old_name = "pipedream",
+    .brief = "runs of one topological order with replicas (PipeDream)",
+    .run = run_pipedream_dp,
+};
+ROW(piper_dp, 2) = {
+    .name = "piper-dp",
+    .old_name = "piper",
+    .brief = "a chain of downsets with replicas and recomputation (Piper)",
+    .run = run_piper_dp,
+};

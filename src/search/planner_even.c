@@ -1,9 +1,9 @@
 /* even: stages of nearly equal time in one topological order, one device each. */
-#include "search/planner.h"
+#include "search/pool.h"
 
 #include <string.h>
 
-/* Greedy runs of at most `limit`; returns the number of runs. */
+/* Greedy runs of at most `limit` ns; returns the number of runs. */
 static int runs(const struct sl_unit_time *t, const int *order, int count, int64_t limit,
                 int *stage_of) {
     int64_t sum = 0;
@@ -23,7 +23,7 @@ static int runs(const struct sl_unit_time *t, const int *order, int count, int64
 
 int sl_search_even_cut(const struct sl_problem *p, const int *order, int size, int stages,
                        int *stage_of) {
-    const struct sl_unit_time *t = sl_problem_times(p, size, 0);
+    const struct sl_unit_time *t = sl_search_problem_times(p, size, 0);
     int64_t low = 0, high = 0;
     for (int u = 0; u < p->unit_count; u++)
         high += t[u].f + t[u].i + t[u].w;
@@ -37,8 +37,8 @@ int sl_search_even_cut(const struct sl_problem *p, const int *order, int size, i
     return runs(t, order, p->unit_count, high, stage_of);
 }
 
-void sl_search_offer_even(struct sl_contest *contest) {
-    const struct sl_problem *p = contest->query->problem;
+void sl_search_add_even(struct sl_search_pool *pool) {
+    const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     const char *one[SL_QUERY_SCHEDULES];
     int devices = p->machine->device_count;
@@ -49,11 +49,11 @@ void sl_search_offer_even(struct sl_contest *contest) {
     SL_ASSERT(sl_graph_dag_order(&arena, &p->dag, order));
     for (int d = 0; d < devices; d++)
         width[d] = 1;
-    for (const char *const *schedule = sl_search_query_schedules(contest->query, one); *schedule;
+    for (const char *const *schedule = sl_search_query_schedules(pool->query, one); *schedule;
          schedule++)
         for (int size = 0; size < p->size_count; size++)
-            for (int again = 0; again < 2; again++) {
-                memset(recompute, again, sizeof *recompute * (size_t)devices);
+            for (int with = 0; with < 2; with++) {
+                memset(recompute, with, sizeof *recompute * (size_t)devices);
                 struct sl_candidate c = {.stage_count =
                                              sl_search_even_cut(p, order, size, devices, stage_of),
                                          .stage_of = stage_of,
@@ -61,21 +61,24 @@ void sl_search_offer_even(struct sl_contest *contest) {
                                          .recompute = recompute,
                                          .size = size,
                                          .schedule = *schedule};
-                sl_search_contest_offer(contest, &c, "even");
+                sl_search_pool_add(pool, &c, "even");
             }
     sl_arena_free(&arena);
 }
 
-static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
-    struct sl_contest contest = {.arena = arena, .query = query, .out = out};
-    sl_search_offer_even(&contest);
-    sl_search_contest_play(&contest);
-    sl_search_contest_close(&contest);
+static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
+                  struct sl_search_result *out) {
+    struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
+    sl_search_add_even(&pool);
+    sl_search_pool_simulate(&pool);
+    sl_search_pool_close(&pool);
     return SL_OK;
 }
 
 const struct sl_planner sl_search_planner_even = {
     .name = "even",
     .brief = "one stage per device, nearly equal times in graph order",
+    .plans_imported = true,
+    .even_stages = true,
     .run = run,
 };

@@ -1,7 +1,8 @@
-/* hetpipe: virtual workers of one device of each kind, the same pipeline in each of them (the
- * equal-distribution policy of HetPipe; its other policies cut every virtual worker differently,
- * which one plan cannot say). On machines of one kind a virtual worker is a host. */
-#include "search/planner.h"
+/* hetpipe: virtual workers of one device of each kind, the same pipeline in each of them (Park et
+ * al. 2020 (HetPipe), equal distribution). Its other policies cut every virtual worker differently,
+ * which one plan cannot express. On machines of one kind a virtual worker is a host. */
+#include "search/cuts.h"
+#include "search/pool.h"
 
 /* Devices by virtual worker: order[v * depth + i]. Returns the number of virtual workers. */
 static int deal(const struct sl_machine *m, int *order, int *depth) {
@@ -26,10 +27,10 @@ static int deal(const struct sl_machine *m, int *order, int *depth) {
     return least;
 }
 
-/* Plans one virtual worker of the batch's share, then widens every stage to all of them. */
-static void offer_size(struct sl_contest *contest, const struct sl_family *family,
-                       const char *schedule, int size) {
-    const struct sl_problem *p = contest->query->problem;
+/* Plans one virtual worker with its share of the batch, then replicates every stage to all. */
+static void add_size(struct sl_search_pool *pool, const struct sl_search_downsets *downsets,
+                     const char *schedule, int size) {
+    const struct sl_problem *p = pool->query->problem;
     struct sl_arena arena = {0};
     struct sl_cut_found found;
     int depth, count = p->machine->device_count;
@@ -51,10 +52,10 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
                                  .labels = 64,
                                  .best_only = true,
                                  .order = sink_first,
-                                 .memory_scale = sl_search_query_memory(contest->query),
+                                 .memory_scale = sl_search_query_memory(pool->query),
                                  .tolerance = 1e-3};
     if (share.batch >= p->sizes[size])
-        sl_search_cuts_search(&arena, &share, family, &rules, contest->query->until_ns, &found);
+        sl_search_cuts_search(&arena, &share, downsets, &rules, pool->query->until_ns, &found);
     else
         found = (struct sl_cut_found){0};
     if (found.at.count) {
@@ -69,28 +70,29 @@ static void offer_size(struct sl_contest *contest, const struct sl_family *famil
         c.width = width;
         c.order = all;
         c.across = true;
-        sl_search_contest_offer(contest, &c, "hetpipe");
+        sl_search_pool_add(pool, &c, "hetpipe");
     }
     SL_VEC_FREE(&found.at);
     sl_arena_free(&arena);
 }
 
-void sl_search_offer_hetpipe(struct sl_contest *contest) {
+void sl_search_add_hetpipe(struct sl_search_pool *pool) {
     struct sl_arena arena = {0};
-    struct sl_family family;
+    struct sl_search_downsets downsets;
     const char *one[SL_QUERY_SCHEDULES];
-    sl_search_family_build(&arena, contest->query->problem, 0, &family);
-    for (const char *const *s = sl_search_query_schedules(contest->query, one); *s; s++)
-        for (int size = 0; size < contest->query->problem->size_count; size++)
-            offer_size(contest, &family, *s, size);
+    sl_search_downsets_build(&arena, pool->query->problem, 0, &downsets);
+    for (const char *const *s = sl_search_query_schedules(pool->query, one); *s; s++)
+        for (int size = 0; size < pool->query->problem->size_count; size++)
+            add_size(pool, &downsets, *s, size);
     sl_arena_free(&arena);
 }
 
-static sl_err run(struct sl_arena *arena, const struct sl_query *query, struct sl_result *out) {
-    struct sl_contest contest = {.arena = arena, .query = query, .out = out};
-    sl_search_offer_hetpipe(&contest);
-    sl_search_contest_play(&contest);
-    sl_search_contest_close(&contest);
+static sl_err run(struct sl_arena *arena, const struct sl_search_query *query,
+                  struct sl_search_result *out) {
+    struct sl_search_pool pool = {.arena = arena, .query = query, .out = out};
+    sl_search_add_hetpipe(&pool);
+    sl_search_pool_simulate(&pool);
+    sl_search_pool_close(&pool);
     return SL_OK;
 }
 

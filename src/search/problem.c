@@ -12,12 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-/* 20 bytes per parameter with adam, 24 with a second version: as PipeDream-2BW's code holds them.
- */
+/* fp16: 20 bytes per parameter with adam, 24 with a second version, as in PipeDream-2BW's code. */
 const struct sl_precision sl_search_precisions[] = {
-    {"bf16", "bf16 products, fp32 weights", SL_MATH_BF16, 2, 4, 6, 2},
-    {"fp16", "fp16 products, fp32 weights", SL_MATH_FP16, 2, 4, 6, 2},
-    {"fp32", "fp32 throughout", SL_MATH_FP32, 4, 4, 4, 0},
+    {"bf16", "bf16 products, fp32 weights", SL_MATH_BF16, 2, 4, 6, 2, false},
+    {"fp16", "fp16 products, fp32 weights", SL_MATH_FP16, 2, 4, 6, 2, false},
+    {"fp32", "fp32 throughout", SL_MATH_FP32, 4, 4, 4, 0, true},
 };
 const int sl_search_precision_count = SL_COUNT(sl_search_precisions);
 
@@ -43,11 +42,12 @@ struct builder {
     struct sl_problem *p;
     int *unit_of; /* [forward node] */
     struct sl_unit *units;
-    int *fine_of; /* [forward node] units as a profile has them: larger ones are made of them */
+    int *
+        fine_of; /* [forward node] units of a profile; the units of a problem are unions of these */
     int fine_count;
 };
 
-/* The value whose memory a value is. */
+/* The value whose memory a view shares. */
 static int root_of(const struct sl_graph *graph, int value) {
     for (;;) {
         const struct sl_value *v = sl_graph_value(graph, value);
@@ -127,7 +127,7 @@ static void fill_params(struct builder *b) {
     SL_VEC_FREE(&ties);
 }
 
-/* What the backward pass reads of the forward pass, where it was made; scratch of the widest op. */
+/* Stash: forward values that the backward pass reads, at their unit. Workspace: the widest op. */
 static void fill_stash(struct builder *b) {
     const struct sl_graph *graph = b->graph;
     bool *kept = SL_NEW(b->arena, bool, graph->values.count);
@@ -155,12 +155,12 @@ static void fill_stash(struct builder *b) {
 
 /* ---- tensors ---- */
 
-static void add_reader(struct sl_arena *arena, struct sl_tensor *tensor, int unit) {
+static void add_reader(struct sl_arena *arena, struct sl_search_tensor *tensor, int unit) {
     int *to = (int *)(uintptr_t)tensor->to, at = tensor->to_count;
     for (int i = 0; i < at; i++)
         if (to[i] == unit)
             return;
-    if ((at & (at - 1)) == 0) { /* room doubles */
+    if ((at & (at - 1)) == 0) { /* full: double it */
         int *more = SL_NEW(arena, int, at ? 2 * at : 1);
         if (at)
             memcpy(more, to, sizeof *to * (size_t)at);
@@ -175,7 +175,7 @@ static void add_reader(struct sl_arena *arena, struct sl_tensor *tensor, int uni
 static void fill_tensors(struct builder *b) {
     const struct sl_graph *graph = b->graph;
     int *tensor_of = SL_NEW(b->arena, int, graph->values.count);
-    SL_VEC(struct sl_tensor) tensors = {0};
+    SL_VEC(struct sl_search_tensor) tensors = {0};
     for (int n = 0; n < graph->forward_count; n++)
         for (int i = 0; i < graph->nodes.at[n].in_count; i++) {
             int in = graph->nodes.at[n].in[i];
@@ -185,11 +185,11 @@ static void fill_tensors(struct builder *b) {
                 continue;
             if (!tensor_of[root]) {
                 SL_PUSH(&tensors,
-                        ((struct sl_tensor){.from = b->unit_of[v->node],
-                                            .sample_bytes = (int64_t)value_bytes(b, root)}));
+                        ((struct sl_search_tensor){.from = b->unit_of[v->node],
+                                                   .sample_bytes = (int64_t)value_bytes(b, root)}));
                 tensor_of[root] = (int)tensors.count;
             }
-            struct sl_tensor *tensor = &tensors.at[tensor_of[root] - 1];
+            struct sl_search_tensor *tensor = &tensors.at[tensor_of[root] - 1];
             tensor->whole |= sl_graph_value(graph, in)->shape.batch != 1 || v->shape.batch != 1;
             add_reader(b->arena, tensor, b->unit_of[n]);
         }
@@ -255,7 +255,7 @@ static void estimate(struct builder *b, int64_t samples, const struct sl_device_
                                        (int64_t)llround(sum[u][SL_PASS_W]), 0};
 }
 
-/* Times of a unit are those of the measured ones that it is made of. */
+/* The time of a unit is the sum over its measured units. */
 static sl_err look_up(struct builder *b, const uint64_t *signature, int64_t samples,
                       struct sl_unit_time *out) {
     bool *seen = SL_NEW(b->arena, bool, b->fine_count + 1);
@@ -312,7 +312,7 @@ static sl_err fill_times(struct builder *b) {
     return SL_OK;
 }
 
-/* Divisors of the batch: all of them when they are few, else those that double. */
+/* Divisors of the batch: all of them if there are few, else powers of two. */
 static void fill_sizes(struct builder *b) {
     enum { FEW = 12 };
     struct sl_problem *p = b->p;
@@ -331,7 +331,7 @@ static void fill_sizes(struct builder *b) {
     p->size_count = count;
 }
 
-/* What no stage border parts; repeated blocks too, when they are to stay whole. */
+/* Groups of nodes that no stage border may cut; with whole_layers also repeated blocks. */
 static void find_units(struct builder *b) {
     const struct sl_problem_spec *spec = b->spec;
     int nodes = spec->graph->forward_count, *keep = NULL;
@@ -360,7 +360,7 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
                             .batch = spec->batch,
                             .estimated = !spec->cost,
                             .action_ns = spec->cost ? spec->cost->action_ns : 0,
-                            .again = spec->cost ? 1e-6 * spec->cost->recompute : 0,
+                            .recompute_ratio = spec->cost ? 1e-6 * spec->cost->recompute : 0,
                             .cold = spec->cost ? spec->cost->cold : (struct sl_cold){0},
                             .tempo = spec->cost ? spec->cost->tempo : (struct sl_tempo){0},
                             .version_bytes_per_s = spec->cost ? spec->cost->version_bytes_per_s : 0,
@@ -369,7 +369,8 @@ sl_err sl_search_problem_build(struct sl_arena *arena, const struct sl_problem_s
                             .recompute = spec->recompute,
                             .staleness = spec->staleness,
                             .staleness_count = spec->staleness_count,
-                            .precision = b.precision->name};
+                            .precision = b.precision->name,
+                            .exact_bytes = b.precision->exact_bytes};
     find_units(&b);
     fill_units(&b, p->unit_count);
     fill_params(&b);

@@ -1,16 +1,17 @@
 /* The table of planners, in alphabetical order. */
+#include "base/log.h"
 #include "search/planner.h"
 
 #include <string.h>
 
 extern const struct sl_planner sl_search_planner_2bw, sl_search_planner_brute,
     sl_search_planner_even, sl_search_planner_graphpipe, sl_search_planner_hetpipe,
-    sl_search_planner_pipedream, sl_search_planner_piper, sl_search_planner_sluice;
+    sl_search_planner_pipedream_dp, sl_search_planner_piper_dp, sl_search_planner_sluice;
 
 const struct sl_planner *const sl_search_planners[] = {
     &sl_search_planner_2bw,       &sl_search_planner_brute,   &sl_search_planner_even,
-    &sl_search_planner_graphpipe, &sl_search_planner_hetpipe, &sl_search_planner_pipedream,
-    &sl_search_planner_piper,     &sl_search_planner_sluice,  NULL,
+    &sl_search_planner_graphpipe, &sl_search_planner_hetpipe, &sl_search_planner_pipedream_dp,
+    &sl_search_planner_piper_dp,  &sl_search_planner_sluice,  NULL,
 };
 
 static const char *planner_name(const void *ctx, int i) {
@@ -18,15 +19,28 @@ static const char *planner_name(const void *ctx, int i) {
     return sl_search_planners[i]->name;
 }
 
+static const struct sl_planner *find(const char *name) {
+    for (int i = 0; sl_search_planners[i]; i++) {
+        const struct sl_planner *row = sl_search_planners[i];
+        if (strcmp(row->name, name) == 0)
+            return row;
+        if (row->old_name && strcmp(row->old_name, name) == 0) {
+            sl_log_note("planner '%s' is now called '%s'", name, row->name);
+            return row;
+        }
+    }
+    return NULL;
+}
+
 sl_err sl_search_planner_find(const char *name, const struct sl_planner **out) {
     int count = 0;
-    for (; sl_search_planners[count]; count++)
-        if (strcmp(sl_search_planners[count]->name, name) == 0) {
-            *out = sl_search_planners[count];
-            return SL_OK;
-        }
-    const char *near = sl_nearest(name, count, planner_name, NULL);
+    while (sl_search_planners[count])
+        count++;
+    *out = find(name);
+    if (*out)
+        return SL_OK;
+    const char *nearest = sl_nearest(name, count, planner_name, NULL);
     return sl_fail(SL_ERR_USAGE, "plan: no planner '%s'%s%s%s", name,
-                   near ? "; did you mean '" : "; see 'sluice list planners'", near ? near : "",
-                   near ? "'?" : "");
+                   nearest ? "; did you mean '" : "; see 'sluice list planners'",
+                   nearest ? nearest : "", nearest ? "'?" : "");
 }

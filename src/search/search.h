@@ -1,5 +1,14 @@
-/* From a question to a checked plan: a planner, exact bytes from the programs that will run, and
- * what would change with more memory or faster links. */
+/* From a query to a checked plan with exact bytes.
+ *
+ *     sl_search_run
+ *       1  planner->run finds candidates; their bytes are sums over units
+ *       2  exact bytes from the programs that will run; if the best does not fit, its runners-up;
+ *          if none fits, back to 1 with less memory
+ *       3  runners-up are simulated without folding and sorted
+ *       4  forecast, what-if searches, and the plan as data
+ *
+ * Reports only print the result; they never search.
+ */
 #ifndef SL_SEARCH_SEARCH_H
 #define SL_SEARCH_SEARCH_H
 
@@ -8,37 +17,45 @@
 
 struct sl_search_spec {
     const struct sl_planner *planner;
-    struct sl_query query;
-    /* for exact bytes; graph NULL: sums over units stay */
+    struct sl_search_query query;
+    /* For exact bytes. graph NULL: bytes are sums over units. */
     const struct sl_graph *graph;
-    bool (*has_kernel)(const char *name); /* of the device, as extra_bytes */
+    bool (*has_kernel)(const char *name); /* of the device; so is extra_bytes */
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);
     const struct sl_optim *optim;
-    int threads; /* of a worker, for its bytes; 0: one */
+    int threads;  /* of a worker, for its bytes; 0: one */
+    bool what_if; /* also search with a changed machine, if the search itself was quick */
 };
 
+/* The same search on a machine with more of one thing. */
+struct sl_search_what_if {
+    double memory, bandwidth; /* times the memory of devices, times the bandwidth of links */
+    int64_t step_ns;          /* of the best plan; 0: none found */
+};
+
+enum { SL_SEARCH_WHAT_IFS = 2 };
+
 struct sl_search {
-    struct sl_result result;
-    struct sl_setup setup;              /* of the best */
+    struct sl_search_result result;
+    struct sl_candidate_detail detail;  /* of the best */
     const struct sl_stage_bytes *bytes; /* [stage] exact, or NULL */
     const struct sl_plan *plan;
     int bottleneck_stage;
-    int64_t forecast_ns; /* of a step, with the tempo of the workers; 0: nobody measured it,
-                            or it would take long */
-    int rounds; /* how often the search began anew because a plan was larger than estimated */
+    int64_t forecast_ns; /* a step with the tempo of the workers; 0: no tempo, or too large */
+    int rounds;          /* searches until a plan fit with its exact bytes */
+    int64_t search_ns;   /* duration of the search, without what-if searches */
+    struct sl_search_what_if what_if[SL_SEARCH_WHAT_IFS];
+    int what_if_count; /* 0: not requested, or the search took too long */
 };
 
-/* SL_ERR_REFUSED when nothing fits; the message says what would. */
+/* SL_ERR_REFUSED if nothing fits; the message says how much memory is missing. */
 SL_MUST_CHECK sl_err sl_search_run(struct sl_arena *arena, const struct sl_search_spec *spec,
                                    struct sl_search *out);
 
-/* The best step with `memory` times the memory and `bandwidth` times the speed of all links; 0: no
- * plan. */
-int64_t sl_search_what_if(const struct sl_search_spec *spec, double memory, double bandwidth);
-
-/* Bytes of every stage as its program has them. */
-SL_MUST_CHECK sl_err sl_search_setup_exact(struct sl_arena *arena, const struct sl_setup *setup,
-                                           const struct sl_search_spec *spec,
-                                           const struct sl_stage_bytes **out);
+/* Bytes of every stage from its program. */
+SL_MUST_CHECK sl_err sl_search_candidate_exact_bytes(struct sl_arena *arena,
+                                                     const struct sl_candidate_detail *detail,
+                                                     const struct sl_search_spec *spec,
+                                                     const struct sl_stage_bytes **out);
 
 #endif

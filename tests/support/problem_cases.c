@@ -60,7 +60,7 @@ static const struct sl_machine *draw_mixed(struct sl_arena *arena, struct dice *
     return out;
 }
 
-static void add(struct sl_tensor *t, struct sl_arena *arena, int to) {
+static void add(struct sl_search_tensor *t, struct sl_arena *arena, int to) {
     if (!t->to)
         t->to = SL_NEW(arena, int, 16);
     ((int *)(uintptr_t)t->to)[t->to_count++] = to;
@@ -69,9 +69,9 @@ static void add(struct sl_tensor *t, struct sl_arena *arena, int to) {
 /* One tensor per unit that somebody reads; edges by kind: 0 chain, 1 two branches, 2 any. */
 static void draw_tensors(struct sl_arena *arena, struct dice *dice, struct sl_problem *p) {
     int kind = (int)dice_below(dice, 3), n = p->unit_count;
-    struct sl_tensor *t = SL_NEW(arena, struct sl_tensor, n);
+    struct sl_search_tensor *t = SL_NEW(arena, struct sl_search_tensor, n);
     for (int u = 0; u < n; u++) {
-        t[u] = (struct sl_tensor){.from = u, .sample_bytes = 1 + dice_below(dice, 40)};
+        t[u] = (struct sl_search_tensor){.from = u, .sample_bytes = 1 + dice_below(dice, 40)};
         t[u].whole = p->size_count > 1 && dice_below(dice, 6) == 0;
     }
     for (int u = 1; u < n; u++) {
@@ -93,7 +93,7 @@ static void draw_tensors(struct sl_arena *arena, struct dice *dice, struct sl_pr
                 add(&t[dice_below(dice, u)], arena, u);
         }
     }
-    struct sl_tensor *used = SL_NEW(arena, struct sl_tensor, n);
+    struct sl_search_tensor *used = SL_NEW(arena, struct sl_search_tensor, n);
     for (int u = 0; u < n; u++)
         if (t[u].to_count)
             used[p->tensor_count++] = t[u];
@@ -203,7 +203,7 @@ static bool rank_blocks(struct oracle *o) {
 static double border(const struct oracle *o, int block, bool in) {
     double sum = 0;
     for (int t = 0; t < o->p->tensor_count; t++) {
-        const struct sl_tensor *tensor = &o->p->tensors[t];
+        const struct sl_search_tensor *tensor = &o->p->tensors[t];
         bool made = o->block[tensor->from] == block, read = false, outside = false;
         for (int i = 0; i < tensor->to_count; i++) {
             read |= o->block[tensor->to[i]] == block;
@@ -218,7 +218,7 @@ static double border(const struct oracle *o, int block, bool in) {
 /* Time of one iteration on a block; -1 when it does not fit with this window. */
 static int64_t block_time(const struct oracle *o, int block, int64_t window) {
     const struct sl_problem *p = o->p;
-    const struct sl_unit_time *t = sl_problem_times(p, o->size, 0);
+    const struct sl_unit_time *t = sl_search_problem_times(p, o->size, 0);
     int64_t size = p->sizes[o->size], micros = (p->batch + size - 1) / size;
     int64_t width = o->width[block], rounds = (micros + width - 1) / width, pass = 0, step = 0;
     double params = 0, fixed = 0, stash = 0, work = 0;

@@ -1,5 +1,6 @@
 /* The searches against brute force on random graphs: the bottleneck, and the simulated step. */
 #include "base/vec.h"
+#include "search/cuts.h"
 #include "support/problem_cases.h"
 
 #include <setjmp.h>
@@ -25,23 +26,23 @@ static void bottleneck(void **state) {
         struct problem_size max = {i % 8 ? 7 : 10, i % 8 ? 4 : 6, .mixed = false};
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
-        struct sl_family family;
+        struct sl_search_downsets downsets;
         struct sl_cut_found found;
         struct sl_cut_rules rules = {.recompute = SL_RECOMPUTE_MAY,
                                      .schedule = schedule,
                                      .devices = p->machine->device_count};
-        sl_search_family_build(&arena, p, 1 << 16, &family);
-        sl_search_cuts_search(&arena, p, &family, &rules, 0, &found);
+        sl_search_downsets_build(&arena, p, 1 << 16, &downsets);
+        sl_search_cuts_search(&arena, p, &downsets, &rules, 0, &found);
         int64_t want = problem_brute(p, schedule, 0), got = found.at.count ? found.best : -1;
         if (want != got)
             fail_msg("case %lld (%d units, %d devices, %s): brute %lld, search %lld", (long long)i,
                      p->unit_count, p->machine->device_count, schedule, (long long)want,
                      (long long)got);
         if (found.at.count) { /* the plan is what its bottleneck says */
-            struct sl_setup setup;
-            sl_search_setup_build(&arena, p, &found.at.at[0], &setup);
-            assert_int_equal(sl_search_setup_bottleneck(&setup, NULL), got);
-            wide += setup.device_count > setup.c.stage_count;
+            struct sl_candidate_detail detail;
+            sl_search_candidate_expand(&arena, p, &found.at.at[0], &detail);
+            assert_int_equal(sl_search_candidate_bottleneck(&detail, NULL), got);
+            wide += detail.device_count > detail.c.stage_count;
         }
         fitting += got >= 0;
         SL_VEC_FREE(&found.at);
@@ -52,18 +53,19 @@ static void bottleneck(void **state) {
     assert_true(fitting > count / 2 && fitting < count && wide > 0);
 }
 
-static struct sl_result plan(struct sl_arena *arena, const struct sl_problem *p, const char *name,
-                             const char *schedule, int effort) {
+static struct sl_search_result plan(struct sl_arena *arena, const struct sl_problem *p,
+                                    const char *name, const char *schedule, int effort) {
     const struct sl_planner *planner;
-    struct sl_result result = {0};
-    struct sl_query query = {.problem = p, .schedule = schedule, .threads = 1, .effort = effort};
+    struct sl_search_result result = {0};
+    struct sl_search_query query = {
+        .problem = p, .schedule = schedule, .threads = 1, .effort = effort};
     assert_int_equal(sl_search_planner_find(name, &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }
 
 static void compare(const struct sl_problem *p, const char *schedule, int64_t number,
-                    const struct sl_result *brute, const struct sl_result *ours) {
+                    const struct sl_search_result *brute, const struct sl_search_result *ours) {
     const char *schedule_list[2] = {schedule, NULL};
     if (brute->found != ours->found ||
         (brute->found && brute->best.score.step_ns != ours->best.score.step_ns))
@@ -89,8 +91,8 @@ static void simulated(void **state) {
         struct problem_size max = {i % 8 ? 5 : 7, i % 8 ? 3 : 4, .tied = i % 5 == 0};
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
-        struct sl_result brute = plan(&arena, p, "brute", schedule, 0);
-        struct sl_result ours = plan(&arena, p, "sluice", schedule, ALL);
+        struct sl_search_result brute = plan(&arena, p, "brute", schedule, 0);
+        struct sl_search_result ours = plan(&arena, p, "sluice", schedule, ALL);
         compare(p, schedule, i, &brute, &ours);
         fitting += ours.found;
         proven += ours.proven;
@@ -113,8 +115,8 @@ static void placed(void **state) {
         struct problem_size max = {i % 8 ? 4 : 5, i % 8 ? 3 : 4, .mixed = true};
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
-        struct sl_result brute = plan(&arena, p, "brute", schedule, 0);
-        struct sl_result ours = plan(&arena, p, "sluice", schedule, ALL);
+        struct sl_search_result brute = plan(&arena, p, "brute", schedule, 0);
+        struct sl_search_result ours = plan(&arena, p, "sluice", schedule, ALL);
         compare(p, schedule, i, &brute, &ours);
         fitting += ours.found;
         for (int d = 0; ours.found && ours.best.c.order && d < ours.best.c.stage_count; d++)
@@ -124,9 +126,10 @@ static void placed(void **state) {
             }
         sl_arena_free(&arena);
     }
-    printf("count: %lld simulated steps on mixed machines equal to brute force over all places, "
-           "%lld fit, %lld not on the first devices\n",
-           (long long)count, (long long)fitting, (long long)moved);
+    printf(
+        "count: %lld simulated steps on mixed machines equal to brute force over all placements, "
+        "%lld fit, %lld not on the first devices\n",
+        (long long)count, (long long)fitting, (long long)moved);
     assert_true(fitting > count / 2 && moved > count / 20);
 }
 
@@ -139,12 +142,13 @@ static void sized(void **state) {
         struct dice dice = {29, (uint64_t)i, 0};
         struct problem_size max = {5, 3, .sized = true};
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
-        struct sl_result brute = plan(&arena, p, "brute", "graph", 0);
-        struct sl_result ours = plan(&arena, p, "sluice", "graph", ALL);
+        struct sl_search_result brute = plan(&arena, p, "brute", "graph", 0);
+        struct sl_search_result ours = plan(&arena, p, "sluice", "graph", ALL);
         compare(p, "graph", i, &brute, &ours);
         fitting += ours.found;
         for (int s = 1; ours.found && s < ours.best.c.stage_count; s++)
-            if (sl_candidate_size(&ours.best.c, s) != sl_candidate_size(&ours.best.c, 0)) {
+            if (sl_search_candidate_size(&ours.best.c, s) !=
+                sl_search_candidate_size(&ours.best.c, 0)) {
                 differ++;
                 break;
             }
@@ -177,20 +181,21 @@ static void files_run_as_simulated(void **state) {
         struct dice dice = {31, (uint64_t)i, 0};
         const struct sl_problem *p =
             problem_draw(&arena, &dice, (struct problem_size){.units = 7, .devices = 4});
-        struct sl_result ours = plan(&arena, p, "sluice", schedules[i % SL_COUNT(schedules)], 0);
+        struct sl_search_result ours =
+            plan(&arena, p, "sluice", schedules[i % SL_COUNT(schedules)], 0);
         struct sl_text file = {0};
-        struct sl_setup setup;
-        const struct sl_plan *made, *again;
+        struct sl_candidate_detail detail;
+        const struct sl_plan *made, *reread;
         if (ours.found) {
-            sl_search_setup_build(&arena, p, &ours.best.c, &setup);
-            assert_int_equal(sl_search_setup_plan(&arena, &setup, NULL, &made), SL_OK);
+            sl_search_candidate_expand(&arena, p, &ours.best.c, &detail);
+            assert_int_equal(sl_search_candidate_plan(&arena, &detail, NULL, &made), SL_OK);
             int64_t(*dur)[SL_KIND_COUNT] =
                 sl_arena_alloc(&arena, (int64_t)sizeof *dur * made->stage_count);
-            sl_search_setup_times(&setup, dur);
+            sl_search_candidate_times(&detail, dur);
             sl_plan_write(made, &file);
-            assert_int_equal(sl_plan_read(&arena, "x.plan", file.at, file.length, &again), SL_OK);
+            assert_int_equal(sl_plan_read(&arena, "x.plan", file.at, file.length, &reread), SL_OK);
             struct sl_text want = sched_text(&arena, made, (const int64_t(*)[SL_KIND_COUNT])dur);
-            struct sl_text got = sched_text(&arena, again, NULL);
+            struct sl_text got = sched_text(&arena, reread, NULL);
             assert_string_equal(got.at, want.at);
             for (int s = 0; s < made->stage_count; s++)
                 for (int k = 0; k < SL_KIND_COUNT; k++)
@@ -223,11 +228,12 @@ static void never_loses(void **state) {
         struct problem_size max = {i % 2 ? 9 : 12, i % 2 ? 4 : 6, .mixed = i % 2};
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = schedules[i % SL_COUNT(schedules)];
-        struct sl_result ours = plan(&arena, p, "sluice", schedule, 0);
+        struct sl_search_result ours = plan(&arena, p, "sluice", schedule, 0);
         for (int k = 0; sl_search_planners[k]; k++) {
             if (strcmp(sl_search_planners[k]->name, "brute") == 0)
                 continue;
-            struct sl_result other = plan(&arena, p, sl_search_planners[k]->name, schedule, 0);
+            struct sl_search_result other =
+                plan(&arena, p, sl_search_planners[k]->name, schedule, 0);
             if (other.found && (!ours.found || ours.best.score.step_ns > other.best.score.step_ns))
                 fail_msg("case %lld: %s finds %lld, sluice %lld", (long long)i,
                          sl_search_planners[k]->name, (long long)other.best.score.step_ns,

@@ -11,18 +11,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct sl_result plan(struct sl_arena *arena, const struct sl_problem *p, int threads,
-                             const char *schedule) {
+static struct sl_search_result plan(struct sl_arena *arena, const struct sl_problem *p, int threads,
+                                    const char *schedule) {
     const struct sl_planner *planner;
-    struct sl_result result = {0};
-    struct sl_query query = {.problem = p, .schedule = schedule, .threads = threads, .effort = 300};
+    struct sl_search_result result = {0};
+    struct sl_search_query query = {
+        .problem = p, .schedule = schedule, .threads = threads, .effort = 300};
     assert_int_equal(sl_search_planner_find("sluice", &planner), SL_OK);
     assert_int_equal(planner->run(arena, &query, &result), SL_OK);
     return result;
 }
 
-static void check_same(const struct sl_problem *p, const struct sl_found *a,
-                       const struct sl_found *b) {
+static void check_same(const struct sl_problem *p, const struct sl_candidate_entry *a,
+                       const struct sl_candidate_entry *b) {
     size_t stages = (size_t)a->c.stage_count;
     assert_int_equal(a->score.step_ns, b->score.step_ns);
     assert_int_equal(a->c.stage_count, b->c.stage_count);
@@ -45,13 +46,13 @@ static void same_plan(void **state) {
         struct problem_size max = {10, 5, .mixed = i % 2};
         const struct sl_problem *p = problem_draw(&arena, &dice, max);
         const char *schedule = i % 3 ? "1f1b" : NULL;
-        struct sl_result one = plan(&arena, p, 1, schedule);
+        struct sl_search_result one = plan(&arena, p, 1, schedule);
         for (int threads = 2; threads <= 5; threads += 3) {
-            struct sl_result many = plan(&arena, p, threads, schedule);
+            struct sl_search_result many = plan(&arena, p, threads, schedule);
             assert_int_equal(one.found, many.found);
             assert_int_equal(one.proven, many.proven);
             assert_int_equal(one.lower_bound, many.lower_bound);
-            assert_int_equal(one.played, many.played);
+            assert_int_equal(one.simulated, many.simulated);
             assert_int_equal(one.runner_count, many.runner_count);
             if (one.found)
                 check_same(p, &one.best, &many.best);
@@ -71,7 +72,7 @@ struct watch {
     int64_t best_ns;
 };
 
-static void look(void *ctx, const char *phase, const struct sl_result *so_far) {
+static void look(void *ctx, const char *phase, const struct sl_search_result *so_far) {
     struct watch *watch = ctx;
     assert_true(strlen(phase) > 0);
     if (so_far->found && watch->best_ns)
@@ -89,8 +90,8 @@ static void progress_and_time(void **state) {
         struct sl_arena arena = {0};
         struct dice dice = {23, 4, 0};
         struct watch watch = {0};
-        struct sl_result result = {0};
-        struct sl_query query = {
+        struct sl_search_result result = {0};
+        struct sl_search_query query = {
             .problem = problem_draw(&arena, &dice, (struct problem_size){12, 6, .mixed = false}),
             .until_ns = late,
             .progress = look,

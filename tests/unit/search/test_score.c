@@ -21,14 +21,14 @@ enum { STASH_BYTES = 300, MICROS = 8, TWO_NS = 72 * MICROS, THREE_NS = 48 * MICR
 static const struct sl_unit units[] = {{.name = "a", .params = 40, .stash = STASH_BYTES},
                                        {.name = "b", .params = 40, .stash = STASH_BYTES}};
 static const struct sl_unit_time times[] = {{11, 13, 17, 0}, {11, 13, 17, 0}};
-static const struct sl_tensor wire = {.to = (int[]){1}, .to_count = 1, .sample_bytes = 31};
+static const struct sl_search_tensor wire = {.to = (int[]){1}, .to_count = 1, .sample_bytes = 31};
 
 /* With `tempo` in out->step_ns what a run is said to take. */
-static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_tempo tempo,
-                                bool again) {
+static struct sl_candidate_score score_at(const char *schedule, int64_t memory,
+                                          struct sl_tempo tempo, bool recompute) {
     struct sl_arena arena = {0};
-    struct sl_setup setup;
-    struct sl_score out;
+    struct sl_candidate_detail detail;
+    struct sl_candidate_score out;
     struct sl_problem p = {.model = "two",
                            .precision = "none",
                            .units = units,
@@ -45,31 +45,31 @@ static struct sl_score score_at(const char *schedule, int64_t memory, struct sl_
     struct sl_candidate c = {.stage_count = 2,
                              .stage_of = (int[]){0, 1},
                              .width = (int[]){1, 1},
-                             .recompute = (bool[]){again, again},
+                             .recompute = (bool[]){recompute, recompute},
                              .schedule = schedule};
     sl_search_problem_finish(&arena, &p);
-    sl_search_setup_build(&arena, &p, &c, &setup);
-    assert_int_equal(sl_search_setup_score(&setup, NULL, &out), SL_OK);
-    assert_true(sl_search_setup_bound(&setup) <= out.step_ns);
+    sl_search_candidate_expand(&arena, &p, &c, &detail);
+    assert_int_equal(sl_search_candidate_simulate(&detail, NULL, &out), SL_OK);
+    assert_true(sl_search_candidate_bound(&detail) <= out.step_ns);
     if (tempo.passes)
-        assert_int_equal(sl_search_setup_forecast(&setup, NULL, &out.step_ns), SL_OK);
+        assert_int_equal(sl_search_candidate_forecast(&detail, NULL, &out.step_ns), SL_OK);
     sl_arena_free(&arena);
     return out;
 }
 
-static struct sl_score score(const char *schedule, int64_t memory) {
+static struct sl_candidate_score score(const char *schedule, int64_t memory) {
     return score_at(schedule, memory, (struct sl_tempo){0}, false);
 }
 
 /* Steps are counted from the first one, which waits for the verdict of all and so comes late: the
  * mean of 63 is up to 1/64 short. */
-static void assert_pace(struct sl_score score, int64_t step_ns) {
+static void assert_pace(struct sl_candidate_score score, int64_t step_ns) {
     assert_in_range(score.sim_ns, step_ns - step_ns / 64 - 1, step_ns);
 }
 
 static void test_2bw_takes_slack(void **state) {
     (void)state;
-    struct sl_score loose = score("2bw", 1 << 20);
+    struct sl_candidate_score loose = score("2bw", 1 << 20);
     assert_true(loose.over_bytes <= 0);
     assert_pace(loose, THREE_NS);
 }
@@ -79,7 +79,7 @@ static void test_2bw_without_memory(void **state) {
     (void)state;
     int64_t enough = score("2bw", 1 << 20).peak_bytes;
     assert_pace(score("2bw", enough), THREE_NS);
-    struct sl_score tight = score("2bw", enough - STASH_BYTES);
+    struct sl_candidate_score tight = score("2bw", enough - STASH_BYTES);
     assert_true(tight.over_bytes <= 0 && tight.peak_bytes <= enough - STASH_BYTES);
     assert_pace(tight, TWO_NS);
     assert_true(score("2bw", 1).over_bytes > 0);
@@ -122,24 +122,25 @@ static void test_forecast(void **state) {
 static void test_forecast_computes_again_early(void **state) {
     (void)state;
     const int32_t even[] = {SL_TEMPO_EVEN};
-    struct sl_score said = score_at("gpipe", 1 << 20, (struct sl_tempo){1, 1, even}, true);
+    struct sl_candidate_score said =
+        score_at("gpipe", 1 << 20, (struct sl_tempo){1, 1, even}, true);
     assert_int_equal(said.step_ns, said.sim_ns);
 }
 
 struct told {
     const char *schedule;
-    double version_bytes_per_s, again; /* again > 0: all stages recompute */
+    double version_bytes_per_s, ratio; /* recompute_ratio; > 0: all stages recompute */
     int64_t f;
 };
 
 /* Two replicas of each stage, so many micro-batches that searches play one pipeline for both. */
-static struct sl_score replicas(bool fast, struct told told, int64_t *bound) {
+static struct sl_candidate_score replicas(bool fast, struct told told, int64_t *bound) {
     enum { MANY = 1000, PARAMS = 100000 };
     const struct sl_unit large[] = {{.name = "a", .params = PARAMS}, {.name = "b"}};
     const struct sl_unit_time slow[] = {{told.f, 13, 17, PARAMS}, {told.f, 13, 17, 0}};
     struct sl_arena arena = {0};
-    struct sl_setup setup;
-    struct sl_score out;
+    struct sl_candidate_detail detail;
+    struct sl_candidate_score out;
     struct sl_problem p = {.model = "two",
                            .precision = "none",
                            .units = large,
@@ -152,20 +153,20 @@ static struct sl_score replicas(bool fast, struct told told, int64_t *bound) {
                            .sizes = (int64_t[]){1},
                            .size_count = 1,
                            .version_bytes_per_s = told.version_bytes_per_s,
-                           .again = told.again,
+                           .recompute_ratio = told.ratio,
                            .times = slow};
     struct sl_candidate c = {.stage_count = 2,
                              .stage_of = (int[]){0, 1},
                              .width = (int[]){2, 2},
-                             .recompute = (bool[]){told.again > 0, told.again > 0},
+                             .recompute = (bool[]){told.ratio > 0, told.ratio > 0},
                              .schedule = told.schedule};
     sl_search_problem_finish(&arena, &p);
-    sl_search_setup_build(&arena, &p, &c, &setup);
-    *bound = sl_search_setup_bound(&setup);
+    sl_search_candidate_expand(&arena, &p, &c, &detail);
+    *bound = sl_search_candidate_bound(&detail);
     if (fast)
-        assert_int_equal(sl_search_setup_score_fast(&setup, &out), SL_OK);
+        assert_int_equal(sl_search_candidate_simulate_folded(&detail, &out), SL_OK);
     else
-        assert_int_equal(sl_search_setup_score(&setup, NULL, &out), SL_OK);
+        assert_int_equal(sl_search_candidate_simulate(&detail, NULL, &out), SL_OK);
     const char *const names[] = {told.schedule, NULL};
     assert_true(sl_search_space_bound(&p, names, false) <= out.step_ns);
     sl_arena_free(&arena);
@@ -179,8 +180,10 @@ static void test_versions(void **state) {
     const double rates[] = {0, 1e8, 1e9, 1e10};
     for (int i = 0; i < SL_COUNT(rates); i++) {
         int64_t bound;
-        struct sl_score fast = replicas(true, (struct told){"2bw", rates[i], 0, 11}, &bound);
-        struct sl_score all = replicas(false, (struct told){"2bw", rates[i], 0, 11}, &bound);
+        struct sl_candidate_score fast =
+            replicas(true, (struct told){"2bw", rates[i], 0, 11}, &bound);
+        struct sl_candidate_score all =
+            replicas(false, (struct told){"2bw", rates[i], 0, 11}, &bound);
         assert_true(bound <= all.step_ns && bound <= fast.step_ns);
         assert_in_range(fast.step_ns, all.step_ns - all.step_ns / 10,
                         all.step_ns + all.step_ns / 10);
@@ -195,7 +198,7 @@ static void test_again(void **state) {
         for (int share = 1; share <= 4; share++) {
             int64_t bound;
             struct told told = {schedules[i], 1e12, 0.25 * share, 2000};
-            struct sl_score all = replicas(false, told, &bound);
+            struct sl_candidate_score all = replicas(false, told, &bound);
             assert_true(bound <= all.step_ns);
         }
 }

@@ -1,14 +1,14 @@
-/* Building a family: all downsets, or prefixes of several orders without repetition. */
-#include "search/family.h"
+/* Listing the downsets (downsets.h): all of them, or the prefixes of two orders. */
+#include "search/downsets.h"
 
 #include "base/vec.h"
 
 #include <string.h>
 
-enum { LONG = 640 }; /* beyond so many places to cut a chain is thinned */
+enum { LONG = 640 }; /* longer chains are thinned */
 
-/* The same graph with every edge turned round and the numbers of units kept. */
-static struct sl_dag turned(struct sl_arena *arena, const struct sl_dag *dag) {
+/* The same units with every edge reversed. */
+static struct sl_dag reversed(struct sl_arena *arena, const struct sl_dag *dag) {
     SL_VEC(struct sl_dag_edge) edges = {0};
     for (int i = 0; i < dag->count; i++)
         for (int o = dag->out_at[i]; o < dag->out_at[i + 1]; o++)
@@ -23,7 +23,7 @@ static void chain_of(struct sl_arena *arena, const struct sl_dag *dag, bool from
                      struct sl_ideals *out) {
     int *order = SL_NEW(arena, int, dag->count + 1);
     if (from_sinks) {
-        struct sl_dag back = turned(arena, dag);
+        struct sl_dag back = reversed(arena, dag);
         SL_ASSERT(sl_graph_dag_order(arena, &back, order));
         for (int i = 0, j = dag->count - 1; i < j; i++, j--) {
             int swap = order[i];
@@ -45,8 +45,8 @@ static void append(struct sl_arena *arena, struct sl_ideals *all, const struct s
     all->count += more->count;
 }
 
-/* Sets that are there twice are neighbours among those of equal size. */
-static void drop_twins(struct sl_ideals *ideals) {
+/* Equal sets are near each other, because sets are sorted by size. */
+static void drop_duplicates(struct sl_ideals *ideals) {
     size_t bytes = sizeof(uint64_t) * (size_t)ideals->words;
     int kept = 0;
     for (int i = 0; i < ideals->count; i++) {
@@ -68,11 +68,12 @@ static bool is_nested(const struct sl_ideals *ideals) {
     return true;
 }
 
-/* Of a long chain keep the cheapest cut of each of PLACES shares of the work. */
-static void thin(struct sl_arena *arena, const struct sl_problem *p, struct sl_family *out) {
+/* Keeps the cheapest cut in each of PLACES equal shares of the work. */
+static void thin(struct sl_arena *arena, const struct sl_problem *p,
+                 struct sl_search_downsets *out) {
     enum { PLACES = 512 };
     struct sl_ideals *all = &out->ideals;
-    const struct sl_unit_time *t = sl_problem_times(p, 0, 0);
+    const struct sl_unit_time *t = sl_search_problem_times(p, 0, 0);
     double *work = SL_NEW(arena, double, p->unit_count + 1), total = 0;
     for (int u = 0; u < p->unit_count; u++) {
         work[u] = (double)(t[u].f + t[u].i + t[u].w);
@@ -99,7 +100,7 @@ static void thin(struct sl_arena *arena, const struct sl_problem *p, struct sl_f
     all->count = kept;
 }
 
-static bool crosses(const struct sl_tensor *tensor, const uint64_t *set) {
+static bool crosses(const struct sl_search_tensor *tensor, const uint64_t *set) {
     if (!sl_bit(set, tensor->from))
         return false;
     for (int i = 0; i < tensor->to_count; i++)
@@ -108,7 +109,8 @@ static bool crosses(const struct sl_tensor *tensor, const uint64_t *set) {
     return false;
 }
 
-static void list_live(struct sl_arena *arena, const struct sl_problem *p, struct sl_family *out) {
+static void list_live(struct sl_arena *arena, const struct sl_problem *p,
+                      struct sl_search_downsets *out) {
     SL_VEC(int) live = {0};
     int *at = SL_NEW(arena, int, out->ideals.count + 1);
     for (int i = 0; i < out->ideals.count; i++) {
@@ -123,12 +125,12 @@ static void list_live(struct sl_arena *arena, const struct sl_problem *p, struct
     SL_VEC_FREE(&live);
 }
 
-void sl_search_family_build(struct sl_arena *arena, const struct sl_problem *p, int max,
-                            struct sl_family *out) {
+void sl_search_downsets_build(struct sl_arena *arena, const struct sl_problem *p, int max,
+                              struct sl_search_downsets *out) {
     double *ones = SL_NEW(arena, double, p->unit_count + 1);
     for (int u = 0; u < p->unit_count; u++)
         ones[u] = 1;
-    *out = (struct sl_family){0};
+    *out = (struct sl_search_downsets){0};
     max = p->unit_count > LONG ? 0 : max;
     out->complete = max > 0 && sl_graph_ideals_build(arena, &p->dag, max, &out->ideals);
     if (!out->complete) {
@@ -140,7 +142,7 @@ void sl_search_family_build(struct sl_arena *arena, const struct sl_problem *p, 
         }
     }
     sl_graph_ideals_sort(arena, &out->ideals, ones);
-    drop_twins(&out->ideals);
+    drop_duplicates(&out->ideals);
     out->nested = is_nested(&out->ideals);
     out->complete |= p->unit_count == 1;
     list_live(arena, p, out);

@@ -1,12 +1,12 @@
-/* Listing the places (places.h). */
-#include "search/places.h"
+/* Listing the placements (placements.h). */
+#include "search/placements.h"
 
 #include "base/vec.h"
 
 struct listing {
     const struct sl_problem *p;
     struct sl_arena *arena;
-    struct sl_places *out;
+    struct sl_search_placements *out;
     int used, max;
     int *order;
     bool *taken;  /* [device] */
@@ -14,30 +14,30 @@ struct listing {
     int *held;    /* [host] devices taken */
 };
 
-bool sl_search_places_differ(const struct sl_problem *p, int a, int b) {
+bool sl_search_devices_differ(const struct sl_problem *p, int a, int b) {
     const struct sl_machine *m = p->machine;
     return m->host_of[a] != m->host_of[b] || m->kind_of[a] != m->kind_of[b] ||
            p->memory[a] != p->memory[b];
 }
 
-/* Is there a device that is alike, has a smaller number and is still free? */
-static bool later_twin(const struct listing *l, int device) {
+/* Is an interchangeable device with a smaller number still free? */
+static bool is_duplicate(const struct listing *l, int device) {
     const struct sl_machine *m = l->p->machine;
     int host = m->host_of[device];
     for (int d = 0; d < device; d++) {
         if (l->taken[d])
             continue;
-        if (!sl_search_places_differ(l->p, d, device))
+        if (!sl_search_devices_differ(l->p, d, device))
             return true;
         int other = m->host_of[d];
         if (m->level_count <= 1 && !l->held[host] && !l->held[other] && other != host &&
             l->line_of[host] == l->line_of[other] && l->p->memory[d] == l->p->memory[device])
-            return true; /* the same device of a host that is alike and untouched */
+            return true; /* the same device of an equal, unused host */
     }
     return false;
 }
 
-/* False: there are more than `most`. */
+/* False: there are more than `max`. */
 static bool list(struct listing *l, int at) {
     const struct sl_machine *m = l->p->machine;
     if (at == l->used) {
@@ -47,7 +47,7 @@ static bool list(struct listing *l, int at) {
         return true;
     }
     for (int d = 0; d < m->device_count; d++) {
-        if (l->taken[d] || later_twin(l, d))
+        if (l->taken[d] || is_duplicate(l, d))
             continue;
         l->order[at] = d;
         l->taken[d] = true;
@@ -61,8 +61,8 @@ static bool list(struct listing *l, int at) {
     return true;
 }
 
-void sl_search_places_list(struct sl_arena *arena, const struct sl_problem *p, int used, int max,
-                           struct sl_places *out) {
+void sl_search_placements_list(struct sl_arena *arena, const struct sl_problem *p, int used,
+                               int max, struct sl_search_placements *out) {
     const struct sl_machine *m = p->machine;
     struct listing l = {.p = p,
                         .arena = arena,
@@ -76,7 +76,7 @@ void sl_search_places_list(struct sl_arena *arena, const struct sl_problem *p, i
     for (int line = 0, host = 0; line < m->host_count; line++)
         for (int i = 0; i < m->hosts[line].count && host < m->hosts_in_all; i++)
             l.line_of[host++] = line;
-    *out = (struct sl_places){.at = SL_NEW(arena, int *, max)};
+    *out = (struct sl_search_placements){.at = SL_NEW(arena, int *, max)};
     out->complete = list(&l, 0);
     if (!out->complete)
         out->count = 1;

@@ -1,42 +1,40 @@
-/* A climb from the best plan by small moves: a unit to the next stage, recomputation, one replica
- * more, two devices in each other's place, other micro-batches on one stage; as long as the
- * simulated step gets shorter. */
-#include "search/places.h"
-#include "search/planner.h"
-
-#include <string.h>
+/* Hill climbing from the best plan, as long as the simulated step gets shorter. The moves: a unit
+ * to the next stage, recomputation on or off, one more replica, an exchange of two devices, another
+ * micro-batch size on one stage. */
+#include "search/placements.h"
+#include "search/pool.h"
 
 struct climb {
-    struct sl_contest *contest;
+    struct sl_search_pool *pool;
     const char *planner;
     struct sl_arena arena;
     int *stage_of, *width, *order; /* order: all devices, those in use first */
     int *size_of;
     bool *recompute;
-    int64_t passes; /* that may still be played */
+    int64_t passes; /* budget: passes left to simulate */
 };
 
 static bool try_move(struct climb *c, const struct sl_candidate *move) {
-    struct sl_result *out = c->contest->out;
+    struct sl_search_result *out = c->pool->out;
     struct sl_arena arena = {0};
-    struct sl_setup layout;
-    struct sl_score score;
+    struct sl_candidate_detail detail;
+    struct sl_candidate_score score;
     int64_t before = out->best.score.step_ns, bound;
-    if (!sl_search_candidate_check(c->contest->query->problem, move))
+    if (!sl_search_candidate_check(c->pool->query->problem, move))
         return false;
-    sl_search_setup_build(&arena, c->contest->query->problem, move, &layout);
-    bound = sl_search_setup_bound(&layout);
+    sl_search_candidate_expand(&arena, c->pool->query->problem, move, &detail);
+    bound = sl_search_candidate_bound(&detail);
     if (bound < before)
-        c->passes -= sl_search_setup_passes(&layout);
+        c->passes -= sl_search_candidate_folded_passes(&detail);
     sl_arena_free(&arena);
     if (bound >= before || c->passes <= 0)
         return false;
-    sl_search_contest_tell(c->contest, "climb");
-    sl_search_contest_try(c->contest, move, c->planner, &score);
+    sl_search_pool_progress(c->pool, "hill climbing");
+    sl_search_pool_try(c->pool, move, c->planner, &score);
     return out->best.score.step_ns < before;
 }
 
-/* May unit u go to stage `to` without a tensor going backwards? */
+/* May unit u move to stage `to`? Every tensor must still go forward. */
 static bool may_move(const struct sl_problem *p, const int *stage_of, int u, int to) {
     for (int e = p->dag.in_at[u]; e < p->dag.in_at[u + 1]; e++)
         if (stage_of[p->dag.in[e]] > to)
@@ -48,11 +46,11 @@ static bool may_move(const struct sl_problem *p, const int *stage_of, int u, int
 }
 
 static bool move_units(struct climb *c, struct sl_candidate *move) {
-    const struct sl_problem *p = c->contest->query->problem;
+    const struct sl_problem *p = c->pool->query->problem;
     int *count = SL_NEW(&c->arena, int, move->stage_count);
     for (int u = 0; u < p->unit_count; u++)
         count[c->stage_of[u]]++;
-    for (int u = 0; u < p->unit_count && !sl_search_query_over(c->contest->query); u++)
+    for (int u = 0; u < p->unit_count && !sl_search_query_timed_out(c->pool->query); u++)
         for (int step = -1; step <= 1; step += 2) {
             int from = c->stage_of[u], to = from + step;
             if (to < 0 || to >= move->stage_count || count[from] < 2 ||
@@ -67,11 +65,11 @@ static bool move_units(struct climb *c, struct sl_candidate *move) {
 }
 
 static bool change_stages(struct climb *c, struct sl_candidate *move) {
-    const struct sl_problem *p = c->contest->query->problem;
+    const struct sl_problem *p = c->pool->query->problem;
     int used = 0;
     for (int s = 0; s < move->stage_count; s++)
         used += c->width[s];
-    for (int s = 0; s < move->stage_count && !sl_search_query_over(c->contest->query); s++) {
+    for (int s = 0; s < move->stage_count && !sl_search_query_timed_out(c->pool->query); s++) {
         c->recompute[s] ^= true;
         if (try_move(c, move))
             return true;
@@ -86,17 +84,16 @@ static bool change_stages(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* Larger or smaller micro-batches on one stage; that is for the schedule `graph`, which is 1F1B
- * where all are equal. */
+/* Larger or smaller micro-batches on one stage, if a row gives the same schedule for mixed sizes. */
 static bool change_sizes(struct climb *c, struct sl_candidate *move) {
-    const struct sl_query *query = c->contest->query;
+    const struct sl_search_query *query = c->pool->query;
     struct sl_candidate own = *move;
     const struct sl_schedule *row = sl_sched_row_find(move->schedule);
-    if (!sl_search_query_mixes(query) || !row || !row->mixed)
+    if (!sl_search_query_mixes_sizes(query) || !row || !row->mixed)
         return false;
     own.schedule = row->mixed->name;
     own.size_of = c->size_of;
-    for (int s = 0; s < move->stage_count && !sl_search_query_over(query); s++)
+    for (int s = 0; s < move->stage_count && !sl_search_query_timed_out(query); s++)
         for (int step = -1; step <= 1; step += 2) {
             int old = c->size_of[s], now = old + step;
             if (now < 0 || now >= query->problem->size_count)
@@ -112,17 +109,17 @@ static bool change_sizes(struct climb *c, struct sl_candidate *move) {
     return false;
 }
 
-/* Two devices that are not alike change places. */
-static bool change_places(struct climb *c, struct sl_candidate *move) {
+/* Exchanges two devices that differ. */
+static bool change_devices(struct climb *c, struct sl_candidate *move) {
     enum { DEVICES_MAX = 64 };
-    const struct sl_problem *p = c->contest->query->problem;
+    const struct sl_problem *p = c->pool->query->problem;
     int used = 0, all = p->machine->device_count;
     for (int s = 0; s < move->stage_count; s++)
         used += c->width[s];
     for (int i = 0; i < used && all <= DEVICES_MAX; i++)
-        for (int j = i + 1; j < all && !sl_search_query_over(c->contest->query); j++) {
+        for (int j = i + 1; j < all && !sl_search_query_timed_out(c->pool->query); j++) {
             int a = c->order[i], b = c->order[j];
-            if (!sl_search_places_differ(p, a, b))
+            if (!sl_search_devices_differ(p, a, b))
                 continue;
             c->order[i] = b;
             c->order[j] = a;
@@ -136,7 +133,7 @@ static bool change_places(struct climb *c, struct sl_candidate *move) {
 
 /* The candidate's devices, then the others. */
 static void fill_order(struct climb *c, const struct sl_candidate *from) {
-    const struct sl_machine *m = c->contest->query->problem->machine;
+    const struct sl_machine *m = c->pool->query->problem->machine;
     bool *taken = SL_NEW(&c->arena, bool, m->device_count);
     int used = 0, at = 0;
     for (int s = 0; s < from->stage_count; s++)
@@ -151,12 +148,12 @@ static void fill_order(struct climb *c, const struct sl_candidate *from) {
             c->order[at++] = d;
 }
 
-void sl_search_climb(struct sl_contest *contest, const char *planner) {
+void sl_search_hill_climb(struct sl_search_pool *pool, const char *planner) {
     enum { PASSES = 1 << 18 };
-    const struct sl_problem *p = contest->query->problem;
-    struct climb c = {.contest = contest, .planner = planner, .passes = PASSES};
-    for (bool better = contest->out->found; better;) {
-        struct sl_candidate move = contest->out->best.c;
+    const struct sl_problem *p = pool->query->problem;
+    struct climb c = {.pool = pool, .planner = planner, .passes = PASSES};
+    for (bool better = pool->out->found; better;) {
+        struct sl_candidate move = pool->out->best.c;
         c.stage_of = sl_vec_freeze(&c.arena, move.stage_of, p->unit_count, sizeof(int));
         c.width = sl_vec_freeze(&c.arena, move.width, move.stage_count, sizeof(int));
         c.recompute = sl_vec_freeze(&c.arena, move.recompute, move.stage_count, sizeof(bool));
@@ -165,15 +162,15 @@ void sl_search_climb(struct sl_contest *contest, const char *planner) {
         move.recompute = c.recompute;
         c.size_of = SL_NEW(&c.arena, int, move.stage_count);
         for (int s = 0; s < move.stage_count; s++)
-            c.size_of[s] = sl_candidate_size(&move, s);
+            c.size_of[s] = sl_search_candidate_size(&move, s);
         fill_order(&c, &move);
         move.order = c.order;
         better = move_units(&c, &move);
         if (!better)
             better = change_stages(&c, &move);
         if (!better)
-            better = change_places(&c, &move) || change_sizes(&c, &move);
-        better &= !sl_search_query_over(contest->query);
+            better = change_devices(&c, &move) || change_sizes(&c, &move);
+        better &= !sl_search_query_timed_out(pool->query);
     }
     sl_arena_free(&c.arena);
 }

@@ -1,32 +1,32 @@
-/* The wires between the workers of a setup. */
+/* The wires between the workers of a candidate. */
 #include "search/candidate.h"
 
-/* Names of wires: what it is, of whom, in which direction. */
+/* Number of a wire: its type and both ends. */
 static uint64_t wire(uint64_t what, uint64_t a, uint64_t b) { return what << 56 | a << 28 | b; }
 
-/* Both ends of a message, and how to see who else is on its way at a level of the network. */
+/* Both ends of a message at one level of the network. */
 struct ends {
-    const struct sl_setup *l;
+    const struct sl_candidate_detail *detail;
     int from, to;     /* workers */
-    int level, below; /* hosts of one group */
+    int level, below; /* below: hosts in one group of this level */
 };
 
 enum { SAME_FROM = 1, SAME_TO = 2 };
 
-/* Of several pipelines only one is played: how many of them use this link, where it is that of a
- * group of hosts at one end, or at both. */
-static int beside(const struct ends *e, int same) {
-    const struct sl_setup *whole = e->l->whole;
-    const int *host_of = e->l->problem->machine->host_of, *device_of = e->l->device_of;
+/* Of a folded candidate, the number of pipelines that share the link. `same`: the ends at which
+ * the link belongs to one group of hosts. */
+static int sharers(const struct ends *e, int same) {
+    const struct sl_candidate_detail *folded_from = e->detail->folded_from;
+    const int *host_of = e->detail->problem->machine->host_of, *device_of = e->detail->device_of;
     int a = host_of[device_of[e->from]] / e->below, b = host_of[device_of[e->to]] / e->below;
     int count = 0;
-    for (int r = 0; whole && r < whole->c.width[0]; r++) {
-        int x = host_of[whole->device_of[whole->workers[e->from][r]]];
-        int y = host_of[whole->device_of[whole->workers[e->to][r]]];
-        int level = sl_cost_machine_level(whole->problem->machine, x, y);
-        bool here =
+    for (int r = 0; folded_from && r < folded_from->c.width[0]; r++) {
+        int x = host_of[folded_from->device_of[folded_from->workers[e->from][r]]];
+        int y = host_of[folded_from->device_of[folded_from->workers[e->to][r]]];
+        int level = sl_cost_machine_level(folded_from->problem->machine, x, y);
+        bool shares =
             (!(same & SAME_FROM) || x / e->below == a) && (!(same & SAME_TO) || y / e->below == b);
-        count += here && (e->level ? level == e->level : level >= 0);
+        count += shares && (e->level ? level == e->level : level >= 0);
     }
     return count ? count : 1;
 }
@@ -38,7 +38,7 @@ static void add_wire(struct sl_sim_route *out, uint64_t name, const struct sl_li
     out->wires[out->wire_count++] = (struct sl_sim_wire){name, speed > 1 ? (int64_t)speed : 1};
 }
 
-/* Between devices of a host; pipelines have devices of their own. */
+/* Between devices of a host; folded pipelines do not share these. */
 static void add_inside(struct sl_sim_route *out, const struct sl_link *link, int host, uint64_t a,
                        uint64_t b) {
     switch (link->sharing) {
@@ -54,33 +54,33 @@ static void add_between(struct sl_sim_route *out, const struct sl_link *link, co
              b = 1 + (uint64_t)(host_b / e->below);
     switch (link->sharing) {
     case SL_LINK_PAIR:
-        add_wire(out, wire(what, a, b), link, beside(e, SAME_FROM | SAME_TO));
+        add_wire(out, wire(what, a, b), link, sharers(e, SAME_FROM | SAME_TO));
         return;
-    case SL_LINK_BUS: add_wire(out, wire(what, 0, 0), link, beside(e, 0)); return;
+    case SL_LINK_BUS: add_wire(out, wire(what, 0, 0), link, sharers(e, 0)); return;
     default:
-        add_wire(out, wire(what, a, 0), link, beside(e, SAME_FROM));
-        add_wire(out, wire(what, 0, b), link, beside(e, SAME_TO));
+        add_wire(out, wire(what, a, 0), link, sharers(e, SAME_FROM));
+        add_wire(out, wire(what, 0, b), link, sharers(e, SAME_TO));
     }
 }
 
-void sl_search_setup_route(const void *ctx, int from, int to, struct sl_sim_route *out) {
-    const struct sl_setup *l = ctx;
-    const struct sl_machine *m = l->problem->machine;
-    int a = l->device_of[from], b = l->device_of[to];
+void sl_search_candidate_route(const void *ctx, int from, int to, struct sl_sim_route *out) {
+    const struct sl_candidate_detail *detail = ctx;
+    const struct sl_machine *m = detail->problem->machine;
+    int a = detail->device_of[from], b = detail->device_of[to];
     const struct sl_link *link = sl_cost_machine_between(m, a, b);
-    if (!link) /* two stages of one device */
+    if (!link) /* two stages on one device */
         return;
     int host_a = m->host_of[a], host_b = m->host_of[b];
     int level = sl_cost_machine_level(m, host_a, host_b);
     out->latency_ns = link->latency_ns;
-    if (level < 0 && l->problem->copy_bytes_per_s > 0) /* the passes have paid for it */
+    if (level < 0 && detail->problem->copy_bytes_per_s > 0) /* passes include the copy */
         return;
     if (level < 0) {
         add_inside(out, link, host_a, (uint64_t)a, (uint64_t)b);
         return;
     }
-    struct ends e = {l, from, to, 0, 1};
-    if (level) /* the ports of the hosts at the bottom, too */
+    struct ends e = {detail, from, to, 0, 1};
+    if (level) /* also the ports of the hosts */
         add_between(out, &m->links[m->levels[0].link], &e, host_a, host_b);
     e.level = level;
     e.below = level ? m->levels[level - 1].hosts : 1;

@@ -1,39 +1,41 @@
-/* The final search on simulated time: branch and bound over sequences of downsets, last stage
- * first; a whole plan is tried with its true edges and in a row, with replicas beside each other
- * and across, and in every place.
+/* Branch and bound on simulated time over sequences of downsets, last stage first.
  *
- * A partial plan is given up when a bound says that no completion beats the best plan so far: the
- * way through the units in front of a stage, all of its passes, and the way back (as in
- * sl_search_setup_bound, with units instead of stages), or the work that is left on the devices that are
- * left. On small graphs the search ends and the best plan is proven; on large ones it stops after a
- * number of nodes, says so, and a climb (climb.c) goes on from the best plan.
+ * A complete sequence is tried with its true edges and as a chain, with both orders of workers
+ * (sl_candidate.across), and with every placement.
+ *
+ * A partial plan is pruned if no completion can beat the best plan. Two bounds prove that: the way
+ * through the units before a stage, all of its passes, and the way back (sl_search_candidate_bound
+ * with units instead of stages); and the remaining work over the remaining devices. On small graphs
+ * the search ends and the best plan is proven. On large ones it stops after a number of nodes, and
+ * hill climbing continues from the best plan.
  */
-#include "search/places.h"
-#include "search/planner.h"
+#include "search/cuts.h"
+#include "search/placements.h"
+#include "search/pool.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { PLACES_MAX = 64 };
+enum { PLACEMENTS_MAX = 64 };
 
 struct branch {
-    struct sl_contest *contest;
+    struct sl_search_pool *pool;
     const struct sl_problem *p;
-    const struct sl_family *family;
+    const struct sl_search_downsets *downsets;
     const char *planner, *schedule;
-    int size, size_last; /* that stages may have; asynchronous plans have one */
+    int size, size_last; /* range of sizes of a stage; asynchronous plans have one size */
     bool sync, split;
-    int64_t *up_f, *up_b; /* [unit] the longest way that ends with this unit */
-    double *left;         /* [ideal] work of the whole batch */
+    int64_t *up_f, *up_b; /* [unit] longest path that ends with this unit, ns */
+    double *left;         /* [ideal] work of the whole batch, ns */
     double memory;        /* of the largest device */
-    int64_t nodes;        /* that may still be visited */
+    int64_t nodes;        /* budget: nodes left to visit */
     bool stopped;
     int depth;
-    int *path;            /* [stage from the last] downset in front of it */
-    int *width, *size_of; /* likewise */
+    int *path;            /* [stage, counted from the last] the downset before it */
+    int *width, *size_of; /* indexed like path */
     bool *recompute;
     struct sl_arena *arena;
-    struct sl_places *places; /* [devices used]; listed when needed */
+    struct sl_search_placements *placements; /* [devices used]; listed when needed */
 };
 
 /* ---- bounds of partial plans ---- */
@@ -45,14 +47,14 @@ static int64_t micros_of(const struct branch *b, int size) {
 static int64_t least(const struct branch *b, int size, int unit, int what) {
     int64_t best = INT64_MAX;
     for (int k = 0; k < b->p->machine->kind_count; k++) {
-        const struct sl_unit_time *t = &sl_problem_times(b->p, size, k)[unit];
+        const struct sl_unit_time *t = &sl_search_problem_times(b->p, size, k)[unit];
         int64_t time = what == 0 ? t->f : what == 1 ? t->i + (b->split ? 0 : t->w) : t->i + t->w;
         best = time < best ? time : best;
     }
     return best;
 }
 
-/* The same over the sizes that a stage may have. */
+/* The minimum over the sizes that a stage may have. */
 static int64_t least_of_sizes(const struct branch *b, int unit, int what) {
     int64_t best = INT64_MAX;
     for (int size = b->size; size <= b->size_last; size++) {
@@ -75,7 +77,7 @@ static void fill_ways(struct branch *b, struct sl_arena *arena) {
     int *order = SL_NEW(arena, int, dag->count + 1);
     b->up_f = SL_NEW(arena, int64_t, dag->count + 1);
     b->up_b = SL_NEW(arena, int64_t, dag->count + 1);
-    b->left = SL_NEW(arena, double, b->family->ideals.count);
+    b->left = SL_NEW(arena, double, b->downsets->ideals.count);
     SL_ASSERT(sl_graph_dag_order(arena, dag, order));
     for (int i = 0; i < dag->count; i++) {
         int u = order[i];
@@ -87,13 +89,13 @@ static void fill_ways(struct branch *b, struct sl_arena *arena) {
         b->up_f[u] += least_of_sizes(b, u, 0);
         b->up_b[u] += least_of_sizes(b, u, 1);
         double work = least_work(b, u);
-        for (int k = 0; k < b->family->ideals.count; k++)
-            if (sl_bit(sl_ideal(&b->family->ideals, k), u))
+        for (int k = 0; k < b->downsets->ideals.count; k++)
+            if (sl_bit(sl_ideal(&b->downsets->ideals, k), u))
                 b->left[k] += work;
     }
 }
 
-/* The stage between two downsets: the way there and back, and what it holds. */
+/* The stage between two downsets: longest paths before it (forward, backward) and its sums. */
 struct piece {
     int size;
     int64_t there, back, i;
@@ -101,7 +103,7 @@ struct piece {
 };
 
 static void measure(const struct branch *b, int larger, int smaller, int size, struct piece *out) {
-    const struct sl_family *f = b->family;
+    const struct sl_search_downsets *f = b->downsets;
     const uint64_t *a = sl_ideal(&f->ideals, larger), *c = sl_ideal(&f->ideals, smaller);
     *out = (struct piece){.size = size};
     for (int w = 0; w < f->ideals.words; w++)
@@ -123,20 +125,21 @@ static void measure(const struct branch *b, int larger, int smaller, int size, s
                 out->back = b->up_b[from] > out->back ? b->up_b[from] : out->back;
             }
         }
-    for (int t = 0; t < b->p->tie_count; t++) /* held once where its units meet */
+    for (int t = 0; t < b->p->tie_count; t++) /* lower bound: count tied parameters once */
         out->sum.params -= (double)b->p->ties[t].bytes * (b->p->ties[t].count - 1);
     out->sum.params = out->sum.params > 0 ? out->sum.params : 0;
 }
 
 static bool too_slow(const struct branch *b, int64_t bound) {
-    const struct sl_result *out = b->contest->out;
+    const struct sl_search_result *out = b->pool->out;
     return out->found && bound >= out->best.score.step_ns;
 }
 
-/* `rounds` passes of a piece; where weights come later, the way back does not wait for them. */
+/* Lower bound with `rounds` passes of the piece. If W is split off, earlier stages do not wait for
+ * it. */
 static int64_t bound_of(const struct branch *b, const struct piece *piece, int64_t rounds,
-                        bool again) {
-    int64_t f = piece->sum.f + (again ? sl_recompute_ns(b->p, piece->sum.f) : 0);
+                        bool recompute) {
+    int64_t f = piece->sum.f + (recompute ? sl_search_recompute_ns(b->p, piece->sum.f) : 0);
     int64_t busy = rounds * (f + piece->sum.b);
     if (!b->sync)
         return sl_search_async_bound(busy, micros_of(b, b->size), b->p->machine->device_count);
@@ -146,58 +149,58 @@ static int64_t bound_of(const struct branch *b, const struct piece *piece, int64
 
 /* ---- branch ---- */
 
-/* Every stage hands something to the next: in a row it is the same plan. */
-static bool is_row(const struct sl_setup *layout) {
-    for (int s = 0; s + 1 < layout->c.stage_count; s++) {
+/* Does every stage send to the next? Then `sequential` gives the same plan. */
+static bool is_chain(const struct sl_candidate_detail *detail) {
+    for (int s = 0; s + 1 < detail->c.stage_count; s++) {
         bool next = false;
-        for (int e = layout->edge_at[s]; e < layout->edge_at[s + 1]; e++)
-            next |= layout->edges[e].to == s + 1;
+        for (int e = detail->edge_at[s]; e < detail->edge_at[s + 1]; e++)
+            next |= detail->edges[e].to == s + 1;
         if (!next)
             return false;
     }
     return true;
 }
 
-/* One kind of plan in all places; returns whether its stages are in a row anyway. */
-static bool play_places(struct branch *b, struct sl_candidate *c, int used) {
-    struct sl_places *places = &b->places[used];
-    bool row = false;
-    if (!places->count)
-        sl_search_places_list(b->arena, b->p, used, PLACES_MAX, places);
-    if (!places->complete)
-        b->contest->out->proven = false;
-    for (int i = 0; i < places->count; i++) {
+/* Tries the candidate with all placements; returns is_chain. */
+static bool try_placements(struct branch *b, struct sl_candidate *c, int used) {
+    struct sl_search_placements *placements = &b->placements[used];
+    bool chain = false;
+    if (!placements->count)
+        sl_search_placements_list(b->arena, b->p, used, PLACEMENTS_MAX, placements);
+    if (!placements->complete)
+        b->pool->out->proven = false;
+    for (int i = 0; i < placements->count; i++) {
         struct sl_arena arena = {0};
-        struct sl_setup layout;
-        struct sl_score score;
-        c->order = places->at[i];
-        sl_search_setup_build(&arena, b->p, c, &layout);
-        row = is_row(&layout);
-        if (!too_slow(b, sl_search_setup_bound(&layout)))
-            sl_search_contest_try(b->contest, c, b->planner, &score);
+        struct sl_candidate_detail detail;
+        struct sl_candidate_score score;
+        c->order = placements->at[i];
+        sl_search_candidate_expand(&arena, b->p, c, &detail);
+        chain = is_chain(&detail);
+        if (!too_slow(b, sl_search_candidate_bound(&detail)))
+            sl_search_pool_try(b->pool, c, b->planner, &score);
         sl_arena_free(&arena);
     }
-    return row;
+    return chain;
 }
 
-static void play_kinds(struct branch *b, struct sl_candidate *c) {
+static void try_variants(struct branch *b, struct sl_candidate *c) {
     int used = 0;
-    bool row = false;
+    bool chain = false;
     for (int s = 0; s < c->stage_count; s++)
         used += c->width[s];
     for (int kind = 0; kind < 4; kind++) {
         c->sequential = kind & 1;
         c->across = kind & 2;
-        if ((c->sequential && row) ||
+        if ((c->sequential && chain) ||
             (c->across && (c->stage_count == 1 || used == c->stage_count)))
             continue;
-        row |= play_places(b, c, used) && !c->sequential;
+        chain |= try_placements(b, c, used) && !c->sequential;
     }
 }
 
-static void play(struct branch *b) {
+static void try_sequence(struct branch *b) {
     struct sl_arena arena = {0};
-    const struct sl_ideals *ideals = &b->family->ideals;
+    const struct sl_ideals *ideals = &b->downsets->ideals;
     int *stage_of = SL_NEW(&arena, int, b->p->unit_count + 1);
     int *width = SL_NEW(&arena, int, b->depth);
     int *size_of = SL_NEW(&arena, int, b->depth), smallest = b->size_last;
@@ -222,7 +225,7 @@ static void play(struct branch *b) {
                              .size_of = b->size < b->size_last ? size_of : NULL,
                              .schedule = b->schedule};
     if (sl_search_candidate_check(b->p, &c))
-        play_kinds(b, &c);
+        try_variants(b, &c);
     sl_arena_free(&arena);
 }
 
@@ -231,18 +234,18 @@ static void visit(struct branch *b, int larger, int devices);
 static void choose_width(struct branch *b, int smaller, int devices, const struct piece *piece) {
     int max = b->p->straight ? 1 : devices;
     int64_t micros = micros_of(b, piece->size);
-    for (int again = 0; again < 2; again++)
+    for (int recompute = 0; recompute < 2; recompute++)
         for (int w = 1; w <= max && w <= micros; w++) {
             struct sl_cut_stage sum = piece->sum;
             sum.width = w;
-            sum.recompute = again;
+            sum.recompute = recompute;
             if (sl_search_cut_bytes(&(struct sl_search_memory_rule){0}, 1, b->p->sizes[piece->size],
                                     &sum, 1) > b->memory)
                 break;
-            if (too_slow(b, bound_of(b, piece, (micros + w - 1) / w, again)))
+            if (too_slow(b, bound_of(b, piece, (micros + w - 1) / w, recompute)))
                 continue;
             b->width[b->depth] = w;
-            b->recompute[b->depth] = again;
+            b->recompute[b->depth] = recompute;
             b->size_of[b->depth] = piece->size;
             b->path[b->depth++] = smaller;
             visit(b, smaller, devices - w);
@@ -251,14 +254,14 @@ static void choose_width(struct branch *b, int smaller, int devices, const struc
 }
 
 static void visit(struct branch *b, int larger, int devices) {
-    const struct sl_ideals *ideals = &b->family->ideals;
-    if (b->nodes-- <= 0 || sl_search_contest_tired(b->contest)) {
+    const struct sl_ideals *ideals = &b->downsets->ideals;
+    if (b->nodes-- <= 0 || sl_search_pool_exhausted(b->pool)) {
         b->stopped = true;
         return;
     }
     if (larger == 0) {
-        sl_search_contest_tell(b->contest, "branch and bound");
-        play(b);
+        sl_search_pool_progress(b->pool, "branch and bound");
+        try_sequence(b);
         return;
     }
     if (devices < 1)
@@ -270,7 +273,7 @@ static void visit(struct branch *b, int larger, int devices) {
         return;
     for (int smaller = larger - 1; smaller >= 0 && !b->stopped; smaller--) {
         struct piece piece;
-        if (!b->family->nested &&
+        if (!b->downsets->nested &&
             !sl_subset(sl_ideal(ideals, smaller), sl_ideal(ideals, larger), ideals->words))
             continue;
         for (int size = b->size; size <= b->size_last; size++) {
@@ -280,16 +283,16 @@ static void visit(struct branch *b, int larger, int devices) {
     }
 }
 
-static void branch(struct sl_contest *contest, const struct sl_family *family, const char *planner,
-                   const char *schedule, int size, int size_last) {
+static void branch(struct sl_search_pool *pool, const struct sl_search_downsets *downsets,
+                   const char *planner, const char *schedule, int size, int size_last) {
     enum { USUAL = 20000, LARGE = 1 << 16 };
-    const struct sl_problem *p = contest->query->problem;
+    const struct sl_problem *p = pool->query->problem;
     const struct sl_schedule *row = sl_sched_row_find(schedule);
     struct sl_arena arena = {0};
     int devices = p->machine->device_count;
-    struct branch b = {.contest = contest,
+    struct branch b = {.pool = pool,
                        .p = p,
-                       .family = family,
+                       .downsets = downsets,
                        .planner = planner,
                        .schedule = schedule,
                        .size = size,
@@ -297,10 +300,10 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
                        .sync = !row || row->rule == SL_RULE_SYNC,
                        .split = sl_search_schedule_splits(schedule),
                        .arena = &arena,
-                       .nodes = contest->query->effort ? contest->query->effort
-                                                       : USUAL / (1 + p->unit_count / 32)};
+                       .nodes = pool->query->effort ? pool->query->effort
+                                                    : USUAL / (1 + p->unit_count / 32)};
     b.path = SL_NEW(&arena, int, devices + 1);
-    b.places = SL_NEW(&arena, struct sl_places, devices + 1);
+    b.placements = SL_NEW(&arena, struct sl_search_placements, devices + 1);
     b.width = SL_NEW(&arena, int, devices + 1);
     b.recompute = SL_NEW(&arena, bool, devices + 1);
     b.size_of = SL_NEW(&arena, int, devices + 1);
@@ -308,26 +311,26 @@ static void branch(struct sl_contest *contest, const struct sl_family *family, c
         double memory = p->memory[d] > 0 ? (double)p->memory[d] : INFINITY;
         b.memory = memory > b.memory ? memory : b.memory;
     }
-    if (2 * micros_of(&b, size) * devices > LARGE) /* a play takes a while: the climb has to do */
+    if (2 * micros_of(&b, size) * devices > LARGE) /* slow to simulate: only hill climbing */
         b.nodes = 0;
     fill_ways(&b, &arena);
-    visit(&b, family->ideals.count - 1, devices);
+    visit(&b, downsets->ideals.count - 1, devices);
     if (b.stopped)
-        contest->out->proven = false;
+        pool->out->proven = false;
     sl_arena_free(&arena);
 }
 
-void sl_search_refine(struct sl_contest *contest, const struct sl_family *family,
-                      const char *planner) {
-    const struct sl_problem *p = contest->query->problem;
+void sl_search_branch_and_bound(struct sl_search_pool *pool,
+                                const struct sl_search_downsets *downsets, const char *planner) {
+    const struct sl_problem *p = pool->query->problem;
     const char *one[SL_QUERY_SCHEDULES];
-    contest->out->proven = family->complete;
-    contest->out->complete = family->complete;
-    for (const char *const *s = sl_search_query_schedules(contest->query, one); *s; s++)
+    pool->out->proven = downsets->complete;
+    pool->out->complete = downsets->complete;
+    for (const char *const *s = sl_search_query_schedules(pool->query, one); *s; s++)
         for (int size = 0; size < p->size_count; size++)
-            if (!sl_search_contest_hopeless(contest, *s, size))
-                branch(contest, family, planner, *s, size, size);
-    if (sl_search_query_mixes(contest->query))
-        branch(contest, family, planner, sl_search_mixed_schedule(), 0, p->size_count - 1);
-    sl_search_climb(contest, planner);
+            if (!sl_search_pool_cannot_win(pool, *s, size))
+                branch(pool, downsets, planner, *s, size, size);
+    if (sl_search_query_mixes_sizes(pool->query))
+        branch(pool, downsets, planner, sl_search_mixed_schedule(), 0, p->size_count - 1);
+    sl_search_hill_climb(pool, planner);
 }

@@ -1,0 +1,74 @@
+/* Estimated memory of a candidate, from sums and windows. A simulated candidate has the exact bytes
+ * of its schedule instead. */
+#include "search/cuts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t size_of(const struct sl_candidate_detail *detail, int stage) {
+    return detail->problem->sizes[sl_search_candidate_size(&detail->c, stage)];
+}
+
+/* Micro-batches in flight on stage s, in its own size. Needs window[] of all later stages. */
+static int64_t window_of(const struct sl_candidate_detail *detail, int s, const int64_t *window) {
+    int64_t size = size_of(detail, s), max = 0;
+    for (int e = detail->edge_at[s]; e < detail->edge_at[s + 1]; e++) {
+        int to = detail->edges[e].to;
+        int64_t behind = (window[to] * size_of(detail, to) + size - 1) / size;
+        max = behind > max ? behind : max;
+    }
+    return max + detail->c.width[s];
+}
+
+static double bytes_of(const struct sl_candidate_detail *detail, int s, int64_t window,
+                       bool recompute) {
+    const struct sl_stage_bytes *b = &detail->stages[s].bytes;
+    struct sl_search_memory_rule rule = sl_search_memory_rule(detail->c.schedule);
+    int64_t size = size_of(detail, s);
+    struct sl_cut_stage sum = {.params = (double)b->params,
+                               .fixed = (double)(b->grads + b->state),
+                               .in = (double)detail->stages[s].in_bytes,
+                               .out = (double)detail->stages[s].out_bytes,
+                               .width = detail->c.width[s],
+                               .recompute = recompute};
+    sum.stash = (double)b->stash / (double)size - sum.in;
+    sum.work = (double)b->work / (double)size;
+    return sl_search_cut_bytes(&rule, sl_search_candidate_stage_micros(detail, s), size, &sum,
+                               window);
+}
+
+/* Memory of the smallest device of the stage; INFINITY: no limit. */
+static double memory_of(const struct sl_candidate_detail *detail, int s) {
+    double least = INFINITY;
+    for (int r = 0; r < detail->c.width[s]; r++) {
+        double memory = (double)detail->problem->memory[detail->device_of[detail->workers[s][r]]];
+        least = memory > 0 && memory < least ? memory : least;
+    }
+    return least;
+}
+
+double sl_search_candidate_shortfall(const struct sl_candidate_detail *detail) {
+    int64_t *window = calloc((size_t)detail->c.stage_count, sizeof *window);
+    double worst = -INFINITY;
+    for (int s = detail->c.stage_count - 1; s >= 0; s--) {
+        window[s] = window_of(detail, s, window);
+        worst = fmax(worst,
+                     bytes_of(detail, s, window[s], detail->c.recompute[s]) - memory_of(detail, s));
+    }
+    free(window);
+    return worst;
+}
+
+bool sl_search_candidate_drop_recompute(const struct sl_candidate_detail *detail, double scale,
+                                        bool *recompute) {
+    int64_t *window = calloc((size_t)detail->c.stage_count, sizeof *window);
+    bool changed = false;
+    for (int s = detail->c.stage_count - 1; s >= 0; s--) {
+        window[s] = window_of(detail, s, window);
+        recompute[s] = detail->c.recompute[s] &&
+                       bytes_of(detail, s, window[s], false) > scale * memory_of(detail, s);
+        changed |= recompute[s] != detail->c.recompute[s];
+    }
+    free(window);
+    return changed;
+}

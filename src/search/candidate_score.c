@@ -1,0 +1,323 @@
+/* A candidate as a plan, its schedule and its simulation. */
+#include "search/candidate.h"
+
+#include "base/vec.h"
+#include "search/forecast.h"
+#include "sim/sim.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- plan ---- */
+
+static void fill_nodes(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                       struct sl_stage *stages) {
+    const struct sl_problem *p = detail->problem;
+    int *stage_of = SL_NEW(arena, int, p->graph_nodes + 1);
+    for (int u = 0; u < p->unit_count; u++)
+        for (int i = 0; i < p->units[u].node_count; i++) {
+            stage_of[p->units[u].nodes[i]] = detail->c.stage_of[u];
+            stages[detail->c.stage_of[u]].node_count++;
+        }
+    for (int s = 0; s < detail->c.stage_count; s++) {
+        stages[s].nodes = SL_NEW(arena, int, stages[s].node_count);
+        stages[s].node_count = 0;
+    }
+    for (int n = 0; n < p->graph_nodes; n++) {
+        struct sl_stage *stage = &stages[stage_of[n]];
+        ((int *)(uintptr_t)stage->nodes)[stage->node_count++] = n;
+    }
+}
+
+/* Ties whose units ended up in different stages. */
+static void fill_ties(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                      struct sl_plan *draft) {
+    const struct sl_problem *p = detail->problem;
+    struct sl_tie *ties = SL_NEW(arena, struct sl_tie, p->tie_count + 1);
+    for (int t = 0; t < p->tie_count; t++) {
+        bool *in = SL_NEW(arena, bool, detail->c.stage_count);
+        int *stages = SL_NEW(arena, int, p->ties[t].count);
+        struct sl_tie tie = {.name = p->ties[t].name, .bytes = p->ties[t].bytes, .stages = stages};
+        for (int i = 0; i < p->ties[t].count; i++)
+            in[detail->c.stage_of[p->ties[t].units[i]]] = true;
+        for (int s = 0; s < detail->c.stage_count; s++)
+            if (in[s])
+                stages[tie.count++] = s;
+        if (tie.count > 1)
+            ties[draft->tie_count++] = tie;
+    }
+    draft->ties = ties;
+}
+
+/* Time of the worker to copy messages into or out of the transport's ring. */
+static int64_t copy_ns(const struct sl_candidate_detail *detail, int stage) {
+    double bytes = (double)(detail->stages[stage].in_bytes + detail->stages[stage].out_bytes) *
+                   (double)detail->problem->sizes[sl_search_candidate_size(&detail->c, stage)];
+    return detail->problem->copy_bytes_per_s > 0
+               ? (int64_t)ceil(1e9 * bytes / detail->problem->copy_bytes_per_s)
+               : 0;
+}
+
+void sl_search_candidate_times(const struct sl_candidate_detail *detail,
+                               int64_t (*out)[SL_KIND_COUNT]) {
+    for (int s = 0; s < detail->c.stage_count; s++) {
+        const struct sl_candidate_stage *stage = &detail->stages[s];
+        memset(out[s], 0, sizeof out[s]);
+        int64_t extra = detail->problem->action_ns, copy = copy_ns(detail, s);
+        out[s][SL_FORWARD] = stage->f + extra + copy;
+        out[s][SL_RECOMPUTE] = sl_search_recompute_ns(detail->problem, stage->f);
+        out[s][SL_BACKWARD_INPUT] = stage->i + extra + copy;
+        out[s][SL_BACKWARD_WEIGHT] = stage->w + extra;
+        out[s][SL_BACKWARD] = stage->i + stage->w + extra + copy;
+        out[s][SL_REDUCE] = /* an equal share for each */
+            stage->meetings ? (stage->reduce + stage->meetings - 1) / stage->meetings : 0;
+        out[s][SL_STEP] = stage->step;
+    }
+}
+
+/* The plan carries the simulated durations, so that a run builds the same schedule. None if one of
+ * them is too large for a plan. */
+static void fill_times(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                       struct sl_stage *stages) {
+    int64_t(*dur)[SL_KIND_COUNT] =
+        sl_arena_alloc(arena, (int64_t)sizeof *dur * detail->c.stage_count);
+    sl_search_candidate_times(detail, dur);
+    for (int64_t i = 0; i < (int64_t)detail->c.stage_count * SL_KIND_COUNT; i++)
+        if (dur[i / SL_KIND_COUNT][i % SL_KIND_COUNT] > SL_STAGE_NS_MAX)
+            return;
+    for (int s = 0; s < detail->c.stage_count; s++)
+        stages[s].times = (struct sl_stage_times){.f = dur[s][SL_FORWARD],
+                                                  .b = dur[s][SL_BACKWARD],
+                                                  .i = dur[s][SL_BACKWARD_INPUT],
+                                                  .w = dur[s][SL_BACKWARD_WEIGHT],
+                                                  .recompute = dur[s][SL_RECOMPUTE],
+                                                  .reduce = dur[s][SL_REDUCE],
+                                                  .step = dur[s][SL_STEP]};
+}
+
+sl_err sl_search_candidate_plan(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                                const struct sl_stage_bytes *exact, const struct sl_plan **out) {
+    const struct sl_problem *p = detail->problem;
+    struct sl_stage *stages = SL_NEW(arena, struct sl_stage, detail->c.stage_count);
+    int64_t *memory = SL_NEW(arena, int64_t, detail->device_count);
+    for (int s = 0; s < detail->c.stage_count; s++)
+        stages[s] =
+            (struct sl_stage){.name = sl_arena_printf(arena, "s%d", s),
+                              .width = detail->c.width[s],
+                              .micro_size = p->sizes[sl_search_candidate_size(&detail->c, s)],
+                              .workers = detail->workers[s],
+                              .recompute = detail->c.recompute[s],
+                              .has_input = detail->stages[s].reads_data,
+                              .bytes = exact ? exact[s] : detail->stages[s].bytes};
+    fill_times(arena, detail, stages);
+    if (p->graph_nodes)
+        fill_nodes(arena, detail, stages);
+    for (int w = 0; w < detail->device_count; w++)
+        memory[w] = p->memory ? p->memory[detail->device_of[w]] : 0;
+    struct sl_plan draft = {.model = p->model,
+                            .node_count = p->graph_nodes,
+                            .stages = stages,
+                            .stage_count = detail->c.stage_count,
+                            .edges = detail->edges,
+                            .edge_count = detail->edge_count,
+                            .worker_count = detail->device_count,
+                            .memory_bytes = memory,
+                            .schedule = detail->c.schedule,
+                            .batch = p->batch};
+    fill_ties(arena, detail, &draft);
+    return sl_plan_build(arena, &draft, out);
+}
+
+/* ---- simulation ---- */
+
+static void judge_memory(const struct sl_sched *sched, const struct sl_plan *plan,
+                         struct sl_candidate_score *out) {
+    out->over_bytes = INT64_MIN;
+    for (int w = 0; w < plan->worker_count; w++) {
+        int64_t bytes = sl_sched_worker_bytes(sched, w), limit = plan->memory_bytes[w];
+        int64_t over = limit ? bytes - limit : -1;
+        out->peak_bytes = bytes > out->peak_bytes ? bytes : out->peak_bytes;
+        out->all_bytes += bytes;
+        if (over > out->over_bytes) {
+            out->over_bytes = over;
+            out->over_worker = w;
+            out->over_stage =
+                plan->worker_seat_count[w] ? plan->seats[plan->worker_seats[w][0]].stage : 0;
+        }
+    }
+}
+
+/* The default of a run: asynchronous stages without replicas take global steps, so tied weights do
+ * not make them wait for each other. */
+static bool has_global_step(const struct sl_candidate_detail *detail) {
+    for (int s = 0; s < detail->c.stage_count; s++)
+        if (detail->c.width[s] > 1)
+            return false;
+    return !detail->folded_from;
+}
+
+/* A synchronous step waits for the global gradient norm: updates begin when the last worker has
+ * its gradients, and the iteration ends with the longest update. */
+int64_t sl_search_step_ns(const struct sl_sched *sched, const struct sl_sim *sim,
+                          const int64_t (*dur)[SL_KIND_COUNT]) {
+    const struct sl_plan *plan = sched->plan;
+    int64_t meet = 0, longest = 0;
+    if (sched->rule != SL_RULE_SYNC)
+        return sim->step_ns;
+    for (int w = 0; w < plan->worker_count; w++) {
+        int64_t own = 0;
+        for (int i = 0; i < plan->worker_seat_count[w]; i++)
+            own += dur[plan->seats[plan->worker_seats[w][i]].stage][SL_STEP];
+        meet = sim->workers[w].last_ns - own > meet ? sim->workers[w].last_ns - own : meet;
+        longest = own > longest ? own : longest;
+    }
+    return meet + longest > sim->step_ns ? meet + longest : sim->step_ns;
+}
+
+/* With the default slack of a run where it fits (as sl_sched_row_slack, but built once). If the
+ * schedule does not fit at all, build it without memory limits to measure the excess. */
+static sl_err build_as_run(struct sl_arena *arena, const struct sl_plan *plan,
+                           struct sl_sched_opts *opts, const struct sl_sched **out) {
+    const struct sl_schedule *row = sl_sched_row_find(opts->schedule);
+    for (opts->slack = row ? row->slack : 0; opts->slack >= 0; opts->slack--)
+        if (sl_sched_build(arena, plan, opts, out) == SL_OK &&
+            (!opts->slack || !sl_sched_row_is_crowded(*out)))
+            return SL_OK;
+    struct sl_plan draft = *plan;
+    const struct sl_plan *loose;
+    draft.memory_bytes = NULL;
+    opts->slack = 0;
+    SL_TRY(sl_plan_build(arena, &draft, &loose));
+    return sl_sched_build(arena, loose, opts, out);
+}
+
+/* The inputs of a simulation. */
+struct sim_input {
+    const struct sl_plan *plan;
+    const struct sl_sched *sched;
+    int64_t (*dur)[SL_KIND_COUNT];
+    struct sl_sim_opts opts;
+};
+
+static sl_err prepare(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                      const struct sl_stage_bytes *exact, struct sim_input *in) {
+    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    in->dur = sl_arena_alloc(arena, (int64_t)sizeof *in->dur * detail->c.stage_count);
+    SL_TRY(sl_search_candidate_plan(arena, detail, exact, &in->plan));
+    sl_search_candidate_times(detail, in->dur);
+    struct sl_sched_opts opts = {.schedule = detail->c.schedule,
+                                 .batch = detail->problem->batch,
+                                 .iters = row && row->rule != SL_RULE_SYNC ? SL_ASYNC_ITERS : 1,
+                                 .global_step = has_global_step(detail),
+                                 .dur_ns = (const int64_t(*)[SL_KIND_COUNT])in->dur};
+    in->opts = (struct sl_sim_opts){.net = {sl_search_candidate_route, detail, true},
+                                    .cold = detail->problem->cold};
+    return build_as_run(arena, in->plan, &opts, &in->sched);
+}
+
+static sl_err simulate(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                       const struct sl_stage_bytes *exact, struct sl_candidate_score *out) {
+    struct sim_input in;
+    const struct sl_sim *sim;
+    SL_TRY(prepare(arena, detail, exact, &in));
+    SL_TRY(sl_sim_run(arena, in.sched, &in.opts, &sim));
+    double tokens = sl_search_problem_tokens(detail->problem, detail->c.schedule);
+    int64_t step_ns = sl_search_step_ns(in.sched, sim, (const int64_t(*)[SL_KIND_COUNT])in.dur);
+    *out = (struct sl_candidate_score){.step_ns = (int64_t)llround(tokens * (double)step_ns),
+                                       .sim_ns = step_ns};
+    judge_memory(in.sched, in.plan, out);
+    double idle = 0;
+    for (int w = 0; w < in.plan->worker_count; w++)
+        idle += (double)sl_sim_bubble(sim, w) / (double)(sim->end_ns ? sim->end_ns : 1);
+    out->bubble = idle / in.plan->worker_count;
+    return SL_OK;
+}
+
+/* ---- folding ---- */
+
+int64_t sl_search_candidate_passes(const struct sl_candidate_detail *detail) {
+    const struct sl_schedule *row = sl_sched_row_find(detail->c.schedule);
+    int64_t iterations = row && row->rule != SL_RULE_SYNC ? 8 : 1; /* until the steady state */
+    int64_t passes = 0;
+    for (int s = 0; s < detail->c.stage_count; s++)
+        passes += 2 * sl_search_candidate_stage_micros(detail, s) * iterations;
+    return passes;
+}
+
+/* Are all stages equally wide, and is the candidate large? */
+static bool folds(const struct sl_candidate_detail *detail) {
+    enum { SMALL = 30000 };
+    bool equal =
+        detail->c.width[0] > 1 && !detail->c.size_of && sl_search_candidate_passes(detail) > SMALL;
+    for (int s = 0; s < detail->c.stage_count; s++)
+        equal &= detail->c.width[s] == detail->c.width[0];
+    return equal;
+}
+
+int64_t sl_search_candidate_folded_passes(const struct sl_candidate_detail *detail) {
+    return folds(detail) ? sl_search_candidate_passes(detail) / detail->c.width[0]
+                         : sl_search_candidate_passes(detail);
+}
+
+/* If all stages are equally wide, the pipelines only meet to reduce. One of them represents all,
+ * with its share of the batch; the reduction becomes a part of the step. */
+static void fold(struct sl_arena *arena, const struct sl_candidate_detail *detail,
+                 struct sl_candidate_detail *out) {
+    int width = detail->c.width[0], *ones = SL_NEW(arena, int, detail->c.stage_count);
+    int64_t micros = (sl_search_candidate_micros(detail) + width - 1) / width;
+    struct sl_problem *share = SL_NEW(arena, struct sl_problem, 1);
+    *share = *detail->problem;
+    share->batch = micros * share->sizes[detail->c.size];
+    *out = *detail;
+    out->problem = share;
+    out->folded_from = detail;
+    out->c.width = ones;
+    out->device_count = detail->c.stage_count;
+    out->stages =
+        sl_vec_freeze(arena, detail->stages, detail->c.stage_count, sizeof *detail->stages);
+    out->device_of = SL_NEW(arena, int, detail->c.stage_count);
+    out->workers = SL_NEW(arena, int *, detail->c.stage_count);
+    for (int s = 0; s < detail->c.stage_count; s++) {
+        ones[s] = 1;
+        out->device_of[s] = detail->device_of[detail->workers[s][0]];
+        out->workers[s] = SL_NEW(arena, int, 1);
+        *out->workers[s] = s;
+        out->stages[s].step += detail->stages[s].reduce;
+        out->stages[s].reduce = 0;
+    }
+}
+
+sl_err sl_search_candidate_simulate_folded(const struct sl_candidate_detail *detail,
+                                           struct sl_candidate_score *out) {
+    struct sl_arena arena = {0};
+    struct sl_candidate_detail one;
+    bool folded = folds(detail);
+    if (folded)
+        fold(&arena, detail, &one);
+    sl_err err = simulate(&arena, folded ? &one : detail, NULL, out);
+    if (folded && err == SL_OK)
+        out->over_worker = detail->workers[out->over_stage][0];
+    sl_arena_free(&arena);
+    return err;
+}
+
+sl_err sl_search_candidate_simulate(const struct sl_candidate_detail *detail,
+                                    const struct sl_stage_bytes *exact,
+                                    struct sl_candidate_score *out) {
+    struct sl_arena arena = {0};
+    sl_err err = simulate(&arena, detail, exact, out);
+    sl_arena_free(&arena);
+    return err;
+}
+
+sl_err sl_search_candidate_forecast(const struct sl_candidate_detail *detail,
+                                    const struct sl_stage_bytes *exact, int64_t *out) {
+    struct sl_arena arena = {0};
+    struct sim_input in;
+    sl_err err = prepare(&arena, detail, exact, &in);
+    if (err == SL_OK)
+        err = sl_search_forecast_step(in.sched, &in.opts, &detail->problem->tempo,
+                                      (const int64_t(*)[SL_KIND_COUNT])in.dur, out);
+    sl_arena_free(&arena);
+    return err;
+}

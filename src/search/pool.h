@@ -1,0 +1,60 @@
+/* The pool: the candidates of one planner run, simulated in the order of their bounds.
+ *
+ *     add, add, ...  copy a candidate and estimate it, unless the pool has an equal one
+ *     simulate       the new ones, smallest bound first, until none can win
+ *     try            one candidate at once (branch and bound, hill climbing)
+ *     close          the result keeps best, runners-up and nearest (in the pool's arena)
+ */
+#ifndef SL_SEARCH_POOL_H
+#define SL_SEARCH_POOL_H
+
+#include "base/vec.h"
+#include "search/planner.h"
+
+struct sl_search_downsets;
+
+struct sl_search_pool {
+    struct sl_arena *arena;
+    const struct sl_search_query *query;
+    struct sl_search_result *out;
+    SL_VEC(struct sl_candidate_entry) at;
+    int done;       /* at[0 .. done - 1] were simulated or given up */
+    int64_t passes; /* simulated so far */
+};
+
+/* `planner` is the name for reports. */
+void sl_search_pool_add(struct sl_search_pool *pool, const struct sl_candidate *candidate,
+                        const char *planner);
+/* Stops if no other candidate can win, at the deadline, or at a limit on simulated passes. */
+void sl_search_pool_simulate(struct sl_search_pool *pool);
+/* True: the candidate fits. It becomes the best if it is better. */
+bool sl_search_pool_try(struct sl_search_pool *pool, const struct sl_candidate *candidate,
+                        const char *planner, struct sl_candidate_score *score);
+/* Has sl_search_pool_try reached its limit of passes, or the deadline? */
+bool sl_search_pool_exhausted(const struct sl_search_pool *pool);
+/* True if a lower bound excludes every plan with this schedule and micro-batch size. */
+bool sl_search_pool_cannot_win(const struct sl_search_pool *pool, const char *schedule, int size);
+void sl_search_pool_progress(const struct sl_search_pool *pool, const char *phase);
+void sl_search_pool_close(struct sl_search_pool *pool);
+
+/* ---- the parts of planners that `sluice` also uses ---- */
+
+void sl_search_add_even(struct sl_search_pool *pool);
+void sl_search_add_2bw(struct sl_search_pool *pool);
+void sl_search_add_hetpipe(struct sl_search_pool *pool);
+/* The cut planners of planner_cuts.c, one after the other; `each` is called after each of them. */
+void sl_search_add_cuts(struct sl_search_pool *pool, void (*each)(struct sl_search_pool *pool));
+/* Balanced stages of equal width, for every depth and width (uniform.c). */
+void sl_search_add_uniform(struct sl_search_pool *pool);
+/* Variants of the candidates in the pool: no recomputation where the stage should fit without. */
+void sl_search_add_less_recompute(struct sl_search_pool *pool);
+/* Cuts `order` into at most `stages` runs of nearly equal time; returns how many. */
+int sl_search_even_cut(const struct sl_problem *problem, const int *order, int size, int stages,
+                       int *stage_of);
+/* Branch and bound over sequences of downsets, then hill climbing (branch_and_bound.c). */
+void sl_search_branch_and_bound(struct sl_search_pool *pool,
+                                const struct sl_search_downsets *downsets, const char *planner);
+/* Small moves from the best plan (hill_climb.c). */
+void sl_search_hill_climb(struct sl_search_pool *pool, const char *planner);
+
+#endif
