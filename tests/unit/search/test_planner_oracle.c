@@ -1,5 +1,6 @@
 /* The searches against brute force on random graphs: the bottleneck, and the simulated step. */
 #include "base/vec.h"
+#include "search/bound.h"
 #include "search/cuts.h"
 #include "support/problem_cases.h"
 
