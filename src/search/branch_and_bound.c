@@ -14,7 +14,6 @@
 #include "search/pool.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PLACEMENTS_MAX = 64 };
 

@@ -16,8 +16,6 @@
 #include "search/cuts.h"
 #include "search/pool.h"
 
-#include <string.h>
-
 struct rules {
     const char *name;
     bool sequential, doubling;
