@@ -48,7 +48,7 @@ static inline void end_part(struct alone_worker *a, enum part part) {
     a->part_ns = now;
 }
 
-static inline sl_err pass_alone(struct alone_worker *a, struct sl_seat_state *seat, int64_t step,
+static inline sl_err pass_alone(struct alone_worker *a, struct sl_pipe_seat *seat, int64_t step,
                                 int64_t j) {
     struct sl_train *train = &seat->train;
     const struct sl_program *program = train->worker->programs[SL_WORKER_FULL];
@@ -69,7 +69,7 @@ static inline sl_err pass_alone(struct alone_worker *a, struct sl_seat_state *se
 }
 
 /* All micro-batches forward and backward, then the optimizer. */
-static inline sl_err step_alone(struct alone_worker *a, struct sl_seat_state *seat, int64_t step) {
+static inline sl_err step_alone(struct alone_worker *a, struct sl_pipe_seat *seat, int64_t step) {
     struct sl_train *train = &seat->train;
     int versions = train->worker->versions;
     int from = (int)(step % versions), to = (int)((step + 1) % versions);

@@ -163,7 +163,7 @@ static void run_entry(struct race *race, struct entry *e) {
 
 /* ---- simulating ---- */
 
-static sl_err run_phase(struct sl_seat_state *seat, enum sl_phase phase) {
+static sl_err run_phase(struct sl_pipe_seat *seat, enum sl_phase phase) {
     int64_t size = seat->train.worker->programs[SL_WORKER_FULL]->samples;
     struct sl_feed feed = {SL_DATA_TRAIN, SL_WORKER_FULL, 0, size, 0};
     struct sl_pass pass = {.phase = phase, .accumulate = true};
@@ -172,7 +172,7 @@ static sl_err run_phase(struct sl_seat_state *seat, enum sl_phase phase) {
     return sl_run_worker_pass(seat->train.worker, &pass);
 }
 
-static sl_err run_update(struct sl_seat_state *seat) {
+static sl_err run_update(struct sl_pipe_seat *seat) {
     struct sl_update_args update = {.t = 1, .lr = 1e-6, .scale = 1};
     SL_TRY(sl_run_train_norms(&seat->train, 0));
     return sl_run_train_update(&seat->train, &update);
@@ -180,7 +180,7 @@ static sl_err run_update(struct sl_seat_state *seat) {
 
 /* Processor time of one pass, or (phase -1) of the step, behind the passes that come before it,
  * whose memory it uses up. There is one thread. */
-static sl_err time_once(struct sl_seat_state *seat, int phase, int64_t *ns) {
+static sl_err time_once(struct sl_pipe_seat *seat, int phase, int64_t *ns) {
     struct sl_train *train = &seat->train;
     SL_TRY(sl_run_train_count(train, SL_DATA_TRAIN, 0, train->config.batch, train->counts));
     if (phase >= 0 && phase != SL_PHASE_F)
@@ -194,7 +194,7 @@ static sl_err time_once(struct sl_seat_state *seat, int phase, int64_t *ns) {
 }
 
 /* The least of several tries: what others take away only adds. */
-static int64_t time_part(struct sl_seat_state *seat, int phase) {
+static int64_t time_part(struct sl_pipe_seat *seat, int phase) {
     enum { TRIES = 5 };
     int64_t least = INT64_MAX;
     for (int i = 0; i < TRIES; i++) {
@@ -211,7 +211,7 @@ static int64_t without(int64_t ns, int64_t part_ns) { return ns > part_ns ? ns -
  * themselves; in a run that is RECOMPUTE's, while the gradient is on its way. */
 static void time_stages(const struct sl_pipe *pipe, bool split, int64_t (*dur)[SL_KIND_COUNT]) {
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
-        struct sl_seat_state *seat = pipe->seat_at[i];
+        struct sl_pipe_seat *seat = pipe->seat_at[i];
         int64_t *of = dur[seat->stage];
         bool again = seat->train.worker->programs[SL_WORKER_FULL]->recompute;
         of[SL_FORWARD] = time_part(seat, SL_PHASE_F);

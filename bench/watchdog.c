@@ -60,17 +60,17 @@ static struct looks run_watched(struct sl_pipe *pipe, int64_t steps) {
 static double note_ns(struct sl_pipe *pipe) {
     struct sl_pipe_worker *w = &pipe->workers[0];
     struct sl_action action = {.kind = SL_FORWARD};
-    struct sl_wait_note note = {.wait = SL_WAIT_MESSAGE, .peer = 1};
+    struct sl_pipe_wait note = {.wait = SL_WAIT_MESSAGE, .peer = 1};
     int64_t start = sl_clock_cpu_ns();
     for (int i = 0; i < NOTES; i++) {
         action.micro = note.peer_micro = i & 1023;
-        sl_pipe_note_action(w, &action);
-        sl_pipe_note_wait(w, note);
-        sl_pipe_note_go(w);
-        sl_pipe_note_done(w, SL_FORWARD, i & 4095);
+        sl_pipe_status_action(w, &action);
+        sl_pipe_status_wait(w, note);
+        sl_pipe_status_resume(w);
+        sl_pipe_status_done(w, SL_FORWARD, i & 4095);
     }
     double ns = (double)(sl_clock_cpu_ns() - start) / NOTES;
-    sl_pipe_note_action(w, NULL);
+    sl_pipe_status_action(w, NULL);
     return ns;
 }
 

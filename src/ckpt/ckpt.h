@@ -1,19 +1,35 @@
-/* Checkpoints: a directory per step, layout-free, checksummed, old or new after any kill.
+/* A checkpoint: the tensors and the position of a run at one step, in a directory. It is independent
+ * of the pipeline's layout and checksummed; after a kill at any time, the old or the new one loads.
  *
- *   RUN/ckpt/latest                            "step-00001000 <hash of its manifest>"
- *   RUN/ckpt/step-00001000/manifest.json       tensor -> shard, shape, dtype, XXH3-64; own hash
- * last RUN/ckpt/step-00001000/weights-000-of-002.safetensors    parameters and states, global names
- *   RUN/ckpt/step-00001000/state-000-of-002.safetensors      optimizer state, older versions, ...
+ *   RUN/ckpt/latest                                  "step-00001000 <hash of its manifest>"
+ *   RUN/ckpt/step-00001000/manifest.json             tensor -> shard, shape, dtype, XXH3-64;
+ *                                                    its own hash comes last
+ *   RUN/ckpt/step-00001000/weights-000-of-002.safetensors   parameters, statistics; global names
+ *   RUN/ckpt/step-00001000/state-000-of-002.safetensors     optimizer state, older versions, ...
  *
- * A shard is what one of p writers happened to own; a reader looks tensors up by name and never by
- * shard, so any number of workers and any cut can load it. Protocol of a save (docs/design):
+ * The path of a save and of a load; each call goes down one file:
  *
- *   rank r:  begin, put..., write  -> report (a small text)      files written and fsynced in
- * .tmp-... rank 0:  commit(all reports)   -> manifest fsynced, directory fsynced, renamed, `latest`
- * renamed all:     end
+ *   run/session.c   save()                           run/runner.c   sl_run_runner_load()
+ *        |                                                |
+ *   saver.c         sl_ckpt_saver_save()                  |
+ *        |          copy, writer thread                   |
+ *   save.c          sl_ckpt_store_save()             load.c         sl_ckpt_store_load()
+ *        |          entries and notes of a store          |         tensors into a store
+ *   write.c         sl_ckpt_save()                   read.c         sl_ckpt_stream()
+ *                   shards, manifest, latest                        shards, checksums
  *
- * Between write and commit the caller gathers the reports; a rank whose write failed must keep
- * commit from being called. Until `latest` is renamed the old checkpoint is the one that loads.
+ * The store (store.h) is the only interface upwards: run/store.c (one worker) and pipe/store.c (a
+ * pipeline) fill it; save.c and load.c call its get and put.
+ *
+ * A shard holds the tensors of one of p writers. A reader finds tensors by name, never by shard, so
+ * any number of workers and any cut can load it. Protocol of p writers (docs/design/0003):
+ *
+ *   rank r:  begin, put..., write    -> report (a small text); files fsynced in .tmp-...
+ *   rank 0:  commit(all reports)     -> manifest and directory fsynced, renamed, `latest` renamed
+ *   all:     end
+ *
+ * Between write and commit the caller gathers the reports. If the write of one rank failed, commit
+ * must not be called. Until `latest` is renamed, the old checkpoint loads.
  */
 #ifndef SL_CKPT_CKPT_H
 #define SL_CKPT_CKPT_H
@@ -25,8 +41,8 @@ enum { SL_CKPT_RANK = 6, SL_CKPT_WRITERS = 999 };
 enum { SL_CKPT_BUFFER_BYTES = 1 << 20 }; /* a save copies tensors piece by piece */
 
 enum sl_ckpt_group {
-    SL_CKPT_WEIGHTS, /* what another program wants to load: parameters, running statistics */
-    SL_CKPT_STATE,   /* what only a resume needs */
+    SL_CKPT_WEIGHTS, /* for other programs: parameters, running statistics */
+    SL_CKPT_STATE,   /* only for a resume */
     SL_CKPT_GROUPS,
 };
 
@@ -37,7 +53,7 @@ const char *sl_ckpt_version_name(struct sl_arena *arena, const char *name, int a
 
 /* ---- writing ---- */
 
-struct sl_ckpt_files; /* ckpt_files.h: the file operations, replaced in tests */
+struct sl_ckpt_files; /* ckpt/files.h: the file operations; tests replace them */
 
 struct sl_ckpt_options {
     const char *run; /* the run's directory */
@@ -49,8 +65,8 @@ struct sl_ckpt_options {
     const struct sl_ckpt_files *files; /* NULL: the system's */
 };
 
-/* One tensor. Its bytes come from `data`, or, where that is NULL, from read(ctx, from, size, out)
- * in pieces; either way they must not change until sl_ckpt_write returns. */
+/* One tensor. Its bytes come from `data`, or, if that is NULL, from read(ctx, from, size, out) in
+ * pieces. They must not change until sl_ckpt_write returns. */
 struct sl_ckpt_item {
     enum sl_ckpt_group group;
     const char *name;
@@ -67,7 +83,7 @@ struct sl_ckpt_writer;
 SL_MUST_CHECK sl_err sl_ckpt_begin(const struct sl_ckpt_options *options,
                                    struct sl_ckpt_writer **out);
 SL_MUST_CHECK sl_err sl_ckpt_put(struct sl_ckpt_writer *writer, const struct sl_ckpt_item *item);
-/* A text kept with the checkpoint ("config", "log", any JSON); rank 0's count. At most 16 MiB. */
+/* A text in the checkpoint ("config", any JSON), at most 16 MiB; only rank 0's are kept. */
 SL_MUST_CHECK sl_err sl_ckpt_note(struct sl_ckpt_writer *writer, const char *key,
                                   const char *value);
 /* Write this rank's shards and fsync them; `report` is for rank 0. */
@@ -81,7 +97,7 @@ void sl_ckpt_end(struct sl_ckpt_writer *writer, bool committed);
 /* write, commit and end for a single writer. */
 SL_MUST_CHECK sl_err sl_ckpt_save(struct sl_ckpt_writer *writer);
 
-/* Remove what killed saves have left in a run that nobody writes to. */
+/* Removes files of killed saves. No other process may write to the run. */
 void sl_ckpt_clean(const char *run);
 
 /* ---- reading ---- */
@@ -97,11 +113,11 @@ struct sl_ckpt_tensor {
 struct sl_ckpt;
 
 /* `path` is a run, its ckpt/ or one step's directory. step < 0: the latest. Checks the manifest's
- * hash, that every shard is there with the size and header it had, and that shards and manifest
- * name the same tensors. Threads may read one sl_ckpt together. */
+ * hash, the size and header of every shard, and that shards and manifest name the same tensors.
+ * Several threads may read one sl_ckpt. */
 SL_MUST_CHECK sl_err sl_ckpt_open(const char *path, int64_t step, struct sl_ckpt **out);
 void sl_ckpt_close(struct sl_ckpt *ckpt); /* NULL is fine */
-/* Is there one to open (latest or any complete step)? A damaged one counts. */
+/* Is there a checkpoint (latest, or any complete step)? A damaged one counts. */
 bool sl_ckpt_exists(const char *path);
 
 const char *sl_ckpt_dir(const struct sl_ckpt *ckpt);
@@ -109,8 +125,8 @@ int64_t sl_ckpt_step(const struct sl_ckpt *ckpt);
 uint64_t sl_ckpt_seed(const struct sl_ckpt *ckpt);
 int64_t sl_ckpt_cursor(const struct sl_ckpt *ckpt);
 int sl_ckpt_writers(const struct sl_ckpt *ckpt);
-uint64_t sl_ckpt_hash(const struct sl_ckpt *ckpt);      /* of the manifest: names this checkpoint */
-int64_t sl_ckpt_size_bytes(const struct sl_ckpt *ckpt); /* of all files */
+uint64_t sl_ckpt_hash(const struct sl_ckpt *ckpt); /* of the manifest; identifies the checkpoint */
+int64_t sl_ckpt_size_bytes(const struct sl_ckpt *ckpt);                     /* of all files */
 const char *sl_ckpt_find_note(const struct sl_ckpt *ckpt, const char *key); /* NULL when absent */
 
 /* Tensors by name, ascending. */
@@ -123,21 +139,21 @@ int64_t sl_ckpt_tensor_bytes(const struct sl_ckpt_tensor *tensor);
 /* "F32 [3,5]" */
 const char *sl_ckpt_tensor_text(const struct sl_ckpt_tensor *tensor, char out[SL_ST_TEXT]);
 
-/* All of a tensor, or `count` of its rows (first axis) from `first` on. The checksum of the whole
- * tensor is verified either way; a slice is read through a small buffer. */
+/* A whole tensor, or `count` of its rows (first axis) from `first` on. Both verify the checksum of
+ * the whole tensor; rows are read through a small buffer. */
 SL_MUST_CHECK sl_err sl_ckpt_read(const struct sl_ckpt *ckpt, const struct sl_ckpt_tensor *tensor,
                                   void *out);
 SL_MUST_CHECK sl_err sl_ckpt_read_rows(const struct sl_ckpt *ckpt,
                                        const struct sl_ckpt_tensor *tensor, int64_t first,
                                        int64_t count, void *out);
-/* The bytes in order, in pieces, to `put`; fails at the end when the checksum does not agree. */
+/* Passes the bytes in order, in pieces, to `put`; fails at the end if the checksum is wrong. */
 SL_MUST_CHECK sl_err sl_ckpt_stream(const struct sl_ckpt *ckpt, const struct sl_ckpt_tensor *tensor,
                                     void *ctx,
                                     sl_err (*put)(void *ctx, const void *bytes, int64_t size));
-/* Every checksum, and no file that does not belong. */
+/* Verifies every checksum, and that there is no other file. */
 SL_MUST_CHECK sl_err sl_ckpt_verify(const struct sl_ckpt *ckpt);
 
-/* The steps there are, ascending; directories that are no complete checkpoint are left out. */
+/* The complete checkpoints, by ascending step. */
 struct sl_ckpt_list {
     int count;
     const char **dir; /* full paths */

@@ -54,11 +54,11 @@ sl_err sl_ckpt_copy_open(const struct sl_ckpt_store *store, struct sl_ckpt_copy 
         char bytes[SL_HUMAN_BYTES];
         SL_TRY_OUT(
             sl_fail(SL_ERR_SYSTEM,
-                    "no %s of memory for the copy that checkpoints are written from; '--save "
-                    "sync' stops the run instead",
+                    "no %s of memory for the copy from which checkpoints are written; `save` sync "
+                    "stops the run instead",
                     sl_human_bytes(copy->size_bytes, bytes)));
     }
-    memset(copy->memory, 0, (size_t)copy->size_bytes); /* pages now, not in the first save */
+    memset(copy->memory, 0, (size_t)copy->size_bytes); /* touch the pages before the first save */
     store->attach(store->ctx, copy);
     *out = copy;
 out:

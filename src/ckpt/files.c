@@ -39,7 +39,7 @@ static int system_fsync_dir(void *ctx, const char *path) {
     if (fd < 0)
         return -1;
     int result = fsync(fd);
-    /* Some file systems cannot sync a directory and say so; they order renames themselves. */
+    /* Some file systems refuse to sync a directory; they order renames themselves. */
     if (result != 0 && errno == EINVAL)
         result = 0;
     close(fd);

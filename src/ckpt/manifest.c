@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { VERSION = 1, TAIL = 64 };
-/* The least text that a tensor, a shard can have: what an announced count is held against. */
+/* Minimum text of a tensor and of a shard; limits the counts that a file may announce. */
 enum { TENSOR_TEXT = 72, SHARD_TEXT = 48 };
 
 static const char *const group_names[SL_CKPT_GROUPS] = {"weights", "state"};
@@ -160,7 +160,7 @@ static sl_err read_notes(struct sl_json_in *json, struct sl_arena *arena,
     }
 }
 
-/* The file must have the very name that a shard of this place has: no path can be smuggled in. */
+/* The file must have the name that its group and rank imply, so that no other path is opened. */
 static sl_err read_shard_name(struct sl_json_in *json, const struct sl_ckpt_manifest *manifest,
                               struct sl_ckpt_shard *out) {
     char name[SL_CKPT_FILE_NAME];

@@ -1,7 +1,7 @@
-/* The manifest of a checkpoint: reading and writing manifest.json. Internal to run/ckpt*.
+/* The manifest of a checkpoint: reading and writing manifest.json. Internal to ckpt.
  *
- * Keys come in one fixed order and tensors sorted by name; the last line holds the XXH3-64 of every
- * byte in front of it, and both are compared as text, so no flipped bit survives. The report of one
+ * Keys have one fixed order; tensors are sorted by name. The last line holds the XXH3-64 of all
+ * bytes before it. Both are compared as text, so every flipped bit is detected. The report of one
  * rank is a manifest of its own shards.
  */
 #ifndef SL_CKPT_MANIFEST_H
@@ -32,14 +32,14 @@ enum { SL_CKPT_FILE_NAME = 48 };
 const char *sl_ckpt_shard_name(enum sl_ckpt_group group, int rank, int ranks,
                                char out[SL_CKPT_FILE_NAME]);
 
-/* Reads a text that is writable and outlives `out`: strings stay in it. Arrays are in the arena;
- * they are sized after a check against the length of the text. */
+/* `text` is writable and outlives `out`, which points into it. Arrays are in the arena; a count that
+ * does not fit the length of the text is refused before allocation. */
 SL_MUST_CHECK sl_err sl_ckpt_manifest_read(const char *file, char *text, size_t length,
                                            struct sl_arena *arena, struct sl_ckpt_manifest *out);
 /* Sets out->hash. */
 void sl_ckpt_manifest_put(struct sl_text *text, struct sl_ckpt_manifest *manifest);
 
-/* Several reports as one manifest; step, seed and cursor must agree, no tensor may come twice. */
+/* Merges reports. Step, seed and cursor must agree; tensor names must be unique. */
 SL_MUST_CHECK sl_err sl_ckpt_manifest_merge(const struct sl_ckpt_manifest *parts, int count,
                                             struct sl_arena *arena, struct sl_ckpt_manifest *out);
 

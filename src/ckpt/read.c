@@ -1,4 +1,4 @@
-/* Checkpoints, the reading half: find it, check it, hand out tensors by name. */
+/* Reading a checkpoint: find it, check it, read tensors by name. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/hash.h"
 #include "ckpt/files.h"
@@ -23,7 +23,7 @@ static sl_err find_step(const char *root, int64_t step, struct sl_arena *arena, 
     struct sl_ckpt_names names;
     SL_TRY(sl_ckpt_names(root, arena, &names));
     *out = NULL;
-    for (int64_t i = 0; i < names.count; i++) { /* ascending: the last one wins */
+    for (int64_t i = 0; i < names.count; i++) { /* ascending: the last one counts */
         int64_t found = sl_ckpt_dir_step(names.at[i]);
         if (found >= 0 && (step < 0 || found == step))
             *out = names.at[i];
@@ -170,7 +170,7 @@ void sl_ckpt_close(struct sl_ckpt *ckpt) {
     free(ckpt);
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 const char *sl_ckpt_dir(const struct sl_ckpt *ckpt) { return ckpt->dir; }
 int64_t sl_ckpt_step(const struct sl_ckpt *ckpt) { return ckpt->manifest.step; }
@@ -274,14 +274,14 @@ out:
     return err;
 }
 
-/* The part of a stream that is wanted. */
-struct slice {
+/* The requested part of a stream. */
+struct row_slice {
     int64_t at, begin, end; /* in bytes of the tensor */
     char *out;
 };
 
 static sl_err put_slice(void *ctx, const void *bytes, int64_t size) {
-    struct slice *slice = ctx;
+    struct row_slice *slice = ctx;
     int64_t from = slice->begin > slice->at ? slice->begin - slice->at : 0;
     int64_t to = slice->end - slice->at < size ? slice->end - slice->at : size;
     if (from < to)
@@ -295,7 +295,7 @@ sl_err sl_ckpt_read_rows(const struct sl_ckpt *ckpt, const struct sl_ckpt_tensor
                          int64_t first, int64_t count, void *out) {
     SL_ASSERT(tensor->rank > 0 && first >= 0 && count >= 0 && first <= tensor->dim[0] - count);
     int64_t row_bytes = tensor->dim[0] ? sl_ckpt_tensor_bytes(tensor) / tensor->dim[0] : 0;
-    struct slice slice = {0, first * row_bytes, (first + count) * row_bytes, out};
+    struct row_slice slice = {0, first * row_bytes, (first + count) * row_bytes, out};
     return sl_ckpt_stream(ckpt, tensor, &slice, put_slice);
 }
 

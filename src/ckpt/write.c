@@ -1,11 +1,11 @@
-/* Checkpoints, the writing half.
+/* Writing a checkpoint.
  *
  *   BEGUN --put, note--> BEGUN --write--> WRITTEN --commit (rank 0)--> COMMITTED --end-->
  *
  * Invariants that make a kill harmless:
  *  1. Nothing outside .tmp-* is touched before every byte of the new checkpoint is on the disk.
- *  2. A directory called step-* was renamed into place whole; it is never written to again, and to
- *     delete it it is first renamed to .tmp-*.
+ *  2. A directory step-* is complete when it is renamed to that name. It is never written again; to
+ *     delete it, it is first renamed to .tmp-*.
  *  3. `latest` is replaced by rename, after the directory it names is durable.
  *  4. The directory that `latest` names is never renamed or deleted. */
 #include "base/hash.h"
@@ -25,7 +25,7 @@ struct sl_ckpt_writer {
     const char *root, *temporary; /* RUN/ckpt, RUN/ckpt/.tmp-step-... */
     SL_VEC(struct sl_ckpt_item) items;
     struct sl_ckpt_manifest manifest; /* of this rank */
-    void *chunk;                      /* for items without memory of their own */
+    void *chunk;                      /* buffer for items with read() */
 };
 
 const char *sl_ckpt_part_name(struct sl_arena *arena, const char *name, const char *part) {
@@ -106,7 +106,7 @@ static struct sl_st_tensor tensor_of(const struct sl_ckpt_item *item) {
     return out;
 }
 
-/* The bytes of one item, hashed on their way. */
+/* Writes and hashes the bytes of one item. */
 static sl_err write_item(struct sl_ckpt_writer *writer, struct sl_st_writer *st,
                          const struct sl_ckpt_item *item, uint64_t *hash) {
     int64_t left = sl_st_size_bytes(item->dtype, item->rank, item->dim), from = 0;
@@ -138,7 +138,7 @@ static sl_err write_items(struct sl_ckpt_writer *writer, struct sl_st_writer *st
     return SL_OK;
 }
 
-/* Header, data, fsync. place[k] is the item announced as the k-th. */
+/* Header, data, fsync. place[k] is the k-th item of the header. */
 static sl_err write_shard(struct sl_ckpt_writer *writer, enum sl_ckpt_group group, uint64_t *hashes,
                           struct sl_ckpt_shard *out) {
     char name[SL_CKPT_FILE_NAME];
@@ -206,7 +206,7 @@ sl_err sl_ckpt_write(struct sl_ckpt_writer *writer, struct sl_text *report) {
     int32_t shard_of[SL_CKPT_GROUPS] = {0};
     SL_ASSERT(!manifest->shards);
     for (int64_t i = 0; i < writer->items.count; i++)
-        hashes[i] = sl_hash("", 0); /* of those without elements, which have no bytes to come */
+        hashes[i] = sl_hash("", 0); /* for tensors without elements */
     manifest->shards = SL_NEW(&writer->arena, struct sl_ckpt_shard, SL_CKPT_GROUPS);
     for (int64_t i = 0; i < writer->items.count && !writer->chunk; i++)
         if (!writer->items.at[i].data)
@@ -250,8 +250,8 @@ static sl_err merge_reports(struct sl_ckpt_writer *writer, const struct sl_str *
     return SL_OK;
 }
 
-/* Files of an earlier, killed attempt with another number of writers. */
-static sl_err remove_strangers(struct sl_ckpt_writer *writer,
+/* Removes files of a killed save with another number of writers. */
+static sl_err remove_leftovers(struct sl_ckpt_writer *writer,
                                const struct sl_ckpt_manifest *manifest) {
     struct sl_ckpt_names names;
     SL_TRY(sl_ckpt_names(writer->temporary, &writer->arena, &names));
@@ -270,7 +270,7 @@ static sl_err remove_strangers(struct sl_ckpt_writer *writer,
     return SL_OK;
 }
 
-/* Take a directory away: by rename first, so that half of it is never seen. */
+/* Deletes a directory; renames it first, so that no reader sees half of it. */
 static sl_err discard(struct sl_ckpt_writer *writer, const char *name) {
     const char *from = sl_arena_printf(&writer->arena, "%s/%s", writer->root, name);
     const char *to = sl_arena_printf(&writer->arena, "%s/.tmp-old-%s", writer->root, name);
@@ -280,8 +280,8 @@ static sl_err discard(struct sl_ckpt_writer *writer, const char *name) {
     return SL_OK;
 }
 
-/* step-N; or step-N.k when a directory of that name must not be touched: it is what `latest` names,
- * or, without a readable `latest`, what a reader would fall back to. */
+/* step-N; or step-N.k if a directory of that name must stay: `latest` names it, or, without a
+ * readable `latest`, a reader falls back to it. */
 static sl_err choose_name(struct sl_ckpt_writer *writer, const char **out) {
     struct sl_ckpt_latest latest;
     if (sl_ckpt_latest_read(writer->root, &writer->arena, &latest) != SL_OK)
@@ -296,7 +296,7 @@ static sl_err choose_name(struct sl_ckpt_writer *writer, const char **out) {
         if (!sl_file_exists(path))
             return SL_OK;
         if (latest.name && strcmp(latest.name, *out) != 0)
-            return discard(writer, *out); /* from a save that was killed, or before a roll-back */
+            return discard(writer, *out); /* left by a killed save or a roll-back */
     }
     return sl_fail(SL_ERR_SYSTEM, "%s: no free name for step %lld", writer->root,
                    (long long)writer->options.step);
@@ -321,7 +321,7 @@ out:
     return err;
 }
 
-/* The checkpoint is durable; what cannot be removed now is removed the next time. */
+/* Removes old checkpoints; the next save retries failures. */
 static void prune(struct sl_ckpt_writer *writer, const char *kept) {
     struct sl_ckpt_names names;
     int older = 0;
@@ -354,7 +354,7 @@ sl_err sl_ckpt_commit(struct sl_ckpt_writer *writer, const struct sl_str *report
     SL_TRY_OUT(sl_ckpt_write_file(
         writer->files, sl_arena_printf(&writer->arena, "%s/manifest.json", writer->temporary),
         &text));
-    SL_TRY_OUT(remove_strangers(writer, &manifest));
+    SL_TRY_OUT(remove_leftovers(writer, &manifest));
     SL_TRY_OUT(choose_name(writer, &name));
     SL_TRY_OUT(publish(writer, name, manifest.hash));
     prune(writer, name);

@@ -1,26 +1,26 @@
-/* The actions of a pipeline: passes and messages. Steps and reductions are in pipe_step.c. */
+/* The actions of a pipeline: passes and messages. Steps and reductions are in step.c. */
+#include "pipe/reporter.h"
 #include "pipe/scale.h"
 #include "pipe/state.h"
-#include "pipe/tell.h"
 
 #include "sched/deps.h"
 
-static struct sl_seat_state *seat_of(struct sl_pipe_worker *w, int stage) {
+static struct sl_pipe_seat *seat_of(struct sl_pipe_worker *w, int stage) {
     return w->pipe->seat_at[sl_sched_seat(w->pipe->config.plan, stage, w->index)];
 }
 
 struct where { /* a micro-batch on a seat */
-    struct sl_seat_state *seat;
+    struct sl_pipe_seat *seat;
     const struct sl_program *program;
     enum sl_worker_program which;
     int64_t iteration;
     int32_t index;        /* within the iteration */
-    int64_t offset;       /* first sample, from that of the iteration */
+    int64_t offset;       /* first sample, relative to the iteration */
     int64_t first, count; /* samples */
     int slot;
 };
 
-static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *seat, int32_t micro) {
+static struct where locate(const struct sl_pipe *pipe, struct sl_pipe_seat *seat, int32_t micro) {
     const struct sl_sched *sched = pipe->sched;
     int32_t micros = sched->micros[seat->stage];
     struct where at = {.seat = seat, .iteration = micro / micros, .index = micro % micros};
@@ -29,7 +29,7 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *sea
     at.count = sl_sched_samples(sched, seat->stage, micro);
     at.which = sl_run_worker_program_for(seat->train.worker, at.count);
     at.slot = sl_sched_deps_ordinal(sched, seat->stage, micro) % seat->slots;
-    if (sched->rule == SL_RULE_FORWARD) { /* evaluation: validation samples, in a slot of its own */
+    if (sched->rule == SL_RULE_FORWARD) { /* evaluation: validation samples, separate slot */
         at.first = at.offset;
         at.which = SL_WORKER_EVAL;
         at.slot = seat->train.worker->slots;
@@ -38,11 +38,11 @@ static struct where locate(const struct sl_pipe *pipe, struct sl_seat_state *sea
     return at;
 }
 
-/* One way over an edge, as one end sees it. */
+/* One direction of an edge, seen from one end. */
 struct way {
     const struct sl_ports *ports;
     int edge, peer; /* peer: stage at the other end */
-    struct sl_link *link;
+    struct sl_pipe_edge *link;
     bool grad;
 };
 
@@ -56,11 +56,10 @@ static struct way way_of(const struct sl_pipe *pipe, const struct where *at, int
     return (struct way){ports, edge, peer, &pipe->links[edge], grad};
 }
 
-/* The ports of one edge, in the order both ends agree on: the samples of a piece to a message or
- * from one. Waits until they are there: what is copied from may be overwritten, and what is copied
- * to may be read, by others. */
+/* Copies the samples of a piece to or from a message, port by port; both ends use the same order of
+ * ports. Waits for the copy: afterwards the source may be overwritten and the target read. */
 static sl_err copy_piece(const struct where *at, const struct way *way,
-                         const struct sl_piece *piece, char *message, bool out) {
+                         const struct sl_pipe_piece *piece, char *message, bool out) {
     struct sl_device *device = at->seat->train.device;
     bool whole = piece->count == at->count;
     for (int i = 0; i < way->ports->count; i++) {
@@ -79,7 +78,7 @@ static sl_err copy_piece(const struct where *at, const struct way *way,
 }
 
 static int64_t piece_bytes(const struct where *at, const struct way *way,
-                           const struct sl_piece *piece) {
+                           const struct sl_pipe_piece *piece) {
     int64_t bytes = 0;
     for (int i = 0; i < way->ports->count; i++)
         if (way->ports->at[i].peer == way->peer)
@@ -87,53 +86,53 @@ static int64_t piece_bytes(const struct where *at, const struct way *way,
     return piece->count == at->count ? bytes : bytes / at->count * piece->count;
 }
 
-/* For whoever asks what this worker waits for: the worker at the other end of a piece. */
-static void note_wait(struct sl_pipe_worker *w, const struct way *way, const struct sl_piece *piece,
-                      enum sl_wait wait) {
+/* Publishes that this worker waits for the worker at the other end of a piece. */
+static void publish_wait(struct sl_pipe_worker *w, const struct way *way,
+                         const struct sl_pipe_piece *piece, enum sl_wait wait) {
     const struct sl_plan *plan = w->pipe->config.plan;
     const struct sl_edge *e = &plan->edges[way->edge];
     int width = plan->stages[e->to].width;
     bool to = way->peer == e->to;
-    struct sl_wait_note note = {.wait = wait, .grad = way->grad, .of = way->edge};
+    struct sl_pipe_wait note = {.wait = wait, .grad = way->grad, .of = way->edge};
     note.peer = plan->stages[way->peer].workers[to ? piece->pair % width : piece->pair / width];
     note.peer_micro = to ? piece->to : piece->from;
-    sl_pipe_note_wait(w, note);
+    sl_pipe_status_wait(w, note);
 }
 
-static sl_err take_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
-                         const struct sl_piece *piece) {
+static sl_err receive_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
+                            const struct sl_pipe_piece *piece) {
     struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     struct sl_message message;
     int64_t before = sl_pipe_clock(w);
-    note_wait(w, way, piece, SL_WAIT_MESSAGE);
+    publish_wait(w, way, piece, SL_WAIT_MESSAGE);
     SL_TRY(sl_comm_channel_receive(channel, n, &message));
-    sl_pipe_note_go(w);
+    sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
-    sl_pipe_note_arrival(w->pipe, way->link, way->grad,
-                         at->iteration * way->link->piece_count + (piece - way->link->pieces),
-                         message.arrived_ns);
+    sl_pipe_trace_arrival(w->pipe, way->link, way->grad,
+                          at->iteration * way->link->piece_count + (piece - way->link->pieces),
+                          message.arrived_ns);
     SL_TRY(copy_piece(at, way, piece, (char *)(uintptr_t)message.at, false));
     return sl_comm_channel_release(channel, n);
 }
 
-static sl_err give_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
-                         const struct sl_piece *piece) {
+static sl_err send_piece(struct sl_pipe_worker *w, const struct where *at, const struct way *way,
+                         const struct sl_pipe_piece *piece) {
     struct sl_channel *channel = (way->grad ? way->link->grads : way->link->acts)[piece->pair];
     int64_t n = at->iteration * way->link->per_iteration[piece->pair] + piece->number;
     int64_t before = sl_pipe_clock(w);
     char *message;
-    note_wait(w, way, piece, SL_WAIT_PLACE);
+    publish_wait(w, way, piece, SL_WAIT_PLACE);
     SL_TRY(sl_comm_channel_reserve(channel, n, &message));
-    sl_pipe_note_go(w);
+    sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     SL_TRY(copy_piece(at, way, piece, message, true));
     return sl_comm_channel_send(channel, n, piece_bytes(at, way, piece));
 }
 
-/* Before a pass: what it reads from its neighbours. After it: what they read, before its slot may
- * be used again. A channel has the places of both ends' buffers, so that giving waits no longer
- * than the schedule's SEND would, which is then done already. */
+/* Before a pass: receives its inputs. After it: sends its outputs, before its slot may be reused. A
+ * channel has the buffers of both ends, so sending waits no longer than the schedule's SEND, which
+ * has nothing left to do. */
 static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bool grad, bool out) {
     const struct sl_stage *stage = &w->pipe->config.plan->stages[at->seat->stage];
     bool at_from = grad != out; /* activations leave and gradients arrive at the edge's start */
@@ -143,15 +142,15 @@ static sl_err move_messages(struct sl_pipe_worker *w, const struct where *at, bo
         struct way way = way_of(w->pipe, at, edge, grad, out);
         const int32_t *begins = at_from ? way.link->of_from : way.link->of_to;
         for (int32_t p = begins[at->index]; p < begins[at->index + 1]; p++)
-            SL_TRY(out ? give_piece(w, at, &way, &way.link->pieces[p])
-                       : take_piece(w, at, &way, &way.link->pieces[p]));
+            SL_TRY(out ? send_piece(w, at, &way, &way.link->pieces[p])
+                       : receive_piece(w, at, &way, &way.link->pieces[p]));
     }
     return SL_OK;
 }
 
-/* How many items of the iteration's batch count, for seeds and losses. */
+/* Counts the items of the iteration's batch that seeds and losses use. */
 static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
-    struct sl_seat_state *seat = at->seat;
+    struct sl_pipe_seat *seat = at->seat;
     if (seat->counted == at->iteration)
         return SL_OK;
     int64_t first = pipe->start_sample + at->iteration * pipe->train.batch;
@@ -173,12 +172,12 @@ static struct sl_pass pass_of(struct sl_pipe_worker *w, const struct where *at,
         .accumulate = at->seat->filled >> action->grad_slot & 1,
         .seed = sl_run_train_seed(pipe->train.seed, pipe->start_step + at->iteration),
         .first_sample = at->first,
-        .after = between ? sl_pipe_between : NULL,
+        .after = between ? sl_pipe_reduce_after_instr : NULL,
         .ctx = w,
     };
 }
 
-/* Stages may have losses of their own: each term has its place, and they are added at the end. */
+/* Several stages may have losses: each term has its own element; they are added at the end. */
 static double *loss_terms(const struct sl_pipe *pipe, const struct where *at) {
     int64_t micro = at->iteration * pipe->max_micros + at->index;
     return pipe->loss_terms + micro * pipe->train.graph->losses.count;
@@ -202,7 +201,7 @@ static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action)
 static sl_err add_loss_terms(struct sl_pipe *pipe, const struct where *at,
                              const struct sl_feed *feed) {
     SL_TRY(sl_run_train_loss_terms(&at->seat->train, feed, loss_terms(pipe, at)));
-    sl_pipe_tell_losses(pipe, at->iteration);
+    sl_pipe_reporter_add_losses(pipe, at->iteration);
     return SL_OK;
 }
 
@@ -217,16 +216,16 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
     at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
     SL_TRY(sl_run_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
-    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
+    SL_TRY(sl_pipe_staleness_pass(w->pipe, at.seat, action));
     SL_TRY(sl_run_worker_pass(at.seat->train.worker, &pass));
     if (at.program->losses.count)
         SL_TRY(add_loss_terms(w->pipe, &at, &feed));
     return move_messages(w, &at, false, true);
 }
 
-/* While the gradient is on its way. Devices that run phases as a whole, and passes that are run
- * twice, compute again with the backward pass. */
-static sl_err act_again(struct sl_pipe_worker *w, const struct sl_action *action) {
+/* RECOMPUTE runs while the gradient is in transit. Devices that run phases as a whole, and audited
+ * passes, recompute within the backward pass instead. */
+static sl_err act_recompute(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_R);
     if (w->device->row->whole || at.seat->train.worker->audit)
@@ -236,9 +235,9 @@ static sl_err act_again(struct sl_pipe_worker *w, const struct sl_action *action
     return sl_run_worker_pass(at.seat->train.worker, &pass);
 }
 
-/* Has it been computed again? Lowering puts RECOMPUTE right before its pass. What lay between would
- * overwrite WORK, and again once more is no way out: its temporaries lie over what it has read. */
-static bool take_again(struct sl_pipe_worker *w, const struct sl_action *action) {
+/* Was the pass recomputed already? Lowering puts RECOMPUTE right before its pass: an action between
+ * them would overwrite WORK. A recompute cannot run twice: its temporaries overwrite its inputs. */
+static bool take_recompute(struct sl_pipe_worker *w, const struct sl_action *action) {
     const struct sl_action *recompute = &w->recompute;
     bool done = w->has_recompute;
     SL_ASSERT(!done || (recompute->stage == action->stage && recompute->micro == action->micro &&
@@ -253,20 +252,20 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
                           : action->kind == SL_BACKWARD_INPUT ? SL_PHASE_I
                                                               : SL_PHASE_W;
     struct sl_pass pass = pass_of(w, &at, action, phase);
-    pass.recompute_done = take_again(w, action);
+    pass.recompute_done = take_recompute(w, action);
     if (action->kind != SL_BACKWARD_WEIGHT)
         SL_TRY(move_messages(w, &at, true, false));
-    SL_TRY(sl_pipe_watch_pass(w->pipe, at.seat, action));
+    SL_TRY(sl_pipe_staleness_pass(w->pipe, at.seat, action));
     if (action->kind != SL_BACKWARD_INPUT)
-        sl_pipe_complete(w, at.seat, action, &pass);
+        sl_pipe_reduce_before_pass(w, at.seat, action, &pass);
     SL_TRY(sl_run_worker_pass(at.seat->train.worker, &pass));
     if (action->kind != SL_BACKWARD_INPUT)
         at.seat->filled |= (uint64_t)1 << action->grad_slot;
-    SL_TRY(sl_pipe_completed(w));
+    SL_TRY(sl_pipe_reduce_after_pass(w));
     return action->kind == SL_BACKWARD_WEIGHT ? SL_OK : move_messages(w, &at, true, true);
 }
 
-/* A channel receives into its free places and is sent to by the pass. */
+/* SEND and RECV: passes send, and a channel receives into its free places. */
 static sl_err act_nothing(struct sl_pipe_worker *w, const struct sl_action *action) {
     (void)w;
     (void)action;
@@ -278,7 +277,7 @@ static sl_err (*const actions[SL_KIND_COUNT])(struct sl_pipe_worker *, const str
     [SL_BACKWARD] = act_backward,
     [SL_BACKWARD_INPUT] = act_backward,
     [SL_BACKWARD_WEIGHT] = act_backward,
-    [SL_RECOMPUTE] = act_again,
+    [SL_RECOMPUTE] = act_recompute,
     [SL_SEND] = act_nothing,
     [SL_RECV] = act_nothing,
     [SL_REDUCE] = sl_pipe_reduce,

@@ -1,6 +1,6 @@
-/* Memory that the seats of a worker take turns with: they run on one thread, one action after the
- * other, and nothing in it lasts longer than an action but what RECOMPUTE leaves for the pass right
- * behind it. The verifier counts the largest, so there is one of each. */
+/* Memory that the seats of a worker share. They run on one thread, action by action. Its contents
+ * last for one action, except that a RECOMPUTE leaves values for the pass right after it. The
+ * verifier counts the largest request, so there is one area of each kind. */
 #include "pipe/state.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ void sl_pipe_close_areas(struct sl_pipe_worker *w) {
     w->device->row->free(w->device, w->areas.scratch);
 }
 
-int64_t sl_pipe_bytes_here(const struct sl_pipe_worker *w) {
+int64_t sl_pipe_worker_bytes(const struct sl_pipe_worker *w) {
     int64_t bytes = w->areas.bytes;
     for (int i = 0; i < w->seat_count; i++)
         bytes += w->seats[i].train.worker->bytes;

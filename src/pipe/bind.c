@@ -34,13 +34,13 @@ static void warn_of_crowd(const struct sl_bind_rank *ranks, int count, int rank,
     int64_t first, all;
     sl_pipe_bind_share(ranks, count, rank, &first, &all);
     all *= threads;
-    sl_log_warn("rank %d: %lld threads share %lld of the computer's %lld processors, all it may "
+    sl_log_warn("rank %d: %lld threads share %lld of the host's %lld CPUs, all it may "
                 "use%s",
                 rank, (long long)all, (long long)here->have, (long long)here->online,
                 count > 1 ? ": if mpirun has bound it, try its '--bind-to none' or "
                             "'--map-by slot:PE=THREADS'"
-                          : " (taskset or a control group); use fewer stages or `threads`, or give "
-                            "it more");
+                          : " (taskset or a control group); use fewer stages or threads, or give "
+                            "it more CPUs");
 }
 
 static sl_err ask_ranks(struct sl_comm *comm, int workers, int threads, int64_t *first,
@@ -77,7 +77,7 @@ sl_err sl_pipe_bind_choose(struct sl_comm *comm, enum sl_bind_mode mode, int wor
     if (need > have && mode == SL_BIND_CORES)
         return sl_fail(SL_ERR_REFUSED,
                        "`bind` cores: %lld workers of %d threads need %lld cores, and rank %d may "
-                       "use %lld here; use fewer threads or `bind` none",
+                       "use %lld; use fewer threads or `bind` none",
                        (long long)all, threads, (long long)need, comm->rank, (long long)have);
     if (need > have || (mode == SL_BIND_AUTO && 2 * need < have))
         return SL_OK;

@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both runs, side by side. */
+/* The two runs that are compared. */
 struct pair {
     const struct sl_check_config *config;
     struct sl_check_report *report;
     struct sl_train_config train; /* of one worker */
-    struct sl_train *one;         /* or, where stages have replicas or sizes of their own: */
+    struct sl_train *one;         /* or, with replicas or several micro-batch sizes: */
     struct sl_serial *serial;
     struct sl_pipe *pipe;
     struct sl_step_report *ones, *pipes; /* [steps] */
-    sl_err err;                          /* of fetching what is compared */
+    sl_err err;                          /* of a download */
 };
 
 static void close_pair(struct pair *p) {
@@ -28,7 +28,7 @@ static void close_pair(struct pair *p) {
     free(p->pipes);
 }
 
-/* Do the sums of this plan go in the order of one worker? */
+/* Does this plan add gradients in the order of one worker? */
 static bool is_plain(const struct sl_plan *plan) {
     for (int s = 0; s < plan->stage_count; s++)
         if (plan->stages[s].width > 1 || plan->stages[s].micro_size != plan->stages[0].micro_size)
@@ -40,7 +40,7 @@ static const struct sl_worker *reference(const struct pair *p, int stage) {
     return p->one ? p->one->worker : sl_run_serial_worker(p->serial, stage);
 }
 
-/* A check looks for other bits, not for stalls, and may share its cores with many. */
+/* A check looks for different bits, not for stalls, and its cores may be shared. */
 static const int64_t stall_ns = 300000000000;
 
 static sl_err open_pair(struct pair *p) {
@@ -83,7 +83,7 @@ static sl_err fetch(struct sl_device *device, const float *from, int64_t count, 
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* Piece by piece; false after an error too, which p->err then holds. */
+/* Compares in pieces. Also false after an error, which p->err then holds. */
 static bool same_tensor(struct pair *p, const struct tensor *t) {
     struct sl_check_report *r = p->report;
     float pipe[PIECE], one[PIECE];
@@ -187,7 +187,7 @@ static bool same_losses(struct pair *p, int64_t first, int64_t count) {
     return true;
 }
 
-/* Every rank has compared the stages it holds: what counts is the first of them all. */
+/* The result of one rank, which compares its own stages; the first difference of all ranks counts. */
 struct finding {
     int64_t differs, tensors, elements, kind, stage, element;
     double pipe, one;
@@ -247,7 +247,7 @@ static sl_err share_report(struct pair *p, bool *same) {
     return err;
 }
 
-/* `count` steps of both from step `first` (0-based) on, then compare. */
+/* Runs `count` steps of both from step `first` (0-based), then compares. */
 static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same) {
     for (int64_t i = first; i < first + count; i++)
         SL_TRY(p->one ? sl_run_train_step(p->one, &p->ones[i])
@@ -269,7 +269,7 @@ static sl_err run_steps(struct pair *p, int64_t first, int64_t count, bool *same
 static sl_err refuse_asynchronous(const struct sl_check_config *c) {
     const struct sl_schedule *schedule = sl_sched_row_find(c->pipe.schedule);
     if (!schedule || schedule->rule == SL_RULE_SYNC || schedule->rule == SL_RULE_FORWARD)
-        return SL_OK; /* what is unknown or makes no steps is refused when opening */
+        return SL_OK; /* sl_pipe_open refuses unknown schedules and those without steps */
     return sl_fail(SL_ERR_REFUSED,
                    "schedule '%s' is asynchronous: its passes read older weights than those of one "
                    "worker, so the results differ by design; only synchronous schedules can be "
@@ -282,7 +282,7 @@ static sl_err check_whole(struct pair *p, bool *same) {
     return run_steps(p, 0, p->config->pipe.train->steps, same);
 }
 
-/* A report without a step when single steps show no difference. */
+/* Leaves report->step 0 if single steps show no difference. */
 static sl_err find_step(struct pair *p) {
     struct sl_check_report whole = *p->report;
     bool same = true;

@@ -1,8 +1,10 @@
-/* Is a pipeline the same as one worker, bit for bit? Where stages have replicas or micro-batches of
- * their own sizes, one worker means the same stages in one thread (run/serial.h). Both run the same
- * steps on the same data; then weights, statistics, optimizer state and losses are compared. When
- * they differ, both run again step by step, to find the first step, and in it the first stage and
- * tensor. */
+/* A check compares a pipeline with one worker, bit for bit.
+ *
+ *   run both, same steps, same data -> compare weights, statistics, optimizer state, losses
+ *   different?  run both step by step -> the first step, stage and tensor that differ
+ *
+ * If stages have replicas or different micro-batch sizes, the reference is the same stages in one
+ * thread (run/serial.h). */
 #ifndef SL_PIPE_CHECK_H
 #define SL_PIPE_CHECK_H
 
@@ -26,16 +28,16 @@ enum sl_check_kind {
 
 struct sl_check_report {
     int64_t tensors, elements; /* compared */
-    enum sl_check_kind kind;   /* what differs first; SAME: nothing does */
-    int64_t step;              /* from 1; 0: not in runs of single steps */
+    enum sl_check_kind kind;   /* first difference; SAME: none */
+    int64_t step;              /* from 1; 0: single steps showed no difference */
     int stage;                 /* -1: a loss */
     const char *tensor;        /* name in the model, or of the loss; lives as long as the graph */
     int64_t element;
-    double pipe, one; /* its values */
+    double pipe, one; /* the two values */
 };
 
-/* SL_OK whether they differ or not. SL_ERR_REFUSED for asynchronous schedules, which differ by design.
- */
+/* SL_OK whether they differ or not. SL_ERR_REFUSED for asynchronous schedules, which differ by
+ * design. */
 SL_MUST_CHECK sl_err sl_pipe_check(const struct sl_check_config *config,
                                    struct sl_check_report *report);
 

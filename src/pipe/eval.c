@@ -1,8 +1,8 @@
-/* Evaluation in the pipeline: the workers that train run a schedule of forwards alone, in their own
- * memory and on their newest weights, and come to the loss that one worker would have come to.
+/* Evaluation in the pipeline: the workers run a schedule of forward passes in their training memory,
+ * on their newest weights. The loss is bit-identical to that of one worker.
  *
- * It has a schedule and channels of its own. For its duration they take the place of those of
- * training; pipe_act.c sees by the schedule's rule what is going on. */
+ * Evaluation has its own schedule and channels, which replace those of training while it runs; act.c
+ * recognises it by the schedule's rule. */
 #include "pipe/state.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A micro-batch of the largest stage, or of several when sizes do not divide each other. */
+/* The least common multiple of the stages' micro-batch sizes. */
 static int64_t unit_of(const struct sl_plan *plan) {
     int64_t unit = 1;
     for (int s = 0; s < plan->stage_count; s++) {
@@ -28,25 +28,25 @@ static int64_t unit_of(const struct sl_plan *plan) {
 }
 
 /* Exchanges training's schedule, channels and batch with evaluation's. */
-static void swap_course(struct sl_pipe *pipe) {
-    struct sl_course now = {pipe->sched, pipe->links, pipe->train.batch, pipe->max_micros,
-                            pipe->config.trace};
-    pipe->sched = pipe->other.sched;
-    pipe->links = pipe->other.links;
-    pipe->train.batch = pipe->other.batch;
-    pipe->max_micros = pipe->other.max_micros;
-    pipe->config.trace = pipe->other.trace;
-    pipe->other = now;
+static void swap_programs(struct sl_pipe *pipe) {
+    struct sl_pipe_program now = {pipe->sched, pipe->links, pipe->train.batch, pipe->max_micros,
+                                  pipe->config.trace};
+    pipe->sched = pipe->inactive.sched;
+    pipe->links = pipe->inactive.links;
+    pipe->train.batch = pipe->inactive.batch;
+    pipe->max_micros = pipe->inactive.max_micros;
+    pipe->config.trace = pipe->inactive.trace;
+    pipe->inactive = now;
 }
 
 sl_err sl_pipe_open_eval(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
-    struct sl_course *eval = &pipe->other;
+    struct sl_pipe_program *eval = &pipe->inactive;
     if (!sl_pipe_evaluates(pipe))
         return SL_OK;
     if (sl_run_eval_samples(&pipe->train, pipe->train.eval_samples, unit_of(plan), &eval->batch) !=
         SL_OK)
-        return SL_OK; /* said when an evaluation is asked for */
+        return SL_OK; /* sl_pipe_eval reports it */
     struct sl_sched_opts opts = {.schedule = "forward", .batch = eval->batch};
     SL_TRY(sl_sched_build(&pipe->arena, plan, &opts, &eval->sched));
     for (int s = 0; s < plan->stage_count; s++)
@@ -55,9 +55,9 @@ sl_err sl_pipe_open_eval(struct sl_pipe *pipe) {
     for (int i = 0; i < plan->seat_count; i++)
         if (pipe->seat_at[i])
             sl_run_scores_open(&pipe->seat_at[i]->train, &pipe->seat_at[i]->scores);
-    swap_course(pipe);
+    swap_programs(pipe);
     sl_err err = sl_pipe_open_links(pipe);
-    swap_course(pipe);
+    swap_programs(pipe);
     return err;
 }
 
@@ -65,9 +65,9 @@ void sl_pipe_close_eval(struct sl_pipe *pipe) {
     for (int i = 0; pipe->seat_at && i < pipe->config.plan->seat_count; i++)
         if (pipe->seat_at[i])
             sl_run_scores_close(&pipe->seat_at[i]->scores);
-    swap_course(pipe);
+    swap_programs(pipe);
     sl_pipe_close_links(pipe);
-    swap_course(pipe);
+    swap_programs(pipe);
 }
 
 /* Sums of all ranks; each term and each seat has one owner. */
@@ -100,7 +100,7 @@ static sl_err evaluate(struct sl_pipe *pipe, struct sl_eval_report *report) {
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
-        struct sl_seat_state *seat = pipe->seat_at[i];
+        struct sl_pipe_seat *seat = pipe->seat_at[i];
         if (!seat)
             continue;
         seat->scores.right = seat->scores.counted = 0;
@@ -118,9 +118,9 @@ sl_err sl_pipe_eval(struct sl_pipe *pipe, struct sl_eval_report *report) {
         return sl_fail(SL_ERR_REFUSED, "the pipeline was opened without evaluation");
     SL_TRY(sl_run_eval_samples(&pipe->train, pipe->train.eval_samples, unit_of(pipe->config.plan),
                                &samples));
-    swap_course(pipe);
+    swap_programs(pipe);
     sl_err err = evaluate(pipe, report);
-    swap_course(pipe);
+    swap_programs(pipe);
     report->dur_ns = sl_clock_ns() - start;
     return err;
 }

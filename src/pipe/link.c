@@ -10,17 +10,17 @@ static int rank_of(const struct sl_pipe *pipe, int worker) {
     return sl_comm_rank_of(pipe->comm, worker, pipe->config.plan->worker_count);
 }
 
-bool sl_pipe_is_here(const struct sl_pipe *pipe, int worker) {
+bool sl_pipe_is_local(const struct sl_pipe *pipe, int worker) {
     return rank_of(pipe, worker) == pipe->comm->rank;
 }
 
-/* ---- pieces: who shares which samples ---- */
+/* ---- pieces: samples that two micro-batches share ---- */
 
 static void count_pieces(const struct sl_pipe *pipe, const struct sl_edge *edge,
-                         struct sl_link *link) {
+                         struct sl_pipe_edge *link) {
     const struct sl_stage *from = &pipe->config.plan->stages[edge->from];
     const struct sl_stage *to = &pipe->config.plan->stages[edge->to];
-    struct sl_piece piece = {0};
+    struct sl_pipe_piece piece = {0};
     int32_t count = 0;
     while (piece.first < pipe->train.batch) {
         int64_t a = (piece.from + 1) * from->micro_size, b = (piece.to + 1) * to->micro_size;
@@ -37,11 +37,12 @@ static void count_pieces(const struct sl_pipe *pipe, const struct sl_edge *edge,
     }
 }
 
-static void open_pieces(struct sl_pipe *pipe, const struct sl_edge *edge, struct sl_link *link) {
+static void open_pieces(struct sl_pipe *pipe, const struct sl_edge *edge,
+                        struct sl_pipe_edge *link) {
     const struct sl_plan *plan = pipe->config.plan;
     int32_t a = pipe->sched->micros[edge->from], b = pipe->sched->micros[edge->to];
     link->pair_count = plan->stages[edge->from].width * plan->stages[edge->to].width;
-    link->pieces = SL_NEW(&pipe->arena, struct sl_piece, a + b);
+    link->pieces = SL_NEW(&pipe->arena, struct sl_pipe_piece, a + b);
     link->of_from = SL_NEW(&pipe->arena, int32_t, a + 2);
     link->of_to = SL_NEW(&pipe->arena, int32_t, b + 2);
     link->per_iteration = SL_NEW(&pipe->arena, int64_t, link->pair_count);
@@ -50,8 +51,9 @@ static void open_pieces(struct sl_pipe *pipe, const struct sl_edge *edge, struct
     count_pieces(pipe, edge, link);
 }
 
-/* The most pieces of a pair that one micro-batch has. */
-static int max_pieces(const struct sl_link *link, const int32_t *begins, int32_t micros, int pair) {
+/* Maximum number of pieces of a pair in one micro-batch. */
+static int max_pieces(const struct sl_pipe_edge *link, const int32_t *begins, int32_t micros,
+                      int pair) {
     int max = 0;
     for (int32_t j = 0; j < micros; j++) {
         int count = 0;
@@ -75,12 +77,12 @@ static struct ends ends_of(const struct sl_plan *plan, const struct sl_edge *edg
     return grad ? (struct ends){b, a} : (struct ends){a, b};
 }
 
-/* What the verifier proved to be enough, and counted in its bytes: the buffers of who reads and
- * those of who sends, which here are one ring. */
+/* Places that the verifier proved sufficient and counted: the buffers of reader and sender, here in
+ * one ring. */
 static int places_of(const struct sl_pipe *pipe, int e, int pair, bool grad) {
     const struct sl_plan *plan = pipe->config.plan;
     const struct sl_edge *edge = &plan->edges[e];
-    const struct sl_link *link = &pipe->links[e];
+    const struct sl_pipe_edge *link = &pipe->links[e];
     struct ends ends = ends_of(plan, edge, pair, grad);
     int from = max_pieces(link, link->of_from, pipe->sched->micros[edge->from], pair);
     int to = max_pieces(link, link->of_to, pipe->sched->micros[edge->to], pair);
@@ -104,20 +106,20 @@ static int64_t port_bytes(const struct sl_ports *ports, int peer) {
     return bytes;
 }
 
-/* Of the largest message, as the end that is here sees it: both have the same ports. 0 when neither
- * is. */
+/* Size of the largest message, from the ports of the local end; both ends have the same. 0: neither
+ * end is local. */
 static int64_t message_bytes(const struct sl_pipe *pipe, int e, struct ends ends, bool grad) {
     const struct sl_edge *edge = &pipe->config.plan->edges[e];
-    const struct sl_seat_state *sender = pipe->seat_at[ends.sender];
-    const struct sl_seat_state *here = sender ? sender : pipe->seat_at[ends.reader];
-    if (!here)
+    const struct sl_pipe_seat *sender = pipe->seat_at[ends.sender];
+    const struct sl_pipe_seat *local = sender ? sender : pipe->seat_at[ends.reader];
+    if (!local)
         return 0;
-    const struct sl_program *p = here->train.worker->programs[program_of(pipe)];
-    bool at_from = here->stage == edge->from;
+    const struct sl_program *p = local->train.worker->programs[program_of(pipe)];
+    bool at_from = local->stage == edge->from;
     const struct sl_ports *ports =
         at_from ? (grad ? &p->recv_grad : &p->send_act) : (grad ? &p->send_grad : &p->recv_act);
     int64_t max = 0;
-    const struct sl_link *link = &pipe->links[e];
+    const struct sl_pipe_edge *link = &pipe->links[e];
     for (int32_t i = 0; i < link->of_from[pipe->sched->micros[edge->from]]; i++)
         max = link->pieces[i].count > max ? link->pieces[i].count : max;
     return port_bytes(ports, at_from ? edge->to : edge->from) * max / p->samples;
@@ -125,10 +127,10 @@ static int64_t message_bytes(const struct sl_pipe *pipe, int e, struct ends ends
 
 static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
     const struct sl_plan *plan = pipe->config.plan;
-    struct sl_link *link = &pipe->links[e];
+    struct sl_pipe_edge *link = &pipe->links[e];
     struct ends ends = ends_of(plan, &plan->edges[e], pair, grad);
-    const struct sl_seat_state *reader = pipe->seat_at[ends.reader];
-    const struct sl_seat_state *sender = pipe->seat_at[ends.sender];
+    const struct sl_pipe_seat *reader = pipe->seat_at[ends.reader];
+    const struct sl_pipe_seat *sender = pipe->seat_at[ends.sender];
     int from = plan->seats[ends.sender].worker, to = plan->seats[ends.reader].worker;
     struct sl_channel_spec spec = {
         .from = rank_of(pipe, from),
@@ -140,7 +142,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int e, int pair, bool grad) {
         .ipc = sl_pipe_is_ipc(pipe, from, to),
     };
     if (reader && sender && spec.device->row != spec.sender->row)
-        spec.device = spec.sender = NULL; /* both reach the host's memory */
+        spec.device = spec.sender = NULL; /* both can read host memory */
     return sl_comm_channel_open(pipe->comm, &spec, grad ? &link->grads[pair] : &link->acts[pair]);
 }
 
@@ -158,8 +160,8 @@ static sl_err refuse_sizes(const struct sl_pipe *pipe, const struct sl_edge *edg
                    to->name, (long long)from->micro_size, (long long)to->micro_size);
 }
 
-/* Parts of a micro-batch are taken out of a value by samples: these must come first in it. Looks at
- * the graph, not at programs, so that all ranks come to the same answer. */
+/* A piece is a range of samples, so samples must be the first dimension of the value. Reads the graph
+ * instead of programs, so that all ranks get the same result. */
 static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *edge) {
     const struct sl_stage *stages = pipe->config.plan->stages;
     const struct sl_graph *graph = pipe->train.graph;
@@ -180,13 +182,13 @@ static sl_err check_samples(const struct sl_pipe *pipe, const struct sl_edge *ed
 
 sl_err sl_pipe_open_links(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
-    pipe->links = SL_NEW(&pipe->arena, struct sl_link, plan->edge_count + 1);
+    pipe->links = SL_NEW(&pipe->arena, struct sl_pipe_edge, plan->edge_count + 1);
     for (int e = 0; e < plan->edge_count; e++) {
         open_pieces(pipe, &plan->edges[e], &pipe->links[e]);
         SL_TRY(check_samples(pipe, &plan->edges[e]));
         for (int pair = 0; pair < pipe->links[e].pair_count; pair++) {
             if (pipe->links[e].per_iteration[pair] == 0)
-                continue; /* of many replicas most pairs never meet */
+                continue; /* with many replicas most pairs share no samples */
             SL_TRY(open_channel(pipe, e, pair, false));
             if (pipe->sched->rule != SL_RULE_FORWARD)
                 SL_TRY(open_channel(pipe, e, pair, true));
@@ -199,10 +201,10 @@ void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out) {
     const struct sl_plan *plan = pipe->config.plan;
     for (int e = 0; e < plan->edge_count; e++)
         for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
-            const struct sl_link *link = &pipe->links[e];
+            const struct sl_pipe_edge *link = &pipe->links[e];
             const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
             int reader = plan->seats[ends_of(plan, &plan->edges[e], i / 2, i % 2).reader].worker;
-            if (channel && sl_pipe_is_here(pipe, reader))
+            if (channel && sl_pipe_is_local(pipe, reader))
                 out[reader] += channel->spec.places * channel->spec.size_bytes;
         }
 }
@@ -210,7 +212,7 @@ void sl_pipe_add_message_bytes(const struct sl_pipe *pipe, int64_t *out) {
 sl_err sl_pipe_check_links(const struct sl_pipe *pipe) {
     for (int e = 0; e < pipe->config.plan->edge_count; e++)
         for (int i = 0; i < 2 * pipe->links[e].pair_count; i++) {
-            struct sl_link *link = &pipe->links[e];
+            struct sl_pipe_edge *link = &pipe->links[e];
             const struct sl_channel *channel = (i % 2 ? link->grads : link->acts)[i / 2];
             int need = channel ? places_of(pipe, e, i / 2, i % 2) : 0;
             if (channel && need > channel->spec.places)
@@ -231,8 +233,8 @@ static bool in_group(const struct sl_plan *plan, int group, int worker) {
     return false;
 }
 
-/* The uses of a tied parameter, in graph order: whose each one is. Replicas have added theirs up
- * before, so the first speaks for all. */
+/* The member that holds each use of a tied parameter, in graph order. Replicas are summed before, so
+ * replica 0 represents its stage. */
 static void list_terms(const struct sl_pipe *pipe, const struct sl_tie *tie, const int *member,
                        int *terms, struct sl_group_spec *spec) {
     const struct sl_graph *graph = pipe->train.graph;
@@ -251,7 +253,7 @@ static void list_replicas(const struct sl_pipe *pipe, int stage, const int *memb
                           struct sl_group_spec *spec) {
     const struct sl_stage *s = &pipe->config.plan->stages[stage];
     for (int r = 0; r < s->width; r++) {
-        const struct sl_seat_state *seat = pipe->seat_at[s->seat + r];
+        const struct sl_pipe_seat *seat = pipe->seat_at[s->seat + r];
         terms[spec->term_count++] = member[s->workers[r]];
         if (!seat)
             continue;
@@ -260,12 +262,12 @@ static void list_replicas(const struct sl_pipe *pipe, int stage, const int *memb
     spec->terms = terms;
 }
 
-/* All ranks open as many, whatever the parts are where the stage is. */
+/* All ranks open the same number of groups, even if the stage has fewer parts. */
 static sl_err open_parts(struct sl_pipe *pipe, int stage, struct sl_group_spec *spec) {
     const struct sl_stage *s = &pipe->config.plan->stages[stage];
     for (int k = 0; k < SL_PARTS; k++) {
         for (int r = 0; r < s->width; r++) {
-            const struct sl_seat_state *seat = pipe->seat_at[s->seat + r];
+            const struct sl_pipe_seat *seat = pipe->seat_at[s->seat + r];
             if (seat)
                 spec->sum_max = seat->parts.first[k + 1] - seat->parts.first[k];
         }
@@ -275,7 +277,7 @@ static sl_err open_parts(struct sl_pipe *pipe, int stage, struct sl_group_spec *
     return SL_OK;
 }
 
-/* Threads add up each other's memory as it is. */
+/* Threads add each other's memory directly, so their devices must be of one kind. */
 static sl_err check_kinds(const struct sl_pipe *pipe, struct sl_device *const *devices, int count) {
     for (int i = 1; i < count && pipe->own_comm; i++)
         if (devices[i]->row != devices[0]->row)
@@ -300,7 +302,7 @@ static sl_err open_group(struct sl_pipe *pipe, int group, struct sl_arena *scrat
         return SL_OK;
     for (int w = 0; w < plan->worker_count; w++) {
         member[w] = in_group(plan, group, w) ? spec.member_count : -1;
-        if (sl_pipe_is_here(pipe, w))
+        if (sl_pipe_is_local(pipe, w))
             pipe->workers[w].member[group] = member[w];
         if (member[w] < 0)
             continue;
@@ -336,7 +338,7 @@ sl_err sl_pipe_link(struct sl_pipe *pipe) {
     struct sl_arena scratch = {0};
     sl_err err = SL_OK;
     pipe->groups = SL_NEW(&pipe->arena, struct sl_group *, count + 1);
-    pipe->parts = SL_NEW(&pipe->arena, struct sl_part_groups, pipe->config.plan->stage_count);
+    pipe->parts = SL_NEW(&pipe->arena, struct sl_pipe_part_groups, pipe->config.plan->stage_count);
     SL_TRY_OUT(sl_pipe_open_links(pipe));
     SL_TRY_OUT(open_all(pipe, &scratch));
     for (int g = 0; g < count; g++)

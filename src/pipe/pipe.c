@@ -1,8 +1,8 @@
-/* A pipeline: opening, running a schedule, closing. */
+/* A pipeline: running a schedule. */
 #include "pipe/halt.h"
+#include "pipe/reporter.h"
 #include "pipe/scale.h"
 #include "pipe/state.h"
-#include "pipe/tell.h"
 
 #include "base/clock.h"
 #include "device/bind.h"
@@ -14,314 +14,32 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what this runtime takes ---- */
-
-enum { GRADS_MAX = 64 }; /* bits of seat->filled */
-
-static sl_err check_config(const struct sl_pipe_config *c, const struct sl_sched *sched) {
-    for (int i = 0; i < c->plan->seat_count; i++)
-        if (sched->pools[i][SL_POOL_GRAD].count > GRADS_MAX)
-            return sl_fail(SL_ERR_REFUSED,
-                           "stage %s needs %d gradient buffers to wait for the verdict of all; %d "
-                           "is the most; use more micro-batches per step, or `clip_scope` stage",
-                           c->plan->stages[c->plan->seats[i].stage].name,
-                           sched->pools[i][SL_POOL_GRAD].count, GRADS_MAX);
-    SL_TRY(sl_pipe_policy_check(c->train, sched));
-    SL_TRY(sl_pipe_scale_check(c->train, sched));
-    if (sched->rule != SL_RULE_SYNC && !sched->global_step && c->train->clip > 0)
-        return sl_fail(SL_ERR_REFUSED,
-                       "schedule '%s' updates stages at different times, so there is no global "
-                       "gradient norm to clip; let them step together (`clip_scope` global) or use "
-                       "`clip` 0",
-                       sched->name);
-    if (sched->rule == SL_RULE_SYNC && c->staleness)
-        return sl_fail(SL_ERR_REFUSED,
-                       "`log_staleness`: schedule '%s' is synchronous, so no weights are stale; "
-                       "leave it out or use an asynchronous schedule",
-                       sched->name);
-    return SL_OK;
-}
-
-static const struct sl_device_row *device_of(const struct sl_train_config *c, int worker) {
-    return c->kind_count ? c->kinds[worker % c->kind_count] : c->device;
-}
-
-/* Every rank knows it of all workers. */
-bool sl_pipe_is_ipc(const struct sl_pipe *pipe, int a, int b) {
-    const struct sl_device_row *kind = device_of(&pipe->train, a);
-    return kind->apart && kind == device_of(&pipe->train, b);
-}
-
-/* Nodes that one kernel computes round differently when they are cut apart. */
-static sl_err check_cut(const struct sl_pipe_config *c, const struct sl_device_row *device,
-                        struct sl_arena *arena) {
-    const struct sl_graph *graph = c->train->graph;
-    int *group = SL_NEW(arena, int, graph->forward_count + 1);
-    sl_pass_glue(graph, device->has_kernel, group);
-    for (int n = 0; n < graph->forward_count; n++) {
-        const struct sl_node *node = &graph->nodes.at[n], *first = &graph->nodes.at[group[n]];
-        int a = c->stage_of[group[n]], b = c->stage_of[n];
-        if (a != b)
-            return sl_fail(
-                SL_ERR_REFUSED,
-                "node %d (%s) is in stage %s and node %d (%s) in stage %s, but one kernel "
-                "computes both on device '%s'; they must be in one stage",
-                group[n], first->op->name, c->plan->stages[a].name, n, node->op->name,
-                c->plan->stages[b].name, device->name);
-    }
-    return SL_OK;
-}
-
-static sl_err check_cuts(const struct sl_pipe_config *c, struct sl_arena *arena) {
-    SL_TRY(check_cut(c, c->train->device, arena));
-    for (int i = 0; i < c->train->kind_count; i++)
-        SL_TRY(check_cut(c, c->train->kinds[i], arena));
-    return SL_OK;
-}
-
-static sl_err build_sched(struct sl_pipe *pipe, int64_t iters) {
-    struct sl_sched_opts opts = {
-        .schedule = pipe->config.schedule,
-        .batch = pipe->train.batch,
-        .iters = iters,
-        .slack = pipe->config.slack,
-        .policy = &pipe->train.policy,
-        .global_step = pipe->config.global_step,
-    };
-    if (pipe->sched && pipe->sched->iters == iters)
-        return SL_OK; /* that of the run before */
-    pipe->sched = NULL;
-    sl_arena_free(&pipe->sched_arena);
-    SL_TRY(sl_sched_build(&pipe->sched_arena, pipe->config.plan, &opts, &pipe->sched));
-    return check_config(&pipe->config, pipe->sched);
-}
-
-/* ---- opening ---- */
-
-static bool is_split(const struct sl_sched *sched) {
-    for (int seg = 0; seg < SL_SEGMENT_COUNT; seg++)
-        for (int64_t i = 0; i < sched->lists[seg][0].count; i++)
-            if (sched->lists[seg][0].at[i].kind == SL_BACKWARD_WEIGHT)
-                return true;
-    return false;
-}
-
-bool sl_pipe_evaluates(const struct sl_pipe *pipe) {
-    return pipe->train.eval_graph && pipe->train.eval_every > 0;
-}
-
-static sl_err open_seat(struct sl_pipe *pipe, struct sl_pipe_worker *w, struct sl_seat_state *seat,
-                        int number) {
-    const struct sl_pool *pools = pipe->sched->pools[number];
-    const struct sl_train_config *c = &pipe->train;
-    int stage = pipe->config.plan->seats[number].stage;
-    int64_t full = pipe->config.plan->stages[stage].micro_size;
-    bool split = is_split(pipe->sched);
-    *seat = (struct sl_seat_state){.stage = stage,
-                                   .replica = pipe->config.plan->seats[number].replica,
-                                   .number = number,
-                                   .counted = -1};
-    seat->slots = sl_sched_slots(pipe->sched, number);
-    seat->slots = seat->slots ? seat->slots : 1; /* a replica that gets no micro-batch */
-    struct sl_worker_config config = {
-        .graph = c->graph,
-        .stage_of = pipe->config.stage_of,
-        .stage = stage,
-        .samples = full,
-        .last_samples = c->batch - full * (pipe->sched->micros[stage] - 1),
-        .eval_graph = sl_pipe_evaluates(pipe) ? c->eval_graph : NULL,
-        .eval_samples = full,
-        .has_kernel = w->device->row->has_kernel,
-        .dtype = c->dtype,
-        .split = split,
-        .recompute = pipe->config.plan->stages[stage].recompute,
-        .slots = seat->slots,
-        .versions = pools[SL_POOL_WEIGHT].count + pools[SL_POOL_PREDICT].count,
-        .grad_slots = pools[SL_POOL_GRAD].count,
-        .state_count = sl_plan_slabs(&c->optim, &c->policy),
-        .seed = c->seed,
-        .borrows = true,
-        .audit = c->audit,
-    };
-    seat->train.config = *c;
-    seat->train.device = w->device;
-    seat->train.counts = SL_NEW(&seat->train.arena, double, c->graph->losses.count);
-    sl_pipe_policy_open(pipe, seat);
-    SL_TRY(sl_run_worker_open(w->device, &config, &seat->train.worker));
-    seat->kept = config.state_count > sl_plan_optim_slabs(&c->optim) ? config.state_count - 1 : -1;
-    seat->foresight_slot = pools[SL_POOL_PREDICT].count ? config.versions - 1 : -1;
-    SL_TRY(sl_pipe_policy_params(pipe, seat));
-    sl_pipe_cut_parts(pipe, seat);
-    if (pipe->config.staleness)
-        SL_TRY(sl_pipe_watch_open(seat));
-    return SL_OK;
-}
-
-static sl_err open_worker(struct sl_pipe *pipe, int index) {
-    const struct sl_plan *plan = pipe->config.plan;
-    struct sl_pipe_worker *w = &pipe->workers[index];
-    struct sl_device_config device = {.threads = pipe->train.threads,
-                                      .bind = pipe->first_place >= 0,
-                                      .index = index,
-                                      .tf32 = pipe->train.tf32};
-    *w = (struct sl_pipe_worker){.pipe = pipe, .index = index};
-    if (!sl_pipe_is_here(pipe, index))
-        return SL_OK;
-    w->place = device.place = pipe->first_place + pipe->workers_here++ * pipe->train.threads;
-    SL_TRY(device_of(&pipe->train, index)->open(&device, &w->device));
-    if (pipe->lend)
-        sl_lend_join(pipe->lend, w->device);
-    w->seats = SL_NEW(&pipe->arena, struct sl_seat_state, plan->worker_seat_count[index]);
-    w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
-    w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
-    w->terms = SL_NEW(&pipe->arena, const float *, pipe->train.graph->grads.count + 1);
-    w->messages = SL_NEW(&pipe->arena, const char *, pipe->config.plan->worker_count + 1);
-    w->norms = SL_NEW(&pipe->arena, double, pipe->train.graph->params.count);
-    for (int i = 0; i < plan->worker_seat_count[index]; i++) {
-        struct sl_seat_state *seat = &w->seats[w->seat_count++];
-        pipe->seat_at[plan->worker_seats[index][i]] = seat;
-        SL_TRY(open_seat(pipe, w, seat, plan->worker_seats[index][i]));
-    }
-    return sl_pipe_open_areas(w);
-}
-
-static sl_err open_workers(struct sl_pipe *pipe) {
-    int count = pipe->config.plan->worker_count, here = 0;
-    for (int w = 0; w < count; w++)
-        here += sl_pipe_is_here(pipe, w);
-    SL_TRY(sl_pipe_bind_choose(pipe->comm, pipe->config.bind, here, pipe->train.threads,
-                               &pipe->first_place));
-    sl_err err = SL_OK;
-    pipe->lend = pipe->config.lend ? sl_lend_open(here) : NULL;
-    for (int w = 0; w < count && err == SL_OK; w++)
-        err = open_worker(pipe, w);
-    return sl_comm_consent(pipe->comm, err); /* a stage may be refused where it is opened */
-}
-
-/* All ranks know the memory of all workers. */
-static sl_err count_bytes(struct sl_pipe *pipe) {
-    const struct sl_plan *plan = pipe->config.plan;
-    pipe->worker_bytes = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    for (int w = 0; w < plan->worker_count; w++)
-        pipe->worker_bytes[w] = sl_pipe_bytes_here(&pipe->workers[w]);
-    sl_pipe_add_message_bytes(pipe, pipe->worker_bytes);
-    return sl_comm_merge(pipe->comm, pipe->worker_bytes,
-                         plan->worker_count * (int64_t)sizeof *pipe->worker_bytes);
-}
-
-static sl_err open_threads(struct sl_pipe *pipe) {
-    const struct sl_transport *threads;
-    SL_TRY(sl_comm_transport_find("threads", &threads));
-    return sl_comm_open(threads, NULL, &pipe->comm);
-}
-
-sl_err sl_pipe_open(const struct sl_pipe_config *config, struct sl_pipe **out) {
-    SL_TRY(sl_run_train_check(config->train));
-    struct sl_pipe *pipe = calloc(1, sizeof *pipe);
-    if (!pipe)
-        sl_out_of_memory(sizeof *pipe);
-    sl_err err = SL_OK;
-    const struct sl_plan *plan = config->plan;
-    pipe->config = *config;
-    pipe->train = *config->train;
-    pipe->scale = sl_optim_loss_scale_begin(&config->train->loss_scale);
-    pipe->comm = config->comm;
-    pipe->own_comm = !config->comm;
-    if (pipe->own_comm)
-        SL_TRY_OUT(open_threads(pipe));
-    pipe->workers = SL_NEW(&pipe->arena, struct sl_pipe_worker, plan->worker_count);
-    pipe->seat_at = SL_NEW(&pipe->arena, struct sl_seat_state *, plan->seat_count);
-    pipe->timeline.lanes = SL_NEW(&pipe->arena, struct sl_lane, plan->worker_count);
-    pipe->busy_ns = SL_NEW(&pipe->arena, int64_t, plan->worker_count);
-    SL_TRY_OUT(check_cuts(config, &pipe->arena));
-    SL_TRY_OUT(build_sched(pipe, pipe->train.steps > 3 ? pipe->train.steps : 3));
-    for (int s = 0; s < plan->stage_count; s++)
-        if (pipe->sched->micros[s] > pipe->max_micros)
-            pipe->max_micros = pipe->sched->micros[s];
-    SL_TRY_OUT(open_workers(pipe));
-    SL_TRY_OUT(sl_pipe_link(pipe));
-    SL_TRY_OUT(sl_pipe_global_step_open(pipe));
-    pipe->eval_scores = SL_NEW(&pipe->arena, int64_t, 2 * plan->seat_count);
-    SL_TRY_OUT(sl_pipe_open_eval(pipe));
-    SL_TRY_OUT(sl_pipe_open_requests(pipe));
-    SL_TRY_OUT(count_bytes(pipe));
-    sl_pipe_tell_open(pipe);
-    sl_pipe_guard_open(pipe); /* shows to others what is told */
-    sl_pipe_halt_open(pipe);
-    *out = pipe;
-out:
-    if (err != SL_OK)
-        sl_pipe_close(pipe);
-    return err;
-}
-
-static void close_seat(struct sl_seat_state *seat) {
-    sl_pipe_watch_close(seat);
-    sl_run_worker_close(seat->train.worker);
-    sl_arena_free(&seat->train.arena);
-}
-
-void sl_pipe_close(struct sl_pipe *pipe) {
-    if (!pipe)
-        return;
-    if (pipe->comm)
-        sl_pipe_guard_close(pipe);
-    if (sl_pipe_is_abandoned(pipe))
-        return;
-    sl_pipe_close_eval(pipe);
-    sl_pipe_unlink(pipe);
-    sl_pipe_global_step_close(pipe);
-    sl_pipe_scale_close(pipe);
-    sl_pipe_close_requests(pipe);
-    for (int w = 0; pipe->workers && w < pipe->config.plan->worker_count; w++) {
-        struct sl_pipe_worker *worker = &pipe->workers[w];
-        for (int i = 0; i < worker->seat_count; i++)
-            close_seat(&worker->seats[i]);
-        sl_pipe_close_areas(worker);
-        free(worker->lane.at);
-        if (!worker->device)
-            continue;
-        worker->device->row->close(worker->device);
-    }
-    sl_lend_close(pipe->lend);
-    free(pipe->loss_terms);
-    sl_pipe_tell_close(pipe);
-    sl_pipe_halt_close(pipe);
-    if (pipe->own_comm)
-        sl_comm_close(pipe->comm);
-    sl_arena_free(&pipe->sched_arena);
-    sl_arena_free(&pipe->arena);
-    free(pipe);
-}
-
-/* ---- running ---- */
-
 static sl_err run_list(struct sl_pipe_worker *w, int segment, int32_t rep, int64_t *number) {
     const struct sl_sched *sched = w->pipe->sched;
     const struct sl_actions *list = &sched->lists[segment][w->index];
     for (int64_t i = 0; i < list->count; i++) {
         int seat = sl_sched_seat(sched->plan, list->at[i].stage, w->index);
         struct sl_action action = sl_sched_at(sched, seat, &list->at[i], rep);
-        sl_pipe_note_action(w, &action);
+        sl_pipe_status_action(w, &action);
         if (w->pipe->config.on_action)
             SL_TRY(w->pipe->config.on_action(w->pipe->config.on_action_ctx, w->index, (*number)++));
         SL_TRY(sl_pipe_act_traced(w, &action));
         sl_comm_poll(w->pipe->comm);
-        SL_TRY(sl_pipe_poke(w));
+        SL_TRY(sl_pipe_reduce_poll(w));
     }
     return SL_OK;
 }
 
-/* The list of a worker: prologue, period again and again, epilogue. */
+/* The actions of a worker: prologue, repeated period, epilogue. */
 static sl_err run_lists(struct sl_pipe_worker *w) {
     int64_t number = 0;
     SL_TRY(run_list(w, SL_PROLOGUE, 0, &number));
-    for (int32_t rep = 0; sl_pipe_goes_on(w->pipe, rep); rep++)
+    for (int32_t rep = 0; sl_pipe_halt_continues(w->pipe, rep); rep++)
         SL_TRY(run_list(w, SL_PERIOD, rep, &number));
-    return run_list(w, SL_EPILOGUE, sl_pipe_reps(w->pipe), &number);
+    return run_list(w, SL_EPILOGUE, sl_pipe_halt_reps(w->pipe), &number);
 }
 
-static bool work_for_others(void *ctx, bool (*ready)(void *ctx), void *ready_ctx) {
+static bool help_others(void *ctx, bool (*ready)(void *ctx), void *ready_ctx) {
     const struct sl_pipe_worker *w = ctx;
     return sl_lend_work(w->device, ready, ready_ctx);
 }
@@ -329,20 +47,20 @@ static bool work_for_others(void *ctx, bool (*ready)(void *ctx), void *ready_ctx
 static void *worker_main(void *arg) {
     struct sl_pipe_worker *w = arg;
     if (w->pipe->lend)
-        sl_comm_gate_use_waits(work_for_others, w);
-    atomic_store_explicit(&w->notes.thread, gettid(), memory_order_relaxed);
+        sl_comm_gate_use_waits(help_others, w);
+    atomic_store_explicit(&w->status.thread, gettid(), memory_order_relaxed);
     sl_err err = w->pipe->first_place >= 0 ? sl_device_bind_thread(w->place) : SL_OK;
     if (err == SL_OK)
         err = run_lists(w);
     if (err != SL_OK)
         sl_comm_fail(w->pipe->comm, err);
-    sl_pipe_note_action(w, NULL);
-    sl_pipe_guard_ended(w->pipe);
+    sl_pipe_status_action(w, NULL);
+    sl_pipe_watchdog_ended(w->pipe);
     return NULL;
 }
 
-/* A run starts as version 0 in weight slab 0; the run before it may have ended in another. */
-static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
+/* A run starts with version 0 in weight slab 0; the previous one may have ended in another slab. */
+static sl_err start_seat(struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     struct sl_worker *worker = seat->train.worker;
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int slots = sl_sched_slots(pipe->sched, seat->number);
@@ -358,11 +76,11 @@ static sl_err start_seat(struct sl_pipe *pipe, struct sl_seat_state *seat) {
         SL_TRY(sl_run_worker_copy_weights(worker, 0, seat->newest));
     seat->newest = 0;
     seat->counted = -1;
-    sl_pipe_watch_start(seat);
+    sl_pipe_staleness_start(seat);
     return SL_OK;
 }
 
-/* All ranks count from the moment that rank 0 says. */
+/* Rank 0 sets the start time of all ranks. */
 static sl_err start_clock(struct sl_pipe *pipe) {
     pipe->start_ns = pipe->comm->rank == 0 ? sl_clock_ns() : 0;
     SL_TRY(sl_comm_merge(pipe->comm, &pipe->start_ns, sizeof pipe->start_ns));
@@ -373,7 +91,7 @@ static sl_err start_clock(struct sl_pipe *pipe) {
 
 static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     size_t terms = (size_t)(steps * pipe->max_micros * pipe->train.graph->losses.count);
-    SL_TRY(build_sched(pipe, steps));
+    SL_TRY(sl_pipe_build_sched(pipe, steps));
     SL_TRY(sl_pipe_check_links(pipe));
     for (int s = 0; s < pipe->config.plan->seat_count; s++)
         if (pipe->seat_at[s])
@@ -385,7 +103,7 @@ static sl_err start_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_repo
     pipe->reports = reports;
     pipe->loss_terms = sl_realloc(pipe->loss_terms, (terms + 1) * sizeof(double));
     memset(pipe->loss_terms, 0, terms * sizeof(double));
-    SL_TRY(sl_pipe_tell_start(pipe, steps));
+    SL_TRY(sl_pipe_reporter_start(pipe, steps));
     return start_clock(pipe);
 }
 
@@ -407,26 +125,26 @@ int64_t sl_pipe_max_bytes(const struct sl_pipe *pipe) {
 sl_err sl_pipe_run_workers(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count, w = 0;
     sl_pipe_halt_start(pipe);
-    sl_pipe_guard_start(pipe, pipe->workers_here);
+    sl_pipe_watchdog_start(pipe, pipe->local_workers);
     for (; w < count; w++)
-        if (sl_pipe_is_here(pipe, w) &&
+        if (sl_pipe_is_local(pipe, w) &&
             pthread_create(&pipe->workers[w].thread, NULL, worker_main, &pipe->workers[w]) != 0) {
             sl_comm_fail(pipe->comm, sl_fail(SL_ERR_SYSTEM, "cannot start worker %d", w));
             break;
         }
     for (int missing = w; missing < count; missing++)
-        if (sl_pipe_is_here(pipe, missing))
-            sl_pipe_guard_ended(pipe);
-    sl_pipe_guard_wait(pipe);
+        if (sl_pipe_is_local(pipe, missing))
+            sl_pipe_watchdog_ended(pipe);
+    sl_pipe_watchdog_wait(pipe);
     if (sl_pipe_is_abandoned(pipe))
         return sl_comm_gate_error(&pipe->comm->gate);
     while (w-- > 0)
-        if (sl_pipe_is_here(pipe, w))
+        if (sl_pipe_is_local(pipe, w))
             pthread_join(pipe->workers[w].thread, NULL);
     return sl_comm_gate_error(&pipe->comm->gate);
 }
 
-/* Every rank knows what all have found. Each entry is written by one rank and zero elsewhere. */
+/* Merges the reports of all ranks; one rank writes each entry, it is zero elsewhere. */
 static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
     int64_t terms = steps * pipe->max_micros * pipe->train.graph->losses.count;
     SL_TRY(sl_comm_merge(pipe->comm, pipe->loss_terms, terms * (int64_t)sizeof(double)));
@@ -436,9 +154,10 @@ static sl_err share_reports(struct sl_pipe *pipe, int64_t steps) {
 sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *reports) {
     SL_TRY(start_run(pipe, steps, reports));
     SL_TRY(sl_pipe_run_workers(pipe));
-    sl_pipe_tell_stop(pipe);
+    sl_pipe_reporter_stop(pipe);
     steps = sl_pipe_halt_end(pipe, steps);
-    if (sl_pipe_is_synchronous(pipe) && sl_pipe_is_here(pipe, 0)) /* until the last has updated */
+    if (sl_pipe_is_synchronous(pipe) &&
+        sl_pipe_is_local(pipe, 0)) /* until the last worker has updated */
         reports[steps - 1].dur_ns += sl_clock_ns() - pipe->last_ns;
     SL_TRY(sl_pipe_close_trace(pipe));
     SL_TRY(share_reports(pipe, steps));
@@ -480,7 +199,7 @@ struct sl_worker *sl_pipe_worker(const struct sl_pipe *pipe, int stage) {
 }
 
 struct sl_worker *sl_pipe_replica(const struct sl_pipe *pipe, int stage, int replica) {
-    const struct sl_seat_state *seat =
+    const struct sl_pipe_seat *seat =
         pipe->seat_at[pipe->config.plan->stages[stage].seat + replica];
     return seat ? seat->train.worker : NULL;
 }

@@ -1,8 +1,8 @@
-/* Policies in a pipeline: predicted weights, and steps that do more than the optimizer's.
+/* Staleness policies in a pipeline: predicted weights, and extended optimizer steps.
  *
- * All of it is made of the device's step and predict (out = w - lr*s*Delta); what is extrapolated
- * along a tensor that is no optimizer's direction (a kept one) goes by the row of plain descent,
- * whose direction is what is stored.
+ * Both use the device's step and predict (out = w - lr*s*direction). To extrapolate along a kept
+ * tensor instead of an optimizer's direction, predict uses the row of plain gradient descent, whose
+ * direction is the stored tensor.
  */
 #include "pipe/state.h"
 
@@ -16,16 +16,16 @@ sl_err sl_pipe_policy_check(const struct sl_train_config *c, const struct sl_sch
     return sl_optim_policy_serves(&c->policy, sl_sched_rule_name(sched->rule), &c->optim);
 }
 
-/* Before the seat's optimizer is opened: its own momentum. */
-void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_seat_state *seat) {
+/* Sets the momentum of the stage before its optimizer is opened. */
+void sl_pipe_policy_open(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     const struct sl_policy_use *policy = &seat->train.config.policy;
     seat->at = sl_sched_policy_at_of(pipe->sched, seat->stage);
     if (policy->row && policy->row->momentum)
         policy->row->momentum(policy, &seat->at, &seat->train.config.optim);
 }
 
-/* Tied weights must stay the same everywhere, so all holders step them as the highest does. */
-sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_seat_state *seat) {
+/* All holders of tied weights step them as the highest stage does, so that they stay equal. */
+sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_pipe_seat *seat) {
     const struct sl_plan *plan = pipe->config.plan;
     const struct sl_policy_use *policy = &seat->train.config.policy;
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
@@ -49,7 +49,7 @@ sl_err sl_pipe_policy_params(const struct sl_pipe *pipe, struct sl_seat_state *s
 }
 
 /* The learning rate of a parameter in step t. */
-static double rate_of(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int i,
+static double rate_of(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat, int i,
                       int64_t t) {
     double lr = sl_optim_lr_at(&pipe->train.lr, pipe->train.base_lr, t);
     return lr * sl_optim_policy_rate(&pipe->train.policy, &seat->ats[i], t);
@@ -58,10 +58,10 @@ static double rate_of(const struct sl_pipe *pipe, const struct sl_seat_state *se
 /* ---- w - lr*s*direction ---- */
 
 struct move {
-    int64_t t;      /* step whose direction it is; 0: the direction is a stored tensor */
-    int64_t rate_t; /* step whose learning rate it is; 0: 1, or that in seat->rates */
+    int64_t t;      /* step of the direction; 0: a stored tensor */
+    int64_t rate_t; /* step of the learning rate; 0: 1, or seat->rates */
     bool own_rates;
-    double nccl_link;                   /* out = w - lr*far*direction */
+    double factor;                      /* out = w - lr*factor*direction */
     int w, out;                         /* weight slabs; or, */
     int w_opt, out_opt, dir_opt, dir_w; /* if not -1, slabs instead */
 };
@@ -74,7 +74,7 @@ static struct sl_optim_param stored_direction(const struct sl_optim_param *param
     return out;
 }
 
-static sl_err move_weights(const struct sl_pipe *pipe, struct sl_seat_state *seat,
+static sl_err move_weights(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                            const struct move *m) {
     struct sl_train *train = &seat->train;
     struct sl_worker *worker = train->worker;
@@ -102,23 +102,23 @@ static sl_err move_weights(const struct sl_pipe *pipe, struct sl_seat_state *sea
                          : seat->kept >= 0 ? sl_run_worker_opt(worker, seat->kept, i)
                                            : NULL;
     }
-    return train->device->row->predict(train->device, train->step_items, count, m->nccl_link);
+    return train->device->row->predict(train->device, train->step_items, count, m->factor);
 }
 
 /* ---- PREDICT ---- */
 
-static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
+static sl_err predict(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                       const struct sl_action *action) {
     const struct sl_policy_use *policy = &w->pipe->train.policy;
     struct move m = nowhere;
     m.w = action->slot;
     m.out = action->weight_slot;
-    if (policy->row->kept == SL_KEPT_VELOCITY) { /* back by tau = ahead/m steps */
-        m.nccl_link = (double)action->ahead / (double)seat->at.micros;
+    if (policy->row->kept == SL_KEPT_VELOCITY) { /* backward by tau = ahead/m steps */
+        m.factor = (double)action->ahead / (double)seat->at.micros;
         m.dir_opt = seat->kept;
         return move_weights(w->pipe, seat, &m);
     }
-    m.nccl_link = action->ahead * sl_optim_policy_value(policy, "reach");
+    m.factor = action->ahead * sl_optim_policy_value(policy, "reach");
     m.t = m.rate_t = w->pipe->start_step + action->version;
     if (m.t == 0) /* no step has been made: there is no direction */
         return sl_run_worker_copy_weights(seat->train.worker, m.out, m.w);
@@ -127,49 +127,49 @@ static sl_err predict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
 
 sl_err sl_pipe_predict(struct sl_pipe_worker *w, const struct sl_action *action) {
     int number = sl_sched_seat(w->pipe->config.plan, action->stage, w->index);
-    struct sl_seat_state *seat = w->pipe->seat_at[number];
+    struct sl_pipe_seat *seat = w->pipe->seat_at[number];
     SL_TRY(predict(w, seat, action));
-    return sl_pipe_watch_predict(w->pipe, seat, action);
+    return sl_pipe_staleness_predict(w->pipe, seat, action);
 }
 
 /* ---- steps ---- */
 
 /* velocity <- velocity - (1-gamma)*velocity - (1-gamma)*(w_old - w_new); w_old is in slab `old`,
  * which is free for it. Holders of a tied parameter have the same gamma, and so one velocity. */
-static sl_err follow(struct sl_pipe *pipe, struct sl_seat_state *seat, int w_new, int old) {
+static sl_err follow(struct sl_pipe *pipe, struct sl_pipe_seat *seat, int w_new, int old) {
     const struct sl_policy_use *policy = &pipe->train.policy;
     struct move m = nowhere;
     m.w = m.out = old;
     m.dir_w = w_new;
-    m.nccl_link = 1;
+    m.factor = 1;
     SL_TRY(move_weights(pipe, seat, &m));
     for (int i = 0; i < seat->train.worker->programs[SL_WORKER_FULL]->param_count; i++)
         seat->rates[i] = 1 - policy->row->decay(policy, &seat->ats[i]);
     m = nowhere;
     m.own_rates = true;
     m.w_opt = m.out_opt = m.dir_opt = seat->kept;
-    m.nccl_link = 1;
+    m.factor = 1;
     SL_TRY(move_weights(pipe, seat, &m));
     m.dir_opt = -1;
     m.dir_w = old;
     return move_weights(pipe, seat, &m);
 }
 
-/* Take back the direction of step t-1 (far -1), or put that of step t in its place (far 1), both at
+/* Removes the direction of step t-1 (factor -1), or adds that of step t instead (factor 1), both at
  * the rate of step t-1. */
-static sl_err feed_back(struct sl_pipe *pipe, struct sl_seat_state *seat,
-                        const struct sl_update_args *args, double nccl_link) {
+static sl_err feed_back(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
+                        const struct sl_update_args *args, double factor) {
     struct move m = nowhere;
     if (args->t < 2)
         return SL_OK;
     m.w = m.out = args->version;
     m.dir_opt = seat->kept;
     m.rate_t = args->t - 1;
-    m.nccl_link = nccl_link;
+    m.factor = factor;
     return move_weights(pipe, seat, &m);
 }
 
-sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_seat_state *seat,
+sl_err sl_pipe_update(struct sl_pipe *pipe, struct sl_pipe_seat *seat,
                       struct sl_update_args *args) {
     const struct sl_policy *row = pipe->train.policy.row;
     bool feedback = row && row->feedback;

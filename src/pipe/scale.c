@@ -1,8 +1,9 @@
-/* The scale of the loss in a pipeline. Every worker follows the verdicts and comes to the same.
+/* The dynamic loss scale in a pipeline. Every worker updates it after each step (finite or skipped)
+ * and gets the same value.
  *
- * Synchronous: iteration t is scaled by what the verdicts 1 .. t have made of it. Without a flush
- * iterations begin before the last verdicts are in: then it is those 1 .. t - lag, where lag is the
- * schedule's, the same for all workers and so many that whoever begins t knows them.
+ * Synchronous: iteration t uses the scale after steps 1 .. t. Without a flush an iteration begins
+ * before the last steps are decided: it uses the scale after steps 1 .. t - lag. The lag is a
+ * property of the schedule: every worker knows those steps when it begins iteration t.
  */
 #include "pipe/scale.h"
 
@@ -10,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { LATE = 8 }; /* steps that a seat may make after another of its worker */
+enum { LATE = 8 }; /* steps by which seats of one worker may be apart */
 
 static int64_t kept(const struct sl_pipe *pipe) { return pipe->scale_lag + 2 + LATE; }
 
@@ -19,9 +20,9 @@ sl_err sl_pipe_scale_check(const struct sl_train_config *c, const struct sl_sche
         return SL_OK;
     return sl_fail(
         SL_ERR_REFUSED,
-        "schedule '%s' lets every stage judge its own gradient, so there is no verdict "
-        "that a dynamic loss scale could follow; let them step together (`clip_scope` global) "
-        "or use a number as `loss_scale`",
+        "schedule '%s' lets every stage decide about its own gradient, so a dynamic loss "
+        "scale has no common decision to follow; use `clip_scope` "
+        "global, or a number as `loss_scale`",
         sched->name);
 }
 
@@ -47,19 +48,19 @@ double sl_pipe_scale_of(const struct sl_pipe_worker *w, int64_t iteration) {
     return after(w, version > 0 ? version : 0)->value;
 }
 
-void sl_pipe_scale_judged(struct sl_pipe_worker *w, int64_t version, bool finite) {
+void sl_pipe_scale_decided(struct sl_pipe_worker *w, int64_t version, bool finite) {
     const struct sl_loss_scale *rule = &w->pipe->train.loss_scale;
     if (rule->dynamic)
         *after(w, version) = sl_optim_loss_scale_next(rule, *after(w, version - 1),
                                                       sl_pipe_scale_of(w, version - 1), finite);
 }
 
-/* Worker 0 tells those who have no worker of their own. */
+/* Rank of worker 0 shares the scale with ranks without workers. */
 sl_err sl_pipe_scale_end(struct sl_pipe *pipe, int64_t steps) {
     struct sl_scale_state scale = {0};
     if (!pipe->train.loss_scale.dynamic)
         return SL_OK;
-    if (sl_pipe_is_here(pipe, 0))
+    if (sl_pipe_is_local(pipe, 0))
         scale = *after(&pipe->workers[0], steps);
     SL_TRY(sl_comm_merge(pipe->comm, &scale, sizeof scale));
     pipe->scale = scale;

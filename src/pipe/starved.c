@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* /proc/self/task/TID/stat: number (name) state ... utime stime, the 14th and 15th word. A thread
- * that waits for a processor is in the same state as one that has it, R; time tells them apart. */
+/* /proc/self/task/TID/stat: id (name) state ... utime stime (words 14 and 15). A thread that waits
+ * for a CPU has the same state R as a running one; only its CPU time differs. */
 static bool read_stat(int tid, char *state, int64_t *cpu_ns) {
     char path[64], text[1024];
     int64_t user, system;
@@ -26,13 +26,13 @@ static bool read_stat(int tid, char *state, int64_t *cpu_ns) {
     return true;
 }
 
-int64_t sl_pipe_starved_look(int tid, int64_t span_ns, int64_t *cpu_ns) {
+int64_t sl_pipe_starved_poll(int tid, int64_t span_ns, int64_t *cpu_ns) {
     char state;
     int64_t now_ns, before_ns = *cpu_ns;
     *cpu_ns = 0;
     if (tid <= 0 || !read_stat(tid, &state, &now_ns))
         return 0;
-    *cpu_ns = now_ns + 1; /* 0 is for never */
+    *cpu_ns = now_ns + 1; /* 0: never measured */
     int64_t had_ns = now_ns + 1 - before_ns;
     return before_ns && state == 'R' && had_ns < span_ns ? span_ns - had_ns : 0;
 }

@@ -1,11 +1,11 @@
-/* Time in which a thread was ready to run and had no processor: not its own fault. */
+/* Time in which a thread was ready to run but had no CPU. */
 #ifndef SL_PIPE_STARVED_H
 #define SL_PIPE_STARVED_H
 
 #include <stdint.h>
 
-/* How much of the `span_ns` since the last look the thread `tid` of this process spent so; 0 where
- * that is not known, and while it sleeps. `*cpu_ns` is kept between looks, 0 before the first. */
-int64_t sl_pipe_starved_look(int tid, int64_t span_ns, int64_t *cpu_ns);
+/* The part of `span_ns` (since the last call) that thread `tid` of this process was starved; 0 if
+ * unknown, or while it sleeps. The caller keeps `*cpu_ns` between calls, 0 before the first. */
+int64_t sl_pipe_starved_poll(int tid, int64_t span_ns, int64_t *cpu_ns);
 
 #endif

@@ -1,22 +1,22 @@
-/* Optimizer steps and reductions of a pipeline; those of replicas are in pipe_reduce.c.
+/* Optimizer steps and reductions of a pipeline; sums of replicas are in reduce.c.
  *
- * Synchronous: all workers meet at the step of an iteration. Each puts the norms of its gradients
- * into a table; they merge their tables, and each adds the table up in graph order, so that all
- * come to the verdict that one worker would have come to, bit for bit.
+ * Synchronous: all workers synchronise at the step of an iteration. Each puts the norms of its
+ * gradients into a table; they merge the tables, and each adds the norms in graph order. So all get
+ * the same norm and the same decision (clip, skip) as one worker, bit for bit.
  *
- * Tied parameters: their holders add up all uses in graph order; each has the sum for its gradient.
+ * Tied parameters: every holder adds all uses in graph order; the sum is its gradient.
  */
+#include "pipe/reporter.h"
 #include "pipe/scale.h"
 #include "pipe/state.h"
-#include "pipe/tell.h"
 
 #include "base/clock.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The parameter of a tie, as the seat's program numbers it; -1 when it has none of that name. */
-static int find_param(const struct sl_seat_state *seat, const char *name) {
+/* Index of the parameter in the seat's program; -1: the seat lacks it. */
+static int find_param(const struct sl_pipe_seat *seat, const char *name) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     for (int i = 0; i < p->param_count; i++)
         if (strcmp(p->graph->params.at[p->params[i].param].name, name) == 0)
@@ -24,7 +24,7 @@ static int find_param(const struct sl_seat_state *seat, const char *name) {
     return -1;
 }
 
-float *sl_pipe_use(const struct sl_seat_state *seat, int64_t grad, int grad_slot) {
+float *sl_pipe_use(const struct sl_pipe_seat *seat, int64_t grad, int grad_slot) {
     const struct sl_worker *worker = seat->train.worker;
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
     int u = 0;
@@ -55,10 +55,10 @@ static sl_err sum_tie(struct sl_pipe_worker *w, int group, int grad_slot, float 
     int64_t before = sl_pipe_clock(w);
     find_terms(w, tie, grad_slot);
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE)); /* others read our gradients */
-    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = group});
+    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_GROUP, .of = group});
     SL_TRY(sl_comm_group_sum_begin(sum, w->member[group], w->terms, tie->bytes / 4, out));
     SL_TRY(sl_comm_group_sum_end(sum, w->member[group]));
-    sl_pipe_note_go(w);
+    sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
@@ -87,7 +87,7 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
     w->reduce_seen[group] = 0;
     float *sum = NULL; /* the gradient of the first seat; the others get a copy */
     for (int i = 0; i < w->seat_count; i++) {
-        struct sl_seat_state *seat = &w->seats[i];
+        struct sl_pipe_seat *seat = &w->seats[i];
         int param = holds_tie(tie, seat->stage) ? find_param(seat, tie->name) : -1;
         if (param < 0)
             continue;
@@ -103,7 +103,7 @@ sl_err sl_pipe_reduce(struct sl_pipe_worker *w, const struct sl_action *action) 
     return SL_OK;
 }
 
-static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, double lr,
+static sl_err update_seat(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, double lr,
                           float scale, bool apply) {
     struct sl_worker *worker = seat->train.worker;
     struct sl_update_args args = {
@@ -119,21 +119,20 @@ static sl_err update_seat(struct sl_pipe_worker *w, struct sl_seat_state *seat, 
         SL_TRY(sl_pipe_update(w->pipe, seat, &args));
     seat->newest = seat->step_to;
     seat->filled &= ~((uint64_t)1 << seat->step_grad);
-    SL_TRY(sl_pipe_watch_step(w->pipe, seat, seat->step_version));
+    SL_TRY(sl_pipe_staleness_step(w->pipe, seat, seat->step_version));
     seat->step_version = 0;
     return SL_OK;
 }
 
-/* Norms of this seat's gradients into the worker's table; tied parameters are the same everywhere.
- */
-static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_seat_state *seat) {
+/* Norms of this seat's gradients into the worker's table. One seat owns each entry. */
+static sl_err publish_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     SL_TRY(sl_run_worker_sum_uses(seat->train.worker, 0));
     SL_TRY(sl_run_train_norms(&seat->train, 0));
     for (int i = 0; i < p->param_count; i++) {
         int param = p->params[i].param;
         const struct sl_param_grad *grads = w->pipe->train.graph->grads.at;
-        bool mine = true; /* the first replica of the stage of the first use speaks */
+        bool mine = true; /* owner: replica 0 of the stage with the first use */
         for (int64_t g = 0; g < w->pipe->train.graph->grads.count; g++)
             if (grads[g].param == param) {
                 mine = w->pipe->config.stage_of[grads[g].node] == seat->stage && seat->replica == 0;
@@ -153,18 +152,19 @@ static void report_step(const struct sl_pipe_worker *w, int64_t version,
     report->step = pipe->start_step + version;
     report->norm = verdict->norm;
     report->lr = lr;
-    report->loss_scale = sl_run_train_told_scale(&pipe->train, sl_pipe_scale_of(w, version - 1));
+    report->loss_scale =
+        sl_run_train_reported_scale(&pipe->train, sl_pipe_scale_of(w, version - 1));
     report->skipped = !verdict->finite;
     report->samples = pipe->train.batch;
     report->dur_ns = now - pipe->last_ns;
     report->cpu_ns = cpu - pipe->last_cpu_ns;
     pipe->last_ns = now;
     pipe->last_cpu_ns = cpu;
-    sl_pipe_tell_ended(pipe, version);
+    sl_pipe_reporter_step_ended(pipe, version);
 }
 
-/* All workers meet; each comes to the same verdict and updates its own seats. */
-static sl_err step_global_step(struct sl_pipe_worker *w, int64_t version) {
+/* Synchronous: all workers exchange norms; each updates its own seats. */
+static sl_err step_synchronous(struct sl_pipe_worker *w, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
     double sum = 0,
            lr = sl_optim_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
@@ -173,15 +173,15 @@ static sl_err step_global_step(struct sl_pipe_worker *w, int64_t version) {
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(publish_norms(w, &w->seats[i]));
     int64_t before = sl_pipe_clock(w);
-    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_GROUP, .of = SL_WAIT_ALL});
+    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_GROUP, .of = SL_WAIT_ALL});
     SL_TRY(sl_comm_group_merge(pipe->all, w->index, w->norms, params));
-    sl_pipe_note_go(w);
+    sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     for (int64_t i = 0; i < params; i++)
         sum += w->norms[i];
     double scale = sl_pipe_scale_of(w, version - 1);
     struct sl_norm_verdict verdict = sl_optim_norm_judge(sum, 1 / scale, pipe->train.clip);
-    sl_pipe_scale_judged(w, version, verdict.finite);
+    sl_pipe_scale_decided(w, version, verdict.finite);
     for (int i = 0; i < w->seat_count; i++)
         SL_TRY(update_seat(w, &w->seats[i], lr, verdict.scale, verdict.finite));
     if (w->index == 0)
@@ -189,23 +189,22 @@ static sl_err step_global_step(struct sl_pipe_worker *w, int64_t version) {
     return SL_OK;
 }
 
-/* Asynchronous, on one verdict of all stages. */
-static sl_err step_judged(struct sl_pipe_worker *w, struct sl_seat_state *seat,
+/* Asynchronous, by the global norm (global_step.c). */
+static sl_err step_global(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                           const struct sl_action *action) {
     struct sl_pipe *pipe = w->pipe;
     double lr =
         sl_optim_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + action->version);
     struct sl_norm_verdict verdict;
-    SL_TRY(sl_pipe_global_step_verdict(w, seat, action, &verdict));
+    SL_TRY(sl_pipe_global_step_decide(w, seat, action, &verdict));
     SL_TRY(update_seat(w, seat, lr, verdict.scale, verdict.finite));
     if (w->index == 0 && seat == &w->seats[0])
         report_step(w, action->version, &verdict, lr);
     return SL_OK;
 }
 
-/* Asynchronous, each stage for itself: there is no global norm, and a stage whose own gradient is
- * not finite skips its own step. */
-static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, int64_t version) {
+/* Asynchronous, by the norm of the stage: a stage whose gradient is not finite skips its step. */
+static sl_err step_alone(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int64_t version) {
     struct sl_pipe *pipe = w->pipe;
     double sum = 0,
            lr = sl_optim_lr_at(&pipe->train.lr, pipe->train.base_lr, pipe->start_step + version);
@@ -223,18 +222,18 @@ static sl_err step_alone(struct sl_pipe_worker *w, struct sl_seat_state *seat, i
 
 sl_err sl_pipe_step(struct sl_pipe_worker *w, const struct sl_action *action) {
     int number = sl_sched_seat(w->pipe->config.plan, action->stage, w->index);
-    struct sl_seat_state *seat = w->pipe->seat_at[number];
+    struct sl_pipe_seat *seat = w->pipe->seat_at[number];
     SL_ASSERT(seat->step_version == 0);
     seat->step_version = action->version;
     seat->step_from = action->slot;
     seat->step_to = action->weight_slot;
     seat->step_grad = action->grad_slot;
     if (w->pipe->sched->global_step)
-        return step_judged(w, seat, action);
+        return step_global(w, seat, action);
     if (w->pipe->sched->rule != SL_RULE_SYNC)
         return step_alone(w, seat, action->version);
     if (++w->steps_waiting < w->seat_count)
         return SL_OK;
     w->steps_waiting = 0;
-    return step_global_step(w, action->version);
+    return step_synchronous(w, action->version);
 }

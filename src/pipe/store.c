@@ -75,7 +75,7 @@ static int64_t request_bytes(const struct sl_pipe *pipe) {
 int64_t sl_pipe_rank_bytes(const struct sl_pipe *pipe, bool files) {
     int64_t bytes = files ? 0 : -request_bytes(pipe), messages = 0;
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
-        if (!sl_pipe_is_here(pipe, w))
+        if (!sl_pipe_is_local(pipe, w))
             continue;
         bytes += sl_sched_worker_bytes(pipe->sched, w);
         messages += sl_sched_message_bytes(pipe->sched, w);
@@ -92,8 +92,8 @@ void sl_pipe_close_requests(struct sl_pipe *pipe) {
 
 /* ---- seats of this rank ---- */
 
-static sl_err seat_get(const struct sl_seat_state *seat, const struct sl_tensor_id *id,
-                       int64_t from, int64_t size_bytes, void *out) {
+static sl_err seat_get(const struct sl_pipe_seat *seat, const struct sl_tensor_id *id, int64_t from,
+                       int64_t size_bytes, void *out) {
     struct sl_device *device = seat->train.device;
     const char *memory = sl_run_worker_memory(seat->train.worker, id, seat->newest);
     SL_ASSERT(memory);
@@ -102,8 +102,8 @@ static sl_err seat_get(const struct sl_seat_state *seat, const struct sl_tensor_
 }
 
 /* Weights go into every version. */
-static sl_err seat_put(const struct sl_seat_state *seat, const struct sl_tensor_id *id,
-                       int64_t from, int64_t size_bytes, const void *bytes) {
+static sl_err seat_put(const struct sl_pipe_seat *seat, const struct sl_tensor_id *id, int64_t from,
+                       int64_t size_bytes, const void *bytes) {
     struct sl_device *device = seat->train.device;
     int versions = id->part == SL_PART_WEIGHT ? seat->train.worker->versions : 1;
     for (int v = 0; v < versions; v++) {
@@ -161,7 +161,7 @@ static sl_err put_remote(struct sl_pipe *pipe, struct request *request, const ch
 static sl_err serve_one(struct sl_pipe *pipe, const struct sl_ckpt_copy *copy,
                         const struct request *request, const char *bytes) {
     int rank = pipe->comm->rank;
-    const struct sl_seat_state *seat = pipe->seat_at[request->seat];
+    const struct sl_pipe_seat *seat = pipe->seat_at[request->seat];
     const struct sl_tensor_id *id = &pipe->tensors->ids[request->entry];
     char *at;
     if (request->kind == REQUEST_PUT)
@@ -243,7 +243,7 @@ static sl_err put(void *ctx, int64_t entry, int64_t from, int64_t size_bytes, co
 static const void *at_rest(void *ctx, int64_t entry) {
     const struct sl_pipe *pipe = ctx;
     const struct sl_tensor_id *id = &pipe->tensors->ids[entry];
-    const struct sl_seat_state *seat = pipe->seat_at[holder_of(pipe, id)];
+    const struct sl_pipe_seat *seat = pipe->seat_at[holder_of(pipe, id)];
     return seat ? sl_run_train_at_rest(&seat->train, id) : NULL;
 }
 

@@ -1,5 +1,5 @@
-/* Measured timelines, and how busy each worker was. */
-#include "pipe/tell.h"
+/* Measured timelines and the busy time of each worker. */
+#include "pipe/reporter.h"
 
 #include "base/clock.h"
 #include "sched/deps.h"
@@ -15,7 +15,7 @@ static int64_t lane_length(const struct sl_pipe *pipe, int worker) {
            sched->lists[SL_PERIOD][worker].count * sched->reps;
 }
 
-/* A span is work: what an action waits for others comes before it. */
+/* A span covers the work of an action; its waits come before the span. */
 sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *action) {
     int64_t start = sl_pipe_clock(w);
     w->waited_ns = w->since_ns = 0;
@@ -24,44 +24,44 @@ sl_err sl_pipe_act_traced(struct sl_pipe_worker *w, const struct sl_action *acti
     start += w->waited_ns;
     atomic_fetch_add_explicit(&w->busy_ns, end - start, memory_order_relaxed);
     if (w->index == 0 && action->kind <= SL_BACKWARD_WEIGHT)
-        sl_pipe_tell_pass(w->pipe);
-    sl_pipe_note_done(w, (enum sl_kind)action->kind, end - start);
+        sl_pipe_reporter_pass(w->pipe);
+    sl_pipe_status_done(w, (enum sl_kind)action->kind, end - start);
     if (!w->pipe->config.trace)
         return SL_OK;
     struct sl_span *span = &w->lane.at[w->lane.count++];
     *span = (struct sl_span){.action = *action,
                              .start_ns = start,
                              .end_ns = end,
-                             .live_bytes = sl_pipe_bytes_here(w),
+                             .live_bytes = sl_pipe_worker_bytes(w),
                              .since_ns = w->since_ns};
     return SL_OK;
 }
 
 /* ---- messages: from the send to the arrival ---- */
 
-static int64_t arrival_count(const struct sl_pipe *pipe, const struct sl_link *link) {
+static int64_t arrival_count(const struct sl_pipe *pipe, const struct sl_pipe_edge *link) {
     return (int64_t)link->piece_count * pipe->sched->iters;
 }
 
 static void open_arrivals(struct sl_pipe *pipe) {
     for (int e = 0; e < pipe->config.plan->edge_count; e++)
         for (int grad = 0; grad < 2; grad++) {
-            struct sl_link *link = &pipe->links[e];
+            struct sl_pipe_edge *link = &pipe->links[e];
             size_t bytes = (size_t)arrival_count(pipe, link) * sizeof(int64_t);
             link->arrived[grad] = sl_realloc(link->arrived[grad], bytes + 1);
             memset(link->arrived[grad], 0, bytes);
         }
 }
 
-void sl_pipe_note_arrival(struct sl_pipe *pipe, struct sl_link *link, bool grad, int64_t place,
-                          int64_t ns) {
+void sl_pipe_trace_arrival(struct sl_pipe *pipe, struct sl_pipe_edge *link, bool grad,
+                           int64_t place, int64_t ns) {
     if (pipe->config.trace)
         link->arrived[grad][place] = ns - pipe->start_ns;
 }
 
-/* When the message of a RECV was there. */
+/* Arrival time of the message of a RECV. */
 static int64_t arrival_of(const struct sl_pipe *pipe, const struct sl_action *recv) {
-    const struct sl_link *link = &pipe->links[recv->edge];
+    const struct sl_pipe_edge *link = &pipe->links[recv->edge];
     bool grad = recv->flags & SL_GRAD;
     int64_t from = grad ? recv->micro : recv->other, to = grad ? recv->other : recv->micro;
     int32_t per_from = pipe->sched->micros[pipe->config.plan->edges[recv->edge].from];
@@ -73,8 +73,7 @@ static int64_t arrival_of(const struct sl_pipe *pipe, const struct sl_action *re
     return 0;
 }
 
-/* A receive is posted long before its message comes: it ends when that has arrived, and so does
- * the send. */
+/* A receive is posted long before its message arrives. Send and receive end with the arrival. */
 static void end_messages(struct sl_pipe *pipe) {
     struct sl_matches *matches = sl_sched_matches_open(&pipe->timeline);
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
@@ -96,7 +95,7 @@ static void end_messages(struct sl_pipe *pipe) {
 static sl_err share_arrivals(struct sl_pipe *pipe) {
     for (int e = 0; e < pipe->config.plan->edge_count; e++)
         for (int grad = 0; grad < 2; grad++) {
-            struct sl_link *link = &pipe->links[e];
+            struct sl_pipe_edge *link = &pipe->links[e];
             int64_t bytes = arrival_count(pipe, link) * (int64_t)sizeof(int64_t);
             SL_TRY(sl_comm_merge(pipe->comm, link->arrived[grad], bytes));
         }

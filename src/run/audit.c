@@ -1,4 +1,4 @@
-/* Actions done twice. */
+/* Audit: repeated actions. */
 #include "run/audit.h"
 
 #include "base/rng.h"
@@ -15,12 +15,12 @@ struct sl_audit {
     char *shadow; /* on the device */
     int64_t shadow_bytes;
     void *piece;       /* on the device */
-    char *own, *other; /* on the host: pieces of both times */
+    char *own, *other; /* on the host: pieces of the two results */
     struct sl_harm harm;
 };
 
-/* As much as the neediest action may change: a pass its slot, gradients and statistics; a step
- * weights and the optimizer's state. */
+/* The most memory that one action may change. A pass changes its slot, gradients and statistics; a
+ * step changes weights and optimizer state. */
 static int64_t shadow_bytes(const struct sl_worker *w) {
     const struct sl_program *full = w->programs[SL_WORKER_FULL];
     int64_t pass = w->slot_bytes + full->grad_bytes + full->state_bytes;
@@ -73,7 +73,7 @@ static void do_harm(struct sl_worker *w, const struct sl_audited *a, int instr) 
         w->audit->harm.after(w->audit->harm.ctx, w, a, a->pass, instr);
 }
 
-/* ---- twice ---- */
+/* ---- repeating an action ---- */
 
 enum visit { SAVE, SWAP, COMPARE };
 
@@ -87,8 +87,8 @@ static sl_err swap(struct sl_worker *w, char *at, char *shadow, int64_t size_byt
     return copy(w, shadow, w->audit->piece, size_bytes);
 }
 
-static sl_err compare(struct sl_worker *w, const struct sl_audited *a, const struct sl_region *r,
-                      int64_t from, const char *shadow) {
+static sl_err compare(struct sl_worker *w, const struct sl_audited *a,
+                      const struct sl_audit_region *r, int64_t from, const char *shadow) {
     struct sl_audit *audit = w->audit;
     int64_t size = r->size_bytes - from < PIECE ? r->size_bytes - from : PIECE;
     long long i = 0;
@@ -111,7 +111,7 @@ static sl_err compare(struct sl_worker *w, const struct sl_audited *a, const str
 static sl_err visit_regions(struct sl_worker *w, const struct sl_audited *a, enum visit what) {
     char *shadow = w->audit->shadow;
     for (int i = 0; i < a->region_count; i++) {
-        const struct sl_region *r = &a->regions[i];
+        const struct sl_audit_region *r = &a->regions[i];
         for (int64_t from = 0; from < r->size_bytes; from += PIECE) {
             int64_t size = r->size_bytes - from < PIECE ? r->size_bytes - from : PIECE;
             char *at = (char *)r->at + from;
@@ -164,10 +164,10 @@ static sl_err harm_after(void *ctx, int instr) {
     return SL_OK;
 }
 
-static sl_err act_pass(void *ctx, bool again) {
+static sl_err act_pass(void *ctx, bool repeated) {
     struct pass_ctx *c = ctx;
     struct sl_pass pass = *c->pass;
-    if (!again && c->worker->audit->harm.after) {
+    if (!repeated && c->worker->audit->harm.after) {
         pass.after = harm_after;
         pass.ctx = c;
     }

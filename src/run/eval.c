@@ -1,4 +1,4 @@
-/* Evaluation: loss and accuracy over the validation split, and the scores behind them. */
+/* Evaluation: loss and accuracy over the validation split. */
 #include "run/scores.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scores larger than this are not fetched for accuracy; how many at a time. */
+/* Maximum size of the scores for which accuracy is computed; scores fetched at a time. */
 enum { SCORES_LIMIT = 1 << 26, PIECE_SCORES = 1 << 14 };
 
 enum sl_worker_program sl_run_train_eval_program(const struct sl_train *train) {
@@ -111,7 +111,7 @@ sl_err sl_run_eval_samples(const struct sl_train_config *config, int64_t samples
     if (rounds == 0)
         return sl_fail(SL_ERR_REFUSED,
                        "the validation split has %lld samples, fewer than one micro-batch of "
-                       "%lld; use more `micro`, or a larger `validation`",
+                       "%lld; use a larger `micro` or `validation`",
                        (long long)have, (long long)unit);
     *out = rounds * unit;
     return SL_OK;

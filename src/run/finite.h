@@ -1,5 +1,5 @@
-/* Where a value that is not finite came from. Nothing is checked while all is well; when a step's
- * gradient is not finite, its passes are run again and looked at instruction by instruction. */
+/* The origin of a value that is not finite. Passes do not check their values. When the gradient of a
+ * step is not finite, its passes are repeated and checked instruction by instruction. */
 #ifndef SL_RUN_FINITE_H
 #define SL_RUN_FINITE_H
 
@@ -7,12 +7,12 @@
 #include "run/worker.h"
 
 enum sl_bad_kind {
-    SL_BAD_NONE,   /* not looked for, or not found */
+    SL_BAD_NONE,   /* not searched, or not found */
     SL_BAD_WEIGHT, /* a weight was not finite before the step */
     SL_BAD_INPUT,  /* the data hold a value that is not finite */
-    SL_BAD_OP,     /* the first instruction with such an output, from inputs that are all finite */
-    SL_BAD_SUM,    /* finite gradients of a parameter's uses, but not their sum */
-    SL_BAD_SCALE,  /* the loss is finite and its scale was large: the next step's is smaller */
+    SL_BAD_OP,     /* the first instruction with such an output from finite inputs */
+    SL_BAD_SUM,    /* the gradients of a parameter's uses are finite, their sum is not */
+    SL_BAD_SCALE, /* the loss is finite but its scale was too large; the next step has a smaller one */
 };
 
 struct sl_bad {
@@ -21,7 +21,7 @@ struct sl_bad {
     int stage, node;         /* BAD_OP: of the graph */
     enum sl_pass_tag pass;   /* BAD_OP */
     char name[SL_NAME_TEXT]; /* of the node's value, the weight, the input, the parameter */
-    const char *op;          /* BAD_OP: the kernel, which may stand for several ops */
+    const char *op;          /* BAD_OP: the kernel, which may fuse several ops */
 };
 
 /* "h.0.mlp.gelu_31 (gelu, forward, stage 0, micro-batch 2) is the first ..." */
@@ -32,17 +32,17 @@ const char *sl_run_pass_tag_name(enum sl_pass_tag pass); /* "forward", ... */
 SL_MUST_CHECK sl_err sl_run_finite_operand(struct sl_worker *worker, const struct sl_pass *pass,
                                            const struct sl_operand *operand, bool *finite);
 
-/* Run a pass and look behind every instruction until one is bad. */
+/* Runs a pass and checks after every instruction until one is not finite. */
 SL_MUST_CHECK sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
                                         struct sl_bad *bad);
 
 /* The first weight of a version that is not finite. */
 SL_MUST_CHECK sl_err sl_run_finite_weights(struct sl_worker *worker, int version,
                                            struct sl_bad *bad);
-/* The first input of a slot, likewise. */
+/* The first input of a slot that is not finite. */
 SL_MUST_CHECK sl_err sl_run_finite_inputs(struct sl_worker *worker, const struct sl_pass *pass,
                                           struct sl_bad *bad);
-/* The uses of every parameter added up (again), and looked at. */
+/* Adds the uses of every parameter and checks the sums. */
 SL_MUST_CHECK sl_err sl_run_finite_sums(struct sl_worker *worker, int grad_slot,
                                         struct sl_bad *bad);
 

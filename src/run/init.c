@@ -1,5 +1,5 @@
-/* Initial values: a pure function of (seed, name, index), the same on any cut and for any number of
- * threads. They are made on the host, a buffer at a time, by the worker's threads. */
+/* Initial values: a pure function of (seed, name, index), so any cut and any number of threads give
+ * the same bits. The worker's threads compute them on the host, one buffer at a time. */
 #include "base/par.h"
 #include "base/rng.h"
 #include "op/registry.h"
@@ -12,7 +12,7 @@ enum { PIECE = 4096, BUFFER = 64 * PIECE }; /* values */
 struct fill {
     const struct sl_init *init;
     uint64_t seed, stream;
-    int64_t first, count; /* of the tensor's values, now in the buffer */
+    int64_t first, count; /* values of the tensor in the buffer */
     float *buffer;
 };
 
@@ -35,7 +35,7 @@ static sl_err init_tensor(struct sl_worker *w, const struct sl_program_param *pl
             SL_TRY(row->upload(w->device, SL_STREAM_COMPUTE,
                                (char *)slabs[s] + place->offset + f->first * 4, f->buffer,
                                f->count * 4));
-        SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE)); /* the buffer is used again */
+        SL_TRY(row->sync(w->device, SL_STREAM_COMPUTE)); /* the buffer is reused */
     }
     return SL_OK;
 }

@@ -1,7 +1,7 @@
-/* What a model wants to be fed. */
+/* The inputs of a model, as the data component describes them. */
 #include "run/inputs.h"
 
-/* The inputs of a graph as the data room wants them: one sample, without B. */
+/* One input of the graph: the shape of one sample, without B. */
 static sl_err describe_input(const struct sl_graph *graph, int index, struct sl_data_input *out) {
     const struct sl_input *input = &graph->inputs.at[index];
     const struct sl_value *value = sl_graph_value(graph, input->value);

@@ -1,4 +1,4 @@
-/* What a model wants to be fed, as the data room is told. */
+/* The inputs of a model, in the form that the data component reads. */
 #ifndef SL_RUN_INPUTS_H
 #define SL_RUN_INPUTS_H
 

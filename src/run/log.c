@@ -14,8 +14,8 @@ static int64_t step_of_line(const char *line) {
     return at ? strtoll(at + 8, NULL, 10) : -1;
 }
 
-/* Keep the lines up to `step`; what a killed run wrote after its last checkpoint is made again. A
- * torn last line has no end and goes too. */
+/* Keeps the lines up to `step`: a resumed run repeats the steps after its last checkpoint. Also
+ * removes an incomplete last line. */
 static sl_err trim(const char *path, int64_t step) {
     char *text;
     size_t length;

@@ -1,4 +1,4 @@
-/* The log of a run: log.jsonl (the truth) and TensorBoard events beside it. */
+/* The log of a run: log.jsonl, and the same scalars as TensorBoard events. */
 #ifndef SL_RUN_LOG_H
 #define SL_RUN_LOG_H
 
@@ -11,7 +11,7 @@ struct sl_run_log {
     FILE *events;
 };
 
-/* Open RUN/log.jsonl; lines after `step` are cut off (a resumed run writes them again). */
+/* Opens RUN/log.jsonl and removes lines after `step`, which a resumed run writes again. */
 SL_MUST_CHECK sl_err sl_run_log_open(struct sl_run_log *log, const char *run, int64_t step);
 SL_MUST_CHECK sl_err sl_run_log_step(struct sl_run_log *log, const struct sl_step_report *report);
 SL_MUST_CHECK sl_err sl_run_log_eval(struct sl_run_log *log, const struct sl_eval_report *report);

@@ -1,4 +1,4 @@
-/* A plan's stages one after the other: the reference of pipelines. */
+/* The stages of a plan in one thread: the reference for pipelines. */
 #include "run/serial.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 struct part { /* a stage */
     struct sl_train train;
     int64_t size, micros; /* samples of a micro-batch; micro-batches of a batch */
-    void *start, *sum;    /* running statistics: before the batch; of the replicas so far */
+    void *start, *sum;    /* running statistics before the batch; their sum over replicas */
 };
 
 struct sl_serial {
@@ -21,7 +21,7 @@ struct sl_serial {
     struct sl_device *device;
     struct part *parts; /* [stage] */
     double *norms;      /* [graph params] */
-    double *losses;     /* [most micros][losses] of the batch */
+    double *losses;     /* [max_micros][losses] of the batch */
     int64_t max_micros; /* of any stage */
     void *tie_sum;
     struct sl_data_cursor cursor;
@@ -134,7 +134,7 @@ struct end { /* of a transfer: a micro-batch of a stage */
     int64_t micro;
 };
 
-/* Where sample `first` of the batch lies in the i-th port to `peer`; *sample_bytes of it. */
+/* Memory of the i-th port to `peer`, NULL: none. */
 static char *port_at(const struct sl_serial *s, struct end end, const struct sl_ports *ports,
                      int peer, int i) {
     for (int k = 0; k < ports->count; k++)
@@ -144,8 +144,8 @@ static char *port_at(const struct sl_serial *s, struct end end, const struct sl_
     return NULL;
 }
 
-/* What one micro-batch of `from` has for one of `to`: the samples they share, port by port. */
-static sl_err hand_over(struct sl_serial *s, struct end from, struct end to, bool grad) {
+/* Copies the samples that two micro-batches share, port by port. */
+static sl_err copy_shared(struct sl_serial *s, struct end from, struct end to, bool grad) {
     const struct sl_program *p = program_of(s, from.stage, from.micro);
     const struct sl_program *q = program_of(s, to.stage, to.micro);
     int64_t a = from.micro * s->parts[from.stage].size, b = to.micro * s->parts[to.stage].size;
@@ -170,12 +170,12 @@ static sl_err hand_over(struct sl_serial *s, struct end from, struct end to, boo
     return SL_OK;
 }
 
-/* All that a micro-batch reads over an edge. */
+/* Copies all inputs of a micro-batch over an edge. */
 static sl_err fetch(struct sl_serial *s, struct end to, int from, bool grad) {
     int64_t first = to.micro * s->parts[to.stage].size;
     int64_t last = first + samples_of(s, to.stage, to.micro) - 1;
     for (int64_t x = first / s->parts[from].size; x <= last / s->parts[from].size; x++)
-        SL_TRY(hand_over(s, (struct end){from, x}, to, grad));
+        SL_TRY(copy_shared(s, (struct end){from, x}, to, grad));
     return SL_OK;
 }
 
@@ -295,7 +295,7 @@ static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
         const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
         SL_TRY(sl_run_worker_sum_uses(train->worker, 0));
         SL_TRY(sl_run_train_norms(train, 0));
-        for (int k = 0; k < p->param_count; k++) /* copies of a tied one are all the same */
+        for (int k = 0; k < p->param_count; k++) /* copies of a tied parameter are equal */
             s->norms[p->params[k].param] = train->norm_sums[k];
     }
     for (int64_t i = 0; i < s->config.graph->params.count; i++)
@@ -304,7 +304,7 @@ static sl_err apply(struct sl_serial *s, struct sl_step_report *report) {
     struct sl_norm_verdict verdict = sl_optim_norm_judge(sum, 1 / scale.value, s->config.clip);
     report->norm = verdict.norm;
     report->lr = sl_optim_lr_at(&s->config.lr, s->config.base_lr, s->step + 1);
-    report->loss_scale = sl_run_train_told_scale(&s->config, scale.value);
+    report->loss_scale = sl_run_train_reported_scale(&s->config, scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = s->step + 1, .lr = report->lr, .scale = verdict.scale};
     for (int i = 0; i < s->plan->stage_count && verdict.finite; i++)

@@ -1,10 +1,12 @@
-/* A plan's stages one after the other, in one thread: the reference for pipelines whose sums are
- * not those of one worker, because stages have replicas or micro-batches of their own sizes.
+/* A serial run: the stages of a plan one after the other, in one thread. It is the reference for
+ * pipelines that add in another order than one worker: those with replicas or with several
+ * micro-batch sizes.
  *
- * It obeys no schedule and sends no message: all forwards stage by stage, all backwards in reverse,
- * then the canonical sums (docs/design/0001). A replica is a gradient buffer: micro-batch j of a
- * stage adds to buffer j mod width, and buffers are added in order. Everything is kept until the
- * step, so it needs the memory of the whole batch.
+ *   forward of all micro-batches, stage by stage -> backward, stages in reverse -> sums -> step
+ *
+ * There is no schedule and no message. The sums are the canonical ones (docs/design/0001). A replica
+ * is a gradient buffer: micro-batch j of a stage adds to buffer j mod width; buffers are added in
+ * order. All activations are kept until the step, so the whole batch must fit into memory.
  */
 #ifndef SL_RUN_SERIAL_H
 #define SL_RUN_SERIAL_H

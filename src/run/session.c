@@ -311,7 +311,7 @@ static int64_t predict_bytes(const struct session *s) {
            sl_ckpt_saver_bytes(s->saver) + (any && s->is_root ? SL_CKPT_BUFFER_BYTES : 0);
 }
 
-/* The prediction for every rank of a pipeline. The allowance for small objects (lists, notes,
+/* The prediction for every rank of a pipeline. The allowance for small objects (lists,
  * programs) was measured; it includes the error of the kernel's page count (e2e.mpi_memory). */
 static sl_err predict_ranks(const struct session *s, struct sl_arena *arena, int64_t **out) {
     enum { SMALL_BYTES = 3 << 16 };

@@ -1,4 +1,4 @@
-/* Why a step was skipped: its passes again, with a look behind every instruction. */
+/* Why a step was skipped: repeats its passes and checks after every instruction. */
 #include "run/train.h"
 
 #include <stdlib.h>
@@ -41,8 +41,8 @@ static sl_err look_at_step(struct sl_train *train, int64_t step, const struct sl
     return bad->kind ? SL_OK : sl_run_finite_sums(train->worker, 0, bad);
 }
 
-/* The statistics may have been spoilt by the step itself. No forward pass of training depends on
- * them, so that zeros do as well; afterwards they are put back. */
+/* The step itself may have damaged the running statistics. No forward pass of training reads them, so
+ * the repetition starts from zeros and restores them afterwards. */
 sl_err sl_run_train_find_bad(struct sl_train *train, int64_t step,
                              const struct sl_data_range *range, struct sl_bad *bad) {
     int64_t bytes = train->worker->programs[SL_WORKER_FULL]->state_bytes;

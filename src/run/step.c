@@ -1,4 +1,4 @@
-/* The optimizer step of one worker: sum the uses, judge the norm, step every parameter. */
+/* The optimizer step of one worker: add the uses, compute the norm, clip or skip, update. */
 #include "ckpt/store.h"
 #include "run/audit.h"
 #include "run/train.h"
@@ -11,18 +11,18 @@ struct norms {
     int grad_slot;
 };
 
-/* The second time the sums go beside the first, to be compared. */
-static sl_err act_norms(void *ctx, bool again) {
+/* A repetition writes its sums after the first ones, for the comparison. */
+static sl_err act_norms(void *ctx, bool repeated) {
     struct norms *norms = ctx;
     struct sl_train *train = norms->train;
     const struct sl_program *p = train->worker->programs[SL_WORKER_FULL];
     struct sl_norm_item *items = train->norm_items;
-    double *sums = train->norm_sums + (again ? p->param_count : 0);
+    double *sums = train->norm_sums + (repeated ? p->param_count : 0);
     for (int i = 0; i < p->param_count; i++)
         items[i] = (struct sl_norm_item){sl_run_worker_grad(train->worker, norms->grad_slot, i),
                                          p->params[i].numel, &sums[i]};
     SL_TRY(train->device->row->norm_sq(train->device, items, p->param_count));
-    if (again && memcmp(train->norm_sums, sums, sizeof *sums * (size_t)p->param_count) != 0)
+    if (repeated && memcmp(train->norm_sums, sums, sizeof *sums * (size_t)p->param_count) != 0)
         return sl_fail(SL_ERR_SYSTEM,
                        "audit: stage %d computed the norms of its gradients twice "
                        "and got different bits; a processor or memory of this host "
@@ -67,11 +67,11 @@ struct update {
     const struct sl_update_args *args;
 };
 
-static sl_err act_update(void *ctx, bool again) {
+static sl_err act_update(void *ctx, bool repeated) {
     struct sl_train *train = ((struct update *)ctx)->train;
     const struct sl_update_args *args = ((struct update *)ctx)->args;
     int count = train->worker->programs[SL_WORKER_FULL]->param_count;
-    (void)again;
+    (void)repeated;
     for (int i = 0; i < count; i++)
         train->step_items[i] = step_item(train, args, i);
     return train->device->row->step(train->device, train->step_items, count);
@@ -93,7 +93,7 @@ sl_err sl_run_train_update(struct sl_train *train, const struct sl_update_args *
     SL_ASSERT(2 + w->state_count <= SL_AUDIT_REGIONS);
     for (int s = 0; s < w->state_count; s++)
         audited.regions[audited.region_count++] =
-            (struct sl_region){w->opt[s], p->param_bytes, "optimizer state"};
+            (struct sl_audit_region){w->opt[s], p->param_bytes, "optimizer state"};
     return sl_run_audit_act(train->worker, &audited);
 }
 
@@ -103,7 +103,7 @@ void sl_run_train_blame_scale(const struct sl_train_config *config, struct sl_st
         report->bad.kind = SL_BAD_SCALE;
 }
 
-double sl_run_train_told_scale(const struct sl_train_config *config, double value) {
+double sl_run_train_reported_scale(const struct sl_train_config *config, double value) {
     return sl_optim_loss_scale_is_none(&config->loss_scale) ? 0 : value;
 }
 
@@ -118,7 +118,7 @@ sl_err sl_run_train_apply(struct sl_train *train, struct sl_step_report *report)
         sl_optim_norm_judge(sum, 1 / train->scale.value, train->config.clip);
     report->norm = verdict.norm;
     report->lr = sl_optim_lr_at(&train->config.lr, train->config.base_lr, train->step + 1);
-    report->loss_scale = sl_run_train_told_scale(&train->config, train->scale.value);
+    report->loss_scale = sl_run_train_reported_scale(&train->config, train->scale.value);
     report->skipped = !verdict.finite;
     struct sl_update_args args = {.t = train->step + 1, .lr = report->lr, .scale = verdict.scale};
     if (verdict.finite)

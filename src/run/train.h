@@ -1,4 +1,7 @@
-/* Training on one worker: batches in, steps out. What happens is told to a listener. */
+/* Training on one worker: a step reads a batch and updates the weights.
+ *
+ *   open -> { step | eval | load } ... -> close
+ */
 #ifndef SL_RUN_TRAIN_H
 #define SL_RUN_TRAIN_H
 
@@ -23,10 +26,10 @@ struct sl_step_report {
     struct sl_bad bad; /* skipped: why */
     int64_t samples;
     int64_t dur_ns;
-    int64_t cpu_ns;       /* processor time of this process meanwhile, of all its threads */
-    double bubble;        /* pipelines: part of the workers' time without actions, in this run */
+    int64_t cpu_ns;       /* CPU time of all threads of this process */
+    double bubble;        /* pipelines: share of the workers' time outside actions, in this run */
     int64_t worker_bytes; /* pipelines: memory of the largest worker; 0: one worker */
-    double peak_share;    /* flops per second over those of sl_session_config; NAN: not known */
+    double peak_share; /* flops per second relative to sl_session_config.peak_flops; NAN: unknown */
 };
 
 struct sl_eval_report {
@@ -50,35 +53,35 @@ struct sl_train_config {
     int kind_count;
     int threads;
     enum sl_dtype dtype; /* of activations: SL_FLOAT, SL_BF16 or SL_FP16 */
-    bool tf32;           /* products of fp32 numbers may round them to tf32 */
+    bool tf32;           /* fp32 products may round their inputs to tf32 */
     struct sl_optim optim;
     struct sl_lr lr;
     double base_lr, clip; /* clip <= 0: none */
     struct sl_loss_scale loss_scale;
-    int64_t batch, micros; /* samples per step, and into how many micro-batches they are cut */
+    int64_t batch, micros; /* per step: samples, micro-batches */
     int64_t steps;
     int64_t eval_every, eval_samples; /* 0: never */
     bool recompute;
     uint64_t seed;
     struct sl_policy_use policy; /* of asynchronous pipelines */
-    int64_t audit;               /* do one of so many actions twice and compare; 0: none */
+    int64_t audit;               /* repeat one of so many actions and compare; 0: none */
 };
 
-/* The state of a run: everything that a checkpoint holds. */
+/* A run on one worker; run/store.h lists what a checkpoint holds of it. */
 struct sl_train {
     struct sl_train_config config;
     struct sl_arena arena;
     struct sl_device *device;
     struct sl_worker *worker;
     struct sl_optim_param *params;   /* [program params] */
-    struct sl_step_item *step_items; /* [program params], filled anew every step */
+    struct sl_step_item *step_items; /* [program params], filled every step */
     struct sl_norm_item *norm_items;
     double *norm_sums; /* [program params], and as many for an audit */
     void *opt_scratch;
     struct sl_data_cursor cursor;
     int64_t step;                   /* finished steps */
     double *counts;                 /* [losses] items that count in this batch */
-    struct sl_scale_state scale;    /* of the loss, in the step at hand */
+    struct sl_scale_state scale;    /* of the loss, in the current step */
     struct sl_run_tensors *tensors; /* run/store.h; NULL: not listed yet */
     struct sl_ckpt_copy *copy;      /* a step waits for it before it writes; NULL: none */
 };
@@ -86,17 +89,16 @@ struct sl_train {
 SL_MUST_CHECK sl_err sl_run_train_open(const struct sl_train_config *config, struct sl_train **out);
 void sl_run_train_close(struct sl_train *train);
 
-/* One optimizer step. When it had to be skipped, report->bad names the first op that went wrong. */
+/* One optimizer step. If it is skipped, report->bad names the first op with a bad value. */
 SL_MUST_CHECK sl_err sl_run_train_step(struct sl_train *train, struct sl_step_report *report);
 
-/* step.c: where a step was skipped for the scale of its loss, as far as one can tell, report->bad
- * says so, and nobody looks any further. */
+/* step.c: if the loss scale probably caused the skip, sets report->bad so that no search follows. */
 void sl_run_train_blame_scale(const struct sl_train_config *config, struct sl_step_report *report);
-/* The loss scale as a report has it. */
-double sl_run_train_told_scale(const struct sl_train_config *config, double value);
+/* The loss scale for a report; 0: losses are not scaled. */
+double sl_run_train_reported_scale(const struct sl_train_config *config, double value);
 
-/* skip.c: run step number `step` (0-based) over these samples again, with the weights as they are,
- * and find the first value that is not finite. Statistics are left as they were. */
+/* skip.c: repeats step `step` (0-based) over these samples with the current weights and finds the
+ * first value that is not finite. Running statistics keep their values. */
 SL_MUST_CHECK sl_err sl_run_train_find_bad(struct sl_train *train, int64_t step,
                                            const struct sl_data_range *range, struct sl_bad *bad);
 
@@ -113,19 +115,19 @@ const struct sl_program_port *sl_run_train_find_output(const struct sl_train *tr
  * the position. */
 SL_MUST_CHECK sl_err sl_run_train_load(struct sl_train *train, const char *run, bool weights_only);
 
-/* What the run is predicted to need of memory, all told: sl_plan_stage_bytes_total of this. */
+/* Predicted memory of the run; sl_plan_stage_bytes_total adds it up. */
 struct sl_stage_bytes sl_run_train_bytes(const struct sl_train *train);
 
-/* The parts that pipelines use too. Samples of a full micro-batch when `batch` is cut into
- * `micros`; the seed of a step (0-based), different for every step so that dropout is; the
- * optimizer's view of the worker's parameters. */
+/* Shared with pipelines. full_samples: of a full micro-batch if `batch` is cut into `micros`. seed: of
+ * a step (0-based), so that dropout differs from step to step. open_optimizer: its rows for the
+ * worker's parameters. */
 int64_t sl_run_train_full_samples(int64_t batch, int64_t micros);
 uint64_t sl_run_train_seed(uint64_t seed, int64_t step);
 SL_MUST_CHECK sl_err sl_run_train_open_optimizer(struct sl_train *train);
 SL_MUST_CHECK sl_err sl_run_train_check(const struct sl_train_config *config);
 
-/* step.c: apply the gradient of the batch. The parts: sums of squares into norm_sums[], and the
- * update of weight slab `to` (which holds the old weights) by step t at rate lr. */
+/* step.c: applies the gradient of the batch. norms: sums of squares into norm_sums[]. update: weight
+ * slab `version`, which holds the old weights, by step t at rate lr. */
 SL_MUST_CHECK sl_err sl_run_train_apply(struct sl_train *train, struct sl_step_report *report);
 SL_MUST_CHECK sl_err sl_run_train_norms(struct sl_train *train, int grad_slot);
 struct sl_update_args {
@@ -133,12 +135,12 @@ struct sl_update_args {
     double lr;
     float scale;
     int version, grad_slot;
-    const double *lr_of; /* [params] rates of their own, or NULL */
+    const double *lr_of; /* [params] separate rates, or NULL */
     bool delta;          /* store the direction in the last slab */
 };
 SL_MUST_CHECK sl_err sl_run_train_update(struct sl_train *train, const struct sl_update_args *args);
 
-/* feed.c: the inputs and seeds of one micro-batch into a slot. */
+/* feed.c: puts the inputs and seeds of one micro-batch into a slot. */
 struct sl_feed {
     enum sl_data_split split;
     enum sl_worker_program program;
@@ -146,16 +148,16 @@ struct sl_feed {
     int slot;
 };
 SL_MUST_CHECK sl_err sl_run_train_feed(struct sl_train *train, const struct sl_feed *feed);
-/* What micro-batch j of a step over these samples is fed with. */
+/* The feed of micro-batch j of a step over these samples. */
 struct sl_feed sl_run_train_micro(const struct sl_train *train, const struct sl_data_range *range,
                                   int64_t j);
-/* The losses of the micro-batch in the slot, each times its share of train->counts: terms[loss] for
- * those that this worker computes; and all of them added up. */
+/* The losses of the micro-batch in the slot, each times its share of train->counts. loss_terms:
+ * terms[loss] for those that this worker computes. add_losses: their sum. */
 SL_MUST_CHECK sl_err sl_run_train_loss_terms(struct sl_train *train, const struct sl_feed *feed,
                                              double *terms);
 SL_MUST_CHECK sl_err sl_run_train_add_losses(struct sl_train *train, const struct sl_feed *feed,
                                              double *loss);
-/* Items that count for each loss over a range of samples. */
+/* Counted items of each loss over a range of samples. */
 SL_MUST_CHECK sl_err sl_run_train_count(const struct sl_train *train, enum sl_data_split split,
                                         int64_t first, int64_t count, double *out);
 

@@ -59,8 +59,8 @@ static sl_err build_programs(struct sl_worker *w, const struct sl_worker_config 
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Evaluation happens between passes: it lives in a slot when that is large enough, else in WORK,
- * which nothing else uses then. */
+/* Evaluation runs between training passes. It uses a slot if one is large enough, else WORK, which is
+ * free then. */
 void sl_run_worker_lend(struct sl_worker *w, void *work, void *staging) {
     w->work = work;
     w->staging = staging;
@@ -233,11 +233,11 @@ struct sum {
     int grad_slot;
 };
 
-static sl_err sum_uses(void *ctx, bool recompute) {
+static sl_err sum_uses(void *ctx, bool repeated) {
     struct sl_worker *w = ((struct sum *)ctx)->worker;
     int grad_slot = ((struct sum *)ctx)->grad_slot;
     const struct sl_program *p = w->programs[0];
-    (void)recompute;
+    (void)repeated;
     for (int i = 0; i < p->param_count; i++) {
         const struct sl_program_use *uses = &p->uses[p->params[i].first_use];
         char *slab = w->grad[grad_slot];
@@ -265,7 +265,7 @@ sl_err sl_run_worker_copy_weights(struct sl_worker *w, int to, int from) {
                                 w->programs[SL_WORKER_FULL]->param_bytes);
 }
 
-enum { PART = 4096 }; /* floats moved over the host at a time */
+enum { PART = 4096 }; /* floats copied through the host at a time */
 
 sl_err sl_run_worker_clear_grads(struct sl_worker *w, int grad_slot) {
     static const float zeros[PART];

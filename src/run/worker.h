@@ -1,9 +1,11 @@
-/* A worker: one stage on one device, with its memory. It does single passes of micro-batches; which
- * pass comes when is not its business.
+/* A worker: one stage on one device, with its memory. It runs single passes; its caller decides their
+ * order.
  *
- * All memory is allocated when the worker is opened: a weight slab per version, gradient slabs, a
- * slot per micro-batch in flight, one work area, optimizer state. Nothing is allocated after that.
- * Stages that one thread runs in turn have one work area: it is lent to each of them.
+ *   open -> [lend] -> init or load -> { put inputs, pass, get outputs } ... -> close
+ *
+ * Opening allocates all memory: a weight slab per version, gradient slabs, a slot per micro-batch in
+ * flight, one work area, optimizer state. Stages that one thread runs in turn share a work area,
+ * which the caller lends to each of them.
  */
 #ifndef SL_RUN_WORKER_H
 #define SL_RUN_WORKER_H
@@ -30,8 +32,8 @@ struct sl_worker_config {
     int grad_slots;  /* gradient slabs */
     int state_count; /* optimizer state slabs */
     uint64_t seed;   /* of initial values */
-    bool borrows;    /* work area and staging come by sl_run_worker_lend */
-    int64_t audit;   /* do one of so many actions twice (run/audit.h); 0: none */
+    bool borrows;    /* sl_run_worker_lend provides work area and staging */
+    int64_t audit;   /* repeat one of so many actions (run/audit.h); 0: none */
 };
 
 struct sl_worker {
@@ -41,24 +43,24 @@ struct sl_worker {
     struct sl_program *programs[SL_WORKER_PROGRAMS]; /* NULL: not needed */
     struct sl_exec *execs[SL_WORKER_PROGRAMS];
     int slots, versions, grad_slots, state_count;
-    void **slot;                 /* [slots + 1] the last one is evaluation's: memory of others */
+    void **slot; /* [slots + 1] the last is for evaluation and uses the memory of others */
     void **param, **grad, **opt; /* device memory */
     void *state, *work;
-    bool *tied;    /* [params] summed over stages by somebody else */
+    bool *tied;    /* [params] the caller has summed it over stages */
     void *staging; /* host: one input of one micro-batch */
     int64_t slot_bytes;
     bool borrows, eval_in_work;
-    int64_t work_bytes, staging_bytes; /* that it needs */
-    int64_t bytes;                     /* all device memory, less what is lent */
-    struct sl_audit *audit;            /* NULL: nothing is done twice */
+    int64_t work_bytes, staging_bytes; /* required */
+    int64_t bytes;                     /* of the device, without lent memory */
+    struct sl_audit *audit;            /* NULL: no audit */
 };
 
 SL_MUST_CHECK sl_err sl_run_worker_open(struct sl_device *device,
                                         const struct sl_worker_config *config,
                                         struct sl_worker **out);
 void sl_run_worker_close(struct sl_worker *worker);
-/* Before its first pass, to a worker that borrows: work_bytes of the device, staging_bytes of the
- * host. Nothing in them lasts from one pass to the next. */
+/* Before the first pass of a worker that borrows: work_bytes on the device, staging_bytes on the
+ * host. Their contents do not last from one pass to the next. */
 void sl_run_worker_lend(struct sl_worker *worker, void *work, void *staging);
 
 /* init.c: initial values into every weight version and the running statistics. */
@@ -78,13 +80,13 @@ struct sl_pass {
     void *ctx;
 };
 SL_MUST_CHECK sl_err sl_run_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
-/* The same, never audited. */
+/* The same without audit. */
 SL_MUST_CHECK sl_err sl_run_worker_run(struct sl_worker *worker, const struct sl_pass *pass);
 
-/* Which program serves training micro-batches of this size. */
+/* The program for training micro-batches of this size. */
 enum sl_worker_program sl_run_worker_program_for(const struct sl_worker *worker, int64_t samples);
 
-/* Put host data into a port of a slot, or take it out. */
+/* Copy host data into a port of a slot, or out of it. */
 SL_MUST_CHECK sl_err sl_run_worker_put(struct sl_worker *worker, int slot,
                                        const struct sl_program_port *port, const void *host);
 SL_MUST_CHECK sl_err sl_run_worker_get(struct sl_worker *worker, int slot,
@@ -96,13 +98,13 @@ SL_MUST_CHECK sl_err sl_run_worker_get_part(struct sl_worker *worker, int slot,
                                             const struct sl_program_port *port, struct sl_part part,
                                             void *host);
 
-/* Add up the uses of every parameter; afterwards the gradient is that of the first use. */
+/* Add the uses of every parameter; the memory of the first use then holds the gradient. */
 SL_MUST_CHECK sl_err sl_run_worker_sum_uses(struct sl_worker *worker, int grad_slot);
 
-/* Weight slab `to` takes the bytes of slab `from`. */
+/* Copies weight slab `from` to slab `to`. */
 SL_MUST_CHECK sl_err sl_run_worker_copy_weights(struct sl_worker *worker, int to, int from);
 
-/* Replicas: a gradient of nothing, and the mean of running statistics after their sum. */
+/* For replicas: set the gradient to zero; scale the sum of running statistics to their mean. */
 SL_MUST_CHECK sl_err sl_run_worker_clear_grads(struct sl_worker *worker, int grad_slot);
 SL_MUST_CHECK sl_err sl_run_worker_scale_state(struct sl_worker *worker, float by);
 

@@ -89,7 +89,7 @@ static void test_shared(void **state) {
         if (sl_pipe_open(&pc, &pipe) != SL_OK || sl_pipe_run(pipe, 1, reports) != SL_OK)
             fail_msg("%s: %s", schedules[i], sl_err_message());
         for (int w = 0; w < 2; w++) {
-            const struct sl_seat_state *a = pipe->seat_at[w], *b = pipe->seat_at[w + 2];
+            const struct sl_pipe_seat *a = pipe->seat_at[w], *b = pipe->seat_at[w + 2];
             const struct sl_worker *one = a->train.worker, *two = b->train.worker;
             assert_ptr_equal(one->work, two->work);
             assert_ptr_equal(one->staging, two->staging);

@@ -116,7 +116,7 @@ static void test_overlap(void **state) {
         if (sl_pipe_open(&pc, &pipe) != SL_OK || sl_pipe_run(pipe, STEPS, reports) != SL_OK)
             fail_msg("%s: %s", rows[i].schedule, sl_err_message());
         for (int s = 0; s < STAGES * WIDTH; s++) {
-            const struct sl_parts *parts = &pipe->seat_at[s]->parts;
+            const struct sl_pipe_parts *parts = &pipe->seat_at[s]->parts;
             assert_int_equal(parts->count, 4); /* of 51,200 floats, and a little more */
             assert_true(parts->ready[0][3] < parts->ready[0][0]); /* the last layer comes first */
             assert_int_equal(parts->begun, 0);

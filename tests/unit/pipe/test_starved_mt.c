@@ -57,7 +57,7 @@ static int64_t look(const struct thread *t, int64_t enough_ns, int looks) {
     for (int i = 0; i < looks && sum_ns < enough_ns; i++) {
         nanosleep(&nap, NULL);
         int64_t now_ns = sl_clock_ns(),
-                ns = sl_pipe_starved_look(t->tid, now_ns - last_ns, &cpu_ns);
+                ns = sl_pipe_starved_poll(t->tid, now_ns - last_ns, &cpu_ns);
         assert_true(ns >= 0 && ns <= now_ns - last_ns);
         last_ns = now_ns;
         sum_ns += ns;
@@ -109,9 +109,9 @@ static void a_crowd_is_starved(void **state) {
 static void nobody_is_not_starved(void **state) {
     (void)state;
     int64_t cpu_ns = 7;
-    assert_int_equal(sl_pipe_starved_look(0, 1000, &cpu_ns), 0);
+    assert_int_equal(sl_pipe_starved_poll(0, 1000, &cpu_ns), 0);
     assert_int_equal(cpu_ns, 0);
-    assert_int_equal(sl_pipe_starved_look(1 << 30, 1000, &cpu_ns), 0);
+    assert_int_equal(sl_pipe_starved_poll(1 << 30, 1000, &cpu_ns), 0);
 }
 
 int main(void) {

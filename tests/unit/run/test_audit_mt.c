@@ -44,7 +44,7 @@ static void flip_after(void *ctx, struct sl_worker *w, const struct sl_audited *
         const struct sl_operand *out = &in->out[which];
         flip_in(f, sl_run_worker_operand(w, pass, out), (out->run ? out->run : out->numel) * 4);
     } else if (audited->region_count) {
-        const struct sl_region *r =
+        const struct sl_audit_region *r =
             &audited->regions[sl_rng_below(f->seed, 0, (uint64_t)f->at, audited->region_count)];
         flip_in(f, r->at, r->size_bytes);
     } else {

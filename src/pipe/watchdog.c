@@ -1,19 +1,20 @@
-/* The watchdog of a pipeline. The thread that started the workers waits for their end and looks at
- * everybody's notes four times a second; sched/waits.c judges.
+/* The watchdog of a pipeline. The thread that started the workers waits for their end. Four times a
+ * second it reads the status of all workers; sched/waits.c decides whether one is stalled.
  *
- *   moves --no change for longer than the limit--> stalled: the gate fails, all who wait end
- *         --slow, but within it------------------> a warning, once per action
- *   failed, and a worker here still does not move --give_up_ns--> abandoned: its thread is left
- *         alone, with all memory that it may use, so that the process can end
+ *   moves  --no change for longer than the limit-->  stalled: the gate fails, all waits end
+ *          --slow, but within the limit---------->  a warning, once per action
+ *   failed, and a local worker still does not move
+ *          --give_up_ns-------------------------->  abandoned: its thread and all memory that it may
+ *                                                   use stay, so that the process can end
  *
- * A worker that is ready and gets no processor, because the machine has too much to do, does not
- * stand still: that time is taken off, here and, with the notes, on other ranks.
+ * Time in which a worker is ready but has no CPU does not count. The watchdog measures it for local
+ * workers and publishes it with their status.
  *
- * Dead and cut off ranks are the transport's to find; what is known of them is added here.
+ * The transport detects dead and unreachable ranks; explain() adds what is known about them.
  */
 #include "pipe/halt.h"
+#include "pipe/reporter.h"
 #include "pipe/state.h"
-#include "pipe/tell.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -25,22 +26,22 @@
 
 enum { CHAIN_MAX = 6 };
 static const int64_t look_ns = 250000000, give_up_ns = 2000000000, remote_ns = 2000000000;
-static const int64_t circle_ns = 60000000000; /* messages may be under way for long */
-static const double first_flops = 1e10;       /* per second, before anything was measured */
+static const int64_t circle_ns = 60000000000; /* messages may take long */
+static const double first_flops = 1e10;       /* per second; used before the first measurement */
 
-struct sl_guard {
+struct sl_pipe_watchdog {
     pthread_mutex_t mutex;
     pthread_cond_t ended;
-    int running; /* workers here */
+    int running; /* local workers */
     bool abandoned;
     struct sl_work *now, *fresh; /* [worker] */
-    int64_t *changed_ns;         /* [worker] when it was seen to move last */
-    int64_t *warned_about;       /* [worker] an action that was called slow */
-    int64_t *cpu_ns;             /* [worker] see sl_pipe_starved_look */
+    int64_t *changed_ns;         /* [worker] time of the last observed change */
+    int64_t *warned_about;       /* [worker] action of the last warning */
+    int64_t *cpu_ns;             /* [worker] see sl_pipe_starved_poll */
     int64_t last_ns, failed_ns;
 };
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 static int rank_of(const struct sl_pipe *pipe, int worker) {
     return sl_comm_rank_of(pipe->comm, worker, pipe->config.plan->worker_count);
@@ -55,7 +56,7 @@ static void put_worker(struct sl_text *out, const struct sl_pipe *pipe, const st
     sl_sched_work_put(out, pipe->config.plan, all, worker);
 }
 
-/* Who waits for whom, from the far end to `last`. */
+/* The chain of waits that ends at `last`. */
 static void put_chain(struct sl_text *out, const struct sl_pipe *pipe, const struct sl_work *all,
                       int last) {
     int *chain = malloc(sizeof *chain * (size_t)pipe->config.plan->worker_count);
@@ -73,8 +74,8 @@ static void put_chain(struct sl_text *out, const struct sl_pipe *pipe, const str
     free(chain);
 }
 
-/* A rank is lost: what it held, what it did last, who waits for it. Called by a thread of the
- * transport. */
+/* Describes a lost rank: its stages, its last action, the workers that wait for it. Called by a
+ * thread of the transport. */
 static void explain(void *ctx, int rank) {
     const struct sl_pipe *pipe = ctx;
     const struct sl_plan *plan = pipe->config.plan;
@@ -87,7 +88,7 @@ static void explain(void *ctx, int rank) {
             sl_text_printf(&text, "; it held stage %s (worker %d)",
                            plan->stages[plan->seats[s].stage].name, plan->seats[s].worker);
     if (all && chain) {
-        sl_pipe_read_notes(pipe, all);
+        sl_pipe_status_read(pipe, all);
         for (int w = 0; w < plan->worker_count; w++) {
             int count = rank_of(pipe, w) == rank ? sl_sched_waits_chain(plan, all, w, chain) : 0;
             last = count > longest ? w : last;
@@ -119,7 +120,7 @@ static sl_err fail_stalled(const struct sl_pipe *pipe, const struct sl_work *all
     if (!circle)
         sl_text_printf(&text,
                        "; not ended for %.1f s, %.3f s are expected (if it is only slow: "
-                       "`stall_timeout` S)",
+                       "set `stall_timeout`)",
                        (double)w->still_ns * 1e-9, (double)w->expect_ns * 1e-9);
     sl_text_put(&text, "; who waits for whom:");
     put_chain(&text, pipe, all, who);
@@ -129,7 +130,7 @@ static sl_err fail_stalled(const struct sl_pipe *pipe, const struct sl_work *all
 }
 
 static void warn_slow(struct sl_pipe *pipe, int worker) {
-    struct sl_guard *g = pipe->guard;
+    struct sl_pipe_watchdog *g = pipe->watchdog;
     struct sl_text text = {0};
     if (g->warned_about[worker] == g->now[worker].done)
         return;
@@ -139,7 +140,7 @@ static void warn_slow(struct sl_pipe *pipe, int worker) {
     sl_text_free(&text);
 }
 
-/* ---- looking ---- */
+/* ---- observation ---- */
 
 static bool has_moved(const struct sl_work *a, const struct sl_work *b) {
     return a->known != b->known || a->busy != b->busy || a->done != b->done || a->wait != b->wait ||
@@ -147,29 +148,29 @@ static bool has_moved(const struct sl_work *a, const struct sl_work *b) {
            a->moved != b->moved;
 }
 
-/* The notes of workers here tell how long they were ready and had no processor. */
-static void note_starved(struct sl_pipe *pipe, int64_t span_ns) {
+/* Adds the starved time of local workers to their status. */
+static void add_starved(struct sl_pipe *pipe, int64_t span_ns) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
-        struct sl_notes *notes = &pipe->workers[w].notes;
-        if (!sl_pipe_is_here(pipe, w))
+        struct sl_pipe_status *notes = &pipe->workers[w].status;
+        if (!sl_pipe_is_local(pipe, w))
             continue;
         int64_t ns =
-            sl_pipe_starved_look(atomic_load_explicit(&notes->thread, memory_order_relaxed),
-                                 span_ns, &pipe->guard->cpu_ns[w]);
+            sl_pipe_starved_poll(atomic_load_explicit(&notes->thread, memory_order_relaxed),
+                                 span_ns, &pipe->watchdog->cpu_ns[w]);
         atomic_fetch_add_explicit(&notes->starved_ns, ns, memory_order_relaxed);
     }
 }
 
-/* What is known now, and since when each has stood still. Time in which this process did not run
- * itself does not count, nor does time in which a worker was starved. */
+/* Reads the status of all workers and the time since each last changed. Time in which this process
+ * was not running, or the worker was starved, does not count. */
 static void look(struct sl_pipe *pipe, int64_t now_ns) {
-    struct sl_guard *g = pipe->guard;
+    struct sl_pipe_watchdog *g = pipe->watchdog;
     int count = pipe->config.plan->worker_count;
     struct sl_work *fresh = g->fresh;
     int64_t away_ns = now_ns - g->last_ns;
     g->last_ns = now_ns;
-    note_starved(pipe, away_ns);
-    sl_pipe_read_notes(pipe, fresh);
+    add_starved(pipe, away_ns);
+    sl_pipe_status_read(pipe, fresh);
     for (int w = 0; w < count; w++) {
         int64_t starved_ns = fresh[w].starved_ns - g->now[w].starved_ns;
         int64_t off_ns = away_ns > 4 * look_ns           ? away_ns
@@ -185,11 +186,11 @@ static void look(struct sl_pipe *pipe, int64_t now_ns) {
 }
 
 static bool is_mine(const struct sl_pipe *pipe, int worker) {
-    return worker >= 0 && sl_pipe_is_here(pipe, worker);
+    return worker >= 0 && sl_pipe_is_local(pipe, worker);
 }
 
 static void judge(struct sl_pipe *pipe, int64_t now_ns) {
-    struct sl_guard *g = pipe->guard;
+    struct sl_pipe_watchdog *g = pipe->watchdog;
     int count = pipe->config.plan->worker_count, who = -1;
     struct sl_stall_rule rule = {.floor_ns =
                                      pipe->config.stall_ns ? pipe->config.stall_ns : SL_STALL_NS,
@@ -198,7 +199,7 @@ static void judge(struct sl_pipe *pipe, int64_t now_ns) {
                                  .last_here = -1};
     rule.circle_ns = rule.floor_ns > circle_ns ? rule.floor_ns : circle_ns;
     for (int w = count - 1; w >= 0; w--)
-        if (sl_pipe_is_here(pipe, w)) {
+        if (sl_pipe_is_local(pipe, w)) {
             rule.first = w;
             rule.last_here = rule.last_here < 0 ? w : rule.last_here;
         }
@@ -220,7 +221,7 @@ static void judge(struct sl_pipe *pipe, int64_t now_ns) {
 
 /* ---- waiting for the workers ---- */
 
-/* Before anything was measured: what the model needs of a slow machine. */
+/* Expected duration on a slow machine, before the first measurement. */
 static int64_t guess_ns(const struct sl_pipe *pipe) {
     struct sl_graph_stats stats;
     int64_t max = 1;
@@ -232,9 +233,9 @@ static int64_t guess_ns(const struct sl_pipe *pipe) {
     return (int64_t)(flops * (double)max / first_flops * 1e9);
 }
 
-void sl_pipe_guard_open(struct sl_pipe *pipe) {
+void sl_pipe_watchdog_open(struct sl_pipe *pipe) {
     int count = pipe->config.plan->worker_count;
-    struct sl_guard *g = SL_NEW(&pipe->arena, struct sl_guard, 1);
+    struct sl_pipe_watchdog *g = SL_NEW(&pipe->arena, struct sl_pipe_watchdog, 1);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -246,39 +247,39 @@ void sl_pipe_guard_open(struct sl_pipe *pipe) {
     g->changed_ns = SL_NEW(&pipe->arena, int64_t, count);
     g->warned_about = SL_NEW(&pipe->arena, int64_t, count);
     g->cpu_ns = SL_NEW(&pipe->arena, int64_t, count);
-    pipe->guard = g;
+    pipe->watchdog = g;
     int64_t guess = guess_ns(pipe);
     for (int w = 0; w < count; w++) {
-        sl_pipe_note_action(&pipe->workers[w], NULL);
+        sl_pipe_status_action(&pipe->workers[w], NULL);
         for (int k = 0; k < SL_KIND_COUNT; k++)
-            atomic_store_explicit(&pipe->workers[w].notes.longest_ns[k], guess,
+            atomic_store_explicit(&pipe->workers[w].status.longest_ns[k], guess,
                                   memory_order_relaxed);
     }
     struct sl_comm_hooks hooks = {.ctx = pipe,
                                   .explain = explain,
-                                  .state = sl_pipe_show_notes,
-                                  .state_bytes = sl_pipe_notes_bytes(pipe, pipe->comm->rank)};
+                                  .state = sl_pipe_status_publish,
+                                  .state_bytes = sl_pipe_status_bytes(pipe, pipe->comm->rank)};
     sl_comm_hook(pipe->comm, &hooks);
 }
 
-void sl_pipe_guard_close(struct sl_pipe *pipe) {
-    if (!pipe->guard)
+void sl_pipe_watchdog_close(struct sl_pipe *pipe) {
+    if (!pipe->watchdog)
         return;
     sl_comm_hook(pipe->comm, NULL);
-    if (pipe->guard->abandoned)
+    if (pipe->watchdog->abandoned)
         return;
-    pthread_mutex_destroy(&pipe->guard->mutex);
-    pthread_cond_destroy(&pipe->guard->ended);
+    pthread_mutex_destroy(&pipe->watchdog->mutex);
+    pthread_cond_destroy(&pipe->watchdog->ended);
 }
 
 bool sl_pipe_is_abandoned(const struct sl_pipe *pipe) {
-    return pipe && pipe->guard && pipe->guard->abandoned;
+    return pipe && pipe->watchdog && pipe->watchdog->abandoned;
 }
 
-/* By the schedule at hand: of a worker's stages, the longest. */
+/* Expected durations in the current schedule: the longest of the worker's stages. */
 static void expect(struct sl_pipe *pipe, int worker) {
     const struct sl_plan *plan = pipe->config.plan;
-    struct sl_notes *notes = &pipe->workers[worker].notes;
+    struct sl_pipe_status *notes = &pipe->workers[worker].status;
     for (int k = 0; k < SL_KIND_COUNT; k++) {
         notes->expected_ns[k] = 0;
         for (int i = 0; i < plan->worker_seat_count[worker]; i++) {
@@ -288,28 +289,28 @@ static void expect(struct sl_pipe *pipe, int worker) {
     }
 }
 
-void sl_pipe_guard_start(struct sl_pipe *pipe, int workers) {
-    struct sl_guard *g = pipe->guard;
+void sl_pipe_watchdog_start(struct sl_pipe *pipe, int workers) {
+    struct sl_pipe_watchdog *g = pipe->watchdog;
     g->running = workers;
     g->failed_ns = 0;
     g->last_ns = sl_clock_ns();
     for (int w = 0; w < pipe->config.plan->worker_count; w++) {
         g->changed_ns[w] = g->last_ns;
         g->cpu_ns[w] = 0; /* another thread */
-        atomic_store_explicit(&pipe->workers[w].notes.thread, 0, memory_order_relaxed);
+        atomic_store_explicit(&pipe->workers[w].status.thread, 0, memory_order_relaxed);
         expect(pipe, w);
     }
 }
 
-void sl_pipe_guard_ended(struct sl_pipe *pipe) {
-    pthread_mutex_lock(&pipe->guard->mutex);
-    if (--pipe->guard->running == 0)
-        pthread_cond_signal(&pipe->guard->ended);
-    pthread_mutex_unlock(&pipe->guard->mutex);
+void sl_pipe_watchdog_ended(struct sl_pipe *pipe) {
+    pthread_mutex_lock(&pipe->watchdog->mutex);
+    if (--pipe->watchdog->running == 0)
+        pthread_cond_signal(&pipe->watchdog->ended);
+    pthread_mutex_unlock(&pipe->watchdog->mutex);
 }
 
 /* True: all have ended. */
-static bool await_end(struct sl_guard *g) {
+static bool await_end(struct sl_pipe_watchdog *g) {
     int64_t until = sl_clock_ns() + look_ns;
     struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     int code = 0;
@@ -321,12 +322,12 @@ static bool await_end(struct sl_guard *g) {
     return all;
 }
 
-void sl_pipe_guard_wait(struct sl_pipe *pipe) {
-    while (!pipe->guard->abandoned && !await_end(pipe->guard)) {
+void sl_pipe_watchdog_wait(struct sl_pipe *pipe) {
+    while (!pipe->watchdog->abandoned && !await_end(pipe->watchdog)) {
         int64_t now = sl_clock_ns();
         look(pipe, now);
         judge(pipe, now);
-        sl_pipe_halt_look(pipe);
-        sl_pipe_tell(pipe);
+        sl_pipe_halt_poll(pipe);
+        sl_pipe_reporter_poll(pipe);
     }
 }

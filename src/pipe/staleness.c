@@ -1,20 +1,20 @@
-/* Watching staleness: how far the weights that passes read are from those they stand for.
+/* Measuring staleness: the distance between the weights that a pass reads and those it stands for.
  *
- * A pass that starts from version v stands for version v + s: with a prediction, s steps ahead;
- * without, the version that its own gradient will be applied to. When the stage makes that version,
- * two distances are known:
+ * A pass that starts from version v stands for version v + s. With a prediction, s is the number of
+ * steps predicted; without, its gradient is applied to version v + s. When the stage makes that
+ * version, two distances are known:
  *     predicted   what the pass read      to the true weights of version v + s
  *     stale       version v               to the true weights of version v + s
- * One pass at a time is watched per stage and direction, so that two copies of the weights suffice;
- * of the passes that stand for one version one is told. A pass on stashed weights may come when the
- * version that it stands for is already there: then its distance is known at once.
+ * One pass at a time is measured per stage and direction, so two copies of the weights suffice. One
+ * pass is reported per version. A pass on stashed weights may stand for a version that already
+ * exists: then its distance is known at once.
  */
 #include "pipe/state.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-sl_err sl_pipe_watch_open(struct sl_seat_state *seat) {
+sl_err sl_pipe_staleness_open(struct sl_pipe_seat *seat) {
     struct sl_worker *worker = seat->train.worker;
     int64_t bytes = worker->programs[SL_WORKER_FULL]->param_bytes + 64;
     for (int d = 0; d < 2; d++) {
@@ -25,7 +25,7 @@ sl_err sl_pipe_watch_open(struct sl_seat_state *seat) {
     return SL_OK;
 }
 
-void sl_pipe_watch_close(struct sl_seat_state *seat) {
+void sl_pipe_staleness_close(struct sl_pipe_seat *seat) {
     struct sl_device *device = seat->train.device;
     for (int d = 0; d < 2; d++)
         for (int i = 0; device && i < 2; i++)
@@ -33,22 +33,22 @@ void sl_pipe_watch_close(struct sl_seat_state *seat) {
     SL_VEC_FREE(&seat->watched);
 }
 
-/* Before a run, whose versions count from 0. */
-void sl_pipe_watch_start(struct sl_seat_state *seat) {
+/* Before a run; its versions count from 0. */
+void sl_pipe_staleness_start(struct sl_pipe_seat *seat) {
     for (int d = 0; d < 2; d++) {
         seat->watch[d].target = -1;
         seat->watch[d].told = seat->watch[d].made = 0;
     }
 }
 
-static sl_err begin(struct sl_seat_state *seat, int d, const struct sl_watch *what, int read,
-                    int base) {
+static sl_err begin(struct sl_pipe_seat *seat, int d, const struct sl_pipe_stale_pass *what,
+                    int read, int base) {
     struct sl_worker *worker = seat->train.worker;
     struct sl_device *device = worker->device;
-    struct sl_watch *watch = &seat->watch[d];
+    struct sl_pipe_stale_pass *watch = &seat->watch[d];
     int64_t bytes = worker->programs[SL_WORKER_FULL]->param_bytes;
     watch->target = what->target;
-    watch->nccl_link = what->nccl_link;
+    watch->ahead = what->ahead;
     watch->predicted = what->predicted;
     SL_TRY(
         device->row->copy(device, SL_STREAM_COMPUTE, watch->slabs[0], worker->param[read], bytes));
@@ -56,7 +56,7 @@ static sl_err begin(struct sl_seat_state *seat, int d, const struct sl_watch *wh
                              bytes);
 }
 
-static bool is_free(const struct sl_seat_state *seat, int d) {
+static bool is_free(const struct sl_pipe_seat *seat, int d) {
     return seat->watch[d].slabs[0] && seat->watch[d].target < 0;
 }
 
@@ -72,23 +72,23 @@ static double rmse(const struct sl_program *p, const void *a, const void *b) {
     return count > 0 ? sqrt(sum / count) : 0;
 }
 
-static sl_err on_host(struct sl_seat_state *seat, const void *slab, char *out) {
+static sl_err on_host(struct sl_pipe_seat *seat, const void *slab, char *out) {
     struct sl_device *device = seat->train.device;
     int64_t bytes = seat->train.worker->programs[SL_WORKER_FULL]->param_bytes;
     SL_TRY(device->row->download(device, SL_STREAM_COMPUTE, out, slab, bytes));
     return device->row->sync(device, SL_STREAM_COMPUTE);
 }
 
-/* The version that a watched pass stands for is the newest. */
-static sl_err tell(const struct sl_pipe *pipe, struct sl_seat_state *seat, int d) {
+/* Reports a measured pass; the version it stands for is the newest. */
+static sl_err report(const struct sl_pipe *pipe, struct sl_pipe_seat *seat, int d) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
-    struct sl_watch *watch = &seat->watch[d];
+    struct sl_pipe_stale_pass *watch = &seat->watch[d];
     size_t bytes = (size_t)p->param_bytes + 64;
     char *host = sl_realloc(NULL, 2 * bytes), *now = host + bytes;
     struct sl_staleness s = {.step = pipe->start_step + watch->target,
                              .stage = seat->stage,
-                             .base = pipe->start_step + watch->target - watch->nccl_link,
-                             .ahead = watch->nccl_link,
+                             .base = pipe->start_step + watch->target - watch->ahead,
+                             .ahead = watch->ahead,
                              .backward = d,
                              .predicts = watch->predicted};
     sl_err err = on_host(seat, seat->train.worker->param[seat->newest], now);
@@ -107,38 +107,38 @@ static sl_err tell(const struct sl_pipe *pipe, struct sl_seat_state *seat, int d
 }
 
 /* Before a pass on true weights. */
-sl_err sl_pipe_watch_pass(const struct sl_pipe *pipe, struct sl_seat_state *seat,
-                          const struct sl_action *a) {
+sl_err sl_pipe_staleness_pass(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
+                              const struct sl_action *a) {
     const struct sl_policy *row = pipe->train.policy.row;
     int target = a->micro / pipe->sched->micros[a->stage], d = a->kind != SL_FORWARD;
     bool predicts = row && row->ahead && row->kept != SL_KEPT_VELOCITY;
     if (!is_free(seat, d) || a->ahead || predicts || target <= a->version ||
         target <= seat->watch[d].told)
         return SL_OK;
-    struct sl_watch what = {.target = target, .nccl_link = target - a->version};
+    struct sl_pipe_stale_pass what = {.target = target, .ahead = target - a->version};
     SL_TRY(begin(seat, d, &what, a->weight_slot, a->weight_slot));
-    return target == seat->watch[d].made ? tell(pipe, seat, d) : SL_OK;
+    return target == seat->watch[d].made ? report(pipe, seat, d) : SL_OK;
 }
 
-/* After a prediction. The second slot, where there are two under rule `newest`, is for backwards.
- */
-sl_err sl_pipe_watch_predict(const struct sl_pipe *pipe, struct sl_seat_state *seat,
-                             const struct sl_action *a) {
+/* After a prediction. Under rule `newest` a second slot, if there is one, is for backward passes. */
+sl_err sl_pipe_staleness_predict(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
+                                 const struct sl_action *a) {
     const struct sl_pool *pools = pipe->sched->pools[seat->number];
     int d = pipe->sched->rule == SL_RULE_NEWEST && a->weight_slot > pools[SL_POOL_WEIGHT].count;
     if (!is_free(seat, d) || pipe->train.policy.row->kept == SL_KEPT_VELOCITY)
         return SL_OK;
-    struct sl_watch what = {
-        .target = a->version + a->ahead, .nccl_link = a->ahead, .predicted = true};
+    struct sl_pipe_stale_pass what = {
+        .target = a->version + a->ahead, .ahead = a->ahead, .predicted = true};
     return begin(seat, d, &what, a->weight_slot, a->slot);
 }
 
 /* After a step has made version `version` in slab seat->newest. */
-sl_err sl_pipe_watch_step(const struct sl_pipe *pipe, struct sl_seat_state *seat, int64_t version) {
+sl_err sl_pipe_staleness_step(const struct sl_pipe *pipe, struct sl_pipe_seat *seat,
+                              int64_t version) {
     for (int d = 0; d < 2; d++) {
         seat->watch[d].made = version;
         if (seat->watch[d].slabs[0] && seat->watch[d].target == version)
-            SL_TRY(tell(pipe, seat, d));
+            SL_TRY(report(pipe, seat, d));
     }
     return SL_OK;
 }
@@ -151,11 +151,11 @@ static int earlier(const void *a, const void *b) {
     return (order > 0) - (order < 0);
 }
 
-/* What the seats of this rank have seen, to `out` where it is not NULL; forgotten then. */
-static int64_t take_here(struct sl_pipe *pipe, struct sl_staleness *out) {
+/* Number of measurements of local seats; moves them to `out` unless it is NULL. */
+static int64_t take_local(struct sl_pipe *pipe, struct sl_staleness *out) {
     int64_t count = 0;
     for (int i = 0; i < pipe->config.plan->seat_count; i++) {
-        struct sl_seat_state *seat = pipe->seat_at[i];
+        struct sl_pipe_seat *seat = pipe->seat_at[i];
         for (int64_t j = 0; seat && seat->replica == 0 && j < seat->watched.count; j++, count++)
             if (out)
                 out[count] = seat->watched.at[j];
@@ -174,7 +174,7 @@ sl_err sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out, i
     *count = 0;
     if (!pipe->config.staleness)
         goto out;
-    counts[comm->rank] = take_here(pipe, NULL);
+    counts[comm->rank] = take_local(pipe, NULL);
     SL_TRY_OUT(sl_comm_merge(comm, counts, comm->ranks * (int64_t)sizeof *counts));
     for (int r = 0; r < comm->ranks; r++) {
         before += r < comm->rank ? counts[r] : 0;
@@ -183,7 +183,7 @@ sl_err sl_pipe_take_staleness(struct sl_pipe *pipe, struct sl_staleness **out, i
     *out = calloc((size_t)*count + 1, sizeof **out);
     if (!*out)
         sl_out_of_memory((size_t)(*count + 1) * sizeof **out);
-    take_here(pipe, *out + before);
+    take_local(pipe, *out + before);
     SL_TRY_OUT(sl_comm_merge(comm, *out, *count * (int64_t)sizeof **out));
     qsort(*out, (size_t)*count, sizeof **out, earlier);
 out:

@@ -1,14 +1,14 @@
-/* Stepping together without a flush: a verdict over all stages (norm, finite or not) and tied
- * weights, while the pipeline stays full.
+/* Global steps without a flush: all stages clip and skip by one global norm, and tied weights get
+ * one gradient, while the pipeline stays full.
  *
- *   gradient complete      REDUCE tie:      own uses go to the other holders
- *                          REDUCE verdict:  norms of own gradients go to all workers
+ *   gradient complete      REDUCE of a tie:       send own uses to the other holders
+ *                          REDUCE of the norm:    send norms of own gradients to all workers
  *   passes of the next iteration, into another gradient buffer ...
- *   STEP                   norms of all have come: add them in graph order, judge, step or skip
+ *   STEP                   receive the norms of all, add them in graph order, step or skip
  *
- * Nobody waits but in STEP, which the schedule puts so late that everything has come. The sum of a
- * tie's uses is made by every holder for itself, in graph order; the holder whose gradients are
- * complete last (the speaker) makes it before its word on the verdict, the others before the step.
+ * Only STEP waits; the schedule places it so late that all messages have arrived. Every holder of a
+ * tied parameter adds the uses itself, in graph order. The root holder, whose gradients are complete
+ * last, adds them before it sends its norms; the others add them before the step.
  */
 #include "pipe/scale.h"
 #include "pipe/state.h"
@@ -17,21 +17,21 @@
 
 #include <string.h>
 
-struct word {
-    int64_t version; /* whose verdict it is, -1: none */
+struct decision {
+    int64_t version; /* that it is about, -1: none */
     struct sl_norm_verdict verdict;
-    int64_t voted; /* version that seats of this worker have voted on, and how many have */
-    int votes;
+    int64_t counted; /* version for which seats of this worker have norms, and how many */
+    int seats;
 };
 
-/* Of the last versions, as many as channels have places: a stage may have given its parts of many
- * steps before it makes the first of them. */
-struct sl_verdicts {
+/* Decisions about the last versions, as many as channels have places: a stage may send its norms for
+ * many steps before it makes the first of them. */
+struct sl_pipe_decisions {
     int kept;
-    struct word *words;
+    struct decision *at;
     double *tables; /* [kept][graph params] of this worker */
     void *sum;      /* device memory of the largest tied parameter */
-    void *landing;  /* the same for what comes, where a device is apart; else NULL */
+    void *landing;  /* the same for received uses, if the device has its own memory; else NULL */
 };
 
 static int channel_at(const struct sl_pipe *pipe, int from, int to) {
@@ -67,7 +67,7 @@ static sl_err open_channel(struct sl_pipe *pipe, int from, int to, int64_t size_
         .ipc = device && sl_pipe_is_ipc(pipe, from, to),
     };
     if (spec.device && spec.sender && spec.device->row != spec.sender->row)
-        spec.device = spec.sender = NULL; /* both reach the host's memory */
+        spec.device = spec.sender = NULL; /* both can read host memory */
     return sl_comm_channel_open(pipe->comm, &spec, out);
 }
 
@@ -89,26 +89,26 @@ static sl_err open_shares(struct sl_pipe *pipe, int group) {
     return SL_OK;
 }
 
-static void forget(struct sl_verdicts *v) {
+static void forget(struct sl_pipe_decisions *v) {
     for (int i = 0; i < v->kept; i++)
-        v->words[i].version = v->words[i].voted = -1;
+        v->at[i].version = v->at[i].counted = -1;
 }
 
-static sl_err open_verdicts(struct sl_pipe_worker *w) {
+static sl_err open_decisions(struct sl_pipe_worker *w) {
     int64_t max = sl_sched_tied_max(w->pipe->sched, w->index);
     int64_t params = w->pipe->train.graph->params.count;
-    w->verdicts = SL_NEW(&w->pipe->arena, struct sl_verdicts, 1);
+    w->decisions = SL_NEW(&w->pipe->arena, struct sl_pipe_decisions, 1);
     int kept = sl_sched_share_places(w->pipe->sched);
-    w->verdicts->kept = kept;
-    w->verdicts->words = SL_NEW(&w->pipe->arena, struct word, kept);
-    w->verdicts->tables = SL_NEW(&w->pipe->arena, double, kept *(params + 1));
-    forget(w->verdicts);
+    w->decisions->kept = kept;
+    w->decisions->at = SL_NEW(&w->pipe->arena, struct decision, kept);
+    w->decisions->tables = SL_NEW(&w->pipe->arena, double, kept *(params + 1));
+    forget(w->decisions);
     if (!max)
         return SL_OK;
     max = (max + 255) & ~255LL;
     bool apart = w->device->row->apart;
-    SL_TRY(w->device->row->alloc(w->device, apart ? 2 * max : max, &w->verdicts->sum));
-    w->verdicts->landing = apart ? (char *)w->verdicts->sum + max : NULL;
+    SL_TRY(w->device->row->alloc(w->device, apart ? 2 * max : max, &w->decisions->sum));
+    w->decisions->landing = apart ? (char *)w->decisions->sum + max : NULL;
     return SL_OK;
 }
 
@@ -117,34 +117,34 @@ sl_err sl_pipe_global_step_open(struct sl_pipe *pipe) {
     int count = plan->worker_count;
     if (!pipe->sched->global_step)
         return SL_OK;
-    pipe->votes = SL_NEW(&pipe->arena, struct sl_channel *, count * count);
+    pipe->norms = SL_NEW(&pipe->arena, struct sl_channel *, count * count);
     pipe->shares = SL_NEW(&pipe->arena, struct sl_channel **, sl_sched_group_count(plan) + 1);
     for (int a = 0; a < count; a++)
         for (int b = 0; b < count; b++)
             if (a != b)
                 SL_TRY(open_channel(pipe, a, b, pipe->train.graph->params.count * 8, false,
-                                    &pipe->votes[channel_at(pipe, a, b)]));
+                                    &pipe->norms[channel_at(pipe, a, b)]));
     for (int t = 0; t < plan->tie_count; t++)
         SL_TRY(open_shares(pipe, plan->stage_count + t));
     for (int w = 0; w < count; w++)
-        if (sl_pipe_is_here(pipe, w))
-            SL_TRY(open_verdicts(&pipe->workers[w]));
+        if (sl_pipe_is_local(pipe, w))
+            SL_TRY(open_decisions(&pipe->workers[w]));
     return SL_OK;
 }
 
 void sl_pipe_global_step_close(struct sl_pipe *pipe) {
     const struct sl_plan *plan = pipe->config.plan;
     int count = plan->worker_count;
-    for (int i = 0; pipe->votes && i < count * count; i++) {
-        sl_comm_channel_close(pipe->votes[i]);
+    for (int i = 0; pipe->norms && i < count * count; i++) {
+        sl_comm_channel_close(pipe->norms[i]);
         for (int t = 0; t < plan->tie_count; t++)
             if (pipe->shares[plan->stage_count + t])
                 sl_comm_channel_close(pipe->shares[plan->stage_count + t][i]);
     }
-    for (int w = 0; pipe->votes && w < count; w++)
-        if (pipe->workers[w].verdicts)
+    for (int w = 0; pipe->norms && w < count; w++)
+        if (pipe->workers[w].decisions)
             pipe->workers[w].device->row->free(pipe->workers[w].device,
-                                               pipe->workers[w].verdicts->sum);
+                                               pipe->workers[w].decisions->sum);
 }
 
 /* ---- tied gradients ---- */
@@ -156,23 +156,23 @@ static int64_t number_of(const struct sl_pipe *pipe, int64_t version) {
 static sl_err receive_from(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n,
                            int from, struct sl_message *out) {
     int64_t before = sl_pipe_clock(w);
-    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = from});
+    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_VERDICT, .peer = from});
     SL_TRY(sl_comm_channel_receive(channel, n, out));
-    sl_pipe_note_go(w);
+    sl_pipe_status_resume(w);
     w->waited_ns += sl_pipe_clock(w) - before;
     return SL_OK;
 }
 
 static sl_err reserve_for(struct sl_pipe_worker *w, struct sl_channel *channel, int64_t n, int to,
                           char **out) {
-    sl_pipe_note_wait(w, (struct sl_wait_note){.wait = SL_WAIT_VERDICT, .peer = to});
+    sl_pipe_status_wait(w, (struct sl_pipe_wait){.wait = SL_WAIT_VERDICT, .peer = to});
     SL_TRY(sl_comm_channel_reserve(channel, n, out));
-    sl_pipe_note_go(w);
+    sl_pipe_status_resume(w);
     return SL_OK;
 }
 
 /* Own uses, in graph order, to one other holder. */
-static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
+static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
                         const struct sl_tie *tie, const struct sl_action *a, int to) {
     const struct sl_graph *graph = w->pipe->train.graph;
     struct sl_channel *channel = w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)];
@@ -191,8 +191,8 @@ static sl_err send_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
     return sl_comm_channel_send(channel, n, at);
 }
 
-static sl_err give_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
-                        const struct sl_action *a) {
+static sl_err send_all_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
+                            const struct sl_action *a) {
     int count = w->pipe->config.plan->worker_count;
     for (int to = 0; to < count; to++) {
         if (w->pipe->shares[a->slot][channel_at(w->pipe, w->index, to)])
@@ -201,9 +201,9 @@ static sl_err give_uses(struct sl_pipe_worker *w, const struct sl_seat_state *se
     return SL_OK;
 }
 
-/* A message may be memory of the host, which kernels of a device that is apart do not reach. */
+/* A message may be in host memory, which kernels of a device with its own memory cannot read. */
 static sl_err land(struct sl_pipe_worker *w, const void **use, int64_t size_bytes) {
-    void *landing = w->verdicts->landing;
+    void *landing = w->decisions->landing;
     if (!landing)
         return SL_OK;
     SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE, landing, *use, size_bytes));
@@ -211,8 +211,8 @@ static sl_err land(struct sl_pipe_worker *w, const void **use, int64_t size_byte
     return SL_OK;
 }
 
-/* One use after the other into the sum; a message's uses are taken in their order. */
-static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_seat_state *seat,
+/* Adds the uses in graph order; those of a message are in that order. */
+static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_pipe_seat *seat,
                        const struct sl_tie *tie, int grad_slot, const char **messages) {
     const struct sl_graph *graph = w->pipe->train.graph;
     const struct sl_plan *plan = w->pipe->config.plan;
@@ -228,17 +228,17 @@ static sl_err add_uses(struct sl_pipe_worker *w, const struct sl_seat_state *sea
             messages[from] += tie->bytes;
             SL_TRY(land(w, &use, tie->bytes));
         }
-        SL_TRY(first ? w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->verdicts->sum, use,
+        SL_TRY(first ? w->device->row->copy(w->device, SL_STREAM_COMPUTE, w->decisions->sum, use,
                                             tie->bytes)
-                     : w->device->row->add(w->device, w->verdicts->sum, use, tie->bytes / 4));
+                     : w->device->row->add(w->device, w->decisions->sum, use, tie->bytes / 4));
         first = false;
     }
     return SL_OK;
 }
 
 /* The sum of all uses becomes this seat's gradient. */
-static sl_err take_uses(struct sl_pipe_worker *w, struct sl_seat_state *seat, int group,
-                        const struct sl_action *a) {
+static sl_err sum_uses(struct sl_pipe_worker *w, struct sl_pipe_seat *seat, int group,
+                       const struct sl_action *a) {
     const struct sl_tie *tie = tie_of(w->pipe, group);
     struct sl_worker *worker = seat->train.worker;
     const struct sl_program *p = worker->programs[SL_WORKER_FULL];
@@ -257,7 +257,7 @@ static sl_err take_uses(struct sl_pipe_worker *w, struct sl_seat_state *seat, in
         if (strcmp(p->graph->params.at[p->params[i].param].name, tie->name) == 0)
             SL_TRY(w->device->row->copy(w->device, SL_STREAM_COMPUTE,
                                         sl_run_worker_grad(worker, a->grad_slot, i),
-                                        w->verdicts->sum, tie->bytes));
+                                        w->decisions->sum, tie->bytes));
     SL_TRY(w->device->row->sync(w->device, SL_STREAM_COMPUTE));
     for (int from = 0; from < count; from++)
         if (channels[channel_at(w->pipe, from, w->index)])
@@ -265,21 +265,21 @@ static sl_err take_uses(struct sl_pipe_worker *w, struct sl_seat_state *seat, in
     return SL_OK;
 }
 
-/* The ties of a stage that it speaks for, or those that it does not. */
-static sl_err take_ties(struct sl_pipe_worker *w, struct sl_seat_state *seat,
-                        const struct sl_action *a, bool spoken_for) {
+/* Ties of a stage: those whose root holder it is, or the others. */
+static sl_err sum_ties(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
+                       const struct sl_action *a, bool is_root) {
     const struct sl_plan *plan = w->pipe->config.plan;
     for (int g = plan->stage_count; g < sl_sched_group_count(plan); g++)
         if (sl_sched_in_group(plan, g, seat->stage) &&
-            (sl_sched_speaker(plan, g) == seat->stage) == spoken_for)
-            SL_TRY(take_uses(w, seat, g, a));
+            (sl_sched_speaker(plan, g) == seat->stage) == is_root)
+            SL_TRY(sum_uses(w, seat, g, a));
     return SL_OK;
 }
 
-/* ---- the verdict ---- */
+/* ---- the global norm ---- */
 
-/* Does this seat tell the norm of the parameter? */
-static bool is_mine(const struct sl_pipe *pipe, const struct sl_seat_state *seat, int param) {
+/* Does this seat send the norm of the parameter? */
+static bool owns_norm(const struct sl_pipe *pipe, const struct sl_pipe_seat *seat, int param) {
     const struct sl_plan *plan = pipe->config.plan;
     for (int g = plan->stage_count; g < sl_sched_group_count(plan); g++)
         if (strcmp(tie_of(pipe, g)->name, pipe->train.graph->params.at[param].name) == 0)
@@ -287,11 +287,11 @@ static bool is_mine(const struct sl_pipe *pipe, const struct sl_seat_state *seat
     return true;
 }
 
-static sl_err send_votes(struct sl_pipe_worker *w, int64_t version, const double *table) {
+static sl_err send_norms(struct sl_pipe_worker *w, int64_t version, const double *table) {
     int count = w->pipe->config.plan->worker_count;
     int64_t n = number_of(w->pipe, version), bytes = w->pipe->train.graph->params.count * 8;
     for (int to = 0; to < count; to++) {
-        struct sl_channel *channel = w->pipe->votes[channel_at(w->pipe, w->index, to)];
+        struct sl_channel *channel = w->pipe->norms[channel_at(w->pipe, w->index, to)];
         char *message;
         if (!channel)
             continue;
@@ -302,49 +302,49 @@ static sl_err send_votes(struct sl_pipe_worker *w, int64_t version, const double
     return SL_OK;
 }
 
-static sl_err vote(struct sl_pipe_worker *w, struct sl_seat_state *seat,
-                   const struct sl_action *a) {
-    struct sl_verdicts *v = w->verdicts;
+static sl_err share_norms(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
+                          const struct sl_action *a) {
+    struct sl_pipe_decisions *v = w->decisions;
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     int64_t params = w->pipe->train.graph->params.count;
     int kept = (int)(a->version % v->kept);
     double *table = v->tables + kept * params;
-    if (v->words[kept].voted != a->version) {
-        v->words[kept].voted = a->version;
-        v->words[kept].votes = 0;
+    if (v->at[kept].counted != a->version) {
+        v->at[kept].counted = a->version;
+        v->at[kept].seats = 0;
         memset(table, 0, sizeof *table * (size_t)params);
     }
-    SL_TRY(take_ties(w, seat, a, true));
+    SL_TRY(sum_ties(w, seat, a, true));
     SL_TRY(sl_run_worker_sum_uses(seat->train.worker, a->grad_slot));
     SL_TRY(sl_run_train_norms(&seat->train, a->grad_slot));
     for (int i = 0; i < p->param_count; i++)
-        if (is_mine(w->pipe, seat, p->params[i].param))
+        if (owns_norm(w->pipe, seat, p->params[i].param))
             table[p->params[i].param] = seat->train.norm_sums[i];
-    if (++v->words[kept].votes < w->seat_count)
+    if (++v->at[kept].seats < w->seat_count)
         return SL_OK;
-    return send_votes(w, a->version, table);
+    return send_norms(w, a->version, table);
 }
 
-sl_err sl_pipe_global_step_reduce(struct sl_pipe_worker *w, struct sl_seat_state *seat,
+sl_err sl_pipe_global_step_reduce(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
                                   const struct sl_action *a) {
     const struct sl_program *p = seat->train.worker->programs[SL_WORKER_FULL];
     if (a->slot == sl_sched_verdict(w->pipe->config.plan))
-        return vote(w, seat, a);
-    for (int i = 0; i < p->param_count; i++) /* its uses are not summed with the others */
+        return share_norms(w, seat, a);
+    for (int i = 0; i < p->param_count; i++) /* their uses are summed here */
         if (strcmp(p->graph->params.at[p->params[i].param].name, tie_of(w->pipe, a->slot)->name) ==
             0)
             seat->train.worker->tied[i] = true;
-    return give_uses(w, seat, a);
+    return send_all_uses(w, seat, a);
 }
 
-/* All tables have come: each entry has one owner. */
-static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
+/* Merges the norms of all workers; each entry has one owner. */
+static sl_err decide(struct sl_pipe_worker *w, int64_t version) {
     const struct sl_pipe *pipe = w->pipe;
     int64_t params = pipe->train.graph->params.count, n = number_of(pipe, version);
-    int count = pipe->config.plan->worker_count, kept = (int)(version % w->verdicts->kept);
-    double *table = w->verdicts->tables + kept * params, sum = 0;
+    int count = pipe->config.plan->worker_count, kept = (int)(version % w->decisions->kept);
+    double *table = w->decisions->tables + kept * params, sum = 0;
     for (int from = 0; from < count; from++) {
-        struct sl_channel *channel = pipe->votes[channel_at(pipe, from, w->index)];
+        struct sl_channel *channel = pipe->norms[channel_at(pipe, from, w->index)];
         struct sl_message message;
         if (!channel)
             continue;
@@ -358,25 +358,25 @@ static sl_err judge(struct sl_pipe_worker *w, int64_t version) {
         sum += table[i];
     struct sl_norm_verdict verdict =
         sl_optim_norm_judge(sum, 1 / sl_pipe_scale_of(w, version - 1), pipe->train.clip);
-    sl_pipe_scale_judged(w, version, verdict.finite);
-    w->verdicts->words[kept].verdict = verdict;
-    w->verdicts->words[kept].version = version;
+    sl_pipe_scale_decided(w, version, verdict.finite);
+    w->decisions->at[kept].verdict = verdict;
+    w->decisions->at[kept].version = version;
     return SL_OK;
 }
 
-sl_err sl_pipe_global_step_verdict(struct sl_pipe_worker *w, struct sl_seat_state *seat,
-                                   const struct sl_action *a, struct sl_norm_verdict *out) {
-    const struct word *of = &w->verdicts->words[a->version % w->verdicts->kept];
+sl_err sl_pipe_global_step_decide(struct sl_pipe_worker *w, struct sl_pipe_seat *seat,
+                                  const struct sl_action *a, struct sl_norm_verdict *out) {
+    const struct decision *of = &w->decisions->at[a->version % w->decisions->kept];
     if (of->version != a->version)
-        SL_TRY(judge(w, a->version));
-    SL_TRY(take_ties(w, seat, a, false));
+        SL_TRY(decide(w, a->version));
+    SL_TRY(sum_ties(w, seat, a, false));
     *out = of->verdict;
     return SL_OK;
 }
 
-/* Versions of a new run are counted from 1 again. */
+/* A new run counts versions from 1. */
 void sl_pipe_global_step_start(struct sl_pipe *pipe) {
     for (int w = 0; w < pipe->config.plan->worker_count; w++)
-        if (pipe->workers[w].verdicts)
-            forget(pipe->workers[w].verdicts);
+        if (pipe->workers[w].decisions)
+            forget(pipe->workers[w].decisions);
 }
