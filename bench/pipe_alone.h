@@ -55,7 +55,7 @@ static inline sl_err pass_alone(struct alone_worker *a, struct sl_pipe_seat *sea
     int64_t size = a->worker->pipe->config.plan->stages[seat->stage].micro_size;
     double terms[SL_LOSS_MAX] = {0};
     struct sl_feed feed = {SL_DATA_TRAIN, SL_WORKER_FULL, j * size, size, (int)(j % seat->slots)};
-    struct sl_pass pass = {.slot = feed.slot, .accumulate = j > 0, .first_sample = j * size};
+    struct sl_worker_pass pass = {.slot = feed.slot, .accumulate = j > 0, .first_sample = j * size};
     pass.version = (int)(step % train->worker->versions);
     SL_TRY(sl_run_train_feed(train, &feed));
     SL_TRY(sl_run_worker_pass(train->worker, &pass));

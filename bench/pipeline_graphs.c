@@ -166,7 +166,7 @@ static void run_entry(struct race *race, struct entry *e) {
 static sl_err run_phase(struct sl_pipe_seat *seat, enum sl_phase phase) {
     int64_t size = seat->train.worker->programs[SL_WORKER_FULL]->samples;
     struct sl_feed feed = {SL_DATA_TRAIN, SL_WORKER_FULL, 0, size, 0};
-    struct sl_pass pass = {.phase = phase, .accumulate = true};
+    struct sl_worker_pass pass = {.phase = phase, .accumulate = true};
     if (phase == SL_PHASE_F)
         SL_TRY(sl_run_train_feed(&seat->train, &feed));
     return sl_run_worker_pass(seat->train.worker, &pass);

@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b) {
 /* F and B of one micro-batch and the step: the data stays where it is. */
 static double one_step(struct sl_train *train, int64_t *op_ns) {
     struct sl_step_report report = {0};
-    struct sl_pass pass = {.program = SL_WORKER_FULL, .op_ns = op_ns};
+    struct sl_worker_pass pass = {.program = SL_WORKER_FULL, .op_ns = op_ns};
     int64_t start = sl_clock_ns();
     must(sl_run_worker_pass(train->worker, &pass));
     pass.phase = SL_PHASE_B;

@@ -24,7 +24,7 @@ static sl_err measure(struct sl_train *train, int64_t rounds, int64_t *op_ns) {
                            .count = train->worker->programs[SL_WORKER_FULL]->samples};
     SL_TRY(sl_run_train_count(train, SL_DATA_TRAIN, 0, feed.count, train->counts));
     for (int64_t r = -1; r < rounds; r++) {
-        struct sl_pass pass = {.op_ns = r < 0 ? NULL : op_ns};
+        struct sl_worker_pass pass = {.op_ns = r < 0 ? NULL : op_ns};
         SL_TRY(sl_run_train_feed(train, &feed));
         SL_TRY(sl_run_worker_pass(train->worker, &pass));
         pass.phase = SL_PHASE_B;

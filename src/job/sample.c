@@ -95,7 +95,7 @@ static int32_t draw(const struct sl_job_sampler *s, const float *row) {
 static sl_err score(struct sl_job_sampler *s, const float **row) {
     struct sl_worker *worker = s->eval.train->worker;
     int64_t used = s->text.count < s->context ? s->text.count : s->context;
-    struct sl_pass pass = {.program = sl_run_train_eval_program(s->eval.train)};
+    struct sl_worker_pass pass = {.program = sl_run_train_eval_program(s->eval.train)};
     memset(s->window, 0, sizeof *s->window * (size_t)s->context);
     memcpy(s->window, s->text.at + s->text.count - used, sizeof *s->window * (size_t)used);
     SL_TRY(sl_run_worker_put(worker, 0, s->tokens, s->window));

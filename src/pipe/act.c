@@ -159,11 +159,11 @@ static sl_err count_items(struct sl_pipe *pipe, const struct where *at) {
                               seat->train.counts);
 }
 
-static struct sl_pass pass_of(struct sl_pipe_worker *w, const struct where *at,
-                              const struct sl_action *action, enum sl_phase phase) {
+static struct sl_worker_pass pass_of(struct sl_pipe_worker *w, const struct where *at,
+                                     const struct sl_action *action, enum sl_phase phase) {
     const struct sl_pipe *pipe = w->pipe;
     bool between = (pipe->comm->gate.poll || w->sums) && !w->device->row->whole;
-    return (struct sl_pass){
+    return (struct sl_worker_pass){
         .program = at->which,
         .phase = phase,
         .slot = at->slot,
@@ -187,7 +187,7 @@ static sl_err evaluate(struct sl_pipe_worker *w, const struct sl_action *action)
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     SL_ASSERT(!w->has_recompute);
     struct sl_feed feed = {SL_DATA_VALID, at.which, at.first, at.count, at.slot};
-    struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
+    struct sl_worker_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     pass.version = at.seat->newest;
     SL_TRY(sl_run_train_feed(&at.seat->train, &feed));
     SL_TRY(move_messages(w, &at, false, false));
@@ -210,7 +210,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
         return evaluate(w, action);
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
     struct sl_feed feed = {SL_DATA_TRAIN, at.which, at.first, at.count, at.slot};
-    struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_F);
+    struct sl_worker_pass pass = pass_of(w, &at, action, SL_PHASE_F);
     SL_ASSERT(!w->has_recompute);
     SL_TRY(count_items(w->pipe, &at));
     at.seat->train.scale.value = sl_pipe_scale_of(w, at.iteration);
@@ -227,7 +227,7 @@ static sl_err act_forward(struct sl_pipe_worker *w, const struct sl_action *acti
  * passes, recompute within the backward pass instead. */
 static sl_err act_recompute(struct sl_pipe_worker *w, const struct sl_action *action) {
     struct where at = locate(w->pipe, seat_of(w, action->stage), action->micro);
-    struct sl_pass pass = pass_of(w, &at, action, SL_PHASE_R);
+    struct sl_worker_pass pass = pass_of(w, &at, action, SL_PHASE_R);
     if (w->device->row->whole || at.seat->train.worker->audit)
         return SL_OK;
     w->recompute = *action;
@@ -251,7 +251,7 @@ static sl_err act_backward(struct sl_pipe_worker *w, const struct sl_action *act
     enum sl_phase phase = action->kind == SL_BACKWARD         ? SL_PHASE_B
                           : action->kind == SL_BACKWARD_INPUT ? SL_PHASE_I
                                                               : SL_PHASE_W;
-    struct sl_pass pass = pass_of(w, &at, action, phase);
+    struct sl_worker_pass pass = pass_of(w, &at, action, phase);
     pass.recompute_done = take_recompute(w, action);
     if (action->kind != SL_BACKWARD_WEIGHT)
         SL_TRY(move_messages(w, &at, true, false));

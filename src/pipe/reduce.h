@@ -35,7 +35,7 @@ struct sl_pipe_completing {
 void sl_pipe_reduce_cut(struct sl_pipe *pipe, struct sl_pipe_seat *seat);
 /* Before a B or W: notes whether it completes a gradient. After it: begins the remaining parts. */
 void sl_pipe_reduce_before_pass(struct sl_pipe_worker *worker, struct sl_pipe_seat *seat,
-                                const struct sl_action *action, struct sl_pass *pass);
+                                const struct sl_action *action, struct sl_worker_pass *pass);
 SL_MUST_CHECK sl_err sl_pipe_reduce_after_pass(struct sl_pipe_worker *worker);
 /* After an instruction of a pass; after an action. */
 SL_MUST_CHECK sl_err sl_pipe_reduce_after_instr(void *worker, int instr);

@@ -120,7 +120,7 @@ static sl_err fail_stalled(const struct sl_pipe *pipe, const struct sl_work *all
     if (!circle)
         sl_text_printf(&text,
                        "; not ended for %.1f s, %.3f s are expected (if it is only slow: "
-                       "set `stall_timeout`)",
+                       "`stall_timeout` S)",
                        (double)w->still_ns * 1e-9, (double)w->expect_ns * 1e-9);
     sl_text_put(&text, "; who waits for whom:");
     put_chain(&text, pipe, all, who);

@@ -152,7 +152,7 @@ sl_err sl_run_audit_act(struct sl_worker *w, const struct sl_audited *a) {
 
 struct pass_ctx {
     struct sl_worker *worker;
-    const struct sl_pass *pass;
+    const struct sl_worker_pass *pass;
     const struct sl_audited *audited;
 };
 
@@ -166,7 +166,7 @@ static sl_err harm_after(void *ctx, int instr) {
 
 static sl_err act_pass(void *ctx, bool repeated) {
     struct pass_ctx *c = ctx;
-    struct sl_pass pass = *c->pass;
+    struct sl_worker_pass pass = *c->pass;
     if (!repeated && c->worker->audit->harm.after) {
         pass.after = harm_after;
         pass.ctx = c;
@@ -174,7 +174,7 @@ static sl_err act_pass(void *ctx, bool repeated) {
     return sl_run_worker_run(c->worker, &pass);
 }
 
-sl_err sl_run_audit_pass(struct sl_worker *w, const struct sl_pass *pass) {
+sl_err sl_run_audit_pass(struct sl_worker *w, const struct sl_worker_pass *pass) {
     static const char *const names[SL_PHASE_COUNT] = {
         [SL_PHASE_F] = "a forward pass",
         [SL_PHASE_B] = "a backward pass",

@@ -25,7 +25,7 @@ struct sl_audited;
  * audited action, but not when it is repeated. */
 struct sl_harm {
     void (*after)(void *ctx, struct sl_worker *worker, const struct sl_audited *audited,
-                  const struct sl_pass *pass, int instr);
+                  const struct sl_worker_pass *pass, int instr);
     void *ctx;
 };
 void sl_run_audit_harm(struct sl_worker *worker, const struct sl_harm *harm);
@@ -47,11 +47,11 @@ struct sl_audited {
     const char *what;
     struct sl_audit_region regions[SL_AUDIT_REGIONS]; /* that it may change */
     int region_count;
-    const struct sl_pass *pass; /* NULL: the action is no pass */
+    const struct sl_worker_pass *pass; /* NULL: the action is no pass */
     sl_err (*act)(void *ctx, bool repeated);
     void *ctx;
 };
 SL_MUST_CHECK sl_err sl_run_audit_act(struct sl_worker *worker, const struct sl_audited *audited);
-SL_MUST_CHECK sl_err sl_run_audit_pass(struct sl_worker *worker, const struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_run_audit_pass(struct sl_worker *worker, const struct sl_worker_pass *pass);
 
 #endif

@@ -88,7 +88,7 @@ static sl_err eval_rounds(struct sl_train *train, int64_t rounds, struct sl_eval
     sl_run_scores_open(train, &scores);
     for (int64_t r = 0; r < rounds; r++) {
         struct sl_feed feed = {SL_DATA_VALID, program, r * batch, batch, slot};
-        struct sl_pass pass = {.program = program, .slot = slot, .first_sample = feed.first};
+        struct sl_worker_pass pass = {.program = program, .slot = slot, .first_sample = feed.first};
         SL_TRY_OUT(sl_run_train_feed(train, &feed));
         SL_TRY_OUT(sl_run_worker_pass(train->worker, &pass));
         SL_TRY_OUT(sl_run_train_add_losses(train, &feed, &report->loss));

@@ -31,7 +31,7 @@ static sl_err finite_range(struct sl_worker *w, const char *device, enum sl_dtyp
     return SL_OK;
 }
 
-sl_err sl_run_finite_operand(struct sl_worker *w, const struct sl_pass *pass,
+sl_err sl_run_finite_operand(struct sl_worker *w, const struct sl_worker_pass *pass,
                              const struct sl_operand *operand, bool *finite) {
     const char *at = sl_run_worker_operand(w, pass, operand);
     *finite = true;
@@ -47,7 +47,7 @@ sl_err sl_run_finite_operand(struct sl_worker *w, const struct sl_pass *pass,
 
 struct look {
     struct sl_worker *worker;
-    const struct sl_pass *pass;
+    const struct sl_worker_pass *pass;
     struct sl_bad *bad;
 };
 
@@ -68,9 +68,9 @@ static sl_err look(void *ctx, int index) {
     return SL_OK;
 }
 
-sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
+sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_worker_pass *pass,
                           struct sl_bad *bad) {
-    struct sl_pass looking = *pass;
+    struct sl_worker_pass looking = *pass;
     struct look ctx = {worker, pass, bad};
     looking.after = look;
     looking.ctx = &ctx;
@@ -96,7 +96,8 @@ sl_err sl_run_finite_weights(struct sl_worker *w, int version, struct sl_bad *ba
     return SL_OK;
 }
 
-sl_err sl_run_finite_inputs(struct sl_worker *w, const struct sl_pass *pass, struct sl_bad *bad) {
+sl_err sl_run_finite_inputs(struct sl_worker *w, const struct sl_worker_pass *pass,
+                            struct sl_bad *bad) {
     const struct sl_program *p = w->programs[pass->program];
     for (int i = 0; !bad->kind && i < p->inputs.count; i++) {
         bool finite;

@@ -29,19 +29,20 @@ void sl_run_bad_put(struct sl_text *text, const struct sl_bad *bad);
 const char *sl_run_pass_tag_name(enum sl_pass_tag pass); /* "forward", ... */
 
 /* Are all values of an operand of this pass finite? */
-SL_MUST_CHECK sl_err sl_run_finite_operand(struct sl_worker *worker, const struct sl_pass *pass,
+SL_MUST_CHECK sl_err sl_run_finite_operand(struct sl_worker *worker,
+                                           const struct sl_worker_pass *pass,
                                            const struct sl_operand *operand, bool *finite);
 
 /* Runs a pass and checks after every instruction until one is not finite. */
-SL_MUST_CHECK sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_pass *pass,
+SL_MUST_CHECK sl_err sl_run_finite_pass(struct sl_worker *worker, const struct sl_worker_pass *pass,
                                         struct sl_bad *bad);
 
 /* The first weight of a version that is not finite. */
 SL_MUST_CHECK sl_err sl_run_finite_weights(struct sl_worker *worker, int version,
                                            struct sl_bad *bad);
 /* The first input of a slot that is not finite. */
-SL_MUST_CHECK sl_err sl_run_finite_inputs(struct sl_worker *worker, const struct sl_pass *pass,
-                                          struct sl_bad *bad);
+SL_MUST_CHECK sl_err sl_run_finite_inputs(struct sl_worker *worker,
+                                          const struct sl_worker_pass *pass, struct sl_bad *bad);
 /* Adds the uses of every parameter and checks the sums. */
 SL_MUST_CHECK sl_err sl_run_finite_sums(struct sl_worker *worker, int grad_slot,
                                         struct sl_bad *bad);

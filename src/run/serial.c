@@ -179,8 +179,8 @@ static sl_err fetch(struct sl_serial *s, struct end to, int from, bool grad) {
     return SL_OK;
 }
 
-static struct sl_pass pass_of(const struct sl_serial *s, int stage, int64_t micro) {
-    return (struct sl_pass){
+static struct sl_worker_pass pass_of(const struct sl_serial *s, int stage, int64_t micro) {
+    return (struct sl_worker_pass){
         .program = which_of(s, stage, micro),
         .slot = (int)micro,
         .seed = sl_run_train_seed(s->config.seed, s->step),
@@ -191,7 +191,7 @@ static struct sl_pass pass_of(const struct sl_serial *s, int stage, int64_t micr
 static sl_err forward(struct sl_serial *s, int stage, int64_t micro) {
     struct part *part = &s->parts[stage];
     const struct sl_stage *of = &s->plan->stages[stage];
-    struct sl_pass pass = pass_of(s, stage, micro);
+    struct sl_worker_pass pass = pass_of(s, stage, micro);
     struct sl_feed feed = {SL_DATA_TRAIN, pass.program, pass.first_sample,
                            samples_of(s, stage, micro), pass.slot};
     SL_TRY(sl_run_train_feed(&part->train, &feed));
@@ -232,7 +232,7 @@ static sl_err backward_stage(struct sl_serial *s, int stage) {
         if (r >= part->micros)
             SL_TRY(sl_run_worker_clear_grads(part->train.worker, r));
     for (int64_t j = 0; j < part->micros; j++) {
-        struct sl_pass pass = pass_of(s, stage, j);
+        struct sl_worker_pass pass = pass_of(s, stage, j);
         pass.phase = SL_PHASE_B;
         pass.grad_slot = (int)(j % of->width);
         pass.accumulate = j >= of->width;

@@ -15,7 +15,7 @@ static sl_err copy_state(struct sl_train *train, void *host, bool back) {
 
 static sl_err look_at_micro(struct sl_train *train, const struct sl_feed *feed, uint64_t seed,
                             struct sl_bad *bad) {
-    struct sl_pass pass = {
+    struct sl_worker_pass pass = {
         .program = feed->program,
         .accumulate = bad->micro > 0,
         .seed = seed,

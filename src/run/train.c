@@ -134,7 +134,7 @@ uint64_t sl_run_train_seed(uint64_t seed, int64_t step) {
 
 static sl_err run_micro(struct sl_train *train, const struct sl_feed *feed, bool first,
                         double *loss) {
-    struct sl_pass pass = {
+    struct sl_worker_pass pass = {
         .program = feed->program,
         .accumulate = !first,
         .seed = sl_run_train_seed(train->config.seed, train->step),

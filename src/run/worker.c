@@ -165,7 +165,8 @@ enum sl_worker_program sl_run_worker_program_for(const struct sl_worker *w, int6
     return SL_WORKER_LAST;
 }
 
-static void *base_of(const struct sl_worker *w, const struct sl_pass *pass, enum sl_space space) {
+static void *base_of(const struct sl_worker *w, const struct sl_worker_pass *pass,
+                     enum sl_space space) {
     switch (space) {
     case SL_SPACE_PARAM: return w->param[pass->version];
     case SL_SPACE_GRAD: return w->grad[pass->grad_slot];
@@ -176,18 +177,18 @@ static void *base_of(const struct sl_worker *w, const struct sl_pass *pass, enum
     }
 }
 
-void *sl_run_worker_operand(const struct sl_worker *w, const struct sl_pass *pass,
+void *sl_run_worker_operand(const struct sl_worker *w, const struct sl_worker_pass *pass,
                             const struct sl_operand *operand) {
     char *base = base_of(w, pass, operand->space);
     return base ? base + operand->offset : NULL;
 }
 
-sl_err sl_run_worker_pass(struct sl_worker *w, const struct sl_pass *pass) {
+sl_err sl_run_worker_pass(struct sl_worker *w, const struct sl_worker_pass *pass) {
     return w->audit && pass->program != SL_WORKER_EVAL ? sl_run_audit_pass(w, pass)
                                                        : sl_run_worker_run(w, pass);
 }
 
-sl_err sl_run_worker_run(struct sl_worker *w, const struct sl_pass *pass) {
+sl_err sl_run_worker_run(struct sl_worker *w, const struct sl_worker_pass *pass) {
     struct sl_run_args args = {
         .phase = pass->phase,
         .recompute_done = pass->recompute_done,

@@ -67,7 +67,7 @@ void sl_run_worker_lend(struct sl_worker *worker, void *work, void *staging);
 SL_MUST_CHECK sl_err sl_run_worker_init(struct sl_worker *worker, uint64_t seed);
 
 /* A pass of one micro-batch. */
-struct sl_pass {
+struct sl_worker_pass {
     enum sl_worker_program program;
     enum sl_phase phase;
     bool recompute_done; /* as in sl_run_args */
@@ -79,9 +79,10 @@ struct sl_pass {
     sl_err (*after)(void *ctx, int instr); /* as in sl_run_args */
     void *ctx;
 };
-SL_MUST_CHECK sl_err sl_run_worker_pass(struct sl_worker *worker, const struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_run_worker_pass(struct sl_worker *worker,
+                                        const struct sl_worker_pass *pass);
 /* The same without audit. */
-SL_MUST_CHECK sl_err sl_run_worker_run(struct sl_worker *worker, const struct sl_pass *pass);
+SL_MUST_CHECK sl_err sl_run_worker_run(struct sl_worker *worker, const struct sl_worker_pass *pass);
 
 /* The program for training micro-batches of this size. */
 enum sl_worker_program sl_run_worker_program_for(const struct sl_worker *worker, int64_t samples);
@@ -113,7 +114,7 @@ const struct sl_program_param *sl_run_worker_find(const struct sl_program_param 
                                                   int index);
 
 /* Device memory of an operand of a pass; NULL when it is absent. */
-void *sl_run_worker_operand(const struct sl_worker *worker, const struct sl_pass *pass,
+void *sl_run_worker_operand(const struct sl_worker *worker, const struct sl_worker_pass *pass,
                             const struct sl_operand *operand);
 /* Device memory of a parameter's weights, its gradient, its optimizer state. */
 void *sl_run_worker_weight(const struct sl_worker *worker, int version, int param);

@@ -226,7 +226,7 @@ static void move(struct loop *l, int s, enum sl_worker_program program, bool gra
 
 static void pass(struct loop *l, int s, const struct micro *u, enum sl_phase phase,
                  int64_t version) {
-    struct sl_pass p = {
+    struct sl_worker_pass p = {
         .program = u->program,
         .phase = phase,
         .version = (int)version,

@@ -53,10 +53,10 @@ static void run_micro(struct reference *r, int64_t t, int64_t j, int64_t version
     int64_t count = j == MICROS - 1 ? BATCH - j * full : full;
     struct sl_feed feed = {SL_DATA_TRAIN, sl_run_worker_program_for(train->worker, count), first,
                            count, 0};
-    struct sl_pass pass = {.program = feed.program,
-                           .accumulate = j > 0,
-                           .seed = sl_run_train_seed(train->config.seed, t),
-                           .first_sample = first};
+    struct sl_worker_pass pass = {.program = feed.program,
+                                  .accumulate = j > 0,
+                                  .seed = sl_run_train_seed(train->config.seed, t),
+                                  .first_sample = first};
     use_version(r, version);
     must(sl_run_train_feed(train, &feed));
     must(sl_run_worker_pass(train->worker, &pass));

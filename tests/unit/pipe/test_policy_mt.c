@@ -1,5 +1,5 @@
-/* Policies in pipelines against the plain loop (support/async_loop.h), bit for bit: every policy x
- * optimizer, on chains and graphs of stages; and the tests of papers.md B.10. */
+/* Staleness policies in pipelines against the plain loop (support/async_loop.h), bit for bit: every
+ * policy x optimizer, on chains and graphs of stages; and identities that the policies must keep. */
 #include "run/train.h"
 #include "support/async_loop.h"
 #include "support/pipe_models.h"

@@ -34,7 +34,7 @@ static void flip_in(struct flip *f, void *memory, int64_t size_bytes) {
 }
 
 static void flip_after(void *ctx, struct sl_worker *w, const struct sl_audited *audited,
-                       const struct sl_pass *pass, int instr) {
+                       const struct sl_worker_pass *pass, int instr) {
     struct flip *f = ctx;
     if (f->seen++ != f->at)
         return;

@@ -125,7 +125,7 @@ static void spoilt_weight(void **state) {
 static void spoilt_input(void **state) {
     struct pipe_case c;
     struct sl_bad bad = {0};
-    struct sl_pass pass = {0};
+    struct sl_worker_pass pass = {0};
     static const float x[4] = {1, 2, 3, INFINITY}, y[4] = {0};
     (void)state;
     pipe_case_open(&c, "model m\ninput x : float[B, 1]\ninput y : float[B, 1]\n"
