@@ -3,18 +3,24 @@
 
 #include <string.h>
 
-extern const struct sl_device_row sl_device_cpu;
-extern const struct sl_device_row sl_device_cuda;
-extern const struct sl_device_row sl_device_reference;
-
-const struct sl_device_row *const sl_device_rows[] = {
-    &sl_device_cpu,
 #if SL_HAVE_CUDA
-    &sl_device_cuda,
+#define CUDA(ROW) ROW(sl_device_cuda)
+#else
+#define CUDA(ROW)
 #endif
-    &sl_device_reference,
-    NULL,
-};
+
+/* One line per device, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_device_cpu) \
+    CUDA(ROW) \
+    ROW(sl_device_reference)
+/* clang-format on */
+
+#define DECLARE(row) extern const struct sl_device_row row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_device_row *const sl_device_rows[] = {ROWS(POINT) NULL};
 
 const struct sl_device_row *sl_device_find(const char *name) {
     for (int i = 0; sl_device_rows[i]; i++)

@@ -144,5 +144,13 @@ const struct sl_importer sl_interop_import_dnnpart = {
     .model = "dnn-partitioning",
     .first = '{',
     .mark = "\"fpgaLatency\"",
+    .example = "{\"maxSizePerFPGA\": 100.0, \"maxFPGAs\": 2, \"maxCPUs\": 1, \"nodes\": [\n"
+               "{\"name\": \"a\", \"id\": 1, \"supportedOnFpga\": 1, \"cpuLatency\": 50, "
+               "\"fpgaLatency\": 5,\n"
+               " \"isBackwardNode\": 0, \"colorClass\": 1, \"size\": 7},\n"
+               "{\"name\": \"b\", \"id\": 2, \"supportedOnFpga\": 1, \"cpuLatency\": 30, "
+               "\"fpgaLatency\": 3,\n"
+               " \"isBackwardNode\": 0, \"colorClass\": 2, \"size\": 11}],\n"
+               "\"edges\": [{\"sourceId\": 1, \"destId\": 2, \"cost\": 0.5}]}\n",
     .read = read,
 };

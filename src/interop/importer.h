@@ -15,6 +15,7 @@ struct sl_importer {
      * '{') and contains `mark`. */
     char first;
     const char *mark;
+    const char *example; /* a small file of the format; tests/table/test_importers.c reads it */
     /* Errors are SL_ERR_INPUT with file:line:column. Memory stays proportional to the text. */
     sl_err (*read)(struct sl_arena *arena, const char *file, const char *text, size_t length,
                    const struct sl_layers **out);

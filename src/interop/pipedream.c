@@ -167,5 +167,10 @@ const struct sl_importer sl_interop_import_pipedream = {
     .brief = "graph.txt of msr-fiddle/pipedream (profiles, SOSP 2019)",
     .model = "pipedream",
     .mark = "forward_compute_time=",
+    .example = "node1 -- Input0 -- forward_compute_time=3.000, backward_compute_time=0.000, "
+               "activation_size=0.0, parameter_size=0.000\n"
+               "node2 -- ReLU -- forward_compute_time=7.125, backward_compute_time=11.5, "
+               "activation_size=[64.0; 32.0], parameter_size=60.000\n"
+               "\tnode1 -- node2\n",
     .read = read,
 };

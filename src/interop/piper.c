@@ -321,5 +321,16 @@ const struct sl_importer sl_interop_import_piper = {
     .model = "piper",
     .first = '{',
     .mark = "\"TMPCs\"",
+    .example = "{\"maxDevices\": 3, \"maxMemoryPerDevice\": 1e9, \"bandwidth\": 1e9, "
+               "\"mbsInBatch\": 6, \"nodes\": [\n"
+               "{\"id\": 3, \"name\": \"a\", \"TMPCs\": {\"1\": [{\"id\": \"vanilla\", "
+               "\"timePerSample\": 7.5,\n"
+               " \"parameterSize\": 11, \"memoryUsageA\": 13, \"memoryUsageB\": 17,\n"
+               " \"syncTimeFw\": {}, \"syncTimeBw\": {\"5\": 0}}]}},\n"
+               "{\"id\": 5, \"name\": \"b\", \"TMPCs\": {\"1\": [{\"id\": \"vanilla\", "
+               "\"timePerSample\": 5,\n"
+               " \"parameterSize\": 19, \"memoryUsageA\": 23, \"memoryUsageB\": 2,\n"
+               " \"syncTimeFw\": {\"3\": 0}, \"syncTimeBw\": {}}]}}],\n"
+               "\"edges\": [{\"sourceId\": 3, \"destId\": 5, \"communicationCost\": 41}]}\n",
     .read = read,
 };

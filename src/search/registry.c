@@ -4,15 +4,23 @@
 
 #include <string.h>
 
-extern const struct sl_planner sl_search_planner_2bw, sl_search_planner_brute,
-    sl_search_planner_even, sl_search_planner_graphpipe, sl_search_planner_hetpipe,
-    sl_search_planner_pipedream_dp, sl_search_planner_piper_dp, sl_search_planner_sluice;
+/* One line per planner, in alphabetical order. */
+/* clang-format off */
+#define ROWS(ROW) \
+    ROW(sl_search_planner_2bw) \
+    ROW(sl_search_planner_brute) \
+    ROW(sl_search_planner_even) \
+    ROW(sl_search_planner_graphpipe) \
+    ROW(sl_search_planner_hetpipe) \
+    ROW(sl_search_planner_pipedream_dp) \
+    ROW(sl_search_planner_piper_dp) \
+    ROW(sl_search_planner_sluice)
+/* clang-format on */
 
-const struct sl_planner *const sl_search_planners[] = {
-    &sl_search_planner_2bw,       &sl_search_planner_brute,   &sl_search_planner_even,
-    &sl_search_planner_graphpipe, &sl_search_planner_hetpipe, &sl_search_planner_pipedream_dp,
-    &sl_search_planner_piper_dp,  &sl_search_planner_sluice,  NULL,
-};
+#define DECLARE(row) extern const struct sl_planner row;
+ROWS(DECLARE)
+#define POINT(row) &row,
+const struct sl_planner *const sl_search_planners[] = {ROWS(POINT) NULL};
 
 static const char *planner_name(const void *ctx, int i) {
     (void)ctx;
