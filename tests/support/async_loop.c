@@ -119,7 +119,13 @@ static double rate(const struct loop *l, int param, int64_t t) {
         return lr * pow(1 + delay, -1.0);
     if (is_policy(l, "pipemare") && tau > 1)
         return lr * pow(tau, -(1 - (done < 1 ? done : 1)));
-    return lr;
+    const struct sl_policy_use *use = &l->config->policy;
+    if (!use->row || !use->row->rate || is_policy(l, "pipemare"))
+        return lr;
+    /* Another row: its own formula, on the delay that this loop counts. */
+    struct sl_policy_at where = {
+        .height = height, .depth = l->depth, .micros = l->config->micros, .delay = delay};
+    return lr * use->row->rate(use, &where, t);
 }
 
 /* ---- the loop ---- */
