@@ -70,7 +70,7 @@ if(SL_HAVE_LIB AND SL_CLI_MAIN)
         endif()
     endforeach()
     if(SL_CLI_SOURCES)
-        # For tests/unit/cli: the commands without main.
+        # For tests: the commands without main.
         add_library(sluice_cli_tested STATIC $<FILTER:$<TARGET_OBJECTS:sluice_cli>,EXCLUDE,cli/main\\.c>)
         set_target_properties(sluice_cli_tested PROPERTIES LINKER_LANGUAGE C)
     endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Line coverage of a reader by the seeds of its fuzz target, without the whole coverage build.
-# Usage: tools/fuzz_coverage.sh NAME 'ROOM ...' 'src/room/pattern*.c' LEAST_PERCENT
+# Usage: tools/fuzz_coverage.sh NAME 'ROOM ...' 'src/COMPONENT/PATTERN*.c' LEAST_PERCENT
 # Exit 77 where clang's coverage tools are missing.
 set -euo pipefail
 name=$1 rooms=$2 pattern=$3 least=$4
