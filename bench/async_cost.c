@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3 ||
         o.rounds < 0 || o.rounds > RACE_ROUNDS_MAX)
         return 2;
-    must(sl_cpu_limit(o.isa));
+    must(sl_device_cpu_limit(o.isa));
     for (int i = 0; i < SL_COUNT(schedules) && is_listed(o.cases, "verdict"); i++)
         if (is_listed(o.schedules, schedules[i]))
             run_matter(

@@ -168,7 +168,7 @@ struct bound {
     struct sl_operand in[7], out[3];
     union sl_attr attr[5];
     struct sl_instr instr;
-    struct sl_cpu_call call;
+    struct sl_device_cpu_call call;
     int64_t scratch_floats;
 };
 
@@ -189,8 +189,8 @@ static void bind_attrs(struct bound *b, const struct made *m) {
         b->attr[1].i = m->row.attr[1];
 }
 
-static void bind(struct bound *b, const struct made *m, const struct sl_cpu_kernel *kernel,
-                 struct sl_pool *pool) {
+static void bind(struct bound *b, const struct made *m, const struct sl_device_cpu_kernel *kernel,
+                 struct sl_device_pool *pool) {
     *b = (struct bound){0};
     bind_attrs(b, m);
     b->instr =
@@ -206,7 +206,7 @@ static void bind(struct bound *b, const struct made *m, const struct sl_cpu_kern
         b->call.out[i] = floats(sl_graph_shape_numel(&b->out[i].shape, 1));
     }
     if (kernel->scratch_bytes)
-        b->scratch_floats = kernel->scratch_bytes(&b->instr, sl_pool_threads(pool)) / 4 + 64;
+        b->scratch_floats = kernel->scratch_bytes(&b->instr, sl_device_pool_threads(pool)) / 4 + 64;
     b->call.scratch = floats(b->scratch_floats);
 }
 
@@ -272,21 +272,19 @@ static double seconds(int threads) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static const struct sl_cpu_kernel *find(const char *isa, const char *name) {
-    for (int t = 0; isa && sl_cpu_tables[t]; t++)
-        for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
-            if (strcmp(sl_cpu_tables[t]->isa, isa) == 0 && strcmp(k->name, name) == 0 &&
-                sl_cpu_tables[t]->supported())
-                return k;
-    return isa ? NULL : sl_cpu_find(name);
+static const struct sl_device_cpu_kernel *find(const char *isa, const char *name) {
+    for (int t = 0; isa && sl_device_cpu_tables[t]; t++)
+        if (strcmp(sl_device_cpu_tables[t]->isa, isa) == 0)
+            return sl_device_cpu_table_find(sl_device_cpu_tables[t], name);
+    return isa ? NULL : sl_device_cpu_find(name);
 }
 
-static void run_row(const struct made *m, struct sl_pool *pool, const char *isa, int reps,
+static void run_row(const struct made *m, struct sl_device_pool *pool, const char *isa, int reps,
                     const struct torch *torch) {
-    const struct sl_cpu_kernel *kernel = find(isa, m->row.kernel);
+    const struct sl_device_cpu_kernel *kernel = find(isa, m->row.kernel);
     double ours[MAX_REPS], theirs[MAX_REPS];
     struct bound b;
-    int threads = sl_pool_threads(pool);
+    int threads = sl_device_pool_threads(pool);
     if (!kernel)
         return;
     bind(&b, m, kernel, pool);
@@ -332,15 +330,15 @@ int main(int argc, char **argv) {
     add_rows();
     for (const char *at = threads; *at; at += *at == ',') {
         char *end;
-        struct sl_pool *pool;
+        struct sl_device_pool *pool;
         long count = strtol(at, &end, 10);
         at = end;
-        if (count < 1 || sl_pool_open((int)count, &pool) != SL_OK)
+        if (count < 1 || sl_device_pool_open((int)count, &pool) != SL_OK)
             return fprintf(stderr, "gemm: no pool of %ld threads\n", count), 1;
         for (int i = 0; i < row_count; i++)
             if (strstr(rows[i].name, only))
                 run_row(&rows[i], pool, isa, reps, &torch);
-        sl_pool_close(pool);
+        sl_device_pool_close(pool);
     }
     return 0;
 }

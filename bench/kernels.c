@@ -94,8 +94,8 @@ struct bench {
     struct sl_graph *graph;
     struct sl_instr instr;
     struct sl_operand in[SL_INSTR_IN], out[SL_INSTR_OUT];
-    struct sl_cpu_call call;
-    const struct sl_cpu_kernel *kernel;
+    struct sl_device_cpu_call call;
+    const struct sl_device_cpu_kernel *kernel;
     double bytes;
 };
 
@@ -149,13 +149,9 @@ static int add_input(struct bench *b, const char *text, int index) {
 }
 
 static void find_kernel(struct bench *b, const char *name, const char *isa) {
-    for (int t = 0; sl_cpu_tables[t] && !b->kernel; t++) {
-        if (!sl_cpu_tables[t]->supported() || (isa && strcmp(isa, sl_cpu_tables[t]->isa) != 0))
-            continue;
-        for (const struct sl_cpu_kernel *k = sl_cpu_tables[t]->kernels; k->name; k++)
-            if (strcmp(k->name, name) == 0)
-                b->kernel = k;
-    }
+    for (int t = 0; sl_device_cpu_tables[t] && !b->kernel; t++)
+        if (!isa || strcmp(isa, sl_device_cpu_tables[t]->isa) == 0)
+            b->kernel = sl_device_cpu_table_find(sl_device_cpu_tables[t], name);
     if (!b->kernel) {
         fprintf(stderr, "kernels: no kernel '%s' for %s\n", name, isa ? isa : "this machine");
         exit(1);
@@ -213,7 +209,7 @@ static int64_t now(bool alone) {
 }
 
 static int64_t time_of(struct bench *b) {
-    bool alone = sl_pool_threads(b->call.pool) == 1;
+    bool alone = sl_device_pool_threads(b->call.pool) == 1;
     int64_t start = now(alone);
     b->kernel->run(&b->call);
     return now(alone) - start;
@@ -252,7 +248,7 @@ static void measure(struct bench *b, const struct options *o, const char *label)
 }
 
 static void run_row(const char *kernel, const char *const in[], const union sl_attr *attr,
-                    const struct options *o, struct sl_pool *pool) {
+                    const struct options *o, struct sl_device_pool *pool) {
     struct bench b = {.call = {.pool = pool}};
     char label[96] = "";
     if (o->only && strcmp(o->only, kernel) != 0)
@@ -270,7 +266,7 @@ static void run_row(const char *kernel, const char *const in[], const union sl_a
     bench_close(&b);
 }
 
-static void bench_ops(const struct options *o, struct sl_pool *pool) {
+static void bench_ops(const struct options *o, struct sl_device_pool *pool) {
     for (int i = 0; i < SL_COUNT(rows); i++) {
         const struct sl_op *op = sl_op_find(sl_str(rows[i].kernel));
         union sl_attr attr[SL_MAX_ATTR] = {{0}};
@@ -290,7 +286,8 @@ static void bench_ops(const struct options *o, struct sl_pool *pool) {
 
 /* ---- optimizers ---- */
 
-static void bench_optimizer(const char *name, const struct options *o, struct sl_pool *pool) {
+static void bench_optimizer(const char *name, const struct options *o,
+                            struct sl_device_pool *pool) {
     struct sl_optim optim;
     struct sl_optim_shape shape = {.rank = 2, .dim = {1536, 2048}};
     if (o->only && (strncmp(o->only, "step_", 5) != 0 || strcmp(o->only + 5, name) != 0))
@@ -304,7 +301,7 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
                                   .state = {fill(param.count, 0), fill(param.count, 0)}};
     for (int64_t i = 0; i < param.count; i++)
         item.io.state[1][i] *= item.io.state[1][i];
-    struct sl_cpu_room room = {0};
+    struct sl_device_cpu_room room = {0};
     item.io.rows = shape.dim[0];
     item.io.cols = shape.dim[1];
     item.io.scratch = fill(sl_optim_scratch_bytes(&param) / 4 + 1, 0);
@@ -312,7 +309,7 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
     int64_t best = INT64_MAX;
     for (int i = 0; i < (optim.row->elementwise ? 25 : 3); i++) {
         int64_t start = now(o->threads == 1);
-        sl_cpu_step(sl_cpu_optim_best(), pool, &item, 1, &room);
+        sl_device_cpu_step(sl_device_cpu_optim_best(), pool, &item, 1, &room);
         int64_t ns = now(o->threads == 1) - start;
         best = ns < best ? ns : best;
     }
@@ -328,14 +325,14 @@ static void bench_optimizer(const char *name, const struct options *o, struct sl
     free(room.at);
 }
 
-static void bench_norm(const struct options *o, struct sl_pool *pool) {
+static void bench_norm(const struct options *o, struct sl_device_pool *pool) {
     int64_t count = 1536 * 2048, best = INT64_MAX;
     double sum;
     struct sl_norm_item item = {fill(count, 0), count, &sum};
-    struct sl_cpu_room room = {0};
+    struct sl_device_cpu_room room = {0};
     for (int i = 0; i < 25; i++) {
         int64_t start = now(o->threads == 1);
-        sl_cpu_norm_sq(sl_cpu_optim_best(), pool, &item, 1, &room);
+        sl_device_cpu_norm_sq(sl_device_cpu_optim_best(), pool, &item, 1, &room);
         int64_t ns = now(o->threads == 1) - start;
         best = ns < best ? ns : best;
     }
@@ -360,7 +357,7 @@ static int compare(const char *python, const char *self, const struct options *o
 
 int main(int argc, char **argv) {
     struct options o = {.threads = 1, .seconds = 0.15};
-    struct sl_pool *pool;
+    struct sl_device_pool *pool;
     const char *python = NULL;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--threads") == 0)
@@ -378,12 +375,12 @@ int main(int argc, char **argv) {
     }
     if (python)
         return compare(python, argv[0], &o);
-    must(sl_pool_open(o.threads, &pool));
+    must(sl_device_pool_open(o.threads, &pool));
     bench_ops(&o, pool);
     for (int i = 0; i < sl_optim_row_count; i++)
         bench_optimizer(sl_optim_rows[i]->name, &o, pool);
     if (!o.only || strcmp(o.only, "norm_sq") == 0)
         bench_norm(&o, pool);
-    sl_pool_close(pool);
+    sl_device_pool_close(pool);
     return 0;
 }

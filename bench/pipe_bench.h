@@ -29,7 +29,7 @@ static inline void must(sl_err err) {
 /* The best instruction set whose speed is steady: an AMX unit of a shared machine switches between
  * two speeds, three times apart. */
 static inline const char *steady_isa(void) {
-    return sl_cpu_has_avx512() ? "avx512" : sl_cpu_has_avx2() ? "avx2" : "any";
+    return sl_device_cpu_has_avx512() ? "avx512" : sl_device_cpu_has_avx2() ? "avx2" : "any";
 }
 
 /* Every thread of a pipeline to a core of its own, where there are as many. */

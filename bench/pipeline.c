@@ -388,7 +388,7 @@ int main(int argc, char **argv) {
     if (!read_options(argc, argv, options) || o.stages < 1 || o.threads < 1 || o.steps < 3 ||
         o.turn_ms < 1 || o.bound_ms < 1 || o.torch_ms < 1)
         return 2;
-    must(sl_cpu_limit(o.isa));
+    must(sl_device_cpu_limit(o.isa));
     o.begin_s = seconds_now();
     bench_gpt(&o);
     return 0;

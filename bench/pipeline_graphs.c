@@ -366,7 +366,7 @@ int main(int argc, char **argv) {
     };
     if (!read_options(argc, argv, options) || o.threads < 1 || o.steps < 3 || o.rounds < 1)
         return 2;
-    must(sl_cpu_limit(o.isa));
+    must(sl_device_cpu_limit(o.isa));
     choose_simulation(&o);
     if (is_listed(o.cases, "mmt"))
         bench_graph(&o, "mmt", "branches=4,T=64,L=2,C=256,H=4,F=1024,classes=10", 64);

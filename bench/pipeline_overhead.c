@@ -47,7 +47,7 @@ static sl_err open_empty(const struct sl_device_config *config, struct sl_device
 }
 
 static sl_err run_nothing(struct sl_device *device, struct sl_exec *exec,
-                          const struct sl_run_args *args) {
+                          const struct sl_device_args *args) {
     (void)device;
     (void)exec;
     (void)args;

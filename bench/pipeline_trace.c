@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     };
     if (!read_options(argc, argv, options) || o.threads < 1)
         return 2;
-    must(sl_cpu_limit(o.isa));
+    must(sl_device_cpu_limit(o.isa));
     struct sl_arena arena = {0};
     struct race race = {.count = VARIANTS,
                         .steps = STEPS,

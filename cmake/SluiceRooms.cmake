@@ -5,10 +5,18 @@
 #   SL_MPI_SOURCES   comm/mpi*.c                    -> libsluice_mpi.so, loaded when present
 #   SL_CUDA_SOURCES  device/cuda/*                     -> libsluice_cuda.so, loaded when present
 
-# The instruction set of a kernel file is in its name; the dispatcher decides at run time.
+# Instruction sets of the CPU kernels (device/cpu/isa.h): flags, bytes of a vector, bf16 parts of AMX.
 set(SL_ISA_avx2 -mavx2 -mfma)
 set(SL_ISA_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma)
 set(SL_ISA_amx ${SL_ISA_avx512} -mamx-tile -mamx-bf16 -mavx512bf16)
+set(SL_ISA_amx_bf16 ${SL_ISA_amx})
+set(SL_ISA_BYTES_any 16)
+set(SL_ISA_BYTES_avx2 32)
+set(SL_ISA_BYTES_avx512 64)
+set(SL_ISA_BYTES_amx 64)
+set(SL_ISA_BYTES_amx_bf16 64)
+set(SL_ISA_PARTS_amx 3)
+set(SL_ISA_PARTS_amx_bf16 1)
 
 # gcc 12 aligns the frames of detect_stack_use_after_return to 32 bytes only (PR 110027): vectors of
 # 64 bytes in them would fault.
@@ -30,9 +38,6 @@ function(sl_choose_files out)
                 set(keep FALSE)
             endif()
         endforeach()
-        if(stem MATCHES "_(avx2|avx512|amx)$" AND NOT "x86" IN_LIST SL_FEATURES)
-            set(keep FALSE)
-        endif()
         if(keep)
             list(APPEND kept "${file}")
         endif()
@@ -106,23 +111,61 @@ macro(sluice_rooms)
 
     sl_choose_files(SL_LIB_SOURCES ${SL_LIB_SOURCES})
     sl_choose_files(SL_CLI_SOURCES ${SL_CLI_SOURCES})
+endmacro()
 
-    # With -O1 (dev, tsan) gcc contracts nothing unless it is told to; all builds have the same bits.
+# Compiles every .c file of src/device/cpu/DIRECTORY for one instruction set: the object library
+# sluice_DIRECTORY_ISA. Files *_amx.c are for AMX only. Further arguments: compile options.
+function(sl_kernel_library directory isa)
+    set(parts 0)
+    if(SL_ISA_PARTS_${isa})
+        set(parts ${SL_ISA_PARTS_${isa}})
+    endif()
+    file(GLOB files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/cpu/${directory}/*.c")
+    list(SORT files)
+    if(parts EQUAL 0)
+        list(FILTER files EXCLUDE REGEX "_amx\\.c$")
+    endif()
+    set(target sluice_${directory}_${isa})
+    # Options of linked libraries come last and in order: these override sluice_flags.
+    add_library(${target}_flags INTERFACE)
+    target_compile_options(${target}_flags INTERFACE ${SL_ISA_${isa}} ${ARGN})
+    target_compile_definitions(${target}_flags INTERFACE
+        SL_ISA=${isa} SL_ISA_VEC_BYTES=${SL_ISA_BYTES_${isa}} SL_ISA_AMX_PARTS=${parts})
+    add_library(${target} OBJECT ${files})
+    target_include_directories(${target} PRIVATE ${SL_INCLUDES})
+    target_link_libraries(${target} PRIVATE sluice_flags sluice_deps ${target}_flags)
+    set_target_properties(${target} PROPERTIES C_VISIBILITY_PRESET hidden)
+endfunction()
+
+# All kernels; `out`: their objects. The dispatcher chooses the instruction set at run time.
+function(sl_kernel_objects out)
+    # With -O1 (dev, tsan) gcc contracts only with -fexpensive-optimizations; all builds give the same
+    # bits.
     set(contract -ffp-contract=fast)
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
         list(APPEND contract -fexpensive-optimizations)
     endif()
-    foreach(isa IN ITEMS avx2 avx512 amx)
-        set(files ${SL_LIB_SOURCES})
-        list(FILTER files INCLUDE REGEX "/src/device/cpu/[^/]*_${isa}\\.c$")
-        if(files)
-            set_source_files_properties(${files} PROPERTIES
-                COMPILE_OPTIONS "${SL_ISA_${isa}};${contract};${SL_ISA_sanitize}")
-        endif()
-        # The bits of an optimizer step are defined (optim/rules.h): nothing is contracted.
-        list(FILTER files INCLUDE REGEX "/optim_[^/]*\\.c$")
-        if(files)
-            set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "${SL_ISA_${isa}}")
-        endif()
+    set(vectors avx2 avx512)
+    set(products avx2 avx512 amx amx_bf16)
+    if(NOT "x86" IN_LIST SL_FEATURES)
+        set(vectors "")
+        set(products "")
+    endif()
+    sl_kernel_library(product any)
+    sl_kernel_library(pointwise any)
+    sl_kernel_library(optim any)
+    set(objects $<TARGET_OBJECTS:sluice_product_any> $<TARGET_OBJECTS:sluice_pointwise_any>
+        $<TARGET_OBJECTS:sluice_optim_any>)
+    foreach(isa IN LISTS products)
+        sl_kernel_library(product ${isa} ${contract} ${SL_ISA_sanitize})
+        list(APPEND objects $<TARGET_OBJECTS:sluice_product_${isa}>)
     endforeach()
-endmacro()
+    foreach(isa IN LISTS vectors)
+        sl_kernel_library(pointwise ${isa} ${contract} ${SL_ISA_sanitize})
+        # The bits of an optimizer step are defined (optim/rules.h): no contraction.
+        sl_kernel_library(optim ${isa})
+        list(APPEND objects $<TARGET_OBJECTS:sluice_pointwise_${isa}>
+            $<TARGET_OBJECTS:sluice_optim_${isa}>)
+    endforeach()
+    set(${out} ${objects} PARENT_SCOPE)
+endfunction()

@@ -31,13 +31,17 @@ if(SL_LIB_SOURCES)
     # include/ marks with SL_API what the library exports (tests/golden/symbols.txt).
     set_target_properties(sluice_objects PROPERTIES C_VISIBILITY_PRESET hidden)
 
-    add_library(sluice_internal STATIC $<TARGET_OBJECTS:sluice_objects>)
+    # The CPU kernels, once per instruction set.
+    sl_kernel_objects(SL_KERNEL_OBJECTS)
+    set(SL_LIB_OBJECTS $<TARGET_OBJECTS:sluice_objects> ${SL_KERNEL_OBJECTS})
+
+    add_library(sluice_internal STATIC ${SL_LIB_OBJECTS})
     target_include_directories(sluice_internal PUBLIC ${SL_INCLUDES})
     target_link_libraries(sluice_internal PUBLIC sluice_deps_static PRIVATE sluice_flags)
 
     if(SL_SANITIZE STREQUAL "")
         set(SL_BUILD_SHARED TRUE)
-        add_library(sluice SHARED $<TARGET_OBJECTS:sluice_objects>)
+        add_library(sluice SHARED ${SL_LIB_OBJECTS})
         target_include_directories(sluice PUBLIC
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -58,7 +62,7 @@ if(SL_HAVE_LIB AND SL_CLI_MAIN)
     target_link_libraries(sluice_cli PRIVATE sluice_flags sluice_deps)
 
     # The file is called sluice; the target is not, because the library's target has that name.
-    add_executable(sluice_bin $<TARGET_OBJECTS:sluice_cli> $<TARGET_OBJECTS:sluice_objects>)
+    add_executable(sluice_bin $<TARGET_OBJECTS:sluice_cli> ${SL_LIB_OBJECTS})
     set_target_properties(sluice_bin PROPERTIES OUTPUT_NAME sluice)
     target_link_libraries(sluice_bin PRIVATE sluice_flags sluice_deps_static)
     # An installation that was moved elsewhere may bring libraries along (tools/package.sh).

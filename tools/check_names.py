@@ -7,6 +7,7 @@ Usage: tools/check_names.py [ROOT]
    In src/COMPONENT/PART/ it may be called sl_PART_... . Base is the vocabulary of all components:
    its names are sl_NOUN..., and do not begin with another component's name. Names that include/
    declares are free. CUDA C++ (.cu) is left out: its names are mangled and stay in the module.
+   A CPU kernel's header may map a short name: #define NAME SL_ISA_NAME(NAME) (device/cpu/isa.h).
 2. A struct, union or enum tag that begins with sl_ is defined once, and does not begin with the name
    of a component that is not its own. A tag in a header that several files include begins with sl_.
 3. Every function that include/ declares carries SL_API and is defined in src/. The list
@@ -21,6 +22,7 @@ import c_source
 
 # Graph owns the interface of ops; the component op implements it.
 INTERFACES = {("graph", "op")}
+MAPPED = re.compile(r"^#define (\w+) SL_ISA_NAME\(\1\)$", re.M)
 TAG = re.compile(r"\b(struct|union|enum)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w+)\s*\{")
 
 
@@ -70,6 +72,7 @@ class Names:
         self.public = public_names(root)
         self.defined = {}  # name: [(path, line)]
         self.tags = {}
+        self.mapped = set()  # names that SL_ISA_NAME gives their prefix
         self.bad = []
 
     def fail(self, path, line, text):
@@ -83,7 +86,7 @@ class Names:
     def check_name(self, path, line, name):
         parts = path.relative_to(self.root / "src").parts
         component = parts[0]
-        if name in self.public or name == "main":
+        if name in self.public or name == "main" or name in self.mapped and "cpu" in parts:
             return
         allowed = [component] + ([parts[1]] if len(parts) > 2 else [])
         if component == "base":
@@ -114,6 +117,7 @@ class Names:
 
     def check_file(self, path):
         code = c_source.blank(c_source.read(path))
+        self.mapped.update(MAPPED.findall(code))
         self.check_tags(path, code)
         if not path.is_relative_to(self.root / "src") or path.suffix != ".c":
             return

@@ -114,7 +114,7 @@ static sl_err run_command(const struct sl_command *command, int argc, char **arg
         return err;
     }
     SL_TRY(check_positional(command, &args));
-    SL_TRY(sl_cpu_limit(getenv("SLUICE_ISA")));
+    SL_TRY(sl_device_cpu_limit(getenv("SLUICE_ISA")));
     bool terminal = isatty(STDERR_FILENO) != 0;
     const char *term = getenv("TERM");
     bool dumb = !term || strcmp(term, "dumb") == 0;

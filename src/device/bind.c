@@ -1,4 +1,4 @@
-/* Binding threads to hardware threads: the list is made once, before anything is bound. */
+/* Pinning threads to hardware threads: the places are listed once, before any thread is pinned. */
 #include "device/bind.h"
 
 #include "base/clock.h"
@@ -36,18 +36,18 @@ sl_err sl_device_bind_thread(int place) {
     return SL_OK;
 }
 
-/* Who waits awake has no claim left when its message comes, where others want the core. */
+/* Spins only while no other thread wants the core. */
 bool sl_device_bind_stay_awake(int64_t *until_ns) {
-    enum { PAUSES = 16, TAKEN_NS = 500000, SHY_NS = 20000000, PATIENCE_NS = 50000000 };
-    static _Thread_local int64_t shy_until_ns;
+    enum { PAUSES = 16, TAKEN_NS = 500000, SLEEP_NS = 20000000, SPIN_NS = 50000000 };
+    static _Thread_local int64_t sleep_until_ns;
     int64_t now = sl_clock_ns();
-    if (now < shy_until_ns)
+    if (now < sleep_until_ns)
         return false;
     if (*until_ns == 0)
-        *until_ns = now + PATIENCE_NS;
+        *until_ns = now + SPIN_NS;
     sched_yield();
     if (sl_clock_ns() - now > TAKEN_NS) {
-        shy_until_ns = now + SHY_NS;
+        sleep_until_ns = now + SLEEP_NS;
         return false;
     }
     for (int i = 0; i < PAUSES; i++)

@@ -1,6 +1,8 @@
-/* Binding threads to hardware threads. Places are those that this process may use, hardware threads
- * of a core next to each other, so that the threads of a worker share caches and no two workers
- * share a core. */
+/* Pinning threads to hardware threads.
+ *
+ * Places are the hardware threads that this process may use. Hardware threads of a core are
+ * neighbours: the threads of a worker share caches, and no two workers share a core.
+ */
 #ifndef SL_DEVICE_BIND_H
 #define SL_DEVICE_BIND_H
 
@@ -11,20 +13,18 @@
 
 enum { SL_BIND_MAX = 1024 };
 
-/* How many places there are; the system's numbers of them (SL_BIND_MAX fit). */
+/* Number of places; their CPU numbers, at most SL_BIND_MAX. */
 int sl_device_bind_count(void);
 int sl_device_bind_places(int *out);
-/* The calling thread, from now on. */
+/* Pins the calling thread. */
 SL_MUST_CHECK sl_err sl_device_bind_thread(int place);
 
-/* Who waits on a place of its own keeps it awake for a while: a core that slept comes back with
- * another's caches, on a virtual machine after an exit to its host. Called again and again, with
- * *until_ns 0 at first: pauses, offers the place to others, and is true until it is time to sleep:
- * after 50 ms, or at once while somebody has lately taken the place. */
+/* Spinning of a pinned thread that waits: a core that sleeps loses its caches, and on a virtual
+ * machine waking it exits to the host. Call it in a loop, with *until_ns 0 at first. It yields and
+ * pauses. False: sleep now, after 50 ms or because another thread recently ran on this core. */
 bool sl_device_bind_stay_awake(int64_t *until_ns);
 
-/* bind_hwloc.c or bind_nohwloc.c: the numbers of the places for the system, in order; at most
- * SL_BIND_MAX. */
+/* bind_hwloc.c or bind_nohwloc.c: the CPU numbers of the places in order, at most SL_BIND_MAX. */
 int sl_device_bind_list(int *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Places as hwloc orders them: package by package, core by core. */
+/* Places in the order of hwloc: package by package, core by core. */
 #include "device/bind.h"
 
 #include <hwloc.h>

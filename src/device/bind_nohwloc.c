@@ -1,4 +1,4 @@
-/* Places in the order of the system's numbers. */
+/* Places in the order of CPU numbers. */
 #include "device/bind.h"
 
 #include <sched.h>

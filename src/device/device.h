@@ -1,9 +1,10 @@
 /* A device: memory, ordered streams, and kernels that run programs.
  *
- * One worker owns one device object and drives it from one thread. Work is put on a stream and
- * runs in order there; events order streams among each other. On the CPU a stream does its work at
- * once. Kernels are looked up when a program is bound, never while it runs; between bind and unbind
- * nothing is allocated.
+ *   open -> alloc, upload -> bind a program -> run its phases, step -> unbind -> free -> close
+ *
+ * One worker owns one device object and drives it from one thread. Work on a stream runs in order;
+ * events order streams relative to each other. On the CPU, a call on a stream returns when the work
+ * is done. Binding a program looks up its kernels; nothing is allocated between bind and unbind.
  */
 #ifndef SL_DEVICE_DEVICE_H
 #define SL_DEVICE_DEVICE_H
@@ -18,11 +19,11 @@ enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_SEND, SL_STREAM_RECV, SL_STREAM_CO
 
 struct sl_device_config {
     int threads; /* CPU: threads of this worker */
-    bool bind;   /* CPU: its threads to places (device/bind.h) from `place` on; the caller's thread,
-                    which is the first of them, binds itself */
+    bool bind;   /* CPU: pin the threads to places (device/bind.h) from `place` on; the caller's
+                    thread, which is the first, pins itself */
     int place;
     int index; /* GPU: which one */
-    bool tf32; /* GPU: products of fp32 numbers may round them to tf32 */
+    bool tf32; /* GPU: products of fp32 numbers may round their factors to tf32 */
 };
 
 struct sl_device {
@@ -30,17 +31,17 @@ struct sl_device {
     int threads;
 };
 
-/* What one run of a phase needs to know. */
-struct sl_run_args {
+/* The arguments of one run of a phase. */
+struct sl_device_args {
     enum sl_phase phase;
-    bool recompute_done;        /* B, I: phase R has run, and nothing since; not where `whole` */
+    bool recompute_done;        /* B, I: phase R was the last one to run; not if `whole` */
     void *base[SL_SPACE_COUNT]; /* device memory of each space */
     bool accumulate;            /* false: gradients are written, true: added */
     uint64_t seed;              /* of this step, for dropout */
     int64_t first_sample;       /* number of the first sample of this micro-batch */
     int64_t *op_ns;             /* [instr_count] time per instruction, or NULL */
-    /* To look at what an instruction made: called behind each, when its outputs are there; an error
-     * ends the run. NULL: none. */
+    /* Called after each instruction, when its outputs are complete; an error ends the run. NULL:
+     * none. */
     sl_err (*after)(void *ctx, int instr);
     void *ctx;
 };
@@ -50,8 +51,8 @@ struct sl_step_item {
     const struct sl_optim_param *param;
     struct sl_step_coef coef; /* of this step; of the last one for a prediction */
     struct sl_step_io io;
-    double lr;  /* prediction: of the last step */
-    float *out; /* prediction: where the predicted weights go */
+    double lr;  /* prediction: learning rate of the last step */
+    float *out; /* prediction: the predicted weights */
 };
 
 /* The squared norm of one tensor, in the canonical order of optim/norm.h. */
@@ -61,27 +62,27 @@ struct sl_norm_item {
     double *sum; /* host memory: the result */
 };
 
-/* What is known of one device; 0 or "": not known. */
+/* Facts about one device; 0 or "": unknown. */
 struct sl_device_facts {
     char name[64];
     int64_t memory_bytes;
     int processors;                /* multiprocessors of a GPU */
-    double stream;                 /* bytes per second to and from its memory, at most */
-    double flops_fp32, flops_bf16; /* per second, at most */
-    double host_rate, peer_rate;   /* bytes per second: to the host, to a neighbour of its kind */
-    int peer_links;                /* NVLinks that are up; 0: neighbours go through the host */
+    double stream;                 /* peak bytes per second to and from its memory */
+    double flops_fp32, flops_bf16; /* peak per second */
+    double host_rate, peer_rate;   /* bytes per second to the host; to a peer of its kind */
+    int peer_links;                /* active NVLinks; 0: traffic to peers goes through the host */
 };
 
 struct sl_device_row {
     const char *name, *brief;
-    bool halves; /* takes programs whose activations are bf16, */
-    bool fp16;   /* or fp16 */
+    bool halves; /* runs programs with bf16 activations */
+    bool fp16;   /* runs programs with fp16 activations */
     bool tf32;   /* can round the factors of fp32 products to tf32 */
-    bool whole;  /* runs a phase as a whole; to look behind every instruction costs much */
-    bool apart;  /* its memory is not the host's: only upload, download and copy reach it */
-    /* NULL when usable, else why not. */
+    bool whole;  /* runs a phase as one unit; a callback per instruction is expensive */
+    bool apart;  /* memory separate from the host's: only upload, download and copy access it */
+    /* NULL if usable, else the reason. */
     const char *(*missing)(void);
-    /* How many there are here; the first `most` are described. NULL: the computer itself. */
+    /* Number of devices of this host; describes the first `max`. NULL: the host itself. */
     int (*list)(struct sl_device_facts *out, int max);
     sl_err (*open)(const struct sl_device_config *config, struct sl_device **out);
     void (*close)(struct sl_device *device);
@@ -98,26 +99,28 @@ struct sl_device_row {
                    int64_t size_bytes);
     sl_err (*sync)(struct sl_device *device, enum sl_stream stream);
 
-    /* Programs. A missing kernel is named. has_kernel NULL: no fused ones. */
+    /* Programs. The error of bind names a missing kernel. has_kernel NULL: no fused kernels. */
     bool (*has_kernel)(const char *name);
     sl_err (*bind)(struct sl_device *device, const struct sl_program *program,
                    struct sl_exec **out);
     void (*unbind)(struct sl_device *device, struct sl_exec *exec);
-    sl_err (*run)(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args);
-    /* What binding this program added to the scratch of the device, which its programs share. */
+    sl_err (*run)(struct sl_device *device, struct sl_exec *exec,
+                  const struct sl_device_args *args);
+    /* Bytes that binding this program added to the scratch, which the programs of a device
+     * share. */
     int64_t (*scratch_bytes)(const struct sl_device *device, const struct sl_exec *exec);
-    /* For plans, with nothing open: bytes that a worker needs on this device beside the spaces of
-     * the program, for its kernels, its steps, its threads and the process. NULL: none. */
+    /* For plans, without an open device: bytes of a worker in addition to the spaces of the
+     * program, for kernels, steps, threads and the process. NULL: none. */
     int64_t (*extra_bytes)(const struct sl_program *program, int threads);
 
-    /* y += x over floats: sums of a parameter's uses. */
+    /* y += x over floats; sums the gradients of a parameter's uses. */
     sl_err (*add)(struct sl_device *device, void *y, const void *x, int64_t numel);
 
     /* All parameters of a worker in one call, on the compute stream. step and predict give the bits
-     * of optim/rules.h and return without waiting; norm_sq waits, because the host judges. */
+     * of optim/rules.h and do not wait. norm_sq waits: the host decides by the norm. */
     sl_err (*step)(struct sl_device *device, const struct sl_step_item *items, int count);
-    /* out = w - lr*ahead*Delta (sl_optim_predict); Delta from io.delta or from state, as the
-     * optimizer says. */
+    /* out = w - lr*ahead*Delta (sl_optim_predict); the optimizer's row states whether Delta comes
+     * from io.delta or from state. */
     sl_err (*predict)(struct sl_device *device, const struct sl_step_item *items, int count,
                       double ahead);
     sl_err (*norm_sq)(struct sl_device *device, const struct sl_norm_item *items, int count);
@@ -125,7 +128,7 @@ struct sl_device_row {
 
 /* All devices, in alphabetical order; ends with NULL. */
 extern const struct sl_device_row *const sl_device_rows[];
-/* Does it take programs whose activations are of this type? */
+/* Whether the device runs programs with activations of this type. */
 static inline bool sl_device_takes(const struct sl_device_row *row, enum sl_dtype dtype) {
     return dtype == SL_FP16 ? row->fp16 : dtype != SL_BF16 || row->halves;
 }

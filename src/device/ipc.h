@@ -1,4 +1,5 @@
-/* Device memory that two processes of one host use: one shares it, the other enters it. */
+/* Device memory that two processes of one host share: one exports it (share), the other maps it
+ * (enter). */
 #ifndef SL_DEVICE_IPC_H
 #define SL_DEVICE_IPC_H
 
@@ -12,24 +13,24 @@ enum { SL_IPC_DOOR = 160 };
 
 struct sl_ipc_area {
     char *at;  /* NULL: none */
-    int index; /* of the GPU that uses it here */
+    int index; /* of the GPU of this process that uses it */
 };
 
-/* What is refused has left nothing behind, and its error says why. */
+/* A function that fails has no effect; its error gives the reason. */
 struct sl_ipc_row {
     const char *name;
-    /* Memory of this device; what another process needs to enter it. */
+    /* Allocates memory of this device; `door` is the handle for the other process. */
     sl_err (*share)(struct sl_device *device, int64_t size_bytes, struct sl_ipc_area *out,
                     char door[SL_IPC_DOOR]);
-    /* For use by this device; refused unless it is seen to be the same memory. */
+    /* Maps it for this device; fails unless a test shows that it is the same memory. */
     sl_err (*enter)(struct sl_device *device, const char door[SL_IPC_DOOR],
                     struct sl_ipc_area *out);
-    /* Both may come after the device was closed. Who has entered leaves first. */
+    /* Both work after the device was closed. leave comes before unshare. */
     void (*leave)(const struct sl_ipc_area *area);
     void (*unshare)(const struct sl_ipc_area *area);
 };
 
-/* How this device shares its memory (GPUs: CUDA IPC); NULL: it does not. */
+/* The sharing functions of this device (GPUs: CUDA IPC); NULL: it cannot share memory. */
 const struct sl_ipc_row *sl_device_ipc_of(const struct sl_device *device);
 
 #endif

@@ -1,4 +1,4 @@
-/* A build without GPUs has no links between them, nor memory of them to share. */
+/* A build without CUDA: no NCCL links, no shared GPU memory. */
 #include "device/ipc.h"
 #include "device/nccl_link.h"
 

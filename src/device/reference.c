@@ -1,5 +1,5 @@
-/* The reference device: every instruction by its op's own double-precision reference. Slow; it is
- * the oracle for the other devices and runs whatever they have no kernel for. */
+/* The reference device: runs every instruction by the double-precision reference of its op. Slow;
+ * the oracle for the other devices, and a fallback for ops without a kernel. */
 #include "device/device.h"
 
 #include "base/clock.h"
@@ -10,7 +10,8 @@
 
 extern const struct sl_device_row sl_device_cpu;
 
-struct sl_exec {
+/* struct sl_exec of this device. */
+struct ref_exec {
     const struct sl_program *program;
     struct sl_arena arena; /* double copies of one instruction's operands */
 };
@@ -30,7 +31,7 @@ static sl_err ref_open(const struct sl_device_config *config, struct sl_device *
 
 static void ref_close(struct sl_device *device) { free(device); }
 
-/* Memory is the CPU's; its functions do not look at the device. */
+/* Memory functions of the CPU; they ignore the device. */
 static sl_err ref_alloc(struct sl_device *device, int64_t size_bytes, void **out) {
     return sl_device_cpu.alloc(device, size_bytes, out);
 }
@@ -54,11 +55,11 @@ static sl_err ref_sync(struct sl_device *device, enum sl_stream stream) {
 static sl_err ref_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
     (void)device;
-    struct sl_exec *exec = calloc(1, sizeof *exec);
+    struct ref_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
         sl_out_of_memory(sizeof *exec);
     exec->program = program;
-    *out = exec;
+    *out = (struct sl_exec *)exec;
     return SL_OK;
 }
 
@@ -66,7 +67,7 @@ static void ref_unbind(struct sl_device *device, struct sl_exec *exec) {
     (void)device;
     if (!exec)
         return;
-    sl_arena_free(&exec->arena);
+    sl_arena_free(&((struct ref_exec *)exec)->arena);
     free(exec);
 }
 
@@ -76,17 +77,17 @@ static int64_t ref_scratch_bytes(const struct sl_device *device, const struct sl
     return 0;
 }
 
-static void *address(const struct sl_operand *operand, const struct sl_run_args *args) {
+static void *address(const struct sl_operand *operand, const struct sl_device_args *args) {
     return (char *)args->base[operand->space] + operand->offset;
 }
 
-/* Where element i lies; parts of wider rows have gaps. */
+/* Offset of element i; parts of wider rows have gaps. */
 static int64_t place(const struct sl_operand *operand, int64_t i) {
     return operand->row ? i / operand->run * operand->row + i % operand->run : i;
 }
 
-static struct sl_array widen(struct sl_exec *exec, const struct sl_operand *operand,
-                             const struct sl_run_args *args, bool read) {
+static struct sl_array widen(struct ref_exec *exec, const struct sl_operand *operand,
+                             const struct sl_device_args *args, bool read) {
     struct sl_array array = {.shape = operand->shape};
     if (operand->space == SL_SPACE_NONE)
         return array;
@@ -102,7 +103,7 @@ static struct sl_array widen(struct sl_exec *exec, const struct sl_operand *oper
 }
 
 static void narrow(const struct sl_array *array, const struct sl_operand *operand,
-                   const struct sl_run_args *args, bool add) {
+                   const struct sl_device_args *args, bool add) {
     if (operand->space == SL_SPACE_NONE || operand->dtype == SL_INT)
         return;
     float *to = address(operand, args);
@@ -112,8 +113,8 @@ static void narrow(const struct sl_array *array, const struct sl_operand *operan
     }
 }
 
-static void run_instr(struct sl_exec *exec, const struct sl_instr *instr,
-                      const struct sl_run_args *args) {
+static void run_instr(struct ref_exec *exec, const struct sl_instr *instr,
+                      const struct sl_device_args *args) {
     struct sl_arena_mark mark = sl_arena_mark(&exec->arena);
     struct sl_ref call = {
         .attr = instr->attr,
@@ -133,8 +134,9 @@ static void run_instr(struct sl_exec *exec, const struct sl_instr *instr,
     sl_arena_release(&exec->arena, mark);
 }
 
-static sl_err ref_run(struct sl_device *device, struct sl_exec *exec,
-                      const struct sl_run_args *args) {
+static sl_err ref_run(struct sl_device *device, struct sl_exec *handle,
+                      const struct sl_device_args *args) {
+    struct ref_exec *exec = (struct ref_exec *)handle;
     (void)device;
     int begin =
         args->recompute_done ? exec->program->end[SL_PHASE_R] : exec->program->begin[args->phase];

@@ -170,7 +170,7 @@ static sl_err open_worker(struct sl_pipe *pipe, int index) {
     w->place = device.place = pipe->first_place + pipe->local_workers++ * pipe->train.threads;
     SL_TRY(device_of(&pipe->train, index)->open(&device, &w->device));
     if (pipe->lend)
-        sl_lend_join(pipe->lend, w->device);
+        sl_device_lend_join(pipe->lend, w->device);
     w->seats = SL_NEW(&pipe->arena, struct sl_pipe_seat, plan->worker_seat_count[index]);
     w->reduce_seen = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan));
     w->member = SL_NEW(&pipe->arena, int, sl_sched_group_count(plan) + 1);
@@ -192,7 +192,7 @@ static sl_err open_workers(struct sl_pipe *pipe) {
     SL_TRY(sl_pipe_bind_choose(pipe->comm, pipe->config.bind, here, pipe->train.threads,
                                &pipe->first_place));
     sl_err err = SL_OK;
-    pipe->lend = pipe->config.lend ? sl_lend_open(here) : NULL;
+    pipe->lend = pipe->config.lend ? sl_device_lend_open(here) : NULL;
     for (int w = 0; w < count && err == SL_OK; w++)
         err = open_worker(pipe, w);
     return sl_comm_consent(pipe->comm, err); /* one rank may refuse its stage */
@@ -283,7 +283,7 @@ void sl_pipe_close(struct sl_pipe *pipe) {
             continue;
         worker->device->row->close(worker->device);
     }
-    sl_lend_close(pipe->lend);
+    sl_device_lend_close(pipe->lend);
     free(pipe->loss_terms);
     sl_pipe_reporter_close(pipe);
     sl_pipe_halt_close(pipe);

@@ -41,7 +41,7 @@ static sl_err run_lists(struct sl_pipe_worker *w) {
 
 static bool help_others(void *ctx, bool (*ready)(void *ctx), void *ready_ctx) {
     const struct sl_pipe_worker *w = ctx;
-    return sl_lend_work(w->device, ready, ready_ctx);
+    return sl_device_lend_work(w->device, ready, ready_ctx);
 }
 
 static void *worker_main(void *arg) {
@@ -174,7 +174,7 @@ sl_err sl_pipe_run(struct sl_pipe *pipe, int64_t steps, struct sl_step_report *r
 }
 
 int64_t sl_pipe_lent(const struct sl_pipe *pipe) {
-    return pipe->lend ? sl_lend_count(pipe->lend) : 0;
+    return pipe->lend ? sl_device_lend_count(pipe->lend) : 0;
 }
 
 struct sl_run_audit_count sl_pipe_audit_count(const struct sl_pipe *pipe) {

@@ -96,7 +96,7 @@ struct sl_pipe {
     bool own_comm;
     int first_place; /* of this rank's threads (device/bind.h), -1: not bound */
     int local_workers;
-    struct sl_lend *lend; /* shared by local workers; NULL: waiting workers are idle */
+    struct sl_device_lend *lend; /* shared by local workers; NULL: waiting workers are idle */
     struct sl_pipe_worker *workers;
     struct sl_pipe_seat **seat_at;        /* [seat of the plan] NULL: on another rank */
     struct sl_pipe_edge *links;           /* [edge] */

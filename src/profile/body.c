@@ -236,7 +236,7 @@ static sl_err send(struct sl_body *b, const struct sl_ports *ports, int slot) {
 
 sl_err sl_profile_body_pass(struct sl_body *b, enum sl_phase phase, int slot) {
     bool forward = phase == SL_PHASE_F;
-    struct sl_run_args args = {.phase = phase, .accumulate = true, .seed = 1, .op_ns = b->op_ns};
+    struct sl_device_args args = {.phase = phase, .accumulate = true, .seed = 1, .op_ns = b->op_ns};
     for (int64_t i = 0; i < b->feeds.count; i++)
         if (b->feeds.at[i].kind == (forward ? SL_FEED_ACT : SL_FEED_GRAD))
             SL_TRY(put_feed(b, &b->feeds.at[i], slot, 0));

@@ -67,17 +67,17 @@ static void check_binding(struct sl_checkup *c) {
 }
 
 static void check_kernels(struct sl_checkup *c) {
-    for (int i = 0; sl_cpu_tables[i]; i++) {
-        if (!sl_cpu_tables[i]->supported())
+    for (int i = 0; sl_device_cpu_tables[i]; i++) {
+        if (!sl_device_cpu_tables[i]->supported())
             continue;
-        if (!sl_cpu_tables[i + 1]) /* the last table is plain C */
+        if (!sl_device_cpu_tables[i + 1]) /* the last table is plain C */
             sl_profile_checkup_bad(
                 c, (struct sl_finding){.name = "kernels",
                                        .health = SL_HEALTH_MISSING,
                                        .what = "no AVX2: plain C kernels, several times slower",
                                        .fix = "grep -m1 flags /proc/cpuinfo"});
         else
-            sl_profile_checkup_ok(c, "kernels", "%s", sl_cpu_tables[i]->isa);
+            sl_profile_checkup_ok(c, "kernels", "%s", sl_device_cpu_tables[i]->isa);
         return;
     }
 }

@@ -13,7 +13,7 @@ struct bench {
     struct sl_program *program;
     struct sl_device *device;
     struct sl_exec *exec;
-    struct sl_run_args args;
+    struct sl_device_args args;
     int64_t last_ns, best_ns; /* processor time */
 };
 

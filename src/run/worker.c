@@ -189,7 +189,7 @@ sl_err sl_run_worker_pass(struct sl_worker *w, const struct sl_worker_pass *pass
 }
 
 sl_err sl_run_worker_run(struct sl_worker *w, const struct sl_worker_pass *pass) {
-    struct sl_run_args args = {
+    struct sl_device_args args = {
         .phase = pass->phase,
         .recompute_done = pass->recompute_done,
         .accumulate = pass->accumulate,

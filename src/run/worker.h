@@ -70,13 +70,13 @@ SL_MUST_CHECK sl_err sl_run_worker_init(struct sl_worker *worker, uint64_t seed)
 struct sl_worker_pass {
     enum sl_worker_program program;
     enum sl_phase phase;
-    bool recompute_done; /* as in sl_run_args */
+    bool recompute_done; /* as in sl_device_args */
     int slot, version, grad_slot;
     bool accumulate;
     uint64_t seed;
     int64_t first_sample;
     int64_t *op_ns;
-    sl_err (*after)(void *ctx, int instr); /* as in sl_run_args */
+    sl_err (*after)(void *ctx, int instr); /* as in sl_device_args */
     void *ctx;
 };
 SL_MUST_CHECK sl_err sl_run_worker_pass(struct sl_worker *worker,

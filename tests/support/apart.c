@@ -29,8 +29,9 @@ static sl_err add(struct sl_device *device, void *y, const void *x, int64_t nume
     return sl_device_find("cpu")->add(device, apart_show(y), apart_show(x), numel);
 }
 
-static sl_err run(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args) {
-    struct sl_run_args here = *args;
+static sl_err run(struct sl_device *device, struct sl_exec *exec,
+                  const struct sl_device_args *args) {
+    struct sl_device_args here = *args;
     for (int s = 0; s < SL_SPACE_COUNT; s++)
         here.base[s] = apart_show(args->base[s]);
     return sl_device_find("cpu")->run(device, exec, &here);

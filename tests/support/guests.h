@@ -9,7 +9,7 @@
 enum { GUESTS_HOSTS = 3 };
 
 /* pools[t] has t + 1 threads, GUESTS_HOSTS of them. */
-bool guests_open(struct sl_pool *pools[]);
+bool guests_open(struct sl_device_pool *pools[]);
 /* How many pieces the guests did. */
 int64_t guests_close(void);
 

@@ -122,10 +122,10 @@ char *bench_run(struct bench *b, struct sl_device *device, enum sl_dtype dtype, 
                                  .instr_count = 1,
                                  .end = {[SL_PHASE_F] = 1},
                                  .work_bytes = b->bytes};
-    struct sl_run_args args = {.phase = SL_PHASE_F,
-                               .accumulate = mode == BENCH_ADD,
-                               .seed = b->ref.seed,
-                               .first_sample = b->ref.first_sample};
+    struct sl_device_args args = {.phase = SL_PHASE_F,
+                                  .accumulate = mode == BENCH_ADD,
+                                  .seed = b->ref.seed,
+                                  .first_sample = b->ref.first_sample};
     int64_t place = b->out[0].offset;
     b->instr.accumulate = mode == BENCH_ADD;
     if (mode >= 0)

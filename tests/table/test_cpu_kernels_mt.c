@@ -131,19 +131,19 @@ enum { PLAIN = -1, ADD = -2 }; /* or the number of the input that output 0 lies 
 
 static void *poisoned(size_t size) { return memset(sl_realloc(NULL, size + 1), 0xFF, size + 1); }
 
-static struct outcome run_kernel(struct node_bench *b, const struct sl_cpu_kernel *kernel,
-                                 struct sl_pool *pool, int mode) {
+static struct outcome run_kernel(struct node_bench *b, const struct sl_device_cpu_kernel *kernel,
+                                 struct sl_device_pool *pool, int mode) {
     struct outcome o;
-    struct sl_cpu_call call = {.instr = &b->instr,
-                               .pool = pool,
-                               .add = mode == ADD,
-                               .seed = b->ref.seed,
-                               .first_sample = b->ref.first_sample,
-                               .samples = b->samples};
+    struct sl_device_cpu_call call = {.instr = &b->instr,
+                                      .pool = pool,
+                                      .add = mode == ADD,
+                                      .seed = b->ref.seed,
+                                      .first_sample = b->ref.first_sample,
+                                      .samples = b->samples};
     b->instr.accumulate = mode == ADD;
     void *scratch = NULL;
     if (kernel->scratch_bytes) {
-        size_t size = (size_t)kernel->scratch_bytes(&b->instr, sl_pool_threads(pool));
+        size_t size = (size_t)kernel->scratch_bytes(&b->instr, sl_device_pool_threads(pool));
         call.scratch = scratch = memset(aligned_alloc(64, (size + 127) / 64 * 64), 0xFF, size);
     }
     for (int i = 0; i < b->ref.in_count; i++)
@@ -244,8 +244,8 @@ static bool is_heavy(const char *name) {
     return false;
 }
 
-static void try_modes(struct node_bench *b, const struct sl_cpu_kernel *kernel,
-                      struct sl_pool *pool, struct where at) {
+static void try_modes(struct node_bench *b, const struct sl_device_cpu_kernel *kernel,
+                      struct sl_device_pool *pool, struct where at) {
     if (b->backward && b->ref.out_count == 1 && b->ref.out[0].f) {
         struct outcome sum = run_kernel(b, kernel, pool, ADD);
         at.mode = "added";
@@ -264,18 +264,11 @@ static void try_modes(struct node_bench *b, const struct sl_cpu_kernel *kernel,
     }
 }
 
-static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, const char *name) {
-    for (const struct sl_cpu_kernel *k = table->kernels; k->name; k++)
-        if (strcmp(k->name, name) == 0)
-            return k;
-    return NULL;
-}
-
-static void try_table(struct node_bench *b, const struct sl_cpu_table *table,
-                      struct sl_pool *const pools[], struct where at) {
-    const struct sl_cpu_kernel *kernel = find_in(table, b->instr.kernel);
+static void try_table(struct node_bench *b, const struct sl_device_cpu_table *table,
+                      struct sl_device_pool *const pools[], struct where at) {
+    const struct sl_device_cpu_kernel *kernel = sl_device_cpu_table_find(table, b->instr.kernel);
     struct outcome first = {{0}};
-    if (!kernel || !table->supported())
+    if (!kernel)
         return;
     for (int t = 0; t < MAX_THREADS; t++) {
         struct outcome o = run_kernel(b, kernel, pools[t], PLAIN);
@@ -298,7 +291,8 @@ static void try_table(struct node_bench *b, const struct sl_cpu_table *table,
     free_outcome(b, &first);
 }
 
-static void try_case(const struct sl_op_case *the, int64_t batch, struct sl_pool *const pools[]) {
+static void try_case(const struct sl_op_case *the, int64_t batch,
+                     struct sl_device_pool *const pools[]) {
     struct sl_trial trial;
     if (sl_trial_open(&trial, the, batch, sl_op_find) != SL_OK)
         fail_msg("%s.%s: %s", the->op, the->label, sl_err_message());
@@ -307,8 +301,9 @@ static void try_case(const struct sl_op_case *the, int64_t batch, struct sl_pool
     for (int64_t n = 0; n < trial.graph->nodes.count; n++) {
         struct node_bench bench;
         node_open(&bench, trial.run, n);
-        for (int t = 0; sl_cpu_tables[t]; t++)
-            try_table(&bench, sl_cpu_tables[t], pools, (struct where){.the = the, .batch = batch});
+        for (int t = 0; sl_device_cpu_tables[t]; t++)
+            try_table(&bench, sl_device_cpu_tables[t], pools,
+                      (struct where){.the = the, .batch = batch});
         node_close(&bench);
     }
     sl_trial_close(&trial);
@@ -317,18 +312,18 @@ static void try_case(const struct sl_op_case *the, int64_t batch, struct sl_pool
 /* ---- tests ---- */
 
 static int setup(void **state) {
-    static struct sl_pool *pools[MAX_THREADS];
+    static struct sl_device_pool *pools[MAX_THREADS];
     for (int t = 0; t < MAX_THREADS; t++)
-        if (sl_pool_open(t + 1, &pools[t]) != SL_OK)
+        if (sl_device_pool_open(t + 1, &pools[t]) != SL_OK)
             return -1;
     *state = pools;
     return 0;
 }
 
 static int teardown(void **state) {
-    struct sl_pool **pools = *state;
+    struct sl_device_pool **pools = *state;
     for (int t = 0; t < MAX_THREADS; t++)
-        sl_pool_close(pools[t]);
+        sl_device_pool_close(pools[t]);
     return 0;
 }
 
@@ -336,7 +331,7 @@ static void every_op_has_a_kernel(void **state) {
     (void)state;
     int missing = 0;
     for (int i = 0; i < sl_op_count; i++) {
-        if (sl_cpu_find(sl_op_rows[i]->name))
+        if (sl_device_cpu_find(sl_op_rows[i]->name))
             continue;
         print_error("no kernel for '%s'\n", sl_op_rows[i]->name);
         missing++;
@@ -456,8 +451,9 @@ static void fused_layernorm_agrees(void **state) {
                                     .out_count = 4,
                                     .in = b.in,
                                     .out = b.out};
-        for (int t = 0; sl_cpu_tables[t]; t++)
-            try_table(&b, sl_cpu_tables[t], *state, (struct where){.the = &the, .batch = rows});
+        for (int t = 0; sl_device_cpu_tables[t]; t++)
+            try_table(&b, sl_device_cpu_tables[t], *state,
+                      (struct where){.the = &the, .batch = rows});
         node_close(&b);
     }
 }

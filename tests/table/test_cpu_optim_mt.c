@@ -120,10 +120,10 @@ static void compare(const struct bench *b, const char *isa) {
     }
 }
 
-static void try_optimizer(const struct sl_optimizer *row, const struct sl_cpu_optim *table,
-                          struct sl_pool *pool) {
+static void try_optimizer(const struct sl_optimizer *row, const struct sl_device_cpu_optim *table,
+                          struct sl_device_pool *pool) {
     struct bench b;
-    struct sl_cpu_room room = {0};
+    struct sl_device_cpu_room room = {0};
     struct sl_optim optim;
     char text[64];
     snprintf(text, sizeof text, "%s:wd=0.03", row->name);
@@ -145,8 +145,8 @@ static void try_optimizer(const struct sl_optimizer *row, const struct sl_cpu_op
             b.param[p].optim.row->step(&slow.coef, &slow.io);
             predict_slowly(&slow, 1.7);
         }
-        sl_cpu_step(table, pool, items, PARAMS, &room);
-        sl_cpu_predict(table, pool, items, PARAMS, 1.7);
+        sl_device_cpu_step(table, pool, items, PARAMS, &room);
+        sl_device_cpu_predict(table, pool, items, PARAMS, 1.7);
         compare(&b, table->isa);
     }
     for (int p = 0; p < PARAMS; p++) {
@@ -157,19 +157,19 @@ static void try_optimizer(const struct sl_optimizer *row, const struct sl_cpu_op
 }
 
 static void steps_are_the_optimizers_own(void **state) {
-    struct sl_pool *const *pools = *state;
-    for (int i = 0; sl_cpu_optims[i]; i++)
-        for (int t = 0; t < MAX_THREADS && sl_cpu_optims[i]->supported(); t++)
+    struct sl_device_pool *const *pools = *state;
+    for (int i = 0; sl_device_cpu_optims[i]; i++)
+        for (int t = 0; t < MAX_THREADS && sl_device_cpu_optims[i]->supported(); t++)
             for (int r = 0; r < sl_optim_row_count; r++)
-                try_optimizer(sl_optim_rows[r], sl_cpu_optims[i], pools[t]);
+                try_optimizer(sl_optim_rows[r], sl_device_cpu_optims[i], pools[t]);
 }
 
 /* Every elementwise optimizer has a rule in every table. */
 static void no_rule_is_missing(void **state) {
     (void)state;
-    for (int i = 0; sl_cpu_optims[i]; i++)
+    for (int i = 0; sl_device_cpu_optims[i]; i++)
         for (int r = 0; r < sl_optim_row_count; r++) {
-            const struct sl_cpu_rule *rule = sl_cpu_optims[i]->rules;
+            const struct sl_device_cpu_rule *rule = sl_device_cpu_optims[i]->rules;
             while (rule->name && strcmp(rule->name, sl_optim_rows[r]->name) != 0)
                 rule++;
             assert_true(rule->name || !sl_optim_rows[r]->elementwise);
@@ -179,19 +179,19 @@ static void no_rule_is_missing(void **state) {
 static void norms_are_canonical(void **state) {
     static const int64_t counts[] = {1, 31, 1024, 1025, 65536, 65537, 200003, 131072, 7};
     enum { COUNT = SL_COUNT(counts) };
-    struct sl_pool *const *pools = *state;
+    struct sl_device_pool *const *pools = *state;
     struct sl_norm_item items[COUNT];
     double sums[COUNT];
-    struct sl_cpu_room room = {0};
+    struct sl_device_cpu_room room = {0};
     for (int i = 0; i < COUNT; i++)
         items[i] = (struct sl_norm_item){draw(counts[i], (uint64_t)i), counts[i], &sums[i]};
-    for (int table = 0; sl_cpu_optims[table]; table++)
-        for (int t = 0; t < MAX_THREADS && sl_cpu_optims[table]->supported(); t++) {
-            sl_cpu_norm_sq(sl_cpu_optims[table], pools[t], items, COUNT, &room);
+    for (int table = 0; sl_device_cpu_optims[table]; table++)
+        for (int t = 0; t < MAX_THREADS && sl_device_cpu_optims[table]->supported(); t++) {
+            sl_device_cpu_norm_sq(sl_device_cpu_optims[table], pools[t], items, COUNT, &room);
             for (int i = 0; i < COUNT; i++)
                 if (sums[i] != sl_optim_norm_sq(items[i].x, counts[i]))
-                    fail_msg("%d elements, %s: %.17g", (int)counts[i], sl_cpu_optims[table]->isa,
-                             sums[i]);
+                    fail_msg("%d elements, %s: %.17g", (int)counts[i],
+                             sl_device_cpu_optims[table]->isa, sums[i]);
         }
     for (int i = 0; i < COUNT; i++)
         free((void *)items[i].x);
@@ -223,18 +223,18 @@ static void device_row_steps(void **state) {
 }
 
 static int setup(void **state) {
-    static struct sl_pool *pools[MAX_THREADS];
+    static struct sl_device_pool *pools[MAX_THREADS];
     for (int t = 0; t < MAX_THREADS; t++)
-        if (sl_pool_open(t + 1, &pools[t]) != SL_OK)
+        if (sl_device_pool_open(t + 1, &pools[t]) != SL_OK)
             return -1;
     *state = pools;
     return 0;
 }
 
 static int teardown(void **state) {
-    struct sl_pool **pools = *state;
+    struct sl_device_pool **pools = *state;
     for (int t = 0; t < MAX_THREADS; t++)
-        sl_pool_close(pools[t]);
+        sl_device_pool_close(pools[t]);
     return 0;
 }
 

@@ -114,9 +114,9 @@ static void test_eval(void **state) {
 static void test_every_isa(void **state) {
     static const char *const names[] = {"amx", "avx512", "avx2", "any"};
     for (int i = 0; i < SL_COUNT(names); i++)
-        if (sl_cpu_limit(names[i]) == SL_OK)
+        if (sl_device_cpu_limit(names[i]) == SL_OK)
             test_eval(state);
-    must(sl_cpu_limit(NULL), "all");
+    must(sl_device_cpu_limit(NULL), "all");
 }
 
 int main(void) {

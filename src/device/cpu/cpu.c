@@ -15,35 +15,39 @@ enum { ALIGN = 64 };
 
 struct cpu_device {
     struct sl_device device; /* first: the handle is this struct */
-    struct sl_pool *pool;
-    struct sl_cpu_room room; /* of steps and norms */
-    void *scratch;           /* of the kernels: programs of a device run one after another */
+    struct sl_device_pool *pool;
+    struct sl_device_cpu_room room; /* for steps and norms */
+    void *scratch;                  /* for kernels; programs of a device run one after another */
     int64_t scratch_bytes;
 };
 
-struct sl_exec {
+/* struct sl_exec of this device. */
+struct cpu_exec {
     const struct sl_program *program;
-    const struct sl_cpu_kernel **kernels; /* [instr_count] */
-    int64_t scratch_added;                /* to the device's by this program */
+    const struct sl_device_cpu_kernel **kernels; /* [instr_count] */
+    int64_t scratch_added; /* bytes this program added to the device's scratch */
 };
 
 static struct cpu_device *cpu_of(struct sl_device *device) { return (struct cpu_device *)device; }
+static const struct cpu_exec *exec_of(const struct sl_exec *exec) {
+    return (const struct cpu_exec *)exec;
+}
 
 extern const struct sl_device_row sl_device_cpu;
 
-struct sl_pool *sl_cpu_pool(struct sl_device *device) {
+struct sl_device_pool *sl_device_cpu_pool(struct sl_device *device) {
     return device->row == &sl_device_cpu ? cpu_of(device)->pool : NULL;
 }
 
 static const char *cpu_missing(void) { return NULL; }
 
-static int first_table; /* that may be used */
+static int first_table; /* the best one allowed */
 
-sl_err sl_cpu_limit(const char *isa) {
+sl_err sl_device_cpu_limit(const char *isa) {
     int t = 0;
-    while (isa && sl_cpu_tables[t] && strcmp(isa, sl_cpu_tables[t]->isa) != 0)
+    while (isa && sl_device_cpu_tables[t] && strcmp(isa, sl_device_cpu_tables[t]->isa) != 0)
         t++;
-    if (!sl_cpu_tables[t] || (isa && !sl_cpu_tables[t]->supported()))
+    if (!sl_device_cpu_tables[t] || (isa && !sl_device_cpu_tables[t]->supported()))
         return sl_fail(SL_ERR_REFUSED,
                        "this CPU has no instruction set '%s'; try one of amx, avx512, avx2, any",
                        isa);
@@ -51,25 +55,17 @@ sl_err sl_cpu_limit(const char *isa) {
     return SL_OK;
 }
 
-static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, const char *name) {
-    if (table->supported())
-        for (const struct sl_cpu_kernel *k = table->kernels; k->name; k++)
-            if (strcmp(k->name, name) == 0)
-                return k;
-    return NULL;
-}
-
-const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype) {
-    const struct sl_cpu_kernel *found = NULL;
+const struct sl_device_cpu_kernel *sl_device_cpu_find_for(const char *name, enum sl_dtype dtype) {
+    const struct sl_device_cpu_kernel *found = NULL;
     if (dtype == SL_BF16 && first_table == 0)
-        found = find_in(&sl_cpu_table_bf16, name);
-    for (int t = first_table; sl_cpu_tables[t] && !found; t++)
-        found = find_in(sl_cpu_tables[t], name);
+        found = sl_device_cpu_table_find(&sl_device_cpu_table_bf16, name);
+    for (int t = first_table; sl_device_cpu_tables[t] && !found; t++)
+        found = sl_device_cpu_table_find(sl_device_cpu_tables[t], name);
     return found;
 }
 
-const struct sl_cpu_kernel *sl_cpu_find(const char *name) {
-    return sl_cpu_find_for(name, SL_FLOAT);
+const struct sl_device_cpu_kernel *sl_device_cpu_find(const char *name) {
+    return sl_device_cpu_find_for(name, SL_FLOAT);
 }
 
 static sl_err cpu_open(const struct sl_device_config *config, struct sl_device **out) {
@@ -78,7 +74,7 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
         sl_out_of_memory(sizeof *cpu);
     cpu->device = (struct sl_device){&sl_device_cpu, config->threads > 0 ? config->threads : 1};
     sl_err err =
-        sl_pool_open_at(cpu->device.threads, config->bind ? config->place : -1, &cpu->pool);
+        sl_device_pool_open_at(cpu->device.threads, config->bind ? config->place : -1, &cpu->pool);
     if (err != SL_OK) {
         free(cpu);
         return err;
@@ -87,8 +83,8 @@ static sl_err cpu_open(const struct sl_device_config *config, struct sl_device *
     return SL_OK;
 }
 
-/* Anonymous maps: zeroed, returned to the system at once, and counted by it. The size is kept in
- * the bytes in front. */
+/* Anonymous maps: zeroed, returned to the system immediately, and visible in its statistics. The
+ * bytes in front of the block store its size. */
 static sl_err cpu_alloc(struct sl_device *device, int64_t size_bytes, void **out) {
     (void)device;
     size_t size = (size_t)size_bytes + ALIGN;
@@ -116,7 +112,7 @@ static void cpu_free(struct sl_device *device, void *memory) {
 static void cpu_close(struct sl_device *device) {
     if (!device)
         return;
-    sl_pool_close(cpu_of(device)->pool);
+    sl_device_pool_close(cpu_of(device)->pool);
     free(cpu_of(device)->room.at);
     cpu_free(device, cpu_of(device)->scratch);
     free(device);
@@ -140,46 +136,47 @@ static void cpu_unbind(struct sl_device *device, struct sl_exec *exec) {
     (void)device;
     if (!exec)
         return;
-    free(exec->kernels);
+    free((void *)exec_of(exec)->kernels);
     free(exec);
 }
 
-static sl_err find_kernels(struct sl_exec *exec) {
+static sl_err find_kernels(struct cpu_exec *exec) {
     const struct sl_program *program = exec->program;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sl_instr *instr = &program->instrs[i];
-        exec->kernels[i] = sl_cpu_find_for(instr->kernel, program->dtype);
+        exec->kernels[i] = sl_device_cpu_find_for(instr->kernel, program->dtype);
         if (!exec->kernels[i])
             return sl_fail(SL_ERR_REFUSED, "the cpu has no kernel for '%s'", instr->kernel);
     }
     return SL_OK;
 }
 
-static bool cpu_has_kernel(const char *name) { return sl_cpu_find(name) != NULL; }
+static bool cpu_has_kernel(const char *name) { return sl_device_cpu_find(name) != NULL; }
 
-/* What the neediest kernel of a program needs. */
+/* The maximum scratch of the kernels of a program. */
 static int64_t program_scratch(const struct sl_program *program, int threads) {
-    int64_t most = 0;
+    int64_t max = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sl_instr *instr = &program->instrs[i];
-        const struct sl_cpu_kernel *kernel = sl_cpu_find_for(instr->kernel, program->dtype);
+        const struct sl_device_cpu_kernel *kernel =
+            sl_device_cpu_find_for(instr->kernel, program->dtype);
         if (!kernel)
             continue;
-        int64_t need = sl_cpu_halves_bytes(kernel, instr, threads);
-        most = need > most ? need : most;
+        int64_t need = sl_device_cpu_halves_bytes(kernel, instr, threads);
+        max = need > max ? need : max;
     }
-    return most;
+    return max;
 }
 
-/* The threads' own pages: which of them a kernel will write depends on who takes its pieces. */
+/* Maps the pages before the first kernel: which pages a kernel writes depends on timing. */
 static void touch_scratch(void *ctx, int thread, int threads) {
     const struct cpu_device *cpu = ctx;
     int64_t begin, end;
-    sl_pool_range(cpu->scratch_bytes, 4096, thread, threads, &begin, &end);
+    sl_device_pool_range(cpu->scratch_bytes, 4096, thread, threads, &begin, &end);
     memset((char *)cpu->scratch + begin, 0, (size_t)(end - begin));
 }
 
-/* Make the device's scratch at least this large. Nothing in it outlives a kernel. */
+/* Grows the device's scratch to at least this size. Its content does not outlive a kernel. */
 static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *added) {
     *added = 0;
     if (size_bytes <= cpu->scratch_bytes)
@@ -189,14 +186,14 @@ static sl_err grow_scratch(struct cpu_device *cpu, int64_t size_bytes, int64_t *
     SL_TRY(cpu_alloc(&cpu->device, size_bytes, &cpu->scratch));
     *added = size_bytes - cpu->scratch_bytes;
     cpu->scratch_bytes = size_bytes;
-    sl_pool_set_scratch(cpu->pool, cpu->scratch, size_bytes);
-    sl_pool_run(cpu->pool, touch_scratch, cpu);
+    sl_device_pool_set_scratch(cpu->pool, cpu->scratch, size_bytes);
+    sl_device_pool_run(cpu->pool, touch_scratch, cpu);
     return SL_OK;
 }
 
 static sl_err cpu_bind(struct sl_device *device, const struct sl_program *program,
                        struct sl_exec **out) {
-    struct sl_exec *exec = calloc(1, sizeof *exec);
+    struct cpu_exec *exec = calloc(1, sizeof *exec);
     if (!exec)
         sl_out_of_memory(sizeof *exec);
     exec->program = program;
@@ -206,19 +203,19 @@ static sl_err cpu_bind(struct sl_device *device, const struct sl_program *progra
         err = grow_scratch(cpu_of(device), program_scratch(program, device->threads),
                            &exec->scratch_added);
     if (err != SL_OK)
-        cpu_unbind(device, exec);
+        cpu_unbind(device, (struct sl_exec *)exec);
     else
-        *out = exec;
+        *out = (struct sl_exec *)exec;
     return err;
 }
 
 static int64_t cpu_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec) {
     (void)device;
-    return exec->scratch_added;
+    return exec_of(exec)->scratch_added;
 }
 
-/* Beside the scratch: a partial sum per block of a norm, what a thread's stack touches, and the
- * pages of code and tables that a process maps when it trains (measured; e2e.memory holds it). */
+/* Scratch, a partial sum per block of a norm, the used part of each thread's stack, and the pages
+ * of code and tables of a training process (measured; e2e.memory checks it). */
 static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
     enum { THREAD_BYTES = 64 << 10, PROCESS_BYTES = 5 << 19 };
     int64_t bytes = program_scratch(program, threads) + threads * THREAD_BYTES + PROCESS_BYTES;
@@ -227,16 +224,16 @@ static int64_t cpu_extra_bytes(const struct sl_program *program, int threads) {
     return bytes;
 }
 
-static void *address(const struct sl_operand *operand, const struct sl_run_args *args) {
+static void *address(const struct sl_operand *operand, const struct sl_device_args *args) {
     if (operand->space == SL_SPACE_NONE)
         return NULL;
     return (char *)args->base[operand->space] + operand->offset;
 }
 
-static void run_instr(struct cpu_device *cpu, const struct sl_exec *exec, int index,
-                      const struct sl_run_args *args) {
+static void run_instr(struct cpu_device *cpu, const struct cpu_exec *exec, int index,
+                      const struct sl_device_args *args) {
     const struct sl_instr *instr = &exec->program->instrs[index];
-    struct sl_cpu_call call = {
+    struct sl_device_cpu_call call = {
         .instr = instr,
         .pool = cpu->pool,
         .scratch = cpu->scratch,
@@ -250,19 +247,19 @@ static void run_instr(struct cpu_device *cpu, const struct sl_exec *exec, int in
     for (int i = 0; i < instr->out_count; i++)
         call.out[i] = address(&instr->out[i], args);
     if (exec->program->dtype == SL_BF16)
-        sl_cpu_halves_run(exec->kernels[index], &call);
+        sl_device_cpu_halves_run(exec->kernels[index], &call);
     else
         exec->kernels[index]->run(&call);
 }
 
 static sl_err cpu_run(struct sl_device *device, struct sl_exec *exec,
-                      const struct sl_run_args *args) {
+                      const struct sl_device_args *args) {
     struct cpu_device *cpu = cpu_of(device);
-    const struct sl_program *program = exec->program;
+    const struct sl_program *program = exec_of(exec)->program;
     int begin = args->recompute_done ? program->end[SL_PHASE_R] : program->begin[args->phase];
     for (int i = begin; i < program->end[args->phase]; i++) {
         int64_t start = args->op_ns ? sl_clock_ns() : 0;
-        run_instr(cpu, exec, i, args);
+        run_instr(cpu, exec_of(exec), i, args);
         if (args->op_ns)
             args->op_ns[i] += sl_clock_ns() - start;
         if (args->after)
@@ -280,32 +277,32 @@ struct add_job {
 static void add_part(void *ctx, int thread, int threads) {
     const struct add_job *job = ctx;
     int64_t from, to;
-    sl_pool_range(job->numel, 1024, thread, threads, &from, &to);
+    sl_device_pool_range(job->numel, 1024, thread, threads, &from, &to);
     for (int64_t i = from; i < to; i++)
         job->y[i] += job->x[i];
 }
 
 static sl_err cpu_add(struct sl_device *device, void *y, const void *x, int64_t numel) {
     struct add_job job = {y, x, numel};
-    sl_pool_share(cpu_of(device)->pool, add_part, &job);
+    sl_device_pool_share(cpu_of(device)->pool, add_part, &job);
     return SL_OK;
 }
 
 static sl_err cpu_step(struct sl_device *device, const struct sl_step_item *items, int count) {
     struct cpu_device *cpu = cpu_of(device);
-    sl_cpu_step(sl_cpu_optim_best(), cpu->pool, items, count, &cpu->room);
+    sl_device_cpu_step(sl_device_cpu_optim_best(), cpu->pool, items, count, &cpu->room);
     return SL_OK;
 }
 
 static sl_err cpu_predict(struct sl_device *device, const struct sl_step_item *items, int count,
                           double ahead) {
-    sl_cpu_predict(sl_cpu_optim_best(), cpu_of(device)->pool, items, count, ahead);
+    sl_device_cpu_predict(sl_device_cpu_optim_best(), cpu_of(device)->pool, items, count, ahead);
     return SL_OK;
 }
 
 static sl_err cpu_norm_sq(struct sl_device *device, const struct sl_norm_item *items, int count) {
     struct cpu_device *cpu = cpu_of(device);
-    sl_cpu_norm_sq(sl_cpu_optim_best(), cpu->pool, items, count, &cpu->room);
+    sl_device_cpu_norm_sq(sl_device_cpu_optim_best(), cpu->pool, items, count, &cpu->room);
     return SL_OK;
 }
 

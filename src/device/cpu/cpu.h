@@ -1,91 +1,104 @@
-/* The CPU device: a pool of threads, scratch memory, and tables of kernels per instruction set.
+/* The CPU device: a pool of threads, scratch memory, and a table of kernels per instruction set.
  *
- * A kernel gets its operands as pointers and splits its own work over the pool. Which thread does
- * what may depend on how fast it is (sl_pool_take); the bits of a result never do. Kernels are
- * plain C compiled once per instruction set (kernels_avx2.c, kernels_avx512.c include the same
- * source).
+ * A kernel gets its operands as pointers and splits its work over the pool. Which thread computes a
+ * piece may depend on timing (sl_device_pool_take); the bits of a result never do.
+ *
+ *   device/cpu             the device, its threads, optimizer steps
+ *   device/cpu/pointwise   kernels that read each element a few times: elementwise, norms, losses
+ *   device/cpu/product     matrix products and kernels made of them: conv2d, lstm, attention
+ *   device/cpu/optim       update rules of optimizers
+ *
+ * The files of the subdirectories are compiled once per instruction set (device/cpu/isa.h).
  */
 #ifndef SL_DEVICE_CPU_CPU_H
 #define SL_DEVICE_CPU_CPU_H
 
 #include "device/device.h"
 
-struct sl_pool;
+struct sl_device_pool;
 
-/* Threads of one worker: thread 0 is the caller. */
-SL_MUST_CHECK sl_err sl_pool_open(int threads, struct sl_pool **out);
-/* place >= 0: thread t is bound to place + t; the caller, thread 0, binds itself. */
-SL_MUST_CHECK sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out);
-void sl_pool_close(struct sl_pool *pool);
-int sl_pool_threads(const struct sl_pool *pool);
-/* Call body(ctx, t, threads) once on every thread; returns when all are done. */
-void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* The same for a body that only takes pieces, and has scratch by sl_pool_scratch alone: idle
- * threads of other workers may join (device/lend.h), with numbers from `threads` on. */
-void sl_pool_run_pieces(struct sl_pool *pool, int64_t scratch_bytes,
+/* The threads of one worker; thread 0 is the caller. */
+SL_MUST_CHECK sl_err sl_device_pool_open(int threads, struct sl_device_pool **out);
+/* place >= 0: pins thread t to place + t; the caller, thread 0, pins itself. */
+SL_MUST_CHECK sl_err sl_device_pool_open_at(int threads, int place, struct sl_device_pool **out);
+void sl_device_pool_close(struct sl_device_pool *pool);
+int sl_device_pool_threads(const struct sl_device_pool *pool);
+/* Calls body(ctx, t, threads) once on every thread; returns when all have returned. */
+void sl_device_pool_run(struct sl_device_pool *pool,
                         void (*body)(void *ctx, int thread, int threads), void *ctx);
-/* Inside it: the scratch of this thread, `step_bytes` (those of sl_pool_run_pieces) long. */
-void *sl_pool_scratch(const struct sl_pool *pool, void *scratch, int64_t step_bytes, int thread);
-/* May others join? Then one thread cuts its work in pieces, too. */
-bool sl_pool_lends(const struct sl_pool *pool);
-/* Inside a run, in one loop per run: which of `count` pieces this thread does next, -1: none
- * is left. Every piece goes to one thread; what it computes must not depend on which. */
-int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread);
-/* The same, in a loop before that one: -1 when all pieces are begun, which others may still do. */
-int64_t sl_pool_take_before(struct sl_pool *pool, int64_t count, int thread);
-/* Call body(ctx, part, parts) for every part, some per thread, each by whoever is free: for work
- * that is the same however it is split. */
-void sl_pool_share(struct sl_pool *pool, void (*body)(void *ctx, int part, int parts), void *ctx);
+/* The same for a body that works only on pieces it takes, with scratch from sl_device_pool_scratch.
+ * Idle threads of other workers may join (device/lend.h); their numbers start at `threads`. */
+void sl_device_pool_run_pieces(struct sl_device_pool *pool, int64_t scratch_bytes,
+                               void (*body)(void *ctx, int thread, int threads), void *ctx);
+/* In such a body: the scratch of this thread. `step_bytes` as in sl_device_pool_run_pieces. */
+void *sl_device_pool_scratch(const struct sl_device_pool *pool, void *scratch, int64_t step_bytes,
+                             int thread);
+/* Whether others may join; then even a pool of one thread cuts its work into pieces. */
+bool sl_device_pool_lends(const struct sl_device_pool *pool);
+/* In a run, in one loop per run: the next of `count` pieces for this thread, -1: none is left.
+ * Every piece goes to one thread; its result must not depend on which. */
+int64_t sl_device_pool_take(struct sl_device_pool *pool, int64_t count, int thread);
+/* The same in an earlier loop of the run. -1: all pieces are begun; others may still work on
+ * them. */
+int64_t sl_device_pool_take_before(struct sl_device_pool *pool, int64_t count, int thread);
+/* Calls body(ctx, part, parts) for every part; each part runs on the next free thread. For work
+ * whose result does not depend on the split. */
+void sl_device_pool_share(struct sl_device_pool *pool, void (*body)(void *ctx, int part, int parts),
+                          void *ctx);
 
-/* The part [*from, *to) of [0, count) of a thread, in multiples of `grain`. */
-void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
-                   int64_t *to);
+/* The share [*from, *to) of a thread of [0, count), in multiples of `grain`. */
+void sl_device_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
+                          int64_t *to);
 
-/* Scratch is laid out in whole lines of memory. */
-static inline int64_t sl_whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+/* Scratch is laid out in whole cache lines. */
+static inline int64_t sl_device_whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-struct sl_cpu_call {
+struct sl_device_cpu_call {
     const struct sl_instr *instr;
     const void *in[SL_INSTR_IN]; /* NULL: absent */
     void *out[SL_INSTR_OUT];
-    struct sl_pool *pool;
-    void *scratch; /* scratch_bytes() of this kernel at least, 64-byte aligned, not zeroed */
+    struct sl_device_pool *pool;
+    void *scratch; /* scratch_bytes() of the kernel or more, 64-byte aligned, not zeroed */
     bool add;      /* out[0] += instead of =; only for instructions that accumulate */
     uint64_t seed;
     int64_t first_sample, samples;
 };
 
-struct sl_cpu_kernel {
-    const char *name; /* of sl_instr.kernel; a row {0} ends a table */
-    void (*run)(const struct sl_cpu_call *call);
+struct sl_device_cpu_kernel {
+    const char *name; /* of sl_instr.kernel; a row {0} ends a list */
+    void (*run)(const struct sl_device_cpu_call *call);
     int64_t (*scratch_bytes)(const struct sl_instr *instr, int threads); /* NULL: none */
 };
 
-/* Tables, best first; the first row whose name matches is used. */
-struct sl_cpu_table {
+/* The kernels of one instruction set, as lists of families that end with NULL. */
+struct sl_device_cpu_table {
     const char *isa; /* "amx", "avx512", "avx2", "any" */
     bool (*supported)(void);
-    const struct sl_cpu_kernel *kernels;
+    const struct sl_device_cpu_kernel *const *product, *const *pointwise; /* NULL: none */
 };
-extern const struct sl_cpu_table *const sl_cpu_tables[]; /* ends with NULL */
-/* Looked at before them for programs whose activations are bf16; of the best instruction set. */
-extern const struct sl_cpu_table sl_cpu_table_bf16;
+/* Best first; ends with NULL. A kernel comes from the first supported table that has it. */
+extern const struct sl_device_cpu_table *const sl_device_cpu_tables[];
+/* Preferred for programs with bf16 activations, where the best instruction set may be used. */
+extern const struct sl_device_cpu_table sl_device_cpu_table_bf16;
+/* NULL: the table has no such kernel, or the CPU lacks the instruction set. */
+const struct sl_device_cpu_kernel *sl_device_cpu_table_find(const struct sl_device_cpu_table *table,
+                                                            const char *name);
 
-/* The threads of a device; NULL: it is no CPU. */
-struct sl_pool *sl_cpu_pool(struct sl_device *device);
-/* What they may use as guests; the caller keeps it. */
-void sl_pool_set_scratch(struct sl_pool *pool, void *scratch, int64_t size_bytes);
+/* The threads of a device; NULL: it is not a CPU. */
+struct sl_device_pool *sl_device_cpu_pool(struct sl_device *device);
+/* Scratch for the pool's threads when they help another worker; the caller owns it. */
+void sl_device_pool_set_scratch(struct sl_device_pool *pool, void *scratch, int64_t size_bytes);
 
-const struct sl_cpu_kernel *sl_cpu_find(const char *name);
-const struct sl_cpu_kernel *sl_cpu_find_for(const char *name, enum sl_dtype dtype);
-/* Use no better instruction set than this one (NULL: any), so that machines of different kinds give
- * the same bits. Before the first device is opened. */
-SL_MUST_CHECK sl_err sl_cpu_limit(const char *isa);
+const struct sl_device_cpu_kernel *sl_device_cpu_find(const char *name);
+const struct sl_device_cpu_kernel *sl_device_cpu_find_for(const char *name, enum sl_dtype dtype);
+/* Uses no better instruction set than this one (NULL: no limit), so that different machines give
+ * the same bits. Call it before the first device is opened. */
+SL_MUST_CHECK sl_err sl_device_cpu_limit(const char *isa);
 
-/* What this CPU has; for the tables. */
-bool sl_cpu_has_any(void);
-bool sl_cpu_has_avx2(void);
-bool sl_cpu_has_avx512(void);
-bool sl_cpu_has_amx(void);
+/* Whether this CPU has the instruction set; for the tables. */
+bool sl_device_cpu_has_any(void);
+bool sl_device_cpu_has_avx2(void);
+bool sl_device_cpu_has_avx512(void);
+bool sl_device_cpu_has_amx(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* Instructions with bf16 operands: kernels compute in float, on copies in scratch.
  *
- *     scratch   [ of the kernel | in 0 | in 2 | out 0 ]      only what is bf16 is copied
- *                                 widened       rounded, to where the operands lie
+ *     scratch   [ of the kernel | in 0 | in 2 | out 0 ]      only bf16 operands are copied
+ *                                 widened       rounded into the operand after the kernel
  *
- * What is read is exactly what is stored, sums and everything in between are float, and a result is
- * rounded once, when it is stored.
+ * Inputs are exact. Sums and intermediate values are float. A result is rounded once, when it is
+ * stored.
  */
 #include "device/cpu/halves.h"
 
@@ -37,15 +37,17 @@ static bool is_half(const struct sl_operand *operand) {
 }
 
 static int64_t copy_bytes(const struct sl_operand *operand) {
-    return is_half(operand) ? sl_whole_lines(operand->numel * (int64_t)sizeof(float)) : 0;
+    return is_half(operand) ? sl_device_whole_lines(operand->numel * (int64_t)sizeof(float)) : 0;
 }
 
-static int64_t own_bytes(const struct sl_cpu_kernel *kernel, const struct widened *w, int threads) {
-    return kernel->scratch_bytes ? sl_whole_lines(kernel->scratch_bytes(&w->instr, threads)) : 0;
+static int64_t own_bytes(const struct sl_device_cpu_kernel *kernel, const struct widened *w,
+                         int threads) {
+    return kernel->scratch_bytes ? sl_device_whole_lines(kernel->scratch_bytes(&w->instr, threads))
+                                 : 0;
 }
 
-int64_t sl_cpu_halves_bytes(const struct sl_cpu_kernel *kernel, const struct sl_instr *instr,
-                            int threads) {
+int64_t sl_device_cpu_halves_bytes(const struct sl_device_cpu_kernel *kernel,
+                                   const struct sl_instr *instr, int threads) {
     struct widened w;
     widen(instr, &w);
     int64_t bytes = own_bytes(kernel, &w, threads);
@@ -56,22 +58,24 @@ int64_t sl_cpu_halves_bytes(const struct sl_cpu_kernel *kernel, const struct sl_
     return bytes;
 }
 
-/* One operand from bf16 to float or back. */
-static void convert(const struct sl_cpu_call *call, const char *kernel,
+/* Converts one operand from bf16 to float or back. */
+static void convert(const struct sl_device_cpu_call *call, const char *kernel,
                     const struct sl_operand *operand, const void *from, void *to) {
     struct sl_operand one = *operand;
     struct sl_instr instr = {.in_count = 1, .out_count = 1, .in = &one, .out = &one};
-    struct sl_cpu_call inner = {.instr = &instr, .in = {from}, .out = {to}, .pool = call->pool};
-    sl_cpu_find(kernel)->run(&inner);
+    struct sl_device_cpu_call inner = {
+        .instr = &instr, .in = {from}, .out = {to}, .pool = call->pool};
+    sl_device_cpu_find(kernel)->run(&inner);
 }
 
-void sl_cpu_halves_run(const struct sl_cpu_kernel *kernel, const struct sl_cpu_call *call) {
+void sl_device_cpu_halves_run(const struct sl_device_cpu_kernel *kernel,
+                              const struct sl_device_cpu_call *call) {
     const struct sl_instr *instr = call->instr;
     struct widened w;
-    struct sl_cpu_call inner = *call;
+    struct sl_device_cpu_call inner = *call;
     widen(instr, &w);
     inner.instr = &w.instr;
-    char *room = (char *)call->scratch + own_bytes(kernel, &w, sl_pool_threads(call->pool));
+    char *room = (char *)call->scratch + own_bytes(kernel, &w, sl_device_pool_threads(call->pool));
     for (int i = 0; i < instr->in_count; i++) {
         if (!is_half(&instr->in[i]))
             continue;

@@ -4,9 +4,10 @@
 
 #include "device/cpu/cpu.h"
 
-/* Scratch of the kernel and of the copies. */
-int64_t sl_cpu_halves_bytes(const struct sl_cpu_kernel *kernel, const struct sl_instr *instr,
-                            int threads);
-void sl_cpu_halves_run(const struct sl_cpu_kernel *kernel, const struct sl_cpu_call *call);
+/* Bytes of scratch for the kernel and the copies. */
+int64_t sl_device_cpu_halves_bytes(const struct sl_device_cpu_kernel *kernel,
+                                   const struct sl_instr *instr, int threads);
+void sl_device_cpu_halves_run(const struct sl_device_cpu_kernel *kernel,
+                              const struct sl_device_cpu_call *call);
 
 #endif

@@ -1,11 +1,13 @@
-/* Guests in the loops of other workers.
+/* Lending of threads: guests in the loops of other workers.
+ *
+ * The door of a pool is one atomic word: the number of guests, and SHUT.
  *
  *   host:   set loop, door = 0      take pieces ... none left, door |= SHUT      wait for 0 guests
  *   guest:            door 0 -> 1,  take pieces ... none left, door |= SHUT, door - 1
  *
- * A door that is shut is never touched by guests, so a host waits for nobody but who works in its
- * loop, at most for one piece. A guest is called back when what its worker waits for is there: its
- * first thread looks between two pieces and tells the others.
+ * Guests never change a shut door, so a host waits only for guests in its loop, at most for one
+ * piece each. Guests return when the event that their worker waits for occurs: their first thread
+ * checks between two pieces and sets a flag for the others.
  */
 #include "device/lend.h"
 
@@ -18,18 +20,18 @@
 enum { SPINS = 20000 };
 static const unsigned SHUT = 1u << 31;
 
-struct sl_lend {
-    int count, most;
-    struct sl_pool **pools;
+struct sl_device_lend {
+    int count, max;
+    struct sl_device_pool **pools;
     atomic_int_least64_t pieces;
 };
 
 /* The threads of an idle worker in the loop of another. */
 struct visit {
-    struct sl_pool *host, *home;
+    struct sl_device_pool *host, *home;
     bool (*enough)(void *ctx);
     void *ctx;
-    atomic_bool back;
+    atomic_bool back; /* guests return home */
 };
 
 struct guest {
@@ -39,43 +41,45 @@ struct guest {
 
 static _Thread_local struct guest guest;
 
-struct sl_lend *sl_lend_open(int most_devices) {
-    struct sl_lend *lend = sl_realloc(NULL, sizeof *lend);
-    *lend = (struct sl_lend){.most = most_devices};
-    lend->pools = sl_realloc(NULL, sizeof(struct sl_pool *) * (size_t)(most_devices + 1));
+struct sl_device_lend *sl_device_lend_open(int max_devices) {
+    struct sl_device_lend *lend = sl_realloc(NULL, sizeof *lend);
+    *lend = (struct sl_device_lend){.max = max_devices};
+    lend->pools = sl_realloc(NULL, sizeof(struct sl_device_pool *) * (size_t)(max_devices + 1));
     return lend;
 }
 
-void sl_lend_close(struct sl_lend *lend) {
+void sl_device_lend_close(struct sl_device_lend *lend) {
     if (!lend)
         return;
     free(lend->pools);
     free(lend);
 }
 
-void sl_lend_join(struct sl_lend *lend, struct sl_device *device) {
-    struct sl_pool *pool = sl_cpu_pool(device);
+void sl_device_lend_join(struct sl_device_lend *lend, struct sl_device *device) {
+    struct sl_device_pool *pool = sl_device_cpu_pool(device);
     if (!pool)
         return;
-    SL_ASSERT(lend->count < lend->most);
+    SL_ASSERT(lend->count < lend->max);
     pool->lend = lend;
     atomic_store(&pool->door, SHUT);
     lend->pools[lend->count++] = pool;
 }
 
-int64_t sl_lend_count(const struct sl_lend *lend) { return atomic_load(&lend->pieces); }
+int64_t sl_device_lend_count(const struct sl_device_lend *lend) {
+    return atomic_load(&lend->pieces);
+}
 
-void sl_lend_let_in(struct sl_pool *pool, int64_t guest_bytes) {
+void sl_device_lend_let_in(struct sl_device_pool *pool, int64_t guest_bytes) {
     atomic_store_explicit(&pool->guest_bytes, guest_bytes, memory_order_relaxed);
     atomic_store_explicit(&pool->door, 0, memory_order_release);
 }
 
-void sl_lend_shut(struct sl_pool *pool) {
+void sl_device_lend_shut(struct sl_device_pool *pool) {
     atomic_fetch_or_explicit(&pool->door, SHUT, memory_order_relaxed);
 }
 
-void sl_lend_see_out(struct sl_pool *pool) {
-    sl_lend_shut(pool);
+void sl_device_lend_see_out(struct sl_device_pool *pool) {
+    sl_device_lend_shut(pool);
     for (int i = 0; atomic_load_explicit(&pool->door, memory_order_acquire) != SHUT; i++) {
         if (i < SPINS)
             __builtin_ia32_pause();
@@ -84,32 +88,32 @@ void sl_lend_see_out(struct sl_pool *pool) {
     }
 }
 
-bool sl_lend_is_called_back(void) {
+bool sl_device_lend_is_called_back(void) {
     struct visit *visit = guest.visit;
     if (guest.thread == 0 && visit->enough(visit->ctx))
         atomic_store_explicit(&visit->back, true, memory_order_relaxed);
     return atomic_load_explicit(&visit->back, memory_order_relaxed);
 }
 
-/* Whole lines of memory for every thread. */
-static int64_t scratch_step(const struct sl_pool *pool) {
+/* Scratch per thread, in whole cache lines. */
+static int64_t scratch_step(const struct sl_device_pool *pool) {
     return pool->scratch_bytes / pool->threads / 64 * 64;
 }
 
-void *sl_lend_scratch(void) {
-    const struct sl_pool *home = guest.visit->home;
+void *sl_device_lend_scratch(void) {
+    const struct sl_device_pool *home = guest.visit->home;
     return home->scratch + guest.thread * scratch_step(home);
 }
 
-void sl_lend_note_piece(void) {
+void sl_device_lend_note_piece(void) {
     atomic_fetch_add_explicit(&guest.visit->home->lend->pieces, 1, memory_order_relaxed);
 }
 
-static bool suits(const struct sl_pool *host, const struct sl_pool *home) {
+static bool suits(const struct sl_device_pool *host, const struct sl_device_pool *home) {
     return atomic_load_explicit(&host->guest_bytes, memory_order_relaxed) <= scratch_step(home);
 }
 
-static bool enter(struct sl_pool *host) {
+static bool enter(struct sl_device_pool *host) {
     unsigned door = atomic_load_explicit(&host->door, memory_order_relaxed);
     while (!(door & SHUT))
         if (atomic_compare_exchange_weak_explicit(&host->door, &door, door + 1,
@@ -118,10 +122,10 @@ static bool enter(struct sl_pool *host) {
     return false;
 }
 
-/* By every thread of the idle worker. By now the host may be in another loop. */
+/* Runs on every thread of the idle worker. The host may have moved on to another loop. */
 static void visit_part(void *ctx, int thread, int threads) {
     struct visit *visit = ctx;
-    struct sl_pool *host = visit->host;
+    struct sl_device_pool *host = visit->host;
     (void)threads;
     if (enter(host)) {
         guest = (struct guest){visit, thread};
@@ -129,16 +133,16 @@ static void visit_part(void *ctx, int thread, int threads) {
             host->body(host->ctx, host->threads + thread, host->threads);
         atomic_fetch_sub_explicit(&host->door, 1, memory_order_release);
     }
-    if (thread == 0) /* nobody looks any more whether there is work at home */
+    if (thread == 0) /* only thread 0 checks for work at home */
         atomic_store_explicit(&visit->back, true, memory_order_relaxed);
 }
 
-/* The one that has not waited for the longest: the others wait for it. */
-static struct sl_pool *find_host(const struct sl_pool *home) {
-    struct sl_pool *found = NULL;
+/* The pool whose last wait is the longest ago: the others likely wait for it. */
+static struct sl_device_pool *find_host(const struct sl_device_pool *home) {
+    struct sl_device_pool *found = NULL;
     int64_t found_ns = INT64_MAX;
     for (int i = 0; i < home->lend->count; i++) {
-        struct sl_pool *pool = home->lend->pools[i];
+        struct sl_device_pool *pool = home->lend->pools[i];
         int64_t ns = atomic_load_explicit(&pool->idle_ns, memory_order_relaxed);
         if (pool == home || ns >= found_ns || !suits(pool, home) ||
             atomic_load_explicit(&pool->door, memory_order_relaxed) & SHUT)
@@ -149,14 +153,14 @@ static struct sl_pool *find_host(const struct sl_pool *home) {
     return found;
 }
 
-bool sl_lend_work(struct sl_device *device, bool (*enough)(void *ctx), void *ctx) {
-    struct sl_pool *home = sl_cpu_pool(device);
+bool sl_device_lend_work(struct sl_device *device, bool (*enough)(void *ctx), void *ctx) {
+    struct sl_device_pool *home = sl_device_cpu_pool(device);
     if (!home || !home->lend)
         return false;
     atomic_store_explicit(&home->idle_ns, sl_clock_ns(), memory_order_relaxed);
     struct visit visit = {.host = find_host(home), .home = home, .enough = enough, .ctx = ctx};
     if (!visit.host)
         return false;
-    sl_pool_run(home, visit_part, &visit);
+    sl_device_pool_run(home, visit_part, &visit);
     return true;
 }

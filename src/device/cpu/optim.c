@@ -1,9 +1,9 @@
 /* Optimizer steps, norms and predictions of many parameters at once, split over a pool.
  *
- * All parameters are one line of elements, and each thread has a part of it: small ones (biases,
- * norms) cost no round of the pool of their own. Elementwise rules give the same bits for any
- * split; a norm is split between subtrees of its canonical tree (optim/norm.h). Rules that see a
- * whole matrix (muon) come after, one by one.
+ * All parameters form one line of elements, of which each thread has a part: small parameters
+ * (biases, norms) need no round of the pool of their own. Elementwise rules give the same bits for
+ * any split. A norm is split between subtrees of its canonical tree (optim/norm.h). Rules for whole
+ * matrices (muon) run afterwards, one by one.
  */
 #include "device/cpu/optim.h"
 
@@ -12,23 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct sl_cpu_optim sl_cpu_optim_any, sl_cpu_optim_avx2, sl_cpu_optim_avx512;
+extern const struct sl_device_cpu_optim sl_device_cpu_optim_any, sl_device_cpu_optim_avx2,
+    sl_device_cpu_optim_avx512;
 
-const struct sl_cpu_optim *const sl_cpu_optims[] = {
-    &sl_cpu_optim_avx512,
-    &sl_cpu_optim_avx2,
-    &sl_cpu_optim_any,
+const struct sl_device_cpu_optim *const sl_device_cpu_optims[] = {
+    &sl_device_cpu_optim_avx512,
+    &sl_device_cpu_optim_avx2,
+    &sl_device_cpu_optim_any,
     NULL,
 };
 
-const struct sl_cpu_optim *sl_cpu_optim_best(void) {
+const struct sl_device_cpu_optim *sl_device_cpu_optim_best(void) {
     int i = 0;
-    while (!sl_cpu_optims[i]->supported())
+    while (!sl_device_cpu_optims[i]->supported())
         i++;
-    return sl_cpu_optims[i];
+    return sl_device_cpu_optims[i];
 }
 
-void *sl_cpu_room_take(struct sl_cpu_room *room, int64_t size_bytes) {
+void *sl_device_cpu_room_take(struct sl_device_cpu_room *room, int64_t size_bytes) {
     if (size_bytes <= room->size_bytes)
         return room->at;
     free(room->at);
@@ -41,9 +42,9 @@ void *sl_cpu_room_take(struct sl_cpu_room *room, int64_t size_bytes) {
 
 enum { GRAIN = 1024 };
 
-/* What a thread does with elements [from, to) of an item. */
+/* All items as one line of elements; visit handles elements [from, to) of an item. */
 struct line {
-    const struct sl_cpu_optim *optim;
+    const struct sl_device_cpu_optim *optim;
     const struct sl_step_item *items;
     int count;
     int64_t total;
@@ -59,7 +60,7 @@ static bool is_elementwise(const struct sl_step_item *item) {
 static void line_part(void *ctx, int thread, int threads) {
     const struct line *line = ctx;
     int64_t from, to, first = 0;
-    sl_pool_range(line->total, GRAIN, thread, threads, &from, &to);
+    sl_device_pool_range(line->total, GRAIN, thread, threads, &from, &to);
     for (int i = 0; i < line->count && first < to; i++) {
         const struct sl_step_item *item = &line->items[i];
         int64_t last = first + item->io.count;
@@ -70,10 +71,10 @@ static void line_part(void *ctx, int thread, int threads) {
     }
 }
 
-static void line_run(struct line *line, struct sl_pool *pool) {
+static void line_run(struct line *line, struct sl_device_pool *pool) {
     for (int i = 0; i < line->count; i++)
         line->total += line->items[i].io.count;
-    sl_pool_share(pool, line_part, line);
+    sl_device_pool_share(pool, line_part, line);
 }
 
 static struct sl_step_io range_of(const struct sl_step_io *io, int64_t from, int64_t to) {
@@ -87,9 +88,10 @@ static struct sl_step_io range_of(const struct sl_step_io *io, int64_t from, int
     return part;
 }
 
-/* The last row, without a name and a step, for those that the table lacks. */
-static const struct sl_cpu_rule *rule_of(const struct line *line, const struct sl_step_item *item) {
-    const struct sl_cpu_rule *rule = line->optim->rules;
+/* The rule of an item; the last row, without name and step, if the table has none. */
+static const struct sl_device_cpu_rule *rule_of(const struct line *line,
+                                                const struct sl_step_item *item) {
+    const struct sl_device_cpu_rule *rule = line->optim->rules;
     while (rule->name && strcmp(rule->name, item->param->optim.row->name) != 0)
         rule++;
     return rule;
@@ -97,22 +99,41 @@ static const struct sl_cpu_rule *rule_of(const struct line *line, const struct s
 
 static void step_range(const struct line *line, const struct sl_step_item *item, int64_t from,
                        int64_t to) {
-    const struct sl_cpu_rule *rule = rule_of(line, item);
+    const struct sl_device_cpu_rule *rule = rule_of(line, item);
     struct sl_step_io io = range_of(&item->io, from, to);
     if (is_elementwise(item))
         (rule->step ? rule->step : item->param->optim.row->step)(&item->coef, &io);
 }
 
-void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                 const struct sl_step_item *items, int count, struct sl_cpu_room *room) {
+/* Optimizers whose rule needs a whole matrix, with steps that use all threads. */
+static const struct matrix_rule {
+    const char *name;
+    void (*step)(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                 const struct sl_step_item *item, struct sl_device_cpu_room *room);
+} matrix_rules[] = {
+    {"muon", sl_device_cpu_muon},
+};
+
+/* NULL: the step of the optimizer's own row is used. */
+static const struct matrix_rule *matrix_rule_of(const struct sl_optimizer *row) {
+    for (int i = 0; i < SL_COUNT(matrix_rules); i++)
+        if (strcmp(matrix_rules[i].name, row->name) == 0)
+            return &matrix_rules[i];
+    return NULL;
+}
+
+void sl_device_cpu_step(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                        const struct sl_step_item *items, int count,
+                        struct sl_device_cpu_room *room) {
     struct line line = {.optim = optim, .items = items, .count = count, .visit = step_range};
     line_run(&line, pool);
     for (int i = 0; i < count; i++) {
         const struct sl_optimizer *row = items[i].param->optim.row;
         if (row->elementwise)
             continue;
-        if (strcmp(row->name, "muon") == 0)
-            sl_cpu_muon(optim, pool, &items[i], room);
+        const struct matrix_rule *rule = matrix_rule_of(row);
+        if (rule)
+            rule->step(optim, pool, &items[i], room);
         else
             row->step(&items[i].coef, &items[i].io);
     }
@@ -122,14 +143,14 @@ void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
 
 static void predict_range(const struct line *line, const struct sl_step_item *item, int64_t from,
                           int64_t to) {
-    const struct sl_cpu_rule *rule = rule_of(line, item);
+    const struct sl_device_cpu_rule *rule = rule_of(line, item);
     struct sl_step_io io = range_of(&item->io, from, to);
     SL_ASSERT(rule->name || item->param->optim.row->delta_from == SL_DELTA_KEPT);
     rule->predict(&item->coef, &io, (float)(item->lr * line->ahead), item->out + from);
 }
 
-void sl_cpu_predict(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                    const struct sl_step_item *items, int count, double ahead) {
+void sl_device_cpu_predict(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                           const struct sl_step_item *items, int count, double ahead) {
     struct line line = {
         .optim = optim, .items = items, .count = count, .ahead = ahead, .visit = predict_range};
     line_run(&line, pool);
@@ -137,14 +158,14 @@ void sl_cpu_predict(const struct sl_cpu_optim *optim, struct sl_pool *pool,
 
 /* ---- norm ---- */
 
-/* Blocks of a subtree that one thread sums: a power of two, so that it is a node of the tree. */
+/* Blocks of a subtree that one thread sums: a power of two, so that the subtree is a node. */
 enum { SUBTREE = 64 };
 
 struct norm_line {
-    const struct sl_cpu_optim *optim;
+    const struct sl_device_cpu_optim *optim;
     const struct sl_norm_item *items;
     int count;
-    double *sums; /* of subtrees, items one behind another */
+    double *sums; /* of subtrees, item after item */
 };
 
 static int64_t subtrees_of(int64_t count) {
@@ -158,7 +179,7 @@ static int64_t all_subtrees(const struct sl_norm_item *items, int count) {
     return sums;
 }
 
-static double subtree_sum(const struct sl_cpu_optim *optim, const struct sl_norm_item *item,
+static double subtree_sum(const struct sl_device_cpu_optim *optim, const struct sl_norm_item *item,
                           int64_t subtree) {
     double block[SUBTREE];
     int64_t first = subtree * SUBTREE, left = sl_optim_norm_block_count(item->count) - first;
@@ -170,7 +191,7 @@ static double subtree_sum(const struct sl_cpu_optim *optim, const struct sl_norm
 static void norm_part(void *ctx, int thread, int threads) {
     const struct norm_line *line = ctx;
     int64_t from, to, first = 0;
-    sl_pool_range(all_subtrees(line->items, line->count), 1, thread, threads, &from, &to);
+    sl_device_pool_range(all_subtrees(line->items, line->count), 1, thread, threads, &from, &to);
     for (int i = 0; i < line->count && first < to; i++) {
         int64_t last = first + subtrees_of(line->items[i].count);
         for (int64_t s = from > first ? from : first; s < to && s < last; s++)
@@ -179,12 +200,13 @@ static void norm_part(void *ctx, int thread, int threads) {
     }
 }
 
-void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                    const struct sl_norm_item *items, int count, struct sl_cpu_room *room) {
+void sl_device_cpu_norm_sq(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                           const struct sl_norm_item *items, int count,
+                           struct sl_device_cpu_room *room) {
     int64_t size_bytes = all_subtrees(items, count) * (int64_t)sizeof(double);
-    double *sums = sl_cpu_room_take(room, size_bytes);
+    double *sums = sl_device_cpu_room_take(room, size_bytes);
     struct norm_line line = {optim, items, count, sums};
-    sl_pool_share(pool, norm_part, &line);
+    sl_device_pool_share(pool, norm_part, &line);
     for (int i = 0; i < count; i++) {
         int64_t subtrees = subtrees_of(items[i].count);
         *items[i].sum = sl_optim_norm_sq_tree(sums, subtrees);

@@ -1,8 +1,8 @@
 /* Optimizer steps, gradient norms and predictions on the CPU: tables per instruction set, and the
  * functions that split them over a pool.
  *
- * The bits are those of optim/rules.h and optim/norm.h; unlike the other kernels, these files are
- * compiled without contraction, so that every table gives the same ones.
+ * The bits are those of optim/rules.h and optim/norm.h. Unlike other kernels, device/cpu/optim is
+ * compiled without contraction, so that every table gives the same bits.
  */
 #ifndef SL_DEVICE_CPU_OPTIM_H
 #define SL_DEVICE_CPU_OPTIM_H
@@ -10,7 +10,7 @@
 #include "device/cpu/cpu.h"
 
 /* The rule of an elementwise optimizer. */
-struct sl_cpu_rule {
+struct sl_device_cpu_rule {
     const char *name; /* of sl_optimizer; a row {0} ends a table */
     void (*step)(const struct sl_step_coef *coef, const struct sl_step_io *io);
     /* out = w - by*Delta, Delta from io->delta or from state */
@@ -18,32 +18,36 @@ struct sl_cpu_rule {
                     float *out);
 };
 
-struct sl_cpu_optim {
+struct sl_device_cpu_optim {
     const char *isa;
     bool (*supported)(void);
-    const struct sl_cpu_rule *rules; /* the last, without a name, predicts from io->delta */
+    const struct sl_device_cpu_rule *rules; /* the last, without a name, predicts from io->delta */
     void (*norm_blocks)(const float *x, int64_t count, int64_t first, int64_t blocks, double *out);
 };
-extern const struct sl_cpu_optim *const sl_cpu_optims[]; /* best first; ends with NULL */
-const struct sl_cpu_optim *sl_cpu_optim_best(void);
+extern const struct sl_device_cpu_optim
+    *const sl_device_cpu_optims[]; /* best first; ends with NULL */
+const struct sl_device_cpu_optim *sl_device_cpu_optim_best(void);
 
-/* Memory that grows to what is asked of it, in the first step only. {0}: none yet. */
-struct sl_cpu_room {
+/* Memory that grows on demand, in the first step only. Starts as {0}. */
+struct sl_device_cpu_room {
     void *at;
     int64_t size_bytes;
 };
-void *sl_cpu_room_take(struct sl_cpu_room *room, int64_t size_bytes);
+void *sl_device_cpu_room_take(struct sl_device_cpu_room *room, int64_t size_bytes);
 
-/* The row functions of the device, for one table. */
-void sl_cpu_step(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                 const struct sl_step_item *items, int count, struct sl_cpu_room *room);
-void sl_cpu_predict(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                    const struct sl_step_item *items, int count, double ahead);
-void sl_cpu_norm_sq(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                    const struct sl_norm_item *items, int count, struct sl_cpu_room *room);
+/* Functions of the device row, for one table. */
+void sl_device_cpu_step(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                        const struct sl_step_item *items, int count,
+                        struct sl_device_cpu_room *room);
+void sl_device_cpu_predict(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                           const struct sl_step_item *items, int count, double ahead);
+void sl_device_cpu_norm_sq(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                           const struct sl_norm_item *items, int count,
+                           struct sl_device_cpu_room *room);
 
-/* muon's step with the products of the matmul kernel; the bits depend on the number of threads. */
-void sl_cpu_muon(const struct sl_cpu_optim *optim, struct sl_pool *pool,
-                 const struct sl_step_item *item, struct sl_cpu_room *room);
+/* The step of muon with the products of the matmul kernel; the bits depend on the number of
+ * threads. */
+void sl_device_cpu_muon(const struct sl_device_cpu_optim *optim, struct sl_device_pool *pool,
+                        const struct sl_step_item *item, struct sl_device_cpu_room *room);
 
 #endif

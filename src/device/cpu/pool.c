@@ -4,9 +4,9 @@
  *   caller:  set job, round++  --->  run part 0  --->  wait until `left` is 0
  *   helper:  wait for round    --->  run part t  --->  left--
  *
- * Cores are not equally fast: another's work on the same core halves one of them for a while. So
- * work in pieces is taken piece by piece (sl_pool_take): first a thread's own range, which its
- * cache may still hold, then what is left of the others'.
+ * Cores are not equally fast: other work on a core may halve its speed for a while. So threads take
+ * pieces one by one (sl_device_pool_take): first those of their own range, which may still be in
+ * their cache, then the rest of other ranges.
  */
 #include "device/bind.h"
 #include "device/cpu/pool_state.h"
@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPINS = 20000, PARTS = 4 /* of a thread, in sl_pool_share */ };
+enum { SPINS = 20000, PARTS = 4 /* per thread, in sl_device_pool_share */ };
 
 struct helper {
-    struct sl_pool *pool;
+    struct sl_device_pool *pool;
     int thread;
 };
 
 static void relax(void) { __builtin_ia32_pause(); }
 
-/* Wait until the round differs from `seen`: spin, then sleep. */
-static unsigned wait_round(struct sl_pool *pool, unsigned seen) {
+/* Waits until the round differs from `seen`: spins, then sleeps. */
+static unsigned wait_round(struct sl_device_pool *pool, unsigned seen) {
     unsigned now;
     int64_t until_ns = 0;
     for (int i = 0; i < SPINS || (pool->place >= 0 && sl_device_bind_stay_awake(&until_ns)); i++) {
@@ -47,8 +47,7 @@ static void *help(void *arg) {
     struct helper me = *(struct helper *)arg;
     free(arg);
     unsigned seen = 0;
-    /* A thread that cannot be bound runs as well anywhere; who opened the pool counted the places.
-     */
+    /* A thread that cannot be pinned runs anywhere; the pool's owner has checked the places. */
     if (me.pool->place >= 0 && sl_device_bind_thread(me.pool->place + me.thread) != SL_OK)
         (void)0;
     for (;;) {
@@ -60,7 +59,7 @@ static void *help(void *arg) {
     }
 }
 
-static void start_round(struct sl_pool *pool) {
+static void start_round(struct sl_device_pool *pool) {
     atomic_fetch_add(&pool->round, 1);
     if (atomic_load(&pool->sleepers) == 0)
         return;
@@ -69,8 +68,8 @@ static void start_round(struct sl_pool *pool) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out) {
-    struct sl_pool *pool = aligned_alloc(64, sizeof *pool);
+sl_err sl_device_pool_open_at(int threads, int place, struct sl_device_pool **out) {
+    struct sl_device_pool *pool = aligned_alloc(64, sizeof *pool);
     if (!pool)
         sl_out_of_memory(sizeof *pool);
     memset(pool, 0, sizeof *pool);
@@ -88,7 +87,7 @@ sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out) {
         int code = pthread_create(&pool->ids[t], NULL, help, helper);
         if (code != 0) {
             free(helper);
-            sl_pool_close(pool);
+            sl_device_pool_close(pool);
             return sl_fail(SL_ERR_SYSTEM, "cannot start thread %d of %d (error %d)", t, threads,
                            code);
         }
@@ -98,9 +97,11 @@ sl_err sl_pool_open_at(int threads, int place, struct sl_pool **out) {
     return SL_OK;
 }
 
-sl_err sl_pool_open(int threads, struct sl_pool **out) { return sl_pool_open_at(threads, -1, out); }
+sl_err sl_device_pool_open(int threads, struct sl_device_pool **out) {
+    return sl_device_pool_open_at(threads, -1, out);
+}
 
-void sl_pool_close(struct sl_pool *pool) {
+void sl_device_pool_close(struct sl_device_pool *pool) {
     if (!pool)
         return;
     atomic_store(&pool->stop, true);
@@ -114,9 +115,9 @@ void sl_pool_close(struct sl_pool *pool) {
     free(pool);
 }
 
-int sl_pool_threads(const struct sl_pool *pool) { return pool->threads; }
+int sl_device_pool_threads(const struct sl_device_pool *pool) { return pool->threads; }
 
-static void set_job(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
+static void set_job(struct sl_device_pool *pool, void (*body)(void *ctx, int thread, int threads),
                     void *ctx) {
     for (int t = 0; t < pool->threads; t++) {
         atomic_store_explicit(&pool->taken[t].count, 0, memory_order_relaxed);
@@ -126,7 +127,7 @@ static void set_job(struct sl_pool *pool, void (*body)(void *ctx, int thread, in
     pool->ctx = ctx;
 }
 
-static void run_job(struct sl_pool *pool) {
+static void run_job(struct sl_device_pool *pool) {
     if (pool->threads == 1) {
         pool->body(pool->ctx, 0, 1);
         return;
@@ -142,73 +143,75 @@ static void run_job(struct sl_pool *pool) {
     }
 }
 
-void sl_pool_run(struct sl_pool *pool, void (*body)(void *ctx, int thread, int threads),
-                 void *ctx) {
-    set_job(pool, body, ctx);
-    run_job(pool);
-}
-
-void sl_pool_run_pieces(struct sl_pool *pool, int64_t scratch_bytes,
+void sl_device_pool_run(struct sl_device_pool *pool,
                         void (*body)(void *ctx, int thread, int threads), void *ctx) {
     set_job(pool, body, ctx);
-    if (pool->lend)
-        sl_lend_let_in(pool, scratch_bytes);
     run_job(pool);
-    if (pool->lend)
-        sl_lend_see_out(pool);
 }
 
-void sl_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
-                   int64_t *to) {
+void sl_device_pool_run_pieces(struct sl_device_pool *pool, int64_t scratch_bytes,
+                               void (*body)(void *ctx, int thread, int threads), void *ctx) {
+    set_job(pool, body, ctx);
+    if (pool->lend)
+        sl_device_lend_let_in(pool, scratch_bytes);
+    run_job(pool);
+    if (pool->lend)
+        sl_device_lend_see_out(pool);
+}
+
+void sl_device_pool_range(int64_t count, int64_t grain, int thread, int threads, int64_t *from,
+                          int64_t *to) {
     int64_t grains = (count + grain - 1) / grain;
     int64_t first = grains * thread / threads, last = grains * (thread + 1) / threads;
     *from = first * grain < count ? first * grain : count;
     *to = last * grain < count ? last * grain : count;
 }
 
-static int64_t take(struct sl_pool *pool, bool before, int64_t count, int thread) {
+static int64_t take(struct sl_device_pool *pool, bool before, int64_t count, int thread) {
     bool guest = thread >= pool->threads;
-    if (guest && sl_lend_is_called_back())
+    if (guest && sl_device_lend_is_called_back())
         return -1;
     for (int i = 0; i < pool->threads; i++) {
         int owner = (thread + i) % pool->threads;
-        struct sl_taken *taken = &pool->taken[owner];
+        struct sl_device_taken *taken = &pool->taken[owner];
         int64_t from, to;
-        sl_pool_range(count, 1, owner, pool->threads, &from, &to);
+        sl_device_pool_range(count, 1, owner, pool->threads, &from, &to);
         from += atomic_fetch_add_explicit(before ? &taken->before : &taken->count, 1,
                                           memory_order_relaxed);
         if (from >= to)
             continue;
         if (guest)
-            sl_lend_note_piece();
+            sl_device_lend_note_piece();
         return from;
     }
     if (guest && !before)
-        sl_lend_shut(pool);
+        sl_device_lend_shut(pool);
     return -1;
 }
 
-int64_t sl_pool_take(struct sl_pool *pool, int64_t count, int thread) {
+int64_t sl_device_pool_take(struct sl_device_pool *pool, int64_t count, int thread) {
     return take(pool, false, count, thread);
 }
 
-int64_t sl_pool_take_before(struct sl_pool *pool, int64_t count, int thread) {
+int64_t sl_device_pool_take_before(struct sl_device_pool *pool, int64_t count, int thread) {
     return take(pool, true, count, thread);
 }
 
-void *sl_pool_scratch(const struct sl_pool *pool, void *scratch, int64_t step_bytes, int thread) {
-    return thread < pool->threads ? (char *)scratch + thread * step_bytes : sl_lend_scratch();
+void *sl_device_pool_scratch(const struct sl_device_pool *pool, void *scratch, int64_t step_bytes,
+                             int thread) {
+    return thread < pool->threads ? (char *)scratch + thread * step_bytes
+                                  : sl_device_lend_scratch();
 }
 
-void sl_pool_set_scratch(struct sl_pool *pool, void *scratch, int64_t size_bytes) {
+void sl_device_pool_set_scratch(struct sl_device_pool *pool, void *scratch, int64_t size_bytes) {
     pool->scratch = scratch;
     pool->scratch_bytes = size_bytes;
 }
 
-bool sl_pool_lends(const struct sl_pool *pool) { return pool->lend != NULL; }
+bool sl_device_pool_lends(const struct sl_device_pool *pool) { return pool->lend != NULL; }
 
 struct shared {
-    struct sl_pool *pool;
+    struct sl_device_pool *pool;
     void (*body)(void *ctx, int part, int parts);
     void *ctx;
     int parts;
@@ -217,14 +220,15 @@ struct shared {
 static void share_part(void *ctx, int thread, int threads) {
     const struct shared *job = ctx;
     (void)threads;
-    for (int64_t i; (i = sl_pool_take(job->pool, job->parts, thread)) >= 0;)
+    for (int64_t i; (i = sl_device_pool_take(job->pool, job->parts, thread)) >= 0;)
         job->body(job->ctx, (int)i, job->parts);
 }
 
-void sl_pool_share(struct sl_pool *pool, void (*body)(void *ctx, int part, int parts), void *ctx) {
+void sl_device_pool_share(struct sl_device_pool *pool, void (*body)(void *ctx, int part, int parts),
+                          void *ctx) {
     struct shared job = {pool, body, ctx, PARTS * pool->threads};
     if (pool->threads == 1 && !pool->lend)
         body(ctx, 0, 1);
     else
-        sl_pool_run_pieces(pool, 0, share_part, &job);
+        sl_device_pool_run_pieces(pool, 0, share_part, &job);
 }

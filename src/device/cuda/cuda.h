@@ -152,7 +152,8 @@ bool sl_cuda_has_kernel(const char *name);
 sl_err sl_cuda_bind(struct sl_device *device, const struct sl_program *program,
                     struct sl_exec **out);
 void sl_cuda_unbind(struct sl_device *device, struct sl_exec *exec);
-sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args);
+sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec,
+                   const struct sl_device_args *args);
 int64_t sl_cuda_scratch_bytes(const struct sl_device *device, const struct sl_exec *exec);
 
 /* optim.cu, gradnorm.cu */

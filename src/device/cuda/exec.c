@@ -188,7 +188,7 @@ int64_t sl_cuda_scratch_bytes(const struct sl_device *device, const struct sl_ex
 /* ---- running ---- */
 
 static void *address(const struct sl_exec *exec, const struct sl_operand *operand,
-                     const struct sl_run_args *args) {
+                     const struct sl_device_args *args) {
     if (operand->space == SL_SPACE_NONE)
         return NULL;
     if (operand->space == SL_SPACE_PARAM && sl_dtype_is_half(operand->dtype))
@@ -211,7 +211,7 @@ static void *copy_of(const struct sl_exec *exec, int value) {
 }
 
 static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec, int index,
-                         const struct sl_run_args *args) {
+                         const struct sl_device_args *args) {
     const struct sl_instr *instr = &exec->instrs[index];
     struct sl_cuda_call call = {
         .instr = instr,
@@ -237,7 +237,7 @@ static sl_err launch_one(struct sl_cuda_device *cuda, const struct sl_exec *exec
 
 /* Images that cross the stage's border. One that phase W reads is on its way by then. */
 static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exec,
-                          const struct sl_run_args *args, bool at_end) {
+                          const struct sl_device_args *args, bool at_end) {
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
     for (int i = 0; i < exec->layout.turn_count; i++) {
         const struct sl_cuda_turn *turn = &exec->layout.turns[i];
@@ -256,7 +256,7 @@ static sl_err turn_images(struct sl_cuda_device *cuda, const struct sl_exec *exe
 }
 
 static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec,
-                         const struct sl_run_args *args) {
+                         const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
     SL_TRY(turn_images(cuda, exec, args, false));
     for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++)
@@ -266,7 +266,7 @@ static sl_err launch_all(struct sl_cuda_device *cuda, const struct sl_exec *exec
 
 /* With somebody looking at what every instruction made. */
 static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *exec,
-                             const struct sl_run_args *args) {
+                             const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
     SL_TRY(turn_images(cuda, exec, args, false));
     for (int i = p->begin[args->phase]; i < p->end[args->phase]; i++) {
@@ -279,7 +279,7 @@ static sl_err launch_watched(struct sl_cuda_device *cuda, const struct sl_exec *
 
 /* With the time of every instruction. */
 static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
-                           const struct sl_run_args *args) {
+                           const struct sl_device_args *args) {
     const struct sl_program *p = exec->program;
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
     int begin = p->begin[args->phase], end = p->end[args->phase];
@@ -305,7 +305,7 @@ static sl_err launch_timed(struct sl_cuda_device *cuda, struct sl_exec *exec,
 }
 
 static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
-                        const struct sl_run_args *args) {
+                        const struct sl_device_args *args) {
     struct sl_cuda_draw *pinned;
     void *at;
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
@@ -321,7 +321,8 @@ static sl_err send_draw(struct sl_cuda_device *cuda, struct sl_exec *exec,
 /* ---- graphs ---- */
 
 /* The entry of these arguments; a new one is empty. NULL: there are too many. */
-static struct graph *find_graph(struct sl_exec *exec, const struct sl_run_args *args, bool *fresh) {
+static struct graph *find_graph(struct sl_exec *exec, const struct sl_device_args *args,
+                                bool *fresh) {
     struct key key;
     memset(&key, 0, sizeof key);
     key.phase = args->phase;
@@ -339,7 +340,7 @@ static struct graph *find_graph(struct sl_exec *exec, const struct sl_run_args *
 }
 
 static sl_err record(struct sl_cuda_device *cuda, const struct sl_exec *exec,
-                     const struct sl_run_args *args, struct graph *graph) {
+                     const struct sl_device_args *args, struct graph *graph) {
     cudaStream_t stream = cuda->streams[SL_STREAM_COMPUTE];
     cudaGraph_t made = NULL;
     SL_TRY(SL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
@@ -354,7 +355,8 @@ static sl_err record(struct sl_cuda_device *cuda, const struct sl_exec *exec,
     return err;
 }
 
-sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec, const struct sl_run_args *args) {
+sl_err sl_cuda_run(struct sl_device *device, struct sl_exec *exec,
+                   const struct sl_device_args *args) {
     struct sl_cuda_device *cuda = sl_cuda_of(device);
     bool fresh = false;
     SL_TRY(SL_CUDA(cudaSetDevice(cuda->index)));

@@ -72,8 +72,8 @@ static struct tensor *result_of(struct sides *s, enum which which) {
     return which == FORWARD ? &s->y : which == DX ? &s->x : &s->w;
 }
 
-static void run(const struct sl_cpu_kernel *kernel, const struct conv_case *v, enum which which,
-                struct sides *s, struct sl_pool *pool) {
+static void run(const struct sl_device_cpu_kernel *kernel, const struct conv_case *v,
+                enum which which, struct sides *s, struct sl_device_pool *pool) {
     struct tensor *in[3] = {which == FORWARD ? &s->x : &s->y, which == DW ? &s->x : &s->w,
                             which == FORWARD && v->bias ? &s->bias : NULL};
     struct tensor *out = result_of(s, which);
@@ -85,7 +85,8 @@ static void run(const struct sl_cpu_kernel *kernel, const struct conv_case *v, e
                              .out = &operand[3],
                              .in_count = which == FORWARD ? 3 : 2,
                              .out_count = 1};
-    struct sl_cpu_call call = {.instr = &instr, .out = {out->at}, .pool = pool, .add = v->add};
+    struct sl_device_cpu_call call = {
+        .instr = &instr, .out = {out->at}, .pool = pool, .add = v->add};
     attr[0].ints = (struct sl_ints){2, {v->stride, v->stride}};
     attr[1].ints = (struct sl_ints){2, {v->pad, v->pad}};
     attr[2].ints = (struct sl_ints){2, {1, 1}};
@@ -95,7 +96,7 @@ static void run(const struct sl_cpu_kernel *kernel, const struct conv_case *v, e
         call.in[i] = in[i]->at;
     }
     operand[3].shape = out->shape;
-    size_t size = (size_t)kernel->scratch_bytes(&instr, sl_pool_threads(pool));
+    size_t size = (size_t)kernel->scratch_bytes(&instr, sl_device_pool_threads(pool));
     call.scratch = aligned_alloc(64, (size + 63) / 64 * 64);
     assert_non_null(call.scratch);
     for (size_t i = 0; i < size / 4; i++) /* not a number; as an index, far away */
@@ -155,23 +156,18 @@ static void check(const struct tensor *got, const double *want, const char *kern
         fail_msg("%s %s is off by %.3g", isa, kernel, sqrt(off / size));
 }
 
-static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, const char *name) {
-    for (const struct sl_cpu_kernel *k = table->kernels; k->name; k++)
-        if (strcmp(k->name, name) == 0)
-            return k;
-    return NULL;
-}
-
-static void try_case(const struct conv_case *v, enum which which, struct sl_pool *const pools[]) {
+static void try_case(const struct conv_case *v, enum which which,
+                     struct sl_device_pool *const pools[]) {
     struct sides start = sides_of(v);
     double *want = expected(v, which, &start);
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = find_in(sl_cpu_tables[t], kernels[which]);
-        if (!kernel || !sl_cpu_tables[t]->supported())
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel =
+            sl_device_cpu_table_find(sl_device_cpu_tables[t], kernels[which]);
+        if (!kernel)
             continue;
         struct sides first = sides_of(v);
         run(kernel, v, which, &first, pools[0]);
-        check(result_of(&first, which), want, kernels[which], sl_cpu_tables[t]->isa);
+        check(result_of(&first, which), want, kernels[which], sl_device_cpu_tables[t]->isa);
         for (int threads = 2; threads <= MAX_THREADS; threads++) {
             struct sides other = sides_of(v);
             run(kernel, v, which, &other, pools[threads - 1]);
@@ -187,14 +183,14 @@ static void try_case(const struct conv_case *v, enum which which, struct sl_pool
 
 static void same_bits_and_right(void **state) {
     (void)state;
-    struct sl_pool *pools[MAX_THREADS];
+    struct sl_device_pool *pools[MAX_THREADS];
     for (int t = 0; t < MAX_THREADS; t++)
-        assert_int_equal(sl_pool_open(t + 1, &pools[t]), SL_OK);
+        assert_int_equal(sl_device_pool_open(t + 1, &pools[t]), SL_OK);
     for (int i = 0; i < SL_COUNT(cases); i++)
         for (enum which which = FORWARD; which <= DW; which++)
             try_case(&cases[i], which, pools);
     for (int t = 0; t < MAX_THREADS; t++)
-        sl_pool_close(pools[t]);
+        sl_device_pool_close(pools[t]);
 }
 
 int main(void) {

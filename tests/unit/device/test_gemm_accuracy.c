@@ -35,14 +35,12 @@ static void fill(struct factors *f, int64_t k) {
         f->b[i] = spread(3, i);
 }
 
-static const struct sl_cpu_kernel *matmul_of(const struct sl_cpu_table *table) {
-    const struct sl_cpu_kernel *k = table->kernels;
-    while (k->name && strcmp(k->name, "matmul") != 0)
-        k++;
-    return k->name && table->supported() ? k : NULL;
+static const struct sl_device_cpu_kernel *matmul_of(const struct sl_device_cpu_table *table) {
+    return sl_device_cpu_table_find(table, "matmul");
 }
 
-static void multiply(const struct sl_cpu_kernel *kernel, struct factors *f, struct sl_pool *pool) {
+static void multiply(const struct sl_device_cpu_kernel *kernel, struct factors *f,
+                     struct sl_device_pool *pool) {
     union sl_attr attr[2] = {{.i = 0}, {.i = 0}};
     struct sl_operand in[2] = {{.shape = SL_SHAPE(2, 0, M, f->k)},
                                {.shape = SL_SHAPE(2, 0, f->k, N)}};
@@ -56,7 +54,7 @@ static void multiply(const struct sl_cpu_kernel *kernel, struct factors *f, stru
                              .out = out};
     size_t size = ((size_t)kernel->scratch_bytes(&instr, 1) + 63) / 64 * 64;
     void *scratch = aligned_alloc(64, size);
-    struct sl_cpu_call call = {
+    struct sl_device_cpu_call call = {
         .instr = &instr, .in = {f->a, f->b}, .out = {f->y}, .pool = pool, .scratch = scratch};
     kernel->run(&call);
     free(scratch);
@@ -83,15 +81,15 @@ static double worst(const struct factors *f) {
 static void test_every_element(void **state) {
     static struct factors f;
     const int64_t lengths[] = {1, 16, 31, 64, 385, MAX_K};
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = matmul_of(sl_cpu_tables[t]);
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel = matmul_of(sl_device_cpu_tables[t]);
         for (int i = 0; kernel && i < SL_COUNT(lengths); i++) {
             fill(&f, lengths[i]);
             multiply(kernel, &f, *state);
             double found = worst(&f), bound = 6e-8 * (4 + sqrt((double)f.k) / 2);
             if (!(found <= bound))
-                fail_msg("%s k=%d: error %.3g, bound %.3g", sl_cpu_tables[t]->isa, (int)f.k, found,
-                         bound);
+                fail_msg("%s k=%d: error %.3g, bound %.3g", sl_device_cpu_tables[t]->isa, (int)f.k,
+                         found, bound);
         }
     }
 }
@@ -101,8 +99,8 @@ static void test_not_finite(void **state) {
     static struct factors f;
     const uint32_t bits[] = {0x7F800000, 0xFF800000, 0x7FC00000,
                              0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001};
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = matmul_of(sl_cpu_tables[t]);
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel = matmul_of(sl_device_cpu_tables[t]);
         for (int n = 0; kernel && n < 2 * SL_COUNT(bits); n++) {
             bool in_a = n % 2;
             fill(&f, 100);
@@ -110,8 +108,8 @@ static void test_not_finite(void **state) {
             multiply(kernel, &f, *state);
             for (int i = 0; i < M * N; i++)
                 if ((isfinite(f.y[i]) != 0) == (in_a ? i / N == 5 : i % N == 5))
-                    fail_msg("%s: %08x in %s: element %d is %g", sl_cpu_tables[t]->isa, bits[n / 2],
-                             in_a ? "a" : "b", i, (double)f.y[i]);
+                    fail_msg("%s: %08x in %s: element %d is %g", sl_device_cpu_tables[t]->isa,
+                             bits[n / 2], in_a ? "a" : "b", i, (double)f.y[i]);
         }
     }
 }
@@ -120,8 +118,8 @@ static void test_not_finite(void **state) {
  * other parts have none. Row 5 of a, then column 5 of b. */
 static void test_tiny(void **state) {
     static struct factors f;
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = matmul_of(sl_cpu_tables[t]);
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel = matmul_of(sl_device_cpu_tables[t]);
         for (int n = 0; kernel && n < 2; n++) {
             fill(&f, 100);
             for (uint32_t k = 0; k < 100; k++) {
@@ -131,7 +129,8 @@ static void test_tiny(void **state) {
             multiply(kernel, &f, *state);
             for (int i = 0; i < M * N; i++)
                 if ((n ? i % N == 5 : i / N == 5) && !(fabsf(f.y[i]) < 1e-20f))
-                    fail_msg("%s: element %d is %g", sl_cpu_tables[t]->isa, i, (double)f.y[i]);
+                    fail_msg("%s: element %d is %g", sl_device_cpu_tables[t]->isa, i,
+                             (double)f.y[i]);
         }
     }
 }
@@ -139,28 +138,28 @@ static void test_tiny(void **state) {
 /* No better kernel than was allowed, and a refusal that says what there is. */
 static void test_limit(void **state) {
     (void)state;
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = matmul_of(sl_cpu_tables[t]);
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel = matmul_of(sl_device_cpu_tables[t]);
         if (!kernel)
             continue;
-        assert_int_equal(sl_cpu_limit(sl_cpu_tables[t]->isa), SL_OK);
-        assert_ptr_equal(sl_cpu_find("matmul"), kernel);
+        assert_int_equal(sl_device_cpu_limit(sl_device_cpu_tables[t]->isa), SL_OK);
+        assert_ptr_equal(sl_device_cpu_find("matmul"), kernel);
     }
-    assert_int_equal(sl_cpu_limit("sse9"), SL_ERR_REFUSED);
+    assert_int_equal(sl_device_cpu_limit("sse9"), SL_ERR_REFUSED);
     assert_non_null(strstr(sl_err_message(), "'sse9'"));
-    assert_int_equal(sl_cpu_limit(NULL), SL_OK);
+    assert_int_equal(sl_device_cpu_limit(NULL), SL_OK);
 }
 
 static int setup(void **state) {
-    static struct sl_pool *pool;
-    if (sl_pool_open(1, &pool) != SL_OK)
+    static struct sl_device_pool *pool;
+    if (sl_device_pool_open(1, &pool) != SL_OK)
         return 1;
     *state = pool;
     return 0;
 }
 
 static int teardown(void **state) {
-    sl_pool_close(*state);
+    sl_device_pool_close(*state);
     return 0;
 }
 

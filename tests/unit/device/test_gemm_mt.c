@@ -72,8 +72,8 @@ static struct sl_shape matrix_shape(int64_t count, int64_t rows, int64_t cols) {
 }
 
 /* Runs the kernel on fresh outputs; they hold random numbers before. */
-static void run(const struct sl_cpu_kernel *kernel, const struct product *p, struct operands *o,
-                struct sl_pool *pool) {
+static void run(const struct sl_device_cpu_kernel *kernel, const struct product *p,
+                struct operands *o, struct sl_device_pool *pool) {
     union sl_attr attr[2] = {{.i = p->ta}, {.i = p->tb}};
     struct sl_operand in[4] = {{0}}, out[2] = {{0}};
     in[0].shape = matrix_shape(p->count, p->ta ? p->k : p->m, p->ta ? p->m : p->k);
@@ -86,19 +86,19 @@ static void run(const struct sl_cpu_kernel *kernel, const struct product *p, str
                              .in = in,
                              .out = out,
                              .accumulate = p->add};
-    size_t size = (size_t)kernel->scratch_bytes(&instr, sl_pool_threads(pool));
+    size_t size = (size_t)kernel->scratch_bytes(&instr, sl_device_pool_threads(pool));
     void *scratch = aligned_alloc(64, (size + 63) / 64 * 64);
     memset(scratch, 0xFF, (size + 63) / 64 * 64);
     free(o->y);
     free(o->second);
     o->y = random_floats(o->y_numel, 5);
     o->second = random_floats(o->second_numel, 6);
-    struct sl_cpu_call call = {.instr = &instr,
-                               .in = {o->a, o->b, o->bias},
-                               .out = {o->y, o->second},
-                               .pool = pool,
-                               .scratch = scratch,
-                               .add = p->add};
+    struct sl_device_cpu_call call = {.instr = &instr,
+                                      .in = {o->a, o->b, o->bias},
+                                      .out = {o->y, o->second},
+                                      .pool = pool,
+                                      .scratch = scratch,
+                                      .add = p->add};
     if (named(p, "_add"))
         call.in[3] = o->other;
     if (named(p, "_dx"))
@@ -171,22 +171,16 @@ static void check(const struct product *p, const struct operands *o, const char 
                      sqrt(s[i].off / s[i].size));
 }
 
-static const struct sl_cpu_kernel *find_in(const struct sl_cpu_table *table, const char *name) {
-    for (const struct sl_cpu_kernel *k = table->kernels; k->name; k++)
-        if (strcmp(k->name, name) == 0)
-            return k;
-    return NULL;
-}
-
 /* All instruction sets and pools; each gives the bits of the first. */
-static void try_pools(const struct product *p, struct sl_pool *const pools[], int count) {
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = find_in(sl_cpu_tables[t], p->kernel);
-        if (!kernel || !sl_cpu_tables[t]->supported())
+static void try_pools(const struct product *p, struct sl_device_pool *const pools[], int count) {
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel =
+            sl_device_cpu_table_find(sl_device_cpu_tables[t], p->kernel);
+        if (!kernel)
             continue;
         struct operands o = operands_of(p), other = operands_of(p);
         run(kernel, p, &o, pools[0]);
-        check(p, &o, sl_cpu_tables[t]->isa);
+        check(p, &o, sl_device_cpu_tables[t]->isa);
         for (int i = 0; i < count; i++) {
             run(kernel, p, &other, pools[i]);
             assert_memory_equal(o.y, other.y, sizeof(float) * (size_t)o.y_numel);
@@ -198,23 +192,23 @@ static void try_pools(const struct product *p, struct sl_pool *const pools[], in
 }
 
 /* All numbers of threads. */
-static void try_product(const struct product *p, struct sl_pool *const pools[]) {
+static void try_product(const struct product *p, struct sl_device_pool *const pools[]) {
     try_pools(p, pools, MAX_THREADS);
 }
 
 static int setup(void **state) {
-    static struct sl_pool *pools[MAX_THREADS];
+    static struct sl_device_pool *pools[MAX_THREADS];
     for (int t = 0; t < MAX_THREADS; t++)
-        if (sl_pool_open(t + 1, &pools[t]) != SL_OK)
+        if (sl_device_pool_open(t + 1, &pools[t]) != SL_OK)
             return -1;
     *state = pools;
     return 0;
 }
 
 static int teardown(void **state) {
-    struct sl_pool **pools = *state;
+    struct sl_device_pool **pools = *state;
     for (int t = 0; t < MAX_THREADS; t++)
-        sl_pool_close(pools[t]);
+        sl_device_pool_close(pools[t]);
     return 0;
 }
 
@@ -313,9 +307,10 @@ static void narrow(void **state) {
                              .in_count = 2,
                              .in = in};
     (void)state;
-    for (int t = 0; sl_cpu_tables[t]; t++) {
-        const struct sl_cpu_kernel *kernel = find_in(sl_cpu_tables[t], "matmul");
-        if (!kernel || strstr(sl_cpu_tables[t]->isa, "amx"))
+    for (int t = 0; sl_device_cpu_tables[t]; t++) {
+        const struct sl_device_cpu_kernel *kernel =
+            sl_device_cpu_table_find(sl_device_cpu_tables[t], "matmul");
+        if (!kernel || strstr(sl_device_cpu_tables[t]->isa, "amx"))
             continue;
         assert_in_range(kernel->scratch_bytes(&instr, THREADS), 1,
                         THREADS * (2 * BLOCK_BYTES + 1024));
@@ -333,7 +328,7 @@ static void with_guests(void **state) {
         {.m = 391, .n = 67, .k = 1100, .ta = true, .add = true, .kernel = "matmul_sum_b"},
         {.count = 9, .m = 17, .n = 37, .k = 11, .add = true, .kernel = "matmul"},
     };
-    struct sl_pool *const *alone = *state, *pools[1 + GUESTS_HOSTS] = {alone[0]};
+    struct sl_device_pool *const *alone = *state, *pools[1 + GUESTS_HOSTS] = {alone[0]};
     assert_true(guests_open(pools + 1));
     for (int i = 0; i < SL_COUNT(products); i++)
         try_pools(&products[i], pools, SL_COUNT(pools));
@@ -344,15 +339,15 @@ static void with_guests(void **state) {
 struct worker {
     pthread_t id;
     const struct product *product;
-    const struct sl_cpu_kernel *kernel;
+    const struct sl_device_cpu_kernel *kernel;
     struct operands operands;
     bool failed;
 };
 
 static void *work(void *arg) {
     struct worker *w = arg;
-    struct sl_pool *pool;
-    if (sl_pool_open(2, &pool) != SL_OK)
+    struct sl_device_pool *pool;
+    if (sl_device_pool_open(2, &pool) != SL_OK)
         return NULL;
     struct operands o = operands_of(w->product);
     for (int i = 0; i < 10; i++) {
@@ -361,16 +356,16 @@ static void *work(void *arg) {
             w->failed = true;
     }
     free_operands(&o);
-    sl_pool_close(pool);
+    sl_device_pool_close(pool);
     return NULL;
 }
 
 static void workers_do_not_disturb_each_other(void **state) {
-    struct sl_pool **pools = *state;
+    struct sl_device_pool **pools = *state;
     const struct product p = {.m = 37, .n = 67, .k = 401, .tb = true, .kernel = "matmul"};
     struct worker workers[4];
     struct operands o = operands_of(&p);
-    const struct sl_cpu_kernel *kernel = sl_cpu_find("matmul");
+    const struct sl_device_cpu_kernel *kernel = sl_device_cpu_find("matmul");
     run(kernel, &p, &o, pools[0]);
     for (int i = 0; i < SL_COUNT(workers); i++) {
         workers[i] = (struct worker){.product = &p, .kernel = kernel, .operands = o};

@@ -22,7 +22,7 @@ enum { PIECES = 40, STEP = 256, GUEST_THREADS = 2 };
 
 /* A busy worker of one thread and an idle one. */
 struct pair {
-    struct sl_lend *lend;
+    struct sl_device_lend *lend;
     struct sl_device *host, *guest;
     char *host_scratch, *guest_scratch;
     pthread_t id;
@@ -30,35 +30,36 @@ struct pair {
 
 struct loop {
     struct pair *pair;
-    struct sl_pool *pool;
-    bool closed; /* sl_pool_run: not to be joined */
+    struct sl_device_pool *pool;
+    bool closed; /* sl_device_pool_run: not to be joined */
     int64_t need;
     atomic_int done[PIECES], all, by_guests;
     atomic_bool begun, go; /* the host is in its first piece; it may finish it */
 };
 
-static struct sl_device *open_device(struct sl_lend *lend, int threads) {
+static struct sl_device *open_device(struct sl_device_lend *lend, int threads) {
     struct sl_device_config config = {.threads = threads};
     struct sl_device *device;
     if (sl_device_find("cpu")->open(&config, &device) != SL_OK)
         fail_msg("%s", sl_err_message());
-    sl_lend_join(lend, device);
+    sl_device_lend_join(lend, device);
     return device;
 }
 
 static void open_pair(struct pair *p, int guest_threads) {
-    p->lend = sl_lend_open(2);
+    p->lend = sl_device_lend_open(2);
     p->host = open_device(p->lend, 1);
     p->guest = open_device(p->lend, guest_threads);
     p->host_scratch = calloc(1, STEP);
     p->guest_scratch = calloc((size_t)guest_threads, STEP);
-    sl_pool_set_scratch(sl_cpu_pool(p->guest), p->guest_scratch, (int64_t)guest_threads * STEP);
+    sl_device_pool_set_scratch(sl_device_cpu_pool(p->guest), p->guest_scratch,
+                               (int64_t)guest_threads * STEP);
 }
 
 static void close_pair(struct pair *p) {
     p->host->row->close(p->host);
     p->guest->row->close(p->guest);
-    sl_lend_close(p->lend);
+    sl_device_lend_close(p->lend);
     free(p->host_scratch);
     free(p->guest_scratch);
 }
@@ -66,8 +67,8 @@ static void close_pair(struct pair *p) {
 /* The host stays in its first piece until it may go: who does the others is no question. */
 static void body(void *ctx, int thread, int threads) {
     struct loop *l = ctx;
-    char *scratch = sl_pool_scratch(l->pool, l->pair->host_scratch, l->need, thread);
-    for (int64_t i; (i = sl_pool_take(l->pool, PIECES, thread)) >= 0;) {
+    char *scratch = sl_device_pool_scratch(l->pool, l->pair->host_scratch, l->need, thread);
+    for (int64_t i; (i = sl_device_pool_take(l->pool, PIECES, thread)) >= 0;) {
         memset(scratch, (int)i, (size_t)l->need);
         if (thread < threads) {
             atomic_store(&l->begun, true);
@@ -88,16 +89,16 @@ static void body(void *ctx, int thread, int threads) {
 static void *run_host(void *arg) {
     struct loop *l = arg;
     if (l->closed)
-        sl_pool_run(l->pool, body, l);
+        sl_device_pool_run(l->pool, body, l);
     else
-        sl_pool_run_pieces(l->pool, l->need, body, l);
+        sl_device_pool_run_pieces(l->pool, l->need, body, l);
     return NULL;
 }
 
 static void begin(struct loop *l, struct pair *p, int64_t need, bool closed) {
     memset(l, 0, sizeof *l);
     l->pair = p;
-    l->pool = sl_cpu_pool(p->host);
+    l->pool = sl_device_cpu_pool(p->host);
     l->need = need;
     l->closed = closed;
     assert_int_equal(pthread_create(&p->id, NULL, run_host, l), 0);
@@ -131,13 +132,14 @@ static void guests_do_the_rest(void **state) {
     for (int round = 1; round <= 20; round++) {
         begin(&l, &p, STEP, false);
         while (atomic_load(&l.all) < PIECES - 1)
-            sl_lend_work(p.guest, never, NULL);
-        assert_false(sl_lend_work(p.guest, never, NULL)); /* who finds nothing shuts the door */
+            sl_device_lend_work(p.guest, never, NULL);
+        assert_false(
+            sl_device_lend_work(p.guest, never, NULL)); /* who finds nothing shuts the door */
         end(&l);
         assert_int_equal(atomic_load(&l.by_guests), PIECES - 1);
-        assert_int_equal(sl_lend_count(p.lend), round * (PIECES - 1));
+        assert_int_equal(sl_device_lend_count(p.lend), round * (PIECES - 1));
     }
-    assert_false(sl_lend_work(p.guest, never, NULL));
+    assert_false(sl_device_lend_work(p.guest, never, NULL));
     close_pair(&p);
 }
 
@@ -148,12 +150,12 @@ static void guests_go_home(void **state) {
     struct loop l;
     open_pair(&p, 1);
     begin(&l, &p, STEP, false);
-    assert_true(sl_lend_work(p.guest, when_one_is_done, &l));
+    assert_true(sl_device_lend_work(p.guest, when_one_is_done, &l));
     assert_int_equal(atomic_load(&l.by_guests), 1);
-    assert_true(sl_lend_work(p.guest, when_one_is_done, &l)); /* came, and left at once */
+    assert_true(sl_device_lend_work(p.guest, when_one_is_done, &l)); /* came, and left at once */
     assert_int_equal(atomic_load(&l.by_guests), 1);
     end(&l);
-    assert_int_equal(sl_lend_count(p.lend), 1);
+    assert_int_equal(sl_device_lend_count(p.lend), 1);
     close_pair(&p);
 }
 
@@ -162,11 +164,12 @@ static void too_little_scratch(void **state) {
     struct pair p;
     struct loop l;
     open_pair(&p, GUEST_THREADS);
-    sl_pool_set_scratch(sl_cpu_pool(p.guest), p.guest_scratch, (int64_t)GUEST_THREADS * STEP - 1);
+    sl_device_pool_set_scratch(sl_device_cpu_pool(p.guest), p.guest_scratch,
+                               (int64_t)GUEST_THREADS * STEP - 1);
     begin(&l, &p, STEP, false);
-    assert_false(sl_lend_work(p.guest, never, NULL));
+    assert_false(sl_device_lend_work(p.guest, never, NULL));
     end(&l);
-    assert_int_equal(sl_lend_count(p.lend), 0);
+    assert_int_equal(sl_device_lend_count(p.lend), 0);
     close_pair(&p);
 }
 
@@ -176,9 +179,9 @@ static void not_every_loop_is_open(void **state) {
     struct loop l;
     open_pair(&p, GUEST_THREADS);
     begin(&l, &p, STEP, true);
-    assert_false(sl_lend_work(p.guest, never, NULL));
+    assert_false(sl_device_lend_work(p.guest, never, NULL));
     end(&l);
-    assert_int_equal(sl_lend_count(p.lend), 0);
+    assert_int_equal(sl_device_lend_count(p.lend), 0);
     close_pair(&p);
 }
 
@@ -186,7 +189,7 @@ static void not_every_loop_is_open(void **state) {
  * time: every piece is still done once. */
 struct player {
     struct sl_device *device;
-    struct sl_pool *pool;
+    struct sl_device_pool *pool;
     atomic_int *over;
     int64_t sum;
 };
@@ -199,27 +202,27 @@ static void *play(void *arg) {
     struct player *me = arg;
     for (int round = 0; round < 3000; round++) {
         atomic_int sum = 0;
-        sl_pool_share(me->pool, add_pieces, &sum);
+        sl_device_pool_share(me->pool, add_pieces, &sum);
         me->sum += atomic_load(&sum);
         if (round % 3 == 0)
-            sl_lend_work(me->device, never, NULL);
+            sl_device_lend_work(me->device, never, NULL);
     }
     atomic_fetch_add(me->over, 1);
     while (atomic_load(me->over) < 3)
-        if (!sl_lend_work(me->device, never, NULL))
+        if (!sl_device_lend_work(me->device, never, NULL))
             sched_yield();
     return NULL;
 }
 
 static void doors_open_and_shut(void **state) {
     (void)state;
-    struct sl_lend *lend = sl_lend_open(3);
+    struct sl_device_lend *lend = sl_device_lend_open(3);
     struct player players[3];
     pthread_t ids[3];
     atomic_int over = 0;
     for (int i = 0; i < 3; i++) {
         players[i] = (struct player){.device = open_device(lend, i < 2 ? 1 : 2), .over = &over};
-        players[i].pool = sl_cpu_pool(players[i].device);
+        players[i].pool = sl_device_cpu_pool(players[i].device);
     }
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&ids[i], NULL, play, &players[i]), 0);
@@ -230,8 +233,8 @@ static void doors_open_and_shut(void **state) {
         assert_int_equal(players[i].sum, 3000 * parts * (parts + 1) / 2);
         players[i].device->row->close(players[i].device);
     }
-    printf("count: %d pieces done by guests\n", (int)sl_lend_count(lend));
-    sl_lend_close(lend);
+    printf("count: %d pieces done by guests\n", (int)sl_device_lend_count(lend));
+    sl_device_lend_close(lend);
 }
 
 int main(void) {

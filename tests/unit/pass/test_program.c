@@ -211,7 +211,7 @@ static bool computes_early(const struct pipeline *p, int s, int micro) {
 
 static void run_phase(struct pipeline *p, int s, enum sl_phase phase, int micro) {
     struct spoiler spoiler = {p, s};
-    struct sl_run_args args = {
+    struct sl_device_args args = {
         .after = spoil_hole,
         .ctx = &spoiler,
         .phase = phase,

@@ -1,0 +1,87 @@
+/* rope: rotates pairs of features of x [B,T,H,D] by an angle that grows with the position.
+ *
+ * First computes the cosines and sines of all positions into scratch [T,2,D/2], in double: exactly
+ * at every 64th position, in between by rotating one step further. Then rotates every head.
+ */
+#include "device/cpu/pointwise/adding.h"
+#include "device/cpu/vec.h"
+
+enum { ROPE_BASE, ROPE_OFFSET, ROPE_STYLE, ROPE_SCALE, ROPE_INVERSE };
+enum { ROPE_HALF };
+enum { ROPE_STRIDE = 64 };
+
+static int64_t rope_scratch(const struct sl_instr *instr, int threads) {
+    (void)threads;
+    return instr->in[0].shape.dim[1] * instr->in[0].shape.dim[3] * (int64_t)sizeof(float);
+}
+
+/* Cosines and sines of pair i at positions [from, to); exact at `from`. */
+static void rope_angles(const struct sl_device_cpu_call *call, int64_t i, int64_t from,
+                        int64_t to) {
+    const union sl_attr *attr = call->instr->attr;
+    int64_t d = call->instr->in[0].shape.dim[3];
+    double step = attr[ROPE_SCALE].f * pow(attr[ROPE_BASE].f, -2.0 * (double)i / (double)d);
+    double first = (double)(attr[ROPE_OFFSET].i + from) * step;
+    double c = cos(first), s = sin(first), turn_c = cos(step), turn_s = sin(step);
+    float *table = call->scratch, sign = attr[ROPE_INVERSE].i ? -1 : 1;
+    for (int64_t t = from; t < to; t++) {
+        table[t * d + i] = (float)c;
+        table[t * d + d / 2 + i] = sign * (float)s;
+        double next = c * turn_c - s * turn_s;
+        s = s * turn_c + c * turn_s;
+        c = next;
+    }
+}
+
+static void rope_table_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    int64_t count = call->instr->in[0].shape.dim[1], d = call->instr->in[0].shape.dim[3], from, to;
+    sl_device_pool_range(count, ROPE_STRIDE, thread, threads, &from, &to);
+    for (int64_t t = from; t < to; t += ROPE_STRIDE)
+        for (int64_t i = 0; i < d / 2; i++)
+            rope_angles(call, i, t, to - t < ROPE_STRIDE ? to : t + ROPE_STRIDE);
+}
+
+static INLINE void rope_half(float *y, const float *x, const float *c, const float *s, int64_t n) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf a = load_at(x, i, n), b = load_at(x + n, i, n), u = load_at(c, i, n),
+           v = load_at(s, i, n);
+        store_at(y, a * u - b * v, i, n);
+        store_at(y + n, a * v + b * u, i, n);
+    }
+}
+
+static INLINE void rope_interleaved(float *y, const float *x, const float *c, const float *s,
+                                    int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float a = x[2 * i], b = x[2 * i + 1];
+        y[2 * i] = a * c[i] - b * s[i];
+        y[2 * i + 1] = a * s[i] + b * c[i];
+    }
+}
+
+static void rope_part(void *ctx, int thread, int threads) {
+    const struct sl_device_cpu_call *call = ctx;
+    const int64_t *dim = call->instr->in[0].shape.dim;
+    int64_t t = dim[1], h = dim[2], d = dim[3], from, to;
+    bool half = call->instr->attr[ROPE_STYLE].i == ROPE_HALF;
+    sl_device_pool_range(dim[0] * t * h, 1, thread, threads, &from, &to);
+    for (int64_t r = from; r < to; r++) {
+        const float *c = (const float *)call->scratch + r / h % t * d;
+        const float *x = (const float *)call->in[0] + r * d;
+        float *y = (float *)call->out[0] + r * d;
+        (half ? rope_half : rope_interleaved)(y, x, c, c + d / 2, d / 2);
+    }
+}
+
+static void k_rope(const struct sl_device_cpu_call *call) {
+    run_parts(call, numel_in(call, 0), rope_table_part);
+    run_parts(call, numel_in(call, 0), rope_part);
+}
+
+ADDING_OWN(rope, rope_scratch)
+
+const struct sl_device_cpu_kernel SL_ISA_NAME(rope_kernels)[] = {
+    {ADDING_ROW(rope)},
+    {0},
+};
