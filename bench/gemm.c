@@ -1,9 +1,9 @@
-/* Speed of the heavy kernels, alone or against PyTorch.
+/* Speed of the product kernels (matmul, conv2d, lstm, attention), alone or against PyTorch.
  *
  *   gemm [--threads N,...] [--reps N] [--only TEXT] [--isa NAME] [--python PATH]
  *
- * With --python a PyTorch process (bench/gemm_torch.py) is asked for the same work in turn with
- * ours; a ratio above 1 means that ours is faster. Times are medians.
+ * With --python, a PyTorch process (bench/gemm_torch.py) alternates with ours on the same work; a
+ * ratio above 1 means that ours is faster. Times are medians.
  *
  *   RESULT bench=gemm case=mm_NN_2048x384x1152 threads=1 gflops=150.1 torch=148.2 ratio=1.013
  */
@@ -20,7 +20,7 @@
 enum { MAX_REPS = 101 };
 
 struct row {
-    const char *name; /* what gemm_torch.py knows: kind and numbers, joined by '_' */
+    const char *name; /* as gemm_torch.py parses it: kind and numbers, joined by '_' */
     const char *kernel;
     const char *in[7], *out[3]; /* shapes; "-": absent */
     int64_t attr[5];            /* matmul: ta tb; attention: causal; conv: stride pad */
@@ -228,7 +228,7 @@ static double median(double *x, int count) {
     return x[count / 2];
 }
 
-/* The PyTorch process: a line with a case and threads goes in, seconds come out. */
+/* The PyTorch process: reads lines with a case and threads, writes seconds. */
 struct torch {
     FILE *in, *out;
 };
@@ -265,7 +265,7 @@ static double torch_seconds(const struct torch *torch, const char *name, int thr
     return strtod(line, NULL);
 }
 
-/* One thread is measured by its own time, which does not count when others have the core. */
+/* One thread is measured by its CPU time, which excludes time without a core. */
 static double seconds(int threads) {
     struct timespec now;
     clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);

@@ -1,9 +1,10 @@
-/* Light CPU kernels on the sizes of a small GPT and of a ResNet: GB/s of what they must read and
- * write, and against a copy of the same bytes (identity), measured in turn with it.
+/* Speed of the pointwise CPU kernels on the sizes of a small GPT and of a ResNet: GB/s of the bytes
+ * they must read and write, compared with a copy of the same bytes (identity) that alternates with
+ * them.
  *
  *   kernels [--threads N] [--isa avx512|avx2|any] [--only NAME] [--seconds S] [--python PYTHON]
  *
- * With the Python of a PyTorch installation, torch_us and ratio (torch / ours) are added.
+ * With the Python of a PyTorch installation, adds torch_us and ratio (torch / ours).
  */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -19,8 +20,8 @@
 
 enum { INPUTS = 6 };
 
-/* Shapes as text; a leading i is an int input with values below the number behind the colon, s a
- * state; B: the first size holds the micro-batch. */
+/* Shapes as text. A leading i: an int input with values below the number after the colon; s: a
+ * state; B: the first axis is the micro-batch. */
 struct row {
     const char *kernel;
     const char *in[INPUTS];
@@ -69,7 +70,7 @@ static const struct row rows[] = {
     {"dot_interaction_dx", {"256,351", "256,27,64"}, 0, 0},
 };
 
-/* Ops whose first attribute is a shape or list, built apart. */
+/* Ops whose first attribute is a shape or a list. */
 struct shaped {
     const char *kernel, *in, *label;
     union sl_attr attr[3];
@@ -199,7 +200,7 @@ static void bench_close(struct bench *b) {
     sl_graph_close(b->graph);
 }
 
-/* One thread is timed by what it used, so that others on the machine disturb less. */
+/* One thread is measured by its CPU time, which excludes time without a core. */
 static int64_t now(bool alone) {
     struct timespec used;
     if (!alone)
@@ -221,8 +222,8 @@ static int64_t time_copy(char *to, const char *from, int64_t bytes) {
     return now(true) - start;
 }
 
-/* The best of the kernel and of a copy of half its bytes (read + written: the same traffic), five
- * of each in turn: on a machine that others use too, the best is what the code can do. */
+/* Best times of the kernel and of a copy of half its bytes (read + written: the same traffic), five
+ * of each, alternating. On a shared machine the best time is the least disturbed. */
 static void measure(struct bench *b, const struct options *o, const char *label) {
     int64_t half = (int64_t)(b->bytes / 2), end, best = INT64_MAX, copy = INT64_MAX;
     char *from = fill(half / 4 + 1, 0), *to = fill(half / 4 + 1, 0);
@@ -343,7 +344,7 @@ static void bench_norm(const struct options *o, struct sl_device_pool *pool) {
     free((void *)item.x);
 }
 
-/* The script runs this program and PyTorch in turn. */
+/* The script alternates this program and PyTorch. */
 static int compare(const char *python, const char *self, const struct options *o) {
     const char *dir = getenv("SRC_DIR");
     char script[512], threads[16], seconds[16];

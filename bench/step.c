@@ -1,8 +1,7 @@
-/* Where the time of a training step on a device goes: one step's passes, instruction by
- * instruction, summed per kernel; and what the whole step takes with graphs.
+/* Profile of a training step on a device: the time of each instruction, summed per kernel, and the
+ * time of the whole step with graphs.
  *
- *   bench/step MODELS/gpt2.model "V=50304" BATCH DTYPE [DEVICE]        DTYPE: fp32, tf32, bf16,
- * fp16
+ *   bench/step MODELS/gpt2.model "V=50304" BATCH DTYPE [DEVICE]     DTYPE: fp32, tf32, bf16, fp16
  *
  *   RESULT bench=step model=... batch=... dtype=... step_ms=... items... kernels_ms=... gflop=...
  *   KERNEL name count ms share gflops
@@ -66,7 +65,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* F and B of one micro-batch and the step: the data stays where it is. */
+/* Forward and backward of one micro-batch, and the step; the data stays on the device. */
 static double one_step(struct sl_train *train, int64_t *op_ns) {
     struct sl_step_report report = {0};
     struct sl_worker_pass pass = {.program = SL_WORKER_FULL, .op_ns = op_ns};
@@ -160,7 +159,7 @@ int main(int argc, char **argv) {
         printf("skipped: %s\n", config.device ? config.device->missing() : "no such device");
         return 77;
     }
-    if (config.dtype == SL_FP16) /* by hand: no step is skipped */
+    if (config.dtype == SL_FP16) /* fixed loss scale: no step is skipped */
         must(sl_optim_loss_scale_parse("1024", &config.loss_scale));
     must(sl_optim_parse("adamw:wd=0.1", &config.optim));
     must(sl_optim_lr_parse("constant", 100, &config.lr));

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What activations may be, as far as a device takes them. */
+/* Types of activations. */
 static const enum sl_dtype device_dtypes[] = {SL_FLOAT, SL_BF16, SL_FP16};
 
-/* The next device after *row (NULL: the first) that can be used here; NULL: no more. The reference
- * is what others are compared with and left out. SL_TEST_DEVICE: only the one of this name. */
+/* The next usable device after *row (NULL: the first); NULL: none left. Skips the reference, which
+ * the others are compared with. SL_TEST_DEVICE: only the device of this name. */
 static inline const struct sl_device_row *next_device(int *at) {
     const char *only = getenv("SL_TEST_DEVICE");
     while (sl_device_rows[*at]) {

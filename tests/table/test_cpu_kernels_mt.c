@@ -1,10 +1,10 @@
 /* Every CPU kernel against the op's reference in double: all ops, all cases, forward and backward
  * nodes, every table this machine supports, 1 to 3 threads.
  *
- * A node is tried on its own. Its inputs are the reference's values rounded to fp32, its outputs
- * start as NaN in memory of exactly their size, and so does scratch. Then: the result is near the
- * reference and the same bits when repeated; it is added to what is there when asked; it may lie on
- * the inputs that pass/inplace.c names.
+ * Each node runs alone. Its inputs are the reference's values rounded to fp32; outputs and scratch
+ * have exactly the required size and start as NaN. Checks: the result is close to the reference and
+ * has the same bits when repeated; it can be added to the output; it can overwrite the inputs that
+ * pass/inplace.c allows.
  */
 #include "op_cases.h"
 
@@ -125,9 +125,9 @@ struct outcome {
     void *out[SL_INSTR_OUT];
 };
 
-static const float earlier = 0.625f; /* what an accumulator holds before a run adds to it */
+static const float earlier = 0.625f; /* content of an accumulator before a run */
 
-enum { PLAIN = -1, ADD = -2 }; /* or the number of the input that output 0 lies on */
+enum { PLAIN = -1, ADD = -2 }; /* or the index of the input that output 0 overwrites */
 
 static void *poisoned(size_t size) { return memset(sl_realloc(NULL, size + 1), 0xFF, size + 1); }
 
@@ -181,8 +181,8 @@ static double square_size(const struct sl_array *array) {
     return size;
 }
 
-/* What 1 means for an error: the size of the result and of what it was added to. Of a sum whose
- * terms cancel, a tenth of the size of the terms; zero is as exact as numbers around 1e-3. */
+/* The scale of an error: the norm of the result and of the accumulator. For sums whose terms
+ * cancel, a tenth of the norm of the terms. At least 1e-3 per element. */
 static double scale_of(const struct node_bench *b, int i, double before) {
     double count = (double)sl_op_numel(&b->ref.out[i].shape);
     double size = square_size(&b->ref.out[i]) + before * before * count;
@@ -193,7 +193,7 @@ static double scale_of(const struct node_bench *b, int i, double before) {
     return sqrt(size > 1e-6 * count ? size : 1e-6 * count);
 }
 
-/* Distance to the reference relative to its size; NaN when something was not written. */
+/* Relative distance to the reference; NaN if an element was not written. */
 static double distance(const struct node_bench *b, int i, const void *got, double before) {
     const struct sl_array *want = &b->ref.out[i];
     double off = 0;
@@ -235,11 +235,11 @@ static void check_outcome(const struct node_bench *b, const struct outcome *o, d
 
 /* ---- all ways to run one node ---- */
 
-/* Their results may depend on the number of threads. */
-static bool is_heavy(const char *name) {
-    static const char *const heavy[] = {"matmul", "attention", "conv2d", "lstm"};
-    for (int i = 0; i < SL_COUNT(heavy); i++)
-        if (strncmp(name, heavy[i], strlen(heavy[i])) == 0)
+/* Product kernels: their results may depend on the number of threads. */
+static bool is_product(const char *name) {
+    static const char *const products[] = {"matmul", "attention", "conv2d", "lstm"};
+    for (int i = 0; i < SL_COUNT(products); i++)
+        if (strncmp(name, products[i], strlen(products[i])) == 0)
             return true;
     return false;
 }
@@ -279,7 +279,7 @@ static void try_table(struct node_bench *b, const struct sl_device_cpu_table *ta
         check_outcome(b, &o, 0, &at);
         if (!same_bits(b, &o, &again))
             fail_msg("%s: two runs differ (%s, %d threads)", b->op->name, table->isa, t + 1);
-        if (t > 0 && !is_heavy(b->op->name) && !same_bits(b, &o, &first))
+        if (t > 0 && !is_product(b->op->name) && !same_bits(b, &o, &first))
             fail_msg("%s: 1 and %d threads differ (%s)", b->op->name, t + 1, table->isa);
         try_modes(b, kernel, pools[t], at);
         free_outcome(b, &again);
@@ -347,7 +347,7 @@ static void kernels_agree_with_references(void **state) {
     print_message("worst relative error %.2g (%s)\n", worst, worst_name);
 }
 
-/* Large enough that all threads have work and every block is full, and a bit more. */
+/* Large enough for work on all threads and for full blocks, plus a remainder. */
 static const struct sl_op_case large[] = {
     {"add", "large", {SL_X("B,37,131"), SL_W("131")}, NULL, 0},
     {"attention", "large", {SL_X("B,131,3,37"), SL_X("B,131,3,37"), SL_X("B,131,3,37")}, NULL, 0},

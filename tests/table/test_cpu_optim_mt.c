@@ -1,5 +1,5 @@
-/* Optimizer steps, predictions and norms of the CPU device, bit for bit against the optimizers'
- * own: every optimizer, every table this machine supports, 1 to 3 threads, many parameters at once.
+/* Optimizer steps, predictions and norms of the CPU device have the bits of the optimizers' own
+ * functions: every optimizer and table that this machine supports, 1 to 3 threads, many parameters.
  */
 #include "base/rng.h"
 #include "device/cpu/optim.h"
@@ -15,7 +15,7 @@
 
 enum { MAX_THREADS = 3, STEPS = 3, PARAMS = 6 };
 
-/* Odd, smaller and larger than a grain, and one that is not alone in its range. */
+/* Odd sizes, smaller and larger than a grain; several parameters in one range. */
 static const int64_t shapes[PARAMS][2] = {{7, 1}, {13, 5}, {1, 1}, {61, 67}, {1031, 3}, {257, 263}};
 
 struct tensors {
@@ -75,7 +75,7 @@ static struct sl_step_item item_of(const struct sl_optim_param *param, const str
     };
 }
 
-/* Bits for elementwise rules; muon's products are summed in another order. */
+/* Same bits for elementwise rules; the products of muon are summed in another order. */
 static void check_same(const char *what, const struct sl_optimizer *row, const char *isa,
                        const float *a, const float *b, int64_t count) {
     double off = 0, size = 0;
@@ -91,7 +91,7 @@ static void check_same(const char *what, const struct sl_optimizer *row, const c
                      (double)b[i]);
 }
 
-/* W - lr*s*Delta by the optimizer's own functions. */
+/* W - lr*s*Delta, by the functions of the optimizer. */
 static void predict_slowly(const struct sl_step_item *item, double ahead) {
     struct sl_step_io io = item->io;
     float *delta = zeros(io.count);
@@ -131,7 +131,7 @@ static void try_optimizer(const struct sl_optimizer *row, const struct sl_device
     for (int p = 0; p < PARAMS; p++) {
         struct sl_optim_shape shape = {.rank = 2, .dim = {shapes[p][0], shapes[p][1]}};
         shape.rank = p == 0 ? 1 : 2;
-        shape.lookup = p > 3; /* muon's own step is slow on large matrices */
+        shape.lookup = p > 3; /* the reference step of muon is slow on large matrices */
         b.param[p] = sl_optim_for(&optim, &shape);
         tensors_open(&b.fast[p], &b.param[p], p);
         tensors_open(&b.slow[p], &b.param[p], p);
@@ -198,7 +198,7 @@ static void norms_are_canonical(void **state) {
     free(room.at);
 }
 
-/* The row of the device calls the same. */
+/* The functions of the device row give the same results. */
 static void device_row_steps(void **state) {
     (void)state;
     const struct sl_device_row *row = sl_device_find("cpu");

@@ -1,6 +1,6 @@
-/* 2bw on every device that is here against W(t+1) = W(t) - f(g(W(t-1))): one worker, a list of all
- * weight versions on the host, the version of each micro-batch by the formula of the paper; the
- * same kernels, no code of sched or run/pipe. Pipelines of 1 to 4 stages have its bits. */
+/* 2bw on every device of this machine against W(t+1) = W(t) - f(g(W(t-1))) (Narayanan et al. 2021,
+ * PipeDream-2BW): one worker and a list of all weight versions on the host, with the same kernels
+ * and no code of sched or pipe. Pipelines of 1 to 4 stages have its bits. */
 #include "device_here.h"
 #include "pipe/pipe.h"
 #include "support/pipe_case.h"
@@ -99,7 +99,7 @@ static bool same(struct sl_device *a, const void *x, struct sl_device *b, const 
     return equal;
 }
 
-/* Tensors of the stages that are not the reference's. */
+/* Number of tensors that differ from the reference. */
 static int differing(const struct reference *r, const struct sl_pipe *pipe, int stages) {
     const struct sl_worker *one = r->train->worker;
     const struct sl_program *whole = one->programs[SL_WORKER_FULL];

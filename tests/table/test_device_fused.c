@@ -1,5 +1,5 @@
-/* Fused kernels of every device that is here: those of products against the CPU's, layernorm_grad
- * and cross_entropy_grad against what they stand for.
+/* Fused kernels of every device of this machine: those of products against the CPU's,
+ * layernorm_grad and cross_entropy_grad against the kernels that they replace.
  */
 #include "base/rng.h"
 #include "device_here.h"
@@ -95,7 +95,7 @@ static void try_fused(struct sl_device *device, struct sl_device *cpu, enum sl_d
                 struct sizes z = {sizes[s][0], sizes[s][1], sizes[s][2], sides & 1, sides & 2};
                 struct bench_where at = {fused[i].kernel, "fused", device, dtype, s};
                 struct bench b;
-                if (fused[i].sums) { /* as the pass makes them */
+                if (fused[i].sums) { /* as the pass creates them */
                     z.ta = true;
                     z.tb = false;
                 }
@@ -127,7 +127,7 @@ static void fused_kernels_agree_with_the_cpu(void **state) {
     assert_int_equal(bench_failures, 0);
 }
 
-/* ---- layernorm_grad against the three it stands for: near the reference, and their bits ---- */
+/* ---- layernorm_grad: close to the reference, bits of the three kernels it replaces ---- */
 
 enum { R = 5, E }; /* the inputs that are added to dx and to dy */
 
@@ -172,7 +172,7 @@ static void open_norm(struct bench *b, int64_t rows, int64_t n, enum sl_dtype dt
         b->ref.out[0].f[j] += b->ref.in[R].f[j];
 }
 
-/* One of the three alone, on the same memory; its output `out` must have the same bits. */
+/* One of the three kernels on the same inputs; its output `out` must have the same bits. */
 static void try_apart(struct bench *b, const struct bench_where *at, const char *kernel, int out,
                       const char *global_step) {
     static const int from[3][5] = {{0, 1, 2, 3, 4}, {0, 1, 3, 4}, {0}};
@@ -209,7 +209,7 @@ static void same_bits(const struct bench_where *at, const struct sl_operand *one
                 at->op, what);
 }
 
-/* The numbers of an operand behind a run. */
+/* The values of an operand after a run. */
 static struct sl_array taken(const struct sl_operand *operand, const char *work) {
     struct sl_array array = bench_array(operand->shape, false);
     for (int64_t j = 0; j < operand->numel; j++)
@@ -217,8 +217,8 @@ static struct sl_array taken(const struct sl_operand *operand, const char *work)
     return array;
 }
 
-/* With another gradient that is added to dx: the bits of an add behind it, also where it lies on r.
- * alone: without it. */
+/* With another gradient r added to dx: same bits as a separate add, also if dx overwrites r. alone:
+ * without it. */
 static void try_norm_sum(struct bench *b, const struct bench_where *at, const char *alone) {
     struct bench sum, add = {.instr = {.op = sl_op_find(sl_str("add")),
                                        .kernel = "add",
@@ -247,7 +247,7 @@ static void try_norm_sum(struct bench *b, const struct bench_where *at, const ch
     bench_close(&sum);
 }
 
-/* dy in two parts: the bits of an add before it, also where dx lies on the second. */
+/* dy as a sum of two: same bits as a separate add, also if dx overwrites the second. */
 static void try_norm_parts(const struct bench_where *at, int64_t rows, int64_t n) {
     struct bench whole, parts,
         add = {
@@ -329,7 +329,7 @@ static void layernorm_grad_is_the_three_it_stands_for(void **state) {
     on_devices(SL_FUSED_LAYERNORM_GRAD, try_norm_grad);
 }
 
-/* ---- cross_entropy_grad against the two it stands for: near the reference, and their bits ---- */
+/* ---- cross_entropy_grad: close to the reference, bits of the two kernels it replaces ---- */
 
 struct entropy {
     int64_t rows, n;
@@ -349,7 +349,7 @@ static struct sl_array entropy_input(int which, const struct entropy *z) {
     return array;
 }
 
-/* A kernel with these inputs and, so far, no outputs. */
+/* A kernel with these inputs and no outputs yet. */
 static void open_kernel(struct bench *b, const char *kernel, const union sl_attr *attr,
                         const struct sl_array *in, const enum sl_dtype *types, int in_count) {
     *b = (struct bench){.instr = {.kernel = kernel, .attr = attr, .in_count = in_count}};

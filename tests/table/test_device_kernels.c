@@ -1,9 +1,10 @@
-/* Every kernel of every device that is here against the op's reference in double, through the
- * device's own interface: a program of one instruction is bound and run. fp32 on all devices, and
- * bf16 and fp16 activations where a device has them.
+/* Every kernel of every device of this machine against the op's reference in double, through the
+ * device interface: binds and runs a program of one instruction. fp32 on all devices; bf16 and fp16
+ * activations if the device supports them.
  *
- * The result is near the reference, the same bits when repeated, added to what is there when asked,
- * and it may lie on the inputs that pass/inplace.c names. Fused kernels: test_device_fused.c.
+ * The result is close to the reference and has the same bits when repeated. It can be added to the
+ * output, and it can overwrite the inputs that pass/inplace.c allows. Fused kernels:
+ * test_device_fused.c.
  */
 #include "op_cases.h"
 
@@ -19,8 +20,8 @@
 
 #include <cmocka.h>
 
-/* As pass/dtype.c has it: scalars, statistics (all but the first output, of most ops) and an lstm's
- * results stay fp32 in 16-bit programs. */
+/* As in pass/dtype.c: scalars, statistics (all but the first output of most ops) and the results of
+ * an lstm stay fp32 in 16-bit programs. */
 static enum sl_dtype dtype_of(const struct sl_graph *graph, int value, enum sl_dtype dtype) {
     const struct sl_value *v = &graph->values.at[value];
     const char *op = v->kind == SL_VALUE_NODE ? graph->nodes.at[v->node].op->name : "";
@@ -89,7 +90,7 @@ static void try_bench(struct bench *b, const struct bench_where *at) {
         print_error("%s: two runs of %s differ (case %s.%s)\n", at->device->row->name,
                     b->instr.kernel, at->op, at->label);
     }
-    for (int i = 0; i < b->ref.in_count; i++) /* inputs and guards are as they were */
+    for (int i = 0; i < b->ref.in_count; i++) /* inputs and guards are unchanged */
         if (b->memory[i] && memcmp(first + b->in[i].offset, b->memory[i],
                                    (size_t)sl_pass_operand_bytes(&b->in[i])) != 0)
             fail_msg("%s writes on its input %d", b->instr.kernel, i);
@@ -116,7 +117,7 @@ static void try_case(const struct sl_op_case *the, int64_t batch, struct sl_devi
 
 /* ---- tests ---- */
 
-/* Sizes that fill tiles and vectors, and a bit more. */
+/* Sizes that fill tiles and vectors, plus a remainder. */
 static const struct sl_op_case large[] = {
     {"attention", "large", {SL_X("B,131,3,37"), SL_X("B,131,3,37"), SL_X("B,131,3,37")}, NULL, 0},
     {"attention",
@@ -204,7 +205,7 @@ static const struct sl_op_case large[] = {
     {"transpose", "heads", {SL_X("B,41,7,37")}, "perm=0,2,1,3", 0},
 };
 
-/* SL_TEST_PART=2/6: only the third of six parts of the cases, for tools that are slow
+/* SL_TEST_PART=2/6: only the third of six parts of the cases, for slow tools
  * (bench/cuda_sanitize.sh). */
 static bool is_mine(int number) {
     const char *part = getenv("SL_TEST_PART");

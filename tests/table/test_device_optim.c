@@ -1,5 +1,6 @@
-/* Optimizer steps, predictions and norms of every device that is here, bit for bit against the
- * optimizers' own; many parameters at once. muon's products may be summed in another order. */
+/* Optimizer steps, predictions and norms of every device of this machine have the bits of the
+ * optimizers' own functions; many parameters at once. The products of muon may be summed in another
+ * order. */
 #include "device_here.h"
 
 #include "base/rng.h"

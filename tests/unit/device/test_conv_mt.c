@@ -1,5 +1,5 @@
-/* Convolutions wide enough for AMX and narrow ones, more images than fit into a group: against
- * plain loops in double; 1 to 3 threads with the same bits; scratch of exactly the right size. */
+/* Convolutions against plain loops in double: wide enough for AMX and narrow ones, more images than
+ * fit into a group. 1 to 3 threads give the same bits. Scratch has exactly the required size. */
 #include "device/cpu/cpu.h"
 
 #include "base/rng.h"
@@ -43,7 +43,7 @@ static struct tensor tensor_of(struct sl_shape shape, uint64_t stream) {
     return t;
 }
 
-/* x, w, y (bias beside them), each of them random; one of them is the result. */
+/* x, w, y and bias, all random; one of them becomes the result. */
 struct sides {
     struct tensor x, w, y, bias;
 };
@@ -99,13 +99,13 @@ static void run(const struct sl_device_cpu_kernel *kernel, const struct conv_cas
     size_t size = (size_t)kernel->scratch_bytes(&instr, sl_device_pool_threads(pool));
     call.scratch = aligned_alloc(64, (size + 63) / 64 * 64);
     assert_non_null(call.scratch);
-    for (size_t i = 0; i < size / 4; i++) /* not a number; as an index, far away */
+    for (size_t i = 0; i < size / 4; i++) /* NaN; as an index, out of range */
         ((uint32_t *)call.scratch)[i] = 0x7fc00000;
     kernel->run(&call);
     free(call.scratch);
 }
 
-/* What every tap of every pixel adds to the result. */
+/* The result in double: adds every tap of every pixel. */
 static void add_taps(const struct conv_case *v, enum which which, const struct sides *s,
                      const int64_t at[4], double *want) {
     const int64_t *y = s->y.shape.dim, cg = v->c / v->groups;

@@ -1,5 +1,5 @@
-/* exp, tanh, erf, sigmoid and softplus of the light kernels: relative error below 2e-7 over dense
- * sweeps, and what they do with infinities and NaN; for every table this machine supports. */
+/* Functions of device/cpu/vec_math.h through the kernels that use them: relative errors over dense
+ * sweeps, infinities and NaN; for every instruction set of this machine. */
 #include "device/cpu/cpu.h"
 #include "op/registry.h"
 
@@ -29,7 +29,7 @@ static double selu(double x) {
 static double gelu(double x) { return 0.5 * x * erfc(-x * 0.70710678118654752440); }
 static double silu(double x) { return x * sigmoid(x); }
 
-/* gelu by erf: erf's error, then two roundings of the formula. */
+/* gelu by erf: the error of erf plus two roundings. */
 static const struct sweep sweeps[] = {
     {"exp", {{0}}, -87.3, 88.7, exp, 2e-7},
     {"exp", {{0}}, -0.01, 0.01, exp, 2e-7},
@@ -47,7 +47,7 @@ static void run(const struct sl_device_cpu_kernel *kernel, const union sl_attr *
                 const float *x, int64_t count) {
     struct sl_operand shape = {.shape = {.rank = 1, .dim = {count}}, .numel = count};
     struct sl_operand in[2] = {{.numel = 1}, shape};
-    float each = (float)count; /* of bce: the mean is taken off again */
+    float each = (float)count; /* bce: cancels the division by the count */
     struct sl_instr instr = {.attr = attr, .in_count = 2, .out_count = 1, .in = in, .out = &shape};
     struct sl_device_cpu_call call = {.instr = &instr, .out = {y}};
     bool is_loss = strncmp(kernel->name, "bce", 3) == 0;
@@ -96,7 +96,7 @@ static void limits_are_kept(void **state) {
     static const float x[5] = {INFINITY, -INFINITY, NAN, 0.0f, -200.0f};
     static const struct {
         const char *kernel;
-        float y[4]; /* of all but NaN */
+        float y[4]; /* expected, without NaN */
     } rows[] = {
         {"exp", {INFINITY, 0, 1, 0}},
         {"tanh", {1, -1, 0, -1}},

@@ -1,7 +1,7 @@
-/* How exact products are: every element against double, relative to what its sum is made of. The
- * bound is that of a chain of float operations, whatever the instruction set computes with; factors
- * spread over ten powers of ten, so that a product of fewer bits would be found out. What is not
- * finite stays not finite. */
+/* Accuracy of matrix products: error of every element against double, relative to the sum of the
+ * absolute values of its terms. The bound is that of a chain of float operations, for every
+ * instruction set. Factors span ten powers of ten, so that products of fewer bits fail. Infinities
+ * and NaN stay non-finite. */
 #include "device/cpu/cpu.h"
 
 #include "base/rng.h"
@@ -60,7 +60,7 @@ static void multiply(const struct sl_device_cpu_kernel *kernel, struct factors *
     free(scratch);
 }
 
-/* The largest error over the sum of the sizes of what is added. */
+/* The maximum error relative to the sum of absolute terms. */
 static double worst(const struct factors *f) {
     double max = 0;
     for (int i = 0; i < M; i++)
@@ -76,8 +76,8 @@ static double worst(const struct factors *f) {
     return max;
 }
 
-/* Half a bit per product and per addition would be k 2^-24; of errors that point either way about
- * the root of k is left. Products of 16 bits (two parts of bf16) are at 4e-6 and more. */
+/* Half a bit per product and per addition would be k 2^-24; errors of random sign leave about the
+ * root of k. Products of 16 bits (two parts of bf16) have errors of 4e-6 and more. */
 static void test_every_element(void **state) {
     static struct factors f;
     const int64_t lengths[] = {1, 16, 31, 64, 385, MAX_K};
@@ -94,7 +94,7 @@ static void test_every_element(void **state) {
     }
 }
 
-/* One bad factor makes its row or column bad and nothing else. */
+/* A non-finite factor affects exactly its row or column. */
 static void test_not_finite(void **state) {
     static struct factors f;
     const uint32_t bits[] = {0x7F800000, 0xFF800000, 0x7FC00000,
@@ -114,8 +114,8 @@ static void test_not_finite(void **state) {
     }
 }
 
-/* Factors near the smallest floats, and below them, stay small: their last part has bits where
- * other parts have none. Row 5 of a, then column 5 of b. */
+/* Tiny and denormal factors stay small: their low bf16 part has bits where other parts have none.
+ * Row 5 of a, then column 5 of b. */
 static void test_tiny(void **state) {
     static struct factors f;
     for (int t = 0; sl_device_cpu_tables[t]; t++) {
@@ -135,7 +135,7 @@ static void test_tiny(void **state) {
     }
 }
 
-/* No better kernel than was allowed, and a refusal that says what there is. */
+/* sl_device_cpu_limit: no better kernel than allowed; the error lists the instruction sets. */
 static void test_limit(void **state) {
     (void)state;
     for (int t = 0; sl_device_cpu_tables[t]; t++) {

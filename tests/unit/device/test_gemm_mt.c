@@ -1,6 +1,6 @@
-/* Products and their fused forms against plain loops in double: odd sizes around every block and
- * tile, 1 to 3 threads with the same bits, alone and with guests (device/lend.h), workers side by
- * side, memory of exactly the right size.
+/* Matrix products and their fused forms against plain loops in double: odd sizes around every block
+ * and tile; same bits with 1 to 3 threads, alone and with guests (device/lend.h); concurrent
+ * workers; buffers of exactly the required size.
  */
 #include "device/cpu/cpu.h"
 
@@ -71,7 +71,7 @@ static struct sl_shape matrix_shape(int64_t count, int64_t rows, int64_t cols) {
     return count ? SL_SHAPE(3, 0, count, rows, cols) : SL_SHAPE(2, 0, rows, cols);
 }
 
-/* Runs the kernel on fresh outputs; they hold random numbers before. */
+/* Runs the kernel on new outputs, which contain random numbers before. */
 static void run(const struct sl_device_cpu_kernel *kernel, const struct product *p,
                 struct operands *o, struct sl_device_pool *pool) {
     union sl_attr attr[2] = {{.i = p->ta}, {.i = p->tb}};
@@ -171,7 +171,7 @@ static void check(const struct product *p, const struct operands *o, const char 
                      sqrt(s[i].off / s[i].size));
 }
 
-/* All instruction sets and pools; each gives the bits of the first. */
+/* All instruction sets and pools; every pool gives the bits of the first. */
 static void try_pools(const struct product *p, struct sl_device_pool *const pools[], int count) {
     for (int t = 0; sl_device_cpu_tables[t]; t++) {
         const struct sl_device_cpu_kernel *kernel =
@@ -269,7 +269,7 @@ static void fused(void **state) {
             }
 }
 
-/* Several blocks of k, packed at once and in more than one go; several pieces of the near side. */
+/* Several blocks of k, packed together and in several rounds; several pieces of the inner side. */
 static void deep(void **state) {
     static const struct product products[] = {
         {.m = 37, .n = 211, .k = 900, .ta = true, .kernel = "matmul_sum_b"},
@@ -280,8 +280,8 @@ static void deep(void **state) {
         try_product(&products[i], *state);
 }
 
-/* High enough for one thread, for two and for all to pack b together: in more than one strip of
- * columns, in more than one go of k, with the bits of parts. */
+/* Enough rows for one, two or all threads to pack b jointly: several strips of columns and rounds
+ * of k, with the bits of the division into parts. */
 static void jointly(void **state) {
     static const struct product products[] = {
         {.m = 131, .n = 1301, .k = 260, .tb = true, .bias = true, .kernel = "matmul_gelu"},
@@ -296,7 +296,7 @@ static void jointly(void **state) {
         try_product(&products[i], *state);
 }
 
-/* Few columns and many k: what is packed does not grow with k. */
+/* Few columns and large k: scratch does not grow with k. */
 static void narrow(void **state) {
     enum { M = 4096, N = 13, K = 65536, THREADS = 8, BLOCK_BYTES = 320 << 12 };
     union sl_attr attr[2] = {{.i = 1}, {.i = 0}};
@@ -317,7 +317,7 @@ static void narrow(void **state) {
     }
 }
 
-/* Parts of threads are cut once more, and others do some of the pieces. */
+/* Parts are cut into pieces, and guests compute some of them. */
 static void with_guests(void **state) {
     static const struct product products[] = {
         {.m = 40, .n = 530, .k = 300, .ta = true, .add = true, .kernel = "matmul_sum_a"},
@@ -335,7 +335,7 @@ static void with_guests(void **state) {
     printf("count: %lld pieces done by guests\n", (long long)guests_close());
 }
 
-/* Workers side by side, each with its own threads and memory. */
+/* Concurrent workers, each with its own threads and memory. */
 struct worker {
     pthread_t id;
     const struct product *product;

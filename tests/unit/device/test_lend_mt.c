@@ -1,6 +1,6 @@
-/* Guests in the loops of another worker: they come, do every piece once, use their own scratch, go
- * home when they are called, and stay out when their scratch is too small or the loop is not open
- * to them. Nothing here depends on time: who must not come first waits for a flag. */
+/* Guests in the loops of another worker: they join, compute every piece once, use their own scratch
+ * and return on request. They stay out if their scratch is too small or the loop admits no guests.
+ * Flags, not timing, order the threads. */
 #include "device/cpu/cpu.h"
 #include "device/lend.h"
 
@@ -31,10 +31,10 @@ struct pair {
 struct loop {
     struct pair *pair;
     struct sl_device_pool *pool;
-    bool closed; /* sl_device_pool_run: not to be joined */
+    bool closed; /* uses sl_device_pool_run: admits no guests */
     int64_t need;
     atomic_int done[PIECES], all, by_guests;
-    atomic_bool begun, go; /* the host is in its first piece; it may finish it */
+    atomic_bool begun, go; /* the host has begun its first piece; it may finish it */
 };
 
 static struct sl_device *open_device(struct sl_device_lend *lend, int threads) {
@@ -64,7 +64,7 @@ static void close_pair(struct pair *p) {
     free(p->guest_scratch);
 }
 
-/* The host stays in its first piece until it may go: who does the others is no question. */
+/* The host stays in its first piece until `go`, so guests compute the others. */
 static void body(void *ctx, int thread, int threads) {
     struct loop *l = ctx;
     char *scratch = sl_device_pool_scratch(l->pool, l->pair->host_scratch, l->need, thread);
@@ -78,7 +78,7 @@ static void body(void *ctx, int thread, int threads) {
             sched_yield();
             atomic_fetch_add(&l->by_guests, 1);
         }
-        for (int64_t b = 0; b < l->need; b++) /* nobody else wrote here */
+        for (int64_t b = 0; b < l->need; b++) /* no other thread wrote here */
             if (scratch[b] != (char)i)
                 return;
         atomic_fetch_add(&l->done[i], 1);
@@ -123,7 +123,7 @@ static bool when_one_is_done(void *ctx) {
     return atomic_load(&l->by_guests) > 0;
 }
 
-/* The host has begun one piece; guests do all others, each thread with scratch of its own. */
+/* The host has begun one piece; guests compute all others, each thread with its own scratch. */
 static void guests_do_the_rest(void **state) {
     (void)state;
     struct pair p;
@@ -133,8 +133,8 @@ static void guests_do_the_rest(void **state) {
         begin(&l, &p, STEP, false);
         while (atomic_load(&l.all) < PIECES - 1)
             sl_device_lend_work(p.guest, never, NULL);
-        assert_false(
-            sl_device_lend_work(p.guest, never, NULL)); /* who finds nothing shuts the door */
+        assert_false(sl_device_lend_work(p.guest, never,
+                                         NULL)); /* a guest that finds no piece shuts the door */
         end(&l);
         assert_int_equal(atomic_load(&l.by_guests), PIECES - 1);
         assert_int_equal(sl_device_lend_count(p.lend), round * (PIECES - 1));
@@ -143,7 +143,7 @@ static void guests_do_the_rest(void **state) {
     close_pair(&p);
 }
 
-/* Called back after its first piece: it does that one and no other. */
+/* Called back after its first piece: the guest computes only that one. */
 static void guests_go_home(void **state) {
     (void)state;
     struct pair p;
@@ -152,7 +152,8 @@ static void guests_go_home(void **state) {
     begin(&l, &p, STEP, false);
     assert_true(sl_device_lend_work(p.guest, when_one_is_done, &l));
     assert_int_equal(atomic_load(&l.by_guests), 1);
-    assert_true(sl_device_lend_work(p.guest, when_one_is_done, &l)); /* came, and left at once */
+    assert_true(
+        sl_device_lend_work(p.guest, when_one_is_done, &l)); /* joined and left after one piece */
     assert_int_equal(atomic_load(&l.by_guests), 1);
     end(&l);
     assert_int_equal(sl_device_lend_count(p.lend), 1);
@@ -185,8 +186,8 @@ static void not_every_loop_is_open(void **state) {
     close_pair(&p);
 }
 
-/* Two workers that take turns at being busy, with loops so short that doors open and shut all the
- * time: every piece is still done once. */
+/* Two workers alternate between busy and idle, with loops so short that doors open and shut
+ * constantly: every piece is computed once. */
 struct player {
     struct sl_device *device;
     struct sl_device_pool *pool;

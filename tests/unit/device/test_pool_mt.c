@@ -1,4 +1,5 @@
-/* The pool: every piece is done once, ranges first, and nobody waits for a slow thread's pieces. */
+/* The pool: every piece is computed once, own ranges first; other threads take the pieces of a slow
+ * one. */
 #include "device/cpu/cpu.h"
 
 #include <sched.h>
@@ -64,7 +65,7 @@ static void parts_make_the_whole(void **state) {
     }
 }
 
-/* Thread 0 is stuck in its first piece until all others are done: only another can do them. */
+/* Thread 0 stays in its first piece until all others are done, so other threads must take them. */
 static void get_stuck(void *ctx, int thread, int threads) {
     struct job *job = ctx;
     (void)threads;
