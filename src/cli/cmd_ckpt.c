@@ -199,9 +199,9 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--step", "N", "this step (default: the latest; verify: all)", false},
-    {"--state", NULL, "convert: optimizer state and older weight versions too", false},
-    {"-o", "FILE", "convert: the safetensors file to write, '-' for standard output", false},
+    {"--step", "N", "step (default: the latest; verify: all)", false},
+    {"--state", NULL, "convert: also optimizer state and older weight versions", false},
+    {"-o", "FILE", "convert: safetensors file to write, '-' for standard output", false},
     {0},
 };
 

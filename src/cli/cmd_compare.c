@@ -79,7 +79,7 @@ out:
 }
 
 static const struct sl_option options[] = {
-    {"--step", "N", "step of both [the latest of each]", false},
+    {"--step", "N", "step of both (default: the latest of each)", false},
     {"--weights", NULL, "skip optimizer state and older weight versions", false},
     {0},
 };

@@ -1,4 +1,4 @@
-/* sluice completion: the scripts that teach shells our words, and the words. */
+/* sluice completion: print completion scripts of shells, and candidates for a command line. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/complete.h"
@@ -28,7 +28,7 @@ static sl_err put_script(struct sl_text *text, const char *shell) {
     return sl_fail(SL_ERR_USAGE, "completion: '%s' is none of bash, fish, zsh, words", shell);
 }
 
-/* Lines of "word<tab>what" as a list. */
+/* Converts lines of "word<tab>description" to JSON. */
 static void words_json(const struct sl_text *lines, struct sl_arena *arena,
                        struct sl_json_out *json) {
     sl_json_open(json, '[');

@@ -113,8 +113,8 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--quick", NULL, "start no other program: no ranks are tried, no compilers", false},
-    {"--models", "DIR", "look for models by name here first", false},
+    {"--quick", NULL, "start no other program: skip ranks and compilers", false},
+    {"--models", "DIR", "first directory to search for models by name", false},
     {0},
 };
 

@@ -1,4 +1,4 @@
-/* sluice export: a plan in the words of another system. */
+/* sluice export: write a plan in the format of another system. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/model_file.h"
@@ -23,7 +23,7 @@ static sl_err read_plan(const char *path, struct job *job) {
     return err;
 }
 
-/* The model that the plan names, unless --model says where it is. */
+/* Opens the model named by the plan, or --model. */
 static sl_err open_graph(const struct sl_args *args, struct job *job) {
     const struct sl_plan *plan = job->what.plan;
     const char *model = sl_args_text(args, "--model", plan->model);
@@ -98,12 +98,12 @@ static sl_err run(const struct sl_args *args) {
 
 static const struct sl_option options[] = {
     {"--to", "TARGET", "csv, dot, json, megatron or torchtitan", false},
-    {"-o", "FILE", "default standard output", false},
-    {"--model", "MODEL", "the model, when its name is not enough to find it", false},
+    {"-o", "FILE", "output file (default: standard output)", false},
+    {"--model", "MODEL", "model, if the name in the plan does not find it", false},
     SL_MODEL_OPTIONS,
-    {"--schedule", "S", "csv: instead of the plan's", false},
-    {"--batch", "B", "csv: instead of the plan's", false},
-    {"--comms", NULL, "csv: with sends and receives", false},
+    {"--schedule", "S", "csv: schedule (default: the plan's)", false},
+    {"--batch", "B", "csv: batch (default: the plan's)", false},
+    {"--comms", NULL, "csv: include sends and receives", false},
     {0},
 };
 

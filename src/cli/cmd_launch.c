@@ -58,11 +58,11 @@ static sl_err run(const struct sl_args *args) {
 
 static const struct sl_option options[] = {
     {"-n", "N", "number of ranks (processes)", false},
-    {"--restarts", "R", "max restarts after a lost rank [0]", false},
-    {"--hosts", "A,B=ADDR", "distribute the ranks over these hosts [this host]", false},
-    {"--agent", "COMMAND", "command that starts a command on a host [ssh]", false},
+    {"--restarts", "R", "max restarts after a lost rank (default 0)", false},
+    {"--hosts", "A,B=ADDR", "distribute the ranks over these hosts (default: this host)", false},
+    {"--agent", "COMMAND", "command that starts a command on a host (default ssh)", false},
     {"--probe", "HOST:PORT", "only test by the exit status whether HOST answers", false},
-    {"--program", "PATH", "program to start [sluice]", false},
+    {"--program", "PATH", "program to start (default sluice)", false},
     {0},
 };
 

@@ -1,4 +1,4 @@
-/* sluice list: what there is. A new kind is a function and a row of the table at the end. */
+/* sluice list: print the rows of a registry. A kind is a function and a row of the table below. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/list.h"
@@ -20,7 +20,7 @@
 
 /* ---- kinds ---- */
 
-/* A model that does not read is listed with its error: the others are still worth seeing. */
+/* A model that cannot be read is listed with its error. */
 static sl_err fill_models(const struct sl_args *args, struct sl_listing *list) {
     struct sl_job_model_names names = sl_cli_model_names(args, &list->arena);
     for (int i = 0; i < names.count; i++) {
@@ -264,7 +264,7 @@ out:
 }
 
 static const struct sl_option options[] = {
-    {"--models", "DIR", "look for models by name here first", false},
+    {"--models", "DIR", "first directory to search for models by name", false},
     {0},
 };
 

@@ -1,4 +1,4 @@
-/* sluice machine: what there is, what one looks like, whether a file is right, this computer. */
+/* sluice machine: list, show, check and discover machines to plan for. */
 #include "base/json.h"
 #include "cli/command.h"
 #include "job/work.h"
@@ -81,7 +81,7 @@ static void machine_json(struct sl_text *text, const struct sl_machine *m) {
     sl_json_put_int(&json, "devices", m->device_count);
     sl_json_put_int(&json, "hosts", m->hosts_in_all);
     kinds_json(&json, m);
-    sl_json_key(&json, "levels"); /* inside a host, then outwards */
+    sl_json_key(&json, "levels"); /* innermost first */
     sl_json_open(&json, '[');
     for (int l = -1; l < m->level_count; l++) {
         const struct sl_link *link = &m->links[l < 0 ? m->hosts[0].link : m->levels[l].link];
@@ -105,7 +105,7 @@ static const char *verb_name(const void *ctx, int i) {
     return verbs[i];
 }
 
-/* Cores, or the devices that --device names. */
+/* The cores of this host, or the devices of --device. */
 static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                        const struct sl_machine **out) {
     const char *name = sl_args_text(args, "--device", "cpu");
@@ -115,7 +115,7 @@ static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                                     : sl_profile_machine_devices(arena, row, out);
 }
 
-/* What else there is to plan for. */
+/* Other devices of this host. */
 static void put_others(struct sl_text *text, struct sl_arena *arena) {
     for (int i = 0; sl_device_rows[i]; i++) {
         const char *here = sl_profile_devices_text(arena, sl_device_rows[i]);
@@ -181,9 +181,9 @@ out:
 }
 
 static const struct sl_option options[] = {
-    {"--text", NULL, "the machine as a .machine file", false},
+    {"--text", NULL, "print the .machine file", false},
     {"-o", "FILE", "write the .machine file", false},
-    {"--device", "D", "discover: cpu (default, cores), or cuda: the GPUs", false},
+    {"--device", "D", "discover: cpu (default) for cores, cuda for GPUs", false},
     {0},
 };
 

@@ -1,4 +1,4 @@
-/* sluice man: manual pages, one or all. */
+/* sluice man: print one manual page, or write all. */
 #include "base/json.h"
 #include "cli/man_page.h"
 
@@ -47,7 +47,7 @@ static sl_err write_all(const struct sl_args *args, const char *folder) {
     return sl_args_has(args, "--json") ? sl_cli_print_written(args, "-o") : SL_OK;
 }
 
-/* ---- the tables themselves ---- */
+/* ---- JSON ---- */
 
 static void options_json(struct sl_json_out *json, const struct sl_option *options) {
     for (; options->name; options++) {

@@ -1,4 +1,4 @@
-/* sluice model: check a model and say what it is. */
+/* sluice model: check a model and print its report. */
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "report/model.h"
@@ -35,9 +35,9 @@ out:
 
 static const struct sl_option options[] = {
     SL_MODEL_OPTIONS,
-    {"--print", NULL, "write the model back, one op a line, with every shape", false},
-    {"--dot", NULL, "draw it for Graphviz", false},
-    {"--eval", NULL, "as it is evaluated: no dropout, running statistics", false},
+    {"--print", NULL, "print the model, one op per line, with all shapes", false},
+    {"--dot", NULL, "print a graph for Graphviz", false},
+    {"--eval", NULL, "the model in evaluation: no dropout, running statistics", false},
     {0},
 };
 

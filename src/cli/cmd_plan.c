@@ -151,30 +151,32 @@ static sl_err run(const struct sl_args *args) {
 static const struct sl_option options[] = {
     SL_MODEL_OPTIONS,
     {"--machine", "X", "name, file, 'here' or 2x4:mem=16G,... (default here)", false},
-    {"--cost", "X.cost", "measured times (sluice profile); else a roofline estimate", false},
+    {"--cost", "X.cost", "measured times of 'sluice profile' (default: roofline estimate)", false},
     {"--planner", "P", "see 'sluice list planners' (default sluice)", false},
-    {"--schedule", "S", "default auto: the best synchronous one", false},
+    {"--schedule", "S", "schedule (default auto: the best synchronous one)", false},
     {"--staleness-cost", "S=X,...", "try schedule S, which needs X times the tokens: 2bw=1.2",
      false},
     {"--batch", "B", "samples per optimizer step (default 64)", false},
-    {"--micro", "N", "micro-batches per batch; models: default the best number", false},
-    {"--devices", "K", "use the first K devices of the machine", false},
-    {"--memory", "M", "per device, instead of the machine's: 8GiB", false},
-    {"--dtype", "D", "fp32, fp16 or bf16 products (default fp32)", false},
-    {"--optimizer", "O", "for its state (default adamw)", false},
+    {"--micro", "N", "micro-batches per batch (default: the best number; imported: the file's)",
+     false},
+    {"--devices", "K", "use the first K devices (default: all)", false},
+    {"--memory", "M", "memory per device, e.g. 8GiB (default: the machine's)", false},
+    {"--dtype", "D", "type of products: fp32, fp16 or bf16 (default fp32)", false},
+    {"--optimizer", "O", "optimizer whose state must fit (default adamw)", false},
     {"--straight", NULL, "no replicas", false},
-    {"--recompute", "R", "auto (default), none or all: which stages recompute", false},
+    {"--recompute", "R", "stages that recompute: auto, none or all (default auto)", false},
     {"--whole-layers", NULL, "cut between repeated blocks only", false},
-    {"--time-limit", "S", "seconds; then the best plan so far", false},
-    {"--threads", "T", "of the search (default all cores)", false},
+    {"--time-limit", "S", "stop after S seconds with the best plan so far", false},
+    {"--threads", "T", "threads of the search (default: all cores)", false},
     {"-o", "X.plan", "write the plan", false},
-    {"--cost-model", "M", "imported: piper, dnn-partitioning or pipedream", false},
+    {"--cost-model", "M", "imported: format, e.g. piper (default: guessed)", false},
     {"--levels", "A,B", "imported: devices per host, hosts, ... (pipedream)", false},
-    {"--bandwidth", "BW", "imported: per level: 25GiB/s or 100GB/s,10Gb/s", false},
-    {"--cpus", "C", "imported: CPU cores that may take a stage (dnn-partitioning)", false},
+    {"--bandwidth", "BW", "imported: bandwidth of each level: 25GiB/s or 100GB/s,10Gb/s", false},
+    {"--cpus", "C", "imported: CPU cores that may hold a stage (dnn-partitioning)", false},
     {"--all-devices", NULL, "imported: no device may stay idle (pipedream)", false},
-    {"--non-contiguous", NULL, "imported: a device may take any set (dnn-partitioning)", false},
-    {"--free-links", NULL, "imported: activations travel for nothing (pipedream's default)", false},
+    {"--non-contiguous", NULL, "imported: a device may hold any set of layers (dnn-partitioning)",
+     false},
+    {"--free-links", NULL, "imported: sending activations is free (PipeDream's default)", false},
     {0},
 };
 
@@ -185,9 +187,10 @@ const struct sl_command sl_cli_cmd_plan = {
                 "[--bandwidth BW] [--micro N]",
     .brief = "cut a model into stages for a machine",
     .detail =
-        "The result is played by the simulator and fits by the verifier's bytes. FILE is an input\n"
-        "of Piper, dnn-partitioning or PipeDream and is planned under that program's own cost\n"
-        "model; what the file says about the machine holds unless an option says otherwise.\n\n"
+        "The plan is simulated and fits into memory by the verifier's byte counts. FILE is an\n"
+        "input of Piper, dnn-partitioning or PipeDream; it is planned under the cost model of "
+        "that\n"
+        "program. Options override the machine described in the file.\n\n"
         "  sluice plan gpt-2.2b --machine p3.16xlarge --dtype fp16 --batch 64 --schedule 2bw\n"
         "  sluice plan gpt-nano --machine laptop --batch 16 --straight -o nano.plan\n"
         "  sluice plan bert32a100.json --devices 64 --memory 8GiB --bandwidth 25GiB/s "

@@ -1,4 +1,4 @@
-/* sluice profile: where the time of a training step goes, kernel by kernel. */
+/* sluice profile: measure kernels of a training step, or the costs for the planner. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -108,7 +108,7 @@ struct measuring {
     int64_t start_ns;
 };
 
-/* Sizes take as long as they are large. */
+/* The time of a size is proportional to it. */
 static void show_progress(void *ctx, int done, int all) {
     const struct measuring *m = ctx;
     const struct sl_profile_spec *spec = &m->spec;
@@ -172,7 +172,7 @@ static void cost_json(struct sl_text *text, const struct sl_cost *cost) {
     sl_text_put(text, "\n");
 }
 
-/* -o X.cost: every unit at every size, with all workers busy. */
+/* -o X.cost: measures every unit at every size, with all workers busy. */
 static sl_err run_cost(const struct sl_args *args, const char *path) {
     struct sl_job job;
     struct sl_job_host host = {0};
@@ -231,13 +231,13 @@ static sl_err run(const struct sl_args *args) {
 
 static const struct sl_option options[] = {
     SL_RUN_OPTIONS,
-    {"--ops", NULL, "a table of kernels (the default without -o)", false},
+    {"--ops", NULL, "print a table of kernels (default without -o)", false},
     {"--rounds", "N", "micro-batches to measure (default 3; with -o 9)", false},
-    {"--seconds", "S", "more of them for -o, until so much time has passed (default 0)", false},
-    {"-o", "X.cost", "measure every unit for 'sluice plan --cost'; - is standard output", false},
-    {"--micro-batch", "1,2,...", "sizes to measure for -o (default 1,2,4,8)", false},
-    {"--busy", "N", "workers that compute at the same time, for -o (default 1)", false},
-    {"--optimizer", "O", "whose step is measured for -o (default adamw)", false},
+    {"--seconds", "S", "with -o: measure for at least S seconds (default 0)", false},
+    {"-o", "X.cost", "measure every unit for 'sluice plan --cost'; '-': standard output", false},
+    {"--micro-batch", "1,2,...", "with -o: micro-batch sizes (default 1,2,4,8)", false},
+    {"--busy", "N", "with -o: workers that compute at the same time (default 1)", false},
+    {"--optimizer", "O", "with -o: optimizer to measure (default adamw)", false},
     {0},
 };
 

@@ -1,8 +1,8 @@
 /* sluice report: draw timelines, or the page of a run directory. */
 #include "cli/command.h"
-#include "cli/run_report.h"
 #include "cli/sched_args.h"
 #include "cli/terminal.h"
+#include "job/run_page.h"
 
 static bool is_run(struct sl_arena *arena, const char *path) {
     return sl_file_exists(sl_arena_printf(arena, "%s/log.jsonl", path));
@@ -23,6 +23,21 @@ static sl_err add(const struct sl_args *args, const char *path, const char *sche
     return SL_OK;
 }
 
+static sl_err draw_run(const struct sl_args *args, const char *path) {
+    struct sl_text text = {0};
+    const char *to;
+    sl_err err = SL_OK;
+    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
+        if (!sl_cli_ends(to, ".html"))
+            return sl_fail(SL_ERR_USAGE, "%s: the report of a run is a page, X.html", to);
+    SL_TRY_OUT(sl_job_run_page(path, sl_args_has(args, "--ops"), &text));
+    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
+        SL_TRY_OUT(sl_file_write(to, text.at, text.length));
+out:
+    sl_text_free(&text);
+    return err;
+}
+
 static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     struct sl_picture pictures[SL_REPORT_MAX];
     const char *against = sl_args_text(args, "--against", NULL), *to;
@@ -32,7 +47,7 @@ static sl_err run_in(const struct sl_args *args, struct sl_arena *arena) {
     if (against && files > 1)
         return sl_fail(SL_ERR_USAGE, "report: --against or a second file, not both");
     if (files == 1 && !against && is_run(arena, args->positional[0]))
-        return sl_cli_run_report(args, arena);
+        return draw_run(args, args->positional[0]);
     for (int i = 0; i < (files ? files : 1); i++)
         SL_TRY(add(args, files ? args->positional[i] : NULL, NULL, arena, &pictures[count++]));
     if (against)
@@ -68,8 +83,8 @@ const struct sl_command sl_cli_cmd_report = {
         (const struct sl_option[]){
             SL_SCHED_OPTIONS,
             SL_SIM_OPTIONS,
-            {"--against", "S", "a second schedule on the same plan, to compare", false},
-            {"--ops", NULL, "of a run: also measure its kernels, here and now", false},
+            {"--against", "S", "second schedule of the same plan, to compare", false},
+            {"--ops", NULL, "of a run: also measure its kernels on this host", false},
             {"-o", "FILE", "X.html, X.svg, X.trace.json or X.txt", true},
             {0}},
     .min_args = 0,

@@ -1,4 +1,4 @@
-/* sluice sched: build a schedule, lower and verify it, say what it needs, write it. */
+/* sluice sched: build, verify and write a schedule; print the needs of each stage. */
 #include "cli/command.h"
 #include "cli/sched_args.h"
 #include "cli/terminal.h"
@@ -76,9 +76,9 @@ const struct sl_command sl_cli_cmd_sched = {
     .options =
         (const struct sl_option[]){
             SL_SCHED_OPTIONS,
-            {"-o", "FILE", "write X.sched, or X.csv for PyTorch; - is standard output", false},
-            {"--comms", NULL, "X.csv with sends and receives", false},
-            {"--passes", NULL, "write the passes only", false},
+            {"-o", "FILE", "write X.sched, or X.csv for PyTorch; '-': standard output", false},
+            {"--comms", NULL, "X.csv: include sends and receives", false},
+            {"--passes", NULL, "write only the passes, not lowered", false},
             {0}},
     .min_args = 0,
     .max_args = 1,

@@ -37,7 +37,7 @@ static sl_err parse_sets(const struct sl_args *args, struct sl_arena *arena,
     return SL_OK;
 }
 
-/* X.study without its ending, in the working directory. */
+/* The name of the study file without directory and ending. */
 static const char *default_out(struct sl_arena *arena, const char *file) {
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
     const char *dot = strrchr(name, '.');
@@ -164,8 +164,8 @@ static sl_err run(const struct sl_args *args) {
 }
 
 static const struct sl_option options[] = {
-    {"--out", "DIR", "directory of runs, table and page [the file's name]", false},
-    {"--jobs", "J", "runs at a time [one per core]", false},
+    {"--out", "DIR", "directory of runs, table and page (default: the file's name)", false},
+    {"--jobs", "J", "runs at a time (default: one per core)", false},
     {"--seeds", "N", "only the first N seeds", false},
     {"--tasks", "T,U", "only these tasks", false},
     {"--part", "X", "factor on all steps, to try a study", false},

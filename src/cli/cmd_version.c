@@ -1,4 +1,4 @@
-/* sluice version: the version, and what this build can do. */
+/* sluice version: print the version and the features of this build. */
 #include "cli/command.h"
 
 #include "base/json.h"

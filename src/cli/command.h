@@ -1,4 +1,4 @@
-/* A command is one row: what it is called, its options, and the function that runs it. */
+/* A command: a row with name, help texts, options and the function that runs it. */
 #ifndef SL_CLI_COMMAND_H
 #define SL_CLI_COMMAND_H
 

@@ -1,4 +1,4 @@
-/* What may come next on a command line. */
+/* Completion candidates of a command line. */
 #include "cli/complete.h"
 
 #include "cli/command.h"
@@ -11,12 +11,12 @@ struct completion {
     const struct sl_args *args;
     const char *const *words;
     int count;
-    const char *typed;  /* what candidates begin with */
-    const char *before; /* "--schedule=" when it stands in the same word, else "" */
+    const char *typed;  /* prefix of the candidates */
+    const char *before; /* "--schedule=" if it is part of the same word, else "" */
     struct sl_text *out;
 };
 
-/* Where the values of options come from: kinds of `sluice list`. */
+/* Options whose values are a kind of `sluice list`. */
 static const struct {
     const char *option, *kind;
 } sources[] = {
@@ -47,7 +47,7 @@ static sl_err offer_kind(const struct completion *c, const char *name) {
     return err;
 }
 
-/* "all|stage": these words. */
+/* Offers the words of "global|stage". */
 static void offer_choice(const struct completion *c, const char *choice, const char *brief) {
     while (*choice) {
         char word[64];
@@ -105,7 +105,7 @@ static void offer_options(const struct completion *c, const struct sl_command *c
                 offer(c, o->name, o->help);
 }
 
-/* Arguments before the last word that are no options and no values of them; *last is the last. */
+/* Counts the positional arguments before the last word; *last is the last of them. */
 static int count_arguments(const struct completion *c, const struct sl_command *command,
                            const char **last) {
     int count = 0;
@@ -122,7 +122,7 @@ static int count_arguments(const struct completion *c, const struct sl_command *
     return count;
 }
 
-/* "ls | show MACHINE | check FILE": the first word of each alternative. */
+/* Offers the first word of each alternative of "ls | show MACHINE | check FILE". */
 static void offer_verbs(const struct completion *c, const char *synopsis) {
     while (*synopsis >= 'a' && *synopsis <= 'z') {
         char verb[32];
@@ -152,7 +152,7 @@ static sl_err offer_kinds(const struct completion *c) {
     return SL_OK;
 }
 
-/* Names only: reading all models takes longer than a person waits for a key. */
+/* Names only: reading all models would delay the prompt. */
 static sl_err offer_models(const struct completion *c) {
     struct sl_arena arena = {0};
     struct sl_job_model_names names = sl_cli_model_names(c->args, &arena);
@@ -168,7 +168,7 @@ static sl_err offer_shells(const struct completion *c) {
     return SL_OK;
 }
 
-/* What the first argument may be, by how the synopsis calls it; anything else is a file. */
+/* Candidates for the first argument, by its name in the synopsis; others are files. */
 static const struct {
     const char *word;
     sl_err (*offer)(const struct completion *c);
@@ -201,7 +201,7 @@ static const struct sl_command *find_command(const char *name) {
     return NULL;
 }
 
-/* The option whose value is being typed: "--x VALUE", "--x=VALUE", and "--x = VALUE" as bash cuts
+/* The option whose value is being typed: "--x VALUE", "--x=VALUE", or "--x = VALUE" as bash splits
  * words. NULL: none. */
 static const struct sl_option *typed_option(struct completion *c,
                                             const struct sl_command *command) {

@@ -1,12 +1,11 @@
-/* What may come next on a command line, from the same tables as the help; the shells' completion
- * scripts ask for it. */
+/* Completion candidates of a command line, from the tables that also make the help. */
 #ifndef SL_CLI_COMPLETE_H
 #define SL_CLI_COMPLETE_H
 
 #include "base/opt.h"
 
-/* `words` are what stands after "sluice"; the last one, maybe empty, is being typed. A line
- * "word<TAB>what it is" for each that fits; a line ":files" where file names fit too. */
+/* `words` follow "sluice"; the last one, perhaps empty, is being typed. Appends a line
+ * "word<TAB>description" per candidate, and a line ":files" if file names fit too. */
 SL_MUST_CHECK sl_err sl_cli_complete(const struct sl_args *args, const char *const *words,
                                      int count, struct sl_text *out);
 

@@ -1,4 +1,4 @@
-/* What `sluice list KIND` can list: a row per kind in cmd_list.c, filled by one function. */
+/* Kinds of `sluice list KIND`: a row per kind in cmd_list.c, with a function that lists it. */
 #ifndef SL_CLI_LIST_H
 #define SL_CLI_LIST_H
 
@@ -10,7 +10,7 @@ struct sl_list_row {
 };
 
 struct sl_listing {
-    struct sl_arena arena; /* for what the rows point to */
+    struct sl_arena arena; /* of the texts of the rows */
     SL_VEC(struct sl_list_row) rows;
 };
 

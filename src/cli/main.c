@@ -59,7 +59,7 @@ static void put_overview(struct sl_text *text) {
     for (int i = 0; i < command_count(); i++)
         sl_text_printf(text, "  %-10s %s\n", sl_cli_commands[i]->name, sl_cli_commands[i]->brief);
     sl_text_put(text, "\n'sluice COMMAND --help' shows the options of a command.\n"
-                      "exit status: 0 ok, 1 a check said no, 2 usage, 3 input, 4 system, "
+                      "exit status: 0 ok, 1 refused, 2 usage, 3 input, 4 system, "
                       "5 a peer failed\n");
 }
 
@@ -140,13 +140,13 @@ static sl_err dispatch(int argc, char **argv) {
     for (int i = 0; i < command_count(); i++)
         if (strcmp(sl_cli_commands[i]->name, name) == 0)
             return run_command(sl_cli_commands[i], argc - 2, argv + 2);
-    const char *near = sl_nearest(name, command_count(), command_name, NULL);
-    if (near)
-        return sl_fail(SL_ERR_USAGE, "unknown command '%s'; did you mean '%s'?", name, near);
+    const char *nearest = sl_nearest(name, command_count(), command_name, NULL);
+    if (nearest)
+        return sl_fail(SL_ERR_USAGE, "unknown command '%s'; did you mean '%s'?", name, nearest);
     return sl_fail(SL_ERR_USAGE, "unknown command '%s'; 'sluice --help' lists them", name);
 }
 
-/* Runs what atexit holds: other ranks learn of it. */
+/* exit() runs the atexit handlers, which tell the other ranks. */
 static void on_out_of_memory(size_t size_bytes) {
     (void)size_bytes;
     fprintf(stderr, "sluice: %s\n", sl_err_message());
@@ -154,7 +154,7 @@ static void on_out_of_memory(size_t size_bytes) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f is an error, not the end */
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows beyond ulimit -f is an error, not a signal */
     sl_set_out_of_memory(on_out_of_memory);
     sl_err err = dispatch(argc, argv);
     if (err != SL_OK && *sl_err_message()) /* empty: already printed */

@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Backslashes and hyphens as themselves; no line may start with a dot or a quote. */
+/* Escapes backslashes, hyphens, and dots and quotes at the start of a line. */
 static void put_roff(struct sl_text *out, const char *text, size_t length) {
     bool start = true;
     for (size_t i = 0; i < length; i++) {
@@ -24,7 +24,7 @@ static void put_roff(struct sl_text *out, const char *text, size_t length) {
 
 static void put_text(struct sl_text *out, const char *text) { put_roff(out, text, strlen(text)); }
 
-/* Paragraphs; lines that begin with a blank are shown as they are. */
+/* Paragraphs; lines that begin with a blank are examples. */
 static void put_paragraphs(struct sl_text *out, const char *text) {
     bool example = false;
     while (*text) {
@@ -76,7 +76,7 @@ static void put_title(struct sl_text *out, const char *command, const char *brie
 
 static void put_status(struct sl_text *out) {
     static const char *const meaning[] = {"done",
-                                          "a check said no: does not verify, does not fit, differs",
+                                          "refused: does not verify, does not fit, differs",
                                           "usage",
                                           "input that cannot be read",
                                           "the system: memory, files, devices",
@@ -86,7 +86,7 @@ static void put_status(struct sl_text *out) {
         sl_text_printf(out, ".TP\n%d\n%s\n", i, meaning[i]);
 }
 
-/* A line of the synopsis per way to call it. */
+/* One line per form of the synopsis. */
 static void put_synopsis(struct sl_text *out, const struct sl_command *command) {
     const char *at = command->synopsis;
     do {
@@ -124,10 +124,10 @@ void sl_cli_man_command(struct sl_text *out, const struct sl_command *command) {
 static const struct {
     const char *name, *what;
 } variables[] = {
-    {"NO_COLOR", "no colours, whatever the terminal can do"},
+    {"NO_COLOR", "disables colours"},
     {"SLUICE_ISA", "use no better instruction set than this one (amx, avx512, avx2, any), so that "
                    "machines of different kinds give the same bits"},
-    {"SLUICE_MODELS", "directory where models by name are looked for first"},
+    {"SLUICE_MODELS", "first directory to search for models by name"},
 };
 
 void sl_cli_man_overview(struct sl_text *out) {

@@ -1,4 +1,4 @@
-/* Manual pages in the man macros, from the tables that also make the help. */
+/* Manual pages (man macros) from the tables that also make the help. */
 #ifndef SL_CLI_MAN_PAGE_H
 #define SL_CLI_MAN_PAGE_H
 

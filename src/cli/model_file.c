@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef SL_MODELS_SRC_DIR /* set in a build tree, so that it runs without being installed */
+#ifndef SL_MODELS_SRC_DIR /* set in a build tree, to run without installing */
 #define SL_MODELS_SRC_DIR NULL
 #endif
 
-/* Beside the executable: PREFIX/bin/sluice -> PREFIX/share/sluice/models. */
+/* Installed models: PREFIX/bin/sluice -> PREFIX/share/sluice/models. */
 static const char *installed_dir(struct sl_arena *arena) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);

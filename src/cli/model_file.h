@@ -1,17 +1,17 @@
-/* Finding and reading a MODEL argument: a name of the library or a path, with --set. */
+/* The MODEL argument: a name of the library or a path, with --set. */
 #ifndef SL_CLI_MODEL_FILE_H
 #define SL_CLI_MODEL_FILE_H
 
 #include "base/opt.h"
 #include "job/model.h"
 
-/* Rows that every command with a MODEL has: --set, --models. */
+/* Options of every command with a MODEL. */
 #define SL_MODEL_OPTIONS                                                                           \
     {"--set", "K=V,...", "override sizes of the model", true}, {                                   \
-        "--models", "DIR", "look for models by name here first", false                             \
+        "--models", "DIR", "first directory to search for models by name", false                   \
     }
 
-/* Where models by name are looked for, in order; NULL-terminated, in the arena. */
+/* Directories to search for models by name, in order; in the arena, ends with NULL. */
 const char **sl_cli_model_dirs(const struct sl_args *args, struct sl_arena *arena);
 
 /* Names of all models in the first directory that has any, sorted. */

@@ -1,6 +1,7 @@
 /* From options to requests for a schedule or a simulation. */
 #include "cli/sched_args.h"
 
+#include "base/log.h"
 #include "cli/terminal.h"
 
 sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
@@ -10,7 +11,11 @@ sl_err sl_cli_sched_request(const struct sl_args *args, const char *path,
                                          .schedule = sl_args_text(args, "--schedule", NULL),
                                          .policy = sl_args_text(args, "--policy", NULL),
                                          .costs = sl_args_text(args, "--costs", NULL),
-                                         .global_step = sl_args_has(args, "--together")};
+                                         .global_step = sl_args_has(args, "--global-step")};
+    if (sl_args_has(args, "--together")) {
+        sl_log_note("--together is now called --global-step");
+        out->global_step = true;
+    }
     SL_TRY(sl_args_int(args, "--chain", 1, SL_STAGE_MAX, &out->chain));
     if ((path != NULL) + (out->chain > 0) + (out->dag != NULL) != 1)
         return sl_fail(SL_ERR_USAGE, "%s: give one of X.plan, --chain N and --dag EDGES",

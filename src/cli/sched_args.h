@@ -9,25 +9,26 @@
 #define SL_SCHED_OPTIONS                                                                           \
     {"--chain", "N", "N stages in a row", false},                                                  \
         {"--dag", "EDGES", "a graph of stages: 'a>b,a>c,b>d,c>d'", false},                         \
-        {"--schedule", "S", "which one; see 'sluice list schedules'", false},                      \
+        {"--schedule", "S", "schedule; see 'sluice list schedules'", false},                       \
         {"--micro", "M", "micro-batches per iteration", false},                                    \
         {"--batch", "B", "samples per iteration, instead of --micro", false},                      \
         {"--last-batch", "B", "samples of the last iteration", false},                             \
-        {"--ranks", "R", "workers; the default is one per stage", false},                          \
+        {"--ranks", "R", "workers (default: one per stage)", false},                               \
         {"--chunks", "V", "stages per worker, instead of --ranks", false},                         \
-        {"--policy", "P", "against staleness; see 'sluice list policies'", false},                 \
-        {"--together", NULL, "asynchronous: one verdict for all stages before a step", false},     \
-        {"--iters", "I", "iterations (optimizer steps); the default is 1", false},                 \
+        {"--policy", "P", "staleness policy; see 'sluice list policies'", false},                  \
+        {"--global-step", NULL, "asynchronous: one global norm and skip decision per step",        \
+         false},                                                                                   \
+        {"--together", NULL, "old name of --global-step", false},                                  \
+        {"--iters", "I", "iterations (optimizer steps, default 1)", false},                        \
         {"--slack", "K", "micro-batches that may wait between stages (default 0)", false},         \
-        {"--group", "K", "k of kfkb and graph; the default is 1", false}, {                        \
+        {"--group", "K", "k of kfkb and graph (default 1)", false}, {                              \
         "--costs", "COSTS", "nanoseconds: 'F=3,I=2,W=2' or per stage 'a:F=3,I=2,W=2;b:F=1'", false \
     }
 
 #define SL_SIM_OPTIONS                                                                             \
     {"--links", "L", "'latency=5us,bandwidth=10Gb/s,duplex=half,sharing=all,receive=early'",       \
      false},                                                                                       \
-        {"--cold", "C", "what a pass takes more after a wait: 'F=40us,B=90us,after=5ms'", false},  \
-    {                                                                                              \
+        {"--cold", "C", "extra time of a pass after a wait: 'F=40us,B=90us,after=5ms'", false}, {  \
         "--send", "MODE", "overlap (default), rendezvous or blocking", false                       \
     }
 

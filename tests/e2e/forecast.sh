@@ -38,7 +38,7 @@ END
     # What it holds is what 'sim' takes, on the schedule as it runs.
     iters=1
     [ "$schedule" != 2bw ] || iters=64
-    "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --together \
+    "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --global-step \
         --slack "$(number slack "$schedule/config.json")" -o x.sched --quiet >/dev/null
     text() { sed -n "s/^ *\"$1\": \"\(.*\)\",*$/\1/p" "$schedule/forecast.json"; }
     "$SLUICE" sim x.sched --costs "$(text costs)" --links "$(text links)" --cold "$(text cold)" --json --quiet >sim.json

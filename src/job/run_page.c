@@ -1,33 +1,33 @@
-/* The page of a run directory: reads what the run left there and, where it was traced, plays its
- * schedule with the pass times it had. */
-#include "cli/run_report.h"
+/* The page of a run directory. If the run was traced, its schedule is simulated with the measured
+ * pass times, and with those of the forecast. */
+#include "job/run_page.h"
 
 #include "base/json.h"
-#include "base/log.h"
-#include "base/vec.h"
-#include "cli/terminal.h"
 #include "graph/model.h"
 #include "job/forecast.h"
 #include "job/op_times.h"
+#include "job/sim.h"
 #include "op/registry.h"
 #include "report/curves.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A run with a timeline longer than this is shown alone. */
+/* Longer timelines are shown without a prediction. */
 static const int64_t passes_max = 2000000;
 
 struct run {
     const char *path;
     struct sl_arena *arena;
+    struct sl_job job; /* of RUN/config.json */
     struct sl_report_run page;
     struct sl_report_pipeline pipeline;
     struct sl_graph *graph;
     struct sl_picture measured, replayed, foretold;
 };
 
-static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
+/* Strings and numbers of config.json, as they are written. */
+static sl_err read_facts(struct sl_json_in *json, struct sl_arena *arena,
                          struct sl_report_run *page) {
     enum { FACTS_MAX = 64 };
     const char *(*facts)[2] = sl_arena_alloc(arena, (int64_t)sizeof *facts * FACTS_MAX);
@@ -48,7 +48,7 @@ static sl_err take_facts(struct sl_json_in *json, struct sl_arena *arena,
     }
 }
 
-/* RUN/name as a whole; the text lives in the arena. */
+/* Reads RUN/name into the arena. */
 static sl_err read_of_run(struct sl_arena *arena, const char *run, const char *name,
                           const char **path, struct sl_str *out) {
     char *text;
@@ -60,18 +60,11 @@ static sl_err read_of_run(struct sl_arena *arena, const char *run, const char *n
     return SL_OK;
 }
 
-static const char *fact(const struct run *r, const char *name, const char *fallback) {
-    for (int i = 0; i < r->page.fact_count; i++)
-        if (strcmp(r->page.facts[i][0], name) == 0)
-            return r->page.facts[i][1];
-    return fallback;
-}
-
 static bool has_file(const struct run *r, const char *name) {
     return sl_file_exists(sl_arena_printf(r->arena, "%s/%s", r->path, name));
 }
 
-/* Steps of the first stage in the picture. */
+/* Optimizer steps of the first stage in the picture. */
 static int64_t iterations_of(const struct sl_picture *picture) {
     int64_t steps = 0;
     for (int l = 0; l < picture->lane_count && steps == 0; l++)
@@ -80,21 +73,23 @@ static int64_t iterations_of(const struct sl_picture *picture) {
     return steps;
 }
 
-/* As the run built it. */
+/* The schedule as the run built it, for `iters` steps. */
 static sl_err build_sched(struct run *r, const struct sl_plan *plan, int64_t iters,
                           const struct sl_sched **out) {
-    struct sl_policy_use *policy = SL_NEW(r->arena, struct sl_policy_use, 1);
-    struct sl_sched_opts opts = {.schedule = fact(r, "schedule", "1f1b"),
-                                 .iters = iters,
-                                 .policy = policy,
-                                 .global_step = strcmp(fact(r, "verdict", "all"), "all") == 0};
-    SL_TRY(sl_optim_policy_parse(fact(r, "policy", "none"), policy));
-    SL_TRY(sl_parse_int(fact(r, "batch", "0"), "batch", &opts.batch));
-    SL_TRY(sl_parse_int(fact(r, "slack", "0"), "slack", &opts.slack));
+    const struct sl_job *job = &r->job;
+    const struct sl_job_sched_request request = {
+        .schedule = *job->schedule ? job->schedule : "1f1b",
+        .policy = job->policy,
+        .batch = job->batch,
+        .iters = iters,
+        .slack = job->slack,
+        .global_step = job->clip_scope == SL_JOB_SCOPE_GLOBAL};
+    struct sl_sched_opts opts;
+    SL_TRY(sl_job_sched_opts(r->arena, &request, plan, &opts));
     return sl_sched_build(r->arena, plan, &opts, out);
 }
 
-/* The same schedule, every pass as long as it was on average, messages for nothing. */
+/* The schedule with the mean pass times of the run; messages take no time. */
 static sl_err replay(struct run *r, const struct sl_plan *plan) {
     int64_t(*dur)[SL_KIND_COUNT] =
         sl_arena_alloc(r->arena, (int64_t)sizeof *dur * plan->stage_count);
@@ -108,8 +103,8 @@ static sl_err replay(struct run *r, const struct sl_plan *plan) {
     return SL_OK;
 }
 
-/* The same schedule with the times that were told before the run. */
-static sl_err foretell(struct run *r) {
+/* The schedule with the times of the forecast. */
+static sl_err play_forecast(struct run *r) {
     const struct sl_forecast *forecast;
     const struct sl_sim *sim;
     const char *path;
@@ -133,7 +128,7 @@ static sl_err foretell(struct run *r) {
     return SL_OK;
 }
 
-/* What the measured timeline is compared with, as long as it is. */
+/* Predictions of the same number of steps as the measured timeline has. */
 static sl_err predict(struct run *r, const struct sl_plan *plan) {
     int64_t iters = iterations_of(&r->measured);
     r->pipeline.measured = &r->measured;
@@ -143,7 +138,7 @@ static sl_err predict(struct run *r, const struct sl_plan *plan) {
         return SL_OK;
     SL_TRY(build_sched(r, plan, iters, &r->pipeline.sched));
     SL_TRY(replay(r, plan));
-    return foretell(r);
+    return play_forecast(r);
 }
 
 static sl_err read_pipeline(struct run *r) {
@@ -165,57 +160,46 @@ static sl_err read_pipeline(struct run *r) {
     return predict(r, plan);
 }
 
-/* With the micro-batches of the run, on synthetic data. */
+/* With the micro-batch size of the run, on synthetic data. */
 static sl_err measure_ops(struct run *r, const char *model) {
     enum { ROUNDS = 3 };
     struct sl_job job;
-    sl_err err = SL_OK;
     sl_job_init(&job);
-    SL_TRY_OUT(sl_job_set(&job, "model", model));
-    SL_TRY_OUT(sl_job_set(&job, "batch", fact(r, "batch", "1")));
-    SL_TRY_OUT(sl_job_set(&job, "micro", fact(r, "micro", "1")));
-    job.batch = (job.batch + job.micro - 1) / job.micro;
-    job.micro = 1;
-    SL_TRY_OUT(sl_job_op_times(&job, &(struct sl_job_host){0}, ROUNDS, r->arena, &r->page.ops,
-                               &r->page.op_count));
-out:
+    sl_err err = sl_job_set(&job, "model", model);
+    job.batch = (r->job.batch + r->job.micro - 1) / r->job.micro;
+    if (err == SL_OK)
+        err = sl_job_op_times(&job, &(struct sl_job_host){0}, ROUNDS, r->arena, &r->page.ops,
+                              &r->page.op_count);
     sl_job_free(&job);
     return err;
 }
 
-static sl_err read_run(const struct sl_args *args, struct run *r) {
+static sl_err read_run(struct run *r, bool measure) {
     struct sl_model_options options = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
     struct sl_json_in json;
     struct sl_str log, config;
     const char *path;
     SL_TRY(read_of_run(r->arena, r->path, "config.json", &path, &config));
     sl_json_read(&json, path, config.at, config.length);
-    SL_TRY(take_facts(&json, r->arena, &r->page));
+    SL_TRY(read_facts(&json, r->arena, &r->page));
+    SL_TRY(sl_job_read_run(&r->job, r->path));
     SL_TRY(read_of_run(r->arena, r->path, "log.jsonl", &path, &log));
     SL_TRY(sl_report_record_read(r->arena, path, log.at, log.length, &r->page.record));
     path = sl_arena_printf(r->arena, "%s/model.model", r->path);
     SL_TRY(sl_graph_model_read_file(path, &options, &r->graph));
     SL_TRY(read_pipeline(r));
-    if (!sl_args_has(args, "--ops"))
-        return SL_OK;
-    return measure_ops(r, path);
+    return measure ? measure_ops(r, path) : SL_OK;
 }
 
-sl_err sl_cli_run_report(const struct sl_args *args, struct sl_arena *arena) {
-    struct run r = {.path = args->positional[0], .arena = arena};
-    struct sl_text text = {0};
-    const char *to;
-    sl_err err = SL_OK;
-    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
-        if (!sl_cli_ends(to, ".html"))
-            return sl_fail(SL_ERR_USAGE, "%s: a run is drawn as a page, X.html", to);
-    r.page.title = r.path;
-    SL_TRY_OUT(read_run(args, &r));
-    sl_report_run_page_put(&r.page, &text);
-    for (int i = 0; (to = sl_args_nth(args, "-o", i)); i++)
-        SL_TRY_OUT(sl_file_write(to, text.at, text.length));
-out:
-    sl_text_free(&text);
+sl_err sl_job_run_page(const char *run, bool measure_kernels, struct sl_text *out) {
+    struct sl_arena arena = {0};
+    struct run r = {.path = run, .arena = &arena, .page.title = run};
+    sl_job_init(&r.job);
+    sl_err err = read_run(&r, measure_kernels);
+    if (err == SL_OK)
+        sl_report_run_page_put(&r.page, out);
+    sl_job_free(&r.job);
     sl_graph_close(r.graph);
+    sl_arena_free(&arena);
     return err;
 }
