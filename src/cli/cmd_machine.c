@@ -108,11 +108,10 @@ static const char *verb_name(const void *ctx, int i) {
 /* The cores of this host, or the devices of --device. */
 static sl_err discover(const struct sl_args *args, struct sl_arena *arena,
                        const struct sl_machine **out) {
-    const char *name = sl_args_text(args, "--device", "cpu");
     const struct sl_device_row *row;
-    SL_TRY(sl_job_device_find(name, &row));
-    return strcmp(name, "cpu") == 0 ? sl_profile_machine_here(arena, out)
-                                    : sl_profile_machine_devices(arena, row, out);
+    SL_TRY(sl_job_device_find(sl_args_text(args, "--device", "cpu"), &row));
+    return row->apart ? sl_profile_machine_devices(arena, row, out)
+                      : sl_profile_machine_here(arena, out);
 }
 
 /* Other devices of this host. */

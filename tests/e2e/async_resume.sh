@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Kills asynchronous training with SIGKILL, in every mode, on a chain and on a graph of stages, both with tied
-# weights and with clipping, and resumes it: the pipeline is drained before each
-# checkpoint, so the last one is that of the undisturbed run with the same checkpoints, bit for bit. What a
-# policy keeps is part of it.
+# Kills asynchronous training with SIGKILL and resumes it, in every mode, on a chain and on a graph of stages,
+# with tied weights and with clipping. The pipeline drains before each checkpoint, so the last checkpoint
+# equals that of an undisturbed run bit for bit, including the state of the policy.
 set -euo pipefail
 kills=1
 [ "${SL_TEST_FULL:-0}" = 1 ] && kills=10
@@ -37,7 +36,7 @@ while read -r shape schedule policy optimizer; do
     for ((i = 0; i < kills; i++)); do
         "$SLUICE" train "${options[@]}" --out "$work/killed" --resume 2>"$work/err" &
         pid=$!
-        # when a checkpoint more than before is there, or it has ended
+        # until there is one more checkpoint, or the run has ended
         before=$(cat "$work/killed/ckpt/latest" 2>/dev/null || true)
         while kill -0 "$pid" 2>/dev/null && [ "$(cat "$work/killed/ckpt/latest" 2>/dev/null || true)" = "$before" ]; do
             :
@@ -73,7 +72,7 @@ graph vsync none momentum
 graph paci none adamw
 graph async spectrain muon
 MODES
-# What a policy keeps is not in the checkpoint of a run without it, and the other way round.
+# A checkpoint without the policy's state cannot be resumed with the policy, and vice versa.
 refused() { # MESSAGE ARGUMENTS...
     local code=0
     "$SLUICE" train "${chain[@]}" --batch 6 --micro 3 --steps 2 --schedule async --optimizer muon --quiet --out "$work/kept" \

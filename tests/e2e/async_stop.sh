@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An asynchronous run writes its log while the pipeline is full; a first Ctrl-C drains it, saves and ends with 0,
-# long before the next checkpoint. Resumed, it goes on as a run that was planned to end there does, bit for bit.
+# An asynchronous run writes its log while the pipeline is full; the first Ctrl-C drains it, saves and
+# exits with 0. A resumed run equals one that was planned to end at that step, bit for bit.
 set -euo pipefail
 # shellcheck source=tests/support/workplace.sh
 . "$SRC_DIR/tests/support/workplace.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Colours on a terminal, none with NO_COLOR (whatever its value), on a poor terminal and in a file; progress
-# lines on a terminal only, and none with --quiet.
+# Colours on a terminal; none with NO_COLOR (any value), on a dumb terminal or in a file. Progress lines only
+# on a terminal, and none with --quiet.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 command -v script >/dev/null || { echo "SKIPPED: no script(1)" && exit 77; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every command on bad days: wrong words, files that are missing, empty, noise or cut off; output that
-# cannot be written. The exit status is the documented one, there is a line that says why and no stack
-# trace, and no file is left behind, nor an old one damaged.
+# Every command with bad input: wrong arguments; missing, empty, random or truncated files; output that cannot
+# be written. The exit status is as documented, one line states the reason, no temporary file remains and no
+# old file is damaged.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)
@@ -11,7 +11,7 @@ mkdir "$work/in" "$work/out"
 cd "$work/in"
 count=0
 
-# ---- what there is to spoil ----
+# ---- good files to damage ----
 "$SLUICE" machine discover -o good.machine --quiet >/dev/null
 "$SLUICE" profile mlp --set W=16 --rounds 1 --micro-batch 2 -o good.cost --quiet >/dev/null
 "$SLUICE" plan mlp --set W=16 --machine laptop --batch 4 --micro 2 --straight -o good.plan --quiet >/dev/null
@@ -36,7 +36,7 @@ listing() { (cd "$work" && find . -type f ! -name err ! -name said -exec cksum {
 listing >"$work/said"
 before=$(listing)
 
-# STATUSES ARGUMENTS...: one of the statuses, a reason, no trace, nothing left.
+# STATUSES ARGUMENTS...: exits with one of the statuses and a reason; leaves no file.
 refuse() {
     local rc=0
     timeout 500 "$SLUICE" "${@:2}" >/dev/null 2>"$work/err" </dev/null || rc=$?
@@ -53,7 +53,7 @@ reason() { # COMMAND
 }
 out=$work/out/x
 
-# ---- wrong words: 2 ----
+# ---- wrong arguments: 2 ----
 commands=$("$SLUICE" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 for command in $commands; do
     refuse 2 "$command" --no-such-option
@@ -123,7 +123,7 @@ refuse 3 report cutrun -o "$out.html"
 refuse 3 train mlp --data nowhere.txt --steps 1
 refuse 3 launch -n 2 --quiet -- train nowhere.model --steps 1
 
-# ---- no: 1 ----
+# ---- refused: 1 ----
 refuse 1 train mlp --out run --steps 2
 refuse 1 sched --chain 3 --schedule interleaved --chunks 2 --micro 4 -o "$out.sched"
 refuse 1 plan mlp --set W=16 --machine laptop --schedule 1f1b --straight --batch 4 --micro 2 --memory 1KiB -o "$out.plan"
@@ -150,7 +150,7 @@ for writer in "${writers[@]}"; do
     echo old >"$out$ending"
     before=$(listing)
     read -ra words <<<"${writer/OUT/$out}"
-    # A file may not grow at all: a full disk without a disk. The old file stays.
+    # ulimit -f 0 acts as a full disk. The old file stays.
     rc=0
     said=$( (ulimit -f 0 && exec "$SLUICE" "${words[@]}") 2>&1 >/dev/null </dev/null) || rc=$?
     echo "$said" >"$work/err"
@@ -167,7 +167,7 @@ mkdir "$work/pages"
 for place in "$work/in/empty" "$work/nowhere"; do refuse 4 man -o "$place"; done
 refuse 4 train mlp --set W=16 --steps 1 --out "$work/in/empty/run"
 refuse 4 study good.study --out "$work/in/empty/study"
-# Standard output that is full.
+# Standard output is full.
 for args in "list models" "version" "--help" "train --help" "model mlp" "sim good.sched" "verify good.sched" "man train" \
     "completion bash" "machine ls" "doctor --quick" "eval run" "ckpt ls run" "compare run run" "export good.plan --to dot"; do
     read -ra words <<<"$args"
@@ -199,12 +199,12 @@ END
     count=$((count + 2))
 fi
 
-# ---- killed while it writes: the old file or the new one, and nothing beside it ----
+# ---- killed while writing: the old or the new file is complete, and no other file remains ----
 target=$work/out/big.trace.json
 args=(sim --chain 12 --schedule 1f1b --micro 100 --quiet -o "$target")
 "$SLUICE" "${args[@]}" >/dev/null
 new=$(cksum <"$target")
-# Where the file system has no files without a name, a temporary one may be left.
+# Without O_TMPFILE a temporary file may remain.
 unnamed=yes
 python3 -c 'import os, sys; os.open(sys.argv[1], os.O_TMPFILE | os.O_WRONLY)' "$work/out" 2>/dev/null || unnamed=no
 tries=20
@@ -213,12 +213,12 @@ for try in $(seq "$tries"); do
     echo old >"$target"
     "$SLUICE" "${args[@]}" >/dev/null 2>&1 &
     pid=$!
-    # Deaths are spread over the run: by the clock, or when the file begins to grow.
+    # Kills at various moments: after a time, or when the file begins to grow.
     sleep "0.0$((try % 10))$((RANDOM % 10))"
     kill -9 "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
     [ "$(head -c 4 "$target")" = "old" ] || [ "$(cksum <"$target")" = "$new" ] || fail "killed: half a file"
-    # A whole file with another name: killed between its two names. Anything else is a fault.
+    # A complete file under a temporary name: killed before the rename. Anything else is a failure.
     for file in "$work"/out/*; do
         [ "$file" != "$target" ] || continue
         [ "$(cksum <"$file")" = "$new" ] || [ "$unnamed" = no ] || fail "killed: $file is left"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Completions as the shells give them: bash always, fish and zsh where they are.
+# Completions in the shells: bash always, fish and zsh if installed.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)
@@ -9,7 +9,7 @@ ln -s "$SLUICE" "$work/bin/sluice"
 export PATH=$work/bin:$PATH HOME=$work/home
 count=0
 
-# What bash would offer for a line; files are asked for by ':files'.
+# Candidates that bash offers for a line; ':files' stands for file names.
 in_bash() { # LINE
     bash --norc -c '
         source <(sluice completion bash)
@@ -59,7 +59,7 @@ expect "sluice launch -n 2 -- train --transport t" tcp threads
 expect "sluice verify " :files
 expect "sluice ckpt " convert ls verify
 expect "sluice nosuch "
-# An option that is there already is not offered again, unless it may be repeated.
+# An option already given is not offered twice, unless it may be repeated.
 expect "sluice train gpt-nano --steps 3 --step"
 expect "sluice train gpt-nano --set L=2 --set" --set
 
@@ -69,7 +69,7 @@ for command in $("$SLUICE" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/
     expect "sluice $command --" "${options[@]}"
 done
 
-# The shells themselves, as a person has them: what is typed, what the tab key makes of it, what runs.
+# Interactive shells: keys typed, the line after Tab, the command that runs.
 cd "$work"
 sluice sched --chain 2 --schedule 1f1b --micro 2 -o only.sched --quiet >/dev/null
 typed() { # SET-UP SHELL...
@@ -90,7 +90,7 @@ if command -v python3 >/dev/null; then
     typed 'source <(sluice completion bash)' bash --norc -i
     if command -v zsh >/dev/null; then
         typed 'autoload -Uz compinit; compinit -u -D; source <(sluice completion zsh)' zsh -f -i
-        # As an installation has it: a file on fpath.
+        # As installed: a file on fpath.
         mkdir "$work/site" && sluice completion zsh >"$work/site/_sluice"
         typed "fpath=($work/site \$fpath); autoload -Uz compinit; compinit -u -D" zsh -f -i
     fi

@@ -2,7 +2,7 @@
 # Processes that share one GPU, by CUDA IPC: the conformance suite from device memory to device memory on 2 and 4
 # ranks, and pipelines of 2 and 4 processes (1f1b, 2bw, a graph of stages, ties) against one worker on the GPU, bit for
 # bit; replicas against threads; a rank that dies is named. Over MPI with shared memory, by messages only, and over TCP
-# ('sluice launch'). Skipped without a GPU, without mpirun, and where CUDA IPC is refused, whose reason is printed.
+# ('sluice launch'). Skipped without a GPU, without mpirun, or if CUDA IPC is refused (the reason is printed).
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -14,7 +14,7 @@ export SL_TEST_PATIENCE=${SL_TEST_PATIENCE:-120}
 gpt="gpt-tiny --set V=64,T=64,P=64,L=4,C=128,H=2 --batch 8 --micro 4 --steps 4"
 mmt="mmt --set branches=4,T=32,L=2,C=64,H=1,F=128,classes=7 --batch 8 --micro 4 --steps 4"
 
-# What messages go by, said by rank 0; 77 where it is refused.
+# The path of messages, as printed by rank 0; 77 if CUDA IPC is refused.
 uses_ipc() { # LOG NAME
     grep -q 'go by CUDA IPC' "$1" && return 0
     if grep 'go through the host' "$1"; then exit 77; fi
@@ -30,13 +30,13 @@ same() { # RUN RUN
     echo "same: $1 and $2"
 }
 
-# 1: two ranks first, which also tells whether it works here.
+# 1: two ranks; also finds out whether CUDA IPC works on this host.
 train one-1f1b-fp32 "" "$gpt --dtype fp32 --stages 1"
 train two-1f1b-fp32 "run_ranks 2" "$gpt --dtype fp32 --stages 2 --schedule 1f1b"
 uses_ipc "$work/two-1f1b-fp32.log" two-1f1b-fp32
 same one-1f1b-fp32 two-1f1b-fp32
 
-# 2: pipelines of processes; replicas against those of threads, which are added up in the same order.
+# 2: pipelines of processes; replicas against threads, which sum in the same order.
 train one-1f1b "" "$gpt --dtype bf16 --stages 1"
 train one-2bw "" "$gpt --dtype bf16 --stages 1 --schedule 2bw"
 train one-graph "" "$mmt --dtype bf16 --stages 1"
@@ -58,7 +58,7 @@ done
 pipe 2bw "" "$gpt --stages 4 --schedule 2bw" "launch -n 2 --"
 pipe 1f1b "run_ranks 4" "$gpt --stages 4 --schedule 1f1b --transport mpi-p2p"
 
-# 3: a rank that dies is named, and nobody waits for it on the GPU.
+# 3: a rank that dies is named, and no rank hangs on the GPU.
 status=0
 # shellcheck disable=SC2086 # words
 timeout 120 "$SLUICE" launch -n 2 -- train ${gpt% *} 1000000 --stages 2 --models "$SRC_DIR/models" --device cuda \

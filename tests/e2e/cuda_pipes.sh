@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pipelines whose workers share one GPU, held to one worker there, bit for bit: chains and graphs of
+# Pipelines whose workers share one GPU against one worker on it, bit for bit: chains and graphs of
 # stages, replicas, ties, clipping, recomputation; 2bw on any number of stages; checkpoints and resuming;
 # a CPU in the same pipeline; ranks that share the GPU. Skipped without a GPU.
 set -euo pipefail
@@ -50,7 +50,7 @@ same() { # RUN RUN
     echo "same: $1 and $2"
 }
 
-# 2: 2bw does not depend on how many stages there are, and is not the synchronous run.
+# 2: 2bw does not depend on the number of stages, and differs from the synchronous run.
 for dtype in fp32 bf16 fp16; do
     for stages in 1 2 4; do
         run "2bw-$dtype-$stages" --dtype $dtype --steps 8 --stages $stages --schedule 2bw
@@ -60,7 +60,7 @@ for dtype in fp32 bf16 fp16; do
     ! "$SLUICE" compare "$work/sync-$dtype" "$work/2bw-$dtype-1" >/dev/null || fail "2bw, $dtype: nothing is stale"
 done
 
-# 3: the same bytes twice; stopped and resumed, also on another number of stages.
+# 3: two runs are bit-identical; stop and resume, also with another number of stages.
 for dtype in bf16 fp16; do
     run "whole-$dtype" --dtype $dtype --steps 8
     run "again-$dtype" --dtype $dtype --steps 8
@@ -70,7 +70,7 @@ for dtype in bf16 fp16; do
     same "whole-$dtype" "half-$dtype"
 done
 
-# 4: a CPU and a GPU in one pipeline: near the GPU alone. The head is not tied.
+# 4: a CPU and a GPU in one pipeline: close to the GPU alone. The head is not tied.
 pair() { # DEVICES: the last loss
     "$SLUICE" train mmt --models "$models" --set branches=2,T=16,L=2,C=64,H=1,F=128,classes=7 --device "$1" --batch 8 \
         --micro 4 --steps 6 --stages 2 --quiet --json | sed -n 's/^ *"loss": \([^,]*\),$/\1/p'
@@ -79,7 +79,7 @@ gpu=$(pair cuda) both=$(pair cuda,cpu)
 awk -v a="$gpu" -v b="$both" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-4 * a) }' ||
     fail "cuda,cpu ends at $both, cuda at $gpu"
 
-# 5: ranks that share the GPU, through the host: the bytes of threads, ties and replicas too.
+# 5: ranks that share the GPU through host memory equal threads, also with ties and replicas.
 for how in "--stages 2" "--stages 1 --replicas 2"; do
     # shellcheck disable=SC2086 # words
     run "threads${how// /}" --dtype bf16 --steps 6 $how

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sluice train --dashboard on a terminal: the last frame stays, with the curve, the numbers and a lane
-# for each worker; in a file there are plain lines. Both give the weights that a run without it gives.
+# sluice train --dashboard on a terminal: the last frame remains, with curve, numbers and one lane per
+# worker; a file gets plain lines. The weights equal those of a run without it.
 set -euo pipefail
 fail() { echo "FAILED: $*" && cat "$work/screen" && exit 1; }
 command -v python3 >/dev/null || { echo "SKIPPED: no python3" && exit 77; }
@@ -23,7 +23,7 @@ grep -q -e '⠒⠒' -e '⠤⠤' -e '⠉⠉' -e '⣀⣀' -e '⠑⢄' "$work/scree
 grep -q '^step 5  validation loss' "$work/screen" || fail "the note is gone"
 grep -q '^finished at step 10 of 10' "$work/screen" || fail "no end"
 
-# One worker; no colours; a poor terminal.
+# One worker; no colours; a dumb terminal.
 on_terminal one env NO_COLOR=1 "$SLUICE" train mlp --steps 4 --batch 4 --dashboard
 grep -q '^mlp, one worker' "$work/screen" || fail "one worker"
 TERM=dumb python3 "$SRC_DIR/tests/e2e/dashboard.py" 200 24 "$SLUICE" train mlp --steps 4 --batch 4 --dashboard >"$work/screen"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sluice doctor: every finding has a state, what is not ok has a command; what is taken away is noticed.
+# sluice doctor: every finding has a state, a bad one also a command; removed programs are noticed.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ command -v python3 >/dev/null || { echo "SKIPPED: no python3" && exit 77; }
 grep -q $'\033' "$work/quick.txt" && fail "colours in a file"
 grep -q '^  ok       cores ' "$work/quick.txt" || fail "no cores: $(cat "$work/quick.txt")"
 
-# The same machine, poorer: nothing on the PATH, no models, few open files.
+# The same machine with an empty PATH, no models, few open files.
 mkdir "$work/empty"
 rc=0
 (ulimit -n 64 && PATH=$work/empty exec "$SLUICE" doctor --json) >"$work/poor.json" || rc=$?

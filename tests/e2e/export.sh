@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plans for other systems: each target from the command line; what reads them reads them.
+# Plans for other systems: every target; readers accept the files.
 set -euo pipefail
 
 dir=$(mktemp -d)
@@ -37,10 +37,10 @@ assert sorted(flat) == sorted(["tok_embeddings", "norm", "output"] + ["layers.%d
 PY
 fi
 
-# csv: our own reader proves it
+# csv: sluice verify accepts it
 "$SLUICE" export "$dir/x.plan" --to csv --comms -o "$dir/x.csv" || fail "csv"
 "$SLUICE" verify "$dir/x.csv" --quiet >/dev/null || fail "the schedule does not verify"
-# dot: Graphviz, where it is
+# dot: Graphviz, if installed
 "$SLUICE" export "$dir/x.plan" --to dot -o "$dir/x.dot" || fail "dot"
 if command -v dot >/dev/null; then
     dot -Tsvg "$dir/x.dot" -o "$dir/x.svg" || fail "Graphviz does not read it"
@@ -53,7 +53,7 @@ if command -v python3 >/dev/null; then
         "$dir/x.json" "$stages" || fail "json"
 fi
 
-# refused with the reason
+# refusals with their reasons
 refused() { # REASON ARGS...
     local rc=0 reason=$1
     shift

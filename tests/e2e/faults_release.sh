@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A fault on one rank (no memory, a full disk, data that cannot be read any more, a clock that jumps): all
-# ranks end with the same status, the first error is said, the last checkpoint loads.
+# A fault on one rank (no memory, a full disk, unreadable data, a clock that jumps): all ranks end with the
+# same status, the first error is printed, the last checkpoint loads.
 set -euo pipefail
 preload=$BUILD_DIR/tests/libsl_fault.so
 [ -f "$preload" ] || { echo "skipped: no $preload" && exit 77; }
@@ -16,13 +16,13 @@ seq 1 30000 >"$work/text.txt"
 gpt=(train gpt-nano --set "V=256,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 --stages 3 --quiet)
 data=$work/text.txt
 port=$((20000 + $$ % 10000)) # below those that systems hand out by themselves
-# The next port at which nobody listens and nobody is connected.
+# The next unused port.
 next_port() {
     port=$((port + 1))
     while grep -q ":$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do port=$((port + 1)); done
 }
 listens() { [ ! -r /proc/net/tcp ] || grep -q "0100007F:$(printf %04X $port) 00000000:0000 0A" /proc/net/tcp; }
-# run NAME FAULT ARGUMENTS...: every rank's status in status[]; each in a folder of its own.
+# run NAME FAULT ARGUMENTS...: sets status[] of every rank; each rank has its own directory.
 run() {
     local r pids=()
     rm -f "$work"/err*
@@ -33,7 +33,7 @@ run() {
         SLUICE_RANK=$r SLUICE_RANKS=$ranks SLUICE_MEET=127.0.0.1:$port SLUICE_KEY=$$ SL_FAULT="$2" LD_PRELOAD=$preload \
             timeout -k 5 300 "$SLUICE" "${gpt[@]}" "${@:3}" --data "$data" --out "$work/$1" 2>"$work/err.$r" &
         pids[r]=$!
-        # Looks at a clock that will jump are counted: none while the others wait for rank 0.
+        # The fault counts clock readings: none while the others wait for rank 0.
         while [ $r = 0 ] && ! listens && kill -0 "${pids[0]}" 2>/dev/null; do sleep 0.02; done
     done
     cd "$work"
@@ -55,7 +55,7 @@ same() { # NAME STATUS MESSAGE: all ranks ended so, and it was said
 
 run whole "9 none 0" --steps 12
 same whole 0 ""
-# A clock that jumps on one rank is no reason to end, and changes nothing.
+# A clock that jumps on one rank changes nothing.
 for n in 1 200 3000; do
     run "clock$n" "1 clock $n" --steps 12
     same "clock at $n" 0 ""
@@ -65,8 +65,8 @@ for victim in 0 2; do # the first and the last stage read data
     run "data$victim" "$victim data 400" --steps 100000 --checkpoint-every 4
     same "unreadable data on rank $victim" 4 "text.txt: cannot read at byte"
 done
-# Without memory a process ends where it stands. It tells the others why (4), unless it was the thread of
-# connections that ended it: then it is lost to them (5). They end alike in any case.
+# A process without memory ends at once. It tells the others (status 4), unless the connection thread ended
+# it: then they lose it (status 5). All of them end with the same status.
 for victim in 0 1 2; do
     run "alloc$victim" "$victim alloc 3000" --steps 100000 --checkpoint-every 4
     [ "${status[victim]}" = 4 ] || [ "${status[victim]}" = 142 ] || fail "no memory on rank $victim: it ended with ${status[victim]}"
@@ -75,19 +75,19 @@ for victim in 0 1 2; do
     grep -q "memory\|cannot allocate" "$work"/err* || fail "no memory on rank $victim: nobody said so"
     injected=$((injected + 1))
 done
-# Rank 0 writes: the disk is full while the run goes on beside the writer.
+# The disk is full while rank 0 writes a checkpoint in the background.
 for n in 1 450 900; do # writes; the first checkpoint has about 200
     run "space$n" "0 space $n" --steps 100000 --checkpoint-every 4
     same "full disk at write $n" 4 "No space left on device"
     [ "$n" = 1 ] || "$SLUICE" ckpt verify "$work/space$n" >/dev/null || fail "full disk: the checkpoint does not verify"
 done
-# A data file that is gone from one host.
+# A data file is missing on one host.
 for ((r = 0; r < ranks; r++)); do cp "$work/text.txt" "$work/rank$r/own.txt"; done
 data=own.txt
 rm "$work/rank2/own.txt"
 run gone "9 none 0" --steps 100000
 same "a data file that is gone from rank 2" 3 "rank 2: own.txt"
-# The data file shrinks under all of them.
+# The data file shrinks during the run.
 cp "$work/text.txt" "$work/small.txt"
 data=$work/small.txt
 (

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A run's forecast: its times are those of the planner's judge for the same plan, to the nanosecond; it is in
-# the run directory before the first step, the report plays it, and nothing of the run changes it.
+# A run's forecast: its times equal the planner's simulation of the same plan, to the nanosecond. It is in the
+# run directory before the first step, the report simulates it, and the run does not change it.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 command -v python3 >/dev/null || { echo "SKIPPED: no python3" && exit 77; }
@@ -35,14 +35,14 @@ for part, stage in zip(told["costs"].split(";"), judged["stages"], strict=True):
 END
     awk -v a="$(number forecast_s train.json)" -v b="$step" 'BEGIN { d = a * 1e9 - b; exit !(d * d < 1) }' ||
         fail "$schedule: --json says $(number forecast_s train.json)"
-    # What it holds is what 'sim' takes, on the schedule as it runs.
+    # 'sluice sim' gives the same times from its costs and links, on the schedule of the run.
     iters=1
     [ "$schedule" != 2bw ] || iters=64
     "$SLUICE" sched "$schedule/plan.plan" --schedule "$schedule" --batch 8 --iters "$iters" --global-step \
         --slack "$(number slack "$schedule/config.json")" -o x.sched --quiet >/dev/null
     text() { sed -n "s/^ *\"$1\": \"\(.*\)\",*$/\1/p" "$schedule/forecast.json"; }
     "$SLUICE" sim x.sched --costs "$(text costs)" --links "$(text links)" --cold "$(text cold)" --json --quiet >sim.json
-    # A synchronous step ends when the last update does, which all begin together: a little later.
+    # All updates of a synchronous step start together; the step ends with the last one.
     late=0
     [ "$schedule" = 2bw ] || late=$(grep -o 'STEP=[0-9]*' "$schedule/forecast.json" | cut -d= -f2 | sort -n | tail -n 1)
     played=$(number step_ns sim.json)
@@ -55,8 +55,8 @@ END
 done
 "$SLUICE" report 1f1b -o x.html
 grep -q 'The prediction was made before the run began, from x.cost alone' x.html || fail "the page has no forecast"
-# What the page compares with is the forecast of as many steps, which has their waits for one norm; the
-# timeline has not.
+# The page compares with the forecast of as many steps, including the waits for the global norm; the timeline
+# has no such waits.
 sed 's/"step_ns": \([0-9]*\)/"step_ns": \10/' 1f1b/forecast.json >late.json
 cp -r 1f1b late && mv late.json late/forecast.json
 "$SLUICE" report late -o late.html
@@ -68,14 +68,14 @@ number, unit = re.search(r"<p>([0-9.]+) (ns|us|ms|s) predicted", open(sys.argv[2
 shown = float(number) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
 assert abs(shown - told) <= 0.01 * told, (shown, told)
 END
-# Another run of the same plan is told the same, whatever it measured.
+# Another run of the same plan gets the same forecast.
 "$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 1 --out again --quiet
 cmp again/forecast.json 1f1b/forecast.json || fail "a forecast depends on the run"
-# Times of workers with a core each are not those of workers that share one: the verdict says so.
+# The page notes that workers shared cores, while the forecast has a core per worker.
 core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
 taskset -c "$core" "$SLUICE" train "${model[@]}" --plan 1f1b.plan --cost x.cost --batch 8 --micro 4 --steps 3 2>said
 grep -q 'against the forecast of .*; 3 threads shared 1 core$' said || fail "$(cat said)"
-# A run that goes on without one has none; a damaged one is named; other tables and no pipeline are refused.
+# A run resumed without a forecast has none; a damaged one is named; wrong cost files are refused.
 "$SLUICE" train "${model[@]}" --plan 1f1b.plan --batch 8 --micro 4 --steps 2 --out again --resume --quiet
 [ ! -e again/forecast.json ] || fail "an old forecast stays"
 refuse() { # STATUS TEXT ARGS...

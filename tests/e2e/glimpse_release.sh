@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An asynchronous pipeline of several ranks shows a step on rank 0 while it is full, with the loss that one process
-# has there; two losses on two ranks are added up.
+# An asynchronous pipeline of several ranks shows provisional losses on rank 0 while it is full. They equal those of
+# one process; losses of two ranks are added.
 set -euo pipefail
 # shellcheck source=tests/support/workplace.sh
 . "$SRC_DIR/tests/support/workplace.sh"
@@ -19,7 +19,7 @@ while read -r name ranks stages arguments; do
     # shellcheck disable=SC2206
     model=(${arguments/WORK/$work} --batch 6 --micro 3 --stages "$stages" --schedule 2bw)
     rm -rf "$work/one" && : >"$work/err"
-    # Nothing but a glimpse can be seen: there is neither an evaluation nor a checkpoint.
+    # Only provisional losses are visible: there is neither an evaluation nor a checkpoint.
     "$SLUICE" launch -n "$ranks" -- train "${model[@]}" --steps 400000 >"$work/out" 2>"$work/err" &
     pid=$!
     until grep -q 'step [0-9]*/400000  loss' "$work/err"; do

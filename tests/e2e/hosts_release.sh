@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Two hosts made of network namespaces, with names of their own: ranks over real TCP, by 'sluice' and by MPI, also on
-# links of 1 Gbit/s and 100 Mbit/s, leave the bytes of threads; a link that is cut is reported by both sides. Skips
-# where namespaces are not allowed.
+# Two hosts as network namespaces: ranks over TCP and MPI, also on links of 1 Gbit/s and 100 Mbit/s, equal threads bit
+# for bit; both sides report a link that is cut. Skipped if namespaces are not allowed.
 set -euo pipefail
 # shellcheck source=tests/support/two_hosts.sh
 . "$SRC_DIR/tests/support/two_hosts.sh"
@@ -80,7 +79,7 @@ grep -q "rank 1 (host $b, .*) is lost: no sign of life" "$work/err.0" || fail "r
 grep -q "rank 0 (host $a, .*) is lost: no sign of life" "$work/err.1" || fail "rank 1 does not name rank 0"
 "$SLUICE" ckpt verify "$work/cut" >/dev/null || fail "the checkpoint does not load"
 
-# The launcher over hosts: when one is cut off, the run goes on without it, on fewer stages, to the same weights.
+# The launcher over hosts: after the loss of one, the run continues with fewer stages and ends with the same weights.
 ip -n "$a" link set wire up
 until ip netns exec "$a" "$SLUICE" launch --probe 10.77.0.2:9; do sleep 0.1; done 2>/dev/null
 "$SLUICE" launch -n 2 --hosts "$a=10.77.0.1,$b=10.77.0.2" --agent "ip netns exec" --restarts 3 -- train "${gpt[@]:0:7}" --stages 2 \

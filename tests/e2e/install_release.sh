@@ -44,7 +44,7 @@ add_executable(user main.c)
 target_link_libraries(user PRIVATE sluice::sluice)
 CMAKE
 
-# Word splitting breaks at the blank in the prefix; a link without one stands in for it.
+# The prefix contains a blank, which word splitting would break; use a link without one.
 ln -s "$prefix" "$work/link"
 export PKG_CONFIG_PATH=$work/link/${lib#"$prefix/"}/pkgconfig
 [ "$(pkg-config --modversion sluice)" = "$version" ] || fail "pkg-config reports another version"
@@ -57,7 +57,7 @@ cmake -S "$work/user" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/use
     { cat "$work/user.log" && fail "find_package(sluice)"; }
 cmake --build "$work/build" >"$work/user.log" || { cat "$work/user.log" && fail "the CMake program"; }
 [ "$("$work/build/user")" = "linked with $version" ] || fail "the find_package program"
-# The examples need nothing but what is installed, and the installed program finds its models.
+# The examples build from the installed files alone, and the installed program finds its models.
 for example in "$SRC_DIR"/examples/*.c; do
     # shellcheck disable=SC2046
     cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$example" -o "$work/example" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# --json of every command against docs/formats-json.md: what is printed is named there, what is named
-# there is printed, and every command has a shape.
+# --json of every command against docs/formats-json.md: every printed key is documented, every documented key
+# is printed, and every command has a shape.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "SKIPPED: no python3" && exit 77; }
 fail() { echo "FAILED: $*" && exit 1; }
@@ -10,7 +10,7 @@ mkdir "$work/json"
 cd "$work"
 export SLUICE_MODELS=$SRC_DIR/models
 count=0
-# SHAPE STATUS ARGUMENTS...: runs it and keeps what it says.
+# SHAPE STATUS ARGUMENTS...: runs the command and keeps its output.
 say() {
     local rc=0
     count=$((count + 1))
@@ -80,7 +80,7 @@ task mlp "mlp" stages 2 steps 4 batch 4 micro 2 evals 2 rates 0.01
 END
 say "study FILE --dry-run" 0 study x.study --dry-run
 say "study FILE" 0 study x.study --out study
-# Names that are no UTF-8 do not spoil it.
+# Names that are not UTF-8 give valid JSON.
 cp -r one $'on\xff\xc3e'
 say "eval RUN" 0 eval $'on\xff\xc3e'
 
@@ -88,7 +88,7 @@ for command in $("$SLUICE" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/
     grep -A1 '^```shape$' "$SRC_DIR/docs/formats-json.md" | grep -qwE "^[a-z |]*\b$command\b.* = .*|^$command( .*)? = .*" ||
         fail "docs/formats-json.md has no shape of $command"
 done
-# What a healthy run on one kind of hardware does not print.
+# Keys that a run without faults on one kind of device does not print.
 cat >json/unseen <<'END'
 check MODEL: what
 check MODEL: tensor
@@ -115,7 +115,7 @@ study FILE: sooner_measured
 END
 shapes() { python3 "$SRC_DIR/tests/e2e/json_shapes.py" "$SRC_DIR/docs/formats-json.md" json; }
 shapes
-# The judge sees a key too many, one too few, another kind of value, and what is no JSON.
+# Sabotage: the check finds an extra key, a missing key, another type of value, and invalid JSON.
 spoil() { # SED-SCRIPT WHAT
     cp json/ranks.json kept
     sed "$1" kept >json/ranks.json

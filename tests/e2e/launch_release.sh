@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # sluice launch: the conformance suite and training over TCP; ranks that die or are stopped are named, the
-# job exits with 5, nothing is left behind, and --restarts ends with the bytes of an undisturbed run.
+# job exits with 5, no process remains, and --restarts ends with the bytes of an undisturbed run.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -31,13 +31,13 @@ same 1f1b 4 --stages 4
 same 2bw 3 --stages 4 --schedule 2bw --clip 0
 echo "count: checkpoints of TCP ranks against threads $compared"
 
-# A wrong command line is said once, with its own status.
+# A wrong command line is reported once, with its own status.
 status=0
 timeout 300 "$SLUICE" launch -n 3 -- train "${gpt[@]}" --stages 2 2>"$work/err" || status=$?
 [ $status = 2 ] || fail "3 ranks for 2 workers: status $status"
 [ "$(grep -c "3 ranks, but" "$work/err")" = 1 ] || fail "not said once"
 
-# rank_pid RANK: the process of the launcher's job that is this rank.
+# rank_pid RANK: process id of a rank of the launcher.
 rank_pid() {
     local pid
     for pid in $(pgrep -P "$job"); do
@@ -47,7 +47,7 @@ rank_pid() {
         fi
     done
 }
-# start RUN OPTIONS...: a job of three ranks in the background, once it has a checkpoint.
+# start RUN OPTIONS...: starts three ranks in the background and waits for a checkpoint.
 start() {
     timeout 300 "$SLUICE" launch -n 3 "${@:2}" -- train "${gpt[@]}" --stages 3 --steps "$steps" --checkpoint-every 8 --out "$1" 2>"$work/err" &
     outer=$!
@@ -81,7 +81,7 @@ inject KILL 2
 inject STOP 1
 echo "count: injected faults named $injected"
 
-# Killed and started again: the bytes of a run that nobody disturbed.
+# Killed and restarted: equals an undisturbed run.
 steps=208
 "$SLUICE" train "${gpt[@]}" --stages 3 --steps $steps --out "$work/whole" 2>"$work/err" || fail "undisturbed"
 timeout 300 "$SLUICE" launch -n 3 --restarts 3 -- train "${gpt[@]}" --stages 3 --steps $steps --checkpoint-every 8 \
@@ -89,7 +89,7 @@ timeout 300 "$SLUICE" launch -n 3 --restarts 3 -- train "${gpt[@]}" --stages 3 -
 grep -q "restart 1 of 3" "$work/err" || fail "the restart is not said"
 diff -r "$work/whole/ckpt/step-00000208" "$work/again/ckpt/step-00000208" || fail "a restarted run has other bytes"
 
-# SIGTERM to the launcher: all save and end well; SIGUSR1 with the status that a scheduler wants.
+# SIGTERM to the launcher: all ranks save and exit with 0; SIGUSR1: with the status for a scheduler.
 steps=1000000
 start "$work/stopped"
 kill -TERM "$job"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # --loss-scale: powers of two change no bit of an fp32 run, on one worker, in pipelines, asynchronous ones too;
-# the scale follows the verdicts, stands in the log, and a resumed run goes on with it, bit for bit.
+# the scale follows the skip decisions, is in the log, and a resumed run continues with it bit for bit.
 set -euo pipefail
 # shellcheck source=tests/support/workplace.sh
 . "$SRC_DIR/tests/support/workplace.sh"
@@ -24,8 +24,8 @@ for run in fixed scaled pipe; do same plain $run; done
 [ "$(scales scaled)" = "1024 1024 1024 2048 2048 2048 4096 4096 " ] || fail "scaled: $(scales scaled)"
 [ "$(scales pipe)" = "$(scales scaled)" ] || fail "pipeline: $(scales pipe)"
 
-# Resumed in the middle of the good steps; the checkpoint has the bytes of a run that was never stopped. The
-# same of an asynchronous pipeline, which is drained at checkpoints. Then from one worker to a pipeline.
+# Resumed between two changes of the scale: the checkpoint equals that of a run never stopped. The same for an
+# asynchronous pipeline, which drains at checkpoints. Then from one worker to a pipeline.
 for mode in one:none 2bw:2bw-predict stash:none; do
     options=("${gpt[@]}" "${dynamic[@]}" --checkpoint-every 4)
     [ "$mode" = one:none ] || options+=(--stages 3 --schedule "${mode%:*}" --policy "${mode#*:}")
@@ -48,7 +48,7 @@ train straight "${gpt[@]}" "${dynamic[@]}" --steps 12
 same straight moved
 [ "$(scales moved)" = "$(scales straight)" ] || fail "from one worker to a pipeline: $(scales moved)"
 
-# What overflows on the way halves the scale; when the loss is finite, the scale is the reason that is told.
+# An overflow in the backward pass halves the scale; if the loss is finite, the message names the scale.
 cat >"$work/steep.model" <<'M'
 model steep
 input x : float[B, 3]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Manual pages of all commands and formats: man(1) formats them without a warning and every option of
-# the help is in them. A page with a fault is noticed by the same check.
+# the help is in them. Sabotage: the same check finds a faulty page.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 for tool in man groff; do
@@ -43,7 +43,7 @@ for document in "$SRC_DIR"/docs/formats*.md; do
     clean "$work/x.5" || fail "$document: $(cat "$work/said")"
     grep -q "$(basename "$document" .md)|" "$SRC_DIR/cmake/SluiceManual.cmake" ||
         fail "$document has no page in cmake/SluiceManual.cmake"
-    # Every heading is there.
+    # Every heading is present.
     sed -n 's/^###* //p' "$document" | tr -d '`*' | while IFS= read -r heading; do
         grep -qF -- "$heading" "$work/page.txt" || fail "$document: no heading '$heading'"
     done

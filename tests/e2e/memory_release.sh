@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Predicted bytes against the process's own high-water mark, less that of the empty process: never
-# under, and at most 3 % over. Bytes, not time: the same on a busy machine.
+# Predicted bytes against the peak memory of the process, minus that of the empty process: never lower, and
+# at most 3 % higher.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -21,7 +21,7 @@ hold gpt-tiny --set L=4 --batch 17 --micro 2 --threads 2 --eval-every 2 --eval-s
 hold gpt-tiny --set L=4 --batch 17 --micro 2 --threads 2 --eval-every 2 --eval-samples 9 --recompute
 hold resnet18 --set cifar=1 --batch 6 --optimizer momentum --eval-every 3 --eval-samples 6
 hold residual-lstm --set V=256,T=64,L=2,C=512,classes=0 --batch 16 --optimizer sgd
-# Data and checkpoints have their memory too.
+# Includes memory of data and checkpoints.
 seq 1 200000 >"$work/text.txt"
 hold gpt-tiny --set L=4 --data "$work/text.txt" --batch 8 --threads 3 --init "$work/run" --eval-every 1 --eval-samples 8
 steps=5

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Memory of ranks with one worker each: what was predicted before the first step (the verifier's number of
-# the worker, and both ends' rings of its channels) against the high-water mark of the process, less that of
-# the empty rank: never under, at most 3 % over. Bytes, not time: the same on a busy machine.
+# Memory of ranks with one worker each: the prediction (the verifier's bytes of the worker and the rings of its
+# channels) against the peak memory of the process, minus that of the empty rank: never lower, at most 3 % higher.
 set -euo pipefail
 # shellcheck source=tests/support/mpi.sh
 . "$SRC_DIR/tests/support/mpi.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bad=0 count=0
-# hold NAME RANKS ARGUMENTS OF TRAIN...: leaves the largest rank's peak in peak_NAME.
+# hold NAME RANKS ARGUMENTS OF TRAIN...: writes the largest rank's peak to peak_NAME.
 hold() {
     local name=$1 ranks=$2
     shift 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A libsluice_mpi.so of another build, or one that says nothing of itself, is refused by name, with status 4; it is not run.
+# A libsluice_mpi.so of another build, or without build information, is refused by name with status 4.
 set -euo pipefail
 if [ ! -e "$BUILD_DIR/libsluice_mpi.so" ]; then
     echo "skipped: this build has no MPI module"

@@ -16,14 +16,14 @@ gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 -
 mmt=(mmt --set "L=1,C=12,H=2,T=5,F=20,classes=7" --batch 8 --micro 4 --quiet)
 compared=0
 via=()
-# same NAME RANKS ARGUMENTS...: the run on threads and on ranks leave the same files.
+# same NAME RANKS ARGUMENTS...: runs on threads and on ranks write the same files.
 same() {
     local name=$1 ranks=$2 out=$work/$1.$compared
     shift 2
     [ -d "$work/$name" ] || "$SLUICE" train "$@" --steps 5 --checkpoint-every 5 --out "$work/$name" 2>"$work/err" || fail "$name on threads"
     run_ranks "$ranks" "$SLUICE" train "$@" "${via[@]}" --steps 5 --checkpoint-every 5 --out "$out" 2>"$work/err" || fail "$name on $ranks ranks"
     diff -r "$work/$name/ckpt" "$out/ckpt" || fail "$name: $ranks ranks wrote another checkpoint"
-    # Times differ, everything else in the log does not.
+    # Only times differ in the log.
     diff <(sed 's/, "ms".*//' "$work/$name/log.jsonl") <(sed 's/, "ms".*//' "$out/log.jsonl") ||
         fail "$name: $ranks ranks wrote another log"
     compared=$((compared + 1))
@@ -38,7 +38,7 @@ same verdict 3 "${gpt[@]}" --stages 4 --schedule stash --log-staleness --clip 0.
 grep -q '"stage": 3, .*"rmse_stale"' "$work/verdict/log.jsonl" || fail "no staleness in the log"
 same mmt 2 "${mmt[@]}" --stages 6 --cut branches --workers 3 --schedule graph
 if [ "${SL_TEST_FULL:-0}" = 1 ]; then
-    # Every schedule of the registry; twice on threads and on ranks is four times the same.
+    # Every schedule of the registry: two runs on threads and two on ranks are equal.
     for schedule in $("$SLUICE" list schedules --json | sed -n 's/.*"name": "\([^"]*\)".*/\1/p' | grep -vx 'forward\|1f1b\|2bw'); do
         workers=4
         case $schedule in interleaved | zb-v | dualpipe-v) workers=2 ;; esac
@@ -56,7 +56,7 @@ if [ "${SL_TEST_FULL:-0}" = 1 ]; then
 fi
 echo "count: checkpoints of ranks against threads $compared"
 
-# Ranks whose threads share fewer processors than the computer has say so, once and not when they have all.
+# Ranks whose threads share fewer CPUs than the host has print a note, once.
 crowd=(train "${gpt[@]}" --stages 2 --steps 1 --threads 2)
 said='^warning: rank 0: [0-9]* threads share 1 of .*--bind-to none'
 if [ "$(nproc --all)" -gt 1 ] && [ "$(nproc)" = "$(nproc --all)" ]; then
@@ -70,7 +70,7 @@ if [ "$(nproc --all)" -gt 1 ] && [ "$(nproc)" = "$(nproc --all)" ]; then
     fi
 fi
 
-# A run of two ranks goes on as threads of another cut, and then on three ranks; evaluation on the way.
+# A run of two ranks continues as threads with another cut, then on three ranks, with an evaluation.
 whole=(train "${gpt[@]}" --eval-every 3 --eval-samples 8 --checkpoint-every 3)
 "$SLUICE" "${whole[@]}" --steps 9 --out "$work/whole" 2>"$work/err" || fail "one worker"
 run_ranks 2 "$SLUICE" "${whole[@]}" --stages 2 --steps 3 --out "$work/moved" 2>"$work/err" || fail "two ranks"
@@ -81,11 +81,11 @@ for file in "$work/whole/ckpt/step-00000009"/*.safetensors; do
 done
 grep -c eval_loss "$work/moved/log.jsonl" | grep -qx 3 || fail "evaluations of a moved run"
 
-# check says the same over ranks, and refuses what it must with its own exit status.
+# check prints the same over ranks, and refuses with its own exit status.
 run_ranks 3 "$SLUICE" check "${gpt[@]}" --stages 3 --steps 2 >"$work/out" 2>"$work/err" || fail "check"
 [ "$(grep -c 'bit for bit' "$work/out")" = 1 ] || fail "check must speak once"
 
-# ends STATUS TEXT COMMAND...: the job ends with that status and says that, once.
+# ends STATUS TEXT COMMAND...: the job exits with the status and prints the text once.
 ends() {
     local want=$1 text=$2 status=0
     shift 2
@@ -104,7 +104,7 @@ ends 1 "differ: program" run_ranks 1 "$SLUICE" check "${gpt[@]}" --stages 2 --st
 # One rank cannot read its data: all end with its error.
 ends 3 "rank 1: .*none" run_ranks 1 "$SLUICE" train "${gpt[@]}" --stages 2 --steps 2 : -n 1 "$SLUICE" train "${gpt[@]}" --data "$work/none" --stages 2 --steps 2
 
-# A rank that is killed ends the others: no hang, no success.
+# A killed rank ends the others: no hang, no success.
 cat >"$work/die" <<TEXT
 #!/bin/sh
 if [ "\${OMPI_COMM_WORLD_RANK:-\${PMI_RANK:-0}}" = 1 ]; then
@@ -123,7 +123,7 @@ status=0
 run_ranks 2 "$work/die" "$SLUICE" train "${gpt[@]}" --stages 2 --steps 1000000 --out "$work/long" >"$work/out" 2>"$work/err" || status=$?
 case $status in 0 | 124) fail "a killed rank: status $status" ;; esac
 
-# SIGTERM to one rank: all finish the step, save and end well.
+# SIGTERM to one rank: all finish the step, save and exit with 0.
 cat >"$work/stop" <<TEXT
 #!/bin/sh
 if [ "\${OMPI_COMM_WORLD_RANK:-\${PMI_RANK:-0}}" = 1 ]; then

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The MPI module built for MPICH, where it is installed beside Open MPI: the same sources, the same
-# conformance suite, the same files as threads. And the mpirun of another MPI than the module's is refused,
-# not run as so many jobs of one rank.
+# The MPI module built for MPICH, if it is installed as well as Open MPI: same sources, conformance suite and
+# files as threads. An mpirun of another MPI than the module's is refused instead of running jobs of one rank.
 set -euo pipefail
 fail() {
     echo "FAILED: $*"
@@ -38,7 +37,7 @@ for schedule in 1f1b 2bw; do
     rm -r "$work/threads" "$work/ranks"
 done
 
-# Open MPI's mpirun, where that is what mpirun is.
+# If mpirun is Open MPI's.
 if [[ $(mpirun --version 2>/dev/null) == *"Open MPI"* ]]; then
     mpirun=mpirun status=0
     run_ranks 2 "$SLUICE" train gpt-nano --stages 2 --steps 1 --batch 2 --micro 2 --quiet >"$work/out" 2>"$work/err" || status=$?

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A name that nearly is one gets the right one suggested: every name of every registry with a letter
-# too many, wherever it is asked for; commands, verbs and every option of every command too.
+# A misspelt name gets the right one suggested: every name of every registry with an extra letter, and every
+# command, verb and option.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# CUDA is a module beside the program: the program itself needs none of its libraries, and a build without the module
-# does not know the device at all.
+# CUDA is a separate module: the program needs none of its libraries, and a build without the module has no such
+# device.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The packages. The Debian package is installed by dpkg into a root that holds nothing but the packages
-# it says it depends on, and runs there, without a network. The tarball runs in a root with libc only.
+# The packages. dpkg installs the Debian package into a root with only its declared dependencies, where it runs
+# without a network. The tarball runs in a root with libc only.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 for tool in dpkg dpkg-deb dpkg-shlibdeps dpkg-query chroot cmake; do
@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unshare --net --mount true 2>/dev/null || { echo "SKIPPED: no namespaces here" && exit 77; }
 
-# A package and what it depends on, as this machine has them.
+# A package and its dependencies, from this machine.
 closure() { # PACKAGE...
     local todo=("$@") done=" " name
     while [ ${#todo[@]} -gt 0 ]; do
@@ -75,7 +75,7 @@ done
 dpkg --root="$work/root" --force-script-chrootless --no-triggers -r sluice >"$work/log" 2>&1 || { cat "$work/log" && fail "dpkg -r"; }
 [ ! -e "$work/root/usr/bin/sluice" ] || fail "removed, and still there"
 
-# The tarball, somewhere else, where only libc is.
+# The tarball in a root with libc only.
 tarball=$("$SRC_DIR/tools/package.sh" tarball "$work/dist")
 new_root "$work/bare"
 for package in $(closure libc6); do add_package "$work/bare" "$package"; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs/pictures are what the program draws today: the timeline byte for byte, the report by the page that
-# the picture was taken of, the dashboard line by line without its numbers. tools/pictures.py draws them.
+# docs/pictures are up to date: the timeline byte for byte, the report by its page, the dashboard line by line
+# without numbers. tools/pictures.py draws them.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "SKIPPED: no python3" && exit 77; }
 work=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pipelines at their edges: right (bit-identical to one worker) or clearly refused, never a hang.
+# Edge cases of pipelines: bit-identical to one worker or refused with a reason, never a hang.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)
@@ -32,12 +32,12 @@ for schedule in gpipe 1f1b kfkb graph zb-h1 zb-h2 zb-graph; do
     right "${tiny[@]}" --stages 4 --batch 3 --micro 1 --steps 3 --schedule $schedule
 done
 
-# A last micro-batch that is shorter than the others.
+# The last micro-batch is shorter than the others.
 right "${tiny[@]}" --stages 3 --batch 7 --micro 4 --steps 3
 right "${tiny[@]}" --stages 3 --batch 11 --micro 3 --steps 3 --schedule zb-h1
 refused 1 'cannot be cut into 4 micro-batches' check "${tiny[@]}" --stages 2 --batch 2 --micro 4
 
-# Batches that run over the end of the data, more than once.
+# Batches that wrap around the end of the data, more than once.
 printf 'the quick brown fox jumps over the lazy dog %d\n' $(seq 20) >text.txt
 right "${tiny[@]}" --data text.txt --stages 3 --batch 29 --micro 4 --steps 12
 
@@ -45,7 +45,7 @@ right "${tiny[@]}" --data text.txt --stages 3 --batch 29 --micro 4 --steps 12
 refused 1 'it has only [0-9]* places to cut' check "${tiny[@]}" --stages 100
 refused 1 'it has only [0-9]* places to cut' train "${tiny[@]}" --stages 100 --steps 1
 
-# Stages without parameters: in the middle, at the end, at the beginning (where no gradient goes).
+# Stages without parameters: in the middle, at the end, at the start (no gradient goes there).
 cat >bare.model <<'M'
 model bare
 input x : float[B, 4]
@@ -103,7 +103,7 @@ refused 1 'an even number of stages, not 3' check "${tiny[@]}" --stages 3 --sche
 refused 1 'two stages per worker, not 1 stages on 1' check "${tiny[@]}" --stages 1 --schedule zb-v
 refused 1 'needs a worker for every stage' check "${tiny[@]}" --stages 4 --workers 2 --replicas 2
 
-# 64 worker threads, however few cores there are.
+# 64 worker threads on any number of cores.
 deep=(gpt-nano --set 'L=32,C=8,H=2,T=4')
 right "${deep[@]}" --stages 64 --batch 8 --micro 8 --steps 2
 right "${deep[@]}" --stages 64 --batch 2 --micro 2 --steps 2 --schedule gpipe
@@ -113,7 +113,7 @@ for schedule in 2bw stash vsync async paci; do
     count=$((count + 1))
 done
 
-# More workers than cores: --bind none lets them share, --bind cores says that there are too few.
+# More workers than cores: --bind none lets them share, --bind cores prints a note.
 core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
 crowd=(train "${tiny[@]}" --stages 2 --batch 4 --micro 2 --steps 1 --quiet)
 taskset -c "$core" "$SLUICE" "${crowd[@]}" --bind none 2>err || fail "--bind none: $(cat err)"
@@ -123,7 +123,7 @@ taskset -c "$core" "$SLUICE" "${crowd[@]}" --bind cores 2>err || rc=$?
 grep -q 'workers of 1 threads need 2 cores, and rank 0 may use' err || fail "--bind cores: $(cat err)"
 refused 2 'expected auto, cores or none' train "${tiny[@]}" --stages 2 --steps 1 --bind sideways
 
-# A measured timeline reads back, of both kinds of schedules; it does not change the run.
+# A measured timeline can be read, for both kinds of schedules; tracing does not change the run.
 for schedule in zb-h1 2bw; do
     for trace in "" --trace; do
         # shellcheck disable=SC2086
@@ -137,13 +137,13 @@ for schedule in zb-h1 2bw; do
 done
 refused 2 'needs a pipeline' train "${tiny[@]}" --trace --out none --steps 1
 
-# What is computed again has its place in the schedule: before the gradient comes, not with it.
+# RECOMPUTE is an action of the schedule: before the gradient arrives.
 "$SLUICE" train "${tiny[@]}" --stages 2 --schedule gpipe --batch 8 --micro 4 --steps 2 --recompute --trace --out again 2>err || fail "$(cat err)"
 spans=$(grep -c '"cat": "RECOMPUTE"' again/timeline.trace.json) || true
 [ "$spans" = 16 ] || fail "$spans passes were computed again, not 2 stages x 4 micro-batches x 2 steps"
 ! grep '"cat": "RECOMPUTE"' again/timeline.trace.json | grep -q '"dur": 0[,.]0*,' || fail "a pass was computed again in no time"
 
-# Evaluation in the pipeline: the numbers of one worker, in the log of the run.
+# Evaluation in the pipeline: the log has the numbers of one worker.
 for where in "" "--stages 3" "--stages 2 --replicas 2"; do
     # shellcheck disable=SC2086
     "$SLUICE" train "${tiny[@]}" $where --batch 8 --micro 4 --steps 4 --eval-every 2 --lr 0 --out "eval$where" --quiet
@@ -156,10 +156,10 @@ refused 1 'forward makes no steps' train "${tiny[@]}" --stages 2 --schedule forw
 right "${tiny[@]}" --stages 3 --slack 2 --batch 8 --micro 8 --steps 3
 right "${tiny[@]}" --stages 3 --lend --threads 2 --batch 8 --micro 8 --steps 3
 
-# Asynchronous schedules: clipping needs one verdict, and there is no equality.
+# Asynchronous schedules: clipping needs the global norm, and results differ from one worker.
 refused 1 'use --clip 0' train "${tiny[@]}" --stages 2 --schedule 2bw --verdict stage --steps 1
 refused 1 'train it with --clip-scope stage and --clip 0' train "${tiny[@]}" --stages 2 --replicas 2 --schedule 2bw --batch 8 --micro 4 --steps 1
-# Where both passes of a micro-batch read one version, recomputing changes no bit.
+# If both passes of a micro-batch read one version, recomputing changes no bit.
 while read -r name schedule policy; do
     for recompute in "" --recompute; do
         # shellcheck disable=SC2086

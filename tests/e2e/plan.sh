@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a profile to a plan to a run: what `plan` writes, `sim`, `verify` and `train` take.
+# From a profile to a plan to a run: `sim`, `verify` and `train` read the files of `plan`.
 set -euo pipefail
 
 dir=$(mktemp -d)
@@ -14,7 +14,7 @@ fail() {
 printf 'sluice-machine 1\nmachine x "y"\n' >"$dir/bad.machine"
 "$SLUICE" machine check "$dir/bad.machine" 2>/dev/null && fail "a machine without devices passes"
 
-# measured at two layers, planned at four: blocks that are alike share their rows
+# measured with two layers, planned with four: equal blocks share their rows
 "$SLUICE" profile gpt-nano --set L=2 --micro-batch 1,2 --rounds 2 -o "$dir/x.cost" --quiet >/dev/null
 for planner in even 2bw graphpipe pipedream piper hetpipe sluice; do
     "$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "$dir/l.machine" --batch 8 \
@@ -31,44 +31,44 @@ grep -q "^$best sluice$" "$dir/steps" || fail "sluice lost: $(sort -n "$dir/step
 "$SLUICE" verify "$dir/x.sched" --quiet >/dev/null || fail "verify"
 "$SLUICE" train gpt-nano --set L=4 --plan "$dir/sluice.plan" --steps 2 --quiet || fail "train"
 
-# an estimate says so
+# an estimate is marked
 "$SLUICE" plan gpt-nano --machine laptop --batch 8 --quiet | grep -q "ESTIMATED: roofline" ||
     fail "an estimate is not marked"
 
-# what does not fit says which stage, by how much
+# a plan that does not fit: the message names stage and bytes
 rc=0
 "$SLUICE" plan gpt-nano --machine laptop --batch 8 --memory 1MiB 2>"$dir/why" || rc=$?
 [ $rc -eq 1 ] || fail "exit $rc for a plan that does not fit"
 grep -qE "lacks|needs .* more than" "$dir/why" || fail "$(cat "$dir/why")"
-# and what would make it fit does
+# the suggested memory is enough
 more=$(sed -n 's/.*--memory \([0-9]*\)).*/\1/p' "$dir/why")
 [ -n "$more" ] || fail "no advice: $(cat "$dir/why")"
 "$SLUICE" plan gpt-nano --machine laptop --batch 8 --memory "$more" --quiet >/dev/null || fail "$more bytes do not fit"
-# without a flush is faster, and at a price in tokens it is not
+# a schedule without a flush is faster, unless it needs more tokens
 for price in 1 9; do
     "$SLUICE" plan gpt-nano --machine laptop --batch 8 --straight --staleness-cost "2bw=$price" --json --quiet \
         >"$dir/price$price.json" || fail "staleness $price"
 done
 grep -q '"schedule": "2bw"' "$dir/price1.json" || fail "free staleness is not taken"
 grep -q '"schedule": "2bw"' "$dir/price9.json" && fail "staleness at nine times the tokens is taken"
-# gradients of weights are no scratch of every sample: large micro-batches are planned where they fit
+# weight gradients do not grow with the micro-batch: large ones are planned if they fit
 "$SLUICE" plan candle-uno --set branches=8 --machine summit --devices 8 --batch 2048 --micro 16 --schedule 1f1b \
     --planner pipedream --quiet >/dev/null || fail "micro-batches of 128"
 
 "$SLUICE" plan gpt-nano --machine laptop --staleness-cost 1f1b=2 --quiet 2>/dev/null && fail "1f1b is not stale"
-# measured passes, and a link between hosts that is slower than they are: 8 messages each way take their time
+# measured passes and a slow link between hosts: the step includes 8 messages each way
 "$SLUICE" plan gpt-nano --set L=4 --cost "$dir/x.cost" --machine "2x1:mem=8G,intra=10GB/s,inter=8Mb/s" --batch 8 --micro 8 \
     --planner even --schedule 1f1b --json -o "$dir/slow.plan" --quiet >"$dir/slow.json" || fail "a slow link"
 step=$(sed -n 's/^  "step_ns": \([0-9]*\),/\1/p' "$dir/slow.json")
 sample=$(sed -n 's/^edge s0 s1 //p' "$dir/slow.plan") # bytes, and so microseconds
 [ "$step" -ge $((16 * sample * 1000 / 2)) ] || fail "a step of $step ns over a link that needs $sample us for a message"
-# a table of another model is refused
+# a cost file of another model is refused
 rc=0
 "$SLUICE" plan lenet --cost "$dir/x.cost" --machine laptop 2>"$dir/why" || rc=$?
 [ $rc -eq 1 ] || fail "a foreign cost table: exit $rc"
 grep -q "has no row for unit" "$dir/why" || fail "a foreign cost table: $(cat "$dir/why")"
 
-# a file of another planner: a limit of its time, too, and the best plan so far
+# an imported file: --time-limit returns the best plan so far
 {
     for i in 1 2 3 4; do
         echo "node$i -- x -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=8.0"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a plan says a process with all its workers needs, against the high-water mark of that process: at most
-# 1 % under, at most 3 % over. Bytes, not time: the same on a busy machine.
+# Memory of a process with all workers: the plan's prediction against the measured peak, at most 1 % lower and 3 %
+# higher.
 set -euo pipefail
 command -v python3 >/dev/null || exit 77
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python module, from where it is installed, with the system's python3: plan, verify, simulate,
-# read a run; what it says agrees with the program.
+# The installed Python module with the system's python3: plan, verify, simulate, read a run; results equal
+# those of the program.
 set -euo pipefail
 python=/usr/bin/python3
 [ -x "$python" ] || python=$(command -v python3) || { echo "SKIPPED: no python3" && exit 77; }

@@ -25,7 +25,7 @@ done <<<"$commands"
 sed -n '/^Written:/,$s/^  \([^ :]*\).*/\1/p' "$work/out" | while IFS= read -r file; do
     [ -s "$file" ] || { echo "FAILED: the demo names $file, which is not there" && exit 1; }
 done
-# It names every file that it wrote.
+# The demo prints every file that it wrote.
 (cd "$work/demo" && find . -type f | sed 's|^\./||') | while IFS= read -r file; do
     if [ "${file%%/*}" = "$file" ]; then
         named=$(grep -cxF "  $work/demo/$file" "$work/out" || true)

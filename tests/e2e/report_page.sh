@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The report page in a real browser (chromium through its driver): no console errors, the expected
 # bars in the DOM, hover, click, zoom, filter, stepping, comparison, themes; a large one on a canvas
-# that stays quick. Skipped without chromium. SL_SHOTS=DIR keeps screenshots.
+# that stays responsive. Skipped without chromium. SL_SHOTS=DIR keeps screenshots.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 for tool in chromium chromedriver python3; do
@@ -27,25 +27,25 @@ for iters in 1 3; do
         -o "$work/steps-$iters.trace.json" >/dev/null
 done
 "$SLUICE" report "$work/steps-1.trace.json" "$work/steps-3.trace.json" -o "$work/steps.html"
-# 1,000 stages; with 100,000 actions in the release build. A sanitizer sees the same code with fewer: most of
-# its time would be 100 MB of numbers, printed and read three times.
+# 1,000 stages; 100,000 actions in the release build. Sanitizer builds use fewer: printing and reading 100 MB
+# of numbers would take most of their time.
 micros=50
 [ "$SL_PRESET" = release ] || micros=5
 "$SLUICE" report --chain 1000 --schedule 1f1b --micro "$micros" -o "$work/big.html"
 if grep -oE '(src|href)="[^"]*"|url\([^)]*\)' "$work/one.html" | grep -v '"data:,"'; then
     fail "the page refers to something outside of itself"
 fi
-# Names from files cannot become markup.
+# Names in files are escaped.
 "$SLUICE" sim --chain 2 --schedule gpipe --micro 2 --quiet -o "$work/evil.trace.json" >/dev/null
 sed -i 's/"title": *"gpipe"/"title": "<\/script><script>bad()<\/script>"/' "$work/evil.trace.json"
 "$SLUICE" report "$work/evil.trace.json" -o "$work/evil.html"
 [ "$(grep -c 'bad()</script>' "$work/evil.html")" = 0 ] || fail "a title became markup"
 
-# A run with watched weights, and a study.
+# A run with logged staleness, and a study.
 "$SLUICE" train gpt-nano --set T=8,C=16,H=2,L=4 --models "$SRC_DIR/models" --stages 4 --schedule async \
     --policy spectrain --batch 4 --micro 4 --steps 30 --eval-every 10 --log-staleness --quiet --out "$work/run"
 "$SLUICE" report "$work/run" -o "$work/run.html"
-# A traced run, and the directory of one with as many stages and actions.
+# A traced run, and a run directory with many stages and actions.
 tiny=(gpt-nano --set "T=8,C=16,H=2,L=4" --models "$SRC_DIR/models")
 "$SLUICE" profile "${tiny[@]}" --micro-batch 2 --rounds 2 -o "$work/x.cost" --quiet >/dev/null
 "$SLUICE" train "${tiny[@]}" --stages 3 --batch 8 --micro 4 --cost "$work/x.cost" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checkpoints move between cuts: saved by p stages, loaded by q, for all p and q of {1,2,3,4,6,8} (here some;
-# SL_TEST_FULL=1: all), and between a chain and a cut along branches. The loss of the next step is that of a run
-# that never moved, to the last digit, and so is every tensor after it.
+# Checkpoints move between cuts: saved by p stages, loaded by q, for p and q in {1,2,3,4,6,8} (some pairs;
+# SL_TEST_FULL=1: all), and between a chain and a cut along branches. Loss and tensors after the next step equal
+# those of a run that stayed, bit for bit.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A run directory opens again with what its config.json says, whatever the numbers are.
+# A run directory can be opened with any numbers in its config.json.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -12,7 +12,7 @@ loss() { sed -n "s/.*\"$1\": *\\([0-9.e+-]*\\).*/\\1/p" "$2" | head -n 1; }
 [ "$(loss eval_loss "$work/train.json")" = "$(loss loss "$work/eval.json")" ] ||
     fail "eval says $(loss loss "$work/eval.json"), train said $(loss eval_loss "$work/train.json")"
 
-# Weights go into tensors of their own shape only, even where the bytes are as many.
+# Weights load only into tensors of the same shape, even if the sizes in bytes agree.
 cat >"$work/t.model" <<'M'
 model t
 size N = 4, M = 6
@@ -30,14 +30,14 @@ refuse() { # PATTERN ARGUMENTS OF TRAIN...
 }
 "$SLUICE" train "$work/t.model" --steps 2 --out "$work/t" --quiet
 refuse "'a' is F32 *\[4, *6\], the model wants F32 *\[6, *4\]" "$work/t.model" --set N=6,M=4 --init "$work/t"
-# What a run holds is all used when it is resumed.
+# A resumed run uses all fields of its config.json.
 "$SLUICE" train gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --steps 2 --out "$work/two" --quiet
 refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=1,C=18,H=3 --out "$work/two" --resume
 refuse "resume with the model" gpt-nano --set V=37,T=13,P=17,L=2,C=18,H=3 --optimizer sgd --out "$work/two" --resume
 
-# The log tells the share of the machine's peak, where there is a device to measure.
+# The log has the share of the peak flops if a device can be measured.
 grep -q '"peak_percent": [0-9.]*}' "$work/run/log.jsonl" || fail "no share of the peak in log.jsonl"
-# What a device does not compute in is refused before anything is written.
+# A dtype that the device lacks is refused before anything is written.
 for case in "cpu tf32" "reference tf32" "reference bf16"; do
     read -r device dtype <<<"$case"
     rc=0
@@ -47,7 +47,7 @@ for case in "cpu tf32" "reference tf32" "reference bf16"; do
         fail "--dtype $dtype on $device: $(cat "$work/err")"
     [ ! -e "$work/$dtype" ] || fail "a refused run left its folder"
 done
-# Workers of a pipeline on two kinds of device: near one kind alone.
+# Workers on two kinds of device: close to one kind alone.
 pair() { # DEVICES: the last loss
     "$SLUICE" train mmt --set branches=2,T=4,L=1,C=8,H=2,F=8,classes=3 --device "$1" --batch 8 --micro 4 --steps 4 \
         --stages 2 --quiet --json | sed -n 's/^ *"loss": \([^,]*\),$/\1/p'

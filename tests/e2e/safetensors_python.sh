@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What we write loads in Python's safetensors, with the values we meant. Skipped without the package.
+# Python's safetensors loads our files with the right values. Skipped without the package.
 set -euo pipefail
 python=
 for candidate in "${SL_PYTHON:-}" python3; do

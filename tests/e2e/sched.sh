@@ -36,12 +36,12 @@ expect 2 'is missing' "$SLUICE" sched --chain 3 --schedule 1f1b
 expect 3 'cannot feed itself' "$SLUICE" sched --dag 'a>a' --schedule 1f1b --micro 2
 expect 3 'cycle' "$SLUICE" sched --dag 'a>b>a' --schedule 1f1b --micro 2
 
-# sabotage: a backward of worker 1 and the send of its gradient change places
+# sabotage: swap a backward of worker 1 and the send of its gradient
 awk '/^worker 1$/ {on=1} on && /^B / && !held {held=$0; next} {print} held && !done && /^SEND/ {print held; done=1}' \
     "$dir/1f1b.sched" >"$dir/sabotage.sched"
 expect 1 'worker 1' "$SLUICE" verify "$dir/sabotage.sched"
 
-# -o - is the schedule and nothing else; a file of passes is lowered by the memory there is
+# -o - prints only the schedule; lowering a file of passes obeys --memory
 "$SLUICE" sched --chain 4 --schedule 1f1b --micro 6 --passes -o - >"$dir/passes.sched"
 "$SLUICE" verify "$dir/passes.sched" --memory 12B >/dev/null
 "$SLUICE" verify "$dir/passes.sched" --memory 11B >/dev/null

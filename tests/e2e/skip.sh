@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A step whose gradient is not finite is skipped, and the log says which op began it: the same on one
-# worker and in a pipeline, where the stage is told too.
+# A step whose gradient is not finite is skipped, and the log names the op that caused it: the same on one worker
+# and in a pipeline, where it also names the stage.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -24,7 +24,7 @@ train two --stages 2 --schedule 1f1b
 [ "$(grep -c '"skipped": false' "$work/one/log.jsonl")" -gt 0 ] || fail "everything overflowed"
 [ "$(bad one | wc -l)" -eq "$(grep -c '"skipped": true' "$work/one/log.jsonl")" ] || fail "a skipped step has no reason"
 ! grep '"skipped": false' "$work/one/log.jsonl" | grep -q '"bad"' || fail "a step that was made has a reason"
-# exp of more than 88.7 is infinite; a finite one may still be too large for what is behind it.
+# exp(x) overflows for x > 88.7; a finite value may still overflow in a later op.
 ! bad one | grep -v '"what": "op", "name": "\(exp\|matmul\|mse\)' || fail "an op is named that cannot overflow"
 bad one | grep -q '"op": "exp", "pass": "forward"' || fail "exp is never named"
 grep -q "skipped, its gradient is not finite: first in exp_" "$work/one.err" || fail "the terminal is not told"

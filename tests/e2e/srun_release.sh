@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tasks of a Slurm step without MPI: the environment that srun --mpi=none gives them is enough to train
-# together, with the files of threads. There is no Slurm here: a loop sets the variables that srun sets.
+# Tasks of a Slurm step without MPI: the environment of srun --mpi=none is enough to train as ranks,
+# with the same files as threads. Slurm is not needed: a loop sets the variables that srun sets.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -9,7 +9,7 @@ fail() {
     tail -n 20 "$work"/err* 2>/dev/null || true
     exit 1
 }
-# srun N COMMAND...: exit status of the worst task. A job number of our own keeps tests apart.
+# srun N COMMAND...: exit status of the worst task. A unique job number separates tests.
 srun() {
     local tasks=$1 rank status=0 pids=()
     shift
@@ -28,7 +28,7 @@ gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 -
 srun 3 "$SLUICE" train "${gpt[@]}" --stages 4 --steps 4 --out "$work/tasks" || fail "three tasks: status $?"
 diff -r "$work/threads/ckpt" "$work/tasks/ckpt" || fail "tasks wrote another checkpoint"
 
-# check says it once; a wrong number of tasks is refused once, with its own status.
+# check prints once; a wrong number of tasks is refused once, with its own status.
 step=1
 srun 2 "$SLUICE" check "${gpt[@]}" --stages 2 --steps 2 || fail "check: status $?"
 [ "$(cat "$work"/out* | grep -c 'bit for bit')" = 1 ] || fail "check must speak once"
@@ -38,6 +38,6 @@ srun 3 "$SLUICE" check "${gpt[@]}" --stages 2 --steps 2 || status=$?
 [ $status = 2 ] || fail "three tasks for two workers: status $status"
 [ "$(cat "$work"/err[0-9] | grep -c '3 ranks, but the pipeline has 2 workers')" = 1 ] || fail "not said once"
 
-# One task, and a batch script outside of a step, are processes like any other.
+# One task, and a batch script outside of a step, run as plain processes.
 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 "$SLUICE" check "${gpt[@]}" --stages 2 --steps 2 >"$work/out" || fail "one task"
 SLURM_PROCID=0 SLURM_NTASKS=8 "$SLUICE" check "${gpt[@]}" --stages 2 --steps 2 >"$work/out" || fail "a batch script"

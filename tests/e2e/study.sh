@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sluice study: a small matrix with tuning; finished runs are not run again, a changed one is; a study that
-# was killed goes on to the same table; what is refused is said.
+# sluice study: a small matrix with tuning. Finished runs are reused, changed ones run; a killed study
+# continues to the same table; refusals state the reason.
 set -euo pipefail
 fail() { echo "FAILED: $*" && exit 1; }
 work=$(mktemp -d)
@@ -26,7 +26,7 @@ study --dry-run >runs
 [ "$(wc -l <runs)" = $((12 + 2 * (3 + 2) + 2 + 2)) ] || fail "--dry-run: number of runs"
 grep -q -- '--schedule async .*--batch 2 --micro 1 --steps 12 ' runs || fail "a split mode"
 
-# killed on the way: the same command goes on
+# killed: the same command continues
 study >/dev/null 2>&1 & pid=$!
 until [ -n "$(find x/cells -name log.jsonl 2>/dev/null)" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
 kill -KILL $pid 2>/dev/null || true # or it has ended already
@@ -37,7 +37,7 @@ grep -q '^| vanilla | .* | 2 | ' table || fail "two seeds of vanilla: $(cat tabl
 grep -q '^| 2bw | .* | 3 | ' table || fail "three seeds of 2bw: $(cat table)"
 grep -q '^| anybody: it learns | reproduces |' table || fail "the claim: $(cat table)"
 grep -q '^| 2bw | .*\*\*.* | [-+]' table || fail "the tuning: $(cat table)"
-# of two rates one goes on to the second seed: 6 + 3 runs of tuning
+# one of two rates gets the second seed: 6 + 3 tuning runs
 [ "$(grep -c '^| .*[0-9] (1) |.*\*\*\|^| .*\*\*.*[0-9] (1) |' table)" = 3 ] || fail "the race: $(cat table)"
 grep -q '^| gpt | 17 | 17 | [0-9.]* | [0-9]* |$' table || fail "what it took: $(cat table)"
 cmp -s table x/study.md || fail "study.md is not the table"
@@ -45,7 +45,7 @@ cmp -s table x/study.md || fail "study.md is not the table"
 [ "$(find x/cells -name log.jsonl | wc -l)" = 23 ] || fail "cells"
 [ -z "$(find x/cells -name ckpt)" ] || fail "checkpoints stayed"
 
-# again: nothing runs but what has no end in its log; the first cell was cut off above
+# second call: only runs without a last evaluation run; one log is truncated here
 find x/cells -name log.jsonl -printf '%p %T@\n' | sort >before
 log=$(find x/cells -path '*gpt.2bw.seed1.*' -name log.jsonl)
 head -c 300 "$log" >short && mv short "$log"
@@ -54,7 +54,7 @@ cost() { sed '/^## What it took/,$d' "$1"; } # what a run takes is never the sam
 cmp -s <(cost table) <(cost again) || fail "another table: $(diff table again)"
 find x/cells -name log.jsonl -printf '%p %T@\n' | sort >after
 [ "$(diff before after | grep -c '^>')" = 1 ] || fail "finished runs were run again"
-# a cell is what its command makes
+# a cell equals a run of its command
 eval "\"\$SLUICE\" $(head -1 runs | cut -d' ' -f2-) --quiet --out own"
 losses() { grep -o '"eval_loss": [0-9.]*' "$1"/log.jsonl; }
 losses own >a
@@ -62,7 +62,7 @@ losses "$(find x/cells -maxdepth 1 -type d -name 'gpt.1f1b.seed9.tune.*' -exec g
     head -1 | xargs dirname)" >b
 cmp -s a b || fail "a cell has other losses than its command: $(paste a b)"
 
-# measured times of a step, where every worker has a core
+# measured step times, if every worker has a core
 if [ "$(nproc)" -ge 2 ]; then
     study --time 4 >timed 2>>notes
     grep -q '^| 2bw | .*x | [0-9.]* | [0-9.]*x |$' timed || fail "measured times: $(cat timed)"
@@ -72,7 +72,7 @@ status=0
 "$SLUICE" study wide.study --set "models=$SRC_DIR/models" --time 4 >/dev/null 2>why || status=$?
 { [ $status = 2 ] && grep -q '4096 workers, and there are' why; } || fail "too few cores: $status $(cat why)"
 
-# Holders of a tied parameter wait for each other where each stage has its own verdict: the simulated step is longer.
+# With --clip-scope stage, holders of a tied parameter wait for each other: the simulated step is longer.
 for tied in "" tied; do
     cat >tie$tied.study <<END
 sluice-study 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our CSVs in PyTorch's own parser: accepted in both dialects, the same order, and torch's own
-# simulation of the messages does not hang. Needs SLUICE_TORCH_PYTHON=/path/to/python with torch.
+# PyTorch's parser accepts our CSVs in both dialects, in the same order, and torch's simulation of the messages
+# does not hang. Needs SLUICE_TORCH_PYTHON=/path/to/python with torch.
 set -euo pipefail
 python=${SLUICE_TORCH_PYTHON:-}
 if [ -z "$python" ] || ! "$python" -c 'import torch.distributed.pipelining' 2>/dev/null; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Kills training with SIGKILL at random moments and in the middle of saves, and resumes it each time: the
-# last checkpoint is that of the undisturbed run, bit for bit, and the log has every step once. Then the
-# polite ways to stop, and what --out and --resume refuse. SL_SEED=N repeats a run's moments.
+# last checkpoint equals that of an undisturbed run bit for bit, and the log has every step once. Then SIGTERM and
+# Ctrl-C, and refusals of --out and --resume. SL_SEED=N repeats the moments of a run.
 set -euo pipefail
 kills=2
 [ "${SL_TEST_FULL:-0}" = 1 ] && kills=50
@@ -33,7 +33,7 @@ same() { # RUN RUN
     diff -r "$1/ckpt/$dir" "$2/ckpt/$dir" >/dev/null || fail "$2/ckpt/$dir has other bytes than $1's"
 }
 
-# Start in the background, wait for the moment, kill. True when the process died of it.
+# Start in the background, wait, kill. True if the process died of the signal.
 kill_at() { # MOMENT
     local rc=0
     "$SLUICE" train "${model[@]}" --out "$work/killed" --steps $steps --checkpoint-every 2 --resume 2>"$work/err" &
@@ -87,11 +87,11 @@ while [ $done_kills -lt $kills ]; do
     ! compgen -G "$work/killed/ckpt/.tmp-*" >/dev/null || fail "a torn save was left behind"
 done
 
-# SIGTERM and Ctrl-C: the step is finished and saved, the status is 0, --resume goes on from there.
+# SIGTERM and Ctrl-C: the step is finished and saved, the status is 0, --resume continues.
 polite=0
 for signal in TERM INT; do
     rm -rf "$work/stopped" "$work/long"
-    # A shell without job control starts what is in the background with SIGINT ignored; env undoes it.
+    # A shell without job control ignores SIGINT in background jobs; env restores it.
     env --default-signal=INT "$SLUICE" train "${model[@]}" --out "$work/stopped" --steps 100000000 2>"$work/err" &
     pid=$!
     until [ -s "$work/stopped/log.jsonl" ] || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
@@ -109,7 +109,7 @@ for signal in TERM INT; do
     check_log "$work/stopped" $many
 done
 
-# What --out and --resume say.
+# Messages of --out and --resume.
 cp -r "$work/whole" "$work/before"
 mkdir "$work/whole/ckpt/.tmp-old-step-00000002" # killed while its last save cleared away
 : >"$work/whole/ckpt/.tmp-latest"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The `sh` blocks of the tutorials run, in order, in one directory for each document.
+# The `sh` blocks of the tutorials run in order, in one directory per document.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -10,7 +10,7 @@ count=0
 for document in "$SRC_DIR"/docs/tutorials/*.md; do
     name=$(basename "$document" .md)
     mkdir "$work/$name"
-    # One script: what a block leaves behind (files, a background job) the next may use.
+    # One script: a block may use files and background jobs of the blocks before.
     awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$document" >"$work/$name.sh"
     [ -s "$work/$name.sh" ] || { echo "FAILED: $document has no commands" && exit 1; }
     (cd "$work/$name" && timeout 300 bash -euo pipefail -x "$work/$name.sh") >"$work/out" 2>&1 </dev/null || {

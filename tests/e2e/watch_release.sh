@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The watchdog: a worker that stalls is named with rank, host, stage, action and micro-batch, and with those who
-# wait for it; on threads, on ranks over TCP and over MPI. One that is slow is warned about and goes on. Ranks of
-# MPI that die or are stopped are named, too, before mpirun has ended the others.
+# The watchdog names a stalled worker with rank, host, stage, action and micro-batch, and the workers that wait for
+# it; on threads, on ranks over TCP and over MPI. A slow worker causes a warning and the run continues. MPI ranks that
+# die or are stopped are named too, before mpirun ends the others.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -9,14 +9,14 @@ gpt=(gpt-nano --set "V=37,T=13,P=17,L=4,C=18,H=3,drop=0.1" --batch 8 --micro 4 -
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_base_warn_component_unused=0
 declare -A started
-# begin NAME COMMAND...: in the background, because most of the time of each is spent waiting.
+# begin NAME COMMAND...: in the background; commands mostly wait.
 begin() {
     local name=$1
     shift
     timeout 300 "$@" --out "$work/$name" >"$work/$name.out" 2>"$work/$name.err" &
     started[$name]=$!
 }
-# ends NAME STATUS TEXT...: each regular expression is in what it said.
+# ends NAME STATUS TEXT...: each regular expression matches its output.
 ends() {
     local name=$1 want=$2 status=0 text i
     shift 2
@@ -47,7 +47,7 @@ begin threads-stall "$SLUICE" "${forever[@]}" --drill stall:1:600
 begin tcp-stall "$SLUICE" launch -n 3 -- "${forever[@]}" --drill stall:2:601
 begin tcp-die "$SLUICE" launch -n 3 -- "${forever[@]}" --drill die:1:602
 begin tcp-fail "$SLUICE" launch -n 3 -- "${forever[@]}" --drill fail:1:603
-# It sleeps for 3 s: a warning after 1.6 s, and far from a stall.
+# A sleep of 3 s: a warning after 1.6 s, no stall.
 begin slow "$SLUICE" train "${gpt[@]}" --steps 40 --drill slow:1:604 --stall-timeout 8
 begin whole "$SLUICE" train "${gpt[@]}" --steps 40
 action="(F|B|STEP|SEND|RECV) of stage [^,;:]*(, micro-batch [0-9]+)?"
