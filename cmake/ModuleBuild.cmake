@@ -1,5 +1,5 @@
-# cmake -D SRC=... -D OUT=... -P: a header with the identity of all that the program and its modules share. A module
-# that was built with other headers would read memory of the program in another layout.
+# cmake -D SRC=... -D OUT=... -P: writes a header with a hash of the headers that the program and its modules share. A
+# module built with other headers would misread the structs of the program.
 file(GLOB headers "${SRC}/base/*.h" "${SRC}/graph/*.h" "${SRC}/op/*.h" "${SRC}/optim/*.h" "${SRC}/pass/*.h"
     "${SRC}/device/*.h" "${SRC}/comm/*.h")
 list(SORT headers)

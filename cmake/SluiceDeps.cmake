@@ -1,13 +1,13 @@
-# What the code links. Needed: libm, threads, xxhash, zlib. Everything else is found, never demanded.
+# Libraries. Required: libm, threads, xxhash, zlib. All others are optional.
 #
 # SL_FEATURES lists what was found (x86 hwloc cuda). A source called foo_<feature>.c is
-# compiled only with the feature, foo_no<feature>.c only without it: files are chosen here, so that
-# no function needs an #ifdef. SL_HAVE_<FEATURE> is defined to 1 or 0 as well.
+# compiled only with the feature, foo_no<feature>.c only without it, so that no function needs an
+# #ifdef. SL_HAVE_<FEATURE> is defined to 1 or 0 as well.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
 # sl_find_c(NAME header library): an imported target sl::NAME (shared) and sl::NAME_static where
-# the archive exists, so that the binary runs on machines without the package.
+# the archive exists, so that the binary also runs without the package.
 function(sl_find_c name header library)
     find_path(SL_${name}_INCLUDE ${header})
     find_library(SL_${name}_LIBRARY ${library})

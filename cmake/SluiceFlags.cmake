@@ -1,4 +1,4 @@
-# How every C file of the project is compiled: the interface target sluice_flags.
+# Compiler flags of every C file: the interface target sluice_flags.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
@@ -17,21 +17,21 @@ file(RELATIVE_PATH SL_UP "${PROJECT_BINARY_DIR}" "${PROJECT_SOURCE_DIR}/")
 target_compile_options(sluice_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
     -Wwrite-strings -Wundef
-    # gcc does not see across files that sl_fail and its kin return an error. Instead, the sanitized
-    # builds fill locals with a pattern, so that tests fail on what was never written.
+    # gcc does not know across files that sl_fail returns an error. The sanitized builds fill locals
+    # with a pattern instead, so that a read of an unwritten one fails a test.
     $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
     # Determinism: no contraction outside the kernels, never -ffast-math. The next two do not change
-    # a value; they only say that nobody reads errno or the exception flags.
+    # values: no code reads errno of math functions or the exception flags.
     -ffp-contract=off -fno-math-errno -fno-trapping-math
     -fno-semantic-interposition
-    # Paths in messages and debug information start at the source tree, wherever it lies. The second
-    # form is how ccache hands paths to the compiler, so that checkouts share one cache.
+    # Paths in messages and debug information are relative to the source tree. ccache passes paths in the
+    # second form; with it, checkouts share one cache.
     "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=" "-fmacro-prefix-map=${SL_UP}="
     "-fdebug-prefix-map=${PROJECT_SOURCE_DIR}=.")
 if(SL_WERROR)
     target_compile_options(sluice_flags INTERFACE -Werror)
 endif()
-# Empty, so that a file that also says #define _GNU_SOURCE does not redefine it.
+# Empty: a #define _GNU_SOURCE in a file is then no redefinition.
 target_compile_definitions(sluice_flags INTERFACE _GNU_SOURCE=)
 target_link_options(sluice_flags INTERFACE -Wl,--as-needed)
 

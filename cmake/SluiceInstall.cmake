@@ -27,7 +27,7 @@ if(SL_BUILD_SHARED)
     install(FILES "${PROJECT_BINARY_DIR}/gen/sluiceConfig.cmake"
         "${PROJECT_BINARY_DIR}/gen/sluiceConfigVersion.cmake" DESTINATION "${package_dir}")
 
-    # The .pc file finds its prefix from where it lies, so that the tree can be moved.
+    # The .pc file computes its prefix from its own path: the tree can be moved.
     file(RELATIVE_PATH SL_PC_PREFIX "/x/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/x")
     configure_file(cmake/sluice.pc.in "${PROJECT_BINARY_DIR}/gen/sluice.pc" @ONLY)
     install(FILES "${PROJECT_BINARY_DIR}/gen/sluice.pc"

@@ -1,19 +1,19 @@
-# Targets: sluice_objects (every room but cli, compiled once) -> libsluice.so, the archive for the
-# tests, and the binary, which holds the objects themselves so that it can be copied anywhere.
+# Targets: sluice_objects (every component but cli, compiled once) -> libsluice.so, the archive for the
+# tests, and the binary, which contains the objects so that it can be copied anywhere.
 set(SL_INCLUDES "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 set(SL_MAP "${PROJECT_SOURCE_DIR}/src/libsluice.map")
 set(SL_HAVE_LIB FALSE)
 set(SL_HAVE_BINARY FALSE)
 set(SL_BUILD_SHARED FALSE)
-# The source tree's models, for a binary that has not been installed.
+# The models of the source tree, for a binary that is not installed.
 set(SL_MODELS_DEFINITION "SL_MODELS_SRC_DIR=\"${PROJECT_SOURCE_DIR}/models\"")
 
 if(SL_LIB_SOURCES)
     set(SL_HAVE_LIB TRUE)
-    # project(VERSION) is the one place; sl_version() hands it out.
+    # project(VERSION) defines the version; sl_version() returns it.
     set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/base/version.c" APPEND PROPERTY
         COMPILE_DEFINITIONS "SL_VERSION_STRING=\"${PROJECT_VERSION}\"")
-    # What the program and libsluice_mpi.so must have in common; "comm/module_build.h".
+    # "comm/module_build.h": a hash that the program and libsluice_mpi.so must share.
     set(SL_MODULE_BUILD "${PROJECT_BINARY_DIR}/gen/comm/module_build.h")
     file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*.h")
     add_custom_command(OUTPUT "${SL_MODULE_BUILD}.stamp" BYPRODUCTS "${SL_MODULE_BUILD}"
@@ -61,11 +61,11 @@ if(SL_HAVE_LIB AND SL_CLI_MAIN)
     target_compile_definitions(sluice_cli PRIVATE ${SL_MODELS_DEFINITION})
     target_link_libraries(sluice_cli PRIVATE sluice_flags sluice_deps)
 
-    # The file is called sluice; the target is not, because the library's target has that name.
+    # The file is called sluice; the target sluice is the library.
     add_executable(sluice_bin $<TARGET_OBJECTS:sluice_cli> ${SL_LIB_OBJECTS})
     set_target_properties(sluice_bin PROPERTIES OUTPUT_NAME sluice)
     target_link_libraries(sluice_bin PRIVATE sluice_flags sluice_deps_static)
-    # An installation that was moved elsewhere may bring libraries along (tools/package.sh).
+    # A relocated installation may contain shared libraries (tools/package.sh).
     foreach(target IN ITEMS sluice_bin sluice)
         if(TARGET ${target})
             set_target_properties(${target} PROPERTIES INSTALL_RPATH
@@ -80,7 +80,7 @@ if(SL_HAVE_LIB AND SL_CLI_MAIN)
     endif()
 endif()
 
-# ---- modules: found, never demanded; found only when there is something to build ----
+# ---- optional modules ----
 set(SL_HAVE_MPI FALSE)
 if(SL_WITH_MPI AND SL_MPI_SOURCES AND SL_HAVE_LIB)
     find_package(MPI QUIET COMPONENTS C)
@@ -111,7 +111,7 @@ if("cuda" IN_LIST SL_FEATURES AND SL_HAVE_LIB)
     set(SL_CUDA_HOST_SOURCES ${SL_CUDA_SOURCES})
     list(FILTER SL_CUDA_HOST_SOURCES INCLUDE REGEX "\\.c$")
     list(FILTER SL_CUDA_SOURCES INCLUDE REGEX "\\.cu$")
-    # Its own copies of the little it uses; errors go to the program (device/cuda/host.c).
+    # It contains copies of the files it uses; errors go to the program (device/cuda/host.c).
     add_library(sluice_cuda_host OBJECT ${SL_CUDA_HOST_SOURCES} src/base/arena.c src/optim/norm.c
         src/pass/holes.c)
     target_include_directories(sluice_cuda_host PRIVATE ${SL_INCLUDES})
@@ -128,6 +128,6 @@ if("cuda" IN_LIST SL_FEATURES AND SL_HAVE_LIB)
     set_source_files_properties("${PROJECT_SOURCE_DIR}/src/device/cuda/optim.cu" PROPERTIES
         COMPILE_OPTIONS "-fmad=false")
     target_link_libraries(sluice_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt "${SL_cudnn_LIBRARY}")
-    target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL,-z,defs) # nothing of the program
+    target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL,-z,defs) # no symbols of the program
     message(STATUS "CUDA module: TRUE")
 endif()

@@ -1,6 +1,6 @@
-# Tests are found by name; a new file is a new test.
+# Tests by file name: a new file is a new test.
 #
-#   tests/unit/<room>/test_x.c   unit.<room>.x     cmocka
+#   tests/unit/<component>/test_x.c  unit.<component>.x  cmocka
 #   tests/table/test_x.c         table.x           cmocka, loops over registries
 #   tests/table/*.c              (other names) linked into every table test
 #   tests/fuzz/fuzz_x.c          fuzz.x            libFuzzer (preset fuzz); elsewhere a replay of the corpus
@@ -12,10 +12,10 @@
 #   tests/support/*.c            linked into every cmocka test; include as "support/x.h"
 #   bench/x.c                    build/release/bench/x, not a test
 #
-# A name that ends in _mt carries the label `thread` and is what the tsan preset builds and runs; one
-# that ends in _serial runs alone; one that ends in _release has no business under a sanitizer. Outside release, names end in @<preset>, so that one ctest run can
-# hold all presets. Every test finds SLUICE, SRC_DIR, BUILD_DIR and SL_PRESET in its environment and
-# inherits SL_TEST_FULL (1: every count of the issues; else about 1/50).
+# _mt at the end of a name: label `thread`; the tsan preset builds and runs only these. _serial: runs
+# alone. _release: not under sanitizers. Outside release, names end in @<preset>, so that one ctest run
+# can contain all presets. The environment of a test has SLUICE, SRC_DIR, BUILD_DIR, SL_PRESET and
+# SL_TEST_FULL (1: full counts; else about 1/50).
 set(tests "${PROJECT_SOURCE_DIR}/tests")
 set(SL_TEST_SUFFIX "")
 if(NOT SL_PRESET STREQUAL "release")
@@ -28,7 +28,7 @@ set(SL_TEST_ENV
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 
-# ThreadSanitizer of gcc 12 does not start where the kernel randomises more than 28 bits of an address.
+# ThreadSanitizer of gcc 12 does not start if the kernel randomizes more than 28 bits of an address.
 set(SL_TEST_WRAPPER "")
 if(SL_SANITIZE STREQUAL "thread")
     execute_process(COMMAND setarch -R true RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
@@ -49,7 +49,7 @@ function(sl_register name label stem)
     endif()
 endfunction()
 
-# In the tsan preset only what has threads is worth its time.
+# The tsan preset runs tests with threads only.
 function(sl_wanted stem out)
     set(${out} TRUE PARENT_SCOPE)
     if(SL_SANITIZE STREQUAL "thread" AND NOT stem MATCHES "_mt$")
@@ -151,7 +151,7 @@ if(SL_SANITIZE STREQUAL "")
     add_library(sl_fault MODULE "${tests}/preload/fault.c")
     set_target_properties(sl_fault PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
     target_link_libraries(sl_fault PRIVATE sluice_flags)
-    # It replaces functions of the C library, which hardened headers declare otherwise.
+    # It replaces functions of the C library; hardened headers declare these differently.
     target_compile_options(sl_fault PRIVATE -U_FORTIFY_SOURCE -fno-builtin)
 endif()
 

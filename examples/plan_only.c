@@ -1,4 +1,4 @@
-/* Plans a model for a machine that is not here, shows what the plan costs, and draws it.
+/* Plans a model for another machine, draws the schedule, and prints bubbles and memory.
  *
  *   cc plan_only.c $(pkg-config --cflags --libs sluice) && ./a.out
  */
@@ -44,7 +44,7 @@ int main(void) {
     if (err == SL_OK) {
         int workers = (int)sl_pipeline_stat(pipeline, SL_PIPELINE_WORKERS, 0);
         printf("%s\n", sl_pipeline_text(pipeline, "plan"));
-        printf("%s\n", sl_pipeline_text(pipeline, "grid")); /* the text before is gone */
+        printf("%s\n", sl_pipeline_text(pipeline, "grid")); /* invalidates the text above */
         for (int w = 0; w < workers; w++)
             printf("worker %d: bubble %.1f %%, %.0f bytes\n", w,
                    100 * sl_pipeline_stat(pipeline, SL_PIPELINE_BUBBLE, w),

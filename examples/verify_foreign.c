@@ -1,5 +1,5 @@
-/* Proves a schedule that another program wrote, here PyTorch's pipelining CSV, and shows what the
- * verifier says of one that would wait for ever.
+/* Verifies a schedule of another program, PyTorch's pipelining CSV, and shows the message for one that
+ * would deadlock.
  *
  *   cc verify_foreign.c $(pkg-config --cflags --libs sluice) && ./a.out [X.csv]
  */
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* 1F1B on two ranks; and the same with two cells of rank 1 exchanged: B0 before F0 */
+/* 1F1B on two ranks, and the same with two cells of rank 1 exchanged: B0 before F0. */
 static const char good[] = "0F0,0F1,0B0,0F2,0B1,0B2\n"
                            "1F0,1B0,1F1,1B1,1F2,1B2\n";
 static const char bad[] = "0F0,0F1,0B0,0F2,0B1,0B2\n"
@@ -20,7 +20,7 @@ static sl_err prove(struct sl_pipeline *pipeline) {
         printf("%s: %s\n", sl_err_name(err), sl_err_message());
         return err;
     }
-    printf("proven: %.0f actions on %.0f workers\n",
+    printf("verified: %.0f actions on %.0f workers\n",
            sl_pipeline_stat(pipeline, SL_PIPELINE_ACTIONS, 0),
            sl_pipeline_stat(pipeline, SL_PIPELINE_WORKERS, 0));
     err = sl_pipeline_simulate(pipeline, "latency=1ns");

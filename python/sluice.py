@@ -1,8 +1,8 @@
 """Sluice from Python: plan, verify, simulate, and read runs.
 
 A thin layer over the C library (libsluice.so, ctypes); nothing is compiled and nothing but the
-standard library is needed. The library is looked for in $SLUICE_LIBRARY, then where this file was
-installed, then where the system looks.
+standard library is needed. The library is searched in $SLUICE_LIBRARY, then relative to this
+file, then in the library path of the system.
 
     import sluice
     pipe = sluice.Pipeline.chain(4)
@@ -22,7 +22,7 @@ __all__ = ["Error", "Refused", "Net", "Pipeline", "Run", "version"]
 
 
 class Error(Exception):
-    """What the library says; `code` is the exit status the program would have."""
+    """The error message of the library; `code` is the exit status of the program for it."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -30,7 +30,7 @@ class Error(Exception):
 
 
 class Refused(Error):
-    """A check said no: a schedule that does not verify, a plan that does not fit."""
+    """A check failed: a schedule does not verify, a plan does not fit."""
 
 
 def _find():
@@ -107,12 +107,12 @@ def _open(function, *arguments):
 
 
 def version():
-    """Of the library that is loaded."""
+    """Version of the loaded library."""
     return _lib.sl_version().decode()
 
 
 class Net:
-    """A model: read, differentiated, ready to be planned."""
+    """A model with its backward pass."""
 
     _stats = ("parameters", "states", "forward_flops", "backward_flops", "activation_bytes",
               "nodes", "backward_nodes")
@@ -145,7 +145,7 @@ class Net:
 
 
 class Pipeline:
-    """Stages on workers, a schedule that is proven, a simulation."""
+    """Stages on workers, a verified schedule, a simulation."""
 
     _stats = ("stages", "workers", "depth", "actions", "memory_bytes", "step_ns", "end_ns",
               "busy_ns", "bubble", "peak_bytes")
@@ -155,7 +155,7 @@ class Pipeline:
 
     @classmethod
     def plan(cls, net, **request):
-        """Cut a net: machine, planner, schedule, optimizer, dtype, batch, micros, memory_bytes,
+        """Plan a net: machine, planner, schedule, optimizer, dtype, batch, micros, memory_bytes,
         seconds. Raises Refused when nothing fits."""
         values = {k: _bytes(v) if isinstance(v, (str, os.PathLike)) else v
                   for k, v in request.items()}
@@ -189,11 +189,11 @@ class Pipeline:
         _check(_lib.sl_pipeline_costs(self._handle, _bytes(costs)))
 
     def schedule(self, name=None, micros=0, iterations=1):
-        """Build and prove; without `name` the one that the plan names."""
+        """Build and verify a schedule; default: the one in the plan."""
         _check(_lib.sl_pipeline_schedule(self._handle, _bytes(name), micros, iterations))
 
     def verify(self):
-        """Prove the schedule that was read; Refused has the reason."""
+        """Verify the schedule that was read; raises Refused with the reason."""
         _check(_lib.sl_pipeline_verify(self._handle))
 
     def simulate(self, links=None):
@@ -210,14 +210,14 @@ class Pipeline:
     end_ns = property(lambda self: int(self._stat("end_ns")))
 
     def bubble(self, worker):
-        """Idle part of a worker's time."""
+        """Idle fraction of a worker's time."""
         return self._stat("bubble", worker)
 
     def busy_ns(self, worker):
         return int(self._stat("busy_ns", worker))
 
     def memory_bytes(self, worker):
-        """What a worker allocates."""
+        """Bytes that a worker allocates."""
         return int(self._stat("memory_bytes", worker))
 
     def peak_bytes(self, worker):
@@ -235,7 +235,7 @@ class Pipeline:
 
 
 class Run:
-    """A run directory: what was asked for and what came of it."""
+    """A run directory: configuration, log, checkpoints."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -245,7 +245,7 @@ class Run:
         with open(self.path / "log.jsonl", encoding="utf-8") as file:
             for line in file:
                 if not line.endswith("\n"):
-                    break  # torn: the run was killed, or is being written
+                    break  # incomplete: the run was killed or is still writing
                 row = json.loads(line)
                 if "loss" in row:
                     self.steps.append(row)
@@ -260,6 +260,6 @@ class Run:
 
     @property
     def checkpoints(self):
-        """Steps that have one, ascending."""
+        """Steps with a checkpoint, ascending."""
         found = (self.path / "ckpt").glob("*/manifest.json")
         return sorted(json.loads(file.read_text())["step"] for file in found)

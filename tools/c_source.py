@@ -1,4 +1,4 @@
-"""C sources as the checkers need them: comments and string literals apart from code.
+"""C sources for the checkers: comments, string literals and code.
 
     blank(text)      the code; comments and the insides of literals become spaces, lines stay
     comments(text)   [(line, text)] of each comment

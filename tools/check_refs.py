@@ -64,6 +64,9 @@ def script_comments(text):
         match = re.match(r"\s*#(?!!)(.*)|.*?\s#\s(.*)", line)
         if match:
             rows.append((number, match.group(1) or match.group(2) or ""))
+    for match in re.finditer(r'"""(.*?)"""', text, re.S):  # Python
+        first = text.count("\n", 0, match.start()) + 1
+        rows += [(first + i, row) for i, row in enumerate(match.group(1).splitlines())]
     return rows
 
 

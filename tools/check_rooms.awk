@@ -1,4 +1,4 @@
-# Who may include and call what; see check_rooms.sh. First file: ROOMS. Needs strip_c.awk.
+# Checks includes and calls against ROOMS, the first file; see check_rooms.sh. Needs strip_c.awk.
 function fail(text) {
     printf "%s:%d: %s\n", FILENAME, FNR, text
     bad = 1
@@ -46,7 +46,7 @@ function check_quoted(name,    other) {
     }
     other = name
     if (other ~ /^sluice\//) {
-        # A public header belongs to the room it is named after; the rest of them to base.
+        # A public header belongs to the component of its name, otherwise to base.
         sub(/^sluice\//, "", other)
         sub(/\.h$/, "", other)
         if (!(other in rooms))
@@ -110,7 +110,7 @@ FNR == 1 {
         next
     if (calls(code, "getenv|secure_getenv|setenv|putenv"))
         fail("the environment is read only in cli/")
-    # base/err aborts on a broken assertion, base/arena ends on the end of memory, a child of
+    # base/err aborts on a broken assertion, base/arena aborts without memory, a child of
     # base/spawn that cannot execute its program ends itself.
     speaks = path ~ /^base\/(log|err|arena|spawn)\./
     if (!speaks && calls(code, "exit|_exit|_Exit|quick_exit|atexit"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails any #include that src/ROOMS does not allow, and what belongs to certain rooms only: MPI, CUDA,
+# Rejects every #include that src/ROOMS does not allow, and features outside their components: MPI, CUDA,
 # threads and atomics, the environment, ending the process, printing. Usage: tools/check_rooms.sh [ROOT]
 set -euo pipefail
 tools=$(cd "$(dirname "$0")" && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# ./dev demo: what Sluice does, on this machine, in less than a minute on two quiet cores after the build.
+# ./dev demo: plans, trains and reports on this machine; less than a minute on two idle cores after the build.
 #
 #   ./dev demo [--data FILE] [--steps N] [--out DIR]
 #
-# Text to learn from: the project's own sources and documents, unless --data names a file.
+# --data names a text to train on; default: the sources and documents of the project.
 set -euo pipefail
 
 sluice=${SLUICE:-build/release/sluice}
@@ -53,7 +53,7 @@ run profile gpt-nano --micro-batch 4 -o "$out/nano.cost"
 run profile "${towers[@]}" --micro-batch 4 -o "$out/towers.cost"
 
 say "3. Plans, and why they were chosen (for four cores; how many are here does not matter)"
-# Models this small would rather be copied to every core; --straight asks for pipelines.
+# Planners replicate models this small on every core; --straight forbids replicas.
 four=(--machine '1x4:mem=2G,intra=5GB/s' --batch 16 --micro 4 --straight --time-limit 5)
 run plan gpt-nano --cost "$out/nano.cost" "${four[@]}" --schedule 1f1b -o "$out/nano.plan"
 run plan "${towers[@]}" --cost "$out/towers.cost" "${four[@]}" --planner graphpipe -o "$out/towers.plan"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Line coverage of a reader by the seeds of its fuzz target, without the whole coverage build.
-# Usage: tools/fuzz_coverage.sh NAME 'ROOM ...' 'src/COMPONENT/PATTERN*.c' LEAST_PERCENT
-# Exit 77 where clang's coverage tools are missing.
+# Usage: tools/fuzz_coverage.sh NAME 'COMPONENT ...' 'src/COMPONENT/PATTERN*.c' LEAST_PERCENT
+# Exits with 77 if clang's coverage tools are missing.
 set -euo pipefail
 name=$1 rooms=$2 pattern=$3 least=$4
 src=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Fuzzes one target.
-#   SL_FUZZ_RUNS     so many inputs, mutations of the seeds in tests/fuzz/corpus/NAME alone, and as far as
-#                    libFuzzer can the same ones each time: a test that passed shall pass again
-#   SL_FUZZ_SECONDS  otherwise: so long (10), beginning with what was found before, too
-#   SL_FUZZ_SEED     what the mutations begin with (1; 0 draws a new one)
-# What is found stays in build/fuzz/corpus/NAME.
+#   SL_FUZZ_RUNS     number of inputs: mutations of the seeds in tests/fuzz/corpus/NAME only. As far as libFuzzer
+#                    allows, they are the same in each run, so that results repeat.
+#   SL_FUZZ_SECONDS  if SL_FUZZ_RUNS is empty: duration (10); also starts from inputs found before
+#   SL_FUZZ_SEED     random seed of the mutations (1; 0 draws one)
+# New inputs are kept in build/fuzz/corpus/NAME.
 # Usage: tools/fuzz_one.sh NAME BINARY [libFuzzer option...]
 set -euo pipefail
 
 name=$1
 binary=$2
 shift 2
-# libFuzzer tries the strings that it sees compared, paths among them: the same in every clone.
+# libFuzzer mutates inputs with strings that the program compares, also paths: use the same path in every clone.
 cd "$(dirname "$0")/.."
 build=$(realpath --relative-to=. "${BUILD_DIR:-build/fuzz}")
 binary=$(realpath --relative-to=. "$binary")
@@ -26,8 +26,8 @@ rm -rf "$fresh" && mkdir "$fresh" && : >"$seen"
 options=(-seed="${SL_FUZZ_SEED:-1}" -timeout=60 -malloc_limit_mb=2048 -max_len=65536
     -print_final_stats=1 -verbosity=0 -artifact_prefix="$artifacts/")
 if [ -n "${SL_FUZZ_RUNS:-}" ]; then
-    # A directory is read in the order that its file system likes, again every second; and the thread
-    # that watches the process's memory moves the addresses that the reader compares.
+    # For repeatable runs: libFuzzer rereads a directory every second, in the order of its file system, and its
+    # memory watcher thread changes the addresses that the reader compares.
     find "$seeds" -type f | LC_ALL=C sort | paste -sd, >"$seen"
     options+=(-runs="$SL_FUZZ_RUNS" -seed_inputs=@"$seen" -reload=0 -rss_limit_mb=0)
     dirs=("$fresh")
@@ -53,6 +53,6 @@ if [ "$rc" -ne 0 ]; then
     echo "fuzz $name failed; the input is under $artifacts:"
     find "$artifacts" -type f -newer "$seen"
     echo "copy it to $seeds/ once fixed: it is then a regression test in every preset"
-    # libFuzzer leaves with 77, which the tests read as skipped.
+    # libFuzzer exits with 77, which means skipped to ctest.
     exit 1
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All static checks; ./dev lint calls it. What passed is remembered under build/lint by the hash of
-# everything the check read, so that the second run takes seconds.
+# All static checks; ./dev lint calls it. tidy caches passed files in build/lint by the hash of their
+# input, so that the second run takes seconds.
 # Usage: tools/lint.sh [rooms|sizes|names|rows|refs|shell|format|cppcheck|tidy ...] | --fix-format
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,8 +28,8 @@ lint_format() {
     fi
 }
 
-# One line per translation unit of src/: its path, a tab, its compile command. C only: clang-tidy
-# does not know this CUDA.
+# One line per translation unit of src/: its path, a tab, its compile command. C only: this
+# clang-tidy cannot parse CUDA.
 units() {
     awk '
         /^  "command": / { command = $0; sub(/^  "command": "/, "", command); sub(/",?$/, "", command)
@@ -52,7 +52,7 @@ tidy_key() { # COMMAND
         *) flags+=("${args[i]}") ;;
         esac
     done
-    # A file that does not even preprocess has no key and is always checked.
+    # A file that fails to preprocess has no key and is always checked.
     local text
     text=$(cd build/release && clang -E -C -dD -P -w -Wno-error "${flags[@]}" 2>/dev/null) || return 1
     printf '%s\n' "$tidy_version" "${flags[@]/"$PWD"/}" "$text" | sha256sum | cut -c1-40

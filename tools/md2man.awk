@@ -1,5 +1,5 @@
-# A document of docs/ as a manual page: awk -v name=sluice-plan -v version=0.1.0 -f md2man.awk X.md
-# Knows what our documents use: headings, paragraphs, lists, tables, code, `code`, **bold**, links.
+# Converts a document of docs/ to a manual page: awk -v name=sluice-plan -v version=0.2.0 -f md2man.awk X.md
+# Supports: headings, paragraphs, lists, tables, code, `code`, **bold**, links.
 function roff(text) {
     gsub(/\\/, "\\e", text)
     gsub(/-/, "\\-", text)

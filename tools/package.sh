@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Packages of the release build: package.sh tarball|deb [FOLDER]. Prints the file it made. The same
+# Packages the release build: package.sh tarball|deb [FOLDER]. Prints the name of the package. The same
 # commit gives the same bytes.
 #
-#   tarball  sluice-VERSION-linux-ARCH.tar.gz: unpack anywhere, run bin/sluice. What is not libc and is
-#            linked dynamically (hwloc) comes along in lib/sluice, where the program looks first.
-#   deb      sluice_VERSION_ARCH.deb: depends on what the program is linked with, found by its names.
+#   tarball  sluice-VERSION-linux-ARCH.tar.gz: unpack anywhere, run bin/sluice. Contains shared libraries
+#            other than libc (hwloc) in lib/sluice, which the program searches first.
+#   deb      sluice_VERSION_ARCH.deb: depends on the packages of the linked libraries.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD_DIR:-$root/build/release}
@@ -19,7 +19,7 @@ export SOURCE_DATE_EPOCH
 
 stage() { # PREFIX: an installation without symbols, its times those of the commit
     cmake --install "$build" --prefix "$1" --strip >"$work/install.log"
-    # What the build machine found does not go into a package: a CUDA module needs the driver's libraries.
+    # A package has no CUDA module: it needs the libraries of the driver.
     rm -f "$1"/lib*/sluice/libsluice_cuda.so
 }
 set_times() { find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
@@ -49,7 +49,7 @@ make_tarball() {
     echo "$folder/$name.tar.gz"
 }
 
-# What the file's libraries are called as packages: "libc6 (>= 2.34), libhwloc15 (>= 2.9)".
+# Packages of the libraries of a file: "libc6 (>= 2.34), libhwloc15 (>= 2.9)".
 depends_of() { # ELF...
     mkdir -p "$work/shlibs/debian"
     printf 'Source: sluice\n\nPackage: sluice\nArchitecture: any\n' >"$work/shlibs/debian/control"
@@ -64,7 +64,7 @@ make_deb() {
     arch=$(dpkg --print-architecture)
     stage "$tree/usr"
     gzip -9n "$tree"/usr/share/man/man*/*
-    # Links between pages name what they point to.
+    # A link between manual pages contains the name of its target.
     for file in "$tree"/usr/share/man/man5/*.gz; do
         if target=$(gzip -dc "$file" | sed -n 's/^\.so man5\///p') && [ -n "$target" ]; then
             ln -sf "$target.gz" "$file"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/pictures anew: what the program draws today. tests/e2e/pictures.sh says when that is due.
+"""Redraws docs/pictures with the current program. tests/e2e/pictures_release.sh fails if that is due.
 
 usage: tools/pictures.py [--run]     --run: also make the run anew that report.png shows
 Needs build/release, and chromium with its driver for report.png.
@@ -37,14 +37,14 @@ def sluice(*args, **more):
 # ---- terminal ----
 
 def dashboard_args(folder):
-    """The run whose last frame is drawn; tests/e2e/pictures.sh runs the same."""
+    """The run whose last frame is drawn; tests/e2e/pictures_release.sh runs the same."""
     pathlib.Path(folder, "text.txt").write_bytes(b"".join(p.read_bytes() for p in sorted((ROOT / "docs").glob("*.md"))))
     return ["train", *MODEL, "--data", "text.txt", "--stages", "3", "--batch", "16", "--micro", "4", "--steps", "60",
             "--eval-every", "20", "--dashboard"]
 
 
 def draw_dashboard(folder, svg=None):
-    """What is on the screen at the end, as lines."""
+    """The lines on the screen at the end."""
     env = dict(os.environ, TERM="xterm-256color", LC_ALL="C.UTF-8", SHOT_ROWS="16")
     env.pop("NO_COLOR", None)
     if svg:
@@ -81,7 +81,7 @@ def digest(path):
 
 
 class Browser:
-    """As much of WebDriver as a picture takes."""
+    """The part of WebDriver that a picture needs."""
 
     def __init__(self):
         self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
@@ -131,7 +131,7 @@ def photograph(path):
         browser.close()
 
 
-# ---- PNG: fewer colours, and what it was drawn from ----
+# ---- PNG: fewer colours, and the digest of the page ----
 
 def chunks(png):
     at = 8
@@ -185,7 +185,7 @@ def reduce(png, note):
 
 
 def note_of(png):
-    """The digest of the page that a picture shows; '' when it has none."""
+    """The digest of the page that a picture shows; '' if there is none."""
     for kind, data in chunks(png):
         if kind == b"tEXt" and data.startswith(b"page\0"):
             return data[5:].decode()

@@ -1,7 +1,7 @@
-/* The public interface to models: checks what a foreign program hands in, then calls graph and op.
+/* The public interface to models: checks arguments, then calls graph and op.
  *
- * What it hands in as text becomes a statement of the model language, so that names, shapes and
- * attributes mean the same in C and in model files.
+ * Text arguments become a statement of the model language, so that names, shapes and attributes
+ * mean the same in C and in model files.
  */
 #include "sluice/net.h"
 
@@ -15,7 +15,7 @@
 
 static const struct sl_model_options plain = {.find_op = sl_op_find, .nearest_op = sl_op_nearest};
 
-/* Names are what the lexer calls names: letters, digits, '_' and '.', no digit first. */
+/* A name as the lexer defines it: letters, digits, '_' and '.', not a digit first. */
 static sl_err check_name(const char *name, const char *what, bool dashes) {
     bool good = name && (isalpha((unsigned char)*name) || *name == '_') &&
                 strlen(name) < SL_NAME_TEXT / 2 && !strstr(name, "..");
@@ -29,7 +29,7 @@ static sl_err check_name(const char *name, const char *what, bool dashes) {
 
 static sl_err check_open(const struct sl_net *net) {
     if (net->graph->checked)
-        return sl_fail(SL_ERR_USAGE, "the net has been checked and does not change any more");
+        return sl_fail(SL_ERR_USAGE, "the net has been checked and is read-only");
     return SL_OK;
 }
 
@@ -99,7 +99,7 @@ sl_err sl_net_read_text(const char *name, const char *text, size_t length, const
 
 /* ---- building ---- */
 
-/* Run a statement in the net's scope; takes and frees the text. */
+/* Runs a statement in the net's scope and frees its text. */
 static sl_err extend(struct sl_net *net, struct sl_text *text, struct sl_model_piece piece) {
     piece.text = text->at;
     piece.scope = net->scope;
@@ -108,7 +108,7 @@ static sl_err extend(struct sl_net *net, struct sl_text *text, struct sl_model_p
     return err;
 }
 
-/* The value behind a name that was just declared. */
+/* The value of a name that was just declared. */
 static void find_declared(const struct sl_net *net, const char *name, int *tensor) {
     struct sl_text path = {0};
     sl_text_printf(&path, "%s%s%s", net->scope, *net->scope ? "." : "", name);
@@ -161,9 +161,9 @@ static sl_err check_op(const char *name) {
     const struct sl_op *op = sl_op_find(sl_str(name));
     if (op && !op->internal)
         return SL_OK;
-    const char *near = sl_op_nearest(name);
-    return sl_fail(SL_ERR_INPUT, "unknown op '%s'%s%s%s", name, near ? "; did you mean '" : "",
-                   near ? near : "", near ? "'?" : "");
+    const char *nearest = sl_op_nearest(name);
+    return sl_fail(SL_ERR_INPUT, "unknown op '%s'%s%s%s", name, nearest ? "; did you mean '" : "",
+                   nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 sl_err sl_net_op(struct sl_net *net, const char *op, const int *inputs, int count,
@@ -222,7 +222,7 @@ sl_err sl_net_loss(struct sl_net *net, const char *name, int tensor, double weig
     return sl_graph_loss(net->graph, name, tensor, weight);
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 sl_err sl_net_check(struct sl_net *net) {
     SL_TRY(check_open(net));
@@ -231,9 +231,9 @@ sl_err sl_net_check(struct sl_net *net) {
 
 sl_err sl_net_autodiff(struct sl_net *net) {
     if (!net->graph->checked)
-        return sl_fail(SL_ERR_USAGE, "a net is checked before it is differentiated");
+        return sl_fail(SL_ERR_USAGE, "the net is not checked yet: call sl_net_check first");
     if (net->graph->differentiated)
-        return sl_fail(SL_ERR_USAGE, "the net is differentiated already");
+        return sl_fail(SL_ERR_USAGE, "the net has a backward pass already");
     return sl_graph_autodiff(net->graph);
 }
 

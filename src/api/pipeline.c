@@ -1,5 +1,5 @@
-/* The public interface to plans and schedules: holds the arena that they live in and the order of
- * calls; the work is done by plan, sched, sim and report. */
+/* The public interface to plans and schedules: owns their arena and checks the order of calls; then
+ * calls plan, sched, sim and report. */
 #include "sluice/pipeline.h"
 
 #include "api/handles.h"
@@ -16,7 +16,7 @@ static struct sl_pipeline *new_pipeline(void) {
     return p;
 }
 
-/* The handle when all went well, else nothing. */
+/* Sets *out to the handle; on an error closes it and sets NULL. */
 static sl_err finish(struct sl_pipeline *p, sl_err err, struct sl_pipeline **out) {
     if (err != SL_OK)
         sl_pipeline_close(p);
@@ -59,7 +59,7 @@ static sl_err read_text(struct sl_pipeline *p, const char *name, const char *tex
     else if (ends(name, ".sched"))
         SL_TRY(sl_sched_read(&p->arena, name, text, length, &p->read));
     else
-        return sl_fail(SL_ERR_USAGE, "%s: the ending says what it is: .plan, .sched or .csv", name);
+        return sl_fail(SL_ERR_USAGE, "%s: unknown ending; expected .plan, .sched or .csv", name);
     p->plan = p->read->plan;
     return SL_OK;
 }
@@ -100,12 +100,12 @@ sl_err sl_pipeline_schedule(struct sl_pipeline *pipeline, const char *schedule, 
     pipeline->sched = NULL;
     pipeline->sim = NULL;
     if (!opts.schedule)
-        return sl_fail(SL_ERR_USAGE, "which schedule? The plan names none");
+        return sl_fail(SL_ERR_USAGE, "no schedule is named, neither in the call nor in the plan");
     if (micros < 0 || micros > INT32_MAX / 4 || iterations < 0 || iterations > INT32_MAX / 4)
-        return sl_fail(SL_ERR_USAGE, "%lld micro-batches and %lld iterations are not possible",
+        return sl_fail(SL_ERR_USAGE, "%lld micro-batches and %lld iterations are out of range",
                        (long long)micros, (long long)iterations);
     if (!opts.batch && !opts.micros)
-        return sl_fail(SL_ERR_USAGE, "how many micro-batches? The plan names no batch");
+        return sl_fail(SL_ERR_USAGE, "micros is 0 and the plan names no batch");
     return sl_sched_build(&pipeline->arena, pipeline->plan, &opts, &pipeline->sched);
 }
 
@@ -114,8 +114,8 @@ sl_err sl_pipeline_verify(struct sl_pipeline *pipeline) {
     pipeline->sched = NULL;
     pipeline->sim = NULL;
     if (!sched)
-        return sl_fail(SL_ERR_USAGE, "no schedule was read; sl_pipeline_schedule builds one, and "
-                                     "proves it");
+        return sl_fail(SL_ERR_USAGE, "no schedule was read; sl_pipeline_schedule builds and "
+                                     "verifies one");
     if (pipeline->dur_ns)
         sched->dur_ns = pipeline->dur_ns;
     if (!sched->lowered)
@@ -130,7 +130,9 @@ sl_err sl_pipeline_simulate(struct sl_pipeline *pipeline, const char *links) {
     struct sl_sim_links parsed;
     pipeline->sim = NULL;
     if (!pipeline->sched)
-        return sl_fail(SL_ERR_USAGE, "nothing to simulate: schedule or verify comes first");
+        return sl_fail(
+            SL_ERR_USAGE,
+            "no schedule to simulate: call sl_pipeline_schedule or sl_pipeline_verify first");
     if (links) {
         SL_TRY(sl_sim_links_parse(links, &parsed));
         opts.net = sl_sim_uniform(&parsed);
@@ -200,7 +202,8 @@ const char *sl_pipeline_text(struct sl_pipeline *pipeline, const char *format) {
     sl_text_put(out, "");
     if (strcmp(format, "plan") == 0)
         sl_plan_write(pipeline->plan, out);
-    else if (strcmp(format, "sched") != 0 && strcmp(format, "csv") != 0)
+    else if (strcmp(format, "sched") != 0 &&
+             strcmp(format, "csv") != 0) /* not an entry: a format of this call */
         err = put_picture(pipeline, format, out);
     else if (!sched)
         err = sl_fail(SL_ERR_USAGE, "'%s' needs a schedule", format);

@@ -43,6 +43,10 @@ struct sl_tokenizer {
 SL_MUST_CHECK sl_err sl_data_bpe_read(struct sl_tokenizer *tokenizer, const char *name,
                                       struct sl_str vocab, struct sl_str merges);
 
+/* Write the bytes of a token into `out`, never more than its text has; returns the number.
+ * escapes: resolve JSON escapes. mapped: characters represent bytes; others are copied. */
+size_t sl_data_bpe_decode(struct sl_str raw, bool escapes, bool mapped, char *out);
+
 /* The index (rank) of the merge of two tokens, or -1. */
 int64_t sl_data_bpe_find_merge(const struct sl_tokenizer *tokenizer, int32_t left, int32_t right);
 

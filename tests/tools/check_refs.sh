@@ -50,6 +50,7 @@ reject "an anchor of another file" docs/design/0001-first.md '[x](../guide.md#no
 reject "a path in a document" docs/guide.md 'Read `src/base/nothing.c`.'
 reject "a path in a comment" src/base/arena.c '/* tests/e2e/nothing.sh */'
 reject "a path in a script" bench/cpu.sh '# see docs/nothing.md'
+reject "a path in a docstring" bench/plot.py '"""Draws docs/nothing.md."""'
 reject "a path of a component" src/base/arena.c '/* base/nothing.h */'
 reject "a file name" src/base/arena.h '/* as in nothing.c */'
 reject "a unit test" docs/guide.md 'The test unit.base.nothing checks it.'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sabotage: tools/check_sizes.sh accepts what is just within the limits and rejects one more.
+# Sabotage: tools/check_sizes.sh accepts trees at the limits and rejects one more of each.
 set -euo pipefail
 shopt -s lastpipe
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,8 +34,8 @@ function_of() { # LINES, from { to }
     echo '}'
 }
 
-lines 600 'int x;' | expect ok "600 lines" a.c
-lines 601 'int x;' | expect bad "601 lines" a.c
+lines 500 'int x;' | expect ok "500 lines" a.c
+lines 501 'int x;' | expect bad "501 lines" a.c
 lines 200 'int x;' | expect ok "a header of 200 lines" a.h
 lines 201 'int x;' | expect bad "a header of 201 lines" a.h
 function_of 60 | expect ok "a function of 60 lines" a.c
@@ -72,4 +72,18 @@ nest 4 braces | expect ok "4 levels" a.c
 nest 5 braces | expect bad "5 levels" a.c
 nest 4 plain | expect ok "4 levels without braces" a.c
 nest 5 plain | expect bad "5 levels without braces" a.c
+
+component() { # NAME FILES: of 500 lines
+    local i
+    rm -rf "$tree"/src/*
+    mkdir "$tree/src/$1"
+    for ((i = 0; i < $2; i++)); do lines 500 'int x;' >"$tree/src/$1/f$i.c"; done
+    count=$((count + 1))
+    "$checker" "$tree" >"$tree/out"
+}
+component base 14 || { echo "FAILED: a component of 7000 lines is refused" && exit 1; }
+if component base 15; then echo "FAILED: a component of 7500 lines" && exit 1; fi
+component cli 10 || { echo "FAILED: cli of 5000 lines is refused" && exit 1; }
+if component cli 11; then echo "FAILED: cli of 5500 lines" && exit 1; fi
+component device 20 || { echo "FAILED: a large device is refused" && exit 1; }
 echo "count: $count trees judged"

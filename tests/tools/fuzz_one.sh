@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sabotage: a fuzz target that crashes (libFuzzer leaves with 77) is a failure, never a skip.
+# Sabotage: a fuzz target that crashes (libFuzzer exits with 77) fails; it is not skipped.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sabotage: the configurations of clang-format, clang-tidy and cppcheck find planted bugs, and let
-# clean code pass. Skipped where the linters are not installed.
+# Sabotage: the configurations of clang-format, clang-tidy and cppcheck find planted bugs and
+# accept clean code. Skipped if the linters are not installed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 for tool in clang-format clang-tidy cppcheck; do
@@ -49,7 +49,7 @@ judge bad tidy "use after free" <<<"${clean/return n;/return *p;}"
 judge bad tidy "a sizeof of sizeof" <<<"${clean/sizeof(\*p)/sizeof(sizeof(*p))}"
 judge bad check "memory leak" <<<"${clean/    free(p);$'\n'/}"
 
-# The cache of tidy: a clean file never vouches for another one, nor for a later state of itself.
+# The cache of tidy: a passed file does not pass another file, nor a later version of itself.
 mkdir -p "$tree/build/release" "$tree/src/base"
 cp -r "$root/tools" "$tree/"
 buggy=${clean/return n;/return *p;}
