@@ -2,7 +2,7 @@
  *
  *   sl_job ──sl_job_open──> sl_job_work ──sl_job_train──> sl_job_outcome, run directory
  *                                       ──sl_pipe_check──> report
- *          ──sl_job_open_eval──> sl_job_eval: weights of a run directory, to evaluate or sample
+ *          ──sl_job_eval_open──> sl_job_eval: weights of a run directory, to evaluate or sample
  *
  * Opening resolves what the job leaves open and records it in work->job, so that config.json shows
  * every value that the run used:

@@ -1,10 +1,9 @@
-/* What an asynchronous run means, as a plain loop.
+/* The oracle of asynchronous runs: a plain loop over micro-batches and an array of weight versions.
  *
- * The loop knows nothing of schedules, lowering or pipelines. It takes micro-batches k = 1, 2, 3,
- * ... one after the other through all stages, forward then backward, and steps all stages after
- * every m-th. Each stage keeps every weight version it ever made in an array, with the direction
- * Delta of the step that made it; which version a pass reads, and how far ahead of it, is a
- * formula.
+ * The loop uses no schedule, no lowering and no pipeline. It runs micro-batches k = 1, 2, 3, ... in
+ * order through all stages, forward then backward, and steps all stages after every m-th. A stage
+ * stores all its weight versions, each with the direction Delta of its step. Formulas give the
+ * version that a pass reads and its look-ahead.
  *
  * The formulas. A stage whose longest path to a sink has h edges runs 1F1B with f = h + 1 micro-
  * batches in flight: F1 .. Ff B1 F(f+1) B2 F(f+2) ... So before forward k it has done max(k - f, 0)
@@ -13,21 +12,21 @@
  *     newest version in forward k     N(k) = floor(max(k - f, 0) / m)
  *     newest version in backward k    M(k) = floor((k - 1) / m)
  *
- *     2bw          forward max(floor((k-1)/m) - 1, 0), backward the same   (papers.md A.2)
- *     stash        forward N(k), backward the same                          (D.2)
+ *     2bw          forward max(floor((k-1)/m) - 1, 0), backward the same   (PipeDream-2BW)
+ *     stash        forward N(k), backward the same                          (PipeDream)
  *     vsync        forward N(k) with the f of the entry (the longest path of all), backward the
  *                  same
- *     async, paci  forward N(k), backward M(k)                              (E.1; paci: m > 1)
+ *     async, paci  forward N(k), backward M(k)                              (PACI: m > 1)
  *
- * With m = 1 on a chain of n stages, stash gives D.2's w(t+1) = w(t) - lr g(w_1(t-n+1), ...,
+ * With m = 1 on a chain of n stages, stash gives PipeDream's w(t+1) = w(t) - lr g(w_1(t-n+1), ...,
  * w_n(t)): micro-batch k = t+1 reads N = t+1-f = t-n+r on stage r = n+1-f.
  *
- * A run that is drained and started again starts its count of k again, on the weights it has.
+ * A drained run that continues counts k from 1, on its current weights.
  *
- * Without a verdict of all, a stage whose own gradient is not finite skips its own step.
+ * Clip scope stage: a stage whose own gradient is not finite skips its own step.
  *
- * Stepping together. All stages step, or skip, on one verdict: the norm of the gradient over all
- * parameters, added up in graph order. So a stage makes version v not behind its backward vm, but
+ * Clip scope global: all stages step or skip by one decision, the norm of the gradient over all
+ * parameters, summed in graph order. A stage then makes version v not after its backward vm, but
  * L = r + 1 + ceil(r/2) of its own passes later, r = N-1-h (2bw: before it is first read, which
  * changes nothing). Its passes are numbered F1 .. Ff B1 F(f+1) B2 ..., K micro-batches in all:
  *
@@ -35,17 +34,17 @@
  *     place of backward k    k-1 + min(K, f+k-1)
  *     newest version at place q: the largest v with place(backward vm) + L < q
  *
- * Policies, with N = depth and r = N-1-h (papers.md B.3, D.5-D.8, E); W(v) is version v:
+ * Policies, with N = depth and r = N-1-h (sources: src/optim/policy_*.c); W(v) is version v:
  *
  *     a pass reads W(v) - (lr(v)*s) * Delta(v); s*reach where that is not 1
- *     spectrain    s = floor((k-1 + floor(r/2)) / m) - v; together: floor((k-1)/m) - v
+ *     spectrain    s = floor((k-1 + floor(r/2)) / m) - v; global: floor((k-1)/m) - v
  *     pipeoptim    forward s = floor((k-1)/m) - v, backward 0
  *     xpipe        forward s = round((m + N - r/2 - 2)/m), backward s = floor((m + floor(r/2) -
- *                  1)/m); v is what it was for the first micro-batch of the step
+ *                  1)/m); v is that of the first micro-batch of the step
  *     2bw-predict  s = floor((k-1)/m) - v
  *     pipemare     backward reads W(v) - tau * velocity(v), tau = (2h+1)/m; rate lr/max(tau,1)^p
- *     lr-rescale   rate lr/(1 + delay), delay = h/m (2bw: 1, vsync: (N-1)/m); together: ceil(L/2)
- *                  forwards more are behind
+ *     lr-rescale   rate lr/(1 + delay), delay = h/m (2bw: 1, vsync: (N-1)/m); global: ceil(L/2)
+ *                  more forwards of delay
  *                  (rates and decay, for a tied parameter: by the largest h of its holders)
  *     nesterov-async  momentum 0.99
  *     error-feedback  w + lr(t-1) Delta(t-1), step t, - lr(t-1) Delta(t)
@@ -57,7 +56,7 @@
 
 enum { LOOP_STAGES = 8, LOOP_STEPS = 6 };
 
-/* Where a pass stands: micro-batch (from 1), micro-batches per step, in flight here and at most. */
+/* A pass: micro-batch (from 1), micro-batches per step, in flight on this stage and at the entry. */
 struct loop_at {
     int64_t k, m, f, entry_f;
 };

@@ -152,7 +152,7 @@ static int spread(struct world *w, int worker, int seat, const struct sl_action 
     return 1;
 }
 
-/* --- policies: the formulas of papers.md once more, by name --- */
+/* --- policies: their formulas by name, apart from src/optim --- */
 
 static bool has_policy(const struct world *w, const char *name) {
     return w->s->policy.row && strcmp(w->s->policy.row->name, name) == 0;

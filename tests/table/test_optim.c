@@ -283,7 +283,7 @@ static void decay_and_fallback_follow_the_shape(void **state) {
     assert_true(sl_optim_for(&optim, &bias).decays);
 }
 
-/* papers.md B.10.2: with a constant gradient and a converged velocity the prediction is exact. */
+/* SpecTrain: with a constant gradient and a converged velocity the prediction is exact. */
 static void prediction_is_exact_on_constant_velocity(void **state) {
     (void)state;
     struct sl_optim optim;

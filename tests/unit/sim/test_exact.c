@@ -123,7 +123,8 @@ static void peak_is(const struct run *run, const char *name, int worker, int64_t
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Bubble (p-1)(F+B); in flight m (gpipe) and min(p-r, m) (1f1b). papers.md A.4. Exact for all m. */
+/* Bubble (p-1)(F+B); in flight m (gpipe) and min(p-r, m) (1f1b): Huang et al. 2019 (GPipe),
+ * Narayanan et al. 2021 (PipeDream-Flush). Exact for all m. */
 static void gpipe_and_1f1b(void **state) {
     static const char *const names[] = {"gpipe", "1f1b"};
     (void)state;
@@ -374,7 +375,7 @@ static void steady_flush(void **state) {
     }
 }
 
-/* 2BW has no flush: a step takes m(F+B) once the pipeline is full (papers.md A.2). */
+/* 2BW has no flush: a step takes m(F+B) once the pipeline is full (PipeDream-2BW). */
 static void steady_2bw(void **state) {
     (void)state;
     for (int i = 0; i < SL_COUNT(widths); i++)
