@@ -13,10 +13,12 @@ static const struct sl_comm_host *host;
 SL_MODULE_EXPORT sl_comm_module_connect_fn sl_comm_module_connect;
 void sl_comm_module_connect(const struct sl_comm_host *of_program) { host = of_program; }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and parameter lists of definitions */
 #define FUNCTION(result, name, params, args)                                                       \
     result name params { return host->name args; }
 #define ACTION(name, params, args)                                                                 \
     void name params { host->name args; }
+/* NOLINTEND(bugprone-macro-parentheses) */
 SL_COMM_HOST_TABLE(FUNCTION, ACTION)
 
 enum { MESSAGE_BYTES = 2048 };

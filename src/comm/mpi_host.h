@@ -68,8 +68,10 @@
              (group, member))                                                                      \
     FUNCTION(sl_err, sl_comm_post_sum_end, (struct sl_group * group, int member), (group, member))
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and parameter lists of declarations */
 #define SL_COMM_HOST_FUNCTION(result, name, params, args) result(*name) params;
 #define SL_COMM_HOST_ACTION(name, params, args) void(*name) params;
+/* NOLINTEND(bugprone-macro-parentheses) */
 struct sl_comm_host {
     SL_COMM_HOST_TABLE(SL_COMM_HOST_FUNCTION, SL_COMM_HOST_ACTION)
     void (*note)(const char *fmt, ...) SL_PRINTF(1, 2);

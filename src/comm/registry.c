@@ -38,8 +38,8 @@ const struct sl_transport *const sl_comm_transports[] = {
     NULL,
 };
 
-#define FUNCTION(result, name, params, args) .name = name,
-#define ACTION(name, params, args) .name = name,
+#define FUNCTION(result, name, params, args) .name = (name),
+#define ACTION(name, params, args) .name = (name),
 static const struct sl_comm_host host = {SL_COMM_HOST_TABLE(FUNCTION, ACTION).note = sl_log_note};
 
 static sl_err load(const struct sl_transport *row, const struct sl_transport **out) {

@@ -17,7 +17,7 @@
 
 #define DECLARE(row) extern const struct sl_data_kind row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_data_kind *const sl_data_kinds[] = {ROWS(POINT) NULL};
 
 const char *sl_data_kind_name(int i, const char **brief) {

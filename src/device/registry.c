@@ -19,7 +19,7 @@
 
 #define DECLARE(row) extern const struct sl_device_row row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_device_row *const sl_device_rows[] = {ROWS(POINT) NULL};
 
 const struct sl_device_row *sl_device_find(const char *name) {

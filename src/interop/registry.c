@@ -12,7 +12,7 @@
 
 #define DECLARE(row) extern const struct sl_importer row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_importer *const sl_interop_importers[] = {ROWS(POINT) NULL};
 
 const struct sl_importer *sl_interop_importer_find(const char *name) {

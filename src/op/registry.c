@@ -91,7 +91,7 @@
 
 #define DECLARE(row) extern const struct sl_op row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_op *const sl_op_rows[] = {ROWS(POINT)};
 
 const int sl_op_count = SL_COUNT(sl_op_rows);

@@ -19,7 +19,7 @@
 
 #define DECLARE(row) extern const struct sl_optimizer row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_optimizer *const sl_optim_rows[] = {ROWS(POINT)};
 const int sl_optim_row_count = SL_COUNT(sl_optim_rows);
 

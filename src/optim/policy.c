@@ -20,7 +20,7 @@
 
 #define DECLARE(row) extern const struct sl_policy row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_policy *const sl_optim_policies[] = {ROWS(POINT)};
 const int sl_optim_policy_count = SL_COUNT(sl_optim_policies);
 

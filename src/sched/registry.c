@@ -28,7 +28,7 @@
 
 #define DECLARE(row) extern const struct sl_schedule row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 static const struct sl_schedule *const rows[] = {ROWS(POINT)};
 
 const struct sl_schedule *const *sl_sched_row_registry(int *count) {

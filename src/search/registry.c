@@ -19,7 +19,7 @@
 
 #define DECLARE(row) extern const struct sl_planner row;
 ROWS(DECLARE)
-#define POINT(row) &row,
+#define POINT(row) &(row),
 const struct sl_planner *const sl_search_planners[] = {ROWS(POINT) NULL};
 
 static const char *planner_name(const void *ctx, int i) {
